@@ -1,0 +1,44 @@
+# Language level, warnings, sanitizers and the compiler cache: what every target of Skein shares.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+option(SKEIN_TESTS "Build the tests" ON)
+option(SKEIN_BENCH "Build the benchmarks" ON)
+option(SKEIN_FUZZ "Build the fuzzers (clang only)" OFF)
+option(SKEIN_WERROR "Treat warnings as errors" ON)
+set(SKEIN_MARCH "native" CACHE STRING
+    "Instruction set of the host kernels (-march); use x86-64-v3 for binaries that travel")
+set(SKEIN_SANITIZER "" CACHE STRING "Sanitizers, as given to -fsanitize=")
+
+# What most files include, and CAF for those that use it, is precompiled (cmake/SkeinTargets.cmake);
+# the compiler cache must be told that this is safe.
+find_program(SKEIN_CCACHE ccache)
+if(SKEIN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${SKEIN_CCACHE})
+endif()
+
+find_program(SKEIN_LLD ld.lld)
+if(SKEIN_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Needed by the compiler cache with precompiled headers.
+  add_compile_options(-fpch-preprocess)
+endif()
+if(SKEIN_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(SKEIN_SANITIZER)
+  # CAF's headers bind null references; every other check of -fsanitize=undefined stays on.
+  add_compile_options(-fsanitize=${SKEIN_SANITIZER} -fno-sanitize=null -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${SKEIN_SANITIZER})
+endif()

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plans/schedule.hpp"
+
+namespace skein::gpu {
+
+class Ops;
+
+/// Memory of a device, freed with the object. Move-only; the device must outlive it.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(void* data, int64_t bytes, std::function<void(void*)> release)
+      : data_(data), bytes_(bytes), release_(std::move(release)) {}
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+
+  /// Address on the device: for a host device it may be read and written directly.
+  void* data() const { return data_; }
+  float* floats() const { return static_cast<float*>(data_); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  std::function<void(void*)> release_;
+};
+
+enum class WorkKind { kForward, kBackward, kBackwardInput, kBackwardWeight, kUpdate, kOther };
+
+/// A piece of work for a device: `run` enqueues ops; what it captures lives until `done`.
+struct Work {
+  WorkKind kind = WorkKind::kOther;
+  std::function<absl::Status(Ops&)> run;
+};
+
+struct DeviceInfo {
+  std::string name;        // "cpu x1", "sleep"
+  int32_t threads = 0;     // Host threads; 0 for others.
+  double speed = 1.0;      // Emulated speed; 1.0 is the device itself.
+  bool computes = true;    // False for a device that only sleeps: results are zeros.
+};
+
+/// An asynchronous queue of work. Thread-safe: `submit` and `allocate` may be called by any thread.
+/// Work runs in the order of submission, one piece at a time.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+  /// Zeroed memory, aligned to 64 bytes. ResourceExhausted with sizes if there is none.
+  virtual absl::StatusOr<Buffer> allocate(int64_t bytes) = 0;
+  /// Returns at once. `done` is called once, on a thread of the device, when the work has finished
+  /// on the device; it must be short and must not call the device's destructor.
+  virtual void submit(Work work, std::function<void(absl::Status)> done) = 0;
+};
+
+/// Times for a device that only sleeps: microseconds for each piece of work of that kind.
+struct SleepProfile {
+  double forward_us = 0;
+  double backward_us = 0;
+  double update_us = 0;
+};
+
+/// A host device with its own thread and `threads - 1` helpers for its loops and products.
+std::unique_ptr<Device> make_host_device(int32_t threads);
+/// Does the work of `inner`, then waits until it has taken 1 / speed of its time. 0 < speed <= 1.
+std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed);
+/// Sleeps for the time of `profile` instead of doing F, B and update work.
+std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile);
+
+}  // namespace skein::gpu

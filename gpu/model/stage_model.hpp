@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/device.hpp"
+#include "plans/job_spec.hpp"
+#include "plans/model_spec.hpp"
+
+namespace skein::gpu {
+
+struct StageModelOptions {
+  plans::ModelSpec model;
+  plans::LayerRange layers;
+  plans::OptimizerSpec optimizer;
+  int64_t rows = 0;           // Samples of a micro-batch that this replica computes, >= 1.
+  int64_t seq_len = 0;        // T
+  int32_t stash_count = 1;    // Micro-batches whose stash may live at once (the schedule's peak).
+  bool recompute = false;     // Stash only inputs, run the forward again in the backward.
+  uint64_t seed = 0;          // Of the initial weights, which do not depend on the partition.
+};
+
+/// The state kept for one parameter, each [element_count] float32.
+enum class StateKind { kWeight, kMomentFirst, kMomentSecond };  // SGD: momentum in kMomentFirst.
+
+struct UpdateOptions {
+  double lr = 0;
+  double gradient_factor = 1;  // Multiplies every gradient: the clipping factor.
+  int64_t step = 0;            // Counted from 0; AdamW's bias correction uses step + 1.
+};
+
+/// The layers of one stage on one device: weights, gradients, optimizer state and stashes.
+///
+/// Not thread-safe. Methods that take `Ops&` run inside `Work::run` on the device's queue; the rest
+/// only while the device has no work of this model. All spans are host memory, float32, row-major.
+/// Gradients accumulate over micro-batches until `start_step`.
+class StageModel {
+ public:
+  /// Allocates everything up front and initialises the weights. ResourceExhausted or InvalidArgument.
+  static absl::StatusOr<std::unique_ptr<StageModel>> create(const StageModelOptions& options,
+                                                            Device& device);
+  virtual ~StageModel() = default;
+
+  virtual const std::vector<plans::ParameterSpec>& parameters() const = 0;
+  virtual bool has_embedding() const = 0;  // Takes tokens instead of activations.
+  virtual bool has_head() const = 0;       // Takes targets and yields a loss instead of activations.
+  virtual int64_t activation_elements() const = 0;  // rows * T * C
+  virtual int64_t stash_bytes() const = 0;          // Of one micro-batch.
+  virtual int64_t memory_bytes() const = 0;         // Everything allocated.
+
+  /// What one micro-batch needs. Unused spans are empty.
+  struct Input {
+    std::span<const int32_t> tokens;    // [rows, T], if has_embedding()
+    std::span<const int32_t> targets;   // [rows, T], if has_head(); -1: not counted.
+    std::span<const float> activations; // [rows, T, C], otherwise; read until the call's work ends.
+  };
+
+  /// Zeroes the gradients and the loss. The gradient of each token's loss is multiplied by
+  /// `loss_scale`, 1 / number of tokens of the whole global batch.
+  virtual absl::Status start_step(Ops& ops, double loss_scale) = 0;
+  /// Keeps the stash of `microbatch`. `output` [rows, T, C] is written unless has_head().
+  virtual absl::Status forward(Ops& ops, int32_t microbatch, const Input& input,
+                               std::span<float> output) = 0;
+  /// `backward_input` then `backward_weight`, fused where that is faster. `output_gradient`
+  /// [rows, T, C] unless has_head(); `input_gradient` [rows, T, C] is written unless
+  /// has_embedding(). Frees the stash.
+  virtual absl::Status backward(Ops& ops, int32_t microbatch,
+                                std::span<const float> output_gradient,
+                                std::span<float> input_gradient) = 0;
+  virtual absl::Status backward_input(Ops& ops, int32_t microbatch,
+                                      std::span<const float> output_gradient,
+                                      std::span<float> input_gradient) = 0;
+  virtual absl::Status backward_weight(Ops& ops, int32_t microbatch) = 0;
+  /// Forward without a stash; adds to the loss sums. Same spans as `forward`.
+  virtual absl::Status evaluate(Ops& ops, const Input& input, std::span<float> output) = 0;
+  /// Forward of the last layer for text generation: logits [V] of position `position` of row 0.
+  /// Only if has_head(); `input` as for `evaluate`, targets unused.
+  virtual absl::Status logits(Ops& ops, const Input& input, int64_t position,
+                              std::span<float> logits) = 0;
+
+  /// Sum of the token losses and number of tokens counted since `start_step` or `reset_loss`.
+  virtual double loss_sum() const = 0;
+  virtual int64_t loss_tokens() const = 0;
+  virtual void reset_loss() = 0;
+
+  /// Gradients to be added up over the stage's replicas, without those of a tied embedding when its
+  /// other use is in another stage; and the latter (empty if there is none). Host-visible memory.
+  virtual std::span<float> stage_gradients() = 0;
+  virtual std::span<float> tied_gradients() = 0;
+  /// Sum of squares of the gradients of this stage in float64; a tied gradient counts in the first
+  /// stage only. Written when the work ends.
+  virtual absl::Status gradient_norm_squared(Ops& ops, double* result) = 0;
+  /// One optimizer step on all parameters.
+  virtual absl::Status update(Ops& ops, const UpdateOptions& options) = 0;
+
+  /// Host copies of one parameter's state, in the order of `parameters()`.
+  virtual absl::Status read_state(size_t parameter, StateKind kind, std::span<float> out) const = 0;
+  virtual absl::Status write_state(size_t parameter, StateKind kind,
+                                   std::span<const float> values) = 0;
+};
+
+}  // namespace skein::gpu

@@ -1,0 +1,231 @@
+@0xd1f0c0a7b5e94a11;
+# Every control message between processes of Skein. The only definition of the protocol.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("skein::net::schema");
+
+const protocolVersion :UInt32 = 1;
+# A process refuses a peer of another version with `Refused`.
+
+const magic :UInt64 = 0x534b45494e303031;
+# "SKEIN001": tells a peer of ours from anything else that connects.
+
+enum Role {
+  worker @0;  # Joins the job.
+  viewer @1;  # Asks for the status and leaves.
+  peer @2;    # A worker's data connection to another worker.
+}
+
+struct Hello {
+  # First message on every connection, from the side that connects. A repeat closes the connection.
+  magic @0 :UInt64;
+  protocolVersion @1 :UInt32;
+  role @2 :Role;
+  job @3 :Text;          # Job id the peer expects; empty: any.
+}
+
+struct Envelope {
+  # Every message after `Hello`.
+  generation @0 :UInt64;  # Plan in force at the sender; 0: none yet.
+  term @1 :UInt64;        # Coordinator's life; 0: sender does not know one yet.
+  sender @2 :UInt32;      # Worker id; 0: the coordinator, or a worker that has none yet.
+  receiver @3 :UInt32;    # Worker id; 0: the coordinator.
+  traceHigh @4 :UInt64;   # W3C trace id of the step or of the event that caused the message.
+  traceLow @5 :UInt64;
+  body :union {
+    join @6 :Join;
+    joined @7 :Joined;
+    refused @8 :Refused;
+    assign @9 :Assign;
+    prepared @10 :Prepared;
+    rendezvous @11 :Rendezvous;
+    start @12 :Start;
+    ready @13 :Ready;
+    groupStart @14 :GroupStart;
+    reduced @15 :Reduced;
+    commit @16 :Commit;
+    validated @17 :Validated;
+    shardSaved @18 :ShardSaved;
+    heartbeat @19 :Heartbeat;
+    heartbeatAck @20 :HeartbeatAck;
+    timings @21 :Timings;
+    failed @22 :Failed;
+    stop @23 :Stop;
+    statusRequest @24 :Void;
+    status @25 :Status;
+  }
+}
+
+struct Join {
+  # Worker -> coordinator, after `Hello`. A repeat on one connection is dropped.
+  hostName @0 :Text;
+  processId @1 :UInt32;
+  dataAddress @2 :Text;   # "host:port" where other workers connect for tensors.
+  device @3 :Text;        # As `DeviceInfo::name`.
+  speed @4 :Float64;      # Emulated speed, 1.0 = the device itself.
+}
+
+struct Joined {
+  # Coordinator -> worker: the join is accepted.
+  worker @0 :UInt32;      # From 1; 0 is never valid.
+  job @1 :Text;           # Job id.
+  jobConfig @2 :Text;     # The resolved job file (TOML).
+  runFolder @3 :Text;     # Absolute path of the run directory on the coordinator's machine.
+}
+
+struct Refused {
+  # Coordinator -> peer, before it closes the connection: one line, what and what to do.
+  reason @0 :Text;
+}
+
+struct Peer {
+  worker @0 :UInt32;
+  dataAddress @1 :Text;
+}
+
+struct Assign {
+  # Coordinator -> worker: prepare the replicas that the plan places on you. A repeat of a
+  # generation is dropped.
+  plan @0 :Text;          # As `plans::to_text(Plan)`.
+  peers @1 :List(Peer);   # Of every worker of the plan.
+  firstStep @2 :UInt64;   # Step to start with, counted from 0.
+  loadPath @3 :Text;      # Checkpoint directory to load; empty: initial weights of the seed.
+  dataBytes @4 :UInt64;   # Size of the training data; another one is an error.
+  dataDigest @5 :UInt64;  # Digest of the training data.
+}
+
+struct Prepared {
+  # Worker -> coordinator: all replicas of the generation are allocated and loaded.
+}
+
+struct Rendezvous {
+  # Worker -> coordinator -> every other worker of the generation: an entry of the board by which
+  # collective groups find each other. A repeat changes nothing.
+  key @0 :Text;
+  value @1 :Data;
+}
+
+struct Start {
+  # Coordinator -> worker: every worker is prepared; run.
+}
+
+struct Ready {
+  # Worker -> coordinator: a replica has done its last backward of a step.
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  samples @2 :UInt32;         # Rows times micro-batches that the gradient holds.
+  lossSum @3 :Float64;        # Sum of token losses, last stage; else 0.
+  lossTokens @4 :UInt64;      # Number of token losses, last stage; else 0.
+  needsGroups @5 :Bool;       # False: all its groups are groups of one, `normSquared` is final.
+  normSquared @6 :Float64;    # Sum of squares of the reduced gradient, if not needsGroups.
+  busyUs @7 :UInt64;          # Time the device worked in this step.
+  stepUs @8 :UInt64;          # Time from the step's start to this message.
+  stashPeak @9 :UInt32;       # Largest number of stashes held at once in this step.
+}
+
+struct GroupStart {
+  # Coordinator -> members: all members of the group are ready, run the collective now.
+  group @0 :UInt32;
+  step @1 :UInt64;
+}
+
+struct Reduced {
+  # Worker -> coordinator: a replica has finished the collectives of all its groups.
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  normSquared @2 :Float64;
+}
+
+struct Commit {
+  # Coordinator -> worker, after it is journaled: apply the update of the step. A repeat is dropped.
+  step @0 :UInt64;
+  gradientNorm @1 :Float64;   # Global, over all stages.
+  validate @2 :Bool;          # Run the validation pass next.
+  checkpoint @3 :Bool;        # Save the state after this update.
+  last @4 :Bool;              # No further step follows.
+  profile @5 :Bool;           # Report the timings of the next step.
+}
+
+struct Validated {
+  # Worker -> coordinator: a last-stage replica has finished the validation pass after `step`.
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  lossSum @2 :Float64;
+  lossTokens @3 :UInt64;
+}
+
+struct SavedFile {
+  name @0 :Text;      # Relative to the checkpoint's folder.
+  bytes @1 :UInt64;
+  crc32c @2 :UInt32;
+  tensors @3 :List(Text);
+}
+
+struct ShardSaved {
+  # Worker -> coordinator: the leader of a stage has written and synced its files.
+  stage @0 :UInt32;
+  step @1 :UInt64;    # The committed step whose state it is.
+  files @2 :List(SavedFile);
+}
+
+struct Heartbeat {
+  # Worker -> coordinator every elastic.heartbeat_interval_seconds. A repeat changes nothing.
+  stepsDone @0 :UInt64;   # Committed steps applied.
+  sentUs @1 :UInt64;      # Worker's steady clock.
+}
+
+struct HeartbeatAck {
+  # Coordinator -> worker, at once: gives the worker the offset of its clock by half a round trip.
+  sentUs @0 :UInt64;      # From the heartbeat.
+  coordinatorUs @1 :UInt64;
+}
+
+struct Slice {
+  name @0 :Text;          # "0F3", "SEND_F", "update"
+  track @1 :UInt8;        # 0 compute, 1 send, 2 receive, 3 gradient sync, 4 control, 5 checkpoint.
+  startUs @2 :UInt64;     # Coordinator's clock.
+  durationUs @3 :UInt64;
+  microbatch @4 :Int32;   # -1: none.
+}
+
+struct Timings {
+  # Worker -> coordinator after a profiled step. A repeat is dropped.
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  slices @2 :List(Slice);
+}
+
+struct Failed {
+  # Worker -> coordinator: the worker cannot go on.
+  reason @0 :Text;        # One line: what, where, what to do.
+  badInput @1 :Bool;      # True for bad data or checkpoints: exit code 3.
+}
+
+struct Stop {
+  # Coordinator -> worker: leave; the run is over.
+  reason @0 :Text;
+}
+
+struct WorkerStatus {
+  worker @0 :UInt32;
+  hostName @1 :Text;
+  processId @2 :UInt32;
+  device @3 :Text;
+  stepsDone @4 :UInt64;
+  heartbeatAgeMs @5 :UInt64;
+  replicas @6 :List(Text); # "stage 0 layers 0..3 rows 0..8"
+}
+
+struct Status {
+  # Coordinator -> viewer.
+  job @0 :Text;
+  state @1 :Text;          # "waiting for workers", "preparing", "training", "stopping"
+  stepsDone @2 :UInt64;
+  stepsTotal @3 :UInt64;
+  loss @4 :Float64;
+  tokensPerSecond @5 :Float64;
+  generation @6 :UInt64;
+  term @7 :UInt64;
+  workers @8 :List(WorkerStatus);
+  runFolder @9 :Text;
+}

@@ -1,0 +1,25 @@
+@0xb7a0c35f0a6e4d92;
+# What precedes the bytes of a tensor on a data connection between two workers.
+
+using Cxx = import "/capnp/c++.capnp";
+$Cxx.namespace("skein::net::schema");
+
+enum TensorKind {
+  activation @0;   # Output of a stage, to the stage behind it.
+  gradient @1;     # Gradient of that output, back to the stage before.
+  validation @2;   # Output of a stage in the validation pass.
+}
+
+struct TensorHeader {
+  # Worker -> worker. `payloadBytes` bytes follow, not part of any Cap'n Proto message, so that both
+  # sides move them between the socket and the tensor itself. A repeat is dropped by the receiver.
+  generation @0 :UInt64;
+  sender @1 :UInt32;        # Replica.
+  receiver @2 :UInt32;      # Replica.
+  kind @3 :TensorKind;
+  step @4 :UInt64;
+  microbatch @5 :UInt32;
+  rowBegin @6 :UInt32;      # In rows of the whole micro-batch.
+  rowCount @7 :UInt32;
+  payloadBytes @8 :UInt64;  # rowCount * T * C * 4.
+}

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plans/base/ids.hpp"
+#include "plans/job_spec.hpp"
+#include "plans/model_spec.hpp"
+#include "plans/schedule.hpp"
+
+namespace skein::plans {
+
+/// Rows [begin, begin + count) of a micro-batch of B samples.
+struct RowRange {
+  int64_t begin = 0;
+  int64_t count = 0;
+  int64_t end() const { return begin + count; }
+  bool operator==(const RowRange&) const = default;
+};
+
+/// One copy of a stage.
+struct ReplicaPlan {
+  ReplicaId id;
+  WorkerId worker;
+  RowRange rows;  // Of every micro-batch; the replicas of a stage tile [0, B) in order.
+  bool operator==(const ReplicaPlan&) const = default;
+};
+
+struct StagePlan {
+  LayerRange layers;
+  std::vector<ReplicaPlan> replicas;  // >= 1; the first one leads: it reports and saves.
+  bool operator==(const StagePlan&) const = default;
+};
+
+/// What a group adds up.
+enum class GroupScope {
+  kStage,  // All gradients of a stage but those of a tied copy's pair.
+  kTied,   // The gradient of the tied embedding, over the first and the last stage.
+};
+
+/// The replicas that add up gradients together. Groups of one are listed too: they need no
+/// collective, but the commit waits for them like for any other.
+struct ReductionGroup {
+  GroupId id;
+  GroupScope scope = GroupScope::kStage;
+  int32_t stage = 0;  // kTied: 0.
+  std::vector<ReplicaId> members;  // Ascending; the rank in the collective is the position.
+  bool operator==(const ReductionGroup&) const = default;
+};
+
+/// Layers -> stages -> replicas -> workers, the split of each micro-batch, and the schedule.
+struct Plan {
+  uint64_t generation = 0;
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  int64_t microbatch_count = 0;  // M
+  int64_t microbatch_rows = 0;   // B
+  std::vector<StagePlan> stages;
+  std::vector<ReductionGroup> groups;
+  bool operator==(const Plan&) const = default;
+};
+
+/// Plans by the explicit or even layout of the job, workers in ascending order, stage by stage.
+/// The even layout is `partition_min_max` over `layer_flops`.
+/// InvalidArgument   if the layout does not fit the model, or the replicas do not fit the workers
+///                   (there must be at least as many workers as replicas) or a micro-batch has fewer
+///                   rows than a stage has replicas. The message says what would fit.
+absl::StatusOr<Plan> make_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
+                               uint64_t generation);
+
+/// How many replicas, and so workers, the plan of `job` needs; `available` decides what the job
+/// leaves open (pipeline_parallel_degree 0).
+absl::StatusOr<int64_t> replica_count(const JobSpec& job, int64_t available);
+
+/// Checks all that a receiver relies on: ranges tile the model, rows tile the micro-batch, ids are
+/// positions, groups cover every replica. InvalidArgument with the first thing that is wrong.
+absl::Status validate(const Plan& plan, const ModelSpec& model);
+
+const ReplicaPlan& replica_of(const Plan& plan, ReplicaId id);
+int32_t stage_of(const Plan& plan, ReplicaId id);
+int64_t replica_count(const Plan& plan);
+
+/// Rows that travel from one replica to another one of a neighbouring stage: the overlap of their
+/// row ranges. Both directions use the same routes.
+struct Route {
+  ReplicaId from;
+  ReplicaId to;
+  RowRange rows;  // In rows of the whole micro-batch.
+  bool operator==(const Route&) const = default;
+};
+/// Routes from a replica to the replicas of the stage behind (`step` = +1) or before (-1) it, by
+/// ascending row; empty at the ends of the pipeline.
+std::vector<Route> routes_from(const Plan& plan, ReplicaId replica, int step);
+
+/// The plan as text, one stage or group a line; `parse_plan` gives the same plan back.
+std::string to_text(const Plan& plan);
+absl::StatusOr<Plan> parse_plan(const std::string& text);
+
+}  // namespace skein::plans
