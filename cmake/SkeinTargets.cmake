@@ -4,6 +4,9 @@
 # Declares the library skein_<name> with the alias skein::<name>. Sources are listed by hand.
 function(skein_library)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;LINK" ${ARGN})
+  if(NOT ARG_SOURCES)
+    set(ARG_SOURCES ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
+  endif()
   add_library(skein_${ARG_NAME} STATIC ${ARG_SOURCES})
   add_library(skein::${ARG_NAME} ALIAS skein_${ARG_NAME})
   target_include_directories(skein_${ARG_NAME} PUBLIC ${PROJECT_SOURCE_DIR})

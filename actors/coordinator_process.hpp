@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "actors/run_observer.hpp"
+#include "plans/job_spec.hpp"
+
+namespace skein::actors {
+
+struct CoordinatorOptions {
+  plans::JobSpec job;
+  std::string job_config;        // The resolved job file, sent to workers.
+  std::string job_id;
+  std::string run_folder;        // Exists; absolute.
+  std::string listen_address = "127.0.0.1:0";
+  bool insecure = false;         // Allows a bind address that is not a loopback one.
+  int64_t worker_count = 0;      // Workers to wait for before the plan is made, >= 1.
+  std::string load_path;         // Checkpoint to go on from; empty: fresh weights.
+  RunObserver* observer = nullptr;  // Outlives the process object; may be null.
+};
+
+/// How a run ended. `status` tells bad input (InvalidArgument, DataLoss, NotFound) from faults.
+struct RunResult {
+  absl::Status status;
+  uint64_t steps_done = 0;
+  bool stopped_early = false;   // By `request_stop`, with the state saved if checkpoints are on.
+  std::string checkpoint_path;  // The last complete one; empty if none.
+};
+
+/// The coordinator's half of a run inside this process: its listener, actors and journal.
+/// Thread-safe.
+class CoordinatorProcess {
+ public:
+  static absl::StatusOr<std::unique_ptr<CoordinatorProcess>> start(CoordinatorOptions options);
+  virtual ~CoordinatorProcess() = default;
+
+  /// "127.0.0.1:29400", where workers join.
+  virtual const std::string& address() const = 0;
+  /// Ends the run at the next step boundary, with a checkpoint when they are enabled.
+  virtual void request_stop(const std::string& reason) = 0;
+  /// Ends the run now; what was committed and checkpointed stays.
+  virtual void abort(const absl::Status& why) = 0;
+  /// Waits for the end, at most `timeout_seconds`. False if it has not come.
+  virtual bool wait(double timeout_seconds) = 0;
+  /// Valid once `wait` has returned true.
+  virtual const RunResult& result() const = 0;
+};
+
+}  // namespace skein::actors

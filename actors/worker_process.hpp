@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plans/job_spec.hpp"
+
+namespace skein::actors {
+
+struct WorkerOptions {
+  std::string coordinator_address;               // "host:port"
+  std::string bind_address = "127.0.0.1";        // Where other workers connect for tensors.
+  bool insecure = false;                         // Allows one that is not a loopback address.
+  std::optional<plans::DeviceSpec> device;       // Overrides the job's [device].
+  double connect_timeout_seconds = 30;
+  /// Parses the job file that the coordinator sends (the cli knows the format).
+  std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;
+};
+
+/// A worker's half of a run inside this process. Thread-safe.
+class WorkerProcess {
+ public:
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> start(WorkerOptions options);
+  virtual ~WorkerProcess() = default;
+
+  /// Leaves the job now.
+  virtual void abort(const absl::Status& why) = 0;
+  /// Waits for the end, at most `timeout_seconds`. False if it has not come.
+  virtual bool wait(double timeout_seconds) = 0;
+  /// Ok when the coordinator said stop. Valid once `wait` has returned true.
+  virtual const absl::Status& result() const = 0;
+};
+
+}  // namespace skein::actors
