@@ -90,7 +90,7 @@ struct ElasticSpec {
 };
 
 struct CommSpec {
-  double init_timeout_seconds = 60;    // From start to the first step.
+  double init_timeout_seconds = 300;   // From start to the first step.
   double train_timeout_seconds = 300;  // No step committed for so long: the run fails.
   bool operator==(const CommSpec&) const = default;
 };

@@ -1,0 +1,256 @@
+#include "actors/coordinator.hpp"
+
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+#include "plans/learning_rate.hpp"
+#include "plans/sync/allreduce.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// Leases and time-outs are whole seconds and more: this resolution is fine enough.
+constexpr auto kTick = std::chrono::milliseconds(200);
+
+}  // namespace
+
+Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<CoordinatorState> self,
+                                       CoordinatorConfig config) {
+  self->state.self = self;
+  self->state.start(std::move(config));
+  self->delayed_send(self, kTick, TickAtom::value);
+  return {
+      [self](const PeerOpened& opened) {
+        self->state.peers[opened.peer] = {opened.link, opened.role, plans::WorkerId{}};
+      },
+      [self](const PeerMessage& message) { self->state.on_message(message); },
+      [self](const PeerClosed& closed) { self->state.on_closed(closed); },
+      [self](const PeerRejected& rejected) {
+        self->state.carry_out(plans::RunEvent{
+            "peer.rejected",
+            absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
+            {{"peer", rejected.address}, {"reason", rejected.reason}}});
+      },
+      [self](const plans::GroupStartDecision& decision) { self->state.on_group_start(decision); },
+      [self](const CommitJournaled& done) {
+        CoordinatorState& state = self->state;
+        state.apply(done.status.ok() ? state.coordination->on_journaled(done.step, state.now_us())
+                                     : state.coordination->on_fault(done.status));
+      },
+      [self](const CheckpointCompleted& done) { self->state.on_checkpoint_completed(done); },
+      [self](const StopRequest& request) {
+        self->state.apply(self->state.coordination->on_stop_request(request.reason));
+      },
+      [self](const AbortRequest& request) {
+        self->state.apply(self->state.coordination->on_fault(request.why));
+      },
+      [self](TickAtom) {
+        self->state.on_tick();
+        self->delayed_send(self, kTick, TickAtom::value);
+      },
+  };
+}
+
+void CoordinatorState::start(CoordinatorConfig new_config) {
+  config = std::move(new_config);
+  result.steps_done = config.first_step;
+  plans::Coordination::Options options;
+  options.job = config.options.job;
+  options.worker_count = config.options.worker_count;
+  options.term = config.term;
+  options.first_step = config.first_step;
+  coordination.emplace(std::move(options), now_us());
+}
+
+uint64_t CoordinatorState::now_us() const {
+  const auto now = self->clock().now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+
+void CoordinatorState::apply(plans::CoordinatorDecisions decisions) {
+  for (const plans::CoordinatorDecision& decision : decisions) {
+    std::visit([this](const auto& each) { carry_out(each); }, decision);
+  }
+}
+
+void CoordinatorState::on_closed(const PeerClosed& closed) {
+  auto peer = peers.find(closed.peer);
+  if (peer == peers.end()) return;
+  const plans::WorkerId worker = peer->second.worker;
+  peers.erase(peer);
+  if (worker.value == 0) return;
+  peer_of.erase(worker);
+  const std::string text = closed.why.ok() ? "it closed its connection"
+                                           : std::string(closed.why.message());
+  apply(coordination->on_worker_lost(worker, absl::UnavailableError(text)));
+}
+
+void CoordinatorState::on_tick() { apply(coordination->on_timer(now_us())); }
+
+net::EnvelopeHead CoordinatorState::head(plans::WorkerId receiver) const {
+  const auto& plan = coordination->plan();
+  net::EnvelopeHead head;
+  head.generation = plan ? plan->generation : 0;
+  head.term = config.term;
+  head.receiver = receiver.value;
+  // One trace id per step, shared by all stages.
+  head.trace_high = config.term;
+  head.trace_low = coordination->steps_done() + 1;
+  return head;
+}
+
+void CoordinatorState::send(plans::WorkerId worker, net::ControlMessage message) {
+  auto peer = peer_of.find(worker);
+  if (peer != peer_of.end()) peers.at(peer->second).link->send(std::move(message));
+}
+
+template <class Fill>
+void CoordinatorState::send_to_all(Fill fill) {
+  for (const auto& [worker, peer] : peer_of) send(worker, net::make_envelope(head(worker), fill));
+}
+
+void CoordinatorState::carry_out(const plans::WelcomeWorker& decision) {
+  Peer& peer = peers.at(decision.peer);
+  peer.worker = decision.worker;
+  peer_of[decision.worker] = decision.peer;
+  send(decision.worker, net::make_envelope(head(decision.worker), [&](auto body) {
+         auto joined = body.initJoined();
+         joined.setWorker(decision.worker.value);
+         joined.setJob(config.options.job_id);
+         joined.setJobConfig(config.options.job_config);
+         joined.setRunFolder(config.options.run_folder);
+       }));
+}
+
+void CoordinatorState::carry_out(const plans::RefusePeer& decision) {
+  auto peer = peers.find(decision.peer);
+  if (peer == peers.end()) return;
+  peer->second.link->send(net::make_envelope(
+      head({}), [&](auto body) { body.initRefused().setReason(decision.reason); }));
+  peer->second.link->close();
+}
+
+void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
+  self->send(config.observer, decision.plan);
+  for (const plans::ReductionGroup& group : decision.plan.groups) {
+    auto policy = std::make_shared<plans::AllreducePolicy>(group, decision.first_step);
+    stages.push_back(self->spawn<caf::linked>(stage, std::move(policy), StageListener(self)));
+  }
+  const auto& members = coordination->members();
+  send_to_all([&](auto body) {
+    auto assign = body.initAssign();
+    assign.setPlan(plans::to_text(decision.plan));
+    auto addresses = assign.initPeers(static_cast<unsigned>(members.size()));
+    unsigned index = 0;
+    for (const auto& [id, member] : members) {
+      addresses[index].setWorker(id.value);
+      addresses[index++].setDataAddress(member.request.data_address);
+    }
+    assign.setFirstStep(decision.first_step);
+    assign.setLoadPath(config.options.load_path);
+    assign.setDataBytes(config.data_bytes);
+    assign.setDataDigest(config.data_digest);
+  });
+}
+
+void CoordinatorState::carry_out(const plans::StartRun&) {
+  send_to_all([](auto body) { body.initStart(); });
+}
+
+void CoordinatorState::carry_out(const plans::JournalCommit& decision) {
+  self->send(config.journal, JournalRequest{decision.record}, JournalListener(self));
+}
+
+void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
+  send_to_all([&](auto body) {
+    auto commit = body.initCommit();
+    commit.setStep(decision.order.step);
+    commit.setGradientNorm(decision.order.gradient_norm);
+    commit.setValidate(decision.order.validate);
+    commit.setCheckpoint(decision.order.checkpoint);
+    commit.setLast(decision.order.last);
+    commit.setProfile(decision.profile);
+  });
+  result.steps_done = decision.order.step + 1;
+  StepReport report;
+  report.step = decision.order.step + 1;
+  report.loss = decision.loss;
+  report.gradient_norm = decision.order.gradient_norm;
+  report.learning_rate =
+      plans::learning_rate(config.options.job, static_cast<int64_t>(decision.order.step));
+  report.step_seconds = decision.step_seconds;
+  report.tokens = decision.tokens;
+  report.samples = decision.samples;
+  report.workers_total = static_cast<int32_t>(coordination->members().size());
+  report.workers_active = static_cast<int32_t>(plans::replica_count(*coordination->plan()));
+  report.control_seconds = decision.control_seconds;
+  report.stage_busy_seconds = decision.stage_busy_seconds;
+  report.stage_stash_peak = decision.stage_stash_peak;
+  if (report.step_seconds > 0) {
+    tokens_per_second = static_cast<double>(report.tokens) / report.step_seconds;
+  }
+  self->send(config.observer, std::move(report));
+}
+
+void CoordinatorState::carry_out(const plans::ReportValidation& decision) {
+  self->send(config.observer, ValidationReport{decision.step + 1, decision.loss, decision.tokens,
+                                               decision.seconds});
+}
+
+void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
+  CheckpointRequest request;
+  request.state.steps_done = decision.steps_done;
+  request.state.samples_done =
+      decision.steps_done * static_cast<uint64_t>(config.options.job.training.global_batch_size);
+  request.state.seed = config.options.job.debug.seed;
+  request.state.data_bytes = config.data_bytes;
+  request.state.data_digest = config.data_digest;
+  request.state.loss = decision.loss;
+  request.state.plan = plans::to_text(*coordination->plan());
+  request.files = std::move(shard_files[decision.steps_done]);
+  shard_files.erase(decision.steps_done);
+  self->send(config.checkpoints, std::move(request), CheckpointListener(self));
+}
+
+void CoordinatorState::carry_out(const plans::StopWorkers& decision) {
+  send_to_all([&](auto body) { body.initStop().setReason(decision.reason); });
+}
+
+void CoordinatorState::carry_out(const plans::EndRun& decision) {
+  result.status = decision.status;
+  result.stopped_early = decision.stopped_early;
+  config.on_result(result);
+  for (const auto& [number, peer] : peers) peer.link->close();
+  self->send(config.observer, EndAtom::value);
+}
+
+void CoordinatorState::carry_out(const plans::RunEvent& decision) {
+  self->send(config.observer, EventReport{decision.name, decision.text, decision.fields});
+}
+
+void CoordinatorState::on_group_start(const plans::GroupStartDecision& decision) {
+  const auto& plan = coordination->plan();
+  if (!plan || decision.members.size() < 2) return;  // A group of one needs no collective.
+  for (plans::ReplicaId member : decision.members) {
+    const plans::WorkerId worker = plans::replica_of(*plan, member).worker;
+    send(worker, net::make_envelope(head(worker), [&](auto body) {
+           auto start = body.initGroupStart();
+           start.setGroup(decision.group.value);
+           start.setStep(decision.step);
+         }));
+  }
+}
+
+void CoordinatorState::on_checkpoint_completed(const CheckpointCompleted& completed) {
+  if (completed.status.ok()) {
+    result.checkpoint_path = completed.path;
+    self->send(config.observer,
+               CheckpointReport{completed.steps_done, completed.path, completed.bytes, 0});
+  }
+  apply(coordination->on_checkpoint_completed(completed.steps_done, completed.status));
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,187 @@
+#include "actors/coordinator_process.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/send.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "actors/actor_system.hpp"
+#include "actors/coordinator.hpp"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/data/token_data.hpp"
+#include "net/control_link.hpp"
+#include "net/event_loop.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// What is known before the first worker joins: where to start, and on which data.
+struct StartPoint {
+  uint64_t first_step = 0;
+  uint64_t data_bytes = 0;
+  uint64_t data_digest = 0;
+};
+
+absl::StatusOr<StartPoint> find_start(const CoordinatorOptions& options) {
+  const plans::JobSpec& job = options.job;
+  StartPoint start;
+  if (job.device.type != "sleep") {
+    SKEIN_ASSIGN_OR_RETURN(
+        auto data, gpu::TokenData::open({job.data, job.training.seq_len, job.model.vocab_size,
+                                         job.debug.seed}));
+    start.data_bytes = data->bytes();
+    start.data_digest = data->digest();
+  }
+  if (options.load_path.empty()) return start;
+  SKEIN_ASSIGN_OR_RETURN(auto reader,
+                         gpu::CheckpointReader::open(options.load_path, /*verify_digests=*/true));
+  SKEIN_RETURN_IF_ERROR(reader->check_model(job.model));
+  const gpu::TrainerState& state = reader->trainer_state();
+  if (state.data_bytes != 0 && state.data_digest != start.data_digest) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint ", reader->folder(), " was made with other training data (",
+        state.data_bytes, " bytes then, ", start.data_bytes,
+        " bytes now, or other contents); its position in the data would mean nothing"));
+  }
+  start.first_step = state.steps_done;
+  if (start.first_step >= static_cast<uint64_t>(job.training.steps)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint ", reader->folder(), " already has ", start.first_step,
+        " steps and training.steps is ", job.training.steps, "; raise training.steps to go on"));
+  }
+  return start;
+}
+
+class LocalCoordinator final : public CoordinatorProcess {
+ public:
+  explicit LocalCoordinator(CoordinatorOptions options)
+      : options_(std::move(options)), system_config_(make_system_config()) {}
+
+  ~LocalCoordinator() override {
+    listener_.reset();  // No link's handler runs after the loop below it has gone.
+    if (coordinator_) caf::anon_send_exit(coordinator_, caf::exit_reason::user_shutdown);
+    if (journal_io_) caf::anon_send_exit(journal_io_, caf::exit_reason::user_shutdown);
+    if (checkpoint_io_) caf::anon_send_exit(checkpoint_io_, caf::exit_reason::user_shutdown);
+    if (observer_io_) caf::anon_send_exit(observer_io_, caf::exit_reason::user_shutdown);
+    if (system_) system_->await_all_actors_done();
+    coordinator_ = nullptr;
+    loop_.reset();
+    system_.reset();
+  }
+
+  absl::Status run() {
+    SKEIN_ASSIGN_OR_RETURN(const StartPoint start, find_start(options_));
+    SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<Journal> journal,
+                           Journal::open(options_.run_folder + "/journal.sqlite"));
+    SKEIN_RETURN_IF_ERROR(journal->rewind(start.first_step));
+    SKEIN_ASSIGN_OR_RETURN(loop_, net::EventLoop::start());
+    system_ = std::make_unique<caf::actor_system>(system_config_);
+    spawn_actors(start, std::move(journal));
+    SKEIN_ASSIGN_OR_RETURN(listener_, listen());
+    const std::string& listen_address = options_.listen_address;
+    address_ = absl::StrCat(listen_address.substr(0, listen_address.rfind(':')), ":",
+                            listener_->port());
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const override { return address_; }
+
+  void request_stop(const std::string& reason) override {
+    caf::anon_send(coordinator_, StopRequest{reason});
+  }
+
+  void abort(const absl::Status& why) override { caf::anon_send(coordinator_, AbortRequest{why}); }
+
+  bool wait(double timeout_seconds) override {
+    std::unique_lock lock(mutex_);
+    return ended_signal_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
+                                  [this] { return ended_; });
+  }
+
+  const RunResult& result() const override { return result_; }
+
+ private:
+  void spawn_actors(const StartPoint& start, std::shared_ptr<Journal> journal) {
+    const uint64_t term = journal->term();
+    journal_io_ = system_->spawn<caf::detached>(journal_io, std::move(journal));
+    checkpoint_io_ =
+        system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder);
+    observer_io_ = system_->spawn<caf::detached>(observer_io, options_.observer,
+                                                 std::function<void()>([this] { signal_end(); }));
+    CoordinatorConfig config;
+    config.options = options_;
+    config.term = term;
+    config.first_step = start.first_step;
+    config.data_bytes = start.data_bytes;
+    config.data_digest = start.data_digest;
+    config.journal = journal_io_;
+    config.checkpoints = checkpoint_io_;
+    config.observer = observer_io_;
+    config.on_result = [this](RunResult result) {
+      std::lock_guard lock(mutex_);
+      result_ = std::move(result);
+    };
+    coordinator_ = system_->spawn(coordinator, std::move(config));
+  }
+
+  absl::StatusOr<std::unique_ptr<net::ControlListener>> listen() {
+    const Coordinator to = coordinator_;
+    auto numbers = std::make_shared<std::atomic<plans::PeerNumber>>(0);
+    auto on_accept = [to, numbers](std::shared_ptr<net::ControlLink> link,
+                                   net::schema::Role role) -> net::ControlLink::Handlers {
+      const plans::PeerNumber peer = ++*numbers;
+      caf::anon_send(to, PeerOpened{peer, std::move(link), role});
+      return {[to, peer](net::ControlMessage message) {
+                caf::anon_send(to, PeerMessage{peer, std::move(message)});
+              },
+              [to, peer](absl::Status why) {
+                caf::anon_send(to, PeerClosed{peer, std::move(why)});
+              }};
+    };
+    auto on_rejected = [to](const std::string& peer, const std::string& reason) {
+      caf::anon_send(to, PeerRejected{peer, reason});
+    };
+    return net::listen_control(*loop_, {options_.listen_address, options_.insecure}, on_accept,
+                               on_rejected);
+  }
+
+  void signal_end() {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    ended_signal_.notify_all();
+  }
+
+  CoordinatorOptions options_;
+  caf::actor_system_config system_config_;
+  std::unique_ptr<net::EventLoop> loop_;
+  std::unique_ptr<caf::actor_system> system_;
+  JournalIo journal_io_;
+  CheckpointIo checkpoint_io_;
+  ObserverIo observer_io_;
+  Coordinator coordinator_;
+  std::unique_ptr<net::ControlListener> listener_;
+  std::string address_;
+
+  std::mutex mutex_;
+  std::condition_variable ended_signal_;
+  bool ended_ = false;
+  RunResult result_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(
+    CoordinatorOptions options) {
+  auto process = std::make_unique<LocalCoordinator>(std::move(options));
+  SKEIN_RETURN_IF_ERROR(process->run());
+  return std::unique_ptr<CoordinatorProcess>(std::move(process));
+}
+
+}  // namespace skein::actors

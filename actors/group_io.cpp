@@ -1,0 +1,20 @@
+#include "actors/group_io.hpp"
+
+#include <utility>
+
+namespace skein::actors {
+
+GroupIo::behavior_type group_io(GroupIo::stateful_pointer<GroupIoState> self, plans::GroupId group,
+                                std::shared_ptr<net::GradientGroup> members) {
+  self->state.group = group;
+  self->state.members = std::move(members);
+  return {
+      [self](const ReductionRequest& request, const ReductionListener& listener) {
+        self->send(listener,
+                   ReductionDone{self->state.group, request.step,
+                                 self->state.members->all_reduce_sum(request.values)});
+      },
+  };
+}
+
+}  // namespace skein::actors

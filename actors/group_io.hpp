@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/messages.hpp"
+#include "net/gradient_group.hpp"
+
+namespace skein::actors {
+
+/// Who hears that a collective has ended.
+using ReductionListener = caf::typed_actor<caf::reacts_to<ReductionDone>>;
+
+/// Runs the collectives of one group, which block: spawn it detached.
+///   in   ReductionRequest   the values are summed over the members in place
+///   out  ReductionDone      to the listener, once per request
+using GroupIo = caf::typed_actor<caf::reacts_to<ReductionRequest, ReductionListener>>;
+
+struct GroupIoState {  // Owned by one actor; touched only from its handlers.
+  static inline const char* name = "group-io";
+  plans::GroupId group;
+  std::shared_ptr<net::GradientGroup> members;
+};
+
+GroupIo::behavior_type group_io(GroupIo::stateful_pointer<GroupIoState> self, plans::GroupId group,
+                                std::shared_ptr<net::GradientGroup> members);
+
+}  // namespace skein::actors

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/atom.hpp>
+
+#include "absl/status/status.h"
+#include "actors/run_observer.hpp"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/device.hpp"
+#include "net/control_link.hpp"
+#include "net/tensor_inbox.hpp"
+#include "plans/coordination.hpp"
+#include "plans/sync/group_scheduler.hpp"
+
+namespace skein::actors {
+
+// What actors of one process tell each other. None of it leaves the process: between processes
+// everything is an `net::ControlMessage`.
+
+using TickAtom = caf::atom_constant<caf::atom("tick")>;
+using HeartbeatAtom = caf::atom_constant<caf::atom("heartbeat")>;
+using EndAtom = caf::atom_constant<caf::atom("end")>;
+
+/// A peer has connected and said hello.
+struct PeerOpened {
+  plans::PeerNumber peer = 0;
+  std::shared_ptr<net::ControlLink> link;
+  net::schema::Role role = net::schema::Role::WORKER;
+};
+struct PeerMessage {
+  plans::PeerNumber peer = 0;
+  net::ControlMessage message;
+};
+struct PeerClosed {
+  plans::PeerNumber peer = 0;
+  absl::Status why;
+};
+/// Something connected that does not speak the protocol, and was turned away.
+struct PeerRejected {
+  std::string address;
+  std::string reason;
+};
+
+struct JournalRequest {
+  plans::CommitRecord record;
+};
+struct CommitJournaled {
+  uint64_t step = 0;
+  absl::Status status;
+};
+
+struct CheckpointRequest {
+  gpu::TrainerState state;
+  std::vector<gpu::SavedFile> files;
+};
+struct CheckpointCompleted {
+  uint64_t steps_done = 0;
+  std::string path;
+  uint64_t bytes = 0;
+  absl::Status status;
+};
+
+struct StopRequest {
+  std::string reason;
+};
+struct AbortRequest {
+  absl::Status why;
+};
+
+/// Work for the device of a process; `token` comes back in `WorkDone`.
+struct DeviceWork {
+  uint64_t token = 0;
+  gpu::Work work;
+};
+struct WorkDone {
+  uint64_t token = 0;
+  absl::Status status;
+};
+
+/// A whole tensor has arrived for a replica.
+struct InputArrived {
+  net::TensorKey key;
+  net::TensorHandle tensor;
+};
+
+/// Add up the values over the members of a group. They stay alive until `ReductionDone`.
+struct ReductionRequest {
+  uint64_t step = 0;
+  std::span<float> values;
+};
+struct ReductionDone {
+  plans::GroupId group;
+  uint64_t step = 0;
+  absl::Status status;
+};
+
+/// A copy of a stage's state on its way to disk.
+struct ShardRequest {
+  uint64_t steps_done = 0;
+  int32_t stage = 0;
+  std::vector<plans::ParameterSpec> parameters;
+  std::vector<std::vector<float>> weights;
+  std::vector<std::vector<float>> moments_first;
+  std::vector<std::vector<float>> moments_second;
+};
+struct ShardWritten {
+  uint64_t steps_done = 0;
+  int32_t stage = 0;
+  absl::StatusOr<std::vector<gpu::SavedFile>> files;
+};
+
+/// Coordinator's clock minus ours.
+struct ClockOffset {
+  int64_t offset_us = 0;
+};
+/// A replica, a group or a data connection cannot go on.
+struct WorkerFault {
+  absl::Status why;
+};
+
+}  // namespace skein::actors
+
+// In-process messages need no serialisation.
+#define SKEIN_IN_PROCESS_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
+SKEIN_IN_PROCESS_MESSAGE(skein::net::ControlMessage)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReadySignal)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::GroupStartDecision)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::Plan)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerOpened)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerMessage)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerClosed)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerRejected)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::JournalRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::CommitJournaled)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointCompleted)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::StopRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::AbortRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::DeviceWork)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::WorkDone)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::InputArrived)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionDone)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardWritten)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ClockOffset)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::WorkerFault)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::StepReport)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ValidationReport)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointReport)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::TimingsReport)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::EventReport)

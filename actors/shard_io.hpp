@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/messages.hpp"
+
+namespace skein::actors {
+
+/// Who hears that a stage's files are on disk.
+using ShardListener = caf::typed_actor<caf::reacts_to<ShardWritten>>;
+
+/// Writes the files of one stage, which blocks: spawn it detached.
+///   in   ShardRequest   a copy of the state; training goes on meanwhile
+///   out  ShardWritten   to the listener, once per request
+using ShardIo = caf::typed_actor<caf::reacts_to<ShardRequest, ShardListener>>;
+
+struct ShardIoConfig {
+  std::string run_folder;
+  std::string optimizer;  // "adamw" or "sgd".
+  int shard_count = 0;    // Stages of the plan.
+};
+
+struct ShardIoState {  // Owned by one actor; touched only from its handlers.
+  static inline const char* name = "shard-io";
+  ShardIoConfig config;
+
+  absl::StatusOr<std::vector<gpu::SavedFile>> write(const ShardRequest& request) const;
+};
+
+ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self, ShardIoConfig config);
+
+}  // namespace skein::actors

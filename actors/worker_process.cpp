@@ -1,0 +1,159 @@
+#include "actors/worker_process.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/send.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "actors/actor_system.hpp"
+#include "actors/worker.hpp"
+#include "net/control_link.hpp"
+#include "net/event_loop.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::actors {
+namespace {
+
+class LocalWorker final : public WorkerProcess {
+ public:
+  explicit LocalWorker(WorkerOptions options)
+      : options_(std::move(options)), system_config_(make_system_config()) {}
+
+  ~LocalWorker() override {
+    if (board_) board_->cancel();
+    if (worker_) caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
+    if (prepare_) caf::anon_send_exit(prepare_, caf::exit_reason::user_shutdown);
+    if (system_) system_->await_all_actors_done();
+    worker_ = nullptr;
+    link_.reset();
+    plane_.reset();
+    board_.reset();
+    loop_.reset();
+    system_.reset();
+  }
+
+  absl::Status run() {
+    SKEIN_ASSIGN_OR_RETURN(loop_, net::EventLoop::start());
+    system_ = std::make_unique<caf::actor_system>(system_config_);
+    net::DataPlane::Options plane_options;
+    plane_options.listen_address = absl::StrCat(options_.bind_address, ":0");
+    plane_options.insecure = options_.insecure;
+    plane_options.on_peer_lost = [this](const std::string& address, absl::Status why) {
+      caf::anon_send(worker_, WorkerFault{absl::UnavailableError(absl::StrCat(
+                                  "the data connection to ", address, " broke: ",
+                                  std::string(why.message())))});
+    };
+    SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
+    board_ = net::RendezvousBoard::create(
+        [this](const std::string& key, const std::vector<char>& value) { publish(key, value); });
+    prepare_ = system_->spawn<caf::detached>(prepare_io);
+    WorkerConfig config;
+    config.options = options_;
+    config.plane = plane_;
+    config.board = board_;
+    config.prepare = prepare_;
+    config.on_end = [this](absl::Status status) { signal_end(std::move(status)); };
+    worker_ = system_->spawn(worker, std::move(config));
+    connect();
+    return absl::OkStatus();
+  }
+
+  void abort(const absl::Status& why) override { signal_end(why); }
+
+  bool wait(double timeout_seconds) override {
+    std::unique_lock lock(mutex_);
+    return ended_signal_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
+                                  [this] { return ended_; });
+  }
+
+  const absl::Status& result() const override { return result_; }
+
+ private:
+  void connect() {
+    const Worker to = worker_;
+    net::ConnectOptions options;
+    options.address = options_.coordinator_address;
+    options.timeout_seconds = options_.connect_timeout_seconds;
+    net::ControlLink::Handlers handlers = {
+        [this, to](net::ControlMessage message) {
+          remember_head(message);
+          caf::anon_send(to, std::move(message));
+        },
+        [to](absl::Status why) { caf::anon_send(to, LinkClosed{std::move(why)}); }};
+    net::connect_control(*loop_, options, std::move(handlers),
+                         [this, to](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
+                           if (!link.ok()) {
+                             caf::anon_send(to, LinkClosed{link.status()});
+                             return;
+                           }
+                           {
+                             std::lock_guard lock(mutex_);
+                             link_ = *link;
+                           }
+                           caf::anon_send(to, LinkOpened{*link});
+                         });
+  }
+
+  /// The board publishes from the thread that forms groups, so it cannot ask the actor for the
+  /// head of its envelopes: the newest assignment says what it is.
+  void remember_head(const net::ControlMessage& message) {
+    const auto envelope = *message;
+    std::lock_guard lock(mutex_);
+    if (envelope.getBody().isJoined()) {
+      head_.sender = envelope.getBody().getJoined().getWorker();
+      head_.term = envelope.getTerm();
+    } else if (envelope.getBody().isAssign()) {
+      head_.generation = envelope.getGeneration();
+    }
+  }
+
+  void publish(const std::string& key, const std::vector<char>& value) {
+    std::lock_guard lock(mutex_);
+    if (!link_) return;
+    link_->send(net::make_envelope(head_, [&](auto body) {
+      auto entry = body.initRendezvous();
+      entry.setKey(key);
+      auto bytes = entry.initValue(static_cast<unsigned>(value.size()));
+      std::copy(value.begin(), value.end(), reinterpret_cast<char*>(bytes.begin()));
+    }));
+  }
+
+  void signal_end(absl::Status status) {
+    std::lock_guard lock(mutex_);
+    if (ended_) return;
+    ended_ = true;
+    result_ = std::move(status);
+    ended_signal_.notify_all();
+  }
+
+  WorkerOptions options_;
+  caf::actor_system_config system_config_;
+  std::unique_ptr<net::EventLoop> loop_;
+  std::unique_ptr<caf::actor_system> system_;
+  std::shared_ptr<net::DataPlane> plane_;
+  std::shared_ptr<net::RendezvousBoard> board_;
+  PrepareIo prepare_;
+  Worker worker_;
+
+  std::mutex mutex_;
+  std::condition_variable ended_signal_;
+  std::shared_ptr<net::ControlLink> link_;
+  net::EnvelopeHead head_;
+  bool ended_ = false;
+  absl::Status result_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerOptions options) {
+  auto process = std::make_unique<LocalWorker>(std::move(options));
+  SKEIN_RETURN_IF_ERROR(process->run());
+  return std::unique_ptr<WorkerProcess>(std::move(process));
+}
+
+}  // namespace skein::actors
