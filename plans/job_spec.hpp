@@ -114,8 +114,8 @@ struct DebugSpec {
 
 /// One training run: the contents of a job file with defaults filled in.
 struct JobSpec {
-  std::string name = "skein";               // job.name
-  std::string dump_folder = "./outputs";    // job.dump_folder
+  std::string name = "skein";             // job.name
+  std::string dump_folder = "./outputs";  // job.dump_folder
   ModelSpec model;
   DataSpec data;
   TrainingSpec training;

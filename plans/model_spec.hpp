@@ -11,20 +11,21 @@ namespace skein::plans {
 /// A GPT-2 style transformer: learned positions, pre-norm blocks, tanh GELU, causal attention.
 struct ModelSpec {
   std::string name = "gpt2";
-  std::string flavor;            // A named size that sets the fields below; empty: as given.
-  int64_t vocab_size = 256;      // V
-  int64_t positions = 1024;      // Longest sequence with a learned position.
-  int64_t layers = 6;            // L, transformer blocks.
-  int64_t heads = 8;             // H; divides channels.
-  int64_t channels = 256;        // C
-  bool tied_head = true;         // The head multiplies by the token embedding.
+  std::string flavor;        // A named size that sets the fields below; empty: as given.
+  int64_t vocab_size = 256;  // V
+  int64_t positions = 1024;  // Longest sequence with a learned position.
+  int64_t layers = 6;        // L, transformer blocks.
+  int64_t heads = 8;         // H; divides channels.
+  int64_t channels = 256;    // C
+  bool tied_head = true;     // The head multiplies by the token embedding.
   double norm_epsilon = 1e-5;
-  double init_std = 0.02;        // Residual projections: divided by sqrt(2 L).
+  double init_std = 0.02;  // Residual projections: divided by sqrt(2 L).
   bool operator==(const ModelSpec&) const = default;
 };
 
 /// The kinds of layer, a layer being the smallest unit that a plan may cut between. A model of L
-/// blocks has L + 2 layers: 0 is the embedding, 1..L the blocks, L + 1 the final norm, head and loss.
+/// blocks has L + 2 layers: 0 is the embedding, 1..L the blocks, L + 1 the final norm, head and
+/// loss.
 enum class LayerKind { kEmbedding, kBlock, kHead };
 
 int64_t layer_count(const ModelSpec& model);
@@ -45,7 +46,7 @@ struct ParameterSpec {
   std::vector<int64_t> shape;  // [C, 3C]
   double init_std = 0;         // Normal(0, init_std); 0 means constant `init_value`.
   double init_value = 0;
-  bool decays = false;         // Weight decay applies: matrices, not biases and norms.
+  bool decays = false;  // Weight decay applies: matrices, not biases and norms.
   /// True for the head's copy of the tied embedding: the tensor of that name belongs to layer 0,
   /// its gradient is the sum of both uses, and it is stored once.
   bool tied_copy = false;
@@ -54,8 +55,8 @@ struct ParameterSpec {
 
 int64_t element_count(const ParameterSpec& parameter);
 
-/// The parameters of one layer in the order of the forward pass. With a tied head, layer L + 1
-/// begins with the copy of the embedding unless `range` also holds layer 0.
+/// The parameters of one layer in the order of the forward pass. With a tied head, layer L + 1 ends
+/// with the copy of the embedding unless `range` also holds layer 0.
 std::vector<ParameterSpec> layer_parameters(const ModelSpec& model, int64_t layer,
                                             const LayerRange& range);
 /// Those of all layers of `range`, in order.
@@ -74,9 +75,9 @@ struct LayerFlops {
 };
 LayerFlops layer_flops(const ModelSpec& model, int64_t layer, int64_t samples, int64_t seq_len);
 
-/// Sets the sizes of a named flavor: "byte-tiny", "byte-small", "byte-medium", "gpt2", "gpt2-medium",
-/// "gpt2-large", "gpt2-xl".
-/// NotFound   if there is none of that name; the message lists them.
+/// Sets the sizes of a named flavor: "byte-tiny", "byte-small", "byte-medium", "gpt2",
+/// "gpt2-medium", "gpt2-large", "gpt2-xl". NotFound   if there is none of that name; the message
+/// lists them.
 absl::Status apply_flavor(ModelSpec& model);
 
 }  // namespace skein::plans

@@ -45,7 +45,7 @@ enum class GroupScope {
 struct ReductionGroup {
   GroupId id;
   GroupScope scope = GroupScope::kStage;
-  int32_t stage = 0;  // kTied: 0.
+  int32_t stage = 0;               // kTied: 0.
   std::vector<ReplicaId> members;  // Ascending; the rank in the collective is the position.
   bool operator==(const ReductionGroup&) const = default;
 };
@@ -64,8 +64,8 @@ struct Plan {
 /// Plans by the explicit or even layout of the job, workers in ascending order, stage by stage.
 /// The even layout is `partition_min_max` over `layer_flops`.
 /// InvalidArgument   if the layout does not fit the model, or the replicas do not fit the workers
-///                   (there must be at least as many workers as replicas) or a micro-batch has fewer
-///                   rows than a stage has replicas. The message says what would fit.
+///                   (there must be at least as many workers as replicas) or a micro-batch has
+///                   fewer rows than a stage has replicas. The message says what would fit.
 absl::StatusOr<Plan> make_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
                                uint64_t generation);
 

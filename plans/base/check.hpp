@@ -33,7 +33,7 @@ struct CheckVoidify {
 }  // namespace skein::plans
 
 /// Ends the process with the facts when `condition` is false. For bugs only, never for bad input.
-#define SKEIN_CHECK(condition)                       \
-  (condition) ? static_cast<void>(0)                 \
-              : ::skein::plans::CheckVoidify() &     \
+#define SKEIN_CHECK(condition)                   \
+  (condition) ? static_cast<void>(0)             \
+              : ::skein::plans::CheckVoidify() & \
                     ::skein::plans::CheckFailure(#condition, __FILE__, __LINE__).stream()

@@ -6,10 +6,10 @@
 #include "absl/status/statusor.h"
 
 /// Returns from the enclosing function when `expression`, an `absl::Status`, is an error.
-#define SKEIN_RETURN_IF_ERROR(expression)                 \
-  do {                                                    \
-    absl::Status skein_status_ = (expression);            \
-    if (!skein_status_.ok()) return skein_status_;        \
+#define SKEIN_RETURN_IF_ERROR(expression)          \
+  do {                                             \
+    absl::Status skein_status_ = (expression);     \
+    if (!skein_status_.ok()) return skein_status_; \
   } while (false)
 
 #define SKEIN_MACRO_JOIN_INNER(a, b) a##b

@@ -1,0 +1,286 @@
+#include "plans/coordination.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <utility>
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+
+JobSpec small_job() {
+  JobSpec job;
+  job.model.layers = 4;
+  job.training.steps = 3;
+  job.training.micro_batch_size = 2;
+  job.training.global_batch_size = 4;
+  job.parallelism.pipeline_parallel_degree = 2;
+  job.validation.interval = 0;
+  job.validation.batches = 0;
+  job.checkpoint.enable = false;
+  job.profiling.enable_profiling = false;
+  return job;
+}
+
+template <class Decision>
+const Decision* find(const CoordinatorDecisions& decisions) {
+  for (const CoordinatorDecision& decision : decisions) {
+    if (const auto* found = std::get_if<Decision>(&decision)) return found;
+  }
+  return nullptr;
+}
+
+/// A coordination with everything a step needs, and a clock that ticks with each event.
+struct Cluster {
+  explicit Cluster(JobSpec job = small_job(), int64_t workers = 2)
+      : coordination({std::move(job), workers, 1, 0}, 0) {}
+
+  CoordinatorDecisions join(PeerNumber peer) {
+    return coordination.on_join(peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0}, ++now);
+  }
+  void start() {
+    join(1);
+    join(2);
+    coordination.on_prepared(WorkerId{1}, 1, ++now);
+    coordination.on_prepared(WorkerId{2}, 1, ++now);
+  }
+  CoordinatorDecisions ready(uint32_t replica, uint64_t step, double norm_squared = 4,
+                             double loss = 12) {
+    ReadyReport report;
+    report.replica = ReplicaId{replica};
+    report.step = step;
+    report.norm_squared = norm_squared;
+    if (replica == 1) {
+      report.loss_sum = loss;
+      report.loss_tokens = 6;
+    }
+    return coordination.on_ready(report, ++now);
+  }
+  CoordinatorDecisions finish_step(uint64_t step) {
+    ready(0, step);
+    ready(1, step);
+    return coordination.on_journaled(step, ++now);
+  }
+
+  Coordination coordination;
+  uint64_t now = 0;
+};
+
+TEST(Coordination, AssignsAPlanWhenTheLastExpectedWorkerJoins) {
+  Cluster cluster;
+  const CoordinatorDecisions first = cluster.join(1);
+  EXPECT_NE(find<WelcomeWorker>(first), nullptr);
+  EXPECT_EQ(find<AssignPlan>(first), nullptr);
+  const CoordinatorDecisions second = cluster.join(2);
+  ASSERT_NE(find<AssignPlan>(second), nullptr);
+  EXPECT_EQ(find<AssignPlan>(second)->plan.stages.size(), 2u);
+}
+
+TEST(Coordination, ARepeatedJoinChangesNothing) {
+  Cluster cluster;
+  cluster.join(1);
+  EXPECT_TRUE(cluster.join(1).empty());
+  EXPECT_EQ(cluster.coordination.members().size(), 1u);
+  EXPECT_EQ(cluster.coordination.dropped(), 1u);
+}
+
+TEST(Coordination, TurnsAWorkerAwayOnceTheJobRuns) {
+  Cluster cluster;
+  cluster.start();
+  const CoordinatorDecisions decisions = cluster.join(3);
+  ASSERT_NE(find<RefusePeer>(decisions), nullptr);
+  EXPECT_THAT(find<RefusePeer>(decisions)->reason, HasSubstr("already runs"));
+}
+
+TEST(Coordination, StartsWhenEveryWorkerIsPrepared) {
+  Cluster cluster;
+  cluster.join(1);
+  cluster.join(2);
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).empty());
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).empty()) << "a repeat";
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{2}, 7, 5).empty()) << "other generation";
+  EXPECT_NE(find<StartRun>(cluster.coordination.on_prepared(WorkerId{2}, 1, 5)), nullptr);
+}
+
+TEST(Coordination, JournalsBeforeItCommits) {
+  Cluster cluster;
+  cluster.start();
+  EXPECT_TRUE(cluster.ready(0, 0).empty());
+  const CoordinatorDecisions decisions = cluster.ready(1, 0);
+  ASSERT_NE(find<JournalCommit>(decisions), nullptr);
+  EXPECT_EQ(find<BroadcastCommit>(decisions), nullptr);
+  EXPECT_DOUBLE_EQ(find<JournalCommit>(decisions)->record.loss, 2);
+  EXPECT_DOUBLE_EQ(find<JournalCommit>(decisions)->record.gradient_norm, std::sqrt(8.0));
+  EXPECT_NE(find<BroadcastCommit>(cluster.coordination.on_journaled(0, 99)), nullptr);
+}
+
+TEST(Coordination, CommitsEachStepOnce) {
+  Cluster cluster;
+  cluster.start();
+  EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(0)), nullptr);
+  EXPECT_TRUE(cluster.coordination.on_journaled(0, 99).empty());
+  EXPECT_TRUE(cluster.ready(0, 0).empty()) << "late";
+  EXPECT_TRUE(cluster.ready(1, 5).empty()) << "early";
+  EXPECT_EQ(cluster.coordination.steps_done(), 1u);
+}
+
+TEST(Coordination, JournalsConsecutiveSampleRanges) {
+  Cluster cluster;
+  cluster.start();
+  for (uint64_t step = 0; step < 3; ++step) {
+    cluster.ready(0, step);
+    const CoordinatorDecisions decisions = cluster.ready(1, step);
+    ASSERT_NE(find<JournalCommit>(decisions), nullptr);
+    EXPECT_EQ(find<JournalCommit>(decisions)->record.first_sample, 4 * step);
+    EXPECT_EQ(find<JournalCommit>(decisions)->record.sample_count, 4u);
+    cluster.coordination.on_journaled(step, ++cluster.now);
+  }
+}
+
+TEST(Coordination, WaitsForReductionsOfReplicasThatNeedGroups) {
+  Cluster cluster;
+  cluster.start();
+  cluster.ready(0, 0);
+  ReadyReport report;
+  report.replica = ReplicaId{1};
+  report.needs_groups = true;
+  EXPECT_TRUE(cluster.coordination.on_ready(report, 9).empty());
+  EXPECT_NE(find<JournalCommit>(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5)), nullptr);
+  EXPECT_TRUE(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5).empty());
+}
+
+TEST(Coordination, EndsAfterTheLastStep) {
+  Cluster cluster;
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.finish_step(1);
+  const CoordinatorDecisions decisions = cluster.finish_step(2);
+  EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_TRUE(find<EndRun>(decisions)->status.ok());
+  EXPECT_FALSE(find<EndRun>(decisions)->stopped_early);
+}
+
+TEST(Coordination, EndsOnlyWhenTheLastCheckpointAndValidationAreThere) {
+  JobSpec job = small_job();
+  job.training.steps = 1;
+  job.checkpoint.enable = true;
+  job.validation.batches = 2;
+  Cluster cluster(job);
+  cluster.start();
+  const CoordinatorDecisions commit = cluster.finish_step(0);
+  EXPECT_EQ(find<EndRun>(commit), nullptr);
+  EXPECT_TRUE(find<BroadcastCommit>(commit)->order.validate);
+  EXPECT_TRUE(find<BroadcastCommit>(commit)->order.checkpoint);
+  EXPECT_NE(find<ReportValidation>(
+                cluster.coordination.on_validated(ReplicaId{1}, 0, 3.0, 2, ++cluster.now)),
+            nullptr);
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, ++cluster.now).empty());
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, ++cluster.now).empty()) << "a repeat";
+  EXPECT_NE(find<CompleteCheckpoint>(cluster.coordination.on_shard_saved(1, 1, ++cluster.now)),
+            nullptr);
+  EXPECT_NE(find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus())),
+            nullptr);
+}
+
+TEST(Coordination, AFailedCheckpointEndsTheRunWithItsReason) {
+  JobSpec job = small_job();
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 1;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  const CoordinatorDecisions decisions =
+      cluster.coordination.on_checkpoint_completed(1, absl::ResourceExhaustedError("disk full"));
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_EQ(find<EndRun>(decisions)->status.message(), "disk full");
+}
+
+TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
+  JobSpec job = small_job();
+  job.checkpoint.enable = true;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.coordination.on_stop_request("interrupted");
+  EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted").empty()) << "a repeat";
+  const CoordinatorDecisions decisions = cluster.finish_step(0);
+  EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
+  EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.checkpoint);
+  cluster.coordination.on_shard_saved(0, 1, 9);
+  cluster.coordination.on_shard_saved(1, 1, 9);
+  const CoordinatorDecisions end =
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
+  ASSERT_NE(find<EndRun>(end), nullptr);
+  EXPECT_TRUE(find<EndRun>(end)->stopped_early);
+}
+
+TEST(Coordination, AStopRequestBeforeTrainingEndsAtOnce) {
+  Cluster cluster;
+  cluster.join(1);
+  EXPECT_NE(find<EndRun>(cluster.coordination.on_stop_request("interrupted")), nullptr);
+}
+
+TEST(Coordination, ALostWorkerThatHoldsAStageEndsTheRunByName) {
+  Cluster cluster;
+  cluster.start();
+  const CoordinatorDecisions decisions =
+      cluster.coordination.on_worker_lost(WorkerId{2}, absl::UnavailableError("link closed"));
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
+              testing::AllOf(HasSubstr("w2"), HasSubstr("stage 1"), HasSubstr("step 1")));
+  EXPECT_TRUE(
+      cluster.coordination.on_worker_lost(WorkerId{2}, absl::UnavailableError("again")).empty());
+}
+
+TEST(Coordination, ASilentWorkerIsLostPastItsLease) {
+  Cluster cluster;
+  cluster.start();
+  const uint64_t lease_us = 10'000'000;
+  cluster.coordination.on_heartbeat(WorkerId{1}, 0, lease_us);
+  EXPECT_TRUE(cluster.coordination.on_timer(lease_us).empty());
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(lease_us + 100);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()), HasSubstr("w2"));
+}
+
+TEST(Coordination, TooFewWorkersEndTheRunWithTheNumbers) {
+  JobSpec job = small_job();
+  job.comm.init_timeout_seconds = 5;
+  job.elastic.heartbeat_timeout_seconds = 100;
+  Cluster cluster(job);
+  cluster.join(1);
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(6'000'000);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
+              HasSubstr("1 of 2 workers joined"));
+}
+
+TEST(Coordination, AStalledStepNamesWhoIsMissing) {
+  JobSpec job = small_job();
+  job.comm.train_timeout_seconds = 5;
+  job.elastic.heartbeat_timeout_seconds = 1000;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.ready(0, 0);
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(60'000'000);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
+              HasSubstr("waiting for stage 1 on w2"));
+}
+
+TEST(Coordination, ADivergedStepIsNotApplied) {
+  Cluster cluster;
+  cluster.start();
+  cluster.ready(0, 0);
+  const CoordinatorDecisions decisions =
+      cluster.ready(1, 0, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(find<JournalCommit>(decisions), nullptr);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()), HasSubstr("diverged"));
+}
+
+}  // namespace
+}  // namespace skein::plans
