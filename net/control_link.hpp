@@ -46,8 +46,7 @@ struct ConnectOptions {
   uint32_t protocol_version = schema::PROTOCOL_VERSION;  // Another one only in tests.
   double timeout_seconds = 30;
 };
-void connect_control(EventLoop& loop, const ConnectOptions& options,
-                     ControlLink::Handlers handlers,
+void connect_control(EventLoop& loop, const ConnectOptions& options, ControlLink::Handlers handlers,
                      std::function<void(absl::StatusOr<std::shared_ptr<ControlLink>>)> on_done);
 
 /// Accepts connections whose `Hello` is right. Others get a `Refused` message with the reason

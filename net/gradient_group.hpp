@@ -35,15 +35,15 @@ class RendezvousBoard {
 class GradientGroup {
  public:
   struct Options {
-    std::string name;          // Unique per generation and group, the same on all members.
+    std::string name;  // Unique per generation and group, the same on all members.
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     std::string bind_host = "127.0.0.1";  // Interface address of this member.
     double timeout_seconds = 60;
   };
   /// Blocks until every member is connected. Every member calls it with the same name and count.
-  static absl::StatusOr<std::unique_ptr<GradientGroup>> form(const Options& options,
-                                                             std::shared_ptr<RendezvousBoard> board);
+  static absl::StatusOr<std::unique_ptr<GradientGroup>> form(
+      const Options& options, std::shared_ptr<RendezvousBoard> board);
   virtual ~GradientGroup() = default;
 
   /// values := sum over the members; the same bits on every member, and the same for the same

@@ -46,6 +46,7 @@ class Wire {
   };
   explicit Wire(kj::Array<capnp::word> words)
       : message_(std::make_shared<const Message>(std::move(words))) {}
+  explicit Wire(std::shared_ptr<const Message> message) : message_(std::move(message)) {}
 
   std::shared_ptr<const Message> message_;
 };
