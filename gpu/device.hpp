@@ -43,10 +43,10 @@ struct Work {
 };
 
 struct DeviceInfo {
-  std::string name;        // "cpu x1", "sleep"
-  int32_t threads = 0;     // Host threads; 0 for others.
-  double speed = 1.0;      // Emulated speed; 1.0 is the device itself.
-  bool computes = true;    // False for a device that only sleeps: results are zeros.
+  std::string name;      // "cpu x1", "sleep"
+  int32_t threads = 0;   // Host threads; 0 for others.
+  double speed = 1.0;    // Emulated speed; 1.0 is the device itself.
+  bool computes = true;  // False for a device that only sleeps: results are zeros.
 };
 
 /// An asynchronous queue of work. Thread-safe: `submit` and `allocate` may be called by any thread.

@@ -15,13 +15,13 @@ namespace skein::gpu {
 
 /// What a checkpoint says beside tensors (trainer_state.json).
 struct TrainerState {
-  uint64_t steps_done = 0;     // Committed steps; the next one is step number `steps_done`.
-  uint64_t samples_done = 0;   // Position in the data order.
+  uint64_t steps_done = 0;    // Committed steps; the next one is step number `steps_done`.
+  uint64_t samples_done = 0;  // Position in the data order.
   uint64_t seed = 0;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;
-  double loss = 0;             // Of the last step.
-  std::string plan;            // Text form of the plan that wrote it.
+  double loss = 0;   // Of the last step.
+  std::string plan;  // Text form of the plan that wrote it.
   bool operator==(const TrainerState&) const = default;
 };
 

@@ -17,9 +17,9 @@ class TokenData {
  public:
   struct Options {
     plans::DataSpec data;
-    int64_t seq_len = 0;    // T
-    int64_t vocab_size = 0; // Tokens must be below it.
-    uint64_t seed = 0;      // Of the order of samples.
+    int64_t seq_len = 0;     // T
+    int64_t vocab_size = 0;  // Tokens must be below it.
+    uint64_t seed = 0;       // Of the order of samples.
   };
 
   /// Text is used as bytes; "kjv" is made from Debian's `bible` program and cached under
@@ -35,7 +35,7 @@ class TokenData {
   virtual uint64_t digest() const = 0;
   virtual int64_t training_tokens() const = 0;
   virtual int64_t validation_tokens() const = 0;
-  virtual int64_t training_windows() const = 0;    // Of one pass.
+  virtual int64_t training_windows() const = 0;  // Of one pass.
   virtual int64_t validation_windows() const = 0;
 
   /// Sample number `sample` of the job (plans::SampleOrder says which window): `tokens` [T] and the

@@ -19,11 +19,11 @@ struct StageModelOptions {
   plans::ModelSpec model;
   plans::LayerRange layers;
   plans::OptimizerSpec optimizer;
-  int64_t rows = 0;           // Samples of a micro-batch that this replica computes, >= 1.
-  int64_t seq_len = 0;        // T
-  int32_t stash_count = 1;    // Micro-batches whose stash may live at once (the schedule's peak).
-  bool recompute = false;     // Stash only inputs, run the forward again in the backward.
-  uint64_t seed = 0;          // Of the initial weights, which do not depend on the partition.
+  int64_t rows = 0;         // Samples of a micro-batch that this replica computes, >= 1.
+  int64_t seq_len = 0;      // T
+  int32_t stash_count = 1;  // Micro-batches whose stash may live at once (the schedule's peak).
+  bool recompute = false;   // Stash only inputs, run the forward again in the backward.
+  uint64_t seed = 0;        // Of the initial weights, which do not depend on the partition.
 };
 
 /// The state kept for one parameter, each [element_count] float32.
@@ -42,23 +42,25 @@ struct UpdateOptions {
 /// Gradients accumulate over micro-batches until `start_step`.
 class StageModel {
  public:
-  /// Allocates everything up front and initialises the weights. ResourceExhausted or InvalidArgument.
+  /// Allocates everything up front and initialises the weights. ResourceExhausted or
+  /// InvalidArgument.
   static absl::StatusOr<std::unique_ptr<StageModel>> create(const StageModelOptions& options,
                                                             Device& device);
   virtual ~StageModel() = default;
 
   virtual const std::vector<plans::ParameterSpec>& parameters() const = 0;
   virtual bool has_embedding() const = 0;  // Takes tokens instead of activations.
-  virtual bool has_head() const = 0;       // Takes targets and yields a loss instead of activations.
+  virtual bool has_head() const = 0;  // Takes targets and yields a loss instead of activations.
   virtual int64_t activation_elements() const = 0;  // rows * T * C
   virtual int64_t stash_bytes() const = 0;          // Of one micro-batch.
   virtual int64_t memory_bytes() const = 0;         // Everything allocated.
 
   /// What one micro-batch needs. Unused spans are empty.
   struct Input {
-    std::span<const int32_t> tokens;    // [rows, T], if has_embedding()
-    std::span<const int32_t> targets;   // [rows, T], if has_head(); -1: not counted.
-    std::span<const float> activations; // [rows, T, C], otherwise; read until the call's work ends.
+    std::span<const int32_t> tokens;   // [rows, T], if has_embedding()
+    std::span<const int32_t> targets;  // [rows, T], if has_head(); -1: not counted.
+    std::span<const float>
+        activations;  // [rows, T, C], otherwise; read until the call's work ends.
   };
 
   /// Zeroes the gradients and the loss. The gradient of each token's loss is multiplied by

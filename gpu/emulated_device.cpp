@@ -1,0 +1,111 @@
+#include <time.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/device.hpp"
+#include "gpu/host/host_memory.hpp"
+#include "gpu/host/host_ops.hpp"
+#include "gpu/host/thread_pool.hpp"
+#include "gpu/host/work_queue.hpp"
+
+namespace skein::gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// To the deadline itself, so that a late wake-up does not make the next one late.
+void sleep_until(Clock::time_point deadline) {
+  const auto since =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch());
+  const timespec when{static_cast<time_t>(since.count() / 1'000'000'000),
+                      static_cast<long>(since.count() % 1'000'000'000)};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) != 0) {
+  }
+}
+
+class SlowedDevice final : public Device {
+ public:
+  SlowedDevice(std::unique_ptr<Device> inner, double speed)
+      : inner_(std::move(inner)), info_(inner_->info()) {
+    info_.speed = speed;
+    info_.name = absl::StrCat(info_.name, " at speed ", speed);
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  void submit(Work work, std::function<void(absl::Status)> done) override {
+    // The wait is part of the work, so that the next piece starts behind it.
+    work.run = [run = std::move(work.run), speed = info_.speed](Ops& ops) {
+      const Clock::time_point start = Clock::now();
+      absl::Status status = run(ops);
+      const auto taken = std::chrono::duration<double>(Clock::now() - start);
+      sleep_until(start + std::chrono::duration_cast<Clock::duration>(taken / speed));
+      return status;
+    };
+    inner_->submit(std::move(work), std::move(done));
+  }
+
+ private:
+  std::unique_ptr<Device> inner_;
+  DeviceInfo info_;
+};
+
+class SleepDevice final : public Device {
+ public:
+  explicit SleepDevice(const SleepProfile& profile) : profile_(profile), pool_(1), ops_(pool_) {
+    info_.name = "sleep";
+    info_.computes = false;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<Buffer> allocate(int64_t bytes) override { return allocate_host(bytes); }
+  void submit(Work work, std::function<void(absl::Status)> done) override {
+    const Clock::time_point submitted = Clock::now();
+    queue_.push([this, submitted, work = std::move(work), done = std::move(done)]() mutable {
+      absl::Status status;
+      if (work.kind == WorkKind::kOther) {
+        status = work.run ? work.run(ops_) : absl::OkStatus();
+      } else {
+        // From when the device was free and had the work: the wake-up of its thread is no work.
+        const Clock::time_point start = std::max(submitted, free_at_);
+        free_at_ = start + duration(work.kind);
+        sleep_until(free_at_);
+      }
+      work = {};
+      done(std::move(status));
+    });
+  }
+
+ private:
+  Clock::duration duration(WorkKind kind) const {
+    double us = profile_.update_us;
+    if (kind == WorkKind::kForward) us = profile_.forward_us;
+    if (kind == WorkKind::kBackward) us = profile_.backward_us;
+    if (kind == WorkKind::kBackwardInput || kind == WorkKind::kBackwardWeight) {
+      us = profile_.backward_us / 2;
+    }
+    return std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double, std::micro>(us));
+  }
+
+  SleepProfile profile_;
+  DeviceInfo info_;
+  ThreadPool pool_;
+  HostOps ops_;
+  Clock::time_point free_at_;  // End of the last sleep; used by the queue's thread only.
+  WorkQueue queue_;            // Last: its thread uses the others.
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed) {
+  return std::make_unique<SlowedDevice>(std::move(inner), speed);
+}
+
+std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile) {
+  return std::make_unique<SleepDevice>(profile);
+}
+
+}  // namespace skein::gpu

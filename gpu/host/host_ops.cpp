@@ -1,0 +1,188 @@
+#include "gpu/host/host_ops.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "gpu/host/attention.hpp"
+#include "gpu/host/loops.hpp"
+#include "gpu/host/products.hpp"
+#include "plans/base/check.hpp"
+
+namespace skein::gpu {
+namespace {
+
+/// Ranges of a product's rows and of loops over elements start at multiples of these, so that
+/// vectors stay whole.
+constexpr int64_t kProductGrain = 16;
+constexpr int64_t kElementGrain = 4096;
+constexpr int64_t kColumnGrain = 64;
+/// Squares are summed in pieces of this size, each by one thread: the order does not depend on how
+/// many threads there are.
+constexpr int64_t kSumPiece = 1 << 16;
+
+}  // namespace
+
+void HostOps::matmul(const Matmul& shape, const float* a, const float* b, float* c) {
+  const int64_t a_stride = shape.transpose_a ? shape.m : shape.k;
+  const int64_t b_stride = shape.transpose_b ? shape.k : shape.n;
+  // Rows of c are shared out; a tall product keeps all of b in every core's cache.
+  pool_.for_ranges(shape.m, kProductGrain, [&](int64_t begin, int64_t end) {
+    Matmul part = shape;
+    part.m = end - begin;
+    const float* a_part = a + (shape.transpose_a ? begin : begin * a_stride);
+    matmul_on_this_thread(part, 1.0F, {a_part, a_stride}, {b, b_stride},
+                          {c + begin * shape.n, shape.n});
+  });
+}
+
+void HostOps::fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) {
+  pool_.for_ranges(rows, kProductGrain, [&](int64_t begin, int64_t end) {
+    loops::fill_rows(bias, y + begin * columns, end - begin, columns);
+  });
+}
+
+void HostOps::add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) {
+  pool_.for_ranges(columns, kColumnGrain, [&](int64_t begin, int64_t end) {
+    loops::add_column_sums(dy + begin, db + begin, rows, end - begin, columns);
+  });
+}
+
+void HostOps::layer_norm_forward(const NormForward& norm) {
+  pool_.for_ranges(norm.rows, kProductGrain, [&](int64_t begin, int64_t end) {
+    loops::layer_norm_forward(norm, begin, end);
+  });
+}
+
+void HostOps::layer_norm_backward(const NormBackward& norm) {
+  pool_.for_ranges(norm.rows, kProductGrain, [&](int64_t begin, int64_t end) {
+    loops::layer_norm_backward_input(norm, begin, end);
+  });
+  pool_.for_ranges(norm.columns, kColumnGrain, [&](int64_t begin, int64_t end) {
+    loops::layer_norm_backward_weight(norm, begin, end);
+  });
+}
+
+void HostOps::gelu_forward(const float* x, float* y, int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    loops::gelu_forward(x + begin, y + begin, end - begin);
+  });
+}
+
+void HostOps::gelu_backward(const float* x, float* dy, int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    loops::gelu_backward(x + begin, dy + begin, end - begin);
+  });
+}
+
+void HostOps::attention_forward(const Attention& shape, const float* qkv, float* out,
+                                float* log_sum_exp) {
+  gpu::attention_forward(pool_, shape, qkv, out, log_sum_exp);
+}
+
+void HostOps::attention_backward(const Attention& shape, const float* qkv, const float* out,
+                                 const float* log_sum_exp, const float* dout, float* dqkv) {
+  gpu::attention_backward(pool_, shape, qkv, out, log_sum_exp, dout, dqkv);
+}
+
+void HostOps::embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
+                                float* y) {
+  const auto rows = static_cast<int64_t>(shape.tokens.size());
+  const int64_t c = shape.channels;
+  pool_.for_ranges(rows, kProductGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      loops::add(wte + shape.tokens[static_cast<size_t>(r)] * c, wpe + r % shape.seq_len * c,
+                 y + r * c, c);
+    }
+  });
+}
+
+void HostOps::embedding_backward(const Embedding& shape, const float* dy, float* dwte,
+                                 float* dwpe) {
+  const auto rows = static_cast<int64_t>(shape.tokens.size());
+  const int64_t stride = shape.channels;
+  // Columns are shared out, so that every element is summed in the order of the rows.
+  pool_.for_ranges(stride, kColumnGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* from = dy + r * stride + begin;
+      float* token = dwte + shape.tokens[static_cast<size_t>(r)] * stride + begin;
+      float* position = dwpe + r % shape.seq_len * stride + begin;
+      loops::add(token, from, token, end - begin);
+      loops::add(position, from, position, end - begin);
+    }
+  });
+}
+
+void HostOps::cross_entropy(const CrossEntropy& shape, float* logits) {
+  const auto rows = static_cast<int64_t>(shape.targets.size());
+  std::vector<double> losses(static_cast<size_t>(rows), 0.0);
+  pool_.for_ranges(rows, kProductGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      float* row = logits + r * shape.vocab_size;
+      const int32_t target = shape.targets[static_cast<size_t>(r)];
+      if (target < 0) {
+        std::fill_n(row, shape.vocab_size, 0.0F);
+      } else {
+        losses[static_cast<size_t>(r)] =
+            loops::cross_entropy_row(row, shape.vocab_size, target, shape.scale);
+      }
+    }
+  });
+  for (int64_t r = 0; r < rows; ++r) {
+    *shape.loss_sum += losses[static_cast<size_t>(r)];
+    *shape.loss_tokens += shape.targets[static_cast<size_t>(r)] >= 0 ? 1 : 0;
+  }
+}
+
+void HostOps::zero(float* x, int64_t count) {
+  pool_.for_ranges(count, kElementGrain,
+                   [&](int64_t begin, int64_t end) { std::fill(x + begin, x + end, 0.0F); });
+}
+
+void HostOps::copy(const float* from, float* to, int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    std::copy(from + begin, from + end, to + begin);
+  });
+}
+
+void HostOps::add(const float* a, const float* b, float* y, int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    loops::add(a + begin, b + begin, y + begin, end - begin);
+  });
+}
+
+void HostOps::add_sum_of_squares(const float* x, int64_t count, double* result) {
+  const int64_t pieces = (count + kSumPiece - 1) / kSumPiece;
+  std::vector<double> sums(static_cast<size_t>(pieces), 0.0);
+  pool_.for_ranges(pieces, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      sums[static_cast<size_t>(p)] =
+          loops::sum_of_squares(x + p * kSumPiece, std::min(kSumPiece, count - p * kSumPiece));
+    }
+  });
+  for (double sum : sums) *result += sum;
+}
+
+void HostOps::adamw(const Adamw& options, float* weight, const float* gradient, float* moment1,
+                    float* moment2, int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    loops::adamw(options, weight + begin, gradient + begin, moment1 + begin, moment2 + begin,
+                 end - begin);
+  });
+}
+
+void HostOps::sgd(const Sgd& options, float* weight, const float* gradient, float* velocity,
+                  int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    loops::sgd(options, weight + begin, gradient + begin, velocity + begin, end - begin);
+  });
+}
+
+void HostOps::copy_in(std::span<const float> from, float* to) {
+  copy(from.data(), to, static_cast<int64_t>(from.size()));
+}
+
+void HostOps::copy_out(const float* from, std::span<float> to) {
+  copy(from, to.data(), static_cast<int64_t>(to.size()));
+}
+
+}  // namespace skein::gpu

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu/device.hpp"
+#include "gpu/ops.hpp"
+#include "plans/model_spec.hpp"
+
+namespace skein::gpu {
+
+/// Sizes that every layer of a replica shares.
+struct LayerShape {
+  plans::ModelSpec model;
+  int64_t rows = 0;                                                  // Samples.
+  int64_t seq_len = 0;                                               // T
+  int64_t tokens() const { return rows * seq_len; }                  // N
+  int64_t activations() const { return tokens() * model.channels; }  // N * C
+};
+
+/// Weights and gradients of one layer inside the stage's flat buffers, one pointer per parameter in
+/// the order of `plans::layer_parameters`.
+struct LayerParameters {
+  std::vector<float*> weights;
+  std::vector<float*> gradients;
+};
+
+/// A block of the model between embedding and head: activations in, activations out. The memory
+/// that a micro-batch needs is handed in, so one object serves all of them.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// Floats of the stash of one micro-batch, beside its input.
+  virtual int64_t stash_floats() const = 0;
+  /// Floats that `backward_input` leaves for `backward_weight`.
+  virtual int64_t pending_floats() const = 0;
+  /// Floats of memory that calls may use and nothing survives in; shared by all layers.
+  virtual int64_t scratch_floats() const = 0;
+
+  struct Memory {
+    const float* input = nullptr;  // [N, C], kept from the forward to the backward.
+    float* stash = nullptr;
+    float* pending = nullptr;
+    float* scratch = nullptr;
+  };
+  /// Overwrites `output` [N, C] and the stash.
+  virtual void forward(Ops& ops, const LayerParameters& parameters, const Memory& memory,
+                       float* output) const = 0;
+  /// `gradient` [N, C]: that of the output, overwritten by that of the input. Adds to the
+  /// gradients of norms, whose statistics are at hand; matrices wait in `pending`.
+  virtual void backward_input(Ops& ops, const LayerParameters& parameters, const Memory& memory,
+                              float* gradient) const = 0;
+  /// Adds to the gradients of matrices and biases.
+  virtual void backward_weight(Ops& ops, const LayerParameters& parameters,
+                               const Memory& memory) const = 0;
+};
+
+std::unique_ptr<Layer> make_block(const LayerShape& shape);
+
+}  // namespace skein::gpu

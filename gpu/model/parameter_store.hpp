@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/device.hpp"
+#include "gpu/model/stage_model.hpp"
+#include "gpu/ops.hpp"
+
+namespace skein::gpu {
+
+/// Weights, gradients and moments of one stage, each in one flat buffer in the order of
+/// `plans::range_parameters`. A tied gradient is a block at the start (embedding) or at the end
+/// (the head's copy), so that both all-reduces work on one span.
+class ParameterStore {
+ public:
+  /// Allocates and draws the initial weights, which depend on seed, name and element only.
+  static absl::StatusOr<ParameterStore> create(const StageModelOptions& options, Device& device);
+
+  const std::vector<plans::ParameterSpec>& specs() const { return specs_; }
+  float* weight(size_t parameter) const { return weights_.floats() + offsets_[parameter]; }
+  float* gradient(size_t parameter) const { return gradients_.floats() + offsets_[parameter]; }
+  int64_t bytes() const;
+
+  std::span<float> stage_gradients() const;
+  std::span<float> tied_gradients() const;
+
+  void zero_gradients(Ops& ops) const;
+  void add_norm_squared(Ops& ops, double* result) const;
+  void update(Ops& ops, const plans::OptimizerSpec& optimizer, const UpdateOptions& options) const;
+
+  /// Memory of one parameter's state. InvalidArgument if `floats` is not its size.
+  absl::StatusOr<float*> state(size_t parameter, StateKind kind, size_t floats) const;
+
+ private:
+  std::vector<plans::ParameterSpec> specs_;
+  std::vector<int64_t> offsets_;  // One more than there are parameters.
+  int64_t tied_begin_ = 0;        // The tied block in floats; empty if both ends are equal.
+  int64_t tied_end_ = 0;
+  Buffer weights_, gradients_, moments1_, moments2_;
+};
+
+}  // namespace skein::gpu

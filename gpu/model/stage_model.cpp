@@ -1,0 +1,373 @@
+#include "gpu/model/stage_model.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/model/head.hpp"
+#include "gpu/model/layer.hpp"
+#include "gpu/model/parameter_store.hpp"
+#include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::gpu {
+namespace {
+
+int64_t bytes_of(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
+
+class TransformerStage final : public StageModel {
+ public:
+  TransformerStage(const StageModelOptions& options, ParameterStore store)
+      : options_(options),
+        shape_{options.model, options.rows, options.seq_len},
+        store_(std::move(store)),
+        has_embedding_(options.layers.begin == 0),
+        has_head_(options.layers.end == plans::layer_count(options.model)),
+        head_(shape_) {
+    wire_parameters();
+  }
+
+  absl::Status allocate(Device& device) {
+    const int64_t nc = shape_.activations();
+    const int64_t blocks = block_count();
+    const int64_t inputs = (blocks + 1) * nc;
+    stash_floats_ = blocks == 0 ? 0 : blocks_.front()->stash_floats();
+    pending_floats_ = blocks == 0 ? 0 : blocks_.front()->pending_floats();
+    const int64_t stashed = options_.recompute ? 0 : blocks * stash_floats_;
+    slot_floats_ = inputs + stashed + (has_head_ ? nc : 0);
+    slots_.resize(static_cast<size_t>(options_.stash_count));
+    for (Slot& slot : slots_) {
+      SKEIN_ASSIGN_OR_RETURN(slot.memory, device.allocate(bytes_of(slot_floats_)));
+      free_.push_back(&slot);
+    }
+    const int64_t layer_scratch = blocks == 0 ? 0 : blocks_.front()->scratch_floats();
+    const int64_t scratch = std::max(layer_scratch, has_head_ ? head_.scratch_floats() : 0);
+    SKEIN_ASSIGN_OR_RETURN(scratch_, device.allocate(bytes_of(scratch)));
+    SKEIN_ASSIGN_OR_RETURN(gradient_, device.allocate(bytes_of(nc)));
+    SKEIN_ASSIGN_OR_RETURN(pending_, device.allocate(bytes_of(pending_floats_)));
+    SKEIN_ASSIGN_OR_RETURN(passing_, device.allocate(bytes_of(2 * nc + stash_floats_)));
+    device_ = &device;
+    return absl::OkStatus();
+  }
+
+  const std::vector<plans::ParameterSpec>& parameters() const override { return store_.specs(); }
+  bool has_embedding() const override { return has_embedding_; }
+  bool has_head() const override { return has_head_; }
+  int64_t activation_elements() const override { return shape_.activations(); }
+  int64_t stash_bytes() const override { return bytes_of(slot_floats_); }
+  int64_t memory_bytes() const override {
+    return store_.bytes() + stash_bytes() * options_.stash_count + scratch_.bytes() +
+           gradient_.bytes() + pending_.bytes() + passing_.bytes();
+  }
+
+  absl::Status start_step(Ops& ops, double loss_scale) override {
+    store_.zero_gradients(ops);
+    loss_scale_ = loss_scale;
+    reset_loss();
+    return absl::OkStatus();
+  }
+
+  absl::Status forward(Ops& ops, int32_t microbatch, const Input& input,
+                       std::span<float> output) override {
+    SKEIN_RETURN_IF_ERROR(check_input(input, output.size()));
+    SKEIN_ASSIGN_OR_RETURN(Slot * slot, take_slot(microbatch));
+    enter(ops, input, slot_input(*slot, 0));
+    slot->tokens.assign(input.tokens.begin(), input.tokens.end());
+    for (int64_t b = 0; b < block_count(); ++b) {
+      block(b).forward(ops, block_parameters(b), block_memory(*slot, b), slot_input(*slot, b + 1));
+    }
+    const float* last = slot_input(*slot, block_count());
+    if (has_head_) {
+      head_.forward(ops, head_parameters_, last, input.targets, static_cast<float>(loss_scale_),
+                    scratch_.floats(), head_gradient(*slot), {&loss_sum_, &loss_tokens_});
+    } else {
+      ops.copy_out(last, output);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status backward(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
+                        std::span<float> input_gradient) override {
+    SKEIN_RETURN_IF_ERROR(run_backward(ops, microbatch, output_gradient, input_gradient,
+                                       /*with_weights=*/true));
+    release(microbatch);
+    return absl::OkStatus();
+  }
+
+  absl::Status backward_input(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
+                              std::span<float> input_gradient) override {
+    return run_backward(ops, microbatch, output_gradient, input_gradient, options_.recompute);
+  }
+
+  absl::Status backward_weight(Ops& ops, int32_t microbatch) override {
+    SKEIN_ASSIGN_OR_RETURN(Slot * slot, find_slot(microbatch));
+    if (!slot->input_done) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("micro-batch ", microbatch, " has a W before its I"));
+    }
+    // With recomputation the stash is gone by now, so the weights' part was done with the input's.
+    for (int64_t b = block_count() - 1; b >= 0 && !options_.recompute; --b) {
+      block(b).backward_weight(ops, block_parameters(b), block_memory(*slot, b));
+    }
+    release(microbatch);
+    return absl::OkStatus();
+  }
+
+  absl::Status evaluate(Ops& ops, const Input& input, std::span<float> output) override {
+    SKEIN_RETURN_IF_ERROR(check_input(input, output.size()));
+    const float* last = pass_through(ops, input);
+    if (has_head_) {
+      head_.forward(ops, head_parameters_, last, input.targets, 0.0F, scratch_.floats(), nullptr,
+                    {&loss_sum_, &loss_tokens_});
+    } else {
+      ops.copy_out(last, output);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status logits(Ops& ops, const Input& input, int64_t position,
+                      std::span<float> logits) override {
+    const bool fits = has_head_ && position >= 0 && position < shape_.seq_len &&
+                      static_cast<int64_t>(logits.size()) == options_.model.vocab_size;
+    if (!fits) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no logits of position ", position, " for ", logits.size(), " symbols"));
+    }
+    const float* last = pass_through(ops, input);
+    head_.logits(ops, head_parameters_, last, position, scratch_.floats(), logits);
+    return absl::OkStatus();
+  }
+
+  double loss_sum() const override { return loss_sum_; }
+  int64_t loss_tokens() const override { return loss_tokens_; }
+  void reset_loss() override {
+    loss_sum_ = 0;
+    loss_tokens_ = 0;
+  }
+
+  std::span<float> stage_gradients() override { return store_.stage_gradients(); }
+  std::span<float> tied_gradients() override { return store_.tied_gradients(); }
+  absl::Status gradient_norm_squared(Ops& ops, double* result) override {
+    *result = 0;
+    store_.add_norm_squared(ops, result);
+    return absl::OkStatus();
+  }
+  absl::Status update(Ops& ops, const UpdateOptions& options) override {
+    store_.update(ops, options_.optimizer, options);
+    return absl::OkStatus();
+  }
+
+  absl::Status read_state(size_t parameter, StateKind kind, std::span<float> out) const override {
+    SKEIN_ASSIGN_OR_RETURN(const float* from, store_.state(parameter, kind, out.size()));
+    std::copy_n(from, out.size(), out.begin());
+    return absl::OkStatus();
+  }
+  absl::Status write_state(size_t parameter, StateKind kind,
+                           std::span<const float> values) override {
+    SKEIN_ASSIGN_OR_RETURN(float* to, store_.state(parameter, kind, values.size()));
+    std::copy(values.begin(), values.end(), to);
+    return absl::OkStatus();
+  }
+
+ private:
+  /// What one micro-batch keeps: inputs of all blocks and the last output, the blocks' stashes, and
+  /// the gradient that the head leaves.
+  struct Slot {
+    Buffer memory;
+    Buffer pending;  // Of all blocks; only once I and W are run apart.
+    std::vector<int32_t> tokens;
+    bool input_done = false;
+  };
+
+  int64_t block_count() const { return static_cast<int64_t>(blocks_.size()); }
+  const Layer& block(int64_t b) const { return *blocks_[static_cast<size_t>(b)]; }
+  const LayerParameters& block_parameters(int64_t b) const {
+    return block_parameters_[static_cast<size_t>(b)];
+  }
+
+  void wire_parameters() {
+    size_t next = 0;
+    for (int64_t layer = options_.layers.begin; layer < options_.layers.end; ++layer) {
+      const size_t count = plans::layer_parameters(options_.model, layer, options_.layers).size();
+      if (plans::layer_kind(options_.model, layer) == plans::LayerKind::kBlock) {
+        LayerParameters& parameters = block_parameters_.emplace_back();
+        for (size_t i = next; i < next + count; ++i) {
+          parameters.weights.push_back(store_.weight(i));
+          parameters.gradients.push_back(store_.gradient(i));
+        }
+        blocks_.push_back(make_block(shape_));
+      } else if (plans::layer_kind(options_.model, layer) == plans::LayerKind::kHead) {
+        // A tied head in the stage of the embedding shares its matrix, parameter 0.
+        const size_t matrix = count == 3 ? next + 2 : 0;
+        head_parameters_ = {store_.weight(next),       store_.weight(next + 1),
+                            store_.weight(matrix),     store_.gradient(next),
+                            store_.gradient(next + 1), store_.gradient(matrix)};
+      }
+      next += count;
+    }
+  }
+
+  float* slot_input(const Slot& slot, int64_t b) const {
+    return slot.memory.floats() + b * shape_.activations();
+  }
+  float* head_gradient(const Slot& slot) const {
+    return slot.memory.floats() + slot_floats_ - shape_.activations();
+  }
+  Layer::Memory block_memory(const Slot& slot, int64_t b) const {
+    Layer::Memory memory;
+    memory.input = slot_input(slot, b);
+    memory.stash = options_.recompute ? passing_.floats() + 2 * shape_.activations()
+                                      : slot_input(slot, block_count() + 1) + b * stash_floats_;
+    memory.pending = slot.pending.data() != nullptr ? slot.pending.floats() + b * pending_floats_
+                                                    : pending_.floats();
+    memory.scratch = scratch_.floats();
+    return memory;
+  }
+
+  absl::Status check_input(const Input& input, size_t output) const {
+    const auto n = static_cast<size_t>(shape_.tokens());
+    const auto nc = static_cast<size_t>(shape_.activations());
+    const bool fits = input.tokens.size() == (has_embedding_ ? n : 0) &&
+                      input.targets.size() == (has_head_ ? n : 0) &&
+                      input.activations.size() == (has_embedding_ ? 0 : nc) &&
+                      output == (has_head_ ? 0 : nc);
+    if (fits) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("a micro-batch of ", input.tokens.size(), " tokens, ", input.targets.size(),
+                     " targets, ", input.activations.size(), " activations and ", output,
+                     " outputs does not fit a stage of ", n, " tokens and ", nc, " activations"));
+  }
+
+  void enter(Ops& ops, const Input& input, float* x) const {
+    if (has_embedding_) {
+      ops.embedding_forward({input.tokens, shape_.seq_len, shape_.model.channels}, store_.weight(0),
+                            store_.weight(1), x);
+    } else {
+      ops.copy_in(input.activations, x);
+    }
+  }
+
+  /// Runs all blocks without keeping anything; returns where the last output is.
+  const float* pass_through(Ops& ops, const Input& input) const {
+    float* x = passing_.floats();
+    float* y = x + shape_.activations();
+    enter(ops, input, x);
+    for (int64_t b = 0; b < block_count(); ++b) {
+      block(b).forward(
+          ops, block_parameters(b),
+          {x, passing_.floats() + 2 * shape_.activations(), nullptr, scratch_.floats()}, y);
+      std::swap(x, y);
+    }
+    return x;
+  }
+
+  absl::Status run_backward(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
+                            std::span<float> input_gradient, bool with_weights) {
+    const auto nc = static_cast<size_t>(shape_.activations());
+    if (output_gradient.size() != (has_head_ ? 0 : nc) ||
+        input_gradient.size() != (has_embedding_ ? 0 : nc)) {
+      return absl::InvalidArgumentError(absl::StrCat("gradients of ", output_gradient.size(),
+                                                     " and ", input_gradient.size(),
+                                                     " elements do not fit a stage of ", nc));
+    }
+    SKEIN_ASSIGN_OR_RETURN(Slot * slot, find_slot(microbatch));
+    if (!with_weights && slot->pending.data() == nullptr) {
+      SKEIN_ASSIGN_OR_RETURN(slot->pending,
+                             device_->allocate(bytes_of(block_count() * pending_floats_)));
+    }
+    float* gradient = gradient_.floats();
+    if (has_head_) {
+      ops.copy(head_gradient(*slot), gradient, shape_.activations());
+    } else {
+      ops.copy_in(output_gradient, gradient);
+    }
+    for (int64_t b = block_count() - 1; b >= 0; --b) {
+      const Layer::Memory memory = block_memory(*slot, b);
+      if (options_.recompute) {
+        block(b).forward(ops, block_parameters(b), memory, passing_.floats());
+      }
+      block(b).backward_input(ops, block_parameters(b), memory, gradient);
+      if (with_weights) block(b).backward_weight(ops, block_parameters(b), memory);
+    }
+    leave(ops, *slot, gradient, input_gradient);
+    slot->input_done = true;
+    return absl::OkStatus();
+  }
+
+  void leave(Ops& ops, const Slot& slot, const float* gradient, std::span<float> input_gradient) {
+    if (has_embedding_) {
+      ops.embedding_backward({slot.tokens, shape_.seq_len, shape_.model.channels}, gradient,
+                             store_.gradient(0), store_.gradient(1));
+    } else {
+      ops.copy_out(gradient, input_gradient);
+    }
+  }
+
+  absl::StatusOr<Slot*> take_slot(int32_t microbatch) {
+    if (active_.contains(microbatch) || free_.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("no stash for micro-batch ", microbatch, ": ", active_.size(), " of ",
+                       options_.stash_count, " are held; the schedule is not the planned one"));
+    }
+    Slot* slot = free_.back();
+    free_.pop_back();
+    slot->input_done = false;
+    active_[microbatch] = slot;
+    return slot;
+  }
+  absl::StatusOr<Slot*> find_slot(int32_t microbatch) {
+    auto found = active_.find(microbatch);
+    if (found != active_.end()) return found->second;
+    return absl::FailedPreconditionError(
+        absl::StrCat("micro-batch ", microbatch, " has a backward before its forward"));
+  }
+  void release(int32_t microbatch) {
+    auto node = active_.extract(microbatch);
+    free_.push_back(node.mapped());
+  }
+
+  StageModelOptions options_;
+  LayerShape shape_;
+  ParameterStore store_;
+  bool has_embedding_;
+  bool has_head_;
+  Head head_;
+  Head::Parameters head_parameters_{};
+  std::vector<std::unique_ptr<Layer>> blocks_;
+  std::vector<LayerParameters> block_parameters_;
+  Device* device_ = nullptr;
+
+  std::vector<Slot> slots_;
+  std::vector<Slot*> free_;
+  std::map<int32_t, Slot*> active_;
+  int64_t slot_floats_ = 0;
+  int64_t stash_floats_ = 0;
+  int64_t pending_floats_ = 0;
+  Buffer scratch_, gradient_, pending_, passing_;
+
+  double loss_scale_ = 0;
+  double loss_sum_ = 0;
+  int64_t loss_tokens_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StageModel>> StageModel::create(const StageModelOptions& options,
+                                                               Device& device) {
+  const bool fits = options.rows >= 1 && options.seq_len >= 1 && options.stash_count >= 1 &&
+                    options.seq_len <= options.model.positions && options.layers.begin >= 0 &&
+                    options.layers.begin < options.layers.end &&
+                    options.layers.end <= plans::layer_count(options.model);
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no stage of layers ", options.layers.begin, "..", options.layers.end, ", ", options.rows,
+        " rows of ", options.seq_len, " tokens and ", options.stash_count, " stashes"));
+  }
+  SKEIN_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(options, device));
+  auto stage = std::make_unique<TransformerStage>(options, std::move(store));
+  SKEIN_RETURN_IF_ERROR(stage->allocate(device));
+  return std::unique_ptr<StageModel>(std::move(stage));
+}
+
+}  // namespace skein::gpu

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+
+namespace skein::gpu {
+
+/// What a device can do, on its own memory: the fixed set of operations from which layers are made.
+/// Called inside `Work::run`; an op may return before the device has finished it, later ops see its
+/// results. Pointers are device memory, float32, row-major, and do not overlap unless said so.
+/// "Overwrites" and "adds to" say what happens to outputs. N is a number of tokens (rows).
+/// Numerical agreement: every back end is within 1e-5 relative of the host's.
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  /// c [m, n] = op(a) op(b), or c + op(a) op(b) if `accumulate`. a is [m, k], or [k, m] if
+  /// `transpose_a`; b is [k, n], or [n, k] if `transpose_b`.
+  struct Matmul {
+    int64_t m = 0, n = 0, k = 0;
+    bool transpose_a = false;
+    bool transpose_b = false;
+    bool accumulate = false;
+  };
+  virtual void matmul(const Matmul& shape, const float* a, const float* b, float* c) = 0;
+  /// Overwrites y [rows, columns]: every row is `bias`. For a product that accumulates onto it.
+  virtual void fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) = 0;
+  /// Adds the column sums of dy [rows, columns] to db [columns].
+  virtual void add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) = 0;
+
+  /// Overwrites y [N, C], mean [N], rstd [N]. y = (x - mean) * rstd * weight + bias.
+  struct NormForward {
+    const float *x, *weight, *bias;
+    float *y, *mean, *rstd;
+    int64_t rows = 0, columns = 0;
+    float epsilon = 0;
+  };
+  virtual void layer_norm_forward(const NormForward& norm) = 0;
+  /// Adds the input gradient to dx [N, C], and to dweight [C] and dbias [C].
+  struct NormBackward {
+    const float *dy, *x, *weight, *mean, *rstd;
+    float *dx, *dweight, *dbias;
+    int64_t rows = 0, columns = 0;
+  };
+  virtual void layer_norm_backward(const NormBackward& norm) = 0;
+
+  /// Overwrites y [count]. The tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+  virtual void gelu_forward(const float* x, float* y, int64_t count) = 0;
+  /// dy := dy * gelu'(x), in place.
+  virtual void gelu_backward(const float* x, float* dy, int64_t count) = 0;
+
+  /// Causal attention over qkv [B, T, 3C] (q, k, v side by side, heads contiguous, C = H * D).
+  struct Attention {
+    int64_t batch = 0, seq_len = 0, heads = 0, channels = 0;
+  };
+  /// Overwrites out [B, T, C] and log_sum_exp [B, H, T] of the scaled scores.
+  virtual void attention_forward(const Attention& shape, const float* qkv, float* out,
+                                 float* log_sum_exp) = 0;
+  /// Overwrites dqkv [B, T, 3C]. Probabilities are computed again from `log_sum_exp`, a block of
+  /// rows at a time (FlashAttention, NeurIPS'22, section 3.1).
+  virtual void attention_backward(const Attention& shape, const float* qkv, const float* out,
+                                  const float* log_sum_exp, const float* dout, float* dqkv) = 0;
+
+  /// Overwrites y [rows, T, C] = wte[token] + wpe[position].
+  struct Embedding {
+    std::span<const int32_t> tokens;  // Host memory, [rows * T], each in [0, V).
+    int64_t seq_len = 0, channels = 0;
+  };
+  virtual void embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
+                                 float* y) = 0;
+  /// Adds to dwte [V, C] and dwpe [positions, C], rows in ascending order: deterministic.
+  virtual void embedding_backward(const Embedding& shape, const float* dy, float* dwte,
+                                  float* dwpe) = 0;
+
+  /// logits [rows, V] := gradient of the loss, (softmax - one hot) * scale, and rows of zeros where
+  /// the target is -1. Adds the token losses to `loss_sum` and their number to `loss_tokens` (host
+  /// memory, valid when the work ends).
+  struct CrossEntropy {
+    std::span<const int32_t> targets;  // Host memory, [rows].
+    int64_t vocab_size = 0;
+    float scale = 0;
+    double* loss_sum = nullptr;
+    int64_t* loss_tokens = nullptr;
+  };
+  virtual void cross_entropy(const CrossEntropy& shape, float* logits) = 0;
+
+  virtual void zero(float* x, int64_t count) = 0;
+  virtual void copy(const float* from, float* to, int64_t count) = 0;
+  /// y = a + b; y may be a or b.
+  virtual void add(const float* a, const float* b, float* y, int64_t count) = 0;
+  /// `result` += sum of squares in float64, in an order that depends on `count` only. Host memory,
+  /// valid when the work ends.
+  virtual void add_sum_of_squares(const float* x, int64_t count, double* result) = 0;
+
+  /// AdamW (Loshchilov and Hutter, ICLR'19): decoupled decay, bias correction folded into the
+  /// factors. All in place, [count].
+  struct Adamw {
+    float lr = 0, beta1 = 0, beta2 = 0, eps = 0, decay = 0;
+    float correction1 = 1, correction2 = 1;  // 1 - beta^t
+    float gradient_factor = 1;
+  };
+  virtual void adamw(const Adamw& options, float* weight, const float* gradient, float* moment1,
+                     float* moment2, int64_t count) = 0;
+  /// SGD with momentum and coupled decay, as PyTorch's: v = momentum v + g; w -= lr v.
+  struct Sgd {
+    float lr = 0, momentum = 0, decay = 0, gradient_factor = 1;
+  };
+  virtual void sgd(const Sgd& options, float* weight, const float* gradient, float* velocity,
+                   int64_t count) = 0;
+
+  /// Between the host and the device.
+  virtual void copy_in(std::span<const float> from, float* to) = 0;
+  virtual void copy_out(const float* from, std::span<float> to) = 0;
+};
+
+}  // namespace skein::gpu
