@@ -1,0 +1,223 @@
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/safetensors.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+Json make_config(const plans::ModelSpec& model) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"vocab_size", model.vocab_size},
+          {"n_positions", model.positions},
+          {"n_ctx", model.positions},
+          {"n_embd", model.channels},
+          {"n_layer", model.layers},
+          {"n_head", model.heads},
+          {"n_inner", nullptr},
+          {"activation_function", "gelu_new"},
+          {"layer_norm_epsilon", model.norm_epsilon},
+          {"resid_pdrop", 0.0},
+          {"embd_pdrop", 0.0},
+          {"attn_pdrop", 0.0},
+          {"initializer_range", model.init_std},
+          {"scale_attn_weights", true},
+          {"scale_attn_by_inverse_layer_idx", false},
+          {"reorder_and_upcast_attn", false},
+          {"tie_word_embeddings", model.tied_head},
+          {"torch_dtype", "float32"}};
+}
+
+Json make_trainer_state(const TrainerState& state, int64_t seq_len) {
+  return {{"steps_done", state.steps_done},
+          {"samples_done", state.samples_done},
+          {"seq_len", seq_len},
+          {"seed", state.seed},
+          {"data_bytes", state.data_bytes},
+          {"data_digest", state.data_digest},
+          {"loss", state.loss},
+          {"plan", state.plan}};
+}
+
+/// The index of the files whose name begins with `kind`.
+Json make_index(const std::vector<SavedFile>& files, const std::string& kind) {
+  std::map<std::string, std::string> weight_map;
+  uint64_t total = 0;
+  for (const SavedFile& file : files) {
+    if (!file.name.starts_with(kind)) continue;
+    total += file.bytes;
+    for (const std::string& tensor : file.tensors) weight_map[tensor] = file.name;
+  }
+  return {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
+}
+
+absl::Status check_files(const plans::ModelSpec& model, const std::vector<SavedFile>& files) {
+  std::set<std::string> saved;
+  for (const SavedFile& file : files) {
+    if (file.name.find('/') != std::string::npos || file.name.starts_with(".")) {
+      return absl::InvalidArgumentError(absl::StrCat("a stage saved a file named ", file.name));
+    }
+    for (const std::string& tensor : file.tensors) {
+      if (!saved.insert(tensor).second) {
+        return absl::InternalError(absl::StrCat("tensor ", tensor, " was saved twice"));
+      }
+    }
+  }
+  for (const auto& parameter : plans::range_parameters(model, {0, plans::layer_count(model)})) {
+    if (!saved.contains(parameter.name)) {
+      return absl::InternalError(absl::StrCat("tensor ", parameter.name, " was not saved"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// Writes one small text file and adds it to the list of the checkpoint's files.
+absl::Status write_listed(const std::string& folder, const std::string& name, const Json& json,
+                          std::vector<SavedFile>& files) {
+  const std::string text = json.dump(2) + "\n";
+  SKEIN_RETURN_IF_ERROR(write_durably(absl::StrCat(folder, "/", name), text));
+  files.push_back({name, text.size(), crc32c(std::as_bytes(std::span(text))), {}});
+  return absl::OkStatus();
+}
+
+absl::Status rename_path(const std::string& from, const std::string& to) {
+  SKEIN_RETURN_IF_ERROR(count_file_operation(to, "rename"));
+  if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot rename ", from, " to ", to, ": ", strerror(errno)));
+}
+
+absl::Status point_latest(const std::string& folder, const std::string& name) {
+  const std::string temporary = folder + "/latest.tmp";
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_symlink(name, temporary, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot link ", folder, "/latest: ", error.message()));
+  }
+  SKEIN_RETURN_IF_ERROR(rename_path(temporary, folder + "/latest"));
+  return sync_folder(folder);
+}
+
+/// Deletes complete checkpoints beyond the newest `keep`, and partial ones older than `newest`.
+void delete_old(const std::string& folder, const std::string& newest, int64_t keep) {
+  std::vector<std::string> complete;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("step-") || name > newest) continue;
+    if (name.ends_with(".tmp")) {
+      fs::remove_all(entry.path(), error);
+    } else if (fs::exists(entry.path() / kCompleteName)) {
+      complete.push_back(name);
+    }
+  }
+  std::sort(complete.begin(), complete.end());
+  const auto kept = static_cast<size_t>(keep);
+  for (size_t i = 0; keep > 0 && i + kept < complete.size(); ++i) {
+    // First what makes it complete, so that a crash leaves no half that looks whole.
+    fs::remove(fs::path(folder) / complete[i] / kCompleteName, error);
+    fs::remove_all(fs::path(folder) / complete[i], error);
+  }
+}
+
+}  // namespace
+
+std::string checkpoint_name(uint64_t steps_done) {
+  return absl::StrFormat("step-%08d", steps_done);
+}
+
+std::string shard_name(const std::string& kind, int shard, int shard_count) {
+  return absl::StrFormat("%s-%05d-of-%05d.safetensors", kind, shard + 1, shard_count);
+}
+
+std::string partial_checkpoint_path(const std::string& run_folder, uint64_t steps_done) {
+  return absl::StrCat(run_folder, "/checkpoint/", checkpoint_name(steps_done), ".tmp");
+}
+
+absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, int shard,
+                                                   int shard_count, const std::string& optimizer,
+                                                   const std::vector<SavedParameter>& parameters) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
+  }
+  std::vector<TensorToWrite> weights;
+  std::vector<TensorToWrite> moments;
+  const bool is_sgd = optimizer == "sgd";
+  for (const SavedParameter& parameter : parameters) {
+    if (parameter.spec.tied_copy) continue;
+    const std::string& name = parameter.spec.name;
+    weights.push_back({name, parameter.spec.shape, parameter.weight});
+    moments.push_back(
+        {name + (is_sgd ? ".momentum" : ".exp_avg"), parameter.spec.shape, parameter.moment_first});
+    if (!is_sgd) {
+      moments.push_back({name + ".exp_avg_sq", parameter.spec.shape, parameter.moment_second});
+    }
+  }
+  std::vector<SavedFile> files;
+  for (const auto& [kind, tensors] : {std::pair{"model", &weights}, {"optimizer", &moments}}) {
+    SavedFile file;
+    file.name = shard_name(kind, shard, shard_count);
+    SKEIN_ASSIGN_OR_RETURN(const WrittenFile written,
+                           write_safetensors(absl::StrCat(folder, "/", file.name), *tensors));
+    file.bytes = written.bytes;
+    file.crc32c = written.crc32c;
+    for (const TensorToWrite& tensor : *tensors) file.tensors.push_back(tensor.name);
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder,
+                                                const plans::ModelSpec& model, int64_t seq_len,
+                                                const TrainerState& state,
+                                                const std::vector<SavedFile>& files,
+                                                int64_t keep_latest_k) {
+  SKEIN_RETURN_IF_ERROR(check_files(model, files));
+  const std::string partial = partial_checkpoint_path(run_folder, state.steps_done);
+  std::vector<SavedFile> all = files;
+  SKEIN_RETURN_IF_ERROR(write_listed(partial, kConfigName, make_config(model), all));
+  SKEIN_RETURN_IF_ERROR(write_listed(partial, kModelIndexName, make_index(files, "model"), all));
+  SKEIN_RETURN_IF_ERROR(
+      write_listed(partial, kOptimizerIndexName, make_index(files, "optimizer"), all));
+  SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, make_trainer_state(state, seq_len), all));
+  Json complete;
+  for (const SavedFile& file : all) {
+    complete["files"][file.name] = {{"bytes", file.bytes}, {"crc32c", file.crc32c}};
+  }
+  SKEIN_RETURN_IF_ERROR(
+      write_durably(absl::StrCat(partial, "/", kCompleteName), complete.dump(2) + "\n"));
+  const std::string folder = run_folder + "/checkpoint";
+  const std::string name = checkpoint_name(state.steps_done);
+  const std::string final_path = absl::StrCat(folder, "/", name);
+  std::error_code error;
+  // One of the same step can be there only from a run that was rewound: it is of the past.
+  fs::remove_all(final_path, error);
+  SKEIN_RETURN_IF_ERROR(rename_path(partial, final_path));
+  SKEIN_RETURN_IF_ERROR(point_latest(folder, name));
+  delete_old(folder, name, keep_latest_k);
+  return final_path;
+}
+
+}  // namespace skein::gpu
