@@ -29,10 +29,10 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const PeerMessage& message) { self->state.on_message(message); },
       [self](const PeerClosed& closed) { self->state.on_closed(closed); },
       [self](const PeerRejected& rejected) {
-        self->state.carry_out(plans::RunEvent{
-            "peer.rejected",
-            absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
-            {{"peer", rejected.address}, {"reason", rejected.reason}}});
+        self->state.carry_out(
+            plans::RunEvent{"peer.rejected",
+                            absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
+                            {{"peer", rejected.address}, {"reason", rejected.reason}}});
       },
       [self](const plans::GroupStartDecision& decision) { self->state.on_group_start(decision); },
       [self](const CommitJournaled& done) {
@@ -83,8 +83,8 @@ void CoordinatorState::on_closed(const PeerClosed& closed) {
   peers.erase(peer);
   if (worker.value == 0) return;
   peer_of.erase(worker);
-  const std::string text = closed.why.ok() ? "it closed its connection"
-                                           : std::string(closed.why.message());
+  const std::string text =
+      closed.why.ok() ? "it closed its connection" : std::string(closed.why.message());
   apply(coordination->on_worker_lost(worker, absl::UnavailableError(text)));
 }
 
@@ -196,8 +196,8 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::ReportValidation& decision) {
-  self->send(config.observer, ValidationReport{decision.step + 1, decision.loss, decision.tokens,
-                                               decision.seconds});
+  self->send(config.observer,
+             ValidationReport{decision.step + 1, decision.loss, decision.tokens, decision.seconds});
 }
 
 void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {

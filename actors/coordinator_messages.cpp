@@ -41,8 +41,8 @@ std::vector<std::string> hosted_replicas(const plans::Plan& plan, plans::WorkerI
 }
 
 void fill_worker(net::schema::WorkerStatus::Builder worker,
-                 const plans::Coordination::Member& member,
-                 const std::optional<plans::Plan>& plan, uint64_t now_us) {
+                 const plans::Coordination::Member& member, const std::optional<plans::Plan>& plan,
+                 uint64_t now_us) {
   worker.setWorker(member.id.value);
   worker.setHostName(member.request.host_name);
   worker.setProcessId(member.request.process_id);
@@ -93,9 +93,9 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     }
     case Body::VALIDATED: {
       const auto validated = body.getValidated();
-      return apply(coordination->on_validated(
-          plans::ReplicaId{validated.getReplica()}, validated.getStep(), validated.getLossSum(),
-          validated.getLossTokens(), now_us()));
+      return apply(coordination->on_validated(plans::ReplicaId{validated.getReplica()},
+                                              validated.getStep(), validated.getLossSum(),
+                                              validated.getLossTokens(), now_us()));
     }
     case Body::SHARD_SAVED:
       return on_shard_saved(body.getShardSaved());

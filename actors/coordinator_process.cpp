@@ -33,9 +33,8 @@ absl::StatusOr<StartPoint> find_start(const CoordinatorOptions& options) {
   const plans::JobSpec& job = options.job;
   StartPoint start;
   if (job.device.type != "sleep") {
-    SKEIN_ASSIGN_OR_RETURN(
-        auto data, gpu::TokenData::open({job.data, job.training.seq_len, job.model.vocab_size,
-                                         job.debug.seed}));
+    SKEIN_ASSIGN_OR_RETURN(auto data, gpu::TokenData::open({job.data, job.training.seq_len,
+                                                            job.model.vocab_size, job.debug.seed}));
     start.data_bytes = data->bytes();
     start.data_digest = data->digest();
   }
@@ -46,8 +45,8 @@ absl::StatusOr<StartPoint> find_start(const CoordinatorOptions& options) {
   const gpu::TrainerState& state = reader->trainer_state();
   if (state.data_bytes != 0 && state.data_digest != start.data_digest) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "checkpoint ", reader->folder(), " was made with other training data (",
-        state.data_bytes, " bytes then, ", start.data_bytes,
+        "checkpoint ", reader->folder(), " was made with other training data (", state.data_bytes,
+        " bytes then, ", start.data_bytes,
         " bytes now, or other contents); its position in the data would mean nothing"));
   }
   start.first_step = state.steps_done;
@@ -86,8 +85,8 @@ class LocalCoordinator final : public CoordinatorProcess {
     spawn_actors(start, std::move(journal));
     SKEIN_ASSIGN_OR_RETURN(listener_, listen());
     const std::string& listen_address = options_.listen_address;
-    address_ = absl::StrCat(listen_address.substr(0, listen_address.rfind(':')), ":",
-                            listener_->port());
+    address_ =
+        absl::StrCat(listen_address.substr(0, listen_address.rfind(':')), ":", listener_->port());
     return absl::OkStatus();
   }
 

@@ -13,13 +13,13 @@ namespace skein::actors {
 
 struct CoordinatorOptions {
   plans::JobSpec job;
-  std::string job_config;        // The resolved job file, sent to workers.
+  std::string job_config;  // The resolved job file, sent to workers.
   std::string job_id;
-  std::string run_folder;        // Exists; absolute.
+  std::string run_folder;  // Exists; absolute.
   std::string listen_address = "127.0.0.1:0";
-  bool insecure = false;         // Allows a bind address that is not a loopback one.
-  int64_t worker_count = 0;      // Workers to wait for before the plan is made, >= 1.
-  std::string load_path;         // Checkpoint to go on from; empty: fresh weights.
+  bool insecure = false;            // Allows a bind address that is not a loopback one.
+  int64_t worker_count = 0;         // Workers to wait for before the plan is made, >= 1.
+  std::string load_path;            // Checkpoint to go on from; empty: fresh weights.
   RunObserver* observer = nullptr;  // Outlives the process object; may be null.
 };
 

@@ -11,10 +11,10 @@ DeviceQueue::behavior_type device_queue(DeviceQueue::stateful_pointer<DeviceQueu
   self->state.device = std::move(device);
   return {
       [self](const DeviceWork& request, const WorkListener& listener) {
-        self->state.device->submit(
-            request.work, [listener, token = request.token](absl::Status status) {
-              caf::anon_send(listener, WorkDone{token, std::move(status)});
-            });
+        self->state.device->submit(request.work,
+                                   [listener, token = request.token](absl::Status status) {
+                                     caf::anon_send(listener, WorkDone{token, std::move(status)});
+                                   });
       },
   };
 }

@@ -10,9 +10,8 @@ GroupIo::behavior_type group_io(GroupIo::stateful_pointer<GroupIoState> self, pl
   self->state.members = std::move(members);
   return {
       [self](const ReductionRequest& request, const ReductionListener& listener) {
-        self->send(listener,
-                   ReductionDone{self->state.group, request.step,
-                                 self->state.members->all_reduce_sum(request.values)});
+        self->send(listener, ReductionDone{self->state.group, request.step,
+                                           self->state.members->all_reduce_sum(request.values)});
       },
   };
 }

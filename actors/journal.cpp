@@ -40,8 +40,8 @@ class SqliteJournal final : public Journal {
     SKEIN_RETURN_IF_ERROR(execute(kSchema));
     SKEIN_RETURN_IF_ERROR(execute("INSERT INTO terms DEFAULT VALUES;"));
     term_ = static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get()));
-    SKEIN_ASSIGN_OR_RETURN(
-        insert_, statement("INSERT INTO commits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);"));
+    SKEIN_ASSIGN_OR_RETURN(insert_,
+                           statement("INSERT INTO commits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);"));
     return absl::OkStatus();
   }
 

@@ -14,13 +14,12 @@ absl::StatusOr<std::shared_ptr<const gpu::TokenData>> open_data(const PrepareReq
   const plans::JobSpec& job = request.job;
   SKEIN_ASSIGN_OR_RETURN(
       std::shared_ptr<const gpu::TokenData> data,
-      gpu::TokenData::open(
-          {job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed}));
+      gpu::TokenData::open({job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed}));
   if (data->bytes() != request.data_bytes || data->digest() != request.data_digest) {
-    return absl::DataLossError(absl::StrCat(
-        "the training data here (", data->bytes(), " bytes, digest ", data->digest(),
-        ") is not that of the coordinator (", request.data_bytes, " bytes, digest ",
-        request.data_digest, "); give every machine the same file"));
+    return absl::DataLossError(
+        absl::StrCat("the training data here (", data->bytes(), " bytes, digest ", data->digest(),
+                     ") is not that of the coordinator (", request.data_bytes, " bytes, digest ",
+                     request.data_digest, "); give every machine the same file"));
   }
   return data;
 }
@@ -107,8 +106,8 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   for (const plans::ReductionGroup& group : request.plan.groups) {
     if (group.members.size() < 2) continue;
     for (PreparedReplica& prepared : result.replicas) {
-      const bool is_member = std::find(group.members.begin(), group.members.end(), prepared.id) !=
-                             group.members.end();
+      const bool is_member =
+          std::find(group.members.begin(), group.members.end(), prepared.id) != group.members.end();
       if (!is_member) continue;
       SKEIN_ASSIGN_OR_RETURN(prepared.groups[group.id], form_group(request, group, prepared.id));
     }

@@ -123,8 +123,8 @@ void ReplicaState::on_control(const net::ControlMessage& message) {
     apply(program->on_group_start(plans::GroupId{start.getGroup()}, start.getStep()));
   } else if (body.isCommit()) {
     const auto commit = body.getCommit();
-    const plans::CommitOrder order{commit.getStep(), commit.getGradientNorm(),
-                                   commit.getValidate(), commit.getCheckpoint(), commit.getLast()};
+    const plans::CommitOrder order{commit.getStep(), commit.getGradientNorm(), commit.getValidate(),
+                                   commit.getCheckpoint(), commit.getLast()};
     const plans::ReplicaCommands commands = program->on_commit(order);
     if (commands.empty()) return;
     record("commit", 4, ready_us, now_us(), -1);
@@ -167,9 +167,7 @@ void ReplicaState::on_reduction_done(const ReductionDone& done) {
   apply(commands);
 }
 
-void ReplicaState::fail(const absl::Status& why) {
-  self->send(config.worker, WorkerFault{why});
-}
+void ReplicaState::fail(const absl::Status& why) { self->send(config.worker, WorkerFault{why}); }
 
 void ReplicaState::apply(const plans::ReplicaCommands& commands) {
   for (const plans::ReplicaCommand& command : commands) {

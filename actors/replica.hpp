@@ -51,11 +51,10 @@ namespace skein::actors {
 ///   in   ClockOffset      from the Worker
 ///   in   TensorSent       from the data plane, while a step is profiled
 ///   out  Ready, Reduced, Validated, ShardSaved, Timings to the coordinator; WorkerFault
-using Replica =
-    caf::typed_actor<caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>,
-                     caf::reacts_to<WorkDone>, caf::reacts_to<ReductionDone>,
-                     caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
-                     caf::reacts_to<TensorSent>>;
+using Replica = caf::typed_actor<caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>,
+                                 caf::reacts_to<WorkDone>, caf::reacts_to<ReductionDone>,
+                                 caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
+                                 caf::reacts_to<TensorSent>>;
 
 struct ReplicaConfig {
   plans::JobSpec job;

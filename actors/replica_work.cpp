@@ -94,9 +94,9 @@ gpu::Work ReplicaState::forward_work(const plans::RunAction& run) {
   ForwardInput input;
   input.model = config.parts.model;
   input.data = config.data;
-  input.first = plans::first_sample(run.step, global_batch) +
-                static_cast<uint64_t>(run.action.microbatch * config.plan.microbatch_rows +
-                                      rows.begin);
+  input.first =
+      plans::first_sample(run.step, global_batch) +
+      static_cast<uint64_t>(run.action.microbatch * config.plan.microbatch_rows + rows.begin);
   input.rows = rows.count;
   input.seq_len = training.seq_len;
   input.activations = take_input(plans::InputKind::kActivation, run.step, run.action.microbatch);
@@ -128,8 +128,8 @@ gpu::Work ReplicaState::backward_work(const plans::RunAction& run) {
   work.kind = to_work_kind(type);
   work.run = [model = config.parts.model, gradient, target = output, type, ends_norm,
               norm = norm_squared, microbatch = run.action.microbatch](gpu::Ops& ops) {
-    const std::span<const float> in = gradient ? std::span<const float>(*gradient)
-                                               : std::span<const float>();
+    const std::span<const float> in =
+        gradient ? std::span<const float>(*gradient) : std::span<const float>();
     const std::span<float> out = target ? std::span<float>(*target) : std::span<float>();
     absl::Status status;
     if (type == plans::ActionType::kBackward) {

@@ -12,16 +12,16 @@ namespace skein::actors {
 
 /// What the coordinator knows of one committed step.
 struct StepReport {
-  uint64_t step = 0;            // Counted from 1, as people do.
-  double loss = 0;              // Mean over the tokens of the global batch, nats.
-  double gradient_norm = 0;     // Before clipping.
+  uint64_t step = 0;         // Counted from 1, as people do.
+  double loss = 0;           // Mean over the tokens of the global batch, nats.
+  double gradient_norm = 0;  // Before clipping.
   double learning_rate = 0;
-  double step_seconds = 0;      // Since the commit before.
+  double step_seconds = 0;  // Since the commit before.
   uint64_t tokens = 0;
   uint64_t samples = 0;
   int32_t workers_active = 0;
   int32_t workers_total = 0;
-  double control_seconds = 0;   // From the last ready signal to the commit's broadcast.
+  double control_seconds = 0;              // From the last ready signal to the commit's broadcast.
   std::vector<double> stage_busy_seconds;  // Device time per stage, mean of its replicas.
   std::vector<uint32_t> stage_stash_peak;  // Stashes held at once, largest of its replicas.
 };

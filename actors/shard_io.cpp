@@ -19,8 +19,8 @@ ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self,
   self->state.config = std::move(config);
   return {
       [self](const ShardRequest& request, const ShardListener& listener) {
-        self->send(listener, ShardWritten{request.steps_done, request.stage,
-                                          self->state.write(request)});
+        self->send(listener,
+                   ShardWritten{request.steps_done, request.stage, self->state.write(request)});
       },
   };
 }

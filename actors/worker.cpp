@@ -28,8 +28,8 @@ std::chrono::microseconds to_duration(double seconds) {
 
 std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec) {
   if (spec.type == "sleep") {
-    return gpu::make_sleep_device({spec.sleep_forward_us, spec.sleep_backward_us,
-                                   spec.sleep_update_us});
+    return gpu::make_sleep_device(
+        {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us});
   }
   auto device = gpu::make_host_device(static_cast<int32_t>(spec.threads));
   if (spec.speed < 1.0) return gpu::make_slowed_device(std::move(device), spec.speed);
@@ -66,7 +66,8 @@ uint64_t WorkerState::now_us() const {
 
 void WorkerState::on_link(const LinkOpened& opened) {
   link = opened.link;
-  const plans::DeviceSpec device_spec = config.options.device.value_or(plans::DeviceSpec{});
+  plans::DeviceSpec device_spec;
+  if (config.options.change_device) config.options.change_device(device_spec);
   link->send(net::make_envelope(head, [&](auto body) {
     auto join = body.initJoin();
     join.setHostName(host_name());
@@ -115,7 +116,7 @@ void WorkerState::on_joined(const net::ControlMessage& message) {
   absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.getJobConfig().cStr());
   if (!parsed.ok()) return tell_failed(parsed.status());
   job = *std::move(parsed);
-  if (config.options.device) job.device = *config.options.device;
+  if (config.options.change_device) config.options.change_device(job.device);
   device = make_device(job.device);
   device_queue_actor = self->spawn<caf::linked>(device_queue, device);
   on_heartbeat();

@@ -42,11 +42,10 @@ namespace skein::actors {
 ///   in   HeartbeatAtom      from itself, every elastic.heartbeat_interval_seconds
 ///   in   EndAtom            from itself: a fault was not explained by a lost neighbour
 ///   out  Join, Prepared, Rendezvous, Heartbeat, Failed to the coordinator
-using Worker =
-    caf::typed_actor<caf::reacts_to<LinkOpened>, caf::reacts_to<net::ControlMessage>,
-                     caf::reacts_to<LinkClosed>, caf::reacts_to<PreparedReplicas>,
-                     caf::reacts_to<WorkerFault>, caf::reacts_to<HeartbeatAtom>,
-                     caf::reacts_to<EndAtom>>;
+using Worker = caf::typed_actor<caf::reacts_to<LinkOpened>, caf::reacts_to<net::ControlMessage>,
+                                caf::reacts_to<LinkClosed>, caf::reacts_to<PreparedReplicas>,
+                                caf::reacts_to<WorkerFault>, caf::reacts_to<HeartbeatAtom>,
+                                caf::reacts_to<EndAtom>>;
 
 struct WorkerConfig {
   WorkerOptions options;

@@ -44,9 +44,10 @@ class LocalWorker final : public WorkerProcess {
     plane_options.listen_address = absl::StrCat(options_.bind_address, ":0");
     plane_options.insecure = options_.insecure;
     plane_options.on_peer_lost = [this](const std::string& address, absl::Status why) {
-      caf::anon_send(worker_, WorkerFault{absl::UnavailableError(absl::StrCat(
-                                  "the data connection to ", address, " broke: ",
-                                  std::string(why.message())))});
+      caf::anon_send(
+          worker_,
+          WorkerFault{absl::UnavailableError(absl::StrCat(
+              "the data connection to ", address, " broke: ", std::string(why.message())))});
     };
     SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
     board_ = net::RendezvousBoard::create(

@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,10 +11,11 @@
 namespace skein::actors {
 
 struct WorkerOptions {
-  std::string coordinator_address;               // "host:port"
-  std::string bind_address = "127.0.0.1";        // Where other workers connect for tensors.
-  bool insecure = false;                         // Allows one that is not a loopback address.
-  std::optional<plans::DeviceSpec> device;       // Overrides the job's [device].
+  std::string coordinator_address;         // "host:port"
+  std::string bind_address = "127.0.0.1";  // Where other workers connect for tensors.
+  bool insecure = false;                   // Allows one that is not a loopback address.
+  /// Changes what the job says of the device; may be null.
+  std::function<void(plans::DeviceSpec&)> change_device;
   double connect_timeout_seconds = 30;
   /// Parses the job file that the coordinator sends (the cli knows the format).
   std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;

@@ -1,0 +1,293 @@
+#include "cli/job_keys.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::cli {
+namespace {
+
+using plans::JobSpec;
+
+absl::Status expected(const std::string& what, const std::string& text) {
+  return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", got ", text));
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&result, "\\u%04x", static_cast<int>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
+// The TOML form of a value, and back. Numbers keep their shortest exact form.
+std::string to_toml(int64_t value) { return absl::StrCat(value); }
+std::string to_toml(uint64_t value) { return absl::StrCat(value); }
+std::string to_toml(bool value) { return value ? "true" : "false"; }
+std::string to_toml(const std::string& value) { return quoted(value); }
+std::string to_toml(const std::vector<int64_t>& value) {
+  return absl::StrCat("[", absl::StrJoin(value, ", "), "]");
+}
+std::string to_toml(double value) {
+  char buffer[64];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
+  std::string text(buffer, end);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+absl::Status from_text(const std::string& text, int64_t& value) {
+  std::string digits = text;
+  std::erase(digits, '_');
+  return absl::SimpleAtoi(digits, &value) ? absl::OkStatus() : expected("an integer", text);
+}
+absl::Status from_text(const std::string& text, uint64_t& value) {
+  return absl::SimpleAtoi(text, &value) ? absl::OkStatus()
+                                        : expected("an integer of 0 or more", text);
+}
+absl::Status from_text(const std::string& text, double& value) {
+  std::string digits = text;
+  std::erase(digits, '_');
+  return absl::SimpleAtod(digits, &value) && std::isfinite(value) ? absl::OkStatus()
+                                                                  : expected("a number", text);
+}
+absl::Status from_text(const std::string& text, bool& value) {
+  if (text != "true" && text != "false") return expected("true or false", text);
+  value = text == "true";
+  return absl::OkStatus();
+}
+absl::Status from_text(const std::string& text, std::string& value) {
+  const bool has_quotes = text.size() >= 2 && text.front() == text.back() &&
+                          (text.front() == '"' || text.front() == '\'');
+  value = has_quotes ? text.substr(1, text.size() - 2) : text;
+  return absl::OkStatus();
+}
+absl::Status from_text(const std::string& text, std::vector<int64_t>& value) {
+  absl::string_view inner = text;
+  absl::ConsumePrefix(&inner, "[");
+  absl::ConsumeSuffix(&inner, "]");
+  std::vector<int64_t> items;
+  for (absl::string_view piece : absl::StrSplit(inner, ',', absl::SkipWhitespace())) {
+    int64_t item = 0;
+    if (!absl::SimpleAtoi(piece, &item)) {
+      return expected("a list of integers such as [4, 2, 2]", text);
+    }
+    items.push_back(item);
+  }
+  value = std::move(items);
+  return absl::OkStatus();
+}
+
+const char* type_name(const int64_t&) { return "integer"; }
+const char* type_name(const uint64_t&) { return "integer"; }
+const char* type_name(const double&) { return "number"; }
+const char* type_name(const bool&) { return "boolean"; }
+const char* type_name(const std::string&) { return "string"; }
+const char* type_name(const std::vector<int64_t>&) { return "list of integers"; }
+
+/// A key whose value is the field that `field` gives.
+template <class Field>
+JobKey key(const char* section, const char* name, Field field, const char* help) {
+  JobSpec example;
+  JobKey result;
+  result.section = section;
+  result.name = name;
+  result.type = type_name(field(example));
+  result.help = help;
+  result.get = [field](const JobSpec& job) {
+    JobSpec copy = job;
+    return to_toml(field(copy));
+  };
+  result.set = [field](JobSpec& job, const std::string& text) {
+    return from_text(text, field(job));
+  };
+  return result;
+}
+
+#define SKEIN_FIELD(path) [](JobSpec& job) -> decltype(auto) { return (job.path); }
+
+void add_model_and_data(std::vector<JobKey>& keys) {
+  keys.push_back(key("job", "name", SKEIN_FIELD(name), "name of the run directory"));
+  keys.push_back(key("job", "dump_folder", SKEIN_FIELD(dump_folder),
+                     "folder in which run directories are made"));
+  keys.push_back(key("model", "name", SKEIN_FIELD(model.name), "model family: \"gpt2\""));
+  keys.push_back(key("model", "flavor", SKEIN_FIELD(model.flavor),
+                     "named size (byte-tiny, byte-small, byte-medium, gpt2, gpt2-medium, "
+                     "gpt2-large, gpt2-xl); the keys below override it"));
+  keys.push_back(key("model", "vocab_size", SKEIN_FIELD(model.vocab_size), "V; 256 for bytes"));
+  keys.push_back(key("model", "positions", SKEIN_FIELD(model.positions),
+                     "longest sequence with a learned position"));
+  keys.push_back(key("model", "n_layer", SKEIN_FIELD(model.layers), "transformer blocks"));
+  keys.push_back(key("model", "n_head", SKEIN_FIELD(model.heads), "heads; divides n_embd"));
+  keys.push_back(key("model", "n_embd", SKEIN_FIELD(model.channels), "width"));
+  keys.push_back(key("model", "tie_word_embeddings", SKEIN_FIELD(model.tied_head),
+                     "the head multiplies by the token embedding"));
+  keys.push_back(key("model", "layer_norm_epsilon", SKEIN_FIELD(model.norm_epsilon),
+                     "added to the variance in norms"));
+  keys.push_back(key("model", "initializer_range", SKEIN_FIELD(model.init_std),
+                     "standard deviation of initial matrices"));
+  keys.push_back(key("data", "dataset", SKEIN_FIELD(data.dataset),
+                     "\"kjv\" (built in), \"text\" (bytes of a file) or \"tokens\" (.bin)"));
+  keys.push_back(key("data", "path", SKEIN_FIELD(data.path),
+                     "file to train on; nanoGPT's and llm.c's .bin are told apart"));
+  keys.push_back(key("data", "validation_path", SKEIN_FIELD(data.validation_path),
+                     "file to validate on; empty: the tail of path"));
+  keys.push_back(key("data", "validation_fraction", SKEIN_FIELD(data.validation_fraction),
+                     "share of path that is held out, in (0, 0.5]"));
+}
+
+void add_training(std::vector<JobKey>& keys) {
+  keys.push_back(key("training", "steps", SKEIN_FIELD(training.steps), "optimizer updates"));
+  keys.push_back(key("training", "seq_len", SKEIN_FIELD(training.seq_len), "tokens of a sample"));
+  keys.push_back(key("training", "micro_batch_size", SKEIN_FIELD(training.micro_batch_size),
+                     "samples that flow through the pipeline as one unit"));
+  keys.push_back(key("training", "global_batch_size", SKEIN_FIELD(training.global_batch_size),
+                     "samples of a step; a multiple of micro_batch_size"));
+  keys.push_back(key("training", "max_norm", SKEIN_FIELD(training.max_norm),
+                     "clip gradients to this global norm; 0: never"));
+  keys.push_back(key("training", "recompute", SKEIN_FIELD(training.recompute),
+                     "keep only inputs of layers, compute the rest again: less memory"));
+  keys.push_back(key("optimizer", "name", SKEIN_FIELD(optimizer.name), "\"adamw\" or \"sgd\""));
+  keys.push_back(key("optimizer", "lr", SKEIN_FIELD(optimizer.lr), "peak learning rate"));
+  keys.push_back(key("optimizer", "beta1", SKEIN_FIELD(optimizer.beta1), "AdamW, in [0, 1)"));
+  keys.push_back(key("optimizer", "beta2", SKEIN_FIELD(optimizer.beta2), "AdamW, in [0, 1)"));
+  keys.push_back(key("optimizer", "eps", SKEIN_FIELD(optimizer.eps), "AdamW, above 0"));
+  keys.push_back(
+      key("optimizer", "weight_decay", SKEIN_FIELD(optimizer.weight_decay), "on matrices only"));
+  keys.push_back(key("optimizer", "momentum", SKEIN_FIELD(optimizer.momentum), "SGD, in [0, 1)"));
+  keys.push_back(key("lr_scheduler", "warmup_steps", SKEIN_FIELD(lr_scheduler.warmup_steps),
+                     "steps of linear warm-up"));
+  keys.push_back(key("lr_scheduler", "decay_type", SKEIN_FIELD(lr_scheduler.decay_type),
+                     "\"cosine\", \"linear\" or \"none\""));
+  keys.push_back(key("lr_scheduler", "min_lr_factor", SKEIN_FIELD(lr_scheduler.min_lr_factor),
+                     "last learning rate / peak"));
+}
+
+void add_parallelism(std::vector<JobKey>& keys) {
+  keys.push_back(key("parallelism", "pipeline_parallel_degree",
+                     SKEIN_FIELD(parallelism.pipeline_parallel_degree),
+                     "stages; 0: as many as workers allow"));
+  keys.push_back(key("parallelism", "data_parallel_replicate_degree",
+                     SKEIN_FIELD(parallelism.data_parallel_replicate_degree),
+                     "replicas of every stage"));
+  keys.push_back(key("parallelism", "layout", SKEIN_FIELD(parallelism.layout),
+                     "blocks of each stage, as [4, 2, 2]; empty: even by cost"));
+  keys.push_back(key("parallelism", "replicas", SKEIN_FIELD(parallelism.replicas),
+                     "replicas of each stage, as [1, 3]; empty: the degree above"));
+  keys.push_back(key("parallelism", "pipeline_parallel_schedule",
+                     SKEIN_FIELD(parallelism.pipeline_parallel_schedule), "\"1F1B\" or \"GPipe\""));
+  keys.push_back(key("device", "type", SKEIN_FIELD(device.type),
+                     "\"cpu\", or \"sleep\": only takes the times below"));
+  keys.push_back(key("device", "threads", SKEIN_FIELD(device.threads), "host threads of a worker"));
+  keys.push_back(key("device", "speed", SKEIN_FIELD(device.speed),
+                     "emulated speed in (0, 1]: 0.5 takes twice the time"));
+  keys.push_back(key("device", "sleep_forward_us", SKEIN_FIELD(device.sleep_forward_us),
+                     "time of a stage's F of one micro-batch"));
+  keys.push_back(key("device", "sleep_backward_us", SKEIN_FIELD(device.sleep_backward_us),
+                     "time of a stage's B of one micro-batch"));
+  keys.push_back(key("device", "sleep_update_us", SKEIN_FIELD(device.sleep_update_us),
+                     "time of the optimizer's update"));
+}
+
+void add_running(std::vector<JobKey>& keys) {
+  keys.push_back(key("validation", "interval", SKEIN_FIELD(validation.interval),
+                     "steps between validations; 0: only at the end"));
+  keys.push_back(key("validation", "batches", SKEIN_FIELD(validation.batches),
+                     "micro-batches of one validation; 0: none"));
+  keys.push_back(key("checkpoint", "enable", SKEIN_FIELD(checkpoint.enable), "write checkpoints"));
+  keys.push_back(key("checkpoint", "interval", SKEIN_FIELD(checkpoint.interval),
+                     "steps between checkpoints; the last step always writes one"));
+  keys.push_back(key("checkpoint", "keep_latest_k", SKEIN_FIELD(checkpoint.keep_latest_k),
+                     "complete checkpoints that are kept; 0: all"));
+  keys.push_back(key("checkpoint", "initial_load_path", SKEIN_FIELD(checkpoint.initial_load_path),
+                     "checkpoint, or run directory, to go on from"));
+  keys.push_back(key("elastic", "heartbeat_interval_seconds",
+                     SKEIN_FIELD(elastic.heartbeat_interval_seconds),
+                     "workers say that they live"));
+  keys.push_back(key("elastic", "heartbeat_timeout_seconds",
+                     SKEIN_FIELD(elastic.heartbeat_timeout_seconds),
+                     "a worker silent for so long is lost"));
+  keys.push_back(key("comm", "init_timeout_seconds", SKEIN_FIELD(comm.init_timeout_seconds),
+                     "longest wait for workers, and for them to be prepared"));
+  keys.push_back(key("comm", "train_timeout_seconds", SKEIN_FIELD(comm.train_timeout_seconds),
+                     "longest time without progress"));
+  keys.push_back(key("metrics", "log_freq", SKEIN_FIELD(metrics.log_freq),
+                     "steps between progress lines; metrics.jsonl has every step"));
+  keys.push_back(key("profiling", "enable_profiling", SKEIN_FIELD(profiling.enable_profiling),
+                     "write traces/trace.json"));
+  keys.push_back(key("profiling", "profile_freq", SKEIN_FIELD(profiling.profile_freq),
+                     "every so many steps, one goes into the trace"));
+  keys.push_back(key("debug", "seed", SKEIN_FIELD(debug.seed), "of weights and data order"));
+  keys.push_back(key("debug", "deterministic", SKEIN_FIELD(debug.deterministic),
+                     "two runs of one configuration agree bit for bit"));
+}
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+const std::vector<JobKey>& job_keys() {
+  static const std::vector<JobKey> keys = [] {
+    std::vector<JobKey> all;
+    add_model_and_data(all);
+    add_training(all);
+    add_parallelism(all);
+    add_running(all);
+    return all;
+  }();
+  return keys;
+}
+
+const JobKey* find_key(const std::string& full_name) {
+  std::string name = full_name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  for (const JobKey& key : job_keys()) {
+    if (key.full_name() == name) return &key;
+  }
+  return nullptr;
+}
+
+std::string suggestion(const std::string& wrong, const std::vector<std::string>& names) {
+  std::string nearest;
+  size_t best = std::max<size_t>(2, wrong.size() / 3) + 1;
+  for (const std::string& name : names) {
+    // A right last part in a wrong section counts as near.
+    const bool same_tail =
+        !wrong.empty() && name.ends_with("." + wrong.substr(wrong.rfind('.') + 1));
+    const size_t distance = same_tail ? 1 : edit_distance(wrong, name);
+    if (distance < best) {
+      best = distance;
+      nearest = name;
+    }
+  }
+  return nearest.empty() ? "" : absl::StrCat(" (did you mean ", nearest, "?)");
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,205 @@
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "actors/worker_process.hpp"
+#include "cli/exit_codes.hpp"
+#include "cli/generate.hpp"
+#include "cli/job_file.hpp"
+#include "cli/job_keys.hpp"
+#include "cli/signals.hpp"
+#include "cli/status.hpp"
+#include "cli/train.hpp"
+#include "cli/version.hpp"
+#include "cli/worker_children.hpp"
+
+namespace {
+
+using namespace skein::cli;  // The program is the cli.
+
+constexpr const char* kFooter = R"(Examples:
+  skein train examples/quickstart.toml --workers 2
+  skein train job.toml --training.steps 200 --parallelism.layout 4,2,2
+  skein train --resume outputs/latest
+  skein generate outputs/latest --prompt "In the beginning"
+  skein config show job.toml --optimizer.lr 3e-4
+
+Every key of the job file can be given as --section.key VALUE, or as SKEIN_SECTION_KEY in the
+environment; `skein config keys` lists them.
+Exit codes: 0 done, 2 bad arguments or job file, 3 bad data or checkpoint, 75 stopped early with the
+state saved, 130 ended by a second signal, 1 anything else.)";
+
+struct WorkerArguments {
+  std::string join;
+  std::string bind = "127.0.0.1";
+  std::string device;
+  double speed = 0;
+  int64_t threads = 0;
+  bool insecure = false;
+  int parent = 0;
+};
+
+int run_worker(const WorkerArguments& arguments, Signals& signals) {
+  if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {
+    return report_error(status);
+  }
+  skein::actors::WorkerOptions options;
+  options.coordinator_address = arguments.join;
+  options.bind_address = arguments.bind;
+  options.insecure = arguments.insecure;
+  options.parse_job = parse_job;
+  options.change_device = [arguments](skein::plans::DeviceSpec& device) {
+    if (!arguments.device.empty()) device.type = arguments.device;
+    if (arguments.speed > 0) device.speed = arguments.speed;
+    if (arguments.threads > 0) device.threads = arguments.threads;
+  };
+  auto worker = skein::actors::WorkerProcess::start(std::move(options));
+  if (!worker.ok()) return report_error(worker.status());
+  while (!(*worker)->wait(0.05)) {
+    if (signals.wait(0) != 0) (*worker)->abort(absl::CancelledError("stopped by a signal"));
+  }
+  const absl::Status result = (*worker)->result();
+  return result.ok() ? kExitDone : report_error(result);
+}
+
+int finish(const absl::Status& status) { return status.ok() ? kExitDone : report_error(status); }
+
+int show_config(const std::string& path, const Overrides& overrides) {
+  const auto job = load_job(path, overrides);
+  if (!job.ok()) return report_error(job.status());
+  std::fputs(to_toml(job->spec, &job->origins).c_str(), stdout);
+  return kExitDone;
+}
+
+/// Says which word was meant before CLI11 says that it does not know it.
+int check_verb(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words.front().starts_with("-")) return kExitDone;
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
+  if (std::find(verbs.begin(), verbs.end(), words.front()) != verbs.end()) return kExitDone;
+  return report_error(absl::InvalidArgumentError(absl::StrCat("unknown command ", words.front(),
+                                                              suggestion(words.front(), verbs),
+                                                              "; skein --help lists them")));
+}
+
+void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
+  verb.add_option("job", options.job_path, "job file (TOML)");
+  verb.add_option("--workers", options.workers, "workers; default: what the job's layout needs")
+      ->check(CLI::Range(1, 100000));
+  verb.add_option("--resume", options.resume,
+                  "run directory: go on in it from its latest checkpoint, instead of a job file");
+  verb.add_option_function<std::string>(
+          "--log-format", [&as_json](const std::string& format) { as_json = format == "json"; },
+          "text, or json: one object a line")
+      ->check(CLI::IsMember({"text", "json"}));
+  verb.add_flag("--quiet", options.quiet, "print only the summary");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Signals signals;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const auto overrides = take_overrides(words);
+  if (!overrides.ok()) return report_error(overrides.status());
+
+  CLI::App app("Skein trains neural networks in a pipeline across worker processes.", "skein");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  app.set_version_flag("--version", absl::StrCat("skein ", kVersion));
+
+  TrainOptions train_options;
+  bool as_json = false;
+  CLI::App* train_verb =
+      app.add_subcommand("train", "run a job on this machine: a coordinator and worker processes");
+  add_train_options(*train_verb, train_options, as_json);
+  CLI::App* coordinator_verb =
+      app.add_subcommand("coordinator", "run a job whose workers join from elsewhere");
+  add_train_options(*coordinator_verb, train_options, as_json);
+  std::string listen = "127.0.0.1:29400";
+  coordinator_verb->add_option("--listen", listen, "address to listen on")->capture_default_str();
+  coordinator_verb->add_flag("--insecure", train_options.insecure,
+                             "allow an address that is not loopback: nothing is encrypted yet");
+
+  WorkerArguments worker_arguments;
+  CLI::App* worker_verb = app.add_subcommand("worker", "join a job as a worker");
+  worker_verb->add_option("--join", worker_arguments.join, "the coordinator's host:port")
+      ->required();
+  worker_verb
+      ->add_option("--bind", worker_arguments.bind,
+                   "this machine's address, to which other workers connect")
+      ->capture_default_str();
+  worker_verb->add_option("--device", worker_arguments.device, "cpu or sleep; default: the job's")
+      ->check(CLI::IsMember({"cpu", "sleep"}));
+  worker_verb->add_option("--speed", worker_arguments.speed, "emulated speed in (0, 1]")
+      ->check(CLI::Range(1e-3, 1.0));
+  worker_verb->add_option("--threads", worker_arguments.threads, "host threads")
+      ->check(CLI::Range(1, 1024));
+  worker_verb->add_flag("--insecure", worker_arguments.insecure,
+                        "allow a --bind address that is not loopback");
+  worker_verb->add_option("--parent", worker_arguments.parent)->group("");  // Of `train` only.
+
+  std::string where = "127.0.0.1:29400";
+  CLI::App* status_verb = app.add_subcommand("status", "ask a running coordinator how it goes");
+  status_verb->add_option("where", where, "host:port, or a run directory")->capture_default_str();
+  bool status_json = false;
+  status_verb->add_flag("--json", status_json, "print JSON");
+
+  GenerateOptions generating;
+  CLI::App* generate_verb = app.add_subcommand("generate", "draw text from a checkpoint");
+  generate_verb->add_option("checkpoint", generating.checkpoint, "checkpoint or run directory")
+      ->required();
+  generate_verb->add_option("--prompt", generating.prompt, "text to go on from");
+  generate_verb->add_option("--tokens", generating.tokens, "to draw")->capture_default_str();
+  generate_verb->add_option("--temperature", generating.temperature, "0: always the likeliest")
+      ->capture_default_str();
+  generate_verb->add_option("--top-k", generating.top_k, "among so many likeliest; 0: all")
+      ->capture_default_str();
+  generate_verb->add_option("--seed", generating.seed, "of the draws")->capture_default_str();
+  generate_verb->add_option("--threads", generating.threads, "host threads")->capture_default_str();
+
+  std::string to_verify;
+  CLI::App* verify_verb = app.add_subcommand("verify", "check every file of a checkpoint");
+  verify_verb->add_option("checkpoint", to_verify, "checkpoint or run directory")->required();
+
+  CLI::App* config_verb = app.add_subcommand("config", "look at job files");
+  config_verb->require_subcommand(1);
+  std::string config_path;
+  CLI::App* show_verb =
+      config_verb->add_subcommand("show", "print the whole job, with where each value comes from");
+  show_verb->add_option("job", config_path, "job file (TOML)")->required();
+  CLI::App* keys_verb = config_verb->add_subcommand("keys", "list every key");
+
+  if (int code = check_verb(app, words); code != kExitDone) return code;
+  std::vector<std::string> reversed(words.rbegin(), words.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+  }
+
+  train_options.overrides = *overrides;
+  train_options.format = as_json ? LogFormat::kJson : LogFormat::kText;
+  if (train_verb->parsed() || coordinator_verb->parsed()) {
+    train_options.spawns_workers = train_verb->parsed();
+    if (coordinator_verb->parsed()) train_options.listen = listen;
+    if (train_options.job_path.empty() == train_options.resume.empty()) {
+      return report_error(
+          absl::InvalidArgumentError("give either a job file or --resume RUN_DIRECTORY"));
+    }
+    return train(train_options, signals);
+  }
+  if (worker_verb->parsed()) return run_worker(worker_arguments, signals);
+  if (status_verb->parsed()) return finish(print_status(where, status_json));
+  if (generate_verb->parsed()) return finish(generate(generating, std::cout));
+  if (verify_verb->parsed()) return finish(verify_checkpoint(to_verify, std::cout));
+  if (keys_verb->parsed()) {
+    std::fputs(describe_keys().c_str(), stdout);
+    return kExitDone;
+  }
+  return show_config(config_path, *overrides);
+}

@@ -1,0 +1,277 @@
+#include "cli/run_reporter.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/schedule.hpp"
+
+namespace skein::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Weight of the newest step in the moving average of the throughput (llm.c's).
+constexpr double kRateDecay = 0.95;
+
+std::string with_commas(uint64_t value) {
+  std::string digits = absl::StrCat(value);
+  for (int64_t i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<size_t>(i), ",");
+  }
+  return digits;
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  if (seconds < 10) return absl::StrFormat("%.1fs", seconds);
+  if (whole < 60) return absl::StrFormat("%ds", whole);
+  if (whole < 3600) return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);
+  return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
+}
+
+Json plan_json(const plans::Plan& plan) {
+  Json stages = Json::array();
+  for (const plans::StagePlan& stage : plan.stages) {
+    Json replicas = Json::array();
+    for (const plans::ReplicaPlan& replica : stage.replicas) {
+      replicas.push_back({{"replica", replica.id.value},
+                          {"worker", replica.worker.value},
+                          {"rows", {replica.rows.begin, replica.rows.end()}}});
+    }
+    stages.push_back({{"layers", {stage.layers.begin, stage.layers.end}}, {"replicas", replicas}});
+  }
+  return {{"generation", plan.generation},
+          {"schedule", std::string(plans::to_text(plan.schedule))},
+          {"microbatches", plan.microbatch_count},
+          {"microbatch_rows", plan.microbatch_rows},
+          {"stages", stages}};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::create(Options options) {
+  std::unique_ptr<RunReporter> reporter(new RunReporter(std::move(options)));  // Private.
+  // Appending: a resumed run goes on in the same files.
+  reporter->metrics_.open(reporter->options_.folder.file("metrics.jsonl"), std::ios::app);
+  reporter->events_.open(reporter->options_.folder.file("events.jsonl"), std::ios::app);
+  if (!reporter->metrics_ || !reporter->events_) {
+    return absl::UnavailableError(absl::StrCat("cannot write metrics.jsonl and events.jsonl in ",
+                                               reporter->options_.folder.path));
+  }
+  return reporter;
+}
+
+RunReporter::RunReporter(Options options)
+    : options_(std::move(options)),
+      trace_(options_.folder.file("traces/trace.json")),
+      start_(std::chrono::steady_clock::now()) {}
+
+RunReporter::~RunReporter() = default;
+
+void RunReporter::line(const std::string& text) {
+  std::fprintf(options_.out, "%s\n", text.c_str());
+  std::fflush(options_.out);
+}
+
+void RunReporter::event_line(const std::string& text) {
+  if (options_.quiet || options_.format == LogFormat::kJson) return;
+  line(options_.colours ? absl::StrCat("\033[36mevent\033[0m  ", text)
+                        : absl::StrCat("event  ", text));
+}
+
+std::string RunReporter::now_text() const {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm parts{};
+  gmtime_r(&now.tv_sec, &parts);
+  std::array<char, 32> text{};
+  strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return absl::StrFormat("%s.%03dZ", text.data(), now.tv_nsec / 1'000'000);
+}
+
+void RunReporter::on_plan(const plans::Plan& plan) {
+  plan_ = plan;
+  busy_seconds_.assign(plan.stages.size(), 0);
+  stash_peak_.assign(plan.stages.size(), 0);
+  const RunFolder& folder = options_.folder;
+  absl::Status status = gpu::write_durably(folder.file("plan.txt"), plans::to_text(plan));
+  status.Update(gpu::write_durably(folder.file("plan.json"), plan_json(plan).dump(2) + "\n"));
+  if (!status.ok()) event_line(std::string(status.message()));
+}
+
+double RunReporter::bubble(const actors::StepReport& report) const {
+  double busy = 0;
+  for (double seconds : report.stage_busy_seconds) busy += seconds;
+  const double total = report.step_seconds * static_cast<double>(report.stage_busy_seconds.size());
+  return total > 0 ? std::max(0.0, 1 - busy / total) : 0;
+}
+
+double RunReporter::ideal_bubble() const {
+  const auto stages = static_cast<double>(plan_->stages.size());
+  return (stages - 1) / (static_cast<double>(plan_->microbatch_count) + stages - 1);
+}
+
+std::string RunReporter::progress_line(const actors::StepReport& report) const {
+  const int64_t total = options_.job.training.steps;
+  const double rate = rate_weight_ > 0 ? rate_ / rate_weight_ : 0;
+  const double left = static_cast<double>(total) - static_cast<double>(report.step);
+  const double eta = rate > 0 ? left * static_cast<double>(report.tokens) / rate : 0;
+  return absl::StrFormat(
+      "step %5d/%d | loss %.4f | gnorm %.3f | lr %.2e | %.0f ms | %s tok/s | bubble %.1f%% | "
+      "%d/%d workers | eta %s",
+      report.step, total, report.loss, report.gradient_norm, report.learning_rate,
+      report.step_seconds * 1e3, with_commas(static_cast<uint64_t>(rate)), bubble(report) * 100,
+      report.workers_active, report.workers_total, duration_text(eta));
+}
+
+void RunReporter::on_step(const actors::StepReport& report) {
+  if (steps_ == 0) first_step_ = report.step;
+  ++steps_;
+  tokens_ += report.tokens;
+  last_loss_ = report.loss;
+  // The first step warms up caches and connections.
+  if (steps_ > 1 && report.step_seconds > 0) {
+    rate_ = kRateDecay * rate_ +
+            (1 - kRateDecay) * static_cast<double>(report.tokens) / report.step_seconds;
+    rate_weight_ = kRateDecay * rate_weight_ + (1 - kRateDecay);
+    step_seconds_ += report.step_seconds;
+    control_seconds_ += report.control_seconds;
+    for (size_t s = 0; s < busy_seconds_.size(); ++s) {
+      busy_seconds_[s] += report.stage_busy_seconds[s];
+    }
+  }
+  for (size_t s = 0; s < stash_peak_.size(); ++s) {
+    stash_peak_[s] = std::max(stash_peak_[s], report.stage_stash_peak[s]);
+  }
+  const Json json = {{"kind", "step"},
+                     {"time", now_text()},
+                     {"step", report.step},
+                     {"loss", report.loss},
+                     {"grad_norm", report.gradient_norm},
+                     {"lr", report.learning_rate},
+                     {"step_seconds", report.step_seconds},
+                     {"control_seconds", report.control_seconds},
+                     {"tokens", report.tokens},
+                     {"samples", report.samples},
+                     {"bubble", bubble(report)},
+                     {"stage_busy_seconds", report.stage_busy_seconds},
+                     {"stage_stash_peak", report.stage_stash_peak},
+                     {"workers", report.workers_active}};
+  metrics_ << json.dump() << std::endl;
+  if (options_.quiet) return;
+  if (options_.format == LogFormat::kJson) return line(json.dump());
+  const bool is_due = report.step % static_cast<uint64_t>(options_.job.metrics.log_freq) == 0;
+  const bool is_edge =
+      steps_ == 1 || report.step == static_cast<uint64_t>(options_.job.training.steps);
+  if (is_due || is_edge) line(progress_line(report));
+}
+
+void RunReporter::on_validation(const actors::ValidationReport& report) {
+  validation_loss_ = report.loss;
+  const Json json = {{"kind", "validation"},    {"time", now_text()},
+                     {"step", report.step},     {"loss", report.loss},
+                     {"tokens", report.tokens}, {"seconds", report.seconds}};
+  metrics_ << json.dump() << std::endl;
+  if (options_.format == LogFormat::kJson && !options_.quiet) line(json.dump());
+  event_line(absl::StrFormat("validation at step %d: loss %.4f over %s tokens", report.step,
+                             report.loss, with_commas(report.tokens)));
+}
+
+void RunReporter::on_checkpoint(const actors::CheckpointReport& report) {
+  actors::EventReport event;
+  event.name = "checkpoint.saved";
+  event.text = absl::StrFormat("checkpoint of step %d saved: %s (%.1f MB)", report.step,
+                               report.path, static_cast<double>(report.bytes) * 1e-6);
+  event.fields = {{"step", absl::StrCat(report.step)},
+                  {"path", report.path},
+                  {"bytes", absl::StrCat(report.bytes)}};
+  on_event(event);
+}
+
+void RunReporter::on_timings(const actors::TimingsReport& report) { trace_.add(report); }
+
+void RunReporter::on_event(const actors::EventReport& report) {
+  Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
+  for (const auto& [name, value] : report.fields) json[name] = value;
+  events_ << json.dump() << std::endl;
+  if (options_.format == LogFormat::kJson && !options_.quiet) line(json.dump());
+  event_line(report.text);
+}
+
+void RunReporter::summarise(const actors::RunResult& result) {
+  if (!trace_.empty()) {
+    if (absl::Status status = trace_.write(); !status.ok()) {
+      event_line(std::string(status.message()));
+    }
+  }
+  const double wall =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const uint64_t timed_steps = steps_ > 1 ? steps_ - 1 : 0;
+  const double rate = step_seconds_ > 0 && steps_ > 0
+                          ? static_cast<double>(tokens_) / static_cast<double>(steps_) *
+                                static_cast<double>(timed_steps) / step_seconds_
+                          : 0;
+  const double control = step_seconds_ > 0 ? control_seconds_ / step_seconds_ : 0;
+  if (options_.format == LogFormat::kJson) {
+    Json json = {{"kind", "summary"},
+                 {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
+                 {"steps_done", result.steps_done},
+                 {"loss", last_loss_},
+                 {"tokens", tokens_},
+                 {"wall_seconds", wall},
+                 {"tokens_per_second", rate},
+                 {"control_share", control},
+                 {"checkpoint", result.checkpoint_path},
+                 {"folder", options_.folder.path}};
+    if (validation_loss_) json["validation_loss"] = *validation_loss_;
+    return line(json.dump());
+  }
+  line("");
+  line(absl::StrFormat("%s after %d of %d steps, %s tokens in %s (%s tok/s)",
+                       !result.status.ok()    ? "failed"
+                       : result.stopped_early ? "stopped"
+                                              : "done",
+                       result.steps_done, options_.job.training.steps, with_commas(tokens_),
+                       duration_text(wall), with_commas(static_cast<uint64_t>(rate))));
+  if (steps_ > 0) {
+    line(absl::StrFormat("  loss         %.4f%s", last_loss_,
+                         validation_loss_ ? absl::StrFormat(", validation %.4f", *validation_loss_)
+                                          : std::string()));
+  }
+  if (plan_ && step_seconds_ > 0) {
+    double busy = 0;
+    std::vector<std::string> stages;
+    for (size_t s = 0; s < busy_seconds_.size(); ++s) {
+      busy += busy_seconds_[s] / step_seconds_;
+      const int32_t promised = plans::stash_peak(plans::schedule_actions(
+          plan_->schedule, static_cast<int32_t>(s), static_cast<int32_t>(plan_->stages.size()),
+          static_cast<int32_t>(plan_->microbatch_count)));
+      stages.push_back(absl::StrFormat("stage %d busy %.0f%%, stash %d of %d", s,
+                                       busy_seconds_[s] / step_seconds_ * 100, stash_peak_[s],
+                                       promised));
+    }
+    const double measured = std::max(0.0, 1 - busy / static_cast<double>(busy_seconds_.size()));
+    line(absl::StrFormat("  bubble       %.1f%% measured, %.1f%% ideal for equal stages",
+                         measured * 100, ideal_bubble() * 100));
+    line(absl::StrCat("  stages       ", absl::StrJoin(stages, "; ")));
+    line(absl::StrFormat("  control      %.2f%% of the step time", control * 100));
+  }
+  if (!result.checkpoint_path.empty()) line("  checkpoint   " + result.checkpoint_path);
+  line(absl::StrCat("  run          ", options_.folder.path,
+                    " (metrics.jsonl, events.jsonl, plan.txt",
+                    trace_.empty() ? "" : ", traces/trace.json for ui.perfetto.dev", ")"));
+  if (!result.checkpoint_path.empty()) {
+    line(absl::StrCat("  next         skein generate ", options_.folder.path));
+  }
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,119 @@
+#include "cli/trace_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/files/durable_file.hpp"
+
+namespace skein::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array kTracks = {"compute",       "send",    "receive",
+                                "gradient sync", "control", "checkpoint"};
+/// Slices that are kept: 100 bytes each make a file of 20 MB.
+constexpr size_t kSlicesMax = 200'000;
+
+Json metadata(const char* name, uint32_t pid, int tid, const std::string& value) {
+  return {{"ph", "M"}, {"name", name}, {"pid", pid}, {"tid", tid}, {"args", {{"name", value}}}};
+}
+
+/// "0SEND_F3" of stage 0 and "1RECV_F3" of stage 1 are the two ends of one transfer: what both know
+/// is kind, micro-batch, step and the boundary between the stages.
+std::string transfer_id(const actors::SliceReport& slice, int32_t stage, uint64_t step) {
+  const bool forward = slice.name.find("_F") != std::string::npos;
+  const bool sends = slice.track == 1;
+  const int32_t boundary = forward == sends ? stage : stage - 1;
+  return absl::StrCat(forward ? "F" : "B", slice.microbatch, "/", step, "/", boundary);
+}
+
+/// Slices of one track in order of time, without overlaps: Perfetto drops overlapping ones, so a
+/// slice that begins before its predecessor ends is shortened at its start.
+std::vector<actors::SliceReport> in_order(std::vector<actors::SliceReport> slices) {
+  std::stable_sort(slices.begin(), slices.end(),
+                   [](const auto& a, const auto& b) { return a.start_us < b.start_us; });
+  uint64_t end = 0;
+  for (actors::SliceReport& slice : slices) {
+    const uint64_t slice_end = slice.start_us + slice.duration_us;
+    slice.start_us = std::max(slice.start_us, end);
+    slice.duration_us = slice_end > slice.start_us ? slice_end - slice.start_us : 0;
+    end = slice.start_us + slice.duration_us;
+  }
+  return slices;
+}
+
+}  // namespace
+
+void TraceWriter::add(const actors::TimingsReport& report) {
+  size_t slices = report.slices.size();
+  for (const auto& each : reports_) slices += each.slices.size();
+  if (slices <= kSlicesMax) reports_.push_back(report);
+}
+
+std::string TraceWriter::to_json() const {
+  Json events = Json::array();
+  // A track of a worker over all its steps: overlaps matter across steps too.
+  std::map<std::pair<uint32_t, int>, std::vector<actors::SliceReport>> tracks;
+  std::map<std::pair<uint32_t, int>, std::vector<std::pair<uint64_t, uint64_t>>> steps;
+  std::map<uint32_t, int32_t> stages;
+  for (const actors::TimingsReport& report : reports_) {
+    stages[report.worker.value] = report.stage;
+    for (const actors::SliceReport& slice : report.slices) {
+      tracks[{report.worker.value, slice.track}].push_back(slice);
+      steps[{report.worker.value, slice.track}].push_back({slice.start_us, report.step});
+    }
+  }
+  std::set<std::string> sent;
+  std::set<std::string> drawn;
+  for (const bool sends_first : {true, false}) {
+    for (auto& [place, slices] : tracks) {
+      const auto [pid, tid] = place;
+      if ((tid == 1) != sends_first) continue;
+      auto& times = steps[place];
+      std::stable_sort(times.begin(), times.end());
+      size_t index = 0;
+      for (const actors::SliceReport& slice : in_order(slices)) {
+        const uint64_t step = times[index++].second;
+        events.push_back(
+            {{"ph", "X"},
+             {"name", slice.name},
+             {"pid", pid},
+             {"tid", tid},
+             {"ts", slice.start_us},
+             {"dur", slice.duration_us},
+             {"args", {{"step", step}, {"stage", stages[pid]}, {"microbatch", slice.microbatch}}}});
+        if (tid != 1 && tid != 2) continue;
+        const std::string id = transfer_id(slice, stages[pid], step);
+        const bool starts = tid == 1;
+        // A split micro-batch has several ends; one arrow shows the way.
+        if (starts ? !sent.insert(id).second : (!sent.contains(id) || !drawn.insert(id).second)) {
+          continue;
+        }
+        events.push_back({{"ph", starts ? "s" : "f"},
+                          {"bp", "e"},
+                          {"id", id},
+                          {"name", "transfer"},
+                          {"cat", "transfer"},
+                          {"pid", pid},
+                          {"tid", tid},
+                          {"ts", slice.start_us}});
+      }
+    }
+  }
+  for (const auto& [pid, stage] : stages) {
+    events.push_back(metadata("process_name", pid, 0, absl::StrCat("w", pid, " stage ", stage)));
+    for (size_t track = 0; track < kTracks.size(); ++track) {
+      events.push_back(metadata("thread_name", pid, static_cast<int>(track), kTracks[track]));
+    }
+  }
+  return Json({{"traceEvents", events}, {"displayTimeUnit", "ms"}}).dump();
+}
+
+absl::Status TraceWriter::write() const { return gpu::write_durably(path_, to_json()); }
+
+}  // namespace skein::cli

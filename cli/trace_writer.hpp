@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "actors/run_observer.hpp"
+
+namespace skein::cli {
+
+/// Collects the timings of profiled steps for a Chrome trace, which Perfetto opens: a process per
+/// worker, a track per kind of work, an arrow from each send to its receive. Not thread-safe.
+class TraceWriter {
+ public:
+  explicit TraceWriter(std::string path) : path_(std::move(path)) {}
+
+  void add(const actors::TimingsReport& report);
+  bool empty() const { return reports_.empty(); }
+  /// Replaces the file by what has been collected so far.
+  absl::Status write() const;
+  /// The trace as JSON.
+  std::string to_json() const;
+
+ private:
+  std::string path_;
+  std::vector<actors::TimingsReport> reports_;
+};
+
+}  // namespace skein::cli

@@ -1,0 +1,163 @@
+#include "cli/train.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "actors/coordinator_process.hpp"
+#include "cli/exit_codes.hpp"
+#include "cli/worker_children.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/plan.hpp"
+
+namespace skein::cli {
+namespace {
+
+/// Everything ends within two seconds of Ctrl-C: so long may the step and its checkpoint take ...
+constexpr double kStopSeconds = 1.2;
+/// ... and so long the workers, once they were told to leave.
+constexpr double kLeaveSeconds = 0.4;
+/// Between two looks at signals and children.
+constexpr double kPollSeconds = 0.05;
+/// After a worker process is gone, the coordinator's own story of it is waited for.
+constexpr double kBlameSeconds = 1.0;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The parts of a run, in the order in which they are made.
+struct Run {
+  LoadedJob job;
+  RunFolder folder;
+  std::string load_path;
+  std::unique_ptr<RunReporter> reporter;
+  std::unique_ptr<actors::CoordinatorProcess> coordinator;
+  WorkerChildren children;
+};
+
+absl::Status load(const TrainOptions& options, Run& run) {
+  if (options.resume.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(run.job, load_job(options.job_path, options.overrides));
+    run.load_path = run.job.spec.checkpoint.initial_load_path;
+    return absl::OkStatus();
+  }
+  SKEIN_ASSIGN_OR_RETURN(run.folder, open_run_folder(options.resume));
+  SKEIN_ASSIGN_OR_RETURN(run.job,
+                         load_job(run.folder.file("config.resolved.toml"), options.overrides));
+  run.load_path = run.folder.path;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> worker_count(const TrainOptions& options, const plans::JobSpec& job) {
+  const int64_t available = options.workers > 0 ? options.workers : 1;
+  SKEIN_ASSIGN_OR_RETURN(const int64_t needed, plans::replica_count(job, available));
+  if (options.workers == 0) return needed;
+  if (options.workers < needed) {
+    return absl::InvalidArgumentError(absl::StrCat("the job's layout needs ", needed,
+                                                   " workers, one per replica, but --workers is ",
+                                                   options.workers));
+  }
+  return options.workers;
+}
+
+absl::Status start(const TrainOptions& options, Run& run) {
+  SKEIN_ASSIGN_OR_RETURN(const int64_t workers, worker_count(options, run.job.spec));
+  // A plan that cannot be made is an error before anything is created.
+  std::vector<plans::WorkerId> ids;
+  for (int64_t n = 1; n <= workers; ++n) ids.push_back({static_cast<uint32_t>(n)});
+  SKEIN_RETURN_IF_ERROR(plans::make_plan(run.job.spec, ids, 1).status());
+  if (run.folder.path.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(run.folder, make_run_folder(run.job));
+  }
+  RunReporter::Options reporting;
+  reporting.job = run.job.spec;
+  reporting.folder = run.folder;
+  reporting.format = options.format;
+  reporting.quiet = options.quiet;
+  reporting.colours = isatty(STDOUT_FILENO) == 1;
+  SKEIN_ASSIGN_OR_RETURN(run.reporter, RunReporter::create(std::move(reporting)));
+  actors::CoordinatorOptions coordinating;
+  coordinating.job = run.job.spec;
+  coordinating.job_config = to_toml(run.job.spec, nullptr);
+  coordinating.job_id = run.folder.job_id;
+  coordinating.run_folder = run.folder.path;
+  coordinating.listen_address = options.listen;
+  coordinating.insecure = options.insecure;
+  coordinating.worker_count = workers;
+  coordinating.load_path = run.load_path;
+  coordinating.observer = run.reporter.get();
+  SKEIN_ASSIGN_OR_RETURN(run.coordinator,
+                         actors::CoordinatorProcess::start(std::move(coordinating)));
+  const std::string& address = run.coordinator->address();
+  SKEIN_RETURN_IF_ERROR(gpu::write_durably(run.folder.file("coordinator.address"), address + "\n"));
+  if (!options.spawns_workers && !options.quiet) {
+    std::fprintf(stderr, "waiting for %lld workers: skein worker --join %s\n",
+                 static_cast<long long>(workers), address.c_str());
+  }
+  return options.spawns_workers ? run.children.start(address, workers, run.folder)
+                                : absl::OkStatus();
+}
+
+/// Waits for the end, passing on signals and the deaths of children.
+int supervise(Run& run, Signals& signals) {
+  std::chrono::steady_clock::time_point stop_asked{};
+  std::chrono::steady_clock::time_point child_died{};
+  absl::Status child_fault;
+  while (!run.coordinator->wait(0)) {
+    const int signal = signals.wait(kPollSeconds);
+    const bool stopping = stop_asked != std::chrono::steady_clock::time_point{};
+    if (signal != 0 && stopping) return kExitKilled;
+    if (signal != 0) {
+      stop_asked = std::chrono::steady_clock::now();
+      std::fprintf(stderr, "stopping (again to end at once)\n");
+      run.coordinator->request_stop("interrupted by a signal");
+    }
+    if (stopping && seconds_since(stop_asked) > kStopSeconds) {
+      run.coordinator->abort(absl::CancelledError(
+          "interrupted; the step in progress did not end in time and is not in a checkpoint"));
+    }
+    if (child_fault.ok()) {
+      child_fault = run.children.check();
+      if (!child_fault.ok()) child_died = std::chrono::steady_clock::now();
+    } else if (seconds_since(child_died) > kBlameSeconds) {
+      run.coordinator->abort(child_fault);
+    }
+  }
+  return kExitDone;
+}
+
+int finish(Run& run, const TrainOptions& options) {
+  const auto told = std::chrono::steady_clock::now();
+  while (options.spawns_workers && !run.children.all_ended() &&
+         seconds_since(told) < kLeaveSeconds) {
+    usleep(static_cast<useconds_t>(kPollSeconds * 1e5));
+  }
+  run.children.kill_all();
+  const actors::RunResult result = run.coordinator->result();
+  run.coordinator.reset();
+  run.reporter->summarise(result);
+  if (!result.status.ok()) return report_error(result.status);
+  return result.stopped_early ? kExitStopped : kExitDone;
+}
+
+}  // namespace
+
+int train(const TrainOptions& options, Signals& signals) {
+  Run run;
+  if (absl::Status status = load(options, run); !status.ok()) return report_error(status);
+  if (absl::Status status = start(options, run); !status.ok()) return report_error(status);
+  const int code = supervise(run, signals);
+  if (code == kExitKilled) {
+    // No orderly end was wanted: workers die with us, files are whole at every moment.
+    run.children.kill_all();
+    _exit(kExitKilled);
+  }
+  return finish(run, options);
+}
+
+}  // namespace skein::cli
