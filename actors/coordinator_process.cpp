@@ -70,7 +70,11 @@ class LocalCoordinator final : public CoordinatorProcess {
     if (checkpoint_io_) caf::anon_send_exit(checkpoint_io_, caf::exit_reason::user_shutdown);
     if (observer_io_) caf::anon_send_exit(observer_io_, caf::exit_reason::user_shutdown);
     if (system_) system_->await_all_actors_done();
+    // The thread of a detached actor ends when the last handle to it goes.
     coordinator_ = nullptr;
+    journal_io_ = nullptr;
+    checkpoint_io_ = nullptr;
+    observer_io_ = nullptr;
     loop_.reset();
     system_.reset();
   }

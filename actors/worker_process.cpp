@@ -29,7 +29,9 @@ class LocalWorker final : public WorkerProcess {
     if (worker_) caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
     if (prepare_) caf::anon_send_exit(prepare_, caf::exit_reason::user_shutdown);
     if (system_) system_->await_all_actors_done();
+    // The thread of a detached actor ends when the last handle to it goes.
     worker_ = nullptr;
+    prepare_ = nullptr;
     link_.reset();
     plane_.reset();
     board_.reset();

@@ -19,6 +19,8 @@ namespace {
 
 /// A peer says hello at once; who is silent for so long is not one of ours.
 constexpr auto kHelloTimeout = 10 * kj::SECONDS;
+/// After an accept that failed.
+constexpr auto kAcceptPause = 10 * kj::MILLISECONDS;
 /// Connections that have not said hello yet; more are closed at once.
 constexpr int kHandshakesMax = 1024;
 
@@ -114,19 +116,20 @@ void Acceptor::stop() {
   stopped.get_future().wait();
 }
 
+kj::Promise<void> Acceptor::accept_all() {
+  return receiver_->accept().then([this](kj::Own<kj::AsyncIoStream> stream) {
+    greet(kj::mv(stream));
+    return accept_all();
+  });
+}
+
 void Acceptor::accept_next() {
-  accepting_ = receiver_->accept()
-                   .then([this](kj::Own<kj::AsyncIoStream> stream) {
-                     greet(kj::mv(stream));
-                     accept_next();
-                   })
-                   .eagerlyEvaluate([this](kj::Exception&&) {
-                     // Out of descriptors, for example: the peer gives up, later ones may succeed.
-                     if (!stopped_)
-                       loop_.post([self = shared_from_this()] {
-                         if (!self->stopped_) self->accept_next();
-                       });
-                   });
+  accepting_ = accept_all().eagerlyEvaluate([this](kj::Exception&&) {
+    // Out of descriptors, for example: that peer gives up, later ones may succeed.
+    loop_.run(loop_.timer().afterDelay(kAcceptPause).then([self = shared_from_this()] {
+      if (!self->stopped_) self->accept_next();
+    }));
+  });
 }
 
 void Acceptor::greet(kj::Own<kj::AsyncIoStream> stream) {

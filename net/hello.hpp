@@ -57,6 +57,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
 
   Acceptor(KjEventLoop& loop, Options options) : loop_(loop), options_(std::move(options)) {}
   void accept_next();
+  kj::Promise<void> accept_all();
   void greet(kj::Own<kj::AsyncIoStream> stream);
   void on_hello(const std::shared_ptr<Handshake>& handshake, FrameResult frame);
   void reject(const std::shared_ptr<Handshake>& handshake, const std::string& reason, bool answer);
