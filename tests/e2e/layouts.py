@@ -1,0 +1,53 @@
+"""Every layout and schedule gives the weights of the single-process run, and the same bits twice."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from checkpoints import newest, read_index, read_model, same_bits, worst_relative  # noqa: E402
+from running import Program  # noqa: E402
+
+TOLERANCE = 1e-5  # Sums over rows are cut differently by replicas: float32 rounding only.
+
+LAYOUTS = {  # Stages x replicas.
+    "1x1": [],
+    "2x1": ["--parallelism.pipeline_parallel_degree", "2"],
+    "4x1": ["--parallelism.pipeline_parallel_degree", "4"],
+    "2x2": ["--parallelism.pipeline_parallel_degree", "2",
+            "--parallelism.data_parallel_replicate_degree", "2"],
+    "1x1 + 1x3": ["--parallelism.replicas", "1,3"],
+    "layout 3,1": ["--parallelism.layout", "3,1"],
+    "untied 2x1": ["--parallelism.pipeline_parallel_degree", "2",
+                   "--model.tie_word_embeddings=false"],
+}
+
+
+def main():
+    program = Program()
+    references = {}
+    for model in ("tied", "untied"):
+        words = [] if model == "tied" else ["--model.tie_word_embeddings=false"]
+        references[model] = read_model(newest(program.run_reference(model, *words) + "/final"))
+    for name, words in LAYOUTS.items():
+        reference = references["untied" if "untied" in name else "tied"]
+        for schedule in ("1F1B", "GPipe"):
+            runs = []
+            for repeat in ("a", "b"):
+                result, run = program.train(f"{name}-{schedule}-{repeat}", *words,
+                                            "--parallelism.pipeline_parallel_schedule", schedule)
+                if result.returncode != 0:
+                    program.expect(f"{name} {schedule} runs", False, result.stderr.strip())
+                    break
+                runs.append(newest(run))
+            if len(runs) < 2:
+                continue
+            worst, tensor = worst_relative(read_model(runs[0]), reference)
+            program.expect(f"{name} {schedule} agrees with one process", worst <= TOLERANCE,
+                           f"{worst:.1e} {tensor}")
+            program.expect(f"{name} {schedule} gives the same bits twice",
+                           same_bits(read_model(runs[0]), read_model(runs[1])) and
+                           same_bits(read_index(runs[0], "optimizer.safetensors.index.json"),
+                                     read_index(runs[1], "optimizer.safetensors.index.json")))
+    program.finish()
+
+
+main()

@@ -1,0 +1,46 @@
+"""Runs the skein program for tests."""
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SMALL_JOB = os.path.join(SOURCE, "tests", "support", "small_job.toml")
+
+
+class Program:
+    """The built programs, given on the command line of the test, and a folder of its own."""
+
+    def __init__(self):
+        self.skein = os.path.abspath(sys.argv[1])
+        self.reference = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
+        self.temporary = tempfile.TemporaryDirectory(prefix="skein-test-")
+        self.folder = self.temporary.name
+        self.failures = 0
+
+    def run(self, *words, timeout=120, **options):
+        return subprocess.run([self.skein, *words], timeout=timeout, cwd=self.folder, text=True,
+                              capture_output=True, check=False, **options)
+
+    def train(self, dump, *words, job=SMALL_JOB, **options):
+        """Trains into the folder `dump` and returns the finished process and the run's folder."""
+        result = self.run("train", job, "--job.dump_folder", dump, *words, **options)
+        runs = sorted(glob.glob(os.path.join(self.folder, dump, "*-*")), key=os.path.getmtime)
+        return result, (runs[-1] if runs else None)
+
+    def run_reference(self, out, *words, job=SMALL_JOB):
+        subprocess.run([self.reference, job, os.path.join(self.folder, out), *words], check=True,
+                       timeout=120, cwd=self.folder)
+        return os.path.join(self.folder, out)
+
+    def expect(self, claim, holds, detail=""):
+        print(f"{'ok  ' if holds else 'FAIL'}  {claim}" + (f"  ({detail})" if detail else ""),
+              flush=True)
+        if not holds:
+            self.failures += 1
+
+    def finish(self):
+        self.temporary.cleanup()
+        print("overall okay" if self.failures == 0 else f"{self.failures} claims do not hold")
+        sys.exit(0 if self.failures == 0 else 1)
