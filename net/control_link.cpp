@@ -131,8 +131,10 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
     queue_.clear();
     // A pending write fails at once; the reading promise may be the caller, so it goes a turn
     // later.
-    stream_->shutdownWrite();
-    stream_->abortRead();
+    (void)kj::runCatchingExceptions([&] {  // Both fail when the peer has gone first.
+      stream_->shutdownWrite();
+      stream_->abortRead();
+    });
     loop_.post([self = shared_from_this()] { self->reading_ = nullptr; });
     Handlers handlers = std::move(handlers_);
     handlers_ = {};

@@ -6,6 +6,8 @@
 #include <future>
 #include <utility>
 
+#include <kj/exception.h>
+
 #include "net/kj_event_loop.hpp"
 #include "plans/base/check.hpp"
 
@@ -81,7 +83,10 @@ void KjEventLoop::run_posted() {
     std::lock_guard lock(mutex_);
     batch.swap(posted_);
   }
-  for (auto& task : batch) task();
+  for (auto& task : batch) {
+    // A socket's error that nobody caught concerns that socket, and must not end the loop of all.
+    (void)kj::runCatchingExceptions([&] { task(); });
+  }
 }
 
 }  // namespace skein::net
