@@ -42,6 +42,7 @@ class Reference {
     options.optimizer = job_.optimizer;
     options.rows = job_.training.micro_batch_size;
     options.seq_len = job_.training.seq_len;
+    options.recompute = job_.training.recompute;
     options.seed = job_.debug.seed;
     SKEIN_ASSIGN_OR_RETURN(model_, gpu::StageModel::create(options, *device_));
     SKEIN_RETURN_IF_ERROR(save("initial", 0));

@@ -1,0 +1,117 @@
+"""Compares gradients and twenty AdamW steps with PyTorch, from the same weights on the same data."""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+try:
+    import numpy
+    import torch
+except ImportError:
+    print("skipped: needs python3-torch and python3-numpy")
+    sys.exit(77)
+from checkpoints import newest, read_model, read_safetensors  # noqa: E402
+from running import Program  # noqa: E402
+
+STEPS = 20
+JOB = {"heads": 4, "rows": 4, "seq_len": 32, "lr": 1e-3, "warmup": 10, "min_factor": 0.1,
+       "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "decay": 0.1, "max_norm": 1.0}
+GRADIENT_TOLERANCE = 1e-4  # Of each tensor's norm.
+LOSS_TOLERANCE = 1e-3
+
+
+def gpt2(weights, tokens):
+    """The forward pass, written out: logits for [B, T] tokens."""
+    functional = torch.nn.functional
+    heads = JOB["heads"]
+    batch, length = tokens.shape
+    x = weights["transformer.wte.weight"][tokens] + weights["transformer.wpe.weight"][:length]
+    width = x.shape[-1]
+    mask = torch.ones(length, length).tril().bool()
+    for i in range(1 + max(int(n.split(".")[2]) for n in weights if ".h." in n)):
+        layer = {n.split(f".h.{i}.")[1]: w for n, w in weights.items() if f".h.{i}." in n}
+        h = functional.layer_norm(x, (width,), layer["ln_1.weight"], layer["ln_1.bias"])
+        qkv = h @ layer["attn.c_attn.weight"] + layer["attn.c_attn.bias"]
+        q, k, v = (part.view(batch, length, heads, width // heads).transpose(1, 2)
+                   for part in qkv.split(width, dim=2))
+        scores = q @ k.transpose(2, 3) / (width // heads) ** 0.5
+        attended = scores.masked_fill(~mask, float("-inf")).softmax(-1) @ v
+        attended = attended.transpose(1, 2).reshape(batch, length, width)
+        x = x + attended @ layer["attn.c_proj.weight"] + layer["attn.c_proj.bias"]
+        h = functional.layer_norm(x, (width,), layer["ln_2.weight"], layer["ln_2.bias"])
+        h = functional.gelu(h @ layer["mlp.c_fc.weight"] + layer["mlp.c_fc.bias"],
+                            approximate="tanh")
+        x = x + h @ layer["mlp.c_proj.weight"] + layer["mlp.c_proj.bias"]
+    x = functional.layer_norm(x, (width,), weights["transformer.ln_f.weight"],
+                              weights["transformer.ln_f.bias"])
+    head = weights.get("lm_head.weight", weights["transformer.wte.weight"])
+    return x @ head.T
+
+
+def learning_rate(step):
+    if step < JOB["warmup"]:
+        return JOB["lr"] * (step + 1) / JOB["warmup"]
+    progress = (step - JOB["warmup"]) / (STEPS - JOB["warmup"])
+    left = 0.5 * (1 + numpy.cos(numpy.pi * progress))
+    return JOB["lr"] * (JOB["min_factor"] + (1 - JOB["min_factor"]) * left)
+
+
+def compare(program, name, words):
+    folder = program.run_reference(name, *words)
+    start = read_model(newest(folder + "/initial"))
+    weights = {k: torch.tensor(v.copy(), requires_grad=True) for k, v in start.items()}
+    batches = numpy.fromfile(folder + "/batches.bin", dtype=numpy.int32)
+    batches = torch.tensor(batches.reshape(STEPS, -1, JOB["seq_len"] + 1).astype(numpy.int64))
+    with open(folder + "/losses.json", encoding="utf-8") as file:
+        our_losses = json.load(file)
+    optimizer = torch.optim.AdamW(
+        [{"params": [w for w in weights.values() if w.dim() > 1], "weight_decay": JOB["decay"]},
+         {"params": [w for w in weights.values() if w.dim() == 1], "weight_decay": 0.0}],
+        lr=JOB["lr"], betas=(JOB["beta1"], JOB["beta2"]), eps=JOB["eps"])
+    worst_loss = 0.0
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        tokens, targets = batches[step, :, :-1], batches[step, :, 1:]
+        logits = gpt2(weights, tokens)
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]),
+                                                 targets.reshape(-1))
+        loss.backward()
+        worst_loss = max(worst_loss, abs(loss.item() - our_losses[step]))
+        if step == 0:
+            check_gradients(program, name, weights, read_safetensors(folder +
+                                                                     "/gradients.safetensors"))
+        # As torch.nn.utils.clip_grad_norm_ but for its 1e-6 beside the norm.
+        norm = torch.sqrt(sum((w.grad.double() ** 2).sum() for w in weights.values())).item()
+        for weight in weights.values():
+            weight.grad *= min(1.0, JOB["max_norm"] / norm)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step)
+        optimizer.step()
+    program.expect(f"{name}: {STEPS} AdamW steps within {LOSS_TOLERANCE} in loss",
+                   worst_loss <= LOSS_TOLERANCE,
+                   f"worst {worst_loss:.1e}, last {our_losses[-1]:.4f}")
+
+
+def check_gradients(program, name, weights, ours):
+    worst, where = 0.0, ""
+    for key, weight in weights.items():
+        theirs = weight.grad.numpy().astype(numpy.float64)
+        distance = (numpy.linalg.norm(ours[key] - theirs) / max(numpy.linalg.norm(theirs), 1e-12))
+        if distance > worst:
+            worst, where = distance, key
+    program.expect(f"{name}: all {len(weights)} gradients within {GRADIENT_TOLERANCE} relative",
+                   ours.keys() == weights.keys() and worst <= GRADIENT_TOLERANCE,
+                   f"worst {worst:.1e} {where}")
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    program = Program()
+    compare(program, "tied", [])
+    compare(program, "untied", ["--model.tie_word_embeddings=false"])
+    compare(program, "recompute", ["--training.recompute"])
+    program.finish()
+
+
+main()
