@@ -47,10 +47,9 @@ ReplicaCommands run_to_quiet(ReplicaProgram& program, ReplicaCommands commands) 
 
 template <class Command>
 size_t count(const ReplicaCommands& commands) {
-  return static_cast<size_t>(
-      std::count_if(commands.begin(), commands.end(), [](const ReplicaCommand& each) {
-        return std::holds_alternative<Command>(each);
-      }));
+  return static_cast<size_t>(std::count_if(
+      commands.begin(), commands.end(),
+      [](const ReplicaCommand& each) { return std::holds_alternative<Command>(each); }));
 }
 
 TEST(ReplicaProgram, RunsAllActionsInOrderThenSignalsReady) {
