@@ -1,0 +1,305 @@
+#include "gpu/model/stage_model.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <future>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plans/base/rng.hpp"
+
+namespace skein::gpu {
+namespace {
+
+constexpr int64_t kSeqLen = 7;
+constexpr int32_t kVocabulary = 11;
+
+plans::ModelSpec tiny_model(bool tied) {
+  plans::ModelSpec model;
+  model.vocab_size = kVocabulary;
+  model.positions = 9;
+  model.layers = 3;
+  model.heads = 2;
+  model.channels = 12;
+  model.tied_head = tied;
+  model.init_std = 0.3;  // Large, so that every part of the model matters.
+  return model;
+}
+
+StageModelOptions options_for(plans::LayerRange layers, int64_t rows, bool tied) {
+  StageModelOptions options;
+  options.model = tiny_model(tied);
+  options.layers = layers;
+  options.rows = rows;
+  options.seq_len = kSeqLen;
+  options.stash_count = 2;
+  options.seed = 5;
+  return options;
+}
+
+std::vector<int32_t> random_tokens(int64_t count, uint64_t stream) {
+  plans::Rng rng(9, stream);
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (int32_t& token : tokens) token = static_cast<int32_t>(rng.below(kVocabulary));
+  return tokens;
+}
+
+/// A pipeline of stages on one device, run one after the other.
+class Pipeline {
+ public:
+  Pipeline(std::vector<plans::LayerRange> cuts, int64_t rows, bool tied, bool recompute = false,
+           int32_t threads = 1)
+      : rows_(rows), device_(make_host_device(threads)) {
+    for (const plans::LayerRange& layers : cuts) {
+      StageModelOptions options = options_for(layers, rows, tied);
+      options.recompute = recompute;
+      stages_.push_back(StageModel::create(options, *device_).value());
+    }
+  }
+
+  enum class Backward { kWhole, kSplit };
+
+  /// One step over `tokens` [rows, T] and `targets`; returns the loss sum.
+  double step(const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets,
+              Backward kind = Backward::kWhole) {
+    const auto elements = static_cast<size_t>(stages_[0]->activation_elements());
+    const size_t count = stages_.size();
+    // Poisoned: what is not overwritten shows.
+    std::vector<std::vector<float>> activations(count, std::vector<float>(elements, NAN));
+    std::vector<std::vector<float>> gradients(count, std::vector<float>(elements, NAN));
+    run([&](Ops& ops) {
+      for (size_t s = 0; s < count; ++s) {
+        check(stages_[s]->start_step(ops, 1.0 / static_cast<double>(tokens.size())));
+        StageModel::Input input;
+        if (stages_[s]->has_embedding()) input.tokens = tokens;
+        if (stages_[s]->has_head()) input.targets = targets;
+        if (s > 0) input.activations = activations[s - 1];
+        check(stages_[s]->forward(ops, 0, input, s + 1 < count ? activations[s] : none_));
+      }
+      for (size_t s = count; s-- > 0;) {
+        const std::span<const float> in = s + 1 < count ? gradients[s] : none_;
+        const std::span<float> out = s > 0 ? gradients[s - 1] : none_;
+        if (kind == Backward::kWhole) {
+          check(stages_[s]->backward(ops, 0, in, out));
+        } else {
+          check(stages_[s]->backward_input(ops, 0, in, out));
+        }
+      }
+      for (size_t s = 0; s < count && kind == Backward::kSplit; ++s) {
+        check(stages_[s]->backward_weight(ops, 0));
+      }
+    });
+    return stages_.back()->loss_sum();
+  }
+
+  /// All gradients by name, the two uses of a tied embedding added up.
+  std::map<std::string, std::vector<float>> gradients() {
+    std::map<std::string, std::vector<float>> all;
+    for (auto& stage : stages_) {
+      const bool tied_first = stage->has_embedding() && !stage->tied_gradients().empty();
+      std::vector<float> flat;
+      auto append = [&](std::span<float> part) {
+        flat.insert(flat.end(), part.begin(), part.end());
+      };
+      if (tied_first) append(stage->tied_gradients());
+      append(stage->stage_gradients());
+      if (!tied_first) append(stage->tied_gradients());
+      size_t next = 0;
+      for (const auto& spec : stage->parameters()) {
+        std::vector<float>& sum = all[spec.name];
+        const auto size = static_cast<size_t>(plans::element_count(spec));
+        sum.resize(size, 0.0F);
+        for (size_t i = 0; i < size; ++i) sum[i] += flat[next + i];
+        next += size;
+      }
+    }
+    return all;
+  }
+
+  StageModel& stage(size_t s) { return *stages_[s]; }
+  void run(const std::function<void(Ops&)>& work) {
+    std::promise<void> done;
+    device_->submit({WorkKind::kOther,
+                     [&](Ops& ops) {
+                       work(ops);
+                       return absl::OkStatus();
+                     }},
+                    [&](absl::Status) { done.set_value(); });
+    done.get_future().wait();
+  }
+
+ private:
+  static void check(const absl::Status& status) { ASSERT_TRUE(status.ok()) << status; }
+
+  int64_t rows_;
+  std::unique_ptr<Device> device_;
+  std::vector<std::unique_ptr<StageModel>> stages_;
+  std::span<float> none_;
+};
+
+void expect_near(const std::map<std::string, std::vector<float>>& a,
+                 const std::map<std::string, std::vector<float>>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, values] : a) {
+    double distance = 0, norm = 1e-12;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double other = b.at(name)[i];
+      distance += (values[i] - other) * (values[i] - other);
+      norm += other * other;
+    }
+    EXPECT_LE(std::sqrt(distance / norm), tolerance) << name;
+  }
+}
+
+const std::vector<int32_t> kTokens = random_tokens(3 * kSeqLen, 1);
+const std::vector<int32_t> kTargets = random_tokens(3 * kSeqLen, 2);
+
+TEST(StageModel, GradientsAreThoseOfFiniteDifferences) {
+  for (bool tied : {true, false}) {
+    Pipeline whole({{0, 5}}, 3, tied);
+    whole.step(kTokens, kTargets);
+    const auto gradients = whole.gradients();
+    const auto& specs = whole.stage(0).parameters();
+    const double scale = 1.0 / static_cast<double>(kTokens.size());
+    plans::Rng rng(4);
+    for (size_t p = 0; p < specs.size(); ++p) {
+      const auto size = static_cast<size_t>(plans::element_count(specs[p]));
+      std::vector<float> weights(size);
+      ASSERT_TRUE(whole.stage(0).read_state(p, StateKind::kWeight, weights).ok());
+      for (int probe = 0; probe < 4; ++probe) {
+        const size_t i = rng.below(size);
+        constexpr float kStep = 1e-2F;
+        auto loss_at = [&](float offset) {
+          std::vector<float> moved = weights;
+          moved[i] += offset;
+          EXPECT_TRUE(whole.stage(0).write_state(p, StateKind::kWeight, moved).ok());
+          return whole.step(kTokens, kTargets) * scale;
+        };
+        // Five points: the error is of the fourth order, so a step beyond float32's noise will do.
+        const double slope =
+            (8 * (loss_at(kStep) - loss_at(-kStep)) - (loss_at(2 * kStep) - loss_at(-2 * kStep))) /
+            (12 * kStep);
+        EXPECT_NEAR(gradients.at(specs[p].name)[i], slope, 2e-4 + 0.01 * std::abs(slope))
+            << specs[p].name << " " << i;
+      }
+      ASSERT_TRUE(whole.stage(0).write_state(p, StateKind::kWeight, weights).ok());
+    }
+  }
+}
+
+TEST(StageModel, AnyCutGivesTheSameBits) {
+  for (bool tied : {true, false}) {
+    Pipeline whole({{0, 5}}, 3, tied);
+    const double loss = whole.step(kTokens, kTargets);
+    for (int64_t cut = 1; cut < 5; ++cut) {
+      Pipeline two({{0, cut}, {cut, 5}}, 3, tied);
+      EXPECT_EQ(two.step(kTokens, kTargets), loss);
+      // The two uses of a tied embedding are added in another order.
+      auto ours = two.gradients(), theirs = whole.gradients();
+      expect_near(ours, theirs, 1e-6);
+      ours.erase("transformer.wte.weight");
+      theirs.erase("transformer.wte.weight");
+      EXPECT_EQ(ours, theirs) << "cut at " << cut;
+    }
+  }
+}
+
+TEST(StageModel, SplitAndRecomputedBackwardsEqualTheWhole) {
+  Pipeline whole({{0, 2}, {2, 5}}, 3, true);
+  whole.step(kTokens, kTargets);
+  Pipeline split({{0, 2}, {2, 5}}, 3, true);
+  split.step(kTokens, kTargets, Pipeline::Backward::kSplit);
+  EXPECT_EQ(split.gradients(), whole.gradients());
+  Pipeline recomputed({{0, 2}, {2, 5}}, 3, true, true);
+  recomputed.step(kTokens, kTargets);
+  EXPECT_EQ(recomputed.gradients(), whole.gradients());
+  Pipeline both({{0, 2}, {2, 5}}, 3, true, true);
+  both.step(kTokens, kTargets, Pipeline::Backward::kSplit);
+  EXPECT_EQ(both.gradients(), whole.gradients());
+}
+
+TEST(StageModel, ThreadsAgree) {
+  Pipeline one({{0, 5}}, 3, true), two({{0, 5}}, 3, true, false, 2);
+  EXPECT_NEAR(one.step(kTokens, kTargets), two.step(kTokens, kTargets), 1e-4);
+  expect_near(two.gradients(), one.gradients(), 1e-5);
+}
+
+TEST(StageModel, GradientsOfRowsAddUp) {
+  Pipeline whole({{0, 5}}, 3, true);
+  whole.step(kTokens, kTargets);
+  std::map<std::string, std::vector<float>> sum;
+  for (int64_t row = 0; row < 3; ++row) {
+    Pipeline part({{0, 5}}, 1, true);
+    auto slice = [&](const std::vector<int32_t>& all) {
+      return std::vector<int32_t>(all.begin() + row * kSeqLen, all.begin() + (row + 1) * kSeqLen);
+    };
+    part.step(slice(kTokens), slice(kTargets));
+    for (auto& [name, values] : part.gradients()) {
+      sum[name].resize(values.size(), 0.0F);
+      for (size_t i = 0; i < values.size(); ++i) sum[name][i] += values[i] / 3;
+    }
+  }
+  expect_near(sum, whole.gradients(), 1e-5);
+}
+
+TEST(StageModel, TargetsOfMinusOneDoNotCount) {
+  Pipeline model({{0, 5}}, 3, true);
+  const double all = model.step(kTokens, kTargets);
+  std::vector<int32_t> half = kTargets;
+  for (size_t i = 0; i < half.size(); i += 2) half[i] = -1;
+  EXPECT_LT(model.step(kTokens, half), all);
+  EXPECT_EQ(model.stage(0).loss_tokens(), 10);
+}
+
+TEST(StageModel, EvaluationGivesTheLossOfTheForward) {
+  Pipeline model({{0, 5}}, 3, true);
+  const double loss = model.step(kTokens, kTargets);
+  const auto gradients = model.gradients();
+  model.stage(0).reset_loss();
+  model.run([&](Ops& ops) {
+    EXPECT_TRUE(model.stage(0).evaluate(ops, {kTokens, kTargets, {}}, {}).ok());
+  });
+  EXPECT_EQ(model.stage(0).loss_sum(), loss);
+  EXPECT_EQ(model.gradients(), gradients) << "an evaluation touched gradients";
+}
+
+TEST(StageModel, AnUpdateLowersTheLoss) {
+  Pipeline model({{0, 5}}, 3, true);
+  double before = model.step(kTokens, kTargets);
+  for (int64_t t = 0; t < 20; ++t) {
+    model.run([&](Ops& ops) { EXPECT_TRUE(model.stage(0).update(ops, {1e-2, 1.0, t}).ok()); });
+    model.step(kTokens, kTargets);
+  }
+  EXPECT_LT(model.stage(0).loss_sum(), 0.7 * before);
+}
+
+TEST(StageModel, RefusesWhatDoesNotFit) {
+  auto device = make_host_device(1);
+  auto refused = [&](auto change) {
+    StageModelOptions options = options_for({0, 5}, 3, true);
+    change(options);
+    return !StageModel::create(options, *device).ok();
+  };
+  EXPECT_TRUE(refused([](StageModelOptions& o) { o.rows = 0; }));
+  EXPECT_TRUE(refused([](StageModelOptions& o) { o.seq_len = 10; }));
+  EXPECT_TRUE(refused([](StageModelOptions& o) { o.layers = {0, 6}; }));
+  EXPECT_TRUE(refused([](StageModelOptions& o) { o.layers = {2, 2}; }));
+  EXPECT_TRUE(refused([](StageModelOptions& o) { o.stash_count = 0; }));
+  Pipeline model({{0, 5}}, 3, true);
+  model.run([&](Ops& ops) {
+    StageModel& stage = model.stage(0);
+    EXPECT_FALSE(stage.backward(ops, 3, {}, {}).ok()) << "a backward without its forward";
+    EXPECT_FALSE(stage.forward(ops, 0, {}, {}).ok()) << "no tokens";
+    EXPECT_TRUE(stage.start_step(ops, 1).ok());
+    EXPECT_TRUE(stage.forward(ops, 0, {kTokens, kTargets, {}}, {}).ok());
+    EXPECT_TRUE(stage.forward(ops, 1, {kTokens, kTargets, {}}, {}).ok());
+    EXPECT_FALSE(stage.forward(ops, 2, {kTokens, kTargets, {}}, {}).ok()) << "two stashes only";
+  });
+}
+
+}  // namespace
+}  // namespace skein::gpu
