@@ -1,0 +1,106 @@
+#include "net/gradient_group.hpp"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace skein::net {
+namespace {
+
+/// Boards of several members that publish to each other.
+struct Boards {
+  explicit Boards(size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      boards.push_back(RendezvousBoard::create(
+          [this, i](const std::string& key, const std::vector<char>& value) {
+            for (size_t other = 0; other < boards.size(); ++other) {
+              if (other != i) boards[other]->deliver(key, value);
+            }
+          }));
+    }
+  }
+  std::vector<std::shared_ptr<RendezvousBoard>> boards;
+};
+
+std::vector<std::unique_ptr<GradientGroup>> form(Boards& boards, const std::string& name) {
+  const auto count = static_cast<uint32_t>(boards.boards.size());
+  std::vector<std::unique_ptr<GradientGroup>> groups(count);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto group = GradientGroup::form({.name = name, .rank = rank, .rank_count = count},
+                                       boards.boards[rank]);
+      ASSERT_TRUE(group.ok()) << group.status();
+      groups[rank] = *std::move(group);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return groups;
+}
+
+std::vector<std::vector<float>> reduce(std::vector<std::unique_ptr<GradientGroup>>& groups,
+                                       size_t floats) {
+  std::vector<std::vector<float>> values(groups.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < groups.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      for (size_t i = 0; i < floats; ++i) {
+        values[rank].push_back(0.1F * static_cast<float>(rank + 1) + static_cast<float>(i % 17));
+      }
+      EXPECT_TRUE(groups[rank]->all_reduce_sum(values[rank]).ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return values;
+}
+
+TEST(GradientGroup, SumsWithTheSameBitsEverywhereAndEveryTime) {
+  for (size_t members : {2, 3, 4}) {
+    Boards boards(members);
+    auto groups = form(boards, "g");
+    for (size_t floats : {1, 5, 1000, 100000}) {
+      const auto first = reduce(groups, floats);
+      for (const auto& values : first) EXPECT_EQ(values, first[0]);
+      EXPECT_EQ(reduce(groups, floats), first);
+      const float ranks = static_cast<float>(members * (members + 1)) / 2;
+      EXPECT_NEAR(first[0][0], 0.1F * ranks, 1e-5);
+    }
+  }
+}
+
+TEST(GradientGroup, AbortFreesAMemberThatIsNoNeighbourOfTheDead) {
+  Boards boards(4);
+  auto groups = form(boards, "g");
+  groups[0].reset();  // A member dies.
+  std::vector<std::thread> threads;
+  std::mutex mutex;
+  int failed = 0;
+  for (size_t rank = 1; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::vector<float> values(1 << 20, 1.0F);
+      const absl::Status status = groups[rank]->all_reduce_sum(values);
+      std::lock_guard lock(mutex);
+      failed += status.ok() ? 0 : 1;
+    });
+  }
+  for (size_t rank = 1; rank < 4; ++rank) groups[rank]->abort();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 3);
+}
+
+TEST(GradientGroup, FormingFailsWithoutAllMembers) {
+  Boards boards(2);
+  const auto alone = GradientGroup::form(
+      {.name = "g", .rank = 0, .rank_count = 2, .timeout_seconds = 0.05}, boards.boards[0]);
+  EXPECT_FALSE(alone.ok());
+  boards.boards[1]->cancel();
+  EXPECT_TRUE(absl::IsCancelled(
+      GradientGroup::form({.name = "h", .rank = 1, .rank_count = 2}, boards.boards[1]).status()));
+  EXPECT_FALSE(
+      GradientGroup::form({.name = "g", .rank = 2, .rank_count = 2}, boards.boards[0]).ok());
+}
+
+}  // namespace
+}  // namespace skein::net
