@@ -205,6 +205,7 @@ void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
   request.state.steps_done = decision.steps_done;
   request.state.samples_done =
       decision.steps_done * static_cast<uint64_t>(config.options.job.training.global_batch_size);
+  request.state.seq_len = config.options.job.training.seq_len;
   request.state.seed = config.options.job.debug.seed;
   request.state.data_bytes = config.data_bytes;
   request.state.data_digest = config.data_digest;
@@ -248,7 +249,7 @@ void CoordinatorState::on_checkpoint_completed(const CheckpointCompleted& comple
   if (completed.status.ok()) {
     result.checkpoint_path = completed.path;
     self->send(config.observer,
-               CheckpointReport{completed.steps_done, completed.path, completed.bytes, 0});
+               CheckpointReport{completed.steps_done, completed.path, completed.bytes});
   }
   apply(coordination->on_checkpoint_completed(completed.steps_done, completed.status));
 }

@@ -37,7 +37,6 @@ struct CheckpointReport {
   uint64_t step = 0;
   std::string path;
   uint64_t bytes = 0;
-  double seconds = 0;
 };
 
 /// Something that an operator would tell a colleague: "worker.joined", "worker.lost", "plan.made".

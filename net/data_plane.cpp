@@ -22,8 +22,6 @@
 namespace skein::net {
 namespace {
 
-/// A stage's peer is listening before it is announced; it is given this long all the same.
-constexpr auto kConnectTimeout = 10 * kj::SECONDS;
 constexpr auto kRetryInterval = 50 * kj::MILLISECONDS;
 /// Asked of the kernel for each data connection: two activations of 1 MiB on their way.
 constexpr int kSocketBufferBytes = 2 << 20;
@@ -138,8 +136,9 @@ class Sender : public std::enable_shared_from_this<Sender> {
         counters_(std::move(counters)),
         on_lost_(std::move(on_lost)) {}
 
-  void start() {
-    deadline_ = loop_.timer().now() + kConnectTimeout;
+  void start(double connect_timeout_seconds) {
+    deadline_ = loop_.timer().now() +
+                static_cast<int64_t>(connect_timeout_seconds * 1e3) * kj::MILLISECONDS;
     connect();
   }
 
@@ -273,11 +272,12 @@ class KjDataPlane final : public DataPlane {
 
   void send(const std::string& address, Rows rows) override {
     loop_.post([&loop = loop_, senders = senders_, counters = counters_,
-                on_lost = options_.on_peer_lost, address, rows = std::move(rows)]() mutable {
+                on_lost = options_.on_peer_lost, timeout = options_.connect_timeout_seconds,
+                address, rows = std::move(rows)]() mutable {
       auto& sender = (*senders)[{address, rows.key.receiver, rows.key.kind}];
       if (!sender) {
         sender = std::make_shared<Sender>(loop, address, counters, on_lost);
-        sender->start();
+        sender->start(timeout);
       }
       sender->push(std::move(rows));
     });

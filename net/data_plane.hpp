@@ -28,6 +28,8 @@ class DataPlane {
   struct Options {
     std::string listen_address = "127.0.0.1:0";
     bool insecure = false;
+    /// A peer is listening before it is announced; it is given this long all the same.
+    double connect_timeout_seconds = 10;
     /// Called on the loop's thread when a connection to a peer cannot be made or breaks.
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;
   };

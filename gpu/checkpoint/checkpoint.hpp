@@ -17,6 +17,7 @@ namespace skein::gpu {
 struct TrainerState {
   uint64_t steps_done = 0;    // Committed steps; the next one is step number `steps_done`.
   uint64_t samples_done = 0;  // Position in the data order.
+  int64_t seq_len = 0;         // Tokens of a training sample: later positions are untrained.
   uint64_t seed = 0;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;
@@ -57,7 +58,7 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 /// Checks before that that every parameter of the model was saved exactly once.
 /// Returns the final path.
 absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder,
-                                                const plans::ModelSpec& model, int64_t seq_len,
+                                                const plans::ModelSpec& model,
                                                 const TrainerState& state,
                                                 const std::vector<SavedFile>& files,
                                                 int64_t keep_latest_k);

@@ -86,6 +86,7 @@ absl::StatusOr<TrainerState> read_state(const std::string& folder) {
   TrainerState state;
   SKEIN_RETURN_IF_ERROR(take(json, path, "steps_done", state.steps_done));
   SKEIN_RETURN_IF_ERROR(take(json, path, "samples_done", state.samples_done));
+  SKEIN_RETURN_IF_ERROR(take(json, path, "seq_len", state.seq_len));
   SKEIN_RETURN_IF_ERROR(take(json, path, "seed", state.seed));
   SKEIN_RETURN_IF_ERROR(take(json, path, "data_bytes", state.data_bytes));
   SKEIN_RETURN_IF_ERROR(take(json, path, "data_digest", state.data_digest));

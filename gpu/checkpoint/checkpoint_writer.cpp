@@ -46,10 +46,10 @@ Json make_config(const plans::ModelSpec& model) {
           {"torch_dtype", "float32"}};
 }
 
-Json make_trainer_state(const TrainerState& state, int64_t seq_len) {
+Json make_trainer_state(const TrainerState& state) {
   return {{"steps_done", state.steps_done},
           {"samples_done", state.samples_done},
-          {"seq_len", seq_len},
+          {"seq_len", state.seq_len},
           {"seed", state.seed},
           {"data_bytes", state.data_bytes},
           {"data_digest", state.data_digest},
@@ -190,7 +190,7 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 }
 
 absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder,
-                                                const plans::ModelSpec& model, int64_t seq_len,
+                                                const plans::ModelSpec& model,
                                                 const TrainerState& state,
                                                 const std::vector<SavedFile>& files,
                                                 int64_t keep_latest_k) {
@@ -201,7 +201,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder,
   SKEIN_RETURN_IF_ERROR(write_listed(partial, kModelIndexName, make_index(files, "model"), all));
   SKEIN_RETURN_IF_ERROR(
       write_listed(partial, kOptimizerIndexName, make_index(files, "optimizer"), all));
-  SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, make_trainer_state(state, seq_len), all));
+  SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, make_trainer_state(state), all));
   Json complete;
   for (const SavedFile& file : all) {
     complete["files"][file.name] = {{"bytes", file.bytes}, {"crc32c", file.crc32c}};

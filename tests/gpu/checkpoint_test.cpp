@@ -67,8 +67,9 @@ absl::Status save(const std::string& run, std::vector<int64_t> cuts, uint64_t st
   TrainerState state;
   state.steps_done = steps;
   state.samples_done = 8 * steps;
+  state.seq_len = 4;
   state.plan = "plan";
-  return complete_checkpoint(run, model, 4, state, all, keep).status();
+  return complete_checkpoint(run, model, state, all, keep).status();
 }
 
 void expect_whole(const std::string& path, uint64_t steps) {
@@ -169,9 +170,9 @@ TEST(Checkpoint, NamesTheTensorThatHasAnotherShape) {
 TEST(Checkpoint, RefusesToCompleteWhatIsNotWhole) {
   tests::TemporaryFolder run;
   TrainerState state;
-  EXPECT_FALSE(complete_checkpoint(run.path(), small_model(), 4, state, {}, 2).ok());
+  EXPECT_FALSE(complete_checkpoint(run.path(), small_model(), state, {}, 2).ok());
   EXPECT_FALSE(
-      complete_checkpoint(run.path(), small_model(), 4, state, {{"../x", 1, 1, {}}}, 2).ok());
+      complete_checkpoint(run.path(), small_model(), state, {{"../x", 1, 1, {}}}, 2).ok());
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {
   DataPlane::Options options;
   std::condition_variable lost;
   bool is_lost = false;
+  options.connect_timeout_seconds = 0.1;
   options.on_peer_lost = [&](const std::string&, absl::Status) {
     std::lock_guard lock(mutex);
     is_lost = true;

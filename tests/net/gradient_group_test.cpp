@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -76,6 +78,7 @@ TEST(GradientGroup, AbortFreesAMemberThatIsNoNeighbourOfTheDead) {
   groups[0].reset();  // A member dies.
   std::vector<std::thread> threads;
   std::mutex mutex;
+  std::condition_variable changed;
   int failed = 0;
   for (size_t rank = 1; rank < 4; ++rank) {
     threads.emplace_back([&, rank] {
@@ -83,11 +86,19 @@ TEST(GradientGroup, AbortFreesAMemberThatIsNoNeighbourOfTheDead) {
       const absl::Status status = groups[rank]->all_reduce_sum(values);
       std::lock_guard lock(mutex);
       failed += status.ok() ? 0 : 1;
+      changed.notify_all();
     });
   }
-  for (size_t rank = 1; rank < 4; ++rank) groups[rank]->abort();
+  // The neighbours notice on their own; the third one is in the middle of the collective by then.
+  {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return failed >= 2; }));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  groups[2]->abort();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "its time-out";
 }
 
 TEST(GradientGroup, FormingFailsWithoutAllMembers) {

@@ -140,10 +140,11 @@ class Reference {
     gpu::TrainerState state;
     state.steps_done = steps_done;
     state.samples_done = steps_done * static_cast<uint64_t>(job_.training.global_batch_size);
+    state.seq_len = job_.training.seq_len;
     state.seed = job_.debug.seed;
     state.data_bytes = data_->bytes();
     state.data_digest = data_->digest();
-    return gpu::complete_checkpoint(run, job_.model, job_.training.seq_len, state, files, 0)
+    return gpu::complete_checkpoint(run, job_.model, state, files, 0)
         .status();
   }
 
