@@ -10,7 +10,7 @@ inline constexpr int kExitFault = 1;     // A worker, the network or the machine
 inline constexpr int kExitUsage = 2;     // Bad arguments or job file: never try again.
 inline constexpr int kExitBadData = 3;   // Data or checkpoint missing or damaged: never try again.
 inline constexpr int kExitStopped = 75;  // Stopped early, state saved: go on with --resume.
-inline constexpr int kExitKilled = 130;  // A second signal.
+inline constexpr int kExitKilled = 130;  // By a second signal, or stopped with nothing saved.
 
 /// The exit code for a status of a run or of a command.
 int exit_code(const absl::Status& status);

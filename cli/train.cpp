@@ -142,7 +142,8 @@ int finish(Run& run, const TrainOptions& options) {
   run.coordinator.reset();
   run.reporter->summarise(result);
   if (!result.status.ok()) return report_error(result.status);
-  return result.stopped_early ? kExitStopped : kExitDone;
+  if (!result.stopped_early) return kExitDone;
+  return result.checkpoint_path.empty() ? kExitKilled : kExitStopped;
 }
 
 }  // namespace

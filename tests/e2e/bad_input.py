@@ -1,0 +1,111 @@
+"""Whatever is wrong with the input is said in one line: what, where and what to do."""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from checkpoints import newest  # noqa: E402
+from running import SMALL_JOB, Program  # noqa: E402
+
+USAGE, BAD_DATA = 2, 3
+
+
+def main():
+    program = Program()
+
+    def refuses(claim, code, words, *args, job=SMALL_JOB):
+        result, run = program.train("bad", *args, job=job)
+        lines = result.stderr.strip().splitlines()
+        holds = (result.returncode == code and len(lines) == 1 and
+                 all(word in lines[0] for word in words))
+        program.expect(claim, holds, f"code {result.returncode}: {result.stderr.strip()}")
+
+    def job_with(text):
+        path = os.path.join(program.folder, "job.toml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    refuses("unknown key", USAGE, ["job.toml:2", "did you mean training.seq_len"],
+            job=job_with("[training]\nseqlen = 3\n"))
+    refuses("unknown section", USAGE, ["job.toml:1", "did you mean training"],
+            job=job_with("[trainign]\nsteps = 3\n"))
+    refuses("wrong type", USAGE, ["job.toml:2", "expected integer"],
+            job=job_with("[training]\nsteps = \"many\"\n"))
+    refuses("no TOML", USAGE, ["job.toml:1"], job=job_with("this is no job\n"))
+    refuses("missing job file", USAGE, ["no job file"], job="none.toml")
+    refuses("unknown key on the command line", USAGE, ["did you mean optimizer.lr"],
+            "--optimizer.lrr", "1")
+    refuses("value out of range", USAGE, ["--training.steps", "at least 1"],
+            "--training.steps", "0")
+    refuses("impossible layout", USAGE, ["add up"], "--parallelism.layout", "4,2,2")
+    refuses("too many stages", USAGE, ["at most 6 stages"],
+            "--parallelism.pipeline_parallel_degree", "7")
+    refuses("too few workers", USAGE, ["needs 4 workers"], "--parallelism.replicas", "1,3",
+            "--workers", "2")
+    refuses("missing data file", BAD_DATA, ["none.txt", "No such file"], "--data.path", "none.txt")
+    short = os.path.join(program.folder, "short.bin")
+    with open(short, "wb") as file:
+        file.write(b"abc")
+    refuses("truncated data file", BAD_DATA, ["short.bin", "truncated"],
+            "--data.dataset", "tokens", "--data.path", short)
+    refuses("a folder that cannot be written", 1, ["/proc/none"], "--job.dump_folder", "/proc/none")
+
+    _, run = program.train("good", "--training.steps", "2")
+    good = newest(run)
+    listing = sorted(os.listdir(good))
+    refuses("checkpoint of another shape", USAGE, ["wte.weight", "[256, 64]", "[256, 128]"],
+            "--model.n_embd", "128", "--checkpoint.initial_load_path", good)
+    refuses("missing checkpoint", BAD_DATA, ["no complete checkpoint"],
+            "--checkpoint.initial_load_path", program.folder)
+    broken = os.path.join(program.folder, "broken")
+    shutil.copytree(good, broken)
+    shard = os.path.join(broken, "model-00001-of-00001.safetensors")
+    os.truncate(shard, os.path.getsize(shard) - 100)
+    refuses("truncated checkpoint", BAD_DATA, ["model-00001", "truncated"],
+            "--checkpoint.initial_load_path", broken)
+    shutil.copy(os.path.join(good, os.path.basename(shard)), shard)
+    with open(shard, "r+b") as file:
+        file.seek(-50, os.SEEK_END)
+        file.write(b"\xff")
+    refuses("damaged checkpoint", BAD_DATA, ["CRC-32C"],
+            "--checkpoint.initial_load_path", broken)
+    program.expect("nothing was overwritten", sorted(os.listdir(good)) == listing)
+    verify = program.run("verify", broken)
+    program.expect("verify finds the damage", verify.returncode == BAD_DATA)
+
+    garbage(program)
+    result = program.run("tarin", SMALL_JOB)
+    program.expect("unknown command", result.returncode == USAGE and
+                   "did you mean train" in result.stderr, result.stderr.strip())
+    result = program.run("status", "127.0.0.1:1")
+    program.expect("status without a coordinator", result.returncode == 1 and
+                   "nobody answers" in result.stderr, result.stderr.strip())
+    result = program.run("coordinator", SMALL_JOB, "--listen", "0.0.0.0:0")
+    program.expect("a bind beyond loopback", result.returncode == USAGE and
+                   "--insecure" in result.stderr, result.stderr.strip())
+    program.finish()
+
+
+def garbage(program):
+    """A coordinator that is sent garbage says so, and trains on when real workers come."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    coordinator = subprocess.Popen(
+        [program.skein, "coordinator", SMALL_JOB, "--listen", address, "--training.steps", "2"],
+        cwd=program.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    coordinator.stderr.readline()  # It listens.
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
+    worker = program.run("worker", "--join", address)
+    out, _ = coordinator.communicate(timeout=60)
+    program.expect("garbage on the coordinator's port is turned away and training goes on",
+                   coordinator.returncode == 0 and worker.returncode == 0 and
+                   "no Skein message" in out, out.splitlines()[0] if out else "no output")
+
+
+main()

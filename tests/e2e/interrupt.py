@@ -1,0 +1,104 @@
+"""Ctrl-C at any time ends every process within two seconds and leaves a usable checkpoint."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from running import SMALL_JOB, Program  # noqa: E402
+
+LIMIT_SECONDS = 2.0  # The promise, with the time a loaded machine takes to tell us on top.
+SLACK_SECONDS = 1.0
+STOPPED, KILLED = 75, 130
+
+
+def descendants(pid):
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().split(")")[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def main():
+    program = Program()
+    random.seed(1)
+    for trial in range(8):
+        dump = f"run{trial}"
+        # Steps of about 60 ms, so that stops fall between and into them.
+        process = subprocess.Popen(
+            [program.skein, "train", SMALL_JOB, "--job.dump_folder", dump, "--workers", "2",
+             "--training.steps", "100000", "--checkpoint.interval", "5",
+             "--training.global_batch_size", "64"],
+            cwd=program.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        # The first ones hit the start, the rest training.
+        time.sleep(0.05 * 2 ** trial if trial < 4 else random.uniform(0.5, 2))
+        children = descendants(process.pid)
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT if trial % 2 == 0 else signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+        took = time.monotonic() - start
+        program.expect(f"trial {trial}: ends in time", took <= LIMIT_SECONDS + SLACK_SECONDS,
+                       f"{took:.2f} s, code {process.returncode}, {len(children)} workers")
+        program.expect(f"trial {trial}: no orphan", not any(is_alive(pid) for pid in children))
+        runs = os.listdir(os.path.join(program.folder, dump)) if os.path.exists(
+            os.path.join(program.folder, dump)) else []
+        started = process.returncode == STOPPED and "latest" in runs
+        folder = os.path.join(program.folder, dump, "latest")
+        if started and os.path.exists(os.path.join(folder, "checkpoint", "latest")):
+            verify = program.run("verify", folder)
+            program.expect(f"trial {trial}: the checkpoint is whole", verify.returncode == 0,
+                           verify.stdout.strip()[-60:] or errors.strip())
+        else:
+            program.expect(f"trial {trial}: stopped before the first step",
+                           process.returncode in (KILLED, -signal.SIGINT, -signal.SIGTERM),
+                           errors.strip()[-100:])
+    long_step(program)
+    kill_coordinator(program)
+    program.finish()
+
+
+def long_step(program):
+    """A step that takes longer than the promise is given up; what was saved before stays."""
+    process = subprocess.Popen(
+        [program.skein, "train", SMALL_JOB, "--device.type", "sleep", "--workers", "2",
+         "--device.sleep_forward_us", "5000000"], cwd=program.folder, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if "training starts" in line:
+            break
+    children = descendants(process.pid)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    took = time.monotonic() - start
+    program.expect("a long step is given up in time",
+                   took <= LIMIT_SECONDS + SLACK_SECONDS and process.returncode != 0 and
+                   len(children) == 2 and not any(map(is_alive, children)), f"{took:.2f} s")
+
+
+def kill_coordinator(program):
+    process = subprocess.Popen([program.skein, "train", SMALL_JOB, "--workers", "2",
+                                "--training.steps", "100000"], cwd=program.folder,
+                               stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith("step"):
+            break
+    children = descendants(process.pid)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + LIMIT_SECONDS + SLACK_SECONDS
+    while any(map(is_alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    program.expect("kill -9 of the coordinator leaves no orphan",
+                   len(children) == 2 and not any(map(is_alive, children)))
+
+
+main()

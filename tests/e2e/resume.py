@@ -1,0 +1,61 @@
+"""A checkpoint of three stages goes on in one, two and four as if there had been no stop."""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from checkpoints import (expected_shapes, newest, read_index, read_model, same_bits,  # noqa: E402
+                         worst_relative)
+from running import Program  # noqa: E402
+
+TOLERANCE = 1e-5
+
+
+def losses(run):
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+        return {row["step"]: row["loss"] for row in map(json.loads, file) if row["kind"] == "step"}
+
+
+def main():
+    program = Program()
+    three = ["--parallelism.pipeline_parallel_degree", "3"]
+    # The learning rate depends on the job's length: both halves say 20 steps, the first one is
+    # stopped by its checkpoint of step 10.
+    _, whole = program.train("whole", *three, "--checkpoint.interval", "10")
+    ten = os.path.join(whole, "checkpoint", "step-00000010")
+    with open(os.path.join(ten, "config.json"), encoding="utf-8") as file:
+        shapes = expected_shapes(json.load(file))
+    tensors = read_model(ten)
+    program.expect("numpy and json alone read every tensor by its Hugging Face name and shape",
+                   {name: array.shape for name, array in tensors.items()} == shapes,
+                   f"{len(tensors)} tensors")
+    moments = read_index(ten, "optimizer.safetensors.index.json")
+    program.expect("the optimizer's state is beside them", len(moments) == 2 * len(tensors))
+    expected = losses(whole)
+    for stages in ("1", "2", "3", "4"):
+        result, run = program.train(f"from-{stages}", "--parallelism.pipeline_parallel_degree",
+                                    stages, "--checkpoint.initial_load_path", ten)
+        if result.returncode != 0:
+            program.expect(f"{stages} stages go on", False, result.stderr.strip())
+            continue
+        ours = losses(run)
+        program.expect(f"{stages} stages: the next step is the same as without the stop",
+                       abs(ours[11] - expected[11]) <= 1e-6 and min(ours) == 11,
+                       f"{ours[11]:.7f} and {expected[11]:.7f}")
+        worst, name = worst_relative(read_model(newest(run)), read_model(newest(whole)))
+        program.expect(f"{stages} stages: the end is the same", worst <= TOLERANCE,
+                       f"{worst:.1e} {name}")
+        if stages == "3":
+            program.expect("the same layout gives the same bits",
+                           same_bits(read_model(newest(run)), read_model(newest(whole))))
+    # In place: the run directory goes on.
+    result, run = program.train("place", *three, "--training.steps", "10")
+    again = program.run("train", "--resume", run, "--training.steps", "14")
+    program.expect("--resume goes on in the same folder",
+                   again.returncode == 0 and max(losses(run)) == 14, again.stderr.strip())
+    done = program.run("train", "--resume", run)
+    program.expect("a finished run is not run again", done.returncode == 2, done.stderr.strip())
+    program.finish()
+
+
+main()
