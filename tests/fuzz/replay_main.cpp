@@ -1,0 +1,34 @@
+// The short form for compilers without libFuzzer: every seed, its truncations, and random
+// mutations.
+#include <algorithm>
+#include <cstdio>
+
+#include "plans/base/rng.hpp"
+#include "tests/fuzz/target.hpp"
+
+namespace {
+
+constexpr int kMutations = 20000;
+constexpr uint64_t kChangesMax = 6;
+
+}  // namespace
+
+int main() {
+  skein::plans::Rng rng(2026);
+  int runs = 0;
+  for (const std::vector<uint8_t>& seed : skein::fuzz::seeds()) {
+    for (size_t length = 0; length <= seed.size(); ++length, ++runs) {
+      skein::fuzz::run_one(seed.data(), length);
+    }
+    for (int i = 0; i < kMutations; ++i, ++runs) {
+      std::vector<uint8_t> bytes = seed;
+      for (uint64_t changes = 1 + rng.below(kChangesMax); changes > 0; --changes) {
+        bytes[rng.below(bytes.size())] = static_cast<uint8_t>(rng.bits());
+      }
+      if (rng.below(4) == 0) bytes.resize(rng.below(bytes.size() + 1));
+      skein::fuzz::run_one(bytes.data(), bytes.size());
+    }
+  }
+  std::printf("%d inputs, no crash\n", runs);
+  return 0;
+}
