@@ -15,14 +15,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A sleep ends late by the kernel's timer slack and the wake-up of an idle core, 0.1 ms and more; the
-/// rest up to the deadline is spent awake.  // measured, 2 virtual cores, Nov 2026
+/// A sleep ends late by the kernel's timer slack and the wake-up of an idle core, 0.1 ms and more;
+/// the rest up to the deadline is spent awake.  // measured, 2 virtual cores, Nov 2026
 constexpr auto kAwake = std::chrono::microseconds(200);
 
 /// To the deadline itself, so that a late wake-up does not make the next one late.
 void sleep_until(Clock::time_point deadline) {
-  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(
-      (deadline - kAwake).time_since_epoch());
+  const auto since =
+      std::chrono::duration_cast<std::chrono::nanoseconds>((deadline - kAwake).time_since_epoch());
   const timespec when{static_cast<time_t>(since.count() / 1'000'000'000),
                       static_cast<long>(since.count() % 1'000'000'000)};
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) != 0) {

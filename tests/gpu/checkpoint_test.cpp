@@ -171,8 +171,7 @@ TEST(Checkpoint, RefusesToCompleteWhatIsNotWhole) {
   tests::TemporaryFolder run;
   TrainerState state;
   EXPECT_FALSE(complete_checkpoint(run.path(), small_model(), state, {}, 2).ok());
-  EXPECT_FALSE(
-      complete_checkpoint(run.path(), small_model(), state, {{"../x", 1, 1, {}}}, 2).ok());
+  EXPECT_FALSE(complete_checkpoint(run.path(), small_model(), state, {{"../x", 1, 1, {}}}, 2).ok());
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 // Trains a job in one process with neither actors, network nor schedule: what any layout of the
 // runtime must agree with, and what PyTorch is compared with. Writes into the output folder:
-//   initial/ and final/        run folders with a checkpoint before the first and after the last step
-//   gradients.safetensors      of step 0, before clipping
-//   batches.bin                int32 [steps, global batch, T + 1]
-//   losses.json                mean loss of every step
+//   initial/ and final/        run folders with a checkpoint before the first and after the last
+//   step gradients.safetensors      of step 0, before clipping batches.bin                int32
+//   [steps, global batch, T + 1] losses.json                mean loss of every step
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -67,8 +66,8 @@ class Reference {
     const int64_t seq_len = job_.training.seq_len;
     double norm_squared = 0;
     SKEIN_RETURN_IF_ERROR(on_device([&](gpu::Ops& ops) -> absl::Status {
-      SKEIN_RETURN_IF_ERROR(
-          model_->start_step(ops, 1.0 / (static_cast<double>(batch) * static_cast<double>(seq_len))));
+      SKEIN_RETURN_IF_ERROR(model_->start_step(
+          ops, 1.0 / (static_cast<double>(batch) * static_cast<double>(seq_len))));
       for (int64_t m = 0; m < plans::microbatch_count(job_); ++m) {
         SKEIN_RETURN_IF_ERROR(run_microbatch(ops, step, m));
       }
@@ -77,10 +76,9 @@ class Reference {
     losses_.push_back(model_->loss_sum() / static_cast<double>(model_->loss_tokens()));
     if (step == 0) SKEIN_RETURN_IF_ERROR(save_gradients());
     return on_device([&](gpu::Ops& ops) {
-      return model_->update(ops, {plans::learning_rate(job_, step),
-                                  plans::clip_factor(std::sqrt(norm_squared),
-                                                     job_.training.max_norm),
-                                  step});
+      return model_->update(
+          ops, {plans::learning_rate(job_, step),
+                plans::clip_factor(std::sqrt(norm_squared), job_.training.max_norm), step});
     });
   }
 
@@ -134,9 +132,9 @@ class Reference {
       saved.push_back({specs[i], weight, first, read(gpu::StateKind::kMomentSecond)});
     }
     const std::string run = folder_ + "/" + name;
-    SKEIN_ASSIGN_OR_RETURN(
-        auto files, gpu::write_shard(gpu::partial_checkpoint_path(run, steps_done), 0, 1,
-                                     job_.optimizer.name, saved));
+    SKEIN_ASSIGN_OR_RETURN(auto files,
+                           gpu::write_shard(gpu::partial_checkpoint_path(run, steps_done), 0, 1,
+                                            job_.optimizer.name, saved));
     gpu::TrainerState state;
     state.steps_done = steps_done;
     state.samples_done = steps_done * static_cast<uint64_t>(job_.training.global_batch_size);
@@ -144,8 +142,7 @@ class Reference {
     state.seed = job_.debug.seed;
     state.data_bytes = data_->bytes();
     state.data_digest = data_->digest();
-    return gpu::complete_checkpoint(run, job_.model, state, files, 0)
-        .status();
+    return gpu::complete_checkpoint(run, job_.model, state, files, 0).status();
   }
 
   plans::JobSpec job_;
