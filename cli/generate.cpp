@@ -134,8 +134,10 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
   SKEIN_ASSIGN_OR_RETURN(auto reader, gpu::CheckpointReader::open(options.checkpoint, false));
   const int64_t vocab_size = reader->model().vocab_size;
   SKEIN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, encode(options.prompt, vocab_size));
-  const int64_t window =
-      std::min(reader->model().positions, static_cast<int64_t>(tokens.size()) + options.tokens);
+  // Positions beyond the length of the training samples have learned nothing.
+  const int64_t trained =
+      std::clamp<int64_t>(reader->trainer_state().seq_len, 1, reader->model().positions);
+  const int64_t window = std::min(trained, static_cast<int64_t>(tokens.size()) + options.tokens);
   SKEIN_ASSIGN_OR_RETURN(auto sampler, Sampler::create(*reader, window, options.threads));
   const bool is_bytes = vocab_size <= kByteVocabulary;
   if (is_bytes) out << options.prompt << std::flush;
