@@ -84,7 +84,7 @@ void WorkerState::on_control(const net::ControlMessage& message) {
   if (ended || (head.term != 0 && envelope.getTerm() < head.term)) return;
   if (body.isJoined()) return on_joined(message);
   if (body.isRefused()) {
-    return end(absl::FailedPreconditionError(
+    return end(absl::InvalidArgumentError(
         absl::StrCat("the coordinator refused us: ", body.getRefused().getReason().cStr())));
   }
   if (body.isStop()) {

@@ -2,14 +2,18 @@
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoints import newest  # noqa: E402
 from running import SMALL_JOB, Program  # noqa: E402
 
 USAGE, BAD_DATA = 2, 3
+# Behind the frame's head, the segment table, the root pointer and the magic number: 8 bytes each.
+HELLO_VERSION_OFFSET = 32
 
 
 def main():
@@ -77,6 +81,7 @@ def main():
     program.expect("verify finds the damage", verify.returncode == BAD_DATA)
 
     garbage(program)
+    another_version(program)
     result = program.run("tarin", SMALL_JOB)
     program.expect("unknown command", result.returncode == USAGE and
                    "did you mean train" in result.stderr, result.stderr.strip())
@@ -89,16 +94,53 @@ def main():
     program.finish()
 
 
-def garbage(program):
-    """A coordinator that is sent garbage says so, and trains on when real workers come."""
+def start_coordinator(program):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    address = f"127.0.0.1:{port}"
     coordinator = subprocess.Popen(
-        [program.skein, "coordinator", SMALL_JOB, "--listen", address, "--training.steps", "2"],
+        [program.skein, "coordinator", SMALL_JOB, "--listen", f"127.0.0.1:{port}",
+         "--training.steps", "2"],
         cwd=program.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     coordinator.stderr.readline()  # It listens.
+    return coordinator, port
+
+
+def age(server, port):
+    """Passes one connection on to `port`, with the version in its hello changed to 999."""
+    worker, _ = server.accept()
+    with worker, socket.create_connection(("127.0.0.1", port)) as coordinator:
+        hello = bytearray(worker.recv(4096))
+        version = HELLO_VERSION_OFFSET
+        hello[version:version + 4] = struct.pack("<I", 999)
+        coordinator.sendall(hello)
+        while answer := coordinator.recv(4096):
+            worker.sendall(answer)
+
+
+def another_version(program):
+    """A worker of another release is told so, leaves, and disturbs nobody."""
+    coordinator, port = start_coordinator(program)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=age, args=(server, port))
+        thread.start()
+        stranger = program.run("worker", "--join", f"127.0.0.1:{server.getsockname()[1]}")
+        thread.join()
+    worker = program.run("worker", "--join", f"127.0.0.1:{port}")
+    out, _ = coordinator.communicate(timeout=60)
+    lines = stranger.stderr.strip().splitlines()
+    program.expect("a worker of another protocol version says so in one line and leaves",
+                   stranger.returncode == USAGE and len(lines) == 1 and "version 999" in lines[0] and
+                   "same release" in lines[0], f"code {stranger.returncode}: {lines}")
+    program.expect("its coordinator says so too and trains on",
+                   coordinator.returncode == 0 and worker.returncode == 0 and
+                   "version 999" in out, out.splitlines()[0] if out else "no output")
+
+
+def garbage(program):
+    """A coordinator that is sent garbage says so, and trains on when real workers come."""
+    coordinator, port = start_coordinator(program)
+    address = f"127.0.0.1:{port}"
     with socket.create_connection(("127.0.0.1", port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
     worker = program.run("worker", "--join", address)

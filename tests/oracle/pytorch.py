@@ -1,6 +1,7 @@
 """Compares gradients and twenty AdamW steps with PyTorch, from the same weights on the same data."""
 import json
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -14,6 +15,7 @@ from checkpoints import newest, read_model, read_safetensors  # noqa: E402
 from running import Program  # noqa: E402
 
 STEPS = 20
+SAMPLED = 24
 JOB = {"heads": 4, "rows": 4, "seq_len": 32, "lr": 1e-3, "warmup": 10, "min_factor": 0.1,
        "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "decay": 0.1, "max_norm": 1.0}
 GRADIENT_TOLERANCE = 1e-4  # Of each tensor's norm.
@@ -104,6 +106,25 @@ def check_gradients(program, name, weights, ours):
                    f"worst {worst:.1e} {where}")
 
 
+def check_generation(program):
+    """Greedy samples, from prompts shorter and longer than the window that was trained."""
+    _, run = program.train("generation", "--data.dataset", "kjv", "--training.steps", "200",
+                           "--optimizer.lr", "5e-3")
+    folder = newest(run)
+    weights = {k: torch.tensor(v) for k, v in read_model(folder).items()}
+    text = b"The licenses for most software are designed to take away your freedom to share it."
+    for length in (1, 20, JOB["seq_len"] - 1, JOB["seq_len"], JOB["seq_len"] + 1, len(text)):
+        tokens = list(text[:length])
+        for _ in range(SAMPLED):
+            window = torch.tensor([tokens[-JOB["seq_len"]:]])
+            tokens.append(int(gpt2(weights, window)[0, -1].argmax()))
+        result = subprocess.run(
+            [program.skein, "generate", folder, "--prompt", text[:length].decode(), "--tokens",
+             str(SAMPLED), "--temperature", "0"], capture_output=True, check=False, timeout=60)
+        program.expect(f"{SAMPLED} greedy symbols behind a prompt of {length} are PyTorch's",
+                       result.stdout == bytes(tokens) + b"\n", repr(result.stdout[length:]))
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -111,6 +132,7 @@ def main():
     compare(program, "tied", [])
     compare(program, "untied", ["--model.tie_word_embeddings=false"])
     compare(program, "recompute", ["--training.recompute"])
+    check_generation(program)
     program.finish()
 
 
