@@ -18,6 +18,7 @@ done
 [ $install -eq 0 ] || bash cmake/install-packages.sh build test
 
 run_preset() {  # preset, label
+  [ "$1" != tsan ] || bash cmake/instrument-caf.sh
   echo "== $1: build"
   cmake --preset "$1" >/dev/null
   # The log matters only when the build fails.
