@@ -1,0 +1,130 @@
+#include "plans/profile/estimate.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr int64_t kFloatBytes = 4;
+constexpr double kMicrosecondsPerSecond = 1e6;
+
+/// Tensors of [rows, T, C] that a block keeps (norms, qkv, attended, middle, up, activated) beside
+/// its output, and that its I leaves for its W.
+constexpr int64_t kBlockStashTensors = 1 + 3 + 1 + 1 + 1 + 4 + 4;
+constexpr int64_t kBlockPendingTensors = 1 + 4 + 1 + 3;
+
+/// Times that each of the optimizer's tensors is read or written: AdamW reads weight, gradient and
+/// both moments and writes all but the gradient; SGD has one moment.
+constexpr double kAdamwTraffic = 7, kSgdTraffic = 5;
+
+/// Bytes of one layer, of one row where the name says so.
+struct Sizes {
+  int64_t parameters = 0;
+  int64_t activation_row = 0;  // One tensor of [T, C].
+  int64_t stash_row = 0;       // With the output.
+  int64_t logits_row = 0;      // Of the head: [T, V].
+};
+
+/// Bytes that the passes of a layer move.
+struct Traffic {
+  double forward = 0, backward_input = 0, backward_weight = 0;
+};
+
+Sizes sizes_of(const ModelSpec& model, int64_t layer, int64_t seq_len) {
+  Sizes sizes;
+  for (const ParameterSpec& parameter : layer_parameters(model, layer, {layer, layer + 1})) {
+    sizes.parameters += element_count(parameter) * kFloatBytes;
+  }
+  sizes.activation_row = seq_len * model.channels * kFloatBytes;
+  sizes.stash_row = sizes.activation_row;  // Embedding: its output. Head: the gradient for B.
+  if (layer_kind(model, layer) == LayerKind::kBlock) {
+    const int64_t statistics = seq_len * (4 + model.heads) * kFloatBytes;  // Norms, log-sum-exp.
+    sizes.stash_row += kBlockStashTensors * sizes.activation_row + statistics;
+  }
+  sizes.logits_row = seq_len * model.vocab_size * kFloatBytes;
+  return sizes;
+}
+
+Traffic traffic_of(LayerKind kind, const Sizes& sizes, int64_t rows) {
+  const auto parameters = static_cast<double>(sizes.parameters);
+  const auto activation = static_cast<double>(rows * sizes.activation_row);
+  const auto stash = static_cast<double>(rows * sizes.stash_row);
+  const double pending = static_cast<double>(kBlockPendingTensors) * activation;
+  switch (kind) {
+    case LayerKind::kEmbedding:  // Two tables to one tensor; its gradient added to two tables.
+      return {3 * activation, 0, 5 * activation};
+    case LayerKind::kBlock:  // What is kept or pending is written once and read once per pass.
+      return {parameters + activation + 2 * stash, parameters + stash + 2 * pending,
+              2 * parameters + stash + pending};
+    case LayerKind::kHead: {
+      // The matrix is read twice and its gradient added up; logits are written and read, their
+      // gradient is written in their place and read twice.
+      const auto logits = static_cast<double>(rows * sizes.logits_row);
+      return {4 * parameters + 5 * logits + 4 * activation, 2 * activation, 0};
+    }
+  }
+  return {};
+}
+
+struct Speed {
+  double flops_per_second = 0, bytes_per_second = 0;
+  double time_us(double flops, double bytes) const {
+    return std::max(flops / flops_per_second, bytes / bytes_per_second) * kMicrosecondsPerSecond;
+  }
+};
+
+std::string name_of(LayerKind kind, int64_t layer) {
+  if (kind == LayerKind::kBlock) return absl::StrCat("block ", layer - 1);
+  return kind == LayerKind::kEmbedding ? "embedding" : "head";
+}
+
+LayerProfile estimate_layer(const ModelSpec& model, int64_t index, int64_t seq_len,
+                            const std::vector<int64_t>& rows, const Speed& speed) {
+  const LayerKind kind = layer_kind(model, index);
+  const Sizes sizes = sizes_of(model, index, seq_len);
+  LayerProfile layer;
+  layer.name = name_of(kind, index);
+  layer.activation_row_bytes = sizes.activation_row;
+  layer.stash_row_bytes = sizes.stash_row;
+  layer.parameter_bytes = sizes.parameters;
+  for (int64_t r : rows) {
+    LayerFlops flops = layer_flops(model, index, r, seq_len);
+    if (kind == LayerKind::kHead) flops = {flops.total(), 0, 0};
+    const Traffic traffic = traffic_of(kind, sizes, r);
+    layer.at.push_back({speed.time_us(flops.forward, traffic.forward),
+                        speed.time_us(flops.backward_input, traffic.backward_input),
+                        speed.time_us(flops.backward_weight, traffic.backward_weight)});
+  }
+  return layer;
+}
+
+}  // namespace
+
+Profile estimate_profile(const ModelSpec& model, int64_t seq_len, const std::vector<int64_t>& rows,
+                         const OptimizerSpec& optimizer, double device_flops_per_second,
+                         double bytes_per_second) {
+  SKEIN_CHECK(seq_len >= 1 && device_flops_per_second > 0 && bytes_per_second > 0)
+      << seq_len << " tokens, " << device_flops_per_second << " FLOP/s, " << bytes_per_second
+      << " B/s";
+  Profile profile;
+  profile.source = "estimated";
+  profile.device =
+      absl::StrCat(device_flops_per_second, " FLOP/s, ", bytes_per_second, " B/s of memory");
+  profile.rows = rows;
+  for (int64_t l = 0; l < layer_count(model); ++l) {
+    profile.layers.push_back(
+        estimate_layer(model, l, seq_len, rows, {device_flops_per_second, bytes_per_second}));
+  }
+  const bool is_sgd = optimizer.name == "sgd";
+  profile.state_factor = is_sgd ? 3 : 4;
+  profile.update_us_per_byte =
+      (is_sgd ? kSgdTraffic : kAdamwTraffic) / bytes_per_second * kMicrosecondsPerSecond;
+  if (model.tied_head) profile.tied_bytes = model.vocab_size * model.channels * kFloatBytes;
+  return profile;
+}
+
+}  // namespace skein::plans

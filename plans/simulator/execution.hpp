@@ -1,0 +1,117 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <queue>
+#include <vector>
+
+#include "plans/plan.hpp"
+#include "plans/simulator/fair_links.hpp"
+#include "plans/simulator/gradient_rings.hpp"
+#include "plans/simulator/simulator.hpp"
+#include "plans/simulator/work_table.hpp"
+
+namespace skein::plans {
+
+/// One run of `simulate`: the events of all workers and links in order of time. Not thread-safe,
+/// used once. Events of one instant are handled in a fixed order, and the links are shared anew
+/// when that instant is over.
+class Execution {
+ public:
+  /// All arguments are valid and fit each other, and outlive the object.
+  Execution(const Plan& plan, const Profile& profile, const ClusterSpec& cluster,
+            const SimulationOptions& options);
+  Simulation run();
+
+ private:
+  /// In the order in which they are handled within one instant.
+  enum class EventKind { kWorkDone, kArrival, kShareStart, kCommit };
+  struct Event {
+    double time_us = 0;
+    EventKind kind = EventKind::kWorkDone;
+    int32_t index = 0;  // Worker, delivery, group; 0.
+    bool operator>(const Event& other) const;
+  };
+
+  struct WorkerState {
+    int32_t step = 0;
+    size_t next = 0;  // Position in the list of its rank.
+    bool is_busy = false;
+    bool is_updating = false;
+    bool has_worked = false;
+    double free_us = 0;  // End of its latest work.
+    int64_t bytes = 0;
+    std::vector<size_t> last_backward;  // Positions in its list, ascending.
+  };
+  /// The inputs of one action.
+  struct Input {
+    int32_t missing = 0;
+    double last_us = 0;
+  };
+  /// Bytes on their way: rows of an output, or an edge of a ring.
+  struct Delivery {
+    int32_t group = -1;                     // -1: rows of an output.
+    const SimulatedRoute* route = nullptr;  // Of rows of an output.
+    double latency_us = 0;
+    SimulatedTransfer transfer;
+  };
+  /// A connection from a replica to another one: its tensors go one after the other.
+  struct Stream {
+    bool is_busy = false;
+    std::deque<int32_t> waiting;  // Deliveries.
+  };
+  struct GroupState {
+    int32_t edges_left = 0;
+    double start_us = 0;  // Of the first share.
+    bool has_begun = false;
+  };
+
+  void push(double time_us, EventKind kind, int32_t index);
+  void handle(const Event& event);
+  void on_flow_end(double now_us);
+
+  Input& input(int32_t replica, const Action& action);
+  bool takes_input(int32_t replica, const Action& action) const;
+  void start_next(int32_t worker);
+  void start_work(int32_t worker, double start_us, double work_us, bool is_update);
+  void on_work_done(int32_t worker, double now_us);
+  void on_action_done(int32_t worker, const Action& action, double now_us);
+  void on_update_done(int32_t worker, double now_us);
+  void change_memory(int32_t worker, int64_t delta_bytes, double now_us);
+
+  void send(int32_t replica, const Action& action, const SimulatedRoute& route, double now_us);
+  int32_t keep(Delivery delivery);
+  void start_flow(int32_t delivery, const LinkSet& links, double bytes, double now_us);
+  void start_stream(int32_t delivery, double now_us);
+  void on_arrival(int32_t delivery, double now_us);
+  void deliver(int32_t replica, const Action& producer, double now_us);
+
+  void start_share(int32_t group, double now_us);
+  void on_edge_done(int32_t group, double now_us);
+  void on_reduced(int32_t group, double now_us);
+  void on_commit(double now_us);
+  void finish();
+
+  const ActionList& list_of(int32_t worker) const;
+
+  const Plan& plan_;
+  const SimulationOptions& options_;
+  const int32_t device_count_;
+  const WorkTable table_;
+  FairLinks links_;
+  GradientRings rings_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<WorkerState> workers_;
+  std::array<std::vector<Input>, 2> inputs_;  // Of F; of B and I: [replicas * M].
+  std::vector<Delivery> deliveries_;
+  std::vector<int32_t> unused_deliveries_;
+  std::vector<Stream> streams_;
+  std::vector<GroupState> groups_;
+  std::vector<GradientRings::ShareStart> share_starts_;
+  size_t groups_left_ = 0;
+  size_t updates_left_ = 0;
+  Simulation result_;
+};
+
+}  // namespace skein::plans

@@ -1,0 +1,107 @@
+#include "plans/profile/estimate.hpp"
+
+#include <gtest/gtest.h>
+
+#include "gpu/device.hpp"
+#include "gpu/model/stage_model.hpp"
+#include "plans/base/rng.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr double kFlops = 1e11, kMemory = 2e10;
+
+Profile estimate(const ModelSpec& model, int64_t seq_len = 16,
+                 const std::vector<int64_t>& rows = {1, 4}, const char* optimizer = "adamw") {
+  OptimizerSpec spec;
+  spec.name = optimizer;
+  return estimate_profile(model, seq_len, rows, spec, kFlops, kMemory);
+}
+
+ModelSpec flavored(const char* flavor) {
+  ModelSpec model;
+  model.flavor = flavor;
+  EXPECT_TRUE(apply_flavor(model).ok());
+  return model;
+}
+
+TEST(Estimate, IsAProfileOfEveryFlavor) {
+  for (const char* flavor : {"byte-tiny", "byte-small", "byte-medium", "gpt2", "gpt2-xl"}) {
+    const ModelSpec model = flavored(flavor);
+    const Profile profile = estimate(model);
+    EXPECT_TRUE(validate(profile).ok()) << validate(profile);
+    EXPECT_EQ(profile.source, "estimated");
+    EXPECT_EQ(parameter_bytes(profile, {0, layer_count(model)}), 4 * parameter_count(model));
+  }
+}
+
+TEST(Estimate, NothingIsFasterThanItsArithmetic) {
+  const ModelSpec model = flavored("byte-small");
+  const Profile profile = estimate(model, 64, {1, 2, 8});
+  for (int64_t l = 0; l < layer_count(model); ++l) {
+    for (int64_t rows : profile.rows) {
+      EXPECT_GE(layer_times(profile, l, rows).total_us() * (1 + 1e-12),
+                layer_flops(model, l, rows, 64).total() / kFlops * 1e6);
+    }
+  }
+}
+
+/// All ranges of layers of tied and untied models, rows and lengths, against what the host back end
+/// allocates for a stage of them.
+TEST(Estimate, SizesAreThoseThatTheHostBackEndAllocates) {
+  const auto device = gpu::make_sleep_device({});
+  gpu::StageModelOptions options;
+  options.model.vocab_size = 23;
+  options.model.positions = 12;
+  options.model.layers = 3;
+  options.model.heads = 3;
+  options.model.channels = 12;
+  const int64_t L = layer_count(options.model);
+  for (uint64_t bits = 0; bits < 8; ++bits) {
+    options.model.tied_head = (bits & 1) != 0;
+    options.recompute = (bits & 2) != 0;
+    options.seq_len = (bits & 4) != 0 ? 12 : 5;
+    const Profile profile = estimate(options.model, options.seq_len);
+    for (options.layers.begin = 0; options.layers.begin < L; ++options.layers.begin) {
+      for (options.layers.end = options.layers.begin + 1; options.layers.end <= L;
+           ++options.layers.end) {
+        options.rows = 1 + static_cast<int64_t>(random_bits(1, bits, 0) % 5);
+        const auto stage = gpu::StageModel::create(options, *device);
+        ASSERT_TRUE(stage.ok()) << stage.status();
+        const StageMemory memory =
+            stage_memory(profile, options.layers, options.rows, options.recompute);
+        EXPECT_EQ(memory.stash_bytes, (*stage)->stash_bytes())
+            << options.layers.begin << ".." << options.layers.end << " bits " << bits;
+        int64_t weights = 0;
+        for (const ParameterSpec& parameter : (*stage)->parameters()) {
+          weights += 4 * element_count(parameter);
+        }
+        EXPECT_EQ(parameter_bytes(profile, options.layers), weights);
+        EXPECT_EQ(memory.state_bytes, 4 * weights);
+        if (options.layers.end < L) {
+          EXPECT_EQ(cut_row_bytes(profile, options.layers.end) * options.rows,
+                    4 * (*stage)->activation_elements());
+        }
+        EXPECT_GE((*stage)->memory_bytes(), memory.state_bytes + memory.stash_bytes);
+      }
+    }
+  }
+}
+
+TEST(Estimate, SgdKeepsAndMovesLessThanAdamw) {
+  const Profile adamw = estimate(flavored("byte-tiny"));
+  const Profile sgd = estimate(flavored("byte-tiny"), 16, {1}, "sgd");
+  EXPECT_EQ(adamw.state_factor, 4);
+  EXPECT_EQ(sgd.state_factor, 3);
+  EXPECT_LT(sgd.update_us_per_byte, adamw.update_us_per_byte);
+}
+
+TEST(Estimate, ATiedEmbeddingIsSharedByBothEnds) {
+  ModelSpec model = flavored("byte-tiny");
+  EXPECT_EQ(estimate(model).tied_bytes, 256 * 64 * 4);
+  model.tied_head = false;
+  EXPECT_EQ(estimate(model).tied_bytes, 0);
+}
+
+}  // namespace
+}  // namespace skein::plans
