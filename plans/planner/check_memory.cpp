@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plans/planner/layer_sums.hpp"
+#include "plans/planner/plan_draft.hpp"
+#include "plans/planner/plan_memory.hpp"
+#include "plans/planner/planner.hpp"
+
+namespace skein::plans {
+namespace {
+
+bool fits(const Plan& plan, const Profile& profile, const ClusterSpec& cluster) {
+  return lacking_bytes(plan, profile, cluster) <= 0;
+}
+
+/// The same stages with micro-batches of `rows` rows. Empty if a replica would have none, or the
+/// schedule cannot be made anew.
+std::optional<Plan> with_rows(const Plan& plan, int64_t rows) {
+  Plan changed = plan;
+  changed.microbatch_rows = rows;
+  changed.microbatch_count = plan.microbatch_count * plan.microbatch_rows / rows;
+  for (StagePlan& stage : changed.stages) {
+    const auto count = static_cast<int64_t>(stage.replicas.size());
+    if (count > rows) return std::nullopt;
+    for (int64_t r = 0; r < count; ++r) {
+      stage.replicas[static_cast<size_t>(r)].rows = even_rows(rows, r, count);
+    }
+  }
+  if (!set_schedule(changed, plan.schedule).ok()) return std::nullopt;
+  return changed;
+}
+
+/// The largest smaller number of rows that fits; 0: none.
+int64_t fitting_rows(const Plan& plan, const Profile& profile, const ClusterSpec& cluster) {
+  for (int64_t rows = plan.microbatch_rows - 1; rows >= 1; --rows) {
+    if (plan.microbatch_rows % rows != 0) continue;
+    const std::optional<Plan> changed = with_rows(plan, rows);
+    if (changed && fits(*changed, profile, cluster)) return rows;
+  }
+  return 0;
+}
+
+/// Cuts for stages of one device each under 1F1B: from the last stage to the first, each takes as
+/// many layers as it has memory for. Empty if that is not enough.
+std::vector<int64_t> filled_cuts(const LayerSums& sums, const Plan& plan,
+                                 const std::vector<int64_t>& memory) {
+  const auto S = static_cast<int64_t>(memory.size());
+  std::vector<int64_t> cuts(memory.size() + 1, 0);
+  cuts.back() = sums.layer_count();
+  for (int64_t s = S - 1; s >= 0; --s) {
+    const int64_t end = cuts[static_cast<size_t>(s) + 1];
+    const int64_t stashes = std::min(plan.microbatch_count, S - s);
+    int64_t begin = end;
+    while (begin > s) {  // A layer must be left for each stage in front.
+      const LayerRange more{begin - 1, end};
+      const int64_t row_bytes = stashes * sums.stash_row_bytes(more, plan.recompute) +
+                                sums.extra_row_bytes(more, plan.recompute);
+      const int64_t bytes = sums.state_bytes(more) + row_bytes * plan.microbatch_rows;
+      if (bytes > memory[static_cast<size_t>(s)]) break;
+      --begin;
+    }
+    if (begin == end) return {};
+    cuts[static_cast<size_t>(s)] = begin;
+  }
+  if (cuts.front() != 0) return {};
+  return cuts;
+}
+
+/// The smallest number of stages above the plan's, one device each, largest memory first, that
+/// fits; 0: none.
+int64_t fitting_stages(const Plan& plan, const Profile& profile, const ClusterSpec& cluster) {
+  std::vector<int32_t> order(cluster.devices.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto room = [&](int32_t device) {  // Unlimited devices have the most.
+    const int64_t bytes = cluster.devices[static_cast<size_t>(device)].memory_bytes;
+    return bytes == 0 ? std::numeric_limits<int64_t>::max() : bytes;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return room(a) > room(b); });
+  LayerSums sums(profile);
+  const size_t stages_max = std::min(order.size(), profile.layers.size());
+  for (size_t stages = plan.stages.size() + 1; stages <= stages_max; ++stages) {
+    std::vector<std::vector<int32_t>> devices;
+    std::vector<int64_t> memory;
+    for (size_t s = 0; s < stages; ++s) {
+      devices.push_back({order[s]});
+      memory.push_back(room(order[s]));
+    }
+    PlanDraft draft =
+        straight_draft(filled_cuts(sums, plan, memory), devices, plan.microbatch_rows);
+    if (draft.cuts.empty()) continue;
+    draft.recompute = plan.recompute;
+    PlanRequest request;
+    request.profile.tied_bytes = profile.tied_bytes;
+    request.global_batch_rows = plan.microbatch_rows * plan.microbatch_count;
+    Plan changed = listless_plan(draft, request);
+    if (set_schedule(changed, ScheduleKind::k1F1B).ok() && fits(changed, profile, cluster)) {
+      return static_cast<int64_t>(stages);
+    }
+  }
+  return 0;
+}
+
+/// What would make the plan fit; only what was tried and does.
+std::vector<std::string> remedies(const Plan& plan, const Profile& profile,
+                                  const ClusterSpec& cluster) {
+  std::vector<std::string> remedies;
+  Plan changed = plan;
+  changed.recompute = true;
+  if (!plan.recompute && fits(changed, profile, cluster)) remedies.push_back("recomputation");
+  changed = plan;
+  if (plan.schedule != ScheduleKind::k1F1B && set_schedule(changed, ScheduleKind::k1F1B).ok() &&
+      fits(changed, profile, cluster)) {
+    remedies.push_back("the schedule 1F1B");
+  }
+  if (const int64_t rows = fitting_rows(plan, profile, cluster); rows > 0) {
+    remedies.push_back(absl::StrCat("micro-batches of ", rows, " rows"));
+  }
+  if (const int64_t stages = fitting_stages(plan, profile, cluster); stages > 0) {
+    remedies.push_back(absl::StrCat(stages, " stages of one device"));
+  }
+  if (!remedies.empty() || plan.recompute) return remedies;
+  changed = plan;
+  changed.recompute = true;
+  if (const int64_t rows = fitting_rows(changed, profile, cluster); rows > 0) {
+    remedies.push_back(absl::StrCat("recomputation and micro-batches of ", rows, " rows"));
+  }
+  if (const int64_t stages = fitting_stages(changed, profile, cluster); stages > 0) {
+    remedies.push_back(absl::StrCat("recomputation and ", stages, " stages of one device"));
+  }
+  return remedies;
+}
+
+}  // namespace
+
+absl::Status check_memory(const Plan& plan, const Profile& profile, const ClusterSpec& cluster) {
+  const WorkerMemory* worst = nullptr;
+  int64_t lacking = 0;
+  const std::vector<WorkerMemory> memories = plan_memory(plan, profile);
+  for (const WorkerMemory& memory : memories) {
+    const size_t device = memory.worker.value - 1;
+    if (memory.worker.value == 0 || device >= cluster.devices.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the plan has worker ", memory.worker.value, " but the cluster has ",
+                       cluster.devices.size(), " devices; plan for this cluster"));
+    }
+    const int64_t limit = cluster.devices[device].memory_bytes;
+    if (limit == 0 || memory.total_bytes() - limit <= lacking) continue;
+    lacking = memory.total_bytes() - limit;
+    worst = &memory;
+  }
+  if (worst == nullptr) return absl::OkStatus();
+  const ClusterDevice& device = cluster.devices[worst->worker.value - 1];
+  const std::vector<std::string> ways = remedies(plan, profile, cluster);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "device ", device.name, " (worker ", worst->worker.value, ") lacks ", lacking,
+      " bytes: it needs ", worst->state_bytes, " for weights, gradients and optimizer, ",
+      worst->stash_bytes, " for stashes", worst->extra_bytes > 0 ? ", " : "",
+      worst->extra_bytes > 0 ? absl::StrCat(worst->extra_bytes, " to recompute a layer") : "",
+      ", and has ", device.memory_bytes, "; ",
+      ways.empty() ? "neither recomputation, nor fewer rows, nor more stages make it fit: use "
+                     "devices with more memory"
+                   : absl::StrCat(absl::StrJoin(ways, " or "), " would make it fit")));
+}
+
+}  // namespace skein::plans

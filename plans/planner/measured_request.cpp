@@ -1,0 +1,122 @@
+#include "plans/planner/measured_request.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// Micro-batches larger than the job's own by more than this factor are not tried.
+constexpr int64_t kRowsFactorMax = 4;
+/// Paths between workers of which nobody measured one: a gigabit network.
+constexpr LinkSpeed kUnmeasured = {125e6, 100};
+
+double whole_us(const JobSpec& job, const Profile& profile) {
+  const LayerRange all{0, static_cast<int64_t>(profile.layers.size())};
+  return range_times(profile, all, job.training.micro_batch_size).total_us();
+}
+
+/// Mean of what both ends measured of their path, if any did.
+bool path_between(const MeasuredWorker& a, const MeasuredWorker& b, LinkSpeed& speed) {
+  int ends = 0;
+  LinkSpeed sum{0, 0};
+  auto add = [&](const MeasuredWorker& from, WorkerId to) {
+    const auto found = from.links.find(to);
+    if (found == from.links.end()) return;
+    ++ends;
+    sum.bytes_per_second += found->second.bytes_per_second;
+    sum.latency_us += found->second.latency_us;
+  };
+  add(a, b.id);
+  add(b, a.id);
+  if (ends > 0) speed = {sum.bytes_per_second / ends, sum.latency_us / ends};
+  return ends > 0;
+}
+
+}  // namespace
+
+std::vector<int64_t> rows_to_measure(const JobSpec& job) {
+  const int64_t rows = job.training.micro_batch_size;
+  const int64_t most = std::min(kRowsFactorMax * rows, job.training.global_batch_size);
+  std::set<int64_t> counts = {1, rows, most};
+  if (rows > 3) counts.insert(rows / 2);
+  return {counts.begin(), counts.end()};
+}
+
+ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorker>& workers) {
+  SKEIN_CHECK(!workers.empty()) << "nobody has measured";
+  ClusterSpec cluster;
+  std::map<std::string, int32_t> host_of;
+  std::map<std::string, int64_t> guests;
+  for (const MeasuredWorker& worker : workers) ++guests[worker.host];
+  for (const auto& [name, count] : guests) {
+    host_of[name] = static_cast<int32_t>(cluster.hosts.size());
+    cluster.hosts.push_back({name, kUnmeasured, kUnmeasured});
+  }
+  const double reference_us = whole_us(job, workers.front().profile);
+  for (const MeasuredWorker& worker : workers) {
+    ClusterDevice& device = cluster.devices.emplace_back();
+    device.name = absl::StrCat("w", worker.id.value, " ", worker.profile.device);
+    device.host = host_of.at(worker.host);
+    device.memory_bytes = worker.memory_bytes / guests.at(worker.host);
+    const double own_us = whole_us(job, worker.profile);
+    device.speed = own_us > 0 && reference_us > 0 ? reference_us / own_us : 1.0;
+  }
+  // The fastest path of a host is what its port or its card can do; slower pairs are links.
+  std::map<std::pair<int32_t, int32_t>, LinkSpeed> between;
+  std::set<int32_t> measured_inside;
+  std::set<int32_t> measured_network;
+  for (size_t a = 0; a < workers.size(); ++a) {
+    for (size_t b = a + 1; b < workers.size(); ++b) {
+      LinkSpeed speed;
+      if (!path_between(workers[a], workers[b], speed)) continue;
+      const int32_t host_a = cluster.devices[a].host;
+      const int32_t host_b = cluster.devices[b].host;
+      auto raise = [&](LinkSpeed& to, bool is_first) {
+        if (is_first || speed.bytes_per_second > to.bytes_per_second) to = speed;
+      };
+      if (host_a == host_b) {
+        raise(cluster.hosts[static_cast<size_t>(host_a)].inside,
+              measured_inside.insert(host_a).second);
+        continue;
+      }
+      for (int32_t host : {host_a, host_b}) {
+        raise(cluster.hosts[static_cast<size_t>(host)].network,
+              measured_network.insert(host).second);
+      }
+      between[{std::min(host_a, host_b), std::max(host_a, host_b)}] = speed;
+    }
+  }
+  for (const auto& [hosts, speed] : between) {
+    cluster.links.push_back({hosts.first, hosts.second, speed});
+  }
+  return cluster;
+}
+
+PlanRequest measured_request(const JobSpec& job, const std::vector<MeasuredWorker>& workers) {
+  PlanRequest request;
+  request.schedules.clear();
+  request.profile = workers.front().profile;
+  request.cluster = measured_cluster(job, workers);
+  const int64_t batch = job.training.global_batch_size;
+  request.global_batch_rows = batch;
+  const int64_t rows = job.training.micro_batch_size;
+  // First the job's own: what the planners that do not choose take.
+  for (int64_t count = rows; count <= std::min(batch, kRowsFactorMax * rows); ++count) {
+    if (batch % count == 0) request.microbatch_rows.push_back(count);
+  }
+  for (ScheduleKind kind : schedule_kinds()) {
+    // A custom one is written by hand.
+    if (kind != ScheduleKind::kCustom) request.schedules.push_back(kind);
+  }
+  request.may_recompute = true;
+  request.simulation.keeps_records = false;
+  request.simulation.commit_us = kCommitUs;
+  request.simulation.action_overhead_us = kActionOverheadUs;
+  return request;
+}
+
+}  // namespace skein::plans

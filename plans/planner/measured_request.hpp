@@ -1,0 +1,41 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plans/base/ids.hpp"
+#include "plans/job_spec.hpp"
+#include "plans/planner/planner.hpp"
+#include "plans/profile/cluster.hpp"
+#include "plans/profile/profile.hpp"
+
+namespace skein::plans {
+
+/// What the runtime itself takes, beside layers and links.
+constexpr double kCommitUs = 180;         // measured, bench/schedule.py, 2 virtual cores, Nov 2026
+constexpr double kActionOverheadUs = 40;  // A wake of a thread between input and action; the same.
+
+/// What a worker has measured of itself.
+struct MeasuredWorker {
+  WorkerId id;
+  std::string host;
+  Profile profile;           // In times of its own device.
+  int64_t memory_bytes = 0;  // Of its machine; 0: not known. Workers of one host share it.
+  std::map<WorkerId, LinkSpeed> links;  // To the other workers.
+};
+
+/// Numbers of rows of a micro-batch at which the layers of `job` are to be measured, ascending.
+std::vector<int64_t> rows_to_measure(const JobSpec& job);
+
+/// The cluster that was measured: a host per name, device n - 1 for the n-th worker. The speed of
+/// the first worker is 1.0, that of another the ratio of the times for a whole micro-batch. A path
+/// has the mean of what both ends measured; where nobody measured, that of the fastest network.
+ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorker>& workers);
+
+/// What to ask a planner for `job` on these workers: any schedule, any number of micro-batches.
+/// `workers` ascending by id, at least one.
+PlanRequest measured_request(const JobSpec& job, const std::vector<MeasuredWorker>& workers);
+
+}  // namespace skein::plans
