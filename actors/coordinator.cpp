@@ -15,6 +15,15 @@ namespace {
 /// Leases and time-outs are whole seconds and more: this resolution is fine enough.
 constexpr auto kTick = std::chrono::milliseconds(200);
 
+void fill_peers(const std::map<plans::WorkerId, plans::Coordination::Member>& members,
+                capnp::List<net::schema::Peer>::Builder to) {
+  unsigned index = 0;
+  for (const auto& [id, member] : members) {
+    to[index].setWorker(id.value);
+    to[index++].setDataAddress(member.request.data_address);
+  }
+}
+
 }  // namespace
 
 Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<CoordinatorState> self,
@@ -60,6 +69,8 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   plans::Coordination::Options options;
   options.job = config.options.job;
   options.worker_count = config.options.worker_count;
+  options.plan = config.options.plan;
+  options.only_profiles = config.options.only_profiles;
   options.term = config.term;
   options.first_step = config.first_step;
   coordination.emplace(std::move(options), now_us());
@@ -133,8 +144,24 @@ void CoordinatorState::carry_out(const plans::RefusePeer& decision) {
   peer->second.link->close();
 }
 
+void CoordinatorState::carry_out(const plans::RequestProfile& decision) {
+  const auto& members = coordination->members();
+  send(decision.worker, net::make_envelope(head(decision.worker), [&](auto body) {
+         auto request = body.initProfileRequest();
+         auto rows = request.initRows(static_cast<unsigned>(decision.rows.size()));
+         for (unsigned i = 0; i < rows.size(); ++i) {
+           rows.set(i, static_cast<uint32_t>(decision.rows[i]));
+         }
+         fill_peers(members, request.initPeers(static_cast<unsigned>(members.size())));
+       }));
+}
+
+void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
+  self->send(config.observer, decision);
+}
+
 void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
-  self->send(config.observer, decision.plan);
+  self->send(config.observer, decision);
   for (const plans::ReductionGroup& group : decision.plan.groups) {
     auto policy = std::make_shared<plans::AllreducePolicy>(group, decision.first_step);
     stages.push_back(self->spawn<caf::linked>(stage, std::move(policy), StageListener(self)));
@@ -143,12 +170,7 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   send_to_all([&](auto body) {
     auto assign = body.initAssign();
     assign.setPlan(plans::to_text(decision.plan));
-    auto addresses = assign.initPeers(static_cast<unsigned>(members.size()));
-    unsigned index = 0;
-    for (const auto& [id, member] : members) {
-      addresses[index].setWorker(id.value);
-      addresses[index++].setDataAddress(member.request.data_address);
-    }
+    fill_peers(members, assign.initPeers(static_cast<unsigned>(members.size())));
     assign.setFirstStep(decision.first_step);
     assign.setLoadPath(config.options.load_path);
     assign.setDataBytes(config.data_bytes);

@@ -84,6 +84,8 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   // One per decision.
   void carry_out(const plans::WelcomeWorker& decision);
   void carry_out(const plans::RefusePeer& decision);
+  void carry_out(const plans::RequestProfile& decision);
+  void carry_out(const plans::ReportProfiles& decision);
   void carry_out(const plans::AssignPlan& decision);
   void carry_out(const plans::StartRun& decision);
   void carry_out(const plans::JournalCommit& decision);
@@ -96,6 +98,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
 
   // One per message that needs more than a line.
   void on_join(plans::PeerNumber peer, net::schema::Join::Reader join);
+  void on_profiled(plans::WorkerId worker, net::schema::Profiled::Reader profiled);
   void on_ready(net::schema::Ready::Reader ready);
   void on_rendezvous(plans::WorkerId from, const net::ControlMessage& message);
   void on_shard_saved(net::schema::ShardSaved::Reader saved);

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/coordinator.hpp"
+#include "net/profile_codec.hpp"
 
 namespace skein::actors {
 namespace {
@@ -14,6 +16,8 @@ const char* phase_text(plans::Coordination::Phase phase) {
   switch (phase) {
     case plans::Coordination::Phase::kGathering:
       return "waiting for workers";
+    case plans::Coordination::Phase::kProfiling:
+      return "measuring";
     case plans::Coordination::Phase::kPreparing:
       return "preparing";
     case plans::Coordination::Phase::kTraining:
@@ -74,6 +78,7 @@ void CoordinatorState::on_message(const PeerMessage& message) {
   }
   if (body.isHeartbeat()) return on_heartbeat(message.peer, body.getHeartbeat());
   if (body.isFailed()) return on_failed(worker, body.getFailed());
+  if (body.isProfiled()) return on_profiled(worker, body.getProfiled());
   const auto& plan = coordination->plan();
   if (!plan || envelope.getGeneration() != plan->generation) {
     ++stale_messages;
@@ -118,6 +123,23 @@ void CoordinatorState::on_join(plans::PeerNumber peer, net::schema::Join::Reader
   request.device = join.getDevice().cStr();
   request.speed = join.getSpeed();
   apply(coordination->on_join(peer, std::move(request), now_us()));
+}
+
+void CoordinatorState::on_profiled(plans::WorkerId worker, net::schema::Profiled::Reader profiled) {
+  absl::StatusOr<plans::Profile> profile = net::decode_profile(profiled.getProfile());
+  if (!profile.ok()) {
+    return apply(coordination->on_worker_lost(worker, profile.status()));
+  }
+  plans::MeasuredWorker measured;
+  measured.profile = *std::move(profile);
+  measured.memory_bytes = static_cast<int64_t>(profiled.getMemoryBytes());
+  for (auto link : profiled.getLinks()) {
+    const plans::LinkSpeed speed{link.getBytesPerSecond(), link.getLatencyUs()};
+    const bool fits = std::isfinite(speed.bytes_per_second) && speed.bytes_per_second > 0 &&
+                      std::isfinite(speed.latency_us) && speed.latency_us >= 0;
+    if (fits) measured.links[plans::WorkerId{link.getPeer()}] = speed;
+  }
+  apply(coordination->on_profiled(worker, std::move(measured), now_us()));
 }
 
 void CoordinatorState::on_ready(net::schema::Ready::Reader ready) {

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/run_observer.hpp"
 #include "plans/job_spec.hpp"
+#include "plans/plan.hpp"
 
 namespace skein::actors {
 
@@ -19,6 +21,8 @@ struct CoordinatorOptions {
   std::string listen_address = "127.0.0.1:0";
   bool insecure = false;            // Allows a bind address that is not a loopback one.
   int64_t worker_count = 0;         // Workers to wait for before the plan is made, >= 1.
+  std::optional<plans::Plan> plan;  // To use as it is; none: the job's layout.
+  bool only_profiles = false;       // Ends when devices and links are measured.
   std::string load_path;            // Checkpoint to go on from; empty: fresh weights.
   RunObserver* observer = nullptr;  // Outlives the process object; may be null.
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/device.hpp"
 #include "net/control_link.hpp"
+#include "net/link_probe.hpp"
 #include "net/tensor_inbox.hpp"
 #include "plans/coordination.hpp"
 #include "plans/sync/group_scheduler.hpp"
@@ -72,14 +74,24 @@ struct AbortRequest {
   absl::Status why;
 };
 
-/// Work for the device of a process; `token` comes back in `WorkDone`.
-struct DeviceWork {
-  uint64_t token = 0;
-  gpu::Work work;
-};
+/// A piece of work has ended on the device; `token` is the submitter's.
 struct WorkDone {
   uint64_t token = 0;
   absl::Status status;
+  std::chrono::steady_clock::time_point ended;  // On the device: this news may come much later.
+};
+
+/// Measure the job's layers on a device and the links to other workers.
+struct ProfileWork {
+  plans::JobSpec job;
+  std::shared_ptr<gpu::Device> device;
+  std::vector<int64_t> rows;
+  std::vector<plans::WorkerId> peers;
+  std::shared_ptr<net::LinkProbe> links;
+};
+struct ProfileMeasured {
+  absl::Status status;
+  plans::MeasuredWorker measured;
 };
 
 /// A whole tensor has arrived for a replica.
@@ -130,7 +142,10 @@ struct WorkerFault {
 SKEIN_IN_PROCESS_MESSAGE(skein::net::ControlMessage)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReadySignal)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::GroupStartDecision)
-SKEIN_IN_PROCESS_MESSAGE(skein::plans::Plan)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::AssignPlan)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReportProfiles)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ProfileWork)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ProfileMeasured)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerOpened)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerMessage)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerClosed)
@@ -141,7 +156,6 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointCompleted)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StopRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::AbortRequest)
-SKEIN_IN_PROCESS_MESSAGE(skein::actors::DeviceWork)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::WorkDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::InputArrived)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionRequest)

@@ -9,8 +9,12 @@ ObserverIo::behavior_type observer_io(ObserverIo::stateful_pointer<ObserverIoSta
   self->state.observer = observer;
   self->state.on_end = std::move(on_end);
   return {
-      [self](const plans::Plan& plan) {
-        if (self->state.observer != nullptr) self->state.observer->on_plan(plan);
+      [self](const plans::AssignPlan& assigned) {
+        if (self->state.observer == nullptr) return;
+        self->state.observer->on_plan(assigned.plan, assigned.predicted_step_us);
+      },
+      [self](const plans::ReportProfiles& report) {
+        if (self->state.observer != nullptr) self->state.observer->on_profiles(report);
       },
       [self](const StepReport& report) {
         if (self->state.observer != nullptr) self->state.observer->on_step(report);

@@ -11,13 +11,15 @@
 namespace skein::actors {
 
 /// Hands reports to the `RunObserver`, whose files may block: spawn it detached.
-///   in  Plan, StepReport, ValidationReport, CheckpointReport, TimingsReport, EventReport
+///   in  AssignPlan, ReportProfiles, StepReport, ValidationReport, CheckpointReport, TimingsReport,
+///   EventReport
 ///                  to the observer, in order
 ///   in  EndAtom    all reports are delivered: calls `on_end` and quits
-using ObserverIo = caf::typed_actor<caf::reacts_to<plans::Plan>, caf::reacts_to<StepReport>,
-                                    caf::reacts_to<ValidationReport>,
-                                    caf::reacts_to<CheckpointReport>, caf::reacts_to<TimingsReport>,
-                                    caf::reacts_to<EventReport>, caf::reacts_to<EndAtom>>;
+using ObserverIo =
+    caf::typed_actor<caf::reacts_to<plans::AssignPlan>, caf::reacts_to<plans::ReportProfiles>,
+                     caf::reacts_to<StepReport>, caf::reacts_to<ValidationReport>,
+                     caf::reacts_to<CheckpointReport>, caf::reacts_to<TimingsReport>,
+                     caf::reacts_to<EventReport>, caf::reacts_to<EndAtom>>;
 
 struct ObserverIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "observer-io";

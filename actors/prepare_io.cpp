@@ -1,14 +1,20 @@
 #include "actors/prepare_io.hpp"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
 namespace {
+
+/// Of each layer, of which the fastest counts.
+constexpr int kProfileRepeats = 3;
 
 absl::StatusOr<std::shared_ptr<const gpu::TokenData>> open_data(const PrepareRequest& request) {
   const plans::JobSpec& job = request.job;
@@ -56,10 +62,10 @@ absl::StatusOr<std::shared_ptr<gpu::StageModel>> build_model(const PrepareReques
   options.optimizer = job.optimizer;
   options.rows = plans::replica_of(plan, id).rows.count;
   options.seq_len = job.training.seq_len;
-  options.stash_count = plans::stash_peak(
-      plans::schedule_actions(plan.schedule, stage, static_cast<int32_t>(plan.stages.size()),
-                              static_cast<int32_t>(plan.microbatch_count)));
-  options.recompute = job.training.recompute;
+  const plans::StagePlan& stage_plan = plan.stages[static_cast<size_t>(stage)];
+  options.stash_count =
+      plans::stash_peak(plan.actions[static_cast<size_t>(stage_plan.rank)], stage);
+  options.recompute = plan.recompute;
   options.seed = job.debug.seed;
   SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<gpu::StageModel> model,
                          gpu::StageModel::create(options, *request.device));
@@ -115,6 +121,23 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   return absl::OkStatus();
 }
 
+/// Of this machine; 0 if the system does not say.
+int64_t machine_memory_bytes() {
+  struct sysinfo info {};
+  if (sysinfo(&info) != 0) return 0;
+  return static_cast<int64_t>(info.totalram) * info.mem_unit;
+}
+
+absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
+  SKEIN_ASSIGN_OR_RETURN(measured.profile,
+                         gpu::measure_profile(work.job, *work.device, work.rows, kProfileRepeats));
+  measured.memory_bytes = machine_memory_bytes();
+  for (plans::WorkerId peer : work.peers) {
+    SKEIN_ASSIGN_OR_RETURN(measured.links[peer], work.links->measure(peer));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> self) {
@@ -122,6 +145,11 @@ PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> 
       [self](const PrepareRequest& request, const PrepareListener& listener) {
         PreparedReplicas result;
         result.status = prepare(request, result);
+        self->send(listener, std::move(result));
+      },
+      [self](const ProfileWork& work, const PrepareListener& listener) {
+        ProfileMeasured result;
+        result.status = measure(work, result.measured);
         self->send(listener, std::move(result));
       },
   };

@@ -50,13 +50,17 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::PreparedReplicas)
 
 namespace skein::actors {
 
-/// Who takes the prepared replicas.
-using PrepareListener = caf::typed_actor<caf::reacts_to<PreparedReplicas>>;
+/// Who takes the prepared replicas, and what was measured.
+using PrepareListener =
+    caf::typed_actor<caf::reacts_to<PreparedReplicas>, caf::reacts_to<ProfileMeasured>>;
 
-/// Opens the data, builds and loads models and forms groups; all of it blocks: spawn it detached.
+/// Opens the data, builds and loads models, forms groups and measures; all of it blocks: spawn it
+/// detached.
 ///   in   PrepareRequest     one assignment
-///   out  PreparedReplicas   to the listener, once per request
-using PrepareIo = caf::typed_actor<caf::reacts_to<PrepareRequest, PrepareListener>>;
+///   in   ProfileWork        while nothing trains
+///   out  PreparedReplicas, ProfileMeasured   to the listener, once per request
+using PrepareIo = caf::typed_actor<caf::reacts_to<PrepareRequest, PrepareListener>,
+                                   caf::reacts_to<ProfileWork, PrepareListener>>;
 
 struct PrepareIoState {
   static inline const char* name = "prepare-io";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plans/base/ids.hpp"
+#include "plans/coordination.hpp"
 #include "plans/plan.hpp"
 
 namespace skein::actors {
@@ -66,7 +67,9 @@ struct TimingsReport {
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  virtual void on_plan(const plans::Plan& plan) = 0;
+  /// `predicted_step_us` is 0 if nobody predicted it.
+  virtual void on_plan(const plans::Plan& plan, double predicted_step_us) = 0;
+  virtual void on_profiles(const plans::ReportProfiles& report) = 0;
   virtual void on_step(const StepReport& report) = 0;
   virtual void on_validation(const ValidationReport& report) = 0;
   virtual void on_checkpoint(const CheckpointReport& report) = 0;

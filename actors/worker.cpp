@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "net/profile_codec.hpp"
 #include "plans/base/check.hpp"
 
 namespace skein::actors {
@@ -29,7 +30,7 @@ std::chrono::microseconds to_duration(double seconds) {
 std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec) {
   if (spec.type == "sleep") {
     return gpu::make_sleep_device(
-        {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us});
+        {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us}, spec.speed);
   }
   auto device = gpu::make_host_device(static_cast<int32_t>(spec.threads));
   if (spec.speed < 1.0) return gpu::make_slowed_device(std::move(device), spec.speed);
@@ -53,6 +54,7 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
             absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
       },
       [self](const PreparedReplicas& prepared) { self->state.on_prepared(prepared); },
+      [self](const ProfileMeasured& result) { self->state.on_measured(result); },
       [self](const WorkerFault& fault) { self->state.on_fault(fault); },
       [self](HeartbeatAtom) { self->state.on_heartbeat(); },
       [self](EndAtom) { self->state.tell_failed(self->state.fault); },
@@ -91,6 +93,7 @@ void WorkerState::on_control(const net::ControlMessage& message) {
     return end(absl::OkStatus());
   }
   if (body.isAssign()) return on_assign(body.getAssign());
+  if (body.isProfileRequest()) return on_profile_request(body.getProfileRequest());
   if (body.isRendezvous()) {
     const auto entry = body.getRendezvous();
     const auto value = entry.getValue();
@@ -103,7 +106,7 @@ void WorkerState::on_control(const net::ControlMessage& message) {
   if (envelope.getGeneration() != plan.generation) return;
   if (body.isCommit()) steps_done = body.getCommit().getStep() + 1;
   if (body.isGroupStart() || body.isCommit() || body.isStart()) {
-    for (const auto& [id, replica] : replicas) self->send(replica, message);
+    if (rank_actor) self->send(*rank_actor, message);
   }
 }
 
@@ -116,9 +119,10 @@ void WorkerState::on_joined(const net::ControlMessage& message) {
   absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.getJobConfig().cStr());
   if (!parsed.ok()) return tell_failed(parsed.status());
   job = *std::move(parsed);
+  const size_t number = head.sender - 1;
+  if (number < job.device.speeds.size()) job.device.speed = job.device.speeds[number];
   if (config.options.change_device) config.options.change_device(job.device);
   device = make_device(job.device);
-  device_queue_actor = self->spawn<caf::linked>(device_queue, device);
   on_heartbeat();
 }
 
@@ -148,35 +152,75 @@ void WorkerState::on_assign(net::schema::Assign::Reader assign) {
   self->send(config.prepare, std::move(request), PrepareListener(self));
 }
 
+void WorkerState::on_profile_request(net::schema::ProfileRequest::Reader request) {
+  if (profiling || !device || plan.generation > 0) return;
+  ProfileWork work;
+  std::map<plans::WorkerId, std::string> planes;
+  for (auto peer : request.getPeers()) {
+    const plans::WorkerId id{peer.getWorker()};
+    planes[id] = peer.getDataAddress().cStr();
+    if (id.value != head.sender) work.peers.push_back(id);
+  }
+  if (!links) links = net::LinkProbe::open(*config.plane, plans::WorkerId{head.sender}, planes);
+  for (uint32_t rows : request.getRows()) work.rows.push_back(rows);
+  if (work.rows.empty()) return;
+  profiling = true;
+  work.job = job;
+  work.device = device;
+  work.links = links;
+  self->send(config.prepare, std::move(work), PrepareListener(self));
+}
+
+void WorkerState::on_measured(const ProfileMeasured& result) {
+  profiling = false;
+  if (ended) return;
+  if (!result.status.ok()) return tell_failed(result.status);
+  const plans::MeasuredWorker& measured = result.measured;
+  link->send(net::make_envelope(head, [&](auto body) {
+    auto profiled = body.initProfiled();
+    net::encode_profile(measured.profile, profiled.initProfile());
+    profiled.setMemoryBytes(static_cast<uint64_t>(measured.memory_bytes));
+    auto list = profiled.initLinks(static_cast<unsigned>(measured.links.size()));
+    unsigned index = 0;
+    for (const auto& [peer, speed] : measured.links) {
+      list[index].setPeer(peer.value);
+      list[index].setBytesPerSecond(speed.bytes_per_second);
+      list[index++].setLatencyUs(speed.latency_us);
+    }
+  }));
+}
+
 void WorkerState::on_prepared(const PreparedReplicas& prepared) {
   if (ended) return;
   if (!prepared.status.ok()) return tell_failed(prepared.status);
-  for (const PreparedReplica& parts : prepared.replicas) spawn_replica(parts, prepared.data);
+  if (!prepared.replicas.empty()) spawn_rank(prepared);
   link->send(net::make_envelope(head, [](auto body) { body.initPrepared(); }));
 }
 
-void WorkerState::spawn_replica(const PreparedReplica& parts,
-                                std::shared_ptr<const gpu::TokenData> data) {
-  ReplicaConfig replica_config;
-  replica_config.job = job;
-  replica_config.plan = plan;
-  replica_config.first_step = first_step;
-  replica_config.parts = parts;
-  replica_config.data = std::move(data);
-  replica_config.device = device_queue_actor;
-  replica_config.shards = self->spawn<caf::linked + caf::detached>(
+void WorkerState::spawn_rank(const PreparedReplicas& prepared) {
+  RankConfig rank_config;
+  rank_config.job = job;
+  rank_config.plan = plan;
+  rank_config.worker = plans::WorkerId{head.sender};
+  rank_config.first_step = first_step;
+  rank_config.replicas = prepared.replicas;
+  rank_config.data = prepared.data;
+  rank_config.device = device;
+  rank_config.shards = self->spawn<caf::linked + caf::detached>(
       shard_io,
       ShardIoConfig{run_folder, job.optimizer.name, static_cast<int>(plan.stages.size())});
-  for (const auto& [group, members] : parts.groups) {
-    replica_config.groups[group] =
-        self->spawn<caf::linked + caf::detached>(group_io, group, members);
+  for (const PreparedReplica& parts : prepared.replicas) {
+    for (const auto& [group, members] : parts.groups) {
+      rank_config.groups[group] =
+          self->spawn<caf::linked + caf::detached>(group_io, group, members);
+    }
   }
-  replica_config.plane = config.plane;
-  replica_config.addresses = addresses;
-  replica_config.link = link;
-  replica_config.head = head;
-  replica_config.worker = FaultListener(self);
-  replicas[parts.id] = self->spawn<caf::linked>(replica, std::move(replica_config));
+  rank_config.plane = config.plane;
+  rank_config.addresses = addresses;
+  rank_config.link = link;
+  rank_config.head = head;
+  rank_config.listener = FaultListener(self);
+  rank_actor = self->spawn<caf::linked>(rank, std::move(rank_config));
 }
 
 void WorkerState::on_fault(const WorkerFault& new_fault) {
@@ -204,7 +248,7 @@ void WorkerState::on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack) {
   const uint64_t middle = ack.getSentUs() + (now - ack.getSentUs()) / 2;
   const ClockOffset offset{static_cast<int64_t>(ack.getCoordinatorUs()) -
                            static_cast<int64_t>(middle)};
-  for (const auto& [id, replica] : replicas) self->send(replica, offset);
+  if (rank_actor) self->send(*rank_actor, offset);
 }
 
 void WorkerState::tell_failed(const absl::Status& why) {

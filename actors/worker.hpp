@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 #include "actors/messages.hpp"
 #include "actors/prepare_io.hpp"
-#include "actors/replica.hpp"
+#include "actors/rank.hpp"
 #include "actors/worker_process.hpp"
 #include "net/data_plane.hpp"
 
@@ -37,15 +38,15 @@ namespace skein::actors {
 
 /// Joins the job, tells the coordinator that it lives, and hosts the replicas it is assigned.
 ///   in   LinkOpened, ControlMessage, LinkClosed   from the link to the coordinator
-///   in   PreparedReplicas   from the PrepareIo
+///   in   PreparedReplicas, ProfileMeasured   from the PrepareIo
 ///   in   WorkerFault        from a replica, a group or the data plane: told to the coordinator
 ///   in   HeartbeatAtom      from itself, every elastic.heartbeat_interval_seconds
 ///   in   EndAtom            from itself: a fault was not explained by a lost neighbour
-///   out  Join, Prepared, Rendezvous, Heartbeat, Failed to the coordinator
+///   out  Join, Profiled, Prepared, Rendezvous, Heartbeat, Failed to the coordinator
 using Worker = caf::typed_actor<caf::reacts_to<LinkOpened>, caf::reacts_to<net::ControlMessage>,
                                 caf::reacts_to<LinkClosed>, caf::reacts_to<PreparedReplicas>,
-                                caf::reacts_to<WorkerFault>, caf::reacts_to<HeartbeatAtom>,
-                                caf::reacts_to<EndAtom>>;
+                                caf::reacts_to<ProfileMeasured>, caf::reacts_to<WorkerFault>,
+                                caf::reacts_to<HeartbeatAtom>, caf::reacts_to<EndAtom>>;
 
 struct WorkerConfig {
   WorkerOptions options;
@@ -69,8 +70,9 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   uint64_t first_step = 0;
   std::map<plans::WorkerId, std::string> addresses;
   std::shared_ptr<gpu::Device> device;
-  DeviceQueue device_queue_actor;
-  std::map<plans::ReplicaId, Replica> replicas;
+  std::shared_ptr<net::LinkProbe> links;  // From the first request to measure on.
+  bool profiling = false;
+  std::optional<Rank> rank_actor;  // Of the plan in force; none if it gives us nothing to do.
   uint64_t steps_done = 0;
   absl::Status fault;  // The first one; told to the coordinator a little later.
   bool ended = false;
@@ -80,10 +82,12 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_joined(const net::ControlMessage& message);
   void on_assign(net::schema::Assign::Reader assign);
   void on_prepared(const PreparedReplicas& prepared);
+  void on_profile_request(net::schema::ProfileRequest::Reader request);
+  void on_measured(const ProfileMeasured& result);
   void on_fault(const WorkerFault& fault);
   void on_heartbeat();
   void on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack);
-  void spawn_replica(const PreparedReplica& parts, std::shared_ptr<const gpu::TokenData> data);
+  void spawn_rank(const PreparedReplicas& prepared);
   void tell_failed(const absl::Status& why);
   void end(const absl::Status& status);
   uint64_t now_us() const;

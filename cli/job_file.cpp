@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 #include <toml++/toml.h>
@@ -15,13 +14,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/job_keys.hpp"
+#include "cli/text_file.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
 namespace {
-
-/// Job files are small; more is not one.
-constexpr size_t kJobBytesMax = 1 << 20;
 
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
@@ -53,6 +50,7 @@ bool has_type(const toml::node& node, const std::string& type) {
   if (type == "number") return node.is_number();
   if (type == "boolean") return node.is_boolean();
   if (type == "string") return node.is_string();
+  if (type == "integer or \"auto\"") return node.is_integer() || node.is_string();
   return node.is_array();
 }
 
@@ -142,24 +140,11 @@ absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& j
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("no job file ", path));
-  std::string text(kJobBytesMax + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kJobBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " has more than ", kJobBytesMax, " bytes; it is no job file"));
-  }
-  return text;
-}
-
 }  // namespace
 
 absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides) {
   LoadedJob job;
-  SKEIN_ASSIGN_OR_RETURN(job.text, read_file(path));
+  SKEIN_ASSIGN_OR_RETURN(job.text, read_text_file(path, "job file"));
   SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(job.text, path));
   add_environment(assignments);
   for (const auto& [name, text] : overrides) {

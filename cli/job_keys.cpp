@@ -42,6 +42,12 @@ std::string to_toml(const std::string& value) { return quoted(value); }
 std::string to_toml(const std::vector<int64_t>& value) {
   return absl::StrCat("[", absl::StrJoin(value, ", "), "]");
 }
+std::string to_toml(double value);
+std::string to_toml(const std::vector<double>& value) {
+  std::vector<std::string> items;
+  for (double item : value) items.push_back(to_toml(item));
+  return absl::StrCat("[", absl::StrJoin(items, ", "), "]");
+}
 std::string to_toml(double value) {
   char buffer[64];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
@@ -76,20 +82,25 @@ absl::Status from_text(const std::string& text, std::string& value) {
   value = has_quotes ? text.substr(1, text.size() - 2) : text;
   return absl::OkStatus();
 }
-absl::Status from_text(const std::string& text, std::vector<int64_t>& value) {
+template <class Item>
+absl::Status list_from_text(const std::string& text, const char* example,
+                            std::vector<Item>& value) {
   absl::string_view inner = text;
   absl::ConsumePrefix(&inner, "[");
   absl::ConsumeSuffix(&inner, "]");
-  std::vector<int64_t> items;
+  std::vector<Item> items;
   for (absl::string_view piece : absl::StrSplit(inner, ',', absl::SkipWhitespace())) {
-    int64_t item = 0;
-    if (!absl::SimpleAtoi(piece, &item)) {
-      return expected("a list of integers such as [4, 2, 2]", text);
-    }
-    items.push_back(item);
+    const absl::string_view word = absl::StripAsciiWhitespace(piece);
+    if (!from_text(std::string(word), items.emplace_back()).ok()) return expected(example, text);
   }
   value = std::move(items);
   return absl::OkStatus();
+}
+absl::Status from_text(const std::string& text, std::vector<int64_t>& value) {
+  return list_from_text(text, "a list of integers such as [4, 2, 2]", value);
+}
+absl::Status from_text(const std::string& text, std::vector<double>& value) {
+  return list_from_text(text, "a list of numbers such as [1.0, 0.5]", value);
 }
 
 const char* type_name(const int64_t&) { return "integer"; }
@@ -98,6 +109,7 @@ const char* type_name(const double&) { return "number"; }
 const char* type_name(const bool&) { return "boolean"; }
 const char* type_name(const std::string&) { return "string"; }
 const char* type_name(const std::vector<int64_t>&) { return "list of integers"; }
+const char* type_name(const std::vector<double>&) { return "list of numbers"; }
 
 /// A key whose value is the field that `field` gives.
 template <class Field>
@@ -177,30 +189,57 @@ void add_training(std::vector<JobKey>& keys) {
                      "last learning rate / peak"));
 }
 
+/// An integer for which "auto" stands as well.
+JobKey degree_key() {
+  JobKey result = key("parallelism", "pipeline_parallel_degree",
+                      SKEIN_FIELD(parallelism.pipeline_parallel_degree),
+                      "ranks of the pipeline; 0: as many as workers allow; \"auto\": measure, and "
+                      "let the planner choose everything");
+  result.type = "integer or \"auto\"";
+  result.get = [](const JobSpec& job) {
+    const int64_t degree = job.parallelism.pipeline_parallel_degree;
+    return degree == plans::kAutoDegree ? quoted("auto") : to_toml(degree);
+  };
+  result.set = [](JobSpec& job, const std::string& text) -> absl::Status {
+    int64_t& degree = job.parallelism.pipeline_parallel_degree;
+    const bool is_auto = text == "auto" || text == "\"auto\"";
+    if (is_auto) degree = plans::kAutoDegree;
+    if (is_auto || (from_text(text, degree).ok() && degree >= 0)) return absl::OkStatus();
+    return expected("an integer of 0 or more, or \"auto\"", text);
+  };
+  return result;
+}
+
 void add_parallelism(std::vector<JobKey>& keys) {
-  keys.push_back(key("parallelism", "pipeline_parallel_degree",
-                     SKEIN_FIELD(parallelism.pipeline_parallel_degree),
-                     "stages; 0: as many as workers allow"));
+  keys.push_back(degree_key());
   keys.push_back(key("parallelism", "data_parallel_replicate_degree",
                      SKEIN_FIELD(parallelism.data_parallel_replicate_degree),
                      "replicas of every stage"));
   keys.push_back(key("parallelism", "layout", SKEIN_FIELD(parallelism.layout),
                      "blocks of each stage, as [4, 2, 2]; empty: even by cost"));
   keys.push_back(key("parallelism", "replicas", SKEIN_FIELD(parallelism.replicas),
-                     "replicas of each stage, as [1, 3]; empty: the degree above"));
+                     "replicas of each rank, as [1, 3]; empty: the degree above"));
+  keys.push_back(key("parallelism", "virtual_stages", SKEIN_FIELD(parallelism.virtual_stages),
+                     "stages of each rank, for Interleaved1F1B"));
+  keys.push_back(key("parallelism", "plan", SKEIN_FIELD(parallelism.plan),
+                     "file with a plan, as `skein plan --out` writes it; empty: the keys above"));
   keys.push_back(key("parallelism", "pipeline_parallel_schedule",
-                     SKEIN_FIELD(parallelism.pipeline_parallel_schedule), "\"1F1B\" or \"GPipe\""));
+                     SKEIN_FIELD(parallelism.pipeline_parallel_schedule),
+                     "\"1F1B\", \"1F1B-PB\", \"GPipe\", \"Interleaved1F1B\", \"ZBH1\", \"ZBH2\" or "
+                     "\"Greedy\""));
   keys.push_back(key("device", "type", SKEIN_FIELD(device.type),
                      "\"cpu\", or \"sleep\": only takes the times below"));
   keys.push_back(key("device", "threads", SKEIN_FIELD(device.threads), "host threads of a worker"));
   keys.push_back(key("device", "speed", SKEIN_FIELD(device.speed),
                      "emulated speed in (0, 1]: 0.5 takes twice the time"));
+  keys.push_back(key("device", "speeds", SKEIN_FIELD(device.speeds),
+                     "emulated speeds of workers 1, 2, ..., as [1.0, 0.5]; others: speed"));
   keys.push_back(key("device", "sleep_forward_us", SKEIN_FIELD(device.sleep_forward_us),
-                     "time of a stage's F of one micro-batch"));
+                     "time of F of one block and a whole micro-batch"));
   keys.push_back(key("device", "sleep_backward_us", SKEIN_FIELD(device.sleep_backward_us),
-                     "time of a stage's B of one micro-batch"));
+                     "time of B of one block and a whole micro-batch"));
   keys.push_back(key("device", "sleep_update_us", SKEIN_FIELD(device.sleep_update_us),
-                     "time of the optimizer's update"));
+                     "time of the optimizer's update of one block"));
 }
 
 void add_running(std::vector<JobKey>& keys) {

@@ -14,8 +14,9 @@ namespace skein::cli {
 struct JobKey {
   std::string section;  // "training"
   std::string name;     // "seq_len"
-  std::string type;     // "integer", "number", "boolean", "string", "list of integers"
-  std::string help;     // One line: unit, range, meaning of 0.
+  std::string
+      type;  // "integer", "number", "boolean", "string", "list of integers", "list of numbers"
+  std::string help;  // One line: unit, range, meaning of 0.
   /// The value as TOML.
   std::function<std::string(const plans::JobSpec&)> get;
   /// Sets the value from text: TOML, or the bare form of a command line. InvalidArgument says what

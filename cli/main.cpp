@@ -11,6 +11,8 @@
 #include "cli/generate.hpp"
 #include "cli/job_file.hpp"
 #include "cli/job_keys.hpp"
+#include "cli/planning_arguments.hpp"
+#include "cli/profile_verb.hpp"
 #include "cli/signals.hpp"
 #include "cli/status.hpp"
 #include "cli/train.hpp"
@@ -27,6 +29,8 @@ constexpr const char* kFooter = R"(Examples:
   skein train --resume outputs/latest
   skein generate outputs/latest --prompt "In the beginning"
   skein config show job.toml --optimizer.lr 3e-4
+  skein plan job.toml examples/cluster-unequal.toml --html plan.html
+  skein simulate --stages 4 --microbatches 8 --tf 1 --tb 2
 
 Every key of the job file can be given as --section.key VALUE, or as SKEIN_SECTION_KEY in the
 environment; `skein config keys` lists them.
@@ -125,6 +129,9 @@ int main(int argc, char** argv) {
   coordinator_verb->add_flag("--insecure", train_options.insecure,
                              "allow an address that is not loopback: nothing is encrypted yet");
 
+  ProfileOptions profiling;
+  CLI::App* profile_verb = add_profile_verb(app, profiling);
+
   WorkerArguments worker_arguments;
   CLI::App* worker_verb = app.add_subcommand("worker", "join a job as a worker");
   worker_verb->add_option("--join", worker_arguments.join, "the coordinator's host:port")
@@ -142,6 +149,11 @@ int main(int argc, char** argv) {
   worker_verb->add_flag("--insecure", worker_arguments.insecure,
                         "allow a --bind address that is not loopback");
   worker_verb->add_option("--parent", worker_arguments.parent)->group("");  // Of `train` only.
+
+  PlanOptions plan_options;
+  CLI::App* plan_verb = add_plan_verb(app, plan_options);
+  SimulateOptions simulate_options;
+  CLI::App* simulate_verb = add_simulate_verb(app, simulate_options);
 
   std::string where = "127.0.0.1:29400";
   CLI::App* status_verb = app.add_subcommand("status", "ask a running coordinator how it goes");
@@ -192,6 +204,18 @@ int main(int argc, char** argv) {
           absl::InvalidArgumentError("give either a job file or --resume RUN_DIRECTORY"));
     }
     return train(train_options, signals);
+  }
+  if (plan_verb->parsed()) {
+    plan_options.planning.overrides = *overrides;
+    return plan(plan_options);
+  }
+  if (simulate_verb->parsed()) {
+    simulate_options.planning.overrides = *overrides;
+    return simulate(simulate_options);
+  }
+  if (profile_verb->parsed()) {
+    profiling.training.overrides = *overrides;
+    return profile(profiling, signals);
   }
   if (worker_verb->parsed()) return run_worker(worker_arguments, signals);
   if (status_verb->parsed()) return finish(print_status(where, status_json));

@@ -10,9 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/cluster_file.hpp"
+#include "cli/number_text.hpp"
+#include "cli/plan_json.hpp"
+#include "cli/profile_file.hpp"
+#include "cli/run_report.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/schedule.hpp"
+#include "plans/schedule/schedule.hpp"
 
 namespace skein::cli {
 namespace {
@@ -21,40 +26,6 @@ using Json = nlohmann::ordered_json;
 
 /// Weight of the newest step in the moving average of the throughput (llm.c's).
 constexpr double kRateDecay = 0.95;
-
-std::string with_commas(uint64_t value) {
-  std::string digits = absl::StrCat(value);
-  for (int64_t i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<size_t>(i), ",");
-  }
-  return digits;
-}
-
-std::string duration_text(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds);
-  if (seconds < 10) return absl::StrFormat("%.1fs", seconds);
-  if (whole < 60) return absl::StrFormat("%ds", whole);
-  if (whole < 3600) return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);
-  return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
-}
-
-Json plan_json(const plans::Plan& plan) {
-  Json stages = Json::array();
-  for (const plans::StagePlan& stage : plan.stages) {
-    Json replicas = Json::array();
-    for (const plans::ReplicaPlan& replica : stage.replicas) {
-      replicas.push_back({{"replica", replica.id.value},
-                          {"worker", replica.worker.value},
-                          {"rows", {replica.rows.begin, replica.rows.end()}}});
-    }
-    stages.push_back({{"layers", {stage.layers.begin, stage.layers.end}}, {"replicas", replicas}});
-  }
-  return {{"generation", plan.generation},
-          {"schedule", std::string(plans::to_text(plan.schedule))},
-          {"microbatches", plan.microbatch_count},
-          {"microbatch_rows", plan.microbatch_rows},
-          {"stages", stages}};
-}
 
 }  // namespace
 
@@ -98,14 +69,31 @@ std::string RunReporter::now_text() const {
   return absl::StrFormat("%s.%03dZ", text.data(), now.tv_nsec / 1'000'000);
 }
 
-void RunReporter::on_plan(const plans::Plan& plan) {
+void RunReporter::on_profiles(const plans::ReportProfiles& report) {
+  profiles_ = report;
+  const RunFolder& folder = options_.folder;
+  absl::Status status = save_profile(folder.file("profile.json"), report.profile);
+  status.Update(gpu::write_durably(folder.file("cluster.toml"), to_toml(report.cluster)));
+  if (!status.ok()) event_line(std::string(status.message()));
+  for (const plans::ClusterDevice& device : report.cluster.devices) {
+    event_line(absl::StrFormat("measured %s: speed %.2f", device.name, device.speed));
+  }
+}
+
+void RunReporter::on_plan(const plans::Plan& plan, double predicted_step_us) {
   plan_ = plan;
+  predicted_step_us_ = predicted_step_us;
   busy_seconds_.assign(plan.stages.size(), 0);
   stash_peak_.assign(plan.stages.size(), 0);
   const RunFolder& folder = options_.folder;
   absl::Status status = gpu::write_durably(folder.file("plan.txt"), plans::to_text(plan));
   status.Update(gpu::write_durably(folder.file("plan.json"), plan_json(plan).dump(2) + "\n"));
   if (!status.ok()) event_line(std::string(status.message()));
+}
+
+double RunReporter::elapsed_seconds() const {
+  if (options_.simulated) return all_seconds_;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
 double RunReporter::bubble(const actors::StepReport& report) const {
@@ -125,12 +113,28 @@ std::string RunReporter::progress_line(const actors::StepReport& report) const {
   const double rate = rate_weight_ > 0 ? rate_ / rate_weight_ : 0;
   const double left = static_cast<double>(total) - static_cast<double>(report.step);
   const double eta = rate > 0 ? left * static_cast<double>(report.tokens) / rate : 0;
-  return absl::StrFormat(
-      "step %5d/%d | loss %.4f | gnorm %.3f | lr %.2e | %.0f ms | %s tok/s | bubble %.1f%% | "
-      "%d/%d workers | eta %s",
-      report.step, total, report.loss, report.gradient_norm, report.learning_rate,
-      report.step_seconds * 1e3, with_commas(static_cast<uint64_t>(rate)), bubble(report) * 100,
-      report.workers_active, report.workers_total, duration_text(eta));
+  const std::string training =
+      options_.simulated ? std::string()
+                         : absl::StrFormat("loss %.4f | gnorm %.3f | lr %.2e | ", report.loss,
+                                           report.gradient_norm, report.learning_rate);
+  return absl::StrFormat("step %5d/%d | %s%.0f ms | %s tok/s | bubble %.1f%% | %d/%d workers%s",
+                         report.step, total, training, report.step_seconds * 1e3,
+                         with_commas(static_cast<uint64_t>(rate)), bubble(report) * 100,
+                         report.workers_active, report.workers_total,
+                         options_.simulated ? "" : " | eta " + duration_text(eta));
+}
+
+std::string RunReporter::prediction_line() const {
+  std::vector<double> times = step_times_;
+  const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  const double measured_us = *middle * 1e6;
+  if (predicted_step_us_ <= 0) {
+    return absl::StrFormat("  step time    %.2f ms (median)", measured_us / 1e3);
+  }
+  return absl::StrFormat("  step time    %.2f ms (median), predicted %.2f ms (%+.1f%%)",
+                         measured_us / 1e3, predicted_step_us_ / 1e3,
+                         (predicted_step_us_ / measured_us - 1) * 100);
 }
 
 void RunReporter::on_step(const actors::StepReport& report) {
@@ -138,12 +142,14 @@ void RunReporter::on_step(const actors::StepReport& report) {
   ++steps_;
   tokens_ += report.tokens;
   last_loss_ = report.loss;
+  all_seconds_ += report.step_seconds;
   // The first step warms up caches and connections.
-  if (steps_ > 1 && report.step_seconds > 0) {
+  if ((steps_ > 1 || options_.simulated) && report.step_seconds > 0) {
     rate_ = kRateDecay * rate_ +
             (1 - kRateDecay) * static_cast<double>(report.tokens) / report.step_seconds;
     rate_weight_ = kRateDecay * rate_weight_ + (1 - kRateDecay);
     step_seconds_ += report.step_seconds;
+    step_times_.push_back(report.step_seconds);
     control_seconds_ += report.control_seconds;
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
       busy_seconds_[s] += report.stage_busy_seconds[s];
@@ -152,20 +158,21 @@ void RunReporter::on_step(const actors::StepReport& report) {
   for (size_t s = 0; s < stash_peak_.size(); ++s) {
     stash_peak_[s] = std::max(stash_peak_[s], report.stage_stash_peak[s]);
   }
-  const Json json = {{"kind", "step"},
-                     {"time", now_text()},
-                     {"step", report.step},
-                     {"loss", report.loss},
-                     {"grad_norm", report.gradient_norm},
-                     {"lr", report.learning_rate},
-                     {"step_seconds", report.step_seconds},
-                     {"control_seconds", report.control_seconds},
-                     {"tokens", report.tokens},
-                     {"samples", report.samples},
-                     {"bubble", bubble(report)},
-                     {"stage_busy_seconds", report.stage_busy_seconds},
-                     {"stage_stash_peak", report.stage_stash_peak},
-                     {"workers", report.workers_active}};
+  Json json = {{"kind", "step"},
+               {"time", now_text()},
+               {"step", report.step},
+               {"loss", report.loss},
+               {"grad_norm", report.gradient_norm},
+               {"lr", report.learning_rate},
+               {"step_seconds", report.step_seconds},
+               {"control_seconds", report.control_seconds},
+               {"tokens", report.tokens},
+               {"samples", report.samples},
+               {"bubble", bubble(report)},
+               {"stage_busy_seconds", report.stage_busy_seconds},
+               {"stage_stash_peak", report.stage_stash_peak},
+               {"workers", report.workers_active}};
+  if (options_.simulated) json["simulated"] = true;
   metrics_ << json.dump() << std::endl;
   if (options_.quiet) return;
   if (options_.format == LogFormat::kJson) return line(json.dump());
@@ -209,13 +216,15 @@ void RunReporter::on_event(const actors::EventReport& report) {
 
 void RunReporter::summarise(const actors::RunResult& result) {
   if (!trace_.empty()) {
-    if (absl::Status status = trace_.write(); !status.ok()) {
-      event_line(std::string(status.message()));
+    absl::Status status = trace_.write();
+    if (plan_ && !options_.simulated) {
+      status.Update(write_run_report({options_.job, *plan_, profiles_, trace_.reports()},
+                                     options_.folder.file("report.html")));
     }
+    if (!status.ok()) event_line(std::string(status.message()));
   }
-  const double wall =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const uint64_t timed_steps = steps_ > 1 ? steps_ - 1 : 0;
+  const double wall = elapsed_seconds();
+  const uint64_t timed_steps = options_.simulated ? steps_ : steps_ > 1 ? steps_ - 1 : 0;
   const double rate = step_seconds_ > 0 && steps_ > 0
                           ? static_cast<double>(tokens_) / static_cast<double>(steps_) *
                                 static_cast<double>(timed_steps) / step_seconds_
@@ -236,13 +245,14 @@ void RunReporter::summarise(const actors::RunResult& result) {
     return line(json.dump());
   }
   line("");
-  line(absl::StrFormat("%s after %d of %d steps, %s tokens in %s (%s tok/s)",
-                       !result.status.ok()    ? "failed"
-                       : result.stopped_early ? "stopped"
-                                              : "done",
+  const char* end = !result.status.ok()    ? "failed"
+                    : result.stopped_early ? "stopped"
+                    : options_.simulated   ? "simulated: done"
+                                           : "done";
+  line(absl::StrFormat("%s after %d of %d steps, %s tokens in %s (%s tok/s)", end,
                        result.steps_done, options_.job.training.steps, with_commas(tokens_),
                        duration_text(wall), with_commas(static_cast<uint64_t>(rate))));
-  if (steps_ > 0) {
+  if (steps_ > 0 && !options_.simulated) {
     line(absl::StrFormat("  loss         %.4f%s", last_loss_,
                          validation_loss_ ? absl::StrFormat(", validation %.4f", *validation_loss_)
                                           : std::string()));
@@ -252,23 +262,25 @@ void RunReporter::summarise(const actors::RunResult& result) {
     std::vector<std::string> stages;
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
       busy += busy_seconds_[s] / step_seconds_;
-      const int32_t promised = plans::stash_peak(plans::schedule_actions(
-          plan_->schedule, static_cast<int32_t>(s), static_cast<int32_t>(plan_->stages.size()),
-          static_cast<int32_t>(plan_->microbatch_count)));
+      const plans::ActionList& actions = plan_->actions[static_cast<size_t>(plan_->stages[s].rank)];
+      const int32_t promised = plans::stash_peak(actions, static_cast<int32_t>(s));
       stages.push_back(absl::StrFormat("stage %d busy %.0f%%, stash %d of %d", s,
                                        busy_seconds_[s] / step_seconds_ * 100, stash_peak_[s],
                                        promised));
     }
     const double measured = std::max(0.0, 1 - busy / static_cast<double>(busy_seconds_.size()));
-    line(absl::StrFormat("  bubble       %.1f%% measured, %.1f%% ideal for equal stages",
-                         measured * 100, ideal_bubble() * 100));
+    line(absl::StrFormat("  bubble       %.1f%% %s, %.1f%% ideal for equal stages", measured * 100,
+                         options_.simulated ? "simulated" : "measured", ideal_bubble() * 100));
+    line(prediction_line());
     line(absl::StrCat("  stages       ", absl::StrJoin(stages, "; ")));
-    line(absl::StrFormat("  control      %.2f%% of the step time", control * 100));
+    if (!options_.simulated) {
+      line(absl::StrFormat("  control      %.2f%% of the step time", control * 100));
+    }
   }
   if (!result.checkpoint_path.empty()) line("  checkpoint   " + result.checkpoint_path);
-  line(absl::StrCat("  run          ", options_.folder.path,
-                    " (metrics.jsonl, events.jsonl, plan.txt",
-                    trace_.empty() ? "" : ", traces/trace.json for ui.perfetto.dev", ")"));
+  line(absl::StrCat(
+      "  run          ", options_.folder.path, " (metrics.jsonl, events.jsonl, plan.txt",
+      trace_.empty() ? "" : ", report.html, traces/trace.json for ui.perfetto.dev", ")"));
   if (!result.checkpoint_path.empty()) {
     line(absl::StrCat("  next         skein generate ", options_.folder.path));
   }

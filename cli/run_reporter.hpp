@@ -29,13 +29,17 @@ class RunReporter final : public actors::RunObserver {
     LogFormat format = LogFormat::kText;
     bool quiet = false;    // Only the summary.
     bool colours = false;  // The stream is a terminal.
+    /// Nothing is trained: there is no loss, the first step warms up nothing, and time is that of
+    /// the steps.
+    bool simulated = false;
     std::FILE* out = stdout;
   };
   /// Unavailable if a file of the run directory cannot be opened.
   static absl::StatusOr<std::unique_ptr<RunReporter>> create(Options options);
   ~RunReporter() override;
 
-  void on_plan(const plans::Plan& plan) override;
+  void on_plan(const plans::Plan& plan, double predicted_step_us) override;
+  void on_profiles(const plans::ReportProfiles& report) override;
   void on_step(const actors::StepReport& report) override;
   void on_validation(const actors::ValidationReport& report) override;
   void on_checkpoint(const actors::CheckpointReport& report) override;
@@ -51,24 +55,31 @@ class RunReporter final : public actors::RunObserver {
   void line(const std::string& text);
   void event_line(const std::string& text);
   std::string progress_line(const actors::StepReport& report) const;
+  /// Measured against predicted; there is at least one step after the first.
+  std::string prediction_line() const;
   double bubble(const actors::StepReport& report) const;
   double ideal_bubble() const;
   std::string now_text() const;
+  double elapsed_seconds() const;
 
   Options options_;
   std::ofstream metrics_;
   std::ofstream events_;
   TraceWriter trace_;
   std::optional<plans::Plan> plan_;
+  std::optional<plans::ReportProfiles> profiles_;
   std::chrono::steady_clock::time_point start_;
 
   // For the progress line and the summary.
   uint64_t first_step_ = 0;
   uint64_t steps_ = 0;
   uint64_t tokens_ = 0;
-  double rate_ = 0;         // Moving average of tokens per second, before bias correction.
-  double rate_weight_ = 0;  // Its bias correction.
-  double step_seconds_ = 0;
+  double rate_ = 0;          // Moving average of tokens per second, before bias correction.
+  double rate_weight_ = 0;   // Its bias correction.
+  double step_seconds_ = 0;  // Of the steps that count for throughput.
+  double all_seconds_ = 0;
+  std::vector<double> step_times_;  // Of the same steps, in seconds.
+  double predicted_step_us_ = 0;    // 0: nobody predicted it.
   double control_seconds_ = 0;
   std::vector<double> busy_seconds_;
   std::vector<uint32_t> stash_peak_;

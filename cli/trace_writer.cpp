@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -25,7 +26,8 @@ Json metadata(const char* name, uint32_t pid, int tid, const std::string& value)
 
 /// "0SEND_F3" of stage 0 and "1RECV_F3" of stage 1 are the two ends of one transfer: what both know
 /// is kind, micro-batch, step and the boundary between the stages.
-std::string transfer_id(const actors::SliceReport& slice, int32_t stage, uint64_t step) {
+std::string transfer_id(const actors::SliceReport& slice, uint64_t step) {
+  const auto stage = static_cast<int32_t>(std::strtol(slice.name.c_str(), nullptr, 10));
   const bool forward = slice.name.find("_F") != std::string::npos;
   const bool sends = slice.track == 1;
   const int32_t boundary = forward == sends ? stage : stage - 1;
@@ -88,7 +90,7 @@ std::string TraceWriter::to_json() const {
              {"dur", slice.duration_us},
              {"args", {{"step", step}, {"stage", stages[pid]}, {"microbatch", slice.microbatch}}}});
         if (tid != 1 && tid != 2) continue;
-        const std::string id = transfer_id(slice, stages[pid], step);
+        const std::string id = transfer_id(slice, step);
         const bool starts = tid == 1;
         // A split micro-batch has several ends; one arrow shows the way.
         if (starts ? !sent.insert(id).second : (!sent.contains(id) || !drawn.insert(id).second)) {

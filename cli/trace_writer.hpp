@@ -17,6 +17,7 @@ class TraceWriter {
 
   void add(const actors::TimingsReport& report);
   bool empty() const { return reports_.empty(); }
+  const std::vector<actors::TimingsReport>& reports() const { return reports_; }
   /// Replaces the file by what has been collected so far.
   absl::Status write() const;
   /// The trace as JSON.

@@ -4,15 +4,19 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/coordinator_process.hpp"
 #include "cli/exit_codes.hpp"
+#include "cli/plan_file.hpp"
 #include "cli/worker_children.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/plan.hpp"
+#include "plans/layout_plan.hpp"
 
 namespace skein::cli {
 namespace {
@@ -44,6 +48,9 @@ absl::Status load(const TrainOptions& options, Run& run) {
   if (options.resume.empty()) {
     SKEIN_ASSIGN_OR_RETURN(run.job, load_job(options.job_path, options.overrides));
     run.load_path = run.job.spec.checkpoint.initial_load_path;
+    std::string& plan = run.job.spec.parallelism.plan;
+    // The run may be resumed from another folder.
+    if (!plan.empty()) plan = std::filesystem::absolute(plan).string();
     return absl::OkStatus();
   }
   SKEIN_ASSIGN_OR_RETURN(run.folder, open_run_folder(options.resume));
@@ -53,9 +60,11 @@ absl::Status load(const TrainOptions& options, Run& run) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> worker_count(const TrainOptions& options, const plans::JobSpec& job) {
+absl::StatusOr<int64_t> worker_count(const TrainOptions& options, const plans::JobSpec& job,
+                                     const std::optional<plans::Plan>& plan) {
   const int64_t available = options.workers > 0 ? options.workers : 1;
-  SKEIN_ASSIGN_OR_RETURN(const int64_t needed, plans::replica_count(job, available));
+  SKEIN_ASSIGN_OR_RETURN(const int64_t needed, plan ? plans::worker_count(*plan)
+                                                    : plans::layout_worker_count(job, available));
   if (options.workers == 0) return needed;
   if (options.workers < needed) {
     return absl::InvalidArgumentError(absl::StrCat("the job's layout needs ", needed,
@@ -66,11 +75,25 @@ absl::StatusOr<int64_t> worker_count(const TrainOptions& options, const plans::J
 }
 
 absl::Status start(const TrainOptions& options, Run& run) {
-  SKEIN_ASSIGN_OR_RETURN(const int64_t workers, worker_count(options, run.job.spec));
+  std::optional<plans::Plan> given;
+  if (!run.job.spec.parallelism.plan.empty() && !options.only_profiles) {
+    SKEIN_ASSIGN_OR_RETURN(given, read_plan(run.job.spec.parallelism.plan));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const int64_t workers,
+                         options.only_profiles
+                             ? absl::StatusOr<int64_t>(std::max<int64_t>(1, options.workers))
+                             : worker_count(options, run.job.spec, given));
   // A plan that cannot be made is an error before anything is created.
   std::vector<plans::WorkerId> ids;
   for (int64_t n = 1; n <= workers; ++n) ids.push_back({static_cast<uint32_t>(n)});
-  SKEIN_RETURN_IF_ERROR(plans::make_plan(run.job.spec, ids, 1).status());
+  const bool chooses =
+      options.only_profiles ||
+      (run.job.spec.parallelism.pipeline_parallel_degree == plans::kAutoDegree && !given);
+  if (!chooses) {
+    const auto tried = given ? plans::adopt_plan(run.job.spec, *given, ids, 1)
+                             : plans::make_layout_plan(run.job.spec, ids, 1);
+    SKEIN_RETURN_IF_ERROR(tried.status());
+  }
   if (run.folder.path.empty()) {
     SKEIN_ASSIGN_OR_RETURN(run.folder, make_run_folder(run.job));
   }
@@ -89,6 +112,8 @@ absl::Status start(const TrainOptions& options, Run& run) {
   coordinating.listen_address = options.listen;
   coordinating.insecure = options.insecure;
   coordinating.worker_count = workers;
+  coordinating.plan = std::move(given);
+  coordinating.only_profiles = options.only_profiles;
   coordinating.load_path = run.load_path;
   coordinating.observer = run.reporter.get();
   SKEIN_ASSIGN_OR_RETURN(run.coordinator,
@@ -140,6 +165,10 @@ int finish(Run& run, const TrainOptions& options) {
   run.children.kill_all();
   const actors::RunResult result = run.coordinator->result();
   run.coordinator.reset();
+  if (options.only_profiles && result.status.ok() && !result.stopped_early) {
+    const absl::Status status = options.on_profiled(run.folder);
+    return status.ok() ? kExitDone : report_error(status);
+  }
   run.reporter->summarise(result);
   if (!result.status.ok()) return report_error(result.status);
   if (!result.stopped_early) return kExitDone;

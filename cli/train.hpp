@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "cli/job_file.hpp"
+#include "cli/run_folder.hpp"
 #include "cli/run_reporter.hpp"
 #include "cli/signals.hpp"
 
@@ -19,6 +22,10 @@ struct TrainOptions {
   bool insecure = false;
   LogFormat format = LogFormat::kText;
   bool quiet = false;
+  /// Ends when devices and links are measured, and calls `on_profiled` with the run directory,
+  /// which then has profile.json and cluster.toml.
+  bool only_profiles = false;
+  std::function<absl::Status(const RunFolder&)> on_profiled;
 };
 
 /// Runs one job to its end. Returns the exit code.

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plans/schedule.hpp"
+#include "plans/schedule/schedule.hpp"
 
 namespace skein::gpu {
 
@@ -40,6 +40,8 @@ enum class WorkKind { kForward, kBackward, kBackwardInput, kBackwardWeight, kUpd
 struct Work {
   WorkKind kind = WorkKind::kOther;
   std::function<absl::Status(Ops&)> run;
+  /// Amount of the work for a device that only sleeps, in the unit of `SleepProfile`.
+  double share = 1;
 };
 
 struct DeviceInfo {
@@ -63,18 +65,21 @@ class Device {
   virtual void submit(Work work, std::function<void(absl::Status)> done) = 0;
 };
 
-/// Times for a device that only sleeps: microseconds for each piece of work of that kind.
+/// Times for a device that only sleeps, at speed 1.0, for work of share 1: one transformer block
+/// and a whole micro-batch.
 struct SleepProfile {
   double forward_us = 0;
-  double backward_us = 0;
+  double backward_us = 0;  // An I and a W take half of it each.
   double update_us = 0;
 };
 
 /// A host device with its own thread and `threads - 1` helpers for its loops and products.
 std::unique_ptr<Device> make_host_device(int32_t threads);
-/// Does the work of `inner`, then waits until it has taken 1 / speed of its time. 0 < speed <= 1.
+/// Does the work of `inner`, then waits until it has taken 1 / speed of the time it computed. With
+/// one thread that is the processor time of the thread, so that what other processes take from the
+/// machine is not counted as slowness of the device. 0 < speed <= 1.
 std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed);
-/// Sleeps for the time of `profile` instead of doing F, B and update work.
-std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile);
+/// Sleeps for the time of `profile`, divided by `speed` > 0, instead of doing F, B and update work.
+std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed = 1.0);
 
 }  // namespace skein::gpu

@@ -31,6 +31,13 @@ void sleep_until(Clock::time_point deadline) {
   }
 }
 
+/// Of the calling thread.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 class SlowedDevice final : public Device {
  public:
   SlowedDevice(std::unique_ptr<Device> inner, double speed)
@@ -43,11 +50,16 @@ class SlowedDevice final : public Device {
   absl::StatusOr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
   void submit(Work work, std::function<void(absl::Status)> done) override {
     // The wait is part of the work, so that the next piece starts behind it.
-    work.run = [run = std::move(work.run), speed = info_.speed](Ops& ops) {
+    const bool counts_processor = info_.threads == 1;
+    work.run = [run = std::move(work.run), speed = info_.speed, counts_processor](Ops& ops) {
       const Clock::time_point start = Clock::now();
+      const double processor_start = processor_seconds();
       absl::Status status = run(ops);
-      const auto taken = std::chrono::duration<double>(Clock::now() - start);
-      sleep_until(start + std::chrono::duration_cast<Clock::duration>(taken / speed));
+      const double taken = counts_processor
+                               ? processor_seconds() - processor_start
+                               : std::chrono::duration<double>(Clock::now() - start).count();
+      const std::chrono::duration<double> slowed(taken / speed);
+      sleep_until(start + std::chrono::duration_cast<Clock::duration>(slowed));
       return status;
     };
     inner_->submit(std::move(work), std::move(done));
@@ -60,8 +72,10 @@ class SlowedDevice final : public Device {
 
 class SleepDevice final : public Device {
  public:
-  explicit SleepDevice(const SleepProfile& profile) : profile_(profile), pool_(1), ops_(pool_) {
-    info_.name = "sleep";
+  SleepDevice(const SleepProfile& profile, double speed)
+      : profile_(profile), pool_(1), ops_(pool_) {
+    info_.name = speed == 1.0 ? "sleep" : absl::StrCat("sleep at speed ", speed);
+    info_.speed = speed;
     info_.computes = false;
   }
 
@@ -76,7 +90,7 @@ class SleepDevice final : public Device {
       } else {
         // From when the device was free and had the work: the wake-up of its thread is no work.
         const Clock::time_point start = std::max(submitted, free_at_);
-        free_at_ = start + duration(work.kind);
+        free_at_ = start + duration(work);
         sleep_until(free_at_);
       }
       work = {};
@@ -85,7 +99,8 @@ class SleepDevice final : public Device {
   }
 
  private:
-  Clock::duration duration(WorkKind kind) const {
+  Clock::duration duration(const Work& work) const {
+    const WorkKind kind = work.kind;
     double us = profile_.update_us;
     if (kind == WorkKind::kForward) us = profile_.forward_us;
     if (kind == WorkKind::kBackward) us = profile_.backward_us;
@@ -93,7 +108,7 @@ class SleepDevice final : public Device {
       us = profile_.backward_us / 2;
     }
     return std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double, std::micro>(us));
+        std::chrono::duration<double, std::micro>(us * work.share / info_.speed));
   }
 
   SleepProfile profile_;
@@ -110,8 +125,8 @@ std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double
   return std::make_unique<SlowedDevice>(std::move(inner), speed);
 }
 
-std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile) {
-  return std::make_unique<SleepDevice>(profile);
+std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed) {
+  return std::make_unique<SleepDevice>(profile, speed);
 }
 
 }  // namespace skein::gpu

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/layout_plan.hpp"
 #include "plans/sample_order.hpp"
 
 namespace skein::plans {
@@ -49,17 +51,99 @@ CoordinatorDecisions Coordination::on_join(PeerNumber peer, JoinRequest request,
   members_[worker] = Member{peer, worker, std::move(request), now_us, 0, false};
   last_progress_us_ = now_us;
   if (static_cast<int64_t>(members_.size()) == options_.worker_count) {
-    append(decisions, make_assignment(now_us));
+    append(decisions, on_gathered(now_us));
   }
   return decisions;
+}
+
+CoordinatorDecisions Coordination::on_gathered(uint64_t now_us) {
+  const bool chooses =
+      !options_.plan && options_.job.parallelism.pipeline_parallel_degree == kAutoDegree;
+  if (!chooses && !options_.only_profiles) return make_assignment(now_us);
+  phase_ = Phase::kProfiling;
+  CoordinatorDecisions decisions = {
+      RunEvent{"profile.started",
+               absl::StrCat("measuring ", members_.size(), " devices and the links between them"),
+               {}}};
+  for (const auto& [id, member] : members_) decisions.push_back(RequestProfile{id, {}});
+  append(decisions, request_profiles());
+  return decisions;
+}
+
+/// Asks one worker of each host that has nobody at work: they would disturb each other.
+CoordinatorDecisions Coordination::request_profiles() {
+  std::set<std::string> busy;
+  for (const auto& [id, member] : members_) {
+    if (member.profiling) busy.insert(member.request.host_name);
+  }
+  CoordinatorDecisions decisions;
+  for (auto& [id, member] : members_) {
+    if (member.measured || member.profiling || !busy.insert(member.request.host_name).second) {
+      continue;
+    }
+    member.profiling = true;
+    decisions.push_back(RequestProfile{id, rows_to_measure(options_.job)});
+  }
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::on_profiled(WorkerId worker, MeasuredWorker measured,
+                                               uint64_t now_us) {
+  auto member = members_.find(worker);
+  if (phase_ != Phase::kProfiling || member == members_.end() || !member->second.profiling) {
+    return drop();
+  }
+  measured.id = worker;
+  measured.host = member->second.request.host_name;
+  member->second.profiling = false;
+  member->second.measured = std::move(measured);
+  last_progress_us_ = now_us;
+  CoordinatorDecisions decisions = request_profiles();
+  const bool all = std::all_of(members_.begin(), members_.end(),
+                               [](const auto& each) { return each.second.measured.has_value(); });
+  if (!all) return decisions;
+  const std::vector<MeasuredWorker> workers = measured_workers();
+  decisions.push_back(
+      ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)});
+  append(decisions,
+         options_.only_profiles ? end(absl::OkStatus(), false) : make_assignment(now_us));
+  return decisions;
+}
+
+std::vector<MeasuredWorker> Coordination::measured_workers() const {
+  std::vector<MeasuredWorker> workers;
+  for (const auto& [id, member] : members_) {
+    if (member.measured) workers.push_back(*member.measured);
+  }
+  return workers;
+}
+
+absl::StatusOr<PlannedPipeline> Coordination::choose_plan(
+    const std::vector<WorkerId>& workers) const {
+  constexpr uint64_t kGeneration = 1;
+  PlannedPipeline chosen;
+  if (options_.plan) {
+    chosen.reason = "plan of the job";
+    SKEIN_ASSIGN_OR_RETURN(chosen.plan,
+                           adopt_plan(options_.job, *options_.plan, workers, kGeneration));
+  } else if (options_.job.parallelism.pipeline_parallel_degree == kAutoDegree) {
+    SKEIN_ASSIGN_OR_RETURN(
+        chosen, planners().front().make_plan(measured_request(options_.job, measured_workers())));
+    SKEIN_ASSIGN_OR_RETURN(chosen.plan,
+                           adopt_plan(options_.job, std::move(chosen.plan), workers, kGeneration));
+  } else {
+    chosen.reason = "layout of the job";
+    SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_layout_plan(options_.job, workers, kGeneration));
+  }
+  return chosen;
 }
 
 CoordinatorDecisions Coordination::make_assignment(uint64_t now_us) {
   std::vector<WorkerId> workers;
   for (const auto& [id, member] : members_) workers.push_back(id);
-  absl::StatusOr<Plan> plan = make_plan(options_.job, workers, /*generation=*/1);
-  if (!plan.ok()) return end(plan.status(), false);
-  plan_ = *std::move(plan);
+  absl::StatusOr<PlannedPipeline> chosen = choose_plan(workers);
+  if (!chosen.ok()) return end(chosen.status(), false);
+  plan_ = chosen->plan;
   for (const StagePlan& stage : plan_->stages) {
     for (const ReplicaPlan& replica : stage.replicas) hosted_[replica.worker].insert(replica.id);
   }
@@ -78,8 +162,9 @@ CoordinatorDecisions Coordination::make_assignment(uint64_t now_us) {
                             " micro-batches of ", plan_->microbatch_rows),
                {{"generation", absl::StrCat(plan_->generation)},
                 {"stages", absl::StrCat(plan_->stages.size())},
-                {"reason", "layout of the job"}}});
-  decisions.push_back(AssignPlan{*plan_, step_});
+                {"predicted_step_us", absl::StrCat(chosen->objective_us)},
+                {"reason", chosen->reason}}});
+  decisions.push_back(AssignPlan{*plan_, step_, chosen->objective_us});
   return decisions;
 }
 
@@ -305,7 +390,7 @@ CoordinatorDecisions Coordination::on_stop_request(const std::string& reason) {
       RunEvent{"run.stopping",
                absl::StrCat("stopping at the next step boundary: ", reason),
                {{"reason", reason}}}};
-  const bool untrained = phase_ == Phase::kGathering || phase_ == Phase::kPreparing;
+  const bool untrained = phase_ < Phase::kTraining;
   if (untrained) append(decisions, end(absl::OkStatus(), true));
   return decisions;
 }
@@ -321,7 +406,7 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
                                                   " s (elastic.heartbeat_timeout_seconds)")));
     }
   }
-  const bool starts = phase_ == Phase::kGathering || phase_ == Phase::kPreparing;
+  const bool starts = phase_ < Phase::kTraining;
   const double limit_s =
       starts ? options_.job.comm.init_timeout_seconds : options_.job.comm.train_timeout_seconds;
   const double waited_s = static_cast<double>(now_us - last_progress_us_) * kMicro;
@@ -341,6 +426,9 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
 
 std::string Coordination::missing_replicas() const {
   std::vector<std::string> missing;
+  for (const auto& [id, member] : members_) {
+    if (member.profiling) missing.push_back(absl::StrCat("the measurements of w", id.value));
+  }
   for (const auto& [worker, replicas] : hosted_) {
     for (ReplicaId replica : replicas) {
       const bool waits =

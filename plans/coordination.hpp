@@ -12,7 +12,8 @@
 #include "plans/base/ids.hpp"
 #include "plans/job_spec.hpp"
 #include "plans/plan.hpp"
-#include "plans/replica_program.hpp"
+#include "plans/planner/measured_request.hpp"
+#include "plans/rank_program.hpp"
 
 namespace skein::plans {
 
@@ -63,6 +64,18 @@ struct RefusePeer {
 struct AssignPlan {
   Plan plan;
   uint64_t first_step = 0;
+  double predicted_step_us = 0;  // By the planner; 0: the plan was not predicted.
+};
+/// Ask the worker to measure its device and its links to all members; without rows: only to answer
+/// the others' probes.
+struct RequestProfile {
+  WorkerId worker;
+  std::vector<int64_t> rows;
+};
+/// All workers have measured: what was found.
+struct ReportProfiles {
+  Profile profile;
+  ClusterSpec cluster;
 };
 struct StartRun {};
 /// Write the record; `on_journaled` follows, and only then the commit.
@@ -106,18 +119,22 @@ struct RunEvent {
 };
 
 using CoordinatorDecision =
-    std::variant<WelcomeWorker, RefusePeer, AssignPlan, StartRun, JournalCommit, BroadcastCommit,
-                 ReportValidation, CompleteCheckpoint, StopWorkers, EndRun, RunEvent>;
+    std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, AssignPlan, StartRun,
+                 JournalCommit, BroadcastCommit, ReportValidation, CompleteCheckpoint, StopWorkers,
+                 EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// The coordinator of a synchronous run as a state machine without clock or I/O: membership, plan,
 /// commits, checkpoints and the end. Times are microseconds of one steady clock.
 ///
 ///   1 gathering:  workers join until there are enough
-///   2 preparing:  the plan is assigned; workers allocate, load and form groups
-///   3 training:   ready -> journal -> commit, one step after the other
-///   4 finishing:  the last step is committed; validation and checkpoints are awaited
-///   5 ended
+///   2 profiling:  workers measure devices and links, one after the other on each host (only when
+///   the
+///                 planner is to choose, or nothing but measuring is asked for)
+///   3 preparing:  the plan is assigned; workers allocate, load and form groups
+///   4 training:   ready -> journal -> commit, one step after the other
+///   5 finishing:  the last step is committed; validation and checkpoints are awaited
+///   6 ended
 ///
 /// Repeated, late and stale events change nothing and are counted in `dropped`.
 class Coordination {
@@ -127,8 +144,10 @@ class Coordination {
     int64_t worker_count = 0;  // To wait for.
     uint64_t term = 1;
     uint64_t first_step = 0;
+    std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
+    bool only_profiles = false;  // Ends when devices and links are measured.
   };
-  enum class Phase { kGathering, kPreparing, kTraining, kFinishing, kEnded };
+  enum class Phase { kGathering, kProfiling, kPreparing, kTraining, kFinishing, kEnded };
   struct Member {
     PeerNumber peer = 0;
     WorkerId id;
@@ -136,11 +155,14 @@ class Coordination {
     uint64_t last_heard_us = 0;
     uint64_t steps_done = 0;
     bool prepared = false;
+    bool profiling = false;  // Asked to measure, and has not answered.
+    std::optional<MeasuredWorker> measured;
   };
 
   Coordination(Options options, uint64_t now_us);
 
   CoordinatorDecisions on_join(PeerNumber peer, JoinRequest request, uint64_t now_us);
+  CoordinatorDecisions on_profiled(WorkerId worker, MeasuredWorker measured, uint64_t now_us);
   CoordinatorDecisions on_prepared(WorkerId worker, uint64_t generation, uint64_t now_us);
   CoordinatorDecisions on_ready(const ReadyReport& report, uint64_t now_us);
   CoordinatorDecisions on_reduced(ReplicaId replica, uint64_t step, double norm_squared);
@@ -181,7 +203,11 @@ class Coordination {
     double loss = 0;
   };
 
+  CoordinatorDecisions on_gathered(uint64_t now_us);
+  CoordinatorDecisions request_profiles();
   CoordinatorDecisions make_assignment(uint64_t now_us);
+  absl::StatusOr<PlannedPipeline> choose_plan(const std::vector<WorkerId>& workers) const;
+  std::vector<MeasuredWorker> measured_workers() const;
   CoordinatorDecisions try_commit();
   CoordinatorDecisions try_finish();
   CoordinatorDecisions end(absl::Status status, bool stopped_early);

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
-#include "plans/schedule.hpp"
+#include "plans/schedule/schedule.hpp"
 
 namespace skein::plans {
 namespace {
@@ -97,10 +97,11 @@ absl::Status check_data(const DataSpec& data) {
 }
 
 absl::Status check_parallelism(const ParallelismSpec& parallelism) {
-  SKEIN_RETURN_IF_ERROR(
-      at_least(parallelism.pipeline_parallel_degree, 0, "parallelism.pipeline_parallel_degree"));
+  SKEIN_RETURN_IF_ERROR(at_least(parallelism.pipeline_parallel_degree, kAutoDegree,
+                                 "parallelism.pipeline_parallel_degree"));
   SKEIN_RETURN_IF_ERROR(at_least(parallelism.data_parallel_replicate_degree, 1,
                                  "parallelism.data_parallel_replicate_degree"));
+  SKEIN_RETURN_IF_ERROR(at_least(parallelism.virtual_stages, 1, "parallelism.virtual_stages"));
   for (int64_t blocks : parallelism.layout) {
     SKEIN_RETURN_IF_ERROR(at_least(blocks, 0, "parallelism.layout (one entry)"));
   }
@@ -117,6 +118,10 @@ absl::Status check_device(const DeviceSpec& device) {
       expect(device.threads <= 1024, "device.threads", device.threads, "must be at most 1024"));
   SKEIN_RETURN_IF_ERROR(expect(device.speed > 0 && device.speed <= 1, "device.speed", device.speed,
                                "must be in (0, 1]"));
+  for (double speed : device.speeds) {
+    SKEIN_RETURN_IF_ERROR(
+        expect(speed > 0 && speed <= 1, "device.speeds (one entry)", speed, "must be in (0, 1]"));
+  }
   const double times[] = {device.sleep_forward_us, device.sleep_backward_us,
                           device.sleep_update_us};
   const char* keys[] = {"device.sleep_forward_us", "device.sleep_backward_us",

@@ -49,12 +49,17 @@ struct LrSchedulerSpec {
   bool operator==(const LrSchedulerSpec&) const = default;
 };
 
+/// The planner chooses stages, replicas, rows, schedule and micro-batches.
+inline constexpr int64_t kAutoDegree = -1;
+
 struct ParallelismSpec {
-  int64_t pipeline_parallel_degree = 0;        // Stages; 0: one per worker / replicas.
+  int64_t pipeline_parallel_degree = 0;        // Ranks; 0: one per worker / replicas; kAutoDegree.
   int64_t data_parallel_replicate_degree = 1;  // Replicas of every stage, unless `replicas`.
   std::vector<int64_t> layout;                 // Transformer blocks per stage; empty: even by cost.
-  std::vector<int64_t> replicas;               // Replicas per stage; empty: the degree above.
-  std::string pipeline_parallel_schedule = "1F1B";  // "1F1B" or "GPipe".
+  std::vector<int64_t> replicas;               // Replicas per rank; empty: the degree above.
+  std::string pipeline_parallel_schedule = "1F1B";  // As `parse_schedule_kind`.
+  int64_t virtual_stages = 1;                       // Stages of each rank.
+  std::string plan;  // File with the text of a plan that is used as it is; empty: as above.
   bool operator==(const ParallelismSpec&) const = default;
 };
 
@@ -63,9 +68,10 @@ struct DeviceSpec {
   std::string type = "cpu";      // "cpu" or "sleep".
   int64_t threads = 1;           // Host threads per device.
   double speed = 1.0;            // In (0, 1]: 0.5 takes twice the time for every action.
-  double sleep_forward_us = 0;   // Type "sleep": time of a stage's F of one micro-batch.
-  double sleep_backward_us = 0;  // Type "sleep": time of a stage's B of one micro-batch.
-  double sleep_update_us = 0;    // Type "sleep": time of the optimizer's update.
+  std::vector<double> speeds;    // Of workers 1, 2, ...; `speed` for those beyond the list.
+  double sleep_forward_us = 0;   // Type "sleep": F of one block and a whole micro-batch.
+  double sleep_backward_us = 0;  // Type "sleep": B of one block and a whole micro-batch.
+  double sleep_update_us = 0;    // Type "sleep": the optimizer's update of one block.
   bool operator==(const DeviceSpec&) const = default;
 };
 

@@ -6,9 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "plans/base/ids.hpp"
-#include "plans/job_spec.hpp"
 #include "plans/model_spec.hpp"
-#include "plans/schedule.hpp"
+#include "plans/schedule/schedule.hpp"
 
 namespace skein::plans {
 
@@ -30,6 +29,7 @@ struct ReplicaPlan {
 
 struct StagePlan {
   LayerRange layers;
+  int32_t rank = 0;                   // Whose list of `Plan::actions` its workers follow.
   std::vector<ReplicaPlan> replicas;  // >= 1; the first one leads: it reports and saves.
   bool operator==(const StagePlan&) const = default;
 };
@@ -56,26 +56,31 @@ struct Plan {
   ScheduleKind schedule = ScheduleKind::k1F1B;
   int64_t microbatch_count = 0;  // M
   int64_t microbatch_rows = 0;   // B
+  bool recompute = false;        // Stashes hold inputs only; backwards run the forward again.
   std::vector<StagePlan> stages;
   std::vector<ReductionGroup> groups;
+  Schedule actions;  // [ranks]; stages of one rank have the same workers in the same order.
   bool operator==(const Plan&) const = default;
 };
 
-/// Plans by the explicit or even layout of the job, workers in ascending order, stage by stage.
-/// The even layout is `partition_min_max` over `layer_flops`.
-/// InvalidArgument   if the layout does not fit the model, or the replicas do not fit the workers
-///                   (there must be at least as many workers as replicas) or a micro-batch has
-///                   fewer rows than a stage has replicas. The message says what would fit.
-absl::StatusOr<Plan> make_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
-                               uint64_t generation);
-
-/// How many replicas, and so workers, the plan of `job` needs; `available` decides what the job
-/// leaves open (pipeline_parallel_degree 0).
-absl::StatusOr<int64_t> replica_count(const JobSpec& job, int64_t available);
-
 /// Checks all that a receiver relies on: ranges tile the model, rows tile the micro-batch, ids are
-/// positions, groups cover every replica. InvalidArgument with the first thing that is wrong.
+/// positions, groups cover every replica, a worker follows one list of actions, and the lists can
+/// be executed. InvalidArgument with the first thing that is wrong.
 absl::Status validate(const Plan& plan, const ModelSpec& model);
+absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head);
+
+/// The shape that the plan's schedule is made for.
+ScheduleShape schedule_shape(const Plan& plan);
+/// Replaces the plan's schedule and its actions. InvalidArgument as `make_schedule`.
+absl::Status set_schedule(Plan& plan, ScheduleKind kind);
+/// The groups that every plan of these stages has; `tied_head`: the first and the last stage share
+/// a parameter.
+std::vector<ReductionGroup> reduction_groups(const std::vector<StagePlan>& stages, bool tied_head);
+/// Gives the replicas their ids: positions, stage by stage.
+void number_replicas(std::vector<StagePlan>& stages);
+
+/// Rows as even as possible, earlier replicas get the rest.
+RowRange even_rows(int64_t rows, int64_t index, int64_t count);
 
 const ReplicaPlan& replica_of(const Plan& plan, ReplicaId id);
 int32_t stage_of(const Plan& plan, ReplicaId id);

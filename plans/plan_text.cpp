@@ -1,19 +1,22 @@
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan.hpp"
+#include "plans/schedule/schedule_csv.hpp"
 
 namespace skein::plans {
 namespace {
 
-// plan generation=1 schedule=1F1B microbatches=8 rows=4
-// stage layers=0..3 replicas=r0@w1[0+4]
-// stage layers=3..8 replicas=r1@w2[0+2],r2@w3[2+2]
+// plan generation=1 schedule=1F1B microbatches=8 rows=4 recompute=0
+// stage layers=0..3 rank=0 replicas=r0@w1[0+4]
+// stage layers=3..8 rank=1 replicas=r1@w2[0+2],r2@w3[2+2]
 // group stage=0 members=r0
 // group tied members=r0,r1,r2
+// rank 0F0,0F1,0B0,0B1
 
 /// Stages, replicas and groups that a text may hold: ten times the largest cluster in mind.
 constexpr size_t kEntriesMax = 100000;
@@ -63,14 +66,17 @@ bool scan_header(std::string_view line, Plan& plan) {
   if (!kind.ok()) return false;
   plan.schedule = *kind;
   scan.expect(" microbatches=").number(plan.microbatch_count);
-  return scan.expect(" rows=").number(plan.microbatch_rows).done();
+  int recompute = 0;
+  scan.expect(" rows=").number(plan.microbatch_rows).expect(" recompute=").number(recompute);
+  plan.recompute = recompute == 1;
+  return scan.done() && (recompute == 0 || recompute == 1);
 }
 
 bool scan_stage(std::string_view line, Plan& plan) {
   StagePlan& stage = plan.stages.emplace_back();
   Scanner scan(line);
   scan.expect("stage layers=").number(stage.layers.begin).expect("..").number(stage.layers.end);
-  scan.expect(" replicas=");
+  scan.expect(" rank=").number(stage.rank).expect(" replicas=");
   do {
     if (!stage.replicas.empty()) scan.expect(",");
     ReplicaPlan& replica = stage.replicas.emplace_back();
@@ -100,15 +106,25 @@ bool scan_group(std::string_view line, Plan& plan) {
   return scan.done();
 }
 
+/// Only the first line of the piece: the caller has split the text.
+bool scan_rank(std::string_view line, Plan& plan) {
+  line.remove_prefix(std::string_view("rank ").size());
+  absl::StatusOr<Schedule> parsed = parse_csv(line);
+  if (!parsed.ok() || parsed->size() != 1) return false;
+  plan.actions.push_back(std::move(parsed->front()));
+  return true;
+}
+
 }  // namespace
 
 std::string to_text(const Plan& plan) {
   std::string text = absl::StrCat(
       "plan generation=", plan.generation, " schedule=", std::string(to_text(plan.schedule)),
-      " microbatches=", plan.microbatch_count, " rows=", plan.microbatch_rows, "\n");
+      " microbatches=", plan.microbatch_count, " rows=", plan.microbatch_rows,
+      " recompute=", plan.recompute ? 1 : 0, "\n");
   for (const StagePlan& stage : plan.stages) {
     absl::StrAppend(&text, "stage layers=", stage.layers.begin, "..", stage.layers.end,
-                    " replicas=");
+                    " rank=", stage.rank, " replicas=");
     for (const ReplicaPlan& replica : stage.replicas) {
       absl::StrAppend(&text, &replica == &stage.replicas.front() ? "r" : ",r", replica.id.value,
                       "@w", replica.worker.value);
@@ -125,6 +141,7 @@ std::string to_text(const Plan& plan) {
     }
     text += "\n";
   }
+  for (const ActionList& actions : plan.actions) absl::StrAppend(&text, "rank ", to_csv({actions}));
   return text;
 }
 
@@ -135,6 +152,7 @@ absl::StatusOr<Plan> parse_plan(const std::string& text) {
     const std::string_view line(piece.data(), piece.size());
     const bool ok = number == 0                  ? scan_header(line, plan)
                     : line.starts_with("stage ") ? scan_stage(line, plan)
+                    : line.starts_with("rank ")  ? scan_rank(line, plan)
                                                  : scan_group(line, plan);
     if (!ok || number > kEntriesMax) {
       return absl::InvalidArgumentError(

@@ -53,6 +53,8 @@ struct Envelope {
     stop @23 :Stop;
     statusRequest @24 :Void;
     status @25 :Status;
+    profileRequest @26 :ProfileRequest;
+    profiled @27 :Profiled;
   }
 }
 
@@ -96,6 +98,52 @@ struct Assign {
 
 struct Prepared {
   # Worker -> coordinator: all replicas of the generation are allocated and loaded.
+}
+
+struct ProfileRequest {
+  # Coordinator -> worker: measure the job's layers on your device, and your links to the peers. A
+  # repeat while it is measured is dropped.
+  rows @0 :List(UInt32);  # Numbers of rows of a micro-batch, ascending; none: only be ready to
+                          # answer the others' probes.
+  peers @1 :List(Peer);   # Of all workers.
+}
+
+struct LayerTimes {
+  forwardUs @0 :Float64;
+  backwardInputUs @1 :Float64;
+  backwardWeightUs @2 :Float64;
+}
+
+struct LayerProfile {
+  name @0 :Text;
+  times @1 :List(LayerTimes);       # One per number of rows.
+  activationRowBytes @2 :UInt64;
+  stashRowBytes @3 :UInt64;
+  parameterBytes @4 :UInt64;
+}
+
+struct Profile {
+  # As `plans::Profile`.
+  device @0 :Text;
+  rows @1 :List(UInt32);
+  layers @2 :List(LayerProfile);
+  stateFactor @3 :Float64;
+  gradientFactor @4 :Float64;
+  updateUsPerByte @5 :Float64;
+  tiedBytes @6 :UInt64;
+}
+
+struct LinkMeasured {
+  peer @0 :UInt32;
+  bytesPerSecond @1 :Float64;
+  latencyUs @2 :Float64;
+}
+
+struct Profiled {
+  # Worker -> coordinator: what was measured. A repeat is dropped.
+  profile @0 :Profile;
+  links @1 :List(LinkMeasured);
+  memoryBytes @2 :UInt64;           # Of the machine; 0: not known.
 }
 
 struct Rendezvous {

@@ -8,6 +8,11 @@ enum TensorKind {
   activation @0;   # Output of a stage, to the stage behind it.
   gradient @1;     # Gradient of that output, back to the stage before.
   validation @2;   # Output of a stage in the validation pass.
+  # To measure links, generation 0; `receiver` is a worker and `microbatch` the worker that asks or
+  # answers; `step` numbers the question.
+  probe @3;        # One float: to be answered at once.
+  probeBulk @4;    # 4 MiB: to be answered when it has arrived.
+  probeReply @5;   # One float: the answer.
 }
 
 struct TensorHeader {

@@ -1,4 +1,4 @@
-#include "plans/plan.hpp"
+#include "plans/layout_plan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,11 +25,11 @@ JobSpec job_with(std::vector<int64_t> layout, std::vector<int64_t> replicas) {
 }
 
 std::string error_of(const JobSpec& job, uint32_t count) {
-  return std::string(make_plan(job, workers(count), 1).status().message());
+  return std::string(make_layout_plan(job, workers(count), 1).status().message());
 }
 
 TEST(MakePlan, LayoutCountsBlocksAndPlacesBothEnds) {
-  const auto plan = make_plan(job_with({4, 2, 2}, {}), workers(3), 1);
+  const auto plan = make_layout_plan(job_with({4, 2, 2}, {}), workers(3), 1);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->stages[0].layers, (LayerRange{0, 5}));
   EXPECT_EQ(plan->stages[1].layers, (LayerRange{5, 7}));
@@ -42,7 +42,7 @@ TEST(MakePlan, EveryPlanIsValidAndRoundTripsAsText) {
     for (bool tied : {true, false}) {
       JobSpec job = job_with({}, replicas);
       job.model.tied_head = tied;
-      const auto plan = make_plan(job, workers(8), 7);
+      const auto plan = make_layout_plan(job, workers(8), 7);
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_TRUE(validate(*plan, job.model).ok()) << validate(*plan, job.model);
       const auto parsed = parse_plan(to_text(*plan));
@@ -53,7 +53,7 @@ TEST(MakePlan, EveryPlanIsValidAndRoundTripsAsText) {
 }
 
 TEST(MakePlan, ATiedEmbeddingJoinsTheFirstAndTheLastStage) {
-  const auto plan = make_plan(job_with({}, {2, 1, 2}), workers(5), 1);
+  const auto plan = make_layout_plan(job_with({}, {2, 1, 2}), workers(5), 1);
   const ReductionGroup& tied = plan->groups.back();
   EXPECT_EQ(tied.scope, GroupScope::kTied);
   EXPECT_EQ(tied.members, (std::vector<ReplicaId>{{0}, {1}, {3}, {4}}));
@@ -72,7 +72,7 @@ TEST(MakePlan, SaysWhatDoesNotFit) {
 
 TEST(Validate, FindsWhatAPeerMightSend) {
   const JobSpec job = job_with({}, {1, 2});
-  const Plan good = *make_plan(job, workers(3), 1);
+  const Plan good = *make_layout_plan(job, workers(3), 1);
   auto broken = [&](auto change) {
     Plan plan = good;
     change(plan);
@@ -89,7 +89,7 @@ TEST(Validate, FindsWhatAPeerMightSend) {
 }
 
 TEST(ParsePlan, RefusesEveryTruncation) {
-  const std::string text = to_text(*make_plan(job_with({}, {1, 2}), workers(3), 1));
+  const std::string text = to_text(*make_layout_plan(job_with({}, {1, 2}), workers(3), 1));
   const JobSpec job = job_with({}, {1, 2});
   for (size_t length = 0; length + 1 < text.size(); ++length) {
     const auto parsed = parse_plan(text.substr(0, length));
@@ -100,7 +100,7 @@ TEST(ParsePlan, RefusesEveryTruncation) {
 TEST(Routes, TileEveryReplicasRowsForAnyReplication) {
   for (int64_t r1 = 1; r1 <= 5; ++r1) {
     for (int64_t r2 = 1; r2 <= 5; ++r2) {
-      const auto plan = make_plan(job_with({}, {r1, r2}), workers(10), 1);
+      const auto plan = make_layout_plan(job_with({}, {r1, r2}), workers(10), 1);
       ASSERT_TRUE(plan.ok());
       for (int64_t stage : {0, 1}) {
         std::vector<int> covered(8, 0);

@@ -1,0 +1,292 @@
+#include "actors/rank.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include <caf/send.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+#include "plans/learning_rate.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// Tokens by which a replica tells its pieces of work apart.
+constexpr uint64_t kProgramWork = 0;
+constexpr uint64_t kSnapshotWork = 1;
+/// Validation outputs that may wait at a slower neighbour.
+constexpr uint32_t kValidationTensorsMax = 4;
+
+uint64_t to_us(std::chrono::steady_clock::time_point time) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
+}
+
+net::schema::TensorKind to_schema(plans::InputKind kind) {
+  switch (kind) {
+    case plans::InputKind::kActivation:
+      return net::schema::TensorKind::ACTIVATION;
+    case plans::InputKind::kGradient:
+      return net::schema::TensorKind::GRADIENT;
+    case plans::InputKind::kValidation:
+      return net::schema::TensorKind::VALIDATION;
+  }
+  return net::schema::TensorKind::ACTIVATION;
+}
+
+plans::InputKind from_schema(net::schema::TensorKind kind) {
+  switch (kind) {
+    case net::schema::TensorKind::ACTIVATION:
+      return plans::InputKind::kActivation;
+    case net::schema::TensorKind::GRADIENT:
+      return plans::InputKind::kGradient;
+    case net::schema::TensorKind::VALIDATION:
+      return plans::InputKind::kValidation;
+    default:
+      break;  // Probes of links: no stream of a rank takes them.
+  }
+  return plans::InputKind::kActivation;
+}
+
+}  // namespace
+
+Rank::behavior_type rank(Rank::stateful_pointer<RankState> self, RankConfig config) {
+  self->state.self = self;
+  self->state.start(std::move(config));
+  return {
+      [self](const net::ControlMessage& message) { self->state.on_control(message); },
+      [self](const InputArrived& arrived) { self->state.on_input(arrived); },
+      [self](const WorkDone& done) { self->state.on_work_done(done); },
+      [self](const ReductionDone& done) { self->state.on_reduction_done(done); },
+      [self](const ShardWritten& written) { self->state.on_shard_written(written); },
+      [self](const ClockOffset& offset) { self->state.clock_offset_us = offset.offset_us; },
+      [self](const TensorSent& sent) {
+        self->state.record(sent.stage, sent.slice, 1, sent.start_us, self->state.now_us(),
+                           sent.microbatch);
+      },
+  };
+}
+
+void RankState::start(RankConfig new_config) {
+  config = std::move(new_config);
+  SKEIN_CHECK(!config.replicas.empty()) << "a rank holds at least one replica";
+  row_floats = config.job.training.seq_len * config.job.model.channels;
+  const plans::Plan& plan = config.plan;
+  plans::RankProgram::Options options;
+  options.first_step = config.first_step;
+  options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
+  for (const PreparedReplica& parts : config.replicas) {
+    hold(parts);
+    plans::RankProgram::StageRole role;
+    role.stage = plans::stage_of(plan, parts.id);
+    const plans::StagePlan& stage_plan = plan.stages[static_cast<size_t>(role.stage)];
+    options.actions = plan.actions[static_cast<size_t>(stage_plan.rank)];
+    role.is_first = role.stage == 0;
+    role.is_last = role.stage + 1 == static_cast<int32_t>(plan.stages.size());
+    role.leads = stage_plan.replicas.front().id == parts.id;
+    for (const auto& [group, members] : parts.groups) role.groups.push_back(group);
+    options.stages.push_back(std::move(role));
+  }
+  program.emplace(std::move(options));
+  for (const auto& [stage, replica] : held) open_inputs(replica);
+}
+
+void RankState::hold(const PreparedReplica& parts) {
+  const plans::Plan& plan = config.plan;
+  HeldReplica replica;
+  replica.parts = parts;
+  replica.stage = plans::stage_of(plan, parts.id);
+  replica.rows = plans::replica_of(plan, parts.id).rows;
+  replica.routes_forward = plans::routes_from(plan, parts.id, +1);
+  replica.routes_backward = plans::routes_from(plan, parts.id, -1);
+  replica.staging = gpu::StagingPool::create(replica.rows.count * row_floats);
+  const plans::LayerRange& layers = plan.stages[static_cast<size_t>(replica.stage)].layers;
+  int64_t blocks = 0;
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    if (plans::layer_kind(config.job.model, layer) == plans::LayerKind::kBlock) ++blocks;
+  }
+  replica.block_count = static_cast<double>(blocks);
+  replica.work_share = replica.block_count * static_cast<double>(replica.rows.count) /
+                       static_cast<double>(config.job.training.micro_batch_size);
+  held.emplace(replica.stage, std::move(replica));
+}
+
+void RankState::open_inputs(const HeldReplica& replica) {
+  const plans::Plan& plan = config.plan;
+  auto open = [&](plans::InputKind kind, uint32_t tensors_max) {
+    net::TensorInbox::StreamSpec stream;
+    stream.generation = plan.generation;
+    stream.receiver = replica.parts.id.value;
+    stream.kind = to_schema(kind);
+    stream.row_begin = static_cast<uint32_t>(replica.rows.begin);
+    stream.row_count = static_cast<uint32_t>(replica.rows.count);
+    stream.row_floats = static_cast<uint32_t>(row_floats);
+    stream.tensors_max = tensors_max;
+    stream.on_tensor = [to = Rank(self)](const net::TensorKey& key, net::TensorHandle tensor) {
+      caf::anon_send(to, InputArrived{key, std::move(tensor)});
+    };
+    config.plane->inbox().open(std::move(stream));
+  };
+  // A neighbour never waits for us to take an input of its step: one for every micro-batch, and one
+  // that is already of the next step.
+  const auto step_tensors = static_cast<uint32_t>(plan.microbatch_count) + 1;
+  if (replica.stage > 0) open(plans::InputKind::kActivation, step_tensors);
+  if (!replica.routes_forward.empty()) open(plans::InputKind::kGradient, step_tensors);
+  if (replica.stage > 0) open(plans::InputKind::kValidation, kValidationTensorsMax);
+}
+
+uint64_t RankState::now_us() const { return to_us(self->clock().now()); }
+
+void RankState::on_control(const net::ControlMessage& message) {
+  const auto body = (*message).getBody();
+  if (body.isStart()) {
+    step_start_us = now_us();
+    apply(program->on_start());
+  } else if (body.isGroupStart()) {
+    const auto start = body.getGroupStart();
+    apply(program->on_group_start(plans::GroupId{start.getGroup()}, start.getStep()));
+  } else if (body.isCommit()) {
+    const auto commit = body.getCommit();
+    const plans::CommitOrder order{commit.getStep(), commit.getGradientNorm(), commit.getValidate(),
+                                   commit.getCheckpoint(), commit.getLast()};
+    const plans::RankCommands commands = program->on_commit(order);
+    if (commands.empty()) return;
+    for (const auto& [stage, replica] : held) {
+      record(stage, "commit", 4, replica.ready_us, now_us(), -1);
+    }
+    if (profiles) send_timings(order.step);
+    profiles = commit.getProfile();
+    step_start_us = now_us();
+    apply(commands);
+  }
+}
+
+void RankState::on_input(const InputArrived& arrived) {
+  const int32_t stage = plans::stage_of(config.plan, plans::ReplicaId{arrived.key.receiver});
+  const plans::InputKey key{from_schema(arrived.key.kind), arrived.key.step, stage,
+                            static_cast<int32_t>(arrived.key.microbatch)};
+  inputs[key] = arrived.tensor;
+  if (profiles && key.kind != plans::InputKind::kValidation) {
+    const char* kind = key.kind == plans::InputKind::kActivation ? "RECV_F" : "RECV_B";
+    record(stage, absl::StrCat(stage, kind, key.microbatch), 2, now_us(), now_us() + 1,
+           key.microbatch);
+  }
+  apply(program->on_input(key));
+}
+
+void RankState::on_work_done(const WorkDone& done) {
+  if (!done.status.ok()) return fail(done.status);
+  if (done.token == kSnapshotWork) return;
+  const Running ended = std::move(running.front());
+  running.pop_front();
+  const uint64_t end_us = to_us(done.ended);
+  finish(ended, std::max(ended.submitted_us, device_free_us), end_us);
+  device_free_us = end_us;
+  apply(program->on_work_done());
+}
+
+void RankState::on_reduction_done(const ReductionDone& done) {
+  if (!done.status.ok()) return fail(done.status);
+  const plans::RankCommands commands = program->on_group_reduced(done.group, done.step);
+  for (const auto& [stage, replica] : held) {
+    if (!commands.empty() && replica.parts.groups.contains(done.group)) {
+      record(stage, "reduce", 3, replica.reduce_start_us, now_us(), -1);
+    }
+  }
+  apply(commands);
+}
+
+void RankState::fail(const absl::Status& why) { self->send(config.listener, WorkerFault{why}); }
+
+void RankState::apply(const plans::RankCommands& commands) {
+  for (const plans::RankCommand& command : commands) {
+    std::visit([this](const auto& each) { carry_out(each); }, command);
+  }
+}
+
+void RankState::carry_out(const plans::RunAction& command) {
+  HeldReplica& replica = held.at(command.action.stage);
+  const bool is_forward = command.action.type == plans::ActionType::kForward;
+  const bool sends = command.action.type != plans::ActionType::kBackwardWeight;
+  const auto kind =
+      is_forward ? net::schema::TensorKind::ACTIVATION : net::schema::TensorKind::GRADIENT;
+  Outgoing output =
+      sends ? outgoing(replica, kind, command.step, command.action.microbatch) : Outgoing();
+  gpu::Work work = is_forward ? forward_work(command, replica, output.memory)
+                              : backward_work(command, replica, output.memory);
+  submit(command, std::move(work), std::move(output));
+}
+
+void RankState::carry_out(const plans::RunNorm& command) {
+  const HeldReplica& replica = held.at(command.stage);
+  gpu::Work work;
+  work.run = [model = replica.parts.model, norm = replica.norm_squared](gpu::Ops& ops) {
+    return model->gradient_norm_squared(ops, norm.get());
+  };
+  submit(command, std::move(work));
+}
+
+void RankState::carry_out(const plans::RunUpdate& command) {
+  submit(command, update_work(command));
+}
+
+void RankState::carry_out(const plans::RunValidation& command) {
+  HeldReplica& replica = held.at(command.stage);
+  Outgoing output =
+      outgoing(replica, net::schema::TensorKind::VALIDATION, command.step, command.microbatch);
+  gpu::Work work = validation_work(command, replica, output.memory);
+  submit(command, std::move(work), std::move(output));
+}
+
+void RankState::carry_out(const plans::RunReduction& command) {
+  const plans::ReductionGroup& group = config.plan.groups[command.group.value];
+  const auto member = std::find_if(held.begin(), held.end(), [&](const auto& each) {
+    return each.second.parts.groups.contains(command.group);
+  });
+  HeldReplica& replica = member->second;
+  if (replica.reduce_start_us < replica.ready_us) replica.reduce_start_us = now_us();
+  const std::span<float> values = group.scope == plans::GroupScope::kTied
+                                      ? replica.parts.model->tied_gradients()
+                                      : replica.parts.model->stage_gradients();
+  self->send(config.groups.at(command.group), ReductionRequest{command.step, values},
+             ReductionListener(self));
+}
+
+void RankState::carry_out(const plans::SaveState& command) {
+  // The copy is work of the device: it runs before the next step's first action changes anything.
+  auto copy = std::make_shared<ShardRequest>();
+  copy->steps_done = command.steps_done;
+  copy->stage = command.stage;
+  const std::shared_ptr<gpu::StageModel>& model = held.at(command.stage).parts.model;
+  copy->parameters = model->parameters();
+  gpu::Work work;
+  work.run = [copy, model, shards = config.shards,
+              listener = ShardListener(self)](gpu::Ops&) -> absl::Status {
+    absl::Status status = snapshot(*model, *copy);
+    if (status.ok()) caf::anon_send(shards, std::move(*copy), listener);
+    return status;
+  };
+  submit_snapshot(std::move(work));
+}
+
+void RankState::submit_snapshot(gpu::Work work) {
+  config.device->submit(std::move(work), [to = Rank(self)](absl::Status status) {
+    caf::anon_send(to, WorkDone{kSnapshotWork, std::move(status), {}});
+  });
+}
+
+void RankState::submit(const plans::RankCommand& command, gpu::Work work, Outgoing output) {
+  running.push_back({command, now_us()});
+  auto shared = std::make_shared<Outgoing>(std::move(output));
+  config.device->submit(std::move(work), [to = Rank(self), shared](absl::Status status) {
+    // The device's thread has no actor's clock; both are the steady one.
+    const auto ended = std::chrono::steady_clock::now();
+    if (status.ok()) shared->send(to_us(ended));
+    caf::anon_send(to, WorkDone{kProgramWork, std::move(status), ended});
+  });
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,190 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/group_io.hpp"
+#include "actors/messages.hpp"
+#include "actors/prepare_io.hpp"
+#include "actors/shard_io.hpp"
+#include "gpu/data/token_data.hpp"
+#include "gpu/model/stage_model.hpp"
+#include "gpu/staging_pool.hpp"
+#include "net/data_plane.hpp"
+#include "net/envelope.hpp"
+#include "plans/rank_program.hpp"
+
+namespace skein::actors {
+
+/// Who hears that a rank cannot go on.
+using FaultListener = caf::typed_actor<caf::reacts_to<WorkerFault>>;
+
+/// A tensor has been written to its socket; for the trace.
+struct TensorSent {
+  int32_t stage = 0;
+  std::string slice;
+  int32_t microbatch = 0;
+  uint64_t start_us = 0;
+};
+
+}  // namespace skein::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::TensorSent)
+
+namespace skein::actors {
+
+/// Drives the replicas that a worker holds, one of each stage of its rank, through their schedule.
+/// What to do next is decided by `plans::RankProgram`; this actor asks the device, the groups and
+/// the network to do it.
+///   in   ControlMessage   Start, GroupStart, Commit from the coordinator; others are dropped
+///   in   InputArrived     a neighbour's tensor; of another generation: dropped by the inbox
+///   in   WorkDone         from the device, in the order of the work
+///   in   ReductionDone    from a GroupIo
+///   in   ShardWritten     from the ShardIo
+///   in   ClockOffset      from the Worker
+///   in   TensorSent       from the data plane, while a step is profiled
+///   out  Ready, Reduced, Validated, ShardSaved, Timings to the coordinator; WorkerFault
+using Rank = caf::typed_actor<caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>,
+                              caf::reacts_to<WorkDone>, caf::reacts_to<ReductionDone>,
+                              caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
+                              caf::reacts_to<TensorSent>>;
+
+struct RankConfig {
+  plans::JobSpec job;
+  plans::Plan plan;
+  plans::WorkerId worker;
+  uint64_t first_step = 0;
+  std::vector<PreparedReplica> replicas;  // By ascending stage.
+  std::shared_ptr<const gpu::TokenData> data;
+  std::shared_ptr<gpu::Device> device;
+  ShardIo shards;
+  std::map<plans::GroupId, GroupIo> groups;
+  std::shared_ptr<net::DataPlane> plane;
+  std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.
+  std::shared_ptr<net::ControlLink> link;            // To the coordinator.
+  net::EnvelopeHead head;
+  FaultListener listener;
+};
+
+/// One replica on this worker: its model, its neighbours, and what it has done in the step.
+struct HeldReplica {
+  PreparedReplica parts;
+  int32_t stage = 0;
+  plans::RowRange rows;
+  std::vector<plans::Route> routes_forward;
+  std::vector<plans::Route> routes_backward;
+  std::shared_ptr<gpu::StagingPool> staging;
+  std::shared_ptr<double> norm_squared = std::make_shared<double>(0);
+  double block_count = 0;  // Transformer blocks of the stage.
+  double work_share = 0;   // As `Work::share`: blocks times rows / training.micro_batch_size.
+
+  // Since the last ready signal.
+  uint64_t busy_us = 0;
+  uint64_t reduce_start_us = 0;
+  uint64_t ready_us = 0;
+  uint32_t stashes = 0;
+  uint32_t stash_peak = 0;
+};
+
+/// The output of a piece of work on its way to the neighbours. It leaves from the device's thread
+/// as soon as it is made: the way over this actor would cost the neighbour a wake of a thread.
+struct Outgoing {
+  gpu::StagingPool::Handle memory;  // Null: there is no output, or nobody takes it.
+  std::shared_ptr<net::DataPlane> plane;
+  std::vector<std::pair<std::string, net::DataPlane::Rows>> parts;  // With their addresses.
+  Rank listener;    // Told the end of each transfer while a step is profiled; else null.
+  TensorSent sent;  // What it is told.
+
+  void send(uint64_t now_us);
+};
+
+struct RankState {  // Owned by one actor; touched only from its handlers.
+  static inline const char* name = "rank";
+
+  Rank::stateful_pointer<RankState> self = nullptr;
+  RankConfig config;
+  std::optional<plans::RankProgram> program;
+  std::map<int32_t, HeldReplica> held;  // By stage.
+  int64_t row_floats = 0;               // T * C
+  std::map<plans::InputKey, net::TensorHandle> inputs;
+
+  /// A piece of the program's work that the device has.
+  struct Running {
+    plans::RankCommand command;
+    uint64_t submitted_us = 0;
+  };
+  std::deque<Running> running;  // In the order of submission, which is that of the device.
+  uint64_t device_free_us = 0;  // When the newest piece of work ended.
+  uint64_t step_start_us = 0;
+
+  // The trace.
+  int64_t clock_offset_us = 0;
+  bool profiles = false;
+  std::map<int32_t, std::vector<SliceReport>> slices;  // By stage.
+
+  void start(RankConfig new_config);
+  void hold(const PreparedReplica& parts);
+  void open_inputs(const HeldReplica& replica);
+  uint64_t now_us() const;
+  void on_control(const net::ControlMessage& message);
+  void on_input(const InputArrived& arrived);
+  void on_work_done(const WorkDone& done);
+  void on_reduction_done(const ReductionDone& done);
+  void on_shard_written(const ShardWritten& written);
+  void fail(const absl::Status& why);
+
+  /// Starts the commands in order.
+  void apply(const plans::RankCommands& commands);
+  void carry_out(const plans::RunAction& command);
+  void carry_out(const plans::RunNorm& command);
+  void carry_out(const plans::RunUpdate& command);
+  void carry_out(const plans::RunValidation& command);
+  void carry_out(const plans::SendReady& command);
+  void carry_out(const plans::RunReduction& command);
+  void carry_out(const plans::SendReduced& command);
+  void carry_out(const plans::SaveState& command);
+  void carry_out(const plans::SendValidated& command);
+
+  // Device work, in rank_work.cpp.
+  gpu::Work forward_work(const plans::RunAction& run, HeldReplica& replica,
+                         const gpu::StagingPool::Handle& output);
+  gpu::Work backward_work(const plans::RunAction& run, HeldReplica& replica,
+                          const gpu::StagingPool::Handle& output);
+  gpu::Work validation_work(const plans::RunValidation& run, HeldReplica& replica,
+                            const gpu::StagingPool::Handle& output);
+  gpu::Work update_work(const plans::RunUpdate& run);
+  net::TensorHandle take_input(const plans::InputKey& key);
+  void submit(const plans::RankCommand& command, gpu::Work work, Outgoing output = {});
+  void submit_snapshot(gpu::Work work);
+  /// Memory and destinations of an output that is about to be made; empty if nobody takes it.
+  Outgoing outgoing(const HeldReplica& from, net::schema::TensorKind kind, uint64_t step,
+                    int32_t microbatch);
+
+  // Reports, in rank_reports.cpp.
+  void finish(const Running& work, uint64_t start_us, uint64_t end_us);
+  void finish_action(const plans::RunAction& run, HeldReplica& replica);
+  void record(int32_t stage, const std::string& slice, uint8_t track, uint64_t start_us,
+              uint64_t end_us, int32_t microbatch);
+  void send_timings(uint64_t step);
+  template <class Fill>
+  void report(Fill fill) {
+    config.link->send(net::make_envelope(config.head, fill));
+  }
+};
+
+/// Copies the whole state of `model` into `copy`, whose `parameters` are set.
+absl::Status snapshot(const gpu::StageModel& model, ShardRequest& copy);
+
+Rank::behavior_type rank(Rank::stateful_pointer<RankState> self, RankConfig config);
+
+}  // namespace skein::actors

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace skein::cli {
+
+/// "12,345"
+std::string with_commas(uint64_t value);
+/// "9.5s", "42s", "6m02s", "1h05m"
+std::string duration_text(double seconds);
+/// The unit in which a time of this order is written, "us", "ms" or "s", and what a microsecond is
+/// in it.
+double time_unit(double us, std::string& unit);
+/// "1.25 ms"; without units "1.25".
+std::string time_text(double us, bool has_units);
+/// "3.2 GB", a GB being 10^9 bytes.
+std::string bytes_text(int64_t bytes);
+
+}  // namespace skein::cli

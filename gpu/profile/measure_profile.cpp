@@ -1,0 +1,201 @@
+#include "gpu/profile/measure_profile.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <limits>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/model/stage_model.hpp"
+#include "plans/base/rng.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::gpu {
+namespace {
+
+using plans::LayerKind;
+
+/// One layer on its own, with random data around it.
+class LayerBench {
+ public:
+  static absl::StatusOr<std::unique_ptr<LayerBench>> create(const plans::JobSpec& job,
+                                                            int64_t layer, int64_t rows,
+                                                            Device& device) {
+    auto bench = std::make_unique<LayerBench>(device);
+    StageModelOptions options;
+    options.model = job.model;
+    options.layers = {layer, layer + 1};
+    options.optimizer = job.optimizer;
+    options.rows = rows;
+    options.seq_len = job.training.seq_len;
+    options.seed = job.debug.seed;
+    const bool is_block = plans::layer_kind(job.model, layer) == LayerKind::kBlock;
+    bench->share_ =
+        is_block ? static_cast<double>(rows) / static_cast<double>(job.training.micro_batch_size)
+                 : 0;
+    bench->update_share_ = is_block ? 1 : 0;
+    SKEIN_ASSIGN_OR_RETURN(bench->model_, StageModel::create(options, device));
+    const auto tokens = static_cast<size_t>(rows * job.training.seq_len);
+    plans::Rng rng(job.debug.seed);
+    for (size_t i = 0; i < tokens; ++i) {
+      const auto vocab_size = static_cast<uint64_t>(job.model.vocab_size);
+      bench->tokens_.push_back(static_cast<int32_t>(rng.below(vocab_size)));
+    }
+    bench->activations_.resize(static_cast<size_t>(bench->model_->activation_elements()));
+    for (float& value : bench->activations_) value = static_cast<float>(rng.uniform() - 0.5);
+    bench->output_.resize(bench->activations_.size());
+    return bench;
+  }
+
+  explicit LayerBench(Device& device) : device_(device) {}
+
+  const StageModel& model() const { return *model_; }
+
+  /// The fastest of `repeats` rounds of F, I and W.
+  absl::StatusOr<plans::LayerTimes> times(int repeats) {
+    plans::LayerTimes best{kNever, kNever, kNever};
+    for (int round = 0; round <= repeats; ++round) {
+      plans::LayerTimes taken;
+      SKEIN_ASSIGN_OR_RETURN(taken.forward_us, run(WorkKind::kForward, share_,
+                                                   [this](Ops& ops) { return forward(ops); }));
+      SKEIN_ASSIGN_OR_RETURN(taken.backward_input_us,
+                             run(WorkKind::kBackwardInput, share_, [this](Ops& ops) {
+                               return model_->backward_input(ops, 0, gradient(), input_gradient());
+                             }));
+      SKEIN_ASSIGN_OR_RETURN(taken.backward_weight_us,
+                             run(WorkKind::kBackwardWeight, share_,
+                                 [this](Ops& ops) { return model_->backward_weight(ops, 0); }));
+      if (round == 0) continue;  // Caches are cold and libraries choose their kernels.
+      best.forward_us = std::min(best.forward_us, taken.forward_us);
+      best.backward_input_us = std::min(best.backward_input_us, taken.backward_input_us);
+      best.backward_weight_us = std::min(best.backward_weight_us, taken.backward_weight_us);
+    }
+    return best;
+  }
+
+  absl::StatusOr<double> update_us(int repeats) {
+    double best = kNever;
+    for (int round = 0; round <= repeats; ++round) {
+      SKEIN_ASSIGN_OR_RETURN(const double taken,
+                             run(WorkKind::kUpdate, update_share_,
+                                 [this](Ops& ops) { return model_->update(ops, {}); }));
+      best = std::min(best, taken);
+    }
+    return best;
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  absl::Status forward(Ops& ops) {
+    SKEIN_RETURN_IF_ERROR(model_->start_step(ops, 1.0));
+    StageModel::Input input;
+    if (model_->has_embedding()) input.tokens = tokens_;
+    if (model_->has_head()) input.targets = tokens_;
+    if (!model_->has_embedding()) input.activations = activations_;
+    return model_->forward(ops, 0, input,
+                           model_->has_head() ? std::span<float>() : std::span<float>(output_));
+  }
+  std::span<const float> gradient() const {
+    return model_->has_head() ? std::span<const float>() : std::span<const float>(activations_);
+  }
+  std::span<float> input_gradient() {
+    return model_->has_embedding() ? std::span<float>() : std::span<float>(output_);
+  }
+
+  /// Microseconds from submission to the end of the work.
+  absl::StatusOr<double> run(WorkKind kind, double share, std::function<absl::Status(Ops&)> body) {
+    std::promise<absl::Status> done;
+    Work work;
+    work.kind = kind;
+    work.share = share;
+    work.run = std::move(body);
+    const auto start = std::chrono::steady_clock::now();
+    device_.submit(std::move(work),
+                   [&](absl::Status status) { done.set_value(std::move(status)); });
+    SKEIN_RETURN_IF_ERROR(done.get_future().get());
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+        .count();
+  }
+
+  Device& device_;
+  std::unique_ptr<StageModel> model_;
+  double share_ = 0;
+  double update_share_ = 0;
+  std::vector<int32_t> tokens_;
+  std::vector<float> activations_;
+  std::vector<float> output_;
+};
+
+int64_t weight_bytes(const StageModel& model) {
+  int64_t elements = 0;
+  for (const plans::ParameterSpec& parameter : model.parameters()) {
+    elements += plans::element_count(parameter);
+  }
+  return elements * static_cast<int64_t>(sizeof(float));
+}
+
+std::string layer_name(const plans::ModelSpec& model, int64_t layer) {
+  switch (plans::layer_kind(model, layer)) {
+    case LayerKind::kEmbedding:
+      return "embedding";
+    case LayerKind::kBlock:
+      return absl::StrCat("block ", layer - 1);
+    case LayerKind::kHead:
+      return "head";
+  }
+  return "";
+}
+
+/// The bytes as `plans::LayerProfile` counts them, from one layer's stage.
+void fill_bytes(const plans::JobSpec& job, int64_t layer, int64_t rows, const StageModel& model,
+                plans::LayerProfile& to) {
+  const int64_t activation = model.activation_elements() * static_cast<int64_t>(sizeof(float));
+  const bool is_block = plans::layer_kind(job.model, layer) == LayerKind::kBlock;
+  to.activation_row_bytes = activation / rows;
+  // A slot holds the layer's input as well; a block's also its output, for the next one.
+  to.stash_row_bytes = is_block ? (model.stash_bytes() - activation) / rows : activation / rows;
+  to.parameter_bytes = weight_bytes(model);
+}
+
+}  // namespace
+
+absl::StatusOr<plans::Profile> measure_profile(const plans::JobSpec& job, Device& device,
+                                               const std::vector<int64_t>& rows, int repeats) {
+  plans::Profile profile;
+  profile.source = "measured";
+  profile.device = device.info().name;
+  profile.rows = rows;
+  profile.state_factor = job.optimizer.name == "sgd" ? 3 : 4;
+  const int64_t layers = plans::layer_count(job.model);
+  profile.layers.resize(static_cast<size_t>(layers));
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    plans::LayerProfile& own = profile.layers[static_cast<size_t>(layer)];
+    // Blocks are alike: the first one speaks for all.
+    if (plans::layer_kind(job.model, layer) == LayerKind::kBlock && layer > 1) {
+      own = profile.layers[1];
+    } else {
+      for (int64_t count : rows) {
+        SKEIN_ASSIGN_OR_RETURN(const auto bench, LayerBench::create(job, layer, count, device));
+        SKEIN_ASSIGN_OR_RETURN(own.at.emplace_back(), bench->times(repeats));
+        fill_bytes(job, layer, count, bench->model(), own);
+        if (layer != 1 || count != rows.front()) continue;
+        SKEIN_ASSIGN_OR_RETURN(const double update_us, bench->update_us(repeats));
+        profile.update_us_per_byte = update_us / static_cast<double>(own.parameter_bytes);
+      }
+    }
+    own.name = layer_name(job.model, layer);
+  }
+  if (job.model.tied_head) {
+    profile.tied_bytes =
+        job.model.vocab_size * job.model.channels * static_cast<int64_t>(sizeof(float));
+  }
+  SKEIN_RETURN_IF_ERROR(plans::validate(profile));
+  return profile;
+}
+
+}  // namespace skein::gpu

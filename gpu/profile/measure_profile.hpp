@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu/device.hpp"
+#include "plans/job_spec.hpp"
+#include "plans/profile/profile.hpp"
+
+namespace skein::gpu {
+
+/// Measures what each layer of the job's model costs on `device`: one layer of each kind is built,
+/// run on random data and timed, the fastest of `repeats` runs counting; blocks are alike and are
+/// measured once. Bytes are those that the stage model allocates. Blocks the caller; the device
+/// must have no other work.
+///
+/// `rows`            numbers of rows of a micro-batch to measure at, ascending, each >= 1.
+/// Returns           a profile with source "measured", in times of this device as it is.
+/// ResourceExhausted if a layer's memory cannot be had; InvalidArgument if `rows` is empty.
+absl::StatusOr<plans::Profile> measure_profile(const plans::JobSpec& job, Device& device,
+                                               const std::vector<int64_t>& rows, int repeats);
+
+}  // namespace skein::gpu

@@ -1,0 +1,236 @@
+#include "plans/rank_program.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// One piece of work runs and one waits behind it: enough that the device never waits for us.
+constexpr size_t kRunningMax = 2;
+
+void append(RankCommands& to, const RankCommands& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+}  // namespace
+
+RankProgram::RankProgram(Options options)
+    : options_(std::move(options)), step_(options_.first_step) {
+  SKEIN_CHECK(!options_.actions.empty() && !options_.stages.empty()) << "a rank needs actions";
+}
+
+RankCommands RankProgram::on_start() {
+  if (mode_ != Mode::kIdle) return drop();
+  return begin_step();
+}
+
+RankCommands RankProgram::on_input(const InputKey& key) {
+  // Neighbours are at most one commit ahead: their inputs of the next step may come early.
+  if (mode_ == Mode::kFinished || key.step < step_ || !inputs_.insert(key).second) return drop();
+  if (mode_ == Mode::kCompute) return advance();
+  if (mode_ == Mode::kValidate && running_.empty()) return advance_validation();
+  return {};
+}
+
+RankCommands RankProgram::on_work_done() {
+  SKEIN_CHECK(!running_.empty()) << "work ended that was not started";
+  const RankCommand ended = running_.front();
+  running_.pop_front();
+  if (const auto* run = std::get_if<RunAction>(&ended)) return end_action(run->action.stage);
+  if (const auto* norm = std::get_if<RunNorm>(&ended)) return end_norm(norm->stage);
+  if (std::holds_alternative<RunUpdate>(ended)) return end_update();
+  ++next_validation_;
+  return advance_validation();
+}
+
+RankCommands RankProgram::on_group_start(GroupId group, uint64_t step) {
+  const StageRole* member = role_of_group(group);
+  const bool computes = mode_ == Mode::kCompute || mode_ == Mode::kReduce;
+  if (member == nullptr || !computes || step != step_ ||
+      progress_.at(member->stage).actions_left > 0 || !started_.insert(group).second) {
+    return drop();
+  }
+  return {RunReduction{group, step}};
+}
+
+RankCommands RankProgram::on_group_reduced(GroupId group, uint64_t step) {
+  const bool computes = mode_ == Mode::kCompute || mode_ == Mode::kReduce;
+  if (!computes || step != step_ || !started_.contains(group) || !reduced_.insert(group).second) {
+    return drop();
+  }
+  const int32_t stage = role_of_group(group)->stage;
+  if (--progress_.at(stage).groups_left > 0) return {};
+  norms_.push_back(stage);
+  return advance();
+}
+
+RankCommands RankProgram::on_commit(const CommitOrder& commit) {
+  if (mode_ != Mode::kWait || commit.step != step_) return drop();
+  mode_ = Mode::kUpdate;
+  commit_ = commit;
+  running_.push_back(RunUpdate{commit});
+  return {running_.back()};
+}
+
+RankCommands RankProgram::begin_step() {
+  mode_ = Mode::kCompute;
+  next_action_ = 0;
+  ended_actions_ = 0;
+  started_.clear();
+  reduced_.clear();
+  progress_.clear();
+  for (const StageRole& each : options_.stages) {
+    progress_[each.stage].groups_left = each.groups.size();
+  }
+  for (const Action& action : options_.actions) {
+    StageProgress& progress = progress_.at(action.stage);
+    progress.actions_left = ++progress.actions;
+  }
+  return advance();
+}
+
+RankCommands RankProgram::advance() {
+  RankCommands commands;
+  while (running_.size() < kRunningMax) {
+    if (!norms_.empty()) {
+      running_.push_back(RunNorm{step_, norms_.front()});
+      norms_.pop_front();
+    } else if (can_start_action()) {
+      running_.push_back(start_action());
+    } else {
+      break;
+    }
+    commands.push_back(running_.back());
+  }
+  return commands;
+}
+
+/// Takes the next action's input if it is there.
+bool RankProgram::can_start_action() {
+  if (mode_ != Mode::kCompute || next_action_ == options_.actions.size()) return false;
+  const Action& action = options_.actions[next_action_];
+  const StageRole& own = role(action.stage);
+  const bool is_forward = action.type == ActionType::kForward;
+  // A backward of the weights works on what the backward of the input left behind.
+  const bool needs_input =
+      is_forward ? !own.is_first : !own.is_last && action.type != ActionType::kBackwardWeight;
+  const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
+  return !needs_input || take_input(kind, action.stage, action.microbatch);
+}
+
+RunAction RankProgram::start_action() {
+  const Action& action = options_.actions[next_action_++];
+  StageProgress& progress = progress_.at(action.stage);
+  const bool begins = progress.actions_started++ == 0;
+  return {step_, action, begins, progress.actions_started == progress.actions};
+}
+
+RankCommands RankProgram::end_action(int32_t stage) {
+  RankCommands commands;
+  StageProgress& progress = progress_.at(stage);
+  if (--progress.actions_left == 0) {
+    // Without groups the last action has computed the norm as well.
+    progress.is_final = progress.groups_left == 0;
+    commands.push_back(SendReady{step_, stage});
+  }
+  if (++ended_actions_ == options_.actions.size()) mode_ = Mode::kReduce;
+  settle();
+  append(commands, advance());
+  return commands;
+}
+
+RankCommands RankProgram::end_norm(int32_t stage) {
+  progress_.at(stage).is_final = true;
+  RankCommands commands = {SendReduced{step_, stage}};
+  settle();
+  append(commands, advance());
+  return commands;
+}
+
+/// Goes on to wait for the commit when every stage's gradient is final.
+void RankProgram::settle() {
+  const bool final = std::all_of(progress_.begin(), progress_.end(),
+                                 [](const auto& each) { return each.second.is_final; });
+  if (mode_ == Mode::kReduce && final) mode_ = Mode::kWait;
+}
+
+RankCommands RankProgram::end_update() {
+  RankCommands commands;
+  if (commit_->checkpoint) {
+    for (const StageRole& each : options_.stages) {
+      if (each.leads) commands.push_back(SaveState{step_ + 1, each.stage});
+    }
+  }
+  if (commit_->validate && options_.validation_batches > 0) {
+    mode_ = Mode::kValidate;
+    validation_role_ = 0;
+    next_validation_ = 0;
+    append(commands, advance_validation());
+    return commands;
+  }
+  append(commands, end_validation());
+  return commands;
+}
+
+/// All micro-batches through one stage, then through the rank's next one: by then its inputs have
+/// come around.
+RankCommands RankProgram::advance_validation() {
+  RankCommands commands;
+  if (next_validation_ == options_.validation_batches) {
+    const StageRole& ended = options_.stages[validation_role_];
+    if (ended.is_last) commands.push_back(SendValidated{step_, ended.stage});
+    next_validation_ = 0;
+    if (++validation_role_ == options_.stages.size()) {
+      append(commands, end_validation());
+      return commands;
+    }
+  }
+  const StageRole& own = options_.stages[validation_role_];
+  if (!own.is_first && !take_input(InputKind::kValidation, own.stage, next_validation_)) {
+    return commands;
+  }
+  running_.push_back(RunValidation{step_, own.stage, next_validation_, next_validation_ == 0});
+  commands.push_back(running_.back());
+  return commands;
+}
+
+/// Leaves the committed step behind, whether there was a validation pass or not.
+RankCommands RankProgram::end_validation() {
+  const bool last = commit_->last;
+  ++step_;
+  commit_.reset();
+  if (last) {
+    mode_ = Mode::kFinished;
+    return {};
+  }
+  return begin_step();
+}
+
+const RankProgram::StageRole* RankProgram::role_of_group(GroupId group) const {
+  for (const StageRole& each : options_.stages) {
+    const auto& groups = each.groups;
+    if (std::find(groups.begin(), groups.end(), group) != groups.end()) return &each;
+  }
+  return nullptr;
+}
+
+const RankProgram::StageRole& RankProgram::role(int32_t stage) const {
+  const auto found = std::find_if(options_.stages.begin(), options_.stages.end(),
+                                  [&](const StageRole& each) { return each.stage == stage; });
+  SKEIN_CHECK(found != options_.stages.end()) << "stage " << stage << " is not of this rank";
+  return *found;
+}
+
+bool RankProgram::take_input(InputKind kind, int32_t stage, int32_t microbatch) {
+  return inputs_.erase(InputKey{kind, step_, stage, microbatch}) > 0;
+}
+
+RankCommands RankProgram::drop() {
+  ++dropped_;
+  return {};
+}
+
+}  // namespace skein::plans

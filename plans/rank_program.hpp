@@ -1,0 +1,185 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "plans/base/ids.hpp"
+#include "plans/plan.hpp"
+#include "plans/schedule/action.hpp"
+
+namespace skein::plans {
+
+/// What arrives from a neighbouring stage.
+enum class InputKind { kActivation, kGradient, kValidation };
+
+struct InputKey {
+  InputKind kind = InputKind::kActivation;
+  uint64_t step = 0;
+  int32_t stage = 0;  // That takes the input.
+  int32_t microbatch = 0;
+  auto operator<=>(const InputKey&) const = default;
+};
+
+/// The coordinator's word on a step, as a rank needs it.
+struct CommitOrder {
+  uint64_t step = 0;
+  double gradient_norm = 0;
+  bool validate = false;
+  bool checkpoint = false;
+  bool last = false;
+  bool operator==(const CommitOrder&) const = default;
+};
+
+// What a rank does next. The first four are work for the device, which does it in order;
+// `on_work_done` follows for each.
+struct RunAction {
+  uint64_t step = 0;
+  Action action;
+  bool begins_step =
+      false;               // First action of its stage in the step: gradients and loss are zeroed.
+  bool ends_step = false;  // Last action of its stage in the step.
+  bool operator==(const RunAction&) const = default;
+};
+struct RunNorm {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  bool operator==(const RunNorm&) const = default;
+};
+struct RunUpdate {
+  CommitOrder commit;  // All stages of the rank.
+  bool operator==(const RunUpdate&) const = default;
+};
+struct RunValidation {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  int32_t microbatch = 0;
+  bool begins = false;
+  bool operator==(const RunValidation&) const = default;
+};
+struct SendReady {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  bool operator==(const SendReady&) const = default;
+};
+struct RunReduction {
+  GroupId group;
+  uint64_t step = 0;
+  bool operator==(const RunReduction&) const = default;
+};
+struct SendReduced {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  bool operator==(const SendReduced&) const = default;
+};
+/// Take a copy of the state of a stage, which is that after `steps_done` steps, and write it.
+struct SaveState {
+  uint64_t steps_done = 0;
+  int32_t stage = 0;
+  bool operator==(const SaveState&) const = default;
+};
+struct SendValidated {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  bool operator==(const SendValidated&) const = default;
+};
+
+using RankCommand = std::variant<RunAction, RunNorm, RunUpdate, RunValidation, SendReady,
+                                 RunReduction, SendReduced, SaveState, SendValidated>;
+using RankCommands = std::vector<RankCommand>;
+
+/// What a worker does with the replicas it holds, one of each stage of its rank, as a state machine
+/// without clock or I/O: events in, commands out. Commands of one call are to be started in order.
+///
+///   1 compute:   runs the rank's actions in order, each when its input is there; a stage whose
+///   last
+///                action is done signals ready, and the coordinator may start its collectives
+///   2 reduce:    all actions are done; collectives or norms of some stage are not
+///   3 wait:      every gradient is final; waits for the commit
+///   4 update:    applies the committed step; then saves if told to
+///   5 validate:  runs forwards on validation data; then signals
+///   6 finished:  after the last commit
+///
+/// An action is given to the device while the one before it still runs, if its input is there: so
+/// the device does not wait for the news of its end to come here and back.
+///
+/// Every event may be repeated, late or of another step: it then changes nothing and is counted in
+/// `dropped`.
+class RankProgram {
+ public:
+  /// A stage of the rank.
+  struct StageRole {
+    int32_t stage = 0;
+    bool is_first = false;        // Forwards need no input.
+    bool is_last = false;         // Backwards need no input.
+    bool leads = false;           // Saves the state of the stage.
+    std::vector<GroupId> groups;  // Of more than one member that its replica here belongs to.
+  };
+  struct Options {
+    ActionList actions;             // Of one step; not empty.
+    std::vector<StageRole> stages;  // Ascending; those of the actions.
+    uint64_t first_step = 0;
+    int32_t validation_batches = 0;
+  };
+  explicit RankProgram(Options options);
+
+  RankCommands on_start();
+  RankCommands on_input(const InputKey& key);
+  RankCommands on_work_done();
+  RankCommands on_group_start(GroupId group, uint64_t step);
+  RankCommands on_group_reduced(GroupId group, uint64_t step);
+  RankCommands on_commit(const CommitOrder& commit);
+
+  uint64_t step() const { return step_; }
+  bool finished() const { return mode_ == Mode::kFinished; }
+  uint64_t dropped() const { return dropped_; }
+
+ private:
+  enum class Mode { kIdle, kCompute, kReduce, kWait, kUpdate, kValidate, kFinished };
+  struct StageProgress {
+    size_t actions = 0;
+    size_t actions_started = 0;
+    size_t actions_left = 0;  // That have not ended.
+    size_t groups_left = 0;   // That have not ended.
+    bool is_final = false;    // Its gradient and norm are.
+  };
+
+  /// Gives the device the next norms and actions that it may have.
+  RankCommands advance();
+  bool can_start_action();
+  RunAction start_action();
+  RankCommands advance_validation();
+  RankCommands begin_step();
+  RankCommands end_action(int32_t stage);
+  RankCommands end_norm(int32_t stage);
+  RankCommands end_update();
+  RankCommands end_validation();
+  void settle();
+  const StageRole* role_of_group(GroupId group) const;
+  const StageRole& role(int32_t stage) const;
+  bool take_input(InputKind kind, int32_t stage, int32_t microbatch);
+  RankCommands drop();
+
+  Options options_;
+  Mode mode_ = Mode::kIdle;
+  std::deque<RankCommand> running_;  // Work of ours that the device has.
+  uint64_t step_ = 0;
+  size_t next_action_ = 0;  // To be started.
+  size_t ended_actions_ = 0;
+  std::map<int32_t, StageProgress> progress_;
+  std::deque<int32_t> norms_;  // Stages whose norm is to be computed.
+  size_t validation_role_ = 0;
+  int32_t next_validation_ = 0;
+  std::set<InputKey> inputs_;  // Arrived and not used yet.
+  std::set<GroupId> started_;  // Groups of this step whose collective was started.
+  std::set<GroupId> reduced_;  // ... and has ended.
+  std::optional<CommitOrder> commit_;
+  uint64_t dropped_ = 0;
+};
+
+}  // namespace skein::plans
