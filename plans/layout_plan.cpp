@@ -159,6 +159,7 @@ absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<Work
   number_replicas(plan.stages);
   plan.groups = reduction_groups(plan.stages, job.model.tied_head);
   SKEIN_RETURN_IF_ERROR(set_schedule(plan, kind));
+  SKEIN_RETURN_IF_ERROR(validate(plan, job.model));
   return plan;
 }
 

@@ -93,7 +93,16 @@ absl::Status check_stages(const Plan& plan, int64_t layer_count) {
 }  // namespace
 
 absl::Status validate(const Plan& plan, const ModelSpec& model) {
-  return validate(plan, layer_count(model), model.tied_head);
+  SKEIN_RETURN_IF_ERROR(validate(plan, layer_count(model), model.tied_head));
+  const bool ends_meet =
+      plan.stages.size() > 1 && plan.stages.front().rank == plan.stages.back().rank;
+  if (model.tied_head && ends_meet) {
+    return absl::InvalidArgumentError(
+        "the first and the last stage are on the same workers and share the embedding, which is "
+        "then one parameter with two copies on one device; set model.tie_word_embeddings = false, "
+        "or use more workers or fewer stages");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head) {

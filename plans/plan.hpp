@@ -66,8 +66,9 @@ struct Plan {
 /// Checks all that a receiver relies on: ranges tile the model, rows tile the micro-batch, ids are
 /// positions, groups cover every replica, a worker follows one list of actions, and the lists can
 /// be executed. InvalidArgument with the first thing that is wrong.
-absl::Status validate(const Plan& plan, const ModelSpec& model);
 absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head);
+/// The same for a plan that is to be run: both ends of a tied embedding must be on unlike workers.
+absl::Status validate(const Plan& plan, const ModelSpec& model);
 
 /// The shape that the plan's schedule is made for.
 ScheduleShape schedule_shape(const Plan& plan);

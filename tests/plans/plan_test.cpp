@@ -52,6 +52,16 @@ TEST(MakePlan, EveryPlanIsValidAndRoundTripsAsText) {
   }
 }
 
+TEST(MakePlan, RefusesATiedEmbeddingWithBothEndsOnOneWorker) {
+  JobSpec job = job_with({}, {});
+  job.parallelism.pipeline_parallel_degree = 1;
+  job.parallelism.virtual_stages = 2;
+  job.parallelism.pipeline_parallel_schedule = "Greedy";
+  EXPECT_THAT(error_of(job, 1), HasSubstr("tie_word_embeddings = false"));
+  job.model.tied_head = false;
+  EXPECT_EQ(error_of(job, 1), "");
+}
+
 TEST(MakePlan, ATiedEmbeddingJoinsTheFirstAndTheLastStage) {
   const auto plan = make_layout_plan(job_with({}, {2, 1, 2}), workers(5), 1);
   const ReductionGroup& tied = plan->groups.back();
