@@ -85,7 +85,6 @@ TEST(JobKeys, NothingOfTheWrongTypeIsTaken) {
       ASSERT_FALSE(status.ok()) << key.full_name() << " = " << wrong;
       EXPECT_THAT(std::string(status.message()), HasSubstr("expected ")) << key.full_name();
       EXPECT_THAT(std::string(status.message()), HasSubstr(wrong)) << key.full_name();
-      EXPECT_EQ(key.get(job).find("77"), std::string::npos);
     }
   }
 }
