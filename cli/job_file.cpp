@@ -84,8 +84,7 @@ absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
       if (!has_type(node, found->type)) {
         return at(line, absl::StrCat(name, ": expected ", found->type, ", got ", text_of(node)));
       }
-      const std::string text =
-          node.is_string() ? std::string(node.as_string()->get()) : text_of(node);
+      const std::string text = node.is_string() ? quoted(node.as_string()->get()) : text_of(node);
       assignments.push_back({found, text, line});
     }
   }

@@ -21,19 +21,6 @@ absl::Status expected(const std::string& what, const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", got ", text));
 }
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&result, "\\u%04x", static_cast<int>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result + "\"";
-}
-
 // The TOML form of a value, and back. Numbers keep their shortest exact form.
 std::string to_toml(int64_t value) { return absl::StrCat(value); }
 std::string to_toml(uint64_t value) { return absl::StrCat(value); }
@@ -76,10 +63,30 @@ absl::Status from_text(const std::string& text, bool& value) {
   value = text == "true";
   return absl::OkStatus();
 }
+/// The inverse of `quoted`, without the quotes; text that has other escapes stays as it is.
+std::string unescaped(absl::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    int code = 0;
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      result += text[i];
+    } else if (text[i + 1] == '"' || text[i + 1] == '\\') {
+      result += text[++i];
+    } else if (text[i + 1] == 'u' && i + 5 < text.size() &&
+               absl::SimpleHexAtoi(text.substr(i + 2, 4), &code) && code < 0x20) {
+      result += static_cast<char>(code);
+      i += 5;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
 absl::Status from_text(const std::string& text, std::string& value) {
   const bool has_quotes = text.size() >= 2 && text.front() == text.back() &&
                           (text.front() == '"' || text.front() == '\'');
-  value = has_quotes ? text.substr(1, text.size() - 2) : text;
+  const std::string inner = has_quotes ? text.substr(1, text.size() - 2) : text;
+  value = has_quotes && text.front() == '"' ? unescaped(inner) : inner;
   return absl::OkStatus();
 }
 template <class Item>
@@ -291,6 +298,19 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(&result, "\\u%04x", static_cast<int>(c));
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
 
 const std::vector<JobKey>& job_keys() {
   static const std::vector<JobKey> keys = [] {

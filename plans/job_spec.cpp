@@ -1,6 +1,7 @@
 #include "plans/job_spec.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
@@ -160,6 +161,10 @@ absl::Status validate(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(expect(!job.name.empty() && job.name.find('/') == std::string::npos,
                                "job.name", job.name,
                                "must be a plain name, as the run directory is named after it"));
+  // Job files hold signed integers.
+  SKEIN_RETURN_IF_ERROR(expect(job.debug.seed <= uint64_t{std::numeric_limits<int64_t>::max()},
+                               "debug.seed", job.debug.seed,
+                               "must be at most 9223372036854775807"));
   SKEIN_RETURN_IF_ERROR(check_model(job.model));
   SKEIN_RETURN_IF_ERROR(check_data(job.data));
   SKEIN_RETURN_IF_ERROR(check_training(job));
