@@ -171,6 +171,10 @@ void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::ControlMes
 }
 
 void CoordinatorState::on_shard_saved(net::schema::ShardSaved::Reader saved) {
+  const uint64_t dropped = coordination->dropped();
+  plans::CoordinatorDecisions decisions = coordination->on_shard_saved(
+      static_cast<int32_t>(saved.getStage()), saved.getStep(), now_us());
+  if (coordination->dropped() != dropped) return;  // A repeat, or nobody asked for it.
   std::vector<gpu::SavedFile>& files = shard_files[saved.getStep()];
   const auto list = saved.getFiles();
   for (unsigned i = 0; i < std::min(list.size(), kFilesPerShardMax); ++i) {
@@ -178,8 +182,7 @@ void CoordinatorState::on_shard_saved(net::schema::ShardSaved::Reader saved) {
     for (auto tensor : list[i].getTensors()) file.tensors.emplace_back(tensor.cStr());
     files.push_back(std::move(file));
   }
-  apply(coordination->on_shard_saved(static_cast<int32_t>(saved.getStage()), saved.getStep(),
-                                     now_us()));
+  apply(std::move(decisions));
 }
 
 void CoordinatorState::on_heartbeat(plans::PeerNumber peer,

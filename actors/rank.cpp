@@ -143,8 +143,11 @@ uint64_t RankState::now_us() const { return to_us(self->clock().now()); }
 void RankState::on_control(const net::ControlMessage& message) {
   const auto body = (*message).getBody();
   if (body.isStart()) {
+    const uint64_t dropped = program->dropped();
+    const plans::RankCommands commands = program->on_start();
+    if (program->dropped() != dropped) return;
     step_start_us = now_us();
-    apply(program->on_start());
+    apply(commands);
   } else if (body.isGroupStart()) {
     const auto start = body.getGroupStart();
     apply(program->on_group_start(plans::GroupId{start.getGroup()}, start.getStep()));
@@ -168,13 +171,16 @@ void RankState::on_input(const InputArrived& arrived) {
   const int32_t stage = plans::stage_of(config.plan, plans::ReplicaId{arrived.key.receiver});
   const plans::InputKey key{from_schema(arrived.key.kind), arrived.key.step, stage,
                             static_cast<int32_t>(arrived.key.microbatch)};
+  const uint64_t dropped = program->dropped();
+  const plans::RankCommands commands = program->on_input(key);
+  if (program->dropped() != dropped) return;
   inputs[key] = arrived.tensor;
   if (profiles && key.kind != plans::InputKind::kValidation) {
     const char* kind = key.kind == plans::InputKind::kActivation ? "RECV_F" : "RECV_B";
     record(stage, absl::StrCat(stage, kind, key.microbatch), 2, now_us(), now_us() + 1,
            key.microbatch);
   }
-  apply(program->on_input(key));
+  apply(commands);
 }
 
 void RankState::on_work_done(const WorkDone& done) {

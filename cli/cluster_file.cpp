@@ -250,12 +250,6 @@ std::string number_text(double value) {
   return text;
 }
 
-std::string quoted(const std::string& text) {
-  std::ostringstream out;
-  out << toml::node_view<const toml::node>(toml::value<std::string>(text));
-  return out.str();
-}
-
 std::string link_text(const char* prefix, const plans::LinkSpeed& speed) {
   return absl::StrCat(prefix, "gbps = ", number_text(speed.bytes_per_second / kBytesPerGigabit),
                       "\n", prefix, "latency_us = ", number_text(speed.latency_us), "\n");
