@@ -1,0 +1,210 @@
+#pragma once
+
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <caf/send.hpp>
+
+#include "actors/rank.hpp"
+#include "plans/layout_plan.hpp"
+#include "tests/actors/recording_link.hpp"
+#include "tests/actors/small_job.hpp"
+
+namespace skein::actors {
+
+/// Computes nothing: work waits until the test says that the oldest piece has ended.
+class HandDevice : public gpu::Device {
+ public:
+  const gpu::DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
+    return gpu::Buffer(std::calloc(1, static_cast<size_t>(bytes)), bytes, std::free);
+  }
+  void submit(gpu::Work work, std::function<void(absl::Status)> done) override {
+    ++submitted[work.kind];
+    waiting_.push_back(std::move(done));
+  }
+  /// False if no work waits.
+  bool end_one(const absl::Status& status = absl::OkStatus()) {
+    if (waiting_.empty()) return false;
+    auto done = std::move(waiting_.front());
+    waiting_.pop_front();
+    done(status);
+    return true;
+  }
+
+  std::map<gpu::WorkKind, int> submitted;
+
+ private:
+  gpu::DeviceInfo info_{"by hand", 0, 1.0, false};
+  std::deque<std::function<void(absl::Status)>> waiting_;
+};
+
+/// Counts what is sent, and lets a test hand tensors to the streams that were opened.
+class HandPlane : public net::DataPlane, public net::TensorInbox {
+ public:
+  const std::string& address() const override { return address_; }
+  net::TensorInbox& inbox() override { return *this; }
+  void send(const std::string&, Rows rows) override { sent.push_back(rows.key); }
+  net::DataPlaneStatistics statistics() const override { return {}; }
+  void open(StreamSpec stream) override { streams[stream.kind] = std::move(stream); }
+  void close_before(uint64_t) override {}
+
+  std::vector<net::TensorKey> sent;
+  std::map<net::schema::TensorKind, StreamSpec> streams;
+
+ private:
+  std::string address_ = "127.0.0.1:2";
+};
+
+/// The rank of worker 1 with everything around it played by the test, in virtual time.
+struct RankRig {
+  using Body = RecordingLink::Body;
+
+  explicit RankRig(int64_t ranks = 1, int64_t replicas = 1) {
+    config.set("scheduler.policy", caf::atom("testing"));
+    system = std::make_unique<caf::actor_system>(config);
+    listener = system->spawn([this]() -> FaultListener::behavior_type {
+      return {[this](const WorkerFault& fault) { faults.push_back(fault.why); }};
+    });
+    groups = system->spawn([this]() -> GroupIo::behavior_type {
+      return {[this](const ReductionRequest& request, const ReductionListener&) {
+        reductions.push_back(request.step);
+      }};
+    });
+    shards = system->spawn([]() -> ShardIo::behavior_type {
+      return {[](const ShardRequest&, const ShardListener&) {}};
+    });
+    actor = system->spawn(rank, make_config(small_job(ranks, replicas)));
+    run();
+  }
+  ~RankRig() {
+    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(listener, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(groups, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(shards, caf::exit_reason::user_shutdown);
+    run();
+  }
+
+  RankConfig make_config(const plans::JobSpec& job) {
+    RankConfig made;
+    made.job = job;
+    std::vector<plans::WorkerId> workers;
+    const auto& degrees = job.parallelism;
+    for (uint32_t id = 1;
+         id <= degrees.pipeline_parallel_degree * degrees.data_parallel_replicate_degree; ++id) {
+      workers.push_back({id});
+    }
+    made.plan = plans::make_layout_plan(job, workers, kGeneration).value();
+    made.worker = {1};
+    made.device = device;
+    made.shards = shards;
+    made.plane = plane;
+    made.addresses = {{{2}, "127.0.0.1:3"}};
+    made.link = link;
+    made.listener = listener;
+    gpu::StageModelOptions options;
+    options.model = job.model;
+    options.layers = made.plan.stages[0].layers;
+    options.rows = plans::replica_of(made.plan, {0}).rows.count;
+    options.seq_len = job.training.seq_len;
+    options.stash_count = 2;
+    PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), {}};
+    for (const plans::ReductionGroup& group : made.plan.groups) {
+      const auto& members = group.members;
+      if (members.size() < 2 || members.front().value != 0) continue;
+      parts.groups[group.id] = nullptr;
+      made.groups[group.id] = groups;
+    }
+    made.replicas.push_back(std::move(parts));
+    return made;
+  }
+
+  void run() { scheduler().run(); }
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system->scheduler());
+  }
+  template <class Message>
+  void tell(Message message) {
+    caf::anon_send(actor, std::move(message));
+    run();
+  }
+  template <class Fill>
+  void control(Fill fill) {
+    tell(net::make_envelope({}, fill));
+  }
+  void start() {
+    control([](auto body) { body.initStart(); });
+  }
+  void commit(uint64_t step, bool last = false, bool profile = false) {
+    control([&](auto body) {
+      auto commit = body.initCommit();
+      commit.setStep(step);
+      commit.setGradientNorm(1);
+      commit.setLast(last);
+      commit.setProfile(profile);
+    });
+  }
+  void group_start(uint32_t group, uint64_t step) {
+    control([&](auto body) {
+      auto start = body.initGroupStart();
+      start.setGroup(group);
+      start.setStep(step);
+    });
+  }
+  void reduced(uint32_t group, uint64_t step) {
+    tell(ReductionDone{{group}, step, absl::OkStatus()});
+  }
+  /// Hands in the gradient of the stage's output.
+  void gradient(uint64_t step, uint32_t microbatch) {
+    auto values = std::make_shared<std::vector<float>>(32);
+    auto handle = net::TensorHandle(new std::span<float>(*values),
+                                    [values](std::span<float>* span) { delete span; });
+    const auto kind = net::schema::TensorKind::GRADIENT;
+    plane->streams.at(kind).on_tensor({kGeneration, 0, kind, step, microbatch}, handle);
+    run();
+  }
+  bool end_one(const absl::Status& status = absl::OkStatus()) {
+    const bool ended = device->end_one(status);
+    run();
+    return ended;
+  }
+  /// Ends all work; returns how many pieces there were.
+  int end_all() {
+    int count = 0;
+    while (end_one()) ++count;
+    return count;
+  }
+
+  int forwards() { return device->submitted[gpu::WorkKind::kForward]; }
+  int backwards() { return device->submitted[gpu::WorkKind::kBackward]; }
+  int updates() { return device->submitted[gpu::WorkKind::kUpdate]; }
+  /// Steps of the ready signals, in order.
+  std::vector<uint64_t> readies() const {
+    std::vector<uint64_t> steps;
+    for (auto body : link->bodies(Body::READY)) steps.push_back(body.getReady().getStep());
+    return steps;
+  }
+
+  static constexpr uint64_t kGeneration = 1;
+  caf::actor_system_config config;
+  std::unique_ptr<caf::actor_system> system;
+  std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();
+  std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
+  std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
+  std::vector<absl::Status> faults;
+  std::vector<uint64_t> reductions;  // Steps.
+  FaultListener listener;
+  GroupIo groups;
+  ShardIo shards;
+  Rank actor;
+};
+
+}  // namespace skein::actors
