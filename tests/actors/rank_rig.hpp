@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,7 +70,7 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
 struct RankRig {
   using Body = RecordingLink::Body;
 
-  explicit RankRig(int64_t ranks = 1, int64_t replicas = 1) {
+  explicit RankRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false) {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
     listener = system->spawn([this]() -> FaultListener::behavior_type {
@@ -82,7 +84,9 @@ struct RankRig {
     shards = system->spawn([]() -> ShardIo::behavior_type {
       return {[](const ShardRequest&, const ShardListener&) {}};
     });
-    actor = system->spawn(rank, make_config(small_job(ranks, replicas)));
+    plans::JobSpec job = small_job(ranks, replicas);
+    job.model.tied_head = tied;
+    actor = system->spawn(rank, make_config(job));
     run();
   }
   ~RankRig() {
@@ -107,14 +111,20 @@ struct RankRig {
     made.device = device;
     made.shards = shards;
     made.plane = plane;
-    made.addresses = {{{2}, "127.0.0.1:3"}};
+    for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
     made.link = link;
     made.listener = listener;
+    made.replicas.push_back(first_replica(made));
+    return made;
+  }
+
+  /// Replica 0, with the groups that it shares with others.
+  PreparedReplica first_replica(RankConfig& made) {
     gpu::StageModelOptions options;
-    options.model = job.model;
+    options.model = made.job.model;
     options.layers = made.plan.stages[0].layers;
     options.rows = plans::replica_of(made.plan, {0}).rows.count;
-    options.seq_len = job.training.seq_len;
+    options.seq_len = made.job.training.seq_len;
     options.stash_count = 2;
     PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), {}};
     for (const plans::ReductionGroup& group : made.plan.groups) {
@@ -122,9 +132,9 @@ struct RankRig {
       if (members.size() < 2 || members.front().value != 0) continue;
       parts.groups[group.id] = nullptr;
       made.groups[group.id] = groups;
+      group_ids.push_back(group.id.value);
     }
-    made.replicas.push_back(std::move(parts));
-    return made;
+    return parts;
   }
 
   void run() { scheduler().run(); }
@@ -164,11 +174,14 @@ struct RankRig {
   }
   /// Hands in the gradient of the stage's output.
   void gradient(uint64_t step, uint32_t microbatch) {
-    auto values = std::make_shared<std::vector<float>>(32);
-    auto handle = net::TensorHandle(new std::span<float>(*values),
-                                    [values](std::span<float>* span) { delete span; });
+    struct Tensor {
+      std::vector<float> values = std::vector<float>(2 * 4 * 4);  // rows * T * C
+      std::span<float> span = values;
+    };
+    auto tensor = std::make_shared<Tensor>();
     const auto kind = net::schema::TensorKind::GRADIENT;
-    plane->streams.at(kind).on_tensor({kGeneration, 0, kind, step, microbatch}, handle);
+    plane->streams.at(kind).on_tensor({kGeneration, 0, kind, step, microbatch},
+                                      net::TensorHandle(tensor, &tensor->span));
     run();
   }
   bool end_one(const absl::Status& status = absl::OkStatus()) {
@@ -200,6 +213,7 @@ struct RankRig {
   std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
   std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
   std::vector<absl::Status> faults;
+  std::vector<uint32_t> group_ids;   // Of more than one member, that the replica belongs to.
   std::vector<uint64_t> reductions;  // Steps.
   FaultListener listener;
   GroupIo groups;

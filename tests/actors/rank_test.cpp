@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "tests/actors/rank_rig.hpp"
 
 namespace skein::actors {
@@ -149,6 +147,22 @@ TEST(Rank, AReductionIsReportedOnceAndAwaitedByTheCommit) {
   EXPECT_EQ(rig.updates(), 1);
   EXPECT_THAT(rig.reductions, ElementsAre(0u));
   EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u));
+}
+
+TEST(Rank, AReductionTwiceDoesNotStandForThatOfAnotherGroup) {
+  RankRig rig(2, 2, true);
+  ASSERT_EQ(rig.group_ids.size(), 2u) << "the stage's and that of the tied embedding";
+  rig.start();
+  rig.gradient(0, 0);
+  rig.gradient(0, 1);
+  rig.end_all();
+  for (uint32_t group : rig.group_ids) rig.group_start(group, 0);
+  rig.reduced(rig.group_ids[0], 0);
+  rig.reduced(rig.group_ids[0], 0);
+  EXPECT_EQ(rig.end_all(), 0);
+  rig.reduced(rig.group_ids[1], 0);
+  EXPECT_EQ(rig.end_all(), 1) << "the norm";
+  EXPECT_EQ(rig.link->bodies(Body::REDUCED).size(), 1u);
 }
 
 TEST(Rank, AnInputTwiceLateOrEarlyIsUsedOnceInTheOrderOfTheSchedule) {
