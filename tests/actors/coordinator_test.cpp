@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -37,6 +38,7 @@ struct CoordinatorRig {
     journal = system->spawn([this]() -> JournalIo::behavior_type {
       return {[this](const JournalRequest& request, const JournalListener&) {
         journaled.push_back(request.record.step);
+        norms.push_back(request.record.gradient_norm);
       }};
     });
     checkpoints = system->spawn([this]() -> CheckpointIo::behavior_type {
@@ -91,13 +93,13 @@ struct CoordinatorRig {
   void prepared(plans::PeerNumber from) {
     send(from, [](auto body) { body.initPrepared(); });
   }
-  void ready(uint32_t replica, uint64_t step, bool needs_groups = false) {
+  void ready(uint32_t replica, uint64_t step, bool needs_groups = false, double norm = 1) {
     send(replica + 1, [&](auto body) {
       auto ready = body.initReady();
       ready.setReplica(replica);
       ready.setStep(step);
       ready.setNeedsGroups(needs_groups);
-      ready.setNormSquared(1);
+      ready.setNormSquared(norm);
     });
   }
   void reduced(uint32_t replica, uint64_t step) {
@@ -144,7 +146,8 @@ struct CoordinatorRig {
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;
   std::map<plans::PeerNumber, std::shared_ptr<RecordingLink>> links;
-  std::vector<uint64_t> journaled;
+  std::vector<uint64_t> journaled;  // Steps.
+  std::vector<double> norms;        // Of the gradients of those steps.
   std::vector<uint64_t> saved;
   std::vector<absl::Status> results;
   JournalIo journal;
@@ -232,14 +235,15 @@ TEST(Coordinator, AReadyTwiceLateOrEarlyDoesNotCommitTwice) {
   rig.ready(0, 0);
   rig.start();
   for (uint64_t step = 0; step < 3; ++step) {
-    rig.ready(0, step);
-    rig.ready(0, step);
+    rig.ready(0, step, false, 1);
+    rig.ready(0, step, false, 99);
     rig.ready(0, step + 1);
     rig.ready(1, step + 1);
     ASSERT_EQ(rig.journaled.size(), step) << "one ready signal is not two";
     rig.ready(1, step);
     rig.ready(1, step);
     ASSERT_EQ(rig.journaled.size(), step + 1);
+    EXPECT_DOUBLE_EQ(rig.norms.back(), std::sqrt(2.0)) << "the repeat's norm does not count";
     EXPECT_EQ(rig.commits(1).size(), step) << "not before it is journaled";
     rig.tell(CommitJournaled{step + 1, absl::OkStatus()});
     EXPECT_EQ(rig.commits(1).size(), step) << "another step was journaled";
