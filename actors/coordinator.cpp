@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "actors/microseconds.hpp"
 #include "plans/base/check.hpp"
 #include "plans/learning_rate.hpp"
 #include "plans/sync/allreduce.hpp"
@@ -76,10 +77,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   coordination.emplace(std::move(options), now_us());
 }
 
-uint64_t CoordinatorState::now_us() const {
-  const auto now = self->clock().now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
-}
+uint64_t CoordinatorState::now_us() const { return to_us(self->clock().now()); }
 
 void CoordinatorState::apply(plans::CoordinatorDecisions decisions) {
   for (const plans::CoordinatorDecision& decision : decisions) {

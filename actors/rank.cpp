@@ -8,6 +8,7 @@
 #include <caf/send.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "actors/microseconds.hpp"
 #include "plans/base/check.hpp"
 #include "plans/learning_rate.hpp"
 
@@ -19,11 +20,6 @@ constexpr uint64_t kProgramWork = 0;
 constexpr uint64_t kSnapshotWork = 1;
 /// Validation outputs that may wait at a slower neighbour.
 constexpr uint32_t kValidationTensorsMax = 4;
-
-uint64_t to_us(std::chrono::steady_clock::time_point time) {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
-}
 
 net::schema::TensorKind to_schema(plans::InputKind kind) {
   switch (kind) {

@@ -62,7 +62,6 @@ using Rank = caf::typed_actor<caf::reacts_to<net::ControlMessage>, caf::reacts_t
 struct RankConfig {
   plans::JobSpec job;
   plans::Plan plan;
-  plans::WorkerId worker;
   uint64_t first_step = 0;
   std::vector<PreparedReplica> replicas;  // By ascending stage.
   std::shared_ptr<const gpu::TokenData> data;

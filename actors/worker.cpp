@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/microseconds.hpp"
 #include "net/profile_codec.hpp"
 #include "plans/base/check.hpp"
 
@@ -61,10 +62,7 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
   };
 }
 
-uint64_t WorkerState::now_us() const {
-  const auto now = self->clock().now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
-}
+uint64_t WorkerState::now_us() const { return to_us(self->clock().now()); }
 
 void WorkerState::on_link(const LinkOpened& opened) {
   link = opened.link;
@@ -201,7 +199,6 @@ void WorkerState::spawn_rank(const PreparedReplicas& prepared) {
   RankConfig rank_config;
   rank_config.job = job;
   rank_config.plan = plan;
-  rank_config.worker = plans::WorkerId{head.sender};
   rank_config.first_step = first_step;
   rank_config.replicas = prepared.replicas;
   rank_config.data = prepared.data;

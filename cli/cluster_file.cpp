@@ -4,7 +4,6 @@
 #include "cli/cluster_file.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/job_keys.hpp"
 #include "cli/text_file.hpp"
+#include "cli/toml_text.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
@@ -241,18 +241,9 @@ absl::Status read_link_table(const toml::table& table, const std::string& file,
   return absl::OkStatus();
 }
 
-/// The shortest text that reads back as the same number.
-std::string number_text(double value) {
-  char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
-  std::string text(buffer, end);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";
-  return text;
-}
-
 std::string link_text(const char* prefix, const plans::LinkSpeed& speed) {
-  return absl::StrCat(prefix, "gbps = ", number_text(speed.bytes_per_second / kBytesPerGigabit),
-                      "\n", prefix, "latency_us = ", number_text(speed.latency_us), "\n");
+  return absl::StrCat(prefix, "gbps = ", toml_number(speed.bytes_per_second / kBytesPerGigabit),
+                      "\n", prefix, "latency_us = ", toml_number(speed.latency_us), "\n");
 }
 
 }  // namespace
@@ -290,23 +281,23 @@ std::string to_toml(const plans::ClusterSpec& cluster) {
   std::string text;
   for (size_t h = 0; h < cluster.hosts.size(); ++h) {
     const plans::ClusterHost& host = cluster.hosts[h];
-    absl::StrAppend(&text, "[[host]]\nname = ", quoted(host.name), "\n",
+    absl::StrAppend(&text, "[[host]]\nname = ", toml_string(host.name), "\n",
                     link_text("inside_", host.inside), link_text("network_", host.network));
     for (const plans::ClusterDevice& device : cluster.devices) {
       if (static_cast<size_t>(device.host) != h) continue;
       const double memory_gb = static_cast<double>(device.memory_bytes) / kBytesPerGigabyte;
-      absl::StrAppend(&text, "[[host.device]]\nname = ", quoted(device.name),
-                      "\nspeed = ", number_text(device.speed),
-                      "\nmemory_gb = ", number_text(memory_gb),
-                      "\nprice_per_hour = ", number_text(device.price_per_hour),
-                      "\nfailures_per_hour = ", number_text(device.failures_per_hour), "\n");
+      absl::StrAppend(&text, "[[host.device]]\nname = ", toml_string(device.name),
+                      "\nspeed = ", toml_number(device.speed),
+                      "\nmemory_gb = ", toml_number(memory_gb),
+                      "\nprice_per_hour = ", toml_number(device.price_per_hour),
+                      "\nfailures_per_hour = ", toml_number(device.failures_per_hour), "\n");
     }
     text += "\n";
   }
   for (const plans::ClusterLink& link : cluster.links) {
     absl::StrAppend(&text, "[[link]]\nhosts = [",
-                    quoted(cluster.hosts[static_cast<size_t>(link.host_a)].name), ", ",
-                    quoted(cluster.hosts[static_cast<size_t>(link.host_b)].name), "]\n",
+                    toml_string(cluster.hosts[static_cast<size_t>(link.host_a)].name), ", ",
+                    toml_string(cluster.hosts[static_cast<size_t>(link.host_b)].name), "]\n",
                     link_text("", link.speed), "\n");
   }
   return text;

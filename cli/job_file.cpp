@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/job_keys.hpp"
 #include "cli/text_file.hpp"
+#include "cli/toml_text.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
@@ -84,7 +85,8 @@ absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
       if (!has_type(node, found->type)) {
         return at(line, absl::StrCat(name, ": expected ", found->type, ", got ", text_of(node)));
       }
-      const std::string text = node.is_string() ? quoted(node.as_string()->get()) : text_of(node);
+      const std::string text =
+          node.is_string() ? toml_string(node.as_string()->get()) : text_of(node);
       assignments.push_back({found, text, line});
     }
   }

@@ -1,15 +1,14 @@
 #include "cli/job_keys.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/toml_text.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
@@ -21,26 +20,19 @@ absl::Status expected(const std::string& what, const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("expected ", what, ", got ", text));
 }
 
-// The TOML form of a value, and back. Numbers keep their shortest exact form.
+// The TOML form of a value, and back.
 std::string to_toml(int64_t value) { return absl::StrCat(value); }
 std::string to_toml(uint64_t value) { return absl::StrCat(value); }
 std::string to_toml(bool value) { return value ? "true" : "false"; }
-std::string to_toml(const std::string& value) { return quoted(value); }
+std::string to_toml(const std::string& value) { return toml_string(value); }
 std::string to_toml(const std::vector<int64_t>& value) {
   return absl::StrCat("[", absl::StrJoin(value, ", "), "]");
 }
-std::string to_toml(double value);
+std::string to_toml(double value) { return toml_number(value); }
 std::string to_toml(const std::vector<double>& value) {
   std::vector<std::string> items;
   for (double item : value) items.push_back(to_toml(item));
   return absl::StrCat("[", absl::StrJoin(items, ", "), "]");
-}
-std::string to_toml(double value) {
-  char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
-  std::string text(buffer, end);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";
-  return text;
 }
 
 absl::Status from_text(const std::string& text, int64_t& value) {
@@ -63,7 +55,7 @@ absl::Status from_text(const std::string& text, bool& value) {
   value = text == "true";
   return absl::OkStatus();
 }
-/// The inverse of `quoted`, without the quotes; text that has other escapes stays as it is.
+/// The inverse of `toml_string`, without the quotes; text that has other escapes stays as it is.
 std::string unescaped(absl::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -205,7 +197,7 @@ JobKey degree_key() {
   result.type = "integer or \"auto\"";
   result.get = [](const JobSpec& job) {
     const int64_t degree = job.parallelism.pipeline_parallel_degree;
-    return degree == plans::kAutoDegree ? quoted("auto") : to_toml(degree);
+    return degree == plans::kAutoDegree ? toml_string("auto") : to_toml(degree);
   };
   result.set = [](JobSpec& job, const std::string& text) -> absl::Status {
     int64_t& degree = job.parallelism.pipeline_parallel_degree;
@@ -298,19 +290,6 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&result, "\\u%04x", static_cast<int>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result + "\"";
-}
 
 const std::vector<JobKey>& job_keys() {
   static const std::vector<JobKey> keys = [] {

@@ -26,9 +26,6 @@ struct JobKey {
   std::string full_name() const { return section + "." + name; }
 };
 
-/// The text as a TOML string, which `JobKey::set` takes back.
-std::string quoted(const std::string& text);
-
 /// All keys, section by section.
 const std::vector<JobKey>& job_keys();
 

@@ -1,8 +1,8 @@
 #include "cli/plan_file.hpp"
 
-#include <fstream>
-
 #include "absl/strings/str_cat.h"
+#include "cli/text_file.hpp"
+#include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
 namespace {
@@ -13,16 +13,7 @@ constexpr size_t kPlanBytesMax = 64 << 20;
 }  // namespace
 
 absl::StatusOr<plans::Plan> read_plan(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("no plan file ", path));
-  const std::streamoff bytes = file.tellg();
-  if (bytes < 0 || static_cast<size_t>(bytes) > kPlanBytesMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " has more than ", kPlanBytesMax, " bytes; it is no plan"));
-  }
-  std::string text(static_cast<size_t>(bytes), '\0');
-  file.seekg(0);
-  file.read(text.data(), bytes);
+  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan file", kPlanBytesMax));
   absl::StatusOr<plans::Plan> plan = plans::parse_plan(text);
   if (plan.ok()) return plan;
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::string(plan.status().message())));

@@ -6,14 +6,8 @@
 #include "absl/strings/str_cat.h"
 
 namespace skein::cli {
-namespace {
-
-/// A profile of 100 000 layers; what is larger was meant for something else.
-constexpr size_t kTextBytesMax = 16 << 20;
-
-}  // namespace
-
-absl::StatusOr<std::string> read_text_file(const std::string& path, const std::string& what) {
+absl::StatusOr<std::string> read_text_file(const std::string& path, const std::string& what,
+                                           size_t bytes_max) {
   std::error_code error;
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path, error)) {
@@ -21,13 +15,13 @@ absl::StatusOr<std::string> read_text_file(const std::string& path, const std::s
   }
   std::string text;
   char block[1 << 16];
-  while (text.size() <= kTextBytesMax && file.good()) {
+  while (text.size() <= bytes_max && file.good()) {
     file.read(block, sizeof(block));
     text.append(block, static_cast<size_t>(file.gcount()));
   }
-  if (text.size() > kTextBytesMax) {
+  if (text.size() > bytes_max) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, " has more than ", kTextBytesMax, " bytes; it is no ", what));
+        absl::StrCat(path, " has more than ", bytes_max, " bytes; it is no ", what));
   }
   return text;
 }

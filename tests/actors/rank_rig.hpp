@@ -107,7 +107,6 @@ struct RankRig {
       workers.push_back({id});
     }
     made.plan = plans::make_layout_plan(job, workers, kGeneration).value();
-    made.worker = {1};
     made.device = device;
     made.shards = shards;
     made.plane = plane;
