@@ -1,0 +1,28 @@
+#include "plans/elastic/hold_back.hpp"
+
+#include <algorithm>
+
+namespace skein::plans {
+namespace {
+
+constexpr uint64_t kSecondUs = 1'000'000;
+constexpr int kDoublingsMax = 6;                // 2^6 s, a minute.
+constexpr uint64_t kTrustUs = 600 * kSecondUs;  // Without a loss.
+
+}  // namespace
+
+void HoldBack::on_lost(WorkerId worker, uint64_t now_us) {
+  Losses& losses = losses_[worker];
+  if (losses.count > 0 && now_us > losses.last_us + kTrustUs) losses.count = 0;
+  ++losses.count;
+  losses.last_us = now_us;
+}
+
+uint64_t HoldBack::eligible_us(WorkerId worker, uint64_t now_us) const {
+  const auto found = losses_.find(worker);
+  if (found == losses_.end() || found->second.count < 2) return now_us;
+  const int doublings = std::min(found->second.count - 2, kDoublingsMax);
+  return now_us + (kSecondUs << doublings);
+}
+
+}  // namespace skein::plans

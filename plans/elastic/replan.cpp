@@ -1,0 +1,175 @@
+#include "plans/elastic/replan.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/elastic/keep_state_in_place.hpp"
+#include "plans/elastic/reroute.hpp"
+#include "plans/layout_plan.hpp"
+
+namespace skein::plans {
+namespace {
+
+std::string names(const std::vector<WorkerId>& workers) {
+  return absl::StrJoin(workers, ", ", [](std::string* out, WorkerId worker) {
+    absl::StrAppend(out, "w", worker.value);
+  });
+}
+
+bool is_chosen_by_planner(const ReplanRequest& request) {
+  return !request.given && request.job.parallelism.pipeline_parallel_degree == kAutoDegree;
+}
+
+/// True if the layout follows the number of workers: one that was made for more of them may not be
+/// possible for these.
+bool has_open_layout(const ReplanRequest& request) {
+  const ParallelismSpec& parallelism = request.job.parallelism;
+  return !request.given && parallelism.pipeline_parallel_degree == 0 &&
+         parallelism.layout.empty() && parallelism.replicas.empty();
+}
+
+/// How many workers there must be for the plan that the job asks for.
+absl::StatusOr<int64_t> needed_workers(const ReplanRequest& request) {
+  const auto available = static_cast<int64_t>(request.workers.size());
+  if (!request.given) return layout_worker_count(request.job, available);
+  int64_t needed = 0;
+  for (const StagePlan& stage : request.given->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      needed = std::max(needed, int64_t{replica.worker.value});
+    }
+  }
+  return needed;
+}
+
+absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
+  std::vector<MeasuredWorker> measured;
+  std::vector<WorkerId> missing;
+  for (const WorkerId worker : request.workers) {
+    const auto found = std::find_if(request.measured.begin(), request.measured.end(),
+                                    [&](const MeasuredWorker& each) { return each.id == worker; });
+    if (found == request.measured.end()) {
+      missing.push_back(worker);
+    } else {
+      measured.push_back(*found);
+    }
+  }
+  if (!missing.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the planner needs measurements of all ", request.workers.size(),
+                     " workers and has none of ", names(missing), "; let them measure first"));
+  }
+  SKEIN_ASSIGN_OR_RETURN(PlannedPipeline chosen,
+                         planners().front().make_plan(measured_request(request.job, measured)));
+  // Its workers are 1, 2, ... in the order of the measurements.
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan, adopt_plan(request.job, std::move(chosen.plan),
+                                                 request.workers, request.generation));
+  return chosen;
+}
+
+absl::StatusOr<PlannedPipeline> lay_out(const ReplanRequest& request, const JobSpec& job,
+                                        std::string reason) {
+  PlannedPipeline chosen;
+  chosen.reason = std::move(reason);
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_layout_plan(job, request.workers, request.generation));
+  if (request.current) {
+    chosen.plan =
+        keep_state_in_place(std::move(chosen.plan), *request.current, request.workers, job.model);
+  }
+  return chosen;
+}
+
+/// Case 1.
+absl::StatusOr<PlannedPipeline> own_plan(const ReplanRequest& request) {
+  if (is_chosen_by_planner(request)) return ask_planner(request);
+  if (!request.given) return lay_out(request, request.job, "layout of the job");
+  PlannedPipeline chosen;
+  chosen.reason = "plan of the job";
+  SKEIN_ASSIGN_OR_RETURN(
+      chosen.plan, adopt_plan(request.job, *request.given, request.workers, request.generation));
+  return chosen;
+}
+
+/// Case 2.
+absl::StatusOr<PlannedPipeline> without_lost(const ReplanRequest& request) {
+  PlannedPipeline chosen;
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan, reroute(*request.current, request.workers, request.job.model,
+                                              request.generation));
+  std::vector<WorkerId> lost;
+  for (const StagePlan& stage : request.current->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      const bool is_live =
+          std::binary_search(request.workers.begin(), request.workers.end(), replica.worker);
+      if (!is_live) lost.push_back(replica.worker);
+    }
+  }
+  std::sort(lost.begin(), lost.end());
+  lost.erase(std::unique(lost.begin(), lost.end()), lost.end());
+  chosen.reason = lost.empty() ? std::string("no stage has lost a replica: the plan stays")
+                               : absl::StrCat("the rows of ", names(lost),
+                                              " go to other replicas: no state moves");
+  return chosen;
+}
+
+/// The job with an even layout in place of its own.
+JobSpec even_job(const ReplanRequest& request) {
+  JobSpec job = request.job;
+  if (request.given) {
+    job.training.micro_batch_size = request.given->microbatch_rows;
+    job.training.recompute = request.given->recompute;
+    job.parallelism.pipeline_parallel_schedule = std::string(to_text(request.given->schedule));
+  }
+  const auto workers = static_cast<int64_t>(request.workers.size());
+  const int64_t ranks = std::min(workers, layer_count(job.model));
+  job.parallelism.pipeline_parallel_degree = ranks;
+  job.parallelism.virtual_stages = 1;
+  job.parallelism.layout.clear();
+  job.parallelism.replicas.clear();
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    job.parallelism.replicas.push_back(
+        std::min(even_rows(workers, rank, ranks).count, job.training.micro_batch_size));
+  }
+  return job;
+}
+
+/// Case 3.
+absl::StatusOr<PlannedPipeline> even_plan(const ReplanRequest& request, const std::string& why) {
+  if (request.given) SKEIN_RETURN_IF_ERROR(check_plan(request.job, *request.given));
+  JobSpec job = even_job(request);
+  const std::string reason =
+      absl::StrCat(why, ": an even layout of ", job.parallelism.replicas.size(), " stages");
+  absl::StatusOr<PlannedPipeline> chosen = lay_out(request, job, reason);
+  if (chosen.ok()) return chosen;
+  job.parallelism.pipeline_parallel_schedule = std::string(to_text(ScheduleKind::k1F1B));
+  return lay_out(request, job, reason);
+}
+
+}  // namespace
+
+absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request) {
+  SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
+  const bool may_reroute = request.is_urgent && request.current.has_value();
+  if (may_reroute && is_chosen_by_planner(request)) {
+    absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);
+    if (rerouted.ok()) return rerouted;
+  }
+  SKEIN_ASSIGN_OR_RETURN(const int64_t needed, needed_workers(request));
+  std::string why = absl::StrCat("the job's plan needs ", needed, " workers and there are ",
+                                 request.workers.size());
+  if (needed <= static_cast<int64_t>(request.workers.size())) {
+    absl::StatusOr<PlannedPipeline> own = own_plan(request);
+    if (own.ok() || !request.current || !has_open_layout(request)) return own;
+    why = std::string(own.status().message());
+  }
+  if (may_reroute) {
+    absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);
+    if (rerouted.ok()) return rerouted;
+  }
+  return even_plan(request, why);
+}
+
+}  // namespace skein::plans

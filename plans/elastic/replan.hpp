@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plans/job_spec.hpp"
+#include "plans/plan.hpp"
+#include "plans/planner/measured_request.hpp"
+#include "plans/planner/planner.hpp"
+
+namespace skein::plans {
+
+/// What is known when the members of a run have changed.
+struct ReplanRequest {
+  JobSpec job;
+  std::optional<Plan> given;             // Plan file of the job, for workers 1, 2, ...
+  std::vector<WorkerId> workers;         // That may be used, ascending; at least one.
+  std::vector<MeasuredWorker> measured;  // Of those that have measured; the planner needs all.
+  std::optional<Plan> current;           // The plan that was in force; none: the first plan.
+  /// A worker is lost and time counts: if every stage still has a replica, keep the others as they
+  /// are and split its rows over the rest (`reroute`).
+  bool is_urgent = false;
+  uint64_t generation = 1;
+};
+
+/// The plan for these workers, in this order:
+///   1 the plan that the job asks for (plan file, layout, or the planner's choice if it is to
+///     choose), when the workers suffice for it. Workers that hold a stage's state keep the stage
+///     where devices are alike (layouts), so that least state moves.
+///   2 urgent: the current plan without the replicas of lost workers, their rows split over the
+///     stage's other replicas, when each stage keeps one. This comes before 1 for a job whose plan
+///     the planner chooses.
+///   3 an even layout of as many stages as there are workers, at most one per layer, for a job
+///     whose own layout or plan file needs more workers than there are. It keeps the job's (or
+///     file's) micro-batches, recomputation, and schedule if that can be made for it, else 1F1B.
+///     Workers beyond one per layer replicate the first stages, as evenly as possible. A layout
+///     that leaves the number of ranks open and cannot be made for what is left of the workers of
+///     `current` (too few for its virtual stages, say) comes here too.
+/// FailedPrecondition   if the planner is to choose and some workers have not measured.
+/// Else as `make_layout_plan`, `adopt_plan` and the planner; the message says what would fit.
+absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request);
+
+}  // namespace skein::plans

@@ -1,0 +1,89 @@
+#include "plans/elastic/restore.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// Who holds each layer at one step.
+using Holders = std::vector<std::set<WorkerId>>;  // [L]
+
+Holders holders_at(const StateSources& sources, int64_t layer_count, uint64_t step) {
+  Holders holders(static_cast<size_t>(layer_count));
+  for (const auto& [worker, holdings] : sources.holdings) {
+    for (const Holding& holding : holdings) {
+      if (holding.step != step) continue;
+      // A worker speaks for itself: what it says beyond the model is of no use.
+      const int64_t end = std::min(holding.layers.end, layer_count);
+      for (int64_t layer = std::max<int64_t>(0, holding.layers.begin); layer < end; ++layer) {
+        holders[static_cast<size_t>(layer)].insert(worker);
+      }
+    }
+  }
+  return holders;
+}
+
+bool is_whole(const Holders& holders) {
+  return std::all_of(holders.begin(), holders.end(),
+                     [](const std::set<WorkerId>& each) { return !each.empty(); });
+}
+
+/// The newest step that may be used and at which every layer is held.
+std::optional<uint64_t> newest_whole_step(const StateSources& sources, int64_t layer_count) {
+  std::set<uint64_t> steps;
+  for (const auto& [worker, holdings] : sources.holdings) {
+    for (const Holding& holding : holdings) {
+      const bool is_usable =
+          holding.step <= sources.committed && holding.step >= sources.durable_step;
+      if (is_usable) steps.insert(holding.step);
+    }
+  }
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (is_whole(holders_at(sources, layer_count, *step))) return *step;
+  }
+  return std::nullopt;
+}
+
+/// Who computes `layer`, ascending.
+std::set<WorkerId> receivers_of(const Plan& plan, int64_t layer) {
+  std::set<WorkerId> workers;
+  for (const StagePlan& stage : plan.stages) {
+    if (!stage.layers.contains(layer)) continue;
+    for (const ReplicaPlan& replica : stage.replicas) workers.insert(replica.worker);
+  }
+  return workers;
+}
+
+std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
+  std::vector<LayerMove> moves;
+  std::map<WorkerId, int64_t> sent;
+  for (size_t l = 0; l < holders.size(); ++l) {
+    const auto layer = static_cast<int64_t>(l);
+    for (const WorkerId to : receivers_of(plan, layer)) {
+      if (holders[l].contains(to)) continue;
+      // The first of the least loaded ones: ids ascend.
+      const WorkerId from =
+          *std::min_element(holders[l].begin(), holders[l].end(),
+                            [&](WorkerId a, WorkerId b) { return sent[a] < sent[b]; });
+      ++sent[from];
+      moves.push_back({layer, from, to});
+    }
+  }
+  return moves;
+}
+
+}  // namespace
+
+RestoreDecision decide_restore(const Plan& plan, int64_t layer_count, const StateSources& sources) {
+  SKEIN_CHECK(layer_count > 0) << layer_count;
+  const std::optional<uint64_t> step = newest_whole_step(sources, layer_count);
+  if (!step) return {sources.durable_step, /*from_checkpoint=*/true, {}};
+  const Holders holders = holders_at(sources, layer_count, *step);
+  return {*step, /*from_checkpoint=*/false, moves_from(holders, plan)};
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,65 @@
+#include "plans/elastic/snapshot_schedule.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace skein::plans {
+namespace {
+
+/// Of the device's time for a copy: the rest is what sending and receiving it takes of the machine.
+constexpr double kCopyCost = 2.0;
+/// Sets that are being copied at once; older incomplete ones are given up.
+constexpr size_t kSetsMax = 2;
+/// Before anything is measured.
+constexpr uint64_t kFirstInterval = 2;
+
+}  // namespace
+
+SnapshotSchedule::SnapshotSchedule(int64_t interval)
+    : chooses_(interval < 0),
+      interval_(interval < 0 ? kFirstInterval : static_cast<uint64_t>(interval)) {}
+
+void SnapshotSchedule::begin_generation(std::vector<WorkerId> owners, std::vector<WorkerId> keepers,
+                                        uint64_t first_step) {
+  wanted_.clear();
+  missing_.clear();
+  last_ = first_step;
+  floor_ = 0;  // What is kept was kept for the plan before; it goes with the first whole new set.
+  for (size_t stage = 0; stage < owners.size(); ++stage) {
+    if (stage >= keepers.size() || keepers[stage].value == 0) {
+      wanted_.clear();
+      return;
+    }
+    wanted_.insert({static_cast<int32_t>(stage), owners[stage]});
+    wanted_.insert({static_cast<int32_t>(stage), keepers[stage]});
+  }
+}
+
+bool SnapshotSchedule::is_due(uint64_t steps_done) const {
+  return interval_ > 0 && !wanted_.empty() && steps_done >= last_ + interval_;
+}
+
+void SnapshotSchedule::on_ordered(uint64_t steps_done) {
+  last_ = steps_done;
+  missing_[steps_done] = wanted_;
+  while (missing_.size() > kSetsMax) missing_.erase(missing_.begin());
+}
+
+void SnapshotSchedule::on_kept(WorkerId worker, int32_t stage, uint64_t steps_done) {
+  auto found = missing_.find(steps_done);
+  if (found == missing_.end()) return;
+  found->second.erase({stage, worker});
+  if (!found->second.empty()) return;
+  floor_ = std::max(floor_, steps_done);
+  missing_.erase(missing_.begin(), std::next(found));
+}
+
+void SnapshotSchedule::on_cost(uint64_t copy_us, double step_us) {
+  if (!chooses_ || copy_us == 0 || step_us <= 0) return;
+  const double cost = kCopyCost * static_cast<double>(copy_us);
+  const double steps = std::ceil(cost / (kSnapshotShareMax * step_us));
+  interval_ = std::clamp<uint64_t>(static_cast<uint64_t>(steps), 1, kSnapshotIntervalMax);
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "plans/base/ids.hpp"
+
+namespace skein::plans {
+
+/// Share of the step time that snapshots may cost when their interval is chosen.
+inline constexpr double kSnapshotShareMax = 0.02;
+/// Longest interval that is chosen: losing more steps than this is worth no snapshot.
+inline constexpr uint64_t kSnapshotIntervalMax = 500;
+
+/// When the stages copy their state to their keepers, and which set of copies is whole: a set of
+/// one step, of every stage, held by the stage's first worker and by its keeper.
+class SnapshotSchedule {
+ public:
+  /// `interval`   steps between snapshots; 0: never; -1: chosen from what they cost.
+  explicit SnapshotSchedule(int64_t interval);
+
+  /// Of a new plan: `owners[s]` takes the snapshots of stage s, `keepers[s]` keeps them. A stage
+  /// without a keeper (worker 0) turns snapshots off.
+  void begin_generation(std::vector<WorkerId> owners, std::vector<WorkerId> keepers,
+                        uint64_t first_step);
+  /// True if the state after `steps_done` steps is to be copied.
+  bool is_due(uint64_t steps_done) const;
+  /// The commit that orders a snapshot of this state is out.
+  void on_ordered(uint64_t steps_done);
+  /// A worker holds the copy. Repeats and strangers change nothing.
+  void on_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
+  /// What a copy took of the device, beside what the step took.
+  void on_cost(uint64_t copy_us, double step_us);
+
+  /// Snapshots of fewer steps than the newest whole set are not needed.
+  uint64_t floor() const { return floor_; }
+  uint64_t interval() const { return interval_; }
+
+ private:
+  using Copy = std::pair<int32_t, WorkerId>;  // Stage, who holds it.
+
+  bool chooses_ = false;
+  uint64_t interval_ = 0;  // 0: never.
+  uint64_t last_ = 0;      // Steps done of the newest one that was ordered.
+  std::set<Copy> wanted_;
+  std::map<uint64_t, std::set<Copy>> missing_;  // By steps done.
+  uint64_t floor_ = 0;
+};
+
+}  // namespace skein::plans
