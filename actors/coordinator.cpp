@@ -57,6 +57,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const AbortRequest& request) {
         self->state.apply(self->state.coordination->on_fault(request.why));
       },
+      [self](const EmulateRequest& request) { self->state.on_emulate(request); },
       [self](TickAtom) {
         self->state.on_tick();
         self->delayed_send(self, kTick, TickAtom::value);
@@ -66,14 +67,18 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
 
 void CoordinatorState::start(CoordinatorConfig new_config) {
   config = std::move(new_config);
-  result.steps_done = config.first_step;
+  result.steps_done = config.start.durable_step;
+  checkpoint_path = config.options.load_path;
   plans::Coordination::Options options;
   options.job = config.options.job;
   options.worker_count = config.options.worker_count;
   options.plan = config.options.plan;
   options.only_profiles = config.options.only_profiles;
   options.term = config.term;
-  options.first_step = config.first_step;
+  options.committed_steps = config.start.committed_steps;
+  options.durable_step = config.start.durable_step;
+  options.generation = config.start.generation;
+  options.last_plan = config.start.last_plan;
   coordination.emplace(std::move(options), now_us());
 }
 
@@ -91,24 +96,36 @@ void CoordinatorState::on_closed(const PeerClosed& closed) {
   const plans::WorkerId worker = peer->second.worker;
   peers.erase(peer);
   if (worker.value == 0) return;
-  peer_of.erase(worker);
+  auto current = peer_of.find(worker);
+  if (current == peer_of.end() || current->second != closed.peer) return;  // It is back already.
+  peer_of.erase(current);
   const std::string text =
       closed.why.ok() ? "it closed its connection" : std::string(closed.why.message());
-  apply(coordination->on_worker_lost(worker, absl::UnavailableError(text)));
+  apply(coordination->on_worker_lost(worker, absl::UnavailableError(text), now_us()));
 }
 
 void CoordinatorState::on_tick() { apply(coordination->on_timer(now_us())); }
 
 net::EnvelopeHead CoordinatorState::head(plans::WorkerId receiver) const {
-  const auto& plan = coordination->plan();
   net::EnvelopeHead head;
-  head.generation = plan ? plan->generation : 0;
+  head.generation = coordination->generation();
   head.term = config.term;
   head.receiver = receiver.value;
   // One trace id per step, shared by all stages.
   head.trace_high = config.term;
   head.trace_low = coordination->steps_done() + 1;
   return head;
+}
+
+void CoordinatorState::tell_progress() {
+  if (!config.on_progress) return;
+  RunProgress progress;
+  progress.has_started = coordination->has_trained();
+  progress.steps_done = coordination->steps_done();
+  for (const auto& [id, member] : coordination->members()) {
+    progress.processes[id] = member.request.process_id;
+  }
+  config.on_progress(progress);
 }
 
 void CoordinatorState::send(plans::WorkerId worker, net::ControlMessage message) {
@@ -132,6 +149,7 @@ void CoordinatorState::carry_out(const plans::WelcomeWorker& decision) {
          joined.setJobConfig(config.options.job_config);
          joined.setRunFolder(config.options.run_folder);
        }));
+  tell_progress();
 }
 
 void CoordinatorState::carry_out(const plans::RefusePeer& decision) {
@@ -158,26 +176,61 @@ void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
   self->send(config.observer, decision);
 }
 
+void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
+  for (const Stage& each : stages) self->send_exit(each, caf::exit_reason::normal);
+  stages.clear();
+  shard_files.clear();
+  net::EnvelopeHead envelope = head(decision.worker);
+  envelope.generation = decision.generation;
+  send(decision.worker, net::make_envelope(envelope, [&](auto body) {
+         auto halt = body.initHalt();
+         halt.setCommittedSteps(decision.committed_steps);
+         halt.setGradientNorm(decision.gradient_norm);
+       }));
+}
+
 void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   self->send(config.observer, decision);
+  self->send(config.journal, decision.plan);
+  const plans::RestoreDecision& restore = decision.restore;
   for (const plans::ReductionGroup& group : decision.plan.groups) {
-    auto policy = std::make_shared<plans::AllreducePolicy>(group, decision.first_step);
-    stages.push_back(self->spawn<caf::linked>(stage, std::move(policy), StageListener(self)));
+    auto policy = std::make_shared<plans::AllreducePolicy>(group, restore.first_step);
+    stages.push_back(
+        self->spawn(stage, std::move(policy), decision.plan.generation, StageListener(self)));
   }
   const auto& members = coordination->members();
   send_to_all([&](auto body) {
     auto assign = body.initAssign();
     assign.setPlan(plans::to_text(decision.plan));
     fill_peers(members, assign.initPeers(static_cast<unsigned>(members.size())));
-    assign.setFirstStep(decision.first_step);
-    assign.setLoadPath(config.options.load_path);
-    assign.setDataBytes(config.data_bytes);
-    assign.setDataDigest(config.data_digest);
+    assign.setFirstStep(restore.first_step);
+    assign.setLoadPath(checkpoint_path);
+    assign.setDataBytes(config.start.data_bytes);
+    assign.setDataDigest(config.start.data_digest);
+    assign.setFromCheckpoint(restore.from_checkpoint);
+    auto moves = assign.initMoves(static_cast<unsigned>(restore.moves.size()));
+    for (unsigned i = 0; i < moves.size(); ++i) {
+      moves[i].setLayer(static_cast<uint32_t>(restore.moves[i].layer));
+      moves[i].setFrom(restore.moves[i].from.value);
+      moves[i].setTo(restore.moves[i].to.value);
+    }
+    auto keepers = assign.initKeepers(static_cast<unsigned>(decision.keepers.size()));
+    for (unsigned i = 0; i < keepers.size(); ++i) keepers.set(i, decision.keepers[i].value);
   });
 }
 
-void CoordinatorState::carry_out(const plans::StartRun&) {
-  send_to_all([](auto body) { body.initStart(); });
+void CoordinatorState::carry_out(const plans::StartRun& decision) {
+  send_to_all([&](auto body) {
+    auto start = body.initStart();
+    start.setValidate(decision.order.validate);
+    start.setCheckpoint(decision.order.checkpoint);
+    start.setLast(decision.order.last);
+  });
+  tell_progress();
+}
+
+void CoordinatorState::carry_out(const plans::RewindJournal& decision) {
+  self->send(config.journal, decision);
 }
 
 void CoordinatorState::carry_out(const plans::JournalCommit& decision) {
@@ -193,6 +246,8 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
     commit.setCheckpoint(decision.order.checkpoint);
     commit.setLast(decision.order.last);
     commit.setProfile(decision.profile);
+    commit.setSnapshot(decision.order.snapshot);
+    commit.setSnapshotFloor(decision.order.snapshot_floor);
   });
   result.steps_done = decision.order.step + 1;
   StepReport report;
@@ -213,6 +268,7 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
     tokens_per_second = static_cast<double>(report.tokens) / report.step_seconds;
   }
   self->send(config.observer, std::move(report));
+  tell_progress();
 }
 
 void CoordinatorState::carry_out(const plans::ReportValidation& decision) {
@@ -227,13 +283,32 @@ void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
       decision.steps_done * static_cast<uint64_t>(config.options.job.training.global_batch_size);
   request.state.seq_len = config.options.job.training.seq_len;
   request.state.seed = config.options.job.debug.seed;
-  request.state.data_bytes = config.data_bytes;
-  request.state.data_digest = config.data_digest;
+  request.state.data_bytes = config.start.data_bytes;
+  request.state.data_digest = config.start.data_digest;
   request.state.loss = decision.loss;
   request.state.plan = plans::to_text(*coordination->plan());
   request.files = std::move(shard_files[decision.steps_done]);
   shard_files.erase(decision.steps_done);
   self->send(config.checkpoints, std::move(request), CheckpointListener(self));
+}
+
+void CoordinatorState::carry_out(const plans::StopWorker& decision) {
+  send(decision.worker, net::make_envelope(head(decision.worker), [&](auto body) {
+         body.initStop().setReason(decision.reason);
+       }));
+  tell_progress();
+}
+
+void CoordinatorState::carry_out(const plans::DismissWorker& decision) {
+  auto number = peer_of.find(decision.worker);
+  if (number != peer_of.end()) {
+    // Its link may be half open and never end by itself: nothing of it is heard any more.
+    auto peer = peers.find(number->second);
+    if (peer != peers.end()) peer->second.link->close();
+    peers.erase(number->second);
+    peer_of.erase(number);
+  }
+  tell_progress();
 }
 
 void CoordinatorState::carry_out(const plans::StopWorkers& decision) {
@@ -254,7 +329,10 @@ void CoordinatorState::carry_out(const plans::RunEvent& decision) {
 
 void CoordinatorState::on_group_start(const plans::GroupStartDecision& decision) {
   const auto& plan = coordination->plan();
-  if (!plan || decision.members.size() < 2) return;  // A group of one needs no collective.
+  // A group of one needs no collective, and a policy of an older plan may speak late.
+  if (!plan || decision.members.size() < 2 || decision.generation != coordination->generation()) {
+    return;
+  }
   for (plans::ReplicaId member : decision.members) {
     const plans::WorkerId worker = plans::replica_of(*plan, member).worker;
     send(worker, net::make_envelope(head(worker), [&](auto body) {
@@ -265,9 +343,19 @@ void CoordinatorState::on_group_start(const plans::GroupStartDecision& decision)
   }
 }
 
+void CoordinatorState::on_emulate(const EmulateRequest& request) {
+  send(request.worker, net::make_envelope(head(request.worker), [&](auto body) {
+         auto emulate = body.initEmulate();
+         emulate.setSpeed(request.speed);
+         emulate.setDropLinkTo(request.drop_link_to.value);
+         emulate.setDropSeconds(request.drop_seconds);
+       }));
+}
+
 void CoordinatorState::on_checkpoint_completed(const CheckpointCompleted& completed) {
   if (completed.status.ok()) {
     result.checkpoint_path = completed.path;
+    checkpoint_path = completed.path;
     self->send(config.observer,
                CheckpointReport{completed.steps_done, completed.path, completed.bytes});
   }

@@ -31,6 +31,7 @@ namespace skein::actors {
 ///   in   CheckpointCompleted   from the CheckpointIo
 ///   in   StopRequest           end at the next step boundary; a repeat changes nothing
 ///   in   AbortRequest          end now
+///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
 ///   in   TickAtom              from itself: leases and time-outs
 ///   out  control messages to workers, reports to the ObserverIo, then EndAtom
 using Coordinator =
@@ -38,19 +39,30 @@ using Coordinator =
                      caf::reacts_to<PeerClosed>, caf::reacts_to<PeerRejected>,
                      caf::reacts_to<plans::GroupStartDecision>, caf::reacts_to<CommitJournaled>,
                      caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StopRequest>,
-                     caf::reacts_to<AbortRequest>, caf::reacts_to<TickAtom>>;
+                     caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>,
+                     caf::reacts_to<TickAtom>>;
+
+/// What is known before the first worker joins: what was done, and on which data.
+struct StartPoint {
+  uint64_t committed_steps = 0;  // By the journal.
+  uint64_t durable_step = 0;     // Of the checkpoint to go on from; 0: the initial weights.
+  uint64_t generation = 0;       // Largest one that was assigned.
+  std::optional<plans::Plan> last_plan;
+  uint64_t data_bytes = 0;
+  uint64_t data_digest = 0;
+};
 
 struct CoordinatorConfig {
   CoordinatorOptions options;
   uint64_t term = 0;
-  uint64_t first_step = 0;
-  uint64_t data_bytes = 0;
-  uint64_t data_digest = 0;
+  StartPoint start;
   JournalIo journal;
   CheckpointIo checkpoints;
   ObserverIo observer;
   /// Called once, before the observer's EndAtom.
   std::function<void(RunResult)> on_result;
+  /// Called after each commit and change of members; may be null.
+  std::function<void(const RunProgress&)> on_progress;
 };
 
 struct CoordinatorState {  // Owned by one actor; touched only from its handlers.
@@ -65,6 +77,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   Coordinator::stateful_pointer<CoordinatorState> self = nullptr;
   CoordinatorConfig config;
   std::optional<plans::Coordination> coordination;
+  std::string checkpoint_path;  // To restore from; empty: the initial weights.
   std::map<plans::PeerNumber, Peer> peers;
   std::map<plans::WorkerId, plans::PeerNumber> peer_of;
   std::vector<Stage> stages;  // One per reduction group of the plan.
@@ -86,12 +99,16 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::RefusePeer& decision);
   void carry_out(const plans::RequestProfile& decision);
   void carry_out(const plans::ReportProfiles& decision);
+  void carry_out(const plans::HaltWorker& decision);
   void carry_out(const plans::AssignPlan& decision);
   void carry_out(const plans::StartRun& decision);
+  void carry_out(const plans::RewindJournal& decision);
   void carry_out(const plans::JournalCommit& decision);
   void carry_out(const plans::BroadcastCommit& decision);
   void carry_out(const plans::ReportValidation& decision);
   void carry_out(const plans::CompleteCheckpoint& decision);
+  void carry_out(const plans::StopWorker& decision);
+  void carry_out(const plans::DismissWorker& decision);
   void carry_out(const plans::StopWorkers& decision);
   void carry_out(const plans::EndRun& decision);
   void carry_out(const plans::RunEvent& decision);
@@ -102,6 +119,8 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_ready(net::schema::Ready::Reader ready);
   void on_rendezvous(plans::WorkerId from, const net::ControlMessage& message);
   void on_shard_saved(net::schema::ShardSaved::Reader saved);
+  void on_halted(plans::WorkerId worker, uint64_t generation, net::schema::Halted::Reader halted);
+  void on_emulate(const EmulateRequest& request);
   void on_heartbeat(plans::PeerNumber peer, net::schema::Heartbeat::Reader heartbeat);
   void on_timings(plans::WorkerId worker, net::schema::Timings::Reader timings);
   void on_failed(plans::WorkerId worker, net::schema::Failed::Reader failed);
@@ -111,6 +130,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
 
   net::EnvelopeHead head(plans::WorkerId receiver) const;
   void send(plans::WorkerId worker, net::ControlMessage message);
+  void tell_progress();
   template <class Fill>
   void send_to_all(Fill fill);
 };

@@ -18,6 +18,8 @@ const char* phase_text(plans::Coordination::Phase phase) {
       return "waiting for workers";
     case plans::Coordination::Phase::kProfiling:
       return "measuring";
+    case plans::Coordination::Phase::kHalting:
+      return "changing the plan";
     case plans::Coordination::Phase::kPreparing:
       return "preparing";
     case plans::Coordination::Phase::kTraining:
@@ -51,7 +53,7 @@ void fill_worker(net::schema::WorkerStatus::Builder worker,
   worker.setHostName(member.request.host_name);
   worker.setProcessId(member.request.process_id);
   worker.setDevice(member.request.device);
-  worker.setStepsDone(member.steps_done);
+  worker.setStepsDone(member.activity.steps_done);
   const uint64_t heard = member.last_heard_us;
   worker.setHeartbeatAgeMs(now_us > heard ? (now_us - heard) / 1000 : 0);
   if (!plan) return;
@@ -71,6 +73,10 @@ void CoordinatorState::on_message(const PeerMessage& message) {
   using Body = net::schema::Envelope::Body;
   if (body.isJoin()) return on_join(message.peer, body.getJoin());
   if (body.isStatusRequest()) return on_status_request(message.peer);
+  if (body.isDrainRequest() && peer->second.role == net::schema::Role::VIEWER) {
+    return apply(coordination->on_leave(plans::WorkerId{body.getDrainRequest().getWorker()},
+                                        "skein drain", now_us()));
+  }
   // The rest is for members, and for the generation in force.
   if (worker.value == 0 || envelope.getTerm() != config.term) {
     ++stale_messages;
@@ -79,12 +85,24 @@ void CoordinatorState::on_message(const PeerMessage& message) {
   if (body.isHeartbeat()) return on_heartbeat(message.peer, body.getHeartbeat());
   if (body.isFailed()) return on_failed(worker, body.getFailed());
   if (body.isProfiled()) return on_profiled(worker, body.getProfiled());
-  const auto& plan = coordination->plan();
-  if (!plan || envelope.getGeneration() != plan->generation) {
+  if (body.isTrouble()) {
+    return apply(coordination->on_trouble(worker, body.getTrouble().getReason().cStr(), now_us()));
+  }
+  if (body.isLeave()) {
+    return apply(coordination->on_leave(worker, body.getLeave().getReason().cStr(), now_us()));
+  }
+  if (envelope.getGeneration() != coordination->generation()) {
     ++stale_messages;
     return;
   }
   switch (body.which()) {
+    case Body::HALTED:
+      return on_halted(worker, envelope.getGeneration(), body.getHalted());
+    case Body::SNAPSHOT_KEPT: {
+      const auto kept = body.getSnapshotKept();
+      return apply(coordination->on_snapshot_kept(worker, static_cast<int32_t>(kept.getStage()),
+                                                  kept.getStep()));
+    }
     case Body::PREPARED:
       return apply(coordination->on_prepared(worker, envelope.getGeneration(), now_us()));
     case Body::RENDEZVOUS:
@@ -94,7 +112,7 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     case Body::REDUCED: {
       const auto reduced = body.getReduced();
       return apply(coordination->on_reduced(plans::ReplicaId{reduced.getReplica()},
-                                            reduced.getStep(), reduced.getNormSquared()));
+                                            reduced.getStep(), reduced.getNormSquared(), now_us()));
     }
     case Body::VALIDATED: {
       const auto validated = body.getValidated();
@@ -122,13 +140,15 @@ void CoordinatorState::on_join(plans::PeerNumber peer, net::schema::Join::Reader
   request.data_address = join.getDataAddress().cStr();
   request.device = join.getDevice().cStr();
   request.speed = join.getSpeed();
+  request.previous = plans::WorkerId{join.getPreviousWorker()};
+  request.generation = join.getGeneration();
   apply(coordination->on_join(peer, std::move(request), now_us()));
 }
 
 void CoordinatorState::on_profiled(plans::WorkerId worker, net::schema::Profiled::Reader profiled) {
   absl::StatusOr<plans::Profile> profile = net::decode_profile(profiled.getProfile());
   if (!profile.ok()) {
-    return apply(coordination->on_worker_lost(worker, profile.status()));
+    return apply(coordination->on_worker_lost(worker, profile.status(), now_us()));
   }
   plans::MeasuredWorker measured;
   measured.profile = *std::move(profile);
@@ -154,6 +174,7 @@ void CoordinatorState::on_ready(net::schema::Ready::Reader ready) {
   report.busy_us = ready.getBusyUs();
   report.step_us = ready.getStepUs();
   report.stash_peak = ready.getStashPeak();
+  report.snapshot_us = ready.getSnapshotUs();
   if (report.needs_groups) {
     for (const Stage& each : stages) {
       self->send(each, plans::ReadySignal{report.replica, report.step});
@@ -185,6 +206,19 @@ void CoordinatorState::on_shard_saved(net::schema::ShardSaved::Reader saved) {
   apply(std::move(decisions));
 }
 
+void CoordinatorState::on_halted(plans::WorkerId worker, uint64_t generation,
+                                 net::schema::Halted::Reader halted) {
+  const int64_t layers = plans::layer_count(config.options.job.model);
+  std::vector<plans::Holding> holdings;
+  for (auto each : halted.getHoldings()) {
+    const plans::LayerRange range{each.getLayerBegin(), each.getLayerEnd()};
+    if (range.begin < range.end && range.end <= layers) {
+      holdings.push_back({each.getStep(), range});
+    }
+  }
+  apply(coordination->on_halted(worker, generation, std::move(holdings), now_us()));
+}
+
 void CoordinatorState::on_heartbeat(plans::PeerNumber peer,
                                     net::schema::Heartbeat::Reader heartbeat) {
   const Peer& sender = peers.at(peer);
@@ -193,7 +227,9 @@ void CoordinatorState::on_heartbeat(plans::PeerNumber peer,
          ack.setSentUs(heartbeat.getSentUs());
          ack.setCoordinatorUs(now_us());
        }));
-  apply(coordination->on_heartbeat(sender.worker, heartbeat.getStepsDone(), now_us()));
+  plans::WorkerActivity activity{heartbeat.getStepsDone(), heartbeat.getAction().cStr(),
+                                 heartbeat.getActionUs(), heartbeat.getWorks()};
+  apply(coordination->on_heartbeat(sender.worker, std::move(activity), now_us()));
 }
 
 void CoordinatorState::on_timings(plans::WorkerId worker, net::schema::Timings::Reader timings) {
@@ -214,7 +250,8 @@ void CoordinatorState::on_timings(plans::WorkerId worker, net::schema::Timings::
 void CoordinatorState::on_failed(plans::WorkerId worker, net::schema::Failed::Reader failed) {
   const std::string reason = failed.getReason().cStr();
   apply(coordination->on_worker_lost(
-      worker, failed.getBadInput() ? absl::DataLossError(reason) : absl::AbortedError(reason)));
+      worker, failed.getBadInput() ? absl::DataLossError(reason) : absl::AbortedError(reason),
+      now_us()));
 }
 
 void CoordinatorState::on_status_request(plans::PeerNumber peer) {
@@ -228,7 +265,7 @@ void CoordinatorState::on_status_request(plans::PeerNumber peer) {
     status.setStepsTotal(static_cast<uint64_t>(config.options.job.training.steps));
     status.setLoss(coordination->last_loss());
     status.setTokensPerSecond(tokens_per_second);
-    status.setGeneration(plan ? plan->generation : 0);
+    status.setGeneration(coordination->generation());
     status.setTerm(config.term);
     status.setRunFolder(config.options.run_folder);
     auto workers = status.initWorkers(static_cast<unsigned>(members.size()));

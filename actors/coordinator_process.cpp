@@ -1,5 +1,6 @@
 #include "actors/coordinator_process.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/actor_system.hpp"
 #include "actors/coordinator.hpp"
+#include "actors/run_lock.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/data/token_data.hpp"
 #include "net/control_link.hpp"
@@ -21,13 +23,6 @@
 
 namespace skein::actors {
 namespace {
-
-/// What is known before the first worker joins: where to start, and on which data.
-struct StartPoint {
-  uint64_t first_step = 0;
-  uint64_t data_bytes = 0;
-  uint64_t data_digest = 0;
-};
 
 absl::StatusOr<StartPoint> find_start(const CoordinatorOptions& options) {
   const plans::JobSpec& job = options.job;
@@ -49,13 +44,28 @@ absl::StatusOr<StartPoint> find_start(const CoordinatorOptions& options) {
         " bytes then, ", start.data_bytes,
         " bytes now, or other contents); its position in the data would mean nothing"));
   }
-  start.first_step = state.steps_done;
-  if (start.first_step >= static_cast<uint64_t>(job.training.steps)) {
+  start.durable_step = state.steps_done;
+  if (start.durable_step >= static_cast<uint64_t>(job.training.steps)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "checkpoint ", reader->folder(), " already has ", start.first_step,
+        "checkpoint ", reader->folder(), " already has ", start.durable_step,
         " steps and training.steps is ", job.training.steps, "; raise training.steps to go on"));
   }
   return start;
+}
+
+/// What an earlier life of this run's coordinator has left.
+absl::Status read_journal(Journal& journal, StartPoint& start) {
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::CommitRecord> records, journal.read());
+  start.committed_steps = start.durable_step;
+  if (!records.empty()) {
+    start.committed_steps = std::max(start.durable_step, records.back().step + 1);
+  }
+  absl::StatusOr<plans::Plan> last = journal.last_plan();
+  if (absl::IsNotFound(last.status())) return absl::OkStatus();
+  SKEIN_RETURN_IF_ERROR(last.status());
+  start.generation = last->generation;
+  start.last_plan = *std::move(last);
+  return absl::OkStatus();
 }
 
 class LocalCoordinator final : public CoordinatorProcess {
@@ -80,10 +90,11 @@ class LocalCoordinator final : public CoordinatorProcess {
   }
 
   absl::Status run() {
-    SKEIN_ASSIGN_OR_RETURN(const StartPoint start, find_start(options_));
+    SKEIN_ASSIGN_OR_RETURN(lock_, RunLock::take(options_.run_folder));
+    SKEIN_ASSIGN_OR_RETURN(StartPoint start, find_start(options_));
     SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<Journal> journal,
                            Journal::open(options_.run_folder + "/journal.sqlite"));
-    SKEIN_RETURN_IF_ERROR(journal->rewind(start.first_step));
+    SKEIN_RETURN_IF_ERROR(read_journal(*journal, start));
     SKEIN_ASSIGN_OR_RETURN(loop_, net::EventLoop::start());
     system_ = std::make_unique<caf::actor_system>(system_config_);
     spawn_actors(start, std::move(journal));
@@ -110,6 +121,16 @@ class LocalCoordinator final : public CoordinatorProcess {
 
   const RunResult& result() const override { return result_; }
 
+  RunProgress progress() const override {
+    std::lock_guard lock(mutex_);
+    return progress_;
+  }
+
+  void emulate(plans::WorkerId worker, double speed, plans::WorkerId drop_link_to,
+               double seconds) override {
+    caf::anon_send(coordinator_, EmulateRequest{worker, speed, drop_link_to, seconds});
+  }
+
  private:
   void spawn_actors(const StartPoint& start, std::shared_ptr<Journal> journal) {
     const uint64_t term = journal->term();
@@ -121,15 +142,17 @@ class LocalCoordinator final : public CoordinatorProcess {
     CoordinatorConfig config;
     config.options = options_;
     config.term = term;
-    config.first_step = start.first_step;
-    config.data_bytes = start.data_bytes;
-    config.data_digest = start.data_digest;
+    config.start = start;
     config.journal = journal_io_;
     config.checkpoints = checkpoint_io_;
     config.observer = observer_io_;
     config.on_result = [this](RunResult result) {
       std::lock_guard lock(mutex_);
       result_ = std::move(result);
+    };
+    config.on_progress = [this](const RunProgress& progress) {
+      std::lock_guard lock(mutex_);
+      progress_ = progress;
     };
     coordinator_ = system_->spawn(coordinator, std::move(config));
   }
@@ -172,10 +195,12 @@ class LocalCoordinator final : public CoordinatorProcess {
   std::unique_ptr<net::ControlListener> listener_;
   std::string address_;
 
-  std::mutex mutex_;
+  std::unique_ptr<RunLock> lock_;
+  mutable std::mutex mutex_;
   std::condition_variable ended_signal_;
   bool ended_ = false;
   RunResult result_;
+  RunProgress progress_;
 };
 
 }  // namespace

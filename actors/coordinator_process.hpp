@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/run_observer.hpp"
+#include "plans/base/ids.hpp"
 #include "plans/job_spec.hpp"
 #include "plans/plan.hpp"
 
@@ -35,6 +37,13 @@ struct RunResult {
   std::string checkpoint_path;  // The last complete one; empty if none.
 };
 
+/// How far a run is.
+struct RunProgress {
+  bool has_started = false;  // A step may be in progress.
+  uint64_t steps_done = 0;
+  std::map<plans::WorkerId, uint32_t> processes;  // Process id of every member.
+};
+
 /// The coordinator's half of a run inside this process: its listener, actors and journal.
 /// Thread-safe.
 class CoordinatorProcess {
@@ -48,6 +57,11 @@ class CoordinatorProcess {
   virtual void request_stop(const std::string& reason) = 0;
   /// Ends the run now; what was committed and checkpointed stays.
   virtual void abort(const absl::Status& why) = 0;
+  virtual RunProgress progress() const = 0;
+  /// For experiments: `worker` gets another emulated speed (0: as it is) and loses its data
+  /// connections to `drop_link_to` (0: none) for so many seconds (0: for ever).
+  virtual void emulate(plans::WorkerId worker, double speed, plans::WorkerId drop_link_to,
+                       double seconds) = 0;
   /// Waits for the end, at most `timeout_seconds`. False if it has not come.
   virtual bool wait(double timeout_seconds) = 0;
   /// Valid once `wait` has returned true.

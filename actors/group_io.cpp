@@ -9,6 +9,10 @@ GroupIo::behavior_type group_io(GroupIo::stateful_pointer<GroupIoState> self, pl
   self->state.group = group;
   self->state.members = std::move(members);
   return {
+      [self](const FormGroup& request, const FormListener& listener) {
+        self->send(listener, GroupFormed{request.generation, self->state.group,
+                                         self->state.members->connect()});
+      },
       [self](const ReductionRequest& request, const ReductionListener& listener) {
         self->send(listener, ReductionDone{self->state.group, request.step,
                                            self->state.members->all_reduce_sum(request.values)});

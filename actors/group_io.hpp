@@ -11,13 +11,17 @@
 
 namespace skein::actors {
 
+/// Who hears that a group is formed.
+using FormListener = caf::typed_actor<caf::reacts_to<GroupFormed>>;
 /// Who hears that a collective has ended.
 using ReductionListener = caf::typed_actor<caf::reacts_to<ReductionDone>>;
 
-/// Runs the collectives of one group, which block: spawn it detached.
+/// Forms one group and runs its collectives, which block: spawn it detached.
+///   in   FormGroup          once, first
 ///   in   ReductionRequest   the values are summed over the members in place
-///   out  ReductionDone      to the listener, once per request
-using GroupIo = caf::typed_actor<caf::reacts_to<ReductionRequest, ReductionListener>>;
+///   out  GroupFormed, ReductionDone   to the listener, once per request
+using GroupIo = caf::typed_actor<caf::reacts_to<FormGroup, FormListener>,
+                                 caf::reacts_to<ReductionRequest, ReductionListener>>;
 
 struct GroupIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "group-io";

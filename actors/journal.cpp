@@ -15,7 +15,9 @@ constexpr const char* kSchema =
     "  started TEXT DEFAULT CURRENT_TIMESTAMP);"
     "CREATE TABLE IF NOT EXISTS commits (step INTEGER PRIMARY KEY, generation INTEGER NOT NULL,"
     "  term INTEGER NOT NULL, first_sample INTEGER NOT NULL, sample_count INTEGER NOT NULL,"
-    "  loss REAL, gradient_norm REAL);";
+    "  loss REAL, gradient_norm REAL);"
+    "CREATE TABLE IF NOT EXISTS plans (generation INTEGER PRIMARY KEY, term INTEGER NOT NULL,"
+    "  plan TEXT NOT NULL);";
 /// Another process that holds the file is waited for this long.
 constexpr int kBusyTimeoutMs = 2000;
 
@@ -67,6 +69,25 @@ class SqliteJournal final : public Journal {
           absl::StrCat("step ", record.step, " was committed before, says ", path_));
     }
     return code == SQLITE_DONE ? absl::OkStatus() : error("write a commit to");
+  }
+
+  absl::StatusOr<plans::Plan> last_plan() override {
+    SKEIN_ASSIGN_OR_RETURN(Statement select,
+                           statement("SELECT plan FROM plans ORDER BY generation DESC LIMIT 1;"));
+    const int code = sqlite3_step(select.get());
+    if (code == SQLITE_DONE) return absl::NotFoundError("the journal has no plan");
+    if (code != SQLITE_ROW) return error("read");
+    return plans::parse_plan(reinterpret_cast<const char*>(sqlite3_column_text(select.get(), 0)));
+  }
+
+  absl::Status append_plan(const plans::Plan& plan) override {
+    SKEIN_ASSIGN_OR_RETURN(Statement insert,
+                           statement("INSERT OR REPLACE INTO plans VALUES (?1, ?2, ?3);"));
+    const std::string text = plans::to_text(plan);
+    sqlite3_bind_int64(insert.get(), 1, static_cast<sqlite3_int64>(plan.generation));
+    sqlite3_bind_int64(insert.get(), 2, static_cast<sqlite3_int64>(term_));
+    sqlite3_bind_text(insert.get(), 3, text.c_str(), static_cast<int>(text.size()), nullptr);
+    return sqlite3_step(insert.get()) == SQLITE_DONE ? absl::OkStatus() : error("write a plan to");
   }
 
   absl::StatusOr<std::vector<plans::CommitRecord>> read() override {

@@ -10,13 +10,14 @@
 #include <caf/atom.hpp>
 
 #include "absl/status/status.h"
+#include "actors/layer_state.hpp"
 #include "actors/run_observer.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/device.hpp"
 #include "net/control_link.hpp"
 #include "net/link_probe.hpp"
 #include "net/tensor_inbox.hpp"
-#include "plans/coordination.hpp"
+#include "plans/coordinator_decisions.hpp"
 #include "plans/sync/group_scheduler.hpp"
 
 namespace skein::actors {
@@ -27,6 +28,7 @@ namespace skein::actors {
 using TickAtom = caf::atom_constant<caf::atom("tick")>;
 using HeartbeatAtom = caf::atom_constant<caf::atom("heartbeat")>;
 using EndAtom = caf::atom_constant<caf::atom("end")>;
+using LeaveAtom = caf::atom_constant<caf::atom("leave")>;
 
 /// A peer has connected and said hello.
 struct PeerOpened {
@@ -73,6 +75,13 @@ struct StopRequest {
 struct AbortRequest {
   absl::Status why;
 };
+/// In experiments: a worker's device gets another emulated speed, or it loses a link.
+struct EmulateRequest {
+  plans::WorkerId worker;
+  double speed = 0;              // 0: as it is.
+  plans::WorkerId drop_link_to;  // 0: none.
+  double drop_seconds = 0;
+};
 
 /// A piece of work has ended on the device; `token` is the submitter's.
 struct WorkDone {
@@ -98,6 +107,16 @@ struct ProfileMeasured {
 struct InputArrived {
   net::TensorKey key;
   net::TensorHandle tensor;
+};
+
+/// Connect the members of a group.
+struct FormGroup {
+  uint64_t generation = 0;
+};
+struct GroupFormed {
+  uint64_t generation = 0;
+  plans::GroupId group;
+  absl::Status status;
 };
 
 /// Add up the values over the members of a group. They stay alive until `ReductionDone`.
@@ -126,6 +145,35 @@ struct ShardWritten {
   absl::StatusOr<std::vector<gpu::SavedFile>> files;
 };
 
+/// A copy of a stage's state on its way to the memory of another worker.
+struct SnapshotRequest {
+  uint64_t generation = 0;
+  int32_t stage = 0;
+  HeldState state;      // Copies that are not sealed yet.
+  std::string address;  // Of the keeper's data plane.
+};
+struct SnapshotTaken {
+  int32_t stage = 0;
+  HeldState state;
+};
+/// The state of a layer has come from another worker.
+struct StateArrived {
+  net::TensorKey key;
+  net::TensorHandle tensor;
+};
+
+/// Stop: first, if the commit of step `committed_steps` - 1 is what you wait for, apply it.
+struct RetireRank {
+  uint64_t committed_steps = 0;
+  double gradient_norm = 0;
+};
+/// What a rank does, for the heartbeat.
+struct RankActivity {
+  std::string action;
+  uint64_t action_us = 0;
+  bool works = false;
+};
+
 /// Coordinator's clock minus ours.
 struct ClockOffset {
   int64_t offset_us = 0;
@@ -143,6 +191,8 @@ SKEIN_IN_PROCESS_MESSAGE(skein::net::ControlMessage)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReadySignal)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::GroupStartDecision)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::AssignPlan)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::Plan)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::RewindJournal)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReportProfiles)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ProfileWork)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ProfileMeasured)
@@ -156,8 +206,16 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointCompleted)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StopRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::AbortRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::EmulateRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::WorkDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::InputArrived)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::FormGroup)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupFormed)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotTaken)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::StateArrived)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::RetireRank)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::RankActivity)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardRequest)

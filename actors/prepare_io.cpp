@@ -51,48 +51,72 @@ absl::Status load_state(const gpu::CheckpointReader& reader, const std::string& 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<gpu::StageModel>> build_model(const PrepareRequest& request,
-                                                             plans::ReplicaId id) {
+gpu::StageModelOptions model_options(const PrepareRequest& request, plans::ReplicaId id) {
   const plans::JobSpec& job = request.job;
   const plans::Plan& plan = request.plan;
   const int32_t stage = plans::stage_of(plan, id);
+  const plans::StagePlan& stage_plan = plan.stages[static_cast<size_t>(stage)];
   gpu::StageModelOptions options;
   options.model = job.model;
-  options.layers = plan.stages[static_cast<size_t>(stage)].layers;
+  options.layers = stage_plan.layers;
   options.optimizer = job.optimizer;
   options.rows = plans::replica_of(plan, id).rows.count;
   options.seq_len = job.training.seq_len;
-  const plans::StagePlan& stage_plan = plan.stages[static_cast<size_t>(stage)];
   options.stash_count =
       plans::stash_peak(plan.actions[static_cast<size_t>(stage_plan.rank)], stage);
   options.recompute = plan.recompute;
   options.seed = job.debug.seed;
-  SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<gpu::StageModel> model,
-                         gpu::StageModel::create(options, *request.device));
-  return model;
+  return options;
 }
 
-absl::StatusOr<std::shared_ptr<net::GradientGroup>> form_group(const PrepareRequest& request,
-                                                               const plans::ReductionGroup& group,
-                                                               plans::ReplicaId id) {
-  const auto position = std::find(group.members.begin(), group.members.end(), id);
-  net::GradientGroup::Options options;
-  options.name = absl::StrCat("generation-", request.plan.generation, "/group-", group.id.value);
-  options.rank = static_cast<uint32_t>(position - group.members.begin());
-  options.rank_count = static_cast<uint32_t>(group.members.size());
-  options.bind_host = request.bind_host;
-  options.timeout_seconds = request.job.comm.train_timeout_seconds;
-  SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<net::GradientGroup> formed,
-                         net::GradientGroup::form(options, request.board));
-  return formed;
+/// A model of these options that is held already, with the state to go on from.
+std::shared_ptr<gpu::StageModel> find_model(const PrepareRequest& request,
+                                            const gpu::StageModelOptions& options) {
+  for (const HeldState& held : request.held) {
+    const gpu::StageModelOptions& other = held.options;
+    if (held.model && held.step == request.first_step && other.layers == options.layers &&
+        other.rows == options.rows && other.stash_count == options.stash_count &&
+        other.recompute == options.recompute) {
+      return held.model;
+    }
+  }
+  return nullptr;
+}
+
+/// Copies what is held of the model's layers into it.
+absl::Status take_state(const PrepareRequest& request, const plans::LayerRange& layers,
+                        gpu::StageModel& model) {
+  const plans::ModelSpec& spec = request.job.model;
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    SKEIN_ASSIGN_OR_RETURN(const net::TensorHandle state,
+                           find_layer_state(spec, layer, request.first_step, request.held));
+    SKEIN_RETURN_IF_ERROR(write_layer_state(spec, layer, *state, model));
+  }
+  return absl::OkStatus();
+}
+
+/// Damaged or missing state of other workers is no bad input: there are other sources.
+absl::Status as_unavailable(const absl::Status& status) {
+  return status.ok() ? status : absl::UnavailableError(status.message());
+}
+
+std::vector<plans::GroupId> groups_of(const plans::Plan& plan, plans::ReplicaId id) {
+  std::vector<plans::GroupId> groups;
+  for (const plans::ReductionGroup& group : plan.groups) {
+    const auto& members = group.members;
+    const bool is_member = std::find(members.begin(), members.end(), id) != members.end();
+    if (members.size() > 1 && is_member) groups.push_back(group.id);
+  }
+  return groups;
 }
 
 absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
-  if (request.device->info().computes) {
+  result.data = request.data;
+  if (request.device->info().computes && !result.data) {
     SKEIN_ASSIGN_OR_RETURN(result.data, open_data(request));
   }
   std::unique_ptr<gpu::CheckpointReader> reader;
-  if (!request.load_path.empty()) {
+  if (request.from_checkpoint && !request.load_path.empty()) {
     SKEIN_ASSIGN_OR_RETURN(reader, gpu::CheckpointReader::open(request.load_path, false));
   }
   for (const plans::StagePlan& stage : request.plan.stages) {
@@ -100,23 +124,36 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
       if (replica.worker != request.worker) continue;
       PreparedReplica prepared;
       prepared.id = replica.id;
-      SKEIN_ASSIGN_OR_RETURN(prepared.model, build_model(request, replica.id));
-      if (reader) {
-        SKEIN_RETURN_IF_ERROR(load_state(*reader, request.job.optimizer.name, *prepared.model));
+      prepared.options = model_options(request, replica.id);
+      prepared.groups = groups_of(request.plan, replica.id);
+      if (!request.from_checkpoint) prepared.model = find_model(request, prepared.options);
+      if (!prepared.model) {
+        SKEIN_ASSIGN_OR_RETURN(prepared.model,
+                               gpu::StageModel::create(prepared.options, *request.device));
+        if (reader) {
+          SKEIN_RETURN_IF_ERROR(load_state(*reader, request.job.optimizer.name, *prepared.model));
+        } else if (!request.from_checkpoint) {
+          SKEIN_RETURN_IF_ERROR(as_unavailable(take_state(request, stage.layers, *prepared.model)));
+        }
       }
       result.replicas.push_back(std::move(prepared));
     }
   }
-  // Groups last and in the order of their numbers on every worker: forming one waits for all of
-  // its members.
-  for (const plans::ReductionGroup& group : request.plan.groups) {
-    if (group.members.size() < 2) continue;
-    for (PreparedReplica& prepared : result.replicas) {
-      const bool is_member =
-          std::find(group.members.begin(), group.members.end(), prepared.id) != group.members.end();
-      if (!is_member) continue;
-      SKEIN_ASSIGN_OR_RETURN(prepared.groups[group.id], form_group(request, group, prepared.id));
-    }
+  return absl::OkStatus();
+}
+
+absl::Status send_state(const SendStateRequest& request) {
+  for (const auto& [layer, address] : request.layers) {
+    SKEIN_ASSIGN_OR_RETURN(const net::TensorHandle state,
+                           find_layer_state(request.model, layer, request.step, request.held));
+    SKEIN_RETURN_IF_ERROR(check_layer_state(request.model, layer, *state));
+    net::DataPlane::Rows rows;
+    rows.key = {request.generation, static_cast<uint32_t>(layer), net::schema::TensorKind::STATE,
+                request.step, 0};
+    rows.row_count = 1;
+    rows.payload = *state;
+    rows.owner = state;
+    request.plane->send(address, std::move(rows));
   }
   return absl::OkStatus();
 }
@@ -144,8 +181,12 @@ PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> 
   return {
       [self](const PrepareRequest& request, const PrepareListener& listener) {
         PreparedReplicas result;
+        result.generation = request.plan.generation;
         result.status = prepare(request, result);
         self->send(listener, std::move(result));
+      },
+      [self](const SendStateRequest& request, const PrepareListener& listener) {
+        self->send(listener, StateSent{request.generation, as_unavailable(send_state(request))});
       },
       [self](const ProfileWork& work, const PrepareListener& listener) {
         ProfileMeasured result;

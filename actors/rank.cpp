@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
 #include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
 #include "plans/learning_rate.hpp"
 
 namespace skein::actors {
@@ -17,7 +18,9 @@ namespace {
 
 /// Tokens by which a replica tells its pieces of work apart.
 constexpr uint64_t kProgramWork = 0;
-constexpr uint64_t kSnapshotWork = 1;
+constexpr uint64_t kSaveWork = 1;
+constexpr uint64_t kSnapshotWork = 2;
+constexpr uint64_t kLastWork = 3;
 /// Validation outputs that may wait at a slower neighbour.
 constexpr uint32_t kValidationTensorsMax = 4;
 
@@ -47,6 +50,21 @@ plans::InputKind from_schema(net::schema::TensorKind kind) {
   return plans::InputKind::kActivation;
 }
 
+bool is_in(const HeldReplica& replica, plans::GroupId group) {
+  const auto& groups = replica.parts.groups;
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
+/// Pooled memory as a tensor that gives it back with its last handle.
+net::TensorHandle as_tensor(gpu::StagingPool::Handle memory) {
+  struct Tensor {
+    gpu::StagingPool::Handle memory;
+    std::span<float> span;
+  };
+  auto tensor = std::make_shared<Tensor>(Tensor{memory, *memory});
+  return net::TensorHandle(tensor, &tensor->span);
+}
+
 }  // namespace
 
 Rank::behavior_type rank(Rank::stateful_pointer<RankState> self, RankConfig config) {
@@ -59,6 +77,8 @@ Rank::behavior_type rank(Rank::stateful_pointer<RankState> self, RankConfig conf
       [self](const ReductionDone& done) { self->state.on_reduction_done(done); },
       [self](const ShardWritten& written) { self->state.on_shard_written(written); },
       [self](const ClockOffset& offset) { self->state.clock_offset_us = offset.offset_us; },
+      [self](const RetireRank& order) { self->state.on_retire(order); },
+      [self](HeartbeatAtom) { self->state.tell_activity(); },
       [self](const TensorSent& sent) {
         self->state.record(sent.stage, sent.slice, 1, sent.start_us, self->state.now_us(),
                            sent.microbatch);
@@ -83,7 +103,7 @@ void RankState::start(RankConfig new_config) {
     role.is_first = role.stage == 0;
     role.is_last = role.stage + 1 == static_cast<int32_t>(plan.stages.size());
     role.leads = stage_plan.replicas.front().id == parts.id;
-    for (const auto& [group, members] : parts.groups) role.groups.push_back(group);
+    role.groups = parts.groups;
     options.stages.push_back(std::move(role));
   }
   program.emplace(std::move(options));
@@ -100,6 +120,10 @@ void RankState::hold(const PreparedReplica& parts) {
   replica.routes_backward = plans::routes_from(plan, parts.id, -1);
   replica.staging = gpu::StagingPool::create(replica.rows.count * row_floats);
   const plans::LayerRange& layers = plan.stages[static_cast<size_t>(replica.stage)].layers;
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    replica.snapshots[layer] =
+        gpu::StagingPool::create(layer_state_floats(config.job.model, layer));
+  }
   int64_t blocks = 0;
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
     if (plans::layer_kind(config.job.model, layer) == plans::LayerKind::kBlock) ++blocks;
@@ -138,9 +162,16 @@ uint64_t RankState::now_us() const { return to_us(self->clock().now()); }
 
 void RankState::on_control(const net::ControlMessage& message) {
   const auto body = (*message).getBody();
+  if (retires) return;
   if (body.isStart()) {
+    const auto start = body.getStart();
+    plans::CommitOrder left;
+    left.step = config.first_step - 1;
+    left.validate = start.getValidate();
+    left.checkpoint = start.getCheckpoint();
+    left.last = start.getLast();
     const uint64_t dropped = program->dropped();
-    const plans::RankCommands commands = program->on_start();
+    const plans::RankCommands commands = program->on_start(left);
     if (program->dropped() != dropped) return;
     step_start_us = now_us();
     apply(commands);
@@ -149,8 +180,10 @@ void RankState::on_control(const net::ControlMessage& message) {
     apply(program->on_group_start(plans::GroupId{start.getGroup()}, start.getStep()));
   } else if (body.isCommit()) {
     const auto commit = body.getCommit();
-    const plans::CommitOrder order{commit.getStep(), commit.getGradientNorm(), commit.getValidate(),
-                                   commit.getCheckpoint(), commit.getLast()};
+    const plans::CommitOrder order{commit.getStep(),         commit.getGradientNorm(),
+                                   commit.getValidate(),     commit.getCheckpoint(),
+                                   commit.getLast(),         commit.getSnapshot(),
+                                   commit.getSnapshotFloor()};
     const plans::RankCommands commands = program->on_commit(order);
     if (commands.empty()) return;
     for (const auto& [stage, replica] : held) {
@@ -164,6 +197,7 @@ void RankState::on_control(const net::ControlMessage& message) {
 }
 
 void RankState::on_input(const InputArrived& arrived) {
+  if (retires) return;
   const int32_t stage = plans::stage_of(config.plan, plans::ReplicaId{arrived.key.receiver});
   const plans::InputKey key{from_schema(arrived.key.kind), arrived.key.step, stage,
                             static_cast<int32_t>(arrived.key.microbatch)};
@@ -180,30 +214,81 @@ void RankState::on_input(const InputArrived& arrived) {
 }
 
 void RankState::on_work_done(const WorkDone& done) {
+  if (done.token == kLastWork) {
+    device_is_drained = true;
+    return try_retire();
+  }
   if (!done.status.ok()) return fail(done.status);
-  if (done.token == kSnapshotWork) return;
+  if (done.token == kSaveWork) return;
+  if (done.token == kSnapshotWork) {
+    const uint64_t end_us = to_us(done.ended);
+    for (auto& [stage, replica] : held) replica.snapshot_us = end_us - device_free_us;
+    device_free_us = end_us;
+    return;
+  }
   const Running ended = std::move(running.front());
   running.pop_front();
   const uint64_t end_us = to_us(done.ended);
   finish(ended, std::max(ended.submitted_us, device_free_us), end_us);
   device_free_us = end_us;
+  activity_since_us = end_us;
   apply(program->on_work_done());
 }
 
 void RankState::on_reduction_done(const ReductionDone& done) {
+  --reductions;
+  if (retires) return try_retire();
   if (!done.status.ok()) return fail(done.status);
   const plans::RankCommands commands = program->on_group_reduced(done.group, done.step);
   for (const auto& [stage, replica] : held) {
-    if (!commands.empty() && replica.parts.groups.contains(done.group)) {
+    if (!commands.empty() && is_in(replica, done.group)) {
       record(stage, "reduce", 3, replica.reduce_start_us, now_us(), -1);
     }
   }
   apply(commands);
 }
 
-void RankState::fail(const absl::Status& why) { self->send(config.listener, WorkerFault{why}); }
+void RankState::fail(const absl::Status& why) {
+  if (!retires) self->send(config.listener, WorkerFault{why});
+}
+
+/// What runs on the device or in a group still uses the models: both are waited for.
+void RankState::on_retire(const RetireRank& order) {
+  if (retires) return;
+  if (program->waits_for_commit() && program->step() + 1 == order.committed_steps) {
+    plans::CommitOrder commit;
+    commit.step = program->step();
+    commit.gradient_norm = order.gradient_norm;
+    commit.last = true;
+    apply(program->on_commit(commit));
+  }
+  retires = true;
+  submit_aside(kLastWork, {});
+}
+
+void RankState::try_retire() {
+  if (!device_is_drained || reductions > 0) return;
+  RankRetired retired;
+  retired.generation = config.plan.generation;
+  retired.steps_done = program->step();
+  retired.replicas = std::move(config.replicas);
+  self->send(config.listener, std::move(retired));
+  held.clear();
+}
+
+void RankState::tell_activity() {
+  if (retires) return;
+  RankActivity activity;
+  activity.action = program->activity();
+  activity.works = program->is_working();
+  const uint64_t now = now_us();
+  activity.action_us = now > activity_since_us ? now - activity_since_us : 0;
+  self->send(config.listener, std::move(activity));
+}
 
 void RankState::apply(const plans::RankCommands& commands) {
+  if (retires) return;
+  if (!commands.empty()) activity_since_us = std::max(activity_since_us, now_us());
   for (const plans::RankCommand& command : commands) {
     std::visit([this](const auto& each) { carry_out(each); }, command);
   }
@@ -246,13 +331,14 @@ void RankState::carry_out(const plans::RunValidation& command) {
 void RankState::carry_out(const plans::RunReduction& command) {
   const plans::ReductionGroup& group = config.plan.groups[command.group.value];
   const auto member = std::find_if(held.begin(), held.end(), [&](const auto& each) {
-    return each.second.parts.groups.contains(command.group);
+    return is_in(each.second, command.group);
   });
   HeldReplica& replica = member->second;
   if (replica.reduce_start_us < replica.ready_us) replica.reduce_start_us = now_us();
   const std::span<float> values = group.scope == plans::GroupScope::kTied
                                       ? replica.parts.model->tied_gradients()
                                       : replica.parts.model->stage_gradients();
+  ++reductions;
   self->send(config.groups.at(command.group), ReductionRequest{command.step, values},
              ReductionListener(self));
 }
@@ -271,12 +357,39 @@ void RankState::carry_out(const plans::SaveState& command) {
     if (status.ok()) caf::anon_send(shards, std::move(*copy), listener);
     return status;
   };
-  submit_snapshot(std::move(work));
+  submit_aside(kSaveWork, std::move(work));
 }
 
-void RankState::submit_snapshot(gpu::Work work) {
-  config.device->submit(std::move(work), [to = Rank(self)](absl::Status status) {
-    caf::anon_send(to, WorkDone{kSnapshotWork, std::move(status), {}});
+void RankState::carry_out(const plans::KeepSnapshot& command) {
+  HeldReplica& replica = held.at(command.stage);
+  const plans::WorkerId keeper = config.keepers.at(static_cast<size_t>(command.stage));
+  if (keeper.value == 0) return;
+  auto request = std::make_shared<SnapshotRequest>();
+  request->generation = config.plan.generation;
+  request->stage = command.stage;
+  request->address = config.addresses.at(keeper);
+  request->state.step = command.steps_done;
+  request->state.layers = replica.parts.options.layers;
+  for (auto& [layer, pool] : replica.snapshots) {
+    request->state.copies[layer] = as_tensor(pool->take());
+  }
+  gpu::Work work;
+  work.run = [request, model = replica.parts.model, spec = config.job.model, shards = config.shards,
+              listener = SnapshotListener(config.listener)](gpu::Ops&) -> absl::Status {
+    for (const auto& [layer, copy] : request->state.copies) {
+      SKEIN_RETURN_IF_ERROR(copy_layer_state(spec, layer, *model, *copy));
+    }
+    caf::anon_send(shards, std::move(*request), listener);
+    return absl::OkStatus();
+  };
+  submit_aside(kSnapshotWork, std::move(work));
+}
+
+/// Work that is not the program's.
+void RankState::submit_aside(uint64_t token, gpu::Work work) {
+  config.device->submit(std::move(work), [to = Rank(self), token](absl::Status status) {
+    const auto ended = std::chrono::steady_clock::now();
+    caf::anon_send(to, WorkDone{token, std::move(status), ended});
   });
 }
 

@@ -26,8 +26,22 @@
 
 namespace skein::actors {
 
-/// Who hears that a rank cannot go on.
-using FaultListener = caf::typed_actor<caf::reacts_to<WorkerFault>>;
+/// A rank has stopped: nothing of it runs on the device or in a group any more.
+struct RankRetired {
+  uint64_t generation = 0;
+  uint64_t steps_done = 0;  // That its models have applied.
+  std::vector<PreparedReplica> replicas;
+};
+
+}  // namespace skein::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::RankRetired)
+
+namespace skein::actors {
+
+/// Who owns a rank.
+using RankListener = caf::typed_actor<caf::reacts_to<WorkerFault>, caf::reacts_to<RankRetired>,
+                                      caf::reacts_to<SnapshotTaken>, caf::reacts_to<RankActivity>>;
 
 /// A tensor has been written to its socket; for the trace.
 struct TensorSent {
@@ -51,13 +65,16 @@ namespace skein::actors {
 ///   in   WorkDone         from the device, in the order of the work
 ///   in   ReductionDone    from a GroupIo
 ///   in   ShardWritten     from the ShardIo
+///   in   RetireRank       from the Worker: starts nothing new, and ends when nothing runs
+///   in   HeartbeatAtom    from the Worker: what it does goes to the listener
 ///   in   ClockOffset      from the Worker
 ///   in   TensorSent       from the data plane, while a step is profiled
-///   out  Ready, Reduced, Validated, ShardSaved, Timings to the coordinator; WorkerFault
-using Rank = caf::typed_actor<caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>,
-                              caf::reacts_to<WorkDone>, caf::reacts_to<ReductionDone>,
-                              caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
-                              caf::reacts_to<TensorSent>>;
+///   out  Ready, Reduced, Validated, ShardSaved, Timings to the coordinator; WorkerFault,
+///        RankRetired, RankActivity and (from the ShardIo) SnapshotTaken to the listener
+using Rank = caf::typed_actor<
+    caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>, caf::reacts_to<WorkDone>,
+    caf::reacts_to<ReductionDone>, caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
+    caf::reacts_to<TensorSent>, caf::reacts_to<RetireRank>, caf::reacts_to<HeartbeatAtom>>;
 
 struct RankConfig {
   plans::JobSpec job;
@@ -72,7 +89,8 @@ struct RankConfig {
   std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.
   std::shared_ptr<net::ControlLink> link;            // To the coordinator.
   net::EnvelopeHead head;
-  FaultListener listener;
+  std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots.
+  RankListener listener;
 };
 
 /// One replica on this worker: its model, its neighbours, and what it has done in the step.
@@ -83,6 +101,7 @@ struct HeldReplica {
   std::vector<plans::Route> routes_forward;
   std::vector<plans::Route> routes_backward;
   std::shared_ptr<gpu::StagingPool> staging;
+  std::map<int64_t, std::shared_ptr<gpu::StagingPool>> snapshots;  // By layer.
   std::shared_ptr<double> norm_squared = std::make_shared<double>(0);
   double block_count = 0;  // Transformer blocks of the stage.
   double work_share = 0;   // As `Work::share`: blocks times rows / training.micro_batch_size.
@@ -93,6 +112,7 @@ struct HeldReplica {
   uint64_t ready_us = 0;
   uint32_t stashes = 0;
   uint32_t stash_peak = 0;
+  uint64_t snapshot_us = 0;  // Of the last one.
 };
 
 /// The output of a piece of work on its way to the neighbours. It leaves from the device's thread
@@ -125,6 +145,10 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   std::deque<Running> running;  // In the order of submission, which is that of the device.
   uint64_t device_free_us = 0;  // When the newest piece of work ended.
   uint64_t step_start_us = 0;
+  uint64_t activity_since_us = 0;  // What the program does began or ended then.
+  int reductions = 0;              // That a group runs.
+  bool retires = false;
+  bool device_is_drained = false;  // While it retires.
 
   // The trace.
   int64_t clock_offset_us = 0;
@@ -140,6 +164,9 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void on_work_done(const WorkDone& done);
   void on_reduction_done(const ReductionDone& done);
   void on_shard_written(const ShardWritten& written);
+  void on_retire(const RetireRank& order);
+  void try_retire();
+  void tell_activity();
   void fail(const absl::Status& why);
 
   /// Starts the commands in order.
@@ -152,6 +179,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void carry_out(const plans::RunReduction& command);
   void carry_out(const plans::SendReduced& command);
   void carry_out(const plans::SaveState& command);
+  void carry_out(const plans::KeepSnapshot& command);
   void carry_out(const plans::SendValidated& command);
 
   // Device work, in rank_work.cpp.
@@ -164,7 +192,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   gpu::Work update_work(const plans::RunUpdate& run);
   net::TensorHandle take_input(const plans::InputKey& key);
   void submit(const plans::RankCommand& command, gpu::Work work, Outgoing output = {});
-  void submit_snapshot(gpu::Work work);
+  void submit_aside(uint64_t token, gpu::Work work);
   /// Memory and destinations of an output that is about to be made; empty if nobody takes it.
   Outgoing outgoing(const HeldReplica& from, net::schema::TensorKind kind, uint64_t step,
                     int32_t microbatch);

@@ -49,6 +49,7 @@ void RankState::carry_out(const plans::SendReady& command) {
     ready.setBusyUs(replica.busy_us);
     ready.setStepUs(replica.ready_us - step_start_us);
     ready.setStashPeak(replica.stash_peak);
+    ready.setSnapshotUs(replica.snapshot_us);
   });
   replica.busy_us = 0;
   replica.stash_peak = replica.stashes;

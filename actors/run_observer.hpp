@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plans/base/ids.hpp"
-#include "plans/coordination.hpp"
+#include "plans/coordinator_decisions.hpp"
 #include "plans/plan.hpp"
 
 namespace skein::actors {

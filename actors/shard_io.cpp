@@ -14,6 +14,24 @@ absl::StatusOr<std::vector<gpu::SavedFile>> ShardIoState::write(const ShardReque
                           request.stage, config.shard_count, config.optimizer, parameters);
 }
 
+SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
+  SnapshotTaken taken;
+  taken.stage = request.stage;
+  taken.state = request.state;
+  for (const auto& [layer, copy] : request.state.copies) {
+    seal_layer_state(layer, *copy);
+    net::DataPlane::Rows rows;
+    rows.key = {request.generation, static_cast<uint32_t>(layer), net::schema::TensorKind::SNAPSHOT,
+                request.state.step, 0};
+    rows.sender = static_cast<uint32_t>(request.stage);
+    rows.row_count = 1;
+    rows.payload = *copy;
+    rows.owner = copy;
+    config.plane->send(request.address, std::move(rows));
+  }
+  return taken;
+}
+
 ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self,
                                 ShardIoConfig config) {
   self->state.config = std::move(config);
@@ -21,6 +39,9 @@ ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self,
       [self](const ShardRequest& request, const ShardListener& listener) {
         self->send(listener,
                    ShardWritten{request.steps_done, request.stage, self->state.write(request)});
+      },
+      [self](const SnapshotRequest& request, const SnapshotListener& listener) {
+        self->send(listener, self->state.send(request));
       },
   };
 }

@@ -22,10 +22,12 @@ using Stage = caf::typed_actor<caf::reacts_to<plans::ReadySignal>>;
 struct StageState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "stage";
   std::shared_ptr<plans::GroupScheduler> policy;
+  uint64_t generation = 0;
   StageListener listener;
 };
 
 Stage::behavior_type stage(Stage::stateful_pointer<StageState> self,
-                           std::shared_ptr<plans::GroupScheduler> policy, StageListener listener);
+                           std::shared_ptr<plans::GroupScheduler> policy, uint64_t generation,
+                           StageListener listener);
 
 }  // namespace skein::actors

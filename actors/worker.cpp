@@ -9,14 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
 #include "net/profile_codec.hpp"
-#include "plans/base/check.hpp"
 
 namespace skein::actors {
 namespace {
-
-/// A collective or a data connection that fails usually means that a neighbour died, of which the
-/// coordinator hears on its own; only if it does not within this time, the fault is ours to tell.
-constexpr auto kFaultDelay = std::chrono::seconds(2);
 
 std::string host_name() {
   std::array<char, 256> buffer{};
@@ -28,18 +23,14 @@ std::chrono::microseconds to_duration(double seconds) {
   return std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6));
 }
 
-std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec) {
-  if (spec.type == "sleep") {
-    return gpu::make_sleep_device(
-        {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us}, spec.speed);
-  }
-  auto device = gpu::make_host_device(static_cast<int32_t>(spec.threads));
-  if (spec.speed < 1.0) return gpu::make_slowed_device(std::move(device), spec.speed);
-  return device;
-}
-
 bool is_bad_input(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+}
+
+/// Of another worker, or of the way to it: a new plan mends it.
+bool is_of_others(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status);
 }
 
 }  // namespace
@@ -47,51 +38,85 @@ bool is_bad_input(const absl::Status& status) {
 Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerConfig config) {
   self->state.self = self;
   self->state.config = std::move(config);
+  self->state.connect(self->state.config.options.connect_timeout_seconds);
   return {
       [self](const LinkOpened& opened) { self->state.on_link(opened); },
       [self](const net::ControlMessage& message) { self->state.on_control(message); },
-      [self](const LinkClosed& closed) {
-        self->state.end(absl::UnavailableError(
-            absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
+      [self](const LinkClosed& closed) { self->state.on_link_closed(closed); },
+      [self](const PreparedReplicas& result) { self->state.on_prepared(result); },
+      [self](const StateSent& sent) {
+        WorkerState& state = self->state;
+        if (sent.generation == state.head.generation && !sent.status.ok()) {
+          state.tell_trouble(sent.status);
+        }
       },
-      [self](const PreparedReplicas& prepared) { self->state.on_prepared(prepared); },
       [self](const ProfileMeasured& result) { self->state.on_measured(result); },
+      [self](const GroupFormed& formed) { self->state.on_formed(formed); },
+      [self](const RankRetired& retired) { self->state.on_retired(retired); },
+      [self](const RankActivity& activity) { self->state.activity = activity; },
+      [self](const SnapshotTaken& taken) { self->state.on_snapshot(taken); },
+      [self](const StateArrived& arrived) { self->state.on_state(arrived); },
       [self](const WorkerFault& fault) { self->state.on_fault(fault); },
+      [self](const LeaveRequest& leave) { self->state.on_leave(leave); },
       [self](HeartbeatAtom) { self->state.on_heartbeat(); },
-      [self](EndAtom) { self->state.tell_failed(self->state.fault); },
   };
 }
 
 uint64_t WorkerState::now_us() const { return to_us(self->clock().now()); }
 
+void WorkerState::connect(double seconds) {
+  link.reset();
+  joined_us = 0;
+  config.connect(++attempt, seconds);
+}
+
 void WorkerState::on_link(const LinkOpened& opened) {
+  if (ended || opened.attempt != attempt) return opened.link->close();
   link = opened.link;
-  plans::DeviceSpec device_spec;
+  plans::DeviceSpec device_spec = job.device;
   if (config.options.change_device) config.options.change_device(device_spec);
-  link->send(net::make_envelope(head, [&](auto body) {
+  net::EnvelopeHead unknown;  // What we know of a plan is of an older life, or of none.
+  link->send(net::make_envelope(unknown, [&](auto body) {
     auto join = body.initJoin();
     join.setHostName(host_name());
     join.setProcessId(static_cast<uint32_t>(getpid()));
     join.setDataAddress(config.plane->address());
     join.setDevice(absl::StrCat(device_spec.type, " x", device_spec.threads));
     join.setSpeed(device_spec.speed);
+    join.setPreviousWorker(head.sender);
+    join.setGeneration(head.generation);
   }));
+}
+
+void WorkerState::on_link_closed(const LinkClosed& closed) {
+  if (ended || closed.attempt != attempt) return;
+  const bool was_member = head.sender != 0;
+  const bool could_not_connect = !link;
+  if (!was_member || could_not_connect) {
+    return end(absl::UnavailableError(
+        absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
+  }
+  // What runs goes on until it waits for a commit; the coordinator halts it when it is back.
+  connect(job.elastic.coordinator_timeout_seconds);
 }
 
 void WorkerState::on_control(const net::ControlMessage& message) {
   const auto envelope = *message;
   const auto body = envelope.getBody();
-  if (ended || (head.term != 0 && envelope.getTerm() < head.term)) return;
+  if (ended || envelope.getTerm() < head.term) return;
   if (body.isJoined()) return on_joined(message);
   if (body.isRefused()) {
     return end(absl::InvalidArgumentError(
         absl::StrCat("the coordinator refused us: ", body.getRefused().getReason().cStr())));
   }
-  if (body.isStop()) {
-    return end(absl::OkStatus());
-  }
-  if (body.isAssign()) return on_assign(body.getAssign());
+  if (joined_us == 0) return;
+  if (body.isStop()) return end(absl::OkStatus());
+  if (body.isHalt()) return on_halt(message);
   if (body.isProfileRequest()) return on_profile_request(body.getProfileRequest());
+  if (body.isHeartbeatAck()) return on_heartbeat_ack(body.getHeartbeatAck());
+  if (body.isEmulate()) return on_emulate(body.getEmulate());
+  if (envelope.getGeneration() != head.generation) return;
+  if (body.isAssign()) return on_assign(body.getAssign());
   if (body.isRendezvous()) {
     const auto entry = body.getRendezvous();
     const auto value = entry.getValue();
@@ -100,67 +125,92 @@ void WorkerState::on_control(const net::ControlMessage& message) {
                                             reinterpret_cast<const char*>(value.end())));
     return;
   }
-  if (body.isHeartbeatAck()) return on_heartbeat_ack(body.getHeartbeatAck());
-  if (envelope.getGeneration() != plan.generation) return;
-  if (body.isCommit()) steps_done = body.getCommit().getStep() + 1;
-  if (body.isGroupStart() || body.isCommit() || body.isStart()) {
-    if (rank_actor) self->send(*rank_actor, message);
-  }
+  if (plan.generation != head.generation || retiring) return;
+  if (body.isStart()) return on_start(message);
+  if (body.isCommit()) on_commit(body.getCommit());
+  if ((body.isGroupStart() || body.isCommit()) && rank_actor) self->send(*rank_actor, message);
 }
 
 void WorkerState::on_joined(const net::ControlMessage& message) {
-  if (head.sender != 0) return;  // A repeat.
+  if (joined_us != 0) return;  // A repeat.
   const auto joined = (*message).getBody().getJoined();
+  const bool is_new = head.sender == 0;
   head.sender = joined.getWorker();
   head.term = (*message).getTerm();
-  run_folder = joined.getRunFolder().cStr();
-  absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.getJobConfig().cStr());
-  if (!parsed.ok()) return tell_failed(parsed.status());
-  job = *std::move(parsed);
-  const size_t number = head.sender - 1;
-  if (number < job.device.speeds.size()) job.device.speed = job.device.speeds[number];
-  if (config.options.change_device) config.options.change_device(job.device);
-  device = make_device(job.device);
-  on_heartbeat();
+  joined_us = last_ack_us = now_us();
+  if (is_new) {
+    run_folder = joined.getRunFolder().cStr();
+    absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.getJobConfig().cStr());
+    if (!parsed.ok()) return tell_failed(parsed.status());
+    job = *std::move(parsed);
+    const size_t number = head.sender - 1;
+    if (number < job.device.speeds.size()) job.device.speed = job.device.speeds[number];
+    if (config.options.change_device) config.options.change_device(job.device);
+    device = config.parts.make_device(job.device);
+  }
+  if (leaves) on_leave({*leaves});
+  if (!beats) on_heartbeat();
 }
 
-void WorkerState::on_assign(net::schema::Assign::Reader assign) {
-  absl::StatusOr<plans::Plan> parsed = plans::parse_plan(assign.getPlan().cStr());
-  if (!parsed.ok()) return tell_failed(parsed.status());
-  if (parsed->generation <= plan.generation) return;  // A repeat.
-  if (absl::Status status = plans::validate(*parsed, job.model); !status.ok()) {
-    return tell_failed(status);
-  }
-  plan = *std::move(parsed);
-  head.generation = plan.generation;
-  first_step = assign.getFirstStep();
-  for (auto peer : assign.getPeers()) {
-    addresses[plans::WorkerId{peer.getWorker()}] = peer.getDataAddress().cStr();
-  }
-  PrepareRequest request;
-  request.worker = plans::WorkerId{head.sender};
-  request.job = job;
-  request.plan = plan;
-  request.load_path = assign.getLoadPath().cStr();
-  request.data_bytes = assign.getDataBytes();
-  request.data_digest = assign.getDataDigest();
-  request.bind_host = config.options.bind_address;
-  request.board = config.board;
-  request.device = device;
-  self->send(config.prepare, std::move(request), PrepareListener(self));
+void WorkerState::on_leave(const LeaveRequest& leave) {
+  leaves = leave.reason;
+  if (head.sender == 0) return end(absl::CancelledError(leave.reason));
+  tell([&](auto body) { body.initLeave().setReason(leave.reason); });
 }
 
-void WorkerState::on_profile_request(net::schema::ProfileRequest::Reader request) {
-  if (profiling || !device || plan.generation > 0) return;
+void WorkerState::on_heartbeat() {
+  beats = !ended;
+  if (ended) return;
+  const double lease_us = job.elastic.heartbeat_timeout_seconds * 1e6;
+  if (joined_us != 0 && static_cast<double>(now_us() - last_ack_us) > lease_us) {
+    // The connection is half open: the coordinator has given us up, or soon will.
+    connect(job.elastic.coordinator_timeout_seconds);
+  }
+  if (joined_us != 0) {
+    if (rank_actor) self->send(*rank_actor, HeartbeatAtom::value);
+    tell([&](auto body) {
+      auto heartbeat = body.initHeartbeat();
+      heartbeat.setStepsDone(steps_done);
+      heartbeat.setSentUs(now_us());
+      heartbeat.setAction(activity.action);
+      heartbeat.setActionUs(activity.action_us);
+      heartbeat.setWorks(activity.works);
+    });
+  }
+  self->delayed_send(self, to_duration(job.elastic.heartbeat_interval_seconds),
+                     HeartbeatAtom::value);
+}
+
+void WorkerState::on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack) {
+  const uint64_t now = now_us();
+  last_ack_us = now;
+  if (now < ack.getSentUs()) return;
+  // The coordinator answered half a round trip ago.
+  const uint64_t middle = ack.getSentUs() + (now - ack.getSentUs()) / 2;
+  const ClockOffset offset{static_cast<int64_t>(ack.getCoordinatorUs()) -
+                           static_cast<int64_t>(middle)};
+  if (rank_actor) self->send(*rank_actor, offset);
+}
+
+void WorkerState::on_emulate(net::schema::Emulate::Reader emulate) {
+  if (emulate.getSpeed() > 0 && emulate.getSpeed() <= 1 && device) {
+    device->set_speed(emulate.getSpeed());
+  }
+  const auto peer = addresses.find(plans::WorkerId{emulate.getDropLinkTo()});
+  if (peer != addresses.end()) config.plane->drop_link(peer->second, emulate.getDropSeconds());
+}
+
+void WorkerState::on_profile_request(net::schema::ProfileRequest::Reader profile) {
+  if (profiling || !device) return;
   ProfileWork work;
   std::map<plans::WorkerId, std::string> planes;
-  for (auto peer : request.getPeers()) {
-    const plans::WorkerId id{peer.getWorker()};
-    planes[id] = peer.getDataAddress().cStr();
-    if (id.value != head.sender) work.peers.push_back(id);
+  for (auto peer : profile.getPeers()) {
+    const plans::WorkerId each{peer.getWorker()};
+    planes[each] = peer.getDataAddress().cStr();
+    if (each != id()) work.peers.push_back(each);
   }
-  if (!links) links = net::LinkProbe::open(*config.plane, plans::WorkerId{head.sender}, planes);
-  for (uint32_t rows : request.getRows()) work.rows.push_back(rows);
+  links = net::LinkProbe::open(*config.plane, id(), planes);
+  for (uint32_t rows : profile.getRows()) work.rows.push_back(rows);
   if (work.rows.empty()) return;
   profiling = true;
   work.job = job;
@@ -174,7 +224,7 @@ void WorkerState::on_measured(const ProfileMeasured& result) {
   if (ended) return;
   if (!result.status.ok()) return tell_failed(result.status);
   const plans::MeasuredWorker& measured = result.measured;
-  link->send(net::make_envelope(head, [&](auto body) {
+  tell([&](auto body) {
     auto profiled = body.initProfiled();
     net::encode_profile(measured.profile, profiled.initProfile());
     profiled.setMemoryBytes(static_cast<uint64_t>(measured.memory_bytes));
@@ -185,76 +235,25 @@ void WorkerState::on_measured(const ProfileMeasured& result) {
       list[index].setBytesPerSecond(speed.bytes_per_second);
       list[index++].setLatencyUs(speed.latency_us);
     }
-  }));
+  });
 }
 
-void WorkerState::on_prepared(const PreparedReplicas& prepared) {
+void WorkerState::on_fault(const WorkerFault& fault) {
   if (ended) return;
-  if (!prepared.status.ok()) return tell_failed(prepared.status);
-  if (!prepared.replicas.empty()) spawn_rank(prepared);
-  link->send(net::make_envelope(head, [](auto body) { body.initPrepared(); }));
+  if (is_of_others(fault.why)) return tell_trouble(fault.why);
+  tell_failed(fault.why);
 }
 
-void WorkerState::spawn_rank(const PreparedReplicas& prepared) {
-  RankConfig rank_config;
-  rank_config.job = job;
-  rank_config.plan = plan;
-  rank_config.first_step = first_step;
-  rank_config.replicas = prepared.replicas;
-  rank_config.data = prepared.data;
-  rank_config.device = device;
-  rank_config.shards = self->spawn<caf::linked + caf::detached>(
-      shard_io,
-      ShardIoConfig{run_folder, job.optimizer.name, static_cast<int>(plan.stages.size())});
-  for (const PreparedReplica& parts : prepared.replicas) {
-    for (const auto& [group, members] : parts.groups) {
-      rank_config.groups[group] =
-          self->spawn<caf::linked + caf::detached>(group_io, group, members);
-    }
-  }
-  rank_config.plane = config.plane;
-  rank_config.addresses = addresses;
-  rank_config.link = link;
-  rank_config.head = head;
-  rank_config.listener = FaultListener(self);
-  rank_actor = self->spawn<caf::linked>(rank, std::move(rank_config));
-}
-
-void WorkerState::on_fault(const WorkerFault& new_fault) {
-  if (ended || !fault.ok()) return;
-  fault = new_fault.why;
-  if (is_bad_input(fault) || absl::IsResourceExhausted(fault)) return tell_failed(fault);
-  self->delayed_send(self, kFaultDelay, EndAtom::value);
-}
-
-void WorkerState::on_heartbeat() {
-  if (ended) return;
-  link->send(net::make_envelope(head, [&](auto body) {
-    auto heartbeat = body.initHeartbeat();
-    heartbeat.setStepsDone(steps_done);
-    heartbeat.setSentUs(now_us());
-  }));
-  self->delayed_send(self, to_duration(job.elastic.heartbeat_interval_seconds),
-                     HeartbeatAtom::value);
-}
-
-void WorkerState::on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack) {
-  const uint64_t now = now_us();
-  if (now < ack.getSentUs()) return;
-  // The coordinator answered half a round trip ago.
-  const uint64_t middle = ack.getSentUs() + (now - ack.getSentUs()) / 2;
-  const ClockOffset offset{static_cast<int64_t>(ack.getCoordinatorUs()) -
-                           static_cast<int64_t>(middle)};
-  if (rank_actor) self->send(*rank_actor, offset);
+void WorkerState::tell_trouble(const absl::Status& why) {
+  tell([&](auto body) { body.initTrouble().setReason(std::string(why.message())); });
 }
 
 void WorkerState::tell_failed(const absl::Status& why) {
-  if (ended || !link) return end(why);
-  link->send(net::make_envelope(head, [&](auto body) {
+  tell([&](auto body) {
     auto failed = body.initFailed();
     failed.setReason(std::string(why.message()));
     failed.setBadInput(is_bad_input(why));
-  }));
+  });
   end(why);
 }
 
@@ -262,6 +261,7 @@ void WorkerState::end(const absl::Status& status) {
   if (ended) return;
   ended = true;
   if (link) link->close();
+  for (const auto& [group, parts] : groups) parts.abort();
   config.on_end(status);
 }
 

@@ -19,6 +19,15 @@
 namespace skein::actors {
 namespace {
 
+std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec) {
+  if (spec.type == "sleep") {
+    return gpu::make_sleep_device(
+        {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us}, spec.speed);
+  }
+  return gpu::make_slowed_device(gpu::make_host_device(static_cast<int32_t>(spec.threads)),
+                                 spec.speed);
+}
+
 class LocalWorker final : public WorkerProcess {
  public:
   explicit LocalWorker(WorkerOptions options)
@@ -61,10 +70,18 @@ class LocalWorker final : public WorkerProcess {
     config.board = board_;
     config.prepare = prepare_;
     config.on_end = [this](absl::Status status) { signal_end(std::move(status)); };
+    config.parts = make_parts();
+    config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
     worker_ = system_->spawn(worker, std::move(config));
-    connect();
+    {
+      std::lock_guard lock(mutex_);
+      spawned_ = true;
+    }
+    spawned_signal_.notify_all();
     return absl::OkStatus();
   }
+
+  void leave(const std::string& reason) override { caf::anon_send(worker_, LeaveRequest{reason}); }
 
   void abort(const absl::Status& why) override { signal_end(why); }
 
@@ -77,29 +94,57 @@ class LocalWorker final : public WorkerProcess {
   const absl::Status& result() const override { return result_; }
 
  private:
-  void connect() {
-    const Worker to = worker_;
+  WorkerParts make_parts() {
+    WorkerParts parts;
+    parts.make_device = make_device;
+    parts.make_shard_io = [this](ShardIoConfig config) {
+      return system_->spawn<caf::detached>(shard_io, std::move(config));
+    };
+    parts.make_group =
+        [this](plans::GroupId number,
+               const net::GradientGroup::Options& options) -> absl::StatusOr<GroupParts> {
+      SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<net::GradientGroup> group,
+                             net::GradientGroup::create(options, board_));
+      return GroupParts{system_->spawn<caf::detached>(group_io, number, group),
+                        [group] { group->abort(); }};
+    };
+    return parts;
+  }
+
+  /// Called by the worker, the first time while it is being spawned.
+  void connect(uint64_t attempt, double seconds) {
     net::ConnectOptions options;
     options.address = options_.coordinator_address;
-    options.timeout_seconds = options_.connect_timeout_seconds;
+    options.timeout_seconds = seconds;
+    loop_->post([this, attempt, options] { start_connecting(attempt, options); });
+  }
+
+  void start_connecting(uint64_t attempt, const net::ConnectOptions& options) {
+    std::unique_lock lock(mutex_);
+    spawned_signal_.wait(lock, [this] { return spawned_; });
+    const Worker to = worker_;
+    lock.unlock();
     net::ControlLink::Handlers handlers = {
         [this, to](net::ControlMessage message) {
           remember_head(message);
           caf::anon_send(to, std::move(message));
         },
-        [to](absl::Status why) { caf::anon_send(to, LinkClosed{std::move(why)}); }};
-    net::connect_control(*loop_, options, std::move(handlers),
-                         [this, to](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
-                           if (!link.ok()) {
-                             caf::anon_send(to, LinkClosed{link.status()});
-                             return;
-                           }
-                           {
-                             std::lock_guard lock(mutex_);
-                             link_ = *link;
-                           }
-                           caf::anon_send(to, LinkOpened{*link});
-                         });
+        [to, attempt](absl::Status why) {
+          caf::anon_send(to, LinkClosed{attempt, std::move(why)});
+        }};
+    net::connect_control(
+        *loop_, options, std::move(handlers),
+        [this, to, attempt](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
+          if (!link.ok()) {
+            caf::anon_send(to, LinkClosed{attempt, link.status()});
+            return;
+          }
+          {
+            std::lock_guard lock(mutex_);
+            link_ = *link;
+          }
+          caf::anon_send(to, LinkOpened{attempt, *link});
+        });
   }
 
   /// The board publishes from the thread that forms groups, so it cannot ask the actor for the
@@ -110,7 +155,7 @@ class LocalWorker final : public WorkerProcess {
     if (envelope.getBody().isJoined()) {
       head_.sender = envelope.getBody().getJoined().getWorker();
       head_.term = envelope.getTerm();
-    } else if (envelope.getBody().isAssign()) {
+    } else if (envelope.getBody().isHalt()) {
       head_.generation = envelope.getGeneration();
     }
   }
@@ -147,6 +192,8 @@ class LocalWorker final : public WorkerProcess {
   std::condition_variable ended_signal_;
   std::shared_ptr<net::ControlLink> link_;
   net::EnvelopeHead head_;
+  std::condition_variable spawned_signal_;
+  bool spawned_ = false;
   bool ended_ = false;
   absl::Status result_;
 };

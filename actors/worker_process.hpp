@@ -27,11 +27,14 @@ class WorkerProcess {
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> start(WorkerOptions options);
   virtual ~WorkerProcess() = default;
 
+  /// Asks the coordinator to move our state away, and leaves the job when that is done.
+  virtual void leave(const std::string& reason) = 0;
   /// Leaves the job now.
   virtual void abort(const absl::Status& why) = 0;
   /// Waits for the end, at most `timeout_seconds`. False if it has not come.
   virtual bool wait(double timeout_seconds) = 0;
-  /// Ok when the coordinator said stop. Valid once `wait` has returned true.
+  /// Ok when the coordinator said stop, at the end of the run or after `leave`. Valid once `wait`
+  /// has returned true.
   virtual const absl::Status& result() const = 0;
 };
 

@@ -259,6 +259,16 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("elastic", "heartbeat_timeout_seconds",
                      SKEIN_FIELD(elastic.heartbeat_timeout_seconds),
                      "a worker silent for so long is lost"));
+  keys.push_back(key("elastic", "min_workers", SKEIN_FIELD(elastic.min_workers),
+                     "with fewer the run waits for workers to join"));
+  keys.push_back(key("elastic", "max_workers", SKEIN_FIELD(elastic.max_workers),
+                     "more than so many stay idle; 0: no limit"));
+  keys.push_back(key("elastic", "snapshot_interval", SKEIN_FIELD(elastic.snapshot_interval),
+                     "steps between copies of the state in another worker's memory; 0: none, "
+                     "-1: chosen to cost less than 2% of the time"));
+  keys.push_back(key("elastic", "coordinator_timeout_seconds",
+                     SKEIN_FIELD(elastic.coordinator_timeout_seconds),
+                     "workers wait so long for a lost coordinator to come back"));
   keys.push_back(key("comm", "init_timeout_seconds", SKEIN_FIELD(comm.init_timeout_seconds),
                      "longest wait for workers, and for them to be prepared"));
   keys.push_back(key("comm", "train_timeout_seconds", SKEIN_FIELD(comm.train_timeout_seconds),

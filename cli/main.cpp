@@ -63,8 +63,12 @@ int run_worker(const WorkerArguments& arguments, Signals& signals) {
   };
   auto worker = skein::actors::WorkerProcess::start(std::move(options));
   if (!worker.ok()) return report_error(worker.status());
+  bool leaves = false;
   while (!(*worker)->wait(0.05)) {
-    if (signals.wait(0) != 0) (*worker)->abort(absl::CancelledError("stopped by a signal"));
+    if (signals.wait(0) == 0) continue;
+    if (leaves) (*worker)->abort(absl::CancelledError("stopped by a second signal"));
+    if (!leaves) (*worker)->leave("told to leave by a signal");
+    leaves = true;
   }
   const absl::Status result = (*worker)->result();
   return result.ok() ? kExitDone : report_error(result);
@@ -96,6 +100,11 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
       ->check(CLI::Range(1, 100000));
   verb.add_option("--resume", options.resume,
                   "run directory: go on in it from its latest checkpoint, instead of a job file");
+  verb.add_flag("--resume-latest", options.resumes_latest,
+                "go on in <job.dump_folder>/latest if it is there, else start the job file");
+  verb.add_option(
+      "--chaos", options.chaos,
+      "faults to be done to the run: 'w2:kill@30s;w3:pause=5s@step=40' (docs/chaos.md)");
   verb.add_option_function<std::string>(
           "--log-format", [&as_json](const std::string& format) { as_json = format == "json"; },
           "text, or json: one object a line")
@@ -161,6 +170,12 @@ int main(int argc, char** argv) {
   bool status_json = false;
   status_verb->add_flag("--json", status_json, "print JSON");
 
+  uint32_t to_drain = 0;
+  CLI::App* drain_verb =
+      app.add_subcommand("drain", "let a worker leave a run, which loses no step by it");
+  drain_verb->add_option("where", where, "host:port, or a run directory")->required();
+  drain_verb->add_option("--worker", to_drain, "its number, as in skein status")->required();
+
   GenerateOptions generating;
   CLI::App* generate_verb = app.add_subcommand("generate", "draw text from a checkpoint");
   generate_verb->add_option("checkpoint", generating.checkpoint, "checkpoint or run directory")
@@ -218,6 +233,7 @@ int main(int argc, char** argv) {
     return profile(profiling, signals);
   }
   if (worker_verb->parsed()) return run_worker(worker_arguments, signals);
+  if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
   if (status_verb->parsed()) return finish(print_status(where, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
   if (verify_verb->parsed()) return finish(verify_checkpoint(to_verify, std::cout));

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "actors/run_observer.hpp"
-#include "plans/coordination.hpp"
+#include "plans/coordinator_decisions.hpp"
 #include "plans/job_spec.hpp"
 #include "plans/plan.hpp"
 

@@ -1,14 +1,17 @@
 #include "cli/status.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <future>
 #include <memory>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "net/control_link.hpp"
 #include "net/envelope.hpp"
 #include "net/event_loop.hpp"
@@ -36,7 +39,11 @@ struct Exchange {
   }
 };
 
-absl::StatusOr<net::ControlMessage> ask(net::EventLoop& loop, const std::string& address) {
+using Requests = std::vector<net::ControlMessage>;
+
+/// Sends the requests, the last of which is answered with a status.
+absl::StatusOr<net::ControlMessage> ask(net::EventLoop& loop, const std::string& address,
+                                        const Requests& requests) {
   auto exchange = std::make_shared<Exchange>();
   net::ControlLink::Handlers handlers = {
       [exchange](net::ControlMessage message) {
@@ -54,10 +61,10 @@ absl::StatusOr<net::ControlMessage> ask(net::EventLoop& loop, const std::string&
   auto link = std::make_shared<std::shared_ptr<net::ControlLink>>();
   net::connect_control(
       loop, options, std::move(handlers),
-      [exchange, link](absl::StatusOr<std::shared_ptr<net::ControlLink>> made) {
+      [exchange, link, requests](absl::StatusOr<std::shared_ptr<net::ControlLink>> made) {
         if (!made.ok()) return exchange->give(made.status());
         *link = *made;
-        (*made)->send(net::make_envelope({}, [](auto body) { body.setStatusRequest(); }));
+        for (const net::ControlMessage& request : requests) (*made)->send(request);
       });
   auto answer = exchange->answer.get_future();
   if (answer.wait_for(std::chrono::duration<double>(kTimeoutSeconds)) !=
@@ -67,6 +74,10 @@ absl::StatusOr<net::ControlMessage> ask(net::EventLoop& loop, const std::string&
   absl::StatusOr<net::ControlMessage> result = answer.get();
   link->reset();
   return result;
+}
+
+net::ControlMessage status_request() {
+  return net::make_envelope({}, [](auto body) { body.setStatusRequest(); });
 }
 
 nlohmann::ordered_json to_json(net::schema::Status::Reader status) {
@@ -118,9 +129,32 @@ void print_table(net::schema::Status::Reader status) {
 
 }  // namespace
 
+absl::Status drain_worker(const std::string& where, uint32_t worker) {
+  SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
+  const net::ControlMessage question = status_request();
+  // Asked twice: who is a member before it is told to leave.
+  SKEIN_ASSIGN_OR_RETURN(const net::ControlMessage before,
+                         ask(*loop, address_of(where), {question}));
+  std::vector<std::string> members;
+  for (auto each : (*before).getBody().getStatus().getWorkers()) {
+    members.push_back(absl::StrCat("w", each.getWorker()));
+  }
+  if (std::find(members.begin(), members.end(), absl::StrCat("w", worker)) == members.end()) {
+    return absl::NotFoundError(absl::StrCat("there is no worker w", worker, "; the run has ",
+                                            absl::StrJoin(members, ", ")));
+  }
+  const net::ControlMessage order =
+      net::make_envelope({}, [&](auto body) { body.initDrainRequest().setWorker(worker); });
+  SKEIN_RETURN_IF_ERROR(ask(*loop, address_of(where), {order, question}).status());
+  std::printf("w%u is to leave: its state moves to the others after the step in progress\n",
+              worker);
+  return absl::OkStatus();
+}
+
 absl::Status print_status(const std::string& where, bool as_json) {
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
-  SKEIN_ASSIGN_OR_RETURN(const net::ControlMessage answer, ask(*loop, address_of(where)));
+  SKEIN_ASSIGN_OR_RETURN(const net::ControlMessage answer,
+                         ask(*loop, address_of(where), {status_request()}));
   const auto status = (*answer).getBody().getStatus();
   if (as_json) {
     std::printf("%s\n", to_json(status).dump(2).c_str());

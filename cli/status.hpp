@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -10,5 +11,9 @@ namespace skein::cli {
 /// or a run directory, whose coordinator.address is used.
 /// Unavailable if nobody answers there.
 absl::Status print_status(const std::string& where, bool as_json);
+
+/// Asks the coordinator to let a worker leave: its state moves to the others first. Returns when
+/// the coordinator has heard it. NotFound if it has no such worker.
+absl::Status drain_worker(const std::string& where, uint32_t worker);
 
 }  // namespace skein::cli

@@ -1,5 +1,6 @@
 #include "cli/train.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -11,11 +12,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/coordinator_process.hpp"
+#include "cli/chaos_runner.hpp"
 #include "cli/exit_codes.hpp"
 #include "cli/plan_file.hpp"
 #include "cli/worker_children.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/chaos/chaos_script.hpp"
 #include "plans/layout_plan.hpp"
 
 namespace skein::cli {
@@ -39,13 +42,26 @@ struct Run {
   LoadedJob job;
   RunFolder folder;
   std::string load_path;
+  plans::ChaosScript chaos;
   std::unique_ptr<RunReporter> reporter;
   std::unique_ptr<actors::CoordinatorProcess> coordinator;
   WorkerChildren children;
 };
 
+/// The run directory to go on in; empty: a new one is made.
+absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
+  if (!options.resumes_latest) return options.resume;
+  SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job(options.job_path, options.overrides));
+  const std::string latest = job.spec.dump_folder + "/latest";
+  return std::filesystem::exists(latest) ? latest : "";
+}
+
 absl::Status load(const TrainOptions& options, Run& run) {
-  if (options.resume.empty()) {
+  if (!options.chaos.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(run.chaos, plans::parse_chaos(options.chaos));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const std::string resume, folder_to_resume(options));
+  if (resume.empty()) {
     SKEIN_ASSIGN_OR_RETURN(run.job, load_job(options.job_path, options.overrides));
     run.load_path = run.job.spec.checkpoint.initial_load_path;
     std::string& plan = run.job.spec.parallelism.plan;
@@ -53,10 +69,12 @@ absl::Status load(const TrainOptions& options, Run& run) {
     if (!plan.empty()) plan = std::filesystem::absolute(plan).string();
     return absl::OkStatus();
   }
-  SKEIN_ASSIGN_OR_RETURN(run.folder, open_run_folder(options.resume));
+  SKEIN_ASSIGN_OR_RETURN(run.folder, open_run_folder(resume));
   SKEIN_ASSIGN_OR_RETURN(run.job,
                          load_job(run.folder.file("config.resolved.toml"), options.overrides));
-  run.load_path = run.folder.path;
+  // A coordinator that died before the first checkpoint finds the state in its workers.
+  const bool is_saved = std::filesystem::exists(run.folder.file("checkpoint/latest"));
+  run.load_path = is_saved ? run.folder.path : run.job.spec.checkpoint.initial_load_path;
   return absl::OkStatus();
 }
 
@@ -128,8 +146,27 @@ absl::Status start(const TrainOptions& options, Run& run) {
                                 : absl::OkStatus();
 }
 
-/// Waits for the end, passing on signals and the deaths of children.
+ChaosHands chaos_hands(Run& run) {
+  ChaosHands hands;
+  hands.processes = [&run] { return run.coordinator->progress().processes; };
+  hands.signal = [&run](uint32_t process, int signal) {
+    return signal_worker(process, signal, run.coordinator->address());
+  };
+  hands.kill_coordinator = [] { raise(SIGKILL); };
+  hands.set_speed = [&run](plans::WorkerId worker, double speed) {
+    run.coordinator->emulate(worker, speed, {}, 0);
+  };
+  hands.drop_link = [&run](plans::WorkerId worker, plans::WorkerId to, double seconds) {
+    run.coordinator->emulate(worker, 0, to, seconds);
+  };
+  hands.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  return hands;
+}
+
+/// Waits for the end, passing on signals and the deaths of children that the run cannot survive.
 int supervise(Run& run, Signals& signals) {
+  ChaosRunner chaos(run.chaos, chaos_hands(run));
+  const auto start = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point stop_asked{};
   std::chrono::steady_clock::time_point child_died{};
   absl::Status child_fault;
@@ -146,10 +183,16 @@ int supervise(Run& run, Signals& signals) {
       run.coordinator->abort(absl::CancelledError(
           "interrupted; the step in progress did not end in time and is not in a checkpoint"));
     }
-    if (child_fault.ok()) {
-      child_fault = run.children.check();
-      if (!child_fault.ok()) child_died = std::chrono::steady_clock::now();
-    } else if (seconds_since(child_died) > kBlameSeconds) {
+    const actors::RunProgress progress = run.coordinator->progress();
+    chaos.poll({seconds_since(start), progress.has_started, progress.steps_done});
+    absl::Status fault = run.children.check();
+    if (!fault.ok()) {
+      child_died = std::chrono::steady_clock::now();
+      child_fault = std::move(fault);
+    }
+    // Once training has begun the others go on without it, while there are others.
+    const bool is_fatal = !progress.has_started || run.children.all_ended();
+    if (!child_fault.ok() && is_fatal && seconds_since(child_died) > kBlameSeconds) {
       run.coordinator->abort(child_fault);
     }
   }

@@ -15,9 +15,11 @@ namespace skein::cli {
 struct TrainOptions {
   std::string job_path;  // Empty with `resume`.
   Overrides overrides;
-  std::string resume;          // A run directory to go on in.
-  int64_t workers = 0;         // 0: what the job needs.
-  bool spawns_workers = true;  // False: `skein coordinator`, workers join from elsewhere.
+  std::string resume;           // A run directory to go on in.
+  bool resumes_latest = false;  // Go on in <dump_folder>/latest if it is there, else start.
+  std::string chaos;            // Faults to be done to the run, as `plans::parse_chaos`.
+  int64_t workers = 0;          // 0: what the job needs.
+  bool spawns_workers = true;   // False: `skein coordinator`, workers join from elsewhere.
   std::string listen = "127.0.0.1:0";
   bool insecure = false;
   LogFormat format = LogFormat::kText;

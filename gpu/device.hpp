@@ -47,7 +47,7 @@ struct Work {
 struct DeviceInfo {
   std::string name;      // "cpu x1", "sleep"
   int32_t threads = 0;   // Host threads; 0 for others.
-  double speed = 1.0;    // Emulated speed; 1.0 is the device itself.
+  double speed = 1.0;    // Emulated speed when it was made; 1.0 is the device itself.
   bool computes = true;  // False for a device that only sleeps: results are zeros.
 };
 
@@ -63,6 +63,9 @@ class Device {
   /// Returns at once. `done` is called once, on a thread of the device, when the work has finished
   /// on the device; it must be short and must not call the device's destructor.
   virtual void submit(Work work, std::function<void(absl::Status)> done) = 0;
+  /// Changes the emulated speed, > 0, for the work that starts from now on; what runs keeps its
+  /// own. Nothing happens on a device that is not emulated.
+  virtual void set_speed(double /*speed*/) {}
 };
 
 /// Times for a device that only sleeps, at speed 1.0, for work of share 1: one transformer block
@@ -77,9 +80,14 @@ struct SleepProfile {
 std::unique_ptr<Device> make_host_device(int32_t threads);
 /// Does the work of `inner`, then waits until it has taken 1 / speed of the time it computed. With
 /// one thread that is the processor time of the thread, so that what other processes take from the
-/// machine is not counted as slowness of the device. 0 < speed <= 1.
+/// machine is not counted as slowness of the device. At speed 1, and above, which it cannot reach,
+/// the work runs as on `inner` and no clock is read: a device that may be slowed later costs
+/// nothing until then. speed > 0.
 std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed);
-/// Sleeps for the time of `profile`, divided by `speed` > 0, instead of doing F, B and update work.
+/// Sleeps for `sleep_us` instead of doing F, B and update work.
 std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed = 1.0);
+/// How long a device that only sleeps does so for `share` of a work of this kind, which is none of
+/// kOther, at `speed` > 0.
+double sleep_us(const SleepProfile& profile, WorkKind kind, double share, double speed);
 
 }  // namespace skein::gpu

@@ -1,5 +1,6 @@
 #include <time.h>
 
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "gpu/host/host_ops.hpp"
 #include "gpu/host/thread_pool.hpp"
 #include "gpu/host/work_queue.hpp"
+#include "plans/base/check.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -38,42 +40,57 @@ double processor_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+/// Does the work, then waits until it has taken 1 / speed of its time.
+absl::Status run_slowed(const std::function<absl::Status(Ops&)>& run, Ops& ops, double speed,
+                        bool counts_processor) {
+  const Clock::time_point start = Clock::now();
+  const double processor_start = processor_seconds();
+  absl::Status status = run(ops);
+  const double taken = counts_processor
+                           ? processor_seconds() - processor_start
+                           : std::chrono::duration<double>(Clock::now() - start).count();
+  const std::chrono::duration<double> slowed(taken / speed);
+  sleep_until(start + std::chrono::duration_cast<Clock::duration>(slowed));
+  return status;
+}
+
 class SlowedDevice final : public Device {
  public:
   SlowedDevice(std::unique_ptr<Device> inner, double speed)
-      : inner_(std::move(inner)), info_(inner_->info()) {
+      : speed_(speed), info_(inner->info()), inner_(std::move(inner)) {
+    SKEIN_CHECK(speed > 0) << speed;
     info_.speed = speed;
-    info_.name = absl::StrCat(info_.name, " at speed ", speed);
+    if (speed != 1.0) info_.name = absl::StrCat(info_.name, " at speed ", speed);
   }
 
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
   void submit(Work work, std::function<void(absl::Status)> done) override {
-    // The wait is part of the work, so that the next piece starts behind it.
-    const bool counts_processor = info_.threads == 1;
-    work.run = [run = std::move(work.run), speed = info_.speed, counts_processor](Ops& ops) {
-      const Clock::time_point start = Clock::now();
-      const double processor_start = processor_seconds();
-      absl::Status status = run(ops);
-      const double taken = counts_processor
-                               ? processor_seconds() - processor_start
-                               : std::chrono::duration<double>(Clock::now() - start).count();
-      const std::chrono::duration<double> slowed(taken / speed);
-      sleep_until(start + std::chrono::duration_cast<Clock::duration>(slowed));
-      return status;
-    };
+    if (work.run) {
+      // The wait is part of the work, so that the next piece starts behind it.
+      work.run = [this, run = std::move(work.run)](Ops& ops) {
+        const double speed = speed_;
+        return speed < 1.0 ? run_slowed(run, ops, speed, info_.threads == 1) : run(ops);
+      };
+    }
     inner_->submit(std::move(work), std::move(done));
+  }
+  void set_speed(double speed) override {
+    SKEIN_CHECK(speed > 0) << speed;
+    speed_ = speed;
   }
 
  private:
-  std::unique_ptr<Device> inner_;
+  std::atomic<double> speed_;
   DeviceInfo info_;
+  std::unique_ptr<Device> inner_;  // Last: its thread uses the others.
 };
 
 class SleepDevice final : public Device {
  public:
   SleepDevice(const SleepProfile& profile, double speed)
-      : profile_(profile), pool_(1), ops_(pool_) {
+      : profile_(profile), speed_(speed), pool_(1), ops_(pool_) {
+    SKEIN_CHECK(speed > 0) << speed;
     info_.name = speed == 1.0 ? "sleep" : absl::StrCat("sleep at speed ", speed);
     info_.speed = speed;
     info_.computes = false;
@@ -90,7 +107,9 @@ class SleepDevice final : public Device {
       } else {
         // From when the device was free and had the work: the wake-up of its thread is no work.
         const Clock::time_point start = std::max(submitted, free_at_);
-        free_at_ = start + duration(work);
+        free_at_ = start + std::chrono::duration_cast<Clock::duration>(
+                               std::chrono::duration<double, std::micro>(
+                                   sleep_us(profile_, work.kind, work.share, speed_)));
         sleep_until(free_at_);
       }
       work = {};
@@ -98,20 +117,14 @@ class SleepDevice final : public Device {
     });
   }
 
- private:
-  Clock::duration duration(const Work& work) const {
-    const WorkKind kind = work.kind;
-    double us = profile_.update_us;
-    if (kind == WorkKind::kForward) us = profile_.forward_us;
-    if (kind == WorkKind::kBackward) us = profile_.backward_us;
-    if (kind == WorkKind::kBackwardInput || kind == WorkKind::kBackwardWeight) {
-      us = profile_.backward_us / 2;
-    }
-    return std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double, std::micro>(us * work.share / info_.speed));
+  void set_speed(double speed) override {
+    SKEIN_CHECK(speed > 0) << speed;
+    speed_ = speed;
   }
 
+ private:
   SleepProfile profile_;
+  std::atomic<double> speed_;
   DeviceInfo info_;
   ThreadPool pool_;
   HostOps ops_;
@@ -120,6 +133,16 @@ class SleepDevice final : public Device {
 };
 
 }  // namespace
+
+double sleep_us(const SleepProfile& profile, WorkKind kind, double share, double speed) {
+  double us = profile.update_us;
+  if (kind == WorkKind::kForward) us = profile.forward_us;
+  if (kind == WorkKind::kBackward) us = profile.backward_us;
+  if (kind == WorkKind::kBackwardInput || kind == WorkKind::kBackwardWeight) {
+    us = profile.backward_us / 2;
+  }
+  return us * share / speed;
+}
 
 std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed) {
   return std::make_unique<SlowedDevice>(std::move(inner), speed);

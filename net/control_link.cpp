@@ -105,11 +105,12 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
     writing_ = true;
     const kj::ArrayPtr<const kj::ArrayPtr<const kj::byte>> pieces(batch->pieces.data(),
                                                                   batch->pieces.size());
-    auto written = stream_->write(pieces).then(
-        [self = shared_from_this(), batch] { self->on_written(); },
-        [self = shared_from_this(), batch](kj::Exception&& exception) {
-          self->end(absl::UnavailableError(exception.getDescription().cStr()));
-        });
+    // A write to a peer that is gone may throw at once, instead of failing its promise.
+    auto written = kj::evalNow([&] { return stream_->write(pieces); })
+                       .then([self = shared_from_this(), batch] { self->on_written(); },
+                             [self = shared_from_this(), batch](kj::Exception&& exception) {
+                               self->end(absl::UnavailableError(exception.getDescription().cStr()));
+                             });
     loop_.run(kj::mv(written));
   }
 

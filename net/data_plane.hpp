@@ -21,8 +21,9 @@ struct DataPlaneStatistics {
 
 /// Sends tensors to other workers and receives theirs into a `TensorInbox`. Payload bytes go from
 /// the sender's tensor to the socket and from the socket to the receiver's tensor with no copy in
-/// between. One connection per (peer, receiving replica, kind), so that a receiver that waits for
-/// one stream holds up no other; flow control is the receiver not reading. Thread-safe.
+/// between. One connection per (generation, peer, receiving replica, kind), so that a receiver that
+/// waits for one stream holds up no other; flow control is the receiver not reading. A generation
+/// has connections of its own, so that one that broke is made anew in the next. Thread-safe.
 class DataPlane {
  public:
   struct Options {
@@ -30,7 +31,8 @@ class DataPlane {
     bool insecure = false;
     /// A peer is listening before it is announced; it is given this long all the same.
     double connect_timeout_seconds = 10;
-    /// Called on the loop's thread when a connection to a peer cannot be made or breaks.
+    /// Called on the loop's thread when a connection to a peer cannot be made or breaks; not for a
+    /// generation that is closed by then.
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;
   };
 
@@ -52,6 +54,18 @@ class DataPlane {
     std::shared_ptr<const void> owner;
   };
   virtual void send(const std::string& address, Rows rows) = 0;
+
+  /// Forgets the connections of every generation below this one, whatever they still had to send,
+  /// and the inbox's streams: a write to a peer that does not read ends at once, and so does an
+  /// attempt to reach one that is gone. Rows of such a generation that are sent later are dropped.
+  /// Generation 0 belongs to what is sent before any plan, the probes of links, and stays. A repeat
+  /// or a lower number changes nothing.
+  virtual void close_before(uint64_t generation) = 0;
+
+  /// Plays a broken link: the connections to the peer break now, which `on_peer_lost` hears of, and
+  /// new ones are refused for `seconds`, like those to a peer that is not there; 0: for ever. What
+  /// arrives from the peer still does: tell both ends. Probes break in silence.
+  virtual void drop_link(const std::string& address, double seconds) = 0;
 
   virtual DataPlaneStatistics statistics() const = 0;
 };

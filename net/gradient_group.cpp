@@ -6,6 +6,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include <gloo/rendezvous/context.h>
@@ -40,14 +41,22 @@ class Board final : public RendezvousBoard {
 
   absl::StatusOr<std::vector<char>> wait(const std::string& key, double timeout_seconds) override {
     std::unique_lock lock(mutex_);
-    const bool there = changed_.wait_for(lock, to_milliseconds(timeout_seconds),
-                                         [&] { return cancelled_ || entries_.contains(key); });
-    if (cancelled_) return absl::CancelledError("the group is no longer wanted");
+    const bool there = changed_.wait_for(lock, to_milliseconds(timeout_seconds), [&] {
+      return is_cancelled(key) || entries_.contains(key);
+    });
+    if (is_cancelled(key)) return absl::CancelledError("the group is no longer wanted");
     if (!there) {
       return absl::DeadlineExceededError(
           absl::StrCat("a member did not appear within ", timeout_seconds, " s (", key, ")"));
     }
     return entries_.at(key);
+  }
+
+  void cancel_prefix(const std::string& prefix) override {
+    std::lock_guard lock(mutex_);
+    cancelled_prefixes_.insert(prefix);
+    entries_.erase(entries_.lower_bound(prefix), entries_.lower_bound(prefix + '\x7f'));
+    changed_.notify_all();
   }
 
   void cancel() override {
@@ -57,14 +66,21 @@ class Board final : public RendezvousBoard {
   }
 
  private:
+  bool is_cancelled(const std::string& key) const {
+    if (cancelled_) return true;
+    return std::any_of(cancelled_prefixes_.begin(), cancelled_prefixes_.end(),
+                       [&](const std::string& prefix) { return key.starts_with(prefix); });
+  }
+
   Publish publish_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::vector<char>> entries_;
+  std::set<std::string> cancelled_prefixes_;
   bool cancelled_ = false;
 };
 
-/// Thrown through Gloo's code, which knows errors only as exceptions, and caught in `form`.
+/// Thrown through Gloo's code, which knows errors only as exceptions, and caught in `fenced`.
 class BoardError final : public std::exception {
  public:
   explicit BoardError(absl::Status status) : status_(std::move(status)) {}
@@ -119,18 +135,20 @@ absl::Status fenced(const std::string& what, Call call) {
 
 class GlooGroup final : public GradientGroup {
  public:
-  explicit GlooGroup(Options options) : options_(std::move(options)) {}
+  GlooGroup(Options options, std::shared_ptr<RendezvousBoard> board)
+      : options_(std::move(options)), board_(std::move(board)) {}
 
-  absl::Status connect(RendezvousBoard& board) {
+  absl::Status connect() override {
     return fenced(absl::StrCat("forming ", options_.name), [&] {
       gloo::transport::tcp::attr attr;
       attr.hostname = options_.bind_host;
       std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attr);
       auto context = std::make_shared<gloo::rendezvous::Context>(
           static_cast<int>(options_.rank), static_cast<int>(options_.rank_count));
-      context->setTimeout(to_milliseconds(options_.timeout_seconds));
-      BoardStore store(board, options_.name, options_.timeout_seconds);
+      context->setTimeout(to_milliseconds(options_.connect_timeout_seconds));
+      BoardStore store(*board_, options_.name, options_.connect_timeout_seconds);
       context->connectFullMesh(store, device);
+      context->setTimeout(to_milliseconds(options_.timeout_seconds));
       std::lock_guard lock(mutex_);
       context_ = std::move(context);
     });
@@ -144,6 +162,7 @@ class GlooGroup final : public GradientGroup {
   }
 
   void abort() override {
+    board_->cancel_prefix(options_.name + "/");
     std::lock_guard lock(mutex_);
     is_aborted_ = true;
     for (gloo::transport::UnboundBuffer* buffer : waiting_) {
@@ -235,6 +254,7 @@ class GlooGroup final : public GradientGroup {
   static constexpr uint64_t kFirstSlot = uint64_t{1} << 32;
 
   Options options_;
+  std::shared_ptr<RendezvousBoard> board_;
   uint64_t calls_ = 0;  // Of the one caller at a time.
   std::mutex mutex_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
@@ -248,15 +268,13 @@ std::shared_ptr<RendezvousBoard> RendezvousBoard::create(Publish publish) {
   return std::make_shared<Board>(std::move(publish));
 }
 
-absl::StatusOr<std::unique_ptr<GradientGroup>> GradientGroup::form(
+absl::StatusOr<std::unique_ptr<GradientGroup>> GradientGroup::create(
     const Options& options, std::shared_ptr<RendezvousBoard> board) {
   if (options.rank_count < 2 || options.rank >= options.rank_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", options.rank, " of ", options.rank_count, " makes no group"));
   }
-  auto group = std::make_unique<GlooGroup>(options);
-  SKEIN_RETURN_IF_ERROR(group->connect(*board));
-  return std::unique_ptr<GradientGroup>(std::move(group));
+  return std::unique_ptr<GradientGroup>(std::make_unique<GlooGroup>(options, std::move(board)));
 }
 
 }  // namespace skein::net

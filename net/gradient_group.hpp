@@ -27,11 +27,13 @@ class RendezvousBoard {
   /// Blocks until the key is there. DeadlineExceeded or Cancelled (after `cancel`).
   virtual absl::StatusOr<std::vector<char>> wait(const std::string& key,
                                                  double timeout_seconds) = 0;
+  /// Every wait for a key that starts with `prefix` ends as cancelled, now and later.
+  virtual void cancel_prefix(const std::string& prefix) = 0;
   virtual void cancel() = 0;
 };
 
-/// The members that add up gradients, over Gloo. `all_reduce_sum` blocks: call it on a thread that
-/// may. One call at a time; `abort` may be called by any thread.
+/// The members that add up gradients, over Gloo. `connect` and `all_reduce_sum` block: call them on
+/// a thread that may. One call at a time; `abort` may be called by any thread.
 class GradientGroup {
  public:
   struct Options {
@@ -40,16 +42,20 @@ class GradientGroup {
     uint32_t rank_count = 1;
     std::string bind_host = "127.0.0.1";  // Interface address of this member.
     double timeout_seconds = 60;
+    double connect_timeout_seconds = 60;
   };
-  /// Blocks until every member is connected. Every member calls it with the same name and count.
-  static absl::StatusOr<std::unique_ptr<GradientGroup>> form(
+  /// InvalidArgument   if the rank is not one of the group, or it has only one member.
+  static absl::StatusOr<std::unique_ptr<GradientGroup>> create(
       const Options& options, std::shared_ptr<RendezvousBoard> board);
   virtual ~GradientGroup() = default;
 
+  /// Waits until every member is connected: every one calls it. Call it first, and once.
+  virtual absl::Status connect() = 0;
   /// values := sum over the members; the same bits on every member, and the same for the same
   /// inputs every time. Unavailable or DeadlineExceeded if a member is gone.
   virtual absl::Status all_reduce_sum(std::span<float> values) = 0;
-  /// Makes a running and every later call fail at once.
+  /// Makes a running and every later call fail at once; a `connect` that waits for a member which
+  /// has been there and is gone fails after its time-out only.
   virtual void abort() = 0;
 };
 

@@ -24,6 +24,10 @@ class KjEventLoop final : public EventLoop {
   kj::AsyncIoContext& io() { return *io_; }
   kj::Network& network() { return io_->provider->getNetwork(); }
   kj::Timer& timer() { return io_->provider->getTimer(); }
+  /// Microseconds on the timer's clock, from an unknown start.
+  uint64_t now_us() {
+    return static_cast<uint64_t>((timer().now() - kj::origin<kj::TimePoint>()) / kj::MICROSECONDS);
+  }
   /// Runs a promise to its end in the background; a failure is swallowed: handle it before.
   void run(kj::Promise<void> promise) { tasks_->add(kj::mv(promise)); }
 

@@ -18,14 +18,15 @@ void KjTensorInbox::open(StreamSpec stream) {
 void KjTensorInbox::close_before(uint64_t generation) {
   loop_.post([self = shared_from_this(), generation] {
     self->floor_ = std::max(self->floor_, generation);
-    self->streams_.erase(self->streams_.begin(), self->streams_.lower_bound({generation, 0, {}}));
+    self->streams_.erase(self->streams_.lower_bound({1, 0, {}}),
+                         self->streams_.lower_bound({self->floor_, 0, {}}));
     self->wake();
   });
 }
 
 kj::Promise<KjTensorInbox::Place> KjTensorInbox::place(TensorStream::Rows rows) {
   const TensorKey& key = rows.key;
-  if (key.generation < floor_) return Place{};
+  if (key.generation > 0 && key.generation < floor_) return Place{};
   const auto found = streams_.find({key.generation, key.receiver, key.kind});
   // A neighbour may be a message ahead of what opens our stream: it waits in its socket.
   if (found != streams_.end()) {

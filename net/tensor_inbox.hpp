@@ -44,7 +44,7 @@ class TensorInbox {
 
   virtual ~TensorInbox() = default;
   virtual void open(StreamSpec stream) = 0;
-  /// Forgets the streams of every generation below this one; their handles stay valid.
+  /// Forgets the streams of every generation below this one but 0; their handles stay valid.
   virtual void close_before(uint64_t generation) = 0;
 };
 

@@ -38,7 +38,7 @@ class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_t
 
   KjEventLoop& loop_;
   std::map<StreamName, std::shared_ptr<TensorStream>> streams_;
-  uint64_t floor_ = 0;  // Generations below it are closed.
+  uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
   std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting_;
 };
 

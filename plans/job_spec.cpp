@@ -151,6 +151,13 @@ absl::Status check_intervals(const JobSpec& job) {
       expect(elastic.heartbeat_timeout_seconds >= 2 * elastic.heartbeat_interval_seconds,
              "elastic.heartbeat_timeout_seconds", elastic.heartbeat_timeout_seconds,
              "must be at least twice elastic.heartbeat_interval_seconds"));
+  SKEIN_RETURN_IF_ERROR(at_least(elastic.min_workers, 1, "elastic.min_workers"));
+  SKEIN_RETURN_IF_ERROR(expect(
+      elastic.max_workers == 0 || elastic.max_workers >= elastic.min_workers, "elastic.max_workers",
+      elastic.max_workers, "must be 0 (no limit) or at least elastic.min_workers"));
+  SKEIN_RETURN_IF_ERROR(at_least(elastic.snapshot_interval, -1, "elastic.snapshot_interval"));
+  SKEIN_RETURN_IF_ERROR(
+      above_zero(elastic.coordinator_timeout_seconds, "elastic.coordinator_timeout_seconds"));
   SKEIN_RETURN_IF_ERROR(above_zero(job.comm.init_timeout_seconds, "comm.init_timeout_seconds"));
   return above_zero(job.comm.train_timeout_seconds, "comm.train_timeout_seconds");
 }

@@ -92,6 +92,10 @@ struct CheckpointSpec {
 struct ElasticSpec {
   double heartbeat_interval_seconds = 1.0;
   double heartbeat_timeout_seconds = 10.0;  // The lease: silence past it is a loss.
+  int64_t min_workers = 1;                  // With fewer the run waits for workers to join.
+  int64_t max_workers = 0;                  // More than so many stay idle; 0: no limit.
+  int64_t snapshot_interval = -1;  // Steps between snapshots in memory; 0: none, -1: chosen.
+  double coordinator_timeout_seconds = 60.0;  // So long workers wait for a lost coordinator.
   bool operator==(const ElasticSpec&) const = default;
 };
 

@@ -171,8 +171,7 @@ int64_t worker_count(const Plan& plan) {
   return static_cast<int64_t>(workers.size());
 }
 
-absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector<WorkerId>& workers,
-                                uint64_t generation) {
+absl::Status check_plan(const JobSpec& job, const Plan& plan) {
   SKEIN_RETURN_IF_ERROR(validate(plan, job.model));
   const int64_t batch = plan.microbatch_count * plan.microbatch_rows;
   if (batch != job.training.global_batch_size) {
@@ -181,6 +180,12 @@ absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector
         " rows but training.global_batch_size = ", job.training.global_batch_size,
         "; plan again for this job"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector<WorkerId>& workers,
+                                uint64_t generation) {
+  SKEIN_RETURN_IF_ERROR(check_plan(job, plan));
   plan.generation = generation;
   for (StagePlan& stage : plan.stages) {
     for (ReplicaPlan& replica : stage.replicas) {

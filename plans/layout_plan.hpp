@@ -22,8 +22,11 @@ absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<Work
 /// (pipeline_parallel_degree 0).
 absl::StatusOr<int64_t> layout_worker_count(const JobSpec& job, int64_t available);
 
+/// InvalidArgument if a plan made elsewhere is broken, or is not for this model or batch.
+absl::Status check_plan(const JobSpec& job, const Plan& plan);
+
 /// A plan made elsewhere for workers 1, 2, ..., for these workers and this job.
-/// InvalidArgument   if it is broken, is not for this model or batch, or there are too few workers.
+/// InvalidArgument   as `check_plan`, or if there are too few workers.
 absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector<WorkerId>& workers,
                                 uint64_t generation);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
 
 namespace skein::plans {
@@ -22,9 +23,37 @@ RankProgram::RankProgram(Options options)
   SKEIN_CHECK(!options_.actions.empty() && !options_.stages.empty()) << "a rank needs actions";
 }
 
-RankCommands RankProgram::on_start() {
+RankCommands RankProgram::on_start(const CommitOrder& left) {
   if (mode_ != Mode::kIdle) return drop();
-  return begin_step();
+  if (!left.validate && !left.checkpoint && !left.last) return begin_step();
+  --step_;  // As if its update had just ended.
+  commit_ = left;
+  return carry_out_orders();
+}
+
+std::string RankProgram::activity() const {
+  if (!running_.empty()) {
+    const RankCommand& command = running_.front();
+    if (const auto* run = std::get_if<RunAction>(&command)) return to_text(run->action);
+    if (std::holds_alternative<RunNorm>(command)) return "the gradient norm";
+    if (std::holds_alternative<RunUpdate>(command)) return "the update";
+    return "the validation";
+  }
+  switch (mode_) {
+    case Mode::kIdle:
+      return "the start";
+    case Mode::kCompute:
+      if (next_action_ == options_.actions.size()) return "the end";
+      return absl::StrCat("the input of ", to_text(options_.actions[next_action_]));
+    case Mode::kReduce:
+      return "the reduction";
+    case Mode::kWait:
+      return "the commit";
+    case Mode::kValidate:
+      return "a validation input";
+    default:
+      return "the end";
+  }
 }
 
 RankCommands RankProgram::on_input(const InputKey& key) {
@@ -158,6 +187,15 @@ void RankProgram::settle() {
 }
 
 RankCommands RankProgram::end_update() {
+  RankCommands commands;
+  for (const StageRole& each : options_.stages) {
+    if (commit_->snapshot && each.leads) commands.push_back(KeepSnapshot{step_ + 1, each.stage});
+  }
+  append(commands, carry_out_orders());
+  return commands;
+}
+
+RankCommands RankProgram::carry_out_orders() {
   RankCommands commands;
   if (commit_->checkpoint) {
     for (const StageRole& each : options_.stages) {

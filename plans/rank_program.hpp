@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -32,7 +33,9 @@ struct CommitOrder {
   double gradient_norm = 0;
   bool validate = false;
   bool checkpoint = false;
-  bool last = false;
+  bool last = false;            // No further step of this generation follows.
+  bool snapshot = false;        // Copy the state after this step to its keeper.
+  uint64_t snapshot_floor = 0;  // Snapshots of fewer steps are not needed any more.
   bool operator==(const CommitOrder&) const = default;
 };
 
@@ -83,6 +86,12 @@ struct SaveState {
   int32_t stage = 0;
   bool operator==(const SaveState&) const = default;
 };
+/// Take a copy of the state of a stage, which is that after `steps_done` steps, for its keeper.
+struct KeepSnapshot {
+  uint64_t steps_done = 0;
+  int32_t stage = 0;
+  bool operator==(const KeepSnapshot&) const = default;
+};
 struct SendValidated {
   uint64_t step = 0;
   int32_t stage = 0;
@@ -90,7 +99,7 @@ struct SendValidated {
 };
 
 using RankCommand = std::variant<RunAction, RunNorm, RunUpdate, RunValidation, SendReady,
-                                 RunReduction, SendReduced, SaveState, SendValidated>;
+                                 RunReduction, SendReduced, SaveState, KeepSnapshot, SendValidated>;
 using RankCommands = std::vector<RankCommand>;
 
 /// What a worker does with the replicas it holds, one of each stage of its rank, as a state machine
@@ -128,7 +137,9 @@ class RankProgram {
   };
   explicit RankProgram(Options options);
 
-  RankCommands on_start();
+  /// `left` is what the step before the first one, which is applied, has ordered and nobody has
+  /// done: by default nothing.
+  RankCommands on_start(const CommitOrder& left = {});
   RankCommands on_input(const InputKey& key);
   RankCommands on_work_done();
   RankCommands on_group_start(GroupId group, uint64_t step);
@@ -137,6 +148,11 @@ class RankProgram {
 
   uint64_t step() const { return step_; }
   bool finished() const { return mode_ == Mode::kFinished; }
+  /// Every gradient of the step is final; only the commit is missing.
+  bool waits_for_commit() const { return mode_ == Mode::kWait; }
+  /// What it waits for or has given to the device ("2B5", "commit"), for people.
+  std::string activity() const;
+  bool is_working() const { return !running_.empty(); }
   uint64_t dropped() const { return dropped_; }
 
  private:
@@ -158,6 +174,7 @@ class RankProgram {
   RankCommands end_action(int32_t stage);
   RankCommands end_norm(int32_t stage);
   RankCommands end_update();
+  RankCommands carry_out_orders();
   RankCommands end_validation();
   void settle();
   const StageRole* role_of_group(GroupId group) const;

@@ -63,6 +63,7 @@ class TransformerStage final : public StageModel {
 
   absl::Status start_step(Ops& ops, double loss_scale) override {
     store_.zero_gradients(ops);
+    while (!active_.empty()) release(active_.begin()->first);
     loss_scale_ = loss_scale;
     reset_loss();
     return absl::OkStatus();

@@ -63,7 +63,8 @@ class StageModel {
         activations;  // [rows, T, C], otherwise; read until the call's work ends.
   };
 
-  /// Zeroes the gradients and the loss. The gradient of each token's loss is multiplied by
+  /// Zeroes the gradients and the loss, and frees stashes that a step which was given up has left.
+  /// The gradient of each token's loss is multiplied by
   /// `loss_scale`, 1 / number of tokens of the whole global batch.
   virtual absl::Status start_step(Ops& ops, double loss_scale) = 0;
   /// Keeps the stash of `microbatch`. `output` [rows, T, C] is written unless has_head().

@@ -55,6 +55,13 @@ struct Envelope {
     status @25 :Status;
     profileRequest @26 :ProfileRequest;
     profiled @27 :Profiled;
+    halt @28 :Halt;
+    halted @29 :Halted;
+    trouble @30 :Trouble;
+    leave @31 :Leave;
+    drainRequest @32 :DrainRequest;
+    snapshotKept @33 :SnapshotKept;
+    emulate @34 :Emulate;
   }
 }
 
@@ -65,6 +72,8 @@ struct Join {
   dataAddress @2 :Text;   # "host:port" where other workers connect for tensors.
   device @3 :Text;        # As `DeviceInfo::name`.
   speed @4 :Float64;      # Emulated speed, 1.0 = the device itself.
+  previousWorker @5 :UInt32;  # The number that we had on a connection that was lost; 0: none.
+  generation @6 :UInt64;  # Largest one that we have seen; the next one is larger.
 }
 
 struct Joined {
@@ -85,15 +94,45 @@ struct Peer {
   dataAddress @1 :Text;
 }
 
+struct Halt {
+  # Coordinator -> every member: the plan is about to change, to that of the envelope's generation.
+  # Abort the groups of older ones, let the work that your device has end, and answer `Halted`. A
+  # repeat of a generation is answered no second time.
+  committedSteps @0 :UInt64;  # Whoever waits for the commit of the last of them applies it first:
+                              # the coordinator may have died between its journal and its word.
+  gradientNorm @1 :Float64;   # Of that step.
+}
+
+struct Holding {
+  step @0 :UInt64;        # The state is that after so many committed steps.
+  layerBegin @1 :UInt32;
+  layerEnd @2 :UInt32;
+}
+
+struct Halted {
+  # Worker -> coordinator: nothing of an older generation runs here any more.
+  holdings @0 :List(Holding);  # State that we can give: live or kept for another worker.
+}
+
+struct LayerMove {
+  layer @0 :UInt32;
+  from @1 :UInt32;        # Worker that holds the layer's state after `Assign.firstStep` steps.
+  to @2 :UInt32;          # Worker of the plan that needs it.
+}
+
 struct Assign {
-  # Coordinator -> worker: prepare the replicas that the plan places on you. A repeat of a
-  # generation is dropped.
+  # Coordinator -> worker: prepare the replicas that the plan places on you, and send the layers
+  # that move from you. A repeat of a generation is dropped.
   plan @0 :Text;          # As `plans::to_text(Plan)`.
   peers @1 :List(Peer);   # Of every worker of the plan.
   firstStep @2 :UInt64;   # Step to start with, counted from 0.
   loadPath @3 :Text;      # Checkpoint directory to load; empty: initial weights of the seed.
   dataBytes @4 :UInt64;   # Size of the training data; another one is an error.
   dataDigest @5 :UInt64;  # Digest of the training data.
+  fromCheckpoint @6 :Bool;     # All state is read from `loadPath`; else it comes by `moves`, and
+                               # what is not listed there is held already.
+  moves @7 :List(LayerMove);
+  keepers @8 :List(UInt32);    # For each stage the worker that keeps its snapshots; 0: none.
 }
 
 struct Prepared {
@@ -154,7 +193,11 @@ struct Rendezvous {
 }
 
 struct Start {
-  # Coordinator -> worker: every worker is prepared; run.
+  # Coordinator -> worker: every worker is prepared; run. First do what is left of the step before
+  # `Assign.firstStep`, which is committed and applied.
+  validate @0 :Bool;
+  checkpoint @1 :Bool;
+  last @2 :Bool;          # No step follows.
 }
 
 struct Ready {
@@ -169,6 +212,7 @@ struct Ready {
   busyUs @7 :UInt64;          # Time the device worked in this step.
   stepUs @8 :UInt64;          # Time from the step's start to this message.
   stashPeak @9 :UInt32;       # Largest number of stashes held at once in this step.
+  snapshotUs @10 :UInt64;     # Device time of the last snapshot's copy; 0: none was taken.
 }
 
 struct GroupStart {
@@ -190,8 +234,10 @@ struct Commit {
   gradientNorm @1 :Float64;   # Global, over all stages.
   validate @2 :Bool;          # Run the validation pass next.
   checkpoint @3 :Bool;        # Save the state after this update.
-  last @4 :Bool;              # No further step follows.
+  last @4 :Bool;              # No further step of this generation follows.
   profile @5 :Bool;           # Report the timings of the next step.
+  snapshot @6 :Bool;          # Copy the state after this update to its keeper.
+  snapshotFloor @7 :UInt64;   # Snapshots of fewer steps are not needed any more.
 }
 
 struct Validated {
@@ -220,6 +266,9 @@ struct Heartbeat {
   # Worker -> coordinator every elastic.heartbeat_interval_seconds. A repeat changes nothing.
   stepsDone @0 :UInt64;   # Committed steps applied.
   sentUs @1 :UInt64;      # Worker's steady clock.
+  action @2 :Text;        # What the device works on ("2B5"), or what it waits for; for people.
+  actionUs @3 :UInt64;    # For how long.
+  works @4 :Bool;         # The device works; false: it waits.
 }
 
 struct HeartbeatAck {
@@ -247,6 +296,35 @@ struct Failed {
   # Worker -> coordinator: the worker cannot go on.
   reason @0 :Text;        # One line: what, where, what to do.
   badInput @1 :Bool;      # True for bad data or checkpoints: exit code 3.
+}
+
+struct Trouble {
+  # Worker -> coordinator: a neighbour or a group does not answer; we wait for what you decide.
+  reason @0 :Text;        # One line.
+}
+
+struct Leave {
+  # Worker -> coordinator: move our state away, we must go (SIGTERM, a spot notice). `Stop` follows
+  # when that is done. A repeat changes nothing.
+  reason @0 :Text;
+}
+
+struct DrainRequest {
+  # Viewer -> coordinator: let this worker leave as if it had asked to.
+  worker @0 :UInt32;
+}
+
+struct SnapshotKept {
+  # Worker -> coordinator: we keep a snapshot of the stage's state, our own or another's.
+  stage @0 :UInt32;
+  step @1 :UInt64;        # The state is that after so many committed steps.
+}
+
+struct Emulate {
+  # Coordinator -> worker, in experiments: be slower, or lose a link, from now on.
+  speed @0 :Float64;      # New emulated speed of the device in (0, 1]; 0: as it is.
+  dropLinkTo @1 :UInt32;  # Break the data connections to this worker; 0: none.
+  dropSeconds @2 :Float64;  # For so long.
 }
 
 struct Stop {

@@ -13,6 +13,9 @@ enum TensorKind {
   probe @3;        # One float: to be answered at once.
   probeBulk @4;    # 4 MiB: to be answered when it has arrived.
   probeReply @5;   # One float: the answer.
+  # State of one layer after `step` steps; `receiver` is the layer, a row is the whole layer.
+  state @6;        # For a worker of a new plan; of its generation.
+  snapshot @7;     # For the worker that keeps the stage's snapshots.
 }
 
 struct TensorHeader {

@@ -18,6 +18,7 @@ struct GroupStartDecision {
   GroupId group;
   uint64_t step = 0;
   std::vector<ReplicaId> members;
+  uint64_t generation = 0;  // Of the plan that has the group; filled in by who runs the policy.
   bool operator==(const GroupStartDecision&) const = default;
 };
 

@@ -57,7 +57,8 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
   void send(const std::string&, Rows rows) override { sent.push_back(rows.key); }
   net::DataPlaneStatistics statistics() const override { return {}; }
   void open(StreamSpec stream) override { streams[stream.kind] = std::move(stream); }
-  void close_before(uint64_t) override {}
+  void close_before(uint64_t) override {}  // Of the plane and of its inbox.
+  void drop_link(const std::string&, double) override {}
 
   std::vector<net::TensorKey> sent;
   std::map<net::schema::TensorKind, StreamSpec> streams;
@@ -73,16 +74,20 @@ struct RankRig {
   explicit RankRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false) {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
-    listener = system->spawn([this]() -> FaultListener::behavior_type {
-      return {[this](const WorkerFault& fault) { faults.push_back(fault.why); }};
+    listener = system->spawn([this]() -> RankListener::behavior_type {
+      return {[this](const WorkerFault& fault) { faults.push_back(fault.why); },
+              [this](const RankRetired& done) { retired.push_back(done.steps_done); },
+              [](const SnapshotTaken&) {}, [](const RankActivity&) {}};
     });
     groups = system->spawn([this]() -> GroupIo::behavior_type {
-      return {[this](const ReductionRequest& request, const ReductionListener&) {
-        reductions.push_back(request.step);
-      }};
+      return {[](const FormGroup&, const FormListener&) {},
+              [this](const ReductionRequest& request, const ReductionListener&) {
+                reductions.push_back(request.step);
+              }};
     });
     shards = system->spawn([]() -> ShardIo::behavior_type {
-      return {[](const ShardRequest&, const ShardListener&) {}};
+      return {[](const ShardRequest&, const ShardListener&) {},
+              [](const SnapshotRequest&, const SnapshotListener&) {}};
     });
     plans::JobSpec job = small_job(ranks, replicas);
     job.model.tied_head = tied;
@@ -112,6 +117,7 @@ struct RankRig {
     made.plane = plane;
     for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
     made.link = link;
+    made.keepers.resize(made.plan.stages.size());
     made.listener = listener;
     made.replicas.push_back(first_replica(made));
     return made;
@@ -125,11 +131,11 @@ struct RankRig {
     options.rows = plans::replica_of(made.plan, {0}).rows.count;
     options.seq_len = made.job.training.seq_len;
     options.stash_count = 2;
-    PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), {}};
+    PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), options, {}};
     for (const plans::ReductionGroup& group : made.plan.groups) {
       const auto& members = group.members;
       if (members.size() < 2 || members.front().value != 0) continue;
-      parts.groups[group.id] = nullptr;
+      parts.groups.push_back(group.id);
       made.groups[group.id] = groups;
       group_ids.push_back(group.id.value);
     }
@@ -212,9 +218,10 @@ struct RankRig {
   std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
   std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
   std::vector<absl::Status> faults;
+  std::vector<uint64_t> retired;     // Steps done.
   std::vector<uint32_t> group_ids;   // Of more than one member, that the replica belongs to.
   std::vector<uint64_t> reductions;  // Steps.
-  FaultListener listener;
+  RankListener listener;
   GroupIo groups;
   ShardIo shards;
   Rank actor;

@@ -20,7 +20,7 @@ struct StageTest : testing::Test {
       return {[this](const plans::GroupStartDecision& decision) { decisions.push_back(decision); }};
     });
     const plans::ReductionGroup group{{2}, plans::GroupScope::kStage, 2, {{4}, {5}}};
-    actor = system->spawn(stage, std::make_shared<plans::AllreducePolicy>(group, 10), listener);
+    actor = system->spawn(stage, std::make_shared<plans::AllreducePolicy>(group, 10), 7, listener);
     held = std::move(listener);
   }
   ~StageTest() override {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ctime>
 #include <future>
 #include <vector>
 
@@ -84,6 +85,69 @@ TEST(SlowedDevice, GivesTheSameResultsAndItsSpeed) {
                             }})
                   .ok());
   EXPECT_EQ(sum[1], 4);
+}
+
+TEST(SleepDevice, SleepsInProportionToShareAndSlowness) {
+  const SleepProfile profile{1000, 3000, 50};
+  EXPECT_EQ(sleep_us(profile, WorkKind::kForward, 1, 1), 1000);
+  EXPECT_EQ(sleep_us(profile, WorkKind::kBackward, 1, 1), 3000);
+  EXPECT_EQ(sleep_us(profile, WorkKind::kUpdate, 1, 1), 50);
+  for (WorkKind kind : {WorkKind::kForward, WorkKind::kBackward, WorkKind::kUpdate}) {
+    const double whole = sleep_us(profile, kind, 1, 1);
+    for (double share : {0.0, 0.25, 1.0, 12.0}) {
+      for (double speed : {0.1, 0.25, 1.0, 2.0}) {
+        EXPECT_DOUBLE_EQ(sleep_us(profile, kind, share, speed), whole * share / speed);
+      }
+    }
+  }
+  EXPECT_EQ(sleep_us(profile, WorkKind::kBackwardInput, 1, 0.5) +
+                sleep_us(profile, WorkKind::kBackwardWeight, 1, 0.5),
+            sleep_us(profile, WorkKind::kBackward, 1, 0.5));
+}
+
+constexpr double kHourUs = 3.6e9;
+
+// An hour of work ends at once, or the test's time is over.
+TEST(SleepDevice, TakesItsNewSpeedFromTheNextPieceOn) {
+  auto device = make_sleep_device({kHourUs, 0, 0});
+  device->set_speed(1e9);
+  EXPECT_TRUE(run(*device, {WorkKind::kForward, {}}).ok());
+  EXPECT_EQ(device->info().speed, 1.0) << "what it was made with";
+}
+
+/// Uses the processor for 1 ms.
+absl::Status burn(Ops&) {
+  const clock_t start = clock();
+  while (clock() - start < CLOCKS_PER_SEC / 1000) {
+  }
+  return absl::OkStatus();
+}
+
+TEST(SlowedDevice, BecomesSlowAndRecoversWhileItRuns) {
+  auto device = make_slowed_device(make_host_device(1), 1.0);
+  const auto start = std::chrono::steady_clock::now();
+  device->set_speed(0.02);
+  EXPECT_TRUE(run(*device, {WorkKind::kForward, burn}).ok());
+  // The processor time of the process is that of the thread and a little of the test's.
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
+
+  device->set_speed(1e-7);  // A millisecond would take hours.
+  device->set_speed(1.0);
+  EXPECT_TRUE(run(*device, {WorkKind::kForward, burn}).ok());
+}
+
+TEST(SlowedDevice, IsItsInnerDeviceAtFullSpeed) {
+  auto device = make_slowed_device(make_host_device(1), 1.0);
+  EXPECT_EQ(device->info().name, make_host_device(1)->info().name);
+  EXPECT_TRUE(run(*device, {WorkKind::kForward, {}}).ok()) << "work with nothing to run";
+  EXPECT_TRUE(absl::IsAborted(
+      run(*device, {WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
+}
+
+TEST(HostDevice, HasNoEmulatedSpeed) {
+  auto device = make_host_device(1);
+  device->set_speed(1e-9);
+  EXPECT_TRUE(run(*device, {WorkKind::kForward, burn}).ok());
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -26,9 +28,10 @@ struct DataPlaneTest : testing::Test {
     loop.reset();
   }
 
-  TensorInbox::StreamSpec stream(uint32_t begin, uint32_t count, uint32_t tensors_max = 100) {
+  TensorInbox::StreamSpec stream(uint32_t begin, uint32_t count, uint32_t tensors_max = 100,
+                                 uint64_t generation = 1) {
     TensorInbox::StreamSpec spec;
-    spec.generation = 1;
+    spec.generation = generation;
     spec.receiver = 5;
     spec.row_begin = begin;
     spec.row_count = count;
@@ -63,6 +66,27 @@ struct DataPlaneTest : testing::Test {
   bool wait_for(size_t tensors) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, kPatience, [&] { return count_arrived >= tensors; });
+  }
+
+  /// Asks again and again, for what no condition variable tells.
+  template <class Predicate>
+  bool eventually(Predicate predicate) {
+    std::unique_lock lock(mutex);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!predicate()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      changed.wait_for(lock, std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+
+  /// A plane that counts in `losses` what it is told of lost peers.
+  std::unique_ptr<DataPlane> plane_that_counts(std::atomic<int>& losses,
+                                               double connect_timeout_seconds = 10) {
+    DataPlane::Options options;
+    options.connect_timeout_seconds = connect_timeout_seconds;
+    options.on_peer_lost = [&losses](const std::string&, absl::Status) { ++losses; };
+    return DataPlane::start(*loop, options).value();
   }
 
   std::unique_ptr<EventLoop> loop;
@@ -110,34 +134,147 @@ TEST_F(DataPlaneTest, NoMoreTensorsArriveThanMayBeHeld) {
 }
 
 TEST_F(DataPlaneTest, DropsRepeatsAndStaleGenerations) {
-  receiver->inbox().close_before(1);
-  receiver->inbox().open(stream(0, 4));
-  sender->send(receiver->address(), rows(7, 0, 4, /*generation=*/0));
-  sender->send(receiver->address(), rows(0, 0, 2));
-  sender->send(receiver->address(), rows(0, 0, 2));
-  sender->send(receiver->address(), rows(0, 2, 2));
-  sender->send(receiver->address(), rows(0, 0, 2));
-  sender->send(receiver->address(), rows(1, 0, 4));
+  receiver->inbox().close_before(2);
+  receiver->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  sender->send(receiver->address(), rows(7, 0, 4, /*generation=*/1));
+  sender->send(receiver->address(), rows(0, 0, 2, 2));
+  sender->send(receiver->address(), rows(0, 0, 2, 2));
+  sender->send(receiver->address(), rows(0, 2, 2, 2));
+  sender->send(receiver->address(), rows(0, 0, 2, 2));
+  sender->send(receiver->address(), rows(1, 0, 4, 2));
   ASSERT_TRUE(wait_for(2));
+  EXPECT_TRUE(eventually([&] { return receiver->statistics().dropped_headers == 3; }));
   EXPECT_EQ(count_arrived, 2u);
   EXPECT_FALSE(arrived.contains(7));
-  EXPECT_EQ(receiver->statistics().dropped_headers, 3u);
 }
 
 TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {
-  DataPlane::Options options;
-  std::condition_variable lost;
-  bool is_lost = false;
-  options.connect_timeout_seconds = 0.1;
-  options.on_peer_lost = [&](const std::string&, absl::Status) {
-    std::lock_guard lock(mutex);
-    is_lost = true;
-    lost.notify_all();
-  };
-  auto alone = DataPlane::start(*loop, options).value();
+  std::atomic<int> losses = 0;
+  auto alone = plane_that_counts(losses, 0.1);
   alone->send("no address", rows(0, 0, 4));
-  std::unique_lock lock(mutex);
-  EXPECT_TRUE(lost.wait_for(lock, kPatience, [&] { return is_lost; }));
+  EXPECT_TRUE(eventually([&] { return losses == 1; }));
+}
+
+TEST_F(DataPlaneTest, APeerThatCameBackReceivesTheNextGeneration) {
+  std::atomic<int> losses = 0;
+  auto survivor = plane_that_counts(losses, 0.1);
+  auto its_loop = EventLoop::start().value();  // Its sockets die with it, as a process's do.
+  auto peer = DataPlane::start(*its_loop, {}).value();
+  const std::string address = peer->address();
+  peer->inbox().open(stream(0, 4));
+  survivor->send(address, rows(0, 0, 4));
+  ASSERT_TRUE(wait_for(1));
+
+  peer.reset();
+  its_loop.reset();
+  ASSERT_TRUE(eventually([&] {
+    survivor->send(address, rows(1, 0, 4));
+    return losses > 0;
+  }));
+
+  its_loop = EventLoop::start().value();
+  DataPlane::Options again;
+  again.listen_address = address;
+  peer = DataPlane::start(*its_loop, again).value();
+  peer->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  survivor->close_before(2);
+  survivor->send(address, rows(2, 0, 4, /*generation=*/2));
+  EXPECT_TRUE(wait_for(2));
+  EXPECT_EQ(losses, 1);
+  arrived.clear();
+  peer.reset();
+  its_loop.reset();
+}
+
+TEST_F(DataPlaneTest, AWriteToAPeerThatDoesNotReadEndsWithItsGeneration) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  constexpr uint32_t kRows = 1 << 18;  // 33 MiB: more than the sockets hold.
+  auto pending = rows(0, 0, kRows);
+  const std::weak_ptr<const void> payload = pending.owner;
+  writer->send(receiver->address(), std::move(pending));  // Nobody opens its stream.
+  writer->send(receiver->address(), rows(1, 0, 4));
+  writer->close_before(2);
+  EXPECT_TRUE(eventually([&] { return payload.expired(); }));
+
+  receiver->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  writer->send(receiver->address(), rows(2, 0, 4, /*generation=*/1));
+  writer->send(receiver->address(), rows(3, 0, 4, /*generation=*/2));
+  ASSERT_TRUE(wait_for(1));
+  EXPECT_TRUE(arrived.contains(3));
+  EXPECT_EQ(losses, 0);
+}
+
+TEST_F(DataPlaneTest, ACloseInTheMiddleOfAWriteIsNoLoss) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  auto pending = rows(0, 0, 1 << 18);
+  const std::weak_ptr<const void> payload = pending.owner;
+  writer->send(receiver->address(), std::move(pending));
+  ASSERT_TRUE(eventually([&] { return writer->statistics().bytes_sent > 0; }));  // It has begun.
+  writer->close_before(2);
+  EXPECT_TRUE(eventually([&] { return payload.expired(); }));
+  EXPECT_EQ(losses, 0);
+}
+
+TEST_F(DataPlaneTest, APeerThatIsNotThereIsNotLostOnceItsGenerationIsClosed) {
+  std::atomic<int> losses = 0;
+  auto alone = plane_that_counts(losses, 0.2);
+  alone->send("127.0.0.1:1", rows(0, 0, 4));
+  alone->close_before(2);
+  alone->send("127.0.0.1:1", rows(0, 0, 4, /*generation=*/2));
+  ASSERT_TRUE(eventually([&] { return losses > 0; }));
+  EXPECT_EQ(losses, 1);
+}
+
+TEST_F(DataPlaneTest, ADroppedLinkIsLostAndCannotBeMadeAnew) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses, 0.1);
+  for (uint64_t generation : {1, 2}) {
+    receiver->inbox().open(stream(0, 4, 100, generation));
+  }
+  writer->send(receiver->address(), rows(1, 0, 4));
+  ASSERT_TRUE(wait_for(1));
+  writer->drop_link(receiver->address(), 0);
+  ASSERT_TRUE(eventually([&] { return losses == 1; }));
+  writer->send(receiver->address(), rows(2, 0, 4));
+  writer->close_before(2);
+  writer->send(receiver->address(), rows(3, 0, 4, /*generation=*/2));
+  ASSERT_TRUE(eventually([&] { return losses == 2; }));
+  EXPECT_EQ(count_arrived, 1u);
+}
+
+TEST_F(DataPlaneTest, ALinkThatIsDroppedForAWhileComesBack) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  receiver->inbox().open(stream(0, 4));
+  writer->drop_link(receiver->address(), 0.05);
+  writer->send(receiver->address(), rows(0, 0, 4));
+  EXPECT_TRUE(wait_for(1));
+  EXPECT_EQ(losses, 0);
+}
+
+TEST_F(DataPlaneTest, ADroppedLinkLeavesOtherPeersAlone) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  receiver->inbox().open(stream(0, 4));
+  writer->send(receiver->address(), rows(0, 0, 4));
+  writer->drop_link(sender->address(), 0);
+  writer->send(receiver->address(), rows(1, 0, 4));
+  EXPECT_TRUE(wait_for(2));
+  EXPECT_EQ(losses, 0);
+}
+
+TEST_F(DataPlaneTest, GenerationsCloseInAnyOrderAndTwice) {
+  receiver->inbox().open(stream(0, 4, 100, /*generation=*/3));
+  for (uint64_t generation : {3, 3, 1, 0, 2}) {
+    sender->close_before(generation);
+    receiver->close_before(generation);
+  }
+  sender->send(receiver->address(), rows(2, 0, 4, /*generation=*/2));
+  sender->send(receiver->address(), rows(3, 0, 4, /*generation=*/3));
+  ASSERT_TRUE(wait_for(1));
+  EXPECT_TRUE(arrived.contains(3));
 }
 
 }  // namespace

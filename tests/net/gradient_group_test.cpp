@@ -32,9 +32,11 @@ std::vector<std::unique_ptr<GradientGroup>> form(Boards& boards, const std::stri
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < count; ++rank) {
     threads.emplace_back([&, rank] {
-      auto group = GradientGroup::form({.name = name, .rank = rank, .rank_count = count},
-                                       boards.boards[rank]);
+      auto group = GradientGroup::create({.name = name, .rank = rank, .rank_count = count},
+                                         boards.boards[rank]);
       ASSERT_TRUE(group.ok()) << group.status();
+      const absl::Status connected = (*group)->connect();
+      ASSERT_TRUE(connected.ok()) << connected;
       groups[rank] = *std::move(group);
     });
   }
@@ -103,14 +105,21 @@ TEST(GradientGroup, AbortFreesAMemberThatIsNoNeighbourOfTheDead) {
 
 TEST(GradientGroup, FormingFailsWithoutAllMembers) {
   Boards boards(2);
-  const auto alone = GradientGroup::form(
-      {.name = "g", .rank = 0, .rank_count = 2, .timeout_seconds = 0.05}, boards.boards[0]);
-  EXPECT_FALSE(alone.ok());
+  auto make = [&](const char* name, uint32_t rank) {
+    GradientGroup::Options options;
+    options.name = name;
+    options.rank = rank;
+    options.rank_count = 2;
+    options.connect_timeout_seconds = 0.05;
+    return GradientGroup::create(options, boards.boards[rank % 2]);
+  };
+  EXPECT_FALSE((*make("g", 0))->connect().ok());
+  auto aborted = *make("a", 1);
+  aborted->abort();
+  EXPECT_TRUE(absl::IsCancelled(aborted->connect()));
   boards.boards[1]->cancel();
-  EXPECT_TRUE(absl::IsCancelled(
-      GradientGroup::form({.name = "h", .rank = 1, .rank_count = 2}, boards.boards[1]).status()));
-  EXPECT_FALSE(
-      GradientGroup::form({.name = "g", .rank = 2, .rank_count = 2}, boards.boards[0]).ok());
+  EXPECT_TRUE(absl::IsCancelled((*make("h", 1))->connect()));
+  EXPECT_FALSE(make("g", 2).ok());
 }
 
 }  // namespace

@@ -20,6 +20,10 @@ TEST(LinkProbe, MeasuresBothDirectionsBetweenTwoPlanes) {
     EXPECT_GT(speed->bytes_per_second, 0);
     EXPECT_GT(speed->latency_us, 0);
   }
+  for (DataPlane* plane : {plane_a.get(), plane_b.get()}) plane->close_before(7);
+  for (const auto& speed : {probe_a->measure(b), probe_b->measure(a)}) {
+    EXPECT_TRUE(speed.ok()) << "after a change of the plan: " << speed.status();
+  }
 }
 
 }  // namespace

@@ -37,16 +37,34 @@ const Decision* find(const CoordinatorDecisions& decisions) {
 /// A coordination with everything a step needs, and a clock that ticks with each event.
 struct Cluster {
   explicit Cluster(JobSpec job = small_job(), int64_t workers = 2)
-      : coordination({std::move(job), workers, 1, 0}, 0) {}
+      : coordination({std::move(job), workers}, 0) {}
 
-  CoordinatorDecisions join(PeerNumber peer) {
-    return coordination.on_join(peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0}, ++now);
+  CoordinatorDecisions join(PeerNumber peer, uint32_t previous = 0) {
+    return coordination.on_join(
+        peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}}, ++now);
   }
-  void start() {
+  CoordinatorDecisions halted(uint32_t worker, std::vector<Holding> holdings = {}) {
+    return coordination.on_halted(WorkerId{worker}, coordination.generation(), std::move(holdings),
+                                  ++now);
+  }
+  CoordinatorDecisions prepared(uint32_t worker) {
+    return coordination.on_prepared(WorkerId{worker}, coordination.generation(), ++now);
+  }
+  CoordinatorDecisions lose(uint32_t worker) {
+    return coordination.on_worker_lost(WorkerId{worker}, absl::UnavailableError("link closed"),
+                                       ++now);
+  }
+  /// Until workers 1 and 2 are asked to prepare.
+  CoordinatorDecisions gather() {
     join(1);
     join(2);
-    coordination.on_prepared(WorkerId{1}, 1, ++now);
-    coordination.on_prepared(WorkerId{2}, 1, ++now);
+    halted(1);
+    return halted(2);
+  }
+  void start() {
+    gather();
+    prepared(1);
+    prepared(2);
   }
   CoordinatorDecisions ready(uint32_t replica, uint64_t step, double norm_squared = 4,
                              double loss = 12) {
@@ -76,8 +94,13 @@ TEST(Coordination, AssignsAPlanWhenTheLastExpectedWorkerJoins) {
   EXPECT_NE(find<WelcomeWorker>(first), nullptr);
   EXPECT_EQ(find<AssignPlan>(first), nullptr);
   const CoordinatorDecisions second = cluster.join(2);
-  ASSERT_NE(find<AssignPlan>(second), nullptr);
-  EXPECT_EQ(find<AssignPlan>(second)->plan.stages.size(), 2u);
+  EXPECT_EQ(find<AssignPlan>(second), nullptr) << "not before they have said what they hold";
+  EXPECT_NE(find<HaltWorker>(second), nullptr);
+  EXPECT_TRUE(cluster.halted(1).empty());
+  const CoordinatorDecisions third = cluster.halted(2);
+  ASSERT_NE(find<AssignPlan>(third), nullptr);
+  EXPECT_EQ(find<AssignPlan>(third)->plan.stages.size(), 2u);
+  EXPECT_TRUE(find<AssignPlan>(third)->restore.from_checkpoint);
 }
 
 TEST(Coordination, ARepeatedJoinChangesNothing) {
@@ -88,18 +111,9 @@ TEST(Coordination, ARepeatedJoinChangesNothing) {
   EXPECT_EQ(cluster.coordination.dropped(), 1u);
 }
 
-TEST(Coordination, TurnsAWorkerAwayOnceTheJobRuns) {
-  Cluster cluster;
-  cluster.start();
-  const CoordinatorDecisions decisions = cluster.join(3);
-  ASSERT_NE(find<RefusePeer>(decisions), nullptr);
-  EXPECT_THAT(find<RefusePeer>(decisions)->reason, HasSubstr("already runs"));
-}
-
 TEST(Coordination, StartsWhenEveryWorkerIsPrepared) {
   Cluster cluster;
-  cluster.join(1);
-  cluster.join(2);
+  cluster.gather();
   EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).empty());
   EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).empty()) << "a repeat";
   EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{2}, 7, 5).empty()) << "other generation";
@@ -149,8 +163,8 @@ TEST(Coordination, WaitsForReductionsOfReplicasThatNeedGroups) {
   report.replica = ReplicaId{1};
   report.needs_groups = true;
   EXPECT_TRUE(cluster.coordination.on_ready(report, 9).empty());
-  EXPECT_NE(find<JournalCommit>(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5)), nullptr);
-  EXPECT_TRUE(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5).empty());
+  EXPECT_NE(find<JournalCommit>(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5, 9)), nullptr);
+  EXPECT_TRUE(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5, 9).empty());
 }
 
 TEST(Coordination, EndsAfterTheLastStep) {
@@ -224,27 +238,29 @@ TEST(Coordination, AStopRequestBeforeTrainingEndsAtOnce) {
   EXPECT_NE(find<EndRun>(cluster.coordination.on_stop_request("interrupted")), nullptr);
 }
 
-TEST(Coordination, ALostWorkerThatHoldsAStageEndsTheRunByName) {
+TEST(Coordination, BadInputOfOneWorkerEndsTheRunByName) {
   Cluster cluster;
   cluster.start();
   const CoordinatorDecisions decisions =
-      cluster.coordination.on_worker_lost(WorkerId{2}, absl::UnavailableError("link closed"));
+      cluster.coordination.on_worker_lost(WorkerId{2}, absl::DataLossError("no such file"), 9);
   ASSERT_NE(find<EndRun>(decisions), nullptr);
   EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
               testing::AllOf(HasSubstr("w2"), HasSubstr("stage 1"), HasSubstr("step 1")));
-  EXPECT_TRUE(
-      cluster.coordination.on_worker_lost(WorkerId{2}, absl::UnavailableError("again")).empty());
+  EXPECT_TRUE(cluster.lose(2).empty());
 }
 
 TEST(Coordination, ASilentWorkerIsLostPastItsLease) {
   Cluster cluster;
   cluster.start();
   const uint64_t lease_us = 10'000'000;
-  cluster.coordination.on_heartbeat(WorkerId{1}, 0, lease_us);
+  cluster.coordination.on_heartbeat(WorkerId{1}, {}, lease_us);
   EXPECT_TRUE(cluster.coordination.on_timer(lease_us).empty());
   const CoordinatorDecisions decisions = cluster.coordination.on_timer(lease_us + 100);
-  ASSERT_NE(find<EndRun>(decisions), nullptr);
-  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()), HasSubstr("w2"));
+  ASSERT_NE(find<DismissWorker>(decisions), nullptr);
+  EXPECT_EQ(find<DismissWorker>(decisions)->worker, WorkerId{2});
+  ASSERT_NE(find<HaltWorker>(decisions), nullptr);
+  EXPECT_EQ(find<HaltWorker>(decisions)->worker, WorkerId{1});
+  EXPECT_EQ(find<EndRun>(decisions), nullptr);
 }
 
 TEST(Coordination, TooFewWorkersEndTheRunWithTheNumbers) {

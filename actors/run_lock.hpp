@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace skein::actors {
+
+/// Held by the one coordinator of a run directory, as long as its process lives.
+class RunLock {
+ public:
+  /// FailedPrecondition if another coordinator has it. Unavailable if the file cannot be made.
+  static absl::StatusOr<std::unique_ptr<RunLock>> take(const std::string& run_folder);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  explicit RunLock(int file) : file_(file) {}
+  int file_ = -1;
+};
+
+}  // namespace skein::actors

@@ -1,0 +1,287 @@
+// From one plan to the next: halt, give and fetch state, prepare, form groups, start.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/worker.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// Sets of a kept stage's snapshots: the newest whole one, one that is arriving, and one more that
+/// a slow coordinator has not let go yet.
+constexpr uint32_t kSnapshotSets = 3;
+
+bool has_layers(const HeldState& state, const plans::LayerRange& layers) {
+  return static_cast<int64_t>(state.copies.size()) == layers.size();
+}
+
+}  // namespace
+
+void WorkerState::on_halt(const net::ControlMessage& message) {
+  const uint64_t generation = (*message).getGeneration();
+  if (generation <= head.generation) return;  // A repeat.
+  head.generation = generation;
+  for (const auto& [group, parts] : groups) parts.abort();
+  groups.clear();
+  forming.clear();
+  request.reset();
+  awaited_layers.clear();
+  arriving.clear();
+  config.plane->close_before(generation);
+  if (!prepared.empty() && !rank_actor) {
+    // Of a plan that never started: its models hold the state they were given.
+    prepared.clear();
+  }
+  if (retiring) return;  // Its end is on its way.
+  if (!rank_actor) return tell_halted();
+  retiring = true;
+  const auto halt = (*message).getBody().getHalt();
+  self->send(*rank_actor, RetireRank{halt.getCommittedSteps(), halt.getGradientNorm()});
+}
+
+void WorkerState::on_retired(const RankRetired& retired) {
+  if (!retiring) return;
+  retiring = false;
+  self->send_exit(*rank_actor, caf::exit_reason::normal);
+  rank_actor.reset();
+  activity = {};
+  for (const PreparedReplica& replica : retired.replicas) {
+    HeldState state;
+    state.step = retired.steps_done;
+    state.layers = replica.options.layers;
+    state.model = replica.model;
+    state.options = replica.options;
+    held.push_back(std::move(state));
+  }
+  tell_halted();
+}
+
+void WorkerState::tell_halted() {
+  tell([&](auto body) {
+    auto list = body.initHalted().initHoldings(static_cast<unsigned>(held.size()));
+    for (unsigned i = 0; i < list.size(); ++i) {
+      list[i].setStep(held[i].step);
+      list[i].setLayerBegin(static_cast<uint32_t>(held[i].layers.begin));
+      list[i].setLayerEnd(static_cast<uint32_t>(held[i].layers.end));
+    }
+  });
+}
+
+void WorkerState::on_assign(net::schema::Assign::Reader assign) {
+  if (plan.generation == head.generation || retiring) return;  // A repeat.
+  absl::StatusOr<plans::Plan> parsed = plans::parse_plan(assign.getPlan().cStr());
+  if (!parsed.ok()) return tell_failed(parsed.status());
+  if (parsed->generation != head.generation) return;
+  if (absl::Status status = plans::validate(*parsed, job.model); !status.ok()) {
+    return tell_failed(status);
+  }
+  plan = *std::move(parsed);
+  addresses.clear();
+  for (auto peer : assign.getPeers()) {
+    addresses[plans::WorkerId{peer.getWorker()}] = peer.getDataAddress().cStr();
+  }
+  keepers.clear();
+  for (uint32_t keeper : assign.getKeepers()) keepers.push_back(plans::WorkerId{keeper});
+  keepers.resize(plan.stages.size());
+  PrepareRequest next;
+  next.worker = id();
+  next.job = job;
+  next.plan = plan;
+  next.first_step = first_step = assign.getFirstStep();
+  next.from_checkpoint = assign.getFromCheckpoint();
+  next.load_path = assign.getLoadPath().cStr();
+  next.held = held;
+  next.data_bytes = assign.getDataBytes();
+  next.data_digest = assign.getDataDigest();
+  next.data = data;
+  next.device = device;
+  request = std::move(next);
+  send_layers(assign);
+  fetch_layers(assign);
+  keep_snapshots();
+  try_prepare();
+}
+
+void WorkerState::send_layers(net::schema::Assign::Reader assign) {
+  SendStateRequest sending;
+  for (auto move : assign.getMoves()) {
+    if (move.getFrom() != head.sender) continue;
+    const auto to = addresses.find(plans::WorkerId{move.getTo()});
+    if (to != addresses.end()) sending.layers.emplace_back(move.getLayer(), to->second);
+  }
+  if (sending.layers.empty()) return;
+  sending.generation = plan.generation;
+  sending.step = request->first_step;
+  sending.model = job.model;
+  sending.held = held;
+  sending.plane = config.plane;
+  self->send(config.prepare, std::move(sending), PrepareListener(self));
+}
+
+void WorkerState::fetch_layers(net::schema::Assign::Reader assign) {
+  for (auto move : assign.getMoves()) {
+    const int64_t layer = move.getLayer();
+    if (move.getTo() != head.sender || layer >= plans::layer_count(job.model)) continue;
+    if (awaited_layers.insert(layer).second) open_stream(net::schema::TensorKind::STATE, layer, 1);
+  }
+}
+
+/// Opens the streams of the snapshots that we keep for others.
+void WorkerState::keep_snapshots() {
+  for (size_t stage = 0; stage < keepers.size(); ++stage) {
+    if (keepers[stage] != id()) continue;
+    const plans::LayerRange& layers = plan.stages[stage].layers;
+    for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+      open_stream(net::schema::TensorKind::SNAPSHOT, layer, kSnapshotSets);
+    }
+  }
+}
+
+void WorkerState::open_stream(net::schema::TensorKind kind, int64_t layer, uint32_t tensors_max) {
+  net::TensorInbox::StreamSpec stream;
+  stream.generation = plan.generation;
+  stream.receiver = static_cast<uint32_t>(layer);
+  stream.kind = kind;
+  stream.row_count = 1;
+  stream.row_floats = static_cast<uint32_t>(layer_state_floats(job.model, layer));
+  stream.tensors_max = tensors_max;
+  stream.on_tensor = [to = Worker(self)](const net::TensorKey& key, net::TensorHandle tensor) {
+    caf::anon_send(to, StateArrived{key, std::move(tensor)});
+  };
+  config.plane->inbox().open(std::move(stream));
+}
+
+void WorkerState::on_state(const StateArrived& arrived) {
+  if (ended || arrived.key.generation != plan.generation) return;
+  if (arrived.key.kind == net::schema::TensorKind::SNAPSHOT) return on_snapshot_layer(arrived);
+  const int64_t layer = arrived.key.receiver;
+  if (!request || arrived.key.step != request->first_step || awaited_layers.erase(layer) == 0) {
+    return;
+  }
+  HeldState state;
+  state.step = arrived.key.step;
+  state.layers = {layer, layer + 1};
+  state.copies[layer] = arrived.tensor;
+  request->held.push_back(std::move(state));
+  try_prepare();
+}
+
+void WorkerState::on_snapshot_layer(const StateArrived& arrived) {
+  const int64_t layer = arrived.key.receiver;
+  const auto stage = std::find_if(plan.stages.begin(), plan.stages.end(),
+                                  [&](const auto& each) { return each.layers.contains(layer); });
+  const auto number = static_cast<int32_t>(stage - plan.stages.begin());
+  if (stage == plan.stages.end() || !check_layer_state(job.model, layer, *arrived.tensor).ok()) {
+    return;  // Damaged: the set never becomes whole, and an older one is used.
+  }
+  HeldState& state = arriving[{number, arrived.key.step}];
+  state.step = arrived.key.step;
+  state.layers = stage->layers;
+  state.copies[layer] = arrived.tensor;
+  if (!has_layers(state, stage->layers)) return;
+  SnapshotTaken whole{number, std::move(state)};
+  arriving.erase({number, arrived.key.step});
+  on_snapshot(whole);
+}
+
+/// A whole snapshot, of our own stage or one that we keep.
+void WorkerState::on_snapshot(const SnapshotTaken& taken) {
+  if (plan.generation != head.generation) return;  // Halted meanwhile: it would not be in the list.
+  held.push_back(taken.state);
+  tell([&](auto body) {
+    auto kept = body.initSnapshotKept();
+    kept.setStage(static_cast<uint32_t>(taken.stage));
+    kept.setStep(taken.state.step);
+  });
+}
+
+void WorkerState::try_prepare() {
+  if (!request || !awaited_layers.empty()) return;
+  PrepareRequest next = *std::move(request);
+  request.reset();
+  self->send(config.prepare, std::move(next), PrepareListener(self));
+}
+
+void WorkerState::on_prepared(const PreparedReplicas& result) {
+  if (ended || result.generation != head.generation) return;
+  if (result.data) data = result.data;
+  if (absl::IsUnavailable(result.status)) {
+    // A copy is damaged: none of the copies of that step is offered again.
+    std::erase_if(held, [](const HeldState& each) { return !each.model; });
+    return tell_trouble(result.status);
+  }
+  if (!result.status.ok()) return tell_failed(result.status);
+  prepared = result.replicas;
+  form_groups();
+}
+
+/// In the order of their numbers on every worker: forming one waits for all of its members.
+void WorkerState::form_groups() {
+  for (const PreparedReplica& replica : prepared) {
+    for (plans::GroupId number : replica.groups) {
+      const plans::ReductionGroup& group = plan.groups[number.value];
+      const auto position = std::find(group.members.begin(), group.members.end(), replica.id);
+      net::GradientGroup::Options options;
+      options.name = absl::StrCat("generation-", plan.generation, "/group-", number.value);
+      options.rank = static_cast<uint32_t>(position - group.members.begin());
+      options.rank_count = static_cast<uint32_t>(group.members.size());
+      options.bind_host = config.options.bind_address;
+      options.timeout_seconds = job.comm.train_timeout_seconds;
+      options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
+      absl::StatusOr<GroupParts> parts = config.parts.make_group(number, options);
+      if (!parts.ok()) return tell_failed(parts.status());
+      self->send(parts->io, FormGroup{plan.generation}, FormListener(self));
+      groups[number] = *std::move(parts);
+      forming.insert(number);
+    }
+  }
+  if (forming.empty()) spawn_rank();
+}
+
+void WorkerState::on_formed(const GroupFormed& formed) {
+  if (ended || formed.generation != head.generation) return;
+  if (!formed.status.ok()) return tell_trouble(formed.status);
+  if (forming.erase(formed.group) > 0 && forming.empty()) spawn_rank();
+}
+
+void WorkerState::spawn_rank() {
+  if (!prepared.empty()) {
+    RankConfig next;
+    next.job = job;
+    next.plan = plan;
+    next.first_step = first_step;
+    next.replicas = prepared;
+    next.data = data;
+    next.device = device;
+    next.shards = config.parts.make_shard_io(ShardIoConfig{
+        run_folder, job.optimizer.name, static_cast<int>(plan.stages.size()), config.plane});
+    for (const auto& [group, parts] : groups) next.groups[group] = parts.io;
+    next.plane = config.plane;
+    next.addresses = addresses;
+    next.link = link;
+    next.head = head;
+    next.keepers = keepers;
+    next.listener = RankListener(self);
+    rank_actor = self->spawn<caf::linked>(rank, std::move(next));
+  }
+  prepared.clear();
+  tell([](auto body) { body.initPrepared(); });
+}
+
+/// The plan is in force: the state of the one before is not needed any more, nor are snapshots of a
+/// future that did not come.
+void WorkerState::on_start(const net::ControlMessage& message) {
+  std::erase_if(held, [&](const HeldState& each) { return each.model || each.step > first_step; });
+  steps_done = first_step;
+  if (rank_actor) self->send(*rank_actor, message);
+}
+
+void WorkerState::on_commit(net::schema::Commit::Reader commit) {
+  steps_done = commit.getStep() + 1;
+  const uint64_t floor = commit.getSnapshotFloor();
+  std::erase_if(held, [&](const HeldState& each) { return each.step < floor; });
+}
+
+}  // namespace skein::actors

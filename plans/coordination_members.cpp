@@ -1,0 +1,397 @@
+// Who takes part: joins, measurements, leases, losses and departures.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plans/coordination.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr double kMicro = 1e-6;
+/// Workers that come or go together are handled together.
+constexpr uint64_t kSettleUs = 300'000;
+/// A coordinator that was restarted waits so long after the last worker that has come back.
+constexpr uint64_t kRejoinUs = 2'000'000;
+/// A neighbour that does not answer has usually died, of which we hear on its own connection.
+constexpr uint64_t kTroubleUs = 400'000;
+/// A step that takes so many times the one before is stuck.
+constexpr double kStuckFactor = 20;
+
+bool is_bad_input(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) || absl::IsNotFound(status);
+}
+
+}  // namespace
+
+bool Coordination::chooses_plan() const {
+  return !options_.plan && options_.job.parallelism.pipeline_parallel_degree == kAutoDegree;
+}
+
+/// Workers that may be given work, ascending.
+std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us) const {
+  std::vector<WorkerId> workers;
+  const auto most = static_cast<size_t>(options_.job.elastic.max_workers);
+  for (const auto& [id, member] : members_) {
+    const bool known = !chooses_plan() || member.measured.has_value();
+    if (member.leaves || member.eligible_us > now_us || !known) continue;
+    if (most == 0 || workers.size() < most) workers.push_back(id);
+  }
+  return workers;
+}
+
+WorkerId Coordination::number(const JoinRequest& request) {
+  if (request.previous.value != 0 && !members_.contains(request.previous)) {
+    last_worker_ = std::max(last_worker_, request.previous.value);
+    return request.previous;
+  }
+  return WorkerId{++last_worker_};
+}
+
+CoordinatorDecisions Coordination::on_join(PeerNumber peer, JoinRequest request, uint64_t now_us) {
+  for (const auto& [id, member] : members_) {
+    if (member.peer == peer) return drop();
+  }
+  if (phase_ == Phase::kEnded || (options_.only_profiles && phase_ != Phase::kGathering)) {
+    return {RefusePeer{peer, "the run takes no more workers"}};
+  }
+  generation_ = std::max(generation_, request.generation);
+  CoordinatorDecisions decisions;
+  if (members_.contains(request.previous)) {
+    // Its old connection is dead, and we have not heard of it.
+    append(decisions, on_worker_lost(request.previous,
+                                     absl::UnavailableError("it has connected anew"), now_us));
+  }
+  const WorkerId worker = number(request);
+  append(decisions, welcome(peer, worker, std::move(request), now_us));
+  if (phase_ == Phase::kGathering) {
+    if (has_trained_) consider_change(now_us + kSettleUs);
+    append(decisions, try_gather(now_us));
+  } else if (phase_ == Phase::kHalting) {
+    decisions.push_back(halt(worker));
+  } else if (phase_ != Phase::kProfiling) {
+    if (chooses_plan()) {
+      for (const auto& [id, member] : members_) decisions.push_back(RequestProfile{id, {}});
+      append(decisions, request_profiles());
+    }
+    consider_change(std::max(now_us + kSettleUs, members_.at(worker).eligible_us));
+  }
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::welcome(PeerNumber peer, WorkerId worker, JoinRequest request,
+                                           uint64_t now_us) {
+  const size_t count = members_.size() + 1;
+  CoordinatorDecisions decisions = {
+      WelcomeWorker{peer, worker},
+      RunEvent{
+          "worker.joined",
+          absl::StrCat("w", worker.value, request.previous == worker ? " is back (" : " joined (",
+                       request.device, " on ", request.host_name, ", pid ", request.process_id,
+                       "), ", count, "/", options_.worker_count),
+          {{"worker", absl::StrCat(worker.value)},
+           {"host", request.host_name},
+           {"pid", absl::StrCat(request.process_id)},
+           {"device", request.device}}}};
+  Member member;
+  member.peer = peer;
+  member.id = worker;
+  member.request = std::move(request);
+  member.last_heard_us = now_us;
+  member.eligible_us = hold_back_.eligible_us(worker, now_us);
+  if (member.eligible_us > now_us) {
+    decisions.push_back(
+        RunEvent{"worker.held_back",
+                 absl::StrCat("w", worker.value, " comes and goes: it takes part again in ",
+                              (member.eligible_us - now_us) / 1'000'000, " s"),
+                 {{"worker", absl::StrCat(worker.value)}}});
+  }
+  members_[worker] = std::move(member);
+  last_progress_us_ = now_us;
+  last_join_us_ = now_us;
+  return decisions;
+}
+
+/// Goes on when there are enough workers: all that were asked for at first; after a pause, or a
+/// restart of the coordinator, as many as the job can do with.
+CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
+  if (phase_ != Phase::kGathering) return {};
+  const auto count = static_cast<int64_t>(members_.size());
+  const bool restarted = options_.generation > 0 && !has_trained_;
+  if (!has_trained_ && count >= options_.worker_count) {
+    if (chooses_plan() || options_.only_profiles) return start_profiling();
+    return begin_halt("", now_us);
+  }
+  const auto eligible = static_cast<int64_t>(eligible_workers(now_us).size());
+  if (eligible < options_.job.elastic.min_workers) return {};
+  const bool settled = restarted ? now_us >= last_join_us_ + kRejoinUs
+                                 : has_trained_ && change_at_us_ && now_us >= *change_at_us_;
+  if (!settled) return {};
+  change_at_us_.reset();
+  return begin_halt("there are workers again", now_us);
+}
+
+CoordinatorDecisions Coordination::start_profiling() {
+  phase_ = Phase::kProfiling;
+  CoordinatorDecisions decisions = {
+      RunEvent{"profile.started",
+               absl::StrCat("measuring ", members_.size(), " devices and the links between them"),
+               {}}};
+  for (const auto& [id, member] : members_) decisions.push_back(RequestProfile{id, {}});
+  append(decisions, request_profiles());
+  return decisions;
+}
+
+/// Asks one worker of each host that has nobody at work: they would disturb each other.
+CoordinatorDecisions Coordination::request_profiles() {
+  std::set<std::string> busy;
+  for (const auto& [id, member] : members_) {
+    if (member.profiling) busy.insert(member.request.host_name);
+  }
+  CoordinatorDecisions decisions;
+  for (auto& [id, member] : members_) {
+    if (member.measured || member.profiling || !busy.insert(member.request.host_name).second) {
+      continue;
+    }
+    member.profiling = true;
+    decisions.push_back(RequestProfile{id, rows_to_measure(options_.job)});
+  }
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::on_profiled(WorkerId worker, MeasuredWorker measured,
+                                               uint64_t now_us) {
+  auto member = members_.find(worker);
+  if (phase_ == Phase::kEnded || member == members_.end() || !member->second.profiling) {
+    return drop();
+  }
+  measured.id = worker;
+  measured.host = member->second.request.host_name;
+  member->second.profiling = false;
+  member->second.measured = std::move(measured);
+  last_progress_us_ = now_us;
+  CoordinatorDecisions decisions = request_profiles();
+  if (phase_ != Phase::kProfiling) {
+    consider_change(now_us);
+    return decisions;
+  }
+  const bool all = std::all_of(members_.begin(), members_.end(),
+                               [](const auto& each) { return each.second.measured.has_value(); });
+  if (!all) return decisions;
+  const std::vector<MeasuredWorker> workers = measured_workers(eligible_workers(now_us));
+  decisions.push_back(
+      ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)});
+  append(decisions, options_.only_profiles ? end(absl::OkStatus(), false) : begin_halt("", now_us));
+  return decisions;
+}
+
+std::vector<MeasuredWorker> Coordination::measured_workers(
+    const std::vector<WorkerId>& workers) const {
+  std::vector<MeasuredWorker> measured;
+  for (WorkerId id : workers) {
+    const auto member = members_.find(id);
+    if (member != members_.end() && member->second.measured) {
+      measured.push_back(*member->second.measured);
+    }
+  }
+  return measured;
+}
+
+CoordinatorDecisions Coordination::on_heartbeat(WorkerId worker, WorkerActivity activity,
+                                                uint64_t now_us) {
+  auto member = members_.find(worker);
+  if (member == members_.end()) return drop();
+  member->second.last_heard_us = now_us;
+  activity.steps_done = std::max(member->second.activity.steps_done, activity.steps_done);
+  member->second.activity = std::move(activity);
+  return {};
+}
+
+CoordinatorDecisions Coordination::on_worker_lost(WorkerId worker, const absl::Status& why,
+                                                  uint64_t now_us) {
+  auto member = members_.find(worker);
+  if (phase_ == Phase::kEnded || member == members_.end()) return drop();
+  const std::string who = describe(worker);
+  const uint64_t step = steps_done() + 1;
+  const std::string what = absl::StrCat(who, " lost at step ", step, ": ", why.message());
+  CoordinatorDecisions decisions = {RunEvent{"worker.lost",
+                                             what,
+                                             {{"worker", absl::StrCat(worker.value)},
+                                              {"step", absl::StrCat(step)},
+                                              {"reason", std::string(why.message())}}},
+                                    DismissWorker{worker}};
+  hold_back_.on_lost(worker, now_us);
+  const bool measured = member->second.profiling;
+  members_.erase(member);
+  if (is_bad_input(why) || options_.only_profiles) {
+    append(decisions, end(absl::Status(why.code(), absl::StrCat(who, " failed at step ", step, ": ",
+                                                                why.message())),
+                          false));
+    return decisions;
+  }
+  if (measured) append(decisions, request_profiles());
+  if (phase_ == Phase::kProfiling) {
+    // The others were measured with it; a worker that takes its place is measured like them.
+    phase_ = Phase::kGathering;
+    last_progress_us_ = now_us;
+    return decisions;
+  }
+  const bool gives_state = std::any_of(restore_.moves.begin(), restore_.moves.end(),
+                                       [&](const LayerMove& move) { return move.from == worker; });
+  is_urgent_ = is_urgent_ || hosts(worker);
+  if (phase_ == Phase::kHalting) {
+    append(decisions, try_assign(now_us));
+  } else if (phase_ == Phase::kPreparing && (hosts(worker) || gives_state)) {
+    append(decisions, begin_halt(what, now_us));
+  } else if ((phase_ == Phase::kTraining || phase_ == Phase::kFinishing) && hosts(worker)) {
+    append(decisions, begin_halt(what, now_us));
+  }
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::on_trouble(WorkerId worker, const std::string& reason,
+                                              uint64_t now_us) {
+  const bool runs =
+      phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kPreparing;
+  if (!members_.contains(worker) || !runs || trouble_at_us_) return drop();
+  trouble_at_us_ = now_us + kTroubleUs;
+  trouble_reason_ = absl::StrCat(describe(worker), " at step ", steps_done() + 1, ": ", reason);
+  return {};
+}
+
+CoordinatorDecisions Coordination::on_leave(WorkerId worker, const std::string& reason,
+                                            uint64_t now_us) {
+  auto member = members_.find(worker);
+  if (phase_ == Phase::kEnded || member == members_.end() || member->second.leaves) return drop();
+  member->second.leaves = true;
+  CoordinatorDecisions decisions = {
+      RunEvent{"worker.leaving",
+               absl::StrCat(describe(worker), " is to leave: ", reason),
+               {{"worker", absl::StrCat(worker.value)}, {"reason", reason}}}};
+  if (phase_ == Phase::kGathering) {
+    append(decisions, dismiss_leavers());
+  } else {
+    consider_change(now_us);
+    append(decisions, check_change(now_us));
+  }
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::lose_silent(uint64_t now_us) {
+  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
+  std::vector<std::pair<WorkerId, double>> silent;
+  for (const auto& [id, member] : members_) {
+    const uint64_t heard = std::min(member.last_heard_us, now_us);
+    const auto silent_us = static_cast<double>(now_us - heard);
+    if (silent_us > lease_us) silent.emplace_back(id, silent_us);
+  }
+  CoordinatorDecisions decisions;
+  for (const auto& [id, silent_us] : silent) {
+    append(decisions, on_worker_lost(id,
+                                     absl::UnavailableError(
+                                         absl::StrCat("no heartbeat for ", silent_us * kMicro,
+                                                      " s (elastic.heartbeat_timeout_seconds)")),
+                                     now_us));
+  }
+  return decisions;
+}
+
+/// Workers that live, but have not halted or prepared in time.
+CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
+  const bool halts = phase_ == Phase::kHalting;
+  if (!halts && !(phase_ == Phase::kPreparing && has_trained_)) return {};
+  const double limit_s = halts ? options_.job.elastic.heartbeat_timeout_seconds
+                               : options_.job.comm.init_timeout_seconds;
+  if (static_cast<double>(now_us - last_progress_us_) * kMicro <= limit_s) return {};
+  std::vector<WorkerId> late;
+  for (const auto& [id, member] : members_) {
+    if (halts ? !member.halted : hosts(id) && !member.prepared) late.push_back(id);
+  }
+  CoordinatorDecisions decisions;
+  for (WorkerId id : late) {
+    append(decisions, on_worker_lost(id,
+                                     absl::DeadlineExceededError(absl::StrCat(
+                                         "it has not ", halts ? "halted" : "prepared its replicas",
+                                         " for ", limit_s, " s")),
+                                     now_us));
+  }
+  return decisions;
+}
+
+/// A step that takes far longer than the one before has a culprit: the worker whose device works
+/// for longest on one action.
+CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
+  if (phase_ == Phase::kEnded || now_us <= last_progress_us_) return {};
+  const double waited_us = static_cast<double>(now_us - last_progress_us_);
+  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
+  if (phase_ == Phase::kTraining && commits_.last_step_us() > 0 &&
+      waited_us > std::max(lease_us, kStuckFactor * commits_.last_step_us())) {
+    const Member* culprit = nullptr;
+    for (const auto& [id, member] : members_) {
+      const WorkerActivity& activity = member.activity;
+      if (!hosts(id) || !activity.works || activity.action_us * 2 < lease_us) continue;
+      if (!culprit || activity.action_us > culprit->activity.action_us) culprit = &member;
+    }
+    if (culprit) {
+      return on_worker_lost(culprit->id,
+                            absl::DeadlineExceededError(
+                                absl::StrCat("its device works on ", culprit->activity.action,
+                                             " for ", culprit->activity.action_us * kMicro, " s")),
+                            now_us);
+    }
+  }
+  const bool starts = phase_ != Phase::kTraining && phase_ != Phase::kFinishing;
+  const double limit_s =
+      starts ? options_.job.comm.init_timeout_seconds : options_.job.comm.train_timeout_seconds;
+  if (waited_us * kMicro <= limit_s) return {};
+  if (phase_ == Phase::kGathering) {
+    const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
+    return end(absl::DeadlineExceededError(absl::StrCat(
+                   members_.size(), " of ", wanted, " workers joined within ", limit_s,
+                   " s (comm.init_timeout_seconds); start more workers or ask for fewer")),
+               false);
+  }
+  return end(absl::DeadlineExceededError(absl::StrCat(
+                 "no progress for ", waited_us * kMicro, " s at step ", steps_done() + 1, " (",
+                 starts ? "comm.init_timeout_seconds" : "comm.train_timeout_seconds",
+                 "); waiting for ", missing_replicas())),
+             false);
+}
+
+std::string Coordination::missing_replicas() const {
+  std::vector<std::string> missing;
+  for (const auto& [id, member] : members_) {
+    if (member.profiling) missing.push_back(absl::StrCat("the measurements of w", id.value));
+  }
+  for (const auto& [worker, replicas] : hosted_) {
+    const auto member = members_.find(worker);
+    if (member == members_.end()) continue;
+    for (ReplicaId replica : replicas) {
+      const bool waits =
+          phase_ == Phase::kPreparing ? !member->second.prepared : !commits_.is_reduced(replica);
+      if (waits) {
+        missing.push_back(absl::StrCat("stage ", stage_of(*plan_, replica), " on w", worker.value));
+      }
+    }
+  }
+  return absl::StrJoin(missing, ", ");
+}
+
+std::string Coordination::describe(WorkerId worker) const {
+  const Member& member = members_.at(worker);
+  std::string text = absl::StrCat("w", worker.value, " (pid ", member.request.process_id, " on ",
+                                  member.request.host_name);
+  const auto hosted = hosted_.find(worker);
+  if (hosted != hosted_.end() && plan_) {
+    absl::StrAppend(&text, ", stage ", stage_of(*plan_, *hosted->second.begin()));
+  }
+  if (!member.activity.action.empty()) {
+    absl::StrAppend(&text, member.activity.works ? ", computing " : ", waiting for ",
+                    member.activity.action);
+  }
+  return absl::StrCat(text, ")");
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,244 @@
+// Changes of plan: everybody halts, a plan is chosen for who is there, state moves, training goes
+// on.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plans/coordination.hpp"
+#include "plans/elastic/snapshot_keepers.hpp"
+#include "plans/layout_plan.hpp"
+
+namespace skein::plans {
+
+HaltWorker Coordination::halt(WorkerId worker) const {
+  return {worker, generation_, commits_.steps_done(), commits_.last_norm()};
+}
+
+CoordinatorDecisions Coordination::begin_halt(const std::string& reason, uint64_t now_us) {
+  if (commits_.is_journaling()) {  // The commit goes out first: who halts has applied it then.
+    halt_after_journal_ = reason;
+    return {};
+  }
+  phase_ = Phase::kHalting;
+  ++generation_;
+  last_progress_us_ = now_us;
+  trouble_at_us_.reset();
+  CoordinatorDecisions decisions = commits_.end_generation();
+  if (!reason.empty()) {
+    decisions.push_back(RunEvent{"plan.halted",
+                                 absl::StrCat("changing the plan: ", reason),
+                                 {{"generation", absl::StrCat(generation_)}, {"reason", reason}}});
+  }
+  for (auto& [id, member] : members_) {
+    member.halted = member.prepared = false;
+    member.holdings.clear();
+    decisions.push_back(halt(id));
+  }
+  append(decisions, try_assign(now_us));  // There may be nobody left.
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::on_halted(WorkerId worker, uint64_t generation,
+                                             std::vector<Holding> holdings, uint64_t now_us) {
+  auto member = members_.find(worker);
+  if (phase_ != Phase::kHalting || generation != generation_ || member == members_.end() ||
+      member->second.halted) {
+    return drop();
+  }
+  member->second.halted = true;
+  member->second.holdings = std::move(holdings);
+  last_progress_us_ = now_us;
+  return try_assign(now_us);
+}
+
+absl::StatusOr<PlannedPipeline> Coordination::choose_plan(const std::vector<WorkerId>& workers,
+                                                          bool is_urgent) const {
+  ReplanRequest request;
+  request.job = options_.job;
+  request.given = options_.plan;
+  request.workers = workers;
+  request.measured = measured_workers(workers);
+  request.current = plan_;
+  request.is_urgent = is_urgent;
+  request.generation = generation_;
+  return replan(request);
+}
+
+/// Once everybody has halted: a plan for those who may take part, or a pause.
+CoordinatorDecisions Coordination::try_assign(uint64_t now_us) {
+  const bool all = std::all_of(members_.begin(), members_.end(),
+                               [](const auto& each) { return each.second.halted; });
+  if (phase_ != Phase::kHalting || !all) return {};
+  const std::vector<WorkerId> workers = eligible_workers(now_us);
+  if (static_cast<int64_t>(workers.size()) < options_.job.elastic.min_workers) {
+    return pause(
+        absl::StrCat("waiting for workers: ", workers.size(),
+                     " can take part, elastic.min_workers is ", options_.job.elastic.min_workers),
+        now_us);
+  }
+  absl::StatusOr<PlannedPipeline> chosen = choose_plan(workers, is_urgent_);
+  if (chosen.ok()) return assign(*std::move(chosen), now_us);
+  if (!has_trained_) return end(chosen.status(), false);
+  return pause(std::string(chosen.status().message()), now_us);
+}
+
+CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
+  phase_ = Phase::kGathering;
+  has_trained_ =
+      true;  // Whoever comes is welcome now: not all of the first workers are waited for.
+  last_progress_us_ = now_us;
+  hosted_.clear();
+  change_at_us_.reset();
+  for (const auto& [id, member] : members_) {
+    if (member.eligible_us > now_us) consider_change(member.eligible_us);
+  }
+  return {RunEvent{"run.paused", why, {{"reason", why}}}};
+}
+
+CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t now_us) {
+  plan_ = std::move(chosen.plan);
+  hosted_.clear();
+  std::map<WorkerId, std::string> hosts;
+  for (const StagePlan& stage : plan_->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      hosted_[replica.worker].insert(replica.id);
+      hosts[replica.worker] = members_.at(replica.worker).request.host_name;
+    }
+  }
+  StateSources sources;
+  for (const auto& [id, member] : members_) sources.holdings[id] = member.holdings;
+  sources.committed = commits_.steps_done();
+  sources.durable_step = commits_.durable_step();
+  restore_ = decide_restore(*plan_, layer_count(options_.job.model), sources);
+  keepers_ = snapshot_keepers(*plan_, options_.job.model, hosts);
+  phase_ = Phase::kPreparing;
+  last_progress_us_ = now_us;
+  CoordinatorDecisions decisions = {describe_plan(chosen)};
+  if (restore_.first_step < commits_.steps_done()) {
+    decisions.push_back(RunEvent{
+        "run.rolled_back",
+        absl::StrCat("nobody holds all state of step ", commits_.steps_done(),
+                     ": going back to step ", restore_.first_step,
+                     restore_.from_checkpoint ? " of the checkpoint" : " of the snapshots"),
+        {{"from", absl::StrCat(commits_.steps_done())},
+         {"to", absl::StrCat(restore_.first_step)}}});
+    decisions.push_back(RewindJournal{restore_.first_step});
+  }
+  decisions.push_back(AssignPlan{*plan_, chosen.objective_us, restore_, keepers_});
+  return decisions;
+}
+
+RunEvent Coordination::describe_plan(const PlannedPipeline& chosen) const {
+  std::vector<std::string> shape;
+  for (const StagePlan& stage : plan_->stages) {
+    shape.push_back(absl::StrCat(stage.layers.size(), "x", stage.replicas.size()));
+  }
+  std::string text = absl::StrCat(
+      "plan ", plan_->generation, ": ", plan_->stages.size(), " stages (layers x replicas ",
+      absl::StrJoin(shape, " | "), "), ", std::string(to_text(plan_->schedule)), ", ",
+      plan_->microbatch_count, " micro-batches of ", plan_->microbatch_rows);
+  if (has_trained_) absl::StrAppend(&text, ", ", restore_.moves.size(), " layers move");
+  return {"plan.made",
+          std::move(text),
+          {{"generation", absl::StrCat(plan_->generation)},
+           {"stages", absl::StrCat(plan_->stages.size())},
+           {"moves", absl::StrCat(restore_.moves.size())},
+           {"predicted_step_us", absl::StrCat(chosen.objective_us)},
+           {"reason", chosen.reason}}};
+}
+
+CoordinatorDecisions Coordination::on_prepared(WorkerId worker, uint64_t generation,
+                                               uint64_t now_us) {
+  auto member = members_.find(worker);
+  if (phase_ != Phase::kPreparing || generation != generation_ || member == members_.end() ||
+      member->second.prepared) {
+    return drop();
+  }
+  member->second.prepared = true;
+  last_progress_us_ = now_us;
+  return try_start(now_us);
+}
+
+CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
+  for (const auto& [id, replicas] : hosted_) {
+    if (!members_.at(id).prepared) return {};
+  }
+  const CommitOrder order =
+      commits_.begin_generation(*plan_, keepers_, restore_.first_step, now_us);
+  phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
+  trouble_at_us_.reset();
+  is_urgent_ = false;
+  const uint64_t next = steps_done() + 1;
+  CoordinatorDecisions decisions = {
+      StartRun{order},
+      RunEvent{has_trained_ ? "run.continued" : "run.started",
+               absl::StrCat("training ", has_trained_ ? "goes on" : "starts", " at step ", next,
+                            " of ", options_.job.training.steps),
+               {{"step", absl::StrCat(next)}, {"generation", absl::StrCat(generation_)}}}};
+  has_trained_ = true;
+  append(decisions, dismiss_leavers());
+  consider_change(now_us);  // Whoever came or asked to leave meanwhile.
+  append(decisions, try_finish());
+  return decisions;
+}
+
+/// Lets go those who asked to leave and hold nothing any more.
+CoordinatorDecisions Coordination::dismiss_leavers() {
+  std::vector<WorkerId> gone;
+  for (const auto& [id, member] : members_) {
+    if (member.leaves && !hosts(id)) gone.push_back(id);
+  }
+  CoordinatorDecisions decisions;
+  for (WorkerId id : gone) {
+    decisions.push_back(RunEvent{"worker.left",
+                                 absl::StrCat(describe(id), " has left; its state has moved"),
+                                 {{"worker", absl::StrCat(id.value)}}});
+    decisions.push_back(StopWorker{id, "drained"});
+    members_.erase(id);
+  }
+  return decisions;
+}
+
+void Coordination::consider_change(uint64_t at_us) {
+  change_at_us_ = change_at_us_ ? std::min(*change_at_us_, at_us) : at_us;
+}
+
+/// If the members of the run have changed, another plan may be better: it comes after the step in
+/// progress.
+CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
+  if (phase_ != Phase::kTraining || !change_at_us_ || now_us < *change_at_us_ ||
+      halt_after_journal_ || stop_requested_) {
+    return {};
+  }
+  change_at_us_.reset();
+  const bool must = std::any_of(members_.begin(), members_.end(), [this](const auto& each) {
+    return each.second.leaves && hosts(each.first);
+  });
+  for (const auto& [id, member] : members_) {
+    if (member.eligible_us > now_us) consider_change(member.eligible_us);
+  }
+  const std::vector<WorkerId> workers = eligible_workers(now_us);
+  const bool enough =
+      !workers.empty() && static_cast<int64_t>(workers.size()) >= options_.job.elastic.min_workers;
+  const auto candidate = enough ? choose_plan(workers, false)
+                                : absl::FailedPreconditionError("too few workers would be left");
+  if (!candidate.ok()) {
+    if (!must) return {};
+    return {RunEvent{"worker.cannot_leave",
+                     absl::StrCat("a worker that is to leave stays for now: ",
+                                  std::string(candidate.status().message())),
+                     {}}};
+  }
+  if (!must && !is_worthwhile(candidate->plan)) return {};
+  change_reason_ = must ? "a worker leaves" : "there are workers that could help";
+  commits_.hold();
+  return {};
+}
+
+bool Coordination::is_worthwhile(const Plan& candidate) const {
+  return worker_count(candidate) > worker_count(*plan_);
+}
+
+}  // namespace skein::plans
