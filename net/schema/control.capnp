@@ -322,9 +322,9 @@ struct SnapshotKept {
 
 struct Emulate {
   # Coordinator -> worker, in experiments: be slower, or lose a link, from now on.
-  speed @0 :Float64;      # New emulated speed of the device in (0, 1]; 0: as it is.
+  speed @0 :Float64;      # New speed in (0, 1], relative to the device's own; 0: as it is.
   dropLinkTo @1 :UInt32;  # Break the data connections to this worker; 0: none.
-  dropSeconds @2 :Float64;  # For so long.
+  dropSeconds @2 :Float64;  # For so long; 0: for ever.
 }
 
 struct Stop {
