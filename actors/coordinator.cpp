@@ -264,6 +264,7 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   report.control_seconds = decision.control_seconds;
   report.stage_busy_seconds = decision.stage_busy_seconds;
   report.stage_stash_peak = decision.stage_stash_peak;
+  report.goodput = coordination->goodput(now_us());
   if (report.step_seconds > 0) {
     tokens_per_second = static_cast<double>(report.tokens) / report.step_seconds;
   }

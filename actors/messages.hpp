@@ -181,6 +181,7 @@ struct ClockOffset {
 /// A replica, a group or a data connection cannot go on.
 struct WorkerFault {
   absl::Status why;
+  std::string peer_address;  // Of a data connection that broke; else empty.
 };
 
 }  // namespace skein::actors

@@ -7,6 +7,7 @@
 
 #include "plans/base/ids.hpp"
 #include "plans/coordinator_decisions.hpp"
+#include "plans/elastic/goodput.hpp"
 #include "plans/plan.hpp"
 
 namespace skein::actors {
@@ -25,6 +26,7 @@ struct StepReport {
   double control_seconds = 0;              // From the last ready signal to the commit's broadcast.
   std::vector<double> stage_busy_seconds;  // Device time per stage, mean of its replicas.
   std::vector<uint32_t> stage_stash_peak;  // Stashes held at once, largest of its replicas.
+  plans::Goodput goodput;                  // Of the run so far.
 };
 
 struct ValidationReport {

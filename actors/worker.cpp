@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/emulation.hpp"
 #include "actors/microseconds.hpp"
 #include "net/profile_codec.hpp"
 
@@ -114,7 +116,10 @@ void WorkerState::on_control(const net::ControlMessage& message) {
   if (body.isHalt()) return on_halt(message);
   if (body.isProfileRequest()) return on_profile_request(body.getProfileRequest());
   if (body.isHeartbeatAck()) return on_heartbeat_ack(body.getHeartbeatAck());
-  if (body.isEmulate()) return on_emulate(body.getEmulate());
+  if (body.isEmulate()) {
+    (void)emulate(body.getEmulate(), device.get(), *config.plane, addresses);
+    return;
+  }
   if (envelope.getGeneration() != head.generation) return;
   if (body.isAssign()) return on_assign(body.getAssign());
   if (body.isRendezvous()) {
@@ -192,14 +197,6 @@ void WorkerState::on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack) {
   if (rank_actor) self->send(*rank_actor, offset);
 }
 
-void WorkerState::on_emulate(net::schema::Emulate::Reader emulate) {
-  if (emulate.getSpeed() > 0 && emulate.getSpeed() <= 1 && device) {
-    device->set_speed(emulate.getSpeed());
-  }
-  const auto peer = addresses.find(plans::WorkerId{emulate.getDropLinkTo()});
-  if (peer != addresses.end()) config.plane->drop_link(peer->second, emulate.getDropSeconds());
-}
-
 void WorkerState::on_profile_request(net::schema::ProfileRequest::Reader profile) {
   if (profiling || !device) return;
   ProfileWork work;
@@ -239,7 +236,10 @@ void WorkerState::on_measured(const ProfileMeasured& result) {
 }
 
 void WorkerState::on_fault(const WorkerFault& fault) {
-  if (ended) return;
+  const bool of_plan = std::any_of(addresses.begin(), addresses.end(), [&](const auto& each) {
+    return each.second == fault.peer_address;
+  });
+  if (ended || (!fault.peer_address.empty() && !of_plan)) return;  // It is no neighbour any more.
   if (is_of_others(fault.why)) return tell_trouble(fault.why);
   tell_failed(fault.why);
 }

@@ -152,7 +152,6 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_leave(const LeaveRequest& leave);
   void on_heartbeat();
   void on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack);
-  void on_emulate(net::schema::Emulate::Reader emulate);
   void on_profile_request(net::schema::ProfileRequest::Reader request);
   void on_measured(const ProfileMeasured& result);
   void on_fault(const WorkerFault& fault);

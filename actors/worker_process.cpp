@@ -57,8 +57,9 @@ class LocalWorker final : public WorkerProcess {
     plane_options.on_peer_lost = [this](const std::string& address, absl::Status why) {
       caf::anon_send(
           worker_,
-          WorkerFault{absl::UnavailableError(absl::StrCat(
-              "the data connection to ", address, " broke: ", std::string(why.message())))});
+          WorkerFault{absl::UnavailableError(absl::StrCat("the data connection to ", address,
+                                                          " broke: ", std::string(why.message()))),
+                      address});
     };
     SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
     board_ = net::RendezvousBoard::create(

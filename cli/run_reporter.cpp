@@ -27,6 +27,20 @@ using Json = nlohmann::ordered_json;
 /// Weight of the newest step in the moving average of the throughput (llm.c's).
 constexpr double kRateDecay = 0.95;
 
+/// Where the wall time went, in seconds.
+Json goodput_json(const plans::Goodput& goodput) {
+  return {{"ratio", goodput.ratio()},   {"useful", goodput.useful_s},
+          {"redone", goodput.redone_s}, {"waiting", goodput.waiting_s},
+          {"moving", goodput.moving_s}, {"stopped", goodput.stopped_s}};
+}
+
+std::string goodput_line(const plans::Goodput& goodput) {
+  return absl::StrFormat(
+      "  goodput      %.1f%%: useful %.1f s, redone %.1f s, moving state %.1f s, waiting %.1f s",
+      goodput.ratio() * 100, goodput.useful_s, goodput.redone_s, goodput.moving_s,
+      goodput.waiting_s + goodput.stopped_s);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::create(Options options) {
@@ -83,6 +97,9 @@ void RunReporter::on_profiles(const plans::ReportProfiles& report) {
 void RunReporter::on_plan(const plans::Plan& plan, double predicted_step_us) {
   plan_ = plan;
   predicted_step_us_ = predicted_step_us;
+  step_seconds_ = control_seconds_ = 0;  // The summary speaks of the last plan.
+  timed_tokens_ = 0;
+  step_times_.clear();
   busy_seconds_.assign(plan.stages.size(), 0);
   stash_peak_.assign(plan.stages.size(), 0);
   const RunFolder& folder = options_.folder;
@@ -149,6 +166,7 @@ void RunReporter::on_step(const actors::StepReport& report) {
             (1 - kRateDecay) * static_cast<double>(report.tokens) / report.step_seconds;
     rate_weight_ = kRateDecay * rate_weight_ + (1 - kRateDecay);
     step_seconds_ += report.step_seconds;
+    timed_tokens_ += report.tokens;
     step_times_.push_back(report.step_seconds);
     control_seconds_ += report.control_seconds;
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
@@ -173,6 +191,8 @@ void RunReporter::on_step(const actors::StepReport& report) {
                {"stage_stash_peak", report.stage_stash_peak},
                {"workers", report.workers_active}};
   if (options_.simulated) json["simulated"] = true;
+  goodput_ = report.goodput;
+  if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
   metrics_ << json.dump() << std::endl;
   if (options_.quiet) return;
   if (options_.format == LogFormat::kJson) return line(json.dump());
@@ -224,11 +244,7 @@ void RunReporter::summarise(const actors::RunResult& result) {
     if (!status.ok()) event_line(std::string(status.message()));
   }
   const double wall = elapsed_seconds();
-  const uint64_t timed_steps = options_.simulated ? steps_ : steps_ > 1 ? steps_ - 1 : 0;
-  const double rate = step_seconds_ > 0 && steps_ > 0
-                          ? static_cast<double>(tokens_) / static_cast<double>(steps_) *
-                                static_cast<double>(timed_steps) / step_seconds_
-                          : 0;
+  const double rate = step_seconds_ > 0 ? static_cast<double>(timed_tokens_) / step_seconds_ : 0;
   const double control = step_seconds_ > 0 ? control_seconds_ / step_seconds_ : 0;
   if (options_.format == LogFormat::kJson) {
     Json json = {{"kind", "summary"},
@@ -242,6 +258,7 @@ void RunReporter::summarise(const actors::RunResult& result) {
                  {"checkpoint", result.checkpoint_path},
                  {"folder", options_.folder.path}};
     if (validation_loss_) json["validation_loss"] = *validation_loss_;
+    if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
     return line(json.dump());
   }
   line("");
@@ -277,6 +294,7 @@ void RunReporter::summarise(const actors::RunResult& result) {
       line(absl::StrFormat("  control      %.2f%% of the step time", control * 100));
     }
   }
+  if (!options_.simulated && goodput_.total_s() > 0) line(goodput_line(goodput_));
   if (!result.checkpoint_path.empty()) line("  checkpoint   " + result.checkpoint_path);
   line(absl::StrCat(
       "  run          ", options_.folder.path, " (metrics.jsonl, events.jsonl, plan.txt",

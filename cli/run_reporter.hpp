@@ -74,9 +74,11 @@ class RunReporter final : public actors::RunObserver {
   uint64_t first_step_ = 0;
   uint64_t steps_ = 0;
   uint64_t tokens_ = 0;
-  double rate_ = 0;          // Moving average of tokens per second, before bias correction.
-  double rate_weight_ = 0;   // Its bias correction.
-  double step_seconds_ = 0;  // Of the steps that count for throughput.
+  double rate_ = 0;         // Moving average of tokens per second, before bias correction.
+  double rate_weight_ = 0;  // Its bias correction.
+  plans::Goodput goodput_;
+  uint64_t timed_tokens_ = 0;  // Of the plan in force, like what follows.
+  double step_seconds_ = 0;    // Of the steps that count for throughput.
   double all_seconds_ = 0;
   std::vector<double> step_times_;  // Of the same steps, in seconds.
   double predicted_step_us_ = 0;    // 0: nobody predicted it.

@@ -12,7 +12,9 @@ Coordination::Coordination(Options options, uint64_t now_us)
       generation_(options_.generation),
       plan_(options_.last_plan),
       commits_(options_.job, options_.term, options_.committed_steps, options_.durable_step),
-      last_progress_us_(now_us) {}
+      last_progress_us_(now_us) {
+  goodput_.begin(now_us);
+}
 
 CoordinatorDecisions Coordination::on_ready(const ReadyReport& report, uint64_t now_us) {
   if (phase_ != Phase::kTraining || halt_after_journal_) return drop();
@@ -30,6 +32,8 @@ CoordinatorDecisions Coordination::on_journaled(uint64_t step, uint64_t now_us) 
   CoordinatorDecisions decisions = commits_.on_journaled(step, now_us);
   if (decisions.empty()) return decisions;
   last_progress_us_ = now_us;
+  goodput_.on_commit(step, now_us);
+  append(decisions, watch_speeds());
   if (halt_after_journal_) {
     append(decisions, begin_halt(*std::exchange(halt_after_journal_, std::nullopt), now_us));
   } else if (commits_.is_held() && (commits_.is_complete() || stop_requested_)) {

@@ -10,8 +10,10 @@
 #include "absl/status/status.h"
 #include "plans/commit_loop.hpp"
 #include "plans/coordinator_decisions.hpp"
+#include "plans/elastic/goodput.hpp"
 #include "plans/elastic/hold_back.hpp"
 #include "plans/elastic/replan.hpp"
+#include "plans/elastic/speed_watch.hpp"
 #include "plans/job_spec.hpp"
 #include "plans/plan.hpp"
 #include "plans/planner/measured_request.hpp"
@@ -99,6 +101,7 @@ class Coordination {
   bool has_trained() const { return has_trained_; }
   uint64_t steps_done() const { return commits_.steps_done(); }
   double last_loss() const { return commits_.last_loss(); }
+  Goodput goodput(uint64_t now_us) const { return goodput_.at(now_us); }
   uint64_t dropped() const { return dropped_ + commits_.dropped(); }
   const Options& options() const { return options_; }
 
@@ -132,6 +135,9 @@ class Coordination {
   CoordinatorDecisions dismiss_leavers();
   void consider_change(uint64_t at_us);
   CoordinatorDecisions check_change(uint64_t now_us);
+  CoordinatorDecisions watch_speeds();
+  CoordinatorDecisions remedy_slowness(const std::vector<SpeedChange>& changes);
+  std::optional<PlannedPipeline> take_remedy(const std::vector<WorkerId>& workers);
   bool is_worthwhile(const Plan& candidate) const;
   RunEvent describe_plan(const PlannedPipeline& chosen) const;
 
@@ -153,6 +159,9 @@ class Coordination {
   CommitLoop commits_;
   bool has_trained_ = false;  // Some plan has been in force in this life.
   bool is_urgent_ = false;    // A worker was lost since the last plan.
+  GoodputLedger goodput_;
+  SpeedWatch speeds_;
+  std::optional<PlannedPipeline> remedy_;  // That the commit loop is held for.
   std::optional<std::string> halt_after_journal_;
   std::optional<uint64_t> change_at_us_;   // Members have changed: look for a better plan then.
   std::string change_reason_;              // Of the change that the commit loop is held for.

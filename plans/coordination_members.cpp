@@ -243,10 +243,9 @@ CoordinatorDecisions Coordination::on_worker_lost(WorkerId worker, const absl::S
   is_urgent_ = is_urgent_ || hosts(worker);
   if (phase_ == Phase::kHalting) {
     append(decisions, try_assign(now_us));
-  } else if (phase_ == Phase::kPreparing && (hosts(worker) || gives_state)) {
-    append(decisions, begin_halt(what, now_us));
-  } else if ((phase_ == Phase::kTraining || phase_ == Phase::kFinishing) && hosts(worker)) {
-    append(decisions, begin_halt(what, now_us));
+  } else if ((phase_ == Phase::kPreparing && (hosts(worker) || gives_state)) ||
+             ((phase_ == Phase::kTraining || phase_ == Phase::kFinishing) && hosts(worker))) {
+    append(decisions, begin_halt(absl::StrCat("w", worker.value, " is lost"), now_us));
   }
   return decisions;
 }

@@ -11,6 +11,21 @@
 #include "plans/layout_plan.hpp"
 
 namespace skein::plans {
+namespace {
+
+/// Predictions err by a few per cent: a smaller gain is worth no change of plan.
+constexpr double kGainMin = 0.05;
+
+/// The workers that hold replicas, ascending.
+std::vector<WorkerId> members_of(const Plan& plan) {
+  std::set<WorkerId> workers;
+  for (const StagePlan& stage : plan.stages) {
+    for (const ReplicaPlan& replica : stage.replicas) workers.insert(replica.worker);
+  }
+  return {workers.begin(), workers.end()};
+}
+
+}  // namespace
 
 HaltWorker Coordination::halt(WorkerId worker) const {
   return {worker, generation_, commits_.steps_done(), commits_.last_norm()};
@@ -21,6 +36,8 @@ CoordinatorDecisions Coordination::begin_halt(const std::string& reason, uint64_
     halt_after_journal_ = reason;
     return {};
   }
+  if (phase_ == Phase::kTraining && !commits_.is_held()) goodput_.on_abandoned(now_us);
+  goodput_.enter(GoodputLedger::Activity::kMoving, now_us);
   phase_ = Phase::kHalting;
   ++generation_;
   last_progress_us_ = now_us;
@@ -78,6 +95,9 @@ CoordinatorDecisions Coordination::try_assign(uint64_t now_us) {
                      " can take part, elastic.min_workers is ", options_.job.elastic.min_workers),
         now_us);
   }
+  if (std::optional<PlannedPipeline> remedy = take_remedy(workers)) {
+    return assign(*std::move(remedy), now_us);
+  }
   absl::StatusOr<PlannedPipeline> chosen = choose_plan(workers, is_urgent_);
   if (chosen.ok()) return assign(*std::move(chosen), now_us);
   if (!has_trained_) return end(chosen.status(), false);
@@ -86,6 +106,7 @@ CoordinatorDecisions Coordination::try_assign(uint64_t now_us) {
 
 CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
   phase_ = Phase::kGathering;
+  goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
   has_trained_ =
       true;  // Whoever comes is welcome now: not all of the first workers are waited for.
   last_progress_us_ = now_us;
@@ -124,6 +145,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t now_u
                      restore_.from_checkpoint ? " of the checkpoint" : " of the snapshots"),
         {{"from", absl::StrCat(commits_.steps_done())},
          {"to", absl::StrCat(restore_.first_step)}}});
+    goodput_.on_rollback(restore_.first_step, now_us);
     decisions.push_back(RewindJournal{restore_.first_step});
   }
   decisions.push_back(AssignPlan{*plan_, chosen.objective_us, restore_, keepers_});
@@ -168,6 +190,8 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
   const CommitOrder order =
       commits_.begin_generation(*plan_, keepers_, restore_.first_step, now_us);
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
+  goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
+  speeds_.begin_generation(options_.job, *plan_, measured_workers(members_of(*plan_)));
   trouble_at_us_.reset();
   is_urgent_ = false;
   const uint64_t next = steps_done() + 1;
@@ -237,8 +261,74 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   return {};
 }
 
+/// A plan that the planner chose must be predicted to be faster; a layout is better if it uses more
+/// workers.
 bool Coordination::is_worthwhile(const Plan& candidate) const {
-  return worker_count(candidate) > worker_count(*plan_);
+  if (!chooses_plan()) return worker_count(candidate) > worker_count(*plan_);
+  std::vector<WorkerId> all;
+  for (const auto& [id, member] : members_) all.push_back(id);
+  const std::vector<MeasuredWorker> measured = measured_workers(all);
+  const auto now = predict_step_us(options_.job, *plan_, measured);
+  const auto then = predict_step_us(options_.job, candidate, measured);
+  if (!now.ok() || !then.ok()) return worker_count(candidate) > worker_count(*plan_);
+  return *then < (1 - kGainMin) * *now;
+}
+
+/// Who has become slower or faster is known by that from now on; if the planner chooses the plan,
+/// something is done about it.
+CoordinatorDecisions Coordination::watch_speeds() {
+  if (commits_.is_held() || halt_after_journal_) return {};
+  const std::vector<SpeedChange> changes =
+      speeds_.on_step(commits_.steps_done(), commits_.last_reports());
+  CoordinatorDecisions decisions;
+  for (const SpeedChange& change : changes) {
+    decisions.push_back(RunEvent{"worker.speed_changed",
+                                 absl::StrCat(describe(change.worker), ": ", change.reason),
+                                 {{"worker", absl::StrCat(change.worker.value)},
+                                  {"slowdown", absl::StrCat(change.slowdown)}}});
+    std::optional<MeasuredWorker>& measured = members_.at(change.worker).measured;
+    if (measured) slow_down(*measured, change.slowdown);
+  }
+  if (changes.empty()) return {};
+  speeds_.reset(measured_workers(members_of(*plan_)));
+  if (chooses_plan() && !stop_requested_) append(decisions, remedy_slowness(changes));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::remedy_slowness(const std::vector<SpeedChange>& changes) {
+  std::vector<WorkerId> stragglers;
+  for (const SpeedChange& change : changes) {
+    if (change.slowdown > 1) stragglers.push_back(change.worker);
+  }
+  std::vector<WorkerId> all;
+  for (const auto& [id, member] : members_) all.push_back(id);
+  const auto total = static_cast<uint64_t>(options_.job.training.steps);
+  const auto remedy =
+      choose_remedy(options_.job, *plan_, measured_workers(all), stragglers,
+                    total - std::min(total, commits_.steps_done()), generation_ + 1);
+  if (!remedy.ok()) {
+    return {RunEvent{"straggler.no_remedy", std::string(remedy.status().message()), {}}};
+  }
+  CoordinatorDecisions decisions = {
+      RunEvent{"straggler.remedy",
+               absl::StrCat(to_text(remedy->kind), ": ", remedy->reason),
+               {{"kind", to_text(remedy->kind)}, {"gain", absl::StrCat(remedy->gain)}}}};
+  if (remedy->kind == Remedy::Kind::kNone) return decisions;
+  remedy_ = PlannedPipeline{remedy->plan, remedy->predicted_step_us, remedy->reason};
+  change_reason_ = remedy->reason;
+  commits_.hold();
+  return decisions;
+}
+
+/// The remedy, if all its workers are still there.
+std::optional<PlannedPipeline> Coordination::take_remedy(const std::vector<WorkerId>& workers) {
+  std::optional<PlannedPipeline> remedy = std::exchange(remedy_, std::nullopt);
+  if (!remedy || is_urgent_) return std::nullopt;
+  for (WorkerId worker : members_of(remedy->plan)) {
+    if (std::find(workers.begin(), workers.end(), worker) == workers.end()) return std::nullopt;
+  }
+  remedy->plan.generation = generation_;
+  return remedy;
 }
 
 }  // namespace skein::plans
