@@ -18,6 +18,7 @@
 #include "actors/messages.hpp"
 #include "actors/observer_io.hpp"
 #include "actors/stage.hpp"
+#include "actors/start_point.hpp"
 #include "net/envelope.hpp"
 #include "plans/coordination.hpp"
 
@@ -41,16 +42,6 @@ using Coordinator =
                      caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StopRequest>,
                      caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>,
                      caf::reacts_to<TickAtom>>;
-
-/// What is known before the first worker joins: what was done, and on which data.
-struct StartPoint {
-  uint64_t committed_steps = 0;  // By the journal.
-  uint64_t durable_step = 0;     // Of the checkpoint to go on from; 0: the initial weights.
-  uint64_t generation = 0;       // Largest one that was assigned.
-  std::optional<plans::Plan> last_plan;
-  uint64_t data_bytes = 0;
-  uint64_t data_digest = 0;
-};
 
 struct CoordinatorConfig {
   CoordinatorOptions options;

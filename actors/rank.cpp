@@ -1,7 +1,6 @@
 #include "actors/rank.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <variant>
 
@@ -387,21 +386,22 @@ void RankState::carry_out(const plans::KeepSnapshot& command) {
 
 /// Work that is not the program's.
 void RankState::submit_aside(uint64_t token, gpu::Work work) {
-  config.device->submit(std::move(work), [to = Rank(self), token](absl::Status status) {
-    const auto ended = std::chrono::steady_clock::now();
-    caf::anon_send(to, WorkDone{token, std::move(status), ended});
-  });
+  config.device->submit(std::move(work),
+                        [to = Rank(self), token, &clock = self->clock()](absl::Status status) {
+                          caf::anon_send(to, WorkDone{token, std::move(status), clock.now()});
+                        });
 }
 
 void RankState::submit(const plans::RankCommand& command, gpu::Work work, Outgoing output) {
   running.push_back({command, now_us()});
   auto shared = std::make_shared<Outgoing>(std::move(output));
-  config.device->submit(std::move(work), [to = Rank(self), shared](absl::Status status) {
-    // The device's thread has no actor's clock; both are the steady one.
-    const auto ended = std::chrono::steady_clock::now();
-    if (status.ok()) shared->send(to_us(ended));
-    caf::anon_send(to, WorkDone{kProgramWork, std::move(status), ended});
-  });
+  // The clock of the actors, which any thread may ask, outlives the device as their system does.
+  config.device->submit(std::move(work),
+                        [to = Rank(self), shared, &clock = self->clock()](absl::Status status) {
+                          const auto ended = clock.now();
+                          if (status.ok()) shared->send(to_us(ended));
+                          caf::anon_send(to, WorkDone{kProgramWork, std::move(status), ended});
+                        });
 }
 
 }  // namespace skein::actors
