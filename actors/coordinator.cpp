@@ -47,6 +47,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const plans::GroupStartDecision& decision) { self->state.on_group_start(decision); },
       [self](const CommitJournaled& done) {
         CoordinatorState& state = self->state;
+        reach(state.config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
         state.apply(done.status.ok() ? state.coordination->on_journaled(done.step, state.now_us())
                                      : state.coordination->on_fault(done.status));
       },
@@ -67,6 +68,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
 
 void CoordinatorState::start(CoordinatorConfig new_config) {
   config = std::move(new_config);
+  if (config.options.fail_point) config.options.fail_point->identify({});
   result.steps_done = config.start.durable_step;
   checkpoint_path = config.options.load_path;
   plans::Coordination::Options options;
@@ -220,6 +222,7 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::StartRun& decision) {
+  reach(config.options.fail_point, FailPlace::kBeforeStart);
   send_to_all([&](auto body) {
     auto start = body.initStart();
     start.setValidate(decision.order.validate);

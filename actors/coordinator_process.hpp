@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "actors/fail_point.hpp"
 #include "actors/run_observer.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/job_spec.hpp"
@@ -27,6 +28,7 @@ struct CoordinatorOptions {
   bool only_profiles = false;       // Ends when devices and links are measured.
   std::string load_path;            // Checkpoint to go on from; empty: fresh weights.
   RunObserver* observer = nullptr;  // Outlives the process object; may be null.
+  FailPointHandle fail_point;       // Of tests; else null.
 };
 
 /// How a run ended. `status` tells bad input (InvalidArgument, DataLoss, NotFound) from faults.

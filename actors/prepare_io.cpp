@@ -154,6 +154,7 @@ absl::Status send_state(const SendStateRequest& request) {
     rows.payload = *state;
     rows.owner = state;
     request.plane->send(address, std::move(rows));
+    reach(request.fail_point, FailPlace::kDuringStateSend);
   }
   return absl::OkStatus();
 }

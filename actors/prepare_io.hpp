@@ -11,6 +11,7 @@
 #include <caf/typed_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/fail_point.hpp"
 #include "actors/messages.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/model/stage_model.hpp"
@@ -56,6 +57,7 @@ struct SendStateRequest {
   std::vector<std::pair<int64_t, std::string>> layers;  // And the address of who needs each.
   std::vector<HeldState> held;
   std::shared_ptr<net::DataPlane> plane;
+  FailPointHandle fail_point;  // Of tests; else null.
 };
 struct StateSent {
   uint64_t generation = 0;

@@ -162,6 +162,7 @@ uint64_t RankState::now_us() const { return to_us(self->clock().now()); }
 void RankState::on_control(const net::ControlMessage& message) {
   const auto body = (*message).getBody();
   if (retires) return;
+  if (body.isGroupStart() || body.isCommit()) reach(config.fail_point, FailPlace::kAfterReady);
   if (body.isStart()) {
     const auto start = body.getStart();
     plans::CommitOrder left;
@@ -340,6 +341,7 @@ void RankState::carry_out(const plans::RunReduction& command) {
   ++reductions;
   self->send(config.groups.at(command.group), ReductionRequest{command.step, values},
              ReductionListener(self));
+  reach(config.fail_point, FailPlace::kDuringReduction);
 }
 
 void RankState::carry_out(const plans::SaveState& command) {

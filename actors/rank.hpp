@@ -13,6 +13,7 @@
 #include <caf/typed_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/fail_point.hpp"
 #include "actors/group_io.hpp"
 #include "actors/messages.hpp"
 #include "actors/prepare_io.hpp"
@@ -91,6 +92,7 @@ struct RankConfig {
   net::EnvelopeHead head;
   std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots.
   RankListener listener;
+  FailPointHandle fail_point;  // Of tests; else null.
 };
 
 /// One replica on this worker: its model, its neighbours, and what it has done in the step.

@@ -34,6 +34,7 @@ void RankState::finish_action(const plans::RunAction& run, HeldReplica& replica)
 }
 
 void RankState::carry_out(const plans::SendReady& command) {
+  reach(config.fail_point, FailPlace::kBeforeReady);
   HeldReplica& replica = held.at(command.stage);
   replica.ready_us = now_us();
   const gpu::StageModel& model = *replica.parts.model;

@@ -189,8 +189,11 @@ gpu::Work RankState::update_work(const plans::RunUpdate& run) {
     models.push_back(replica.parts.model);
     work.share += replica.block_count;
   }
-  work.run = [models, options](gpu::Ops& ops) -> absl::Status {
-    for (const auto& model : models) SKEIN_RETURN_IF_ERROR(model->update(ops, options));
+  work.run = [models, options, fail_point = config.fail_point](gpu::Ops& ops) -> absl::Status {
+    for (const auto& model : models) {
+      SKEIN_RETURN_IF_ERROR(model->update(ops, options));
+      reach(fail_point, FailPlace::kWhileApplying);
+    }
     return absl::OkStatus();
   };
   return work;

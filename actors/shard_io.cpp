@@ -28,6 +28,7 @@ SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
     rows.payload = *copy;
     rows.owner = copy;
     config.plane->send(request.address, std::move(rows));
+    reach(config.fail_point, FailPlace::kDuringSnapshot);
   }
   return taken;
 }
@@ -37,8 +38,9 @@ ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self,
   self->state.config = std::move(config);
   return {
       [self](const ShardRequest& request, const ShardListener& listener) {
-        self->send(listener,
-                   ShardWritten{request.steps_done, request.stage, self->state.write(request)});
+        ShardWritten written{request.steps_done, request.stage, self->state.write(request)};
+        reach(self->state.config.fail_point, FailPlace::kDuringCheckpoint);
+        self->send(listener, std::move(written));
       },
       [self](const SnapshotRequest& request, const SnapshotListener& listener) {
         self->send(listener, self->state.send(request));

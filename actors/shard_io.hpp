@@ -7,6 +7,7 @@
 #include <caf/typed_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/fail_point.hpp"
 #include "actors/messages.hpp"
 #include "net/data_plane.hpp"
 
@@ -30,6 +31,7 @@ struct ShardIoConfig {
   std::string optimizer;                  // "adamw" or "sgd".
   int shard_count = 0;                    // Stages of the plan.
   std::shared_ptr<net::DataPlane> plane;  // For snapshots.
+  FailPointHandle fail_point;             // Of tests; else null.
 };
 
 struct ShardIoState {  // Owned by one actor; touched only from its handlers.

@@ -143,6 +143,7 @@ void WorkerState::on_joined(const net::ControlMessage& message) {
   head.sender = joined.getWorker();
   head.term = (*message).getTerm();
   joined_us = last_ack_us = now_us();
+  if (config.options.fail_point) config.options.fail_point->identify(id());
   if (is_new) {
     run_folder = joined.getRunFolder().cStr();
     absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.getJobConfig().cStr());

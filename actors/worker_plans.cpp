@@ -59,6 +59,7 @@ void WorkerState::on_retired(const RankRetired& retired) {
 }
 
 void WorkerState::tell_halted() {
+  reach(config.options.fail_point, FailPlace::kBeforeHalted);
   tell([&](auto body) {
     auto list = body.initHalted().initHoldings(static_cast<unsigned>(held.size()));
     for (unsigned i = 0; i < list.size(); ++i) {
@@ -117,6 +118,7 @@ void WorkerState::send_layers(net::schema::Assign::Reader assign) {
   sending.model = job.model;
   sending.held = held;
   sending.plane = config.plane;
+  sending.fail_point = config.options.fail_point;
   self->send(config.prepare, std::move(sending), PrepareListener(self));
 }
 
@@ -160,6 +162,7 @@ void WorkerState::on_state(const StateArrived& arrived) {
   if (!request || arrived.key.step != request->first_step || awaited_layers.erase(layer) == 0) {
     return;
   }
+  reach(config.options.fail_point, FailPlace::kDuringStateFetch);
   HeldState state;
   state.step = arrived.key.step;
   state.layers = {layer, layer + 1};
@@ -255,18 +258,21 @@ void WorkerState::spawn_rank() {
     next.replicas = prepared;
     next.data = data;
     next.device = device;
-    next.shards = config.parts.make_shard_io(ShardIoConfig{
-        run_folder, job.optimizer.name, static_cast<int>(plan.stages.size()), config.plane});
+    next.shards = config.parts.make_shard_io(
+        ShardIoConfig{run_folder, job.optimizer.name, static_cast<int>(plan.stages.size()),
+                      config.plane, config.options.fail_point});
     for (const auto& [group, parts] : groups) next.groups[group] = parts.io;
     next.plane = config.plane;
     next.addresses = addresses;
     next.link = link;
     next.head = head;
     next.keepers = keepers;
+    next.fail_point = config.options.fail_point;
     next.listener = RankListener(self);
     rank_actor = self->spawn<caf::linked>(rank, std::move(next));
   }
   prepared.clear();
+  reach(config.options.fail_point, FailPlace::kBeforePrepared);
   tell([](auto body) { body.initPrepared(); });
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "actors/fail_point.hpp"
 #include "plans/job_spec.hpp"
 
 namespace skein::actors {
@@ -17,6 +18,7 @@ struct WorkerOptions {
   /// Changes what the job says of the device; may be null.
   std::function<void(plans::DeviceSpec&)> change_device;
   double connect_timeout_seconds = 30;
+  FailPointHandle fail_point;  // Of tests; else null.
   /// Parses the job file that the coordinator sends (the cli knows the format).
   std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;
 };

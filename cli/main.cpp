@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -6,6 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "actors/fail_point.hpp"
 #include "actors/worker_process.hpp"
 #include "cli/exit_codes.hpp"
 #include "cli/generate.hpp"
@@ -47,7 +49,8 @@ struct WorkerArguments {
   int parent = 0;
 };
 
-int run_worker(const WorkerArguments& arguments, Signals& signals) {
+int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle fail_point,
+               Signals& signals) {
   if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {
     return report_error(status);
   }
@@ -56,6 +59,7 @@ int run_worker(const WorkerArguments& arguments, Signals& signals) {
   options.bind_address = arguments.bind;
   options.insecure = arguments.insecure;
   options.parse_job = parse_job;
+  options.fail_point = std::move(fail_point);
   options.change_device = [arguments](skein::plans::DeviceSpec& device) {
     if (!arguments.device.empty()) device.type = arguments.device;
     if (arguments.speed > 0) device.speed = arguments.speed;
@@ -94,6 +98,11 @@ int check_verb(const CLI::App& app, const std::vector<std::string>& words) {
                                                               "; skein --help lists them")));
 }
 
+absl::StatusOr<skein::actors::FailPointHandle> read_fail_point() {
+  const char* text = std::getenv("SKEIN_FAIL_POINT");
+  return text ? skein::actors::FailPoint::parse(text) : nullptr;
+}
+
 void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
   verb.add_option("job", options.job_path, "job file (TOML)");
   verb.add_option("--workers", options.workers, "workers; default: what the job's layout needs")
@@ -119,6 +128,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto overrides = take_overrides(words);
   if (!overrides.ok()) return report_error(overrides.status());
+  const auto fail_point = read_fail_point();
+  if (!fail_point.ok()) return report_error(fail_point.status());
 
   CLI::App app("Skein trains neural networks in a pipeline across worker processes.", "skein");
   app.footer(kFooter);
@@ -210,6 +221,7 @@ int main(int argc, char** argv) {
   }
 
   train_options.overrides = *overrides;
+  train_options.fail_point = *fail_point;
   train_options.format = as_json ? LogFormat::kJson : LogFormat::kText;
   if (train_verb->parsed() || coordinator_verb->parsed()) {
     train_options.spawns_workers = train_verb->parsed();
@@ -232,7 +244,7 @@ int main(int argc, char** argv) {
     profiling.training.overrides = *overrides;
     return profile(profiling, signals);
   }
-  if (worker_verb->parsed()) return run_worker(worker_arguments, signals);
+  if (worker_verb->parsed()) return run_worker(worker_arguments, *fail_point, signals);
   if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
   if (status_verb->parsed()) return finish(print_status(where, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));

@@ -134,6 +134,7 @@ absl::Status start(const TrainOptions& options, Run& run) {
   coordinating.only_profiles = options.only_profiles;
   coordinating.load_path = run.load_path;
   coordinating.observer = run.reporter.get();
+  coordinating.fail_point = options.fail_point;
   SKEIN_ASSIGN_OR_RETURN(run.coordinator,
                          actors::CoordinatorProcess::start(std::move(coordinating)));
   const std::string& address = run.coordinator->address();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "actors/fail_point.hpp"
 #include "cli/job_file.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/run_reporter.hpp"
@@ -22,6 +23,7 @@ struct TrainOptions {
   bool spawns_workers = true;   // False: `skein coordinator`, workers join from elsewhere.
   std::string listen = "127.0.0.1:0";
   bool insecure = false;
+  actors::FailPointHandle fail_point;  // Of tests; else null.
   LogFormat format = LogFormat::kText;
   bool quiet = false;
   /// Ends when devices and links are measured, and calls `on_profiled` with the run directory,
