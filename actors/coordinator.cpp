@@ -78,6 +78,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.only_profiles = config.options.only_profiles;
   options.term = config.term;
   options.committed_steps = config.start.committed_steps;
+  options.committed_norm = config.start.committed_norm;
   options.durable_step = config.start.durable_step;
   options.generation = config.start.generation;
   options.last_plan = config.start.last_plan;

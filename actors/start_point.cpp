@@ -44,6 +44,7 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
   start.committed_steps = start.durable_step;
   if (!records.empty()) {
     start.committed_steps = std::max(start.durable_step, records.back().step + 1);
+    start.committed_norm = records.back().gradient_norm;
   }
   absl::StatusOr<plans::Plan> last = journal.last_plan();
   if (absl::IsNotFound(last.status())) return absl::OkStatus();

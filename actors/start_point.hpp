@@ -14,6 +14,7 @@ namespace skein::actors {
 /// What is known before the first worker joins: what was done, and on which data.
 struct StartPoint {
   uint64_t committed_steps = 0;  // By the journal.
+  double committed_norm = 0;     // Gradient norm of the last of them.
   uint64_t durable_step = 0;     // Of the checkpoint to go on from; 0: the initial weights.
   uint64_t generation = 0;       // Largest one that was assigned.
   std::optional<plans::Plan> last_plan;

@@ -25,11 +25,12 @@ std::vector<WorkerId> first_workers(const Plan& plan) {
 
 }  // namespace
 
-CommitLoop::CommitLoop(JobSpec job, uint64_t term, uint64_t committed, uint64_t durable)
+CommitLoop::CommitLoop(JobSpec job, uint64_t term, const Past& past)
     : job_(std::move(job)),
       term_(term),
-      step_(committed),
-      durable_step_(durable),
+      step_(past.committed),
+      last_norm_(past.last_norm),
+      durable_step_(past.durable),
       snapshots_(job_.elastic.snapshot_interval) {}
 
 bool CommitLoop::is_complete() const { return step_ >= total_steps(); }

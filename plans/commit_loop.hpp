@@ -19,8 +19,13 @@ namespace skein::plans {
 /// Events of a step that is not in progress change nothing and are counted in `dropped`.
 class CommitLoop {
  public:
-  /// `committed` steps are in the journal, the newest checkpoint has `durable` of them.
-  CommitLoop(JobSpec job, uint64_t term, uint64_t committed, uint64_t durable);
+  /// What an earlier life of the coordinator has left.
+  struct Past {
+    uint64_t committed = 0;  // Steps in the journal.
+    double last_norm = 0;    // Gradient norm of the last of them: workers may still wait for it.
+    uint64_t durable = 0;    // Steps of the newest checkpoint.
+  };
+  CommitLoop(JobSpec job, uint64_t term, const Past& past);
 
   /// A plan is in force from step `first_step` on. What is left to do of the step before it goes
   /// into the order, if that step's state is what the plan starts with.

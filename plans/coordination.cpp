@@ -11,7 +11,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
     : options_(std::move(options)),
       generation_(options_.generation),
       plan_(options_.last_plan),
-      commits_(options_.job, options_.term, options_.committed_steps, options_.durable_step),
+      commits_(options_.job, options_.term,
+               {options_.committed_steps, options_.committed_norm, options_.durable_step}),
       last_progress_us_(now_us) {
   goodput_.begin(now_us);
 }

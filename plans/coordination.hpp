@@ -41,6 +41,7 @@ class Coordination {
     int64_t worker_count = 0;  // To wait for.
     uint64_t term = 1;
     uint64_t committed_steps = 0;   // By the journal.
+    double committed_norm = 0;      // Gradient norm of the last of them.
     uint64_t durable_step = 0;      // By the newest checkpoint; 0: the initial weights.
     uint64_t generation = 0;        // Largest one of the journal.
     std::optional<Plan> last_plan;  // Of the journal: what the workers may still hold.

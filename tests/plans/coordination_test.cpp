@@ -288,6 +288,25 @@ TEST(Coordination, AStalledStepNamesWhoIsMissing) {
               HasSubstr("waiting for stage 1 on w2"));
 }
 
+TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
+  Coordination::Options options;
+  options.job = small_job();
+  options.worker_count = 2;
+  options.committed_steps = 2;
+  options.committed_norm = 1.5;
+  options.generation = 4;
+  Coordination coordination(std::move(options), 0);
+  CoordinatorDecisions decisions;
+  for (uint32_t worker : {1u, 2u}) {
+    decisions = coordination.on_join(
+        worker, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{worker}, 4}, worker);
+  }
+  const auto* halt = find<HaltWorker>(decisions);
+  ASSERT_NE(halt, nullptr);
+  EXPECT_EQ(halt->committed_steps, 2u);
+  EXPECT_EQ(halt->gradient_norm, 1.5) << "who waits for the commit clips by it";
+}
+
 TEST(Coordination, ADivergedStepIsNotApplied) {
   Cluster cluster;
   cluster.start();

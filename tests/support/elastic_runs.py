@@ -1,0 +1,212 @@
+"""Runs that faults are done to, and what must hold of them when they have ended."""
+import glob
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+
+from running import SMALL_JOB
+
+# A lease that tests can wait for.
+LEASE_SECONDS = 2.0
+LEASE = ["--elastic.heartbeat_timeout_seconds", str(LEASE_SECONDS),
+         "--elastic.heartbeat_interval_seconds", "0.5"]
+# Devices that sleep most of the time: steps of some 20 ms that hardly take the processor.
+PACE = ["--device.speed", "0.25"]
+GLOBAL_BATCH = 16  # Of the small job.
+
+LAYOUTS = {  # Stages x replicas: the workers it needs, and how the job says it.
+    "3x1": (3, ["--parallelism.pipeline_parallel_degree", "3"]),
+    "4x1": (4, ["--parallelism.pipeline_parallel_degree", "4"]),
+    "1x3": (3, ["--parallelism.pipeline_parallel_degree", "1",
+                "--parallelism.data_parallel_replicate_degree", "3"]),
+    "2x2": (4, ["--parallelism.pipeline_parallel_degree", "2",
+                "--parallelism.data_parallel_replicate_degree", "2"]),
+    "auto": (3, ["--parallelism.pipeline_parallel_degree", "auto"]),
+}
+
+
+def wait_until(holds, seconds, every=0.005):
+    """The first value that is not false, or None when the time is over."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = holds()
+        if value:
+            return value
+        time.sleep(every)
+    return None
+
+
+def read_lines(path):
+    """Whole lines of a file of JSON objects; the last one may still be written."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+    except OSError:
+        return []
+
+
+def alive_with(word):
+    """Processes, other than zombies, that have `word` among their arguments."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(path, "rb") as file:
+                if word.encode() not in file.read().split(b"\0"):
+                    continue
+            with open(path.replace("cmdline", "stat"), encoding="utf-8") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] != "Z":
+                    found.append(int(path.split("/")[2]))
+        except OSError:
+            continue
+    return found
+
+
+class ElasticRun:
+    """A run in its own dump folder. `apart`: coordinator and workers are processes of ours, so that
+    each can be killed alone; else `skein train` has the workers."""
+
+    def __init__(self, program, name, workers, *words, apart=False, fail_point=None, dump=None):
+        self.program = program
+        self.dump = dump or os.path.join(program.folder, name)
+        self.environment = dict(os.environ)
+        if fail_point:
+            self.environment["SKEIN_FAIL_POINT"] = fail_point
+        self.errors_path = os.path.join(program.folder, name + ".err")
+        self.workers = []
+        self.addresses = set()
+        self.known_pids = set()
+        common = ["--workers", str(workers), "--job.dump_folder", self.dump, *LEASE, *words]
+        if apart:
+            self.coordinator = self.spawn("coordinator", SMALL_JOB, "--listen", "127.0.0.1:0",
+                                          *common)
+            for _ in range(workers):
+                self.join()
+        else:
+            self.coordinator = self.spawn("train", SMALL_JOB, *common)
+
+    def spawn(self, *words):
+        with open(self.errors_path, "ab") as errors:
+            return subprocess.Popen([self.program.skein, *words], cwd=self.program.folder,
+                                    env=self.environment, stdout=subprocess.DEVNULL, stderr=errors)
+
+    def errors(self):
+        with open(self.errors_path, encoding="utf-8") as file:
+            return file.read().strip()
+
+    def folder(self):
+        return os.path.realpath(os.path.join(self.dump, "latest"))
+
+    def address(self, seconds=20):
+        """Where workers join; written once the coordinator listens."""
+        def read():
+            try:
+                with open(os.path.join(self.folder(), "coordinator.address"),
+                          encoding="utf-8") as file:
+                    return file.read().strip()
+            except OSError:
+                return None
+        address = wait_until(read, seconds)
+        assert address, f"the coordinator does not listen: {self.errors()}"
+        self.addresses.add(address)
+        return address
+
+    def join(self, *words):
+        worker = self.spawn("worker", "--join", self.address(), *words)
+        self.workers.append(worker)
+        return worker
+
+    def resume(self):
+        """Another coordinator in place of the one that died, where its workers look for it."""
+        self.coordinator = self.spawn("coordinator", "--resume", self.folder(), "--listen",
+                                      self.address())
+
+    def events(self, name=None):
+        events = read_lines(os.path.join(self.folder(), "events.jsonl"))
+        return [each for each in events if name in (None, each["event"])]
+
+    def steps_done(self):
+        steps = [line["step"] for line in read_lines(os.path.join(self.folder(), "metrics.jsonl"))
+                 if line["kind"] == "step"]
+        return steps[-1] if steps else 0
+
+    def wait_for_step(self, step, seconds=60):
+        reached = wait_until(lambda: self.steps_done() >= step or self.has_ended(), seconds)
+        assert reached and not self.has_ended(), f"step {step} has not come: {self.errors()}"
+
+    def wait_for_event(self, name, seconds=30):
+        return wait_until(lambda: self.events(name) or self.has_ended(), seconds)
+
+    def has_ended(self):
+        return self.coordinator.poll() is not None
+
+    def pid(self, worker):
+        joined = [each for each in self.events("worker.joined") if each["worker"] == str(worker)]
+        return int(joined[-1]["pid"])
+
+    def signal(self, worker, number=signal.SIGKILL):
+        os.kill(self.pid(worker), number)
+
+    def finish(self, seconds=90):
+        """The coordinator's exit code; None if it has not ended and was killed."""
+        try:
+            self.addresses.add(self.address(seconds=1))
+        except AssertionError:
+            pass
+        try:
+            code = self.coordinator.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.coordinator.kill()
+            self.coordinator.wait()
+            code = None
+        for worker in self.workers:
+            try:
+                worker.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                pass  # An orphan: found below.
+        return code
+
+    def orphans(self):
+        left = wait_until(lambda: not any(map(alive_with, self.addresses)), 3)
+        return [] if left else sorted(sum(map(alive_with, self.addresses), []))
+
+    def end(self):
+        for process in [self.coordinator, *self.workers]:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        for pid in sum(map(alive_with, self.addresses), []):
+            os.kill(pid, signal.SIGKILL)
+
+    def journal(self, what):
+        connection = sqlite3.connect(os.path.join(self.folder(), "journal.sqlite"))
+        try:
+            return connection.execute(what).fetchall()
+        finally:
+            connection.close()
+
+    def shapes(self):
+        """Of the plans that steps were committed under: layers, rows and order, without names."""
+        used = {row[0] for row in self.journal("SELECT DISTINCT generation FROM commits")}
+        shapes = set()
+        for generation, text in self.journal("SELECT generation, plan FROM plans"):
+            if generation in used:
+                words = text.replace(f"generation={generation}", "").split("@w")
+                shapes.add("".join(word.lstrip("0123456789") for word in words))
+        return shapes
+
+    def complaints_about_journal(self, steps):
+        """Every step once, with the samples that follow those of the one before."""
+        rows = self.journal("SELECT step, generation, first_sample, sample_count FROM commits "
+                            "ORDER BY step")
+        complaints = []
+        if [row[0] for row in rows] != list(range(steps)):
+            complaints.append(f"{len(rows)} commits instead of {steps}")
+        for before, row in zip([(-1, 0, -GLOBAL_BATCH, GLOBAL_BATCH), *rows], rows):
+            if row[1] < before[1]:
+                complaints.append(f"step {row[0]}: generation {row[1]} after {before[1]}")
+            if row[2] != before[2] + before[3] or row[3] != GLOBAL_BATCH:
+                complaints.append(f"step {row[0]}: samples {row[2]} + {row[3]}")
+        return complaints[:3]
