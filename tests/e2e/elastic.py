@@ -299,6 +299,34 @@ def short_list():
     yield "3x1 full disk for the checkpoint", "3x1", Trial.full_disk_for_the_checkpoint
 
 
+RANDOM_DEATHS = 6  # Of each layout, in the long form.
+
+
+def long_list():
+    """What the short form does at one place or on one layout, at all of them."""
+    for layout in LAYOUTS:
+        for number in range(RANDOM_DEATHS):
+            yield f"{layout} one worker {number}", layout, Trial.one_worker
+            yield f"{layout} two workers {number}", layout, Trial.two_workers
+        for place in ("before-ready", "after-ready", "while-applying"):
+            yield f"{layout} {place}", layout, lambda t, place=place: t.fail_point(place, 1)
+        for place in ("before-halted", "before-prepared"):
+            yield f"{layout} {place} of the next", layout, (
+                lambda t, place=place: t.fail_point_of_change(place, 1, 3, 2))
+        for place, count in (("before-start", 1), ("before-commit-broadcast", 1),
+                             ("before-commit-broadcast", STEPS)):
+            yield f"{layout} {place} {count}", layout, (
+                lambda t, place=place, count=count: t.coordinator_fail_point(place, count))
+        yield f"{layout} coordinator alone", layout, Trial.coordinator
+        yield f"{layout} coordinator too", layout, Trial.worker_and_coordinator
+        yield f"{layout} stopped", layout, Trial.stopped_past_the_lease
+        yield f"{layout} drained", layout, Trial.drain
+    for layout in ("3x1", "4x1", "2x2", "1x3"):
+        yield f"{layout} during-reduction", layout, lambda t: t.fail_point("during-reduction", 1)
+        yield f"{layout} during-checkpoint", layout, lambda t: t.fail_point(
+            "during-checkpoint", 1, "--checkpoint.interval", "7")
+
+
 def carry_out(trials, name, layout, deed, seed):
     trial = Trial(trials, name, layout, seed)
     start = time.monotonic()
@@ -324,7 +352,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=3)
     options = parser.parse_args()
     trials = Trials(options)
-    chosen = [each for each in short_list() if options.only in each[0]]
+    known = [*short_list(), *(long_list() if options.long else [])]
+    chosen = [each for each in known if options.only in each[0]]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for name, layout, deed in chosen:
             pool.submit(carry_out, trials, name, layout, deed, options.seed)

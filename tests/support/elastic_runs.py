@@ -43,7 +43,7 @@ def read_lines(path):
     """Whole lines of a file of JSON objects; the last one may still be written."""
     try:
         with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file if line.endswith("\n")]
+            return [json.loads(line) for line in file.read().split("\n")[:-1]]
     except OSError:
         return []
 
