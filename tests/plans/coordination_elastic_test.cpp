@@ -1,0 +1,291 @@
+// What the coordination does when members come and go.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plans/small_cluster.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr LayerRange kFront{0, 3};  // Of a model of 4 blocks in two stages.
+constexpr LayerRange kBack{3, 6};
+
+JobSpec long_job() {
+  JobSpec job = small_job();
+  job.training.steps = 100;
+  return job;
+}
+
+template <class Decision>
+size_t count(const CoordinatorDecisions& decisions) {
+  size_t found = 0;
+  for (const CoordinatorDecision& decision : decisions) {
+    found += std::holds_alternative<Decision>(decision) ? 1 : 0;
+  }
+  return found;
+}
+
+TEST(CoordinationElastic, ALossHaltsTheOthersAndTheyGoOnWithWhatTheyHold) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.finish_step(0);
+  const CoordinatorDecisions lost = cluster.lose(2);
+  ASSERT_NE(find<HaltWorker>(lost), nullptr);
+  EXPECT_EQ(find<HaltWorker>(lost)->worker, WorkerId{1});
+  EXPECT_EQ(find<HaltWorker>(lost)->generation, 2u);
+  EXPECT_EQ(find<HaltWorker>(lost)->committed_steps, 1u);
+  const CoordinatorDecisions assigned =
+      cluster.halted(1, {{1, kFront}, {1, kBack}});  // Its own and a snapshot.
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
+  EXPECT_THAT(find<AssignPlan>(assigned)->restore.moves, IsEmpty());
+  EXPECT_EQ(find<RewindJournal>(assigned), nullptr);
+  EXPECT_NE(find<StartRun>(cluster.prepared(1)), nullptr);
+  EXPECT_NE(find<JournalCommit>(cluster.ready(0, 1)), nullptr);
+}
+
+TEST(CoordinationElastic, WithoutTheNewestStateItGoesBackAndTheJournalToo) {
+  Cluster cluster(long_job());
+  cluster.start();
+  for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
+  cluster.lose(2);
+  const CoordinatorDecisions assigned = cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  ASSERT_NE(find<RewindJournal>(assigned), nullptr);
+  EXPECT_EQ(find<RewindJournal>(assigned)->first_step, 3u);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 3u);
+  cluster.prepared(1);
+  EXPECT_EQ(cluster.coordination.steps_done(), 3u);
+  EXPECT_GT(cluster.coordination.goodput(cluster.now).redone_s, 0);
+}
+
+TEST(CoordinationElastic, NobodyHasTheStateSoTheCheckpointIsUsed) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.lose(2);
+  const CoordinatorDecisions assigned = cluster.halted(1, {{1, kFront}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_TRUE(find<AssignPlan>(assigned)->restore.from_checkpoint);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 0u) << "the initial weights";
+}
+
+TEST(CoordinationElastic, ACommitThatIsBeingJournaledGoesOutBeforeTheHalt) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.ready(0, 0);
+  cluster.ready(1, 0);
+  EXPECT_EQ(find<HaltWorker>(cluster.lose(2)), nullptr) << "not yet";
+  const CoordinatorDecisions decisions = cluster.coordination.on_journaled(0, ++cluster.now);
+  ASSERT_NE(find<BroadcastCommit>(decisions), nullptr);
+  ASSERT_NE(find<HaltWorker>(decisions), nullptr);
+  EXPECT_TRUE(std::holds_alternative<BroadcastCommit>(decisions.front()));
+  EXPECT_EQ(find<HaltWorker>(decisions)->committed_steps, 1u);
+}
+
+TEST(CoordinationElastic, ReportsOfAnOlderGenerationAreStale) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.ready(0, 0);
+  cluster.lose(2);
+  EXPECT_TRUE(cluster.ready(1, 0).empty());
+  EXPECT_TRUE(cluster.coordination.on_halted({1}, 1, {}, ++cluster.now).empty());
+  EXPECT_TRUE(cluster.coordination.on_prepared({1}, 1, ++cluster.now).empty());
+  EXPECT_NE(find<AssignPlan>(cluster.halted(1)), nullptr);
+  EXPECT_EQ(cluster.coordination.steps_done(), 0u);
+}
+
+TEST(CoordinationElastic, LossesThatComeTogetherAreHandledAsOne) {
+  JobSpec job = long_job();
+  job.parallelism.data_parallel_replicate_degree = 2;
+  Cluster cluster(job, 4);
+  for (PeerNumber peer = 1; peer <= 4; ++peer) cluster.join(peer);
+  for (uint32_t worker = 1; worker <= 4; ++worker) cluster.halted(worker);
+  for (uint32_t worker = 1; worker <= 4; ++worker) cluster.prepared(worker);
+  EXPECT_EQ(count<HaltWorker>(cluster.lose(2)), 3u);
+  const CoordinatorDecisions second = cluster.lose(4);
+  EXPECT_EQ(count<HaltWorker>(second), 0u) << "the others halt already";
+  cluster.halted(1, {{0, kFront}});
+  const CoordinatorDecisions assigned = cluster.halted(3, {{0, kBack}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(cluster.coordination.generation(), 2u);
+  EXPECT_EQ(find<AssignPlan>(assigned)->plan.stages.size(), 2u);
+  EXPECT_THAT(find<AssignPlan>(assigned)->restore.moves, IsEmpty()) << "replicas are left";
+}
+
+TEST(CoordinationElastic, ALossWhileThePlanIsPreparedStartsAnotherRound) {
+  Cluster cluster(long_job());
+  cluster.gather();
+  const CoordinatorDecisions lost = cluster.lose(2);
+  ASSERT_NE(find<HaltWorker>(lost), nullptr);
+  EXPECT_EQ(find<HaltWorker>(lost)->generation, 2u);
+  EXPECT_NE(find<AssignPlan>(cluster.halted(1)), nullptr);
+  EXPECT_NE(find<StartRun>(cluster.prepared(1)), nullptr);
+}
+
+TEST(CoordinationElastic, AJoinerIsUsedFromTheNextStepBoundaryOn) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 0;
+  Cluster cluster(job);
+  cluster.start();
+  const CoordinatorDecisions joined = cluster.join(3);
+  EXPECT_NE(find<WelcomeWorker>(joined), nullptr);
+  EXPECT_EQ(find<HaltWorker>(joined), nullptr) << "the step in progress is not lost";
+  cluster.now += 1'000'000;
+  cluster.coordination.on_timer(cluster.now);
+  const CoordinatorDecisions commit = cluster.finish_step(0);
+  ASSERT_NE(find<BroadcastCommit>(commit), nullptr);
+  EXPECT_TRUE(find<BroadcastCommit>(commit)->order.last) << "of this plan";
+  EXPECT_EQ(count<HaltWorker>(commit), 3u);
+  cluster.halted(1, {{1, kFront}});
+  cluster.halted(2, {{1, kBack}});
+  const CoordinatorDecisions assigned = cluster.halted(3);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->plan.stages.size(), 3u);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
+  EXPECT_EQ(cluster.coordination.goodput(cluster.now).redone_s, 0);
+}
+
+TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
+  EXPECT_TRUE(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).empty()) << "a repeat";
+  EXPECT_EQ(count<HaltWorker>(cluster.finish_step(0)), 2u);
+  cluster.halted(1, {{1, kFront}});
+  const CoordinatorDecisions assigned = cluster.halted(2, {{1, kBack}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(worker_count(find<AssignPlan>(assigned)->plan), 1);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.moves.size(), 3u);
+  const CoordinatorDecisions started = cluster.prepared(1);
+  ASSERT_NE(find<StopWorker>(started), nullptr);
+  EXPECT_EQ(find<StopWorker>(started)->worker, WorkerId{2});
+  EXPECT_TRUE(cluster.lose(2).empty()) << "it was no member any more";
+}
+
+TEST(CoordinationElastic, BelowTheMinimumItWaitsForWorkersAndGoesOn) {
+  JobSpec job = long_job();
+  job.elastic.min_workers = 2;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.lose(2);
+  EXPECT_EQ(find<AssignPlan>(cluster.halted(1, {{1, kFront}, {1, kBack}})), nullptr);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+  cluster.join(3);
+  cluster.now += 1'000'000;
+  const CoordinatorDecisions again = cluster.coordination.on_timer(cluster.now);
+  EXPECT_EQ(count<HaltWorker>(again), 2u);
+  cluster.halted(1, {{1, kFront}, {1, kBack}});
+  const CoordinatorDecisions assigned = cluster.halted(3);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
+}
+
+TEST(CoordinationElastic, AReconnectedWorkerKeepsItsNumber) {
+  Cluster cluster(long_job());
+  cluster.start();
+  const CoordinatorDecisions back = cluster.join(7, 2);
+  ASSERT_NE(find<WelcomeWorker>(back), nullptr);
+  EXPECT_EQ(find<WelcomeWorker>(back)->worker, WorkerId{2});
+  EXPECT_NE(find<DismissWorker>(back), nullptr) << "its old connection";
+  EXPECT_EQ(cluster.coordination.members().size(), 2u);
+}
+
+TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGeneration) {
+  Coordination::Options options;
+  options.job = long_job();
+  options.worker_count = 2;
+  options.term = 2;
+  options.committed_steps = 5;
+  options.generation = 3;
+  Coordination successor(options, 0);
+  auto join = [&](PeerNumber peer) {
+    JoinRequest request{"host", 100, "127.0.0.1:1", "cpu x1", 1.0};
+    request.previous = WorkerId{static_cast<uint32_t>(peer)};
+    request.generation = 4;  // One that was announced, and never journaled.
+    return successor.on_join(peer, request, peer);
+  };
+  join(1);
+  const CoordinatorDecisions all = join(2);
+  ASSERT_NE(find<HaltWorker>(all), nullptr);
+  EXPECT_EQ(find<HaltWorker>(all)->generation, 5u);
+  EXPECT_EQ(find<HaltWorker>(all)->committed_steps, 5u);
+  successor.on_halted({1}, 5, {{5, kFront}}, 10);
+  const CoordinatorDecisions assigned = successor.on_halted({2}, 5, {{5, kBack}}, 11);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
+}
+
+TEST(CoordinationElastic, TroubleWaitsForALossToExplainIt) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.coordination.on_trouble({1}, "the data connection broke", ++cluster.now);
+  EXPECT_EQ(find<HaltWorker>(cluster.coordination.on_timer(cluster.now + 1000)), nullptr);
+  const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now + 500'000);
+  EXPECT_EQ(count<HaltWorker>(halts), 2u);
+  const auto* event = find<RunEvent>(halts);
+  ASSERT_NE(event, nullptr);
+  EXPECT_THAT(event->text, HasSubstr("w1"));
+  EXPECT_THAT(event->text, HasSubstr("the data connection broke"));
+}
+
+TEST(CoordinationElastic, AStuckDeviceIsTheCulpritOfAStuckStep) {
+  JobSpec job = long_job();
+  job.elastic.heartbeat_timeout_seconds = 2;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  uint64_t now = cluster.now;
+  CoordinatorDecisions decisions;
+  for (int tick = 0; tick < 50 && find<DismissWorker>(decisions) == nullptr; ++tick) {
+    now += 200'000;
+    const auto waited = static_cast<uint64_t>(tick) * 200'000;
+    cluster.coordination.on_heartbeat({1}, {1, "the input of 0B0", waited, false}, now);
+    cluster.coordination.on_heartbeat({2}, {1, "1F0", waited, true}, now);
+    decisions = cluster.coordination.on_timer(now);
+  }
+  ASSERT_NE(find<DismissWorker>(decisions), nullptr);
+  EXPECT_EQ(find<DismissWorker>(decisions)->worker, WorkerId{2});
+  EXPECT_THAT(find<RunEvent>(decisions)->text, HasSubstr("works on 1F0"));
+}
+
+TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
+  JobSpec job = long_job();
+  job.checkpoint.enable = true;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.lose(2);
+  EXPECT_EQ(find<EndRun>(cluster.coordination.on_stop_request("Ctrl-C")), nullptr);
+  cluster.halted(1, {{1, kFront}, {1, kBack}});
+  const CoordinatorDecisions started = cluster.prepared(1);
+  ASSERT_NE(find<StartRun>(started), nullptr);
+  EXPECT_TRUE(find<StartRun>(started)->order.last);
+  EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
+  EXPECT_EQ(find<EndRun>(started), nullptr);
+  cluster.coordination.on_shard_saved(0, 1, ++cluster.now);
+  EXPECT_NE(find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus())),
+            nullptr);
+}
+
+TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
+  JobSpec job = small_job();
+  job.training.steps = 1;
+  job.checkpoint.enable = true;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.coordination.on_shard_saved(0, 1, ++cluster.now);
+  EXPECT_NE(find<HaltWorker>(cluster.lose(2)), nullptr) << "stage 1 was not saved";
+  cluster.halted(1, {{1, kFront}, {1, kBack}});
+  const CoordinatorDecisions started = cluster.prepared(1);
+  EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
+  EXPECT_TRUE(find<StartRun>(started)->order.last);
+}
+
+}  // namespace
+}  // namespace skein::plans

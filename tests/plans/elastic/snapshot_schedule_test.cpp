@@ -1,0 +1,83 @@
+#include "plans/elastic/snapshot_schedule.hpp"
+
+#include <gtest/gtest.h>
+
+namespace skein::plans {
+namespace {
+
+constexpr WorkerId kFirst{1};
+constexpr WorkerId kSecond{2};
+
+/// Two stages that keep each other's snapshots.
+SnapshotSchedule two_stages(int64_t interval, uint64_t first_step = 0) {
+  SnapshotSchedule schedule(interval);
+  schedule.begin_generation({kFirst, kSecond}, {kSecond, kFirst}, first_step);
+  return schedule;
+}
+
+void keep_all(SnapshotSchedule& schedule, uint64_t steps_done) {
+  for (int32_t stage : {0, 1}) {
+    schedule.on_kept(kFirst, stage, steps_done);
+    schedule.on_kept(kSecond, stage, steps_done);
+  }
+}
+
+TEST(SnapshotSchedule, IsDueEveryIntervalAfterTheFirstStep) {
+  SnapshotSchedule schedule = two_stages(3, 10);
+  EXPECT_FALSE(schedule.is_due(12));
+  EXPECT_TRUE(schedule.is_due(13));
+  schedule.on_ordered(13);
+  EXPECT_FALSE(schedule.is_due(15));
+  EXPECT_TRUE(schedule.is_due(16));
+}
+
+TEST(SnapshotSchedule, AStageWithoutKeeperOrAnIntervalOfZeroTurnsThemOff) {
+  EXPECT_FALSE(two_stages(0).is_due(100));
+  SnapshotSchedule alone(1);
+  alone.begin_generation({kFirst}, {WorkerId{0}}, 0);
+  EXPECT_FALSE(alone.is_due(100));
+}
+
+TEST(SnapshotSchedule, OnlyAWholeSetMovesTheFloor) {
+  SnapshotSchedule schedule = two_stages(1);
+  schedule.on_ordered(1);
+  schedule.on_kept(kFirst, 0, 1);
+  schedule.on_kept(kSecond, 0, 1);
+  schedule.on_kept(kSecond, 1, 1);
+  schedule.on_kept(kSecond, 1, 1);
+  schedule.on_kept(WorkerId{9}, 1, 1);
+  EXPECT_EQ(schedule.floor(), 0u) << "the keeper of stage 1 has not spoken";
+  schedule.on_kept(kFirst, 1, 1);
+  EXPECT_EQ(schedule.floor(), 1u);
+  keep_all(schedule, 7);
+  EXPECT_EQ(schedule.floor(), 1u) << "nobody ordered that";
+}
+
+TEST(SnapshotSchedule, ANewerSetReplacesOneThatNeverBecameWhole) {
+  SnapshotSchedule schedule = two_stages(1);
+  for (uint64_t step : {1, 2, 3}) schedule.on_ordered(step);
+  keep_all(schedule, 1);
+  EXPECT_EQ(schedule.floor(), 0u) << "given up";
+  keep_all(schedule, 3);
+  keep_all(schedule, 2);
+  EXPECT_EQ(schedule.floor(), 3u) << "never goes back";
+}
+
+TEST(SnapshotSchedule, AChosenIntervalKeepsTheCostUnderItsShare) {
+  for (uint64_t copy_us : {50, 500, 5000, 50000}) {
+    for (double step_us : {1e3, 5e4, 1e6}) {
+      SnapshotSchedule schedule = two_stages(-1);
+      schedule.on_cost(copy_us, step_us);
+      const double share =
+          static_cast<double>(copy_us) / (static_cast<double>(schedule.interval()) * step_us);
+      EXPECT_TRUE(share <= kSnapshotShareMax || schedule.interval() == kSnapshotIntervalMax)
+          << copy_us << " " << step_us << " " << schedule.interval();
+    }
+  }
+  SnapshotSchedule given = two_stages(5);
+  given.on_cost(1'000'000, 1);
+  EXPECT_EQ(given.interval(), 5u) << "what the user asked for";
+}
+
+}  // namespace
+}  // namespace skein::plans

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "plans/coordination.hpp"
+#include "plans/layout_plan.hpp"
+
+namespace skein::plans {
+
+inline JobSpec small_job() {
+  JobSpec job;
+  job.model.layers = 4;
+  job.training.steps = 3;
+  job.training.micro_batch_size = 2;
+  job.training.global_batch_size = 4;
+  job.parallelism.pipeline_parallel_degree = 2;
+  job.validation.interval = 0;
+  job.validation.batches = 0;
+  job.checkpoint.enable = false;
+  job.profiling.enable_profiling = false;
+  return job;
+}
+
+template <class Decision>
+const Decision* find(const CoordinatorDecisions& decisions) {
+  for (const CoordinatorDecision& decision : decisions) {
+    if (const auto* found = std::get_if<Decision>(&decision)) return found;
+  }
+  return nullptr;
+}
+
+/// A coordination with everything a step needs, and a clock that ticks with each event.
+struct Cluster {
+  explicit Cluster(JobSpec job = small_job(), int64_t workers = 2)
+      : coordination({std::move(job), workers}, 0) {}
+
+  CoordinatorDecisions join(PeerNumber peer, uint32_t previous = 0) {
+    return coordination.on_join(
+        peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}}, ++now);
+  }
+  CoordinatorDecisions halted(uint32_t worker, std::vector<Holding> holdings = {}) {
+    return coordination.on_halted(WorkerId{worker}, coordination.generation(), std::move(holdings),
+                                  ++now);
+  }
+  CoordinatorDecisions prepared(uint32_t worker) {
+    return coordination.on_prepared(WorkerId{worker}, coordination.generation(), ++now);
+  }
+  CoordinatorDecisions lose(uint32_t worker) {
+    return coordination.on_worker_lost(WorkerId{worker}, absl::UnavailableError("link closed"),
+                                       ++now);
+  }
+  /// Until workers 1 and 2 are asked to prepare.
+  CoordinatorDecisions gather() {
+    join(1);
+    join(2);
+    halted(1);
+    return halted(2);
+  }
+  void start() {
+    gather();
+    prepared(1);
+    prepared(2);
+  }
+  CoordinatorDecisions ready(uint32_t replica, uint64_t step, double norm_squared = 4,
+                             double loss = 12) {
+    ReadyReport report;
+    report.replica = ReplicaId{replica};
+    report.step = step;
+    report.norm_squared = norm_squared;
+    if (replica == 1) {
+      report.loss_sum = loss;
+      report.loss_tokens = 6;
+    }
+    return coordination.on_ready(report, ++now);
+  }
+  CoordinatorDecisions finish_step(uint64_t step) {
+    ready(0, step);
+    ready(1, step);
+    return coordination.on_journaled(step, ++now);
+  }
+
+  Coordination coordination;
+  uint64_t now = 0;
+};
+
+}  // namespace skein::plans
