@@ -180,7 +180,7 @@ void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
-  for (const Stage& each : stages) self->send_exit(each, caf::exit_reason::normal);
+  for (const Stage& each : stages) self->send_exit(each, caf::exit_reason::user_shutdown);
   stages.clear();
   shard_files.clear();
   net::EnvelopeHead envelope = head(decision.worker);

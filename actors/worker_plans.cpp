@@ -44,7 +44,8 @@ void WorkerState::on_halt(const net::ControlMessage& message) {
 void WorkerState::on_retired(const RankRetired& retired) {
   if (!retiring) return;
   retiring = false;
-  self->send_exit(*rank_actor, caf::exit_reason::normal);
+  // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
+  self->send_exit(*rank_actor, caf::exit_reason::user_shutdown);
   rank_actor.reset();
   activity = {};
   for (const PreparedReplica& replica : retired.replicas) {
