@@ -199,7 +199,7 @@ void WorkerState::on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack) {
 }
 
 void WorkerState::on_profile_request(net::schema::ProfileRequest::Reader profile) {
-  if (profiling || !device) return;
+  if (!device) return;
   ProfileWork work;
   std::map<plans::WorkerId, std::string> planes;
   for (auto peer : profile.getPeers()) {
@@ -207,9 +207,13 @@ void WorkerState::on_profile_request(net::schema::ProfileRequest::Reader profile
     planes[each] = peer.getDataAddress().cStr();
     if (each != id()) work.peers.push_back(each);
   }
-  links = net::LinkProbe::open(*config.plane, id(), planes);
+  if (links && links->self() == id()) {
+    links->set_addresses(std::move(planes));  // Somebody may be measuring just now.
+  } else {
+    links = net::LinkProbe::open(*config.plane, id(), std::move(planes));
+  }
   for (uint32_t rows : profile.getRows()) work.rows.push_back(rows);
-  if (work.rows.empty()) return;
+  if (work.rows.empty() || profiling) return;
   profiling = true;
   work.job = job;
   work.device = device;

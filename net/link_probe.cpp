@@ -58,17 +58,28 @@ void LinkProbe::on_tensor(const TensorKey& key) {
   answered_.notify_all();
 }
 
+void LinkProbe::set_addresses(std::map<plans::WorkerId, std::string> addresses) {
+  std::lock_guard lock(mutex_);
+  addresses_ = std::move(addresses);
+}
+
+std::string LinkProbe::address_of(plans::WorkerId worker) {
+  std::lock_guard lock(mutex_);
+  const auto found = addresses_.find(worker);
+  return found == addresses_.end() ? std::string() : found->second;
+}
+
 void LinkProbe::send(plans::WorkerId to, schema::TensorKind kind, uint64_t number,
                      uint32_t floats) {
-  const auto address = addresses_.find(to);
-  if (address == addresses_.end()) return;
+  const std::string address = address_of(to);
+  if (address.empty()) return;
   auto memory = std::make_shared<std::vector<float>>(floats);
   DataPlane::Rows rows;
   rows.key = {0, to.value, kind, number, self_.value};
   rows.row_count = 1;
   rows.payload = *memory;
   rows.owner = memory;
-  plane_.send(address->second, std::move(rows));
+  plane_.send(address, std::move(rows));
 }
 
 absl::StatusOr<double> LinkProbe::ask(plans::WorkerId peer, schema::TensorKind kind,

@@ -25,6 +25,10 @@ class LinkProbe : public std::enable_shared_from_this<LinkProbe> {
   static std::shared_ptr<LinkProbe> open(DataPlane& plane, plans::WorkerId self,
                                          std::map<plans::WorkerId, std::string> addresses);
 
+  /// Those of all workers now. Who is being measured, or answers, goes on.
+  void set_addresses(std::map<plans::WorkerId, std::string> addresses);
+  plans::WorkerId self() const { return self_; }
+
   /// Blocks; the peer may open its streams a little later. DeadlineExceeded   if it does not answer
   /// within 10 seconds.
   absl::StatusOr<plans::LinkSpeed> measure(plans::WorkerId peer);
@@ -36,6 +40,8 @@ class LinkProbe : public std::enable_shared_from_this<LinkProbe> {
 
   void open_stream(schema::TensorKind kind, uint32_t floats);
   void on_tensor(const TensorKey& key);
+  /// Empty if the worker is not known.
+  std::string address_of(plans::WorkerId worker);
   void send(plans::WorkerId to, schema::TensorKind kind, uint64_t number, uint32_t floats);
   /// Seconds from a question to its answer.
   absl::StatusOr<double> ask(plans::WorkerId peer, schema::TensorKind kind,
@@ -45,10 +51,10 @@ class LinkProbe : public std::enable_shared_from_this<LinkProbe> {
 
   DataPlane& plane_;
   const plans::WorkerId self_;
-  const std::map<plans::WorkerId, std::string> addresses_;
   std::mutex mutex_;
   std::condition_variable answered_;
-  uint64_t asked_ = 0;        // Guarded by mutex_, like what follows.
+  std::map<plans::WorkerId, std::string> addresses_;  // Guarded by mutex_, like what follows.
+  uint64_t asked_ = 0;
   uint64_t last_answer_ = 0;  // Number of the newest question that was answered.
 };
 

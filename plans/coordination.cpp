@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/layout_plan.hpp"
 
 namespace skein::plans {
 
@@ -15,6 +16,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
                {options_.committed_steps, options_.committed_norm, options_.durable_step}),
       last_progress_us_(now_us) {
   goodput_.begin(now_us);
+  // A layout that follows the number of workers does not say how many there were.
+  if (plan_) options_.worker_count = std::max(options_.worker_count, plans::worker_count(*plan_));
 }
 
 CoordinatorDecisions Coordination::on_ready(const ReadyReport& report, uint64_t now_us) {

@@ -109,12 +109,13 @@ class Coordination {
  private:
   // Members, in coordination_members.cpp.
   WorkerId number(const JoinRequest& request);
-  std::vector<WorkerId> eligible_workers(uint64_t now_us) const;
+  std::vector<WorkerId> eligible_workers(uint64_t now_us, bool once_measured = false) const;
   bool chooses_plan() const;
   CoordinatorDecisions welcome(PeerNumber peer, WorkerId worker, JoinRequest request,
                                uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
   CoordinatorDecisions start_profiling();
+  CoordinatorDecisions tell_peers() const;
   CoordinatorDecisions request_profiles();
   std::vector<MeasuredWorker> measured_workers(const std::vector<WorkerId>& workers) const;
   CoordinatorDecisions lose_silent(uint64_t now_us);

@@ -30,12 +30,12 @@ bool Coordination::chooses_plan() const {
   return !options_.plan && options_.job.parallelism.pipeline_parallel_degree == kAutoDegree;
 }
 
-/// Workers that may be given work, ascending.
-std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us) const {
+/// Workers that may be given work, or could be if they had measured, ascending.
+std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us, bool once_measured) const {
   std::vector<WorkerId> workers;
   const auto most = static_cast<size_t>(options_.job.elastic.max_workers);
   for (const auto& [id, member] : members_) {
-    const bool known = !chooses_plan() || member.measured.has_value();
+    const bool known = once_measured || !chooses_plan() || member.measured.has_value();
     if (member.leaves || member.eligible_us > now_us || !known) continue;
     if (most == 0 || workers.size() < most) workers.push_back(id);
   }
@@ -71,11 +71,12 @@ CoordinatorDecisions Coordination::on_join(PeerNumber peer, JoinRequest request,
     append(decisions, try_gather(now_us));
   } else if (phase_ == Phase::kHalting) {
     decisions.push_back(halt(worker));
-  } else if (phase_ != Phase::kProfiling) {
+  } else {
     if (chooses_plan()) {
-      for (const auto& [id, member] : members_) decisions.push_back(RequestProfile{id, {}});
+      append(decisions, tell_peers());
       append(decisions, request_profiles());
     }
+    if (phase_ == Phase::kProfiling) return decisions;
     consider_change(std::max(now_us + kSettleUs, members_.at(worker).eligible_us));
   }
   return decisions;
@@ -124,13 +125,22 @@ CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
     if (chooses_plan() || options_.only_profiles) return start_profiling();
     return begin_halt("", now_us);
   }
-  const auto eligible = static_cast<int64_t>(eligible_workers(now_us).size());
+  const auto eligible = static_cast<int64_t>(eligible_workers(now_us, true).size());
   if (eligible < options_.job.elastic.min_workers) return {};
   const bool settled = restarted ? now_us >= last_join_us_ + kRejoinUs
                                  : has_trained_ && change_at_us_ && now_us >= *change_at_us_;
   if (!settled) return {};
   change_at_us_.reset();
-  return begin_halt("there are workers again", now_us);
+  const bool all_known =
+      !chooses_plan() || static_cast<int64_t>(eligible_workers(now_us).size()) == eligible;
+  return all_known ? begin_halt("there are workers again", now_us) : start_profiling();
+}
+
+/// Everybody answers the probes of everybody who is there now.
+CoordinatorDecisions Coordination::tell_peers() const {
+  CoordinatorDecisions decisions;
+  for (const auto& [id, member] : members_) decisions.push_back(RequestProfile{id, {}});
+  return decisions;
 }
 
 CoordinatorDecisions Coordination::start_profiling() {
@@ -139,7 +149,7 @@ CoordinatorDecisions Coordination::start_profiling() {
       RunEvent{"profile.started",
                absl::StrCat("measuring ", members_.size(), " devices and the links between them"),
                {}}};
-  for (const auto& [id, member] : members_) decisions.push_back(RequestProfile{id, {}});
+  append(decisions, tell_peers());
   append(decisions, request_profiles());
   return decisions;
 }
@@ -236,6 +246,7 @@ CoordinatorDecisions Coordination::on_worker_lost(WorkerId worker, const absl::S
     // The others were measured with it; a worker that takes its place is measured like them.
     phase_ = Phase::kGathering;
     last_progress_us_ = now_us;
+    consider_change(now_us + kSettleUs);
     return decisions;
   }
   const bool gives_state = std::any_of(restore_.moves.begin(), restore_.moves.end(),

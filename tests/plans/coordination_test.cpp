@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "tests/plans/small_cluster.hpp"
@@ -231,6 +232,35 @@ TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
   ASSERT_NE(halt, nullptr);
   EXPECT_EQ(halt->committed_steps, 2u);
   EXPECT_EQ(halt->gradient_norm, 1.5) << "who waits for the commit clips by it";
+}
+
+TEST(Coordination, WhoJoinsWhileOthersMeasureIsAnsweredByThem) {
+  JobSpec job = small_job();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  Cluster cluster(std::move(job), 1);
+  cluster.join(1);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kProfiling);
+  std::set<WorkerId> told;
+  for (const CoordinatorDecision& decision : cluster.join(2)) {
+    if (const auto* request = std::get_if<RequestProfile>(&decision)) told.insert(request->worker);
+  }
+  EXPECT_EQ(told.size(), 2u) << "the one that measures, too, is to answer";
+}
+
+TEST(Coordination, ASuccessorWaitsForAsManyWorkersAsThePlanHad) {
+  Cluster before;
+  before.start();
+  Coordination::Options options;
+  options.job = small_job();
+  options.worker_count = 1;
+  options.generation = 1;
+  options.last_plan = before.coordination.plan();
+  Coordination after(std::move(options), 0);
+  const JoinRequest request = {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{1}, 1};
+  after.on_join(1, request, 1);
+  EXPECT_EQ(after.phase(), Coordination::Phase::kGathering);
+  after.on_timer(3'000'000);
+  EXPECT_EQ(after.phase(), Coordination::Phase::kHalting) << "but not for ever";
 }
 
 TEST(Coordination, ADivergedStepIsNotApplied) {
