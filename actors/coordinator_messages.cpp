@@ -216,7 +216,16 @@ void CoordinatorState::on_halted(plans::WorkerId worker, uint64_t generation,
       holdings.push_back({each.getStep(), range});
     }
   }
-  apply(coordination->on_halted(worker, generation, std::move(holdings), now_us()));
+  const uint64_t start_us = now_us();
+  plans::CoordinatorDecisions decisions =
+      coordination->on_halted(worker, generation, std::move(holdings), start_us);
+  for (plans::CoordinatorDecision& decision : decisions) {
+    auto* event = std::get_if<plans::RunEvent>(&decision);
+    if (event && event->name == "plan.made") {
+      event->fields["planning_us"] = absl::StrCat(now_us() - start_us);
+    }
+  }
+  apply(std::move(decisions));
 }
 
 void CoordinatorState::on_heartbeat(plans::PeerNumber peer,
