@@ -45,6 +45,7 @@ void WorkerState::on_retired(const RankRetired& retired) {
   if (!retiring) return;
   retiring = false;
   // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
+  self->unlink_from(rank_actor->address());
   self->send_exit(*rank_actor, caf::exit_reason::user_shutdown);
   rank_actor.reset();
   activity = {};
