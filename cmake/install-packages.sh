@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of the given kinds: install-packages.sh build [test]
+# Installs the Debian packages of the given kinds: install-packages.sh build [test] [docker]
 set -euo pipefail
 list="$(dirname "$0")/debian-packages.txt"
 packages=()
