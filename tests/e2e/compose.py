@@ -40,9 +40,10 @@ def build_image(engine, program):
 
 
 def write_job(program, name, steps, *lines):
-    """docker/job.toml with other steps, and lines for a section of their own at the end."""
+    """docker/job.toml with other steps, fewer checkpoints, and lines at the end."""
     with open(JOB, encoding="utf-8") as file:
         text = file.read().replace(f"steps = {JOB_STEPS}", f"steps = {steps}")
+    text = text.replace("interval = 20", "interval = 200")  # Its steps are short.
     path = os.path.join(program.folder, name)
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join([text, *lines, ""]))
@@ -112,6 +113,10 @@ def stop_and_resume(program, engine, image):
     program.expect("nothing is left", cluster.leftovers() == [], cluster.leftovers())
 
 
+class ScenarioOver(Exception):
+    """What follows would only wait for what cannot come any more."""
+
+
 class ElasticScenario:
     """Containers come, die, hang and are cut off while one job goes on."""
 
@@ -127,6 +132,8 @@ class ElasticScenario:
         moved = wait_for(lambda: cluster.steps_done() > max(before, 0) + 2, RUN_SECONDS)
         self.program.expect(claim, found and moved,
                             f"{cluster.busy_workers()} of {workers} workers, step {before}")
+        if not (found and moved):
+            raise ScenarioOver(claim)
 
     def scale(self, workers):
         self.cluster.up(workers, "--no-recreate")
@@ -203,6 +210,8 @@ def main():
             stop_and_resume(program, engine, image)
             if "--elastic" in sys.argv:
                 elastic(program, engine, image)
+    except ScenarioOver as claim:
+        print(f"      the scenario ends at: {claim}")
     except Unavailable as why:
         print(f"skipped: {why}; cmake/install-packages.sh docker installs an engine")
         program.temporary.cleanup()

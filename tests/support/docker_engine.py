@@ -92,7 +92,8 @@ class DockerEngine:
         """To be called once images are built, before the first container."""
         if self.daemon:
             self.end_daemon()
-            self.start("--mount --net", ["--bridge=none"])
+            # No name server is to be reached from there: names that are not there fail at once.
+            self.start("--mount --net", ["--bridge=none", "--dns=127.0.0.1"])
 
     def end_daemon(self):
         if self.daemon and self.daemon.poll() is None:
