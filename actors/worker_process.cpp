@@ -14,6 +14,7 @@
 #include "actors/worker.hpp"
 #include "net/control_link.hpp"
 #include "net/event_loop.hpp"
+#include "net/local_address.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
@@ -138,6 +139,14 @@ class LocalWorker final : public WorkerProcess {
         [this, to, attempt](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
           if (!link.ok()) {
             caf::anon_send(to, LinkClosed{attempt, link.status()});
+            return;
+          }
+          if (!net::may_be_local(options_.bind_address)) {
+            (*link)->close();
+            caf::anon_send(to, LinkClosed{attempt, absl::UnavailableError(absl::StrCat(
+                                                       "this machine has lost the address ",
+                                                       options_.bind_address,
+                                                       ", which other workers connect to"))});
             return;
           }
           {

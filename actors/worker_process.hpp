@@ -12,9 +12,12 @@
 namespace skein::actors {
 
 struct WorkerOptions {
-  std::string coordinator_address;         // "host:port"
-  std::string bind_address = "127.0.0.1";  // Where other workers connect for tensors.
-  bool insecure = false;                   // Allows one that is not a loopback address.
+  std::string coordinator_address;  // "host:port"
+  /// Where other workers connect for tensors. A worker that finds that its machine has lost the
+  /// address when it connects to the coordinator again ends with Unavailable: it is to be started
+  /// anew with another one.
+  std::string bind_address = "127.0.0.1";
+  bool insecure = false;  // Allows one that is not a loopback address.
   /// Changes what the job says of the device; may be null.
   std::function<void(plans::DeviceSpec&)> change_device;
   double connect_timeout_seconds = 30;

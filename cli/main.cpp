@@ -1,3 +1,4 @@
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -20,6 +21,7 @@
 #include "cli/train.hpp"
 #include "cli/version.hpp"
 #include "cli/worker_children.hpp"
+#include "net/local_address.hpp"
 
 namespace {
 
@@ -49,6 +51,18 @@ struct WorkerArguments {
   int parent = 0;
 };
 
+/// What `--bind auto` stands for, as soon as there is a way to the coordinator.
+absl::StatusOr<std::string> find_bind_address(const WorkerArguments& arguments,
+                                              double timeout_seconds, Signals& signals) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
+  while (true) {
+    absl::StatusOr<std::string> found = skein::net::local_address_to(arguments.join);
+    if (!absl::IsUnavailable(found.status()) || Clock::now() > deadline) return found;
+    if (signals.wait(0.1) != 0) return absl::CancelledError("told to leave by a signal");
+  }
+}
+
 int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle fail_point,
                Signals& signals) {
   if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {
@@ -57,6 +71,11 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   skein::actors::WorkerOptions options;
   options.coordinator_address = arguments.join;
   options.bind_address = arguments.bind;
+  if (arguments.bind == "auto") {
+    auto found = find_bind_address(arguments, options.connect_timeout_seconds, signals);
+    if (!found.ok()) return report_error(found.status());
+    options.bind_address = *std::move(found);
+  }
   options.insecure = arguments.insecure;
   options.parse_job = parse_job;
   options.fail_point = std::move(fail_point);
@@ -107,10 +126,13 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
   verb.add_option("job", options.job_path, "job file (TOML)");
   verb.add_option("--workers", options.workers, "workers; default: what the job's layout needs")
       ->check(CLI::Range(1, 100000));
-  verb.add_option("--resume", options.resume,
-                  "run directory: go on in it from its latest checkpoint, instead of a job file");
+  auto* resume = verb.add_option(
+      "--resume", options.resume,
+      "run directory: go on in it from its latest checkpoint, instead of a job file");
   verb.add_flag("--resume-latest", options.resumes_latest,
-                "go on in <job.dump_folder>/latest if it is there, else start the job file");
+                "go on with the job's latest run in job.dump_folder; start the job file if there "
+                "is none; do nothing if it is done")
+      ->excludes(resume);
   verb.add_option(
       "--chaos", options.chaos,
       "faults to be done to the run: 'w2:kill@30s;w3:pause=5s@step=40' (docs/chaos.md)");
@@ -158,7 +180,8 @@ int main(int argc, char** argv) {
       ->required();
   worker_verb
       ->add_option("--bind", worker_arguments.bind,
-                   "this machine's address, to which other workers connect")
+                   "this machine's address, to which other workers connect; auto: the one on the "
+                   "way to the coordinator")
       ->capture_default_str();
   worker_verb->add_option("--device", worker_arguments.device, "cpu or sleep; default: the job's")
       ->check(CLI::IsMember({"cpu", "sleep"}));
