@@ -15,7 +15,9 @@
 #include "cli/chaos_runner.hpp"
 #include "cli/exit_codes.hpp"
 #include "cli/plan_file.hpp"
+#include "cli/text_file.hpp"
 #include "cli/worker_children.hpp"
+#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/chaos/chaos_script.hpp"
@@ -42,6 +44,7 @@ struct Run {
   LoadedJob job;
   RunFolder folder;
   std::string load_path;
+  bool is_done = false;  // Before it starts: it was resumed when nothing is left to do.
   plans::ChaosScript chaos;
   std::unique_ptr<RunReporter> reporter;
   std::unique_ptr<actors::CoordinatorProcess> coordinator;
@@ -53,7 +56,20 @@ absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   if (!options.resumes_latest) return options.resume;
   SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job(options.job_path, options.overrides));
   const std::string latest = job.spec.dump_folder + "/latest";
-  return std::filesystem::exists(latest) ? latest : "";
+  std::error_code error;
+  if (!std::filesystem::exists(latest, error)) return "";
+  SKEIN_ASSIGN_OR_RETURN(const RunFolder folder, open_run_folder(latest));
+  SKEIN_ASSIGN_OR_RETURN(const std::string text,
+                         read_text_file(folder.file("config.resolved.toml"), "resolved job"));
+  SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec found, parse_job(text));
+  return found.name == job.spec.name ? folder.path : "";  // Jobs may share a dump folder.
+}
+
+/// Whether a complete checkpoint of the run has all steps that are asked for.
+absl::StatusOr<bool> is_done(const Run& run) {
+  SKEIN_ASSIGN_OR_RETURN(const auto reader,
+                         gpu::CheckpointReader::open(run.folder.path, /*verify_digests=*/false));
+  return reader->trainer_state().steps_done >= static_cast<uint64_t>(run.job.spec.training.steps);
 }
 
 absl::Status load(const TrainOptions& options, Run& run) {
@@ -75,6 +91,9 @@ absl::Status load(const TrainOptions& options, Run& run) {
   // A coordinator that died before the first checkpoint finds the state in its workers.
   const bool is_saved = std::filesystem::exists(run.folder.file("checkpoint/latest"));
   run.load_path = is_saved ? run.folder.path : run.job.spec.checkpoint.initial_load_path;
+  if (options.resumes_latest && is_saved) {
+    SKEIN_ASSIGN_OR_RETURN(run.is_done, is_done(run));
+  }
   return absl::OkStatus();
 }
 
@@ -224,6 +243,16 @@ int finish(Run& run, const TrainOptions& options) {
 int train(const TrainOptions& options, Signals& signals) {
   Run run;
   if (absl::Status status = load(options, run); !status.ok()) return report_error(status);
+  if (run.is_done) {
+    std::printf(
+        "nothing to do: %s has all of its %lld steps; --training.steps MORE goes on, and "
+        "another --job.dump_folder begins anew\n",
+        run.folder.path.c_str(), static_cast<long long>(run.job.spec.training.steps));
+    return kExitDone;
+  }
+  if (options.resumes_latest && !run.folder.path.empty() && !options.quiet) {
+    std::fprintf(stderr, "going on in %s, with the job as it was then\n", run.folder.path.c_str());
+  }
   if (absl::Status status = start(options, run); !status.ok()) return report_error(status);
   const int code = supervise(run, signals);
   if (code == kExitKilled) {

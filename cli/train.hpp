@@ -17,7 +17,7 @@ struct TrainOptions {
   std::string job_path;  // Empty with `resume`.
   Overrides overrides;
   std::string resume;           // A run directory to go on in.
-  bool resumes_latest = false;  // Go on in <dump_folder>/latest if it is there, else start.
+  bool resumes_latest = false;  // Go on in <dump_folder>/latest if it is a run of this job.
   std::string chaos;            // Faults to be done to the run, as `plans::parse_chaos`.
   int64_t workers = 0;          // 0: what the job needs.
   bool spawns_workers = true;   // False: `skein coordinator`, workers join from elsewhere.

@@ -55,7 +55,27 @@ def main():
                    again.returncode == 0 and max(losses(run)) == 14, again.stderr.strip())
     done = program.run("train", "--resume", run)
     program.expect("a finished run is not run again", done.returncode == 2, done.stderr.strip())
+    resume_latest(program)
     program.finish()
+
+
+def resume_latest(program):
+    """--resume-latest starts, goes on, or finds nothing to do: the same words are always right."""
+    words = ["--resume-latest", "--parallelism.pipeline_parallel_degree", "2"]
+    first, run = program.train("latest", *words, "--training.steps", "6")
+    program.expect("--resume-latest starts where there is no run",
+                   first.returncode == 0 and max(losses(run)) == 6, first.stderr.strip())
+    program.train("latest", *words, "--training.steps", "9")
+    program.expect("it goes on in the latest run", max(losses(run)) == 9)
+    done, last = program.train("latest", *words, "--training.steps", "9")
+    program.expect("it ends well when nothing is left to do",
+                   done.returncode == 0 and "nothing to do" in done.stdout and last == run,
+                   done.stdout.strip())
+    other, last = program.train("latest", *words, "--training.steps", "6", "--job.name", "other")
+    program.expect("another job's run is not gone on with",
+                   other.returncode == 0 and last != run and max(losses(last)) == 6)
+    both = program.run("train", "job.toml", "--resume", run, "--resume-latest")
+    program.expect("--resume and --resume-latest are not for one command", both.returncode == 2)
 
 
 main()
