@@ -114,7 +114,9 @@ class Coordination {
   CoordinatorDecisions welcome(PeerNumber peer, WorkerId worker, JoinRequest request,
                                uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
-  CoordinatorDecisions start_profiling();
+  bool is_everybody_back(uint64_t now_us) const;
+  CoordinatorDecisions start_profiling(uint64_t now_us);
+  CoordinatorDecisions try_finish_profiling(uint64_t now_us);
   CoordinatorDecisions tell_peers() const;
   CoordinatorDecisions request_profiles();
   std::vector<MeasuredWorker> measured_workers(const std::vector<WorkerId>& workers) const;

@@ -13,12 +13,18 @@ namespace {
 constexpr double kMicro = 1e-6;
 /// Workers that come or go together are handled together.
 constexpr uint64_t kSettleUs = 300'000;
-/// A coordinator that was restarted waits so long after the last worker that has come back.
-constexpr uint64_t kRejoinUs = 2'000'000;
+/// A coordinator that was restarted waits so long after the last worker that has come back: longer
+/// than one attempt of a worker to connect (net/control_link).
+constexpr uint64_t kRejoinUs = 4'000'000;
 /// A neighbour that does not answer has usually died, of which we hear on its own connection.
 constexpr uint64_t kTroubleUs = 400'000;
 /// A step that takes so many times the one before is stuck.
 constexpr double kStuckFactor = 20;
+
+/// Rather than one that took the number of another life of the coordinator.
+bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
+  return one.host_name == other.host_name && one.process_id == other.process_id;
+}
 
 bool is_bad_input(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) || absl::IsNotFound(status);
@@ -59,24 +65,25 @@ CoordinatorDecisions Coordination::on_join(PeerNumber peer, JoinRequest request,
   }
   generation_ = std::max(generation_, request.generation);
   CoordinatorDecisions decisions;
-  if (members_.contains(request.previous)) {
+  const auto before = members_.find(request.previous);
+  if (before != members_.end() && is_same_process(before->second.request, request)) {
     // Its old connection is dead, and we have not heard of it.
     append(decisions, on_worker_lost(request.previous,
                                      absl::UnavailableError("it has connected anew"), now_us));
   }
   const WorkerId worker = number(request);
   append(decisions, welcome(peer, worker, std::move(request), now_us));
+  const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
+  if (chooses_plan() && !gathers_first) {
+    append(decisions, tell_peers());
+    append(decisions, request_profiles());
+  }
   if (phase_ == Phase::kGathering) {
     if (has_trained_) consider_change(now_us + kSettleUs);
     append(decisions, try_gather(now_us));
   } else if (phase_ == Phase::kHalting) {
     decisions.push_back(halt(worker));
-  } else {
-    if (chooses_plan()) {
-      append(decisions, tell_peers());
-      append(decisions, request_profiles());
-    }
-    if (phase_ == Phase::kProfiling) return decisions;
+  } else if (phase_ != Phase::kProfiling) {
     consider_change(std::max(now_us + kSettleUs, members_.at(worker).eligible_us));
   }
   return decisions;
@@ -115,25 +122,38 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, WorkerId worker, Joi
   return decisions;
 }
 
+/// Whether all who may hold state are here again after a restart of the coordinator: the workers of
+/// the last plan or, if some do not come back, as many as the job can do with.
+bool Coordination::is_everybody_back(uint64_t now_us) const {
+  if (static_cast<int64_t>(members_.size()) < options_.job.elastic.min_workers) return false;
+  if (now_us >= last_join_us_ + kRejoinUs) return true;
+  for (const StagePlan& stage : options_.last_plan->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      if (!members_.contains(replica.worker)) return false;
+    }
+  }
+  return true;
+}
+
 /// Goes on when there are enough workers: all that were asked for at first; after a pause, or a
 /// restart of the coordinator, as many as the job can do with.
 CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
   if (phase_ != Phase::kGathering) return {};
-  const auto count = static_cast<int64_t>(members_.size());
-  const bool restarted = options_.generation > 0 && !has_trained_;
-  if (!has_trained_ && count >= options_.worker_count) {
-    if (chooses_plan() || options_.only_profiles) return start_profiling();
+  if (!has_trained_) {
+    const bool enough = options_.last_plan
+                            ? is_everybody_back(now_us)
+                            : static_cast<int64_t>(members_.size()) >= options_.worker_count;
+    if (!enough) return {};
+    if (chooses_plan() || options_.only_profiles) return start_profiling(now_us);
     return begin_halt("", now_us);
   }
   const auto eligible = static_cast<int64_t>(eligible_workers(now_us, true).size());
-  if (eligible < options_.job.elastic.min_workers) return {};
-  const bool settled = restarted ? now_us >= last_join_us_ + kRejoinUs
-                                 : has_trained_ && change_at_us_ && now_us >= *change_at_us_;
-  if (!settled) return {};
+  const bool settled = change_at_us_ && now_us >= *change_at_us_;
+  if (eligible < options_.job.elastic.min_workers || !settled) return {};
   change_at_us_.reset();
   const bool all_known =
       !chooses_plan() || static_cast<int64_t>(eligible_workers(now_us).size()) == eligible;
-  return all_known ? begin_halt("there are workers again", now_us) : start_profiling();
+  return all_known ? begin_halt("there are workers again", now_us) : start_profiling(now_us);
 }
 
 /// Everybody answers the probes of everybody who is there now.
@@ -143,7 +163,7 @@ CoordinatorDecisions Coordination::tell_peers() const {
   return decisions;
 }
 
-CoordinatorDecisions Coordination::start_profiling() {
+CoordinatorDecisions Coordination::start_profiling(uint64_t now_us) {
   phase_ = Phase::kProfiling;
   CoordinatorDecisions decisions = {
       RunEvent{"profile.started",
@@ -151,6 +171,7 @@ CoordinatorDecisions Coordination::start_profiling() {
                {}}};
   append(decisions, tell_peers());
   append(decisions, request_profiles());
+  append(decisions, try_finish_profiling(now_us));
   return decisions;
 }
 
@@ -187,12 +208,17 @@ CoordinatorDecisions Coordination::on_profiled(WorkerId worker, MeasuredWorker m
     consider_change(now_us);
     return decisions;
   }
+  append(decisions, try_finish_profiling(now_us));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
   const bool all = std::all_of(members_.begin(), members_.end(),
                                [](const auto& each) { return each.second.measured.has_value(); });
-  if (!all) return decisions;
   const std::vector<MeasuredWorker> workers = measured_workers(eligible_workers(now_us));
-  decisions.push_back(
-      ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)});
+  if (!all || workers.empty()) return {};
+  CoordinatorDecisions decisions = {
+      ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)}};
   append(decisions, options_.only_profiles ? end(absl::OkStatus(), false) : begin_halt("", now_us));
   return decisions;
 }
