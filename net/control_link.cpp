@@ -18,6 +18,10 @@ namespace {
 /// Messages written with one system call at most.
 constexpr size_t kWriteBatchMax = 64;
 constexpr auto kRetryInterval = 100 * kj::MILLISECONDS;
+/// What is swallowed by a network that is cut, or by an address that nobody has any more, would be
+/// sent again ever more rarely: a new attempt finds a coordinator that is back, and its new
+/// address.
+constexpr auto kAttemptTimeout = 3 * kj::SECONDS;
 
 /// A connection on the loop's thread. `send` and `close` come from anywhere and are posted.
 class KjLink final : public ControlLink, public std::enable_shared_from_this<KjLink> {
@@ -176,8 +180,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
     auto promise =
         loop_.network()
             .parseAddress(options_.address)
-            .then([](kj::Own<kj::NetworkAddress> address) {
-              auto connected = address->connect();
+            .then([&timer = loop_.timer()](kj::Own<kj::NetworkAddress> address) {
+              auto connected = timer.timeoutAfter(kAttemptTimeout, address->connect());
               return connected.attach(kj::mv(address));
             })
             .then([self = shared_from_this()](
