@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::take(const std::string& run_fo
   if (file < 0) {
     return absl::UnavailableError(absl::StrCat("cannot open ", path, ": ", strerror(errno)));
   }
-  std::unique_ptr<RunLock> lock(new RunLock(file));
+  std::unique_ptr<RunLock> lock(new RunLock(file));  // Private.
   if (flock(file, LOCK_EX | LOCK_NB) == 0) return lock;
   return absl::FailedPreconditionError(
       absl::StrCat("another coordinator runs the job of ", run_folder,
