@@ -1,7 +1,5 @@
-"""docker/ works with a real engine: images, scaled workers, stopping, going on; and leaves nothing.
-
-With --elastic as well: workers that come and go, and a coordinator that dies.
-"""
+"""docker/ works with a real engine, and leaves nothing: images, stopping and going on, workers that
+come and go, and a coordinator that dies."""
 import os
 import shutil
 import signal
@@ -17,8 +15,8 @@ SKIPPED, STOPPED = 77, 75
 JOB = os.path.join(SOURCE, "docker", "job.toml")
 JOB_STEPS, BATCH = 60, 16  # As docker/job.toml says.
 RUN_SECONDS = 60  # Within which a handful of steps is done on a loaded machine.
-LEASE_SECONDS = 3
-RESUME = "--resume /runs/latest"
+LEASE_SECONDS = 4
+MANY_STEPS = 1000000  # More than there is time for.
 
 
 def build_image(engine, program):
@@ -91,26 +89,39 @@ def to_the_end(program, engine, image):
     program.expect("nothing is left", cluster.leftovers() == [], cluster.leftovers())
 
 
-def stop_and_resume(program, engine, image):
-    """A stopped run ends with a checkpoint, and SKEIN_RUN goes on from there."""
-    job = write_job(program, "long.toml", 100000)
-    with ComposeCluster(engine, "resume", image, SKEIN_JOB=job) as cluster:
+def stop_and_go_on(program, engine, image):
+    """A stopped run ends with a checkpoint, and the same command goes on from there."""
+    job = write_job(program, "long.toml", MANY_STEPS)
+    with ComposeCluster(engine, "stop", image, SKEIN_JOB=job) as cluster:
         cluster.up(2)
         program.expect("it trains", wait_for(lambda: cluster.steps_done() > 5, RUN_SECONDS))
         coordinator = cluster.containers("coordinator")[0]
         program.expect("the coordinator becomes healthy", wait_for(
             lambda: cluster.state(coordinator)["Health"]["Status"] == "healthy", RUN_SECONDS))
-        cluster.must("stop")
-        code = cluster.state(coordinator)["ExitCode"]
-        program.expect("a stop saves", code == STOPPED, code)
-        codes = cluster.exit_codes("worker")
-        program.expect("and tells the workers to leave", not any(codes), codes)
-        done = len(cluster.commits(program.folder))
-        shutil.rmtree(os.path.join(program.folder, cluster.project))
-        steps = done + 20
-        cluster.up(2, SKEIN_RUN=f"{RESUME} --training.steps {steps}")
+        stop(program, cluster)
+        steps = finish(program, cluster, 2)
         check_end(program, cluster, steps)
+        code, text = cluster.in_coordinator("coordinator", "/job.toml", "--resume-latest",
+                                            "--training.steps", str(steps))
+        program.expect("a finished run is left as it is", code == 0 and "nothing to do" in text,
+                       text.strip()[-160:])
     program.expect("nothing is left", cluster.leftovers() == [], cluster.leftovers())
+
+
+def stop(program, cluster):
+    cluster.must("stop")
+    codes = cluster.exit_codes("coordinator")
+    program.expect("a stop saves", codes == [STOPPED], codes)
+    codes = cluster.exit_codes("worker")
+    program.expect("and tells the workers to leave", not any(codes), codes)
+
+
+def finish(program, cluster, workers):
+    """Starts a stopped run again, to end soon; how many steps it is to have then."""
+    steps = len(cluster.commits(program.folder)) + 20
+    shutil.rmtree(os.path.join(program.folder, cluster.project))
+    cluster.up(workers, SKEIN_KEYS=f"--training.steps {steps}")
+    return steps
 
 
 class ScenarioOver(Exception):
@@ -123,15 +134,17 @@ class ElasticScenario:
     def __init__(self, program, cluster):
         self.program = program
         self.cluster = cluster
+        self.engine = cluster.engine
 
     def expect_progress(self, claim, workers):
         """So many workers compute, and steps are committed with them."""
-        cluster = self.cluster
+        cluster, start = self.cluster, time.monotonic()
         found = wait_for(lambda: cluster.busy_workers() == workers, RUN_SECONDS)
         before = cluster.steps_done()
         moved = wait_for(lambda: cluster.steps_done() > max(before, 0) + 2, RUN_SECONDS)
         self.program.expect(claim, found and moved,
-                            f"{cluster.busy_workers()} of {workers} workers, step {before}")
+                            f"{cluster.busy_workers()} of {workers} workers, step {before}, "
+                            f"{time.monotonic() - start:.0f} s")
         if not (found and moved):
             raise ScenarioOver(claim)
 
@@ -140,58 +153,73 @@ class ElasticScenario:
         self.expect_progress(f"scaled to {workers} workers", workers)
 
     def kill_one(self, before):
-        victim = self.cluster.running("worker")[-1]
-        self.cluster.engine.must("kill", victim)
+        self.engine.must("kill", self.cluster.running("worker")[-1])
         self.expect_progress("goes on without a killed worker", before - 1)
+
+    def drain_one(self, before):
+        victim = self.cluster.running("worker")[-1]
+        self.engine.must("stop", victim)
+        code = self.cluster.state(victim)["ExitCode"]
+        self.program.expect("a stopped worker leaves in good order", code == 0, code)
+        self.expect_progress("goes on without a stopped worker", before - 1)
 
     def pause_one(self, before):
         victim = self.cluster.running("worker")[0]
-        self.cluster.engine.must("pause", victim)
-        time.sleep(2 * LEASE_SECONDS)  # The lease is what is tested.
+        self.engine.must("pause", victim)
+        time.sleep(LEASE_SECONDS + 1)  # The lease is what is tested.
         self.expect_progress("goes on without a hanging worker", before - 1)
-        self.cluster.engine.must("unpause", victim)
+        self.engine.must("unpause", victim)
         self.expect_progress("the hanging worker comes back", before)
 
     def cut_off_one(self, before):
-        engine, victim = self.cluster.engine, self.cluster.running("worker")[1]
+        """No connection is closed: both sides find out by their leases."""
+        victim = self.cluster.running("worker")[1]
         network = f"{self.cluster.project}_default"
-        engine.must("network", "disconnect", network, victim)
+        self.engine.must("network", "disconnect", network, victim)
         self.expect_progress("goes on without a worker that is cut off", before - 1)
-        engine.must("network", "connect", network, victim)
+        self.engine.must("network", "connect", network, victim)  # With another address.
         self.expect_progress("the worker that was cut off comes back", before)
 
-    def kill_coordinator(self, workers):
-        """As the machine below it would: the workers stay and find the next one."""
-        self.cluster.must("kill", "coordinator")
-        self.cluster.up(workers, SKEIN_RUN=RESUME)
+    def crash_coordinator(self, workers):
+        """The workers stay, and the engine starts the next coordinator."""
+        coordinator = self.cluster.containers("coordinator")[0]
+        process = self.cluster.state(coordinator)["Pid"]
+        if not is_coordinator(process):
+            print("      the engine's processes are not to be seen: no crash of the coordinator")
+            return
+        os.kill(process, signal.SIGKILL)
+        wait_for(lambda: self.cluster.state(coordinator)["Pid"] not in (0, process), RUN_SECONDS)
         self.expect_progress("goes on with the next coordinator", workers)
 
-    def stop_all_and_finish(self, workers):
-        self.cluster.must("stop")
-        done = len(self.cluster.commits(self.program.folder))
-        shutil.rmtree(os.path.join(self.program.folder, self.cluster.project))
-        steps = done + 20
-        self.cluster.up(workers, SKEIN_RUN=f"{RESUME} --training.steps {steps}")
-        return steps
+
+def is_coordinator(process):
+    try:
+        with open(f"/proc/{process}/cmdline", encoding="utf-8") as file:
+            return file.read().split("\0")[:2] == ["skein", "coordinator"]
+    except OSError:
+        return False
 
 
 def elastic(program, engine, image):
-    job = write_job(program, "elastic.toml", 1000000, "[elastic]",
-                    "heartbeat_interval_seconds = 0.5",
+    job = write_job(program, "elastic.toml", MANY_STEPS, "[elastic]",
+                    "heartbeat_interval_seconds = 1",
                     f"heartbeat_timeout_seconds = {LEASE_SECONDS}")
-    with ComposeCluster(engine, "elastic", image, SKEIN_JOB=job,
-                        SKEIN_WORKER_RESTART="on-failure") as cluster:
+    with ComposeCluster(engine, "elastic", image, SKEIN_JOB=job) as cluster:
         scenario = ElasticScenario(program, cluster)
         cluster.up(2)
         scenario.expect_progress("two workers start", 2)
         scenario.scale(4)
         scenario.kill_one(before=4)
+        scenario.drain_one(before=3)
         scenario.scale(6)
         scenario.pause_one(before=6)
         scenario.cut_off_one(before=6)
-        scenario.kill_coordinator(workers=6)
-        steps = scenario.stop_all_and_finish(workers=6)
-        check_end(program, cluster, steps)
+        scenario.crash_coordinator(workers=6)
+        stop(program, cluster)
+        cluster.must("start")
+        scenario.expect_progress("goes on where it was stopped", 6)
+        stop(program, cluster)
+        check_end(program, cluster, finish(program, cluster, 6))
     program.expect("nothing is left", cluster.leftovers() == [], cluster.leftovers())
 
 
@@ -207,9 +235,8 @@ def main():
             print(f"      images made in {time.monotonic() - start:.0f} s", flush=True)
             check_image(program, engine, image)
             to_the_end(program, engine, image)
-            stop_and_resume(program, engine, image)
-            if "--elastic" in sys.argv:
-                elastic(program, engine, image)
+            stop_and_go_on(program, engine, image)
+            elastic(program, engine, image)
     except ScenarioOver as claim:
         print(f"      the scenario ends at: {claim}")
     except Unavailable as why:
