@@ -262,7 +262,7 @@ class Trial:
 
     def unmount(self):
         while self.disks:
-            subprocess.run(["umount", self.disks.pop()], check=True)
+            subprocess.run(["umount", "--lazy", self.disks.pop()], check=True)
 
 
 def short_list():

@@ -259,7 +259,7 @@ TEST(Coordination, ASuccessorWaitsForAsManyWorkersAsThePlanHad) {
   const JoinRequest request = {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{1}, 1};
   after.on_join(1, request, 1);
   EXPECT_EQ(after.phase(), Coordination::Phase::kGathering);
-  after.on_timer(3'000'000);
+  after.on_timer(5'000'000);
   EXPECT_EQ(after.phase(), Coordination::Phase::kHalting) << "but not for ever";
 }
 
