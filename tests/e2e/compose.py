@@ -131,10 +131,11 @@ class ScenarioOver(Exception):
 class ElasticScenario:
     """Containers come, die, hang and are cut off while one job goes on."""
 
-    def __init__(self, program, cluster):
+    def __init__(self, program, cluster, image):
         self.program = program
         self.cluster = cluster
         self.engine = cluster.engine
+        self.image = image
 
     def expect_progress(self, claim, workers):
         """So many workers compute, and steps are committed with them."""
@@ -177,8 +178,15 @@ class ElasticScenario:
         network = f"{self.cluster.project}_default"
         self.engine.must("network", "disconnect", network, victim)
         self.expect_progress("goes on without a worker that is cut off", before - 1)
-        self.engine.must("network", "connect", network, victim)  # With another address.
-        self.expect_progress("the worker that was cut off comes back", before)
+        squatter = self.engine.must("run", "--detach", "--network", network, "--entrypoint",
+                                    "sleep", self.image, "600")  # Takes the address it had.
+        try:
+            self.engine.must("network", "connect", network, victim)
+            self.expect_progress("the worker that was cut off comes back", before)
+        finally:
+            self.engine.must("rm", "--force", squatter)
+        count = self.engine.must("inspect", "--format", "{{.RestartCount}}", victim)
+        self.program.expect("it was started anew, for its new address", count == "1", count)
 
     def crash_coordinator(self, workers):
         """The workers stay, and the engine starts the next coordinator."""
@@ -205,7 +213,7 @@ def elastic(program, engine, image):
                     "heartbeat_interval_seconds = 1",
                     f"heartbeat_timeout_seconds = {LEASE_SECONDS}")
     with ComposeCluster(engine, "elastic", image, SKEIN_JOB=job) as cluster:
-        scenario = ElasticScenario(program, cluster)
+        scenario = ElasticScenario(program, cluster, image)
         cluster.up(2)
         scenario.expect_progress("two workers start", 2)
         scenario.scale(4)
