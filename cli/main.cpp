@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,11 @@
 #include "cli/generate.hpp"
 #include "cli/job_file.hpp"
 #include "cli/job_keys.hpp"
+#include "cli/metadata_client.hpp"
 #include "cli/planning_arguments.hpp"
 #include "cli/profile_verb.hpp"
 #include "cli/signals.hpp"
+#include "cli/spot_watch.hpp"
 #include "cli/status.hpp"
 #include "cli/train.hpp"
 #include "cli/version.hpp"
@@ -49,6 +52,8 @@ struct WorkerArguments {
   int64_t threads = 0;
   bool insecure = false;
   int parent = 0;
+  std::string spot = "none";
+  std::string spot_url = kMetadataUrl;
 };
 
 /// What `--bind auto` stands for, as soon as there is a way to the coordinator.
@@ -63,11 +68,28 @@ absl::StatusOr<std::string> find_bind_address(const WorkerArguments& arguments,
   }
 }
 
+/// Watches for spot notices, if any cloud is given.
+std::unique_ptr<SpotWatch> watch_spot(std::vector<Cloud> clouds, MetadataClient& client) {
+  if (clouds.empty()) return nullptr;
+  SpotWatchOptions options;
+  options.clouds = std::move(clouds);
+  options.ask = [&client](const MetadataRequest& request) { return client.ask(request); };
+  options.interrupt = [&client] { client.stop(); };
+  options.warn = [](const std::string& line) {
+    std::fprintf(stderr, "skein: warning: %s\n", line.c_str());
+  };
+  return std::make_unique<SpotWatch>(std::move(options));
+}
+
 int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle fail_point,
                Signals& signals) {
   if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {
     return report_error(status);
   }
+  auto clouds = parse_clouds(arguments.spot);
+  if (!clouds.ok()) return report_error(clouds.status());
+  const auto metadata = MetadataClient::make(arguments.spot_url);
+  if (!metadata.ok()) return report_error(metadata.status());
   skein::actors::WorkerOptions options;
   options.coordinator_address = arguments.join;
   options.bind_address = arguments.bind;
@@ -86,8 +108,14 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   };
   auto worker = skein::actors::WorkerProcess::start(std::move(options));
   if (!worker.ok()) return report_error(worker.status());
+  const std::unique_ptr<SpotWatch> spot = watch_spot(*std::move(clouds), **metadata);
   bool leaves = false;
   while (!(*worker)->wait(0.05)) {
+    if (const auto notice = spot ? spot->take_notice() : std::nullopt) {
+      std::fprintf(stderr, "skein: %s: leaving the run\n", notice->reason.c_str());
+      // The first signal after it only asks for the same: clouds send one to all processes.
+      (*worker)->leave(notice->reason);
+    }
     if (signals.wait(0) == 0) continue;
     if (leaves) (*worker)->abort(absl::CancelledError("stopped by a second signal"));
     if (!leaves) (*worker)->leave("told to leave by a signal");
@@ -191,6 +219,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   worker_verb->add_flag("--insecure", worker_arguments.insecure,
                         "allow a --bind address that is not loopback");
+  worker_verb
+      ->add_option("--spot", worker_arguments.spot,
+                   "leave the run when this cloud is to take the machine back (docs/spot.md)")
+      ->check(CLI::IsMember({"aws", "gcp", "azure", "auto", "none"}))
+      ->capture_default_str();
+  worker_verb->add_option("--spot-url", worker_arguments.spot_url, "the cloud's metadata service")
+      ->capture_default_str();
   worker_verb->add_option("--parent", worker_arguments.parent)->group("");  // Of `train` only.
 
   PlanOptions plan_options;

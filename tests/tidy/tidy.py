@@ -17,7 +17,7 @@ LIBRARIES = {  # Header pattern: folders that may include it.
     r"gloo/": {"net"},
     r"oneapi/|dnnl|omp\.h": {"gpu"},
     r"sqlite3\.h": {"actors"},
-    r"toml\+\+/|CLI/": {"cli"},
+    r"toml\+\+/|CLI/|httplib": {"cli"},
     r"nlohmann/": {"gpu", "cli", "tests"},
     r"(mutex|thread|atomic|chrono|fstream|iostream|condition_variable|random)$":
         set(CODE_FOLDERS) - {"plans"},
