@@ -33,6 +33,18 @@ TEST(Crc32c, KnowsThePublishedAnswers) {
   EXPECT_EQ(crc32c(bytes.subspan(4), crc32c(bytes.first(4))), 0xe3069283u);
 }
 
+TEST(Crc32c, IsTheSameByTablesAtEveryLengthAndOffset) {
+  std::vector<std::byte> bytes(64);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 37 + 11);
+  const std::span<const std::byte> all(bytes);
+  for (size_t begin = 0; begin < 9; ++begin) {
+    for (size_t count = 0; begin + count <= all.size(); ++count) {
+      const auto part = all.subspan(begin, count);
+      EXPECT_EQ(crc32c(part, 0x1234u), crc32c_by_tables(part, 0x1234u)) << begin << " " << count;
+    }
+  }
+}
+
 TEST(Safetensors, RoundTripsAndPadsItsHeader) {
   tests::TemporaryFolder folder;
   const std::vector<float> a = {1, 2, 3, 4, 5, 6}, b = {7};
