@@ -119,6 +119,7 @@ class Coordination {
   CoordinatorDecisions try_finish_profiling(uint64_t now_us);
   CoordinatorDecisions tell_peers() const;
   CoordinatorDecisions request_profiles();
+  RunEvent describe_measured(WorkerId worker) const;
   std::vector<MeasuredWorker> measured_workers(const std::vector<WorkerId>& workers) const;
   CoordinatorDecisions lose_silent(uint64_t now_us);
   CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);

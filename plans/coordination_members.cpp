@@ -205,6 +205,7 @@ CoordinatorDecisions Coordination::on_profiled(WorkerId worker, MeasuredWorker m
   last_progress_us_ = now_us;
   CoordinatorDecisions decisions = request_profiles();
   if (phase_ != Phase::kProfiling) {
+    decisions.push_back(describe_measured(worker));
     consider_change(now_us);
     return decisions;
   }
@@ -221,6 +222,18 @@ CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
       ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)}};
   append(decisions, options_.only_profiles ? end(absl::OkStatus(), false) : begin_halt("", now_us));
   return decisions;
+}
+
+/// Of a worker that joined late: its speed, where that of the first one that has measured is 1.
+RunEvent Coordination::describe_measured(WorkerId worker) const {
+  std::vector<WorkerId> all;
+  for (const auto& [id, member] : members_) all.push_back(id);
+  const std::vector<MeasuredWorker> pair = {measured_workers(all).front(),
+                                            *members_.at(worker).measured};
+  const ClusterDevice device = measured_cluster(options_.job, pair).devices.back();
+  return {"worker.measured",
+          absl::StrCat("measured ", device.name, ": speed ", device.speed),
+          {{"worker", absl::StrCat(worker.value)}, {"speed", absl::StrCat(device.speed)}}};
 }
 
 std::vector<MeasuredWorker> Coordination::measured_workers(

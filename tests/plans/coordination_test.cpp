@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "plans/profile/estimate.hpp"
 #include "tests/plans/small_cluster.hpp"
 
 namespace skein::plans {
@@ -245,6 +246,31 @@ TEST(Coordination, WhoJoinsWhileOthersMeasureIsAnsweredByThem) {
     if (const auto* request = std::get_if<RequestProfile>(&decision)) told.insert(request->worker);
   }
   EXPECT_EQ(told.size(), 2u) << "the one that measures, too, is to answer";
+}
+
+TEST(Coordination, TheSpeedOfALateWorkerIsTold) {
+  JobSpec job = small_job();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  const auto measured = [&job](double flops_per_second) {
+    MeasuredWorker worker;
+    worker.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                      job.optimizer, flops_per_second, flops_per_second);
+    return worker;
+  };
+  Cluster cluster(job, 1);
+  cluster.join(1);
+  cluster.coordination.on_profiled(WorkerId{1}, measured(1e9), ++cluster.now);
+  cluster.halted(1);
+  cluster.prepared(1);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+  cluster.join(2);
+  const CoordinatorDecisions decisions =
+      cluster.coordination.on_profiled(WorkerId{2}, measured(0.5e9), ++cluster.now);
+  const auto* event = find<RunEvent>(decisions);
+  ASSERT_NE(event, nullptr);
+  EXPECT_EQ(event->name, "worker.measured");
+  EXPECT_EQ(event->fields.at("worker"), "2");
+  EXPECT_EQ(event->fields.at("speed"), "0.5");
 }
 
 TEST(Coordination, ASuccessorWaitsForAsManyWorkersAsThePlanHad) {
