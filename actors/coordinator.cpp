@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
 #include "plans/base/check.hpp"
+#include "plans/layout_plan.hpp"
 #include "plans/learning_rate.hpp"
 #include "plans/sync/allreduce.hpp"
 
@@ -264,7 +265,7 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   report.tokens = decision.tokens;
   report.samples = decision.samples;
   report.workers_total = static_cast<int32_t>(coordination->members().size());
-  report.workers_active = static_cast<int32_t>(plans::replica_count(*coordination->plan()));
+  report.workers_active = static_cast<int32_t>(plans::worker_count(*coordination->plan()));
   report.control_seconds = decision.control_seconds;
   report.stage_busy_seconds = decision.stage_busy_seconds;
   report.stage_stash_peak = decision.stage_stash_peak;
