@@ -266,6 +266,8 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("elastic", "snapshot_interval", SKEIN_FIELD(elastic.snapshot_interval),
                      "steps between copies of the state in another worker's memory; 0: none, "
                      "-1: chosen to cost less than 2% of the time"));
+  keys.push_back(key("elastic", "watch_speeds", SKEIN_FIELD(elastic.watch_speeds),
+                     "notice workers that become slower or faster, and plan again for them"));
   keys.push_back(key("elastic", "coordinator_timeout_seconds",
                      SKEIN_FIELD(elastic.coordinator_timeout_seconds),
                      "workers wait so long for a lost coordinator to come back"));

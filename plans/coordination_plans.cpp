@@ -277,7 +277,7 @@ bool Coordination::is_worthwhile(const Plan& candidate) const {
 /// Who has become slower or faster is known by that from now on; if the planner chooses the plan,
 /// something is done about it.
 CoordinatorDecisions Coordination::watch_speeds() {
-  if (commits_.is_held() || halt_after_journal_) return {};
+  if (!options_.job.elastic.watch_speeds || commits_.is_held() || halt_after_journal_) return {};
   const std::vector<SpeedChange> changes =
       speeds_.on_step(commits_.steps_done(), commits_.last_reports());
   CoordinatorDecisions decisions;

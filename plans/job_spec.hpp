@@ -95,6 +95,7 @@ struct ElasticSpec {
   int64_t min_workers = 1;                  // With fewer the run waits for workers to join.
   int64_t max_workers = 0;                  // More than so many stay idle; 0: no limit.
   int64_t snapshot_interval = -1;  // Steps between snapshots in memory; 0: none, -1: chosen.
+  bool watch_speeds = true;        // Plans again for workers that become slower or faster.
   double coordinator_timeout_seconds = 60.0;  // So long workers wait for a lost coordinator.
   bool operator==(const ElasticSpec&) const = default;
 };

@@ -36,7 +36,7 @@ JobSpec changed_job() {
   job.device = {"sleep", 4, 0.75, {1, 0.5, 0.1}, 10.5, 21, 3};
   job.validation = {11, 2};
   job.checkpoint = {false, 13, 0, "run/before"};
-  job.elastic = {0.25, 2.5, 2, 9, 4, 7.5};
+  job.elastic = {0.25, 2.5, 2, 9, 4, false, 7.5};
   job.comm = {12.5, 17};
   job.metrics = {3};
   job.profiling = {false, 9};
