@@ -144,12 +144,18 @@ absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& j
 }  // namespace
 
 absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "job file"));
+  return load_job_text(text, path, overrides);
+}
+
+absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::string& name,
+                                        const Overrides& overrides) {
   LoadedJob job;
-  SKEIN_ASSIGN_OR_RETURN(job.text, read_text_file(path, "job file"));
-  SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(job.text, path));
+  job.text = text;
+  SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(text, name));
   add_environment(assignments);
-  for (const auto& [name, text] : overrides) {
-    assignments.push_back({find_key(name), text, absl::StrCat("--", name)});
+  for (const auto& [key, value] : overrides) {
+    assignments.push_back({find_key(key), value, absl::StrCat("--", key)});
   }
   SKEIN_RETURN_IF_ERROR(assign_all(assignments, job));
   return job;

@@ -26,8 +26,11 @@ using Overrides = std::vector<std::pair<std::string, std::string>>;
 /// NotFound          if there is no such file.
 /// InvalidArgument   with file and line for what is wrong in it, and a suggestion for unknown keys.
 absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides);
+/// The same for a job file's text, which messages call `name`.
+absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::string& name,
+                                        const Overrides& overrides);
 
-/// The same for a job file's text, without environment: what a worker gets from the coordinator.
+/// A job file's text without environment: what a worker gets from the coordinator.
 absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml);
 
 /// The whole job as TOML with a comment per key; parses back to the same job. With `origins`, each

@@ -52,7 +52,8 @@ WorkerChildren::~WorkerChildren() {
 
 absl::Status WorkerChildren::start(const std::string& address, int64_t count,
                                    const RunFolder& folder) {
-  for (int64_t n = 1; n <= count; ++n) {
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t n = children_.size() + 1;
     Child child;
     child.log = folder.file(absl::StrCat("logs/worker-", n, ".log"));
     posix_spawn_file_actions_t actions;

@@ -21,6 +21,7 @@ class WorkerChildren {
   WorkerChildren& operator=(const WorkerChildren&) = delete;
 
   /// Starts this program as `worker --join address` `count` times, output to logs/worker-<n>.log.
+  /// Called again, it starts more.
   absl::Status start(const std::string& address, int64_t count, const RunFolder& folder);
 
   /// The first child that has ended badly since the last call, as a status that says which one,
