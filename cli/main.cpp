@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/fail_point.hpp"
 #include "actors/worker_process.hpp"
+#include "cli/demo.hpp"
 #include "cli/exit_codes.hpp"
 #include "cli/generate.hpp"
 #include "cli/job_file.hpp"
@@ -31,6 +32,7 @@ namespace {
 using namespace skein::cli;  // The program is the cli.
 
 constexpr const char* kFooter = R"(Examples:
+  skein demo
   skein train examples/quickstart.toml --workers 2
   skein train job.toml --training.steps 200 --parallelism.layout 4,2,2
   skein train --resume outputs/latest
@@ -245,6 +247,15 @@ int main(int argc, char** argv) {
   drain_verb->add_option("where", where, "host:port, or a run directory")->required();
   drain_verb->add_option("--worker", to_drain, "its number, as in skein status")->required();
 
+  DemoOptions demo_options;
+  CLI::App* demo_verb = app.add_subcommand(
+      "demo", "watch a pipeline of unlike workers train, lose one and take in another");
+  demo_verb->add_option("--seconds", demo_options.seconds, "for all of it")
+      ->capture_default_str()
+      ->check(CLI::Range(kDemoSecondsMin, 86400.0));
+  demo_verb->add_option("--keep", demo_options.keep, "folder in which the run directory is made")
+      ->capture_default_str();
+
   GenerateOptions generating;
   CLI::App* generate_verb = app.add_subcommand("generate", "draw text from a checkpoint");
   generate_verb->add_option("checkpoint", generating.checkpoint, "checkpoint or run directory")
@@ -289,6 +300,10 @@ int main(int argc, char** argv) {
           absl::InvalidArgumentError("give either a job file or --resume RUN_DIRECTORY"));
     }
     return train(train_options, signals);
+  }
+  if (demo_verb->parsed()) {
+    demo_options.overrides = *overrides;
+    return demo(demo_options, signals);
   }
   if (plan_verb->parsed()) {
     plan_options.planning.overrides = *overrides;

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <termios.h>
+
+#include <string>
+#include <vector>
+
+namespace skein::cli {
+
+/// A full screen on the terminal of standard output while this lives; what was there before comes
+/// back afterwards. One per process, used by one thread.
+class LiveTerminal {
+ public:
+  /// False if standard output is no terminal that knows escape codes.
+  static bool is_possible();
+
+  LiveTerminal();
+  ~LiveTerminal();
+  LiveTerminal(const LiveTerminal&) = delete;
+  LiveTerminal& operator=(const LiveTerminal&) = delete;
+
+  void draw(const std::vector<std::string>& lines);
+  /// A key that was pressed since the last call; 0: none. Ctrl-C is a signal still.
+  char key();
+
+  int columns() const;
+  int rows() const;
+
+ private:
+  bool reads_keys_ = false;
+  termios before_{};
+};
+
+}  // namespace skein::cli
