@@ -92,7 +92,7 @@ std::vector<double> columns_of(const std::vector<double>& losses, size_t columns
   return means;
 }
 
-/// "   ^ w3 lost": each mark below the column of its step, if there is room.
+/// "   ^w3 lost": each mark below the column of its step, if there is room.
 std::string mark_line(const DemoView& view, size_t columns) {
   const size_t steps = view.losses.size();
   std::string text;
@@ -100,9 +100,11 @@ std::string mark_line(const DemoView& view, size_t columns) {
     if (steps == 0 || mark.step == 0) continue;
     const size_t index = std::min<size_t>(mark.step, steps) - 1;
     const size_t column = steps <= columns ? index : index * columns / steps;
-    if (column < text.size()) continue;
-    text.resize(column, ' ');
-    absl::StrAppend(&text, "^", mark.text, " ");
+    const bool fits = column + 1 + mark.text.size() <= columns;  // Else it stands before its step.
+    const size_t begin = fits ? column : column - std::min(column, mark.text.size());
+    if (begin < text.size()) continue;
+    text.resize(begin, ' ');
+    absl::StrAppend(&text, fits ? "^" : "", mark.text, fits ? " " : "^");
   }
   return text;
 }

@@ -100,6 +100,12 @@ TEST(DemoScreen, AlwaysShowsTheNewestEvents) {
   }
 }
 
+TEST(DemoScreen, SaysWhoWasLostEvenInTheLastStep) {
+  DemoView view = full_view();
+  view.marks = {{240, "w3 lost"}};
+  EXPECT_THAT(absl::StrJoin(demo_screen(view, {80, 24}), "\n"), HasSubstr(" w3 lost^\n"));
+}
+
 TEST(DemoScreen, NamesLostAndIdleWorkers) {
   DemoView view = full_view();
   view.workers[1].is_lost = true;
