@@ -207,7 +207,9 @@ class Connector : public std::enable_shared_from_this<Connector> {
   void greet(kj::Own<kj::AsyncIoStream> stream) {
     auto hello = std::make_shared<HelloFrame>(options_.role, options_.protocol_version);
     auto& target = *stream;
-    auto promise = target.write(hello->pieces())
+    // A write to a peer that has died since it accepted may throw at once: that, too, is a refusal,
+    // or nobody would ever hear how the attempt has ended.
+    auto promise = kj::evalNow([&] { return target.write(hello->pieces()); })
                        .then(
                            [self = shared_from_this(), hello, stream = kj::mv(stream)]() mutable {
                              auto link = self->loop_.make_shared_here<KjLink>(
