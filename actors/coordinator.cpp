@@ -103,6 +103,7 @@ void CoordinatorState::on_closed(const PeerClosed& closed) {
   auto current = peer_of.find(worker);
   if (current == peer_of.end() || current->second != closed.peer) return;  // It is back already.
   peer_of.erase(current);
+  tell_progress();
   const std::string text =
       closed.why.ok() ? "it closed its connection" : std::string(closed.why.message());
   apply(coordination->on_worker_lost(worker, absl::UnavailableError(text), now_us()));
@@ -129,6 +130,7 @@ void CoordinatorState::tell_progress() {
   for (const auto& [id, member] : coordination->members()) {
     progress.processes[id] = member.request.process_id;
   }
+  progress.links = peer_of.size();
   config.on_progress(progress);
 }
 
@@ -325,7 +327,12 @@ void CoordinatorState::carry_out(const plans::EndRun& decision) {
   result.status = decision.status;
   result.stopped_early = decision.stopped_early;
   config.on_result(result);
-  for (const auto& [number, peer] : peers) peer.link->close();
+  // A worker closes its link when it has read Stop. If we were first, what it still sends us would
+  // meet a closed socket, and the reset could take Stop away from it.
+  for (const auto& [number, peer] : peers) {
+    if (peer.worker.value == 0) peer.link->close();
+  }
+  tell_progress();
   self->send(config.observer, EndAtom::value);
 }
 

@@ -268,7 +268,10 @@ absl::Status TrainRun::kill_worker(plans::WorkerId worker) {
 
 int TrainRun::finish() {
   const auto told = Clock::now();
-  while (options_.spawns_workers && !children_.all_ended() && seconds_since(told) < kLeaveSeconds) {
+  auto have_left = [&] {
+    return options_.spawns_workers ? children_.all_ended() : coordinator_->progress().links == 0;
+  };
+  while (!have_left() && seconds_since(told) < kLeaveSeconds) {
     usleep(static_cast<useconds_t>(kPollSeconds * 1e5));
   }
   children_.kill_all();
