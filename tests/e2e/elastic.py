@@ -142,6 +142,18 @@ class Trial:
     def worker_and_coordinator(self):
         self.coordinator(with_worker=True)
 
+    def coordinator_again_and_again(self):
+        self.start(apart=True)
+        self.run.address()
+        for step in (8, 16, 24):
+            self.run.wait_for_step(step)
+            self.run.coordinator.kill()
+            self.run.coordinator.wait()
+            self.run.resume()
+        self.check()
+        codes = [worker.returncode for worker in self.run.workers]
+        self.expect("every worker ends with code 0", codes == [0] * len(codes), codes)
+
     def coordinator_fail_point(self, place, count):
         self.start(apart=True, fail_point=f"coordinator:{place}:{count}")
         self.replace_coordinator()
@@ -289,6 +301,7 @@ def short_list():
         "before-commit-broadcast", 20)
     yield "2x2 before-start", "2x2", lambda t: t.coordinator_fail_point("before-start", 1)
     yield "2x2 coordinator", "2x2", Trial.coordinator
+    yield "2x2 coordinator again and again", "2x2", Trial.coordinator_again_and_again
     yield "2x2 worker and coordinator", "2x2", Trial.worker_and_coordinator
     yield "2x2 stopped past the lease", "2x2", Trial.stopped_past_the_lease
     yield "3x1 stopped for less", "3x1", Trial.stopped_for_less
@@ -318,6 +331,9 @@ def long_list():
             yield f"{layout} {place} {count}", layout, (
                 lambda t, place=place, count=count: t.coordinator_fail_point(place, count))
         yield f"{layout} coordinator alone", layout, Trial.coordinator
+        for number in range(RANDOM_DEATHS):
+            yield (f"{layout} coordinator, time after time {number}", layout,
+                   Trial.coordinator_again_and_again)
         yield f"{layout} coordinator too", layout, Trial.worker_and_coordinator
         yield f"{layout} stopped", layout, Trial.stopped_past_the_lease
         yield f"{layout} drained", layout, Trial.drain
