@@ -270,7 +270,7 @@ void RankState::try_retire() {
   if (!device_is_drained || reductions > 0) return;
   RankRetired retired;
   retired.generation = config.plan.generation;
-  retired.steps_done = program->step();
+  retired.steps_done = program->steps_done();
   retired.replicas = std::move(config.replicas);
   self->send(config.listener, std::move(retired));
   held.clear();

@@ -147,6 +147,8 @@ class RankProgram {
   RankCommands on_commit(const CommitOrder& commit);
 
   uint64_t step() const { return step_; }
+  /// Steps whose updates have ended; one more than `step()` while the validation behind one runs.
+  uint64_t steps_done() const { return mode_ == Mode::kValidate ? step_ + 1 : step_; }
   bool finished() const { return mode_ == Mode::kFinished; }
   /// Every gradient of the step is final; only the commit is missing.
   bool waits_for_commit() const { return mode_ == Mode::kWait; }

@@ -175,6 +175,21 @@ TEST(RankProgram, ValidatesAfterTheUpdateAndSaysSo) {
   EXPECT_TRUE(program.finished());
 }
 
+TEST(RankProgram, AStepIsDoneWhileItsValidationStillRuns) {
+  RankProgram::Options options = only_stage();
+  options.validation_batches = 2;
+  RankProgram program(options);
+  run_to_quiet(program, program.on_start());
+  program.on_commit({.step = 0, .validate = true});
+  EXPECT_EQ(program.steps_done(), 0u) << "the update runs";
+  program.on_work_done();
+  EXPECT_EQ(program.steps_done(), 1u) << "whoever is halted now has applied it";
+  program.on_work_done();
+  program.on_work_done();
+  EXPECT_EQ(program.steps_done(), 1u);
+  EXPECT_EQ(program.step(), 1u);
+}
+
 TEST(RankProgram, TakesTheNextStepsInputsEarlyAndDropsOldOnes) {
   RankProgram::Options options;
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
