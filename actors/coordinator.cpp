@@ -245,7 +245,7 @@ void CoordinatorState::carry_out(const plans::JournalCommit& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
-  send_to_all([&](auto body) {
+  auto fill = [&](auto body) {
     auto commit = body.initCommit();
     commit.setStep(decision.order.step);
     commit.setGradientNorm(decision.order.gradient_norm);
@@ -255,7 +255,12 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
     commit.setProfile(decision.profile);
     commit.setSnapshot(decision.order.snapshot);
     commit.setSnapshotFloor(decision.order.snapshot_floor);
-  });
+  };
+  for (const auto& [worker, peer] : peer_of) {
+    net::EnvelopeHead envelope = head(worker);
+    envelope.generation = decision.generation;
+    send(worker, net::make_envelope(envelope, fill));
+  }
   result.steps_done = decision.order.step + 1;
   StepReport report;
   report.step = decision.order.step + 1;

@@ -157,6 +157,7 @@ CommitOrder CommitLoop::make_order() const {
 BroadcastCommit CommitLoop::make_broadcast(const CommitOrder& order, uint64_t now_us) const {
   BroadcastCommit commit;
   commit.order = order;
+  commit.generation = plan_.generation;
   // Steps are counted from 1 for people: the first profiled one is the second, when all is warm.
   commit.profile = job_.profiling.enable_profiling && !order.last &&
                    (last_step_us_ == 0 || is_due(job_.profiling.profile_freq, step_ + 1));

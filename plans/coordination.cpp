@@ -115,7 +115,9 @@ CoordinatorDecisions Coordination::on_stop_request(const std::string& reason) {
 CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   CoordinatorDecisions decisions = lose_silent(now_us);
   append(decisions, lose_slow_to_answer(now_us));
-  if (trouble_at_us_ && now_us >= *trouble_at_us_ && phase_ == Phase::kTraining) {
+  const bool runs =
+      phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kPreparing;
+  if (trouble_at_us_ && now_us >= *trouble_at_us_ && runs) {
     append(decisions, begin_halt(trouble_reason_, now_us));
   }
   append(decisions, check_change(now_us));

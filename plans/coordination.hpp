@@ -154,6 +154,7 @@ class Coordination {
   Options options_;
   Phase phase_ = Phase::kGathering;
   uint64_t generation_ = 0;
+  uint64_t seen_generation_ = 0;  // Largest one that a worker came with.
   std::map<WorkerId, Member> members_;
   uint32_t last_worker_ = 0;
   HoldBack hold_back_;

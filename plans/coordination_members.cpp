@@ -23,7 +23,8 @@ constexpr double kStuckFactor = 20;
 
 /// Rather than one that took the number of another life of the coordinator.
 bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
-  return one.host_name == other.host_name && one.process_id == other.process_id;
+  return one.host_name == other.host_name && one.process_id == other.process_id &&
+         one.data_address == other.data_address;
 }
 
 bool is_bad_input(const absl::Status& status) {
@@ -63,7 +64,7 @@ CoordinatorDecisions Coordination::on_join(PeerNumber peer, JoinRequest request,
   if (phase_ == Phase::kEnded || (options_.only_profiles && phase_ != Phase::kGathering)) {
     return {RefusePeer{peer, "the run takes no more workers"}};
   }
-  generation_ = std::max(generation_, request.generation);
+  seen_generation_ = std::max(seen_generation_, request.generation);
   CoordinatorDecisions decisions;
   const auto before = members_.find(request.previous);
   if (before != members_.end() && is_same_process(before->second.request, request)) {
@@ -82,7 +83,11 @@ CoordinatorDecisions Coordination::on_join(PeerNumber peer, JoinRequest request,
     if (has_trained_) consider_change(now_us + kSettleUs);
     append(decisions, try_gather(now_us));
   } else if (phase_ == Phase::kHalting) {
-    decisions.push_back(halt(worker));
+    if (seen_generation_ < generation_) {
+      decisions.push_back(halt(worker));
+    } else {  // It would take this generation's halt for one that it has answered.
+      append(decisions, begin_halt("a worker is back that has seen this generation", now_us));
+    }
   } else if (phase_ != Phase::kProfiling) {
     consider_change(std::max(now_us + kSettleUs, members_.at(worker).eligible_us));
   }

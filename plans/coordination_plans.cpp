@@ -39,7 +39,7 @@ CoordinatorDecisions Coordination::begin_halt(const std::string& reason, uint64_
   if (phase_ == Phase::kTraining && !commits_.is_held()) goodput_.on_abandoned(now_us);
   goodput_.enter(GoodputLedger::Activity::kMoving, now_us);
   phase_ = Phase::kHalting;
-  ++generation_;
+  generation_ = std::max(generation_, seen_generation_) + 1;
   last_progress_us_ = now_us;
   trouble_at_us_.reset();
   CoordinatorDecisions decisions = commits_.end_generation();
@@ -145,8 +145,6 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t now_u
                      restore_.from_checkpoint ? " of the checkpoint" : " of the snapshots"),
         {{"from", absl::StrCat(commits_.steps_done())},
          {"to", absl::StrCat(restore_.first_step)}}});
-    goodput_.on_rollback(restore_.first_step, now_us);
-    decisions.push_back(RewindJournal{restore_.first_step});
   }
   decisions.push_back(AssignPlan{*plan_, chosen.objective_us, restore_, keepers_});
   return decisions;
@@ -187,6 +185,12 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
   for (const auto& [id, replicas] : hosted_) {
     if (!members_.at(id).prepared) return {};
   }
+  CoordinatorDecisions decisions;
+  if (restore_.first_step < commits_.steps_done()) {
+    // Only now: if the plan had not come about, who has the newer state might have come back.
+    goodput_.on_rollback(restore_.first_step, now_us);
+    decisions.push_back(RewindJournal{restore_.first_step});
+  }
   const CommitOrder order =
       commits_.begin_generation(*plan_, keepers_, restore_.first_step, now_us);
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
@@ -195,12 +199,12 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
   trouble_at_us_.reset();
   is_urgent_ = false;
   const uint64_t next = steps_done() + 1;
-  CoordinatorDecisions decisions = {
-      StartRun{order},
+  decisions.push_back(StartRun{order});
+  decisions.push_back(
       RunEvent{has_trained_ ? "run.continued" : "run.started",
                absl::StrCat("training ", has_trained_ ? "goes on" : "starts", " at step ", next,
                             " of ", options_.job.training.steps),
-               {{"step", absl::StrCat(next)}, {"generation", absl::StrCat(generation_)}}}};
+               {{"step", absl::StrCat(next)}, {"generation", absl::StrCat(generation_)}}});
   has_trained_ = true;
   append(decisions, dismiss_leavers());
   consider_change(now_us);  // Whoever came or asked to leave meanwhile.

@@ -54,12 +54,63 @@ TEST(CoordinationElastic, WithoutTheNewestStateItGoesBackAndTheJournalToo) {
   for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
   cluster.lose(2);
   const CoordinatorDecisions assigned = cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
-  ASSERT_NE(find<RewindJournal>(assigned), nullptr);
-  EXPECT_EQ(find<RewindJournal>(assigned)->first_step, 3u);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 3u);
-  cluster.prepared(1);
+  EXPECT_EQ(find<RewindJournal>(assigned), nullptr) << "the plan may not come about";
+  const CoordinatorDecisions started = cluster.prepared(1);
+  ASSERT_NE(find<RewindJournal>(started), nullptr);
+  EXPECT_EQ(find<RewindJournal>(started)->first_step, 3u);
   EXPECT_EQ(cluster.coordination.steps_done(), 3u);
   EXPECT_GT(cluster.coordination.goodput(cluster.now).redone_s, 0);
+}
+
+TEST(CoordinationElastic, ARollbackThatDidNotStartIsForgottenWhenTheStateIsBack) {
+  Cluster cluster(long_job());
+  cluster.start();
+  for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
+  cluster.lose(2);
+  cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  cluster.join(7, 2);
+  cluster.coordination.on_trouble({1}, "a copy is damaged", ++cluster.now);
+  cluster.now += 1'000'000;
+  const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
+  ASSERT_EQ(count<HaltWorker>(halts), 2u) << "who prepares in vain is not waited for";
+  EXPECT_EQ(find<HaltWorker>(halts)->committed_steps, 5u);
+  cluster.halted(1, {{5, kFront}});
+  const CoordinatorDecisions assigned = cluster.halted(2, {{5, kBack}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
+  cluster.prepared(1);
+  EXPECT_EQ(find<RewindJournal>(cluster.prepared(2)), nullptr);
+  EXPECT_EQ(cluster.coordination.steps_done(), 5u);
+}
+
+TEST(CoordinationElastic, AWorkerOfALaterGenerationDoesNotSpoilThePlanThatIsPrepared) {
+  Cluster cluster(long_job());
+  cluster.gather();
+  JoinRequest request{"host", 9, "127.0.0.1:9", "cpu x1", 1.0, WorkerId{9}, 7};
+  cluster.coordination.on_join(9, request, ++cluster.now);
+  cluster.prepared(1);
+  EXPECT_NE(find<StartRun>(cluster.prepared(2)), nullptr);
+  const CoordinatorDecisions lost = cluster.lose(2);
+  ASSERT_NE(find<HaltWorker>(lost), nullptr);
+  EXPECT_EQ(find<HaltWorker>(lost)->generation, 8u) << "news to everybody";
+  request.generation = 8;
+  const CoordinatorDecisions back = cluster.coordination.on_join(10, request, ++cluster.now);
+  ASSERT_NE(find<HaltWorker>(back), nullptr);
+  EXPECT_EQ(find<HaltWorker>(back)->generation, 9u) << "it would not answer a repeat";
+}
+
+TEST(CoordinationElastic, TheCommitBeforeAChangeOfPlanIsOfThePlanThatDidTheStep) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.ready(0, 0);
+  cluster.ready(1, 0);
+  cluster.lose(2);
+  const CoordinatorDecisions commit = cluster.coordination.on_journaled(0, ++cluster.now);
+  ASSERT_NE(find<BroadcastCommit>(commit), nullptr);
+  ASSERT_NE(find<HaltWorker>(commit), nullptr);
+  EXPECT_EQ(find<BroadcastCommit>(commit)->generation, 1u);
+  EXPECT_EQ(find<HaltWorker>(commit)->generation, 2u);
 }
 
 TEST(CoordinationElastic, NobodyHasTheStateSoTheCheckpointIsUsed) {
