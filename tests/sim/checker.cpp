@@ -1,0 +1,245 @@
+#include "tests/sim/checker.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace skein::sim {
+namespace {
+
+/// Losses of other partitions differ by the order of sums.
+constexpr double kLossTolerance = 1e-4;
+
+uint64_t digest_of(const gpu::StageModel& model) {
+  uint64_t digest = 0xcbf29ce484222325;
+  std::vector<float> values;
+  const auto& parameters = model.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    for (auto kind :
+         {gpu::StateKind::kWeight, gpu::StateKind::kMomentFirst, gpu::StateKind::kMomentSecond}) {
+      values.resize(static_cast<size_t>(plans::element_count(parameters[i])));
+      if (!model.read_state(i, kind, values).ok()) continue;
+      for (float value : values) {
+        digest = (digest ^ std::bit_cast<uint32_t>(value)) * 0x100000001b3;
+      }
+    }
+  }
+  return digest;
+}
+
+std::string shape_of(const plans::Plan& plan) {
+  std::string shape = absl::StrCat(plan.microbatch_count, "x", plan.microbatch_rows, " ",
+                                   std::string(plans::to_text(plan.schedule)));
+  for (const plans::StagePlan& stage : plan.stages) {
+    absl::StrAppend(&shape, " |", stage.layers.begin, "-", stage.layers.end);
+    for (const plans::ReplicaPlan& replica : stage.replicas) {
+      absl::StrAppend(&shape, " ", replica.rows.begin, "+", replica.rows.count);
+    }
+  }
+  return shape;
+}
+
+}  // namespace
+
+Checker::Checker(World& world, JournalStore& store, plans::JobSpec job,
+                 const TrainedModel* expected)
+    : world_(world), store_(store), job_(std::move(job)), expected_(expected) {
+  store_.on_append = [this](const plans::CommitRecord& record) { on_append(record); };
+  store_.on_rewind = [this](uint64_t first_step) { on_rewind(first_step); };
+  store_.on_plan = [this](const plans::Plan& plan) { on_plan(plan); };
+}
+
+void Checker::fail(const std::string& what) {
+  world_.trace(absl::StrCat("VIOLATION ", what));
+  if (!failure_) failure_ = what;
+}
+
+void Checker::on_append(const plans::CommitRecord& record) {
+  ++counts_.commits;
+  world_.note(record.step + 7);
+  world_.trace(absl::StrCat("journal: step ", record.step, " generation ", record.generation,
+                            " term ", record.term, " loss ", record.loss));
+  const uint64_t next = store_.commits.empty() ? record.step : store_.commits.rbegin()->first + 1;
+  if (record.step != next) {
+    fail(absl::StrCat("the journal has ", next, " steps and step ", record.step, " is appended"));
+  }
+  const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
+  if (record.sample_count != batch || record.first_sample != record.step * batch) {
+    fail(absl::StrCat("step ", record.step, " has samples ", record.first_sample, "+",
+                      record.sample_count));
+  }
+  if (record.term != store_.term) {
+    fail(absl::StrCat("step ", record.step, " is appended in term ", record.term, " during term ",
+                      store_.term));
+  }
+  if (store_.plans.empty() || record.generation != store_.plans.rbegin()->first) {
+    fail(absl::StrCat("step ", record.step, " is committed in generation ", record.generation,
+                      " which is not the newest one"));
+  }
+  model_.losses[record.step] = record.loss;
+  if (expected_ == nullptr) return;
+  const double expected = expected_->losses.at(record.step);
+  if (!(std::abs(record.loss - expected) <= kLossTolerance * expected)) {
+    fail(absl::StrCat("step ", record.step, " has loss ", record.loss, ", the undisturbed run ",
+                      expected));
+  }
+}
+
+void Checker::on_rewind(uint64_t first_step) {
+  ++rewinds_;
+  world_.trace(absl::StrCat("journal: rewound to step ", first_step));
+  if (!store_.commits.empty() && first_step > store_.commits.rbegin()->first) {
+    fail(absl::StrCat("the journal is rewound to step ", first_step, " beyond its end"));
+  }
+}
+
+void Checker::on_plan(const plans::Plan& plan) {
+  ++counts_.generations;
+  ++shapes_[shape_of(plan)];
+  world_.trace(absl::StrCat("plan ", plan.generation, ": ", shape_of(plan)));
+  if (!store_.plans.empty() && plan.generation <= store_.plans.rbegin()->first) {
+    fail(absl::StrCat("generation ", plan.generation, " is assigned after ",
+                      store_.plans.rbegin()->first));
+  }
+}
+
+void Checker::on_event(const actors::EventReport& report) {
+  world_.trace(absl::StrCat("event ", report.name, ": ", report.text));
+  if (report.name == "run.rolled_back") ++rollback_events_;
+}
+
+void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage& message,
+                         bool arrives) {
+  if (arrives) return;
+  const auto envelope = *message;
+  const auto body = envelope.getBody();
+  if (body.isCommit()) check_commit(envelope, to);
+  if (!body.isAssign() || seen_generations_[envelope.getGeneration()]) return;
+  seen_generations_[envelope.getGeneration()] = true;
+  if (seen_generations_.size() == 1) return;
+  const auto assign = body.getAssign();
+  const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;
+  if (assign.getFromCheckpoint()) {
+    ++counts_.checkpoint;
+  } else if (assign.getFirstStep() < next) {
+    ++counts_.snapshot;
+  } else {
+    ++counts_.kept;
+  }
+}
+
+void Checker::check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to) {
+  const uint64_t step = envelope.getBody().getCommit().getStep();
+  const uint64_t generation = envelope.getGeneration();
+  const auto record = store_.commits.find(step);
+  if (record == store_.commits.end()) {
+    return fail(absl::StrCat("commit ", step, " is sent and is not in the journal"));
+  }
+  if (record->second.generation != generation || record->second.term != envelope.getTerm()) {
+    fail(absl::StrCat("commit ", step, " is sent in generation ", generation, " term ",
+                      envelope.getTerm(), " and journaled in ", record->second.generation, ", ",
+                      record->second.term));
+  }
+  auto [last, is_first] = last_commit_.try_emplace({to, envelope.getTerm(), generation}, step);
+  // Who lost its connection for a while may miss some.
+  if (!is_first && step <= last->second) {
+    fail(absl::StrCat("commit ", step, " follows commit ", last->second, " in generation ",
+                      generation));
+  }
+  last->second = step;
+}
+
+void Checker::on_prepare(ProcessId process, const actors::PrepareRequest& request) {
+  assignments_[{process, request.plan.generation}] = {request.plan, request.first_step,
+                                                      request.from_checkpoint};
+}
+
+void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& result) {
+  if (!result.status.ok()) return;
+  const auto found = assignments_.find({process, result.generation});
+  if (found == assignments_.end()) return;
+  const Assignment& assignment = found->second;
+  Hosted& hosted = hosted_[process];
+  hosted = {result.generation, {}};
+  for (const actors::PreparedReplica& replica : result.replicas) {
+    if (int64_t{replica.id.value} >= plans::replica_count(assignment.plan)) continue;
+    const auto [applied, is_new] = applied_.try_emplace(replica.model, assignment.first_step);
+    if (!is_new && applied->second != assignment.first_step) {
+      fail(absl::StrCat("a model with ", applied->second, " steps goes on as if it had ",
+                        assignment.first_step, " in generation ", result.generation));
+    }
+    hosted.replicas.push_back({plans::stage_of(assignment.plan, replica.id), replica.model});
+    check_replica(result.generation, hosted.replicas.back(), assignment.first_step);
+  }
+}
+
+void Checker::on_update(ProcessId process) {
+  Hosted& hosted = hosted_[process];
+  for (const Held& held : hosted.replicas) {
+    uint64_t& applied = applied_[held.model];
+    if (!store_.commits.contains(applied)) {
+      fail(absl::StrCat(world_.name(process), " applies step ", applied, " in generation ",
+                        hosted.generation, ", which is not in the journal"));
+    }
+    ++applied;
+    world_.trace(absl::StrCat(world_.name(process), " has applied ", applied, " steps, stage ",
+                              held.stage, " generation ", hosted.generation));
+    check_replica(hosted.generation, held, applied);
+    if (applied == static_cast<uint64_t>(job_.training.steps)) keep_weights(*held.model);
+  }
+}
+
+void Checker::check_replica(uint64_t generation, const Held& held, uint64_t steps_done) {
+  const uint64_t digest = digest_of(*held.model);
+  world_.note(digest);
+  const auto [known, is_first] = digests_.try_emplace({generation, held.stage, steps_done}, digest);
+  if (known->second == digest) return;
+  fail(absl::StrCat("replicas of stage ", held.stage, " differ after ", steps_done,
+                    " steps in generation ", generation));
+}
+
+void Checker::keep_weights(const gpu::StageModel& model) {
+  const auto& parameters = model.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    auto& values = model_.weights[parameters[i].name];
+    values.resize(static_cast<size_t>(plans::element_count(parameters[i])));
+    const absl::Status status = model.read_state(i, gpu::StateKind::kWeight, values);
+    if (!status.ok()) fail(std::string(status.message()));
+  }
+}
+
+void Checker::check_end(uint64_t steps_done) {
+  const auto steps = static_cast<uint64_t>(job_.training.steps);
+  if (steps_done != steps) fail(absl::StrCat("the run ends with ", steps_done, " of ", steps));
+  for (uint64_t step = 0; step < steps; ++step) {
+    if (!store_.commits.contains(step)) fail(absl::StrCat("the journal lacks step ", step));
+  }
+  if (rewinds_ > rollback_events_ + coordinator_kills_) {
+    fail(absl::StrCat(rewinds_, " rollbacks and ", rollback_events_, " reasons in the log"));
+  }
+}
+
+void Checker::check_weights(const TrainedModel& expected, double tolerance) {
+  if (model_.weights.size() != expected.weights.size()) {
+    return fail(
+        absl::StrCat(model_.weights.size(), " parameters instead of ", expected.weights.size()));
+  }
+  for (const auto& [name, values] : expected.weights) {
+    const auto& own = model_.weights[name];
+    double difference = 0;
+    double size = 0;
+    for (size_t i = 0; i < std::min(own.size(), values.size()); ++i) {
+      difference += std::pow(double{own[i]} - double{values[i]}, 2);
+      size += std::pow(double{values[i]}, 2);
+    }
+    const double relative = std::sqrt(difference / std::max(size, 1e-12));
+    if (own.size() == values.size() && relative <= tolerance) continue;
+    return fail(absl::StrCat("the final ", name, " differs from the undisturbed run's by ",
+                             relative, " of its norm; at most ", tolerance));
+  }
+}
+
+}  // namespace skein::sim

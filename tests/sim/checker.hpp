@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/prepare_io.hpp"
+#include "tests/sim/journal.hpp"
+#include "tests/sim/world.hpp"
+
+namespace skein::sim {
+
+/// What a whole run computed.
+struct TrainedModel {
+  std::map<std::string, std::vector<float>> weights;  // After the last step, by parameter.
+  std::map<uint64_t, double> losses;                  // By step.
+};
+
+/// How the state came to a plan that was assigned after the first one.
+struct RecoveryCounts {
+  int kept = 0;        // From live workers, no step lost.
+  int snapshot = 0;    // Rolled back to copies in memory.
+  int checkpoint = 0;  // Rolled back to disk, or to the initial weights.
+  int commits = 0;
+  int generations = 0;
+  int terms = 0;
+};
+
+/// Watches a run from outside and keeps the first thing that is wrong. Each claim:
+///   journal   steps are appended one after the other, with exactly their samples, in the newest
+///             term and generation, and with the loss of the undisturbed run
+///   commits   go out only for steps in the journal, of the same generation, in order
+///   ranks     apply a step once, in order, and only if it is in the journal
+///   models    that go on to another plan have exactly the steps that the plan starts with
+///   replicas  of a stage have the same bits after every step, and when they start
+///   rollback  has a reason in the log
+/// Single-threaded.
+class Checker {
+ public:
+  Checker(World& world, JournalStore& store, plans::JobSpec job, const TrainedModel* expected);
+
+  const std::optional<std::string>& failure() const { return failure_; }
+  void fail(const std::string& what);
+
+  void on_control(ProcessId from, ProcessId to, const net::ControlMessage& message, bool arrives);
+  void on_append(const plans::CommitRecord& record);
+  void on_rewind(uint64_t first_step);
+  void on_plan(const plans::Plan& plan);
+  void on_event(const actors::EventReport& report);
+  void on_prepare(ProcessId process, const actors::PrepareRequest& request);
+  void on_prepared(ProcessId process, const actors::PreparedReplicas& result);
+  void on_update(ProcessId process);
+  void on_coordinator_killed() { ++coordinator_kills_; }
+
+  /// When the run has ended well: nothing is missing.
+  void check_end(uint64_t steps_done);
+  /// Compares with another run's weights. `tolerance` 0: bit for bit.
+  void check_weights(const TrainedModel& expected, double tolerance);
+
+  const TrainedModel& model() const { return model_; }
+  const RecoveryCounts& counts() const { return counts_; }
+  /// Every plan had the same stages, rows and micro-batches.
+  bool has_one_shape() const { return shapes_.size() <= 1; }
+
+ private:
+  struct Held {
+    int32_t stage = 0;
+    std::shared_ptr<gpu::StageModel> model;
+  };
+  /// What a process trains under its newest plan.
+  struct Hosted {
+    uint64_t generation = 0;
+    std::vector<Held> replicas;
+  };
+  struct Assignment {
+    plans::Plan plan;
+    uint64_t first_step = 0;
+    bool from_checkpoint = false;
+  };
+
+  void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
+  void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
+  void keep_weights(const gpu::StageModel& model);
+
+  World& world_;
+  JournalStore& store_;
+  const plans::JobSpec job_;
+  const TrainedModel* expected_;  // Null: unknown.
+  std::optional<std::string> failure_;
+  TrainedModel model_;
+  RecoveryCounts counts_;
+  std::map<std::string, int> shapes_;
+  std::map<std::pair<ProcessId, uint64_t>, Assignment> assignments_;  // By generation.
+  std::map<ProcessId, Hosted> hosted_;
+  std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> applied_;  // Steps.
+  std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;
+  std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
+  std::map<uint64_t, bool> seen_generations_;
+  int rewinds_ = 0;
+  int rollback_events_ = 0;
+  int coordinator_kills_ = 0;
+};
+
+}  // namespace skein::sim

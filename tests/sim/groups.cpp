@@ -1,0 +1,181 @@
+#include "tests/sim/groups.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <caf/send.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace skein::sim {
+namespace {
+
+constexpr uint64_t kRetryUs = 50'000;
+
+}  // namespace
+
+actors::GroupParts Groups::make_member(ProcessId process, plans::GroupId number,
+                                       const net::GradientGroup::Options& options) {
+  Group& group = groups_[options.name];
+  group.count = options.rank_count;
+  Member& member = group.members[options.rank];
+  member = {};
+  member.process = process;
+  const auto connect_us = static_cast<uint64_t>(options.connect_timeout_seconds * 1e6);
+  const auto reduce_us = static_cast<uint64_t>(options.timeout_seconds * 1e6);
+  const std::string name = options.name;
+  const uint32_t rank = options.rank;
+  auto late = [this, name, rank, process](uint64_t after_us, uint64_t round) {
+    world_.after(after_us, process, [this, name, rank, round] {
+      const Member* waiting = find(name, rank);
+      if (waiting == nullptr || !waiting->done || groups_[name].round != round) return;
+      finish(name, rank, absl::DeadlineExceededError("a member does not answer"), 0);
+    });
+  };
+  actors::GroupIo io = world_.system().spawn([this, name, rank, number, connect_us, reduce_us,
+                                              late]() -> actors::GroupIo::behavior_type {
+    return {[this, name, rank, number, connect_us, late](const actors::FormGroup& form,
+                                                         const actors::FormListener& listener) {
+              late(connect_us, 0);
+              join(name, rank, [number, listener, generation = form.generation](absl::Status s) {
+                caf::anon_send(listener, actors::GroupFormed{generation, number, std::move(s)});
+              });
+            },
+            [this, name, rank, number, reduce_us, late](const actors::ReductionRequest& request,
+                                                        const actors::ReductionListener& listener) {
+              late(reduce_us, groups_[name].round);
+              reduce(name, rank, request, [number, listener, step = request.step](absl::Status s) {
+                caf::anon_send(listener, actors::ReductionDone{number, step, std::move(s)});
+              });
+            }};
+  });
+  return {io, [this, name, rank] { abort(name, rank); }};
+}
+
+Groups::Member* Groups::find(const std::string& name, uint32_t rank) {
+  const auto group = groups_.find(name);
+  if (group == groups_.end()) return nullptr;
+  const auto member = group->second.members.find(rank);
+  return member == group->second.members.end() ? nullptr : &member->second;
+}
+
+void Groups::finish(const std::string& name, uint32_t rank, const absl::Status& status,
+                    uint64_t delay_us) {
+  Member* member = find(name, rank);
+  if (member == nullptr || !member->done) return;
+  Done done = std::exchange(member->done, nullptr);
+  world_.after(delay_us, member->process, [done, status] { done(status); });
+}
+
+bool Groups::is_parted(const Group& group) const {
+  for (const auto& [a, first] : group.members) {
+    for (const auto& [b, second] : group.members) {
+      if (a < b && network_.is_parted(first.process, second.process)) return true;
+    }
+  }
+  return false;
+}
+
+void Groups::join(const std::string& name, uint32_t rank, Done done) {
+  Group& group = groups_[name];
+  Member& own = group.members[rank];
+  own.done = std::move(done);
+  own.formed = true;
+  if (own.gone) return finish(name, rank, absl::CancelledError("the group was aborted"), 0);
+  bool complete = group.members.size() == group.count;
+  for (const auto& [each, member] : group.members) {
+    complete = complete && member.formed && !member.gone;
+  }
+  if (!complete) return;  // One that was there and is gone is noticed at the time-out only.
+  if (is_parted(group)) {
+    world_.after(kRetryUs, own.process, [this, name, rank] {
+      Member* waiting = find(name, rank);
+      if (waiting != nullptr && waiting->done) join(name, rank, std::move(waiting->done));
+    });
+    return;
+  }
+  group.formed = true;
+  for (const auto& [each, member] : std::map(group.members)) {
+    finish(name, each, absl::OkStatus(), network_.delay_us() * 3);
+  }
+}
+
+void Groups::reduce(const std::string& name, uint32_t rank, const actors::ReductionRequest& request,
+                    Done done) {
+  Group& group = groups_[name];
+  Member& own = group.members[rank];
+  own.done = std::move(done);
+  own.step = request.step;
+  own.values = request.values;
+  own.copy.assign(request.values.begin(), request.values.end());
+  for (const auto& [each, member] : group.members) {
+    if (!member.gone || member.silent) continue;
+    return finish(name, rank, absl::UnavailableError("a member of the group is gone"), 0);
+  }
+  try_reduce(name);
+}
+
+void Groups::try_reduce(const std::string& name) {
+  Group& group = groups_[name];
+  const Member* first = nullptr;
+  for (const auto& [rank, member] : group.members) {
+    if (!member.done || !member.step || member.gone) return;
+    if (first == nullptr) first = &member;
+    if (member.step != first->step || member.copy.size() != first->copy.size()) {
+      on_violation_(absl::StrCat("the members of ", name, " add up gradients of steps ",
+                                 *first->step, " and ", *member.step));
+      return;
+    }
+  }
+  if (is_parted(group)) {
+    world_.after(kRetryUs, 0, [this, name, round = group.round] {
+      if (groups_.contains(name) && groups_[name].round == round) try_reduce(name);
+    });
+    return;
+  }
+  auto sum = std::make_shared<std::vector<float>>(first->copy.size());
+  for (const auto& [rank, member] : group.members) {
+    for (size_t i = 0; i < sum->size(); ++i) (*sum)[i] += member.copy[i];
+  }
+  ++group.round;
+  for (auto& [rank, member] : group.members) {
+    member.step.reset();
+    // A member may go on while another has not heard yet, and never will if something breaks.
+    world_.after(network_.delay_us(), member.process, [this, name, rank = rank, sum] {
+      Member* waiting = find(name, rank);
+      if (waiting == nullptr || !waiting->done || waiting->gone) return;
+      std::copy(sum->begin(), sum->end(), waiting->values.begin());
+      std::exchange(waiting->done, nullptr)(absl::OkStatus());
+    });
+  }
+}
+
+void Groups::abort(const std::string& name, uint32_t rank) {
+  Member* own = find(name, rank);
+  if (own == nullptr || own->gone) return;
+  own->gone = true;
+  finish(name, rank, absl::CancelledError("the group was aborted"), 0);
+  break_group(name, "a member has left the group");
+}
+
+void Groups::break_group(const std::string& name, const std::string& why) {
+  if (!groups_[name].formed) return;
+  for (const auto& [rank, member] : std::map(groups_[name].members)) {
+    if (!member.gone) finish(name, rank, absl::UnavailableError(why), network_.delay_us());
+  }
+}
+
+void Groups::on_killed(ProcessId process, bool silent) {
+  for (auto& [name, group] : groups_) {
+    bool hit = false;
+    for (auto& [rank, member] : group.members) {
+      if (member.process != process || (member.gone && !member.done)) continue;
+      member.gone = hit = true;
+      member.silent = silent;
+      member.done = nullptr;
+    }
+    if (hit && !silent) break_group(name, "connection closed by peer");
+  }
+}
+
+}  // namespace skein::sim

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/worker.hpp"
+#include "tests/sim/network.hpp"
+
+namespace skein::sim {
+
+/// The gradient groups of all workers: what Gloo does in the product. Sums are taken in the order
+/// of the members once all of them have asked; a member that dies or aborts fails the others.
+class Groups {
+ public:
+  /// A member asks for another step than the others, or with another size.
+  using OnViolation = std::function<void(const std::string& what)>;
+
+  Groups(World& world, Network& network, OnViolation on_violation)
+      : world_(world), network_(network), on_violation_(std::move(on_violation)) {}
+
+  /// One member, as `WorkerParts::make_group` makes it.
+  actors::GroupParts make_member(ProcessId process, plans::GroupId number,
+                                 const net::GradientGroup::Options& options);
+  void on_killed(ProcessId process, bool silent);
+  void wind_up() { groups_.clear(); }
+
+ private:
+  using Done = std::function<void(absl::Status)>;
+  struct Member {
+    ProcessId process = 0;
+    Done done;  // Of what it waits for; null: nothing.
+    bool formed = false;
+    bool gone = false;             // Aborted or dead.
+    bool silent = false;           // Dead, and nobody was told.
+    std::optional<uint64_t> step;  // Of the reduction that it has asked for.
+    std::span<float> values;
+    std::vector<float> copy;  // Of the values, when it asked.
+  };
+  struct Group {
+    std::map<uint32_t, Member> members;  // By rank.
+    uint32_t count = 0;
+    bool formed = false;
+    uint64_t round = 0;  // Number of reductions.
+  };
+
+  void join(const std::string& name, uint32_t rank, Done done);
+  void reduce(const std::string& name, uint32_t rank, const actors::ReductionRequest& request,
+              Done done);
+  void try_reduce(const std::string& name);
+  void abort(const std::string& name, uint32_t rank);
+  void finish(const std::string& name, uint32_t rank, const absl::Status& status,
+              uint64_t delay_us);
+  /// The others notice that a member has gone.
+  void break_group(const std::string& name, const std::string& why);
+  bool is_parted(const Group& group) const;
+  Member* find(const std::string& name, uint32_t rank);
+
+  World& world_;
+  Network& network_;
+  OnViolation on_violation_;
+  std::map<std::string, Group> groups_;
+};
+
+}  // namespace skein::sim

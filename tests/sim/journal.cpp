@@ -1,0 +1,49 @@
+#include "tests/sim/journal.hpp"
+
+#include "absl/strings/str_cat.h"
+
+namespace skein::sim {
+namespace {
+
+class MemoryJournal final : public actors::Journal {
+ public:
+  explicit MemoryJournal(JournalStore& store) : store_(store), term_(++store.term) {}
+
+  uint64_t term() const override { return term_; }
+  absl::StatusOr<plans::Plan> last_plan() override {
+    if (store_.plans.empty()) return absl::NotFoundError("the journal has no plan");
+    return store_.plans.rbegin()->second;
+  }
+  absl::Status append_plan(const plans::Plan& plan) override {
+    store_.on_plan(plan);
+    store_.plans[plan.generation] = plan;
+    return absl::OkStatus();
+  }
+  absl::Status rewind(uint64_t first_step) override {
+    store_.on_rewind(first_step);
+    store_.commits.erase(store_.commits.lower_bound(first_step), store_.commits.end());
+    return absl::OkStatus();
+  }
+  absl::Status append(const plans::CommitRecord& record) override {
+    store_.on_append(record);
+    if (store_.commits.emplace(record.step, record).second) return absl::OkStatus();
+    return absl::AlreadyExistsError(absl::StrCat("step ", record.step, " was committed before"));
+  }
+  absl::StatusOr<std::vector<plans::CommitRecord>> read() override {
+    std::vector<plans::CommitRecord> records;
+    for (const auto& [step, record] : store_.commits) records.push_back(record);
+    return records;
+  }
+
+ private:
+  JournalStore& store_;
+  const uint64_t term_;
+};
+
+}  // namespace
+
+std::shared_ptr<actors::Journal> open_journal(JournalStore& store) {
+  return std::make_shared<MemoryJournal>(store);
+}
+
+}  // namespace skein::sim

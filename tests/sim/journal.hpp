@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/journal.hpp"
+
+namespace skein::sim {
+
+/// What is on the coordinator's disk: it survives its crashes.
+struct JournalStore {
+  uint64_t term = 0;
+  std::map<uint64_t, plans::CommitRecord> commits;  // By step.
+  std::map<uint64_t, plans::Plan> plans;            // By generation.
+  // Called at once with each change.
+  std::function<void(const plans::CommitRecord&)> on_append;
+  std::function<void(uint64_t first_step)> on_rewind;
+  std::function<void(const plans::Plan&)> on_plan;
+};
+
+/// A new term on the store, which must outlive it.
+std::shared_ptr<actors::Journal> open_journal(JournalStore& store);
+
+}  // namespace skein::sim

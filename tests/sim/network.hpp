@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/control_link.hpp"
+#include "tests/sim/world.hpp"
+
+namespace skein::sim {
+
+/// How a connection's bytes travel.
+struct NetworkOptions {
+  uint64_t delay_us_min = 50;
+  uint64_t delay_us_max = 2'000;
+  /// Some segments are late: retransmissions.
+  double late_chance = 0.01;
+  uint64_t late_us_max = 250'000;
+};
+
+/// One direction of a connection: segments arrive in order, each after its delay, and not while
+/// there is a partition. Like TCP, it holds what it cannot deliver.
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  /// Called when a segment has arrived; false: the receiver does not take it yet, `pump` again.
+  using Segment = std::function<bool()>;
+
+  Channel(World& world, class Network& network, ProcessId from, ProcessId to)
+      : world_(world), network_(network), from_(from), to_(to) {}
+
+  void push(Segment segment);
+  /// Delivers what is due.
+  void pump();
+  /// From now on nothing arrives, and nobody is told.
+  void go_silent();
+  bool is_silent() const { return silent_; }
+  ProcessId from() const { return from_; }
+  ProcessId to() const { return to_; }
+
+ private:
+  World& world_;
+  Network& network_;
+  ProcessId from_;
+  ProcessId to_;
+  std::deque<std::pair<uint64_t, Segment>> segments_;  // By the time of arrival.
+  uint64_t last_due_us_ = 0;
+  bool silent_ = false;
+  bool pumping_ = false;
+};
+
+/// A control connection between two processes.
+struct Connection;
+
+/// Control links between simulated processes, and what goes wrong with them. Messages are encoded
+/// and parsed anew on their way. Single-threaded.
+class Network {
+ public:
+  using OnAccept = net::ControlListener::OnAccept;
+  using OnConnected = std::function<void(absl::StatusOr<std::shared_ptr<net::ControlLink>>)>;
+  /// Sees each control message when it is sent, and when it arrives (`arrives`).
+  using OnMessage = std::function<void(ProcessId from, ProcessId to,
+                                       const net::ControlMessage& message, bool arrives)>;
+
+  Network(World& world, NetworkOptions options) : world_(world), options_(options) {}
+
+  void listen(ProcessId server, OnAccept on_accept);
+  /// As `net::connect_control`, to the process that listens at that time.
+  void connect(ProcessId client, double timeout_seconds, net::ControlLink::Handlers handlers,
+               OnConnected on_done);
+  void watch(OnMessage on_message) { on_message_ = std::move(on_message); }
+
+  /// The process is dead. Its peers' connections break; `silent`: its machine went with it, and
+  /// nobody tells them.
+  void on_killed(ProcessId process, bool silent);
+  /// No bytes go between the processes until `heal`.
+  void part(ProcessId a, ProcessId b) { parted_.insert(std::minmax(a, b)); }
+  void heal(ProcessId a, ProcessId b);
+  void heal_all();
+  bool is_parted(ProcessId a, ProcessId b) const { return parted_.contains(std::minmax(a, b)); }
+  /// The control connections of a process are half open from now on: no end hears of the other.
+  void half_open(ProcessId process);
+
+  /// Ends everything that is still open.
+  void wind_up();
+
+  uint64_t delay_us();
+  void add(const std::shared_ptr<Channel>& channel) { channels_.push_back(channel); }
+  const OnMessage& on_message() const { return on_message_; }
+  World& world() { return world_; }
+
+ private:
+  struct Attempt {
+    ProcessId client = 0;
+    uint64_t deadline_us = 0;
+    net::ControlLink::Handlers handlers;
+    OnConnected on_done;
+  };
+
+  void attempt(const std::shared_ptr<Attempt>& attempt);
+  void establish(const std::shared_ptr<Attempt>& attempt);
+  void pump_all();
+
+  World& world_;
+  NetworkOptions options_;
+  OnMessage on_message_;
+  ProcessId server_ = 0;
+  OnAccept on_accept_;
+  std::set<std::pair<ProcessId, ProcessId>> parted_;
+  std::vector<std::shared_ptr<Connection>> connections_;
+  std::vector<std::weak_ptr<Channel>> channels_;
+};
+
+}  // namespace skein::sim

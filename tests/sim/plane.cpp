@@ -1,0 +1,208 @@
+#include "tests/sim/plane.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include <capnp/message.h>
+
+#include "absl/strings/str_cat.h"
+#include "net/wire.hpp"
+#include "plans/base/check.hpp"
+
+namespace skein::sim {
+namespace {
+
+using Header = net::Wire<net::schema::TensorHeader>;
+
+/// As `net::DataPlane::Options::connect_timeout_seconds`.
+constexpr uint64_t kConnectTimeoutUs = 10'000'000;
+constexpr uint64_t kResetUs = 1'000;
+
+std::vector<std::byte> encode_header(const net::DataPlane::Rows& rows) {
+  capnp::MallocMessageBuilder message;
+  auto header = message.initRoot<net::schema::TensorHeader>();
+  header.setGeneration(rows.key.generation);
+  header.setSender(rows.sender);
+  header.setReceiver(rows.key.receiver);
+  header.setKind(rows.key.kind);
+  header.setStep(rows.key.step);
+  header.setMicrobatch(rows.key.microbatch);
+  header.setRowBegin(rows.row_begin);
+  header.setRowCount(rows.row_count);
+  header.setPayloadBytes(rows.payload.size_bytes());
+  const Header wire = Header::encode(message);
+  return {wire.bytes().begin(), wire.bytes().end()};
+}
+
+bool is_copy_of_state(net::schema::TensorKind kind) {
+  return kind == net::schema::TensorKind::SNAPSHOT;
+}
+
+}  // namespace
+
+SimulatedPlane::SimulatedPlane(World& world, Network& network, Planes& planes, Options options)
+    : world_(world),
+      network_(network),
+      planes_(planes),
+      options_(std::move(options)),
+      address_(absl::StrCat(world.name(options_.process), ":1")) {
+  planes_.by_address[address_] = this;
+}
+
+SimulatedPlane::~SimulatedPlane() {
+  *alive_ = false;
+  planes_.by_address.erase(address_);
+}
+
+void SimulatedPlane::send(const std::string& address, Rows rows) {
+  const uint64_t generation = rows.key.generation;
+  if (!world_.is_alive(options_.process) || (generation > 0 && generation < floor_)) return;
+  if (is_copy_of_state(rows.key.kind)) {
+    copies_.push_back({rows.owner, {const_cast<float*>(rows.payload.data()), rows.payload.size()}});
+  }
+  const std::shared_ptr<Flow> flow = flow_to(address, rows);
+  if (flow->lost) return;
+  flow->channel->push(
+      [&planes = planes_, weak = std::weak_ptr(flow), address, header = encode_header(rows), rows] {
+        const auto peer = planes.by_address.find(address);
+        const std::shared_ptr<Flow> alive = weak.lock();
+        if (peer == planes.by_address.end() || !alive) return true;
+        alive->reached = true;
+        return peer->second->take(header, rows.payload, *alive->channel);
+      });
+}
+
+std::shared_ptr<SimulatedPlane::Flow> SimulatedPlane::flow_to(const std::string& address,
+                                                              const Rows& rows) {
+  const Name name{rows.key.generation, address, rows.key.receiver, rows.key.kind};
+  auto& flow = flows_[name];
+  if (flow && !(rows.key.generation == 0 && flow->lost)) return flow;
+  flow = std::make_shared<Flow>();
+  const auto peer = planes_.by_address.find(address);
+  const bool is_cut = cut_until_us_.contains(address) && cut_until_us_[address] > world_.now_us();
+  const ProcessId to = peer == planes_.by_address.end() ? 0 : peer->second->options_.process;
+  flow->channel = std::make_shared<Channel>(world_, network_, options_.process, to);
+  network_.add(flow->channel);
+  if (to == 0 || is_cut) {  // Nobody answers: it is tried for a while.
+    flow->channel->go_silent();
+    world_.after(kConnectTimeoutUs, options_.process,
+                 [this, flow = flow, name] { lose(flow, name, "connection refused"); });
+  }
+  return flow;
+}
+
+void SimulatedPlane::lose(const std::shared_ptr<Flow>& flow, const Name& name,
+                          const std::string& why) {
+  if (flow->lost) return;
+  flow->lost = true;
+  flow->channel->go_silent();
+  const auto& [generation, address, receiver, kind] = name;
+  if (generation > 0 && generation < floor_) return;
+  options_.on_peer_lost(address, absl::UnavailableError(why));
+}
+
+bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const float> payload,
+                          Channel& from) {
+  const auto parsed = Header::parse(encoded);
+  SKEIN_CHECK(parsed.ok()) << std::string(parsed.status().message());
+  const auto header = **parsed;
+  net::TensorStream::Rows rows;
+  rows.key = {header.getGeneration(), header.getReceiver(), header.getKind(), header.getStep(),
+              header.getMicrobatch()};
+  rows.begin = header.getRowBegin();
+  rows.count = header.getRowCount();
+  rows.bytes = header.getPayloadBytes();
+  if (options_.ignores_generation) rows.key.generation = std::max(rows.key.generation, newest_);
+  if (rows.key.generation > 0 && rows.key.generation < floor_) return true;
+  const auto found = streams_.find({rows.key.generation, rows.key.receiver, rows.key.kind});
+  if (found != streams_.end()) {
+    const std::shared_ptr<net::TensorStream> stream = found->second;
+    if (!stream->check(rows).ok() || stream->is_repeat(rows)) return true;
+    if (stream->has_space(rows)) {
+      const std::span<float> memory = stream->reserve(rows);
+      std::memcpy(memory.data(), payload.data(), payload.size_bytes());
+      stream->arrived(rows);
+      return true;
+    }
+  }
+  waiting_.push_back(from.weak_from_this());
+  return false;
+}
+
+void SimulatedPlane::open(StreamSpec stream) {
+  const StreamName name{stream.generation, stream.receiver, stream.kind};
+  newest_ = std::max(newest_, stream.generation);
+  if (is_copy_of_state(stream.kind)) {
+    stream.on_tensor = [this, alive = alive_, inner = std::move(stream.on_tensor)](
+                           const net::TensorKey& key, net::TensorHandle tensor) {
+      if (*alive) copies_.push_back({tensor, *tensor});
+      inner(key, std::move(tensor));
+    };
+  }
+  auto on_space = [this, alive = alive_] {
+    if (!*alive) return;
+    world_.after(0, options_.process, [this] { wake(); });
+  };
+  streams_[name] = std::make_shared<net::TensorStream>(std::move(stream), on_space);
+  world_.after(0, options_.process, [this] { wake(); });
+}
+
+void SimulatedPlane::wake() {
+  for (const auto& weak : std::exchange(waiting_, {})) {
+    if (auto channel = weak.lock()) channel->pump();
+  }
+}
+
+void SimulatedPlane::close_before(uint64_t generation) {
+  floor_ = std::max(floor_, generation);
+  for (auto each = flows_.begin(); each != flows_.end();) {
+    const uint64_t its = std::get<0>(each->first);
+    if (its == 0 || its >= floor_) {
+      ++each;
+      continue;
+    }
+    each->second->lost = true;
+    if (!world_.chance(options_.late_rows_chance)) each->second->channel->go_silent();
+    world_.after(kConnectTimeoutUs, 0, [kept = each->second] {});  // What is on its way lives.
+    each = flows_.erase(each);
+  }
+  streams_.erase(streams_.lower_bound({1, 0, {}}), streams_.lower_bound({floor_, 0, {}}));
+  world_.after(0, options_.process, [this] { wake(); });
+}
+
+void SimulatedPlane::drop_link(const std::string& address, double seconds) {
+  cut_until_us_[address] =
+      seconds == 0 ? UINT64_MAX : world_.now_us() + static_cast<uint64_t>(seconds * 1e6);
+  for (const auto& [name, flow] : std::map(flows_)) {
+    if (std::get<1>(name) == address) lose(flow, name, "the link was dropped on purpose");
+  }
+}
+
+void SimulatedPlane::on_killed(bool silent) {
+  for (const auto& [address, plane] : planes_.by_address) {
+    for (const auto& [name, flow] : plane->flows_) {
+      if (std::get<1>(name) != address_) continue;
+      flow->channel->go_silent();
+      if (silent) continue;
+      const uint64_t after_us = flow->reached ? kResetUs : kConnectTimeoutUs;
+      world_.after(after_us, plane->options_.process, [plane = plane, flow = flow, name = name] {
+        plane->lose(flow, name, "connection reset by peer");
+      });
+    }
+  }
+  planes_.by_address.erase(address_);
+}
+
+bool SimulatedPlane::damage_copy() {
+  std::erase_if(copies_, [](const Copy& each) { return each.owner.expired(); });
+  if (copies_.empty()) return false;
+  Copy& copy = copies_[world_.rng().below(copies_.size())];
+  const auto alive = copy.owner.lock();
+  float& value = copy.values[world_.rng().below(copy.values.size())];
+  value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ (1u << world_.rng().below(32)));
+  return true;
+}
+
+}  // namespace skein::sim

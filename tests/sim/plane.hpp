@@ -1,0 +1,84 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "net/data_plane.hpp"
+#include "net/tensor_stream.hpp"
+#include "tests/sim/network.hpp"
+
+namespace skein::sim {
+
+class SimulatedPlane;
+
+/// The data planes of all processes, by address.
+struct Planes {
+  std::map<std::string, SimulatedPlane*> by_address;
+};
+
+/// A worker's data plane: headers are encoded and parsed, payloads go into the streams of the
+/// product. One channel per generation, peer, receiver and kind. Single-threaded.
+class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
+ public:
+  struct Options {
+    ProcessId process = 0;
+    /// Rows that are on their way when their generation is closed arrive all the same this often.
+    double late_rows_chance = 0.5;
+    /// A broken receiver, for mutations: rows of older generations are taken for the newest one's.
+    bool ignores_generation = false;
+    std::function<void(const std::string& address, absl::Status)> on_peer_lost;
+  };
+  SimulatedPlane(World& world, Network& network, Planes& planes, Options options);
+  ~SimulatedPlane() override;
+
+  const std::string& address() const override { return address_; }
+  net::TensorInbox& inbox() override { return *this; }
+  void send(const std::string& address, Rows rows) override;
+  void open(StreamSpec stream) override;
+  void close_before(uint64_t generation) override;  // Of the plane and of its inbox.
+  void drop_link(const std::string& address, double seconds) override;
+  net::DataPlaneStatistics statistics() const override { return {}; }
+
+  /// The process is dead: its peers' connections break, unless it went in silence.
+  void on_killed(bool silent);
+  /// Flips a bit in a copy of state that lives here or is on its way. False if there is none.
+  bool damage_copy();
+
+ private:
+  using Name = std::tuple<uint64_t, std::string, uint32_t, net::schema::TensorKind>;
+  struct Flow {
+    std::shared_ptr<Channel> channel;
+    bool reached = false;  // Something has arrived.
+    bool lost = false;
+  };
+  struct Copy {
+    std::weak_ptr<const void> owner;
+    std::span<float> values;
+  };
+  using StreamName = std::tuple<uint64_t, uint32_t, net::schema::TensorKind>;
+
+  std::shared_ptr<Flow> flow_to(const std::string& address, const Rows& rows);
+  void lose(const std::shared_ptr<Flow>& flow, const Name& name, const std::string& why);
+  /// A row arrives; false if it has to wait.
+  bool take(std::span<const std::byte> header, std::span<const float> payload, Channel& from);
+  void wake();
+
+  World& world_;
+  Network& network_;
+  Planes& planes_;
+  Options options_;
+  std::string address_;
+  uint64_t floor_ = 1;
+  uint64_t newest_ = 0;  // Generation of an open stream.
+  std::map<Name, std::shared_ptr<Flow>> flows_;
+  std::map<std::string, uint64_t> cut_until_us_;
+  std::map<StreamName, std::shared_ptr<net::TensorStream>> streams_;
+  std::vector<std::weak_ptr<Channel>> waiting_;
+  std::vector<Copy> copies_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace skein::sim

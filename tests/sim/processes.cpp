@@ -1,0 +1,305 @@
+#include "tests/sim/processes.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include <caf/send.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "actors/actor_system.hpp"
+#include "actors/start_point.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::sim {
+namespace {
+
+using PrepareProxy =
+    caf::typed_actor<caf::reacts_to<actors::PrepareRequest, actors::PrepareListener>,
+                     caf::reacts_to<actors::SendStateRequest, actors::PrepareListener>,
+                     caf::reacts_to<actors::ProfileWork, actors::PrepareListener>,
+                     caf::reacts_to<actors::PreparedReplicas>, caf::reacts_to<actors::StateSent>,
+                     caf::reacts_to<actors::ProfileMeasured>>;
+
+/// One thing after the other, each of which takes a while.
+struct Turns {
+  uint64_t free_us = 0;
+
+  std::chrono::microseconds take(World& world, uint64_t taken_us) {
+    free_us = std::max(free_us, world.now_us()) + taken_us;
+    return std::chrono::microseconds(free_us - world.now_us());
+  }
+};
+
+struct PrepareState {
+  Turns turns;
+  actors::PrepareListener listener;
+  uint64_t newest = 0;  // Generation.
+};
+
+/// The product's PrepareIo behind a delay, with the checker in between.
+PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<PrepareState> self,
+                                          Surroundings* around, ProcessId process,
+                                          actors::PrepareIo real) {
+  auto delay = [self, around] {
+    return self->state.turns.take(around->world, around->world.between(1'000, 60'000));
+  };
+  return {
+      [self, around, process, real, delay](const actors::PrepareRequest& request,
+                                           const actors::PrepareListener& listener) {
+        self->state.listener = listener;
+        self->state.newest = std::max(self->state.newest, request.plan.generation);
+        around->checker.on_prepare(process, request);
+        self->delayed_send(real, delay(), request, actors::PrepareListener(self));
+      },
+      [self, real, delay](const actors::SendStateRequest& request,
+                          const actors::PrepareListener& listener) {
+        self->state.listener = listener;
+        self->delayed_send(real, delay(), request, actors::PrepareListener(self));
+      },
+      [](const actors::ProfileWork&, const actors::PrepareListener&) {},
+      [self, around, process](const actors::PreparedReplicas& result) {
+        actors::PreparedReplicas passed = result;
+        if (around->mutation == Mutation::kStaleGeneration) {
+          passed.generation = self->state.newest;
+        }
+        around->checker.on_prepared(process, passed);
+        self->send(self->state.listener, std::move(passed));
+      },
+      [self](const actors::StateSent& sent) { self->send(self->state.listener, sent); },
+      [](const actors::ProfileMeasured&) {},
+  };
+}
+
+/// The product's JournalIo behind a slow disk.
+actors::JournalIo::behavior_type journal_proxy(actors::JournalIo::stateful_pointer<Turns> self,
+                                               Surroundings* around, actors::JournalIo real) {
+  auto delay = [self, around] {
+    return self->state.take(around->world, around->world.between(100, 5'000));
+  };
+  return {
+      [self, around, real, delay](const actors::JournalRequest& request,
+                                  const actors::JournalListener& listener) {
+        if (around->mutation == Mutation::kCommitBeforeJournal) {
+          self->send(listener, actors::CommitJournaled{request.record.step, absl::OkStatus()});
+          self->delayed_send(real, delay(), request, actors::JournalListener(self->spawn([]() {
+                               return actors::JournalListener::behavior_type{
+                                   [](const actors::CommitJournaled&) {}};
+                             })));
+          return;
+        }
+        self->delayed_send(real, delay(), request, listener);
+      },
+      [self, real, delay](const plans::RewindJournal& rewind) {
+        self->delayed_send(real, delay(), rewind);
+      },
+      [self, real, delay](const plans::Plan& plan) { self->delayed_send(real, delay(), plan); },
+  };
+}
+
+void end_actor(const caf::actor& actor) {
+  if (actor) caf::anon_send_exit(actor, caf::exit_reason::kill);
+}
+
+}  // namespace
+
+SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
+    : around_(around), process_(around.world.add_process(std::move(name))) {
+  SimulatedPlane::Options options;
+  options.process = process_;
+  options.ignores_generation = around.mutation == Mutation::kStaleGeneration;
+  options.on_peer_lost = [this](const std::string& address, absl::Status why) {
+    caf::anon_send(
+        worker_, actors::WorkerFault{absl::UnavailableError(absl::StrCat(
+                     "the data connection to ", address, " broke: ", std::string(why.message())))});
+  };
+  plane_ = std::make_shared<SimulatedPlane>(around.world, around.network, around.planes,
+                                            std::move(options));
+  board_ = net::RendezvousBoard::create([](const std::string&, const std::vector<char>&) {});
+  World& world = around.world;
+  real_prepare_ = world.spawn_in(
+      process_, [](auto& system) { return actors::PrepareIo(system.spawn(actors::prepare_io)); });
+  prepare_ = world.spawn_in(process_, [&](auto& system) {
+    return actors::PrepareIo(system.spawn(prepare_proxy, &around_, process_, real_prepare_));
+  });
+  worker_ = world.spawn_in(
+      process_, [&](auto& system) { return system.spawn(actors::worker, make_config()); });
+}
+
+actors::WorkerConfig SimulatedWorker::make_config() {
+  actors::WorkerConfig config;
+  config.options.connect_timeout_seconds = 60;
+  config.options.parse_job = [job = around_.job](const std::string&) {
+    return absl::StatusOr<plans::JobSpec>(job);
+  };
+  config.parts = make_parts();
+  config.plane = plane_;
+  config.board = board_;
+  config.prepare = prepare_;
+  config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
+  config.on_end = [this](absl::Status status) {
+    around_.world.trace(absl::StrCat(around_.world.name(process_), " ends: ", status.ToString()));
+    end_status_ = std::move(status);
+    around_.world.after(1'000, process_, [this] { kill(false); });
+  };
+  return config;
+}
+
+actors::WorkerParts SimulatedWorker::make_parts() {
+  actors::WorkerParts parts;
+  parts.make_device = [this](const plans::DeviceSpec& spec) {
+    DeviceWatch watch;
+    watch.on_update_ended = [this] { around_.checker.on_update(process_); };
+    watch.times = {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us};
+    device_ = make_simulated_device(around_.world, process_, std::move(watch), spec.speed);
+    return device_;
+  };
+  parts.make_shard_io = [this](actors::ShardIoConfig config) {
+    return around_.world.system().spawn(actors::shard_io, std::move(config));
+  };
+  parts.make_group = [this](plans::GroupId number, const net::GradientGroup::Options& options) {
+    return absl::StatusOr<actors::GroupParts>(
+        around_.groups.make_member(process_, number, options));
+  };
+  return parts;
+}
+
+void SimulatedWorker::connect(uint64_t attempt, double seconds) {
+  net::ControlLink::Handlers handlers = {
+      [this](net::ControlMessage message) { caf::anon_send(worker_, std::move(message)); },
+      [this, attempt](absl::Status why) {
+        caf::anon_send(worker_, actors::LinkClosed{attempt, std::move(why)});
+      }};
+  around_.network.connect(process_, seconds, std::move(handlers),
+                          [this, attempt](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
+                            if (!link.ok()) {
+                              caf::anon_send(worker_, actors::LinkClosed{attempt, link.status()});
+                            } else {
+                              caf::anon_send(worker_, actors::LinkOpened{attempt, *link});
+                            }
+                          });
+}
+
+void SimulatedWorker::leave() { caf::anon_send(worker_, actors::LeaveRequest{"a notice"}); }
+
+void SimulatedWorker::set_speed(double speed) {
+  if (device_) device_->set_speed(speed);
+}
+
+void SimulatedWorker::kill(bool silent) {
+  if (!is_alive()) return;
+  World& world = around_.world;
+  world.kill(process_);
+  around_.network.on_killed(process_, silent);
+  plane_->on_killed(silent);
+  around_.groups.on_killed(process_, silent);
+  end_actor(caf::actor_cast<caf::actor>(worker_));
+  end_actor(caf::actor_cast<caf::actor>(prepare_));
+  end_actor(caf::actor_cast<caf::actor>(real_prepare_));
+  device_.reset();
+  world.drain(process_);
+  worker_ = nullptr;
+  prepare_ = real_prepare_ = nullptr;
+  world.drain(process_);
+}
+
+SimulatedCoordinator::SimulatedCoordinator(Surroundings& around, std::string name)
+    : around_(around), process_(around.world.add_process(std::move(name))) {
+  absl::Status status = start();
+  if (status.ok()) return;
+  result_.emplace();
+  // It died between the last checkpoint and its own end: there is nothing left to do.
+  const auto steps = static_cast<uint64_t>(around.job.training.steps);
+  const bool done = absl::IsInvalidArgument(status) && around.store.commits.size() == steps;
+  result_->steps_done = around.store.commits.size();
+  result_->status = done ? absl::OkStatus() : std::move(status);
+}
+
+absl::Status SimulatedCoordinator::start() {
+  actors::CoordinatorOptions options;
+  options.job = around_.job;
+  if (around_.mutation == Mutation::kLeaseIgnored) {
+    options.job.elastic.heartbeat_timeout_seconds = 1e9;
+  }
+  options.job_id = "simulated";
+  options.run_folder = around_.run_folder;
+  options.worker_count = around_.worker_count;
+  options.observer = this;
+  if (std::filesystem::exists(around_.run_folder + "/checkpoint/latest")) {
+    options.load_path = around_.run_folder;  // As `skein train --resume` does.
+  }
+  SKEIN_ASSIGN_OR_RETURN(actors::StartPoint start, actors::find_start(options));
+  std::shared_ptr<actors::Journal> journal = open_journal(around_.store);
+  SKEIN_RETURN_IF_ERROR(actors::read_journal(*journal, start));
+  actors::CoordinatorConfig config;
+  config.term = journal->term();
+  World& world = around_.world;
+  journal_ = spawn_journal(std::move(journal));
+  checkpoints_ = world.spawn_in(process_, [&](auto& system) {
+    return system.spawn(actors::checkpoint_io, around_.job, around_.run_folder);
+  });
+  observer_ = world.spawn_in(process_, [&](auto& system) {
+    return system.spawn(actors::observer_io, static_cast<actors::RunObserver*>(this),
+                        std::function<void()>([] {}));
+  });
+  config.options = std::move(options);
+  config.start = std::move(start);
+  config.journal = journal_;
+  config.checkpoints = checkpoints_;
+  config.observer = observer_;
+  config.on_result = [this](actors::RunResult result) {
+    if (is_alive()) result_ = std::move(result);
+  };
+  coordinator_ = world.spawn_in(
+      process_, [&](auto& system) { return system.spawn(actors::coordinator, std::move(config)); });
+  around_.network.listen(
+      process_, [this](std::shared_ptr<net::ControlLink> link, net::schema::Role role) {
+        const plans::PeerNumber peer = ++peers_;
+        caf::anon_send(coordinator_, actors::PeerOpened{peer, std::move(link), role});
+        return net::ControlLink::Handlers{
+            [this, peer](net::ControlMessage message) {
+              caf::anon_send(coordinator_, actors::PeerMessage{peer, std::move(message)});
+            },
+            [this, peer](absl::Status why) {
+              caf::anon_send(coordinator_, actors::PeerClosed{peer, std::move(why)});
+            }};
+      });
+  return absl::OkStatus();
+}
+
+actors::JournalIo SimulatedCoordinator::spawn_journal(std::shared_ptr<actors::Journal> journal) {
+  World& world = around_.world;
+  real_journal_ = world.spawn_in(process_, [&](auto& system) {
+    return actors::JournalIo(system.spawn(actors::journal_io, std::move(journal)));
+  });
+  return world.spawn_in(process_, [&](auto& system) {
+    return actors::JournalIo(system.spawn(journal_proxy, &around_, real_journal_));
+  });
+}
+
+void SimulatedCoordinator::on_event(const actors::EventReport& report) {
+  if (is_alive()) around_.checker.on_event(report);
+}
+
+void SimulatedCoordinator::kill(bool silent) {
+  if (!is_alive()) return;
+  World& world = around_.world;
+  world.kill(process_);
+  around_.network.on_killed(process_, silent);
+  if (coordinator_) {
+    end_actor(caf::actor_cast<caf::actor>(coordinator_));
+    end_actor(caf::actor_cast<caf::actor>(journal_));
+    end_actor(caf::actor_cast<caf::actor>(real_journal_));
+    end_actor(caf::actor_cast<caf::actor>(checkpoints_));
+    end_actor(caf::actor_cast<caf::actor>(observer_));
+  }
+  world.drain(process_);
+  coordinator_ = nullptr;
+  journal_ = real_journal_ = nullptr;
+  checkpoints_ = nullptr;
+  observer_ = nullptr;
+  world.drain(process_);
+}
+
+}  // namespace skein::sim

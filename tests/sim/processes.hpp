@@ -1,0 +1,103 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "actors/coordinator.hpp"
+#include "actors/worker.hpp"
+#include "tests/sim/checker.hpp"
+#include "tests/sim/device.hpp"
+#include "tests/sim/groups.hpp"
+#include "tests/sim/network.hpp"
+#include "tests/sim/plane.hpp"
+
+namespace skein::sim {
+
+/// Protocols that are broken on purpose, to see that the checks would find it.
+enum class Mutation { kNone, kCommitBeforeJournal, kStaleGeneration, kLeaseIgnored };
+
+/// What every process of a run shares.
+struct Surroundings {
+  World& world;
+  Network& network;
+  Planes& planes;
+  Groups& groups;
+  Checker& checker;
+  JournalStore& store;
+  plans::JobSpec job;
+  std::string run_folder;
+  int64_t worker_count = 0;
+  Mutation mutation = Mutation::kNone;
+};
+
+/// A worker's actors as one simulated process, wired as `WorkerProcess` does.
+class SimulatedWorker {
+ public:
+  SimulatedWorker(Surroundings& around, std::string name);
+  SimulatedWorker(const SimulatedWorker&) = delete;
+  SimulatedWorker& operator=(const SimulatedWorker&) = delete;
+
+  ProcessId process() const { return process_; }
+  bool is_alive() const { return around_.world.is_alive(process_); }
+  void leave();
+  void set_speed(double speed);
+  bool damage_copy() { return plane_->damage_copy(); }
+  SimulatedPlane& plane() { return *plane_; }
+  /// `silent`: its machine went with it, no connection tells anybody.
+  void kill(bool silent);
+  /// How it ended by itself.
+  const std::optional<absl::Status>& end_status() const { return end_status_; }
+
+ private:
+  void connect(uint64_t attempt, double seconds);
+  actors::WorkerParts make_parts();
+  actors::WorkerConfig make_config();
+
+  Surroundings& around_;
+  ProcessId process_ = 0;
+  std::shared_ptr<SimulatedPlane> plane_;
+  std::shared_ptr<net::RendezvousBoard> board_;
+  std::shared_ptr<gpu::Device> device_;
+  actors::PrepareIo real_prepare_;
+  actors::PrepareIo prepare_;
+  actors::Worker worker_;
+  std::optional<absl::Status> end_status_;
+};
+
+/// A coordinator's actors as one simulated process, wired as `CoordinatorProcess` does. The journal
+/// and the run folder outlive it.
+class SimulatedCoordinator final : public actors::RunObserver {
+ public:
+  SimulatedCoordinator(Surroundings& around, std::string name);
+
+  ProcessId process() const { return process_; }
+  bool is_alive() const { return around_.world.is_alive(process_); }
+  void kill(bool silent);
+  /// How the run ended, if it has.
+  const std::optional<actors::RunResult>& result() const { return result_; }
+
+  void on_plan(const plans::Plan&, double) override {}
+  void on_profiles(const plans::ReportProfiles&) override {}
+  void on_step(const actors::StepReport&) override {}
+  void on_validation(const actors::ValidationReport&) override {}
+  void on_checkpoint(const actors::CheckpointReport&) override {}
+  void on_timings(const actors::TimingsReport&) override {}
+  void on_event(const actors::EventReport& report) override;
+
+ private:
+  absl::Status start();
+  actors::JournalIo spawn_journal(std::shared_ptr<actors::Journal> journal);
+
+  Surroundings& around_;
+  ProcessId process_ = 0;
+  actors::JournalIo real_journal_;
+  actors::JournalIo journal_;
+  actors::CheckpointIo checkpoints_;
+  actors::ObserverIo observer_;
+  actors::Coordinator coordinator_;
+  plans::PeerNumber peers_ = 0;
+  std::optional<actors::RunResult> result_;
+};
+
+}  // namespace skein::sim

@@ -1,0 +1,396 @@
+#include "tests/sim/run_scenario.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/temporary_folder.hpp"
+
+namespace skein::sim {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000;
+/// After the last fault: leases, hold-backs of workers that come and go, and the steps themselves.
+constexpr uint64_t kBoundUs = 300 * kSecond;
+/// A run that does more than this spins: the largest honest ones have a tenth.
+constexpr uint64_t kEventsMax = 3'000'000;
+constexpr double kWeightTolerance = 1e-4;
+
+void write_tokens(const std::string& path, int64_t vocab_size) {
+  plans::Rng rng(7);
+  std::ofstream file(path, std::ios::binary);
+  for (int i = 0; i < 2000; ++i) {
+    // A little order, so that there is something to learn.
+    const auto token = static_cast<uint16_t>(
+        i % 3 == 0 ? rng.below(static_cast<uint64_t>(vocab_size)) : i % vocab_size);
+    file.write(reinterpret_cast<const char*>(&token), sizeof(token));
+  }
+}
+
+/// One run and everything in it.
+class Simulation {
+ public:
+  Simulation(const Scenario& scenario, const RunOptions& options)
+      : scenario_(scenario),
+        job_(with_data(scenario.job, folder_)),
+        world_(scenario.seed, options.traces),
+        network_(world_, {}),
+        groups_(world_, network_, [this](const std::string& what) { checker_.fail(what); }),
+        checker_(world_, store_, job_, options.expected),
+        around_{world_,
+                network_,
+                planes_,
+                groups_,
+                checker_,
+                store_,
+                job_,
+                folder_.path(),
+                scenario.worker_count,
+                options.mutation} {
+    network_.watch(
+        [this](ProcessId from, ProcessId to, const net::ControlMessage& message, bool arrives) {
+          checker_.on_control(from, to, message, arrives);
+          trace_message(from, to, message, arrives);
+        });
+  }
+
+  Outcome run() {
+    start_us_ = world_.now_us();
+    start_coordinator();
+    for (int64_t n = 0; n < scenario_.worker_count; ++n) {
+      world_.after(world_.between(0, kSecond / 2), 0, [this] { add_worker(); });
+    }
+    uint64_t faults_end_us = 0;
+    for (const Fault& fault : scenario_.faults) {
+      world_.after(fault.at_us, 0, [this, &fault] { inject(fault); });
+      faults_end_us = std::max(faults_end_us, fault.at_us + fault.duration_us);
+    }
+    world_.after(faults_end_us + 1, 0, [this] { heal(); });
+    const uint64_t deadline_us = start_us_ + faults_end_us + kBoundUs;
+    while (!checker_.failure() && !is_done() && world_.now_us() < deadline_us &&
+           world_.events() < kEventsMax && world_.step()) {
+    }
+    return finish();
+  }
+
+ private:
+  static plans::JobSpec with_data(plans::JobSpec job, const tests::TemporaryFolder& folder) {
+    job.data.path = folder.file("tokens.bin");
+    write_tokens(job.data.path, job.model.vocab_size);
+    return job;
+  }
+
+  bool is_done() const { return result_.has_value() && world_.now_us() > ended_us_ + kSecond; }
+
+  void start_coordinator() {
+    if (result_ || (coordinator_ && coordinator_->is_alive())) return;
+    world_.trace("the coordinator starts");
+    coordinators_.push_back(std::make_unique<SimulatedCoordinator>(
+        around_, absl::StrCat("c", coordinators_.size() + 1)));
+    coordinator_ = coordinators_.back().get();
+    watch_result();
+  }
+
+  /// Looks for the end of the run now and then.
+  void watch_result() {
+    if (result_ || !coordinator_->is_alive()) return;
+    if (coordinator_->result()) {
+      result_ = coordinator_->result();
+      ended_us_ = world_.now_us();
+      world_.trace(absl::StrCat("the run ends: ", result_->status.ToString()));
+      return;
+    }
+    world_.after(kSecond / 10, 0, [this, watched = coordinator_] {
+      if (watched == coordinator_) watch_result();
+    });
+  }
+
+  void add_worker() {
+    if (result_) return;
+    workers_.push_back(
+        std::make_unique<SimulatedWorker>(around_, absl::StrCat("p", workers_.size() + 1)));
+    world_.trace(absl::StrCat(world_.name(workers_.back()->process()), " starts"));
+  }
+
+  std::vector<SimulatedWorker*> live() const {
+    std::vector<SimulatedWorker*> live;
+    for (const auto& each : workers_) {
+      if (each->is_alive()) live.push_back(each.get());
+    }
+    return live;
+  }
+
+  void inject(const Fault& fault) {
+    const std::vector<SimulatedWorker*> workers = live();
+    if (result_) return;
+    SimulatedWorker* target = workers.empty() ? nullptr : workers[fault.target % workers.size()];
+    SimulatedWorker* other = workers.empty() ? nullptr : workers[fault.other % workers.size()];
+    world_.trace(
+        absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
+    const bool is_of_worker = fault.kind != FaultKind::kCrashCoordinator &&
+                              fault.kind != FaultKind::kPauseCoordinator &&
+                              fault.kind != FaultKind::kJoin;
+    if (is_of_worker && target == nullptr) return;
+    if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
+  }
+
+  /// False if there was nothing to do.
+  bool carry_out(const Fault& fault, SimulatedWorker* target, SimulatedWorker* other) {
+    switch (fault.kind) {
+      case FaultKind::kCrash:
+      case FaultKind::kVanish:
+        target->kill(fault.kind == FaultKind::kVanish);
+        return true;
+      case FaultKind::kCrashCoordinator:
+        return crash_coordinator(fault);
+      case FaultKind::kPause:
+        return pause(target->process(), fault.duration_us);
+      case FaultKind::kPauseCoordinator:
+        return coordinator_->is_alive() && pause(coordinator_->process(), fault.duration_us);
+      case FaultKind::kSlow:
+        target->set_speed(0.1);
+        world_.after(fault.duration_us, target->process(), [target] { target->set_speed(1); });
+        return true;
+      case FaultKind::kPartition:
+        return part(target->process(), other->process(), fault.duration_us);
+      case FaultKind::kIsolate:
+        return part(target->process(), coordinator_->process(), fault.duration_us);
+      case FaultKind::kHalfOpen:
+        network_.half_open(target->process());
+        return true;
+      case FaultKind::kDropLink:
+        return drop_link(*target, *other, fault.duration_us);
+      case FaultKind::kJoin:
+        add_worker();
+        return true;
+      case FaultKind::kDrain:
+        target->leave();
+        return true;
+      case FaultKind::kDamage:
+        return target->damage_copy();
+    }
+    return false;
+  }
+
+  bool crash_coordinator(const Fault& fault) {
+    if (!coordinator_->is_alive()) return false;
+    coordinator_->kill(fault.other % 4 == 0);
+    checker_.on_coordinator_killed();
+    world_.after(fault.duration_us, 0, [this] { start_coordinator(); });
+    return true;
+  }
+
+  bool pause(ProcessId process, uint64_t duration_us) {
+    if (world_.is_paused(process)) return false;
+    world_.pause(process);
+    world_.after(duration_us, 0, [this, process] { world_.resume(process); });
+    return true;
+  }
+
+  bool part(ProcessId a, ProcessId b, uint64_t duration_us) {
+    if (a == b || network_.is_parted(a, b)) return false;
+    network_.part(a, b);
+    world_.after(duration_us, 0, [this, a, b] { network_.heal(a, b); });
+    return true;
+  }
+
+  bool drop_link(SimulatedWorker& a, SimulatedWorker& b, uint64_t duration_us) {
+    if (&a == &b) return false;
+    const double seconds = static_cast<double>(duration_us) * 1e-6;
+    a.plane().drop_link(b.plane().address(), seconds);
+    b.plane().drop_link(a.plane().address(), seconds);
+    return true;
+  }
+
+  /// From now on nothing goes wrong, and there are as many workers as at first.
+  void heal() {
+    world_.trace("no more faults");
+    network_.heal_all();
+    start_coordinator();
+    for (const auto& each : workers_) {
+      if (world_.is_paused(each->process())) world_.resume(each->process());
+    }
+    if (world_.is_paused(coordinator_->process())) world_.resume(coordinator_->process());
+    top_up();
+  }
+
+  /// Whoever runs the job sees to it that there are workers.
+  void top_up() {
+    if (result_) return;
+    for (auto n = static_cast<int64_t>(live().size()); n < scenario_.worker_count; ++n) {
+      add_worker();
+    }
+    world_.after(5 * kSecond, 0, [this] { top_up(); });
+  }
+
+  void check_result() {
+    if (checker_.failure()) return;
+    if (!result_) {
+      return checker_.fail(absl::StrCat("no end ", static_cast<double>(kBoundUs) * 1e-6,
+                                        " s after the last fault; ", store_.commits.size(), " of ",
+                                        job_.training.steps, " steps are committed"));
+    }
+    if (!result_->status.ok()) {
+      return checker_.fail(absl::StrCat("the run failed: ", result_->status.ToString()));
+    }
+    checker_.check_end(result_->steps_done);
+    for (const auto& worker : workers_) {
+      if (!worker->end_status() || worker->end_status()->ok()) continue;
+      world_.trace(absl::StrCat(world_.name(worker->process()), " ended with ",
+                                worker->end_status()->ToString()));
+    }
+  }
+
+  Outcome finish() {
+    check_result();
+    Outcome outcome;
+    outcome.hash = world_.hash();
+    outcome.events = world_.events();
+    outcome.virtual_seconds = static_cast<double>(world_.now_us() - start_us_) * 1e-6;
+    outcome.injected = injected_;
+    outcome.model = checker_.model();
+    outcome.has_one_shape = checker_.has_one_shape();
+    outcome.recoveries = checker_.counts();
+    outcome.recoveries.terms = static_cast<int>(store_.term);
+    for (const auto& each : workers_) each->kill(false);
+    for (const auto& each : coordinators_) each->kill(false);
+    groups_.wind_up();
+    network_.wind_up();
+    const size_t left = world_.wind_up();
+    if (left > 0) checker_.fail(absl::StrCat(left, " actors are left over:", world_.leftovers()));
+    outcome.failure = checker_.failure();
+    return outcome;
+  }
+
+  void trace_message(ProcessId from, ProcessId to, const net::ControlMessage& message,
+                     bool arrives);
+
+  const Scenario& scenario_;
+  tests::TemporaryFolder folder_;
+  plans::JobSpec job_;
+  JournalStore store_;
+  World world_;
+  Network network_;
+  Planes planes_;
+  Groups groups_;
+  Checker checker_;
+  Surroundings around_;
+  std::vector<std::unique_ptr<SimulatedWorker>> workers_;
+  std::vector<std::unique_ptr<SimulatedCoordinator>> coordinators_;
+  SimulatedCoordinator* coordinator_ = nullptr;  // The newest one.
+  std::optional<actors::RunResult> result_;
+  uint64_t start_us_ = 0;
+  uint64_t ended_us_ = 0;
+  std::array<int, kFaultKinds> injected_{};
+};
+
+const char* body_name(const net::schema::Envelope::Body::Reader& body) {
+  using Body = net::schema::Envelope::Body;
+  switch (body.which()) {
+    case Body::JOIN:
+      return "Join";
+    case Body::JOINED:
+      return "Joined";
+    case Body::REFUSED:
+      return "Refused";
+    case Body::HALT:
+      return "Halt";
+    case Body::HALTED:
+      return "Halted";
+    case Body::ASSIGN:
+      return "Assign";
+    case Body::PREPARED:
+      return "Prepared";
+    case Body::START:
+      return "Start";
+    case Body::READY:
+      return "Ready";
+    case Body::REDUCED:
+      return "Reduced";
+    case Body::GROUP_START:
+      return "GroupStart";
+    case Body::COMMIT:
+      return "Commit";
+    case Body::SNAPSHOT_KEPT:
+      return "SnapshotKept";
+    case Body::SHARD_SAVED:
+      return "ShardSaved";
+    case Body::TROUBLE:
+      return "Trouble";
+    case Body::FAILED:
+      return "Failed";
+    case Body::LEAVE:
+      return "Leave";
+    case Body::STOP:
+      return "Stop";
+    case Body::VALIDATED:
+      return "Validated";
+    default:
+      return nullptr;
+  }
+}
+
+void Simulation::trace_message(ProcessId from, ProcessId to, const net::ControlMessage& message,
+                               bool arrives) {
+  const auto envelope = *message;
+  const auto which = static_cast<uint64_t>(envelope.getBody().which());
+  world_.note(which * 131 + from * 17 + to);
+  const char* name = body_name(envelope.getBody());
+  if (!world_.traces() || name == nullptr) return;
+  std::string detail;
+  const auto body = envelope.getBody();
+  if (body.isReady()) {
+    detail = absl::StrCat(" replica ", body.getReady().getReplica(), " step ",
+                          body.getReady().getStep());
+  } else if (body.isCommit()) {
+    detail = absl::StrCat(" ", body.getCommit().getStep());
+  } else if (body.isHalt()) {
+    detail = absl::StrCat(" committed ", body.getHalt().getCommittedSteps());
+  } else if (body.isHalted()) {
+    for (auto each : body.getHalted().getHoldings()) {
+      absl::StrAppend(&detail, " ", each.getLayerBegin(), "-", each.getLayerEnd(), "@",
+                      each.getStep());
+    }
+  } else if (body.isAssign()) {
+    detail = absl::StrCat(" from step ", body.getAssign().getFirstStep(), ", ",
+                          body.getAssign().getMoves().size(), " moves",
+                          body.getAssign().getFromCheckpoint() ? ", checkpoint" : "");
+  } else if (body.isTrouble()) {
+    detail = absl::StrCat(" ", body.getTrouble().getReason().cStr());
+  } else if (body.isFailed()) {
+    detail = absl::StrCat(" ", body.getFailed().getReason().cStr());
+  } else if (body.isJoin()) {
+    detail = absl::StrCat(" previous ", body.getJoin().getPreviousWorker());
+  } else if (body.isJoined()) {
+    detail = absl::StrCat(" worker ", body.getJoined().getWorker());
+  }
+  world_.trace(absl::StrCat(world_.name(from), arrives ? " => " : " -> ", world_.name(to), " ",
+                            name, detail, " (g", envelope.getGeneration(), " t", envelope.getTerm(),
+                            ")"));
+}
+
+}  // namespace
+
+Outcome run_once(const Scenario& scenario, const RunOptions& options) {
+  return Simulation(scenario, options).run();
+}
+
+Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
+  RunOptions quiet;
+  const Outcome alone = run_once(undisturbed(scenario), quiet);
+  if (alone.failure) {
+    Outcome failed = alone;
+    failed.failure = absl::StrCat("the undisturbed run: ", *alone.failure);
+    return failed;
+  }
+  RunOptions compared = options;
+  compared.expected = &alone.model;
+  return run_once(scenario, compared);
+}
+
+}  // namespace skein::sim

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tests/sim/checker.hpp"
+#include "tests/sim/processes.hpp"
+#include "tests/sim/scenario.hpp"
+
+namespace skein::sim {
+
+struct RunOptions {
+  bool traces = false;
+  Mutation mutation = Mutation::kNone;
+  const TrainedModel* expected = nullptr;  // Of the undisturbed run; null: not known.
+  bool only_self = false;                  // No other run is made to compare with.
+};
+
+struct Outcome {
+  std::optional<std::string> failure;
+  uint64_t hash = 0;    // Of all events.
+  uint64_t events = 0;  // Number of them.
+  double virtual_seconds = 0;
+  std::array<int, kFaultKinds> injected{};
+  RecoveryCounts recoveries;
+  TrainedModel model;
+  bool has_one_shape = false;  // All plans were alike.
+};
+
+/// Runs one scenario to its end.
+Outcome run_once(const Scenario& scenario, const RunOptions& options);
+/// Runs it, and what it is compared with: the same job on one worker, and if all its plans were
+/// alike the same scenario without faults, whose weights it must have bit for bit.
+Outcome run_and_compare(const Scenario& scenario, const RunOptions& options);
+
+}  // namespace skein::sim

@@ -1,0 +1,182 @@
+#include "tests/sim/scenario.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/rng.hpp"
+
+namespace skein::sim {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000;
+
+struct FaultWeight {
+  FaultKind kind;
+  int weight;
+};
+constexpr FaultWeight kWeights[] = {
+    {FaultKind::kCrash, 8},
+    {FaultKind::kVanish, 3},
+    {FaultKind::kCrashCoordinator, 4},
+    {FaultKind::kPause, 4},
+    {FaultKind::kPauseCoordinator, 1},
+    {FaultKind::kSlow, 2},
+    {FaultKind::kPartition, 2},
+    {FaultKind::kIsolate, 2},
+    {FaultKind::kHalfOpen, 2},
+    {FaultKind::kDropLink, 2},
+    {FaultKind::kJoin, 4},
+    {FaultKind::kDrain, 3},
+    {FaultKind::kDamage, 4},
+};
+
+/// Draws for one scenario.
+struct Draw {
+  plans::Rng rng;
+
+  uint64_t between(uint64_t low, uint64_t high) { return low + rng.below(high - low + 1); }
+  bool chance(double probability) { return rng.uniform() < probability; }
+  template <class T, size_t N>
+  T one_of(const T (&choices)[N]) {
+    return choices[rng.below(N)];
+  }
+};
+
+plans::JobSpec small_job(Draw& draw) {
+  plans::JobSpec job;
+  job.model.layers = static_cast<int64_t>(draw.between(2, 4));
+  job.model.heads = 2;
+  job.model.channels = 8;
+  job.model.vocab_size = 24;
+  job.model.positions = 8;
+  job.model.tied_head = draw.chance(0.4);
+  job.data.dataset = "tokens";
+  job.training.steps = static_cast<int64_t>(draw.between(8, 20));
+  job.training.seq_len = 8;
+  job.training.micro_batch_size = draw.chance(0.5) ? 4 : 2;
+  job.training.global_batch_size = 8;
+  job.training.recompute = draw.chance(0.2);
+  // Plain SGD: what rounds differently stays as small as it is.
+  job.optimizer.name = "sgd";
+  job.optimizer.lr = 0.3;
+  job.lr_scheduler.warmup_steps = 4;
+  job.device.sleep_forward_us = 40'000;
+  job.device.sleep_backward_us = 80'000;
+  job.device.sleep_update_us = 10'000;
+  job.validation.interval = 5;
+  job.validation.batches = draw.chance(0.3) ? 1 : 0;
+  job.checkpoint.enable = draw.chance(0.8);
+  job.checkpoint.interval = static_cast<int64_t>(draw.between(3, 8));
+  job.checkpoint.keep_latest_k = 2;
+  job.elastic.heartbeat_interval_seconds = 0.5;
+  job.elastic.heartbeat_timeout_seconds = 3;
+  job.elastic.min_workers = 1;
+  job.elastic.snapshot_interval = draw.one_of({-1, 0, 1, 2, 3});
+  job.elastic.coordinator_timeout_seconds = 30;
+  job.comm.init_timeout_seconds = 200;
+  job.comm.train_timeout_seconds = 200;
+  job.profiling.enable_profiling = draw.chance(0.2);
+  job.profiling.profile_freq = 4;
+  return job;
+}
+
+/// Ranks and replicas that fit `workers`, or the open layout.
+void choose_layout(Draw& draw, int64_t workers, plans::JobSpec& job) {
+  plans::ParallelismSpec& parallelism = job.parallelism;
+  parallelism.pipeline_parallel_schedule = draw.one_of({"1F1B", "GPipe", "1F1B"});
+  if (draw.chance(0.4)) return;
+  const int64_t ranks_most = std::min(workers, job.model.layers);
+  const auto ranks = static_cast<int64_t>(draw.between(1, static_cast<uint64_t>(ranks_most)));
+  parallelism.pipeline_parallel_degree = ranks;
+  parallelism.data_parallel_replicate_degree =
+      std::min(workers / ranks, job.training.micro_batch_size);
+}
+
+FaultKind draw_kind(Draw& draw) {
+  int total = 0;
+  for (const FaultWeight& each : kWeights) total += each.weight;
+  auto left = static_cast<int>(draw.rng.below(static_cast<uint64_t>(total)));
+  for (const FaultWeight& each : kWeights) {
+    left -= each.weight;
+    if (left < 0) return each.kind;
+  }
+  return FaultKind::kCrash;
+}
+
+Fault draw_fault(Draw& draw) {
+  Fault fault;
+  fault.kind = draw_kind(draw);
+  fault.at_us = draw.between(kSecond / 10, 12 * kSecond);
+  // Some are over before a lease of three seconds is, some are not.
+  fault.duration_us = draw.between(kSecond / 20, draw.chance(0.5) ? 2 * kSecond : 8 * kSecond);
+  fault.target = draw.rng.below(60);
+  fault.other = draw.rng.below(60);
+  return fault;
+}
+
+}  // namespace
+
+const char* to_text(FaultKind kind) {
+  constexpr const char* kNames[kFaultKinds] = {"crash",
+                                               "vanish",
+                                               "crash-coordinator",
+                                               "pause",
+                                               "pause-coordinator",
+                                               "slow",
+                                               "partition",
+                                               "isolate",
+                                               "half-open",
+                                               "drop-link",
+                                               "join",
+                                               "drain",
+                                               "damage"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string to_text(const Fault& fault) {
+  return absl::StrCat(to_text(fault.kind), "@", static_cast<double>(fault.at_us) * 1e-6, "s(",
+                      fault.target, ",", static_cast<double>(fault.duration_us) * 1e-6, "s)");
+}
+
+Scenario make_scenario(uint64_t seed) {
+  Draw draw{plans::Rng(seed, plans::random_stream("scenario", 8))};
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.job = small_job(draw);
+  scenario.worker_count = static_cast<int64_t>(draw.between(1, 5));
+  choose_layout(draw, scenario.worker_count, scenario.job);
+  const uint64_t count = draw.chance(0.05) ? 0 : draw.between(1, 6);
+  for (uint64_t n = 0; n < count; ++n) {
+    scenario.faults.push_back(draw_fault(draw));
+    // Several at once: of a machine, or while a change is on its way.
+    if (n > 0 && draw.chance(0.3)) {
+      const uint64_t gap = draw.chance(0.5) ? 0 : draw.between(0, kSecond);
+      scenario.faults[n].at_us = scenario.faults[n - 1].at_us + gap;
+    }
+  }
+  std::stable_sort(scenario.faults.begin(), scenario.faults.end(),
+                   [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
+  const plans::ParallelismSpec& layout = scenario.job.parallelism;
+  scenario.shape = absl::StrCat(
+      scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",
+      layout.pipeline_parallel_degree, " ranks x ", layout.data_parallel_replicate_degree, ", ",
+      layout.pipeline_parallel_schedule, ", ", scenario.job.training.steps, " steps, snapshots ",
+      scenario.job.elastic.snapshot_interval, ", checkpoints ",
+      scenario.job.checkpoint.enable ? scenario.job.checkpoint.interval : 0);
+  return scenario;
+}
+
+Scenario undisturbed(const Scenario& scenario) {
+  Scenario alone = scenario;
+  alone.faults.clear();
+  alone.worker_count = 1;
+  alone.job.parallelism.pipeline_parallel_degree = 1;
+  alone.job.parallelism.data_parallel_replicate_degree = 1;
+  alone.job.parallelism.pipeline_parallel_schedule = "1F1B";
+  alone.job.checkpoint.enable = false;
+  alone.job.validation.batches = 0;
+  alone.job.elastic.snapshot_interval = 0;
+  return alone;
+}
+
+}  // namespace skein::sim

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plans/job_spec.hpp"
+
+namespace skein::sim {
+
+enum class FaultKind {
+  kCrash,             // A worker's process dies; its connections are reset.
+  kVanish,            // A worker's machine dies: its connections stay half open.
+  kCrashCoordinator,  // And it is started anew after `duration_us`.
+  kPause,             // A worker does nothing for `duration_us`: SIGSTOP, then SIGCONT.
+  kPauseCoordinator,
+  kSlow,       // A worker's device has a fraction of its speed for `duration_us`.
+  kPartition,  // No bytes between two workers for `duration_us`.
+  kIsolate,    // No bytes between a worker and the coordinator for `duration_us`.
+  kHalfOpen,   // A worker's control connection goes silent.
+  kDropLink,   // Data connections between two workers break, and cannot be made for a while.
+  kJoin,       // A new worker comes.
+  kDrain,      // A worker is told to leave.
+  kDamage,     // A bit flips in a stored copy of state.
+};
+inline constexpr int kFaultKinds = 13;
+
+const char* to_text(FaultKind kind);
+
+struct Fault {
+  FaultKind kind = FaultKind::kCrash;
+  uint64_t at_us = 0;  // Since the start.
+  uint64_t duration_us = 0;
+  uint64_t target = 0;  // Modulo the number of workers that live then.
+  uint64_t other = 0;   // For pairs.
+};
+
+/// One run: a job, workers, and what goes wrong.
+struct Scenario {
+  uint64_t seed = 0;
+  plans::JobSpec job;
+  int64_t worker_count = 0;
+  std::vector<Fault> faults;  // By time.
+  std::string shape;          // Of the job, in words.
+};
+
+/// What a seed stands for.
+Scenario make_scenario(uint64_t seed);
+/// The same job on one worker, without faults.
+Scenario undisturbed(const Scenario& scenario);
+/// "crash@3.1s(2)"
+std::string to_text(const Fault& fault);
+
+}  // namespace skein::sim

@@ -1,0 +1,155 @@
+// Deterministic simulation of whole runs with faults; README.md says how to use it.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tests/sim/seed_runner.hpp"
+
+namespace skein::sim {
+namespace {
+
+constexpr const char* kUsage =
+    "skein-sim --seed N [--faults 0,2] [--trace]     one run\n"
+    "skein-sim --seeds A..B [--jobs 2] [--limit S]   many, at most S seconds\n"
+    "  --mutate commit-before-journal|stale-generation|lease-ignored   a broken protocol\n"
+    "  --expect-failure    stop at the first failure, and fail if there is none\n";
+constexpr size_t kFailuresShown = 20;
+constexpr size_t kFailuresShrunk = 3;
+
+struct Arguments {
+  std::optional<uint64_t> seed;
+  std::optional<std::vector<size_t>> faults;
+  bool traces = false;
+  bool expects_failure = false;
+  RunnerOptions runner;
+  std::string mutation;
+};
+
+const std::map<std::string, Mutation> kMutations = {
+    {"commit-before-journal", Mutation::kCommitBeforeJournal},
+    {"stale-generation", Mutation::kStaleGeneration},
+    {"lease-ignored", Mutation::kLeaseIgnored},
+};
+
+bool parse_seeds(const std::string& text, SeedRange& seeds) {
+  const std::vector<std::string> ends = absl::StrSplit(text, "..");
+  return ends.size() == 2 && absl::SimpleAtoi(ends[0], &seeds.first) &&
+         absl::SimpleAtoi(ends[1], &seeds.last) && seeds.first <= seeds.last;
+}
+
+bool parse_faults(const std::string& text, std::vector<size_t>& faults) {
+  for (const auto& each : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    if (!absl::SimpleAtoi(each, &faults.emplace_back())) return false;
+  }
+  return true;
+}
+
+/// False if `flag` is unknown or its value does not fit.
+bool parse_flag(const std::string& flag, const std::string& value, Arguments& arguments) {
+  if (flag == "--seed") return absl::SimpleAtoi(value, &arguments.seed.emplace());
+  if (flag == "--seeds") return parse_seeds(value, arguments.runner.seeds);
+  if (flag == "--faults") return parse_faults(value, arguments.faults.emplace());
+  if (flag == "--jobs") return absl::SimpleAtoi(value, &arguments.runner.jobs);
+  if (flag == "--limit") return absl::SimpleAtod(value, &arguments.runner.limit_seconds);
+  if (flag != "--mutate" || !kMutations.contains(value)) return false;
+  arguments.mutation = value;
+  arguments.runner.mutation = kMutations.at(value);
+  return true;
+}
+
+bool parse(const std::vector<std::string>& words, Arguments& arguments) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--trace") {
+      arguments.traces = true;
+    } else if (words[i] == "--expect-failure") {
+      arguments.expects_failure = arguments.runner.stops_at_failure = true;
+    } else if (i + 1 == words.size() || !parse_flag(words[i], words[i + 1], arguments)) {
+      return false;
+    } else {
+      ++i;
+    }
+  }
+  return arguments.seed.has_value() != (arguments.runner.seeds.last > 0);
+}
+
+int run_one(const Arguments& arguments) {
+  Scenario scenario = make_scenario(*arguments.seed);
+  if (arguments.faults) scenario = with_faults(scenario, *arguments.faults);
+  std::printf("seed %llu: %s\n", static_cast<unsigned long long>(scenario.seed),
+              scenario.shape.c_str());
+  for (size_t i = 0; i < scenario.faults.size(); ++i) {
+    std::printf("  fault %zu: %s\n", i, to_text(scenario.faults[i]).c_str());
+  }
+  RunOptions options;
+  options.traces = arguments.traces;
+  options.mutation = arguments.runner.mutation;
+  const Outcome outcome = run_and_compare(scenario, options);
+  std::printf("%s: %llu events, %.1f virtual seconds, trace %016llx\n",
+              outcome.failure ? outcome.failure->c_str() : "ok",
+              static_cast<unsigned long long>(outcome.events), outcome.virtual_seconds,
+              static_cast<unsigned long long>(outcome.hash));
+  return outcome.failure ? 1 : 0;
+}
+
+void print(const Summary& summary) {
+  std::printf("%llu seeds, %llu events, %.0f virtual seconds, %llu run twice and alike\n",
+              static_cast<unsigned long long>(summary.seeds),
+              static_cast<unsigned long long>(summary.events), summary.virtual_seconds,
+              static_cast<unsigned long long>(summary.repeated));
+  std::vector<std::string> faults;
+  for (int i = 0; i < kFaultKinds; ++i) {
+    faults.push_back(absl::StrCat(summary.injected[static_cast<size_t>(i)], " ",
+                                  to_text(static_cast<FaultKind>(i))));
+  }
+  std::printf("faults: %s\n", absl::StrJoin(faults, ", ").c_str());
+  const RecoveryCounts& recoveries = summary.recoveries;
+  std::printf(
+      "plans: %d in %d terms; state: %d kept in full, %d snapshots, %d checkpoints; %d "
+      "commits\n",
+      recoveries.generations, recoveries.terms, recoveries.kept, recoveries.snapshot,
+      recoveries.checkpoint, recoveries.commits);
+}
+
+void print_failures(const Arguments& arguments, const Summary& summary) {
+  const std::string mutate =
+      arguments.mutation.empty() ? "" : absl::StrCat(" --mutate ", arguments.mutation);
+  for (size_t i = 0; i < summary.failures.size() && i < kFailuresShown; ++i) {
+    const SeedFailure& failure = summary.failures[i];
+    std::string command = absl::StrCat("skein-sim --seed ", failure.seed, mutate);
+    if (i < kFailuresShrunk) {
+      const auto kept = shrink(make_scenario(failure.seed), arguments.runner.mutation);
+      absl::StrAppend(&command, " --faults ", kept.empty() ? "," : absl::StrJoin(kept, ","));
+    }
+    std::printf("FAILED %s\n  replay: %s --trace\n", failure.what.c_str(), command.c_str());
+  }
+  std::printf("%zu of %llu seeds failed\n", summary.failures.size(),
+              static_cast<unsigned long long>(summary.seeds));
+}
+
+int run_many(const Arguments& arguments) {
+  const Summary summary = run_seeds(arguments.runner);
+  print(summary);
+  print_failures(arguments, summary);
+  return summary.failures.empty() == arguments.expects_failure ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace skein::sim
+
+int main(int argc, char** argv) {
+  skein::sim::Arguments arguments;
+  if (!skein::sim::parse({argv + 1, argv + argc}, arguments)) {
+    std::fputs(skein::sim::kUsage, stderr);
+    return 2;
+  }
+  return arguments.seed ? skein::sim::run_one(arguments) : skein::sim::run_many(arguments);
+}

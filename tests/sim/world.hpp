@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+
+#include "plans/base/rng.hpp"
+
+namespace skein::sim {
+
+/// A simulated process: a set of actors and of events. 0 is the world itself, which never dies.
+using ProcessId = uint32_t;
+
+/// Virtual time, what happens in it, and who may run. One seed gives one course of events: of the
+/// actors that have messages a random one handles one message; when there is none, time moves on to
+/// the next event. Single-threaded.
+class World {
+ public:
+  World(uint64_t seed, bool traces);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  uint64_t now_us() const;
+  caf::actor_system& system() { return *system_; }
+  plans::Rng& rng() { return rng_; }
+  /// Uniform in [low, high].
+  uint64_t between(uint64_t low, uint64_t high) { return low + rng_.below(high - low + 1); }
+  bool chance(double probability) { return rng_.uniform() < probability; }
+
+  ProcessId add_process(std::string name);
+  const std::string& name(ProcessId process) const { return processes_.at(process).name; }
+  bool is_alive(ProcessId process) const { return processes_.at(process).alive; }
+  bool is_paused(ProcessId process) const { return processes_.at(process).paused; }
+  /// Nothing of the process happens until `resume`; then all that waited does, in order.
+  void pause(ProcessId process);
+  void resume(ProcessId process);
+  /// The process is gone, with what it was about to do. Its owner then ends its actors, which have
+  /// no effect any more, and calls `drain`.
+  void kill(ProcessId process);
+  /// Lets the actors of a process handle all that they have, whatever its state.
+  void drain(ProcessId process);
+
+  /// Runs `what` at a time from now on; never if `owner` is dead then.
+  void at(uint64_t time_us, ProcessId owner, std::function<void()> what);
+  void after(uint64_t delay_us, ProcessId owner, std::function<void()> what) {
+    at(now_us() + delay_us, owner, std::move(what));
+  }
+  /// Runs `what` now if the process can, when it resumes if it is paused, never if it is dead.
+  void run_in(ProcessId owner, std::function<void()> what);
+
+  /// Actors that are spawned by `spawner` belong to `owner`.
+  template <class Spawner>
+  auto spawn_in(ProcessId owner, Spawner spawner) {
+    const caf::actor_id before = system_->latest_actor_id();
+    auto actor = spawner(*system_);
+    own_new_actors(owner, before);
+    return actor;
+  }
+
+  /// One event. False if nothing is left to happen.
+  bool step();
+  uint64_t events() const { return events_; }
+  /// Of everything that happened, in order.
+  uint64_t hash() const { return hash_; }
+  /// Forgets events and timers that are still to come, and lets what is left of actors end. Returns
+  /// the number of actors that are left over.
+  size_t wind_up();
+  /// Names of actors that are left over.
+  std::string leftovers() const;
+
+  bool traces() const { return traces_; }
+  void trace(const std::string& line);
+  void note(uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3; }
+
+ private:
+  struct Process {
+    std::string name;
+    bool alive = true;
+    bool paused = false;
+    std::deque<std::function<void()>> waiting;  // While paused.
+  };
+  struct Event {
+    ProcessId owner = 0;
+    std::function<void()> what;
+  };
+
+  caf::scheduler::test_coordinator& scheduler();
+  ProcessId owner_of(caf::resumable* job);
+  void own_new_actors(ProcessId owner, caf::actor_id before);
+  void run_job(size_t position);
+  bool run_random_job();
+  bool advance();
+
+  caf::actor_system_config config_;
+  std::unique_ptr<caf::actor_system> system_;
+  plans::Rng rng_;
+  bool traces_ = false;
+  std::vector<Process> processes_;
+  std::map<caf::actor_id, ProcessId> owners_;
+  std::map<caf::actor_id, std::pair<std::string, caf::weak_actor_ptr>> seen_;  // With their names.
+  std::map<std::pair<uint64_t, uint64_t>, Event> queue_;  // By time, then order of insertion.
+  uint64_t inserted_ = 0;
+  uint64_t events_ = 0;
+  uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+}  // namespace skein::sim
