@@ -21,7 +21,7 @@ constexpr auto kRetryInterval = 100 * kj::MILLISECONDS;
 /// What is swallowed by a network that is cut, or by an address that nobody has any more, would be
 /// sent again ever more rarely: a new attempt finds a coordinator that is back, and its new
 /// address.
-constexpr auto kAttemptTimeout = 3 * kj::SECONDS;
+constexpr auto kAttemptTimeout = 2 * kj::SECONDS;
 
 /// A connection on the loop's thread. `send` and `close` come from anywhere and are posted.
 class KjLink final : public ControlLink, public std::enable_shared_from_this<KjLink> {

@@ -167,6 +167,10 @@ class Coordination {
   bool is_urgent_ = false;    // A worker was lost since the last plan.
   GoodputLedger goodput_;
   SpeedWatch speeds_;
+  static constexpr uint64_t kRemedyInterval = 16;  // Steps.
+  std::vector<SpeedChange> changed_speeds_;        // That nothing was done about yet.
+  uint64_t next_remedy_step_ = 0;                  // Not before so many steps are done.
+  uint64_t remedy_interval_ = kRemedyInterval;
   std::optional<PlannedPipeline> remedy_;  // That the commit loop is held for.
   std::optional<std::string> halt_after_journal_;
   std::optional<uint64_t> change_at_us_;   // Members have changed: look for a better plan then.

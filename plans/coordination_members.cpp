@@ -15,7 +15,7 @@ constexpr double kMicro = 1e-6;
 constexpr uint64_t kSettleUs = 300'000;
 /// A coordinator that was restarted waits so long after the last worker that has come back: longer
 /// than one attempt of a worker to connect (net/control_link).
-constexpr uint64_t kRejoinUs = 4'000'000;
+constexpr uint64_t kRejoinUs = 2'500'000;
 /// A neighbour that does not answer has usually died, of which we hear on its own connection.
 constexpr uint64_t kTroubleUs = 400'000;
 /// A step that takes so many times the one before is stuck.

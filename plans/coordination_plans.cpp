@@ -15,6 +15,10 @@ namespace {
 
 /// Predictions err by a few per cent: a smaller gain is worth no change of plan.
 constexpr double kGainMin = 0.05;
+/// On a machine that is now slow and now fast, each change of plan for it makes the next one wait
+/// twice as long, until there is quiet for so many of these intervals.
+constexpr uint64_t kRemedyIntervalMax = 512;
+constexpr uint64_t kQuietIntervals = 4;
 
 /// The workers that hold replicas, ascending.
 std::vector<WorkerId> members_of(const Plan& plan) {
@@ -197,7 +201,7 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
   goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
   speeds_.begin_generation(options_.job, *plan_, measured_workers(members_of(*plan_)));
   trouble_at_us_.reset();
-  is_urgent_ = false;
+  const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
   decisions.push_back(
@@ -207,7 +211,12 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
                {{"step", absl::StrCat(next)}, {"generation", absl::StrCat(generation_)}}});
   has_trained_ = true;
   append(decisions, dismiss_leavers());
-  consider_change(now_us);  // Whoever came or asked to leave meanwhile.
+  // Whoever came or asked to leave meanwhile; and a plan that was made in a hurry may have a
+  // better.
+  const bool has_other_members =
+      std::any_of(members_.begin(), members_.end(),
+                  [this](const auto& each) { return hosts(each.first) == each.second.leaves; });
+  if (was_urgent || has_other_members) consider_change(now_us);
   append(decisions, try_finish());
   return decisions;
 }
@@ -293,16 +302,21 @@ CoordinatorDecisions Coordination::watch_speeds() {
     std::optional<MeasuredWorker>& measured = members_.at(change.worker).measured;
     if (measured) slow_down(*measured, change.slowdown);
   }
-  if (changes.empty()) return {};
-  speeds_.reset(measured_workers(members_of(*plan_)));
-  if (chooses_plan() && !stop_requested_) append(decisions, remedy_slowness(changes));
+  if (!changes.empty()) speeds_.reset(measured_workers(members_of(*plan_)));
+  changed_speeds_.insert(changed_speeds_.end(), changes.begin(), changes.end());
+  const bool is_due = !changed_speeds_.empty() && commits_.steps_done() >= next_remedy_step_;
+  if (is_due && chooses_plan() && !stop_requested_) {
+    append(decisions, remedy_slowness(std::exchange(changed_speeds_, {})));
+  }
   return decisions;
 }
 
 CoordinatorDecisions Coordination::remedy_slowness(const std::vector<SpeedChange>& changes) {
   std::vector<WorkerId> stragglers;
   for (const SpeedChange& change : changes) {
-    if (change.slowdown > 1) stragglers.push_back(change.worker);
+    if (change.slowdown > 1 && members_.contains(change.worker)) {
+      stragglers.push_back(change.worker);
+    }
   }
   std::vector<WorkerId> all;
   for (const auto& [id, member] : members_) all.push_back(id);
@@ -318,6 +332,12 @@ CoordinatorDecisions Coordination::remedy_slowness(const std::vector<SpeedChange
                absl::StrCat(to_text(remedy->kind), ": ", remedy->reason),
                {{"kind", to_text(remedy->kind)}, {"gain", absl::StrCat(remedy->gain)}}}};
   if (remedy->kind == Remedy::Kind::kNone) return decisions;
+  const uint64_t done = commits_.steps_done();
+  if (done > next_remedy_step_ + kQuietIntervals * remedy_interval_) {
+    remedy_interval_ = kRemedyInterval;
+  }
+  next_remedy_step_ = done + remedy_interval_;
+  remedy_interval_ = std::min(2 * remedy_interval_, kRemedyIntervalMax);
   remedy_ = PlannedPipeline{remedy->plan, remedy->predicted_step_us, remedy->reason};
   change_reason_ = remedy->reason;
   commits_.hold();

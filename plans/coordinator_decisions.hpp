@@ -114,7 +114,7 @@ struct JournalCommit {
 struct BroadcastCommit {
   CommitOrder order;
   uint64_t generation = 0;  // Of the plan that did the step: a change of plan may follow at once.
-  bool profile = false;  // Timings of the next step are wanted.
+  bool profile = false;     // Timings of the next step are wanted.
   // For reports:
   double loss = 0;
   double step_seconds = 0;

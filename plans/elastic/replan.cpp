@@ -63,8 +63,14 @@ absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
         absl::StrCat("the planner needs measurements of all ", request.workers.size(),
                      " workers and has none of ", names(missing), "; let them measure first"));
   }
-  SKEIN_ASSIGN_OR_RETURN(PlannedPipeline chosen,
-                         planners().front().make_plan(measured_request(request.job, measured)));
+  PlanRequest asked = measured_request(request.job, measured);
+  SKEIN_ASSIGN_OR_RETURN(PlannedPipeline chosen, planners().front().make_plan(asked));
+  if (!check_plan(request.job, chosen.plan).ok()) {
+    // Several stages on a worker may bring both ends of a tied embedding together, which is no plan
+    // to run: one stage for each has them apart.
+    asked.schedules = {ScheduleKind::k1F1B};
+    SKEIN_ASSIGN_OR_RETURN(chosen, planners().front().make_plan(asked));
+  }
   // Its workers are 1, 2, ... in the order of the measurements.
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, adopt_plan(request.job, std::move(chosen.plan),
                                                  request.workers, request.generation));
