@@ -188,7 +188,9 @@ void Checker::on_update(ProcessId process) {
     world_.trace(absl::StrCat(world_.name(process), " has applied ", applied, " steps, stage ",
                               held.stage, " generation ", hosted.generation));
     check_replica(hosted.generation, held, applied);
-    if (applied == static_cast<uint64_t>(job_.training.steps)) keep_weights(*held.model);
+    const auto steps = static_cast<uint64_t>(job_.training.steps);
+    if (applied + 1 == steps) keep_weights(*held.model, model_.weights);
+    if (applied == steps) keep_weights(*held.model, model_.final_weights);
   }
 }
 
@@ -201,10 +203,10 @@ void Checker::check_replica(uint64_t generation, const Held& held, uint64_t step
                     " steps in generation ", generation));
 }
 
-void Checker::keep_weights(const gpu::StageModel& model) {
+void Checker::keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to) {
   const auto& parameters = model.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    auto& values = model_.weights[parameters[i].name];
+    auto& values = to[parameters[i].name];
     values.resize(static_cast<size_t>(plans::element_count(parameters[i])));
     const absl::Status status = model.read_state(i, gpu::StateKind::kWeight, values);
     if (!status.ok()) fail(std::string(status.message()));
@@ -223,20 +225,28 @@ void Checker::check_end(uint64_t steps_done) {
 }
 
 void Checker::check_weights(const TrainedModel& expected, double tolerance) {
-  if (model_.weights.size() != expected.weights.size()) {
-    return fail(
-        absl::StrCat(model_.weights.size(), " parameters instead of ", expected.weights.size()));
+  check_weights(model_.weights, expected.weights, tolerance);
+  const bool has_final = model_.final_weights.size() == expected.final_weights.size();
+  if (job_.checkpoint.enable || has_final) {
+    check_weights(model_.final_weights, expected.final_weights, tolerance);
   }
-  for (const auto& [name, values] : expected.weights) {
-    const auto& own = model_.weights[name];
+}
+
+void Checker::check_weights(const TrainedModel::Weights& own, const TrainedModel::Weights& expected,
+                            double tolerance) {
+  if (own.size() != expected.size()) {
+    return fail(absl::StrCat(own.size(), " parameters instead of ", expected.size()));
+  }
+  for (const auto& [name, values] : expected) {
+    const auto& found = own.at(name);
     double difference = 0;
     double size = 0;
-    for (size_t i = 0; i < std::min(own.size(), values.size()); ++i) {
-      difference += std::pow(double{own[i]} - double{values[i]}, 2);
+    for (size_t i = 0; i < std::min(found.size(), values.size()); ++i) {
+      difference += std::pow(double{found[i]} - double{values[i]}, 2);
       size += std::pow(double{values[i]}, 2);
     }
     const double relative = std::sqrt(difference / std::max(size, 1e-12));
-    if (own.size() == values.size() && relative <= tolerance) continue;
+    if (found.size() == values.size() && relative <= tolerance) continue;
     return fail(absl::StrCat("the final ", name, " differs from the undisturbed run's by ",
                              relative, " of its norm; at most ", tolerance));
   }

@@ -17,8 +17,10 @@ namespace skein::sim {
 
 /// What a whole run computed.
 struct TrainedModel {
-  std::map<std::string, std::vector<float>> weights;  // After the last step, by parameter.
-  std::map<uint64_t, double> losses;                  // By step.
+  using Weights = std::map<std::string, std::vector<float>>;  // By parameter.
+  Weights weights;                                            // After all steps but the last.
+  Weights final_weights;  // After the last one; not all there if no checkpoint asked for them.
+  std::map<uint64_t, double> losses;  // By step.
 };
 
 /// How the state came to a plan that was assigned after the first one.
@@ -59,13 +61,14 @@ class Checker {
 
   /// When the run has ended well: nothing is missing.
   void check_end(uint64_t steps_done);
-  /// Compares with another run's weights. `tolerance` 0: bit for bit.
+  /// Compares with another run's weights, relative to their norm.
   void check_weights(const TrainedModel& expected, double tolerance);
 
   const TrainedModel& model() const { return model_; }
   const RecoveryCounts& counts() const { return counts_; }
   /// Every plan had the same stages, rows and micro-batches.
   bool has_one_shape() const { return shapes_.size() <= 1; }
+  std::string shape() const { return shapes_.empty() ? "" : shapes_.begin()->first; }
 
  private:
   struct Held {
@@ -83,9 +86,11 @@ class Checker {
     bool from_checkpoint = false;
   };
 
+  void check_weights(const TrainedModel::Weights& own, const TrainedModel::Weights& expected,
+                     double tolerance);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
-  void keep_weights(const gpu::StageModel& model);
+  void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
 
   World& world_;
   JournalStore& store_;

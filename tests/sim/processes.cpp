@@ -181,7 +181,10 @@ void SimulatedWorker::connect(uint64_t attempt, double seconds) {
                           });
 }
 
-void SimulatedWorker::leave() { caf::anon_send(worker_, actors::LeaveRequest{"a notice"}); }
+void SimulatedWorker::leave() {
+  is_leaving_ = true;
+  caf::anon_send(worker_, actors::LeaveRequest{"a notice"});
+}
 
 void SimulatedWorker::set_speed(double speed) {
   if (device_) device_->set_speed(speed);

@@ -41,6 +41,7 @@ class SimulatedWorker {
   ProcessId process() const { return process_; }
   bool is_alive() const { return around_.world.is_alive(process_); }
   void leave();
+  bool is_leaving() const { return is_leaving_; }
   void set_speed(double speed);
   bool damage_copy() { return plane_->damage_copy(); }
   SimulatedPlane& plane() { return *plane_; }
@@ -63,6 +64,7 @@ class SimulatedWorker {
   actors::PrepareIo prepare_;
   actors::Worker worker_;
   std::optional<absl::Status> end_status_;
+  bool is_leaving_ = false;
 };
 
 /// A coordinator's actors as one simulated process, wired as `CoordinatorProcess` does. The journal

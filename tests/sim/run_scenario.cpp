@@ -37,6 +37,7 @@ class Simulation {
  public:
   Simulation(const Scenario& scenario, const RunOptions& options)
       : scenario_(scenario),
+        options_(options),
         job_(with_data(scenario.job, folder_)),
         world_(scenario.seed, options.traces),
         network_(world_, {}),
@@ -219,12 +220,13 @@ class Simulation {
     top_up();
   }
 
-  /// Whoever runs the job sees to it that there are workers.
+  /// Whoever runs the job sees to it that there are workers, beside those that are to leave.
   void top_up() {
     if (result_) return;
-    for (auto n = static_cast<int64_t>(live().size()); n < scenario_.worker_count; ++n) {
-      add_worker();
-    }
+    const std::vector<SimulatedWorker*> workers = live();
+    int64_t stay = std::count_if(workers.begin(), workers.end(),
+                                 [](const auto* each) { return !each->is_leaving(); });
+    for (; stay < scenario_.worker_count; ++stay) add_worker();
     world_.after(5 * kSecond, 0, [this] { top_up(); });
   }
 
@@ -239,6 +241,7 @@ class Simulation {
       return checker_.fail(absl::StrCat("the run failed: ", result_->status.ToString()));
     }
     checker_.check_end(result_->steps_done);
+    if (options_.expected != nullptr) checker_.check_weights(*options_.expected, kWeightTolerance);
     for (const auto& worker : workers_) {
       if (!worker->end_status() || worker->end_status()->ok()) continue;
       world_.trace(absl::StrCat(world_.name(worker->process()), " ended with ",
@@ -255,6 +258,7 @@ class Simulation {
     outcome.injected = injected_;
     outcome.model = checker_.model();
     outcome.has_one_shape = checker_.has_one_shape();
+    outcome.shape = checker_.shape();
     outcome.recoveries = checker_.counts();
     outcome.recoveries.terms = static_cast<int>(store_.term);
     for (const auto& each : workers_) each->kill(false);
@@ -271,6 +275,7 @@ class Simulation {
                      bool arrives);
 
   const Scenario& scenario_;
+  const RunOptions options_;
   tests::TemporaryFolder folder_;
   plans::JobSpec job_;
   JournalStore store_;
@@ -390,7 +395,22 @@ Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
   }
   RunOptions compared = options;
   compared.expected = &alone.model;
-  return run_once(scenario, compared);
+  Outcome outcome = run_once(scenario, compared);
+  if (outcome.failure) return outcome;
+  if (!outcome.has_one_shape || scenario.faults.empty()) return outcome;
+  Scenario calm = scenario;
+  calm.faults.clear();
+  const Outcome fault_free = run_once(calm, quiet);
+  // A late worker may have given the calm run another shape.
+  const bool comparable = fault_free.shape == outcome.shape && !fault_free.failure;
+  if (!comparable) return outcome;
+  outcome.compared_bits = true;
+  if (fault_free.model.weights != outcome.model.weights) {
+    outcome.failure =
+        "with the same layout throughout, the final weights differ in their bits "
+        "from the run without faults";
+  }
+  return outcome;
 }
 
 }  // namespace skein::sim

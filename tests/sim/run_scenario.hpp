@@ -15,7 +15,6 @@ struct RunOptions {
   bool traces = false;
   Mutation mutation = Mutation::kNone;
   const TrainedModel* expected = nullptr;  // Of the undisturbed run; null: not known.
-  bool only_self = false;                  // No other run is made to compare with.
 };
 
 struct Outcome {
@@ -27,6 +26,8 @@ struct Outcome {
   RecoveryCounts recoveries;
   TrainedModel model;
   bool has_one_shape = false;  // All plans were alike.
+  std::string shape;           // Of one of them.
+  bool compared_bits = false;  // With the run without faults.
 };
 
 /// Runs one scenario to its end.

@@ -145,7 +145,7 @@ Scenario make_scenario(uint64_t seed) {
   scenario.job = small_job(draw);
   scenario.worker_count = static_cast<int64_t>(draw.between(1, 5));
   choose_layout(draw, scenario.worker_count, scenario.job);
-  const uint64_t count = draw.chance(0.05) ? 0 : draw.between(1, 6);
+  const uint64_t count = draw.chance(0.05) ? 0 : draw.between(1, 8);
   for (uint64_t n = 0; n < count; ++n) {
     scenario.faults.push_back(draw_fault(draw));
     // Several at once: of a machine, or while a change is on its way.
@@ -173,7 +173,8 @@ Scenario undisturbed(const Scenario& scenario) {
   alone.job.parallelism.pipeline_parallel_degree = 1;
   alone.job.parallelism.data_parallel_replicate_degree = 1;
   alone.job.parallelism.pipeline_parallel_schedule = "1F1B";
-  alone.job.checkpoint.enable = false;
+  alone.job.checkpoint.enable = true;  // Asks for the state after the last step.
+  alone.job.checkpoint.interval = 0;
   alone.job.validation.batches = 0;
   alone.job.elastic.snapshot_interval = 0;
   return alone;

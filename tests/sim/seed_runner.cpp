@@ -29,6 +29,7 @@ struct Result {
   RecoveryCounts recoveries;
   bool failed = false;
   bool repeated = false;
+  bool compared_bits = false;
   char what[kTextMax] = {};
 };
 static_assert(sizeof(Result) < 4096, "a write of a pipe that is not torn");
@@ -53,6 +54,7 @@ Result run_seed(uint64_t seed, Mutation mutation) {
   result.virtual_seconds = outcome.virtual_seconds;
   result.injected = outcome.injected;
   result.recoveries = outcome.recoveries;
+  result.compared_bits = outcome.compared_bits;
   result.failed = failure.has_value();
   if (failure) std::strncpy(result.what, failure->c_str(), kTextMax - 1);
   return result;
@@ -93,6 +95,7 @@ void add(Summary& summary, const Result& result) {
   summary.events += result.events;
   summary.virtual_seconds += result.virtual_seconds;
   summary.repeated += result.repeated ? 1 : 0;
+  summary.compared_bits += result.compared_bits ? 1 : 0;
   for (size_t i = 0; i < kFaultKinds; ++i) {
     summary.injected[i] += static_cast<uint64_t>(result.injected[i]);
   }

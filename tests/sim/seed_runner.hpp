@@ -33,7 +33,8 @@ struct Summary {
   uint64_t seeds = 0;
   uint64_t events = 0;
   double virtual_seconds = 0;
-  uint64_t repeated = 0;  // Seeds that were run twice, and matched.
+  uint64_t repeated = 0;       // Seeds that were run twice, and matched.
+  uint64_t compared_bits = 0;  // Seeds whose weights were those of a calm run, bit for bit.
   std::array<uint64_t, kFaultKinds> injected{};
   RecoveryCounts recoveries;
   std::vector<SeedFailure> failures;  // By seed.

@@ -101,10 +101,13 @@ int run_one(const Arguments& arguments) {
 }
 
 void print(const Summary& summary) {
-  std::printf("%llu seeds, %llu events, %.0f virtual seconds, %llu run twice and alike\n",
-              static_cast<unsigned long long>(summary.seeds),
-              static_cast<unsigned long long>(summary.events), summary.virtual_seconds,
-              static_cast<unsigned long long>(summary.repeated));
+  std::printf(
+      "%llu seeds, %llu events, %.0f virtual seconds; %llu run twice and alike, %llu with "
+      "the bits of a calm run\n",
+      static_cast<unsigned long long>(summary.seeds),
+      static_cast<unsigned long long>(summary.events), summary.virtual_seconds,
+      static_cast<unsigned long long>(summary.repeated),
+      static_cast<unsigned long long>(summary.compared_bits));
   std::vector<std::string> faults;
   for (int i = 0; i < kFaultKinds; ++i) {
     faults.push_back(absl::StrCat(summary.injected[static_cast<size_t>(i)], " ",
