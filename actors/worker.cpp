@@ -48,9 +48,9 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
       [self](const PreparedReplicas& result) { self->state.on_prepared(result); },
       [self](const StateSent& sent) {
         WorkerState& state = self->state;
-        if (sent.generation == state.head.generation && !sent.status.ok()) {
-          state.tell_trouble(sent.status);
-        }
+        if (sent.status.ok()) return;
+        state.drop_damaged();
+        if (sent.generation == state.head.generation) state.tell_trouble(sent.status);
       },
       [self](const ProfileMeasured& result) { self->state.on_measured(result); },
       [self](const GroupFormed& formed) { self->state.on_formed(formed); },

@@ -168,6 +168,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   // From one plan to the next, in worker_plans.cpp.
   void on_halt(const net::ControlMessage& message);
   void on_retired(const RankRetired& retired);
+  void drop_damaged();
   void tell_halted();
   void on_assign(net::schema::Assign::Reader assign);
   void send_layers(net::schema::Assign::Reader assign);

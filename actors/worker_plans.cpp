@@ -50,6 +50,8 @@ void WorkerState::on_retired(const RankRetired& retired) {
   rank_actor.reset();
   activity = {};
   for (const PreparedReplica& replica : retired.replicas) {
+    // A plan that was prepared and never started has taken over the model of the one before.
+    std::erase_if(held, [&](const HeldState& each) { return each.model == replica.model; });
     HeldState state;
     state.step = retired.steps_done;
     state.layers = replica.options.layers;
@@ -58,6 +60,15 @@ void WorkerState::on_retired(const RankRetired& retired) {
     held.push_back(std::move(state));
   }
   tell_halted();
+}
+
+/// Copies that have lost a bit are not offered again: other sources, older ones perhaps, are used.
+void WorkerState::drop_damaged() {
+  std::erase_if(held, [this](const HeldState& each) {
+    return std::any_of(each.copies.begin(), each.copies.end(), [this](const auto& copy) {
+      return !check_layer_state(job.model, copy.first, *copy.second).ok();
+    });
+  });
 }
 
 void WorkerState::tell_halted() {
@@ -213,8 +224,7 @@ void WorkerState::on_prepared(const PreparedReplicas& result) {
   if (ended || result.generation != head.generation) return;
   if (result.data) data = result.data;
   if (absl::IsUnavailable(result.status)) {
-    // A copy is damaged: none of the copies of that step is offered again.
-    std::erase_if(held, [](const HeldState& each) { return !each.model; });
+    drop_damaged();
     return tell_trouble(result.status);
   }
   if (!result.status.ok()) return tell_failed(result.status);
