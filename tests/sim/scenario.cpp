@@ -51,7 +51,7 @@ plans::JobSpec small_job(Draw& draw) {
   job.model.positions = 8;
   job.model.tied_head = draw.chance(0.4);
   job.data.dataset = "tokens";
-  job.training.steps = static_cast<int64_t>(draw.between(8, 20));
+  job.training.steps = static_cast<int64_t>(draw.between(10, 30));
   job.training.seq_len = 8;
   job.training.micro_batch_size = draw.chance(0.5) ? 4 : 2;
   job.training.global_batch_size = 8;
@@ -106,7 +106,7 @@ FaultKind draw_kind(Draw& draw) {
 Fault draw_fault(Draw& draw) {
   Fault fault;
   fault.kind = draw_kind(draw);
-  fault.at_us = draw.between(kSecond / 10, 12 * kSecond);
+  fault.at_us = draw.between(kSecond / 10, 15 * kSecond);
   // Some are over before a lease of three seconds is, some are not.
   fault.duration_us = draw.between(kSecond / 20, draw.chance(0.5) ? 2 * kSecond : 8 * kSecond);
   fault.target = draw.rng.below(60);
@@ -143,7 +143,7 @@ Scenario make_scenario(uint64_t seed) {
   Scenario scenario;
   scenario.seed = seed;
   scenario.job = small_job(draw);
-  scenario.worker_count = static_cast<int64_t>(draw.between(1, 5));
+  scenario.worker_count = static_cast<int64_t>(draw.chance(0.1) ? 1 : draw.between(2, 6));
   choose_layout(draw, scenario.worker_count, scenario.job);
   const uint64_t count = draw.chance(0.05) ? 0 : draw.between(1, 8);
   for (uint64_t n = 0; n < count; ++n) {
