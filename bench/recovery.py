@@ -52,7 +52,8 @@ def first_after(lines, time_from):
 
 
 def measure(place, layout, number, rng):
-    """One run, one fault: seconds from the fault to the next commit, and its parts."""
+    """One run, one fault: seconds from the fault to the next commit, its parts, and how many
+    steps had to be done again, the first of them in that time."""
     run = ElasticRun(place, f"{layout}-{rng.random()}", WORKERS, *LAYOUTS[layout][1], *PACE,
                      "--training.steps", "100000", "--checkpoint.no-enable")
     try:
@@ -75,7 +76,9 @@ def measure(place, layout, number, rng):
         marks = [start, seconds(lost), seconds(made) - planning, seconds(made),
                  seconds(ended[0]), seconds(step)]
         parts = [max(0.0, after - before) for before, after in zip(marks, marks[1:])]
-        return marks[-1] - marks[0], parts
+        back = [each for each in run.events("run.rolled_back") if seconds(each) <= seconds(step)]
+        redone = sum(int(each["from"]) - int(each["to"]) for each in back)
+        return marks[-1] - marks[0], parts, redone
     finally:
         run.end()
 
@@ -91,9 +94,12 @@ def row(name, values):
 
 def table(title, results):
     print(f"\n{title}, {len(results)} times\n{'seconds':<28} {'median':>8} {'p95':>8} {'max':>8}")
-    print(row("fault to next commit", [total for total, _ in results]))
+    print(row("fault to next commit", [total for total, _, _ in results]))
     for index, part in enumerate(PARTS):
-        print(row(f"  {part}", [parts[index] for _, parts in results]), flush=True)
+        print(row(f"  {part}", [parts[index] for _, parts, _ in results]))
+    redone = [steps for _, _, steps in results]
+    print(f"steps done again: {statistics.median(redone):.0f} in the median, at most {max(redone)}",
+          flush=True)
 
 
 TORCH_JOB = '''
@@ -204,13 +210,13 @@ def main():
         results = [measure(place, layout, signal.SIGKILL, rng) for _ in range(options.kills)]
         if results:
             table(f"kill -9, {name}", results)
-            totals = [total for total, _ in results]
+            totals = [total for total, _, _ in results]
             if statistics.median(totals) > MEDIAN_TARGET or percentile(totals, 0.95) > P95_TARGET:
                 missed.append(name)
         stops = [measure(place, layout, signal.SIGSTOP, rng) for _ in range(options.stops)]
         if stops:
             table(f"SIGSTOP, lease {LEASE_SECONDS:.0f} s, {name}", stops)
-            if max(total for total, _ in stops) > LEASE_SECONDS + STOP_SLACK:
+            if max(total for total, _, _ in stops) > LEASE_SECONDS + STOP_SLACK:
                 missed.append(f"{name}, stopped")
     if options.torchrun:
         torchrun(folder, options.torchrun, rng)
