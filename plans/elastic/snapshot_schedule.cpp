@@ -25,6 +25,7 @@ void SnapshotSchedule::begin_generation(std::vector<WorkerId> owners, std::vecto
   wanted_.clear();
   missing_.clear();
   last_ = first_step;
+  has_ordered_ = false;
   floor_ = 0;  // What is kept was kept for the plan before; it goes with the first whole new set.
   for (size_t stage = 0; stage < owners.size(); ++stage) {
     if (stage >= keepers.size() || keepers[stage].value == 0) {
@@ -37,11 +38,13 @@ void SnapshotSchedule::begin_generation(std::vector<WorkerId> owners, std::vecto
 }
 
 bool SnapshotSchedule::is_due(uint64_t steps_done) const {
-  return interval_ > 0 && !wanted_.empty() && steps_done >= last_ + interval_;
+  if (interval_ == 0 || wanted_.empty()) return false;
+  return has_ordered_ ? steps_done >= last_ + interval_ : steps_done > last_;
 }
 
 void SnapshotSchedule::on_ordered(uint64_t steps_done) {
   last_ = steps_done;
+  has_ordered_ = true;
   missing_[steps_done] = wanted_;
   while (missing_.size() > kSetsMax) missing_.erase(missing_.begin());
 }

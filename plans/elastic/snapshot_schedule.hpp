@@ -26,7 +26,8 @@ class SnapshotSchedule {
   /// without a keeper (worker 0) turns snapshots off.
   void begin_generation(std::vector<WorkerId> owners, std::vector<WorkerId> keepers,
                         uint64_t first_step);
-  /// True if the state after `steps_done` steps is to be copied.
+  /// True if the state after `steps_done` steps is to be copied: after the first step of a plan, so
+  /// that a second loss finds something, and every interval.
   bool is_due(uint64_t steps_done) const;
   /// The commit that orders a snapshot of this state is out.
   void on_ordered(uint64_t steps_done);
@@ -44,7 +45,8 @@ class SnapshotSchedule {
 
   bool chooses_ = false;
   uint64_t interval_ = 0;  // 0: never.
-  uint64_t last_ = 0;      // Steps done of the newest one that was ordered.
+  uint64_t last_ = 0;      // Steps done of the newest one that was ordered, or of the plan's start.
+  bool has_ordered_ = false;  // Under this plan.
   std::set<Copy> wanted_;
   std::map<uint64_t, std::set<Copy>> missing_;  // By steps done.
   uint64_t floor_ = 0;

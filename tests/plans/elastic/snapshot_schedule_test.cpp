@@ -24,11 +24,14 @@ void keep_all(SnapshotSchedule& schedule, uint64_t steps_done) {
 
 TEST(SnapshotSchedule, IsDueEveryIntervalAfterTheFirstStep) {
   SnapshotSchedule schedule = two_stages(3, 10);
-  EXPECT_FALSE(schedule.is_due(12));
-  EXPECT_TRUE(schedule.is_due(13));
-  schedule.on_ordered(13);
-  EXPECT_FALSE(schedule.is_due(15));
-  EXPECT_TRUE(schedule.is_due(16));
+  EXPECT_FALSE(schedule.is_due(10));
+  EXPECT_TRUE(schedule.is_due(11)) << "a second loss must find something";
+  schedule.on_ordered(11);
+  EXPECT_FALSE(schedule.is_due(13));
+  EXPECT_TRUE(schedule.is_due(14));
+  schedule.on_ordered(14);
+  EXPECT_FALSE(schedule.is_due(16));
+  EXPECT_TRUE(schedule.is_due(17));
 }
 
 TEST(SnapshotSchedule, AStageWithoutKeeperOrAnIntervalOfZeroTurnsThemOff) {
