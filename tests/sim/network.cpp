@@ -13,9 +13,9 @@ constexpr uint64_t kConnectRetryUs = 100'000;
 
 }  // namespace
 
-void Channel::push(Segment segment) {
+void Channel::push(Segment segment, uint64_t extra_us) {
   if (silent_) return;
-  last_due_us_ = std::max(last_due_us_, world_.now_us() + network_.delay_us());
+  last_due_us_ = std::max(last_due_us_, world_.now_us() + network_.delay_us() + extra_us);
   segments_.emplace_back(last_due_us_, std::move(segment));
   world_.at(last_due_us_, 0, [weak = weak_from_this()] {
     if (auto self = weak.lock()) self->pump();

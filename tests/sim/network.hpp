@@ -22,6 +22,8 @@ struct NetworkOptions {
   /// Some segments are late: retransmissions.
   double late_chance = 0.01;
   uint64_t late_us_max = 250'000;
+  /// Of a tensor, whose bytes take their time.
+  uint64_t tensor_us_max = 40'000;
 };
 
 /// One direction of a connection: segments arrive in order, each after its delay, and not while
@@ -34,7 +36,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel(World& world, class Network& network, ProcessId from, ProcessId to)
       : world_(world), network_(network), from_(from), to_(to) {}
 
-  void push(Segment segment);
+  /// `extra_us` is what its bytes take.
+  void push(Segment segment, uint64_t extra_us = 0);
   /// Delivers what is due.
   void pump();
   /// From now on nothing arrives, and nobody is told.
@@ -90,6 +93,7 @@ class Network {
   void wind_up();
 
   uint64_t delay_us();
+  uint64_t tensor_us() { return world_.between(0, options_.tensor_us_max); }
   void add(const std::shared_ptr<Channel>& channel) { channels_.push_back(channel); }
   const OnMessage& on_message() const { return on_message_; }
   World& world() { return world_; }

@@ -71,7 +71,8 @@ void SimulatedPlane::send(const std::string& address, Rows rows) {
         if (peer == planes.by_address.end() || !alive) return true;
         alive->reached = true;
         return peer->second->take(header, rows.payload, *alive->channel);
-      });
+      },
+      network_.tensor_us());
 }
 
 std::shared_ptr<SimulatedPlane::Flow> SimulatedPlane::flow_to(const std::string& address,
@@ -114,7 +115,7 @@ bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const fl
   rows.begin = header.getRowBegin();
   rows.count = header.getRowCount();
   rows.bytes = header.getPayloadBytes();
-  if (options_.ignores_generation) rows.key.generation = std::max(rows.key.generation, newest_);
+  if (options_.ignores_generation) rows.key.generation = newest_of(rows.key);
   if (rows.key.generation > 0 && rows.key.generation < floor_) return true;
   const auto found = streams_.find({rows.key.generation, rows.key.receiver, rows.key.kind});
   if (found != streams_.end()) {
@@ -131,9 +132,18 @@ bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const fl
   return false;
 }
 
+/// As if streams had no generation: that of the newest open one of this name, or one to come.
+uint64_t SimulatedPlane::newest_of(const net::TensorKey& key) const {
+  uint64_t newest = floor_;
+  for (const auto& [name, stream] : streams_) {
+    const auto& [generation, receiver, kind] = name;
+    if (receiver == key.receiver && kind == key.kind) newest = std::max(newest, generation);
+  }
+  return newest;
+}
+
 void SimulatedPlane::open(StreamSpec stream) {
   const StreamName name{stream.generation, stream.receiver, stream.kind};
-  newest_ = std::max(newest_, stream.generation);
   if (is_copy_of_state(stream.kind)) {
     stream.on_tensor = [this, alive = alive_, inner = std::move(stream.on_tensor)](
                            const net::TensorKey& key, net::TensorHandle tensor) {

@@ -26,7 +26,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   struct Options {
     ProcessId process = 0;
     /// Rows that are on their way when their generation is closed arrive all the same this often.
-    double late_rows_chance = 0.5;
+    double late_rows_chance = 0.9;
     /// A broken receiver, for mutations: rows of older generations are taken for the newest one's.
     bool ignores_generation = false;
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;
@@ -64,6 +64,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   void lose(const std::shared_ptr<Flow>& flow, const Name& name, const std::string& why);
   /// A row arrives; false if it has to wait.
   bool take(std::span<const std::byte> header, std::span<const float> payload, Channel& from);
+  uint64_t newest_of(const net::TensorKey& key) const;
   void wake();
 
   World& world_;
@@ -72,7 +73,6 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   Options options_;
   std::string address_;
   uint64_t floor_ = 1;
-  uint64_t newest_ = 0;  // Generation of an open stream.
   std::map<Name, std::shared_ptr<Flow>> flows_;
   std::map<std::string, uint64_t> cut_until_us_;
   std::map<StreamName, std::shared_ptr<net::TensorStream>> streams_;

@@ -159,8 +159,11 @@ actors::WorkerParts SimulatedWorker::make_parts() {
     return around_.world.system().spawn(actors::shard_io, std::move(config));
   };
   parts.make_group = [this](plans::GroupId number, const net::GradientGroup::Options& options) {
-    return absl::StatusOr<actors::GroupParts>(
-        around_.groups.make_member(process_, number, options));
+    net::GradientGroup::Options named = options;
+    if (around_.mutation == Mutation::kStaleGeneration) {
+      named.name = named.name.substr(named.name.find('/'));
+    }
+    return absl::StatusOr<actors::GroupParts>(around_.groups.make_member(process_, number, named));
   };
   return parts;
 }

@@ -40,7 +40,7 @@ class Simulation {
         options_(options),
         job_(with_data(scenario.job, folder_)),
         world_(scenario.seed, options.traces),
-        network_(world_, {}),
+        network_(world_, {.tensor_us_max = scenario.tensor_us_max}),
         groups_(world_, network_, [this](const std::string& what) { checker_.fail(what); }),
         checker_(world_, store_, job_, options.expected),
         around_{world_,

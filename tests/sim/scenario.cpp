@@ -145,6 +145,7 @@ Scenario make_scenario(uint64_t seed) {
   scenario.job = small_job(draw);
   scenario.worker_count = static_cast<int64_t>(draw.chance(0.1) ? 1 : draw.between(2, 6));
   choose_layout(draw, scenario.worker_count, scenario.job);
+  scenario.tensor_us_max = draw.one_of({uint64_t{5'000}, uint64_t{50'000}, uint64_t{200'000}});
   const uint64_t count = draw.chance(0.05) ? 0 : draw.between(1, 8);
   for (uint64_t n = 0; n < count; ++n) {
     scenario.faults.push_back(draw_fault(draw));

@@ -41,8 +41,9 @@ struct Scenario {
   uint64_t seed = 0;
   plans::JobSpec job;
   int64_t worker_count = 0;
-  std::vector<Fault> faults;  // By time.
-  std::string shape;          // Of the job, in words.
+  uint64_t tensor_us_max = 0;  // That a tensor takes between two workers.
+  std::vector<Fault> faults;   // By time.
+  std::string shape;           // Of the job, in words.
 };
 
 /// What a seed stands for.
