@@ -75,6 +75,8 @@ void WorkerState::connect(double seconds) {
 void WorkerState::on_link(const LinkOpened& opened) {
   if (ended || opened.attempt != attempt) return opened.link->close();
   link = opened.link;
+  last_ack_us = now_us();  // The answer to what follows may never come, as that to a heartbeat.
+  if (!beats) on_heartbeat();
   plans::DeviceSpec device_spec = job.device;
   if (config.options.change_device) config.options.change_device(device_spec);
   net::EnvelopeHead unknown;  // What we know of a plan is of an older life, or of none.
@@ -168,7 +170,7 @@ void WorkerState::on_heartbeat() {
   beats = !ended;
   if (ended) return;
   const double lease_us = job.elastic.heartbeat_timeout_seconds * 1e6;
-  if (joined_us != 0 && static_cast<double>(now_us() - last_ack_us) > lease_us) {
+  if (link && static_cast<double>(now_us() - last_ack_us) > lease_us) {
     // The connection is half open: the coordinator has given us up, or soon will.
     connect(job.elastic.coordinator_timeout_seconds);
   }

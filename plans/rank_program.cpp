@@ -57,8 +57,11 @@ std::string RankProgram::activity() const {
 }
 
 RankCommands RankProgram::on_input(const InputKey& key) {
-  // Neighbours are at most one commit ahead: their inputs of the next step may come early.
-  if (mode_ == Mode::kFinished || key.step < step_ || !inputs_.insert(key).second) return drop();
+  // Neighbours are at most one commit ahead: their inputs of the next step may come early. A
+  // neighbour that has started may also be at what was left to do of the step before.
+  const bool is_left = mode_ == Mode::kIdle && key.kind == InputKind::kValidation;
+  const uint64_t step_min = is_left && step_ > 0 ? step_ - 1 : step_;
+  if (mode_ == Mode::kFinished || key.step < step_min || !inputs_.insert(key).second) return drop();
   if (mode_ == Mode::kCompute) return advance();
   if (mode_ == Mode::kValidate && running_.empty()) return advance_validation();
   return {};

@@ -190,6 +190,21 @@ TEST(RankProgram, AStepIsDoneWhileItsValidationStillRuns) {
   EXPECT_EQ(program.step(), 1u);
 }
 
+TEST(RankProgram, TakesAnInputOfTheValidationThatIsLeftBeforeTheStart) {
+  RankProgram::Options options;
+  options.first_step = 5;
+  options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
+  options.stages = {{.stage = 2, .is_last = true}};
+  options.validation_batches = 1;
+  RankProgram program(options);
+  EXPECT_THAT(program.on_input({InputKind::kActivation, 4, 2, 0}), IsEmpty());
+  EXPECT_EQ(program.dropped(), 1u) << "that step is done";
+  EXPECT_THAT(program.on_input({InputKind::kValidation, 4, 2, 0}), IsEmpty());
+  EXPECT_EQ(program.dropped(), 1u);
+  EXPECT_THAT(program.on_start({.step = 4, .validate = true}),
+              ElementsAre(RankCommand(RunValidation{4, 2, 0, true})));
+}
+
 TEST(RankProgram, TakesTheNextStepsInputsEarlyAndDropsOldOnes) {
   RankProgram::Options options;
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
