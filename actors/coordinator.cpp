@@ -80,6 +80,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.term = config.term;
   options.committed_steps = config.start.committed_steps;
   options.committed_norm = config.start.committed_norm;
+  options.generations = config.start.step_generations;
   options.durable_step = config.start.durable_step;
   options.generation = config.start.generation;
   options.last_plan = config.start.last_plan;
@@ -192,6 +193,7 @@ void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
          auto halt = body.initHalt();
          halt.setCommittedSteps(decision.committed_steps);
          halt.setGradientNorm(decision.gradient_norm);
+         halt.setCommittedGeneration(decision.committed_generation);
        }));
 }
 
@@ -210,6 +212,7 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
     assign.setPlan(plans::to_text(decision.plan));
     fill_peers(members, assign.initPeers(static_cast<unsigned>(members.size())));
     assign.setFirstStep(restore.first_step);
+    assign.setStateGeneration(decision.state_generation);
     assign.setLoadPath(checkpoint_path);
     assign.setDataBytes(config.start.data_bytes);
     assign.setDataDigest(config.start.data_digest);
@@ -330,6 +333,7 @@ void CoordinatorState::carry_out(const plans::StopWorkers& decision) {
 
 void CoordinatorState::carry_out(const plans::EndRun& decision) {
   result.status = decision.status;
+  if (coordination->has_trained()) result.steps_done = coordination->steps_done();
   result.stopped_early = decision.stopped_early;
   config.on_result(result);
   // A worker closes its link when it has read Stop. If we were first, what it still sends us would

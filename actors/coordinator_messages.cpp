@@ -213,7 +213,7 @@ void CoordinatorState::on_halted(plans::WorkerId worker, uint64_t generation,
   for (auto each : halted.getHoldings()) {
     const plans::LayerRange range{each.getLayerBegin(), each.getLayerEnd()};
     if (range.begin < range.end && range.end <= layers) {
-      holdings.push_back({each.getStep(), range});
+      holdings.push_back({each.getStep(), range, each.getGeneration()});
     }
   }
   const uint64_t start_us = now_us();

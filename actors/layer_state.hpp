@@ -40,6 +40,7 @@ absl::Status write_layer_state(const plans::ModelSpec& spec, int64_t layer,
 /// copies of its layers. Shared, not changed.
 struct HeldState {
   uint64_t step = 0;
+  uint64_t generation = 0;  // In which the last of the steps was committed.
   plans::LayerRange layers = {};
   std::shared_ptr<gpu::StageModel> model;       // Null: `copies` has every layer.
   gpu::StageModelOptions options;               // Of the model.

@@ -166,6 +166,7 @@ struct StateArrived {
 struct RetireRank {
   uint64_t committed_steps = 0;
   double gradient_norm = 0;
+  uint64_t committed_generation = 0;  // In which the last of them was committed.
 };
 /// What a rank does, for the heartbeat.
 struct RankActivity {

@@ -255,7 +255,9 @@ void RankState::fail(const absl::Status& why) {
 /// What runs on the device or in a group still uses the models: both are waited for.
 void RankState::on_retire(const RetireRank& order) {
   if (retires) return;
-  if (program->waits_for_commit() && program->step() + 1 == order.committed_steps) {
+  // The step may have been committed without us, in a generation that we have no part in.
+  const bool is_ours = order.committed_generation == config.plan.generation;
+  if (is_ours && program->waits_for_commit() && program->step() + 1 == order.committed_steps) {
     plans::CommitOrder commit;
     commit.step = program->step();
     commit.gradient_norm = order.gradient_norm;

@@ -46,6 +46,11 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
     start.committed_steps = std::max(start.durable_step, records.back().step + 1);
     start.committed_norm = records.back().gradient_norm;
   }
+  uint64_t generation = 0;
+  for (const plans::CommitRecord& record : records) {
+    if (record.generation == generation) continue;
+    generation = start.step_generations[record.step] = record.generation;
+  }
   absl::StatusOr<plans::Plan> last = journal.last_plan();
   if (absl::IsNotFound(last.status())) return absl::OkStatus();
   SKEIN_RETURN_IF_ERROR(last.status());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -13,10 +14,11 @@ namespace skein::actors {
 
 /// What is known before the first worker joins: what was done, and on which data.
 struct StartPoint {
-  uint64_t committed_steps = 0;  // By the journal.
-  double committed_norm = 0;     // Gradient norm of the last of them.
-  uint64_t durable_step = 0;     // Of the checkpoint to go on from; 0: the initial weights.
-  uint64_t generation = 0;       // Largest one that was assigned.
+  uint64_t committed_steps = 0;                   // By the journal.
+  double committed_norm = 0;                      // Gradient norm of the last of them.
+  std::map<uint64_t, uint64_t> step_generations;  // Of the steps from each of these on.
+  uint64_t durable_step = 0;  // Of the checkpoint to go on from; 0: the initial weights.
+  uint64_t generation = 0;    // Largest one that was assigned.
   std::optional<plans::Plan> last_plan;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;

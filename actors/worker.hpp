@@ -132,6 +132,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::map<plans::WorkerId, std::string> addresses;
   std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots.
   uint64_t first_step = 0;
+  uint64_t state_generation = 0;          // In which the step before that was committed.
   std::optional<PrepareRequest> request;  // Of the assignment, until it is prepared.
   std::set<int64_t> awaited_layers;
   std::vector<PreparedReplica> prepared;

@@ -38,7 +38,8 @@ void WorkerState::on_halt(const net::ControlMessage& message) {
   if (!rank_actor) return tell_halted();
   retiring = true;
   const auto halt = (*message).getBody().getHalt();
-  self->send(*rank_actor, RetireRank{halt.getCommittedSteps(), halt.getGradientNorm()});
+  self->send(*rank_actor, RetireRank{halt.getCommittedSteps(), halt.getGradientNorm(),
+                                     halt.getCommittedGeneration()});
 }
 
 void WorkerState::on_retired(const RankRetired& retired) {
@@ -54,6 +55,7 @@ void WorkerState::on_retired(const RankRetired& retired) {
     std::erase_if(held, [&](const HeldState& each) { return each.model == replica.model; });
     HeldState state;
     state.step = retired.steps_done;
+    state.generation = retired.steps_done > first_step ? retired.generation : state_generation;
     state.layers = replica.options.layers;
     state.model = replica.model;
     state.options = replica.options;
@@ -79,6 +81,7 @@ void WorkerState::tell_halted() {
       list[i].setStep(held[i].step);
       list[i].setLayerBegin(static_cast<uint32_t>(held[i].layers.begin));
       list[i].setLayerEnd(static_cast<uint32_t>(held[i].layers.end));
+      list[i].setGeneration(held[i].generation);
     }
   });
 }
@@ -104,8 +107,13 @@ void WorkerState::on_assign(net::schema::Assign::Reader assign) {
   next.job = job;
   next.plan = plan;
   next.first_step = first_step = assign.getFirstStep();
+  state_generation = assign.getStateGeneration();
   next.from_checkpoint = assign.getFromCheckpoint();
   next.load_path = assign.getLoadPath().cStr();
+  // State of the same step, but of a past that was rolled back while we were away.
+  std::erase_if(held, [this](const HeldState& each) {
+    return each.step == first_step && each.generation != state_generation;
+  });
   next.held = held;
   next.data_bytes = assign.getDataBytes();
   next.data_digest = assign.getDataDigest();
@@ -206,6 +214,7 @@ void WorkerState::on_snapshot_layer(const StateArrived& arrived) {
 void WorkerState::on_snapshot(const SnapshotTaken& taken) {
   if (plan.generation != head.generation) return;  // Halted meanwhile: it would not be in the list.
   held.push_back(taken.state);
+  held.back().generation = plan.generation;
   tell([&](auto body) {
     auto kept = body.initSnapshotKept();
     kept.setStage(static_cast<uint32_t>(taken.stage));

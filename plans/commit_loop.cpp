@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,8 +31,15 @@ CommitLoop::CommitLoop(JobSpec job, uint64_t term, const Past& past)
       term_(term),
       step_(past.committed),
       last_norm_(past.last_norm),
+      generations_(past.generations),
       durable_step_(past.durable),
       snapshots_(job_.elastic.snapshot_interval) {}
+
+uint64_t CommitLoop::generation_of(uint64_t steps) const {
+  if (steps == 0) return 0;
+  const auto behind = generations_.upper_bound(steps - 1);
+  return behind == generations_.begin() ? 0 : std::prev(behind)->second;
+}
 
 bool CommitLoop::is_complete() const { return step_ >= total_steps(); }
 
@@ -41,6 +49,7 @@ CommitOrder CommitLoop::begin_generation(const Plan& plan, std::vector<WorkerId>
   if (first_step != step_) {  // What is redone orders it again.
     owed_validation_ = owed_checkpoint_ = false;
   }
+  generations_.erase(generations_.lower_bound(first_step), generations_.end());
   step_ = first_step;
   holds_ = is_held_ = false;
   last_step_end_us_ = now_us;
@@ -194,6 +203,7 @@ CoordinatorDecisions CommitLoop::on_journaled(uint64_t step, uint64_t now_us) {
   if (order.checkpoint) checkpoints_[step_ + 1].loss = journaling_->loss;
   last_loss_ = journaling_->loss;
   last_norm_ = journaling_->gradient_norm;
+  if (generation_of(step_) != plan_.generation) generations_[step_] = plan_.generation;
   journaling_.reset();
   last_reports_ = std::move(ready_);
   ready_.clear();

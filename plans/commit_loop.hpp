@@ -24,6 +24,8 @@ class CommitLoop {
     uint64_t committed = 0;  // Steps in the journal.
     double last_norm = 0;    // Gradient norm of the last of them: workers may still wait for it.
     uint64_t durable = 0;    // Steps of the newest checkpoint.
+    /// By the journal: generation of the steps from each of these on.
+    std::map<uint64_t, uint64_t> generations;
   };
   CommitLoop(JobSpec job, uint64_t term, const Past& past);
 
@@ -54,6 +56,9 @@ class CommitLoop {
 
   uint64_t steps_done() const { return step_; }
   double last_loss() const { return last_loss_; }
+  /// In which the last of the first `steps` steps was committed, which tells the state after it
+  /// from one of a past that was rolled back; 0: unknown, or there is none.
+  uint64_t generation_of(uint64_t steps) const;
   double last_norm() const { return last_norm_; }
   double last_step_us() const { return last_step_us_; }  // 0: no step of this plan is committed.
   uint64_t durable_step() const { return durable_step_; }
@@ -101,6 +106,7 @@ class CommitLoop {
   uint64_t last_step_end_us_ = 0;  // For the reported step time.
   double last_loss_ = 0;
   double last_norm_ = 0;
+  std::map<uint64_t, uint64_t> generations_;  // Of the committed steps from each of these on.
   double last_step_us_ = 0;
   uint64_t durable_step_ = 0;
   std::map<uint64_t, Validation> validations_;  // By step.

@@ -13,7 +13,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
       generation_(options_.generation),
       plan_(options_.last_plan),
       commits_(options_.job, options_.term,
-               {options_.committed_steps, options_.committed_norm, options_.durable_step}),
+               {options_.committed_steps, options_.committed_norm, options_.durable_step,
+                options_.generations}),
       last_progress_us_(now_us) {
   goodput_.begin(now_us);
   // A layout that follows the number of workers does not say how many there were.

@@ -40,11 +40,12 @@ class Coordination {
     JobSpec job;
     int64_t worker_count = 0;  // To wait for.
     uint64_t term = 1;
-    uint64_t committed_steps = 0;   // By the journal.
-    double committed_norm = 0;      // Gradient norm of the last of them.
-    uint64_t durable_step = 0;      // By the newest checkpoint; 0: the initial weights.
-    uint64_t generation = 0;        // Largest one of the journal.
-    std::optional<Plan> last_plan;  // Of the journal: what the workers may still hold.
+    uint64_t committed_steps = 0;              // By the journal.
+    double committed_norm = 0;                 // Gradient norm of the last of them.
+    std::map<uint64_t, uint64_t> generations;  // As `CommitLoop::Past`.
+    uint64_t durable_step = 0;                 // By the newest checkpoint; 0: the initial weights.
+    uint64_t generation = 0;                   // Largest one of the journal.
+    std::optional<Plan> last_plan;             // Of the journal: what the workers may still hold.
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
     bool only_profiles = false;  // Ends when devices and links are measured.
   };
@@ -101,6 +102,8 @@ class Coordination {
   /// A step may have been done in this life.
   bool has_trained() const { return has_trained_; }
   uint64_t steps_done() const { return commits_.steps_done(); }
+  /// As `CommitLoop::generation_of`.
+  uint64_t generation_of(uint64_t steps) const { return commits_.generation_of(steps); }
   double last_loss() const { return commits_.last_loss(); }
   Goodput goodput(uint64_t now_us) const { return goodput_.at(now_us); }
   uint64_t dropped() const { return dropped_ + commits_.dropped(); }

@@ -32,7 +32,8 @@ std::vector<WorkerId> members_of(const Plan& plan) {
 }  // namespace
 
 HaltWorker Coordination::halt(WorkerId worker) const {
-  return {worker, generation_, commits_.steps_done(), commits_.last_norm()};
+  const uint64_t steps = commits_.steps_done();
+  return {worker, generation_, steps, commits_.last_norm(), commits_.generation_of(steps)};
 }
 
 CoordinatorDecisions Coordination::begin_halt(const std::string& reason, uint64_t now_us) {
@@ -68,6 +69,10 @@ CoordinatorDecisions Coordination::on_halted(WorkerId worker, uint64_t generatio
       member->second.halted) {
     return drop();
   }
+  // Who was away during a rollback may bring state of the steps that were taken back.
+  std::erase_if(holdings, [this](const Holding& each) {
+    return each.generation != commits_.generation_of(each.step);
+  });
   member->second.halted = true;
   member->second.holdings = std::move(holdings);
   last_progress_us_ = now_us;
@@ -150,7 +155,8 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t now_u
         {{"from", absl::StrCat(commits_.steps_done())},
          {"to", absl::StrCat(restore_.first_step)}}});
   }
-  decisions.push_back(AssignPlan{*plan_, chosen.objective_us, restore_, keepers_});
+  decisions.push_back(AssignPlan{*plan_, chosen.objective_us, restore_, keepers_,
+                                 commits_.generation_of(restore_.first_step)});
   return decisions;
 }
 

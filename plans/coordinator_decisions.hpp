@@ -90,13 +90,15 @@ struct HaltWorker {
   WorkerId worker;
   uint64_t generation = 0;
   uint64_t committed_steps = 0;
-  double gradient_norm = 0;  // Of the last of them.
+  double gradient_norm = 0;           // Of the last of them.
+  uint64_t committed_generation = 0;  // In which it was committed.
 };
 struct AssignPlan {
   Plan plan;
   double predicted_step_us = 0;  // By the planner; 0: the plan was not predicted.
   RestoreDecision restore;
   std::vector<WorkerId> keepers;  // Of each stage's snapshots; 0: nobody.
+  uint64_t state_generation = 0;  // In which the step before the first one was committed.
 };
 /// Everybody is prepared. `order` is what is left to do of the step before the first one.
 struct StartRun {

@@ -101,12 +101,14 @@ struct Halt {
   committedSteps @0 :UInt64;  # Whoever waits for the commit of the last of them applies it first:
                               # the coordinator may have died between its journal and its word.
   gradientNorm @1 :Float64;   # Of that step.
+  committedGeneration @2 :UInt64;  # In which that step was committed: others wait for one in vain.
 }
 
 struct Holding {
   step @0 :UInt64;        # The state is that after so many committed steps.
   layerBegin @1 :UInt32;
   layerEnd @2 :UInt32;
+  generation @3 :UInt64;  # In which the last of the steps was committed; 0: none was.
 }
 
 struct Halted {
@@ -133,6 +135,8 @@ struct Assign {
                                # what is not listed there is held already.
   moves @7 :List(LayerMove);
   keepers @8 :List(UInt32);    # For each stage the worker that keeps its snapshots; 0: none.
+  stateGeneration @9 :UInt64;  # In which the step before `firstStep` was committed: state of that
+                               # step and another generation is of a past that was rolled back.
 }
 
 struct Prepared {

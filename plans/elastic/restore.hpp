@@ -13,6 +13,7 @@ namespace skein::plans {
 struct Holding {
   uint64_t step = 0;  // The state is that after so many committed steps.
   LayerRange layers;
+  uint64_t generation = 0;  // In which the last of those steps was committed; 0: none was.
   bool operator==(const Holding&) const = default;
 };
 

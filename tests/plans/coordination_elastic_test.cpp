@@ -113,6 +113,31 @@ TEST(CoordinationElastic, TheCommitBeforeAChangeOfPlanIsOfThePlanThatDidTheStep)
   EXPECT_EQ(find<HaltWorker>(commit)->generation, 2u);
 }
 
+TEST(CoordinationElastic, StateOfStepsThatWereTakenBackIsNotUsed) {
+  Cluster cluster(long_job());
+  cluster.start();
+  for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
+  cluster.lose(2);
+  cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  cluster.prepared(1);
+  EXPECT_EQ(cluster.coordination.generation_of(5), 1u) << "or of what comes in its place";
+  cluster.ready(0, 3);
+  cluster.ready(1, 3);
+  cluster.coordination.on_journaled(3, ++cluster.now);
+  EXPECT_EQ(cluster.coordination.generation_of(3), 1u);
+  EXPECT_EQ(cluster.coordination.generation_of(4), 2u);
+  cluster.join(7, 2);
+  cluster.now += 2'000'000;
+  const CoordinatorDecisions halts = cluster.lose(1);
+  ASSERT_NE(find<HaltWorker>(halts), nullptr);
+  EXPECT_EQ(find<HaltWorker>(halts)->committed_generation, 2u);
+  const CoordinatorDecisions assigned = cluster.coordination.on_halted(
+      {2}, cluster.coordination.generation(), {{4, {0, 6}, 1}, {3, {0, 6}, 1}}, ++cluster.now);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 3u);
+  EXPECT_EQ(find<AssignPlan>(assigned)->state_generation, 1u);
+}
+
 TEST(CoordinationElastic, NobodyHasTheStateSoTheCheckpointIsUsed) {
   Cluster cluster(long_job());
   cluster.start();

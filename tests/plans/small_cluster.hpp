@@ -41,6 +41,7 @@ struct Cluster {
         peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}}, ++now);
   }
   CoordinatorDecisions halted(uint32_t worker, std::vector<Holding> holdings = {}) {
+    for (Holding& each : holdings) each.generation = coordination.generation_of(each.step);
     return coordination.on_halted(WorkerId{worker}, coordination.generation(), std::move(holdings),
                                   ++now);
   }
