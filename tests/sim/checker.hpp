@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -106,6 +107,7 @@ class Checker {
   std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;
+  std::set<std::pair<uint64_t, uint64_t>> journaled_;  // Generations and steps, also void ones.
   int rewinds_ = 0;
   int rollback_events_ = 0;
   int coordinator_kills_ = 0;
