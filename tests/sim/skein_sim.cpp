@@ -1,5 +1,7 @@
 // Deterministic simulation of whole runs with faults; README.md says how to use it.
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tests/sim/seed_runner.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace skein::sim {
 namespace {
@@ -149,6 +152,11 @@ int run_many(const Arguments& arguments) {
 }  // namespace skein::sim
 
 int main(int argc, char** argv) {
+  // Checkpoints are real files that are synced: on a disk that would take most of the time.
+  if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", /*overwrite=*/0);
+  // What a child that is killed leaves behind goes with this one.
+  const skein::tests::TemporaryFolder folder;
+  setenv("TMPDIR", folder.path().c_str(), /*overwrite=*/1);
   skein::sim::Arguments arguments;
   if (!skein::sim::parse({argv + 1, argv + argc}, arguments)) {
     std::fputs(skein::sim::kUsage, stderr);
