@@ -83,8 +83,8 @@ TEST(LayerState, AnyFlippedBitIsFound) {
 
 TEST(LayerState, IsFoundByLayerAndStep) {
   Models models;
-  HeldState live{5, {0, 2}, models.make({0, 2}, 1), {}, {}};
-  HeldState copy{4, {2, 3}, nullptr, {}, {}};
+  HeldState live{5, 1, {0, 2}, models.make({0, 2}, 1), {}, {}};
+  HeldState copy{4, 1, {2, 3}, nullptr, {}, {}};
   copy.copies[2] = make_layer_memory(layer_state_floats(models.spec, 2));
   const std::vector<HeldState> held = {live, copy};
   EXPECT_TRUE(find_layer_state(models.spec, 1, 5, held).ok());
