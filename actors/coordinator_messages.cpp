@@ -193,9 +193,15 @@ void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::ControlMes
 
 void CoordinatorState::on_shard_saved(net::schema::ShardSaved::Reader saved) {
   const uint64_t dropped = coordination->dropped();
+  const std::string error = saved.getError();
   plans::CoordinatorDecisions decisions = coordination->on_shard_saved(
-      static_cast<int32_t>(saved.getStage()), saved.getStep(), now_us());
+      static_cast<int32_t>(saved.getStage()), saved.getStep(),
+      error.empty() ? absl::OkStatus() : absl::UnavailableError(error), now_us());
   if (coordination->dropped() != dropped) return;  // A repeat, or nobody asked for it.
+  if (!error.empty()) {
+    shard_files.erase(saved.getStep());
+    return apply(std::move(decisions));
+  }
   std::vector<gpu::SavedFile>& files = shard_files[saved.getStep()];
   const auto list = saved.getFiles();
   for (unsigned i = 0; i < std::min(list.size(), kFilesPerShardMax); ++i) {

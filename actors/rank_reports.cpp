@@ -79,12 +79,12 @@ void RankState::carry_out(const plans::SendValidated& command) {
 }
 
 void RankState::on_shard_written(const ShardWritten& written) {
-  if (!written.files.ok()) return fail(written.files.status());
-  const std::vector<gpu::SavedFile>& files = *written.files;
+  const std::vector<gpu::SavedFile> files = written.files.value_or(std::vector<gpu::SavedFile>());
   report([&](auto body) {
     auto saved = body.initShardSaved();
     saved.setStage(static_cast<uint32_t>(written.stage));
     saved.setStep(written.steps_done);
+    saved.setError(std::string(written.files.status().message()));
     auto list = saved.initFiles(static_cast<unsigned>(files.size()));
     for (unsigned i = 0; i < files.size(); ++i) {
       list[i].setName(files[i].name);

@@ -57,8 +57,9 @@ CoordinatorDecisions Coordination::on_validated(ReplicaId replica, uint64_t step
 }
 
 CoordinatorDecisions Coordination::on_shard_saved(int32_t stage, uint64_t steps_done,
-                                                  uint64_t now_us) {
+                                                  const absl::Status& status, uint64_t now_us) {
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) return drop();
+  if (!status.ok()) return on_checkpoint_completed(steps_done, status);
   return follow(commits_.on_shard_saved(stage, steps_done), now_us);
 }
 
@@ -67,8 +68,15 @@ CoordinatorDecisions Coordination::on_checkpoint_completed(uint64_t steps_done,
   if (phase_ == Phase::kEnded || !commits_.on_checkpoint_completed(steps_done, status.ok())) {
     return drop();
   }
-  if (!status.ok()) return end(status, false);
-  return try_finish();
+  if (status.ok()) return try_finish();
+  if (phase_ == Phase::kFinishing && steps_done == commits_.steps_done()) return end(status, false);
+  CoordinatorDecisions decisions = {RunEvent{
+      "checkpoint.failed",
+      absl::StrCat("the checkpoint of step ", steps_done, " is not written: ",
+                   std::string(status.message()), "; training goes on, and the one before stays"),
+      {{"step", absl::StrCat(steps_done)}, {"reason", std::string(status.message())}}}};
+  append(decisions, try_finish());
+  return decisions;
 }
 
 CoordinatorDecisions Coordination::on_snapshot_kept(WorkerId worker, int32_t stage,

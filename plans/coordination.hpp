@@ -78,7 +78,10 @@ class Coordination {
   CoordinatorDecisions on_journaled(uint64_t step, uint64_t now_us);
   CoordinatorDecisions on_validated(ReplicaId replica, uint64_t step, double loss_sum,
                                     uint64_t loss_tokens, uint64_t now_us);
-  CoordinatorDecisions on_shard_saved(int32_t stage, uint64_t steps_done, uint64_t now_us);
+  /// `status`: whether the stage's files are on disk.
+  CoordinatorDecisions on_shard_saved(int32_t stage, uint64_t steps_done,
+                                      const absl::Status& status, uint64_t now_us);
+  /// A checkpoint that cannot be written stops nothing, unless it is the run's last one.
   CoordinatorDecisions on_checkpoint_completed(uint64_t steps_done, const absl::Status& status);
   CoordinatorDecisions on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
   CoordinatorDecisions on_heartbeat(WorkerId worker, WorkerActivity activity, uint64_t now_us);

@@ -260,10 +260,11 @@ struct SavedFile {
 }
 
 struct ShardSaved {
-  # Worker -> coordinator: the leader of a stage has written and synced its files.
+  # Worker -> coordinator: the leader of a stage has written and synced its files, or could not.
   stage @0 :UInt32;
   step @1 :UInt64;    # The committed step whose state it is.
   files @2 :List(SavedFile);
+  error @3 :Text;     # Why there are none, in one line; empty if they are there.
 }
 
 struct Heartbeat {

@@ -205,18 +205,25 @@ TEST(Rank, ADeviceErrorBecomesAFaultAndNoReadySignal) {
   }
 }
 
-TEST(Rank, ErrorsOfAReductionAndOfAShardBecomeFaults) {
+TEST(Rank, AnErrorOfAReductionBecomesAFault) {
   RankRig rig(1, 2);
   rig.start();
   rig.end_all();
   rig.group_start(0, 0);
   rig.tell(ReductionDone{{0}, 0, absl::UnavailableError("a member is gone")});
-  rig.tell(ShardWritten{1, 0, absl::DataLossError("disk full")});
-  EXPECT_THAT(rig.faults, ElementsAre(absl::UnavailableError("a member is gone"),
-                                      absl::DataLossError("disk full")));
+  EXPECT_THAT(rig.faults, ElementsAre(absl::UnavailableError("a member is gone")));
   rig.end_all();
   EXPECT_THAT(rig.link->bodies(Body::REDUCED), IsEmpty());
-  EXPECT_THAT(rig.link->bodies(Body::SHARD_SAVED), IsEmpty());
+}
+
+TEST(Rank, AShardThatIsNotWrittenIsReportedAndNoFault) {
+  RankRig rig;
+  rig.start();
+  rig.tell(ShardWritten{1, 0, absl::UnavailableError("disk full")});
+  EXPECT_THAT(rig.faults, IsEmpty());
+  const auto saved = rig.link->bodies(Body::SHARD_SAVED);
+  ASSERT_EQ(saved.size(), 1u);
+  EXPECT_EQ(std::string(saved[0].getShardSaved().getError()), "disk full");
 }
 
 TEST(Rank, NewsForTheTraceDoNotDisturbTheRun) {

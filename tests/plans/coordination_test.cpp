@@ -121,18 +121,41 @@ TEST(Coordination, EndsOnlyWhenTheLastCheckpointAndValidationAreThere) {
   EXPECT_NE(find<ReportValidation>(
                 cluster.coordination.on_validated(ReplicaId{1}, 0, 3.0, 2, ++cluster.now)),
             nullptr);
-  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, ++cluster.now).empty());
-  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, ++cluster.now).empty()) << "a repeat";
-  EXPECT_NE(find<CompleteCheckpoint>(cluster.coordination.on_shard_saved(1, 1, ++cluster.now)),
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).empty());
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).empty())
+      << "a repeat";
+  EXPECT_NE(find<CompleteCheckpoint>(
+                cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now)),
             nullptr);
   EXPECT_NE(find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus())),
             nullptr);
 }
 
-TEST(Coordination, AFailedCheckpointEndsTheRunWithItsReason) {
+TEST(Coordination, AFailedCheckpointStopsNothing) {
   JobSpec job = small_job();
   job.checkpoint.enable = true;
   job.checkpoint.interval = 1;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  const CoordinatorDecisions failed =
+      cluster.coordination.on_shard_saved(0, 1, absl::UnavailableError("disk full"), ++cluster.now);
+  ASSERT_NE(find<RunEvent>(failed), nullptr);
+  EXPECT_EQ(find<RunEvent>(failed)->name, "checkpoint.failed");
+  EXPECT_EQ(find<EndRun>(failed), nullptr);
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now).empty())
+      << "of a checkpoint that will not be complete";
+  EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(1)), nullptr);
+  cluster.coordination.on_shard_saved(0, 2, absl::OkStatus(), ++cluster.now);
+  EXPECT_NE(find<CompleteCheckpoint>(
+                cluster.coordination.on_shard_saved(1, 2, absl::OkStatus(), ++cluster.now)),
+            nullptr);
+}
+
+TEST(Coordination, AFailedLastCheckpointEndsTheRunWithItsReason) {
+  JobSpec job = small_job();
+  job.training.steps = 1;
+  job.checkpoint.enable = true;
   Cluster cluster(job);
   cluster.start();
   cluster.finish_step(0);
@@ -152,8 +175,8 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   const CoordinatorDecisions decisions = cluster.finish_step(0);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.checkpoint);
-  cluster.coordination.on_shard_saved(0, 1, 9);
-  cluster.coordination.on_shard_saved(1, 1, 9);
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9);
+  cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9);
   const CoordinatorDecisions end =
       cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
   ASSERT_NE(find<EndRun>(end), nullptr);
