@@ -11,6 +11,7 @@
 #include "actors/emulation.hpp"
 #include "actors/microseconds.hpp"
 #include "net/profile_codec.hpp"
+#include "plans/base/bad_input.hpp"
 
 namespace skein::actors {
 namespace {
@@ -23,10 +24,6 @@ std::string host_name() {
 
 std::chrono::microseconds to_duration(double seconds) {
   return std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6));
-}
-
-bool is_bad_input(const absl::Status& status) {
-  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
 }
 
 /// Of another worker, or of the way to it: a new plan mends it.
@@ -259,7 +256,7 @@ void WorkerState::tell_failed(const absl::Status& why) {
   tell([&](auto body) {
     auto failed = body.initFailed();
     failed.setReason(std::string(why.message()));
-    failed.setBadInput(is_bad_input(why));
+    failed.setBadInput(plans::is_bad_input(why));
   });
   end(why);
 }

@@ -86,6 +86,11 @@ CoordinatorDecisions Coordination::on_snapshot_kept(WorkerId worker, int32_t sta
   return {};
 }
 
+/// Or prepares it.
+bool Coordination::runs_plan() const {
+  return phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kPreparing;
+}
+
 /// What follows for the run from what the commit loop has decided.
 CoordinatorDecisions Coordination::follow(CoordinatorDecisions decisions, uint64_t now_us) {
   last_progress_us_ = now_us;
@@ -124,9 +129,7 @@ CoordinatorDecisions Coordination::on_stop_request(const std::string& reason) {
 CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   CoordinatorDecisions decisions = lose_silent(now_us);
   append(decisions, lose_slow_to_answer(now_us));
-  const bool runs =
-      phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kPreparing;
-  if (trouble_at_us_ && now_us >= *trouble_at_us_ && runs) {
+  if (trouble_at_us_ && now_us >= *trouble_at_us_ && runs_plan()) {
     append(decisions, begin_halt(trouble_reason_, now_us));
   }
   append(decisions, check_change(now_us));

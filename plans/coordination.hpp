@@ -12,6 +12,7 @@
 #include "plans/coordinator_decisions.hpp"
 #include "plans/elastic/goodput.hpp"
 #include "plans/elastic/hold_back.hpp"
+#include "plans/elastic/remedy_pace.hpp"
 #include "plans/elastic/replan.hpp"
 #include "plans/elastic/speed_watch.hpp"
 #include "plans/job_spec.hpp"
@@ -115,18 +116,13 @@ class Coordination {
  private:
   // Members, in coordination_members.cpp.
   WorkerId number(const JoinRequest& request);
-  std::vector<WorkerId> eligible_workers(uint64_t now_us, bool once_measured = false) const;
-  bool chooses_plan() const;
+  enum class Leavers { kWithout, kWith };
+  bool may_work(const Member& member, uint64_t now_us, Leavers leavers) const;
+  std::vector<WorkerId> eligible_workers(uint64_t now_us, Leavers leavers) const;
   CoordinatorDecisions welcome(PeerNumber peer, WorkerId worker, JoinRequest request,
                                uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
-  CoordinatorDecisions start_profiling(uint64_t now_us);
-  CoordinatorDecisions try_finish_profiling(uint64_t now_us);
-  CoordinatorDecisions tell_peers() const;
-  CoordinatorDecisions request_profiles();
-  RunEvent describe_measured(WorkerId worker) const;
-  std::vector<MeasuredWorker> measured_workers(const std::vector<WorkerId>& workers) const;
   CoordinatorDecisions lose_silent(uint64_t now_us);
   CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);
   CoordinatorDecisions check_progress(uint64_t now_us);
@@ -134,13 +130,23 @@ class Coordination {
   std::string describe(WorkerId worker) const;
   bool hosts(WorkerId worker) const { return hosted_.contains(worker); }
 
+  // Measurements, in coordination_profiles.cpp.
+  bool chooses_plan() const;
+  CoordinatorDecisions start_profiling(uint64_t now_us);
+  CoordinatorDecisions try_finish_profiling(uint64_t now_us);
+  CoordinatorDecisions tell_peers() const;
+  CoordinatorDecisions request_profiles();
+  RunEvent describe_measured(WorkerId worker) const;
+  std::vector<MeasuredWorker> measured_workers() const;
+  std::vector<MeasuredWorker> measured_workers(const std::vector<WorkerId>& workers) const;
+
   // Plans, in coordination_plans.cpp.
   CoordinatorDecisions begin_halt(const std::string& reason, uint64_t now_us);
   HaltWorker halt(WorkerId worker) const;
   CoordinatorDecisions try_assign(uint64_t now_us);
   CoordinatorDecisions assign(PlannedPipeline chosen, uint64_t now_us);
   CoordinatorDecisions pause(const std::string& why, uint64_t now_us);
-  absl::StatusOr<PlannedPipeline> choose_plan(const std::vector<WorkerId>& workers,
+  absl::StatusOr<PlannedPipeline> choose_plan(uint64_t now_us, Leavers leavers,
                                               bool is_urgent) const;
   CoordinatorDecisions try_start(uint64_t now_us);
   CoordinatorDecisions dismiss_leavers();
@@ -148,10 +154,11 @@ class Coordination {
   CoordinatorDecisions check_change(uint64_t now_us);
   CoordinatorDecisions watch_speeds();
   CoordinatorDecisions remedy_slowness(const std::vector<SpeedChange>& changes);
-  std::optional<PlannedPipeline> take_remedy(const std::vector<WorkerId>& workers);
+  std::optional<PlannedPipeline> take_remedy(uint64_t now_us);
   bool is_worthwhile(const Plan& candidate) const;
   RunEvent describe_plan(const PlannedPipeline& chosen) const;
 
+  bool runs_plan() const;
   CoordinatorDecisions follow(CoordinatorDecisions decisions, uint64_t now_us);
   CoordinatorDecisions try_finish();
   CoordinatorDecisions end(absl::Status status, bool stopped_early);
@@ -173,10 +180,7 @@ class Coordination {
   bool is_urgent_ = false;    // A worker was lost since the last plan.
   GoodputLedger goodput_;
   SpeedWatch speeds_;
-  static constexpr uint64_t kRemedyInterval = 16;  // Steps.
-  std::vector<SpeedChange> changed_speeds_;        // That nothing was done about yet.
-  uint64_t next_remedy_step_ = 0;                  // Not before so many steps are done.
-  uint64_t remedy_interval_ = kRemedyInterval;
+  RemedyPace remedy_pace_;
   std::optional<PlannedPipeline> remedy_;  // That the commit loop is held for.
   std::optional<std::string> halt_after_journal_;
   std::optional<uint64_t> change_at_us_;   // Members have changed: look for a better plan then.

@@ -1,10 +1,11 @@
-// Who takes part: joins, measurements, leases, losses and departures.
+// Who takes part: joins, leases, losses and departures.
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plans/base/bad_input.hpp"
 #include "plans/coordination.hpp"
 
 namespace skein::plans {
@@ -27,23 +28,18 @@ bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
          one.data_address == other.data_address;
 }
 
-bool is_bad_input(const absl::Status& status) {
-  return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) || absl::IsNotFound(status);
-}
-
 }  // namespace
 
-bool Coordination::chooses_plan() const {
-  return !options_.plan && options_.job.parallelism.pipeline_parallel_degree == kAutoDegree;
+bool Coordination::may_work(const Member& member, uint64_t now_us, Leavers leavers) const {
+  return member.eligible_us <= now_us && (!member.leaves || leavers == Leavers::kWith);
 }
 
-/// Workers that may be given work, or could be if they had measured, ascending.
-std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us, bool once_measured) const {
+/// Workers that may be given work, ascending; if the planner chooses, of those that have measured.
+std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us, Leavers leavers) const {
   std::vector<WorkerId> workers;
   const auto most = static_cast<size_t>(options_.job.elastic.max_workers);
   for (const auto& [id, member] : members_) {
-    const bool known = once_measured || !chooses_plan() || member.measured.has_value();
-    if (member.leaves || member.eligible_us > now_us || !known) continue;
+    if (!may_work(member, now_us, leavers) || (chooses_plan() && !member.measured)) continue;
     if (most == 0 || workers.size() < most) workers.push_back(id);
   }
   return workers;
@@ -152,105 +148,17 @@ CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
     if (chooses_plan() || options_.only_profiles) return start_profiling(now_us);
     return begin_halt("", now_us);
   }
-  const auto eligible = static_cast<int64_t>(eligible_workers(now_us, true).size());
-  const bool settled = change_at_us_ && now_us >= *change_at_us_;
-  if (eligible < options_.job.elastic.min_workers || !settled) return {};
-  change_at_us_.reset();
-  const bool all_known =
-      !chooses_plan() || static_cast<int64_t>(eligible_workers(now_us).size()) == eligible;
-  return all_known ? begin_halt("there are workers again", now_us) : start_profiling(now_us);
-}
-
-/// Everybody answers the probes of everybody who is there now.
-CoordinatorDecisions Coordination::tell_peers() const {
-  CoordinatorDecisions decisions;
-  for (const auto& [id, member] : members_) decisions.push_back(RequestProfile{id, {}});
-  return decisions;
-}
-
-CoordinatorDecisions Coordination::start_profiling(uint64_t now_us) {
-  phase_ = Phase::kProfiling;
-  CoordinatorDecisions decisions = {
-      RunEvent{"profile.started",
-               absl::StrCat("measuring ", members_.size(), " devices and the links between them"),
-               {}}};
-  append(decisions, tell_peers());
-  append(decisions, request_profiles());
-  append(decisions, try_finish_profiling(now_us));
-  return decisions;
-}
-
-/// Asks one worker of each host that has nobody at work: they would disturb each other.
-CoordinatorDecisions Coordination::request_profiles() {
-  std::set<std::string> busy;
+  int64_t count = 0;
+  bool all_known = true;
   for (const auto& [id, member] : members_) {
-    if (member.profiling) busy.insert(member.request.host_name);
+    if (!may_work(member, now_us, Leavers::kWithout)) continue;
+    ++count;
+    all_known = all_known && (member.measured || !chooses_plan());
   }
-  CoordinatorDecisions decisions;
-  for (auto& [id, member] : members_) {
-    if (member.measured || member.profiling || !busy.insert(member.request.host_name).second) {
-      continue;
-    }
-    member.profiling = true;
-    decisions.push_back(RequestProfile{id, rows_to_measure(options_.job)});
-  }
-  return decisions;
-}
-
-CoordinatorDecisions Coordination::on_profiled(WorkerId worker, MeasuredWorker measured,
-                                               uint64_t now_us) {
-  auto member = members_.find(worker);
-  if (phase_ == Phase::kEnded || member == members_.end() || !member->second.profiling) {
-    return drop();
-  }
-  measured.id = worker;
-  measured.host = member->second.request.host_name;
-  member->second.profiling = false;
-  member->second.measured = std::move(measured);
-  last_progress_us_ = now_us;
-  CoordinatorDecisions decisions = request_profiles();
-  if (phase_ != Phase::kProfiling) {
-    decisions.push_back(describe_measured(worker));
-    consider_change(now_us);
-    return decisions;
-  }
-  append(decisions, try_finish_profiling(now_us));
-  return decisions;
-}
-
-CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
-  const bool all = std::all_of(members_.begin(), members_.end(),
-                               [](const auto& each) { return each.second.measured.has_value(); });
-  const std::vector<MeasuredWorker> workers = measured_workers(eligible_workers(now_us));
-  if (!all || workers.empty()) return {};
-  CoordinatorDecisions decisions = {
-      ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)}};
-  append(decisions, options_.only_profiles ? end(absl::OkStatus(), false) : begin_halt("", now_us));
-  return decisions;
-}
-
-/// Of a worker that joined late: its speed, where that of the first one that has measured is 1.
-RunEvent Coordination::describe_measured(WorkerId worker) const {
-  std::vector<WorkerId> all;
-  for (const auto& [id, member] : members_) all.push_back(id);
-  const std::vector<MeasuredWorker> pair = {measured_workers(all).front(),
-                                            *members_.at(worker).measured};
-  const ClusterDevice device = measured_cluster(options_.job, pair).devices.back();
-  return {"worker.measured",
-          absl::StrCat("measured ", device.name, ": speed ", device.speed),
-          {{"worker", absl::StrCat(worker.value)}, {"speed", absl::StrCat(device.speed)}}};
-}
-
-std::vector<MeasuredWorker> Coordination::measured_workers(
-    const std::vector<WorkerId>& workers) const {
-  std::vector<MeasuredWorker> measured;
-  for (WorkerId id : workers) {
-    const auto member = members_.find(id);
-    if (member != members_.end() && member->second.measured) {
-      measured.push_back(*member->second.measured);
-    }
-  }
-  return measured;
+  const bool settled = change_at_us_ && now_us >= *change_at_us_;
+  if (count < options_.job.elastic.min_workers || !settled) return {};
+  change_at_us_.reset();
+  return all_known ? begin_halt("there are workers again", now_us) : start_profiling(now_us);
 }
 
 CoordinatorDecisions Coordination::on_heartbeat(WorkerId worker, WorkerActivity activity,
@@ -307,9 +215,7 @@ CoordinatorDecisions Coordination::on_worker_lost(WorkerId worker, const absl::S
 
 CoordinatorDecisions Coordination::on_trouble(WorkerId worker, const std::string& reason,
                                               uint64_t now_us) {
-  const bool runs =
-      phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kPreparing;
-  if (!members_.contains(worker) || !runs || trouble_at_us_) return drop();
+  if (!members_.contains(worker) || !runs_plan() || trouble_at_us_) return drop();
   trouble_at_us_ = now_us + kTroubleUs;
   trouble_reason_ = absl::StrCat(describe(worker), " at step ", steps_done() + 1, ": ", reason);
   return {};

@@ -15,11 +15,6 @@ namespace {
 
 /// Predictions err by a few per cent: a smaller gain is worth no change of plan.
 constexpr double kGainMin = 0.05;
-/// On a machine that is now slow and now fast, each change of plan for it makes the next one wait
-/// twice as long, until there is quiet for so many of these intervals.
-constexpr uint64_t kRemedyIntervalMax = 512;
-constexpr uint64_t kQuietIntervals = 4;
-
 /// The workers that hold replicas, ascending.
 std::vector<WorkerId> members_of(const Plan& plan) {
   std::set<WorkerId> workers;
@@ -79,37 +74,40 @@ CoordinatorDecisions Coordination::on_halted(WorkerId worker, uint64_t generatio
   return try_assign(now_us);
 }
 
-absl::StatusOr<PlannedPipeline> Coordination::choose_plan(const std::vector<WorkerId>& workers,
+absl::StatusOr<PlannedPipeline> Coordination::choose_plan(uint64_t now_us, Leavers leavers,
                                                           bool is_urgent) const {
   ReplanRequest request;
+  request.workers = eligible_workers(now_us, leavers);
+  if (static_cast<int64_t>(request.workers.size()) < options_.job.elastic.min_workers) {
+    return absl::UnavailableError(absl::StrCat("waiting for workers: ", request.workers.size(),
+                                               " can take part, elastic.min_workers is ",
+                                               options_.job.elastic.min_workers));
+  }
   request.job = options_.job;
   request.given = options_.plan;
-  request.workers = workers;
-  request.measured = measured_workers(workers);
+  request.measured = measured_workers(request.workers);
   request.current = plan_;
   request.is_urgent = is_urgent;
   request.generation = generation_;
   return replan(request);
 }
 
-/// Once everybody has halted: a plan for those who may take part, or a pause.
+/// Once everybody has halted: a plan for those who may take part, if need be with those who would
+/// rather leave, or a pause.
 CoordinatorDecisions Coordination::try_assign(uint64_t now_us) {
   const bool all = std::all_of(members_.begin(), members_.end(),
                                [](const auto& each) { return each.second.halted; });
   if (phase_ != Phase::kHalting || !all) return {};
-  const std::vector<WorkerId> workers = eligible_workers(now_us);
-  if (static_cast<int64_t>(workers.size()) < options_.job.elastic.min_workers) {
-    return pause(
-        absl::StrCat("waiting for workers: ", workers.size(),
-                     " can take part, elastic.min_workers is ", options_.job.elastic.min_workers),
-        now_us);
-  }
-  if (std::optional<PlannedPipeline> remedy = take_remedy(workers)) {
+  if (std::optional<PlannedPipeline> remedy = take_remedy(now_us)) {
     return assign(*std::move(remedy), now_us);
   }
-  absl::StatusOr<PlannedPipeline> chosen = choose_plan(workers, is_urgent_);
+  absl::StatusOr<PlannedPipeline> chosen = choose_plan(now_us, Leavers::kWithout, is_urgent_);
+  const bool some_leave = std::any_of(members_.begin(), members_.end(),
+                                      [](const auto& each) { return each.second.leaves; });
+  if (!chosen.ok() && some_leave) chosen = choose_plan(now_us, Leavers::kWith, is_urgent_);
   if (chosen.ok()) return assign(*std::move(chosen), now_us);
-  if (!has_trained_) return end(chosen.status(), false);
+  const bool lacks_workers = absl::IsUnavailable(chosen.status());
+  if (!has_trained_ && !lacks_workers) return end(chosen.status(), false);
   return pause(std::string(chosen.status().message()), now_us);
 }
 
@@ -262,11 +260,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   for (const auto& [id, member] : members_) {
     if (member.eligible_us > now_us) consider_change(member.eligible_us);
   }
-  const std::vector<WorkerId> workers = eligible_workers(now_us);
-  const bool enough =
-      !workers.empty() && static_cast<int64_t>(workers.size()) >= options_.job.elastic.min_workers;
-  const auto candidate = enough ? choose_plan(workers, false)
-                                : absl::FailedPreconditionError("too few workers would be left");
+  const auto candidate = choose_plan(now_us, Leavers::kWithout, false);
   if (!candidate.ok()) {
     if (!must) return {};
     return {RunEvent{"worker.cannot_leave",
@@ -284,9 +278,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
 /// workers.
 bool Coordination::is_worthwhile(const Plan& candidate) const {
   if (!chooses_plan()) return worker_count(candidate) > worker_count(*plan_);
-  std::vector<WorkerId> all;
-  for (const auto& [id, member] : members_) all.push_back(id);
-  const std::vector<MeasuredWorker> measured = measured_workers(all);
+  const std::vector<MeasuredWorker> measured = measured_workers();
   const auto now = predict_step_us(options_.job, *plan_, measured);
   const auto then = predict_step_us(options_.job, candidate, measured);
   if (!now.ok() || !then.ok()) return worker_count(candidate) > worker_count(*plan_);
@@ -309,11 +301,10 @@ CoordinatorDecisions Coordination::watch_speeds() {
     if (measured) slow_down(*measured, change.slowdown);
   }
   if (!changes.empty()) speeds_.reset(measured_workers(members_of(*plan_)));
-  changed_speeds_.insert(changed_speeds_.end(), changes.begin(), changes.end());
-  const bool is_due = !changed_speeds_.empty() && commits_.steps_done() >= next_remedy_step_;
-  if (is_due && chooses_plan() && !stop_requested_) {
-    append(decisions, remedy_slowness(std::exchange(changed_speeds_, {})));
-  }
+  if (!chooses_plan() || stop_requested_) return decisions;
+  remedy_pace_.on_changes(changes);
+  const std::vector<SpeedChange> due = remedy_pace_.take(commits_.steps_done());
+  if (!due.empty()) append(decisions, remedy_slowness(due));
   return decisions;
 }
 
@@ -324,11 +315,9 @@ CoordinatorDecisions Coordination::remedy_slowness(const std::vector<SpeedChange
       stragglers.push_back(change.worker);
     }
   }
-  std::vector<WorkerId> all;
-  for (const auto& [id, member] : members_) all.push_back(id);
   const auto total = static_cast<uint64_t>(options_.job.training.steps);
   const auto remedy =
-      choose_remedy(options_.job, *plan_, measured_workers(all), stragglers,
+      choose_remedy(options_.job, *plan_, measured_workers(), stragglers,
                     total - std::min(total, commits_.steps_done()), generation_ + 1);
   if (!remedy.ok()) {
     return {RunEvent{"straggler.no_remedy", std::string(remedy.status().message()), {}}};
@@ -338,12 +327,7 @@ CoordinatorDecisions Coordination::remedy_slowness(const std::vector<SpeedChange
                absl::StrCat(to_text(remedy->kind), ": ", remedy->reason),
                {{"kind", to_text(remedy->kind)}, {"gain", absl::StrCat(remedy->gain)}}}};
   if (remedy->kind == Remedy::Kind::kNone) return decisions;
-  const uint64_t done = commits_.steps_done();
-  if (done > next_remedy_step_ + kQuietIntervals * remedy_interval_) {
-    remedy_interval_ = kRemedyInterval;
-  }
-  next_remedy_step_ = done + remedy_interval_;
-  remedy_interval_ = std::min(2 * remedy_interval_, kRemedyIntervalMax);
+  remedy_pace_.on_remedy(commits_.steps_done());
   remedy_ = PlannedPipeline{remedy->plan, remedy->predicted_step_us, remedy->reason};
   change_reason_ = remedy->reason;
   commits_.hold();
@@ -351,9 +335,10 @@ CoordinatorDecisions Coordination::remedy_slowness(const std::vector<SpeedChange
 }
 
 /// The remedy, if all its workers are still there.
-std::optional<PlannedPipeline> Coordination::take_remedy(const std::vector<WorkerId>& workers) {
+std::optional<PlannedPipeline> Coordination::take_remedy(uint64_t now_us) {
   std::optional<PlannedPipeline> remedy = std::exchange(remedy_, std::nullopt);
   if (!remedy || is_urgent_) return std::nullopt;
+  const std::vector<WorkerId> workers = eligible_workers(now_us, Leavers::kWithout);
   for (WorkerId worker : members_of(remedy->plan)) {
     if (std::find(workers.begin(), workers.end(), worker) == workers.end()) return std::nullopt;
   }

@@ -242,6 +242,29 @@ TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
   EXPECT_TRUE(cluster.lose(2).empty()) << "it was no member any more";
 }
 
+TEST(CoordinationElastic, ALeaverWorksOnWhileItIsNeeded) {
+  JobSpec job = long_job();
+  job.elastic.min_workers = 2;
+  Cluster cluster(job);
+  cluster.start();
+  const CoordinatorDecisions asked = cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
+  EXPECT_EQ(find<RunEvent>(asked)->name, "worker.leaving");
+  cluster.coordination.on_trouble({1}, "a link broke", ++cluster.now);
+  cluster.now += 1'000'000;
+  EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
+  cluster.halted(1);
+  const CoordinatorDecisions assigned = cluster.halted(2);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr) << "no pause";
+  EXPECT_EQ(worker_count(find<AssignPlan>(assigned)->plan), 2);
+  cluster.prepared(1);
+  EXPECT_EQ(find<StopWorker>(cluster.prepared(2)), nullptr);
+  // Now it can go.
+  cluster.join(3);
+  cluster.now += 1'000'000;
+  cluster.coordination.on_timer(cluster.now);
+  EXPECT_EQ(count<HaltWorker>(cluster.finish_step(0)), 3u);
+}
+
 TEST(CoordinationElastic, BelowTheMinimumItWaitsForWorkersAndGoesOn) {
   JobSpec job = long_job();
   job.elastic.min_workers = 2;
