@@ -15,6 +15,7 @@ namespace {
 constexpr uint32_t kBulkFloats = 1 << 20;  // 4 MiB: an activation of a small model.
 constexpr int kSmallProbes = 9;
 constexpr int kBulkProbes = 4;
+constexpr double kSureSeconds = 0.2;  // Of a bulk probe: noise is small beside it.
 constexpr auto kPatience = std::chrono::milliseconds(10000);
 constexpr auto kKnockPatience = std::chrono::milliseconds(100);
 constexpr uint32_t kTensorsMax = 4;
@@ -122,6 +123,7 @@ absl::StatusOr<plans::LinkSpeed> LinkProbe::measure(plans::WorkerId peer) {
     SKEIN_ASSIGN_OR_RETURN(const double taken,
                            ask(peer, schema::TensorKind::PROBE_BULK, kPatience));
     bulk = std::min(bulk, taken);
+    if (taken > kSureSeconds) break;
   }
   // Noise may make the large one look faster than the small one: then bandwidth is no limit.
   const double transfer = std::max(bulk - small, 1e-6);

@@ -66,10 +66,13 @@ def alive_with(word):
 
 class ElasticRun:
     """A run in its own dump folder. `apart`: coordinator and workers are processes of ours, so that
-    each can be killed alone; else `skein train` has the workers."""
+    each can be killed alone; else `skein train` has the workers. `network`: apart, the coordinator
+    on its machine 0 and one worker on each of the next ones."""
 
-    def __init__(self, program, name, workers, *words, apart=False, fail_point=None, dump=None):
+    def __init__(self, program, name, workers, *words, apart=False, fail_point=None, dump=None,
+                 network=None):
         self.program = program
+        self.network = network
         self.dump = dump or os.path.join(program.folder, name)
         self.environment = dict(os.environ)
         if fail_point:
@@ -79,17 +82,19 @@ class ElasticRun:
         self.addresses = set()
         self.known_pids = set()
         common = ["--workers", str(workers), "--job.dump_folder", self.dump, *LEASE, *words]
-        if apart:
-            self.coordinator = self.spawn("coordinator", SMALL_JOB, "--listen", "127.0.0.1:0",
-                                          *common)
+        if apart or network:
+            listen = (["--listen", network.address(0) + ":0", "--insecure"] if network else
+                      ["--listen", "127.0.0.1:0"])
+            self.coordinator = self.spawn("coordinator", SMALL_JOB, *listen, *common)
             for _ in range(workers):
                 self.join()
         else:
             self.coordinator = self.spawn("train", SMALL_JOB, *common)
 
-    def spawn(self, *words):
+    def spawn(self, *words, machine=0):
+        before = self.network.command(machine) if self.network else []
         with open(self.errors_path, "ab") as errors:
-            return subprocess.Popen([self.program.skein, *words], cwd=self.program.folder,
+            return subprocess.Popen([*before, self.program.skein, *words], cwd=self.program.folder,
                                     env=self.environment, stdout=subprocess.DEVNULL, stderr=errors)
 
     def errors(self):
@@ -114,7 +119,9 @@ class ElasticRun:
         return address
 
     def join(self, *words):
-        worker = self.spawn("worker", "--join", self.address(), *words)
+        where = ["--bind", "auto", "--insecure"] if self.network else []
+        worker = self.spawn("worker", "--join", self.address(), *where, *words,
+                            machine=len(self.workers) + 1)
         self.workers.append(worker)
         return worker
 
