@@ -1,5 +1,6 @@
 #include "actors/prepare_io.hpp"
 
+#include <malloc.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -185,6 +186,9 @@ PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> 
         result.generation = request.plan.generation;
         result.status = prepare(request, result);
         self->send(listener, std::move(result));
+        // What earlier plans have freed lies scattered in the heaps of many threads, and would add
+        // up from plan to plan.
+        malloc_trim(0);
       },
       [self](const SendStateRequest& request, const PrepareListener& listener) {
         self->send(listener, StateSent{request.generation, as_unavailable(send_state(request))});
