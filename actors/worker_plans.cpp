@@ -253,6 +253,8 @@ void WorkerState::form_groups() {
       options.rank_count = static_cast<uint32_t>(group.members.size());
       options.bind_host = config.options.bind_address;
       options.timeout_seconds = job.comm.train_timeout_seconds;
+      // Another member may be waiting for gigabytes of state. One that dies ends the generation.
+      options.appear_timeout_seconds = job.comm.init_timeout_seconds;
       options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
       absl::StatusOr<GroupParts> parts = config.parts.make_group(number, options);
       if (!parts.ok()) return tell_failed(parts.status());

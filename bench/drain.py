@@ -8,14 +8,16 @@ a third one waits in reserve, so the leaver's whole stage moves to it. Target, f
 the leaver's end within 5 s, no step repeated.
 """
 import argparse
-import json
 import os
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "support"))
+from elastic_runs import ElasticRun, Place, wait_until  # noqa: E402
 
 TARGET_SECONDS = 5
 JOB = """
@@ -49,20 +51,19 @@ enable_profiling = false
 """
 
 
-def lines(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file.read().split("\n")[:-1]]
-    except OSError:
-        return []
-
-
-def wait(holds, process, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline or process.poll() is not None:
-            sys.exit("the run does not get there")
-        time.sleep(0.002)
+def leave(run, number):
+    """One worker more joins; then the oldest one is told to leave. Seconds until it has ended."""
+    run.join()
+    wait_until(lambda: len(run.events("worker.joined")) == number + 3, 60)
+    run.wait_for_step(run.steps_done() + 3)
+    leaver = run.workers.pop(0)
+    asked = time.monotonic()
+    leaver.send_signal(signal.SIGTERM)
+    code = leaver.wait(timeout=60)
+    taken = time.monotonic() - asked
+    run.wait_for_step(run.steps_done() + 3)
+    print(f"round {number + 1}: left after {taken:.2f} s with code {code}", flush=True)
+    return taken
 
 
 def main():
@@ -71,52 +72,20 @@ def main():
     parser.add_argument("skein")
     parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
-    skein = os.path.abspath(options.skein)
     with tempfile.TemporaryDirectory(prefix="skein-bench-") as folder:
-        with open(os.path.join(folder, "job.toml"), "w", encoding="utf-8") as file:
+        job = os.path.join(folder, "job.toml")
+        with open(job, "w", encoding="utf-8") as file:
             file.write(JOB)
-        start = [skein, "coordinator", "job.toml", "--workers", "2", "--listen", "127.0.0.1:0",
-                 "--job.dump_folder", "runs"]
-        quiet = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        coordinator = subprocess.Popen(start, **quiet)
-        latest = os.path.join(folder, "runs", "latest")
-        address = os.path.join(latest, "coordinator.address")
-        wait(lambda: os.path.exists(address), coordinator)
-        with open(address, encoding="utf-8") as file:
-            join = [skein, "worker", "--join", file.read().strip()]
-
-        def count(name):
-            return sum(each["event"] == name for each in lines(os.path.join(latest, "events.jsonl")))
-
-        def steps():
-            found = lines(os.path.join(latest, "metrics.jsonl"))
-            return sum(each["kind"] == "step" for each in found)
-
-        workers = [subprocess.Popen(join, **quiet) for _ in range(2)]
-        wait(lambda: steps() > 5, coordinator)
-        taken = []
+        run = ElasticRun(Place(options.skein, folder), "drain", 2, apart=True, job=job)
         try:
-            for number in range(options.rounds):
-                workers.append(subprocess.Popen(join, **quiet))
-                wait(lambda: count("worker.joined") == number + 3, coordinator)
-                before = steps()
-                wait(lambda: steps() > before + 3, coordinator)
-                leaver = workers.pop(0)
-                asked = time.monotonic()
-                leaver.send_signal(signal.SIGTERM)
-                leaver.wait()
-                taken.append(time.monotonic() - asked)
-                done = steps()
-                wait(lambda: steps() > done + 3, coordinator)
-                print(f"round {number + 1}: left after {taken[-1]:.2f} s with code "
-                      f"{leaver.returncode}", flush=True)
+            run.wait_for_step(5)
+            taken = [leave(run, number) for number in range(options.rounds)]
             print(f"median {statistics.median(taken):.2f} s, largest {max(taken):.2f} s; "
-                  f"lost {count('worker.lost')}, rolled back {count('run.rolled_back')}")
+                  f"lost {len(run.events('worker.lost'))}, "
+                  f"rolled back {len(run.events('run.rolled_back'))}")
             print(f"target {TARGET_SECONDS} s: {'met' if max(taken) < TARGET_SECONDS else 'MISSED'}")
         finally:
-            for process in [*workers, coordinator]:
-                process.terminate()
-                process.wait()
+            run.end()
 
 
 main()

@@ -8,13 +8,15 @@ settled step time is compared with that of a run that was started like that, and
 simulator predicts for the best plan. Targets, fixed before the run: within 5% of the fresh start, and
 95% of the predicted throughput after the loss; 20 steps to settle after a change of speed.
 """
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "support"))
+from elastic_runs import ElasticRun, Place, wait_until  # noqa: E402
 
 STEPS = 60  # That are timed of each state.
 SETTLE = 20  # Steps in which a change must have settled.
@@ -24,50 +26,15 @@ WORDS = ["--parallelism.pipeline_parallel_degree", "auto", "--device.type", "sle
          "--training.micro_batch_size", "4", "--training.global_batch_size", "32",
          "--checkpoint.enable=false", "--validation.batches", "0",
          "--profiling.enable_profiling=false", "--training.steps", "1000000"]
-JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "support",
-                   "small_job.toml")
 
 
-def lines(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file.read().split("\n")[:-1]]
-    except OSError:
-        return []
-
-
-class Run:
-    def __init__(self, skein, workers, *words):
-        self.skein = skein
-        self.dump = tempfile.mkdtemp(prefix="skein-bench-")
-        self.process = subprocess.Popen(
-            [skein, "train", JOB, "--workers", str(workers), "--job.dump_folder", self.dump,
-             *WORDS, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.joined = []
-
-    def path(self, name):
-        return os.path.join(self.dump, "latest", name)
-
-    def steps(self):
-        return [each for each in lines(self.path("metrics.jsonl")) if each["kind"] == "step"]
-
-    def events(self, name):
-        return [each for each in lines(self.path("events.jsonl")) if each["event"] == name]
+class Run(ElasticRun):
+    def __init__(self, place, workers, *words):
+        super().__init__(place, f"run-{time.monotonic_ns()}", workers, *WORDS, *words)
 
     def wait(self, holds, seconds=180):
-        deadline = time.monotonic() + seconds
-        while not holds():
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                raise RuntimeError("the run does not get there: " + self.dump)
-            time.sleep(0.05)
-
-    def join(self, count):
-        with open(self.path("coordinator.address"), encoding="utf-8") as file:
-            address = file.read().strip()
-        for _ in range(count):
-            self.joined.append(subprocess.Popen([self.skein, "worker", "--join", address],
-                                                stdout=subprocess.DEVNULL,
-                                                stderr=subprocess.DEVNULL))
+        if not wait_until(lambda: holds() or self.has_ended(), seconds, 0.05) or self.has_ended():
+            raise RuntimeError("the run does not get there: " + self.errors())
 
     def wait_for_workers(self, count):
         self.wait(lambda: self.steps() and self.steps()[-1]["workers"] == count)
@@ -83,19 +50,9 @@ class Run:
         made = self.events("plan.made")
         return float(made[-1]["predicted_step_us"]) / 1e6 if made else 0
 
-    def end(self):
-        self.process.terminate()
-        try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-        for worker in self.joined:
-            worker.kill()
-            worker.wait()
 
-
-def fresh(skein, workers, *words):
-    run = Run(skein, workers, *words)
+def fresh(place, workers, *words):
+    run = Run(place, workers, *words)
     try:
         run.wait(lambda: len(run.steps()) > 3)
         return run.settled_seconds()[0], run.predicted_seconds()
@@ -110,30 +67,30 @@ def report(name, seconds, baseline, predicted):
           flush=True)
 
 
-def main():
-    skein = os.path.abspath(sys.argv[1])
-    baseline = {count: fresh(skein, count) for count in (2, 4, 8, 5)}
-    run = Run(skein, 2)
+def measure(place):
+    baseline = {count: fresh(place, count) for count in (2, 4, 8, 5)}
+    run = Run(place, 2)
     try:
         run.wait(lambda: len(run.steps()) > 3)
         for count, change in ((2, 0), (4, 2), (8, 4)):
             if change:
                 asked = time.monotonic()
-                run.join(change)
+                for _ in range(change):
+                    run.join()
                 run.wait_for_workers(count)
                 print(f"  {change} joined: in use {time.monotonic() - asked:.1f} s after they "
                       "were started", flush=True)
             seconds, _ = run.settled_seconds()
             report(f"{count} workers", seconds, *baseline[count])
-        for worker in run.joined[:3]:
+        for worker in run.workers[:3]:
             worker.kill()
         run.wait_for_workers(5)
         seconds, _ = run.settled_seconds()
         report("5 workers, three were killed", seconds, *baseline[5])
     finally:
         run.end()
-    uneven, predicted = fresh(skein, 4, "--device.speeds", "1,1,0.25,1")
-    run = Run(skein, 4, "--chaos", "w3:slow=4x@step=40;w3:slow=1x@step=160")
+    uneven, predicted = fresh(place, 4, "--device.speeds", "1,1,0.25,1")
+    run = Run(place, 4, "--chaos", "w3:slow=4x@step=40;w3:slow=1x@step=160")
     try:
         run.wait(lambda: len(run.steps()) > 158)
         times = [each["step_seconds"] for each in run.steps()]
@@ -147,6 +104,11 @@ def main():
               [each["step"] for each in run.events("run.continued")], flush=True)
     finally:
         run.end()
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="skein-bench-") as folder:
+        measure(Place(sys.argv[1], folder))
 
 
 main()

@@ -23,21 +23,13 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "tests", "support"))
-from elastic_runs import (LAYOUTS, LEASE_SECONDS, PACE, ElasticRun, read_lines,  # noqa: E402
+from elastic_runs import (LAYOUTS, LEASE_SECONDS, PACE, ElasticRun, Place,  # noqa: E402
                           wait_until)
 
 MEDIAN_TARGET, P95_TARGET, STOP_SLACK = 1.0, 2.0, 1.0  # Seconds.
 WORKERS = 4
 PARTS = ["detection", "halting", "planning", "moving", "first step"]
 CASES = {"4x1, state in snapshots": "4x1", "2x2, state in replicas": "2x2"}
-
-
-class Place:
-    """What a run needs to know of the program."""
-
-    def __init__(self, skein, folder):
-        self.skein = os.path.abspath(skein)
-        self.folder = folder
 
 
 def seconds(line):
@@ -68,10 +60,8 @@ def measure(place, layout, number, rng):
         assert ended, f"the run has not gone on: {run.errors()}"
         lost = run.events("worker.lost")[0]
         made = [each for each in run.events("plan.made") if seconds(each) >= seconds(lost)][0]
-        steps = os.path.join(run.folder(), "metrics.jsonl")
-        step = wait_until(lambda: first_after(
-            [line for line in read_lines(steps) if line["kind"] == "step"],
-            seconds(ended[0]) + 0.001), 30, every=0.05)
+        step = wait_until(lambda: first_after(run.steps(), seconds(ended[0]) + 0.001), 30,
+                          every=0.05)
         planning = float(made.get("planning_us", 0)) * 1e-6
         marks = [start, seconds(lost), seconds(made) - planning, seconds(made),
                  seconds(ended[0]), seconds(step)]

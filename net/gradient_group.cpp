@@ -146,7 +146,7 @@ class GlooGroup final : public GradientGroup {
       auto context = std::make_shared<gloo::rendezvous::Context>(
           static_cast<int>(options_.rank), static_cast<int>(options_.rank_count));
       context->setTimeout(to_milliseconds(options_.connect_timeout_seconds));
-      BoardStore store(*board_, options_.name, options_.connect_timeout_seconds);
+      BoardStore store(*board_, options_.name, options_.appear_timeout_seconds);
       context->connectFullMesh(store, device);
       context->setTimeout(to_milliseconds(options_.timeout_seconds));
       std::lock_guard lock(mutex_);

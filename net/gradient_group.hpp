@@ -41,7 +41,8 @@ class GradientGroup {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     std::string bind_host = "127.0.0.1";  // Interface address of this member.
-    double timeout_seconds = 60;
+    double timeout_seconds = 60;          // Of a collective.
+    double appear_timeout_seconds = 60;   // For the others to begin; they may be at other work.
     double connect_timeout_seconds = 60;
   };
   /// InvalidArgument   if the rank is not one of the group, or it has only one member.

@@ -5,11 +5,9 @@
 #include <array>
 #include <utility>
 
-#include <capnp/message.h>
-
 #include "net/frame.hpp"
 #include "net/hello.hpp"
-#include "net/wire.hpp"
+#include "net/tensor_header.hpp"
 
 namespace skein::net {
 namespace {
@@ -17,21 +15,6 @@ namespace {
 constexpr auto kRetryInterval = 50 * kj::MILLISECONDS;
 /// Asked of the kernel for each data connection: two activations of 1 MiB on their way.
 constexpr int kSocketBufferBytes = 2 << 20;
-
-Wire<schema::TensorHeader> make_header(const DataPlane::Rows& rows) {
-  capnp::MallocMessageBuilder message;
-  auto header = message.initRoot<schema::TensorHeader>();
-  header.setGeneration(rows.key.generation);
-  header.setSender(rows.sender);
-  header.setReceiver(rows.key.receiver);
-  header.setKind(rows.key.kind);
-  header.setStep(rows.key.step);
-  header.setMicrobatch(rows.key.microbatch);
-  header.setRowBegin(rows.row_begin);
-  header.setRowCount(rows.row_count);
-  header.setPayloadBytes(rows.payload.size_bytes());
-  return Wire<schema::TensorHeader>::encode(message);
-}
 
 kj::Exception cut_on_purpose() {
   return KJ_EXCEPTION(DISCONNECTED, "the link was dropped on purpose");
@@ -115,7 +98,7 @@ void TensorSender::write_next() {
     FrameHead head;
     std::array<kj::ArrayPtr<const kj::byte>, 3> pieces;
   };
-  Wire<schema::TensorHeader> header = make_header(queue_.front());
+  Wire<schema::TensorHeader> header = make_tensor_header(queue_.front());
   auto out = std::make_shared<Outgoing>(
       Outgoing{std::move(queue_.front()), header, frame_head(header.bytes()), {}});
   queue_.pop_front();

@@ -2,6 +2,7 @@
 are dropped while sockets stay open, a slow link. Training goes on and ends with the weights of a run
 that nobody disturbed."""
 import os
+import signal
 import sys
 import time
 
@@ -17,13 +18,14 @@ TOLERANCE = 1e-4
 
 
 class Trial:
-    def __init__(self, program, network, name, steps, layout):
+    def __init__(self, program, network, name, steps, words, workers=WORKERS):
         self.program = program
         self.network = network
         self.name = name
         self.steps = steps
-        self.run = ElasticRun(program, name.replace(" ", "-"), WORKERS, *SLOW, "--training.steps",
-                              str(steps), *LAYOUTS[layout][1], network=network)
+        self.words = words
+        self.run = ElasticRun(program, name.replace(" ", "-"), workers, *SLOW, "--training.steps",
+                              str(steps), *words, network=network)
 
     def expect(self, claim, holds, detail=""):
         self.program.expect(f"{self.name}: {claim}", holds, detail)
@@ -42,7 +44,7 @@ class Trial:
         self.expect("every step is committed once", not complaints, complaints)
         if code == 0:
             reference = self.program.run_reference(f"reference-{self.name}", "--training.steps",
-                                                   str(self.steps))
+                                                   str(self.steps), *self.words)
             worst, tensor = worst_relative(read_model(newest(self.run.folder())),
                                            read_model(newest(reference + "/final")))
             self.expect("has the weights of one process", worst <= TOLERANCE,
@@ -109,22 +111,37 @@ class Trial:
                     [each["text"] for each in self.run.events("worker.lost")])
 
 
+    def slow_move(self):
+        """A stage moves to a newcomer at 10 Mbit/s, which takes longer than the lease."""
+        self.run.wait_for_step(2)
+        self.run.join()
+        self.run.signal(1, signal.SIGTERM)
+        self.check()
+        halts = [each["reason"] for each in self.run.events("plan.halted")]
+        self.expect("in one change of plan", halts == ["a worker leaves"], halts)
+        self.expect("nobody is lost", not self.run.events("worker.lost"))
+
+
 def main():
     program = Program()
     if os.geteuid() != 0 or not Network.is_possible():
         print("skip  only root can make networks")
         program.temporary.cleanup()
         sys.exit(77)
-    for name, deed, steps, layout, rate in (
-            ("partition", Trial.partition, 60, "3x1", None),
-            ("silent drop", Trial.silent_drop, 60, "1x3", None),
-            ("cut between two", Trial.cut_between_two, 60, "3x1", None),
-            ("slow link", Trial.slow_link, 16, "auto", "10mbit")):
+    three, shared, auto = (LAYOUTS[layout][1] for layout in ("3x1", "1x3", "auto"))
+    large = ["--parallelism.pipeline_parallel_degree", "2", "--model.n_embd", "128",
+             "--elastic.snapshot_interval", "0"]
+    for name, deed, steps, words, workers, rate in (
+            ("partition", Trial.partition, 60, three, WORKERS, None),
+            ("silent drop", Trial.silent_drop, 60, shared, WORKERS, None),
+            ("cut between two", Trial.cut_between_two, 60, three, WORKERS, None),
+            ("slow link", Trial.slow_link, 16, auto, WORKERS, "10mbit"),
+            ("slow move", Trial.slow_move, 10, large, 2, "10mbit")):
         network = Network(WORKERS + 1)
         try:
             if rate:
                 network.shape(WORKERS, rate)
-            trial = Trial(program, network, name, steps, layout)
+            trial = Trial(program, network, name, steps, words, workers)
             try:
                 deed(trial)
             finally:

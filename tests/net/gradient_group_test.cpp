@@ -110,7 +110,7 @@ TEST(GradientGroup, FormingFailsWithoutAllMembers) {
     options.name = name;
     options.rank = rank;
     options.rank_count = 2;
-    options.connect_timeout_seconds = 0.05;
+    options.appear_timeout_seconds = 0.05;
     return GradientGroup::create(options, boards.boards[rank % 2]);
   };
   EXPECT_FALSE((*make("g", 0))->connect().ok());

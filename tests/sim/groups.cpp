@@ -21,7 +21,8 @@ actors::GroupParts Groups::make_member(ProcessId process, plans::GroupId number,
   Member& member = group.members[options.rank];
   member = {};
   member.process = process;
-  const auto connect_us = static_cast<uint64_t>(options.connect_timeout_seconds * 1e6);
+  group.connect_us = static_cast<uint64_t>(options.connect_timeout_seconds * 1e6);
+  const auto appear_us = static_cast<uint64_t>(options.appear_timeout_seconds * 1e6);
   const auto reduce_us = static_cast<uint64_t>(options.timeout_seconds * 1e6);
   const std::string name = options.name;
   const uint32_t rank = options.rank;
@@ -32,11 +33,11 @@ actors::GroupParts Groups::make_member(ProcessId process, plans::GroupId number,
       finish(name, rank, absl::DeadlineExceededError("a member does not answer"), 0);
     });
   };
-  actors::GroupIo io = world_.system().spawn([this, name, rank, number, connect_us, reduce_us,
+  actors::GroupIo io = world_.system().spawn([this, name, rank, number, appear_us, reduce_us,
                                               late]() -> actors::GroupIo::behavior_type {
-    return {[this, name, rank, number, connect_us, late](const actors::FormGroup& form,
-                                                         const actors::FormListener& listener) {
-              late(connect_us, 0);
+    return {[this, name, rank, number, appear_us, late](const actors::FormGroup& form,
+                                                        const actors::FormListener& listener) {
+              late(appear_us, 0);
               join(name, rank, [number, listener, generation = form.generation](absl::Status s) {
                 caf::anon_send(listener, actors::GroupFormed{generation, number, std::move(s)});
               });
@@ -88,6 +89,10 @@ void Groups::join(const std::string& name, uint32_t rank, Done done) {
   }
   if (!complete) return;  // One that was there and is gone is noticed at the time-out only.
   if (is_parted(group)) {
+    if (!own.parted_since_us) own.parted_since_us = world_.now_us();
+    if (world_.now_us() - *own.parted_since_us > group.connect_us) {
+      return finish(name, rank, absl::DeadlineExceededError("a member does not connect"), 0);
+    }
     world_.after(kRetryUs, own.process, [this, name, rank] {
       Member* waiting = find(name, rank);
       if (waiting != nullptr && waiting->done) join(name, rank, std::move(waiting->done));

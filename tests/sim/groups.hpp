@@ -35,9 +35,10 @@ class Groups {
     ProcessId process = 0;
     Done done;  // Of what it waits for; null: nothing.
     bool formed = false;
-    bool gone = false;             // Aborted or dead.
-    bool silent = false;           // Dead, and nobody was told.
-    std::optional<uint64_t> step;  // Of the reduction that it has asked for.
+    bool gone = false;                        // Aborted or dead.
+    bool silent = false;                      // Dead, and nobody was told.
+    std::optional<uint64_t> parted_since_us;  // All are there, and it cannot connect.
+    std::optional<uint64_t> step;             // Of the reduction that it has asked for.
     std::span<float> values;
     std::vector<float> copy;  // Of the values, when it asked.
   };
@@ -45,6 +46,7 @@ class Groups {
     std::map<uint32_t, Member> members;  // By rank.
     uint32_t count = 0;
     bool formed = false;
+    uint64_t connect_us = 0;
     uint64_t round = 0;  // Number of reductions.
   };
 

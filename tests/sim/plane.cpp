@@ -5,10 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include <capnp/message.h>
-
 #include "absl/strings/str_cat.h"
-#include "net/wire.hpp"
+#include "net/tensor_header.hpp"
 #include "plans/base/check.hpp"
 
 namespace skein::sim {
@@ -21,19 +19,8 @@ constexpr uint64_t kConnectTimeoutUs = 10'000'000;
 constexpr uint64_t kResetUs = 1'000;
 
 std::vector<std::byte> encode_header(const net::DataPlane::Rows& rows) {
-  capnp::MallocMessageBuilder message;
-  auto header = message.initRoot<net::schema::TensorHeader>();
-  header.setGeneration(rows.key.generation);
-  header.setSender(rows.sender);
-  header.setReceiver(rows.key.receiver);
-  header.setKind(rows.key.kind);
-  header.setStep(rows.key.step);
-  header.setMicrobatch(rows.key.microbatch);
-  header.setRowBegin(rows.row_begin);
-  header.setRowCount(rows.row_count);
-  header.setPayloadBytes(rows.payload.size_bytes());
-  const Header wire = Header::encode(message);
-  return {wire.bytes().begin(), wire.bytes().end()};
+  const Header header = net::make_tensor_header(rows);
+  return {header.bytes().begin(), header.bytes().end()};
 }
 
 bool is_copy_of_state(net::schema::TensorKind kind) {

@@ -64,13 +64,21 @@ def alive_with(word):
     return found
 
 
+class Place:
+    """What a run needs to know of the program, where no test's `Program` is."""
+
+    def __init__(self, skein, folder):
+        self.skein = os.path.abspath(skein)
+        self.folder = folder
+
+
 class ElasticRun:
     """A run in its own dump folder. `apart`: coordinator and workers are processes of ours, so that
     each can be killed alone; else `skein train` has the workers. `network`: apart, the coordinator
     on its machine 0 and one worker on each of the next ones."""
 
     def __init__(self, program, name, workers, *words, apart=False, fail_point=None, dump=None,
-                 network=None):
+                 network=None, job=SMALL_JOB):
         self.program = program
         self.network = network
         self.dump = dump or os.path.join(program.folder, name)
@@ -85,11 +93,11 @@ class ElasticRun:
         if apart or network:
             listen = (["--listen", network.address(0) + ":0", "--insecure"] if network else
                       ["--listen", "127.0.0.1:0"])
-            self.coordinator = self.spawn("coordinator", SMALL_JOB, *listen, *common)
+            self.coordinator = self.spawn("coordinator", job, *listen, *common)
             for _ in range(workers):
                 self.join()
         else:
-            self.coordinator = self.spawn("train", SMALL_JOB, *common)
+            self.coordinator = self.spawn("train", job, *common)
 
     def spawn(self, *words, machine=0):
         before = self.network.command(machine) if self.network else []
@@ -134,10 +142,14 @@ class ElasticRun:
         events = read_lines(os.path.join(self.folder(), "events.jsonl"))
         return [each for each in events if name in (None, each["event"])]
 
+    def steps(self):
+        """Lines of committed steps."""
+        return [line for line in read_lines(os.path.join(self.folder(), "metrics.jsonl"))
+                if line["kind"] == "step"]
+
     def steps_done(self):
-        steps = [line["step"] for line in read_lines(os.path.join(self.folder(), "metrics.jsonl"))
-                 if line["kind"] == "step"]
-        return steps[-1] if steps else 0
+        steps = self.steps()
+        return steps[-1]["step"] if steps else 0
 
     def wait_for_step(self, step, seconds=60):
         reached = wait_until(lambda: self.steps_done() >= step or self.has_ended(), seconds)
