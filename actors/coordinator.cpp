@@ -45,7 +45,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
                             absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
                             {{"peer", rejected.address}, {"reason", rejected.reason}}});
       },
-      [self](const plans::GroupStartDecision& decision) { self->state.on_group_start(decision); },
+      [self](const GroupStarted& started) { self->state.on_group_started(started); },
       [self](const CommitJournaled& done) {
         CoordinatorState& state = self->state;
         reach(state.config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
@@ -184,8 +184,8 @@ void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
-  for (const Stage& each : stages) self->send_exit(each, caf::exit_reason::user_shutdown);
-  stages.clear();
+  if (grouping_actor) self->send_exit(*grouping_actor, caf::exit_reason::user_shutdown);
+  grouping_actor.reset();
   shard_files.clear();
   net::EnvelopeHead envelope = head(decision.worker);
   envelope.generation = decision.generation;
@@ -201,11 +201,9 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   self->send(config.observer, decision);
   self->send(config.journal, decision.plan);
   const plans::RestoreDecision& restore = decision.restore;
-  for (const plans::ReductionGroup& group : decision.plan.groups) {
-    auto policy = std::make_shared<plans::AllreducePolicy>(group, restore.first_step);
-    stages.push_back(
-        self->spawn(stage, std::move(policy), decision.plan.generation, StageListener(self)));
-  }
+  auto policy = std::make_shared<plans::AllreducePolicy>(decision.plan.groups, restore.first_step);
+  grouping_actor =
+      self->spawn(grouping, std::move(policy), decision.plan.generation, GroupingListener(self));
   const auto& members = coordination->members();
   send_to_all([&](auto body) {
     auto assign = body.initAssign();
@@ -349,18 +347,19 @@ void CoordinatorState::carry_out(const plans::RunEvent& decision) {
   self->send(config.observer, EventReport{decision.name, decision.text, decision.fields});
 }
 
-void CoordinatorState::on_group_start(const plans::GroupStartDecision& decision) {
+void CoordinatorState::on_group_started(const GroupStarted& started) {
   const auto& plan = coordination->plan();
+  const plans::GroupStart& group = started.start;
   // A group of one needs no collective, and a policy of an older plan may speak late.
-  if (!plan || decision.members.size() < 2 || decision.generation != coordination->generation()) {
+  if (!plan || group.members.size() < 2 || started.generation != coordination->generation()) {
     return;
   }
-  for (plans::ReplicaId member : decision.members) {
-    const plans::WorkerId worker = plans::replica_of(*plan, member).worker;
+  for (const plans::GroupMember& member : group.members) {
+    const plans::WorkerId worker = plans::replica_of(*plan, member.replica).worker;
     send(worker, net::make_envelope(head(worker), [&](auto body) {
            auto start = body.initGroupStart();
-           start.setGroup(decision.group.value);
-           start.setStep(decision.step);
+           start.setGroup(group.group.value);
+           start.setStep(member.step);
          }));
   }
 }

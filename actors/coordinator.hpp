@@ -14,10 +14,10 @@
 
 #include "actors/checkpoint_io.hpp"
 #include "actors/coordinator_process.hpp"
+#include "actors/grouping.hpp"
 #include "actors/journal_io.hpp"
 #include "actors/messages.hpp"
 #include "actors/observer_io.hpp"
-#include "actors/stage.hpp"
 #include "actors/start_point.hpp"
 #include "net/envelope.hpp"
 #include "plans/coordination.hpp"
@@ -27,7 +27,7 @@ namespace skein::actors {
 /// Turns the messages of workers into events of `plans::Coordination` and its decisions into
 /// messages. Decides nothing itself.
 ///   in   PeerOpened, PeerMessage, PeerClosed, PeerRejected   from the listener's links
-///   in   GroupStartDecision    from a Stage: forwarded to the members' workers
+///   in   GroupStarted          from the Grouping: forwarded to the members' workers
 ///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
 ///   in   CheckpointCompleted   from the CheckpointIo
 ///   in   StopRequest           end at the next step boundary; a repeat changes nothing
@@ -35,13 +35,11 @@ namespace skein::actors {
 ///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
 ///   in   TickAtom              from itself: leases and time-outs
 ///   out  control messages to workers, reports to the ObserverIo, then EndAtom
-using Coordinator =
-    caf::typed_actor<caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>,
-                     caf::reacts_to<PeerClosed>, caf::reacts_to<PeerRejected>,
-                     caf::reacts_to<plans::GroupStartDecision>, caf::reacts_to<CommitJournaled>,
-                     caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StopRequest>,
-                     caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>,
-                     caf::reacts_to<TickAtom>>;
+using Coordinator = caf::typed_actor<
+    caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
+    caf::reacts_to<PeerRejected>, caf::reacts_to<GroupStarted>, caf::reacts_to<CommitJournaled>,
+    caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>,
+    caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>>;
 
 struct CoordinatorConfig {
   CoordinatorOptions options;
@@ -71,7 +69,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   std::string checkpoint_path;  // To restore from; empty: the initial weights.
   std::map<plans::PeerNumber, Peer> peers;
   std::map<plans::WorkerId, plans::PeerNumber> peer_of;
-  std::vector<Stage> stages;  // One per reduction group of the plan.
+  std::optional<Grouping> grouping_actor;                       // Of the generation in force.
   std::map<uint64_t, std::vector<gpu::SavedFile>> shard_files;  // By steps done.
   RunResult result;
   double tokens_per_second = 0;
@@ -116,7 +114,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_timings(plans::WorkerId worker, net::schema::Timings::Reader timings);
   void on_failed(plans::WorkerId worker, net::schema::Failed::Reader failed);
   void on_status_request(plans::PeerNumber peer);
-  void on_group_start(const plans::GroupStartDecision& decision);
+  void on_group_started(const GroupStarted& started);
   void on_checkpoint_completed(const CheckpointCompleted& completed);
 
   net::EnvelopeHead head(plans::WorkerId receiver) const;

@@ -175,10 +175,8 @@ void CoordinatorState::on_ready(net::schema::Ready::Reader ready) {
   report.step_us = ready.getStepUs();
   report.stash_peak = ready.getStashPeak();
   report.snapshot_us = ready.getSnapshotUs();
-  if (report.needs_groups) {
-    for (const Stage& each : stages) {
-      self->send(each, plans::ReadySignal{report.replica, report.step});
-    }
+  if (report.needs_groups && grouping_actor) {
+    self->send(*grouping_actor, plans::ReadySignal{report.replica, report.step});
   }
   apply(coordination->on_ready(report, now_us()));
 }

@@ -130,6 +130,12 @@ struct ReductionDone {
   absl::Status status;
 };
 
+/// The policy of a generation's plan lets a group begin.
+struct GroupStarted {
+  uint64_t generation = 0;
+  plans::GroupStart start;
+};
+
 /// A copy of a stage's state on its way to disk.
 struct ShardRequest {
   uint64_t steps_done = 0;
@@ -191,7 +197,8 @@ struct WorkerFault {
 #define SKEIN_IN_PROCESS_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
 SKEIN_IN_PROCESS_MESSAGE(skein::net::ControlMessage)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReadySignal)
-SKEIN_IN_PROCESS_MESSAGE(skein::plans::GroupStartDecision)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::GroupOutcome)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::MembershipChange)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::AssignPlan)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::Plan)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::RewindJournal)
@@ -213,6 +220,7 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::WorkDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::InputArrived)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::FormGroup)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupFormed)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupStarted)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotTaken)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StateArrived)

@@ -1,22 +1,44 @@
 #include "plans/sync/allreduce.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace skein::plans {
 
-AllreducePolicy::AllreducePolicy(ReductionGroup group, uint64_t first_step)
-    : group_(std::move(group)), step_(first_step) {}
+AllreducePolicy::AllreducePolicy(const std::vector<ReductionGroup>& groups, uint64_t first_step) {
+  for (const ReductionGroup& group : groups) {
+    for (const ReplicaId member : group.members) {
+      member_.resize(std::max<size_t>(member_.size(), member.value + 1));
+      member_[member.value].push_back(gatherings_.size());
+    }
+    gatherings_.push_back({group, first_step, {}});
+  }
+}
 
-std::vector<GroupStartDecision> AllreducePolicy::on_ready(const ReadySignal& signal) {
-  const bool is_member = std::find(group_.members.begin(), group_.members.end(), signal.replica) !=
-                         group_.members.end();
-  if (!is_member || signal.step != step_) return {};
-  ready_.insert(signal.replica);
-  if (ready_.size() < group_.members.size()) return {};
-  ready_.clear();
-  ++step_;
-  return {GroupStartDecision{group_.id, signal.step, group_.members}};
+GroupDecisions AllreducePolicy::on_ready(const ReadySignal& signal, uint64_t /*now_us*/) {
+  GroupDecisions decisions;
+  if (signal.replica.value >= member_.size()) return decisions;
+  for (const size_t position : member_[signal.replica.value]) {
+    Gathering& gathering = gatherings_[position];
+    if (signal.step != gathering.step) continue;
+    gathering.ready.insert(signal.replica);
+    if (gathering.ready.size() < gathering.group.members.size()) continue;
+    decisions.starts.push_back(start(gathering));
+    gathering.ready.clear();
+    ++gathering.step;
+  }
+  return decisions;
+}
+
+GroupStart AllreducePolicy::start(const Gathering& gathering) {
+  GroupStart start;
+  start.number = started_count_++;
+  start.stage = gathering.group.stage;
+  start.group = gathering.group.id;
+  for (const ReplicaId member : gathering.group.members) {
+    // Gradients are of the mean over the whole batch already: they are only added up.
+    start.members.push_back({member, gathering.step, 1});
+  }
+  return start;
 }
 
 }  // namespace skein::plans

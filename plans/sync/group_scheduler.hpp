@@ -1,33 +1,80 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plans/base/ids.hpp"
 
 namespace skein::plans {
 
-/// A replica's gradient of `step` is complete.
+/// A replica has computed its part of its step number `step`: its gradient (synchronous policies)
+/// or its own update is complete. Policies other than all-reduce count steps of each column by
+/// itself. The replica goes on when a group that it was ready for has ended.
 struct ReadySignal {
   ReplicaId replica;
   uint64_t step = 0;
 };
 
-/// The members of `group` run their collective for `step` now.
-struct GroupStartDecision {
-  GroupId group;
-  uint64_t step = 0;
-  std::vector<ReplicaId> members;
-  uint64_t generation = 0;  // Of the plan that has the group; filled in by who runs the policy.
-  bool operator==(const GroupStartDecision&) const = default;
+/// What the members of a group do with each other.
+enum class Combination {
+  kReduceGradients,  // Sum of weight * gradient; applied when the step commits.
+  kAverageWeights,   // Everybody applies its own update, then takes the sum of weight * weights.
+  kServer,           // The server applies the sum of weight * update; members take its weights.
+  kLocal,            // A group of one: applies its own update, and meets nobody.
 };
 
-/// Decides who combines with whom, when: one state machine per policy and stage, without clock or
-/// I/O. Signals may be repeated or late; they then change nothing.
+struct GroupMember {
+  ReplicaId replica;
+  uint64_t step = 0;  // Its own.
+  double weight = 0;  // Of what it contributes.
+  bool operator==(const GroupMember&) const = default;
+};
+
+/// The members combine now. None of them is in another group until this one has ended, but for
+/// kReduceGradients, where a replica may belong to several groups of its plan. kLocal is over when
+/// it starts: nobody waits for its outcome.
+struct GroupStart {
+  uint64_t number = 0;  // Ascending in the order of starts; names the group in `GroupOutcome`.
+  int32_t stage = 0;
+  Combination combination = Combination::kReduceGradients;
+  int32_t server = 0;                // kServer: which; 0 is the central one.
+  GroupId group;                     // kReduceGradients: of the plan.
+  std::vector<GroupMember> members;  // Ascending by replica: the rank in the collective.
+  uint64_t staleness = 0;  // Steps (peers) or updates (server) between the oldest and newest state.
+  bool operator==(const GroupStart&) const = default;
+};
+
+/// All members are through, or the group was aborted: then each one goes on with what it had, as if
+/// it had been alone. No outcome comes of a group whose members have all died or left.
+struct GroupOutcome {
+  uint64_t number = 0;
+  bool ok = true;
+};
+
+/// A column (one replica of every stage) comes, or has died or left. Its replicas are in no group
+/// from then on; of a group that it was in, the others report the outcome.
+struct MembershipChange {
+  uint32_t column = 0;
+  bool joins = false;
+  uint64_t step = 0;  // joins: of its first ready signals; signals of earlier steps are stale.
+};
+
+struct GroupDecisions {
+  std::vector<GroupStart> starts;
+  std::optional<uint64_t> wake_us;  // When to call `on_timer`; replaces every earlier wish.
+};
+
+/// Decides who combines with whom, when: one state machine for all stages of a job, one class per
+/// policy, without clock or I/O. Times are microseconds of one steady clock. Signals may be
+/// repeated or late, and timers early; they then change nothing.
 class GroupScheduler {
  public:
   virtual ~GroupScheduler() = default;
-  virtual std::vector<GroupStartDecision> on_ready(const ReadySignal& signal) = 0;
+  virtual GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) = 0;
+  virtual GroupDecisions on_timer(uint64_t now_us) = 0;
+  virtual GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) = 0;
+  virtual GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) = 0;
 };
 
 }  // namespace skein::plans
