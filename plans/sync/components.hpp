@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace skein::plans {
+
+/// Which columns the groups so far have connected: a union-find in which columns come and go. What
+/// a column that leaves has connected stays connected, as what it knew has reached the others; one
+/// that comes is connected to nobody.
+/// Cost: near O(1) amortised, but `reset`, which is O(columns).
+class Components {
+ public:
+  /// `present` [columns]; each is a component by itself.
+  explicit Components(std::vector<bool> present);
+
+  /// Components that have a column.
+  uint32_t count() const { return count_; }
+  /// Names the component of a present column; valid until the next change.
+  uint32_t find(uint32_t column) const;
+  void connect(std::span<const uint32_t> columns);
+  void leave(uint32_t column);
+  void join(uint32_t column);
+  /// Each present column is a component by itself again.
+  void reset();
+
+ private:
+  uint32_t root(uint32_t node) const;
+  void compact();
+
+  std::vector<bool> present_;
+  std::vector<uint32_t> node_of_;         // [columns]; a column that comes again gets a new node.
+  mutable std::vector<uint32_t> parent_;  // [nodes]; paths are halved by looking.
+  std::vector<uint32_t> weight_;          // [nodes], of roots: present columns.
+  uint32_t count_ = 0;
+};
+
+}  // namespace skein::plans

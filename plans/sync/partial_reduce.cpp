@@ -1,0 +1,73 @@
+#include "plans/sync/partial_reduce.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+
+PartialReducePolicy::PartialReducePolicy(ColumnLayout layout, PartialReduceOptions options)
+    : PeerPolicy(layout, options.decay),
+      options_(options),
+      planned_(roster_),
+      components_(std::vector<bool>(layout.columns, true)) {
+  SKEIN_CHECK(options.group_size >= 2) << options.group_size;
+}
+
+void PartialReducePolicy::on_joined(uint32_t column, uint64_t /*now_us*/, Starts&) {
+  components_.join(column);
+}
+
+void PartialReducePolicy::on_left(uint32_t column, uint64_t /*now_us*/, Starts& starts) {
+  std::erase(waiting_, column);
+  components_.leave(column);
+  planned_.leave(column, starts);
+  form_groups(starts);  // Fewer may be enough now.
+}
+
+void PartialReducePolicy::on_waiting(ReplicaId replica, uint64_t /*now_us*/, Starts& starts) {
+  const ColumnLayout& layout = roster_.layout();
+  if (!planned_.is_idle(replica)) return planned_.arrive(replica, starts);
+  if (layout.stage_of(replica) + 1 < layout.stages) return;  // Until the last stage has a group.
+  waiting_.push_back(layout.column_of(replica));
+  form_groups(starts);
+}
+
+void PartialReducePolicy::form_groups(Starts& starts) {
+  while (std::optional<std::vector<uint32_t>> group = next_group()) {
+    for (const uint32_t column : *group) std::erase(waiting_, column);
+    std::sort(group->begin(), group->end());
+    remember(*group);
+    planned_.plan(*group, starts);
+  }
+}
+
+/// The first P that wait; if they must bridge two components and do not, the last of them makes way
+/// for the first one of another component.
+std::optional<std::vector<uint32_t>> PartialReducePolicy::next_group() const {
+  const uint32_t present = roster_.present_count();
+  const uint32_t size = std::min(options_.group_size, present);
+  if (size == 0 || waiting_.size() < size) return std::nullopt;
+  std::vector<uint32_t> group(waiting_.begin(), waiting_.begin() + size);
+  if (size == 1 || components_.count() == 1) return group;
+  const uint64_t free_groups = (present - 1 + size - 2) / (size - 1);  // T.
+  if (groups_since_ < free_groups) return group;
+  const uint32_t component = components_.find(group[0]);
+  const auto bridges = [&](uint32_t column) { return components_.find(column) != component; };
+  if (std::any_of(group.begin(), group.end(), bridges)) return group;
+  const auto bridge = std::find_if(waiting_.begin() + size, waiting_.end(), bridges);
+  if (bridge == waiting_.end()) return std::nullopt;
+  group.back() = *bridge;
+  return group;
+}
+
+void PartialReducePolicy::remember(const std::vector<uint32_t>& group) {
+  ++groups_since_;
+  components_.connect(group);
+  if (components_.count() > 1) return;
+  components_.reset();
+  groups_since_ = 0;
+}
+
+}  // namespace skein::plans

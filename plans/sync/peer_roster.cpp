@@ -1,0 +1,116 @@
+#include "plans/sync/peer_roster.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "plans/base/check.hpp"
+#include "plans/sync/staleness.hpp"
+
+namespace skein::plans {
+
+PeerRoster::PeerRoster(ColumnLayout layout, std::optional<double> decay)
+    : layout_(layout),
+      decay_(decay),
+      peers_(layout.replica_count()),
+      present_(layout.columns, true),
+      present_count_(layout.columns) {
+  SKEIN_CHECK(layout.columns > 0 && layout.stages > 0) << layout.columns << " " << layout.stages;
+}
+
+bool PeerRoster::take_ready(const ReadySignal& signal) {
+  if (!layout_.has(signal.replica) || !present_[layout_.column_of(signal.replica)]) return false;
+  Peer& peer = peers_[signal.replica.value];
+  if (peer.ready || signal.step < peer.next_step) return false;
+  peer.version += signal.step + 1 - peer.next_step;
+  peer.next_step = signal.step + 1;
+  peer.ready = true;
+  return true;
+}
+
+std::vector<double> PeerRoster::weights(std::span<const ReplicaId> members) const {
+  if (!decay_)
+    return std::vector<double>(members.size(), 1.0 / static_cast<double>(members.size()));
+  std::vector<uint64_t> versions;
+  for (const ReplicaId member : members) versions.push_back(peers_[member.value].version);
+  return staleness_weights(versions, *decay_);
+}
+
+GroupStart PeerRoster::start(std::span<const ReplicaId> members) {
+  SKEIN_CHECK(!members.empty());
+  GroupStart start;
+  start.number = started_count_++;
+  start.stage = static_cast<int32_t>(layout_.stage_of(members[0]));
+  start.combination = members.size() == 1 ? Combination::kLocal : Combination::kAverageWeights;
+  const std::vector<double> weight = weights(members);
+  uint64_t newest = 0, oldest = UINT64_MAX;
+  for (const ReplicaId member : members) {
+    newest = std::max(newest, peers_[member.value].version);
+    oldest = std::min(oldest, peers_[member.value].version);
+  }
+  start.staleness = newest - oldest;
+  std::vector<OpenMember> open;
+  for (size_t m = 0; m < members.size(); ++m) {
+    Peer& peer = peers_[members[m].value];
+    SKEIN_CHECK(!peer.group) << members[m] << " is in group " << *peer.group;
+    // A passive member (see AdPsgdPolicy) may not have finished a step yet.
+    start.members.push_back(
+        {members[m], peer.next_step - std::min<uint64_t>(peer.next_step, 1), weight[m]});
+    peer.ready = false;
+    if (members.size() == 1) continue;
+    peer.group = start.number;
+    open.push_back({members[m], newest - peer.version});
+    peer.version = newest;
+  }
+  if (!open.empty()) open_.emplace(start.number, std::move(open));
+  return start;
+}
+
+std::vector<ReplicaId> PeerRoster::end(const GroupOutcome& outcome) {
+  std::vector<ReplicaId> freed;
+  auto group = open_.find(outcome.number);
+  if (group == open_.end()) return freed;
+  for (const OpenMember& member : group->second) {
+    Peer& peer = peers_[member.replica.value];
+    peer.group.reset();
+    if (!outcome.ok) peer.version -= member.lag;  // It goes on with what it had.
+    freed.push_back(member.replica);
+  }
+  open_.erase(group);
+  return freed;
+}
+
+bool PeerRoster::leave(const MembershipChange& change) {
+  if (change.column >= layout_.columns || !present_[change.column]) return false;
+  present_[change.column] = false;
+  --present_count_;
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    const ReplicaId replica = layout_.replica(stage, change.column);
+    Peer& peer = peers_[replica.value];
+    if (peer.group) {
+      auto group = open_.find(*peer.group);
+      std::erase_if(group->second, [&](const OpenMember& m) { return m.replica == replica; });
+      if (group->second.empty()) open_.erase(group);
+    }
+    peer = Peer{};
+  }
+  return true;
+}
+
+/// A joiner has the weights of somebody present, most likely of the newest.
+bool PeerRoster::join(const MembershipChange& change) {
+  if (change.column >= layout_.columns || present_[change.column]) return false;
+  present_[change.column] = true;
+  ++present_count_;
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    uint64_t newest = 0;
+    for (uint32_t column = 0; column < layout_.columns; ++column) {
+      newest = std::max(newest, peers_[layout_.replica(stage, column).value].version);
+    }
+    Peer& peer = peers_[layout_.replica(stage, change.column).value];
+    peer.next_step = change.step;
+    peer.version = newest;
+  }
+  return true;
+}
+
+}  // namespace skein::plans

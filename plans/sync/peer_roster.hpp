@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plans/sync/column_layout.hpp"
+#include "plans/sync/group_scheduler.hpp"
+
+namespace skein::plans {
+
+/// What all policies among peers keep: who is there, who is ready, who is in which group, and how
+/// old everybody's weights are. Decides nothing. Belongs to one policy.
+///
+/// The version of a replica is the number of steps its weights have seen: its own, or those of the
+/// newest member of a group that it averaged with. It is what staleness is measured in, as a
+/// replica's own count of steps never catches up with a faster one's.
+class PeerRoster {
+ public:
+  /// All columns are present. `decay`: averages weigh members by `staleness_weights`; else equally.
+  explicit PeerRoster(ColumnLayout layout, std::optional<double> decay = {});
+
+  const ColumnLayout& layout() const { return layout_; }
+  bool is_present(uint32_t column) const { return present_[column]; }
+  uint32_t present_count() const { return present_count_; }
+  /// Not in a group.
+  bool is_free(ReplicaId replica) const { return !peers_[replica.value].group; }
+  /// Ready, and free to begin a group.
+  bool is_waiting(ReplicaId replica) const {
+    const Peer& peer = peers_[replica.value];
+    return peer.ready && !peer.group;
+  }
+
+  /// False, and nothing changes: the replica is unknown or absent, or the signal repeated or late.
+  bool take_ready(const ReadySignal& signal);
+
+  /// The group of these replicas of a stage, ascending and free: kLocal of one, else
+  /// kAverageWeights. They are ready no more, and in the group until it ends.
+  GroupStart start(std::span<const ReplicaId> members);
+
+  /// The members that are free now, ascending; some may be ready for the next group already. None:
+  /// no such group is open.
+  std::vector<ReplicaId> end(const GroupOutcome& outcome);
+
+  /// False, and nothing changes: the column is unknown, or absent or present already.
+  bool leave(const MembershipChange& change);
+  bool join(const MembershipChange& change);
+
+ private:
+  struct Peer {
+    bool ready = false;
+    uint64_t next_step = 0;  // Least step of a new signal.
+    uint64_t version = 0;
+    std::optional<uint64_t> group;
+  };
+  struct OpenMember {
+    ReplicaId replica;
+    uint64_t lag = 0;  // What its version gained from the group.
+  };
+
+  std::vector<double> weights(std::span<const ReplicaId> members) const;
+
+  ColumnLayout layout_;
+  std::optional<double> decay_;
+  std::vector<Peer> peers_;    // [replicas]
+  std::vector<bool> present_;  // [columns]
+  uint32_t present_count_;
+  uint64_t started_count_ = 0;
+  std::map<uint64_t, std::vector<OpenMember>> open_;  // By number; members that are present.
+};
+
+}  // namespace skein::plans

@@ -1,0 +1,86 @@
+#include "plans/sync/planned_groups.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+
+PlannedGroups::PlannedGroups(PeerRoster& roster)
+    : roster_(roster),
+      lists_(roster.layout().replica_count()),
+      planned_counts_(roster.layout().columns) {}
+
+void PlannedGroups::plan(std::span<const uint32_t> columns, Starts& starts) {
+  SKEIN_CHECK(!columns.empty());
+  const ColumnLayout& layout = roster_.layout();
+  const uint64_t number = next_number_++;
+  Planned& group = groups_[number];
+  group.columns.assign(columns.begin(), columns.end());
+  group.arrived_count.resize(layout.stages);
+  group.started.resize(layout.stages);
+  group.open_stages = layout.stages;
+  std::vector<ReplicaId> arriving;
+  for (const uint32_t column : columns) {
+    ++planned_counts_[column];
+    for (uint32_t stage = 0; stage < layout.stages; ++stage) {
+      const ReplicaId replica = layout.replica(stage, column);
+      lists_[replica.value].groups.push_back(number);
+      const bool is_first = lists_[replica.value].groups.size() == 1;
+      if (is_first && roster_.is_waiting(replica)) arriving.push_back(replica);
+    }
+  }
+  for (const ReplicaId replica : arriving) arrive(replica, starts);
+}
+
+void PlannedGroups::arrive(ReplicaId replica, Starts& starts) {
+  List& list = lists_[replica.value];
+  if (list.arrived) return;
+  SKEIN_CHECK(!list.groups.empty() && roster_.is_waiting(replica)) << replica;
+  list.arrived = true;
+  const auto group = groups_.find(list.groups.front());
+  const uint32_t stage = roster_.layout().stage_of(replica);
+  ++group->second.arrived_count[stage];
+  start_if_complete(group, stage, starts);
+}
+
+void PlannedGroups::start_if_complete(Groups::iterator group, uint32_t stage, Starts& starts) {
+  Planned& planned = group->second;
+  if (planned.started[stage] || planned.arrived_count[stage] < planned.columns.size()) return;
+  std::vector<ReplicaId> members;
+  for (const uint32_t column : planned.columns) {
+    members.push_back(roster_.layout().replica(stage, column));
+    List& list = lists_[members.back().value];
+    list.groups.pop_front();
+    list.arrived = false;
+  }
+  starts.push_back(roster_.start(members));
+  planned.started[stage] = true;
+  if (--planned.open_stages == 0) groups_.erase(group);
+}
+
+void PlannedGroups::leave(uint32_t column, Starts& starts) {
+  std::set<uint64_t> left;
+  const ColumnLayout& layout = roster_.layout();
+  for (uint32_t stage = 0; stage < layout.stages; ++stage) {
+    List& list = lists_[layout.replica(stage, column).value];
+    if (list.arrived) --groups_.at(list.groups.front()).arrived_count[stage];
+    left.insert(list.groups.begin(), list.groups.end());
+    list = List{};
+  }
+  planned_counts_[column] = 0;
+  for (const uint64_t number : left) {
+    const auto group = groups_.find(number);
+    std::erase(group->second.columns, column);
+    if (group->second.columns.empty()) {
+      groups_.erase(group);
+      continue;
+    }
+    for (uint32_t stage = 0; stage < layout.stages && groups_.count(number) > 0; ++stage) {
+      start_if_complete(group, stage, starts);
+    }
+  }
+}
+
+}  // namespace skein::plans

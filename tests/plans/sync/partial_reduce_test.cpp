@@ -1,0 +1,129 @@
+#include "plans/sync/partial_reduce.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "plans/sync/staleness.hpp"
+#include "policy_driver.hpp"
+
+namespace skein::plans {
+namespace {
+
+TEST(PartialReduce, OwesNothingWhateverHappens) {
+  for (const auto& [layout, options] : driver_settings()) {
+    for (const uint32_t group_size : {2u, 3u, 20u}) {
+      PartialReducePolicy policy(layout, {group_size, {}});
+      PolicyDriver driver(policy, layout, options);
+      ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages << " " << group_size;
+    }
+  }
+}
+
+TEST(PartialReduce, DynamicWeightsAreAverages) {
+  for (const auto& [layout, options] : driver_settings({.equal_weights = false})) {
+    PartialReducePolicy policy(layout, {3, 0.6});
+    PolicyDriver driver(policy, layout, options);
+    ASSERT_TRUE(driver.run());
+  }
+}
+
+TEST(PartialReduce, GroupsHaveTheirSizeWhileNobodyLeaves) {
+  const ColumnLayout layout{8, 2};
+  PartialReducePolicy policy(layout, {3, {}});
+  PolicyDriver driver(policy, layout, {.coupled = true});
+  driver.on_start = [](const GroupStart& start) { EXPECT_EQ(start.members.size(), 3u); };
+  ASSERT_TRUE(driver.run());
+}
+
+TEST(PartialReduce, MixesAndKeepsTheMean) {
+  const ColumnLayout layout{9, 2};
+  PartialReducePolicy policy(layout, {3, {}});
+  PolicyDriver driver(policy, layout, {.learns = false});
+  const double mean = driver.mean(1);
+  ASSERT_TRUE(driver.run());
+  EXPECT_LT(driver.spread(1), 1e-6);
+  EXPECT_NEAR(driver.mean(1), mean, 1e-6);
+}
+
+// The guard's bound, which is twice as long if one counts from any group.
+TEST(PartialReduce, AnyGroupsInARowOfTheStatedNumberConnectAllColumns) {
+  for (const uint32_t columns : {2u, 5u, 8u, 17u}) {
+    for (const uint32_t group_size : {2u, 3u, 5u}) {
+      if (group_size > columns) continue;
+      const ColumnLayout layout{columns, 1};
+      PartialReducePolicy policy(layout, {group_size, {}});
+      PolicyDriver driver(policy, layout, {.seed = columns, .slow_share = 0.4});
+      Components components(std::vector<bool>(columns, true));
+      uint64_t groups = 0, longest = 0;
+      driver.on_start = [&](const GroupStart& start) {
+        std::vector<uint32_t> members;
+        for (const GroupMember& m : start.members) members.push_back(m.replica.value);
+        components.connect(members);
+        longest = std::max(longest, ++groups);
+        if (components.count() > 1) return;
+        components.reset();
+        groups = 0;
+      };
+      ASSERT_TRUE(driver.run());
+      const uint64_t free_groups = (columns - 1 + group_size - 2) / (group_size - 1);
+      EXPECT_LE(longest, free_groups + columns - 1) << columns << " " << group_size;
+    }
+  }
+}
+
+TEST(PartialReduce, GoesOnWithFewerThanAGroup) {
+  PartialReducePolicy policy({3, 1}, {3, {}});
+  EXPECT_TRUE(policy.on_ready({{0}, 0}, 1).starts.empty());
+  EXPECT_TRUE(policy.on_ready({{1}, 0}, 2).starts.empty());
+  const GroupDecisions two = policy.on_membership({2, false, 0}, 3);
+  ASSERT_EQ(two.starts.size(), 1u);
+  EXPECT_EQ(two.starts[0].members.size(), 2u);
+  policy.on_membership({1, false, 0}, 4);
+  policy.on_group_end({0, false}, 5);
+  const GroupDecisions one = policy.on_ready({{0}, 1}, 6);
+  ASSERT_EQ(one.starts.size(), 1u);
+  EXPECT_EQ(one.starts[0].combination, Combination::kLocal);
+}
+
+TEST(PartialReduce, StaleMembersWeighLess) {
+  PartialReducePolicy policy({3, 1}, {2, 0.5});
+  policy.on_ready({{0}, 0}, 1);
+  policy.on_ready({{1}, 0}, 2);
+  policy.on_group_end({0, true}, 3);
+  policy.on_ready({{0}, 1}, 4);
+  const GroupDecisions decisions = policy.on_ready({{2}, 0}, 5);
+  ASSERT_EQ(decisions.starts.size(), 1u);
+  EXPECT_EQ(decisions.starts[0].staleness, 1u);
+  EXPECT_NEAR(decisions.starts[0].members[0].weight, 2.0 / 3, 1e-12);
+  EXPECT_NEAR(decisions.starts[0].members[1].weight, 1.0 / 3, 1e-12);
+}
+
+// What the columns a, b | c, d wait for at two stages, each for a third, would never come.
+TEST(PartialReduce, OtherStagesFollowTheLast) {
+  PartialReducePolicy policy({4, 2}, {2, {}});
+  EXPECT_TRUE(policy.on_ready({{0}, 0}, 1).starts.empty());
+  EXPECT_TRUE(policy.on_ready({{1}, 0}, 2).starts.empty());
+  EXPECT_TRUE(policy.on_ready({{4}, 0}, 3).starts.empty());
+  const GroupDecisions first = policy.on_ready({{6}, 0}, 4);
+  ASSERT_EQ(first.starts.size(), 1u);  // Columns 0 and 2, last stage.
+  EXPECT_EQ(first.starts[0].stage, 1);
+  const GroupDecisions second = policy.on_ready({{2}, 0}, 5);
+  ASSERT_EQ(second.starts.size(), 1u);
+  EXPECT_EQ(second.starts[0].stage, 0);
+  EXPECT_EQ(second.starts[0].members[1].replica, ReplicaId{2});
+}
+
+TEST(StalenessWeights, ShareWhatALagIsWorth) {
+  const std::vector<uint64_t> versions = {7, 9, 9, 8};
+  const std::vector<double> weights = staleness_weights(versions, 0.5);
+  EXPECT_NEAR(std::accumulate(weights.begin(), weights.end(), 0.0), 1, 1e-12);
+  EXPECT_DOUBLE_EQ(weights[1], weights[2]);
+  EXPECT_NEAR(weights[3] / weights[0], 2, 1e-12);
+  EXPECT_NEAR((weights[1] + weights[2]) / weights[3], 2, 1e-12);
+  EXPECT_GT(staleness_weights(std::vector<uint64_t>{0, UINT64_MAX}, 0.01)[0], 0);
+}
+
+}  // namespace
+}  // namespace skein::plans
