@@ -124,8 +124,8 @@ bool measure_all() {
   }
   for (const uint32_t size : {2u, 16u}) {
     ok &= measure(size == 2 ? "partial reduce, P = 2" : "partial reduce, P = 16", [&] {
-      return std::make_unique<plans::PartialReducePolicy>(kLayout,
-                                                          plans::PartialReduceOptions{size, 0.6});
+      return std::make_unique<plans::PartialReducePolicy>(
+          kLayout, plans::PartialReduceOptions{.group_size = size, .decay = 0.6});
     });
   }
   ok &= measure("prague", [] {

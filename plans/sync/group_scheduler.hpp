@@ -10,7 +10,8 @@ namespace skein::plans {
 
 /// A replica has computed its part of its step number `step`: its gradient (synchronous policies)
 /// or its own update is complete. Policies other than all-reduce count steps of each column by
-/// itself. The replica goes on when a group that it was ready for has ended.
+/// itself. The replica goes on as soon as it is through with the group that it was ready for. So
+/// its next signal may come before the outcome of that group; it counts when the group has ended.
 struct ReadySignal {
   ReplicaId replica;
   uint64_t step = 0;

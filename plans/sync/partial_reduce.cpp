@@ -22,6 +22,7 @@ void PartialReducePolicy::on_joined(uint32_t column, uint64_t /*now_us*/, Starts
 void PartialReducePolicy::on_left(uint32_t column, uint64_t /*now_us*/, Starts& starts) {
   std::erase(waiting_, column);
   components_.leave(column);
+  for (std::vector<uint32_t>& group : last_groups_) std::erase(group, column);
   planned_.leave(column, starts);
   form_groups(starts);  // Fewer may be enough now.
 }
@@ -43,16 +44,24 @@ void PartialReducePolicy::form_groups(Starts& starts) {
   }
 }
 
+uint64_t PartialReducePolicy::connecting_count(uint32_t size) const {
+  return (roster_.present_count() - 1 + size - 2) / (size - 1);
+}
+
+bool PartialReducePolicy::must_bridge(uint32_t size) const {
+  if (size == 1 || components_.count() == 1) return false;
+  const uint64_t groups =
+      options_.guard == IsolationGuard::kLastGroups ? last_groups_.size() : groups_since_;
+  return groups >= connecting_count(size);
+}
+
 /// The first P that wait; if they must bridge two components and do not, the last of them makes way
 /// for the first one of another component.
 std::optional<std::vector<uint32_t>> PartialReducePolicy::next_group() const {
-  const uint32_t present = roster_.present_count();
-  const uint32_t size = std::min(options_.group_size, present);
+  const uint32_t size = std::min(options_.group_size, roster_.present_count());
   if (size == 0 || waiting_.size() < size) return std::nullopt;
   std::vector<uint32_t> group(waiting_.begin(), waiting_.begin() + size);
-  if (size == 1 || components_.count() == 1) return group;
-  const uint64_t free_groups = (present - 1 + size - 2) / (size - 1);  // T.
-  if (groups_since_ < free_groups) return group;
+  if (!must_bridge(size)) return group;
   const uint32_t component = components_.find(group[0]);
   const auto bridges = [&](uint32_t column) { return components_.find(column) != component; };
   if (std::any_of(group.begin(), group.end(), bridges)) return group;
@@ -63,11 +72,21 @@ std::optional<std::vector<uint32_t>> PartialReducePolicy::next_group() const {
 }
 
 void PartialReducePolicy::remember(const std::vector<uint32_t>& group) {
-  ++groups_since_;
-  components_.connect(group);
-  if (components_.count() > 1) return;
+  if (group.size() == 1) return;  // Who is alone has nobody to be connected to.
+  if (options_.guard == IsolationGuard::kSinceConnected) {
+    ++groups_since_;
+    components_.connect(group);
+    if (components_.count() > 1) return;
+    components_.reset();
+    groups_since_ = 0;
+    return;
+  }
+  last_groups_.push_back(group);
+  const uint64_t kept = connecting_count(static_cast<uint32_t>(group.size()));
+  if (last_groups_.size() <= kept) return components_.connect(group);
+  while (last_groups_.size() > kept) last_groups_.pop_front();
   components_.reset();
-  groups_since_ = 0;
+  for (const std::vector<uint32_t>& each : last_groups_) components_.connect(each);
 }
 
 }  // namespace skein::plans

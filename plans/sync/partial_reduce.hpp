@@ -12,24 +12,33 @@
 
 namespace skein::plans {
 
+/// What rules out that some columns' updates never reach the others. T = ceil((N-1)/(P-1)) groups
+/// are the fewest that can connect all N columns.
+enum class IsolationGuard {
+  /// The paper's: unless the last T groups connect all columns, the next group bridges two of their
+  /// components. With P = 2, any 2 T - 1 groups in a row connect all; with P > 2 nothing is
+  /// promised, as old groups may be forgotten as fast as new ones bridge.
+  kLastGroups,
+  /// Ours: if T groups have not connected all columns since they were connected last, groups bridge
+  /// until they have, which takes T + N - 1 groups at most. Waits less for slow columns.
+  kSinceConnected,
+};
+
 struct PartialReduceOptions {
   uint32_t group_size = 3;      // P, >= 2; of fewer columns present, all of them.
   std::optional<double> decay;  // Dynamic weights; none: constant ones, 1/P.
+  IsolationGuard guard = IsolationGuard::kLastGroups;
 };
 
 /// P-Reduce: as soon as P columns are ready, these P average their weights. Source: Miao et al.,
-/// SIGMOD'21, sections on partial reduce, dynamic weights and group generation, as in papers.md
-/// 1.10.
-///
-/// Update isolation is ruled out by a guard: if T = ceil((N-1)/(P-1)) groups have not connected all
-/// N columns, groups must bridge two components until they have. Any T + N - 1 groups after a
-/// connection connect again.
+/// SIGMOD'21, on partial reduce, dynamic weights and group generation, as in papers.md 1.10.
 ///
 /// Differs: a pipeline's columns are grouped when their last stages are ready, and their other
 /// stages follow: P columns at each stage by itself could wait for each other for ever.
-/// Differs: the guard looks at the groups since all were connected last, not at a sliding window of
-/// T: for P > 2 a window can drop old groups as fast as new ones bridge, and never be connected.
-/// Cost: O(P log N) a group.
+/// Differs: members keep their own counts of steps; what the paper calls adopting the newest
+/// iteration is the version that `PeerRoster` counts.
+/// Differs: N is the number of columns present, and so is P if that is less.
+/// Cost: O(P log N) a group; kLastGroups: O(N).
 class PartialReducePolicy final : public PeerPolicy {
  public:
   PartialReducePolicy(ColumnLayout layout, PartialReduceOptions options);
@@ -42,10 +51,15 @@ class PartialReducePolicy final : public PeerPolicy {
   std::optional<std::vector<uint32_t>> next_group() const;
   void remember(const std::vector<uint32_t>& group);
 
+  /// T, for groups of `size`, > 1.
+  uint64_t connecting_count(uint32_t size) const;
+  bool must_bridge(uint32_t size) const;
+
   PartialReduceOptions options_;
   PlannedGroups planned_;
-  Components components_;         // Columns that groups have connected since `groups_since_` was 0.
-  uint64_t groups_since_ = 0;     // Since all columns were connected.
+  Components components_;      // Of the groups that the guard looks at.
+  uint64_t groups_since_ = 0;  // kSinceConnected: that all columns were connected.
+  std::deque<std::vector<uint32_t>> last_groups_;  // kLastGroups: up to T.
   std::deque<uint32_t> waiting_;  // Columns whose last stage is ready, in the order of arrival.
 };
 

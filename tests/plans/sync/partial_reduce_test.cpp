@@ -14,9 +14,12 @@ namespace {
 TEST(PartialReduce, OwesNothingWhateverHappens) {
   for (const auto& [layout, options] : driver_settings()) {
     for (const uint32_t group_size : {2u, 3u, 20u}) {
-      PartialReducePolicy policy(layout, {group_size, {}});
-      PolicyDriver driver(policy, layout, options);
-      ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages << " " << group_size;
+      for (const IsolationGuard guard :
+           {IsolationGuard::kLastGroups, IsolationGuard::kSinceConnected}) {
+        PartialReducePolicy policy(layout, {group_size, {}, guard});
+        PolicyDriver driver(policy, layout, options);
+        ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages << " " << group_size;
+      }
     }
   }
 }
@@ -47,28 +50,51 @@ TEST(PartialReduce, MixesAndKeepsTheMean) {
   EXPECT_NEAR(driver.mean(1), mean, 1e-6);
 }
 
-// The guard's bound, which is twice as long if one counts from any group.
-TEST(PartialReduce, AnyGroupsInARowOfTheStatedNumberConnectAllColumns) {
+/// Most groups that it takes to connect all columns: from any group on, or, kSinceConnected, from
+/// the group after the last connection.
+uint64_t groups_until_connected(uint32_t columns, PartialReduceOptions form) {
+  const ColumnLayout layout{columns, 1};
+  PartialReducePolicy policy(layout, form);
+  PolicyDriver driver(policy, layout, {.seed = columns, .slow_share = 0.4});
+  std::vector<std::vector<uint32_t>> groups;
+  driver.on_start = [&](const GroupStart& start) {
+    groups.emplace_back();
+    for (const GroupMember& m : start.members) groups.back().push_back(m.replica.value);
+  };
+  EXPECT_TRUE(driver.run());
+  if (form.guard == IsolationGuard::kSinceConnected) {
+    Components components(std::vector<bool>(columns, true));
+    uint64_t count = 0, longest = 0;
+    for (const auto& group : groups) {
+      components.connect(group);
+      longest = std::max(longest, ++count);
+      if (components.count() > 1) continue;
+      components.reset();
+      count = 0;
+    }
+    return longest;
+  }
+  uint64_t longest = 0;
+  for (size_t begin = 0; begin + 1000 < groups.size(); ++begin) {
+    Components components(std::vector<bool>(columns, true));
+    uint64_t count = 0;
+    while (components.count() > 1) components.connect(groups[begin + count++]);
+    longest = std::max(longest, count);
+  }
+  return longest;
+}
+
+TEST(PartialReduce, ConnectsAllColumnsInTheStatedNumberOfGroups) {
   for (const uint32_t columns : {2u, 5u, 8u, 17u}) {
-    for (const uint32_t group_size : {2u, 3u, 5u}) {
-      if (group_size > columns) continue;
-      const ColumnLayout layout{columns, 1};
-      PartialReducePolicy policy(layout, {group_size, {}});
-      PolicyDriver driver(policy, layout, {.seed = columns, .slow_share = 0.4});
-      Components components(std::vector<bool>(columns, true));
-      uint64_t groups = 0, longest = 0;
-      driver.on_start = [&](const GroupStart& start) {
-        std::vector<uint32_t> members;
-        for (const GroupMember& m : start.members) members.push_back(m.replica.value);
-        components.connect(members);
-        longest = std::max(longest, ++groups);
-        if (components.count() > 1) return;
-        components.reset();
-        groups = 0;
-      };
-      ASSERT_TRUE(driver.run());
-      const uint64_t free_groups = (columns - 1 + group_size - 2) / (group_size - 1);
-      EXPECT_LE(longest, free_groups + columns - 1) << columns << " " << group_size;
+    EXPECT_LE(groups_until_connected(columns, {2, {}, IsolationGuard::kLastGroups}),
+              2 * (columns - 1) - 1)
+        << columns;
+    for (const uint32_t size : {2u, 3u, 5u}) {
+      if (size > columns) continue;
+      const uint64_t connecting = (columns - 1 + size - 2) / (size - 1);
+      EXPECT_LE(groups_until_connected(columns, {size, {}, IsolationGuard::kSinceConnected}),
+                connecting + columns - 1)
+          << columns << " " << size;
     }
   }
 }
