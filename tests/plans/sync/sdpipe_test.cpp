@@ -27,7 +27,8 @@ TEST(Sdpipe, OwesNothingWhateverHappens) {
 }
 
 TEST(Sdpipe, PairsOweNothingEither) {
-  for (const auto& [layout, options] : driver_settings({.wake_us_max = kWindowUsMax})) {
+  for (const auto& [layout, options] :
+       driver_settings({.events = 20'000, .wake_us_max = kWindowUsMax})) {
     SdpipeOptions form;
     form.pairs = true;
     SdpipePolicy policy(layout, form);
@@ -37,7 +38,8 @@ TEST(Sdpipe, PairsOweNothingEither) {
 }
 
 TEST(Sdpipe, StalenessWeightsAreAverages) {
-  for (const auto& [layout, options] : driver_settings({.equal_weights = false})) {
+  for (const auto& [layout, options] :
+       driver_settings({.events = 20'000, .equal_weights = false})) {
     SdpipeOptions form;
     form.decay = 0.5;
     SdpipePolicy policy(layout, form);
@@ -207,6 +209,26 @@ TEST_F(SdpipeByHand, AHoldWaitsOnlyForThoseWithoutAnEdge) {
   const GroupDecisions decisions = ready(0, 1, 90'000);
   ASSERT_EQ(decisions.starts.size(), 1u);
   EXPECT_EQ(decisions.starts[0].members.size(), 2u);
+}
+
+TEST_F(SdpipeByHand, AHoldDoesNotCountTheDead) {
+  for (const uint32_t replica : {0u, 1u, 2u}) alone(replica, replica * 20'000);
+  ready(0, 1, 200'030);
+  ready(1, 1, 200'040);
+  EXPECT_TRUE(policy.on_membership({1, false, 0}, 200'050).starts.empty());
+  EXPECT_EQ(ready(2, 1, 200'060).starts.size(), 1u);
+}
+
+TEST(Sdpipe, ADeathLetsTheNextStageHold) {
+  SdpipePolicy policy({3, 2}, sdpipe_artefact(3, 1));
+  for (const uint32_t replica : {0u, 1u, 2u, 3u, 4u, 5u}) {
+    policy.on_ready({{replica}, 0}, replica * 20'000);
+    policy.on_timer(replica * 20'000 + 10'000);
+  }
+  EXPECT_FALSE(policy.on_ready({{0}, 1}, 200'000).wake_us);  // Stage 0 holds,
+  policy.on_membership({0, false, 0}, 200'010);              // and does no more.
+  EXPECT_FALSE(policy.on_ready({{4}, 1}, 200'020).wake_us);
+  EXPECT_TRUE(policy.on_ready({{1}, 1}, 200'030).wake_us);
 }
 
 TEST(SdpipeWindow, FollowsTheStepTime) {
