@@ -1,0 +1,94 @@
+#include "plans/sync/hetpipe.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+
+HetPipePolicy::HetPipePolicy(const ColumnLayout& layout, const HetPipeOptions& options,
+                             uint64_t first_step)
+    : options_(options), table_(layout), versions_(layout), waves_before_(layout.columns) {
+  SKEIN_CHECK(options.wave > 0);
+  for (uint32_t column = 0; column < layout.columns; ++column) {
+    join({column, true, first_step});
+  }
+}
+
+bool HetPipePolicy::is_wave_end(uint32_t stage, uint32_t column) const {
+  return (table_.steps(stage, column) + 1) % options_.wave == 0;
+}
+
+uint64_t HetPipePolicy::waves(uint32_t stage, uint32_t column) const {
+  const uint64_t steps = table_.steps(stage, column) + (table_.is_waiting(stage, column) ? 1 : 0);
+  return waves_before_[column] + steps / options_.wave;
+}
+
+uint64_t HetPipePolicy::waves_min(uint32_t stage) const {
+  uint64_t waves_min = UINT64_MAX;
+  for (uint32_t column = 0; column < table_.layout().columns; ++column) {
+    if (table_.is_live(column)) waves_min = std::min(waves_min, waves(stage, column));
+  }
+  return table_.live_count() > 0 ? waves_min : 0;
+}
+
+bool HetPipePolicy::join(const MembershipChange& change) {
+  uint64_t waves_before = 0;
+  for (uint32_t stage = 0; stage < table_.layout().stages; ++stage) {
+    waves_before = std::max(waves_before, waves_min(stage));
+  }
+  if (!table_.change(change)) return false;
+  waves_before_[change.column] = waves_before;
+  versions_.join(change.column);
+  return true;
+}
+
+GroupDecisions HetPipePolicy::on_ready(const ReadySignal& signal, uint64_t /*now_us*/) {
+  GroupDecisions decisions;
+  if (const auto stage = table_.accept(signal)) advance(*stage, decisions);
+  return decisions;
+}
+
+GroupDecisions HetPipePolicy::on_group_end(const GroupOutcome& outcome, uint64_t /*now_us*/) {
+  GroupDecisions decisions;
+  const auto ended = table_.end(outcome.number);
+  if (!ended) return decisions;
+  for (const uint32_t column : ended->columns) {
+    if (!outcome.ok) versions_.keep(ended->stage, column);
+  }
+  advance(ended->stage, decisions);
+  return decisions;
+}
+
+GroupDecisions HetPipePolicy::on_membership(const MembershipChange& change, uint64_t /*now_us*/) {
+  GroupDecisions decisions;
+  if (!(change.joins ? join(change) : table_.change(change))) return decisions;
+  for (uint32_t stage = 0; stage < table_.layout().stages; ++stage) advance(stage, decisions);
+  return decisions;
+}
+
+void HetPipePolicy::advance(uint32_t stage, GroupDecisions& decisions) {
+  for (uint32_t column = 0; column < table_.layout().columns; ++column) {
+    if (!table_.is_live(column) || !table_.is_waiting(stage, column)) continue;
+    if (is_wave_end(stage, column)) continue;
+    decisions.starts.push_back(table_.start(stage, {column}, Combination::kLocal, 1));
+  }
+  release(stage, decisions);
+}
+
+void HetPipePolicy::release(uint32_t stage, GroupDecisions& decisions) {
+  const uint64_t slowest = waves_min(stage);
+  std::vector<uint32_t> free;
+  for (uint32_t column = 0; column < table_.layout().columns; ++column) {
+    if (!table_.is_live(column) || !table_.is_waiting(stage, column)) continue;
+    if (waves(stage, column) - slowest <= options_.distance) free.push_back(column);
+  }
+  if (free.empty()) return;
+  const double weight = options_.adds_whole_updates ? 1.0 : 1.0 / table_.live_count();
+  GroupStart start = table_.start(stage, free, Combination::kServer, weight);
+  versions_.push(start, free.size());
+  decisions.starts.push_back(std::move(start));
+}
+
+}  // namespace skein::plans
