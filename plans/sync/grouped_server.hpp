@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plans/sync/replica_table.hpp"
+#include "plans/sync/server_versions.hpp"
+#include "plans/sync/step_barrier.hpp"
+
+namespace skein::plans {
+
+/// Which group a column belongs to: [columns], each in 0..G-1.
+using ColumnGroups = std::vector<int32_t>;
+
+/// Grouped parameter servers: inside a group synchronous, between groups asynchronous. Source:
+/// Basu et al., Balancing Stragglers Against Staleness, HiPC 2018.
+///
+/// A step of group g at a stage is one GroupStart of kServer with `server` g + 1 and all live
+/// members of the group. The group's server adds up what they push, sends the sum to the central
+/// server of the stage (0), takes its weights and hands them back; the central server adds
+/// updates as they come. `staleness` is the number of updates of other groups that were started
+/// at the central server since this group took its weights: G - 1 where groups are equally fast,
+/// as many as the others manage meanwhile where it is slow.
+///
+/// The weight of a member is 1 / (number of live columns). In even groups that is 1 / |group|, the
+/// mean, times 1 / G, the rule for the learning rate without which groups lose accuracy; in uneven
+/// ones every column's gradient still counts the same.
+///
+/// With one group this is a synchronous parameter server; `first_server` 0 then leaves out the way
+/// over a group's server.
+///
+/// A column that joins goes into the group with the fewest live columns, of several the first one,
+/// and takes part from the first step on that the group has not begun at any stage.
+class GroupedServerPolicy final : public GroupScheduler {
+ public:
+  /// All columns of the layout are there, and begin with `first_step`.
+  GroupedServerPolicy(const ColumnLayout& layout, const ColumnGroups& groups,
+                      int32_t first_server = 1, uint64_t first_step = 0);
+
+  GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
+  GroupDecisions on_timer(uint64_t) override { return {}; }
+  GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) override;
+  GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
+
+  /// Regroups at the next safe boundary: each old group still does, at all stages, the steps that
+  /// it has begun at any. Changes nothing while the last regrouping is under way. Every column that
+  /// is there needs a group; what is said of others does not matter.
+  GroupDecisions regroup(const ColumnGroups& groups);
+  bool is_regrouping() const;
+  /// -1: the column is not there.
+  ColumnGroups groups() const;
+
+ private:
+  void open(const ColumnGroups& groups);
+  void join(uint32_t column);
+  void advance(uint32_t stage, GroupDecisions& decisions);
+  void advance_all(GroupDecisions& decisions);
+
+  ReplicaTable table_;
+  ServerVersions versions_;
+  std::vector<StepBarrier> barriers_;  // Those that close, then the G open ones.
+  ColumnGroups group_of_;              // [columns], of the open ones; -1: not there.
+  int32_t group_count_ = 0;
+  int32_t first_server_;
+};
+
+}  // namespace skein::plans

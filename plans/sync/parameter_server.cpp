@@ -1,0 +1,20 @@
+#include "plans/sync/parameter_server.hpp"
+
+#include "plans/sync/grouped_server.hpp"
+#include "plans/sync/hetpipe.hpp"
+
+namespace skein::plans {
+
+std::unique_ptr<GroupScheduler> parameter_server(const ColumnLayout& layout,
+                                                 const ParameterServerOptions& options,
+                                                 uint64_t first_step) {
+  if (options.mode == ServerMode::kSynchronous) {
+    return std::make_unique<GroupedServerPolicy>(layout, ColumnGroups(layout.columns, 0),
+                                                 /*first_server=*/0, first_step);
+  }
+  const uint64_t distance = options.mode == ServerMode::kBounded ? options.bound : kAnyDistance;
+  return std::make_unique<HetPipePolicy>(layout, HetPipeOptions{.wave = 1, .distance = distance},
+                                         first_step);
+}
+
+}  // namespace skein::plans
