@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "plans/sync/grouped_server.hpp"
+#include "plans/sync/progressive_groups.hpp"
+
+namespace skein::plans {
+
+/// Grouped servers that follow the stragglers: measures how long each column computes between its
+/// groups, and regroups when `RegroupTrigger` says so. Begins with one group: synchronous.
+/// Source: Basu et al., HiPC 2018, progressive grouping; the rule is `fewest_groups`.
+class ProgressiveServerPolicy final : public GroupScheduler {
+ public:
+  /// All columns of the layout are there, and begin with `first_step` now.
+  ProgressiveServerPolicy(const ColumnLayout& layout, const RegroupOptions& options,
+                          uint64_t first_step = 0, uint64_t now_us = 0);
+
+  GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
+  GroupDecisions on_timer(uint64_t) override { return {}; }
+  GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) override;
+  GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
+
+  ColumnGroups groups() const { return groups_.groups(); }
+
+ private:
+  struct Pace {
+    bool is_computing = false;
+    uint64_t since_us = 0;
+    double step_us = 0;  // 0: not measured yet.
+  };
+
+  GroupDecisions remembering(GroupDecisions decisions);
+  void begin(ReplicaId replica, uint64_t now_us);
+  /// [columns], 0: not there. Empty while one of those that are there has not been measured.
+  std::vector<double> step_times() const;
+
+  ColumnLayout layout_;
+  GroupedServerPolicy groups_;
+  RegroupTrigger trigger_;
+  std::vector<Pace> paces_;                             // [replicas]
+  std::map<uint64_t, std::vector<ReplicaId>> members_;  // Of groups under way, by number.
+  uint64_t steps_seen_ = 0;  // Of columns at stage 0, since the last look.
+};
+
+}  // namespace skein::plans

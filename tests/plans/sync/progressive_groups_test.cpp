@@ -1,0 +1,125 @@
+#include "plans/sync/progressive_groups.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "plans/base/rng.hpp"
+
+namespace skein::plans {
+namespace {
+
+std::map<int32_t, int> sizes(const ColumnGroups& groups) {
+  std::map<int32_t, int> sizes;
+  for (const int32_t group : groups) {
+    if (group >= 0) ++sizes[group];
+  }
+  return sizes;
+}
+
+std::vector<double> one_straggler(size_t columns, double delay) {
+  std::vector<double> step_us(columns, 100);
+  step_us[columns / 2] = 100 * (1 + delay);
+  return step_us;
+}
+
+TEST(PredictedSlowdown, IsTheFormulaForOneStragglerInEvenGroups) {
+  for (const double delay : {0.0, 1.0, 3.0}) {
+    for (const int32_t count : {1, 2, 4, 8, 16}) {
+      const std::vector<double> step_us = one_straggler(16, delay);
+      const double expected = 1 / (1 - (delay / (1 + delay)) / count);
+      EXPECT_NEAR(predicted_slowdown(step_us, group_by_speed(step_us, count)), expected, 1e-12);
+    }
+  }
+}
+
+TEST(GroupBySpeed, PutsStragglersTogetherInEvenGroups) {
+  EXPECT_EQ(group_by_speed(std::vector<double>{1, 9, 1, 8, 1, 1}, 3),
+            (ColumnGroups{1, 0, 1, 0, 2, 2}));
+  EXPECT_EQ(group_by_speed(std::vector<double>{1, 9, 0, 1}, 2), (ColumnGroups{1, 0, -1, 1}));
+}
+
+TEST(GroupBySpeed, SizesDifferByAtMostOneAndTheSlowestGroupIsSmallest) {
+  for (size_t columns = 1; columns <= 20; ++columns) {
+    for (int32_t count = 1; count <= static_cast<int32_t>(columns); ++count) {
+      const auto size = sizes(group_by_speed(one_straggler(columns, 1), count));
+      ASSERT_EQ(size.size(), static_cast<size_t>(count));
+      EXPECT_EQ(size.at(0), static_cast<int>(columns) / count);
+      for (const auto& [group, members] : size) EXPECT_LE(members - size.at(0), 1);
+    }
+  }
+}
+
+TEST(FewestGroups, ThreeHundredPercentDelayNeedsFiveGroupsForTwentyPercent) {
+  const ColumnGroups groups = fewest_groups(one_straggler(20, 3), 1.2);
+  EXPECT_EQ(sizes(groups).size(), 5u);
+}
+
+TEST(FewestGroups, EqualColumnsAreOneGroup) {
+  EXPECT_EQ(sizes(fewest_groups(std::vector<double>(8, 50), 1.01)).size(), 1u);
+}
+
+TEST(FewestGroups, IsTheSmallestNumberWithinTheTargetOrTheFastestOne) {
+  Rng rng(3);
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<double> step_us(1 + rng.below(9));
+    for (double& each : step_us) each = 50 + 400 * rng.uniform() * rng.uniform();
+    const double target = 1 + rng.uniform();
+    const ColumnGroups chosen = fewest_groups(step_us, target);
+    const auto count = static_cast<int32_t>(sizes(chosen).size());
+    const double slowdown = predicted_slowdown(step_us, chosen);
+    for (int32_t other = 1; other <= static_cast<int32_t>(step_us.size()); ++other) {
+      const double others = predicted_slowdown(step_us, group_by_speed(step_us, other));
+      if (other < count) {
+        EXPECT_GT(others, target);
+      }
+      if (slowdown > target) {
+        EXPECT_GE(others, slowdown);
+      }
+    }
+  }
+}
+
+TEST(RegroupTrigger, AsksOnlyAfterItsPatienceAndOnlyInARow) {
+  RegroupTrigger trigger({.slowdown_max = 1.2, .margin = 1.1, .patience = 3});
+  const std::vector<double> even(8, 100);
+  const std::vector<double> uneven = one_straggler(8, 3);
+  const ColumnGroups one(8, 0);
+  EXPECT_FALSE(trigger.observe(uneven, one));
+  EXPECT_FALSE(trigger.observe(uneven, one));
+  EXPECT_FALSE(trigger.observe(even, one));
+  EXPECT_FALSE(trigger.observe(uneven, one));
+  EXPECT_FALSE(trigger.observe(uneven, one));
+  const auto groups = trigger.observe(uneven, one);
+  ASSERT_TRUE(groups);
+  EXPECT_LE(predicted_slowdown(uneven, *groups), 1.2);
+}
+
+TEST(RegroupTrigger, DoesNotGoToAndFroWithTheSameColumns) {
+  for (double delay = 0; delay < 4; delay += 0.01) {
+    RegroupTrigger trigger({.patience = 1});
+    const std::vector<double> step_us = one_straggler(12, delay);
+    ColumnGroups groups(12, 0);
+    int changes = 0;
+    for (int observation = 0; observation < 20; ++observation) {
+      if (auto next = trigger.observe(step_us, groups)) {
+        groups = *next;
+        ++changes;
+      }
+    }
+    EXPECT_LE(changes, 1) << delay;
+  }
+}
+
+TEST(RegroupTrigger, ComesBackToOneGroupWhenTheStragglerHasRecovered) {
+  RegroupTrigger trigger({.patience = 1});
+  const std::vector<double> even(8, 100);
+  const auto groups = trigger.observe(even, {0, 0, 1, 1, 2, 2, 3, 3});
+  ASSERT_TRUE(groups);
+  EXPECT_EQ(sizes(*groups).size(), 1u);
+}
+
+}  // namespace
+}  // namespace skein::plans
