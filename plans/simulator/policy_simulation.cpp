@@ -1,0 +1,274 @@
+#include "plans/simulator/policy_simulation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <queue>
+
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// One run. Of a replica, `forwards` and `backwards` count pieces that have ended.
+class Run {
+ public:
+  Run(GroupScheduler& policy, const PolicySimulationOptions& options);
+  PolicySimulation run();
+
+ private:
+  enum class Kind { kPieceEnd, kGroupEnd, kTimer, kChange };
+  struct Event {
+    double at_us = 0;
+    uint64_t sequence = 0;  // Breaks ties.
+    Kind kind = Kind::kPieceEnd;
+    uint64_t subject = 0;  // Replica, group, wish or change.
+    uint64_t life = 0;     // Of the replica's column.
+    bool operator>(const Event& other) const {
+      return at_us != other.at_us ? at_us > other.at_us : sequence > other.sequence;
+    }
+  };
+  struct Replica {
+    uint64_t forwards = 0, backwards = 0;
+    bool is_running = false, is_backward = false;
+    bool is_ready = false;  // Stands still until a group is over.
+    bool is_combining = false;
+    double since_us = 0;  // is_ready: of the signal; is_combining: of the start.
+  };
+  struct Column {
+    bool is_live = true;
+    uint64_t life = 0;
+    uint64_t first_step = 0;
+  };
+  struct Group {
+    GroupStart start;
+    std::vector<ReplicaId> members;  // That are alive.
+    std::vector<ReplicaId> stood;    // Of these, those that stood still for it.
+    bool ok = true;
+  };
+
+  void push(double at_us, Kind kind, uint64_t subject, uint64_t life = 0) {
+    events_.push({at_us, sequence_++, kind, subject, life});
+  }
+  uint64_t time() const { return static_cast<uint64_t>(now_us_); }
+  Replica& at(uint32_t stage, uint32_t column) {
+    return replicas_[layout_.replica(stage, column).value];
+  }
+  bool wants_backward(uint32_t stage, const Replica& replica) const;
+  void try_run(uint32_t stage, uint32_t column);
+  void end_piece(ReplicaId id);
+  void apply(const GroupDecisions& decisions);
+  void begin(const GroupStart& start);
+  double end_of_group(const GroupStart& start);
+  double serve(uint32_t stage, int32_t server, uint64_t members, double from_us);
+  void release(ReplicaId id);
+  void end_group(uint64_t number);
+  void change(const ColumnChange& change);
+  double measured(double from_us) const {
+    return std::max(0.0, now_us_ - std::max(from_us, options_.warm_up_us));
+  }
+
+  GroupScheduler& policy_;
+  const PolicySimulationOptions& options_;
+  const ColumnLayout layout_;
+  double now_us_ = 0;
+  uint64_t sequence_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<Replica> replicas_;
+  std::vector<Column> columns_;
+  std::map<uint64_t, Group> groups_;
+  std::map<std::pair<uint32_t, int32_t>, double> server_free_us_;  // By stage and server.
+  uint64_t wish_ = 0;
+  double waiting_us_ = 0, combining_us_ = 0;
+  PolicySimulation result_;
+};
+
+Run::Run(GroupScheduler& policy, const PolicySimulationOptions& options)
+    : policy_(policy),
+      options_(options),
+      layout_(options.layout),
+      replicas_(layout_.replica_count()),
+      columns_(layout_.columns) {
+  SKEIN_CHECK(options.forward_us.size() == layout_.stages);
+  SKEIN_CHECK(options.backward_us.size() == layout_.stages);
+  result_.steps_by_column.resize(layout_.columns);
+}
+
+PolicySimulation Run::run() {
+  const auto& changes = options_.scenario.changes;
+  for (size_t i = 0; i < changes.size(); ++i) push(changes[i].at_us, Kind::kChange, i);
+  for (uint32_t column = 0; column < layout_.columns; ++column) try_run(0, column);
+  while (!events_.empty() && events_.top().at_us <= options_.duration_us) {
+    const Event event = events_.top();
+    events_.pop();
+    now_us_ = event.at_us;
+    if (event.kind == Kind::kTimer && event.subject == wish_) apply(policy_.on_timer(time()));
+    if (event.kind == Kind::kGroupEnd) end_group(event.subject);
+    if (event.kind == Kind::kChange) change(changes[event.subject]);
+    const ReplicaId id{static_cast<uint32_t>(event.subject)};
+    if (event.kind == Kind::kPieceEnd && columns_[layout_.column_of(id)].life == event.life) {
+      end_piece(id);
+    }
+  }
+  result_.is_stuck = events_.empty();
+  now_us_ = options_.duration_us;
+  for (const Replica& replica : replicas_) {
+    if (replica.is_combining) combining_us_ += measured(replica.since_us);
+    if (replica.is_ready && !replica.is_combining) waiting_us_ += measured(replica.since_us);
+  }
+  const double span_us = options_.duration_us - options_.warm_up_us;
+  for (const uint64_t steps : result_.steps_by_column) {
+    result_.steps_per_second += static_cast<double>(steps) / span_us * 1e6;
+  }
+  result_.waiting_share = waiting_us_ / span_us / layout_.replica_count();
+  result_.combining_share = combining_us_ / span_us / layout_.replica_count();
+  return result_;
+}
+
+/// Stage s keeps S - s forwards ahead of its backwards.
+bool Run::wants_backward(uint32_t stage, const Replica& replica) const {
+  return replica.forwards - replica.backwards >= layout_.stages - stage;
+}
+
+void Run::try_run(uint32_t stage, uint32_t column) {
+  Replica& replica = at(stage, column);
+  if (!columns_[column].is_live || replica.is_running || replica.is_ready) return;
+  const bool is_backward = wants_backward(stage, replica);
+  if (is_backward) {
+    const bool has_input =
+        stage + 1 == layout_.stages || at(stage + 1, column).backwards > replica.backwards;
+    if (!has_input) return;
+  } else if (stage > 0 && at(stage - 1, column).forwards <= replica.forwards) {
+    return;
+  }
+  replica.is_running = true;
+  replica.is_backward = is_backward;
+  const uint64_t iteration = is_backward ? replica.backwards : replica.forwards;
+  const auto& work_us = is_backward ? options_.backward_us : options_.forward_us;
+  const ColumnPiece piece{stage, column, columns_[column].first_step + iteration, is_backward,
+                          work_us[stage]};
+  push(end_of_piece(options_.scenario, layout_, piece, now_us_), Kind::kPieceEnd,
+       layout_.replica(stage, column).value, columns_[column].life);
+}
+
+void Run::end_piece(ReplicaId id) {
+  Replica& replica = replicas_[id.value];
+  const uint32_t stage = layout_.stage_of(id);
+  const uint32_t column = layout_.column_of(id);
+  replica.is_running = false;
+  if (!replica.is_backward) {
+    ++replica.forwards;
+    if (stage + 1 < layout_.stages) try_run(stage + 1, column);
+    return try_run(stage, column);
+  }
+  const uint64_t step = columns_[column].first_step + replica.backwards++;
+  replica.is_ready = true;
+  replica.since_us = now_us_;
+  if (stage > 0) try_run(stage - 1, column);
+  apply(policy_.on_ready({id, step}, time()));
+}
+
+void Run::apply(const GroupDecisions& decisions) {
+  ++wish_;
+  if (decisions.wake_us) {
+    push(std::max(static_cast<double>(*decisions.wake_us), now_us_), Kind::kTimer, wish_);
+  }
+  for (const GroupStart& start : decisions.starts) begin(start);
+}
+
+void Run::begin(const GroupStart& start) {
+  if (now_us_ >= options_.warm_up_us) {
+    ++result_.sizes[start.members.size()];
+    ++result_.staleness[start.staleness];
+  }
+  if (start.combination == Combination::kLocal) return release(start.members[0].replica);
+  Group& group = groups_[start.number];
+  group.start = start;
+  for (const GroupMember& member : start.members) {
+    Replica& replica = replicas_[member.replica.value];
+    group.members.push_back(member.replica);
+    if (!replica.is_ready) continue;
+    group.stood.push_back(member.replica);
+    waiting_us_ += measured(replica.since_us);
+    replica.is_combining = true;
+    replica.since_us = now_us_;
+  }
+  push(end_of_group(start), Kind::kGroupEnd, start.number);
+}
+
+double Run::end_of_group(const GroupStart& start) {
+  const auto members = static_cast<double>(start.members.size());
+  if (start.combination != Combination::kServer) {
+    return now_us_ + 2 * (members - 1) / members * options_.exchange_us +
+           (members > 1 ? members * options_.latency_us : 0);
+  }
+  const auto stage = static_cast<uint32_t>(start.stage);
+  const double end_us = serve(stage, start.server, start.members.size(), now_us_);
+  return start.server == 0 ? end_us : serve(stage, 0, 1, end_us);
+}
+
+double Run::serve(uint32_t stage, int32_t server, uint64_t members, double from_us) {
+  double& free_us = server_free_us_[{stage, server}];
+  free_us = std::max(free_us, from_us) + static_cast<double>(members) * options_.server_us;
+  return std::max(free_us, from_us + options_.server_latency_us);
+}
+
+void Run::release(ReplicaId id) {
+  Replica& replica = replicas_[id.value];
+  (replica.is_combining ? combining_us_ : waiting_us_) += measured(replica.since_us);
+  replica.is_ready = replica.is_combining = false;
+  const uint32_t column = layout_.column_of(id);
+  if (layout_.stage_of(id) == 0 && now_us_ >= options_.warm_up_us) {
+    ++result_.steps_by_column[column];
+  }
+  try_run(layout_.stage_of(id), column);
+}
+
+void Run::end_group(uint64_t number) {
+  const auto found = groups_.find(number);
+  if (found == groups_.end()) return;  // Nobody of it is left.
+  const Group group = std::move(found->second);
+  groups_.erase(found);
+  for (const ReplicaId id : group.stood) release(id);
+  apply(policy_.on_group_end({number, group.ok}, time()));
+}
+
+void Run::change(const ColumnChange& change) {
+  Column& column = columns_[change.column];
+  if (column.is_live == change.joins) return;
+  uint64_t step = 0;
+  for (uint32_t r = 0; r < replicas_.size(); ++r) {
+    step = std::max(step, columns_[layout_.column_of({r})].first_step + replicas_[r].backwards);
+  }
+  column = {.is_live = change.joins, .life = column.life + 1, .first_step = step};
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    const ReplicaId id = layout_.replica(stage, change.column);
+    replicas_[id.value] = {};
+    for (auto& [number, group] : groups_) {
+      if (std::erase(group.members, id) > 0) group.ok = false;
+      std::erase(group.stood, id);
+    }
+  }
+  std::erase_if(groups_, [](const auto& each) { return each.second.members.empty(); });
+  apply(policy_.on_membership({change.column, change.joins, step}, time()));
+  try_run(0, change.column);
+}
+
+}  // namespace
+
+uint64_t PolicySimulation::size_quantile(double q) const {
+  uint64_t count = 0, below = 0;
+  for (const auto& [size, groups] : sizes) count += groups;
+  for (const auto& [size, groups] : sizes) {
+    below += groups;
+    if (static_cast<double>(below) >= q * static_cast<double>(count)) return size;
+  }
+  return 0;
+}
+
+PolicySimulation simulate_policy(GroupScheduler& policy, const PolicySimulationOptions& options) {
+  return Run(policy, options).run();
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "plans/simulator/heterogeneity.hpp"
+#include "plans/sync/column_layout.hpp"
+#include "plans/sync/group_scheduler.hpp"
+
+namespace skein::plans {
+
+struct PolicySimulationOptions {
+  ColumnLayout layout;
+  std::vector<double> forward_us, backward_us;  // [stages], > 0, undisturbed.
+  /// Of a group of n: 2 (n - 1) / n * exchange_us + n * latency_us, a ring; exchange_us is a
+  /// stage's bytes by a link's bandwidth.
+  double exchange_us = 0;
+  double latency_us = 0;
+  /// A server serves one member after the other, each for `server_us`; a member takes at least
+  /// `server_latency_us` for its push and pull. A group server then does the same as a member of
+  /// the central one.
+  double server_us = 0;
+  double server_latency_us = 0;
+  ColumnScenario scenario;
+  /// Measured from `warm_up_us` to `duration_us`, of the simulated time.
+  double warm_up_us = 0;
+  double duration_us = 0;
+};
+
+struct PolicySimulation {
+  double steps_per_second = 0;             // Updates of the first stage, over all columns.
+  std::vector<uint64_t> steps_by_column;   // The samples per shard, in batches.
+  std::map<uint64_t, uint64_t> sizes;      // Groups by number of members; kLocal is 1.
+  std::map<uint64_t, uint64_t> staleness;  // Groups by staleness.
+  /// Shares of the live replicas' time: between the ready signal and the start of the group, and
+  /// in it.
+  double waiting_share = 0;
+  double combining_share = 0;
+  bool is_stuck = false;  // Nothing more would ever have happened.
+
+  /// The group size that a share `q` of the groups does not exceed.
+  uint64_t size_quantile(double q) const;
+};
+
+/// Runs a policy over simulated columns, each a PipeDream 1F1B pipeline without flush: stage s does
+/// S - s forwards, then a backward and a forward in turn. After each backward it signals ready, and
+/// stands still until a group that it was ready for is over. A member that was still computing (as
+/// a passive one of wait-free AD-PSGD) computes on.
+///
+/// A column that dies loses what it was doing, and its groups fail when they would have ended; one
+/// that joins begins with an empty pipeline. Between neighbouring stages nothing takes time, nor do
+/// decisions. Deterministic; cost O(events * log).
+PolicySimulation simulate_policy(GroupScheduler& policy, const PolicySimulationOptions& options);
+
+}  // namespace skein::plans

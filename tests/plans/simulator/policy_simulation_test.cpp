@@ -1,0 +1,166 @@
+#include "plans/simulator/policy_simulation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "plans/sync/allreduce.hpp"
+#include "plans/sync/hetpipe.hpp"
+#include "plans/sync/parameter_server.hpp"
+#include "plans/sync/progressive_server.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr double kForwardUs = 20000, kBackwardUs = 40000, kExchangeUs = 20000;
+constexpr double kStepUs = kForwardUs + kBackwardUs;
+
+PolicySimulationOptions options_of(const ColumnLayout& layout, const ColumnScenario& scenario) {
+  PolicySimulationOptions options{.layout = layout, .scenario = scenario};
+  options.forward_us.assign(layout.stages, kForwardUs);
+  options.backward_us.assign(layout.stages, kBackwardUs);
+  options.exchange_us = kExchangeUs;
+  options.warm_up_us = 5e6;
+  options.duration_us = 65e6;
+  return options;
+}
+
+AllreducePolicy allreduce(const ColumnLayout& layout) {
+  std::vector<ReductionGroup> groups;
+  for (uint32_t stage = 0; stage < layout.stages; ++stage) {
+    groups.push_back({{stage}, GroupScope::kStage, static_cast<int32_t>(stage), {}});
+    for (uint32_t column = 0; column < layout.columns; ++column) {
+      groups.back().members.push_back(layout.replica(stage, column));
+    }
+  }
+  return AllreducePolicy(groups, 0);
+}
+
+PolicySimulation run(GroupScheduler& policy, const PolicySimulationOptions& options) {
+  return simulate_policy(policy, options);
+}
+
+TEST(PolicySimulation, AllreduceTakesAStepAndARing) {
+  const ColumnLayout layout{8, 1};
+  AllreducePolicy policy = allreduce(layout);
+  const PolicySimulation result = run(policy, options_of(layout, homogeneous()));
+  EXPECT_NEAR(result.steps_per_second, 8 / (kStepUs + 2 * 7.0 / 8 * kExchangeUs) * 1e6, 0.2);
+  EXPECT_EQ(result.size_quantile(0), 8u);
+  EXPECT_EQ(result.waiting_share, 0);
+  EXPECT_NEAR(result.combining_share, 35.0 / 95, 0.01);
+}
+
+TEST(PolicySimulation, AllreduceIsAsFastAsItsSlowestColumn) {
+  const ColumnLayout layout{8, 1};
+  AllreducePolicy policy = allreduce(layout);
+  const PolicySimulation result = run(policy, options_of(layout, slow_columns(layout, 1, 4)));
+  EXPECT_NEAR(result.steps_per_second, 8 / (4 * kStepUs + 35000) * 1e6, 0.5);
+}
+
+TEST(PolicySimulation, APipelineWithoutGroupsIsFullAfterItsWarmUp) {
+  const ColumnLayout layout{2, 4};
+  HetPipePolicy policy(layout, {.wave = 1'000'000});
+  const PolicySimulation result = run(policy, options_of(layout, homogeneous()));
+  EXPECT_NEAR(result.steps_per_second, 2 / kStepUs * 1e6, 0.1);
+  EXPECT_EQ(result.sizes.size(), 1u);
+}
+
+TEST(PolicySimulation, AServerServesOneMemberAfterTheOther) {
+  const ColumnLayout layout{4, 1};
+  PolicySimulationOptions options = options_of(layout, homogeneous());
+  options.server_us = 50000;  // Four take longer than a step.
+  const auto policy = parameter_server(layout, {ServerMode::kAsynchronous});
+  EXPECT_NEAR(run(*policy, options).steps_per_second, 1e6 / 50000, 0.1);
+}
+
+TEST(PolicySimulation, IsTheSameTwice) {
+  const ColumnLayout layout{5, 3};
+  const auto options = options_of(layout, sleeping_pieces(100000, kStepUs, 3));
+  HetPipePolicy first(layout, {.wave = 4, .distance = 1});
+  HetPipePolicy second(layout, {.wave = 4, .distance = 1});
+  const PolicySimulation a = run(first, options), b = run(second, options);
+  EXPECT_EQ(a.steps_by_column, b.steps_by_column);
+  EXPECT_EQ(a.sizes, b.sizes);
+  EXPECT_EQ(a.waiting_share, b.waiting_share);
+}
+
+TEST(PolicySimulation, BoundedStalenessLetsAFastColumnGoNoFurther) {
+  const ColumnLayout layout{4, 2};
+  const auto policy = parameter_server(layout, {ServerMode::kBounded, 3});
+  const auto options = options_of(layout, slow_columns(layout, 1, 4));
+  const PolicySimulation result = run(*policy, options);
+  for (uint32_t column = 1; column < 4; ++column) {
+    EXPECT_LE(result.steps_by_column[column], result.steps_by_column[0] + 2 * 3 + 2);
+  }
+  EXPECT_LE(result.staleness.rbegin()->first, 2 * 3 * 3u);
+}
+
+TEST(PolicySimulation, AsynchronousServersKeepTheHealthyColumnsBusy) {
+  const ColumnLayout layout{8, 4};
+  const auto options = options_of(layout, slow_columns(layout, 1, 4));
+  const auto synchronous = parameter_server(layout, {ServerMode::kSynchronous});
+  const auto asynchronous = parameter_server(layout, {ServerMode::kAsynchronous});
+  const PolicySimulation slow = run(*synchronous, options), fast = run(*asynchronous, options);
+  EXPECT_GT(fast.steps_per_second, 2.5 * slow.steps_per_second);
+  EXPECT_GT(slow.waiting_share, 0.5);
+  EXPECT_LT(fast.waiting_share, 0.01);
+}
+
+TEST(PolicySimulation, ProgressiveGroupsComeCloseToTheTimeWithoutDelay) {
+  const ColumnLayout layout{10, 1};
+  const auto options = options_of(layout, slow_columns(layout, 1, 4));
+  ProgressiveServerPolicy policy(layout, {.slowdown_max = 1.2});
+  const PolicySimulation result = run(policy, options);
+  const double undisturbed = 10 / kStepUs * 1e6;
+  EXPECT_GT(result.steps_per_second, undisturbed / 1.25);
+  EXPECT_LE(result.size_quantile(1), 3u);  // Four groups of ten columns.
+}
+
+TEST(PolicySimulation, NoPolicyOfServersIsStuckInAnyScenarioOfTheSuite) {
+  for (const ColumnLayout layout : {ColumnLayout{4, 1}, ColumnLayout{5, 3}}) {
+    PolicySimulationOptions options = options_of(layout, homogeneous());
+    for (const ColumnScenario& scenario :
+         heterogeneity_suite(layout, kStepUs, options.duration_us, 1)) {
+      options.scenario = scenario;
+      std::vector<std::unique_ptr<GroupScheduler>> policies;
+      policies.push_back(parameter_server(layout, {ServerMode::kSynchronous}));
+      policies.push_back(parameter_server(layout, {ServerMode::kAsynchronous}));
+      policies.push_back(parameter_server(layout, {ServerMode::kBounded, 2}));
+      policies.push_back(
+          std::make_unique<HetPipePolicy>(layout, HetPipeOptions{.wave = 3, .distance = 1}));
+      policies.push_back(std::make_unique<ProgressiveServerPolicy>(layout, RegroupOptions{}));
+      for (size_t i = 0; i < policies.size(); ++i) {
+        const PolicySimulation result = run(*policies[i], options);
+        EXPECT_FALSE(result.is_stuck) << scenario.name << " policy " << i;
+        EXPECT_GT(result.steps_per_second, 3) << scenario.name << " policy " << i;
+      }
+    }
+  }
+}
+
+TEST(Heterogeneity, SleepsAreAShareOfThePieces) {
+  const ColumnLayout layout{4, 2};
+  const ColumnScenario scenario = sleeping_pieces(100, kStepUs, 5);
+  int sleeps = 0;
+  for (uint64_t iteration = 0; iteration < 5000; ++iteration) {
+    const double end_us = end_of_piece(scenario, layout, {1, 3, iteration, true, 64}, 1000);
+    EXPECT_TRUE(end_us == 1064 || end_us == 1164);
+    sleeps += end_us == 1164 ? 1 : 0;
+  }
+  EXPECT_NEAR(sleeps / 5000.0, 0.1, 0.02);
+}
+
+TEST(Heterogeneity, AllScenariosOfTheSuiteAreValid) {
+  const ColumnLayout layout{6, 3};
+  for (const ColumnScenario& scenario : heterogeneity_suite(layout, kStepUs, 1e8, 1)) {
+    const auto devices = static_cast<int32_t>(layout.replica_count());
+    EXPECT_TRUE(validate(scenario.slowdown, devices).ok()) << scenario.name;
+    for (size_t i = 1; i < scenario.changes.size(); ++i) {
+      EXPECT_LE(scenario.changes[i - 1].at_us, scenario.changes[i].at_us);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::plans
