@@ -258,13 +258,22 @@ void Run::change(const ColumnChange& change) {
 }  // namespace
 
 uint64_t PolicySimulation::size_quantile(double q) const {
-  uint64_t count = 0, below = 0;
-  for (const auto& [size, groups] : sizes) count += groups;
+  uint64_t updates = 0, below = 0;
+  for (const auto& [size, groups] : sizes) updates += size * groups;
   for (const auto& [size, groups] : sizes) {
-    below += groups;
-    if (static_cast<double>(below) >= q * static_cast<double>(count)) return size;
+    below += size * groups;
+    if (static_cast<double>(below) >= q * static_cast<double>(updates)) return size;
   }
   return 0;
+}
+
+double PolicySimulation::size_mean() const {
+  uint64_t updates = 0, count = 0;
+  for (const auto& [size, groups] : sizes) {
+    updates += size * groups;
+    count += groups;
+  }
+  return count > 0 ? static_cast<double>(updates) / static_cast<double>(count) : 0;
 }
 
 PolicySimulation simulate_policy(GroupScheduler& policy, const PolicySimulationOptions& options) {

@@ -39,8 +39,10 @@ struct PolicySimulation {
   double combining_share = 0;
   bool is_stuck = false;  // Nothing more would ever have happened.
 
-  /// The group size that a share `q` of the groups does not exceed.
+  /// The size that the groups of a share `q` of all updates do not exceed: what a member sees. A
+  /// group of n is n updates.
   uint64_t size_quantile(double q) const;
+  double size_mean() const;  // Of groups.
 };
 
 /// Runs a policy over simulated columns, each a PipeDream 1F1B pipeline without flush: stage s does

@@ -1,0 +1,165 @@
+#include "bench/policy_simulation/policy_table.hpp"
+
+#include <utility>
+
+#include "plans/sync/ad_psgd.hpp"
+#include "plans/sync/allreduce.hpp"
+#include "plans/sync/hetpipe.hpp"
+#include "plans/sync/paired_rounds.hpp"
+#include "plans/sync/parameter_server.hpp"
+#include "plans/sync/partial_reduce.hpp"
+#include "plans/sync/prague.hpp"
+#include "plans/sync/progressive_server.hpp"
+#include "plans/sync/sdpipe.hpp"
+
+namespace skein::bench {
+namespace {
+
+using plans::ColumnLayout;
+
+constexpr double kForwardUs = 20000, kBackwardUs = 40000, kExchangeUs = 20000, kSleepUs = 100000;
+constexpr double kWarmUpUs = 20e6;
+
+/// A policy of `Policy(layout, arguments...)`.
+template <class Policy, class... Arguments>
+NamedPolicy named(std::string name, Arguments... arguments) {
+  return {std::move(name), [arguments...](const ColumnLayout& layout, uint64_t) {
+            return std::make_unique<Policy>(layout, arguments...);
+          }};
+}
+
+NamedPolicy server(std::string name, plans::ServerMode mode, uint64_t bound = 0) {
+  return {std::move(name), [mode, bound](const ColumnLayout& layout, uint64_t) {
+            return plans::parameter_server(layout, {mode, bound});
+          }};
+}
+
+NamedPolicy fixed_groups(std::string name, int32_t count) {
+  return {std::move(name), [count](const ColumnLayout& layout, uint64_t) {
+            // Column 0, which may be slow, is in the first group.
+            const std::vector<double> equal_us(layout.columns, 1);
+            return std::make_unique<plans::GroupedServerPolicy>(
+                layout, plans::group_by_speed(equal_us, count));
+          }};
+}
+
+}  // namespace
+
+NamedPolicy allreduce() {
+  return {
+      "all-reduce", [](const ColumnLayout& layout, uint64_t) {
+        std::vector<plans::ReductionGroup> groups;
+        for (uint32_t stage = 0; stage < layout.stages; ++stage) {
+          groups.push_back({{stage}, plans::GroupScope::kStage, static_cast<int32_t>(stage), {}});
+          for (uint32_t column = 0; column < layout.columns; ++column) {
+            groups.back().members.push_back(layout.replica(stage, column));
+          }
+        }
+        return std::make_unique<plans::AllreducePolicy>(groups, 0);
+      }};
+}
+
+NamedPolicy sdpipe_artefact(uint64_t period) {
+  return {"P=" + std::to_string(period), [period](const ColumnLayout& layout, uint64_t) {
+            return std::make_unique<plans::SdpipePolicy>(
+                layout, plans::sdpipe_artefact(layout.columns, period));
+          }};
+}
+
+NamedPolicy sdpipe_ours(uint64_t period) {
+  return named<plans::SdpipePolicy>("ours P=" + std::to_string(period),
+                                    plans::SdpipeOptions{.period = period});
+}
+
+NamedPolicy adpsgd_artefact() {
+  return {"AD pairs", [](const ColumnLayout& layout, uint64_t seed) {
+            return std::make_unique<plans::PairedRoundsPolicy>(layout, seed);
+          }};
+}
+
+NamedPolicy adpsgd_wait_free() {
+  return {"AD free", [](const ColumnLayout& layout, uint64_t seed) {
+            return std::make_unique<plans::AdPsgdPolicy>(layout, seed);
+          }};
+}
+
+std::vector<NamedPolicy> published_policies() {
+  return {sdpipe_artefact(1),  sdpipe_artefact(2), sdpipe_artefact(5),
+          sdpipe_artefact(10), adpsgd_artefact(),  adpsgd_wait_free()};
+}
+
+std::vector<NamedPolicy> other_policies() {
+  using plans::ServerMode;
+  return {
+      sdpipe_ours(2),
+      sdpipe_ours(5),
+      sdpipe_ours(10),
+      named<plans::PartialReducePolicy>("P-Reduce 3", plans::PartialReduceOptions{}),
+      {"Prague 4",
+       [](const ColumnLayout& layout, uint64_t seed) {
+         return std::make_unique<plans::PraguePolicy>(layout, plans::PragueOptions{.seed = seed});
+       }},
+      server("PS sync", ServerMode::kSynchronous),
+      server("PS s=4", ServerMode::kBounded, 4),
+      server("PS async", ServerMode::kAsynchronous),
+      named<plans::HetPipePolicy>("HetPipe 4/1", plans::HetPipeOptions{.wave = 4, .distance = 1}),
+      fixed_groups("groups 2", 2),
+      fixed_groups("groups 4", 4),
+      named<plans::ProgressiveServerPolicy>("progressive", plans::RegroupOptions{})};
+}
+
+std::string TableRow::name() const {
+  const std::string shape = std::to_string(layout.columns) + "x" + std::to_string(layout.stages);
+  if (disturbance == Disturbance::kNone) return shape + " homogeneous";
+  return shape + (disturbance == Disturbance::kDynamic ? " dynamic h=0.1" : " one 4x slow");
+}
+
+std::vector<TableRow> table_rows() {
+  return {{{8, 1}, Disturbance::kNone, {1.00, 1.01, 1.02, 1.02, 1.19, 1.19}},
+          {{8, 1}, Disturbance::kDynamic, {1.00, 1.52, 1.70, 1.72, 1.32, 1.83}},
+          {{8, 1}, Disturbance::kOneSlow, {1.01, 2.00, 2.62, 2.60, 1.07, 3.14}},
+          {{4, 4}, Disturbance::kNone, {0.99, 1.05, 1.07, 1.04, 1.12, 1.12}},
+          {{4, 4}, Disturbance::kDynamic, {1.08, 1.14, 1.35, 1.40, 1.12, 1.40}},
+          {{4, 4}, Disturbance::kOneSlow, {1.66, 1.43, 1.60, 2.45, 1.04, 2.79}},
+          {{8, 4}, Disturbance::kDynamic, {1.15, 1.24, 1.53, 1.55, 1.23, 1.59}},
+          {{8, 4}, Disturbance::kOneSlow, {1.03, 1.52, 2.11, 2.44, 1.06, 3.13}}};
+}
+
+plans::PolicySimulation simulate(const TableRow& row, const NamedPolicy& policy, uint64_t seed,
+                                 double seconds) {
+  plans::ColumnScenario scenario = plans::homogeneous();
+  if (row.disturbance == Disturbance::kDynamic) {
+    scenario = plans::sleeping_pieces(kSleepUs, kForwardUs + kBackwardUs, seed);
+  } else if (row.disturbance == Disturbance::kOneSlow) {
+    scenario = plans::slow_columns(row.layout, 1, 4);
+  }
+  return simulate(row.layout, scenario, policy, seed, seconds);
+}
+
+plans::PolicySimulation simulate(const ColumnLayout& layout, const plans::ColumnScenario& scenario,
+                                 const NamedPolicy& policy, uint64_t seed, double seconds) {
+  plans::PolicySimulationOptions options{.layout = layout, .scenario = scenario};
+  options.forward_us.assign(layout.stages, kForwardUs);
+  options.backward_us.assign(layout.stages, kBackwardUs);
+  options.exchange_us = kExchangeUs;
+  options.server_us = 2 * kExchangeUs / layout.columns;
+  options.server_latency_us = 2 * kExchangeUs - options.server_us;
+  options.warm_up_us = kWarmUpUs;
+  options.duration_us = kWarmUpUs + seconds * 1e6;
+  const auto scheduler = policy.make(layout, seed);
+  return plans::simulate_policy(*scheduler, options);
+}
+
+std::vector<plans::ColumnScenario> suite(const ColumnLayout& layout, double seconds,
+                                         uint64_t seed) {
+  return plans::heterogeneity_suite(layout, kForwardUs + kBackwardUs, kWarmUpUs + seconds * 1e6,
+                                    seed);
+}
+
+double relative_throughput(const TableRow& row, const NamedPolicy& policy, uint64_t seed,
+                           double seconds) {
+  return simulate(row, policy, seed, seconds).steps_per_second /
+         simulate(row, allreduce(), seed, seconds).steps_per_second;
+}
+
+}  // namespace skein::bench

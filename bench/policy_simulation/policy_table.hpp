@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plans/simulator/policy_simulation.hpp"
+#include "plans/sync/group_scheduler.hpp"
+
+namespace skein::bench {
+
+/// A column of the table: a policy and how it is made.
+struct NamedPolicy {
+  std::string name;
+  std::function<std::unique_ptr<plans::GroupScheduler>(const plans::ColumnLayout&, uint64_t seed)>
+      make;
+};
+
+NamedPolicy allreduce();
+NamedPolicy sdpipe_artefact(uint64_t period);
+NamedPolicy sdpipe_ours(uint64_t period);
+NamedPolicy adpsgd_artefact();
+NamedPolicy adpsgd_wait_free();
+
+/// Those of papers 1.7, in its order, all-reduce left out.
+std::vector<NamedPolicy> published_policies();
+/// The rest: SDPipe with our windows and turns, P-Reduce, Prague, and the servers.
+std::vector<NamedPolicy> other_policies();
+
+enum class Disturbance { kNone, kDynamic, kOneSlow };
+
+/// A row of the table.
+struct TableRow {
+  plans::ColumnLayout layout;
+  Disturbance disturbance = Disturbance::kNone;
+  std::vector<double> published;  // Papers 1.7, as `published_policies`.
+  std::string name() const;
+};
+std::vector<TableRow> table_rows();
+
+/// Simulated, after 20 s to warm up, with the constants of papers 0: 20 ms forward, 40 ms backward,
+/// 20 ms x 2 (n - 1) / n for a group; dynamic: h = 0.1 s. A server is sharded over the columns'
+/// workers, so it serves a member in 40 ms / N, and push and pull take 40 ms x (N - 1) / N.
+plans::PolicySimulation simulate(const TableRow& row, const NamedPolicy& policy, uint64_t seed,
+                                 double seconds);
+
+/// The same in any scenario.
+plans::PolicySimulation simulate(const plans::ColumnLayout& layout,
+                                 const plans::ColumnScenario& scenario, const NamedPolicy& policy,
+                                 uint64_t seed, double seconds);
+/// The suite H0-H7, sleeps in proportion to a step of these constants.
+std::vector<plans::ColumnScenario> suite(const plans::ColumnLayout& layout, double seconds,
+                                         uint64_t seed);
+
+/// Throughput of the policy, relative to all-reduce with the same seed.
+double relative_throughput(const TableRow& row, const NamedPolicy& policy, uint64_t seed,
+                           double seconds);
+
+}  // namespace skein::bench
