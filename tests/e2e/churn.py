@@ -8,7 +8,7 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from elastic_runs import GLOBAL_BATCH, ElasticRun, wait_until  # noqa: E402
+from elastic_runs import GLOBAL_BATCH, LEASE_SECONDS, ElasticRun, wait_until  # noqa: E402
 from running import Program  # noqa: E402
 
 # Changes before what is normal is known: pools and caches fill. An even number: somebody comes, then
@@ -73,6 +73,9 @@ def main():
                            now[0] <= before[0] + 1, f"{before[0]} then {now[0]}")
             program.expect(f"{name} has no more open files", now[1] <= before[1] + FILES_MARGIN,
                            f"{before[1]} then {now[1]}")
+            if LEASE_SECONDS > 2:
+                print(f"skip  {name}'s memory: a sanitizer keeps what is freed")
+                continue
             program.expect(f"{name} has no more memory", now[2] <= before[2] + MEMORY_GROWTH_KB,
                            f"{before[2]} kB then {now[2]} kB")
         done = run.steps_done()
