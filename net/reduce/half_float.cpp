@@ -19,7 +19,8 @@ int scale_exponent(std::span<const float> values) {
   uint32_t largest = 0;
   for (float value : values) {
     const uint32_t magnitude = std::bit_cast<uint32_t>(value) & 0x7fffffff;
-    largest = std::max(largest, magnitude < 0x7f800000 ? magnitude : 0);
+    const uint32_t finite = magnitude & (magnitude < 0x7f800000 ? ~0U : 0U);
+    largest = finite > largest ? finite : largest;
   }
   const int exponent = static_cast<int>(largest >> 23) - 127;
   return largest == 0 ? 0 : std::min(14 - exponent, kExponentMax);
