@@ -271,6 +271,12 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("elastic", "coordinator_timeout_seconds",
                      SKEIN_FIELD(elastic.coordinator_timeout_seconds),
                      "workers wait so long for a lost coordinator to come back"));
+  keys.push_back(
+      key("sync", "reducer", SKEIN_FIELD(sync.reducer),
+          "how replicas put gradients together: \"sum\", \"mean\", \"adasum\", \"topk\", "
+          "\"hitopk\", \"fp16\" or \"bf16\""));
+  keys.push_back(key("sync", "density", SKEIN_FIELD(sync.density),
+                     "share of the gradients that topk and hitopk send, in (0, 1]"));
   keys.push_back(key("comm", "init_timeout_seconds", SKEIN_FIELD(comm.init_timeout_seconds),
                      "longest wait for workers, and for them to be prepared"));
   keys.push_back(key("comm", "train_timeout_seconds", SKEIN_FIELD(comm.train_timeout_seconds),
@@ -284,21 +290,6 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("debug", "seed", SKEIN_FIELD(debug.seed), "of weights and data order"));
   keys.push_back(key("debug", "deterministic", SKEIN_FIELD(debug.deterministic),
                      "two runs of one configuration agree bit for bit"));
-}
-
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
@@ -322,22 +313,6 @@ const JobKey* find_key(const std::string& full_name) {
     if (key.full_name() == name) return &key;
   }
   return nullptr;
-}
-
-std::string suggestion(const std::string& wrong, const std::vector<std::string>& names) {
-  std::string nearest;
-  size_t best = std::max<size_t>(2, wrong.size() / 3) + 1;
-  for (const std::string& name : names) {
-    // A right last part in a wrong section counts as near.
-    const bool same_tail =
-        !wrong.empty() && name.ends_with("." + wrong.substr(wrong.rfind('.') + 1));
-    const size_t distance = same_tail ? 1 : edit_distance(wrong, name);
-    if (distance < best) {
-      best = distance;
-      nearest = name;
-    }
-  }
-  return nearest.empty() ? "" : absl::StrCat(" (did you mean ", nearest, "?)");
 }
 
 }  // namespace skein::cli

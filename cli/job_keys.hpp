@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "plans/base/nearest_name.hpp"
 #include "plans/job_spec.hpp"
 
 namespace skein::cli {
@@ -32,8 +33,6 @@ const std::vector<JobKey>& job_keys();
 /// The key called `full_name`, with `-` and `_` the same; null if there is none.
 const JobKey* find_key(const std::string& full_name);
 
-/// The existing name that is nearest to a wrong one: " (did you mean training.seq_len?)", or empty
-/// if none is near.
-std::string suggestion(const std::string& wrong, const std::vector<std::string>& names);
+using plans::suggestion;
 
 }  // namespace skein::cli

@@ -136,7 +136,7 @@ absl::Status fenced(const std::string& what, Call call) {
 class GlooGroup final : public GradientGroup {
  public:
   GlooGroup(Options options, std::shared_ptr<RendezvousBoard> board)
-      : options_(std::move(options)), board_(std::move(board)) {}
+      : options_(std::move(options)), board_(std::move(board)), reducer_(options_.reducer) {}
 
   absl::Status connect() override {
     return fenced(absl::StrCat("forming ", options_.name), [&] {
@@ -157,8 +157,8 @@ class GlooGroup final : public GradientGroup {
   absl::Status all_reduce_sum(std::span<float> values) override {
     const std::shared_ptr<gloo::rendezvous::Context> context = live_context();
     if (!context) return aborted();
-    if (values.empty()) return absl::OkStatus();
-    return fenced(absl::StrCat("all-reduce in ", options_.name), [&] { ring(*context, values); });
+    Members members(*this, *context, kFirstSlot + calls_++);
+    return reducer_.reduce(members, values);
   }
 
   void abort() override {
@@ -175,53 +175,6 @@ class GlooGroup final : public GradientGroup {
   std::shared_ptr<gloo::rendezvous::Context> live_context() {
     std::lock_guard lock(mutex_);
     return is_aborted_ ? nullptr : context_;
-  }
-
-  /// Ring all-reduce of P members and n floats (Patarasu and Yuan, JPDC 2009): 2 (P - 1) rounds,
-  /// each moves n / P floats to the right neighbour. First the sums of the P pieces come together,
-  /// piece i ending at rank i - 1, then they go round. Every member gets the bits that one member
-  /// computed. Differs: Gloo's own all-reduce has the same steps, but waits on a buffer that nobody
-  /// else can wake, so a member that is no neighbour of a dead one would hang until its time-out.
-  void ring(gloo::rendezvous::Context& context, std::span<float> values) {
-    const auto count = static_cast<size_t>(context.size);
-    const auto rank = static_cast<size_t>(context.rank);
-    const size_t piece_max = (values.size() + count - 1) / count;
-    std::vector<float> received(piece_max);
-    const auto out = context.createUnboundBuffer(values.data(), values.size_bytes());
-    const auto in = context.createUnboundBuffer(received.data(), piece_max * sizeof(float));
-    const Waiting waiting(*this, {out.get(), in.get()});
-    const int right = static_cast<int>((rank + 1) % count);
-    const int left = static_cast<int>((rank + count - 1) % count);
-    const uint64_t slot = kFirstSlot + 2 * calls_++;
-    auto piece = [&](size_t index) {
-      const size_t begin = std::min(values.size(), index % count * piece_max);
-      return values.subspan(begin, std::min(piece_max, values.size() - begin));
-    };
-    auto offset_of = [&](std::span<float> part) {
-      return static_cast<size_t>(part.data() - values.data()) * sizeof(float);
-    };
-    const auto timeout = to_milliseconds(options_.timeout_seconds);
-    auto exchange = [&](std::span<float> to_send, gloo::transport::UnboundBuffer& target,
-                        size_t offset, std::span<float> to_receive, uint64_t tag) {
-      if (!to_receive.empty()) target.recv(left, tag, offset, to_receive.size_bytes());
-      if (!to_send.empty()) out->send(right, tag, offset_of(to_send), to_send.size_bytes());
-      const bool is_there = to_receive.empty() || target.waitRecv(timeout);
-      const bool is_gone = to_send.empty() || out->waitSend(timeout);
-      if (!is_there || !is_gone) {
-        std::rethrow_exception(std::make_exception_ptr(BoardError(aborted())));
-      }
-    };
-    for (size_t round = 0; round + 1 < count; ++round) {
-      const std::span<float> mine = piece(rank + count - round);
-      const std::span<float> next = piece(rank + 2 * count - round - 1);
-      exchange(mine, *in, 0, next, slot);
-      for (size_t i = 0; i < next.size(); ++i) next[i] += received[i];
-    }
-    for (size_t round = 0; round + 1 < count; ++round) {
-      const std::span<float> mine = piece(rank + 1 + count - round);
-      const std::span<float> next = piece(rank + count - round);
-      exchange(mine, *out, offset_of(next), next, slot + 1);
-    }
   }
 
   absl::Status aborted() const {
@@ -250,11 +203,49 @@ class GlooGroup final : public GradientGroup {
     GlooGroup& group_;
   };
 
+  /// The members as the reducer sees them during one call. Gloo's own collectives wait on buffers
+  /// that nobody else can wake: a member that is no neighbour of a dead one would hang until its
+  /// time-out. Between two members, messages of one slot come in the order of the calls.
+  class Members final : public Exchange {
+   public:
+    Members(GlooGroup& group, gloo::rendezvous::Context& context, uint64_t slot)
+        : group_(group), context_(context), slot_(slot) {}
+
+    uint32_t rank() const override { return static_cast<uint32_t>(context_.rank); }
+    uint32_t rank_count() const override { return static_cast<uint32_t>(context_.size); }
+    absl::Status move(const Outgoing& out, const Incoming& in) override {
+      absl::Status status;
+      const absl::Status fence = fenced(absl::StrCat("all-reduce in ", group_.options_.name),
+                                        [&] { status = pass(out, in); });
+      return fence.ok() ? status : fence;
+    }
+
+   private:
+    absl::Status pass(const Outgoing& out, const Incoming& in) {
+      // Gloo only reads what it sends, but has one type of buffer for both ways.
+      const auto source =
+          context_.createUnboundBuffer(const_cast<std::byte*>(out.bytes.data()), out.bytes.size());
+      const auto target = context_.createUnboundBuffer(in.bytes.data(), in.bytes.size());
+      const Waiting waiting(group_, {source.get(), target.get()});
+      const auto timeout = to_milliseconds(group_.options_.timeout_seconds);
+      if (!in.bytes.empty()) target->recv(static_cast<int>(in.from), slot_, 0, in.bytes.size());
+      if (!out.bytes.empty()) source->send(static_cast<int>(out.to), slot_, 0, out.bytes.size());
+      const bool is_there = in.bytes.empty() || target->waitRecv(timeout);
+      const bool is_gone = out.bytes.empty() || source->waitSend(timeout);
+      return is_there && is_gone ? absl::OkStatus() : group_.aborted();
+    }
+
+    GlooGroup& group_;
+    gloo::rendezvous::Context& context_;
+    uint64_t slot_;
+  };
+
   /// Slots below it are those of Gloo's own collectives, which are not used on these contexts.
   static constexpr uint64_t kFirstSlot = uint64_t{1} << 32;
 
   Options options_;
   std::shared_ptr<RendezvousBoard> board_;
+  Reducer reducer_;
   uint64_t calls_ = 0;  // Of the one caller at a time.
   std::mutex mutex_;
   std::shared_ptr<gloo::rendezvous::Context> context_;

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "net/reduce/reducer.hpp"
 
 namespace skein::net {
 
@@ -44,6 +45,7 @@ class GradientGroup {
     double timeout_seconds = 60;          // Of a collective.
     double appear_timeout_seconds = 60;   // For the others to begin; they may be at other work.
     double connect_timeout_seconds = 60;
+    ReducerOptions reducer;  // The same kind and density on all members.
   };
   /// InvalidArgument   if the rank is not one of the group, or it has only one member.
   static absl::StatusOr<std::unique_ptr<GradientGroup>> create(
@@ -52,8 +54,9 @@ class GradientGroup {
 
   /// Waits until every member is connected: every one calls it. Call it first, and once.
   virtual absl::Status connect() = 0;
-  /// values := sum over the members; the same bits on every member, and the same for the same
-  /// inputs every time. Unavailable or DeadlineExceeded if a member is gone.
+  /// values := sum over the members, or what `Options::reducer` puts in its place; the same bits on
+  /// every member, and the same for the same inputs every time. Unavailable or DeadlineExceeded if
+  /// a member is gone; others as `Reducer`.
   virtual absl::Status all_reduce_sum(std::span<float> values) = 0;
   /// Makes a running and every later call fail at once; a `connect` that waits for a member which
   /// has been there and is gone fails after its time-out only.

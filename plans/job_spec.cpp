@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/schedule/schedule.hpp"
+#include "plans/sync/reducer_kind.hpp"
 
 namespace skein::plans {
 namespace {
@@ -178,6 +179,9 @@ absl::Status validate(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(check_optimizer(job));
   SKEIN_RETURN_IF_ERROR(check_parallelism(job.parallelism));
   SKEIN_RETURN_IF_ERROR(check_device(job.device));
+  SKEIN_RETURN_IF_ERROR(parse_reducer_kind(job.sync.reducer).status());
+  SKEIN_RETURN_IF_ERROR(expect(job.sync.density > 0 && job.sync.density <= 1, "sync.density",
+                               job.sync.density, "must be in (0, 1]"));
   return check_intervals(job);
 }
 

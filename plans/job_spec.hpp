@@ -100,6 +100,13 @@ struct ElasticSpec {
   bool operator==(const ElasticSpec&) const = default;
 };
 
+/// How the replicas of a stage put their gradients together.
+struct SyncSpec {
+  std::string reducer = "sum";  // As `parse_reducer_kind`.
+  double density = 0.01;        // In (0, 1]: share of the values that "topk" and "hitopk" send.
+  bool operator==(const SyncSpec&) const = default;
+};
+
 struct CommSpec {
   double init_timeout_seconds = 300;   // From start to the first step.
   double train_timeout_seconds = 300;  // No step committed for so long: the run fails.
@@ -137,6 +144,7 @@ struct JobSpec {
   ValidationSpec validation;
   CheckpointSpec checkpoint;
   ElasticSpec elastic;
+  SyncSpec sync;
   CommSpec comm;
   MetricsSpec metrics;
   ProfilingSpec profiling;

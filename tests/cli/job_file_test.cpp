@@ -37,6 +37,7 @@ JobSpec changed_job() {
   job.validation = {11, 2};
   job.checkpoint = {false, 13, 0, "run/before"};
   job.elastic = {0.25, 2.5, 2, 9, 4, false, 7.5};
+  job.sync = {"topk", 0.25};
   job.comm = {12.5, 17};
   job.metrics = {3};
   job.profiling = {false, 9};
@@ -226,6 +227,16 @@ TEST_F(JobFile, AValueOutOfRangeSaysWhereItIsFrom) {
   const Environment variable("SKEIN_TRAINING_STEPS", "many");
   EXPECT_EQ(trouble("[training]\nsteps = 5\n"),
             "SKEIN_TRAINING_STEPS: training.steps: expected an integer, got many");
+}
+
+TEST_F(JobFile, AWrongReducerGetsTheNearestOne) {
+  EXPECT_EQ(trouble("[sync]\nreducer = \"adasun\"\n"),
+            "job.toml:2: sync.reducer = \"adasun\" (did you mean adasum?): must be one of sum, "
+            "mean, adasum, topk, hitopk, fp16, bf16");
+  EXPECT_EQ(trouble("[sync]\ndensity = 0\n"), "job.toml:2: sync.density = 0: must be in (0, 1]");
+  const auto job = load("[sync]\nreducer = \"topk\"\ndensity = 0.001\n");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.sync, (plans::SyncSpec{"topk", 0.001}));
 }
 
 TEST(TakeOverrides, TakesKeysInEveryFormAndLeavesTheRest) {

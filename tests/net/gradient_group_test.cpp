@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "plans/sync/reducer_kind.hpp"
+
 namespace skein::net {
 namespace {
 
@@ -26,14 +28,19 @@ struct Boards {
   std::vector<std::shared_ptr<RendezvousBoard>> boards;
 };
 
-std::vector<std::unique_ptr<GradientGroup>> form(Boards& boards, const std::string& name) {
+std::vector<std::unique_ptr<GradientGroup>> form(Boards& boards, const std::string& name,
+                                                 const ReducerOptions& reducer = {}) {
   const auto count = static_cast<uint32_t>(boards.boards.size());
   std::vector<std::unique_ptr<GradientGroup>> groups(count);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < count; ++rank) {
     threads.emplace_back([&, rank] {
-      auto group = GradientGroup::create({.name = name, .rank = rank, .rank_count = count},
-                                         boards.boards[rank]);
+      GradientGroup::Options options;
+      options.name = name;
+      options.rank = rank;
+      options.rank_count = count;
+      options.reducer = reducer;
+      auto group = GradientGroup::create(options, boards.boards[rank]);
       ASSERT_TRUE(group.ok()) << group.status();
       const absl::Status connected = (*group)->connect();
       ASSERT_TRUE(connected.ok()) << connected;
@@ -70,6 +77,23 @@ TEST(GradientGroup, SumsWithTheSameBitsEverywhereAndEveryTime) {
       EXPECT_EQ(reduce(groups, floats), first);
       const float ranks = static_cast<float>(members * (members + 1)) / 2;
       EXPECT_NEAR(first[0][0], 0.1F * ranks, 1e-5);
+    }
+  }
+}
+
+TEST(GradientGroup, EveryReducerEndsWithTheSameBitsEverywhere) {
+  for (const char* name : {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
+    for (uint32_t members : {2, 3, 5}) {
+      Boards boards(members);
+      ReducerOptions reducer;
+      reducer.kind = *plans::parse_reducer_kind(name);
+      reducer.density = 0.3;
+      for (uint32_t i = 0; i < members; ++i) reducer.hosts.push_back(i / 2);
+      auto groups = form(boards, "g", reducer);
+      for (size_t floats : {0, 1, 5, 1000, 100000}) {
+        const auto first = reduce(groups, floats);
+        for (const auto& values : first) ASSERT_EQ(values, first[0]) << name << " " << floats;
+      }
     }
   }
 }

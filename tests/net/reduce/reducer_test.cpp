@@ -1,0 +1,100 @@
+#include "net/reduce/reducer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/net/reduce/random_values.hpp"
+#include "tests/net/reduce/threaded_exchange.hpp"
+
+namespace skein::net {
+namespace {
+
+using Vector = std::vector<float>;
+using plans::ReducerKind;
+
+/// Every rank reduces its values by a reducer with the options that `options_of(rank)` gives.
+template <class OptionsOf>
+std::vector<Vector> reduced(std::vector<Vector> values, OptionsOf options_of) {
+  reduce_all(values, [&](Exchange& exchange, Vector& each) {
+    return Reducer(options_of(exchange.rank())).reduce(exchange, each);
+  });
+  return values;
+}
+
+ReducerOptions options_of(ReducerKind kind, double own_share) {
+  ReducerOptions options;
+  options.kind = kind;
+  options.own_share = own_share;
+  return options;
+}
+
+TEST(Reducer, MeanIsTheSumBitForBitWhenSharesAreEqual) {
+  for (uint32_t ranks : {1, 2, 4, 8}) {
+    auto of = [&](ReducerKind kind) {
+      return reduced(random_values(ranks, 33),
+                     [&](uint32_t) { return options_of(kind, 1.0 / ranks); });
+    };
+    EXPECT_EQ(of(ReducerKind::kMean), of(ReducerKind::kSum));
+  }
+}
+
+TEST(Reducer, MeanAndAdasumUndoTheWeightOfTheMembersSamples) {
+  // Both members' own mean gradients are (2, 4); they have 1 and 3 quarters of the samples.
+  const std::vector<Vector> weighted = {{0.5F, 1.0F}, {1.5F, 3.0F}};
+  for (ReducerKind kind : {ReducerKind::kSum, ReducerKind::kMean, ReducerKind::kAdasum}) {
+    const auto values =
+        reduced(weighted, [&](uint32_t rank) { return options_of(kind, rank == 0 ? 0.25 : 0.75); });
+    EXPECT_EQ(values, (std::vector<Vector>{{2, 4}, {2, 4}})) << plans::name_of(kind);
+  }
+}
+
+TEST(Reducer, PartsOfAVectorGiveWhatTheWholeGives) {
+  const std::vector<size_t> tensors = {3, 1, 0, 7, 5};
+  const auto inputs = random_values(3, 16);
+  auto reduce = [&](const std::vector<size_t>& cuts) {
+    auto values = inputs;
+    reduce_all(values, [&](Exchange& exchange, Vector& each) {
+      ReducerOptions options = options_of(ReducerKind::kAdasum, 0.5);
+      options.tensor_floats = tensors;
+      options.whole = each.data();
+      Reducer reducer(options);
+      absl::Status status;
+      for (size_t i = cuts.size() - 1; i-- > 0 && status.ok();) {  // Last layers first.
+        status = reducer.reduce(exchange, std::span(each).subspan(cuts[i], cuts[i + 1] - cuts[i]));
+      }
+      return status;
+    });
+    return values[0];
+  };
+  const Vector whole = reduce({0, 16});
+  for (const auto& cuts : std::vector<std::vector<size_t>>{{0, 4, 16}, {0, 3, 4, 11, 16}}) {
+    const Vector parts = reduce(cuts);
+    for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(parts[i], whole[i], 1e-6);
+  }
+}
+
+TEST(Reducer, TensorsOfARangeAreThoseWithinIt) {
+  const std::vector<size_t> tensors = {3, 1, 0, 7};
+  EXPECT_EQ(*tensors_of(tensors, 0, 11), tensors);
+  EXPECT_EQ(*tensors_of(tensors, 3, 1), (std::vector<size_t>{1, 0}));
+  EXPECT_TRUE(tensors_of(tensors, 11, 0)->empty());
+  EXPECT_TRUE(absl::IsInvalidArgument(tensors_of(tensors, 2, 2).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(tensors_of(tensors, 0, 12).status()));
+}
+
+TEST(ReducerKind, NamesReadBackAndAWrongOneGetsTheNearest) {
+  for (int kind = 0; kind <= static_cast<int>(ReducerKind::kBf16); ++kind) {
+    const auto each = static_cast<ReducerKind>(kind);
+    EXPECT_EQ(*plans::parse_reducer_kind(plans::name_of(each)), each);
+  }
+  const absl::Status wrong = plans::parse_reducer_kind("adasun").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(wrong));
+  EXPECT_EQ(wrong.message(),
+            "sync.reducer = \"adasun\" (did you mean adasum?): must be one of sum, mean, adasum, "
+            "topk, hitopk, fp16, bf16");
+}
+
+}  // namespace
+}  // namespace skein::net
