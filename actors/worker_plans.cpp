@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/group_reducer.hpp"
 #include "actors/worker.hpp"
 
 namespace skein::actors {
@@ -256,6 +257,7 @@ void WorkerState::form_groups() {
       // Another member may be waiting for gigabytes of state. One that dies ends the generation.
       options.appear_timeout_seconds = job.comm.init_timeout_seconds;
       options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
+      options.reducer = group_reducer(job, plan, group, replica, addresses);
       absl::StatusOr<GroupParts> parts = config.parts.make_group(number, options);
       if (!parts.ok()) return tell_failed(parts.status());
       self->send(parts->io, FormGroup{plan.generation}, FormListener(self));

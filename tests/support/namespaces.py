@@ -72,11 +72,12 @@ class Network:
     def mend(self, one, other):
         ip("-n", self.name(one), "neigh", "del", self.address(other), "dev", "eth0")
 
-    def shape(self, machine, rate):
-        """Bits a second in both directions, as tc says them ("10mbit")."""
+    def shape(self, machine, rate, burst=BURST):
+        """Bits a second in both directions, as tc says them ("10mbit"); a link of a gigabit needs a
+        burst of a megabyte ("1mb")."""
         for name, device in ((self.name(machine), "eth0"), (self.bridge, f"port{machine}")):
             subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", "tbf",
-                            "rate", rate, "burst", BURST, "latency", "200ms"], check=True)
+                            "rate", rate, "burst", burst, "latency", "200ms"], check=True)
 
     def remove(self):
         for machine in range(self.count):
