@@ -33,8 +33,9 @@ absl::Status TopKSum::reduce(Exchange& exchange, std::span<float> values, size_t
     refusal = reduce_among_hosts(among_hosts, shard, left_out_[first]);
     if (!refusal.ok() && !absl::IsInvalidArgument(refusal)) return refusal;
     // The other ranks of the host hear of it by the values.
-    if (!refusal.ok())
+    if (!refusal.ok()) {
       std::fill(shard.begin(), shard.end(), std::numeric_limits<float>::quiet_NaN());
+    }
   }
   SKEIN_RETURN_IF_ERROR(gather_shards(local, shards.shard_count, values));
   SKEIN_RETURN_IF_ERROR(refusal);

@@ -98,9 +98,10 @@ TEST(GradientGroup, EveryReducerEndsWithTheSameBitsEverywhere) {
   }
 }
 
-TEST(GradientGroup, AbortFreesAMemberThatIsNoNeighbourOfTheDead) {
+/// A member dies; then the others are told to abort.
+void abort_frees_all(const ReducerOptions& reducer) {
   Boards boards(4);
-  auto groups = form(boards, "g");
+  auto groups = form(boards, "g", reducer);
   groups[0].reset();  // A member dies.
   std::vector<std::thread> threads;
   std::mutex mutex;
@@ -121,10 +122,19 @@ TEST(GradientGroup, AbortFreesAMemberThatIsNoNeighbourOfTheDead) {
     ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return failed >= 2; }));
   }
   const auto start = std::chrono::steady_clock::now();
-  groups[2]->abort();
+  for (size_t rank = 1; rank < 4; ++rank) groups[rank]->abort();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 3);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "its time-out";
+}
+
+TEST(GradientGroup, AbortFreesAMemberThatIsNoNeighbourOfTheDead) {
+  for (const char* name : {"sum", "adasum", "topk", "bf16"}) {
+    SCOPED_TRACE(name);
+    ReducerOptions reducer;
+    reducer.kind = *plans::parse_reducer_kind(name);
+    abort_frees_all(reducer);
+  }
 }
 
 TEST(GradientGroup, FormingFailsWithoutAllMembers) {
