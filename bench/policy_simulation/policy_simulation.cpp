@@ -1,6 +1,6 @@
 // What synchronisation policies make of columns of unlike speeds, simulated: throughput beside
 // all-reduce, group sizes, staleness, waiting, and samples per column. Five seeds, mean and
-// standard deviation; beside the values of the simulation of papers 1.7, which is another one, so
+// standard deviation; beside the values of another simulation of the same artefact, so
 // shape and rank are what should agree.
 #include <algorithm>
 #include <cmath>
@@ -32,7 +32,7 @@ Spread relative_over_seeds(const TableRow& row, const NamedPolicy& policy) {
 
 void print_published() {
   const std::vector<NamedPolicy> policies = published_policies();
-  std::printf("throughput / all-reduce: ours +- deviation (papers 1.7)\n%-20s", "");
+  std::printf("throughput / all-reduce: ours +- deviation (the other)\n%-20s", "");
   for (const NamedPolicy& policy : policies) std::printf(" %17s", policy.name.c_str());
   std::printf("\n");
   for (const TableRow& row : table_rows()) {
@@ -65,7 +65,8 @@ void print_others() {
 /// quartiles 3 and 6, least 2.
 void print_sizes() {
   std::printf(
-      "\ngroup sizes of updates at 8x1, least quartile median quartile most (papers 1.6: P=1 "
+      "\ngroup sizes of updates at 8x1, least quartile median quartile most (SDPipe, appendix, "
+      "figure 9: P=1 "
       "always 8;"
       " P=2 3 6 8 8 8; P=5 2 3 4 6 -)\n");
   for (const TableRow& row : table_rows()) {

@@ -23,7 +23,7 @@ NamedPolicy sdpipe_ours(uint64_t period);
 NamedPolicy adpsgd_artefact();
 NamedPolicy adpsgd_wait_free();
 
-/// Those of papers 1.7, in its order, all-reduce left out.
+/// Those that SDPipe's artefact has, all-reduce left out.
 std::vector<NamedPolicy> published_policies();
 /// The rest: SDPipe with our windows and turns, P-Reduce, Prague, and the servers.
 std::vector<NamedPolicy> other_policies();
@@ -39,7 +39,7 @@ struct TableRow {
 };
 std::vector<TableRow> table_rows();
 
-/// Simulated, after 20 s to warm up, with the constants of papers 0: 20 ms forward, 40 ms backward,
+/// Simulated, after 20 s to warm up, with these constants: 20 ms forward, 40 ms backward,
 /// 20 ms x 2 (n - 1) / n for a group; dynamic: h = 0.1 s. A server is sharded over the columns'
 /// workers, so it serves a member in 40 ms / N, and push and pull take 40 ms x (N - 1) / N.
 plans::PolicySimulation simulate(const TableRow& row, const NamedPolicy& policy, uint64_t seed,

@@ -11,7 +11,7 @@ namespace skein::plans {
 
 /// AD-PSGD, wait-free: columns are active or passive; an active replica that is ready averages with
 /// a random passive one of its stage. Source: Lian et al., ICML'18, algorithm 1 and section 4 on
-/// deadlocks (the bipartite graph), as in papers.md 1.11.
+/// deadlocks (the bipartite graph).
 ///
 /// How this maps to groups: every average is a group of two, kAverageWeights, 1/2 each. The active
 /// member is ready. The passive one need not be: it may be in the middle of a step, and nobody

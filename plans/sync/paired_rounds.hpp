@@ -11,7 +11,7 @@ namespace skein::plans {
 
 /// What the artefact of SDPipe calls AD-PSGD: in each round all columns are paired at random, the
 /// same for all stages, and both of a pair must have come to that round. Source: SDPipe, PVLDB'23,
-/// artefact, as in papers.md 1.5. A weak baseline; `AdPsgdPolicy` is the real one.
+/// artefact. A weak baseline; `AdPsgdPolicy` is the real one.
 ///
 /// An odd one out goes on alone. A joiner takes part from the next round that is drawn; who loses
 /// its partner goes on alone for that round. Cost: O(N) a round.

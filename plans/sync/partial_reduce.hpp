@@ -31,7 +31,7 @@ struct PartialReduceOptions {
 };
 
 /// P-Reduce: as soon as P columns are ready, these P average their weights. Source: Miao et al.,
-/// SIGMOD'21, on partial reduce, dynamic weights and group generation, as in papers.md 1.10.
+/// SIGMOD'21, on partial reduce, dynamic weights and group generation.
 ///
 /// Differs: a pipeline's columns are grouped when their last stages are ready, and their other
 /// stages follow: P columns at each stage by itself could wait for each other for ever.

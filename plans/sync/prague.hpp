@@ -10,13 +10,13 @@
 namespace skein::plans {
 
 struct PragueOptions {
-  uint32_t group_size = 4;  // >= 2. Ours: papers.md does not give the paper's.
+  uint32_t group_size = 4;  // >= 2. Ours.
   uint64_t lag_max = 4;     // Groups that a column may be behind and still be drawn. Ours, too.
   uint64_t seed = 0;
 };
 
 /// Partial all-reduce with the smart group generator of Prague. Source: Luo et al., ASPLOS'20,
-/// group buffer, group division and filter of slow workers, as in papers.md 1.12.
+/// group buffer, group division and filter of slow workers.
 ///
 /// Groups are drawn before their members are ready. A column that is ready and has no group in its
 /// buffer makes the generator divide all columns without one into random disjoint groups of

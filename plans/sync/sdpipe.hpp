@@ -28,8 +28,7 @@ struct SdpipeOptions {
 SdpipeOptions sdpipe_artefact(uint32_t columns, uint64_t period);
 
 /// SDPipe: at each stage, who is ready within a window of the first one averages weights, whoever
-/// it is; alone, one goes on alone. Source: Miao et al., PVLDB 16(9), 2023, and its artefact, as in
-/// papers.md 1.2 to 1.4 and 1.8.
+/// it is; alone, one goes on alone. Source: Miao et al., PVLDB 16(9), 2023, and its artefact.
 ///
 /// Updates of a stage are counted; after every P * N of them its columns must be connected by the
 /// groups since they were last. If they are not, the next group is held, window or not, until its

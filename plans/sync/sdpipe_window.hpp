@@ -10,7 +10,7 @@ namespace skein::plans {
 /// or, as in the artefact of SDPipe, in microseconds.
 struct WindowOptions {
   bool scales = true;
-  double initial = 0.10;  // papers.md 1.8 advises 5 to 20 % of a step.
+  double initial = 0.10;  // A window far below a step mostly stays alone.
   double least = 0.05;
   double most = 0.20;
   double growth = 2;          // After a group that was too small.
@@ -21,9 +21,9 @@ struct WindowOptions {
 /// 1 ms at first, between 0.01 and 10 ms. Source: SDPipe, artefact, `preduce.py`.
 WindowOptions artefact_window();
 
-/// The window of one replica, adapted to the groups that it was in. Source: SDPipe, PVLDB'23, as in
-/// papers.md 1.2. Differs: scaled to a moving average of the replica's step time, as a fixed window
-/// is lost in long steps and a waste in short ones.
+/// The window of one replica, adapted to the groups that it was in. Source: SDPipe, PVLDB'23,
+/// artefact. Differs: scaled to a moving average of the replica's step time, as a fixed window is
+/// lost in long steps and a waste in short ones.
 class AdaptiveWindow {
  public:
   explicit AdaptiveWindow(const WindowOptions& options) : window_(options.initial) {}

@@ -8,7 +8,7 @@ namespace skein::plans {
 
 /// Weights of replicas whose weights are `version` steps old or young. A version that is k behind
 /// the newest gets `decay`^k; replicas of one version share it; then all are scaled to sum to 1.
-/// Source: P-Reduce, SIGMOD'21, dynamic weights, as in papers.md 1.10.
+/// Source: P-Reduce, SIGMOD'21, dynamic weights.
 ///
 /// `versions`  any order, not empty.
 /// `decay`     in (0, 1); nearer to 0 trusts old replicas less.
