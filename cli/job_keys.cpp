@@ -281,6 +281,9 @@ void add_running(std::vector<JobKey>& keys) {
                      "longest wait for workers, and for them to be prepared"));
   keys.push_back(key("comm", "train_timeout_seconds", SKEIN_FIELD(comm.train_timeout_seconds),
                      "longest time without progress"));
+  keys.push_back(key("comm", "bucket_cap_mb", SKEIN_FIELD(comm.bucket_cap_mb),
+                     "MiB of gradients, and at least a layer, that replicas add up as soon as the "
+                     "last backward has completed them; 0: all after it"));
   keys.push_back(key("metrics", "log_freq", SKEIN_FIELD(metrics.log_freq),
                      "steps between progress lines; metrics.jsonl has every step"));
   keys.push_back(key("profiling", "enable_profiling", SKEIN_FIELD(profiling.enable_profiling),

@@ -160,7 +160,10 @@ absl::Status check_intervals(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(
       above_zero(elastic.coordinator_timeout_seconds, "elastic.coordinator_timeout_seconds"));
   SKEIN_RETURN_IF_ERROR(above_zero(job.comm.init_timeout_seconds, "comm.init_timeout_seconds"));
-  return above_zero(job.comm.train_timeout_seconds, "comm.train_timeout_seconds");
+  SKEIN_RETURN_IF_ERROR(above_zero(job.comm.train_timeout_seconds, "comm.train_timeout_seconds"));
+  return expect(job.comm.bucket_cap_mb >= 0 && std::isfinite(job.comm.bucket_cap_mb),
+                "comm.bucket_cap_mb", job.comm.bucket_cap_mb,
+                "must be at least 0 (all gradients at the end)");
 }
 
 }  // namespace

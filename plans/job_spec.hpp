@@ -110,6 +110,9 @@ struct SyncSpec {
 struct CommSpec {
   double init_timeout_seconds = 300;   // From start to the first step.
   double train_timeout_seconds = 300;  // No step committed for so long: the run fails.
+  /// Gradients of replicas are added up in buckets of so many MiB and at least a layer, as soon as
+  /// the last backward has completed them; 0: all of them after it.
+  double bucket_cap_mb = 25;
   bool operator==(const CommSpec&) const = default;
 };
 

@@ -38,7 +38,7 @@ JobSpec changed_job() {
   job.checkpoint = {false, 13, 0, "run/before"};
   job.elastic = {0.25, 2.5, 2, 9, 4, false, 7.5};
   job.sync = {"topk", 0.25};
-  job.comm = {12.5, 17};
+  job.comm = {12.5, 17, 0.5};
   job.metrics = {3};
   job.profiling = {false, 9};
   job.debug = {9223372036854775807U, false};  // TOML has no larger integer.
@@ -101,6 +101,14 @@ TEST_F(JobFile, TheChangedJobChangesEveryKey) {
   for (const JobKey& key : job_keys()) {
     if (key.full_name() == "model.name") continue;  // There is one model.
     EXPECT_NE(key.get(job), key.get(JobSpec{})) << key.full_name();
+  }
+}
+
+TEST_F(JobFile, ACapOfBucketsIsNoNegativeNumber) {
+  EXPECT_EQ(trouble("[comm]\nbucket_cap_mb = 0\n"), "nothing");
+  for (const char* cap : {"-1", "nan", "inf"}) {
+    EXPECT_THAT(trouble(std::string("[comm]\nbucket_cap_mb = ") + cap + "\n"),
+                HasSubstr("bucket_cap_mb"));
   }
 }
 
