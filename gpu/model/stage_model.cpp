@@ -90,28 +90,42 @@ class TransformerStage final : public StageModel {
 
   absl::Status backward(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
                         std::span<float> input_gradient) override {
-    SKEIN_RETURN_IF_ERROR(run_backward(ops, microbatch, output_gradient, input_gradient,
+    return backward_part(ops, microbatch, options_.layers, output_gradient, input_gradient);
+  }
+
+  absl::Status backward_part(Ops& ops, int32_t microbatch, const plans::LayerRange& layers,
+                             std::span<const float> output_gradient,
+                             std::span<float> input_gradient) override {
+    SKEIN_RETURN_IF_ERROR(run_backward(ops, microbatch, layers, output_gradient, input_gradient,
                                        /*with_weights=*/true));
-    release(microbatch);
+    if (layers.begin == options_.layers.begin) release(microbatch);
     return absl::OkStatus();
   }
 
   absl::Status backward_input(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
                               std::span<float> input_gradient) override {
-    return run_backward(ops, microbatch, output_gradient, input_gradient, options_.recompute);
+    return run_backward(ops, microbatch, options_.layers, output_gradient, input_gradient,
+                        options_.recompute);
   }
 
   absl::Status backward_weight(Ops& ops, int32_t microbatch) override {
+    return backward_weight_part(ops, microbatch, options_.layers);
+  }
+
+  absl::Status backward_weight_part(Ops& ops, int32_t microbatch,
+                                    const plans::LayerRange& layers) override {
+    SKEIN_RETURN_IF_ERROR(check_part(layers));
     SKEIN_ASSIGN_OR_RETURN(Slot * slot, find_slot(microbatch));
     if (!slot->input_done) {
       return absl::FailedPreconditionError(
           absl::StrCat("micro-batch ", microbatch, " has a W before its I"));
     }
     // With recomputation the stash is gone by now, so the weights' part was done with the input's.
-    for (int64_t b = block_count() - 1; b >= 0 && !options_.recompute; --b) {
+    const BlockRange blocks = blocks_of(layers);
+    for (int64_t b = blocks.end - 1; b >= blocks.begin && !options_.recompute; --b) {
       block(b).backward_weight(ops, block_parameters(b), block_memory(*slot, b));
     }
-    release(microbatch);
+    if (layers.begin == options_.layers.begin) release(microbatch);
     return absl::OkStatus();
   }
 
@@ -180,6 +194,17 @@ class TransformerStage final : public StageModel {
     std::vector<int32_t> tokens;
     bool input_done = false;
   };
+
+  /// Numbers in `blocks_`.
+  struct BlockRange {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  BlockRange blocks_of(const plans::LayerRange& layers) const {
+    const int64_t first = options_.layers.begin + (has_embedding_ ? 1 : 0);  // Layer of block 0.
+    return {std::max<int64_t>(layers.begin - first, 0),
+            std::min(layers.end - first, block_count())};
+  }
 
   int64_t block_count() const { return static_cast<int64_t>(blocks_.size()); }
   const Layer& block(int64_t b) const { return *blocks_[static_cast<size_t>(b)]; }
@@ -263,11 +288,25 @@ class TransformerStage final : public StageModel {
     return x;
   }
 
-  absl::Status run_backward(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
-                            std::span<float> input_gradient, bool with_weights) {
+  absl::Status check_part(const plans::LayerRange& layers) const {
+    if (layers.begin >= options_.layers.begin && layers.begin < layers.end &&
+        layers.end <= options_.layers.end) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "layers ", layers.begin, "..", layers.end, " are no part of a stage of layers ",
+        options_.layers.begin, "..", options_.layers.end));
+  }
+
+  absl::Status run_backward(Ops& ops, int32_t microbatch, const plans::LayerRange& layers,
+                            std::span<const float> output_gradient, std::span<float> input_gradient,
+                            bool with_weights) {
+    SKEIN_RETURN_IF_ERROR(check_part(layers));
+    const bool enters = layers.end == options_.layers.end;
+    const bool leaves = layers.begin == options_.layers.begin;
     const auto nc = static_cast<size_t>(shape_.activations());
-    if (output_gradient.size() != (has_head_ ? 0 : nc) ||
-        input_gradient.size() != (has_embedding_ ? 0 : nc)) {
+    if (output_gradient.size() != (has_head_ || !enters ? 0 : nc) ||
+        input_gradient.size() != (has_embedding_ || !leaves ? 0 : nc)) {
       return absl::InvalidArgumentError(absl::StrCat("gradients of ", output_gradient.size(),
                                                      " and ", input_gradient.size(),
                                                      " elements do not fit a stage of ", nc));
@@ -278,12 +317,13 @@ class TransformerStage final : public StageModel {
                              device_->allocate(bytes_of(block_count() * pending_floats_)));
     }
     float* gradient = gradient_.floats();
-    if (has_head_) {
+    if (enters && has_head_) {
       ops.copy(head_gradient(*slot), gradient, shape_.activations());
-    } else {
+    } else if (enters) {
       ops.copy_in(output_gradient, gradient);
     }
-    for (int64_t b = block_count() - 1; b >= 0; --b) {
+    const BlockRange blocks = blocks_of(layers);
+    for (int64_t b = blocks.end - 1; b >= blocks.begin; --b) {
       const Layer::Memory memory = block_memory(*slot, b);
       if (options_.recompute) {
         block(b).forward(ops, block_parameters(b), memory, passing_.floats());
@@ -291,8 +331,8 @@ class TransformerStage final : public StageModel {
       block(b).backward_input(ops, block_parameters(b), memory, gradient);
       if (with_weights) block(b).backward_weight(ops, block_parameters(b), memory);
     }
-    leave(ops, *slot, gradient, input_gradient);
-    slot->input_done = true;
+    if (leaves) leave(ops, *slot, gradient, input_gradient);
+    slot->input_done = leaves;
     return absl::OkStatus();
   }
 

@@ -80,6 +80,16 @@ class StageModel {
                                       std::span<const float> output_gradient,
                                       std::span<float> input_gradient) = 0;
   virtual absl::Status backward_weight(Ops& ops, int32_t microbatch) = 0;
+  /// The same for `layers` of the stage only. Called for ranges that tile it from its end to its
+  /// beginning, with no other call in between, the parts are the whole, bit for bit. Behind each
+  /// part of the step's last micro-batch, the gradients of its layers are complete; until the next
+  /// `start_step` the host may change them, also while the device works on the other layers.
+  /// `output_gradient` is given to the first part only, `input_gradient` to the last.
+  virtual absl::Status backward_part(Ops& ops, int32_t microbatch, const plans::LayerRange& layers,
+                                     std::span<const float> output_gradient,
+                                     std::span<float> input_gradient) = 0;
+  virtual absl::Status backward_weight_part(Ops& ops, int32_t microbatch,
+                                            const plans::LayerRange& layers) = 0;
   /// Forward without a stash; adds to the loss sums. Same spans as `forward`.
   virtual absl::Status evaluate(Ops& ops, const Input& input, std::span<float> output) = 0;
   /// Forward of the last layer for text generation: logits [V] of position `position` of row 0.
@@ -93,7 +103,8 @@ class StageModel {
   virtual void reset_loss() = 0;
 
   /// Gradients to be added up over the stage's replicas, without those of a tied embedding when its
-  /// other use is in another stage; and the latter (empty if there is none). Host-visible memory.
+  /// other use is in another stage; and the latter (empty if there is none). Host-visible memory in
+  /// the order of `parameters()`, the same at all times: the spans may be had while work runs.
   virtual std::span<float> stage_gradients() = 0;
   virtual std::span<float> tied_gradients() = 0;
   /// Sum of squares of the gradients of this stage in float64; a tied gradient counts in the first

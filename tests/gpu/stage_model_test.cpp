@@ -222,6 +222,72 @@ TEST(StageModel, SplitAndRecomputedBackwardsEqualTheWhole) {
   EXPECT_EQ(both.gradients(), whole.gradients());
 }
 
+/// A step of one micro-batch whose backward is run in parts of `layers` layers each.
+std::map<std::string, std::vector<float>> gradients_in_parts(bool tied, bool recompute, bool split,
+                                                             int64_t layers) {
+  Pipeline model({{0, 5}}, 3, tied, recompute);
+  StageModel& stage = model.stage(0);
+  model.run([&](Ops& ops) {
+    EXPECT_TRUE(stage.start_step(ops, 1.0 / static_cast<double>(kTokens.size())).ok());
+    EXPECT_TRUE(stage.forward(ops, 0, {kTokens, kTargets, {}}, {}).ok());
+    EXPECT_TRUE(!split || stage.backward_input(ops, 0, {}, {}).ok());
+  });
+  for (int64_t end = 5; end > 0; end -= layers) {
+    const plans::LayerRange part{std::max<int64_t>(0, end - layers), end};
+    model.run([&](Ops& ops) {
+      EXPECT_TRUE((split ? stage.backward_weight_part(ops, 0, part)
+                         : stage.backward_part(ops, 0, part, {}, {}))
+                      .ok());
+    });
+  }
+  return model.gradients();
+}
+
+TEST(StageModel, ABackwardInPartsGivesTheSameBits) {
+  for (bool tied : {true, false}) {
+    Pipeline whole({{0, 5}}, 3, tied);
+    whole.step(kTokens, kTargets);
+    const auto expected = whole.gradients();
+    for (bool recompute : {false, true}) {
+      for (bool split : {false, true}) {
+        for (int64_t layers = 1; layers <= 5; ++layers) {
+          EXPECT_EQ(gradients_in_parts(tied, recompute, split, layers), expected)
+              << layers << (split ? " split" : "") << (recompute ? " recomputed" : "");
+        }
+      }
+    }
+  }
+}
+
+/// The gradients of layers before the part are still to come; those behind it stay as they are.
+TEST(StageModel, APartCompletesTheGradientsOfItsLayers) {
+  for (bool split : {false, true}) {
+    Pipeline model({{0, 5}}, 3, false);
+    StageModel& stage = model.stage(0);
+    model.run([&](Ops& ops) {
+      EXPECT_TRUE(stage.start_step(ops, 1).ok());
+      EXPECT_TRUE(stage.forward(ops, 0, {kTokens, kTargets, {}}, {}).ok());
+      EXPECT_TRUE(!split || stage.backward_input(ops, 0, {}, {}).ok());
+    });
+    const plans::ModelSpec spec = tiny_model(false);
+    size_t complete = stage.stage_gradients().size();
+    for (int64_t layer = 4; layer >= 0; --layer) {
+      model.run([&](Ops& ops) {
+        const plans::LayerRange part{layer, layer + 1};
+        EXPECT_TRUE((split ? stage.backward_weight_part(ops, 0, part)
+                           : stage.backward_part(ops, 0, part, {}, {}))
+                        .ok());
+        for (float value : stage.stage_gradients().subspan(complete)) EXPECT_EQ(value, 7);
+      });
+      for (const auto& parameter : plans::layer_parameters(spec, layer, {0, 5})) {
+        complete -= static_cast<size_t>(plans::element_count(parameter));
+      }
+      for (float& value : stage.stage_gradients().subspan(complete)) value = 7;
+    }
+    EXPECT_EQ(complete, 0u);
+  }
+}
+
 TEST(StageModel, ThreadsAgree) {
   Pipeline one({{0, 5}}, 3, true), two({{0, 5}}, 3, true, false, 2);
   EXPECT_NEAR(one.step(kTokens, kTargets), two.step(kTokens, kTargets), 1e-4);
@@ -293,6 +359,10 @@ TEST(StageModel, RefusesWhatDoesNotFit) {
   model.run([&](Ops& ops) {
     StageModel& stage = model.stage(0);
     EXPECT_FALSE(stage.backward(ops, 3, {}, {}).ok()) << "a backward without its forward";
+    for (const plans::LayerRange& part : {plans::LayerRange{0, 6}, {-1, 2}, {2, 2}}) {
+      EXPECT_FALSE(stage.backward_part(ops, 0, part, {}, {}).ok());
+      EXPECT_FALSE(stage.backward_weight_part(ops, 0, part).ok());
+    }
     EXPECT_FALSE(stage.forward(ops, 0, {}, {}).ok()) << "no tokens";
     EXPECT_TRUE(stage.start_step(ops, 1).ok());
     EXPECT_TRUE(stage.forward(ops, 0, {kTokens, kTargets, {}}, {}).ok());
