@@ -10,6 +10,7 @@
 #include "plans/layout_plan.hpp"
 #include "plans/learning_rate.hpp"
 #include "plans/sync/allreduce.hpp"
+#include "plans/sync/gradient_buckets.hpp"
 
 namespace skein::actors {
 namespace {
@@ -201,9 +202,13 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   self->send(config.observer, decision);
   self->send(config.journal, decision.plan);
   const plans::RestoreDecision& restore = decision.restore;
-  auto policy = std::make_shared<plans::AllreducePolicy>(decision.plan.groups, restore.first_step);
-  grouping_actor =
-      self->spawn(grouping, std::move(policy), decision.plan.generation, GroupingListener(self));
+  // Members that reduce in buckets begin by themselves: who takes part is in the plan.
+  if (plans::bucket_cap_mb(config.options.job) == 0) {
+    auto policy =
+        std::make_shared<plans::AllreducePolicy>(decision.plan.groups, restore.first_step);
+    grouping_actor =
+        self->spawn(grouping, std::move(policy), decision.plan.generation, GroupingListener(self));
+  }
   const auto& members = coordination->members();
   send_to_all([&](auto body) {
     auto assign = body.initAssign();

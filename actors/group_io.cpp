@@ -14,7 +14,7 @@ GroupIo::behavior_type group_io(GroupIo::stateful_pointer<GroupIoState> self, pl
                                          self->state.members->connect()});
       },
       [self](const ReductionRequest& request, const ReductionListener& listener) {
-        self->send(listener, ReductionDone{self->state.group, request.step,
+        self->send(listener, ReductionDone{self->state.group, request.step, request.bucket,
                                            self->state.members->all_reduce_sum(request.values)});
       },
   };

@@ -122,11 +122,13 @@ struct GroupFormed {
 /// Add up the values over the members of a group. They stay alive until `ReductionDone`.
 struct ReductionRequest {
   uint64_t step = 0;
+  int32_t bucket = 0;
   std::span<float> values;
 };
 struct ReductionDone {
   plans::GroupId group;
   uint64_t step = 0;
+  int32_t bucket = 0;
   absl::Status status;
 };
 

@@ -49,11 +49,6 @@ plans::InputKind from_schema(net::schema::TensorKind kind) {
   return plans::InputKind::kActivation;
 }
 
-bool is_in(const HeldReplica& replica, plans::GroupId group) {
-  const auto& groups = replica.parts.groups;
-  return std::find(groups.begin(), groups.end(), group) != groups.end();
-}
-
 /// Pooled memory as a tensor that gives it back with its last handle.
 net::TensorHandle as_tensor(gpu::StagingPool::Handle memory) {
   struct Tensor {
@@ -93,6 +88,7 @@ void RankState::start(RankConfig new_config) {
   plans::RankProgram::Options options;
   options.first_step = config.first_step;
   options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
+  options.reduces_early = plans::bucket_cap_mb(config.job) > 0;
   for (const PreparedReplica& parts : config.replicas) {
     hold(parts);
     plans::RankProgram::StageRole role;
@@ -102,7 +98,9 @@ void RankState::start(RankConfig new_config) {
     role.is_first = role.stage == 0;
     role.is_last = role.stage + 1 == static_cast<int32_t>(plan.stages.size());
     role.leads = stage_plan.replicas.front().id == parts.id;
-    role.groups = parts.groups;
+    for (plans::GroupId group : parts.groups) {
+      role.groups.push_back(role_in(group, held.at(role.stage)));
+    }
     options.stages.push_back(std::move(role));
   }
   program.emplace(std::move(options));
@@ -123,13 +121,11 @@ void RankState::hold(const PreparedReplica& parts) {
     replica.snapshots[layer] =
         gpu::StagingPool::create(layer_state_floats(config.job.model, layer));
   }
-  int64_t blocks = 0;
-  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-    if (plans::layer_kind(config.job.model, layer) == plans::LayerKind::kBlock) ++blocks;
-  }
-  replica.block_count = static_cast<double>(blocks);
-  replica.work_share = replica.block_count * static_cast<double>(replica.rows.count) /
-                       static_cast<double>(config.job.training.micro_batch_size);
+  replica.block_count = block_count(config.job.model, layers);
+  replica.row_share = static_cast<double>(replica.rows.count) /
+                      static_cast<double>(config.job.training.micro_batch_size);
+  replica.buckets =
+      plans::gradient_buckets(config.job.model, layers, plans::bucket_cap_mb(config.job));
   held.emplace(replica.stage, std::move(replica));
 }
 
@@ -235,19 +231,6 @@ void RankState::on_work_done(const WorkDone& done) {
   apply(program->on_work_done());
 }
 
-void RankState::on_reduction_done(const ReductionDone& done) {
-  --reductions;
-  if (retires) return try_retire();
-  if (!done.status.ok()) return fail(done.status);
-  const plans::RankCommands commands = program->on_group_reduced(done.group, done.step);
-  for (const auto& [stage, replica] : held) {
-    if (!commands.empty() && is_in(replica, done.group)) {
-      record(stage, "reduce", 3, replica.reduce_start_us, now_us(), -1);
-    }
-  }
-  apply(commands);
-}
-
 void RankState::fail(const absl::Status& why) {
   if (!retires) self->send(config.listener, WorkerFault{why});
 }
@@ -299,7 +282,8 @@ void RankState::apply(const plans::RankCommands& commands) {
 void RankState::carry_out(const plans::RunAction& command) {
   HeldReplica& replica = held.at(command.action.stage);
   const bool is_forward = command.action.type == plans::ActionType::kForward;
-  const bool sends = command.action.type != plans::ActionType::kBackwardWeight;
+  const bool sends =
+      command.action.type != plans::ActionType::kBackwardWeight && command.is_last_part();
   const auto kind =
       is_forward ? net::schema::TensorKind::ACTIVATION : net::schema::TensorKind::GRADIENT;
   Outgoing output =
@@ -328,22 +312,6 @@ void RankState::carry_out(const plans::RunValidation& command) {
       outgoing(replica, net::schema::TensorKind::VALIDATION, command.step, command.microbatch);
   gpu::Work work = validation_work(command, replica, output.memory);
   submit(command, std::move(work), std::move(output));
-}
-
-void RankState::carry_out(const plans::RunReduction& command) {
-  const plans::ReductionGroup& group = config.plan.groups[command.group.value];
-  const auto member = std::find_if(held.begin(), held.end(), [&](const auto& each) {
-    return is_in(each.second, command.group);
-  });
-  HeldReplica& replica = member->second;
-  if (replica.reduce_start_us < replica.ready_us) replica.reduce_start_us = now_us();
-  const std::span<float> values = group.scope == plans::GroupScope::kTied
-                                      ? replica.parts.model->tied_gradients()
-                                      : replica.parts.model->stage_gradients();
-  ++reductions;
-  self->send(config.groups.at(command.group), ReductionRequest{command.step, values},
-             ReductionListener(self));
-  reach(config.fail_point, FailPlace::kDuringReduction);
 }
 
 void RankState::carry_out(const plans::SaveState& command) {

@@ -24,6 +24,7 @@
 #include "net/data_plane.hpp"
 #include "net/envelope.hpp"
 #include "plans/rank_program.hpp"
+#include "plans/sync/gradient_buckets.hpp"
 
 namespace skein::actors {
 
@@ -106,11 +107,12 @@ struct HeldReplica {
   std::map<int64_t, std::shared_ptr<gpu::StagingPool>> snapshots;  // By layer.
   std::shared_ptr<double> norm_squared = std::make_shared<double>(0);
   double block_count = 0;  // Transformer blocks of the stage.
-  double work_share = 0;   // As `Work::share`: blocks times rows / training.micro_batch_size.
+  double row_share = 0;    // Rows / training.micro_batch_size; times blocks, it is `Work::share`.
+  std::vector<plans::GradientBucket> buckets;  // Of the stage's group.
 
   // Since the last ready signal.
   uint64_t busy_us = 0;
-  uint64_t reduce_start_us = 0;
+  uint64_t parts_start_us = 0;  // Of an action that is run in parts.
   uint64_t ready_us = 0;
   uint32_t stashes = 0;
   uint32_t stash_peak = 0;
@@ -156,6 +158,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   int64_t clock_offset_us = 0;
   bool profiles = false;
   std::map<int32_t, std::vector<SliceReport>> slices;  // By stage.
+  std::map<plans::GroupId, uint64_t> reduce_start_us;
 
   void start(RankConfig new_config);
   void hold(const PreparedReplica& parts);
@@ -164,7 +167,6 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void on_control(const net::ControlMessage& message);
   void on_input(const InputArrived& arrived);
   void on_work_done(const WorkDone& done);
-  void on_reduction_done(const ReductionDone& done);
   void on_shard_written(const ShardWritten& written);
   void on_retire(const RetireRank& order);
   void try_retire();
@@ -178,13 +180,19 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void carry_out(const plans::RunUpdate& command);
   void carry_out(const plans::RunValidation& command);
   void carry_out(const plans::SendReady& command);
-  void carry_out(const plans::RunReduction& command);
   void carry_out(const plans::SendReduced& command);
   void carry_out(const plans::SaveState& command);
   void carry_out(const plans::KeepSnapshot& command);
   void carry_out(const plans::SendValidated& command);
 
+  // Groups, in rank_reductions.cpp.
+  plans::RankProgram::GroupRole role_in(plans::GroupId group, const HeldReplica& replica) const;
+  void carry_out(const plans::RunReduction& command);
+  void on_reduction_done(const ReductionDone& done);
+
   // Device work, in rank_work.cpp.
+  /// Layers that a piece of a backward passes.
+  plans::LayerRange layers_of(const plans::RunAction& run, const HeldReplica& replica) const;
   gpu::Work forward_work(const plans::RunAction& run, HeldReplica& replica,
                          const gpu::StagingPool::Handle& output);
   gpu::Work backward_work(const plans::RunAction& run, HeldReplica& replica,
@@ -210,6 +218,8 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
     config.link->send(net::make_envelope(config.head, fill));
   }
 };
+
+double block_count(const plans::ModelSpec& model, const plans::LayerRange& layers);
 
 /// Copies the whole state of `model` into `copy`, whose `parameters` are set.
 absl::Status snapshot(const gpu::StageModel& model, ShardRequest& copy);

@@ -15,7 +15,10 @@ void RankState::finish(const Running& work, uint64_t start_us, uint64_t end_us) 
   if (const auto* run = std::get_if<plans::RunAction>(&work.command)) {
     HeldReplica& replica = held.at(run->action.stage);
     replica.busy_us += taken_us;
-    record(replica.stage, plans::to_text(run->action), 0, start_us, end_us, run->action.microbatch);
+    if (run->part == 0) replica.parts_start_us = start_us;
+    if (!run->is_last_part()) return;
+    record(replica.stage, plans::to_text(run->action), 0, replica.parts_start_us, end_us,
+           run->action.microbatch);
     finish_action(*run, replica);
   } else if (const auto* norm = std::get_if<plans::RunNorm>(&work.command)) {
     held.at(norm->stage).busy_us += taken_us;

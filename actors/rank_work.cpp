@@ -69,6 +69,14 @@ gpu::WorkKind to_work_kind(plans::ActionType type) {
 
 }  // namespace
 
+double block_count(const plans::ModelSpec& model, const plans::LayerRange& layers) {
+  int64_t blocks = 0;
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    if (plans::layer_kind(model, layer) == plans::LayerKind::kBlock) ++blocks;
+  }
+  return static_cast<double>(blocks);
+}
+
 absl::Status snapshot(const gpu::StageModel& model, ShardRequest& copy) {
   const size_t count = copy.parameters.size();
   auto read_all = [&](gpu::StateKind kind, std::vector<std::vector<float>>& to) -> absl::Status {
@@ -108,7 +116,7 @@ gpu::Work RankState::forward_work(const plans::RunAction& run, HeldReplica& repl
       1.0 / (static_cast<double>(global_batch) * static_cast<double>(training.seq_len));
   gpu::Work work;
   work.kind = gpu::WorkKind::kForward;
-  work.share = replica.work_share;
+  work.share = replica.block_count * replica.row_share;
   work.run = [input = std::move(input), loss_scale, begins = run.begins_step,
               microbatch = run.action.microbatch](gpu::Ops& ops) -> absl::Status {
     if (begins) SKEIN_RETURN_IF_ERROR(input.model->start_step(ops, loss_scale));
@@ -119,30 +127,39 @@ gpu::Work RankState::forward_work(const plans::RunAction& run, HeldReplica& repl
   return work;
 }
 
+plans::LayerRange RankState::layers_of(const plans::RunAction& run,
+                                       const HeldReplica& replica) const {
+  if (run.is_whole()) return replica.parts.options.layers;
+  SKEIN_CHECK(static_cast<size_t>(run.part_count) == replica.buckets.size())
+      << run.part_count << " parts for " << replica.buckets.size() << " buckets";
+  return replica.buckets[static_cast<size_t>(run.part)].layers;
+}
+
 gpu::Work RankState::backward_work(const plans::RunAction& run, HeldReplica& replica,
                                    const gpu::StagingPool::Handle& output) {
   net::TensorHandle gradient;
   const plans::ActionType type = run.action.type;
-  if (type != plans::ActionType::kBackwardWeight) {
+  if (type != plans::ActionType::kBackwardWeight && run.part == 0) {
     gradient =
         take_input({plans::InputKind::kGradient, run.step, replica.stage, run.action.microbatch});
   }
   const bool ends_norm = run.ends_step && replica.parts.groups.empty();
   gpu::Work work;
+  const plans::LayerRange layers = layers_of(run, replica);
   work.kind = to_work_kind(type);
-  work.share = replica.work_share;
-  work.run = [model = replica.parts.model, gradient, target = output, type, ends_norm,
+  work.share = block_count(config.job.model, layers) * replica.row_share;
+  work.run = [model = replica.parts.model, gradient, target = output, type, layers, ends_norm,
               norm = replica.norm_squared, microbatch = run.action.microbatch](gpu::Ops& ops) {
     const std::span<const float> in =
         gradient ? std::span<const float>(*gradient) : std::span<const float>();
     const std::span<float> out = target ? std::span<float>(*target) : std::span<float>();
     absl::Status status;
     if (type == plans::ActionType::kBackward) {
-      status = model->backward(ops, microbatch, in, out);
+      status = model->backward_part(ops, microbatch, layers, in, out);
     } else if (type == plans::ActionType::kBackwardInput) {
       status = model->backward_input(ops, microbatch, in, out);
     } else {
-      status = model->backward_weight(ops, microbatch);
+      status = model->backward_weight_part(ops, microbatch, layers);
     }
     if (status.ok() && ends_norm) status = model->gradient_norm_squared(ops, norm.get());
     return status;
@@ -165,7 +182,7 @@ gpu::Work RankState::validation_work(const plans::RunValidation& run, HeldReplic
   input.output = output;
   gpu::Work work;
   work.kind = gpu::WorkKind::kForward;
-  work.share = replica.work_share;
+  work.share = replica.block_count * replica.row_share;
   work.run = [input = std::move(input), begins = run.begins](gpu::Ops& ops) {
     if (begins) input.model->reset_loss();
     return input.with_input([&](const gpu::StageModel::Input& spans) {

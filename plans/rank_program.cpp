@@ -71,7 +71,7 @@ RankCommands RankProgram::on_work_done() {
   SKEIN_CHECK(!running_.empty()) << "work ended that was not started";
   const RankCommand ended = running_.front();
   running_.pop_front();
-  if (const auto* run = std::get_if<RunAction>(&ended)) return end_action(run->action.stage);
+  if (const auto* run = std::get_if<RunAction>(&ended)) return end_action(*run);
   if (const auto* norm = std::get_if<RunNorm>(&ended)) return end_norm(norm->stage);
   if (std::holds_alternative<RunUpdate>(ended)) return end_update();
   ++next_validation_;
@@ -79,24 +79,42 @@ RankCommands RankProgram::on_work_done() {
 }
 
 RankCommands RankProgram::on_group_start(GroupId group, uint64_t step) {
-  const StageRole* member = role_of_group(group);
+  const auto found = groups_.find(group);
   const bool computes = mode_ == Mode::kCompute || mode_ == Mode::kReduce;
-  if (member == nullptr || !computes || step != step_ ||
-      progress_.at(member->stage).actions_left > 0 || !started_.insert(group).second) {
+  if (found == groups_.end() || !computes || step != step_ || options_.reduces_early ||
+      progress_.at(found->second.stage).actions_left > 0 || found->second.started > 0) {
     return drop();
   }
-  return {RunReduction{group, step}};
+  RankCommands commands;
+  release(group, commands);
+  return commands;
 }
 
-RankCommands RankProgram::on_group_reduced(GroupId group, uint64_t step) {
+RankCommands RankProgram::on_group_reduced(GroupId group, uint64_t step, int32_t bucket) {
+  const auto found = groups_.find(group);
   const bool computes = mode_ == Mode::kCompute || mode_ == Mode::kReduce;
-  if (!computes || step != step_ || !started_.contains(group) || !reduced_.insert(group).second) {
+  if (!computes || step != step_ || found == groups_.end() || !found->second.is_running() ||
+      bucket != found->second.reduced) {
     return drop();
   }
-  const int32_t stage = role_of_group(group)->stage;
-  if (--progress_.at(stage).groups_left > 0) return {};
-  norms_.push_back(stage);
+  RankCommands commands;
+  GroupProgress& progress = found->second;
+  if (++progress.reduced < progress.bucket_count) {
+    release(group, commands);
+    return commands;
+  }
+  if (--progress_.at(progress.stage).groups_left > 0) return commands;
+  norms_.push_back(progress.stage);
   return advance();
+}
+
+void RankProgram::release(GroupId group, RankCommands& commands) {
+  GroupProgress& progress = groups_.at(group);
+  if (progress.is_running() || progress.started == progress.bucket_count) return;
+  // The last bucket is complete with the last part, the one before it with the part before.
+  const int32_t parts_left = progress_.at(progress.stage).parts_left;
+  if (parts_left > progress.bucket_count - 1 - progress.started) return;
+  commands.push_back(RunReduction{group, step_, progress.started++});
 }
 
 RankCommands RankProgram::on_commit(const CommitOrder& commit) {
@@ -111,11 +129,16 @@ RankCommands RankProgram::begin_step() {
   mode_ = Mode::kCompute;
   next_action_ = 0;
   ended_actions_ = 0;
-  started_.clear();
-  reduced_.clear();
+  groups_.clear();
   progress_.clear();
   for (const StageRole& each : options_.stages) {
-    progress_[each.stage].groups_left = each.groups.size();
+    StageProgress& progress = progress_[each.stage];
+    progress.groups_left = each.groups.size();
+    progress.parts_left = 1;
+    for (const GroupRole& group : each.groups) {
+      groups_[group.group] = {each.stage, group.bucket_count, 0, 0};
+      progress.parts_left = std::max(progress.parts_left, group.bucket_count);
+    }
   }
   for (const Action& action : options_.actions) {
     StageProgress& progress = progress_.at(action.stage);
@@ -126,8 +149,8 @@ RankCommands RankProgram::begin_step() {
 
 RankCommands RankProgram::advance() {
   RankCommands commands;
-  while (running_.size() < kRunningMax) {
-    if (!norms_.empty()) {
+  while (running_.size() < kRunningMax || next_part_ > 0) {
+    if (!norms_.empty() && next_part_ == 0) {
       running_.push_back(RunNorm{step_, norms_.front()});
       norms_.pop_front();
     } else if (can_start_action()) {
@@ -142,6 +165,7 @@ RankCommands RankProgram::advance() {
 
 /// Takes the next action's input if it is there.
 bool RankProgram::can_start_action() {
+  if (next_part_ > 0) return true;
   if (mode_ != Mode::kCompute || next_action_ == options_.actions.size()) return false;
   const Action& action = options_.actions[next_action_];
   const StageRole& own = role(action.stage);
@@ -154,21 +178,44 @@ bool RankProgram::can_start_action() {
 }
 
 RunAction RankProgram::start_action() {
-  const Action& action = options_.actions[next_action_++];
-  StageProgress& progress = progress_.at(action.stage);
-  const bool begins = progress.actions_started++ == 0;
-  return {step_, action, begins, progress.actions_started == progress.actions};
+  StageProgress& progress = progress_.at(options_.actions[next_action_].stage);
+  RunAction run;
+  run.step = step_;
+  run.action = options_.actions[next_action_];
+  run.begins_step = progress.actions_started == 0;
+  run.ends_step = progress.actions_started + 1 == progress.actions;
+  // None of them has ended: they are all started now.
+  if (run.ends_step) run.part_count = progress.parts_left;
+  run.part = next_part_;
+  if (!run.is_last_part()) {
+    ++next_part_;
+    return run;
+  }
+  next_part_ = 0;
+  ++next_action_;
+  ++progress.actions_started;
+  return run;
 }
 
-RankCommands RankProgram::end_action(int32_t stage) {
-  RankCommands commands;
+void RankProgram::release_all(int32_t stage, RankCommands& commands) {
+  if (!options_.reduces_early) return;
+  for (const GroupRole& each : role(stage).groups) release(each.group, commands);
+}
+
+RankCommands RankProgram::end_action(const RunAction& run) {
+  const int32_t stage = run.action.stage;
   StageProgress& progress = progress_.at(stage);
-  if (--progress.actions_left == 0) {
+  RankCommands commands;
+  if (run.is_last_part() && --progress.actions_left == 0) {
     // Without groups the last action has computed the norm as well.
     progress.is_final = progress.groups_left == 0;
     commands.push_back(SendReady{step_, stage});
   }
-  if (++ended_actions_ == options_.actions.size()) mode_ = Mode::kReduce;
+  if (run.ends_step) {
+    --progress.parts_left;
+    release_all(stage, commands);
+  }
+  if (run.is_last_part() && ++ended_actions_ == options_.actions.size()) mode_ = Mode::kReduce;
   settle();
   append(commands, advance());
   return commands;
@@ -248,14 +295,6 @@ RankCommands RankProgram::end_validation() {
     return {};
   }
   return begin_step();
-}
-
-const RankProgram::StageRole* RankProgram::role_of_group(GroupId group) const {
-  for (const StageRole& each : options_.stages) {
-    const auto& groups = each.groups;
-    if (std::find(groups.begin(), groups.end(), group) != groups.end()) return &each;
-  }
-  return nullptr;
 }
 
 const RankProgram::StageRole& RankProgram::role(int32_t stage) const {

@@ -47,6 +47,12 @@ struct RunAction {
   bool begins_step =
       false;               // First action of its stage in the step: gradients and loss are zeroed.
   bool ends_step = false;  // Last action of its stage in the step.
+  /// The last action of a stage may be cut in parts, one for each bucket of the stage's gradients
+  /// and completing it: `part` of `part_count`. They are work of the device one by one.
+  int32_t part = 0;
+  int32_t part_count = 1;
+  bool is_whole() const { return part_count == 1; }
+  bool is_last_part() const { return part + 1 == part_count; }
   bool operator==(const RunAction&) const = default;
 };
 struct RunNorm {
@@ -73,6 +79,7 @@ struct SendReady {
 struct RunReduction {
   GroupId group;
   uint64_t step = 0;
+  int32_t bucket = 0;
   bool operator==(const RunReduction&) const = default;
 };
 struct SendReduced {
@@ -106,8 +113,8 @@ using RankCommands = std::vector<RankCommand>;
 /// without clock or I/O: events in, commands out. Commands of one call are to be started in order.
 ///
 ///   1 compute:   runs the rank's actions in order, each when its input is there; a stage whose
-///   last
-///                action is done signals ready, and the coordinator may start its collectives
+///                last action is done signals ready; a bucket of gradients that the last action has
+///                completed is reduced
 ///   2 reduce:    all actions are done; collectives or norms of some stage are not
 ///   3 wait:      every gradient is final; waits for the commit
 ///   4 update:    applies the committed step; then saves if told to
@@ -115,25 +122,38 @@ using RankCommands = std::vector<RankCommand>;
 ///   6 finished:  after the last commit
 ///
 /// An action is given to the device while the one before it still runs, if its input is there: so
-/// the device does not wait for the news of its end to come here and back.
+/// the device does not wait for the news of its end to come here and back. The parts of an action
+/// are given together.
+///
+/// Buckets of a group are reduced one after the other in the order of their numbers, which all
+/// members share: the last layers' first. Groups do not wait for each other.
 ///
 /// Every event may be repeated, late or of another step: it then changes nothing and is counted in
 /// `dropped`.
 class RankProgram {
  public:
+  /// A group of more than one member that the rank's replica of a stage belongs to.
+  struct GroupRole {
+    GroupId group;
+    /// Either one, complete with the last action of the stage, or the largest number of the stage's
+    /// groups, each complete with a part of that action.
+    int32_t bucket_count = 1;
+  };
   /// A stage of the rank.
   struct StageRole {
     int32_t stage = 0;
-    bool is_first = false;        // Forwards need no input.
-    bool is_last = false;         // Backwards need no input.
-    bool leads = false;           // Saves the state of the stage.
-    std::vector<GroupId> groups;  // Of more than one member that its replica here belongs to.
+    bool is_first = false;  // Forwards need no input.
+    bool is_last = false;   // Backwards need no input.
+    bool leads = false;     // Saves the state of the stage.
+    std::vector<GroupRole> groups;
   };
   struct Options {
     ActionList actions;             // Of one step; not empty.
     std::vector<StageRole> stages;  // Ascending; those of the actions.
     uint64_t first_step = 0;
     int32_t validation_batches = 0;
+    /// Buckets are reduced when they are complete; else all gradients when `on_group_start` says.
+    bool reduces_early = false;
   };
   explicit RankProgram(Options options);
 
@@ -143,7 +163,7 @@ class RankProgram {
   RankCommands on_input(const InputKey& key);
   RankCommands on_work_done();
   RankCommands on_group_start(GroupId group, uint64_t step);
-  RankCommands on_group_reduced(GroupId group, uint64_t step);
+  RankCommands on_group_reduced(GroupId group, uint64_t step, int32_t bucket);
   RankCommands on_commit(const CommitOrder& commit);
 
   uint64_t step() const { return step_; }
@@ -163,8 +183,17 @@ class RankProgram {
     size_t actions = 0;
     size_t actions_started = 0;
     size_t actions_left = 0;  // That have not ended.
+    int32_t parts_left = 0;   // Of the last action, that have not ended.
     size_t groups_left = 0;   // That have not ended.
     bool is_final = false;    // Its gradient and norm are.
+  };
+  /// Buckets of a group in this step.
+  struct GroupProgress {
+    int32_t stage = 0;
+    int32_t bucket_count = 0;
+    int32_t started = 0;
+    int32_t reduced = 0;  // At most one less than started.
+    bool is_running() const { return started > reduced; }
   };
 
   /// Gives the device the next norms and actions that it may have.
@@ -173,13 +202,15 @@ class RankProgram {
   RunAction start_action();
   RankCommands advance_validation();
   RankCommands begin_step();
-  RankCommands end_action(int32_t stage);
+  RankCommands end_action(const RunAction& run);
+  /// Starts a group's next bucket if it is complete and none of the group is running.
+  void release(GroupId group, RankCommands& commands);
+  void release_all(int32_t stage, RankCommands& commands);
   RankCommands end_norm(int32_t stage);
   RankCommands end_update();
   RankCommands carry_out_orders();
   RankCommands end_validation();
   void settle();
-  const StageRole* role_of_group(GroupId group) const;
   const StageRole& role(int32_t stage) const;
   bool take_input(InputKind kind, int32_t stage, int32_t microbatch);
   RankCommands drop();
@@ -189,14 +220,14 @@ class RankProgram {
   std::deque<RankCommand> running_;  // Work of ours that the device has.
   uint64_t step_ = 0;
   size_t next_action_ = 0;  // To be started.
+  int32_t next_part_ = 0;   // Of it.
   size_t ended_actions_ = 0;
   std::map<int32_t, StageProgress> progress_;
   std::deque<int32_t> norms_;  // Stages whose norm is to be computed.
   size_t validation_role_ = 0;
   int32_t next_validation_ = 0;
   std::set<InputKey> inputs_;  // Arrived and not used yet.
-  std::set<GroupId> started_;  // Groups of this step whose collective was started.
-  std::set<GroupId> reduced_;  // ... and has ended.
+  std::map<GroupId, GroupProgress> groups_;
   std::optional<CommitOrder> commit_;
   uint64_t dropped_ = 0;
 };

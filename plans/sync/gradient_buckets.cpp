@@ -24,6 +24,10 @@ int64_t stage_floats(const ModelSpec& model, int64_t layer, const LayerRange& st
 
 }  // namespace
 
+double bucket_cap_mb(const JobSpec& job) {
+  return job.sync.reducer == "sum" ? job.comm.bucket_cap_mb : 0;
+}
+
 std::vector<GradientBucket> gradient_buckets(const ModelSpec& model, const LayerRange& layers,
                                              double cap_mb) {
   SKEIN_CHECK(layers.size() > 0) << "a stage has layers";

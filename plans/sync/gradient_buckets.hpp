@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plans/job_spec.hpp"
 #include "plans/model_spec.hpp"
 
 namespace skein::plans {
@@ -15,6 +16,10 @@ struct GradientBucket {
                       // not counted, here and in `begin`: they have a group of their own.
   bool operator==(const GradientBucket&) const = default;
 };
+
+/// Cap of the job's buckets; 0, as if `comm.bucket_cap_mb` said so, where `sync.reducer` is not the
+/// plain sum: others look at the whole gradient, or keep what they have not sent of it.
+double bucket_cap_mb(const JobSpec& job);
 
 /// Cuts the gradients of a stage in buckets in the order in which a backward completes them, so
 /// that one can be reduced while the layers before it are still computed. From the last layer on, a

@@ -71,7 +71,8 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
 struct RankRig {
   using Body = RecordingLink::Body;
 
-  explicit RankRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false) {
+  explicit RankRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
+                   double bucket_cap_mb = 0) {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
     listener = system->spawn([this]() -> RankListener::behavior_type {
@@ -83,6 +84,7 @@ struct RankRig {
       return {[](const FormGroup&, const FormListener&) {},
               [this](const ReductionRequest& request, const ReductionListener&) {
                 reductions.push_back(request.step);
+                buckets.push_back(request);
               }};
     });
     shards = system->spawn([]() -> ShardIo::behavior_type {
@@ -91,6 +93,7 @@ struct RankRig {
     });
     plans::JobSpec job = small_job(ranks, replicas);
     job.model.tied_head = tied;
+    job.comm.bucket_cap_mb = bucket_cap_mb;
     actor = system->spawn(rank, make_config(job));
     run();
   }
@@ -174,8 +177,8 @@ struct RankRig {
       start.setStep(step);
     });
   }
-  void reduced(uint32_t group, uint64_t step) {
-    tell(ReductionDone{{group}, step, absl::OkStatus()});
+  void reduced(uint32_t group, uint64_t step, int32_t bucket = 0) {
+    tell(ReductionDone{{group}, step, bucket, absl::OkStatus()});
   }
   /// Hands in the gradient of the stage's output.
   void gradient(uint64_t step, uint32_t microbatch) {
@@ -221,6 +224,7 @@ struct RankRig {
   std::vector<uint64_t> retired;     // Steps done.
   std::vector<uint32_t> group_ids;   // Of more than one member, that the replica belongs to.
   std::vector<uint64_t> reductions;  // Steps.
+  std::vector<ReductionRequest> buckets;
   RankListener listener;
   GroupIo groups;
   ShardIo shards;

@@ -210,7 +210,7 @@ TEST(Rank, AnErrorOfAReductionBecomesAFault) {
   rig.start();
   rig.end_all();
   rig.group_start(0, 0);
-  rig.tell(ReductionDone{{0}, 0, absl::UnavailableError("a member is gone")});
+  rig.tell(ReductionDone{{0}, 0, 0, absl::UnavailableError("a member is gone")});
   EXPECT_THAT(rig.faults, ElementsAre(absl::UnavailableError("a member is gone")));
   rig.end_all();
   EXPECT_THAT(rig.link->bodies(Body::REDUCED), IsEmpty());

@@ -298,6 +298,9 @@ def short_list():
     yield "2x2 before-ready", "2x2", lambda t: t.fail_point("before-ready", 3)
     yield "3x1 after-ready", "3x1", lambda t: t.fail_point("after-ready", 2)
     yield "1x3 during-reduction", "1x3", lambda t: t.fail_point("during-reduction", 1)
+    for layout in ("1x3", "2x2"):  # While the backward goes on.
+        yield f"{layout} between buckets", layout, lambda t: t.fail_point(
+            "during-reduction", 2, "--comm.bucket_cap_mb", "0.01")
     yield "4x1 while-applying", "4x1", lambda t: t.fail_point("while-applying", 4)
     yield "3x1 during-checkpoint", "3x1", lambda t: t.fail_point(
         "during-checkpoint", 2, "--checkpoint.interval", "10")

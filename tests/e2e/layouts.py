@@ -8,13 +8,21 @@ from running import Program  # noqa: E402
 
 TOLERANCE = 1e-5  # Sums over rows are cut differently by replicas: float32 rounding only.
 
+TWO_BY_TWO = ["--parallelism.pipeline_parallel_degree", "2",
+              "--parallelism.data_parallel_replicate_degree", "2"]
+LAYER_BY_LAYER = ["--comm.bucket_cap_mb", "0.01"]  # Gradients are added up while others are computed.
+
 LAYOUTS = {  # Stages x replicas.
     "1x1": [],
     "2x1": ["--parallelism.pipeline_parallel_degree", "2"],
     "4x1": ["--parallelism.pipeline_parallel_degree", "4"],
-    "2x2": ["--parallelism.pipeline_parallel_degree", "2",
-            "--parallelism.data_parallel_replicate_degree", "2"],
+    "2x2": TWO_BY_TWO,
+    "2x2 in buckets": TWO_BY_TWO + LAYER_BY_LAYER,
+    "2x2 at the end": TWO_BY_TWO + ["--comm.bucket_cap_mb", "0"],
     "1x1 + 1x3": ["--parallelism.replicas", "1,3"],
+    "1x1 + 1x3 in buckets": ["--parallelism.replicas", "1,3", "--training.recompute"]
+                            + LAYER_BY_LAYER,
+    "1x4 in buckets": ["--parallelism.replicas", "4"] + LAYER_BY_LAYER,
     "layout 3,1": ["--parallelism.layout", "3,1"],
     "untied 2x1": ["--parallelism.pipeline_parallel_degree", "2",
                    "--model.tie_word_embeddings=false"],

@@ -8,15 +8,16 @@ from running import Program  # noqa: E402
 
 TOLERANCE = 1e-5  # Sums over rows are cut differently by replicas: float32 rounding only.
 STEPS = ["--training.steps", "6"]
+LAYER_BY_LAYER = ["--comm.bucket_cap_mb", "0.01"]  # Gradients are added up while others are computed.
 
 SHAPES = {
     "3 stages": ["--parallelism.pipeline_parallel_degree", "3"],
     "2x2": ["--parallelism.pipeline_parallel_degree", "2",
-            "--parallelism.data_parallel_replicate_degree", "2"],
+            "--parallelism.data_parallel_replicate_degree", "2", *LAYER_BY_LAYER],
     "2 ranks of 2 stages": ["--parallelism.pipeline_parallel_degree", "2",
                             "--parallelism.virtual_stages", "2"],
     "1 + 2 replicas of 3 stages": ["--parallelism.replicas", "1,2",
-                                   "--parallelism.virtual_stages", "3"],
+                                   "--parallelism.virtual_stages", "3", *LAYER_BY_LAYER],
 }
 ONE_STAGE_PER_RANK = ("GPipe", "1F1B", "1F1B-PB", "ZBH1", "ZBH2", "Greedy")
 SEVERAL = ("Interleaved1F1B", "Greedy")

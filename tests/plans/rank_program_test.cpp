@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -118,7 +119,7 @@ TEST(RankProgram, FinishesAStepForAnyOrderOfInputs) {
 
 TEST(RankProgram, ReducesEachGroupOnceAndThenReportsTheNorm) {
   RankProgram::Options options = only_stage();
-  options.stages[0].groups = {GroupId{0}, GroupId{3}};
+  options.stages[0].groups = {{GroupId{0}}, {GroupId{3}}};
   RankProgram program(options);
   run_to_quiet(program, program.on_start());
   EXPECT_THAT(program.on_group_start(GroupId{9}, 0), IsEmpty()) << "not a member";
@@ -126,9 +127,9 @@ TEST(RankProgram, ReducesEachGroupOnceAndThenReportsTheNorm) {
   EXPECT_THAT(program.on_group_start(GroupId{0}, 0),
               ElementsAre(RankCommand(RunReduction{GroupId{0}, 0})));
   EXPECT_THAT(program.on_group_start(GroupId{0}, 0), IsEmpty()) << "a repeat";
-  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0), IsEmpty());
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty());
   program.on_group_start(GroupId{3}, 0);
-  EXPECT_THAT(run_to_quiet(program, program.on_group_reduced(GroupId{3}, 0)),
+  EXPECT_THAT(run_to_quiet(program, program.on_group_reduced(GroupId{3}, 0, 0)),
               ElementsAre(RankCommand(RunNorm{0, 0}), RankCommand(SendReduced{0, 0})));
   EXPECT_EQ(program.dropped(), 3u);
 }
@@ -219,6 +220,154 @@ TEST(RankProgram, TakesTheNextStepsInputsEarlyAndDropsOldOnes) {
   EXPECT_EQ(program.dropped(), 1u);
 }
 
+RankProgram::Options bucketed_stage(int32_t buckets) {
+  RankProgram::Options options = only_stage();
+  options.stages[0].groups = {{GroupId{0}, buckets}, {GroupId{3}}};
+  options.reduces_early = true;
+  return options;
+}
+
+/// Every order in which work and collectives may end, up to `depth` choices from the start: at each
+/// point the device's oldest piece or a running collective ends.
+struct EveryOrder {
+  int32_t buckets = 0;
+  int orders = 0;
+
+  /// What has happened on the way to here.
+  struct Path {
+    RankProgram program;
+    std::vector<RankCommand> device;
+    std::map<GroupId, RunReduction> collectives;
+    std::map<GroupId, int32_t> next_bucket;
+    int32_t parts_ended = 0;
+    bool ready = false;
+    bool reduced = false;
+  };
+
+  void take(Path& path, const RankCommands& commands) {
+    for (const RankCommand& command : commands) {
+      if (const auto* reduction = std::get_if<RunReduction>(&command)) {
+        EXPECT_TRUE(path.collectives.emplace(reduction->group, *reduction).second)
+            << "two collectives of one group at once";
+        EXPECT_EQ(reduction->bucket, path.next_bucket[reduction->group]++);
+        const bool is_complete =
+            path.parts_ended >= (reduction->group == GroupId{0} ? reduction->bucket + 1 : buckets);
+        EXPECT_TRUE(is_complete) << "bucket " << reduction->bucket << " after " << path.parts_ended
+                                 << " parts";
+      } else if (std::holds_alternative<SendReady>(command)) {
+        path.ready = true;
+        EXPECT_EQ(path.parts_ended, buckets);
+      } else if (std::holds_alternative<SendReduced>(command)) {
+        EXPECT_TRUE(path.ready && path.collectives.empty());
+        EXPECT_EQ(path.next_bucket[GroupId{0}], buckets);
+        path.reduced = true;
+      } else {
+        path.device.push_back(command);
+      }
+    }
+  }
+
+  void explore(const Path& path) {
+    if (path.device.empty() && path.collectives.empty()) {
+      ++orders;
+      EXPECT_TRUE(path.reduced);
+      EXPECT_TRUE(path.program.waits_for_commit());
+      EXPECT_EQ(path.program.dropped(), 0u);
+      return;
+    }
+    EXPECT_FALSE(path.program.waits_for_commit());
+    if (!path.device.empty()) {
+      Path next = path;
+      const auto* run = std::get_if<RunAction>(&next.device.front());
+      if (run != nullptr && run->ends_step) ++next.parts_ended;
+      next.device.erase(next.device.begin());
+      take(next, next.program.on_work_done());
+      explore(next);
+    }
+    for (const auto& [group, reduction] : path.collectives) {
+      Path next = path;
+      next.collectives.erase(group);
+      take(next, next.program.on_group_reduced(group, 0, reduction.bucket));
+      explore(next);
+    }
+  }
+};
+
+TEST(RankProgram, ReducesBucketsInOrderOneAtATimeAndNoneBeforeItIsComplete) {
+  for (int32_t buckets = 1; buckets <= 4; ++buckets) {
+    EveryOrder all{buckets};
+    EveryOrder::Path path{RankProgram(bucketed_stage(buckets)), {}, {}, {}};
+    all.take(path, path.program.on_start());
+    all.explore(path);
+    EXPECT_GE(all.orders, buckets) << "nothing was interleaved";
+  }
+}
+
+TEST(RankProgram, OnlyTheLastBackwardIsCutAndItsPartsAreGivenTogether) {
+  RankProgram program(bucketed_stage(4));
+  std::vector<RunAction> runs;
+  RankCommands commands = program.on_start();
+  for (size_t ended = 0; ended < runs.size() || !commands.empty(); ++ended) {
+    size_t parts = 0;
+    for (const RankCommand& command : commands) {
+      const auto* run = std::get_if<RunAction>(&command);
+      if (run == nullptr) continue;
+      runs.push_back(*run);
+      if (!run->is_whole()) ++parts;
+    }
+    EXPECT_TRUE(parts == 0 || parts == 4) << parts;
+    if (ended == runs.size()) break;
+    commands = program.on_work_done();
+  }
+  ASSERT_EQ(runs.size(), 2u * kMicrobatches + 3);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const bool is_last = i + 4 >= runs.size();
+    EXPECT_EQ(runs[i].part_count, is_last ? 4 : 1);
+    EXPECT_EQ(runs[i].part, is_last ? static_cast<int32_t>(i + 4 - runs.size()) : 0);
+    EXPECT_EQ(runs[i].ends_step, is_last);
+  }
+}
+
+TEST(RankProgram, ALateOrForeignBucketChangesNothing) {
+  RankProgram program(bucketed_stage(2));
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "before it was started";
+  RankCommands commands = program.on_start();
+  for (int work = 0; work < 2 * kMicrobatches; ++work) commands = program.on_work_done();
+  EXPECT_THAT(commands, ElementsAre(RankCommand(RunReduction{GroupId{0}, 0, 0})));
+  EXPECT_THAT(program.on_group_start(GroupId{0}, 0), IsEmpty()) << "nobody has to say so";
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 1), IsEmpty()) << "not the running one";
+  EXPECT_THAT(program.on_group_reduced(GroupId{3}, 0, 0), IsEmpty()) << "of a group that waits";
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 1, 0), IsEmpty()) << "of another step";
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "the next is not complete";
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "a repeat";
+  EXPECT_EQ(program.dropped(), 6u);
+  EXPECT_THAT(program.on_work_done(),
+              ElementsAre(RankCommand(SendReady{0, 0}), RankCommand(RunReduction{GroupId{0}, 0, 1}),
+                          RankCommand(RunReduction{GroupId{3}, 0, 0})));
+  EXPECT_THAT(program.on_commit({.step = 0}), IsEmpty()) << "not all is reduced";
+}
+
+TEST(RankProgram, TheLastWeightBackwardIsCutWhereBackwardsAreSplit) {
+  RankProgram::Options options;
+  options.actions = {{0, ActionType::kForward, 0},
+                     {0, ActionType::kForward, 1},
+                     {0, ActionType::kBackwardInput, 1},
+                     {0, ActionType::kBackward, 0},
+                     {0, ActionType::kBackwardWeight, 1}};
+  options.stages = {{.stage = 0, .is_first = true, .is_last = true, .groups = {{GroupId{0}, 3}}}};
+  options.reduces_early = true;
+  RankProgram program(options);
+  const RankCommands commands = run_to_quiet(program, program.on_start());
+  for (const RankCommand& command : commands) {
+    const auto* run = std::get_if<RunAction>(&command);
+    if (run == nullptr) continue;
+    const bool is_last = run->action.type == ActionType::kBackwardWeight;
+    EXPECT_EQ(run->part_count, is_last ? 3 : 1);
+  }
+  EXPECT_EQ(count<RunAction>(commands), 7u);
+  EXPECT_EQ(count<RunReduction>(commands), 1u) << "nobody has ended it";
+}
+
 /// Stages 0 and 2 of four on this rank, one micro-batch.
 RankProgram::Options two_stages() {
   RankProgram::Options options;
@@ -227,8 +376,8 @@ RankProgram::Options two_stages() {
                      {2, ActionType::kBackward, 0},
                      {0, ActionType::kBackwardInput, 0},
                      {0, ActionType::kBackwardWeight, 0}};
-  options.stages = {{.stage = 0, .is_first = true, .leads = true, .groups = {GroupId{0}}},
-                    {.stage = 2, .leads = true, .groups = {GroupId{2}}}};
+  options.stages = {{.stage = 0, .is_first = true, .leads = true, .groups = {{GroupId{0}}}},
+                    {.stage = 2, .leads = true, .groups = {{GroupId{2}}}}};
   options.validation_batches = 1;
   return options;
 }
@@ -243,7 +392,7 @@ TEST(RankProgram, AStageSignalsReadyWhileAnotherOneStillComputes) {
   EXPECT_THAT(commands.back(), RankCommand(SendReady{0, 2}));
   EXPECT_THAT(program.on_group_start(GroupId{0}, 0), IsEmpty()) << "stage 0 is not ready";
   EXPECT_EQ(program.on_group_start(GroupId{2}, 0).size(), 1u);
-  EXPECT_EQ(program.on_group_reduced(GroupId{2}, 0).size(), 1u) << "the norm of stage 2";
+  EXPECT_EQ(program.on_group_reduced(GroupId{2}, 0, 0).size(), 1u) << "the norm of stage 2";
   EXPECT_THAT(program.on_work_done(), ElementsAre(RankCommand(SendReduced{0, 2})));
   EXPECT_THAT(program.on_commit({.step = 0}), IsEmpty());
   EXPECT_THAT(run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 0, 0})).back(),
@@ -258,7 +407,7 @@ TEST(RankProgram, ValidatesAndSavesEveryStage) {
   run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 0, 0}));
   for (GroupId group : {GroupId{0}, GroupId{2}}) {
     program.on_group_start(group, 0);
-    run_to_quiet(program, program.on_group_reduced(group, 0));
+    run_to_quiet(program, program.on_group_reduced(group, 0, 0));
   }
   RankCommands commands = run_to_quiet(
       program, program.on_commit({.step = 0, .validate = true, .checkpoint = true, .last = true}));

@@ -35,20 +35,23 @@ actors::GroupParts Groups::make_member(ProcessId process, plans::GroupId number,
   };
   actors::GroupIo io = world_.system().spawn([this, name, rank, number, appear_us, reduce_us,
                                               late]() -> actors::GroupIo::behavior_type {
-    return {[this, name, rank, number, appear_us, late](const actors::FormGroup& form,
-                                                        const actors::FormListener& listener) {
-              late(appear_us, 0);
-              join(name, rank, [number, listener, generation = form.generation](absl::Status s) {
-                caf::anon_send(listener, actors::GroupFormed{generation, number, std::move(s)});
+    return {
+        [this, name, rank, number, appear_us, late](const actors::FormGroup& form,
+                                                    const actors::FormListener& listener) {
+          late(appear_us, 0);
+          join(name, rank, [number, listener, generation = form.generation](absl::Status s) {
+            caf::anon_send(listener, actors::GroupFormed{generation, number, std::move(s)});
+          });
+        },
+        [this, name, rank, number, reduce_us, late](const actors::ReductionRequest& request,
+                                                    const actors::ReductionListener& listener) {
+          late(reduce_us, groups_[name].round);
+          reduce(
+              name, rank, request,
+              [number, listener, step = request.step, bucket = request.bucket](absl::Status s) {
+                caf::anon_send(listener, actors::ReductionDone{number, step, bucket, std::move(s)});
               });
-            },
-            [this, name, rank, number, reduce_us, late](const actors::ReductionRequest& request,
-                                                        const actors::ReductionListener& listener) {
-              late(reduce_us, groups_[name].round);
-              reduce(name, rank, request, [number, listener, step = request.step](absl::Status s) {
-                caf::anon_send(listener, actors::ReductionDone{number, step, std::move(s)});
-              });
-            }};
+        }};
   });
   return {io, [this, name, rank] { abort(name, rank); }};
 }
@@ -111,6 +114,7 @@ void Groups::reduce(const std::string& name, uint32_t rank, const actors::Reduct
   Member& own = group.members[rank];
   own.done = std::move(done);
   own.step = request.step;
+  own.bucket = request.bucket;
   own.values = request.values;
   own.copy.assign(request.values.begin(), request.values.end());
   for (const auto& [each, member] : group.members) {
@@ -126,9 +130,11 @@ void Groups::try_reduce(const std::string& name) {
   for (const auto& [rank, member] : group.members) {
     if (!member.done || !member.step || member.gone) return;
     if (first == nullptr) first = &member;
-    if (member.step != first->step || member.copy.size() != first->copy.size()) {
-      on_violation_(absl::StrCat("the members of ", name, " add up gradients of steps ",
-                                 *first->step, " and ", *member.step));
+    if (member.step != first->step || member.bucket != first->bucket ||
+        member.copy.size() != first->copy.size()) {
+      on_violation_(absl::StrCat("the members of ", name, " add up buckets ", first->bucket,
+                                 " of step ", *first->step, " and ", member.bucket, " of step ",
+                                 *member.step));
       return;
     }
   }

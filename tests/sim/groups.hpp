@@ -17,7 +17,7 @@ namespace skein::sim {
 /// of the members once all of them have asked; a member that dies or aborts fails the others.
 class Groups {
  public:
-  /// A member asks for another step than the others, or with another size.
+  /// A member asks for another step or bucket than the others, or with another size.
   using OnViolation = std::function<void(const std::string& what)>;
 
   Groups(World& world, Network& network, OnViolation on_violation)
@@ -39,6 +39,7 @@ class Groups {
     bool silent = false;                      // Dead, and nobody was told.
     std::optional<uint64_t> parted_since_us;  // All are there, and it cannot connect.
     std::optional<uint64_t> step;             // Of the reduction that it has asked for.
+    int32_t bucket = 0;
     std::span<float> values;
     std::vector<float> copy;  // Of the values, when it asked.
   };

@@ -87,6 +87,15 @@ TEST(GradientBuckets, ZeroAndAnEndlessCapGiveOneBucket) {
   });
 }
 
+TEST(GradientBuckets, OnlyAPlainSumIsCut) {
+  JobSpec job;
+  EXPECT_EQ(bucket_cap_mb(job), job.comm.bucket_cap_mb);
+  for (const char* reducer : {"mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
+    job.sync.reducer = reducer;
+    EXPECT_EQ(bucket_cap_mb(job), 0) << reducer;
+  }
+}
+
 TEST(GradientBuckets, AVanishingCapGivesOneBucketForEachLayer) {
   for_all_stages([](const ModelSpec& model, const LayerRange& layers) {
     EXPECT_EQ(static_cast<int64_t>(gradient_buckets(model, layers, 1e-9).size()), layers.size());
