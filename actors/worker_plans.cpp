@@ -14,6 +14,11 @@ namespace {
 /// a slow coordinator has not let go yet.
 constexpr uint32_t kSnapshotSets = 3;
 
+/// A member waits in a collective for the slowest one: when that is for too long, and what to do,
+/// is for the coordinator to say, which counts from the last progress and is first with this
+/// factor.
+constexpr double kPatience = 2;
+
 bool has_layers(const HeldState& state, const plans::LayerRange& layers) {
   return static_cast<int64_t>(state.copies.size()) == layers.size();
 }
@@ -253,7 +258,7 @@ void WorkerState::form_groups() {
       options.rank = static_cast<uint32_t>(position - group.members.begin());
       options.rank_count = static_cast<uint32_t>(group.members.size());
       options.bind_host = config.options.bind_address;
-      options.timeout_seconds = job.comm.train_timeout_seconds;
+      options.timeout_seconds = kPatience * job.comm.train_timeout_seconds;
       // Another member may be waiting for gigabytes of state. One that dies ends the generation.
       options.appear_timeout_seconds = job.comm.init_timeout_seconds;
       options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
