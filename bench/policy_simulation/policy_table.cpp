@@ -136,14 +136,20 @@ plans::PolicySimulation simulate(const TableRow& row, const NamedPolicy& policy,
   return simulate(row.layout, scenario, policy, seed, seconds);
 }
 
-plans::PolicySimulation simulate(const ColumnLayout& layout, const plans::ColumnScenario& scenario,
-                                 const NamedPolicy& policy, uint64_t seed, double seconds) {
+plans::PolicySimulationOptions simulation_options(const ColumnLayout& layout,
+                                                  const plans::ColumnScenario& scenario) {
   plans::PolicySimulationOptions options{.layout = layout, .scenario = scenario};
   options.forward_us.assign(layout.stages, kForwardUs);
   options.backward_us.assign(layout.stages, kBackwardUs);
   options.exchange_us = kExchangeUs;
   options.server_us = 2 * kExchangeUs / layout.columns;
   options.server_latency_us = 2 * kExchangeUs - options.server_us;
+  return options;
+}
+
+plans::PolicySimulation simulate(const ColumnLayout& layout, const plans::ColumnScenario& scenario,
+                                 const NamedPolicy& policy, uint64_t seed, double seconds) {
+  plans::PolicySimulationOptions options = simulation_options(layout, scenario);
   options.warm_up_us = kWarmUpUs;
   options.duration_us = kWarmUpUs + seconds * 1e6;
   const auto scheduler = policy.make(layout, seed);

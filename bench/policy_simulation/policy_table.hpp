@@ -45,6 +45,10 @@ std::vector<TableRow> table_rows();
 plans::PolicySimulation simulate(const TableRow& row, const NamedPolicy& policy, uint64_t seed,
                                  double seconds);
 
+/// What of that does not depend on the policy, in any scenario.
+plans::PolicySimulationOptions simulation_options(const plans::ColumnLayout& layout,
+                                                  const plans::ColumnScenario& scenario);
+
 /// The same in any scenario.
 plans::PolicySimulation simulate(const plans::ColumnLayout& layout,
                                  const plans::ColumnScenario& scenario, const NamedPolicy& policy,

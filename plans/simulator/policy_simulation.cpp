@@ -14,7 +14,7 @@ namespace {
 /// One run. Of a replica, `forwards` and `backwards` count pieces that have ended.
 class Run {
  public:
-  Run(GroupScheduler& policy, const PolicySimulationOptions& options);
+  Run(GroupScheduler& policy, const PolicySimulationOptions& options, PolicyListener* listener);
   PolicySimulation run();
 
  private:
@@ -60,6 +60,7 @@ class Run {
   void end_piece(ReplicaId id);
   void apply(const GroupDecisions& decisions);
   void begin(const GroupStart& start);
+  void finish(double end_us);
   double end_of_group(const GroupStart& start);
   double serve(uint32_t stage, int32_t server, uint64_t members, double from_us);
   void release(ReplicaId id);
@@ -71,6 +72,7 @@ class Run {
 
   GroupScheduler& policy_;
   const PolicySimulationOptions& options_;
+  PolicyListener* const listener_;  // May be null.
   const ColumnLayout layout_;
   double now_us_ = 0;
   uint64_t sequence_ = 0;
@@ -84,9 +86,10 @@ class Run {
   PolicySimulation result_;
 };
 
-Run::Run(GroupScheduler& policy, const PolicySimulationOptions& options)
+Run::Run(GroupScheduler& policy, const PolicySimulationOptions& options, PolicyListener* listener)
     : policy_(policy),
       options_(options),
+      listener_(listener),
       layout_(options.layout),
       replicas_(layout_.replica_count()),
       columns_(layout_.columns) {
@@ -99,10 +102,15 @@ PolicySimulation Run::run() {
   const auto& changes = options_.scenario.changes;
   for (size_t i = 0; i < changes.size(); ++i) push(changes[i].at_us, Kind::kChange, i);
   for (uint32_t column = 0; column < layout_.columns; ++column) try_run(0, column);
+  double end_us = options_.duration_us;
   while (!events_.empty() && events_.top().at_us <= options_.duration_us) {
     const Event event = events_.top();
     events_.pop();
     now_us_ = event.at_us;
+    if (listener_ != nullptr && !listener_->advance(now_us_)) {
+      end_us = now_us_;
+      break;
+    }
     if (event.kind == Kind::kTimer && event.subject == wish_) apply(policy_.on_timer(time()));
     if (event.kind == Kind::kGroupEnd) end_group(event.subject);
     if (event.kind == Kind::kChange) change(changes[event.subject]);
@@ -111,19 +119,23 @@ PolicySimulation Run::run() {
       end_piece(id);
     }
   }
-  result_.is_stuck = events_.empty();
-  now_us_ = options_.duration_us;
+  result_.is_stuck = events_.empty() && end_us == options_.duration_us;
+  finish(end_us);
+  return result_;
+}
+
+void Run::finish(double end_us) {
+  now_us_ = end_us;
   for (const Replica& replica : replicas_) {
     if (replica.is_combining) combining_us_ += measured(replica.since_us);
     if (replica.is_ready && !replica.is_combining) waiting_us_ += measured(replica.since_us);
   }
-  const double span_us = options_.duration_us - options_.warm_up_us;
+  const double span_us = std::max(1.0, end_us - options_.warm_up_us);
   for (const uint64_t steps : result_.steps_by_column) {
     result_.steps_per_second += static_cast<double>(steps) / span_us * 1e6;
   }
   result_.waiting_share = waiting_us_ / span_us / layout_.replica_count();
   result_.combining_share = combining_us_ / span_us / layout_.replica_count();
-  return result_;
 }
 
 /// Stage s keeps S - s forwards ahead of its backwards.
@@ -144,12 +156,14 @@ void Run::try_run(uint32_t stage, uint32_t column) {
   }
   replica.is_running = true;
   replica.is_backward = is_backward;
-  const uint64_t iteration = is_backward ? replica.backwards : replica.forwards;
+  const uint64_t step =
+      columns_[column].first_step + (is_backward ? replica.backwards : replica.forwards);
+  const ReplicaId id = layout_.replica(stage, column);
+  if (listener_ != nullptr && !is_backward) listener_->on_forward_start(id, step);
   const auto& work_us = is_backward ? options_.backward_us : options_.forward_us;
-  const ColumnPiece piece{stage, column, columns_[column].first_step + iteration, is_backward,
-                          work_us[stage]};
-  push(end_of_piece(options_.scenario, layout_, piece, now_us_), Kind::kPieceEnd,
-       layout_.replica(stage, column).value, columns_[column].life);
+  const ColumnPiece piece{stage, column, step, is_backward, work_us[stage]};
+  push(end_of_piece(options_.scenario, layout_, piece, now_us_), Kind::kPieceEnd, id.value,
+       columns_[column].life);
 }
 
 void Run::end_piece(ReplicaId id) {
@@ -158,13 +172,15 @@ void Run::end_piece(ReplicaId id) {
   const uint32_t column = layout_.column_of(id);
   replica.is_running = false;
   if (!replica.is_backward) {
-    ++replica.forwards;
+    const uint64_t step = columns_[column].first_step + replica.forwards++;
+    if (listener_ != nullptr) listener_->on_forward_end(id, step);
     if (stage + 1 < layout_.stages) try_run(stage + 1, column);
     return try_run(stage, column);
   }
   const uint64_t step = columns_[column].first_step + replica.backwards++;
   replica.is_ready = true;
   replica.since_us = now_us_;
+  if (listener_ != nullptr) listener_->on_gradient(id, step);
   if (stage > 0) try_run(stage - 1, column);
   apply(policy_.on_ready({id, step}, time()));
 }
@@ -182,6 +198,7 @@ void Run::begin(const GroupStart& start) {
     ++result_.sizes[start.members.size()];
     ++result_.staleness[start.staleness];
   }
+  if (listener_ != nullptr) listener_->on_group_start(start);
   if (start.combination == Combination::kLocal) return release(start.members[0].replica);
   Group& group = groups_[start.number];
   group.start = start;
@@ -230,6 +247,7 @@ void Run::end_group(uint64_t number) {
   if (found == groups_.end()) return;  // Nobody of it is left.
   const Group group = std::move(found->second);
   groups_.erase(found);
+  if (listener_ != nullptr) listener_->on_group_end(group.start, group.ok);
   for (const ReplicaId id : group.stood) release(id);
   apply(policy_.on_group_end({number, group.ok}, time()));
 }
@@ -276,8 +294,9 @@ double PolicySimulation::size_mean() const {
   return count > 0 ? static_cast<double>(updates) / static_cast<double>(count) : 0;
 }
 
-PolicySimulation simulate_policy(GroupScheduler& policy, const PolicySimulationOptions& options) {
-  return Run(policy, options).run();
+PolicySimulation simulate_policy(GroupScheduler& policy, const PolicySimulationOptions& options,
+                                 PolicyListener* listener) {
+  return Run(policy, options, listener).run();
 }
 
 }  // namespace skein::plans

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plans/simulator/heterogeneity.hpp"
+#include "plans/simulator/policy_listener.hpp"
 #include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
 
@@ -53,6 +54,10 @@ struct PolicySimulation {
 /// A column that dies loses what it was doing, and its groups fail when they would have ended; one
 /// that joins begins with an empty pipeline. Between neighbouring stages nothing takes time, nor do
 /// decisions. Deterministic; cost O(events * log).
-PolicySimulation simulate_policy(GroupScheduler& policy, const PolicySimulationOptions& options);
+///
+/// `listener`, if any, is told of all of it, and may end the run early; what is measured then ends
+/// there, too.
+PolicySimulation simulate_policy(GroupScheduler& policy, const PolicySimulationOptions& options,
+                                 PolicyListener* listener = nullptr);
 
 }  // namespace skein::plans
