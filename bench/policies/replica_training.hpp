@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "bench/policies/sample_supply.hpp"
+#include "bench/policies/task.hpp"
+#include "plans/simulator/policy_listener.hpp"
+#include "plans/sync/column_layout.hpp"
+
+namespace skein::bench {
+
+struct OptimizerChoice {
+  enum class Kind { kMomentum, kAdamw };
+  Kind kind = Kind::kMomentum;  // 0.9; AdamW: 0.9, 0.999, no decay.
+  double lr = 0.05;
+};
+
+struct TrainingOptions {
+  plans::ColumnLayout layout;
+  OptimizerChoice optimizer;
+  uint64_t batch = 8;
+  bool is_skewed = false;
+  uint64_t seed = 1;
+  double evaluate_every_us = 200'000;
+  std::optional<double> stop_at_loss;  // The run ends there.
+  std::optional<uint64_t> stop_at_samples;
+  bool checks_means = false;  // See `mean_error`.
+};
+
+/// What an evaluation found.
+struct TrainingPoint {
+  double at_us = 0;
+  uint64_t samples = 0;  // Whose updates have been made, over all columns.
+  Score score;
+  bool operator==(const TrainingPoint& other) const {
+    return at_us == other.at_us && samples == other.samples && score.loss == other.score.loss &&
+           score.accuracy == other.score.accuracy;
+  }
+};
+
+/// Real training in simulated time: every replica has weights and an optimizer state of its own,
+/// and what the policy says is done with the weights as they are at that moment.
+///
+/// - The gradient of a step is that at the weights its forward began with (weight stashing).
+/// - kReduceGradients: everybody applies the mean gradient when the group ends.
+/// - kAverageWeights: who has a gradient applies it when the group starts; when it ends, all have
+///   the weighted sum. The optimizers' states are not averaged.
+/// - kServer: likewise; what a member pushes is all that its weights have changed by since it took
+///   the server's. So momentum is the members' own, and the server only adds.
+/// - A group that fails leaves everybody with what it had.
+///
+/// Evaluated is the mean of all replicas of each stage, but of a stage with a server its weights.
+class ReplicaTraining final : public plans::PolicyListener {
+ public:
+  /// `task` must live longer.
+  ReplicaTraining(Task& task, const TrainingOptions& options);
+
+  bool advance(double now_us) override;
+  void on_forward_start(plans::ReplicaId replica, uint64_t step) override;
+  void on_forward_end(plans::ReplicaId replica, uint64_t step) override;
+  void on_gradient(plans::ReplicaId replica, uint64_t step) override;
+  void on_group_start(const plans::GroupStart& start) override;
+  void on_group_end(const plans::GroupStart& start, bool ok) override;
+
+  const std::vector<TrainingPoint>& points() const { return points_; }
+  /// Of all members of all groups.
+  double staleness_mean() const;
+  /// By how much an average with equal weights changed the mean of a stage at most, relative to
+  /// the largest weight there.
+  double mean_error() const { return mean_error_; }
+
+ private:
+  struct Stashed {
+    uint64_t step = 0;
+    std::vector<float> weights;
+  };
+  struct Replica {
+    std::vector<float> weights, gradient, taken;
+    std::vector<float> moment1, moment2;
+    uint64_t updates = 0;
+    bool has_gradient = false;
+    std::deque<Stashed> stash;  // Of the steps whose backward is still to come.
+  };
+  /// One step of a column on its way through the stages.
+  struct Flow {
+    std::vector<uint32_t> samples;
+    std::vector<std::vector<float>> outputs, gradients;  // Of each stage's outputs.
+  };
+
+  void update(Replica& replica);
+  void reduce(const plans::GroupStart& start);
+  void average(const plans::GroupStart& start);
+  void serve(const plans::GroupStart& start);
+  std::vector<double> stage_sum(uint32_t stage) const;
+  void check_mean(uint32_t stage, const std::vector<double>& before);
+  void evaluate(double at_us);
+
+  Task& task_;
+  TrainingOptions options_;
+  SampleSupply supply_;
+  std::vector<Replica> replicas_;
+  std::vector<std::vector<float>> servers_;      // By stage.
+  std::vector<bool> has_served_;                 // By stage.
+  std::vector<std::map<uint64_t, Flow>> flows_;  // By column and step.
+  std::vector<TrainingPoint> points_;
+  double next_evaluation_us_ = 0;
+  uint64_t samples_ = 0;
+  bool is_over_ = false;
+  double staleness_sum_ = 0;
+  uint64_t member_count_ = 0;
+  double mean_error_ = 0;
+};
+
+}  // namespace skein::bench

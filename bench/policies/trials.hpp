@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/policies/replica_training.hpp"
+#include "bench/policy_simulation/policy_table.hpp"
+
+namespace skein::bench {
+
+/// One training run.
+struct Trial {
+  NamedPolicy policy;
+  plans::ColumnScenario scenario;
+  TrainingOptions training;
+  double duration_us = 0;
+};
+
+struct TrialResult {
+  std::vector<TrainingPoint> points;
+  double steps_per_second = 0;
+  double staleness_mean = 0;
+  double mean_error = 0;
+  std::vector<uint64_t> steps_by_column;
+
+  /// When the loss came down to `loss` first, between evaluations by a straight line.
+  std::optional<double> time_to_loss_us(double loss) const;
+  /// When so many samples had been used.
+  std::optional<double> time_to_samples_us(uint64_t samples) const;
+  /// Mean of the last `count` evaluations.
+  double final_accuracy(size_t count) const;
+};
+
+using TaskMaker = std::function<std::unique_ptr<Task>()>;
+
+TrialResult run_trial(Task& task, const Trial& trial);
+/// Results in the order of the trials, whatever the threads do; each thread makes a task of its
+/// own.
+std::vector<TrialResult> run_trials(const TaskMaker& make_task, std::span<const Trial> trials,
+                                    uint32_t threads);
+
+}  // namespace skein::bench
