@@ -59,7 +59,7 @@ int run(const Arguments& arguments) {
   options.layout = {number("--columns", 8), number("--stages", 1)};
   options.policies = compared_policies();
   options.threads = number("--threads", 2);
-  options.lr_grid = {0.0125, 0.025, 0.05, 0.1, 0.2};
+  options.lr_grid = {0.025, 0.05, 0.1, 0.2, 0.4};
   options.target_loss = 0.3;
   options.duration_us = 60e6;
   const TaskMaker make_task = [&] {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "plans/sync/allreduce.hpp"
@@ -160,6 +161,77 @@ TEST(Heterogeneity, AllScenariosOfTheSuiteAreValid) {
       EXPECT_LE(scenario.changes[i - 1].at_us, scenario.changes[i].at_us);
     }
   }
+}
+
+/// Counts what it is told, and that it comes in an order that makes sense.
+class Recorder final : public PolicyListener {
+ public:
+  explicit Recorder(const ColumnLayout& layout) : flights_(layout.replica_count()) {}
+  bool advance(double now_us) override {
+    EXPECT_GE(now_us, now_us_);
+    now_us_ = now_us;
+    return now_us < end_us;
+  }
+  void on_forward_start(ReplicaId replica, uint64_t step) override {
+    EXPECT_EQ(step, flights_[replica.value].started++);
+  }
+  void on_forward_end(ReplicaId replica, uint64_t step) override {
+    EXPECT_EQ(step, flights_[replica.value].ended++);
+  }
+  void on_gradient(ReplicaId replica, uint64_t step) override {
+    Flight& flight = flights_[replica.value];
+    EXPECT_EQ(step, flight.gradients++);
+    EXPECT_LE(flight.gradients, flight.ended);
+    EXPECT_FALSE(flight.is_ready);
+    flight.is_ready = true;
+  }
+  void on_group_start(const GroupStart& start) override {
+    for (const GroupMember& member : start.members) flights_[member.replica.value].is_ready = false;
+    if (start.combination != Combination::kLocal) open_.insert(start.number);
+  }
+  void on_group_end(const GroupStart& start, bool ok) override {
+    EXPECT_TRUE(ok);
+    EXPECT_EQ(open_.erase(start.number), 1u);
+    ++groups;
+  }
+  uint64_t gradients() const {
+    uint64_t sum = 0;
+    for (const Flight& flight : flights_) sum += flight.gradients;
+    return sum;
+  }
+
+  double end_us = 1e18;
+  uint64_t groups = 0;
+
+ private:
+  struct Flight {
+    uint64_t started = 0, ended = 0, gradients = 0;
+    bool is_ready = false;
+  };
+  std::vector<Flight> flights_;
+  std::set<uint64_t> open_;
+  double now_us_ = 0;
+};
+
+TEST(PolicySimulation, AListenerIsToldOfEveryPieceAndGroupAndChangesNothing) {
+  const ColumnLayout layout{4, 3};
+  const PolicySimulationOptions options = options_of(layout, sleeping_pieces(1e5, kStepUs, 3));
+  AllreducePolicy policy = allreduce(layout), same = allreduce(layout);
+  Recorder recorder(layout);
+  const PolicySimulation result = simulate_policy(policy, options, &recorder);
+  EXPECT_EQ(result.steps_per_second, run(same, options).steps_per_second);
+  EXPECT_GT(recorder.groups, 100u);
+  EXPECT_NEAR(recorder.gradients() / 12, recorder.groups / 3, 3);
+}
+
+TEST(PolicySimulation, AListenerMayEndTheRun) {
+  const ColumnLayout layout{8, 1};
+  AllreducePolicy policy = allreduce(layout);
+  Recorder recorder(layout);
+  recorder.end_us = 20e6;
+  const PolicySimulation result =
+      simulate_policy(policy, options_of(layout, homogeneous()), &recorder);
+  EXPECT_NEAR(result.steps_per_second, 8 / (kStepUs + 2 * 7.0 / 8 * kExchangeUs) * 1e6, 1);
 }
 
 }  // namespace
