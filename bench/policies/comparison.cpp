@@ -46,52 +46,13 @@ Trial trial_of(const ComparisonOptions& options, const Cell& cell, double lr, ui
   return trial;
 }
 
-struct Chosen {
-  size_t lr = 0;
-  uint64_t misses = 0;
-};
-
-/// By cell: the rate with the least mean time to the target, a miss counting twice the duration.
-std::vector<Chosen> tune(const TaskMaker& make_task, const ComparisonOptions& options,
-                         const std::vector<Cell>& cells) {
-  std::vector<Trial> trials;
-  for (const Cell& cell : cells) {
-    for (const double lr : options.lr_grid) {
-      for (const uint64_t seed : options.tuning_seeds) {
-        trials.push_back(trial_of(options, cell, lr, seed));
-        trials.back().training.stop_at_loss = options.target_loss;
-      }
-    }
-  }
-  const std::vector<TrialResult> results = run_trials(make_task, trials, options.threads);
-  std::vector<Chosen> chosen(cells.size());
-  size_t r = 0;
-  for (Chosen& best : chosen) {
-    double least_us = std::numeric_limits<double>::infinity();
-    for (size_t lr = 0; lr < options.lr_grid.size(); ++lr) {
-      double sum_us = 0;
-      uint64_t misses = 0;
-      for (size_t s = 0; s < options.tuning_seeds.size(); ++s) {
-        const auto target_us = results[r++].time_to_loss_us(options.target_loss);
-        sum_us += target_us.value_or(2 * options.duration_us);
-        if (!target_us) ++misses;
-      }
-      if (sum_us >= least_us) continue;
-      least_us = sum_us;
-      best = {lr, misses};
-    }
-  }
-  return chosen;
-}
-
-ComparisonRow row_of(const ComparisonOptions& options, const Cell& cell, const Chosen& chosen,
+ComparisonRow row_of(const ComparisonOptions& options, const Cell& cell, const TunedRate& chosen,
                      std::span<const TrialResult> results) {
   ComparisonRow row{.policy = options.policies[cell.policy].name,
                     .scenario = scenario_of(options.layout, cell.scenario, 1).name,
                     .is_skewed = cell.is_skewed,
-                    .lr = options.lr_grid[chosen.lr],
-                    .tuned_misses = chosen.misses};
-  row.lr_is_at_edge = chosen.lr == 0 || chosen.lr + 1 == options.lr_grid.size();
+                    .lr = options.lr_grid[chosen.number]};
+  row.lr_is_at_edge = chosen.number == 0 || chosen.number + 1 == options.lr_grid.size();
   const auto count = static_cast<double>(results.size());
   for (const TrialResult& result : results) {
     const auto target_us = result.time_to_loss_us(options.target_loss);
@@ -144,13 +105,45 @@ double ComparisonRow::target_median_us() const {
   return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
+std::vector<TunedRate> tune(const TaskMaker& make_task, const ComparisonOptions& options) {
+  const std::vector<Cell> cells = cells_of(options);
+  std::vector<Trial> trials;
+  for (const Cell& cell : cells) {
+    for (const double lr : options.lr_grid) {
+      for (const uint64_t seed : options.tuning_seeds) {
+        trials.push_back(trial_of(options, cell, lr, seed));
+        trials.back().training.stop_at_loss = options.target_loss;
+      }
+    }
+  }
+  const std::vector<TrialResult> results = run_trials(make_task, trials, options.threads);
+  std::vector<TunedRate> chosen(cells.size());
+  size_t r = 0;
+  for (TunedRate& best : chosen) {
+    double least_us = std::numeric_limits<double>::infinity();
+    for (size_t lr = 0; lr < options.lr_grid.size(); ++lr) {
+      double sum_us = 0;
+      uint64_t misses = 0;
+      for (size_t s = 0; s < options.tuning_seeds.size(); ++s) {
+        const auto target_us = results[r++].time_to_loss_us(options.target_loss);
+        sum_us += target_us.value_or(2 * options.duration_us);
+        if (!target_us) ++misses;
+      }
+      if (sum_us >= least_us) continue;
+      least_us = sum_us;
+      best = {lr, misses};
+    }
+  }
+  return chosen;
+}
+
 std::vector<ComparisonRow> compare(const TaskMaker& make_task, const ComparisonOptions& options) {
   const std::vector<Cell> cells = cells_of(options);
-  const std::vector<Chosen> chosen = tune(make_task, options, cells);
+  const std::vector<TunedRate> chosen = tune(make_task, options);
   std::vector<Trial> trials;
   for (size_t c = 0; c < cells.size(); ++c) {
     for (const uint64_t seed : options.seeds) {
-      trials.push_back(trial_of(options, cells[c], options.lr_grid[chosen[c].lr], seed));
+      trials.push_back(trial_of(options, cells[c], options.lr_grid[chosen[c].number], seed));
     }
   }
   const std::vector<TrialResult> results = run_trials(make_task, trials, options.threads);

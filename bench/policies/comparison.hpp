@@ -41,7 +41,6 @@ struct ComparisonRow {
   bool is_skewed = false;
   double lr = 0;
   bool lr_is_at_edge = false;     // Of the grid: another one might be better.
-  uint64_t tuned_misses = 0;      // Tuning runs of the chosen rate that missed the target.
   std::vector<double> target_us;  // By seed; the duration if it was missed.
   uint64_t reached = 0;           // Seeds that reached the target.
   double steps_per_second = 0;    // Means over the seeds from here on.
@@ -51,6 +50,14 @@ struct ComparisonRow {
   double speed = 0;                     // Median time of all-reduce, divided by ours.
   double target_median_us() const;
 };
+
+/// Of every policy, scenario and kind of parts, in the order of `compare`: the learning rate with
+/// the least mean time to the target over the tuning seeds, a miss counting twice the duration.
+struct TunedRate {
+  size_t number = 0;  // In the grid.
+  uint64_t misses = 0;
+};
+std::vector<TunedRate> tune(const TaskMaker& make_task, const ComparisonOptions& options);
 
 /// Rows in the order of parts, scenarios, policies; the first policy is what speeds refer to.
 std::vector<ComparisonRow> compare(const TaskMaker& make_task, const ComparisonOptions& options);

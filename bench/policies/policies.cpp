@@ -1,17 +1,23 @@
 // Real training under every synchronisation policy, in simulated time: the policy simulation says
 // when each column computes, waits and combines, and the mathematics is done at these events. So
 // times to a target are exact and repeatable, whatever else the machine does.
-//   policies [--pilot] [--threads N] [--csv FILE] [--columns N --stages S]
-//            [--fashion-mnist FOLDER | --digits FOLDER]
+//   policies [--fashion-mnist FOLDER | --digits FOLDER | --gpt TEXT]  otherwise: synthetic data
+//            [--columns N] [--stages S] [--seeds N] [--threads N] [--target LOSS] [--csv FILE]
+//            [--pilot [--scenario N] | --headline | --quick]
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "bench/policies/comparison.hpp"
+#include "bench/policies/gpt_task.hpp"
+#include "bench/policies/headline.hpp"
 #include "bench/policies/labelled_data.hpp"
 #include "bench/policies/mlp_task.hpp"
+#include "bench/policies/sanity.hpp"
+#include "plans/base/status_macros.hpp"
 
 namespace skein::bench {
 namespace {
@@ -20,6 +26,7 @@ constexpr uint64_t kHidden = 32;
 constexpr uint64_t kTeacherSeed = 7;
 constexpr uint64_t kFashionTraining = 6000;  // Of 60,000, so that a table takes minutes.
 constexpr uint64_t kDigitsTraining = 1800;   // All.
+constexpr uint64_t kHeadlinePasses = 20;
 
 using Arguments = std::map<std::string, std::string>;
 
@@ -34,53 +41,110 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
-absl::StatusOr<LabelledData> open_data(const Arguments& arguments) {
-  if (const auto folder = arguments.find("--fashion-mnist"); folder != arguments.end()) {
-    return read_labelled(folder->second, "Fashion-MNIST", kFashionTraining);
+double number(const Arguments& arguments, const std::string& name, double otherwise) {
+  const auto found = arguments.find(name);
+  return found == arguments.end() ? otherwise : std::atof(found->second.c_str());
+}
+
+/// What is trained, and how it is measured. Targets were fixed by `--pilot`, with seeds that
+/// nothing else uses, above what every policy but one or two reaches in H0 and H2 with some rate of
+/// the grid; then they stayed.
+struct Workload {
+  TaskMaker make_task;
+  ComparisonOptions options;
+};
+
+absl::StatusOr<Workload> gpt_workload(const std::string& text_path, Workload workload) {
+  workload.options.optimizer = OptimizerChoice::Kind::kAdamw;
+  workload.options.lr_grid = {0.001, 0.002, 0.004, 0.008, 0.016};
+  workload.options.target_loss = 2.5;
+  const auto task = GptTask::create(text_path, workload.options.batch);
+  if (!task.ok()) return task.status();
+  workload.make_task = [text_path, batch = workload.options.batch]() -> std::unique_ptr<Task> {
+    return *GptTask::create(text_path, batch);  // It could be made before.
+  };
+  return workload;
+}
+
+absl::StatusOr<Workload> open_workload(const Arguments& arguments) {
+  Workload workload;
+  ComparisonOptions& options = workload.options;
+  options.layout = {static_cast<uint32_t>(number(arguments, "--columns", 8)),
+                    static_cast<uint32_t>(number(arguments, "--stages", 1))};
+  options.policies = compared_policies();
+  options.threads = static_cast<uint32_t>(number(arguments, "--threads", 2));
+  options.lr_grid = {0.025, 0.05, 0.1, 0.2, 0.4};
+  options.duration_us = 60e6;
+  if (const auto text = arguments.find("--gpt"); text != arguments.end()) {
+    return gpt_workload(text->second, std::move(workload));
   }
-  if (const auto folder = arguments.find("--digits"); folder != arguments.end()) {
-    return read_labelled(folder->second, "8x8 digits", kDigitsTraining);
+  auto data = std::make_shared<LabelledData>();
+  if (const auto fashion = arguments.find("--fashion-mnist"); fashion != arguments.end()) {
+    SKEIN_ASSIGN_OR_RETURN(*data,
+                           read_labelled(fashion->second, "Fashion-MNIST", kFashionTraining));
+    options.target_loss = 0.6;  // Not piloted: no such data were at hand.
+  } else if (const auto digits = arguments.find("--digits"); digits != arguments.end()) {
+    SKEIN_ASSIGN_OR_RETURN(*data, read_labelled(digits->second, "8x8 digits", kDigitsTraining));
+    options.target_loss = 0.18;
+  } else {
+    *data = make_teacher_data(kTeacherSeed);
+    options.target_loss = 1.1;
   }
-  return make_teacher_data(kTeacherSeed);
+  workload.make_task = [data, stages = options.layout.stages] {
+    return std::make_unique<MlpTask>(*data, stages, kHidden);
+  };
+  return workload;
+}
+
+int check_quickly(Workload workload) {
+  workload.options.lr_grid = {0.1};
+  const bool holds = check_policies(workload.make_task, workload.options);
+  std::printf("%s: %zu policies %s\n", workload.make_task()->description().c_str(),
+              workload.options.policies.size(), holds ? "hold what they must" : "FAIL");
+  return holds ? 0 : 1;
+}
+
+int compare_all(const Workload& workload, const std::string& csv_path) {
+  const std::vector<ComparisonRow> rows = compare(workload.make_task, workload.options);
+  print_rows(rows, workload.options);
+  if (csv_path.empty()) return 0;
+  std::FILE* file = std::fopen(csv_path.c_str(), "w");
+  if (file == nullptr) {
+    std::fprintf(stderr, "%s: cannot be written\n", csv_path.c_str());
+    return 1;
+  }
+  write_csv(rows, file);
+  return std::fclose(file) == 0 ? 0 : 1;
 }
 
 int run(const Arguments& arguments) {
-  const absl::StatusOr<LabelledData> data = open_data(arguments);
-  if (!data.ok()) {
-    std::fprintf(stderr, "%s\n", data.status().ToString().c_str());
+  absl::StatusOr<Workload> opened = open_workload(arguments);
+  if (!opened.ok()) {
+    std::fprintf(stderr, "%s\n", opened.status().ToString().c_str());
     return 1;
   }
-  const auto number = [&](const char* name, uint32_t otherwise) {
-    const auto found = arguments.find(name);
-    return found == arguments.end() ? otherwise
-                                    : static_cast<uint32_t>(std::atoi(found->second.c_str()));
-  };
-  ComparisonOptions options;
-  options.layout = {number("--columns", 8), number("--stages", 1)};
-  options.policies = compared_policies();
-  options.threads = number("--threads", 2);
-  options.lr_grid = {0.025, 0.05, 0.1, 0.2, 0.4};
-  options.target_loss = 0.3;
-  options.duration_us = 60e6;
-  const TaskMaker make_task = [&] {
-    return std::make_unique<MlpTask>(*data, options.layout.stages, kHidden);
-  };
-  std::printf("%s; %u columns of %u stages\n", make_task()->description().c_str(),
-              options.layout.columns, options.layout.stages);
+  Workload& workload = *opened;
+  ComparisonOptions& options = workload.options;
+  options.target_loss = number(arguments, "--target", options.target_loss);
+  const auto seed_count = static_cast<uint64_t>(number(arguments, "--seeds", 5));
+  options.seeds.clear();
+  for (uint64_t seed = 1; seed <= seed_count; ++seed) options.seeds.push_back(seed);
+  if (arguments.contains("--quick")) return check_quickly(std::move(workload));
+
+  const std::unique_ptr<Task> task = workload.make_task();
+  std::printf("%s; %u columns of %u stages; target loss %g\n", task->description().c_str(),
+              options.layout.columns, options.layout.stages, options.target_loss);
   if (arguments.contains("--pilot")) {
-    options.scenarios = {number("--scenario", 0)};
-    print_ceilings(make_task, options);
+    options.scenarios = {static_cast<uint32_t>(number(arguments, "--scenario", 0))};
+    print_ceilings(workload.make_task, options);
     return 0;
   }
-  const std::vector<ComparisonRow> rows = compare(make_task, options);
-  print_rows(rows, options);
-  if (const auto path = arguments.find("--csv"); path != arguments.end()) {
-    std::FILE* file = std::fopen(path->second.c_str(), "w");
-    if (file == nullptr) return 1;
-    write_csv(rows, file);
-    std::fclose(file);
+  if (arguments.contains("--headline")) {
+    print_headline(workload.make_task, options, kHeadlinePasses * task->skewed_order().size());
+    return 0;
   }
-  return 0;
+  const auto csv = arguments.find("--csv");
+  return compare_all(workload, csv == arguments.end() ? "" : csv->second);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ struct TrainingOptions {
   uint64_t batch = 8;
   bool is_skewed = false;
   uint64_t seed = 1;
-  double evaluate_every_us = 200'000;
+  double evaluate_every_us = 100'000;
   std::optional<double> stop_at_loss;  // The run ends there.
   std::optional<uint64_t> stop_at_samples;
   bool checks_means = false;  // See `mean_error`.

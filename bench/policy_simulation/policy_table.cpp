@@ -34,15 +34,6 @@ NamedPolicy server(std::string name, plans::ServerMode mode, uint64_t bound = 0)
           }};
 }
 
-NamedPolicy fixed_groups(std::string name, int32_t count) {
-  return {std::move(name), [count](const ColumnLayout& layout, uint64_t) {
-            // Column 0, which may be slow, is in the first group.
-            const std::vector<double> equal_us(layout.columns, 1);
-            return std::make_unique<plans::GroupedServerPolicy>(
-                layout, plans::group_by_speed(equal_us, count));
-          }};
-}
-
 }  // namespace
 
 NamedPolicy allreduce() {
@@ -80,6 +71,15 @@ NamedPolicy adpsgd_artefact() {
 NamedPolicy adpsgd_wait_free() {
   return {"AD free", [](const ColumnLayout& layout, uint64_t seed) {
             return std::make_unique<plans::AdPsgdPolicy>(layout, seed);
+          }};
+}
+
+NamedPolicy fixed_groups(std::string name, int32_t count) {
+  return {std::move(name), [count](const ColumnLayout& layout, uint64_t) {
+            // Column 0, which may be slow, is in the first group.
+            const std::vector<double> equal_us(layout.columns, 1);
+            return std::make_unique<plans::GroupedServerPolicy>(
+                layout, plans::group_by_speed(equal_us, count));
           }};
 }
 

@@ -22,6 +22,8 @@ NamedPolicy sdpipe_artefact(uint64_t period);
 NamedPolicy sdpipe_ours(uint64_t period);
 NamedPolicy adpsgd_artefact();
 NamedPolicy adpsgd_wait_free();
+/// Grouped servers with so many even groups, column 0 in the first one.
+NamedPolicy fixed_groups(std::string name, int32_t count);
 
 /// Those that SDPipe's artefact has, all-reduce left out.
 std::vector<NamedPolicy> published_policies();
