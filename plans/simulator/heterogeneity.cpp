@@ -32,7 +32,7 @@ double end_of_piece(const ColumnScenario& scenario, const ColumnLayout& layout,
       .device = static_cast<int32_t>(layout.replica(piece.stage, piece.column).value),
       .step = static_cast<int32_t>(piece.iteration),
       .index = piece.is_backward ? 1 : 0,
-      .work_us = piece.work_us};
+      .work_us = piece.work_us * (scenario.slowness.empty() ? 1 : scenario.slowness[piece.column])};
   return end_of_work(scenario.slowdown, work, static_cast<int32_t>(layout.replica_count()),
                      start_us);
 }

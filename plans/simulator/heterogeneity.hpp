@@ -25,6 +25,8 @@ struct ColumnScenario {
   std::string name;                   // With the ratio of sleeps to the step time.
   Scenario slowdown;                  // H0-H6.
   std::vector<ColumnChange> changes;  // H7. Ascending by time.
+  /// [columns] > 0: work takes so many times as long, whatever else happens; empty: 1.
+  std::vector<double> slowness;
 };
 
 /// One forward or backward of one iteration.

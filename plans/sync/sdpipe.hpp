@@ -49,6 +49,10 @@ class SdpipePolicy final : public PeerPolicy {
  public:
   SdpipePolicy(ColumnLayout layout, SdpipeOptions options);
 
+  uint64_t period() const { return options_.period; }
+  /// Counts from now on; a hold goes on. `period` >= 1.
+  void set_period(uint64_t period) { options_.period = period; }
+
  private:
   struct Stage {
     std::vector<ReplicaId> ready;  // In the order of arrival.

@@ -1,0 +1,108 @@
+#include "plans/sync/adaptive_sdpipe.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace skein::plans {
+namespace {
+
+constexpr size_t kStepsKept = 32;  // Of a column: enough to see a stall rate of a tenth.
+constexpr size_t kStepsMin = 6;    // Below that nothing is known of a column.
+
+std::vector<SyncCandidate> candidates_of(const std::vector<uint64_t>& periods) {
+  std::vector<SyncCandidate> candidates;
+  for (const uint64_t period : periods) {
+    candidates.push_back({SyncCandidate::Kind::kSdpipe, period});
+  }
+  return candidates;
+}
+
+}  // namespace
+
+AdaptiveSdpipePolicy::AdaptiveSdpipePolicy(const ColumnLayout& layout,
+                                           AdaptiveSdpipeOptions options)
+    : layout_(layout),
+      options_(std::move(options)),
+      sdpipe_(layout, options_.sdpipe),
+      chooser_(options_.chooser, candidates_of(options_.periods),
+               {SyncCandidate::Kind::kSdpipe, options_.sdpipe.period}),
+      paces_(layout.columns),
+      is_present_(layout.columns, true) {}
+
+void AdaptiveSdpipePolicy::begin(ReplicaId replica, uint64_t now_us) {
+  if (layout_.stage_of(replica) > 0) return;
+  Pace& pace = paces_[layout_.column_of(replica)];
+  pace.is_computing = true;
+  pace.since_us = now_us;
+}
+
+/// Who is alone goes on at once; of the others we hear.
+GroupDecisions AdaptiveSdpipePolicy::follow(GroupDecisions decisions, uint64_t now_us) {
+  for (const GroupStart& start : decisions.starts) {
+    if (start.combination == Combination::kLocal) {
+      begin(start.members[0].replica, now_us);
+      continue;
+    }
+    for (const GroupMember& member : start.members) {
+      members_[start.number].push_back(member.replica);
+    }
+  }
+  return decisions;
+}
+
+GroupDecisions AdaptiveSdpipePolicy::on_ready(const ReadySignal& signal, uint64_t now_us) {
+  if (!layout_.has(signal.replica)) return {};
+  if (layout_.stage_of(signal.replica) == 0) {
+    Pace& pace = paces_[layout_.column_of(signal.replica)];
+    if (pace.is_computing && now_us > pace.since_us) {
+      pace.steps_us.push_back(static_cast<double>(now_us - pace.since_us));
+      if (pace.steps_us.size() > kStepsKept) pace.steps_us.pop_front();
+      ++steps_seen_;
+    }
+    pace.is_computing = false;
+    if (steps_seen_ >= options_.steps_between_looks * layout_.columns) look();
+  }
+  return follow(sdpipe_.on_ready(signal, now_us), now_us);
+}
+
+void AdaptiveSdpipePolicy::look() {
+  steps_seen_ = 0;
+  std::vector<std::vector<double>> steps_us;
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    const std::deque<double>& own = paces_[column].steps_us;
+    if (!is_present_[column]) continue;
+    if (own.size() < kStepsMin) return;
+    steps_us.emplace_back(own.begin(), own.end());
+  }
+  if (steps_us.size() < 2) return;
+  StragglerProfile profile = options_.profile;
+  profile.layout = {static_cast<uint32_t>(steps_us.size()), layout_.stages};
+  measure_stragglers(steps_us, profile);
+  const std::optional<SyncChoice> choice = chooser_.observe(profile);
+  if (!choice) return;
+  sdpipe_.set_period(choice->candidate.period);
+  reasons_.push_back(choice->reason);
+}
+
+GroupDecisions AdaptiveSdpipePolicy::on_group_end(const GroupOutcome& outcome, uint64_t now_us) {
+  const auto members = members_.find(outcome.number);
+  if (members != members_.end()) {
+    for (const ReplicaId member : members->second) begin(member, now_us);
+    members_.erase(members);
+  }
+  return follow(sdpipe_.on_group_end(outcome, now_us), now_us);
+}
+
+GroupDecisions AdaptiveSdpipePolicy::on_membership(const MembershipChange& change,
+                                                   uint64_t now_us) {
+  if (change.column >= layout_.columns || is_present_[change.column] == change.joins) return {};
+  is_present_[change.column] = change.joins;
+  paces_[change.column] = {.is_computing = change.joins, .since_us = now_us};
+  for (auto& [number, members] : members_) {
+    std::erase_if(members, [&](ReplicaId id) { return layout_.column_of(id) == change.column; });
+  }
+  std::erase_if(members_, [](const auto& group) { return group.second.empty(); });
+  return follow(sdpipe_.on_membership(change, now_us), now_us);
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,156 @@
+#include "plans/sync/policy_choice.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+#include "plans/simulator/policy_simulation.hpp"
+#include "plans/sync/ad_psgd.hpp"
+#include "plans/sync/allreduce.hpp"
+#include "plans/sync/sdpipe.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr double kStallsBeyond = 1.5;    // Of the median step.
+constexpr double kPiecesOfStep = 2;      // A forward and a backward.
+constexpr double kSimulatedSteps = 100;  // Of a column as fast as the slowest one is typically.
+constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
+                                            const ColumnLayout& layout) {
+  if (candidate.kind == SyncCandidate::Kind::kAdPsgd) {
+    return std::make_unique<AdPsgdPolicy>(layout, kSimulationSeed);
+  }
+  if (candidate.kind == SyncCandidate::Kind::kSdpipe) {
+    return std::make_unique<SdpipePolicy>(layout, SdpipeOptions{.period = candidate.period});
+  }
+  std::vector<ReductionGroup> groups;
+  for (uint32_t stage = 0; stage < layout.stages; ++stage) {
+    groups.push_back({{stage}, GroupScope::kStage, static_cast<int32_t>(stage), {}});
+    for (uint32_t column = 0; column < layout.columns; ++column) {
+      groups.back().members.push_back(layout.replica(stage, column));
+    }
+  }
+  return std::make_unique<AllreducePolicy>(groups, 0);
+}
+
+double steps_per_second(const StragglerProfile& profile, const SyncCandidate& candidate) {
+  PolicySimulationOptions options{.layout = profile.layout,
+                                  .forward_us = profile.forward_us,
+                                  .backward_us = profile.backward_us,
+                                  .exchange_us = profile.exchange_us,
+                                  .latency_us = profile.latency_us};
+  options.scenario = sleeping_pieces(profile.stall_us, 1, kSimulationSeed);
+  options.scenario.slowdown.probability = profile.stall_rate;
+  options.scenario.slowness = profile.slowness;
+  double step_us = kPiecesOfStep * profile.stall_rate * profile.stall_us;
+  for (uint32_t stage = 0; stage < profile.layout.stages; ++stage) {
+    step_us = std::max(step_us, profile.forward_us[stage] + profile.backward_us[stage]);
+  }
+  const double slowest = *std::max_element(profile.slowness.begin(), profile.slowness.end());
+  options.duration_us = kSimulatedSteps * step_us * slowest;
+  options.warm_up_us = options.duration_us / 5;
+  const auto policy = make_policy(candidate, profile.layout);
+  return simulate_policy(*policy, options).steps_per_second;
+}
+
+std::string reason_of(const StragglerProfile& profile, const SyncChoice& choice) {
+  std::string reason = absl::StrCat(
+      choice.candidate.name(), " of", absl::StrCat(" ", choice.predictions.size()),
+      " policies: slowest column ",
+      absl::SixDigits(*std::max_element(profile.slowness.begin(), profile.slowness.end())),
+      " times the fastest, ", absl::SixDigits(100 * profile.stall_rate), " % of pieces stall for ",
+      absl::SixDigits(profile.stall_us), " us; progress");
+  for (const SyncPrediction& prediction : choice.predictions) {
+    absl::StrAppend(&reason, " ", prediction.candidate.name(), "=",
+                    absl::SixDigits(std::round(100 * prediction.progress) / 100));
+  }
+  return reason;
+}
+
+}  // namespace
+
+void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerProfile& profile) {
+  SKEIN_CHECK(step_us.size() == profile.layout.columns) << step_us.size();
+  std::vector<double> typical_us;
+  double stalled = 0, excess_us = 0, steps = 0;
+  for (const std::vector<double>& column : step_us) {
+    SKEIN_CHECK(!column.empty());
+    typical_us.push_back(median(column));
+    for (const double each_us : column) {
+      ++steps;
+      if (each_us <= kStallsBeyond * typical_us.back()) continue;
+      ++stalled;
+      excess_us += each_us - typical_us.back();
+    }
+  }
+  const double fastest_us = *std::min_element(typical_us.begin(), typical_us.end());
+  profile.slowness.clear();
+  for (const double each_us : typical_us) profile.slowness.push_back(each_us / fastest_us);
+  // Of a step's two pieces at least one has stalled.
+  profile.stall_rate = 1 - std::sqrt(1 - stalled / steps);
+  const double stalls = kPiecesOfStep * profile.stall_rate * steps;
+  profile.stall_us = stalls > 0 ? excess_us / stalls : 0;
+}
+
+std::string SyncCandidate::name() const {
+  if (kind == Kind::kAllreduce) return "all-reduce";
+  if (kind == Kind::kAdPsgd) return "AD-PSGD";
+  return absl::StrCat("SDPipe P=", period);
+}
+
+double progress_per_step(const SyncCandidate& candidate, bool parts_are_unlike) {
+  if (candidate.kind == SyncCandidate::Kind::kAllreduce) return 1;
+  if (candidate.kind == SyncCandidate::Kind::kAdPsgd) return parts_are_unlike ? 0.25 : 1;
+  if (candidate.period == 1) return 1;
+  if (candidate.period == 2) return parts_are_unlike ? 0.5 : 0.95;
+  return parts_are_unlike ? 0.3 : 0.9;
+}
+
+SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCandidate> candidates,
+                       bool parts_are_unlike) {
+  SKEIN_CHECK(!candidates.empty());
+  const double reference = steps_per_second(profile, {});
+  SyncChoice choice;
+  double most = 0;
+  for (const SyncCandidate& candidate : candidates) {
+    const double steps = candidate.kind == SyncCandidate::Kind::kAllreduce
+                             ? reference
+                             : steps_per_second(profile, candidate);
+    const double progress = steps * progress_per_step(candidate, parts_are_unlike) / reference;
+    choice.predictions.push_back({candidate, steps, progress});
+    if (progress <= most) continue;
+    most = progress;
+    choice.candidate = candidate;
+  }
+  choice.reason = reason_of(profile, choice);
+  return choice;
+}
+
+std::optional<SyncChoice> SyncChooser::observe(const StragglerProfile& profile) {
+  SyncChoice choice = choose_sync(profile, candidates_, options_.parts_are_unlike);
+  double promised = 0, present = 0;
+  for (const SyncPrediction& prediction : choice.predictions) {
+    if (prediction.candidate == now_) present = prediction.progress;
+    if (prediction.candidate == choice.candidate) promised = prediction.progress;
+  }
+  if (choice.candidate == now_ || promised < options_.gain_min * present) {
+    wishes_ = 0;
+    return std::nullopt;
+  }
+  if (++wishes_ < options_.patience) return std::nullopt;
+  wishes_ = 0;
+  now_ = choice.candidate;
+  return choice;
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,128 @@
+#include "plans/sync/policy_choice.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "plans/simulator/policy_simulation.hpp"
+#include "plans/sync/adaptive_sdpipe.hpp"
+
+namespace skein::plans {
+namespace {
+
+using Kind = SyncCandidate::Kind;
+
+constexpr double kStepUs = 60000;
+const std::vector<SyncCandidate> kCandidates = {
+    {Kind::kAllreduce, 0}, {Kind::kSdpipe, 2}, {Kind::kSdpipe, 10}};
+
+StragglerProfile calm(const ColumnLayout& layout) {
+  StragglerProfile profile{.layout = layout, .exchange_us = 20000};
+  profile.forward_us.assign(layout.stages, 20000);
+  profile.backward_us.assign(layout.stages, 40000);
+  profile.slowness.assign(layout.columns, 1);
+  return profile;
+}
+
+StragglerProfile stalling(const ColumnLayout& layout) {
+  StragglerProfile profile = calm(layout);
+  profile.stall_rate = 0.1;
+  profile.stall_us = 2 * kStepUs;
+  return profile;
+}
+
+TEST(PolicyChoice, StaysSynchronousWhenNothingDisturbs) {
+  for (const ColumnLayout& layout : {ColumnLayout{2, 1}, {8, 1}, {4, 4}}) {
+    for (const bool is_unlike : {false, true}) {
+      const SyncChoice choice = choose_sync(calm(layout), kCandidates, is_unlike);
+      EXPECT_EQ(choice.candidate, kCandidates[0]) << choice.reason;
+    }
+  }
+}
+
+TEST(PolicyChoice, LoosensWhenColumnsStallButNotOnUnlikeParts) {
+  const SyncChoice loose = choose_sync(stalling({8, 1}), kCandidates, false);
+  EXPECT_EQ(loose.candidate.kind, Kind::kSdpipe) << loose.reason;
+  EXPECT_EQ(choose_sync(stalling({8, 1}), kCandidates, true).candidate, kCandidates[0]);
+}
+
+TEST(PolicyChoice, SaysWhy) {
+  const std::string reason = choose_sync(stalling({8, 1}), kCandidates, false).reason;
+  for (const char* part : {"SDPipe P=", "all-reduce=1", "10 % of pieces stall for 120000 us"}) {
+    EXPECT_THAT(reason, testing::HasSubstr(part));
+  }
+}
+
+TEST(PolicyChoice, TellsSlowColumnsFromStalls) {
+  StragglerProfile profile = calm({4, 1});
+  std::vector<std::vector<double>> steps_us(4, std::vector<double>(20, kStepUs));
+  for (double& each_us : steps_us[1]) each_us = 3 * kStepUs;
+  measure_stragglers(steps_us, profile);
+  EXPECT_THAT(profile.slowness, testing::ElementsAre(1, 3, 1, 1));
+  EXPECT_EQ(profile.stall_rate, 0);
+  EXPECT_EQ(profile.stall_us, 0);
+  for (size_t column = 0; column < 4; ++column) steps_us[column][column] += 5 * kStepUs;
+  measure_stragglers(steps_us, profile);
+  EXPECT_THAT(profile.slowness, testing::ElementsAre(1, 3, 1, 1));
+  EXPECT_NEAR(profile.stall_rate, 0.025, 0.001);  // 4 of 80 steps, each of two pieces.
+  EXPECT_NEAR(profile.stall_us, 5 * kStepUs, 0.02 * kStepUs * 5);
+}
+
+TEST(PolicyChoice, ChangesOnlyAfterPatience) {
+  SyncChooser chooser({.patience = 3}, kCandidates, kCandidates[0]);
+  const StragglerProfile profile = stalling({8, 1});
+  EXPECT_FALSE(chooser.observe(profile));
+  EXPECT_FALSE(chooser.observe(profile));
+  EXPECT_FALSE(chooser.observe(calm({8, 1})));  // Begins anew.
+  EXPECT_FALSE(chooser.observe(profile));
+  EXPECT_FALSE(chooser.observe(profile));
+  const auto choice = chooser.observe(profile);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(chooser.now(), choice->candidate);
+  EXPECT_FALSE(chooser.observe(profile));
+}
+
+TEST(PolicyChoice, DoesNotChangeForLittle) {
+  SyncChooser chooser({.gain_min = 10, .patience = 1}, kCandidates, kCandidates[0]);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(chooser.observe(stalling({8, 1})));
+}
+
+struct AdaptiveRun {
+  uint64_t period = 0;
+  size_t changes = 0;
+  double steps_per_second = 0;
+};
+
+AdaptiveRun run_adaptive(const ColumnScenario& scenario, uint64_t first, bool is_unlike) {
+  const ColumnLayout layout{8, 1};
+  AdaptiveSdpipeOptions options;
+  options.sdpipe.period = first;
+  options.profile = calm(layout);
+  options.chooser.parts_are_unlike = is_unlike;
+  AdaptiveSdpipePolicy policy(layout, options);
+  PolicySimulationOptions simulation{.layout = layout, .scenario = scenario};
+  simulation.forward_us = options.profile.forward_us;
+  simulation.backward_us = options.profile.backward_us;
+  simulation.exchange_us = options.profile.exchange_us;
+  simulation.duration_us = 120e6;
+  const PolicySimulation result = simulate_policy(policy, simulation);
+  EXPECT_FALSE(result.is_stuck);
+  return {policy.period(), policy.reasons().size(), result.steps_per_second};
+}
+
+TEST(AdaptiveSdpipe, LoosensUnderStallsAndStaysThere) {
+  const AdaptiveRun run = run_adaptive(sleeping_pieces(2 * kStepUs, kStepUs, 1), 1, false);
+  EXPECT_GT(run.period, 1u);
+  EXPECT_LE(run.changes, 4u);
+  EXPECT_GT(run.steps_per_second, 55);  // All-reduce: 40.
+}
+
+TEST(AdaptiveSdpipe, IsSynchronousWhenNothingDisturbsAndOnUnlikePartsUnderStalls) {
+  EXPECT_NEAR(run_adaptive(homogeneous(), 10, false).steps_per_second, 8 / 0.095, 1);
+  EXPECT_EQ(run_adaptive(sleeping_pieces(2 * kStepUs, kStepUs, 1), 10, true).period, 1u);
+}
+
+}  // namespace
+}  // namespace skein::plans
