@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "plans/sync/adaptive_sdpipe.hpp"
 #include "plans/sync/partial_reduce.hpp"
 #include "plans/sync/sdpipe.hpp"
 
@@ -35,7 +36,8 @@ std::vector<Cell> cells_of(const ComparisonOptions& options) {
 }
 
 Trial trial_of(const ComparisonOptions& options, const Cell& cell, double lr, uint64_t seed) {
-  Trial trial{.policy = options.policies[cell.policy],
+  const auto& policies = cell.is_skewed ? options.skewed_policies : options.policies;
+  Trial trial{.policy = policies[cell.policy],
               .scenario = scenario_of(options.layout, cell.scenario, seed),
               .duration_us = options.duration_us};
   trial.training = {.layout = options.layout,
@@ -76,6 +78,22 @@ NamedPolicy sdpipe_weighted(uint64_t period) {
           }};
 }
 
+NamedPolicy adaptive(bool parts_are_unlike) {
+  return {"auto", [parts_are_unlike](const plans::ColumnLayout& layout, uint64_t) {
+            const plans::PolicySimulationOptions measured =
+                simulation_options(layout, plans::homogeneous());
+            plans::AdaptiveSdpipeOptions options;
+            options.sdpipe.period = parts_are_unlike ? 1 : 10;
+            options.profile = {.layout = layout,
+                               .forward_us = measured.forward_us,
+                               .backward_us = measured.backward_us,
+                               .exchange_us = measured.exchange_us,
+                               .latency_us = measured.latency_us};
+            options.chooser.parts_are_unlike = parts_are_unlike;
+            return std::make_unique<plans::AdaptiveSdpipePolicy>(layout, options);
+          }};
+}
+
 }  // namespace
 
 plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t number,
@@ -86,8 +104,8 @@ plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t nu
   return plans::homogeneous();
 }
 
-std::vector<NamedPolicy> compared_policies() {
-  std::vector<NamedPolicy> policies = {allreduce()};
+std::vector<NamedPolicy> compared_policies(bool parts_are_unlike) {
+  std::vector<NamedPolicy> policies = {allreduce(), adaptive(parts_are_unlike)};
   for (NamedPolicy& policy : published_policies()) policies.push_back(std::move(policy));
   for (const uint64_t period : {2, 5, 10}) policies.push_back(sdpipe_weighted(period));
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));

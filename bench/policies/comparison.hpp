@@ -15,14 +15,15 @@ constexpr uint32_t kScenarioCount = 4;
 plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t number,
                                   uint64_t seed);
 
-/// Every policy of the table.
-std::vector<NamedPolicy> compared_policies();
+/// Every policy of the table. Only "auto" is told whether the parts are unlike.
+std::vector<NamedPolicy> compared_policies(bool parts_are_unlike);
 
 /// How the table is measured. Learning rates are tuned for each policy, scenario and kind of parts:
 /// the same grid, the same seeds, and no run for longer than `duration_us`.
 struct ComparisonOptions {
   plans::ColumnLayout layout{8, 1};
   std::vector<NamedPolicy> policies;
+  std::vector<NamedPolicy> skewed_policies;  // The same ones, for unlike parts.
   std::vector<uint32_t> scenarios = {0, 1, 2, 3};
   std::vector<bool> skews = {false, true};
   OptimizerChoice::Kind optimizer = OptimizerChoice::Kind::kMomentum;

@@ -3,14 +3,17 @@
 // times to a target are exact and repeatable, whatever else the machine does.
 //   policies [--fashion-mnist FOLDER | --digits FOLDER | --gpt TEXT]  otherwise: synthetic data
 //            [--columns N] [--stages S] [--seeds N] [--threads N] [--target LOSS] [--csv FILE]
-//            [--pilot [--scenario N] | --headline | --quick]
+//            [--only "NAME,NAME"] [--scenarios 0,1] [--pilot | --headline | --quick]
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "bench/policies/comparison.hpp"
 #include "bench/policies/gpt_task.hpp"
 #include "bench/policies/headline.hpp"
@@ -71,7 +74,8 @@ absl::StatusOr<Workload> open_workload(const Arguments& arguments) {
   ComparisonOptions& options = workload.options;
   options.layout = {static_cast<uint32_t>(number(arguments, "--columns", 8)),
                     static_cast<uint32_t>(number(arguments, "--stages", 1))};
-  options.policies = compared_policies();
+  options.policies = compared_policies(false);
+  options.skewed_policies = compared_policies(true);
   options.threads = static_cast<uint32_t>(number(arguments, "--threads", 2));
   options.lr_grid = {0.025, 0.05, 0.1, 0.2, 0.4};
   options.duration_us = 60e6;
@@ -94,6 +98,25 @@ absl::StatusOr<Workload> open_workload(const Arguments& arguments) {
     return std::make_unique<MlpTask>(*data, stages, kHidden);
   };
   return workload;
+}
+
+/// Leaves out what was not asked for; all-reduce stays, as speeds refer to it.
+void narrow(ComparisonOptions& options, const Arguments& arguments) {
+  if (const auto only = arguments.find("--only"); only != arguments.end()) {
+    const std::vector<std::string> names = absl::StrSplit(only->second, ',');
+    const auto is_left_out = [&](const NamedPolicy& policy) {
+      return policy.name != allreduce().name &&
+             std::find(names.begin(), names.end(), policy.name) == names.end();
+    };
+    std::erase_if(options.policies, is_left_out);
+    std::erase_if(options.skewed_policies, is_left_out);
+  }
+  if (const auto only = arguments.find("--scenarios"); only != arguments.end()) {
+    options.scenarios.clear();
+    for (const std::string& each : std::vector<std::string>(absl::StrSplit(only->second, ','))) {
+      options.scenarios.push_back(static_cast<uint32_t>(std::atoi(each.c_str())) % kScenarioCount);
+    }
+  }
 }
 
 int check_quickly(Workload workload) {
@@ -129,13 +152,13 @@ int run(const Arguments& arguments) {
   const auto seed_count = static_cast<uint64_t>(number(arguments, "--seeds", 5));
   options.seeds.clear();
   for (uint64_t seed = 1; seed <= seed_count; ++seed) options.seeds.push_back(seed);
+  narrow(options, arguments);
   if (arguments.contains("--quick")) return check_quickly(std::move(workload));
 
   const std::unique_ptr<Task> task = workload.make_task();
   std::printf("%s; %u columns of %u stages; target loss %g\n", task->description().c_str(),
               options.layout.columns, options.layout.stages, options.target_loss);
   if (arguments.contains("--pilot")) {
-    options.scenarios = {static_cast<uint32_t>(number(arguments, "--scenario", 0))};
     print_ceilings(workload.make_task, options);
     return 0;
   }
