@@ -28,7 +28,7 @@ struct ComparisonOptions {
   std::vector<bool> skews = {false, true};
   OptimizerChoice::Kind optimizer = OptimizerChoice::Kind::kMomentum;
   std::vector<double> lr_grid;
-  std::vector<uint64_t> tuning_seeds = {101, 102};
+  std::vector<uint64_t> tuning_seeds = {101, 102, 103, 104};
   std::vector<uint64_t> seeds = {1, 2, 3, 4, 5};
   uint64_t batch = 8;
   double target_loss = 0;  // Of what is held out; fixed before the runs.

@@ -7,7 +7,7 @@ namespace skein::plans {
 namespace {
 
 constexpr size_t kStepsKept = 32;  // Of a column: enough to see a stall rate of a tenth.
-constexpr size_t kStepsMin = 6;    // Below that nothing is known of a column.
+constexpr size_t kStepsMin = 5;    // Below that nothing is known of a column.
 
 std::vector<SyncCandidate> candidates_of(const std::vector<uint64_t>& periods) {
   std::vector<SyncCandidate> candidates;

@@ -17,7 +17,7 @@ struct AdaptiveSdpipeOptions {
   StragglerProfile profile;
   std::vector<uint64_t> periods = {1, 2, 5, 10};
   ChooserOptions chooser;
-  uint64_t steps_between_looks = 10;  // Of a column, in the mean.
+  uint64_t steps_between_looks = 5;  // Of a column, in the mean.
 };
 
 /// SDPipe whose period follows the stragglers: measures what each column's steps take to compute,

@@ -40,7 +40,8 @@ struct SyncCandidate {
 struct SyncPrediction {
   SyncCandidate candidate;
   double steps_per_second = 0;
-  double progress = 0;  // Those, counted at what they bring; relative to all-reduce.
+  double disagreement = 0;  // See `Disagreement`.
+  double progress = 0;      // Steps, counted at what they bring; relative to all-reduce.
 };
 
 struct SyncChoice {
@@ -49,10 +50,11 @@ struct SyncChoice {
   std::string reason;
 };
 
-/// How much of the progress of a synchronous step a step under this policy makes. Measured:
-/// `bench/policies --digits`, 8 columns, medians of H0 to H3.
-/// `parts_are_unlike`: every column has its own part of the data, and these differ.
-double progress_per_step(const SyncCandidate& candidate, bool parts_are_unlike);
+/// How much of the progress of a synchronous step one step makes if replicas are so far apart.
+/// Measured with `bench/policies --digits` on 8 columns: on unlike parts, where every column has
+/// its own part of the data and these differ, 1 / (1 + sqrt(disagreement)) is within 0.1 of what 27
+/// of 32 pairs of policy and scenario showed; on shuffled data, no loss was seen in the noise.
+double progress_per_step(double disagreement, bool parts_are_unlike);
 
 /// Simulates each candidate on the profile, and takes the one that makes most progress; on a tie
 /// the earlier one. `candidates` are not empty. Cost: a simulation of 100 steps each.

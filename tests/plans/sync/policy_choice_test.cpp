@@ -48,6 +48,19 @@ TEST(PolicyChoice, LoosensWhenColumnsStallButNotOnUnlikeParts) {
   EXPECT_EQ(choose_sync(stalling({8, 1}), kCandidates, true).candidate, kCandidates[0]);
 }
 
+TEST(PolicyChoice, LoosensOnUnlikePartsIfTheOthersStayTogether) {
+  StragglerProfile profile = calm({8, 1});
+  profile.slowness[0] = 4;  // The other seven meet in every step.
+  EXPECT_EQ(choose_sync(profile, kCandidates, true).candidate.kind, Kind::kSdpipe);
+}
+
+TEST(PolicyChoice, OnlyAllreduceKeepsReplicasTogetherUnderStalls) {
+  const SyncChoice choice = choose_sync(stalling({8, 1}), kCandidates, true);
+  EXPECT_EQ(choice.predictions[0].disagreement, 0);
+  EXPECT_GT(choice.predictions[1].disagreement, 0.3);
+  EXPECT_GT(choice.predictions[2].disagreement, choice.predictions[1].disagreement);
+}
+
 TEST(PolicyChoice, SaysWhy) {
   const std::string reason = choose_sync(stalling({8, 1}), kCandidates, false).reason;
   for (const char* part : {"SDPipe P=", "all-reduce=1", "10 % of pieces stall for 120000 us"}) {
