@@ -39,12 +39,14 @@ Trial trial_of(const ComparisonOptions& options, const Cell& cell, double lr, ui
   const auto& policies = cell.is_skewed ? options.skewed_policies : options.policies;
   Trial trial{.policy = policies[cell.policy],
               .scenario = scenario_of(options.layout, cell.scenario, seed),
-              .duration_us = options.duration_us};
+              .duration_us = options.duration_us,
+              .communication = options.communication};
   trial.training = {.layout = options.layout,
                     .optimizer = {options.optimizer, lr},
                     .batch = options.batch,
                     .is_skewed = cell.is_skewed,
-                    .seed = seed};
+                    .seed = seed,
+                    .evaluate_every_us = options.evaluate_every_us};
   return trial;
 }
 

@@ -33,6 +33,8 @@ struct ComparisonOptions {
   uint64_t batch = 8;
   double target_loss = 0;  // Of what is held out; fixed before the runs.
   double duration_us = 0;
+  double communication = 1;
+  double evaluate_every_us = 100'000;
   uint32_t threads = 2;
 };
 

@@ -45,7 +45,8 @@ std::vector<Measured> measure(const TaskMaker& make_task, const ComparisonOption
     for (const uint64_t seed : options.seeds) {
       Trial trial{.policy = options.policies[p],
                   .scenario = scenario_of(options.layout, options.scenarios[0], seed),
-                  .duration_us = 10 * options.duration_us};  // Ends by its samples.
+                  .duration_us = 10 * options.duration_us,  // Ends by its samples.
+                  .communication = options.communication};
       trial.training = {.layout = options.layout,
                         .optimizer = {options.optimizer, options.lr_grid[rates[p].number]},
                         .batch = options.batch,
@@ -71,9 +72,7 @@ std::vector<Measured> measure(const TaskMaker& make_task, const ComparisonOption
   return rows;
 }
 
-}  // namespace
-
-void print_headline(const TaskMaker& make_task, ComparisonOptions options, uint64_t samples) {
+void print_table(const TaskMaker& make_task, ComparisonOptions options, uint64_t samples) {
   options.skews = {false};
   options.scenarios = {0};
   options.policies = {other("PS sync")};
@@ -93,6 +92,16 @@ void print_headline(const TaskMaker& make_task, ComparisonOptions options, uint6
     std::printf("%-14s %6.2f %8.2f %8.1f%% %6.1f%%  lr %g%s\n", row.policy.c_str(), slowdown,
                 row.target_us / reference.target_us, 100 * row.accuracy, 100 * lost, row.lr,
                 is_met ? "  met" : "");
+  }
+}
+
+}  // namespace
+
+void print_headline(const TaskMaker& make_task, ComparisonOptions options, uint64_t samples) {
+  for (const double communication : {1.0, 0.0}) {
+    options.communication = communication;
+    std::printf("\n%s", communication > 0 ? "with communication:" : "if communication were free:");
+    print_table(make_task, options, samples);
   }
 }
 

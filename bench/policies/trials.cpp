@@ -38,6 +38,10 @@ double TrialResult::final_accuracy(size_t count) const {
 TrialResult run_trial(Task& task, const Trial& trial) {
   const plans::ColumnLayout& layout = trial.training.layout;
   plans::PolicySimulationOptions options = simulation_options(layout, trial.scenario);
+  options.exchange_us *= trial.communication;
+  options.latency_us *= trial.communication;
+  options.server_us *= trial.communication;
+  options.server_latency_us *= trial.communication;
   options.warm_up_us = 0;
   options.duration_us = trial.duration_us;
   ReplicaTraining training(task, trial.training);

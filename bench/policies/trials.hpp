@@ -18,6 +18,7 @@ struct Trial {
   plans::ColumnScenario scenario;
   TrainingOptions training;
   double duration_us = 0;
+  double communication = 1;  // Multiplies what exchanges and servers take.
 };
 
 struct TrialResult {
