@@ -34,7 +34,7 @@ struct TrainingOptions {
 /// What an evaluation found.
 struct TrainingPoint {
   double at_us = 0;
-  uint64_t samples = 0;  // Whose updates have been made, over all columns.
+  uint64_t samples = 0;  // Whose gradients have been computed, over all columns.
   Score score;
   bool operator==(const TrainingPoint& other) const {
     return at_us == other.at_us && samples == other.samples && score.loss == other.score.loss &&
