@@ -9,8 +9,9 @@
 
 namespace skein::bench {
 
-/// H0 to H3 of papers 7.3; H1 sleeps, with probability 0.1 before each piece, for twice a step's
-/// compute; H2 is one column, four times slower; H3's sleep is twice a step's compute, too.
+/// H0 to H3 of the heterogeneity suite; H1 sleeps, with probability 0.1 before each piece, for
+/// twice a step's compute; H2 is one column, four times slower; H3's sleep is twice a step's
+/// compute, too.
 constexpr uint32_t kScenarioCount = 4;
 plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t number,
                                   uint64_t seed);

@@ -17,7 +17,7 @@ struct ColumnChange {
   bool operator==(const ColumnChange&) const = default;
 };
 
-/// The heterogeneity suite H0-H7 (papers 7.3) for columns beside each other. Its devices are the
+/// The heterogeneity suite H0-H7 for columns beside each other. Its devices are the
 /// replicas of the layout, its steps a column's own iterations, and the pieces of an iteration 0,
 /// the forward, and 1, the backward. A recorded H6 is the text of `Scenario`:
 /// "H6 trace=0:1:0.5,2e6:1:1", each point from_us:replica:speed.
@@ -64,7 +64,7 @@ ColumnScenario shared_cloud(const ColumnLayout& layout, double period_us, double
 ColumnScenario columns_come_and_go(const ColumnLayout& layout, double period_us,
                                    double duration_us);
 
-/// All of them at the sizes of papers 7.3, sleeps in proportion to the step time of a stage.
+/// All of them at the usual sizes, sleeps in proportion to the step time of a stage.
 std::vector<ColumnScenario> heterogeneity_suite(const ColumnLayout& layout, double step_us,
                                                 double duration_us, uint64_t seed);
 
