@@ -29,7 +29,10 @@ from elastic_runs import (LAYOUTS, LEASE_SECONDS, PACE, ElasticRun, Place,  # no
 MEDIAN_TARGET, P95_TARGET, STOP_SLACK = 1.0, 2.0, 1.0  # Seconds.
 WORKERS = 4
 PARTS = ["detection", "halting", "planning", "moving", "first step"]
-CASES = {"4x1, state in snapshots": "4x1", "2x2, state in replicas": "2x2"}
+# Layout, and more words of the job.
+CASES = {"4x1, state in snapshots": ("4x1", []),
+         "4x1, a snapshot every step": ("4x1", ["--elastic.snapshot_interval", "1"]),
+         "2x2, state in replicas": ("2x2", [])}
 
 
 def seconds(line):
@@ -43,10 +46,11 @@ def first_after(lines, time_from):
     return found[0] if found else None
 
 
-def measure(place, layout, number, rng):
+def measure(place, case, number, rng):
     """One run, one fault: seconds from the fault to the next commit, its parts, and how many
     steps had to be done again, the first of them in that time."""
-    run = ElasticRun(place, f"{layout}-{rng.random()}", WORKERS, *LAYOUTS[layout][1], *PACE,
+    layout, words = case
+    run = ElasticRun(place, f"{layout}-{rng.random()}", WORKERS, *LAYOUTS[layout][1], *PACE, *words,
                      "--training.steps", "100000", "--checkpoint.no-enable")
     try:
         run.wait_for_step(rng.randint(20, 40))
@@ -196,14 +200,14 @@ def main():
     place = Place(options.skein, folder)
     print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     missed = []
-    for name, layout in CASES.items():
-        results = [measure(place, layout, signal.SIGKILL, rng) for _ in range(options.kills)]
+    for name, case in CASES.items():
+        results = [measure(place, case, signal.SIGKILL, rng) for _ in range(options.kills)]
         if results:
             table(f"kill -9, {name}", results)
             totals = [total for total, _, _ in results]
             if statistics.median(totals) > MEDIAN_TARGET or percentile(totals, 0.95) > P95_TARGET:
                 missed.append(name)
-        stops = [measure(place, layout, signal.SIGSTOP, rng) for _ in range(options.stops)]
+        stops = [measure(place, case, signal.SIGSTOP, rng) for _ in range(options.stops)]
         if stops:
             table(f"SIGSTOP, lease {LEASE_SECONDS:.0f} s, {name}", stops)
             if max(total for total, _, _ in stops) > LEASE_SECONDS + STOP_SLACK:
