@@ -9,7 +9,7 @@ namespace skein::plans {
 
 GroupedServerPolicy::GroupedServerPolicy(const ColumnLayout& layout, const ColumnGroups& groups,
                                          int32_t first_server, uint64_t first_step)
-    : table_(layout), versions_(layout), first_server_(first_server) {
+    : ServerPolicy(layout), first_server_(first_server) {
   open(groups);
   for (uint32_t column = 0; column < layout.columns; ++column) {
     SKEIN_CHECK(groups[column] >= 0) << "column " << column << " has no group";
@@ -26,23 +26,6 @@ void GroupedServerPolicy::open(const ColumnGroups& groups) {
   for (int32_t group = 0; group < group_count_; ++group) {
     barriers_.emplace_back(table_.layout().stages, first_server_ + group);
   }
-}
-
-GroupDecisions GroupedServerPolicy::on_ready(const ReadySignal& signal, uint64_t /*now_us*/) {
-  GroupDecisions decisions;
-  if (const auto stage = table_.accept(signal)) advance(*stage, decisions);
-  return decisions;
-}
-
-GroupDecisions GroupedServerPolicy::on_group_end(const GroupOutcome& outcome, uint64_t /*now_us*/) {
-  GroupDecisions decisions;
-  const auto ended = table_.end(outcome.number);
-  if (!ended) return decisions;
-  for (const uint32_t column : ended->columns) {
-    if (!outcome.ok) versions_.keep(ended->stage, column);
-  }
-  advance(ended->stage, decisions);
-  return decisions;
 }
 
 GroupDecisions GroupedServerPolicy::on_membership(const MembershipChange& change,

@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/sync/replica_table.hpp"
-#include "plans/sync/server_versions.hpp"
+#include "plans/sync/server_policy.hpp"
 #include "plans/sync/step_barrier.hpp"
 
 namespace skein::plans {
@@ -31,15 +30,12 @@ using ColumnGroups = std::vector<int32_t>;
 ///
 /// A column that joins goes into the group with the fewest live columns, of several the first one,
 /// and takes part from the first step on that the group has not begun at any stage.
-class GroupedServerPolicy final : public GroupScheduler {
+class GroupedServerPolicy final : public ServerPolicy {
  public:
   /// All columns of the layout are there, and begin with `first_step`.
   GroupedServerPolicy(const ColumnLayout& layout, const ColumnGroups& groups,
                       int32_t first_server = 1, uint64_t first_step = 0);
 
-  GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
-  GroupDecisions on_timer(uint64_t) override { return {}; }
-  GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) override;
   GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
 
   /// Regroups at the next safe boundary: each old group still does, at all stages, the steps that
@@ -53,11 +49,9 @@ class GroupedServerPolicy final : public GroupScheduler {
  private:
   void open(const ColumnGroups& groups);
   void join(uint32_t column);
-  void advance(uint32_t stage, GroupDecisions& decisions);
+  void advance(uint32_t stage, GroupDecisions& decisions) override;
   void advance_all(GroupDecisions& decisions);
 
-  ReplicaTable table_;
-  ServerVersions versions_;
   std::vector<StepBarrier> barriers_;  // Those that close, then the G open ones.
   ColumnGroups group_of_;              // [columns], of the open ones; -1: not there.
   int32_t group_count_ = 0;

@@ -9,7 +9,7 @@ namespace skein::plans {
 
 HetPipePolicy::HetPipePolicy(const ColumnLayout& layout, const HetPipeOptions& options,
                              uint64_t first_step)
-    : options_(options), table_(layout), versions_(layout), waves_before_(layout.columns) {
+    : ServerPolicy(layout), options_(options), waves_before_(layout.columns) {
   SKEIN_CHECK(options.wave > 0);
   for (uint32_t column = 0; column < layout.columns; ++column) {
     join({column, true, first_step});
@@ -42,23 +42,6 @@ bool HetPipePolicy::join(const MembershipChange& change) {
   waves_before_[change.column] = waves_before;
   versions_.join(change.column);
   return true;
-}
-
-GroupDecisions HetPipePolicy::on_ready(const ReadySignal& signal, uint64_t /*now_us*/) {
-  GroupDecisions decisions;
-  if (const auto stage = table_.accept(signal)) advance(*stage, decisions);
-  return decisions;
-}
-
-GroupDecisions HetPipePolicy::on_group_end(const GroupOutcome& outcome, uint64_t /*now_us*/) {
-  GroupDecisions decisions;
-  const auto ended = table_.end(outcome.number);
-  if (!ended) return decisions;
-  for (const uint32_t column : ended->columns) {
-    if (!outcome.ok) versions_.keep(ended->stage, column);
-  }
-  advance(ended->stage, decisions);
-  return decisions;
 }
 
 GroupDecisions HetPipePolicy::on_membership(const MembershipChange& change, uint64_t /*now_us*/) {

@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/sync/replica_table.hpp"
-#include "plans/sync/server_versions.hpp"
+#include "plans/sync/server_policy.hpp"
 
 namespace skein::plans {
 
@@ -40,14 +39,11 @@ struct HetPipeOptions {
 /// pull in one, and a held column's last wave is seen later by those behind it, which do not count
 /// on it. An aborted push counts as a finished wave: its update goes with the next one, as what a
 /// column pushes is all it has done since it last took weights.
-class HetPipePolicy final : public GroupScheduler {
+class HetPipePolicy final : public ServerPolicy {
  public:
   /// All columns of the layout are there, and begin with `first_step`.
   HetPipePolicy(const ColumnLayout& layout, const HetPipeOptions& options, uint64_t first_step = 0);
 
-  GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
-  GroupDecisions on_timer(uint64_t) override { return {}; }
-  GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) override;
   GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
 
  private:
@@ -57,12 +53,10 @@ class HetPipePolicy final : public GroupScheduler {
   /// Of the live columns; 0 if there are none.
   uint64_t waves_min(uint32_t stage) const;
   bool join(const MembershipChange& change);
-  void advance(uint32_t stage, GroupDecisions& decisions);
+  void advance(uint32_t stage, GroupDecisions& decisions) override;
   void release(uint32_t stage, GroupDecisions& decisions);
 
   HetPipeOptions options_;
-  ReplicaTable table_;
-  ServerVersions versions_;
   std::vector<uint64_t> waves_before_;  // [columns] at its join.
 };
 
