@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Throughput after workers joined, left or became slow, against a fresh start with the same ones.
 
   bench/elastic_scaling.py build/release/skein

@@ -7,16 +7,15 @@ Coordinator and workers are in network namespaces of their own; both workers' li
 model has 13 million parameters (50 MB of gradients) and few tokens, so the link is what takes time.
 """
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests",
                                 "support"))
+from elastic_runs import ElasticRun, Place  # noqa: E402
 from namespaces import Network  # noqa: E402
 
 JOB = """
@@ -48,53 +47,25 @@ enable_profiling = false
 """
 REDUCERS = ["sum", "bf16", "fp16", "topk", "adasum"]
 WARM_UP = 3  # Steps that are not counted.
+# Heartbeats wait behind gradients on the shaped link.
+PATIENCE = ["--elastic.heartbeat_timeout_seconds", "10"]
 
 
-def lines(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            return [json.loads(line) for line in file.read().split("\n")[:-1]]
-    except OSError:
-        return []
-
-
-def read_address(folder, coordinator):
-    path = os.path.join(folder, "latest", "coordinator.address")
-    for _ in range(600):
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                return file.read().strip()
-        if coordinator.poll() is not None:
-            break
-        time.sleep(0.05)
-    sys.exit("the coordinator does not listen")
-
-
-def run(skein, network, reducer, steps, words):
+def run(place, network, reducer, steps, words):
     """Seconds of each step but the first ones, and the last loss."""
-    with tempfile.TemporaryDirectory() as folder:
-        job = os.path.join(folder, "job.toml")
-        with open(job, "w", encoding="utf-8") as file:
-            file.write(JOB)
-        start = [*network.command(0), skein, "coordinator", job, "--listen",
-                 network.address(0) + ":0", "--insecure", "--workers", "2", "--job.dump_folder",
-                 folder, "--sync.reducer", reducer, "--training.steps", str(steps + WARM_UP), *words]
-        processes = [subprocess.Popen(start, stdout=subprocess.DEVNULL)]
-        try:
-            address = read_address(folder, processes[0])
-            for machine in (1, 2):
-                processes.append(subprocess.Popen(
-                    [*network.command(machine), skein, "worker", "--join", address, "--bind",
-                     "auto", "--insecure"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            if processes[0].wait(timeout=300) != 0:
-                sys.exit(f"the run with {reducer} failed")
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-        report = [each for each in lines(os.path.join(folder, "latest", "metrics.jsonl"))
-                  if each["kind"] == "step"]
-        return [each["step_seconds"] for each in report[WARM_UP:]], report[-1]["loss"]
+    job = os.path.join(place.folder, "job.toml")
+    with open(job, "w", encoding="utf-8") as file:
+        file.write(JOB)
+    training = ElasticRun(place, f"run-{time.monotonic_ns()}", 2, "--sync.reducer", reducer,
+                          "--training.steps", str(steps + WARM_UP), *PATIENCE, *words, network=network,
+                          job=job)
+    try:
+        if training.finish(seconds=300) != 0:
+            sys.exit(f"the run with {reducer} failed: {training.errors()}")
+    finally:
+        training.end()
+    report = training.steps()
+    return [each["step_seconds"] for each in report[WARM_UP:]], report[-1]["loss"]
 
 
 def main():
@@ -112,11 +83,12 @@ def main():
     try:
         for machine in (1, 2):
             network.shape(machine, options.rate, burst="1mb")
-        for _ in range(options.rounds):
-            for reducer in REDUCERS:
-                times, losses[reducer] = run(os.path.abspath(options.skein), network, reducer,
-                                             options.steps, words)
-                seconds[reducer].append(statistics.median(times))
+        with tempfile.TemporaryDirectory(prefix="skein-bench-") as folder:
+            place = Place(options.skein, folder)
+            for _ in range(options.rounds):
+                for reducer in REDUCERS:
+                    times, losses[reducer] = run(place, network, reducer, options.steps, words)
+                    seconds[reducer].append(statistics.median(times))
     finally:
         network.remove()
     print(f"{options.rate}, median step time of {options.rounds} runs of {options.steps} steps")
