@@ -1,0 +1,216 @@
+#include "actors/weight_exchange.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "plans/base/check.hpp"
+#include "plans/sync/weight_slices.hpp"
+
+namespace skein::actors {
+namespace {
+
+using net::schema::TensorKind;
+
+/// `TensorKey::microbatch` of a chunk: the member above, the chunk below.
+constexpr uint32_t kChunkBits = 20;
+constexpr uint64_t kChunksMax = 1u << kChunkBits;
+constexpr uint64_t kMembersMax = 1u << (32 - kChunkBits);
+/// Averages are copied as soon as they arrive; so many may wait for that. 4 MiB of large chunks.
+constexpr uint64_t kAveragesMax = 16;
+
+uint32_t member_of(const net::TensorKey& key) { return key.microbatch >> kChunkBits; }
+uint32_t chunk_of(const net::TensorKey& key) { return key.microbatch & (kChunksMax - 1); }
+
+uint32_t index_of(const std::vector<plans::GroupMember>& members, plans::ReplicaId replica) {
+  uint32_t index = 0;
+  while (index < members.size() && members[index].replica != replica) ++index;
+  return index;
+}
+
+void check_members(const std::vector<plans::GroupMember>& members,
+                   const std::map<plans::ReplicaId, std::string>& addresses) {
+  SKEIN_CHECK(members.size() >= 2 && members.size() <= kMembersMax) << members.size() << " members";
+  for (size_t m = 0; m < members.size(); ++m) {
+    const plans::ReplicaId replica = members[m].replica;
+    SKEIN_CHECK(m == 0 || members[m - 1].replica < replica) << "members do not ascend at " << m;
+    SKEIN_CHECK(addresses.contains(replica)) << "no address of " << replica;
+  }
+}
+
+}  // namespace
+
+/// The group that is under way.
+struct WeightExchange::Group {
+  /// Of one of our chunks, by member; ours is not among them.
+  using Parts = std::map<uint32_t, net::TensorHandle>;
+
+  uint64_t number = 0;
+  std::vector<plans::GroupMember> members;
+  uint32_t self = 0;  // Index in `members`.
+  size_t floats = 0;
+  plans::WeightSlices slices;
+  std::shared_ptr<const std::vector<float>> own;  // Whole chunks; is read until it is sent.
+  std::vector<float> result;                      // Whole chunks.
+  std::map<uint32_t, Parts> parts;                // By chunk.
+};
+
+WeightExchange::WeightExchange(Options options)
+    : options_(std::move(options)),
+      chunk_floats_(plans::weight_chunk_floats(options_.floats_max)),
+      parts_max_(
+          plans::weight_parts_max(plans::weight_chunk_count(options_.floats_max, chunk_floats_),
+                                  static_cast<uint32_t>(options_.addresses.size()))) {
+  // Those of a group that is ending and of the next one: nobody waits for our `begin`.
+  open(TensorKind::PART, 2 * parts_max_);
+  open(TensorKind::AVERAGE, kAveragesMax);
+}
+
+WeightExchange::~WeightExchange() = default;
+
+void WeightExchange::open(TensorKind kind, uint64_t tensors_max) {
+  net::TensorInbox::StreamSpec stream;
+  stream.generation = options_.generation;
+  stream.receiver = options_.self.value;
+  stream.kind = kind;
+  stream.row_count = 1;
+  stream.row_floats = chunk_floats_;
+  stream.tensors_max = static_cast<uint32_t>(std::clamp<uint64_t>(tensors_max, 1, UINT32_MAX));
+  stream.on_tensor = options_.on_chunk;
+  options_.plane->inbox().open(std::move(stream));
+}
+
+std::optional<WeightExchange::Done> WeightExchange::begin(
+    uint64_t number, const std::vector<plans::GroupMember>& members, std::vector<float> values) {
+  if (newest_ && number <= *newest_) return std::nullopt;
+  check_members(members, options_.addresses);
+  const uint32_t self = index_of(members, options_.self);
+  const uint64_t chunk_count = plans::weight_chunk_count(values.size(), chunk_floats_);
+  SKEIN_CHECK(self < members.size()) << options_.self << " is not in group " << number;
+  SKEIN_CHECK(values.size() <= options_.floats_max && chunk_count <= kChunksMax)
+      << values.size() << " floats, at most " << options_.floats_max;
+
+  newest_ = number;
+  const size_t floats = values.size();
+  values.resize(chunk_count * chunk_floats_);
+  std::vector<float> result(values.size());
+  plans::WeightSlices slices({.chunk_count = static_cast<uint32_t>(chunk_count),
+                              .member_count = static_cast<uint32_t>(members.size()),
+                              .self = self});
+  group_ =
+      std::make_unique<Group>(Group{number,
+                                    members,
+                                    self,
+                                    floats,
+                                    std::move(slices),
+                                    std::make_shared<const std::vector<float>>(std::move(values)),
+                                    std::move(result),
+                                    {}});
+  send_parts();
+  early_.erase(early_.begin(), early_.lower_bound({number, 0}));
+  while (!early_.empty() && early_.begin()->first.first == number) {
+    const auto early = early_.extract(early_.begin());
+    take({options_.generation, options_.self.value, TensorKind::PART, number, early.key().second},
+         early.mapped());
+  }
+  return finish();
+}
+
+std::optional<WeightExchange::Done> WeightExchange::on_chunk(const net::TensorKey& key,
+                                                             net::TensorHandle chunk) {
+  if (!chunk || chunk->size() != chunk_floats_) return std::nullopt;
+  if (key.generation != options_.generation || key.receiver != options_.self.value) {
+    return std::nullopt;
+  }
+  if (!newest_ || key.step > *newest_) {
+    keep_early(key, std::move(chunk));
+    return std::nullopt;
+  }
+  if (!group_ || key.step != group_->number) return std::nullopt;
+  take(key, chunk);
+  return finish();
+}
+
+void WeightExchange::dissolve(uint64_t number) {
+  if (is_over(number)) return;
+  newest_ = number;
+  group_.reset();
+  early_.erase(early_.begin(), early_.upper_bound({number, UINT32_MAX}));
+}
+
+/// A peer that is in a group with us knows that our earlier groups are over. So only one number is
+/// early at a time, and where there is no room, it is for a higher one.
+void WeightExchange::keep_early(const net::TensorKey& key, net::TensorHandle chunk) {
+  if (key.kind != TensorKind::PART) return;
+  early_.try_emplace({key.step, key.microbatch}, std::move(chunk));
+  if (early_.size() > parts_max_) early_.erase(early_.begin());
+}
+
+void WeightExchange::take(const net::TensorKey& key, const net::TensorHandle& chunk) {
+  using Part = plans::WeightSlices::Part;
+  const uint32_t index = chunk_of(key);
+  if (key.kind == TensorKind::AVERAGE) {
+    if (!group_->slices.on_average(member_of(key), index)) return;
+    std::copy(chunk->begin(), chunk->end(), group_->result.begin() + size_t{index} * chunk_floats_);
+  } else if (key.kind == TensorKind::PART) {
+    const Part part = group_->slices.on_part(member_of(key), index);
+    if (part == Part::kUnfit) return;
+    group_->parts[index][member_of(key)] = chunk;
+    if (part == Part::kComplete) add_up(index);
+  }
+}
+
+/// The parts that others own; beginning with our successor, so that not all send to the same one.
+void WeightExchange::send_parts() {
+  const auto member_count = static_cast<uint32_t>(group_->members.size());
+  for (uint32_t offset = 1; offset < member_count; ++offset) {
+    const uint32_t to = (group_->self + offset) % member_count;
+    const plans::ChunkRange chunks = group_->slices.owned_by(to);
+    for (uint32_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+      send(TensorKind::PART, to, chunk, group_->own, size_t{chunk} * chunk_floats_);
+    }
+  }
+}
+
+/// All parts of one of our chunks are there.
+void WeightExchange::add_up(uint32_t chunk) {
+  const size_t first = size_t{chunk} * chunk_floats_;
+  const auto own = std::span<const float>(*group_->own).subspan(first, chunk_floats_);
+  const Group::Parts others = std::move(group_->parts.extract(chunk).mapped());
+  const auto member_count = static_cast<uint32_t>(group_->members.size());
+  std::vector<std::span<const float>> parts;
+  std::vector<double> weights;
+  for (uint32_t m = 0; m < member_count; ++m) {
+    parts.push_back(m == group_->self ? own : std::span<const float>(*others.at(m)));
+    weights.push_back(group_->members[m].weight);
+  }
+  auto average = std::make_shared<std::vector<float>>(chunk_floats_);
+  plans::add_weighted(parts, weights, *average);
+  std::copy(average->begin(), average->end(), group_->result.begin() + first);
+  for (uint32_t offset = 1; offset < member_count; ++offset) {
+    send(TensorKind::AVERAGE, (group_->self + offset) % member_count, chunk, average, 0);
+  }
+}
+
+/// The chunk that begins at `first` in `owner`.
+void WeightExchange::send(TensorKind kind, uint32_t to, uint32_t chunk,
+                          const std::shared_ptr<const std::vector<float>>& owner, size_t first) {
+  const plans::ReplicaId receiver = group_->members[to].replica;
+  net::DataPlane::Rows rows;
+  rows.key = {options_.generation, receiver.value, kind, group_->number,
+              group_->self << kChunkBits | chunk};
+  rows.sender = options_.self.value;
+  rows.row_count = 1;
+  rows.payload = std::span<const float>(*owner).subspan(first, chunk_floats_);
+  rows.owner = owner;
+  options_.plane->send(options_.addresses.at(receiver), std::move(rows));
+}
+
+std::optional<WeightExchange::Done> WeightExchange::finish() {
+  if (!group_->slices.is_done()) return std::nullopt;
+  Done done{group_->number, std::move(group_->result)};
+  done.values.resize(group_->floats);
+  group_.reset();
+  return done;
+}
+
+}  // namespace skein::actors
