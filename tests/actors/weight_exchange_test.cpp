@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <map>
 #include <memory>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/rng.hpp"
+#include "tests/actors/weighted_group.hpp"
 
 namespace skein::actors {
 namespace {
@@ -19,7 +23,6 @@ using plans::GroupMember;
 using plans::ReplicaId;
 
 constexpr uint64_t kGeneration = 3;
-constexpr uint32_t kFirstReplica = 10;
 constexpr uint32_t kReplicasMax = 7;
 
 struct Flying {
@@ -121,51 +124,13 @@ struct Stage {
   std::vector<Flying> flying;
   std::vector<std::shared_ptr<FakePlane>> planes;
   std::vector<std::unique_ptr<WeightExchange>> exchanges;
-  std::vector<std::vector<WeightExchange::Done>> results;  // By replica, in order.
+  Results results;
 };
-
-/// Members `indices` with weights that add up to 1 and are not alike.
-std::vector<GroupMember> members_of(const std::vector<uint32_t>& indices) {
-  std::vector<GroupMember> members;
-  const auto k = static_cast<double>(indices.size());
-  for (uint32_t i : indices) {
-    const double weight = 2 * static_cast<double>(members.size() + 1) / (k * (k + 1));
-    members.push_back({.replica = {kFirstReplica + i}, .step = 0, .weight = weight});
-  }
-  return members;
-}
 
 std::vector<uint32_t> first_indices(uint32_t count) {
   std::vector<uint32_t> indices;
   for (uint32_t i = 0; i < count; ++i) indices.push_back(i);
   return indices;
-}
-
-/// What replica `i` puts into group `number`.
-std::vector<float> values_of(uint32_t i, uint64_t number, size_t floats) {
-  plans::Rng rng(number, i);
-  std::vector<float> values(floats);
-  for (float& value : values) value = static_cast<float>(2 * rng.uniform() - 1);
-  return values;
-}
-
-/// All members have ended with the weighted mean, with the same bits.
-void expect_mean(const Stage& stage, uint64_t number, const std::vector<uint32_t>& indices,
-                 size_t floats) {
-  const std::vector<GroupMember> members = members_of(indices);
-  std::vector<double> mean(floats);
-  for (size_t m = 0; m < members.size(); ++m) {
-    const std::vector<float> values = values_of(indices[m], number, floats);
-    for (size_t f = 0; f < floats; ++f) mean[f] += members[m].weight * double{values[f]};
-  }
-  const std::vector<float>& first = stage.results[indices[0]].back().values;
-  for (uint32_t i : indices) {
-    const WeightExchange::Done& done = stage.results[i].back();
-    ASSERT_EQ(done.number, number) << i;
-    ASSERT_EQ(done.values.size(), floats);
-    ASSERT_TRUE(std::equal(first.begin(), first.end(), done.values.begin())) << i;
-  }
-  for (size_t f = 0; f < floats; ++f) ASSERT_NEAR(first[f], mean[f], 1e-6) << f;
 }
 
 TEST(WeightExchange, AllMembersEndWithTheWeightedMean) {
@@ -179,7 +144,7 @@ TEST(WeightExchange, AllMembersEndWithTheWeightedMean) {
       }
       ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
       for (uint32_t i : indices) ASSERT_EQ(stage.results[i].size(), 1u);
-      ASSERT_NO_FATAL_FAILURE(expect_mean(stage, 5, indices, floats)) << k << " members";
+      ASSERT_NO_FATAL_FAILURE(expect_mean(stage.results, 5, indices, floats)) << k << " members";
     }
   }
 }
@@ -208,7 +173,8 @@ TEST(WeightExchange, PartsMayComeBeforeBeginAndChunksTwice) {
           ASSERT_NO_FATAL_FAILURE(stage.deliver_one(rng, rng.below(4) == 0));
         }
       }
-      ASSERT_NO_FATAL_FAILURE(expect_mean(stage, number, indices, kFloats)) << "seed " << seed;
+      ASSERT_NO_FATAL_FAILURE(expect_mean(stage.results, number, indices, kFloats))
+          << "seed " << seed;
     }
     for (const auto& plane : stage.planes) EXPECT_EQ(plane->held(TensorKind::PART), 0u);
   }
@@ -224,7 +190,7 @@ TEST(WeightExchange, IsDoneAtBeginIfAllIsOursAndEarly) {
   EXPECT_EQ(stage.results[0].size(), 1u);
   EXPECT_TRUE(stage.results[1].empty());
   stage.deliver_all(rng);
-  expect_mean(stage, 1, {0, 1}, 100);
+  expect_mean(stage.results, 1, {0, 1}, 100);
 }
 
 TEST(WeightExchange, EachMemberSendsTwiceWhatOthersAverage) {
@@ -263,7 +229,7 @@ TEST(WeightExchange, TheNextGroupIsNotDisturbedByADissolvedOne) {
     }
     ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
     ASSERT_EQ(stage.results[0].size(), 1u);
-    ASSERT_NO_FATAL_FAILURE(expect_mean(stage, 8, {0, 2}, kFloats));
+    ASSERT_NO_FATAL_FAILURE(expect_mean(stage.results, 8, {0, 2}, kFloats));
   }
 }
 
@@ -290,7 +256,7 @@ TEST(WeightExchange, AHigherNumberEndsTheGroupsBelow) {
   stage.begin(0, 2, members_of({0, 1}), values_of(0, 2, kFloats));
   ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
   ASSERT_EQ(stage.results[0].size(), 1u);
-  expect_mean(stage, 2, {0, 1}, kFloats);
+  expect_mean(stage.results, 2, {0, 1}, kFloats);
 }
 
 /// Chunks that no honest member sends, before and during a group.
@@ -329,7 +295,7 @@ TEST(WeightExchange, HostileChunksChangeNothing) {
     }
     ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
     attack(number);
-    ASSERT_NO_FATAL_FAILURE(expect_mean(stage, number, {0, 1, 2}, kFloats));
+    ASSERT_NO_FATAL_FAILURE(expect_mean(stage.results, number, {0, 1, 2}, kFloats));
   }
   EXPECT_EQ(stage.planes[0]->held(TensorKind::PART), 0u);
 }
@@ -351,7 +317,7 @@ TEST(WeightExchange, KeepsABoundedNumberOfEarlyPartsAndRatherThoseOfHigherNumber
   ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
   stage.begin(0, 21, members_of({0, 1}), values_of(0, 21, kFloats));
   ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
-  expect_mean(stage, 21, {0, 1}, kFloats);
+  expect_mean(stage.results, 21, {0, 1}, kFloats);
 }
 
 }  // namespace
