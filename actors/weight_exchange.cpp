@@ -1,7 +1,6 @@
 #include "actors/weight_exchange.hpp"
 
 #include <algorithm>
-#include <span>
 
 #include "plans/base/check.hpp"
 #include "plans/sync/weight_slices.hpp"
@@ -27,6 +26,14 @@ uint32_t index_of(const std::vector<plans::GroupMember>& members, plans::Replica
   return index;
 }
 
+/// The last chunk of `values`, which are some, filled up with zeros.
+std::vector<float> padded_tail(const std::vector<float>& values, size_t chunk_floats) {
+  const size_t first = (values.size() - 1) / chunk_floats * chunk_floats;
+  std::vector<float> tail(values.begin() + static_cast<ptrdiff_t>(first), values.end());
+  tail.resize(chunk_floats);
+  return tail;
+}
+
 void check_members(const std::vector<plans::GroupMember>& members,
                    const std::map<plans::ReplicaId, std::string>& addresses) {
   SKEIN_CHECK(members.size() >= 2 && members.size() <= kMembersMax) << members.size() << " members";
@@ -43,15 +50,16 @@ void check_members(const std::vector<plans::GroupMember>& members,
 struct WeightExchange::Group {
   /// Of one of our chunks, by member; ours is not among them.
   using Parts = std::map<uint32_t, net::TensorHandle>;
+  using Floats = std::shared_ptr<const std::vector<float>>;
 
   uint64_t number = 0;
   std::vector<plans::GroupMember> members;
   uint32_t self = 0;  // Index in `members`.
-  size_t floats = 0;
   plans::WeightSlices slices;
-  std::shared_ptr<const std::vector<float>> own;  // Whole chunks; is read until it is sent.
-  std::vector<float> result;                      // Whole chunks.
-  std::map<uint32_t, Parts> parts;                // By chunk.
+  Floats own;                       // All of it; is read until it is sent.
+  Floats own_tail;                  // The last chunk of it, padded.
+  std::vector<float> result;        // As long as `own`.
+  std::map<uint32_t, Parts> parts;  // By chunk.
 };
 
 WeightExchange::WeightExchange(Options options)
@@ -90,21 +98,19 @@ std::optional<WeightExchange::Done> WeightExchange::begin(
       << values.size() << " floats, at most " << options_.floats_max;
 
   newest_ = number;
-  const size_t floats = values.size();
-  values.resize(chunk_count * chunk_floats_);
-  std::vector<float> result(values.size());
-  plans::WeightSlices slices({.chunk_count = static_cast<uint32_t>(chunk_count),
-                              .member_count = static_cast<uint32_t>(members.size()),
-                              .self = self});
-  group_ =
-      std::make_unique<Group>(Group{number,
-                                    members,
-                                    self,
-                                    floats,
-                                    std::move(slices),
-                                    std::make_shared<const std::vector<float>>(std::move(values)),
-                                    std::move(result),
-                                    {}});
+  group_ = std::make_unique<Group>(
+      Group{.number = number,
+            .members = members,
+            .self = self,
+            .slices = plans::WeightSlices({.chunk_count = static_cast<uint32_t>(chunk_count),
+                                           .member_count = static_cast<uint32_t>(members.size()),
+                                           .self = self})});
+  group_->result.resize(values.size());
+  if (!values.empty()) {
+    group_->own_tail =
+        std::make_shared<const std::vector<float>>(padded_tail(values, chunk_floats_));
+  }
+  group_->own = std::make_shared<const std::vector<float>>(std::move(values));
   send_parts();
   early_.erase(early_.begin(), early_.lower_bound({number, 0}));
   while (!early_.empty() && early_.begin()->first.first == number) {
@@ -150,7 +156,7 @@ void WeightExchange::take(const net::TensorKey& key, const net::TensorHandle& ch
   const uint32_t index = chunk_of(key);
   if (key.kind == TensorKind::AVERAGE) {
     if (!group_->slices.on_average(member_of(key), index)) return;
-    std::copy(chunk->begin(), chunk->end(), group_->result.begin() + size_t{index} * chunk_floats_);
+    keep_average(index, *chunk);
   } else if (key.kind == TensorKind::PART) {
     const Part part = group_->slices.on_part(member_of(key), index);
     if (part == Part::kUnfit) return;
@@ -166,49 +172,57 @@ void WeightExchange::send_parts() {
     const uint32_t to = (group_->self + offset) % member_count;
     const plans::ChunkRange chunks = group_->slices.owned_by(to);
     for (uint32_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
-      send(TensorKind::PART, to, chunk, group_->own, size_t{chunk} * chunk_floats_);
+      send(TensorKind::PART, to, chunk, own_part(chunk));
     }
   }
 }
 
+/// What we put in of a chunk.
+WeightExchange::Chunk WeightExchange::own_part(uint32_t chunk) const {
+  if (chunk + 1 == group_->slices.chunk_count()) return {group_->own_tail, *group_->own_tail};
+  const size_t first = size_t{chunk} * chunk_floats_;
+  return {group_->own, std::span<const float>(*group_->own).subspan(first, chunk_floats_)};
+}
+
+void WeightExchange::keep_average(uint32_t chunk, std::span<const float> average) {
+  const auto room = std::span<float>(group_->result).subspan(size_t{chunk} * chunk_floats_);
+  std::copy_n(average.begin(), std::min(average.size(), room.size()), room.begin());
+}
+
 /// All parts of one of our chunks are there.
 void WeightExchange::add_up(uint32_t chunk) {
-  const size_t first = size_t{chunk} * chunk_floats_;
-  const auto own = std::span<const float>(*group_->own).subspan(first, chunk_floats_);
   const Group::Parts others = std::move(group_->parts.extract(chunk).mapped());
   const auto member_count = static_cast<uint32_t>(group_->members.size());
   std::vector<std::span<const float>> parts;
   std::vector<double> weights;
   for (uint32_t m = 0; m < member_count; ++m) {
-    parts.push_back(m == group_->self ? own : std::span<const float>(*others.at(m)));
+    parts.push_back(m == group_->self ? own_part(chunk).values : *others.at(m));
     weights.push_back(group_->members[m].weight);
   }
   auto average = std::make_shared<std::vector<float>>(chunk_floats_);
   plans::add_weighted(parts, weights, *average);
-  std::copy(average->begin(), average->end(), group_->result.begin() + first);
+  keep_average(chunk, *average);
   for (uint32_t offset = 1; offset < member_count; ++offset) {
-    send(TensorKind::AVERAGE, (group_->self + offset) % member_count, chunk, average, 0);
+    const uint32_t to = (group_->self + offset) % member_count;
+    send(TensorKind::AVERAGE, to, chunk, {average, *average});
   }
 }
 
-/// The chunk that begins at `first` in `owner`.
-void WeightExchange::send(TensorKind kind, uint32_t to, uint32_t chunk,
-                          const std::shared_ptr<const std::vector<float>>& owner, size_t first) {
+void WeightExchange::send(TensorKind kind, uint32_t to, uint32_t chunk, Chunk content) {
   const plans::ReplicaId receiver = group_->members[to].replica;
   net::DataPlane::Rows rows;
   rows.key = {options_.generation, receiver.value, kind, group_->number,
               group_->self << kChunkBits | chunk};
   rows.sender = options_.self.value;
   rows.row_count = 1;
-  rows.payload = std::span<const float>(*owner).subspan(first, chunk_floats_);
-  rows.owner = owner;
+  rows.payload = content.values;
+  rows.owner = std::move(content.owner);
   options_.plane->send(options_.addresses.at(receiver), std::move(rows));
 }
 
 std::optional<WeightExchange::Done> WeightExchange::finish() {
   if (!group_->slices.is_done()) return std::nullopt;
   Done done{group_->number, std::move(group_->result)};
-  done.values.resize(group_->floats);
   group_.reset();
   return done;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +69,11 @@ class WeightExchange {
 
  private:
   struct Group;
+  /// Values of a chunk, padded, and who keeps them.
+  struct Chunk {
+    std::shared_ptr<const void> owner;
+    std::span<const float> values;
+  };
   /// Parts of groups that have not begun, by number and by what the key says of member and chunk.
   using Early = std::map<std::pair<uint64_t, uint32_t>, net::TensorHandle>;
 
@@ -77,8 +83,9 @@ class WeightExchange {
   void take(const net::TensorKey& key, const net::TensorHandle& chunk);
   void send_parts();
   void add_up(uint32_t chunk);
-  void send(net::schema::TensorKind kind, uint32_t to, uint32_t chunk,
-            const std::shared_ptr<const std::vector<float>>& owner, size_t first);
+  Chunk own_part(uint32_t chunk) const;
+  void keep_average(uint32_t chunk, std::span<const float> average);
+  void send(net::schema::TensorKind kind, uint32_t to, uint32_t chunk, Chunk content);
   std::optional<Done> finish();
 
   const Options options_;
