@@ -7,15 +7,27 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/sample_order.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {
 
 constexpr double kMicro = 1e-6;
 
+/// The first multiple of `interval` behind `step`; `most` if there is none before that.
+uint64_t next_due(int64_t interval, uint64_t step, uint64_t most) {
+  if (interval <= 0) return most;
+  const auto every = static_cast<uint64_t>(interval);
+  return std::min(most, (step / every + 1) * every);
+}
+
 /// True when an action that happens every `interval` steps is due after `steps_done` of them.
 bool is_due(int64_t interval, uint64_t steps_done) {
   return interval > 0 && steps_done % static_cast<uint64_t>(interval) == 0;
+}
+
+double mean(double sum, uint64_t count) {
+  return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
 std::vector<WorkerId> first_workers(const Plan& plan) {
@@ -66,6 +78,10 @@ CommitOrder CommitLoop::begin_generation(const Plan& plan, std::vector<WorkerId>
   if (order.validate) validations_[order.step].started_us = now_us;
   if (order.checkpoint) checkpoints_[step_].loss = last_loss_;
   is_held_ = order.last;
+  if (runs_columns(job_) && !order.last && snapshots_.is_possible()) {
+    order.snapshot = true;  // Columns leave this state at once.
+    snapshots_.on_ordered(step_);
+  }
   return order;
 }
 
@@ -74,6 +90,7 @@ CoordinatorDecisions CommitLoop::end_generation() {
   ready_.clear();
   reduced_.clear();
   last_reports_.clear();
+  segment_.reset();
   for (const auto& [step, validation] : validations_) {
     if (step + 1 == step_) owed_validation_ = true;
   }
@@ -119,10 +136,6 @@ CoordinatorDecisions CommitLoop::try_commit() {
   if (static_cast<int64_t>(reduced_.size()) < replica_count(plan_)) return {};
   CommitRecord record;
   record.step = step_;
-  record.generation = plan_.generation;
-  record.term = term_;
-  record.sample_count = static_cast<uint64_t>(job_.training.global_batch_size);
-  record.first_sample = first_sample(step_, record.sample_count);
   double norm_squared = 0;
   for (const StagePlan& stage : plan_.stages) {
     norm_squared += reduced_.at(stage.replicas.front().id);
@@ -134,14 +147,44 @@ CoordinatorDecisions CommitLoop::try_commit() {
     loss_sum += report.loss_sum;
     loss_tokens += report.loss_tokens;
   }
-  record.loss = loss_tokens == 0 ? 0 : loss_sum / static_cast<double>(loss_tokens);
+  record.loss = mean(loss_sum, loss_tokens);
+  return journal(record);
+}
+
+CoordinatorDecisions CommitLoop::on_segment(uint64_t end_step, const SegmentTotals& totals,
+                                            uint64_t now_us) {
+  if (journaling_ || is_held_ || end_step <= step_) return drop();
+  last_ready_us_ = now_us;
+  segment_ = totals;
+  CommitRecord record;
+  record.step = end_step - 1;
+  record.gradient_norm = mean(totals.norm_sum, totals.iterations);
+  record.loss = mean(totals.loss_sum, totals.loss_tokens);
+  return journal(record);
+}
+
+uint64_t CommitLoop::segment_end(int64_t steps) const {
+  uint64_t end = next_due(steps, step_, total_steps());
+  if (job_.validation.batches > 0) end = next_due(job_.validation.interval, step_, end);
+  if (job_.checkpoint.enable) end = next_due(job_.checkpoint.interval, step_, end);
+  return end;
+}
+
+/// Of the steps from the one in progress to that of `record`.
+CoordinatorDecisions CommitLoop::journal(CommitRecord record) {
+  record.generation = plan_.generation;
+  record.term = term_;
+  const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
+  record.first_sample = first_sample(step_, batch);
+  record.sample_count = (record.step + 1 - step_) * batch;
   if (!std::isfinite(record.loss) || !std::isfinite(record.gradient_norm)) {
-    return {EndRun{
-        absl::FailedPreconditionError(absl::StrCat(
-            "step ", step_ + 1, ": loss ", record.loss, ", gradient norm ", record.gradient_norm,
-            ": the training diverged and the step was not applied; lower optimizer.lr or "
-            "lengthen lr_scheduler.warmup_steps, and go on from the last checkpoint")),
-        false}};
+    return {
+        EndRun{absl::FailedPreconditionError(absl::StrCat(
+                   "step ", record.step + 1, ": loss ", record.loss, ", gradient norm ",
+                   record.gradient_norm,
+                   ": the training diverged and the step was not applied; lower optimizer.lr or "
+                   "lengthen lr_scheduler.warmup_steps, and go on from the last checkpoint")),
+               false}};
   }
   journaling_ = record;
   return {JournalCommit{record}};
@@ -149,16 +192,17 @@ CoordinatorDecisions CommitLoop::try_commit() {
 
 CommitOrder CommitLoop::make_order() const {
   CommitOrder order;
-  const uint64_t done = step_ + 1;
+  const uint64_t done = journaling_->step + 1;
   const bool ends_job = done >= total_steps();
   const bool ends_run = stops_ || ends_job;
-  order.step = step_;
+  order.step = journaling_->step;
   order.gradient_norm = journaling_->gradient_norm;
   order.last = ends_run || holds_;
   order.validate = job_.validation.batches > 0 &&
                    (ends_job || (!ends_run && is_due(job_.validation.interval, done)));
   order.checkpoint = job_.checkpoint.enable && (ends_run || is_due(job_.checkpoint.interval, done));
-  order.snapshot = !order.last && snapshots_.is_due(done);
+  const bool is_due_now = segment_ ? snapshots_.is_possible() : snapshots_.is_due(done);
+  order.snapshot = !order.last && is_due_now;
   order.snapshot_floor = snapshots_.floor();
   return order;
 }
@@ -169,12 +213,21 @@ BroadcastCommit CommitLoop::make_broadcast(const CommitOrder& order, uint64_t no
   commit.generation = plan_.generation;
   // Steps are counted from 1 for people: the first profiled one is the second, when all is warm.
   commit.profile = job_.profiling.enable_profiling && !order.last &&
-                   (last_step_us_ == 0 || is_due(job_.profiling.profile_freq, step_ + 1));
+                   (last_step_us_ == 0 || is_due(job_.profiling.profile_freq, order.step + 1));
   commit.loss = journaling_->loss;
   commit.step_seconds = static_cast<double>(now_us - last_step_end_us_) * kMicro;
   commit.control_seconds = static_cast<double>(now_us - last_ready_us_) * kMicro;
   commit.samples = journaling_->sample_count;
   commit.tokens = commit.samples * static_cast<uint64_t>(job_.training.seq_len);
+  if (segment_) {
+    for (double busy : segment_->busy_seconds) {
+      commit.stage_busy_seconds.push_back(busy / static_cast<double>(segment_->samples.size()));
+    }
+    commit.stage_stash_peak = segment_->stash_peak;
+    commit.column_samples = segment_->samples;
+    commit.staleness = segment_->staleness_max;
+    return commit;
+  }
   for (const StagePlan& stage : plan_.stages) {
     double busy = 0;
     uint32_t stash = 0;
@@ -192,23 +245,26 @@ BroadcastCommit CommitLoop::make_broadcast(const CommitOrder& order, uint64_t no
 CoordinatorDecisions CommitLoop::on_journaled(uint64_t step, uint64_t now_us) {
   if (!journaling_ || journaling_->step != step) return drop();
   const CommitOrder order = make_order();
+  const uint64_t end = step + 1;
   CoordinatorDecisions decisions = {make_broadcast(order, now_us)};
   uint64_t copy_us = 0;
   for (const auto& [replica, report] : ready_) copy_us = std::max(copy_us, report.snapshot_us);
-  last_step_us_ = static_cast<double>(now_us - last_step_end_us_);
+  last_step_us_ =
+      static_cast<double>(now_us - last_step_end_us_) / static_cast<double>(end - step_);
   snapshots_.on_cost(copy_us, last_step_us_);
   is_held_ = order.last;
-  if (order.snapshot) snapshots_.on_ordered(step_ + 1);
-  if (order.validate) validations_[step_].started_us = now_us;
-  if (order.checkpoint) checkpoints_[step_ + 1].loss = journaling_->loss;
+  if (order.snapshot) snapshots_.on_ordered(end);
+  if (order.validate) validations_[step].started_us = now_us;
+  if (order.checkpoint) checkpoints_[end].loss = journaling_->loss;
   last_loss_ = journaling_->loss;
   last_norm_ = journaling_->gradient_norm;
   if (generation_of(step_) != plan_.generation) generations_[step_] = plan_.generation;
   journaling_.reset();
+  segment_.reset();
   last_reports_ = std::move(ready_);
   ready_.clear();
   reduced_.clear();
-  ++step_;
+  step_ = end;
   last_step_end_us_ = now_us;
   return decisions;
 }

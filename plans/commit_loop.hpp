@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plans/column_loop.hpp"
 #include "plans/coordinator_decisions.hpp"
 #include "plans/elastic/snapshot_schedule.hpp"
 #include "plans/job_spec.hpp"
@@ -44,6 +45,12 @@ class CommitLoop {
 
   CoordinatorDecisions on_ready(const ReadyReport& report, uint64_t now_us);
   CoordinatorDecisions on_reduced(ReplicaId replica, uint64_t step, double norm_squared);
+  /// Columns of their own pace have done all steps before `end_step`, and are alike again: one
+  /// commit for all of these steps, numbered as the last of them.
+  CoordinatorDecisions on_segment(uint64_t end_step, const SegmentTotals& totals, uint64_t now_us);
+  /// Where a segment that begins now should end: at `steps` steps, or before that where something
+  /// else is due.
+  uint64_t segment_end(int64_t steps) const;
   CoordinatorDecisions on_journaled(uint64_t step, uint64_t now_us);
   CoordinatorDecisions on_validated(ReplicaId replica, uint64_t step, double loss_sum,
                                     uint64_t loss_tokens, uint64_t now_us);
@@ -88,6 +95,7 @@ class CommitLoop {
   };
 
   CoordinatorDecisions try_commit();
+  CoordinatorDecisions journal(CommitRecord record);
   CommitOrder make_order() const;
   BroadcastCommit make_broadcast(const CommitOrder& order, uint64_t now_us) const;
   bool owes() const { return owed_validation_ || owed_checkpoint_; }
@@ -102,6 +110,7 @@ class CommitLoop {
   std::map<ReplicaId, double> reduced_;            // Squared norms.
   std::map<ReplicaId, ReadyReport> last_reports_;  // Of the last committed step.
   std::optional<CommitRecord> journaling_;
+  std::optional<SegmentTotals> segment_;  // That is being journaled, if columns have done it.
   uint64_t last_ready_us_ = 0;
   uint64_t last_step_end_us_ = 0;  // For the reported step time.
   double last_loss_ = 0;

@@ -23,6 +23,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
 
 CoordinatorDecisions Coordination::on_ready(const ReadyReport& report, uint64_t now_us) {
   if (phase_ != Phase::kTraining || halt_after_journal_) return drop();
+  if (columns_) return follow_columns(columns_->on_ready(report), now_us);
   return follow(commits_.on_ready(report, now_us), now_us);
 }
 
@@ -41,11 +42,14 @@ CoordinatorDecisions Coordination::on_journaled(uint64_t step, uint64_t now_us) 
   append(decisions, watch_speeds());
   if (halt_after_journal_) {
     append(decisions, begin_halt(*std::exchange(halt_after_journal_, std::nullopt), now_us));
-  } else if (commits_.is_held() && (commits_.is_complete() || stop_requested_)) {
+  } else if (commits_.is_held() && (commits_.is_complete() || stop_requested_) &&
+             !(columns_ && columns_->has_lost())) {
     phase_ = Phase::kFinishing;
     append(decisions, try_finish());
   } else if (commits_.is_held()) {
     append(decisions, begin_halt(change_reason_, now_us));
+  } else if (columns_) {
+    append(decisions, begin_segment());
   }
   return decisions;
 }
@@ -115,6 +119,7 @@ CoordinatorDecisions Coordination::on_stop_request(const std::string& reason) {
   stop_requested_ = true;
   stop_reason_ = reason;
   commits_.stop();
+  if (columns_) columns_->cut_short();
   CoordinatorDecisions decisions = {
       RunEvent{"run.stopping",
                absl::StrCat("stopping at the next step boundary: ", reason),

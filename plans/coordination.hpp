@@ -21,7 +21,7 @@
 
 namespace skein::plans {
 
-/// The coordinator of a synchronous run as a state machine without clock or I/O: members, plans,
+/// The coordinator of a run as a state machine without clock or I/O: members, plans,
 /// commits and the end. Times are microseconds of one steady clock.
 ///
 ///   1 gathering:  workers join until there are enough; also when too few are left
@@ -76,6 +76,10 @@ class Coordination {
   CoordinatorDecisions on_ready(const ReadyReport& report, uint64_t now_us);
   CoordinatorDecisions on_reduced(ReplicaId replica, uint64_t step, double norm_squared,
                                   uint64_t now_us);
+  /// The policy lets a group begin; of columns of their own pace, as the next one.
+  CoordinatorDecisions on_group_start(const GroupStart& start, uint64_t now_us);
+  /// The replica is through with a group of columns; not `ok`: it goes on with what it had.
+  CoordinatorDecisions on_combined(ReplicaId replica, uint64_t number, bool ok, uint64_t now_us);
   CoordinatorDecisions on_journaled(uint64_t step, uint64_t now_us);
   CoordinatorDecisions on_validated(ReplicaId replica, uint64_t step, double loss_sum,
                                     uint64_t loss_tokens, uint64_t now_us);
@@ -89,8 +93,9 @@ class Coordination {
   /// A link closed, or the worker said that it cannot go on. Bad input (InvalidArgument, DataLoss,
   /// NotFound, ResourceExhausted) ends the run: another worker would fail alike.
   CoordinatorDecisions on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
-  /// A neighbour or a group does not answer the worker.
-  CoordinatorDecisions on_trouble(WorkerId worker, const std::string& reason, uint64_t now_us);
+  /// A neighbour (`peer`; 0: not known) or a group does not answer the worker.
+  CoordinatorDecisions on_trouble(WorkerId worker, WorkerId peer, const std::string& reason,
+                                  uint64_t now_us);
   /// The worker must go: its state is moved away first.
   CoordinatorDecisions on_leave(WorkerId worker, const std::string& reason, uint64_t now_us);
   CoordinatorDecisions on_fault(const absl::Status& why);
@@ -158,6 +163,12 @@ class Coordination {
   bool is_worthwhile(const Plan& candidate) const;
   RunEvent describe_plan(const PlannedPipeline& chosen) const;
 
+  // Columns of their own pace, in coordination_columns.cpp.
+  CoordinatorDecisions begin_segment();
+  CoordinatorDecisions lose_column(WorkerId worker, uint64_t now_us);
+  CoordinatorDecisions follow_columns(CoordinatorDecisions decisions, uint64_t now_us);
+  void hold_for_change(const std::string& reason);
+
   bool runs_plan() const;
   CoordinatorDecisions follow(CoordinatorDecisions decisions, uint64_t now_us);
   CoordinatorDecisions try_finish();
@@ -176,8 +187,9 @@ class Coordination {
   std::vector<WorkerId> keepers_;                   // Of the plan's snapshots.
   std::map<WorkerId, std::set<ReplicaId>> hosted_;  // By the plan that is prepared or in force.
   CommitLoop commits_;
-  bool has_trained_ = false;  // Some plan has been in force in this life.
-  bool is_urgent_ = false;    // A worker was lost since the last plan.
+  std::optional<ColumnLoop> columns_;  // Of the plan in force, if columns have their own pace.
+  bool has_trained_ = false;           // Some plan has been in force in this life.
+  bool is_urgent_ = false;             // A worker was lost since the last plan.
   GoodputLedger goodput_;
   SpeedWatch speeds_;
   RemedyPace remedy_pace_;

@@ -206,6 +206,8 @@ CoordinatorDecisions Coordination::on_worker_lost(WorkerId worker, const absl::S
   is_urgent_ = is_urgent_ || hosts(worker);
   if (phase_ == Phase::kHalting) {
     append(decisions, try_assign(now_us));
+  } else if (phase_ == Phase::kTraining && columns_ && hosts(worker)) {
+    append(decisions, lose_column(worker, now_us));
   } else if ((phase_ == Phase::kPreparing && (hosts(worker) || gives_state)) ||
              ((phase_ == Phase::kTraining || phase_ == Phase::kFinishing) && hosts(worker))) {
     append(decisions, begin_halt(absl::StrCat("w", worker.value, " is lost"), now_us));
@@ -213,9 +215,11 @@ CoordinatorDecisions Coordination::on_worker_lost(WorkerId worker, const absl::S
   return decisions;
 }
 
-CoordinatorDecisions Coordination::on_trouble(WorkerId worker, const std::string& reason,
-                                              uint64_t now_us) {
+CoordinatorDecisions Coordination::on_trouble(WorkerId worker, WorkerId peer,
+                                              const std::string& reason, uint64_t now_us) {
   if (!members_.contains(worker) || !runs_plan() || trouble_at_us_) return drop();
+  // Columns have gone on without one that is lost, and its neighbours hear of it as late as this.
+  if (columns_ && peer.value != 0 && !members_.contains(peer)) return drop();
   trouble_at_us_ = now_us + kTroubleUs;
   trouble_reason_ = absl::StrCat(describe(worker), " at step ", steps_done() + 1, ": ", reason);
   return {};

@@ -9,6 +9,7 @@
 #include "plans/coordination.hpp"
 #include "plans/elastic/snapshot_keepers.hpp"
 #include "plans/layout_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {
@@ -43,6 +44,7 @@ CoordinatorDecisions Coordination::begin_halt(const std::string& reason, uint64_
   last_progress_us_ = now_us;
   trouble_at_us_.reset();
   CoordinatorDecisions decisions = commits_.end_generation();
+  columns_.reset();
   if (!reason.empty()) {
     decisions.push_back(RunEvent{"plan.halted",
                                  absl::StrCat("changing the plan: ", reason),
@@ -208,12 +210,15 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
   const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
+  columns_.reset();
+  if (runs_columns(options_.job)) columns_.emplace(options_.job, *plan_);
   decisions.push_back(
       RunEvent{has_trained_ ? "run.continued" : "run.started",
                absl::StrCat("training ", has_trained_ ? "goes on" : "starts", " at step ", next,
                             " of ", options_.job.training.steps),
                {{"step", absl::StrCat(next)}, {"generation", absl::StrCat(generation_)}}});
   has_trained_ = true;
+  if (columns_ && phase_ == Phase::kTraining) append(decisions, begin_segment());
   append(decisions, dismiss_leavers());
   // Whoever came or asked to leave meanwhile; and a plan that was made in a hurry may have a
   // better.
@@ -269,8 +274,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
                      {}}};
   }
   if (!must && !is_worthwhile(candidate->plan)) return {};
-  change_reason_ = must ? "a worker leaves" : "there are workers that could help";
-  commits_.hold();
+  hold_for_change(must ? "a worker leaves" : "there are workers that could help");
   return {};
 }
 
@@ -288,7 +292,9 @@ bool Coordination::is_worthwhile(const Plan& candidate) const {
 /// Who has become slower or faster is known by that from now on; if the planner chooses the plan,
 /// something is done about it.
 CoordinatorDecisions Coordination::watch_speeds() {
-  if (!options_.job.elastic.watch_speeds || commits_.is_held() || halt_after_journal_) return {};
+  // Columns of their own pace wait for nobody.
+  if (!options_.job.elastic.watch_speeds || columns_ || commits_.is_held() || halt_after_journal_)
+    return {};
   const std::vector<SpeedChange> changes =
       speeds_.on_step(commits_.steps_done(), commits_.last_reports());
   CoordinatorDecisions decisions;
@@ -329,8 +335,7 @@ CoordinatorDecisions Coordination::remedy_slowness(const std::vector<SpeedChange
   if (remedy->kind == Remedy::Kind::kNone) return decisions;
   remedy_pace_.on_remedy(commits_.steps_done());
   remedy_ = PlannedPipeline{remedy->plan, remedy->predicted_step_us, remedy->reason};
-  change_reason_ = remedy->reason;
-  commits_.hold();
+  hold_for_change(remedy->reason);
   return decisions;
 }
 

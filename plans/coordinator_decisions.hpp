@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -12,6 +14,8 @@
 #include "plans/plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/rank_program.hpp"
+#include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/lease_pool.hpp"
 
 namespace skein::plans {
 
@@ -125,6 +129,44 @@ struct BroadcastCommit {
   uint64_t samples = 0;
   std::vector<double> stage_busy_seconds;
   std::vector<uint32_t> stage_stash_peak;
+  std::vector<uint64_t> column_samples;  // Columns of their own pace: what each has trained on.
+  uint64_t staleness = 0;                // ... and the largest one of their groups.
+};
+/// A column goes on with an iteration of its own pace, on samples that are leased to it.
+struct LeaseSamples {
+  uint32_t column = 0;
+  uint64_t step = 0;  // Its own iterations so far.
+  SampleLease lease;
+  bool profile = false;  // Timings of the iteration are wanted.
+};
+/// All replicas of a column are ready: they apply their updates.
+struct CommitColumn {
+  uint32_t column = 0;
+  uint64_t step = 0;  // The column's own.
+  double gradient_norm = 0;
+  std::optional<SampleLease> next;  // Goes on with it once it has combined; none: waits for more.
+  bool profile = false;             // Timings of the next iteration are wanted.
+  // For reports:
+  SampleLease lease;  // That the iteration has trained on.
+  double loss = 0;
+};
+/// The members of a group combine their weights.
+struct CombineWeights {
+  uint64_t number = 0;
+  int32_t stage = 0;
+  std::vector<GroupMember> members;  // One: it goes on alone.
+  bool is_common = false;            // All columns take the mean, of moments as well.
+  uint64_t steps_done = 0;           // is_common: of the job, after which the mean is the state.
+  uint64_t staleness = 0;            // As `GroupStart::staleness`.
+};
+/// The group lacks a member: these go on with what they have.
+struct DissolveGroup {
+  uint64_t number = 0;
+  std::vector<ReplicaId> members;
+};
+/// For the policy.
+struct TellPolicy {
+  std::variant<ReadySignal, GroupOutcome, MembershipChange> what;
 };
 struct ReportValidation {
   uint64_t step = 0;
@@ -161,7 +203,8 @@ struct RunEvent {
 
 using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, HaltWorker, AssignPlan,
-                 StartRun, RewindJournal, JournalCommit, BroadcastCommit, ReportValidation,
+                 StartRun, RewindJournal, JournalCommit, BroadcastCommit, LeaseSamples,
+                 CommitColumn, CombineWeights, DissolveGroup, TellPolicy, ReportValidation,
                  CompleteCheckpoint, StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 

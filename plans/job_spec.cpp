@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/schedule/schedule.hpp"
+#include "plans/sync/policy_kind.hpp"
 #include "plans/sync/reducer_kind.hpp"
 
 namespace skein::plans {
@@ -166,6 +167,18 @@ absl::Status check_intervals(const JobSpec& job) {
                 "must be at least 0 (all gradients at the end)");
 }
 
+absl::Status check_sync(const JobSpec& job) {
+  const SyncSpec& sync = job.sync;
+  SKEIN_RETURN_IF_ERROR(parse_policy_kind(sync.policy).status());
+  SKEIN_RETURN_IF_ERROR(at_least(sync.period, 1, "sync.period"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.group_size, 2, "sync.group_size"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.segment_steps, 1, "sync.segment_steps"));
+  SKEIN_RETURN_IF_ERROR(parse_reducer_kind(sync.reducer).status());
+  SKEIN_RETURN_IF_ERROR(expect(sync.density > 0 && sync.density <= 1, "sync.density", sync.density,
+                               "must be in (0, 1]"));
+  return check_columns(job);
+}
+
 }  // namespace
 
 absl::Status validate(const JobSpec& job) {
@@ -182,9 +195,7 @@ absl::Status validate(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(check_optimizer(job));
   SKEIN_RETURN_IF_ERROR(check_parallelism(job.parallelism));
   SKEIN_RETURN_IF_ERROR(check_device(job.device));
-  SKEIN_RETURN_IF_ERROR(parse_reducer_kind(job.sync.reducer).status());
-  SKEIN_RETURN_IF_ERROR(expect(job.sync.density > 0 && job.sync.density <= 1, "sync.density",
-                               job.sync.density, "must be in (0, 1]"));
+  SKEIN_RETURN_IF_ERROR(check_sync(job));
   return check_intervals(job);
 }
 

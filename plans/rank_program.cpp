@@ -19,13 +19,23 @@ void append(RankCommands& to, const RankCommands& from) {
 }  // namespace
 
 RankProgram::RankProgram(Options options)
-    : options_(std::move(options)), step_(options_.first_step) {
+    : options_(std::move(options)),
+      step_(options_.is_column ? 0 : options_.first_step),
+      common_steps_(options_.first_step) {
   SKEIN_CHECK(!options_.actions.empty() && !options_.stages.empty()) << "a rank needs actions";
 }
 
 RankCommands RankProgram::on_start(const CommitOrder& left) {
   if (mode_ != Mode::kIdle) return drop();
-  if (!left.validate && !left.checkpoint && !left.last) return begin_step();
+  const bool has_orders = left.validate || left.checkpoint || left.last;
+  if (options_.is_column) {
+    commit_ = left;
+    commit_->step = options_.first_step - 1;
+    RankCommands commands = keep_snapshots();
+    append(commands, has_orders ? carry_out_orders() : pause());
+    return commands;
+  }
+  if (!has_orders) return begin_step();
   --step_;  // As if its update had just ended.
   commit_ = left;
   return carry_out_orders();
@@ -49,6 +59,10 @@ std::string RankProgram::activity() const {
       return "the reduction";
     case Mode::kWait:
       return "the commit";
+    case Mode::kCombine:
+      return "its group";
+    case Mode::kPause:
+      return awaits_commit_ ? "the commit" : "samples";
     case Mode::kValidate:
       return "a validation input";
     default:
@@ -59,8 +73,11 @@ std::string RankProgram::activity() const {
 RankCommands RankProgram::on_input(const InputKey& key) {
   // Neighbours are at most one commit ahead: their inputs of the next step may come early. A
   // neighbour that has started may also be at what was left to do of the step before.
-  const bool is_left = mode_ == Mode::kIdle && key.kind == InputKind::kValidation;
-  const uint64_t step_min = is_left && step_ > 0 ? step_ - 1 : step_;
+  const bool validates = key.kind == InputKind::kValidation;
+  uint64_t step_min = step_;
+  if (mode_ == Mode::kIdle && validates && step_ > 0) step_min = step_ - 1;
+  // A column validates behind the job's steps, which are not its own.
+  if (options_.is_column && validates) step_min = common_steps_ > 0 ? common_steps_ - 1 : 0;
   if (mode_ == Mode::kFinished || key.step < step_min || !inputs_.insert(key).second) return drop();
   if (mode_ == Mode::kCompute) return advance();
   if (mode_ == Mode::kValidate && running_.empty()) return advance_validation();
@@ -118,6 +135,14 @@ void RankProgram::release(GroupId group, RankCommands& commands) {
 }
 
 RankCommands RankProgram::on_commit(const CommitOrder& commit) {
+  if (options_.is_column) {
+    if (!awaits_commit_ || commit.step + 1 != common_steps_) return drop();
+    awaits_commit_ = false;
+    commit_ = commit;
+    RankCommands commands = keep_snapshots();
+    append(commands, carry_out_orders());
+    return commands;
+  }
   if (mode_ != Mode::kWait || commit.step != step_) return drop();
   mode_ = Mode::kUpdate;
   commit_ = commit;
@@ -174,7 +199,7 @@ bool RankProgram::can_start_action() {
   const bool needs_input =
       is_forward ? !own.is_first : !own.is_last && action.type != ActionType::kBackwardWeight;
   const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
-  return !needs_input || take_input(kind, action.stage, action.microbatch);
+  return !needs_input || inputs_.erase(InputKey{kind, step_, action.stage, action.microbatch}) > 0;
 }
 
 RunAction RankProgram::start_action() {
@@ -237,11 +262,19 @@ void RankProgram::settle() {
 }
 
 RankCommands RankProgram::end_update() {
+  if (options_.is_column) return next_ ? begin_combining() : end_combining();
+  RankCommands commands = keep_snapshots();
+  append(commands, carry_out_orders());
+  return commands;
+}
+
+RankCommands RankProgram::keep_snapshots() const {
   RankCommands commands;
   for (const StageRole& each : options_.stages) {
-    if (commit_->snapshot && each.leads) commands.push_back(KeepSnapshot{step_ + 1, each.stage});
+    if (commit_->snapshot && each.leads) {
+      commands.push_back(KeepSnapshot{order_step() + 1, each.stage});
+    }
   }
-  append(commands, carry_out_orders());
   return commands;
 }
 
@@ -249,7 +282,7 @@ RankCommands RankProgram::carry_out_orders() {
   RankCommands commands;
   if (commit_->checkpoint) {
     for (const StageRole& each : options_.stages) {
-      if (each.leads) commands.push_back(SaveState{step_ + 1, each.stage});
+      if (each.leads) commands.push_back(SaveState{order_step() + 1, each.stage});
     }
   }
   if (commit_->validate && options_.validation_batches > 0) {
@@ -269,7 +302,7 @@ RankCommands RankProgram::advance_validation() {
   RankCommands commands;
   if (next_validation_ == options_.validation_batches) {
     const StageRole& ended = options_.stages[validation_role_];
-    if (ended.is_last) commands.push_back(SendValidated{step_, ended.stage});
+    if (ended.is_last) commands.push_back(SendValidated{order_step(), ended.stage});
     next_validation_ = 0;
     if (++validation_role_ == options_.stages.size()) {
       append(commands, end_validation());
@@ -277,10 +310,12 @@ RankCommands RankProgram::advance_validation() {
     }
   }
   const StageRole& own = options_.stages[validation_role_];
-  if (!own.is_first && !take_input(InputKind::kValidation, own.stage, next_validation_)) {
+  if (!own.is_first && inputs_.erase(InputKey{InputKind::kValidation, order_step(), own.stage,
+                                              next_validation_}) == 0) {
     return commands;
   }
-  running_.push_back(RunValidation{step_, own.stage, next_validation_, next_validation_ == 0});
+  running_.push_back(
+      RunValidation{order_step(), own.stage, next_validation_, next_validation_ == 0});
   commands.push_back(running_.back());
   return commands;
 }
@@ -288,13 +323,23 @@ RankCommands RankProgram::advance_validation() {
 /// Leaves the committed step behind, whether there was a validation pass or not.
 RankCommands RankProgram::end_validation() {
   const bool last = commit_->last;
-  ++step_;
+  if (!options_.is_column) ++step_;
   commit_.reset();
   if (last) {
     mode_ = Mode::kFinished;
     return {};
   }
-  return begin_step();
+  return options_.is_column ? pause() : begin_step();
+}
+
+SampleLease RankProgram::samples() const {
+  if (options_.is_column) return lease_;
+  return {step_ * options_.samples_per_step, options_.samples_per_step};
+}
+
+uint64_t RankProgram::steps_done() const {
+  if (options_.is_column) return common_steps_;
+  return mode_ == Mode::kValidate ? step_ + 1 : step_;
 }
 
 const RankProgram::StageRole& RankProgram::role(int32_t stage) const {
@@ -302,10 +347,6 @@ const RankProgram::StageRole& RankProgram::role(int32_t stage) const {
                                   [&](const StageRole& each) { return each.stage == stage; });
   SKEIN_CHECK(found != options_.stages.end()) << "stage " << stage << " is not of this rank";
   return *found;
-}
-
-bool RankProgram::take_input(InputKind kind, int32_t stage, int32_t microbatch) {
-  return inputs_.erase(InputKey{kind, step_, stage, microbatch}) > 0;
 }
 
 RankCommands RankProgram::drop() {

@@ -13,6 +13,7 @@
 #include "plans/base/ids.hpp"
 #include "plans/plan.hpp"
 #include "plans/schedule/action.hpp"
+#include "plans/sync/lease_pool.hpp"
 
 namespace skein::plans {
 
@@ -39,6 +40,16 @@ struct CommitOrder {
   bool operator==(const CommitOrder&) const = default;
 };
 
+/// The members of a group combine their weights; one of a rank's stages is in it.
+struct CombineOrder {
+  int32_t stage = 0;
+  uint64_t number = 0;
+  bool is_alone = false;    // A group of one: there is nothing to do.
+  bool is_common = false;   // Of all columns: the end of a segment.
+  uint64_t steps_done = 0;  // is_common: of the job.
+  bool operator==(const CombineOrder&) const = default;
+};
+
 // What a rank does next. The first four are work for the device, which does it in order;
 // `on_work_done` follows for each.
 struct RunAction {
@@ -61,7 +72,7 @@ struct RunNorm {
   bool operator==(const RunNorm&) const = default;
 };
 struct RunUpdate {
-  CommitOrder commit;  // All stages of the rank.
+  CommitOrder commit;  // All stages of the rank; of a column, its `step` is one of the job's.
   bool operator==(const RunUpdate&) const = default;
 };
 struct RunValidation {
@@ -99,14 +110,23 @@ struct KeepSnapshot {
   int32_t stage = 0;
   bool operator==(const KeepSnapshot&) const = default;
 };
+/// Put the weights of a stage (and the moments, if `is_common`) together with those of the other
+/// members; `on_combined` follows.
+struct RunCombination {
+  int32_t stage = 0;
+  uint64_t number = 0;
+  bool is_common = false;
+  bool operator==(const RunCombination&) const = default;
+};
 struct SendValidated {
   uint64_t step = 0;
   int32_t stage = 0;
   bool operator==(const SendValidated&) const = default;
 };
 
-using RankCommand = std::variant<RunAction, RunNorm, RunUpdate, RunValidation, SendReady,
-                                 RunReduction, SendReduced, SaveState, KeepSnapshot, SendValidated>;
+using RankCommand =
+    std::variant<RunAction, RunNorm, RunUpdate, RunValidation, SendReady, RunReduction, SendReduced,
+                 SaveState, KeepSnapshot, RunCombination, SendValidated>;
 using RankCommands = std::vector<RankCommand>;
 
 /// What a worker does with the replicas it holds, one of each stage of its rank, as a state machine
@@ -120,6 +140,14 @@ using RankCommands = std::vector<RankCommand>;
 ///   4 update:    applies the committed step; then saves if told to
 ///   5 validate:  runs forwards on validation data; then signals
 ///   6 finished:  after the last commit
+///
+/// Of a column of its own pace, steps are the column's own, on samples that are leased to it, and 4
+/// to 6 become:
+///
+///   4 update:    applies its own update
+///   5 combine:   each stage waits for the word of its group, and for the group; then 1 again
+///   6 pause:     there are no samples: waits for more, or for the common mean of all columns and
+///                the commit of the job's steps behind it, with what that orders
 ///
 /// An action is given to the device while the one before it still runs, if its input is there: so
 /// the device does not wait for the news of its end to come here and back. The parts of an action
@@ -154,6 +182,8 @@ class RankProgram {
     int32_t validation_batches = 0;
     /// Buckets are reduced when they are complete; else all gradients when `on_group_start` says.
     bool reduces_early = false;
+    uint64_t samples_per_step = 1;
+    bool is_column = false;  // Of its own pace; its own steps are counted from 0.
   };
   explicit RankProgram(Options options);
 
@@ -166,19 +196,44 @@ class RankProgram {
   RankCommands on_group_reduced(GroupId group, uint64_t step, int32_t bucket);
   RankCommands on_commit(const CommitOrder& commit);
 
+  // Of a column:
+  RankCommands on_lease(uint64_t step, const SampleLease& lease);
+  /// `next`: what comes after the update; none: a pause.
+  RankCommands on_column_commit(uint64_t step, double gradient_norm,
+                                const std::optional<SampleLease>& next);
+  RankCommands on_combine(const CombineOrder& order);
+  /// The combination is over; not `ok`: the stage has what it had.
+  RankCommands on_combined(int32_t stage, uint64_t number, bool ok);
+
+  bool is_column() const { return options_.is_column; }
   uint64_t step() const { return step_; }
-  /// Steps whose updates have ended; one more than `step()` while the validation behind one runs.
-  uint64_t steps_done() const { return mode_ == Mode::kValidate ? step_ + 1 : step_; }
+  /// Of the step in progress.
+  SampleLease samples() const;
+  /// Steps of the job whose updates have ended; one more than `step()` while the validation behind
+  /// one runs. Of a column: to the end of its last segment.
+  uint64_t steps_done() const;
+  /// The weights are those after `steps_done()`: always, but for a column within a segment.
+  bool has_common_state() const { return !options_.is_column || is_common_; }
   bool finished() const { return mode_ == Mode::kFinished; }
   /// Every gradient of the step is final; only the commit is missing.
-  bool waits_for_commit() const { return mode_ == Mode::kWait; }
+  bool waits_for_commit() const { return mode_ == Mode::kWait && !options_.is_column; }
   /// What it waits for or has given to the device ("2B5", "commit"), for people.
   std::string activity() const;
   bool is_working() const { return !running_.empty(); }
   uint64_t dropped() const { return dropped_; }
 
  private:
-  enum class Mode { kIdle, kCompute, kReduce, kWait, kUpdate, kValidate, kFinished };
+  enum class Mode {
+    kIdle,
+    kCompute,
+    kReduce,
+    kWait,
+    kUpdate,
+    kCombine,
+    kPause,
+    kValidate,
+    kFinished
+  };
   struct StageProgress {
     size_t actions = 0;
     size_t actions_started = 0;
@@ -208,11 +263,18 @@ class RankProgram {
   void release_all(int32_t stage, RankCommands& commands);
   RankCommands end_norm(int32_t stage);
   RankCommands end_update();
+  RankCommands keep_snapshots() const;
   RankCommands carry_out_orders();
   RankCommands end_validation();
+  RankCommands begin_leased(const SampleLease& lease);
+  RankCommands begin_combining();
+  void combine(const CombineOrder& order, RankCommands& commands);
+  RankCommands end_combining();
+  RankCommands pause();
+  /// The step that the orders of a commit belong to.
+  uint64_t order_step() const { return options_.is_column ? commit_->step : step_; }
   void settle();
   const StageRole& role(int32_t stage) const;
-  bool take_input(InputKind kind, int32_t stage, int32_t microbatch);
   RankCommands drop();
 
   Options options_;
@@ -229,6 +291,17 @@ class RankProgram {
   std::set<InputKey> inputs_;  // Arrived and not used yet.
   std::map<GroupId, GroupProgress> groups_;
   std::optional<CommitOrder> commit_;
+
+  // Of a column:
+  SampleLease lease_;
+  std::optional<SampleLease> next_;            // After the update that runs.
+  std::optional<SampleLease> given_;           // For the end of what is done now.
+  std::vector<CombineOrder> early_;            // That have come while the update runs.
+  std::map<int32_t, CombineOrder> combining_;  // Under way, by stage.
+  std::set<int32_t> uncombined_;               // Stages that are not through.
+  uint64_t common_steps_ = 0;
+  bool is_common_ = true;
+  bool awaits_commit_ = false;  // Of the segment whose common mean it has.
   uint64_t dropped_ = 0;
 };
 

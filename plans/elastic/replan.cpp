@@ -8,9 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/column_plan.hpp"
 #include "plans/elastic/keep_state_in_place.hpp"
 #include "plans/elastic/reroute.hpp"
 #include "plans/layout_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {
@@ -121,6 +123,20 @@ absl::StatusOr<PlannedPipeline> without_lost(const ReplanRequest& request) {
   return chosen;
 }
 
+/// As many columns as there are workers for.
+absl::StatusOr<PlannedPipeline> columns_plan(const ReplanRequest& request) {
+  PlannedPipeline chosen;
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan,
+                         make_column_plan(request.job, request.workers, request.generation));
+  if (request.current) {
+    chosen.plan = keep_state_in_place(std::move(chosen.plan), *request.current, request.workers,
+                                      request.job.model);
+  }
+  chosen.reason =
+      absl::StrCat(column_layout(chosen.plan).columns, " columns of the job's pipeline");
+  return chosen;
+}
+
 /// The job with an even layout in place of its own.
 JobSpec even_job(const ReplanRequest& request) {
   JobSpec job = request.job;
@@ -158,6 +174,7 @@ absl::StatusOr<PlannedPipeline> even_plan(const ReplanRequest& request, const st
 
 absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request) {
   SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
+  if (runs_columns(request.job)) return columns_plan(request);
   const bool may_reroute = request.is_urgent && request.current.has_value();
   if (may_reroute && is_chosen_by_planner(request)) {
     absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);

@@ -25,7 +25,8 @@ struct ReplanRequest {
   uint64_t generation = 1;
 };
 
-/// The plan for these workers, in this order:
+/// The plan for these workers. A job whose columns have their own pace: as many columns as there
+/// are workers for. Else in this order:
 ///   1 the plan that the job asks for (plan file, layout, or the planner's choice if it is to
 ///     choose), when the workers suffice for it. Workers that hold a stage's state keep the stage
 ///     where devices are alike (layouts), so that least state moves.

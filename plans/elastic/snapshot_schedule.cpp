@@ -38,7 +38,7 @@ void SnapshotSchedule::begin_generation(std::vector<WorkerId> owners, std::vecto
 }
 
 bool SnapshotSchedule::is_due(uint64_t steps_done) const {
-  if (interval_ == 0 || wanted_.empty()) return false;
+  if (!is_possible()) return false;
   return has_ordered_ ? steps_done >= last_ + interval_ : steps_done > last_;
 }
 

@@ -29,6 +29,8 @@ class SnapshotSchedule {
   /// True if the state after `steps_done` steps is to be copied: after the first step of a plan, so
   /// that a second loss finds something, and every interval.
   bool is_due(uint64_t steps_done) const;
+  /// There is somebody to keep them, and the job wants them.
+  bool is_possible() const { return interval_ != 0 && !wanted_.empty(); }
   /// The commit that orders a snapshot of this state is out.
   void on_ordered(uint64_t steps_done);
   /// A worker holds the copy. Repeats and strangers change nothing.

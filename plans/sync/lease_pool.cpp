@@ -20,6 +20,10 @@ uint64_t LeasePool::finished_samples() const {
   return finished;
 }
 
+void LeasePool::limit(uint64_t samples) {
+  state_.samples = std::min(state_.samples, std::max(samples, state_.fresh));
+}
+
 bool LeasePool::is_over() const {
   return state_.fresh == state_.samples && state_.returned.empty() && state_.held.empty();
 }

@@ -54,6 +54,9 @@ class LeasePool {
   /// The column has died or left. True: its leases are there to be given again.
   bool forget(uint32_t column);
 
+  /// Nothing that was never given is given beyond `samples`, or what has been given if that is more.
+  void limit(uint64_t samples);
+
   bool is_over() const;
   uint64_t finished_samples() const;
   const LeaseState& state() const { return state_; }

@@ -53,8 +53,8 @@ GroupStart PeerRoster::start(std::span<const ReplicaId> members) {
     Peer& peer = peers_[members[m].value];
     SKEIN_CHECK(!peer.group) << members[m] << " is in group " << *peer.group;
     // A passive member (see AdPsgdPolicy) may not have finished a step yet.
-    start.members.push_back(
-        {members[m], peer.next_step - std::min<uint64_t>(peer.next_step, 1), weight[m]});
+    start.members.push_back({members[m], peer.next_step - std::min<uint64_t>(peer.next_step, 1),
+                             weight[m], !peer.ready});
     peer.ready = false;
     if (members.size() == 1) continue;
     peer.group = start.number;

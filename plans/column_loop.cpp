@@ -1,0 +1,297 @@
+#include "plans/column_loop.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+#include "plans/column_plan.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr double kMicro = 1e-6;
+
+}  // namespace
+
+ColumnLoop::ColumnLoop(const JobSpec& job, const Plan& plan)
+    : layout_(column_layout(plan)),
+      plan_(plan),
+      batch_(static_cast<uint64_t>(job.training.global_batch_size)),
+      samples_each_(column_samples(job)),
+      profiles_(job.profiling.enable_profiling),
+      profile_freq_(static_cast<uint64_t>(std::max<int64_t>(1, job.profiling.profile_freq))),
+      columns_(layout_.columns) {}
+
+CoordinatorDecisions ColumnLoop::begin_segment(uint64_t first_step, uint64_t end_step) {
+  SKEIN_CHECK(is_common_ && first_step < end_step) << "the segment before has not ended";
+  end_step_ = end_step;
+  is_common_ = is_meeting_ = has_ended_ = false;
+  totals_ = {};
+  totals_.busy_seconds.resize(layout_.stages);
+  totals_.stash_peak.resize(layout_.stages);
+  totals_.samples.resize(layout_.columns);
+  pool_.emplace(LeaseState{
+      .samples = end_step * batch_, .samples_each = samples_each_, .fresh = first_step * batch_});
+  CoordinatorDecisions decisions;
+  for (uint32_t column = 0; column < layout_.columns; ++column) resume(column, decisions);
+  return decisions;
+}
+
+void ColumnLoop::cut_short() {
+  if (is_common_ || is_meeting_) return;
+  const uint64_t fresh = pool_->state().fresh;
+  end_step_ = std::min(end_step_, (fresh + batch_ - 1) / batch_);
+  pool_->limit(end_step_ * batch_);
+}
+
+/// Lets a column that does nothing have samples, if there are any.
+void ColumnLoop::resume(uint32_t column, CoordinatorDecisions& decisions) {
+  Column& own = columns_[column];
+  if (own.is_lost || own.is_computing) return;
+  const std::optional<SampleLease> lease = pool_->lease(column);
+  if (!lease) return leave_policy(column, decisions);
+  own.is_computing = true;
+  own.lease = *lease;
+  decisions.push_back(LeaseSamples{column, own.step, *lease, false});
+  if (own.has_policy) return;
+  own.has_policy = true;
+  decisions.push_back(TellPolicy{MembershipChange{column, true, own.step}});
+}
+
+void ColumnLoop::leave_policy(uint32_t column, CoordinatorDecisions& decisions) {
+  if (!std::exchange(columns_[column].has_policy, false)) return;
+  decisions.push_back(TellPolicy{MembershipChange{column, false, columns_[column].step}});
+}
+
+CoordinatorDecisions ColumnLoop::on_ready(const ReadyReport& report) {
+  if (!layout_.has(report.replica)) return drop();
+  const uint32_t column = layout_.column_of(report.replica);
+  Column& own = columns_[column];
+  if (own.is_lost || !own.is_computing || report.step != own.step ||
+      !own.ready.emplace(layout_.stage_of(report.replica), report).second) {
+    return drop();
+  }
+  if (own.ready.size() < layout_.stages) return {};
+  return commit(column);
+}
+
+/// What the column's iteration adds to the segment.
+void ColumnLoop::count(uint32_t column) {
+  Column& own = columns_[column];
+  for (const auto& [stage, report] : own.ready) {
+    totals_.loss_sum += report.loss_sum;
+    totals_.loss_tokens += report.loss_tokens;
+    totals_.busy_seconds[stage] += static_cast<double>(report.busy_us) * kMicro;
+    totals_.stash_peak[stage] = std::max(totals_.stash_peak[stage], report.stash_peak);
+  }
+  totals_.samples[column] += own.lease.count;
+  ++totals_.iterations;
+}
+
+CoordinatorDecisions ColumnLoop::commit(uint32_t column) {
+  Column& own = columns_[column];
+  count(column);
+  double loss_sum = 0;
+  uint64_t loss_tokens = 0;
+  double norm_squared = 0;
+  for (const auto& [stage, report] : own.ready) {
+    loss_sum += report.loss_sum;
+    loss_tokens += report.loss_tokens;
+    norm_squared += report.norm_squared;
+  }
+  own.ready.clear();
+  CommitColumn commit;
+  commit.column = column;
+  commit.step = own.step;
+  commit.gradient_norm = std::sqrt(norm_squared);
+  commit.lease = own.lease;
+  commit.loss = loss_tokens == 0 ? 0 : loss_sum / static_cast<double>(loss_tokens);
+  totals_.norm_sum += commit.gradient_norm;
+  if (!std::isfinite(commit.loss) || !std::isfinite(commit.gradient_norm)) {
+    return {EndRun{absl::FailedPreconditionError(absl::StrCat(
+                       "column ", column, ", samples from ", own.lease.first, ": loss ",
+                       commit.loss, ", gradient norm ", commit.gradient_norm,
+                       ": the training diverged and the update was not applied; lower "
+                       "optimizer.lr or lengthen lr_scheduler.warmup_steps, and go on from the "
+                       "last checkpoint")),
+                   false}};
+  }
+  SKEIN_CHECK(pool_->finish(column, own.lease.first)) << "column " << column << " has no lease";
+  commit.next = pool_->lease(column);
+  const uint64_t step = own.step++;
+  commit.profile = profiles_ && (own.step == 1 || own.step % profile_freq_ == 0);
+  CoordinatorDecisions decisions = {commit};
+  if (!commit.next) {
+    own.is_computing = false;
+    leave_policy(column, decisions);
+    try_meet(decisions);
+    return decisions;
+  }
+  own.lease = *commit.next;
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    const ReplicaId replica = layout_.replica(stage, column);
+    waiting_.insert(replica);
+    decisions.push_back(TellPolicy{ReadySignal{replica, step}});
+  }
+  return decisions;
+}
+
+CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
+  std::vector<ReplicaId> live;
+  for (const GroupMember& member : start.members) {
+    if (columns_[layout_.column_of(member.replica)].is_lost) continue;
+    if (!member.is_passive && !waiting_.contains(member.replica)) return drop();
+    live.push_back(member.replica);
+  }
+  if (live.empty()) return drop();
+  CombineWeights combine;
+  combine.number = next_number_++;
+  combine.stage = start.stage;
+  combine.members = start.members;
+  combine.staleness = start.staleness;
+  totals_.staleness_max = std::max(totals_.staleness_max, start.staleness);
+  Group group;
+  group.policy_number = start.number;
+  group.awaited = {live.begin(), live.end()};
+  for (const GroupMember& member : start.members) {
+    if (!member.is_passive) waiting_.erase(member.replica);
+    group.members.insert(member.replica);
+  }
+  CoordinatorDecisions decisions = {combine};
+  if (combine.members.size() == 1) return decisions;
+  groups_[combine.number] = std::move(group);
+  // The policy did not know of a loss yet.
+  if (live.size() < combine.members.size()) {
+    decisions.push_back(DissolveGroup{combine.number, live});
+  }
+  return decisions;
+}
+
+CoordinatorDecisions ColumnLoop::on_combined(ReplicaId replica, uint64_t number, bool ok) {
+  const auto group = groups_.find(number);
+  if (group == groups_.end() || group->second.awaited.erase(replica) == 0) return drop();
+  group->second.is_ok = group->second.is_ok && ok;
+  CoordinatorDecisions decisions;
+  end_if_over(group, decisions);
+  try_meet(decisions);
+  return decisions;
+}
+
+void ColumnLoop::end_if_over(std::map<uint64_t, Group>::iterator group,
+                             CoordinatorDecisions& decisions) {
+  if (!group->second.awaited.empty()) return;
+  const Group ended = group->second;
+  groups_.erase(group);
+  const bool has_live = std::any_of(ended.members.begin(), ended.members.end(), [&](ReplicaId id) {
+    return !columns_[layout_.column_of(id)].is_lost;
+  });
+  if (!has_live) return;
+  if (!ended.is_meeting) {
+    decisions.push_back(TellPolicy{GroupOutcome{ended.policy_number, ended.is_ok}});
+    return;
+  }
+  has_failed_ = has_failed_ || !ended.is_ok;
+  if (!groups_.empty() || has_failed_) return;
+  is_meeting_ = false;
+  is_common_ = has_ended_ = true;
+}
+
+/// Once nobody has anything left to do.
+void ColumnLoop::try_meet(CoordinatorDecisions& decisions) {
+  if (is_meeting_ || is_common_ || has_failed_ || !pool_ || !pool_->is_over() || !groups_.empty())
+    return;
+  std::vector<uint32_t> live;
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    if (columns_[column].is_computing) return;
+    if (!columns_[column].is_lost) live.push_back(column);
+  }
+  is_meeting_ = true;
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    CombineWeights combine;
+    combine.number = next_number_++;
+    combine.stage = static_cast<int32_t>(stage);
+    combine.is_common = true;
+    combine.steps_done = end_step_;
+    Group group;
+    group.is_meeting = true;
+    for (uint32_t column : live) {
+      const ReplicaId replica = layout_.replica(stage, column);
+      combine.members.push_back(
+          {replica, columns_[column].step, 1.0 / static_cast<double>(live.size())});
+      group.members.insert(replica);
+      group.awaited.insert(replica);
+    }
+    groups_[combine.number] = std::move(group);
+    decisions.push_back(std::move(combine));
+  }
+}
+
+std::set<uint32_t> ColumnLoop::columns_of(WorkerId worker) const {
+  std::set<uint32_t> columns;
+  for (const StagePlan& stage : plan_.stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      if (replica.worker == worker) columns.insert(layout_.column_of(replica.id));
+    }
+  }
+  return columns;
+}
+
+void ColumnLoop::dissolve_groups_of(uint32_t column, CoordinatorDecisions& decisions) {
+  for (auto each = groups_.begin(); each != groups_.end();) {
+    const auto group = each++;
+    const auto is_lost = [&](ReplicaId id) { return layout_.column_of(id) == column; };
+    // Also if it was through: what it has sent may be on its way, or gone with it.
+    const std::set<ReplicaId>& members = group->second.members;
+    if (std::none_of(members.begin(), members.end(), is_lost)) continue;
+    std::set<ReplicaId>& awaited = group->second.awaited;
+    std::erase_if(awaited, is_lost);
+    if (group->second.is_meeting) has_failed_ = true;
+    group->second.is_ok = false;
+    if (!awaited.empty()) {
+      decisions.push_back(DissolveGroup{group->first, {awaited.begin(), awaited.end()}});
+    }
+    end_if_over(group, decisions);
+  }
+}
+
+CoordinatorDecisions ColumnLoop::lose(WorkerId worker) {
+  CoordinatorDecisions decisions;
+  bool has_lost = false;
+  for (uint32_t column : columns_of(worker)) {
+    Column& own = columns_[column];
+    if (std::exchange(own.is_lost, true)) continue;
+    has_lost = true;
+    own.is_computing = false;
+    own.ready.clear();
+    std::erase_if(waiting_, [&](ReplicaId id) { return layout_.column_of(id) == column; });
+    if (pool_) pool_->forget(column);
+    dissolve_groups_of(column, decisions);
+    leave_policy(column, decisions);
+  }
+  if (!has_lost) return decisions;
+  // The mean may have been taken in part.
+  has_failed_ = has_failed_ || is_meeting_ ||
+                std::all_of(columns_.begin(), columns_.end(),
+                            [](const Column& each) { return each.is_lost; });
+  if (has_failed_ || is_common_) return decisions;
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    const bool has_returned = !pool_->state().returned.empty();
+    if (has_returned) resume(column, decisions);
+  }
+  try_meet(decisions);
+  return decisions;
+}
+
+bool ColumnLoop::has_lost() const {
+  return std::any_of(columns_.begin(), columns_.end(),
+                     [](const Column& each) { return each.is_lost; });
+}
+
+CoordinatorDecisions ColumnLoop::drop() {
+  ++dropped_;
+  return {};
+}
+
+}  // namespace skein::plans

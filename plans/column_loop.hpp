@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "plans/coordinator_decisions.hpp"
+#include "plans/job_spec.hpp"
+#include "plans/plan.hpp"
+#include "plans/sync/column_layout.hpp"
+#include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/lease_pool.hpp"
+
+namespace skein::plans {
+
+/// What the columns have done in a segment.
+struct SegmentTotals {
+  double loss_sum = 0;
+  uint64_t loss_tokens = 0;
+  double norm_sum = 0;               // Of the iterations' gradient norms.
+  uint64_t iterations = 0;           // Of all columns.
+  uint64_t staleness_max = 0;        // Of the groups.
+  std::vector<double> busy_seconds;  // [stages], of all columns.
+  std::vector<uint32_t> stash_peak;  // [stages]
+  std::vector<uint64_t> samples;     // [columns]
+};
+
+/// The iterations of columns that train at their own pace, through one plan. A state machine
+/// without clock or I/O.
+///
+/// Time is cut in segments of whole steps. Within one, a column trains on samples that are leased
+/// to it, applies its own updates, and between two iterations combines weights with whom the policy
+/// says. When the samples of a segment are done, each once, and no group is under way, all columns
+/// take the mean of their weights and moments: then they are as alike as after a synchronous step.
+///
+/// A column is lost with the first of its workers. Its lease goes to another column, its groups are
+/// dissolved, and the others go on; only in the common mean of the end can nobody be missed.
+///
+/// Groups get numbers of their own in the order in which their members hear of them, as the policy
+/// knows nothing of the common mean.
+///
+/// Events that are repeated, late, or of a lost column change nothing and are counted in `dropped`.
+class ColumnLoop {
+ public:
+  /// All columns of the plan are there, and nothing is leased.
+  ColumnLoop(const JobSpec& job, const Plan& plan);
+
+  /// The steps [first, end) of the job; the segment before has ended.
+  CoordinatorDecisions begin_segment(uint64_t first_step, uint64_t end_step);
+  /// The segment ends with the step in which a sample was leased last.
+  void cut_short();
+
+  CoordinatorDecisions on_ready(const ReadyReport& report);
+  CoordinatorDecisions on_group_start(const GroupStart& start);
+  CoordinatorDecisions on_combined(ReplicaId replica, uint64_t number, bool ok);
+  CoordinatorDecisions lose(WorkerId worker);
+
+  /// Nobody can finish the segment: it has to be done again.
+  bool has_failed() const { return has_failed_; }
+  /// The segment has ended: all columns have the mean. True once a segment.
+  bool take_end() { return std::exchange(has_ended_, false); }
+  /// Some column of the plan is lost.
+  bool has_lost() const;
+  uint64_t end_step() const { return end_step_; }
+  const SegmentTotals& totals() const { return totals_; }
+  uint64_t dropped() const { return dropped_; }
+
+ private:
+  struct Column {
+    bool is_lost = false;
+    bool is_computing = false;
+    bool has_policy = true;                 // The policy counts it as present.
+    uint64_t step = 0;                      // Its own iterations so far.
+    SampleLease lease;                      // is_computing
+    std::map<uint32_t, ReadyReport> ready;  // By stage.
+  };
+  struct Group {
+    uint64_t policy_number = 0;
+    bool is_meeting = false;
+    bool is_ok = true;
+    std::set<ReplicaId> members;
+    std::set<ReplicaId> awaited;  // That have not said that they are through.
+  };
+
+  CoordinatorDecisions commit(uint32_t column);
+  void resume(uint32_t column, CoordinatorDecisions& decisions);
+  void leave_policy(uint32_t column, CoordinatorDecisions& decisions);
+  void count(uint32_t column);
+  void try_meet(CoordinatorDecisions& decisions);
+  void end_if_over(std::map<uint64_t, Group>::iterator group, CoordinatorDecisions& decisions);
+  std::set<uint32_t> columns_of(WorkerId worker) const;
+  void dissolve_groups_of(uint32_t column, CoordinatorDecisions& decisions);
+  CoordinatorDecisions drop();
+
+  ColumnLayout layout_;
+  Plan plan_;
+  uint64_t batch_ = 0;         // Samples of a step.
+  uint64_t samples_each_ = 0;  // Of a column's iteration.
+  bool profiles_ = false;
+  uint64_t profile_freq_ = 0;
+  std::vector<Column> columns_;
+  std::optional<LeasePool> pool_;
+  std::set<ReplicaId> waiting_;  // For a group.
+  std::map<uint64_t, Group> groups_;
+  uint64_t next_number_ = 1;
+  uint64_t end_step_ = 0;
+  bool is_meeting_ = false;  // The common mean is taken.
+  bool is_common_ = true;    // All columns have it.
+  bool has_ended_ = false;
+  bool has_failed_ = false;
+  SegmentTotals totals_;
+  uint64_t dropped_ = 0;
+};
+
+}  // namespace skein::plans

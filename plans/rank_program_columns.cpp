@@ -1,0 +1,105 @@
+// What a rank of a column of its own pace does apart from others: leases, own commits, groups.
+
+#include <utility>
+
+#include "plans/rank_program.hpp"
+
+namespace skein::plans {
+
+RankCommands RankProgram::on_lease(uint64_t step, const SampleLease& lease) {
+  if (mode_ == Mode::kPause && step == step_ && !awaits_commit_ && combining_.empty()) {
+    return begin_leased(lease);
+  }
+  const bool ends_here = mode_ == Mode::kUpdate && !next_ && step == step_ + 1;
+  const bool is_next = mode_ == Mode::kValidate && step == step_;
+  if (!options_.is_column || !(ends_here || is_next) || given_) return drop();
+  given_ = lease;
+  return {};
+}
+
+RankCommands RankProgram::on_column_commit(uint64_t step, double gradient_norm,
+                                           const std::optional<SampleLease>& next) {
+  if (!options_.is_column || mode_ != Mode::kWait || step != step_) return drop();
+  mode_ = Mode::kUpdate;
+  next_ = next;
+  is_common_ = false;
+  RunUpdate update;
+  update.commit.step = lease_.first / options_.samples_per_step;
+  update.commit.gradient_norm = gradient_norm;
+  running_.push_back(update);
+  return {running_.back()};
+}
+
+RankCommands RankProgram::on_combine(const CombineOrder& order) {
+  const bool is_early = mode_ == Mode::kUpdate && order.is_common == !next_.has_value();
+  if (options_.is_column && is_early) {
+    early_.push_back(order);
+    return {};
+  }
+  const bool is_awaited = order.is_common
+                              ? mode_ == Mode::kPause && !awaits_commit_
+                              : mode_ == Mode::kCombine && uncombined_.contains(order.stage);
+  if (!is_awaited || combining_.contains(order.stage)) return drop();
+  RankCommands commands;
+  combine(order, commands);
+  if (mode_ != Mode::kCombine || !uncombined_.empty()) return commands;
+  return end_combining();
+}
+
+RankCommands RankProgram::on_combined(int32_t stage, uint64_t number, bool ok) {
+  const auto found = combining_.find(stage);
+  if (found == combining_.end() || found->second.number != number) return drop();
+  const CombineOrder order = found->second;
+  combining_.erase(found);
+  if (!order.is_common) {
+    uncombined_.erase(stage);
+    return uncombined_.empty() ? end_combining() : RankCommands();
+  }
+  if (ok) uncombined_.erase(stage);
+  if (!uncombined_.empty()) return {};
+  common_steps_ = order.steps_done;
+  is_common_ = awaits_commit_ = true;
+  return {};
+}
+
+RankCommands RankProgram::begin_leased(const SampleLease& lease) {
+  lease_ = lease;
+  uncombined_.clear();
+  return begin_step();
+}
+
+RankCommands RankProgram::begin_combining() {
+  mode_ = Mode::kCombine;
+  for (const StageRole& each : options_.stages) uncombined_.insert(each.stage);
+  RankCommands commands;
+  for (const CombineOrder& order : std::exchange(early_, {})) combine(order, commands);
+  return uncombined_.empty() ? end_combining() : commands;
+}
+
+void RankProgram::combine(const CombineOrder& order, RankCommands& commands) {
+  if (order.is_alone) {
+    uncombined_.erase(order.stage);
+    return;
+  }
+  if (order.is_common) is_common_ = false;  // Until all of its stages are through.
+  combining_[order.stage] = order;
+  commands.push_back(RunCombination{order.stage, order.number, order.is_common});
+}
+
+/// On to the next step, if there are samples for it.
+RankCommands RankProgram::end_combining() {
+  ++step_;
+  if (!next_) return pause();
+  return begin_leased(*std::exchange(next_, std::nullopt));
+}
+
+RankCommands RankProgram::pause() {
+  mode_ = Mode::kPause;
+  if (given_) return begin_leased(*std::exchange(given_, std::nullopt));
+  for (const StageRole& each : options_.stages) uncombined_.insert(each.stage);
+  RankCommands commands;
+  for (const CombineOrder& order : std::exchange(early_, {})) combine(order, commands);
+  return commands;
+}
+
+}  // namespace skein::plans

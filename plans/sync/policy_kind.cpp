@@ -1,0 +1,101 @@
+#include "plans/sync/policy_kind.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plans/base/check.hpp"
+#include "plans/base/nearest_name.hpp"
+#include "plans/sync/ad_psgd.hpp"
+#include "plans/sync/paired_rounds.hpp"
+#include "plans/sync/partial_reduce.hpp"
+#include "plans/sync/prague.hpp"
+#include "plans/sync/sdpipe.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// In the order of the kinds.
+const std::vector<std::string>& names() {
+  static const std::vector<std::string> all = {"allreduce", "sdpipe", "partial_reduce",
+                                               "prague",    "adpsgd", "adpsgd_paired"};
+  return all;
+}
+
+PolicyKind kind_of(const JobSpec& job) {
+  const auto kind = parse_policy_kind(job.sync.policy);
+  SKEIN_CHECK(kind.ok()) << kind.status();  // The job has been validated.
+  return *kind;
+}
+
+}  // namespace
+
+absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name) {
+  const auto found = std::find(names().begin(), names().end(), name);
+  if (found != names().end()) return static_cast<PolicyKind>(found - names().begin());
+  return absl::InvalidArgumentError(absl::StrCat("sync.policy = \"", name, "\"",
+                                                 suggestion(name, names()), ": must be one of ",
+                                                 absl::StrJoin(names(), ", ")));
+}
+
+bool runs_columns(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllreduce; }
+
+std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayout& layout) {
+  const auto group_size = static_cast<uint32_t>(job.sync.group_size);
+  switch (kind_of(job)) {
+    case PolicyKind::kAllreduce:
+      break;
+    case PolicyKind::kSdpipe:
+      return std::make_unique<SdpipePolicy>(
+          layout, SdpipeOptions{.period = static_cast<uint64_t>(job.sync.period)});
+    case PolicyKind::kPartialReduce:
+      return std::make_unique<PartialReducePolicy>(layout,
+                                                   PartialReduceOptions{.group_size = group_size});
+    case PolicyKind::kPrague:
+      return std::make_unique<PraguePolicy>(
+          layout, PragueOptions{.group_size = group_size, .seed = job.debug.seed});
+    case PolicyKind::kAdPsgd:
+      return std::make_unique<AdPsgdPolicy>(layout, job.debug.seed);
+    case PolicyKind::kAdPsgdPaired:
+      return std::make_unique<PairedRoundsPolicy>(layout, job.debug.seed);
+  }
+  SKEIN_CHECK(false) << "all-reduce has no columns";
+  return nullptr;
+}
+
+absl::Status check_columns(const JobSpec& job) {
+  if (!runs_columns(job)) return absl::OkStatus();
+  const ParallelismSpec& parallelism = job.parallelism;
+  const std::string policy = absl::StrCat("sync.policy = \"", job.sync.policy, "\"");
+  if (!parallelism.replicas.empty() || !parallelism.plan.empty() ||
+      parallelism.pipeline_parallel_degree == kAutoDegree) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(policy,
+                     " trains whole columns: give them by "
+                     "parallelism.pipeline_parallel_degree and data_parallel_replicate_degree, "
+                     "without parallelism.replicas, parallelism.plan or \"auto\""));
+  }
+  const int64_t columns = parallelism.data_parallel_replicate_degree;
+  if (job.training.micro_batch_size % columns != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "training.micro_batch_size = ", job.training.micro_batch_size, ": with ", policy,
+        " it must be a multiple of parallelism.data_parallel_replicate_degree = ", columns,
+        ", as every column trains the same number of samples at once"));
+  }
+  if (job.model.tied_head &&
+      parallelism.pipeline_parallel_degree * parallelism.virtual_stages > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(policy,
+                     " averages each stage by itself, which would pull the two copies of a tied "
+                     "embedding apart; set model.tie_word_embeddings = false or use one stage"));
+  }
+  if (job.sync.reducer != "sum") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sync.reducer = \"", job.sync.reducer, "\": ", policy,
+                     " averages weights and reduces no gradients; leave sync.reducer out"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace skein::plans

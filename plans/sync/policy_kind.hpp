@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "plans/job_spec.hpp"
+#include "plans/sync/column_layout.hpp"
+#include "plans/sync/group_scheduler.hpp"
+
+namespace skein::plans {
+
+/// Who combines with whom, when: what `sync.policy` may be.
+enum class PolicyKind {
+  kAllreduce,      // All replicas add up the gradients of every step.
+  kSdpipe,         // Whoever is ready within a window averages weights.
+  kPartialReduce,  // The first so many that are ready average weights.
+  kPrague,         // Random groups that are drawn beforehand.
+  kAdPsgd,         // One that is ready averages with a random other one, which need not be.
+  kAdPsgdPaired,   // All meet in random pairs after every step.
+};
+
+/// "allreduce", "sdpipe", "partial_reduce", "prague", "adpsgd" or "adpsgd_paired". InvalidArgument
+/// with the nearest name otherwise.
+absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
+
+/// True if every column trains at its own pace, on samples that are leased to it; false if all
+/// replicas do every step together. The job has been validated.
+bool runs_columns(const JobSpec& job);
+
+/// The policy of a job that `runs_columns`; all columns of the layout are there, and begin with
+/// their step 0.
+std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayout& layout);
+
+/// InvalidArgument   if the job's layout cannot be run in columns; OK for jobs that are not to be.
+absl::Status check_columns(const JobSpec& job);
+
+}  // namespace skein::plans
