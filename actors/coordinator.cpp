@@ -7,10 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
 #include "plans/base/check.hpp"
+#include "plans/column_plan.hpp"
 #include "plans/layout_plan.hpp"
 #include "plans/learning_rate.hpp"
 #include "plans/sync/allreduce.hpp"
 #include "plans/sync/gradient_buckets.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {
@@ -203,7 +205,12 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   self->send(config.journal, decision.plan);
   const plans::RestoreDecision& restore = decision.restore;
   // Members that reduce in buckets begin by themselves: who takes part is in the plan.
-  if (plans::bucket_cap_mb(config.options.job) == 0) {
+  if (plans::runs_columns(config.options.job)) {
+    grouping_actor = self->spawn(grouping,
+                                 std::shared_ptr<plans::GroupScheduler>(plans::make_policy(
+                                     config.options.job, plans::column_layout(decision.plan))),
+                                 decision.plan.generation, GroupingListener(self));
+  } else if (plans::bucket_cap_mb(config.options.job) == 0) {
     auto policy =
         std::make_shared<plans::AllreducePolicy>(decision.plan.groups, restore.first_step);
     grouping_actor =
@@ -238,6 +245,7 @@ void CoordinatorState::carry_out(const plans::StartRun& decision) {
     start.setValidate(decision.order.validate);
     start.setCheckpoint(decision.order.checkpoint);
     start.setLast(decision.order.last);
+    start.setSnapshot(decision.order.snapshot);
   });
   tell_progress();
 }
@@ -282,6 +290,8 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   report.control_seconds = decision.control_seconds;
   report.stage_busy_seconds = decision.stage_busy_seconds;
   report.stage_stash_peak = decision.stage_stash_peak;
+  report.column_samples = decision.column_samples;
+  report.staleness = decision.staleness;
   report.goodput = coordination->goodput(now_us());
   if (report.step_seconds > 0) {
     tokens_per_second = static_cast<double>(report.tokens) / report.step_seconds;
@@ -355,10 +365,12 @@ void CoordinatorState::carry_out(const plans::RunEvent& decision) {
 void CoordinatorState::on_group_started(const GroupStarted& started) {
   const auto& plan = coordination->plan();
   const plans::GroupStart& group = started.start;
-  // A group of one needs no collective, and a policy of an older plan may speak late.
-  if (!plan || group.members.size() < 2 || started.generation != coordination->generation()) {
-    return;
+  // A policy of an older plan may speak late.
+  if (!plan || started.generation != coordination->generation()) return;
+  if (group.combination != plans::Combination::kReduceGradients) {
+    return apply(coordination->on_group_start(group, now_us()));
   }
+  if (group.members.size() < 2) return;  // It needs no collective.
   for (const plans::GroupMember& member : group.members) {
     const plans::WorkerId worker = plans::replica_of(*plan, member.replica).worker;
     send(worker, net::make_envelope(head(worker), [&](auto body) {

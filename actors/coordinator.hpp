@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,15 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::RewindJournal& decision);
   void carry_out(const plans::JournalCommit& decision);
   void carry_out(const plans::BroadcastCommit& decision);
+  // Columns of their own pace, in coordinator_columns.cpp.
+  void carry_out(const plans::LeaseSamples& decision);
+  void carry_out(const plans::CommitColumn& decision);
+  void carry_out(const plans::CombineWeights& decision);
+  void carry_out(const plans::DissolveGroup& decision);
+  void carry_out(const plans::TellPolicy& decision);
+  std::set<plans::WorkerId> workers_of_column(uint32_t column) const;
+  plans::WorkerId worker_of(plans::ReplicaId replica) const;
+
   void carry_out(const plans::ReportValidation& decision);
   void carry_out(const plans::CompleteCheckpoint& decision);
   void carry_out(const plans::StopWorker& decision);

@@ -86,7 +86,9 @@ void CoordinatorState::on_message(const PeerMessage& message) {
   if (body.isFailed()) return on_failed(worker, body.getFailed());
   if (body.isProfiled()) return on_profiled(worker, body.getProfiled());
   if (body.isTrouble()) {
-    return apply(coordination->on_trouble(worker, body.getTrouble().getReason().cStr(), now_us()));
+    const auto trouble = body.getTrouble();
+    return apply(coordination->on_trouble(worker, plans::WorkerId{trouble.getPeer()},
+                                          trouble.getReason().cStr(), now_us()));
   }
   if (body.isLeave()) {
     return apply(coordination->on_leave(worker, body.getLeave().getReason().cStr(), now_us()));
@@ -113,6 +115,11 @@ void CoordinatorState::on_message(const PeerMessage& message) {
       const auto reduced = body.getReduced();
       return apply(coordination->on_reduced(plans::ReplicaId{reduced.getReplica()},
                                             reduced.getStep(), reduced.getNormSquared(), now_us()));
+    }
+    case Body::COMBINED: {
+      const auto combined = body.getCombined();
+      return apply(coordination->on_combined(plans::ReplicaId{combined.getReplica()},
+                                             combined.getNumber(), combined.getOk(), now_us()));
     }
     case Body::VALIDATED: {
       const auto validated = body.getValidated();

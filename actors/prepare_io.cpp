@@ -10,6 +10,7 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {
@@ -126,7 +127,10 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
       PreparedReplica prepared;
       prepared.id = replica.id;
       prepared.options = model_options(request, replica.id);
-      prepared.groups = groups_of(request.plan, replica.id);
+      // Columns of their own pace meet in groups that the plan does not know.
+      if (!plans::runs_columns(request.job)) {
+        prepared.groups = groups_of(request.plan, replica.id);
+      }
       if (!request.from_checkpoint) prepared.model = find_model(request, prepared.options);
       if (!prepared.model) {
         SKEIN_ASSIGN_OR_RETURN(prepared.model,

@@ -11,6 +11,7 @@
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/learning_rate.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {
@@ -73,6 +74,7 @@ Rank::behavior_type rank(Rank::stateful_pointer<RankState> self, RankConfig conf
       [self](const ClockOffset& offset) { self->state.clock_offset_us = offset.offset_us; },
       [self](const RetireRank& order) { self->state.on_retire(order); },
       [self](HeartbeatAtom) { self->state.tell_activity(); },
+      [self](const ChunkArrived& arrived) { self->state.on_chunk(arrived); },
       [self](const TensorSent& sent) {
         self->state.record(sent.stage, sent.slice, 1, sent.start_us, self->state.now_us(),
                            sent.microbatch);
@@ -89,6 +91,8 @@ void RankState::start(RankConfig new_config) {
   options.first_step = config.first_step;
   options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
   options.reduces_early = plans::bucket_cap_mb(config.job) > 0;
+  options.is_column = plans::runs_columns(config.job);
+  options.samples_per_step = static_cast<uint64_t>(config.job.training.global_batch_size);
   for (const PreparedReplica& parts : config.replicas) {
     hold(parts);
     plans::RankProgram::StageRole role;
@@ -104,7 +108,10 @@ void RankState::start(RankConfig new_config) {
     options.stages.push_back(std::move(role));
   }
   program.emplace(std::move(options));
-  for (const auto& [stage, replica] : held) open_inputs(replica);
+  for (auto& [stage, replica] : held) {
+    open_inputs(replica);
+    if (program->is_column()) open_exchange(replica);
+  }
 }
 
 void RankState::hold(const PreparedReplica& parts) {
@@ -166,6 +173,7 @@ void RankState::on_control(const net::ControlMessage& message) {
     left.validate = start.getValidate();
     left.checkpoint = start.getCheckpoint();
     left.last = start.getLast();
+    left.snapshot = start.getSnapshot();
     const uint64_t dropped = program->dropped();
     const plans::RankCommands commands = program->on_start(left);
     if (program->dropped() != dropped) return;
@@ -174,6 +182,8 @@ void RankState::on_control(const net::ControlMessage& message) {
   } else if (body.isGroupStart()) {
     const auto start = body.getGroupStart();
     apply(program->on_group_start(plans::GroupId{start.getGroup()}, start.getStep()));
+  } else if (on_column_control(body)) {
+    return;
   } else if (body.isCommit()) {
     const auto commit = body.getCommit();
     const plans::CommitOrder order{commit.getStep(),         commit.getGradientNorm(),
@@ -215,6 +225,7 @@ void RankState::on_work_done(const WorkDone& done) {
     return try_retire();
   }
   if (!done.status.ok()) return fail(done.status);
+  if (done.token >= kColumnWork) return on_column_work(done.token - kColumnWork);
   if (done.token == kSaveWork) return;
   if (done.token == kSnapshotWork) {
     const uint64_t end_us = to_us(done.ended);
@@ -256,6 +267,7 @@ void RankState::try_retire() {
   RankRetired retired;
   retired.generation = config.plan.generation;
   retired.steps_done = program->steps_done();
+  retired.has_common_state = program->has_common_state();
   retired.replicas = std::move(config.replicas);
   self->send(config.listener, std::move(retired));
   held.clear();

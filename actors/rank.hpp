@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "actors/messages.hpp"
 #include "actors/prepare_io.hpp"
 #include "actors/shard_io.hpp"
+#include "actors/weight_exchange.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "gpu/staging_pool.hpp"
@@ -31,7 +33,8 @@ namespace skein::actors {
 /// A rank has stopped: nothing of it runs on the device or in a group any more.
 struct RankRetired {
   uint64_t generation = 0;
-  uint64_t steps_done = 0;  // That its models have applied.
+  uint64_t steps_done = 0;       // That its models have applied.
+  bool has_common_state = true;  // Its models have applied no more than these.
   std::vector<PreparedReplica> replicas;
 };
 
@@ -53,16 +56,24 @@ struct TensorSent {
   uint64_t start_us = 0;
 };
 
+/// A chunk of weights that a column combines with others.
+struct ChunkArrived {
+  net::TensorKey key;
+  net::TensorHandle chunk;
+};
+
 }  // namespace skein::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::TensorSent)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::ChunkArrived)
 
 namespace skein::actors {
 
 /// Drives the replicas that a worker holds, one of each stage of its rank, through their schedule.
 /// What to do next is decided by `plans::RankProgram`; this actor asks the device, the groups and
 /// the network to do it.
-///   in   ControlMessage   Start, GroupStart, Commit from the coordinator; others are dropped
+///   in   ControlMessage   Start, GroupStart, Commit from the coordinator; for columns of their own
+///        pace, Lease, ColumnCommit, Combine, Dissolve; others are dropped
 ///   in   InputArrived     a neighbour's tensor; of another generation: dropped by the inbox
 ///   in   WorkDone         from the device, in the order of the work
 ///   in   ReductionDone    from a GroupIo
@@ -71,12 +82,14 @@ namespace skein::actors {
 ///   in   HeartbeatAtom    from the Worker: what it does goes to the listener
 ///   in   ClockOffset      from the Worker
 ///   in   TensorSent       from the data plane, while a step is profiled
-///   out  Ready, Reduced, Validated, ShardSaved, Timings to the coordinator; WorkerFault,
+///   in   ChunkArrived     weights of another column
+///   out  Ready, Reduced, Combined, Validated, ShardSaved, Timings to the coordinator; WorkerFault,
 ///        RankRetired, RankActivity and (from the ShardIo) SnapshotTaken to the listener
-using Rank = caf::typed_actor<
-    caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>, caf::reacts_to<WorkDone>,
-    caf::reacts_to<ReductionDone>, caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
-    caf::reacts_to<TensorSent>, caf::reacts_to<RetireRank>, caf::reacts_to<HeartbeatAtom>>;
+using Rank = caf::typed_actor<caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>,
+                              caf::reacts_to<WorkDone>, caf::reacts_to<ReductionDone>,
+                              caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
+                              caf::reacts_to<TensorSent>, caf::reacts_to<ChunkArrived>,
+                              caf::reacts_to<RetireRank>, caf::reacts_to<HeartbeatAtom>>;
 
 struct RankConfig {
   plans::JobSpec job;
@@ -96,6 +109,19 @@ struct RankConfig {
   FailPointHandle fail_point;  // Of tests; else null.
 };
 
+/// A group of columns that a replica is in.
+struct Combination {
+  uint64_t number = 0;
+  int32_t stage = 0;
+  std::vector<plans::GroupMember> members;
+  bool is_passive = false;
+  bool is_common = false;
+  bool is_copied = false;
+  bool is_written = false;                            // The result is on its way into the model.
+  std::shared_ptr<std::vector<float>> own;            // What we put in.
+  std::shared_ptr<const std::vector<float>> pending;  // That was in it.
+};
+
 /// One replica on this worker: its model, its neighbours, and what it has done in the step.
 struct HeldReplica {
   PreparedReplica parts;
@@ -109,6 +135,13 @@ struct HeldReplica {
   double block_count = 0;  // Transformer blocks of the stage.
   double row_share = 0;    // Rows / training.micro_batch_size; times blocks, it is `Work::share`.
   std::vector<plans::GradientBucket> buckets;  // Of the stage's group.
+
+  // Of a column of its own pace:
+  std::unique_ptr<WeightExchange> exchange;
+  std::optional<Combination> combination;
+  int void_copies = 0;  // Under way, for groups that were dissolved.
+  /// What groups in which the replica was passive add to its weights; null: nothing.
+  std::shared_ptr<const std::vector<float>> pending;
 
   // Since the last ready signal.
   uint64_t busy_us = 0;
@@ -131,14 +164,19 @@ struct Outgoing {
   void send(uint64_t now_us);
 };
 
+/// First token of the work for groups of columns; other tokens are below it.
+constexpr uint64_t kColumnWork = 16;
+
 struct RankState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "rank";
 
   Rank::stateful_pointer<RankState> self = nullptr;
   RankConfig config;
   std::optional<plans::RankProgram> program;
-  std::map<int32_t, HeldReplica> held;  // By stage.
-  int64_t row_floats = 0;               // T * C
+  std::map<int32_t, HeldReplica> held;      // By stage.
+  std::map<uint64_t, Combination> offered;  // By number: that the program has not begun.
+  std::set<uint64_t> dissolved;             // Of them, by number.
+  int64_t row_floats = 0;                   // T * C
   std::map<plans::InputKey, net::TensorHandle> inputs;
 
   /// A piece of the program's work that the device has.
@@ -190,9 +228,27 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void carry_out(const plans::RunReduction& command);
   void on_reduction_done(const ReductionDone& done);
 
+  // Columns of their own pace, in rank_columns.cpp.
+  void open_exchange(HeldReplica& replica);
+  HeldReplica* find_replica(plans::ReplicaId id);
+  bool on_column_control(net::schema::Envelope::Body::Reader body);
+  void on_lease(net::schema::Lease::Reader lease);
+  void on_column_commit(net::schema::ColumnCommit::Reader commit);
+  void on_combine(net::schema::Combine::Reader combine);
+  void on_dissolve(net::schema::Dissolve::Reader dissolve);
+  void carry_out(const plans::RunCombination& command);
+  void begin_combination(HeldReplica& replica);
+  void submit_column_work(uint64_t what, int32_t stage, gpu::Work work);
+  void on_column_work(uint64_t number);
+  void on_chunk(const ChunkArrived& arrived);
+  void on_exchanged(HeldReplica& replica, std::vector<float> values);
+  void end_combination(HeldReplica& replica, bool ok);
+  void end_profiled_step(uint64_t step, bool profiles_next);
+
   // Device work, in rank_work.cpp.
   /// Layers that a piece of a backward passes.
   plans::LayerRange layers_of(const plans::RunAction& run, const HeldReplica& replica) const;
+  uint64_t first_row(const plans::RunAction& run, const HeldReplica& replica) const;
   gpu::Work forward_work(const plans::RunAction& run, HeldReplica& replica,
                          const gpu::StagingPool::Handle& output);
   gpu::Work backward_work(const plans::RunAction& run, HeldReplica& replica,

@@ -3,6 +3,7 @@
 #include <caf/send.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "actors/model_floats.hpp"
 #include "actors/rank.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
@@ -97,23 +98,31 @@ net::TensorHandle RankState::take_input(const plans::InputKey& key) {
   return node.empty() ? nullptr : std::move(node.mapped());
 }
 
+/// The sample of the first row of a forward.
+uint64_t RankState::first_row(const plans::RunAction& run, const HeldReplica& replica) const {
+  const uint64_t first = program->samples().first;
+  const int64_t microbatch = run.action.microbatch;
+  if (program->is_column()) {  // All of its samples are its own.
+    return first + static_cast<uint64_t>(microbatch * replica.rows.count);
+  }
+  return first +
+         static_cast<uint64_t>(microbatch * config.plan.microbatch_rows + replica.rows.begin);
+}
+
 gpu::Work RankState::forward_work(const plans::RunAction& run, HeldReplica& replica,
                                   const gpu::StagingPool::Handle& output) {
   const auto& training = config.job.training;
-  const auto global_batch = static_cast<uint64_t>(training.global_batch_size);
   ForwardInput input;
   input.model = replica.parts.model;
   input.data = config.data;
-  input.first = plans::first_sample(run.step, global_batch) +
-                static_cast<uint64_t>(run.action.microbatch * config.plan.microbatch_rows +
-                                      replica.rows.begin);
+  input.first = first_row(run, replica);
   input.rows = replica.rows.count;
   input.seq_len = training.seq_len;
   input.activations =
       take_input({plans::InputKind::kActivation, run.step, replica.stage, run.action.microbatch});
   input.output = output;
   const double loss_scale =
-      1.0 / (static_cast<double>(global_batch) * static_cast<double>(training.seq_len));
+      1.0 / (static_cast<double>(program->samples().count) * static_cast<double>(training.seq_len));
   gpu::Work work;
   work.kind = gpu::WorkKind::kForward;
   work.share = replica.block_count * replica.row_share;
@@ -200,15 +209,20 @@ gpu::Work RankState::update_work(const plans::RunUpdate& run) {
   options.step = static_cast<int64_t>(run.commit.step);
   gpu::Work work;
   work.kind = gpu::WorkKind::kUpdate;
-  std::vector<std::shared_ptr<gpu::StageModel>> models;
+  struct Update {
+    std::shared_ptr<gpu::StageModel> model;
+    std::shared_ptr<const std::vector<float>> addend;  // Of groups of columns.
+  };
+  std::vector<Update> updates;
   work.share = 0;
-  for (const auto& [stage, replica] : held) {
-    models.push_back(replica.parts.model);
+  for (auto& [stage, replica] : held) {
+    updates.push_back({replica.parts.model, std::exchange(replica.pending, nullptr)});
     work.share += replica.block_count;
   }
-  work.run = [models, options, fail_point = config.fail_point](gpu::Ops& ops) -> absl::Status {
-    for (const auto& model : models) {
-      SKEIN_RETURN_IF_ERROR(model->update(ops, options));
+  work.run = [updates, options, fail_point = config.fail_point](gpu::Ops& ops) -> absl::Status {
+    for (const Update& each : updates) {
+      SKEIN_RETURN_IF_ERROR(each.model->update(ops, options));
+      if (each.addend) SKEIN_RETURN_IF_ERROR(add_weights(*each.model, *each.addend));
       reach(fail_point, FailPlace::kWhileApplying);
     }
     return absl::OkStatus();

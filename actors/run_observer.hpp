@@ -27,6 +27,10 @@ struct StepReport {
   std::vector<double> stage_busy_seconds;  // Device time per stage, mean of its replicas.
   std::vector<uint32_t> stage_stash_peak;  // Stashes held at once, largest of its replicas.
   plans::Goodput goodput;                  // Of the run so far.
+  /// Columns of their own pace: samples of each since the commit before, and the largest staleness
+  /// of a group among them, in steps. Such a commit is one of several steps.
+  std::vector<uint64_t> column_samples;
+  uint64_t staleness = 0;
 };
 
 struct ValidationReport {

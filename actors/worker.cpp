@@ -132,7 +132,9 @@ void WorkerState::on_control(const net::ControlMessage& message) {
   if (plan.generation != head.generation || retiring) return;
   if (body.isStart()) return on_start(message);
   if (body.isCommit()) on_commit(body.getCommit());
-  if ((body.isGroupStart() || body.isCommit()) && rank_actor) self->send(*rank_actor, message);
+  const bool is_for_rank = body.isGroupStart() || body.isCommit() || body.isLease() ||
+                           body.isColumnCommit() || body.isCombine() || body.isDissolve();
+  if (is_for_rank && rank_actor) self->send(*rank_actor, message);
 }
 
 void WorkerState::on_joined(const net::ControlMessage& message) {
@@ -240,16 +242,23 @@ void WorkerState::on_measured(const ProfileMeasured& result) {
 }
 
 void WorkerState::on_fault(const WorkerFault& fault) {
-  const bool of_plan = std::any_of(addresses.begin(), addresses.end(), [&](const auto& each) {
+  const auto peer = std::find_if(addresses.begin(), addresses.end(), [&](const auto& each) {
     return each.second == fault.peer_address;
   });
+  const bool of_plan = peer != addresses.end();
   if (ended || (!fault.peer_address.empty() && !of_plan)) return;  // It is no neighbour any more.
-  if (is_of_others(fault.why)) return tell_trouble(fault.why);
+  if (is_of_others(fault.why)) {
+    return tell_trouble(fault.why, of_plan ? peer->first : plans::WorkerId{});
+  }
   tell_failed(fault.why);
 }
 
-void WorkerState::tell_trouble(const absl::Status& why) {
-  tell([&](auto body) { body.initTrouble().setReason(std::string(why.message())); });
+void WorkerState::tell_trouble(const absl::Status& why, plans::WorkerId peer) {
+  tell([&](auto body) {
+    auto trouble = body.initTrouble();
+    trouble.setReason(std::string(why.message()));
+    trouble.setPeer(peer.value);
+  });
 }
 
 void WorkerState::tell_failed(const absl::Status& why) {

@@ -157,7 +157,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_measured(const ProfileMeasured& result);
   void on_fault(const WorkerFault& fault);
   void tell_failed(const absl::Status& why);
-  void tell_trouble(const absl::Status& why);
+  void tell_trouble(const absl::Status& why, plans::WorkerId peer = {});
   void end(const absl::Status& status);
   uint64_t now_us() const;
   plans::WorkerId id() const { return plans::WorkerId{head.sender}; }

@@ -59,6 +59,7 @@ void WorkerState::on_retired(const RankRetired& retired) {
   for (const PreparedReplica& replica : retired.replicas) {
     // A plan that was prepared and never started has taken over the model of the one before.
     std::erase_if(held, [&](const HeldState& each) { return each.model == replica.model; });
+    if (!retired.has_common_state) continue;  // It has a column's own, which is no step's.
     HeldState state;
     state.step = retired.steps_done;
     state.generation = retired.steps_done > first_step ? retired.generation : state_generation;
@@ -220,7 +221,8 @@ void WorkerState::on_snapshot_layer(const StateArrived& arrived) {
 void WorkerState::on_snapshot(const SnapshotTaken& taken) {
   if (plan.generation != head.generation) return;  // Halted meanwhile: it would not be in the list.
   held.push_back(taken.state);
-  held.back().generation = plan.generation;
+  const bool is_first = taken.state.step == first_step;  // What the plan began with.
+  held.back().generation = is_first ? state_generation : plan.generation;
   tell([&](auto body) {
     auto kept = body.initSnapshotKept();
     kept.setStage(static_cast<uint32_t>(taken.stage));

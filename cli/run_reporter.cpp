@@ -155,6 +155,9 @@ std::string RunReporter::prediction_line() const {
 }
 
 void RunReporter::on_step(const actors::StepReport& report) {
+  // Columns of their own pace commit several steps at once.
+  const uint64_t count = std::max<uint64_t>(
+      1, report.samples / static_cast<uint64_t>(options_.job.training.global_batch_size));
   if (steps_ == 0) first_step_ = report.step;
   ++steps_;
   tokens_ += report.tokens;
@@ -167,7 +170,7 @@ void RunReporter::on_step(const actors::StepReport& report) {
     rate_weight_ = kRateDecay * rate_weight_ + (1 - kRateDecay);
     step_seconds_ += report.step_seconds;
     timed_tokens_ += report.tokens;
-    step_times_.push_back(report.step_seconds);
+    step_times_.push_back(report.step_seconds / static_cast<double>(count));
     control_seconds_ += report.control_seconds;
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
       busy_seconds_[s] += report.stage_busy_seconds[s];
@@ -190,13 +193,20 @@ void RunReporter::on_step(const actors::StepReport& report) {
                {"stage_busy_seconds", report.stage_busy_seconds},
                {"stage_stash_peak", report.stage_stash_peak},
                {"workers", report.workers_active}};
+  if (!report.column_samples.empty()) {
+    json["steps"] = count;
+    json["column_samples"] = report.column_samples;
+    json["staleness"] = report.staleness;
+  }
   if (options_.simulated) json["simulated"] = true;
   goodput_ = report.goodput;
   if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
   metrics_ << json.dump() << std::endl;
   if (options_.quiet) return;
   if (options_.format == LogFormat::kJson) return line(json.dump());
-  const bool is_due = report.step % static_cast<uint64_t>(options_.job.metrics.log_freq) == 0;
+  const auto log_freq = static_cast<uint64_t>(options_.job.metrics.log_freq);
+  const uint64_t before = report.step - std::min(count, report.step);
+  const bool is_due = report.step / log_freq != before / log_freq;
   const bool is_edge =
       steps_ == 1 || report.step == static_cast<uint64_t>(options_.job.training.steps);
   if (is_due || is_edge) line(progress_line(report));

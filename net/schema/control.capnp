@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 1;
+const protocolVersion :UInt32 = 2;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;
@@ -62,6 +62,11 @@ struct Envelope {
     drainRequest @32 :DrainRequest;
     snapshotKept @33 :SnapshotKept;
     emulate @34 :Emulate;
+    lease @35 :Lease;
+    columnCommit @36 :ColumnCommit;
+    combine @37 :Combine;
+    combined @38 :Combined;
+    dissolve @39 :Dissolve;
   }
 }
 
@@ -202,6 +207,54 @@ struct Start {
   validate @0 :Bool;
   checkpoint @1 :Bool;
   last @2 :Bool;          # No step follows.
+  snapshot @3 :Bool;      # Copy the state that you start with to its keeper.
+}
+
+struct Lease {
+  # Coordinator -> workers of a column that has its own pace and waits for samples: train on these.
+  step @0 :UInt64;        # Of the column's own, counted from 0 in each generation.
+  firstSample @1 :UInt64;
+  sampleCount @2 :UInt64;
+  profile @3 :Bool;       # Report the timings of the step.
+}
+
+struct ColumnCommit {
+  # Coordinator -> workers of a column: all of its replicas are ready; apply your own update. A
+  # repeat is dropped.
+  step @0 :UInt64;            # The column's own.
+  gradientNorm @1 :Float64;   # Of the column, over all stages.
+  nextSample @2 :UInt64;      # Train on these next, once `Combine` has been carried out.
+  nextCount @3 :UInt64;       # 0: none; wait for `Lease`, or for a `Combine` of all columns.
+  profile @4 :Bool;           # Report the timings of the next step.
+}
+
+struct CombineMember {
+  replica @0 :UInt32;
+  weight @1 :Float64;
+}
+
+struct Combine {
+  # Coordinator -> members of a group of columns: take the weighted sum of the members' weights. A
+  # repeat is dropped.
+  replica @0 :UInt32;     # Of the receiver.
+  number @1 :UInt64;      # Of the group; ascending for each replica.
+  members @2 :List(CombineMember);  # Ascending; of one only, there is nothing to do.
+  passive @3 :Bool;       # Not what the replica waits for: it goes on computing meanwhile.
+  common @4 :Bool;        # Of all columns, moments as well: the end of a segment.
+  stepsDone @5 :UInt64;   # If common: the steps of the job that are then done.
+}
+
+struct Combined {
+  # Worker -> coordinator: the replica is through with a group of more than one member.
+  replica @0 :UInt32;
+  number @1 :UInt64;
+  ok @2 :Bool;            # False: it was dissolved, and the replica goes on with what it had.
+}
+
+struct Dissolve {
+  # Coordinator -> member: the group lacks a member; go on with what you have.
+  replica @0 :UInt32;
+  number @1 :UInt64;
 }
 
 struct Ready {
@@ -306,6 +359,7 @@ struct Failed {
 struct Trouble {
   # Worker -> coordinator: a neighbour or a group does not answer; we wait for what you decide.
   reason @0 :Text;        # One line.
+  peer @1 :UInt32;        # The neighbour; 0: not known.
 }
 
 struct Leave {

@@ -1,0 +1,235 @@
+// What a rank of a column of its own pace does: leases, its own commits, groups that combine
+// weights.
+
+#include <algorithm>
+#include <utility>
+
+#include <caf/send.hpp>
+
+#include "actors/model_floats.hpp"
+#include "actors/rank.hpp"
+#include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::actors {
+namespace {
+
+enum ColumnWork : uint64_t { kCopy, kWrite, kColumnWorks };
+
+ModelFloats floats_of(const Combination& combination) {
+  return combination.is_common ? ModelFloats::kWithMoments : ModelFloats::kWeights;
+}
+
+/// values += addend, which may be shorter.
+void add(std::vector<float>& values, const std::vector<float>& addend) {
+  for (size_t i = 0; i < addend.size(); ++i) values[i] += addend[i];
+}
+
+}  // namespace
+
+void RankState::open_exchange(HeldReplica& replica) {
+  WeightExchange::Options options;
+  options.plane = config.plane;
+  options.generation = config.plan.generation;
+  options.self = replica.parts.id;
+  options.floats_max = float_count(*replica.parts.model, ModelFloats::kWithMoments);
+  for (const auto& each : config.plan.stages[static_cast<size_t>(replica.stage)].replicas) {
+    const auto address = config.addresses.find(each.worker);
+    if (address != config.addresses.end()) options.addresses[each.id] = address->second;
+  }
+  options.on_chunk = [to = Rank(self)](const net::TensorKey& key, net::TensorHandle chunk) {
+    caf::anon_send(to, ChunkArrived{key, std::move(chunk)});
+  };
+  replica.exchange = std::make_unique<WeightExchange>(std::move(options));
+}
+
+HeldReplica* RankState::find_replica(plans::ReplicaId id) {
+  for (auto& [stage, replica] : held) {
+    if (replica.parts.id == id) return &replica;
+  }
+  return nullptr;
+}
+
+/// True if the message was one for columns.
+bool RankState::on_column_control(net::schema::Envelope::Body::Reader body) {
+  if (!program->is_column()) return false;
+  if (body.isLease()) {
+    on_lease(body.getLease());
+  } else if (body.isColumnCommit()) {
+    on_column_commit(body.getColumnCommit());
+  } else if (body.isCombine()) {
+    on_combine(body.getCombine());
+  } else if (body.isDissolve()) {
+    on_dissolve(body.getDissolve());
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void RankState::end_profiled_step(uint64_t step, bool profiles_next) {
+  for (const auto& [stage, replica] : held) {
+    record(stage, "commit", 4, replica.ready_us, now_us(), -1);
+  }
+  if (profiles) send_timings(step);
+  profiles = profiles_next;
+  step_start_us = now_us();
+}
+
+void RankState::on_lease(net::schema::Lease::Reader lease) {
+  const plans::RankCommands commands =
+      program->on_lease(lease.getStep(), {lease.getFirstSample(), lease.getSampleCount()});
+  if (commands.empty()) return;
+  step_start_us = now_us();
+  apply(commands);
+}
+
+void RankState::on_column_commit(net::schema::ColumnCommit::Reader commit) {
+  std::optional<plans::SampleLease> next;
+  if (commit.getNextCount() > 0) next = {commit.getNextSample(), commit.getNextCount()};
+  const plans::RankCommands commands =
+      program->on_column_commit(commit.getStep(), commit.getGradientNorm(), next);
+  if (commands.empty()) return;
+  end_profiled_step(commit.getStep(), commit.getProfile());
+  apply(commands);
+}
+
+void RankState::on_combine(net::schema::Combine::Reader combine) {
+  HeldReplica* replica = find_replica(plans::ReplicaId{combine.getReplica()});
+  if (!replica) return;
+  Combination combination;
+  combination.number = combine.getNumber();
+  combination.stage = replica->stage;
+  combination.is_passive = combine.getPassive();
+  combination.is_common = combine.getCommon();
+  for (auto member : combine.getMembers()) {
+    combination.members.push_back({plans::ReplicaId{member.getReplica()}, 0, member.getWeight()});
+  }
+  if (combination.is_passive) {
+    if (replica->combination) return;  // A repeat.
+    replica->combination = std::move(combination);
+    return begin_combination(*replica);
+  }
+  plans::CombineOrder order;
+  order.stage = combination.stage;
+  order.number = combination.number;
+  order.is_common = combination.is_common;
+  order.is_alone = combination.members.size() < 2 && !combination.is_common;
+  order.steps_done = combine.getStepsDone();
+  if (!order.is_alone) offered[order.number] = std::move(combination);
+  apply(program->on_combine(order));
+}
+
+void RankState::carry_out(const plans::RunCombination& command) {
+  HeldReplica& replica = held.at(command.stage);
+  auto offer = offered.extract(command.number);
+  SKEIN_CHECK(!offer.empty() && !replica.combination)
+      << "group " << command.number << " was not offered to stage " << command.stage;
+  replica.combination = std::move(offer.mapped());
+  if (dissolved.erase(command.number) > 0) return end_combination(replica, false);
+  if (command.is_common && replica.combination->members.size() < 2) {
+    return end_combination(replica, true);
+  }
+  begin_combination(replica);
+}
+
+/// Copies what we put in: as work of the device, so that it is behind the update.
+void RankState::begin_combination(HeldReplica& replica) {
+  Combination& own = *replica.combination;
+  own.own = std::make_shared<std::vector<float>>();
+  own.pending = replica.pending;
+  if (!own.is_passive) replica.pending.reset();  // The result has it.
+  reduce_start_us[plans::GroupId{static_cast<uint32_t>(replica.stage)}] = now_us();
+  gpu::Work work;
+  work.run = [model = replica.parts.model, which = floats_of(own), to = own.own,
+              pending = own.pending](gpu::Ops&) -> absl::Status {
+    SKEIN_RETURN_IF_ERROR(read_floats(*model, which, *to));
+    if (pending) add(*to, *pending);
+    return absl::OkStatus();
+  };
+  submit_column_work(kCopy, replica.stage, std::move(work));
+}
+
+void RankState::submit_column_work(uint64_t what, int32_t stage, gpu::Work work) {
+  submit_aside(kColumnWork + static_cast<uint64_t>(stage) * kColumnWorks + what, std::move(work));
+}
+
+void RankState::on_column_work(uint64_t number) {
+  if (retires) return;
+  HeldReplica& replica = held.at(static_cast<int32_t>(number / kColumnWorks));
+  if (number % kColumnWorks == kWrite) return end_combination(replica, true);
+  if (replica.void_copies > 0) {
+    --replica.void_copies;
+    return;
+  }
+  Combination& own = *replica.combination;
+  own.is_copied = true;
+  // A passive member needs what it has put in, to know what the others add.
+  std::vector<float> values = own.is_passive ? *own.own : std::move(*own.own);
+  std::optional<WeightExchange::Done> done =
+      replica.exchange->begin(own.number, own.members, std::move(values));
+  reach(config.fail_point, FailPlace::kDuringReduction);
+  if (done) on_exchanged(replica, std::move(done->values));
+}
+
+void RankState::on_chunk(const ChunkArrived& arrived) {
+  if (retires) return;
+  HeldReplica* replica = find_replica(plans::ReplicaId{arrived.key.receiver});
+  if (!replica) return;
+  std::optional<WeightExchange::Done> done =
+      replica->exchange->on_chunk(arrived.key, arrived.chunk);
+  if (done) on_exchanged(*replica, std::move(done->values));
+}
+
+void RankState::on_exchanged(HeldReplica& replica, std::vector<float> values) {
+  Combination& own = *replica.combination;
+  if (own.is_passive) {
+    // The step in progress goes on with its weights; the difference comes on top of its update.
+    for (size_t i = 0; i < values.size(); ++i) values[i] -= (*own.own)[i];
+    if (replica.pending) add(values, *replica.pending);
+    replica.pending = std::make_shared<const std::vector<float>>(std::move(values));
+    return end_combination(replica, true);
+  }
+  own.is_written = true;
+  gpu::Work work;
+  work.run = [model = replica.parts.model, which = floats_of(own),
+              result = std::make_shared<std::vector<float>>(std::move(values))](gpu::Ops&) {
+    return write_floats(*model, which, *result);
+  };
+  submit_column_work(kWrite, replica.stage, std::move(work));
+}
+
+void RankState::on_dissolve(net::schema::Dissolve::Reader dissolve) {
+  HeldReplica* replica = find_replica(plans::ReplicaId{dissolve.getReplica()});
+  if (!replica) return;
+  const uint64_t number = dissolve.getNumber();
+  if (offered.contains(number)) {
+    dissolved.insert(number);
+    return;
+  }
+  if (!replica->combination || replica->combination->number != number ||
+      replica->combination->is_written) {
+    return;  // It is through.
+  }
+  replica->exchange->dissolve(number);
+  if (!replica->combination->is_copied) ++replica->void_copies;
+  if (!replica->combination->is_passive) replica->pending = replica->combination->pending;
+  end_combination(*replica, false);
+}
+
+void RankState::end_combination(HeldReplica& replica, bool ok) {
+  const Combination ended = *std::exchange(replica.combination, std::nullopt);
+  if (ended.own) {
+    record(replica.stage, "combine", 3,
+           reduce_start_us[plans::GroupId{static_cast<uint32_t>(replica.stage)}], now_us(), -1);
+  }
+  report([&](auto body) {
+    auto combined = body.initCombined();
+    combined.setReplica(replica.parts.id.value);
+    combined.setNumber(ended.number);
+    combined.setOk(ok);
+  });
+  if (!ended.is_passive) apply(program->on_combined(ended.stage, ended.number, ok));
+}
+
+}  // namespace skein::actors
