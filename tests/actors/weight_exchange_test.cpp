@@ -300,6 +300,23 @@ TEST(WeightExchange, HostileChunksChangeNothing) {
   EXPECT_EQ(stage.planes[0]->held(TensorKind::PART), 0u);
 }
 
+TEST(WeightExchange, EarlyChunksOfAnotherGroupOrKindDoNotDisturb) {
+  constexpr size_t kFloats = 5000;  // 5 chunks; the first of two members owns 3.
+  plans::Rng rng(8);
+  Stage stage(3, kFloats);
+  const std::vector<float> poison(1024, NAN);
+  const uint32_t first_of_1 = 1u << 20;
+  FakePlane& plane = *stage.planes[0];
+  plane.arrives({kGeneration, kFirstReplica, TensorKind::PART, 5, first_of_1}, poison);
+  plane.arrives({kGeneration, kFirstReplica, TensorKind::AVERAGE, 6, first_of_1}, poison);
+  stage.begin(1, 6, members_of({0, 1}), values_of(1, 6, kFloats));
+  ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+  EXPECT_EQ(plane.held(TensorKind::PART), 4u);
+  stage.begin(0, 6, members_of({0, 1}), values_of(0, 6, kFloats));
+  ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+  expect_mean(stage.results, 6, {0, 1}, kFloats);
+}
+
 TEST(WeightExchange, KeepsABoundedNumberOfEarlyPartsAndRatherThoseOfHigherNumbers) {
   constexpr size_t kFloats = 5000;  // 5 chunks; the first of two members owns 3.
   plans::Rng rng(7);
