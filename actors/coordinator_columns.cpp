@@ -48,13 +48,18 @@ void CoordinatorState::carry_out(const plans::CommitColumn& decision) {
 
 void CoordinatorState::carry_out(const plans::CombineWeights& decision) {
   const auto count = static_cast<unsigned>(decision.members.size());
-  for (const plans::GroupMember& receiver : decision.members) {
-    const plans::WorkerId worker = worker_of(receiver.replica);
+  std::map<plans::ReplicaId, bool> receivers;  // Whether they are passive.
+  for (plans::ReplicaId shard : decision.shards) receivers[shard] = false;
+  for (const plans::GroupMember& each : decision.members) receivers[each.replica] = each.is_passive;
+  for (const auto& [receiver, is_passive] : receivers) {
+    const plans::WorkerId worker = worker_of(receiver);
     send(worker, net::make_envelope(head(worker), [&](auto body) {
            auto combine = body.initCombine();
-           combine.setReplica(receiver.replica.value);
+           combine.setReplica(receiver.value);
            combine.setNumber(decision.number);
-           combine.setPassive(receiver.is_passive);
+           combine.setPassive(is_passive);
+           combine.setServer(!decision.shards.empty());
+           combine.setClosing(decision.is_closing);
            combine.setCommon(decision.is_common);
            combine.setStepsDone(decision.steps_done);
            auto members = combine.initMembers(count);

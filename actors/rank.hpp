@@ -20,6 +20,7 @@
 #include "actors/prepare_io.hpp"
 #include "actors/shard_io.hpp"
 #include "actors/weight_exchange.hpp"
+#include "actors/weight_server.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "gpu/staging_pool.hpp"
@@ -116,6 +117,7 @@ struct Combination {
   std::vector<plans::GroupMember> members;
   bool is_passive = false;
   bool is_common = false;
+  bool has_server = false;  // `own` is what the weights have changed by.
   bool is_copied = false;
   bool is_written = false;                            // The result is on its way into the model.
   std::shared_ptr<std::vector<float>> own;            // What we put in.
@@ -138,6 +140,8 @@ struct HeldReplica {
 
   // Of a column of its own pace:
   std::unique_ptr<WeightExchange> exchange;
+  std::unique_ptr<WeightServer> server;       // If columns have one.
+  std::shared_ptr<std::vector<float>> taken;  // What was taken from it last.
   std::optional<Combination> combination;
   int void_copies = 0;  // Under way, for groups that were dissolved.
   /// What groups in which the replica was passive add to its weights; null: nothing.
@@ -241,7 +245,10 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void submit_column_work(uint64_t what, int32_t stage, gpu::Work work);
   void on_column_work(uint64_t number);
   void on_chunk(const ChunkArrived& arrived);
+  void begin_serving(HeldReplica& replica);
   void on_exchanged(HeldReplica& replica, std::vector<float> values);
+  void on_pulled(HeldReplica& replica, std::optional<WeightServer::Done> done);
+  bool is_group(const HeldReplica& replica, const Combination& combination) const;
   void end_combination(HeldReplica& replica, bool ok);
   void end_profiled_step(uint64_t step, bool profiles_next);
 

@@ -10,11 +10,12 @@
 #include "actors/rank.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {
 
-enum ColumnWork : uint64_t { kCopy, kWrite, kColumnWorks };
+enum ColumnWork : uint64_t { kCopy, kWrite, kFirstCopy, kColumnWorks };
 
 ModelFloats floats_of(const Combination& combination) {
   return combination.is_common ? ModelFloats::kWithMoments : ModelFloats::kWeights;
@@ -40,7 +41,39 @@ void RankState::open_exchange(HeldReplica& replica) {
   options.on_chunk = [to = Rank(self)](const net::TensorKey& key, net::TensorHandle chunk) {
     caf::anon_send(to, ChunkArrived{key, std::move(chunk)});
   };
+  if (plans::has_server(config.job)) {
+    WeightServer::Options server{
+        options.plane,     options.generation,
+        options.self,      float_count(*replica.parts.model, ModelFloats::kWeights),
+        options.addresses, options.on_chunk};
+    replica.server = std::make_unique<WeightServer>(std::move(server));
+  }
   replica.exchange = std::make_unique<WeightExchange>(std::move(options));
+}
+
+/// The segment's first weights, which all columns have, are the server's: copied before the device
+/// does anything else.
+void RankState::begin_serving(HeldReplica& replica) {
+  replica.taken = std::make_shared<std::vector<float>>();
+  gpu::Work work;
+  work.run = [model = replica.parts.model, to = replica.taken](gpu::Ops&) {
+    return read_floats(*model, ModelFloats::kWeights, *to);
+  };
+  submit_column_work(kFirstCopy, replica.stage, std::move(work));
+}
+
+/// What the exchange and the server take for granted.
+bool RankState::is_group(const HeldReplica& replica, const Combination& combination) const {
+  const auto& members = combination.members;
+  const auto& known = config.plan.stages[static_cast<size_t>(replica.stage)].replicas;
+  for (size_t m = 0; m < members.size(); ++m) {
+    if (m > 0 && !(members[m - 1].replica < members[m].replica)) return false;
+    const bool is_known = std::any_of(known.begin(), known.end(), [&](const auto& each) {
+      return each.id == members[m].replica;
+    });
+    if (!is_known) return false;
+  }
+  return !members.empty() && (!combination.has_server || replica.server);
 }
 
 HeldReplica* RankState::find_replica(plans::ReplicaId id) {
@@ -77,6 +110,11 @@ void RankState::end_profiled_step(uint64_t step, bool profiles_next) {
 }
 
 void RankState::on_lease(net::schema::Lease::Reader lease) {
+  if (program->has_common_state() && program->may_begin(lease.getStep())) {
+    for (auto& [stage, replica] : held) {
+      if (replica.server) begin_serving(replica);
+    }
+  }
   const plans::RankCommands commands =
       program->on_lease(lease.getStep(), {lease.getFirstSample(), lease.getSampleCount()});
   if (commands.empty()) return;
@@ -102,8 +140,18 @@ void RankState::on_combine(net::schema::Combine::Reader combine) {
   combination.stage = replica->stage;
   combination.is_passive = combine.getPassive();
   combination.is_common = combine.getCommon();
+  combination.has_server = combine.getServer();
   for (auto member : combine.getMembers()) {
     combination.members.push_back({plans::ReplicaId{member.getReplica()}, 0, member.getWeight()});
+  }
+  if (!is_group(*replica, combination)) return;
+  if (combination.has_server) {
+    on_pulled(*replica, replica->server->serve(combination.number, combination.members));
+    const auto& members = combination.members;
+    const bool is_member = std::any_of(members.begin(), members.end(), [&](const auto& each) {
+      return each.replica == replica->parts.id;
+    });
+    if (!is_member) return;  // It is a shard only.
   }
   if (combination.is_passive) {
     if (replica->combination) return;  // A repeat.
@@ -113,8 +161,10 @@ void RankState::on_combine(net::schema::Combine::Reader combine) {
   plans::CombineOrder order;
   order.stage = combination.stage;
   order.number = combination.number;
+  order.is_closing = combine.getClosing();
   order.is_common = combination.is_common;
-  order.is_alone = combination.members.size() < 2 && !combination.is_common;
+  order.is_alone =
+      combination.members.size() < 2 && !combination.is_common && !combination.has_server;
   order.steps_done = combine.getStepsDone();
   if (!order.is_alone) offered[order.number] = std::move(combination);
   apply(program->on_combine(order));
@@ -158,12 +208,19 @@ void RankState::on_column_work(uint64_t number) {
   if (retires) return;
   HeldReplica& replica = held.at(static_cast<int32_t>(number / kColumnWorks));
   if (number % kColumnWorks == kWrite) return end_combination(replica, true);
+  if (number % kColumnWorks == kFirstCopy) {
+    return on_pulled(replica, replica.server->resume(*replica.taken));
+  }
   if (replica.void_copies > 0) {
     --replica.void_copies;
     return;
   }
   Combination& own = *replica.combination;
   own.is_copied = true;
+  if (own.has_server) {
+    for (size_t i = 0; i < own.own->size(); ++i) (*own.own)[i] -= (*replica.taken)[i];
+    return on_pulled(replica, replica.server->push(own.number, *own.own));
+  }
   // A passive member needs what it has put in, to know what the others add.
   std::vector<float> values = own.is_passive ? *own.own : std::move(*own.own);
   std::optional<WeightExchange::Done> done =
@@ -176,9 +233,22 @@ void RankState::on_chunk(const ChunkArrived& arrived) {
   if (retires) return;
   HeldReplica* replica = find_replica(plans::ReplicaId{arrived.key.receiver});
   if (!replica) return;
+  const bool is_for_server = arrived.key.kind == net::schema::TensorKind::PUSH ||
+                             arrived.key.kind == net::schema::TensorKind::PULL;
+  if (is_for_server) {
+    if (replica->server) on_pulled(*replica, replica->server->on_chunk(arrived.key, arrived.chunk));
+    return;
+  }
   std::optional<WeightExchange::Done> done =
       replica->exchange->on_chunk(arrived.key, arrived.chunk);
   if (done) on_exchanged(*replica, std::move(done->values));
+}
+
+/// The server's weights, if they are all there.
+void RankState::on_pulled(HeldReplica& replica, std::optional<WeightServer::Done> done) {
+  if (!done || !replica.combination || replica.combination->number != done->number) return;
+  *replica.taken = done->weights;
+  on_exchanged(replica, std::move(done->weights));
 }
 
 void RankState::on_exchanged(HeldReplica& replica, std::vector<float> values) {
@@ -211,7 +281,11 @@ void RankState::on_dissolve(net::schema::Dissolve::Reader dissolve) {
       replica->combination->is_written) {
     return;  // It is through.
   }
-  replica->exchange->dissolve(number);
+  if (replica->combination->has_server) {
+    replica->server->dissolve(number);
+  } else {
+    replica->exchange->dissolve(number);
+  }
   if (!replica->combination->is_copied) ++replica->void_copies;
   if (!replica->combination->is_passive) replica->pending = replica->combination->pending;
   end_combination(*replica, false);
@@ -229,6 +303,7 @@ void RankState::end_combination(HeldReplica& replica, bool ok) {
     combined.setNumber(ended.number);
     combined.setOk(ok);
   });
+  if (ended.is_common && replica.server) replica.server->suspend();
   if (!ended.is_passive) apply(program->on_combined(ended.stage, ended.number, ok));
 }
 

@@ -272,13 +272,21 @@ void add_running(std::vector<JobKey>& keys) {
                      SKEIN_FIELD(elastic.coordinator_timeout_seconds),
                      "workers wait so long for a lost coordinator to come back"));
   keys.push_back(key("sync", "policy", SKEIN_FIELD(sync.policy),
-                     "who combines with whom, when: \"allreduce\" (all, every step), or columns of "
-                     "their own pace by \"sdpipe\", \"partial_reduce\", \"prague\", \"adpsgd\" or "
-                     "\"adpsgd_paired\""));
+                     "who combines with whom, when: \"allreduce\" (all, every step); or columns of "
+                     "their own pace: "
+                     "\"sdpipe\", \"partial_reduce\", \"prague\", \"adpsgd\" or \"adpsgd_paired\" "
+                     "average weights, "
+                     "\"ps\", \"ps_async\", \"ps_bounded\", \"hetpipe\" or \"grouped_ps\" have a "
+                     "parameter server"));
   keys.push_back(key("sync", "period", SKEIN_FIELD(sync.period),
                      "sdpipe: all columns are connected every so many updates of each"));
   keys.push_back(key("sync", "group_size", SKEIN_FIELD(sync.group_size),
                      "partial_reduce, prague: columns of a group"));
+  keys.push_back(key("sync", "wave", SKEIN_FIELD(sync.wave),
+                     "hetpipe: steps of a column from one push to the next one"));
+  keys.push_back(key("sync", "bound", SKEIN_FIELD(sync.bound),
+                     "ps_bounded, hetpipe: steps, or waves, that a column may be ahead of the "
+                     "slowest one"));
   keys.push_back(key("sync", "segment_steps", SKEIN_FIELD(sync.segment_steps),
                      "columns of their own pace all meet after so many steps"));
   keys.push_back(

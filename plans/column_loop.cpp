@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
 #include "plans/column_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {
@@ -22,12 +23,13 @@ ColumnLoop::ColumnLoop(const JobSpec& job, const Plan& plan)
       samples_each_(column_samples(job)),
       profiles_(job.profiling.enable_profiling),
       profile_freq_(static_cast<uint64_t>(std::max<int64_t>(1, job.profiling.profile_freq))),
-      columns_(layout_.columns) {}
+      columns_(layout_.columns),
+      has_server_(has_server(job)) {}
 
 CoordinatorDecisions ColumnLoop::begin_segment(uint64_t first_step, uint64_t end_step) {
   SKEIN_CHECK(is_common_ && first_step < end_step) << "the segment before has not ended";
   end_step_ = end_step;
-  is_common_ = is_meeting_ = has_ended_ = false;
+  is_common_ = is_meeting_ = has_ended_ = has_pushed_ = false;
   totals_ = {};
   totals_.busy_seconds.resize(layout_.stages);
   totals_.stash_peak.resize(layout_.stages);
@@ -146,6 +148,8 @@ CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
     live.push_back(member.replica);
   }
   if (live.empty()) return drop();
+  const bool is_served = start.combination == Combination::kServer;
+  if (is_served && has_lost()) return go_on_alone(start);
   CombineWeights combine;
   combine.number = next_number_++;
   combine.stage = start.stage;
@@ -154,19 +158,49 @@ CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
   totals_.staleness_max = std::max(totals_.staleness_max, start.staleness);
   Group group;
   group.policy_number = start.number;
+  group.has_server = is_served;
+  if (is_served) {
+    combine.shards = live_replicas(static_cast<uint32_t>(start.stage));
+    // The policy's weights depend on who is in its hands now; a sample counts the same at all
+    // times.
+    for (GroupMember& each : combine.members) each.weight = 1.0 / layout_.columns;
+  }
   group.awaited = {live.begin(), live.end()};
   for (const GroupMember& member : start.members) {
     if (!member.is_passive) waiting_.erase(member.replica);
     group.members.insert(member.replica);
   }
   CoordinatorDecisions decisions = {combine};
-  if (combine.members.size() == 1) return decisions;
+  if (start.combination == Combination::kLocal) return decisions;
   groups_[combine.number] = std::move(group);
   // The policy did not know of a loss yet.
   if (live.size() < combine.members.size()) {
     decisions.push_back(DissolveGroup{combine.number, live});
   }
   return decisions;
+}
+
+/// The members of a group of a server that has lost a shard.
+CoordinatorDecisions ColumnLoop::go_on_alone(const GroupStart& start) {
+  CoordinatorDecisions decisions;
+  for (const GroupMember& member : start.members) {
+    if (waiting_.erase(member.replica) == 0) continue;  // Lost.
+    CombineWeights alone;
+    alone.number = next_number_++;
+    alone.stage = start.stage;
+    alone.members = {member};
+    decisions.push_back(std::move(alone));
+  }
+  decisions.push_back(TellPolicy{GroupOutcome{start.number, false}});
+  return decisions;
+}
+
+std::vector<ReplicaId> ColumnLoop::live_replicas(uint32_t stage) const {
+  std::vector<ReplicaId> live;
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    if (!columns_[column].is_lost) live.push_back(layout_.replica(stage, column));
+  }
+  return live;
 }
 
 CoordinatorDecisions ColumnLoop::on_combined(ReplicaId replica, uint64_t number, bool ok) {
@@ -188,10 +222,11 @@ void ColumnLoop::end_if_over(std::map<uint64_t, Group>::iterator group,
     return !columns_[layout_.column_of(id)].is_lost;
   });
   if (!has_live) return;
-  if (!ended.is_meeting) {
+  if (!ended.is_closing) {
     decisions.push_back(TellPolicy{GroupOutcome{ended.policy_number, ended.is_ok}});
     return;
   }
+  if (!ended.is_common) return;
   has_failed_ = has_failed_ || !ended.is_ok;
   if (!groups_.empty() || has_failed_) return;
   is_meeting_ = false;
@@ -200,28 +235,36 @@ void ColumnLoop::end_if_over(std::map<uint64_t, Group>::iterator group,
 
 /// Once nobody has anything left to do.
 void ColumnLoop::try_meet(CoordinatorDecisions& decisions) {
-  if (is_meeting_ || is_common_ || has_failed_ || !pool_ || !pool_->is_over() || !groups_.empty())
+  if (is_meeting_ || is_common_ || has_failed_ || !pool_ || !pool_->is_over() || !groups_.empty()) {
     return;
-  std::vector<uint32_t> live;
-  for (uint32_t column = 0; column < layout_.columns; ++column) {
-    if (columns_[column].is_computing) return;
-    if (!columns_[column].is_lost) live.push_back(column);
   }
-  is_meeting_ = true;
+  for (const Column& each : columns_) {
+    if (each.is_computing) return;
+  }
+  const bool pushes = has_server_ && !has_lost() && !std::exchange(has_pushed_, true);
+  is_meeting_ = !pushes;
+  close(!pushes, decisions);
+}
+
+/// Groups of all columns at every stage.
+void ColumnLoop::close(bool is_common, CoordinatorDecisions& decisions) {
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    const std::vector<ReplicaId> live = live_replicas(stage);
     CombineWeights combine;
     combine.number = next_number_++;
     combine.stage = static_cast<int32_t>(stage);
-    combine.is_common = true;
+    combine.is_closing = true;
+    combine.is_common = is_common;
     combine.steps_done = end_step_;
+    if (!is_common) combine.shards = live;
     Group group;
-    group.is_meeting = true;
-    for (uint32_t column : live) {
-      const ReplicaId replica = layout_.replica(stage, column);
-      combine.members.push_back(
-          {replica, columns_[column].step, 1.0 / static_cast<double>(live.size())});
-      group.members.insert(replica);
-      group.awaited.insert(replica);
+    group.is_closing = true;
+    group.is_common = is_common;
+    group.has_server = !is_common;
+    group.members = group.awaited = {live.begin(), live.end()};
+    for (ReplicaId replica : live) {
+      combine.members.push_back({replica, columns_[layout_.column_of(replica)].step,
+                                 1.0 / static_cast<double>(live.size())});
     }
     groups_[combine.number] = std::move(group);
     decisions.push_back(std::move(combine));
@@ -244,10 +287,11 @@ void ColumnLoop::dissolve_groups_of(uint32_t column, CoordinatorDecisions& decis
     const auto is_lost = [&](ReplicaId id) { return layout_.column_of(id) == column; };
     // Also if it was through: what it has sent may be on its way, or gone with it.
     const std::set<ReplicaId>& members = group->second.members;
-    if (std::none_of(members.begin(), members.end(), is_lost)) continue;
+    const bool has_member = std::any_of(members.begin(), members.end(), is_lost);
+    if (!has_member && !group->second.has_server) continue;
     std::set<ReplicaId>& awaited = group->second.awaited;
     std::erase_if(awaited, is_lost);
-    if (group->second.is_meeting) has_failed_ = true;
+    if (group->second.is_common) has_failed_ = true;
     group->second.is_ok = false;
     if (!awaited.empty()) {
       decisions.push_back(DissolveGroup{group->first, {awaited.begin(), awaited.end()}});

@@ -36,6 +36,10 @@ struct SegmentTotals {
 /// says. When the samples of a segment are done, each once, and no group is under way, all columns
 /// take the mean of their weights and moments: then they are as alike as after a synchronous step.
 ///
+/// With a parameter server, whose shards are with the columns, a group pushes its members' updates
+/// to it and takes its weights; a segment ends with a push of all. A column that is lost takes its
+/// shard along: then the rest of the segment, which should be cut short, is done without a server.
+///
 /// A column is lost with the first of its workers. Its lease goes to another column, its groups are
 /// dissolved, and the others go on; only in the common mean of the end can nobody be missed.
 ///
@@ -79,7 +83,9 @@ class ColumnLoop {
   };
   struct Group {
     uint64_t policy_number = 0;
-    bool is_meeting = false;
+    bool is_closing = false;
+    bool is_common = false;
+    bool has_server = false;
     bool is_ok = true;
     std::set<ReplicaId> members;
     std::set<ReplicaId> awaited;  // That have not said that they are through.
@@ -90,6 +96,9 @@ class ColumnLoop {
   void leave_policy(uint32_t column, CoordinatorDecisions& decisions);
   void count(uint32_t column);
   void try_meet(CoordinatorDecisions& decisions);
+  void close(bool is_common, CoordinatorDecisions& decisions);
+  std::vector<ReplicaId> live_replicas(uint32_t stage) const;
+  CoordinatorDecisions go_on_alone(const GroupStart& start);
   void end_if_over(std::map<uint64_t, Group>::iterator group, CoordinatorDecisions& decisions);
   std::set<uint32_t> columns_of(WorkerId worker) const;
   void dissolve_groups_of(uint32_t column, CoordinatorDecisions& decisions);
@@ -107,6 +116,8 @@ class ColumnLoop {
   std::map<uint64_t, Group> groups_;
   uint64_t next_number_ = 1;
   uint64_t end_step_ = 0;
+  bool has_server_ = false;
+  bool has_pushed_ = false;  // All have, at the end of the segment.
   bool is_meeting_ = false;  // The common mean is taken.
   bool is_common_ = true;    // All columns have it.
   bool has_ended_ = false;

@@ -150,11 +150,14 @@ struct CommitColumn {
   SampleLease lease;  // That the iteration has trained on.
   double loss = 0;
 };
-/// The members of a group combine their weights.
+/// The members of a group combine their weights, or push their updates to the stage's parameter
+/// server and take its weights.
 struct CombineWeights {
   uint64_t number = 0;
   int32_t stage = 0;
   std::vector<GroupMember> members;  // One: it goes on alone.
+  std::vector<ReplicaId> shards;     // Of the server; empty: there is none.
+  bool is_closing = false;           // For members that wait for samples, at a segment's end.
   bool is_common = false;            // All columns take the mean, of moments as well.
   uint64_t steps_done = 0;           // is_common: of the job, after which the mean is the state.
   uint64_t staleness = 0;            // As `GroupStart::staleness`.

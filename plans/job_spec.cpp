@@ -172,6 +172,8 @@ absl::Status check_sync(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(parse_policy_kind(sync.policy).status());
   SKEIN_RETURN_IF_ERROR(at_least(sync.period, 1, "sync.period"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.group_size, 2, "sync.group_size"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.wave, 1, "sync.wave"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.bound, 0, "sync.bound"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.segment_steps, 1, "sync.segment_steps"));
   SKEIN_RETURN_IF_ERROR(parse_reducer_kind(sync.reducer).status());
   SKEIN_RETURN_IF_ERROR(expect(sync.density > 0 && sync.density <= 1, "sync.density", sync.density,

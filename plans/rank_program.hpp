@@ -45,7 +45,8 @@ struct CombineOrder {
   int32_t stage = 0;
   uint64_t number = 0;
   bool is_alone = false;    // A group of one: there is nothing to do.
-  bool is_common = false;   // Of all columns: the end of a segment.
+  bool is_closing = false;  // At the end of a segment, when there are no more samples.
+  bool is_common = false;   // is_closing: the last one, after which all columns are alike.
   uint64_t steps_done = 0;  // is_common: of the job.
   bool operator==(const CombineOrder&) const = default;
 };
@@ -206,6 +207,8 @@ class RankProgram {
   RankCommands on_combined(int32_t stage, uint64_t number, bool ok);
 
   bool is_column() const { return options_.is_column; }
+  /// A lease for that step would be taken.
+  bool may_begin(uint64_t step) const;
   uint64_t step() const { return step_; }
   /// Of the step in progress.
   SampleLease samples() const;

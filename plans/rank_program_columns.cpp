@@ -6,13 +6,16 @@
 
 namespace skein::plans {
 
+bool RankProgram::may_begin(uint64_t step) const {
+  if (!options_.is_column || given_) return false;
+  if (mode_ == Mode::kPause) return step == step_ && !awaits_commit_ && combining_.empty();
+  if (mode_ == Mode::kValidate) return step == step_;
+  return mode_ == Mode::kUpdate && !next_ && step == step_ + 1;
+}
+
 RankCommands RankProgram::on_lease(uint64_t step, const SampleLease& lease) {
-  if (mode_ == Mode::kPause && step == step_ && !awaits_commit_ && combining_.empty()) {
-    return begin_leased(lease);
-  }
-  const bool ends_here = mode_ == Mode::kUpdate && !next_ && step == step_ + 1;
-  const bool is_next = mode_ == Mode::kValidate && step == step_;
-  if (!options_.is_column || !(ends_here || is_next) || given_) return drop();
+  if (!may_begin(step)) return drop();
+  if (mode_ == Mode::kPause) return begin_leased(lease);
   given_ = lease;
   return {};
 }
@@ -31,12 +34,12 @@ RankCommands RankProgram::on_column_commit(uint64_t step, double gradient_norm,
 }
 
 RankCommands RankProgram::on_combine(const CombineOrder& order) {
-  const bool is_early = mode_ == Mode::kUpdate && order.is_common == !next_.has_value();
+  const bool is_early = mode_ == Mode::kUpdate && order.is_closing == !next_.has_value();
   if (options_.is_column && is_early) {
     early_.push_back(order);
     return {};
   }
-  const bool is_awaited = order.is_common
+  const bool is_awaited = order.is_closing
                               ? mode_ == Mode::kPause && !awaits_commit_
                               : mode_ == Mode::kCombine && uncombined_.contains(order.stage);
   if (!is_awaited || combining_.contains(order.stage)) return drop();
@@ -51,10 +54,11 @@ RankCommands RankProgram::on_combined(int32_t stage, uint64_t number, bool ok) {
   if (found == combining_.end() || found->second.number != number) return drop();
   const CombineOrder order = found->second;
   combining_.erase(found);
-  if (!order.is_common) {
+  if (!order.is_closing) {
     uncombined_.erase(stage);
     return uncombined_.empty() ? end_combining() : RankCommands();
   }
+  if (!order.is_common) return {};
   if (ok) uncombined_.erase(stage);
   if (!uncombined_.empty()) return {};
   common_steps_ = order.steps_done;

@@ -234,14 +234,17 @@ struct CombineMember {
 }
 
 struct Combine {
-  # Coordinator -> members of a group of columns: take the weighted sum of the members' weights. A
-  # repeat is dropped.
+  # Coordinator -> members of a group of columns: take the weighted sum of the members' weights. Or,
+  # to all replicas of the stage: the members push their updates to the stage's parameter server and
+  # take its weights. A repeat is dropped.
   replica @0 :UInt32;     # Of the receiver.
   number @1 :UInt64;      # Of the group; ascending for each replica.
   members @2 :List(CombineMember);  # Ascending; of one only, there is nothing to do.
   passive @3 :Bool;       # Not what the replica waits for: it goes on computing meanwhile.
   common @4 :Bool;        # Of all columns, moments as well: the end of a segment.
   stepsDone @5 :UInt64;   # If common: the steps of the job that are then done.
+  server @6 :Bool;        # By the stage's parameter server.
+  closing @7 :Bool;       # The last ones of a segment: for members that wait for samples.
 }
 
 struct Combined {

@@ -21,6 +21,10 @@ enum TensorKind {
   # the whole chunk. Sent once; a chunk of a group that is over is dropped.
   part @8;         # What member m puts in, to the member that owns the chunk.
   average @9;      # The weighted sum of all parts, from the chunk's owner m to every other member.
+  # Likewise, of a parameter server that is sharded over the workers of a stage; m is the sender's
+  # shard.
+  push @10;        # What a member's weights have changed by, to the shard that has the chunk.
+  pull @11;        # The chunk's new weights, to the member.
 }
 
 struct TensorHeader {

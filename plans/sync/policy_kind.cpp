@@ -8,9 +8,12 @@
 #include "plans/base/check.hpp"
 #include "plans/base/nearest_name.hpp"
 #include "plans/sync/ad_psgd.hpp"
+#include "plans/sync/hetpipe.hpp"
 #include "plans/sync/paired_rounds.hpp"
+#include "plans/sync/parameter_server.hpp"
 #include "plans/sync/partial_reduce.hpp"
 #include "plans/sync/prague.hpp"
+#include "plans/sync/progressive_server.hpp"
 #include "plans/sync/sdpipe.hpp"
 
 namespace skein::plans {
@@ -18,8 +21,9 @@ namespace {
 
 /// In the order of the kinds.
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> all = {"allreduce", "sdpipe", "partial_reduce",
-                                               "prague",    "adpsgd", "adpsgd_paired"};
+  static const std::vector<std::string> all = {
+      "allreduce", "sdpipe",   "partial_reduce", "prague",  "adpsgd",    "adpsgd_paired",
+      "ps",        "ps_async", "ps_bounded",     "hetpipe", "grouped_ps"};
   return all;
 }
 
@@ -41,6 +45,8 @@ absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name) {
 
 bool runs_columns(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllreduce; }
 
+bool has_server(const JobSpec& job) { return kind_of(job) >= PolicyKind::kPs; }
+
 std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayout& layout) {
   const auto group_size = static_cast<uint32_t>(job.sync.group_size);
   switch (kind_of(job)) {
@@ -59,6 +65,19 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayo
       return std::make_unique<AdPsgdPolicy>(layout, job.debug.seed);
     case PolicyKind::kAdPsgdPaired:
       return std::make_unique<PairedRoundsPolicy>(layout, job.debug.seed);
+    case PolicyKind::kPs:
+      return parameter_server(layout, {ServerMode::kSynchronous, 0});
+    case PolicyKind::kPsAsync:
+      return parameter_server(layout, {ServerMode::kAsynchronous, 0});
+    case PolicyKind::kPsBounded:
+      return parameter_server(layout,
+                              {ServerMode::kBounded, static_cast<uint64_t>(job.sync.bound)});
+    case PolicyKind::kHetPipe:
+      return std::make_unique<HetPipePolicy>(
+          layout, HetPipeOptions{.wave = static_cast<uint64_t>(job.sync.wave),
+                                 .distance = static_cast<uint64_t>(job.sync.bound)});
+    case PolicyKind::kGroupedPs:
+      return std::make_unique<ProgressiveServerPolicy>(layout, RegroupOptions{});
   }
   SKEIN_CHECK(false) << "all-reduce has no columns";
   return nullptr;

@@ -19,15 +19,23 @@ enum class PolicyKind {
   kPrague,         // Random groups that are drawn beforehand.
   kAdPsgd,         // One that is ready averages with a random other one, which need not be.
   kAdPsgdPaired,   // All meet in random pairs after every step.
+  kPs,             // A parameter server: all push and pull every step.
+  kPsAsync,        // ... each when it is ready.
+  kPsBounded,      // ... nobody too many steps ahead of the slowest.
+  kHetPipe,        // ... every so many steps, nobody too many of these ahead.
+  kGroupedPs,      // ... within groups of like speed together, groups by themselves.
 };
 
-/// "allreduce", "sdpipe", "partial_reduce", "prague", "adpsgd" or "adpsgd_paired". InvalidArgument
-/// with the nearest name otherwise.
+/// "allreduce", "sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "ps", "ps_async",
+/// "ps_bounded", "hetpipe" or "grouped_ps". InvalidArgument with the nearest name otherwise.
 absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
 
 /// True if every column trains at its own pace, on samples that are leased to it; false if all
 /// replicas do every step together. The job has been validated.
 bool runs_columns(const JobSpec& job);
+
+/// True if columns meet at a parameter server.
+bool has_server(const JobSpec& job);
 
 /// The policy of a job that `runs_columns`; all columns of the layout are there, and begin with
 /// their step 0.
