@@ -271,15 +271,17 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("elastic", "coordinator_timeout_seconds",
                      SKEIN_FIELD(elastic.coordinator_timeout_seconds),
                      "workers wait so long for a lost coordinator to come back"));
-  keys.push_back(key("sync", "policy", SKEIN_FIELD(sync.policy),
-                     "who combines with whom, when: \"allreduce\" (all, every step); or columns of "
-                     "their own pace: "
-                     "\"sdpipe\", \"partial_reduce\", \"prague\", \"adpsgd\" or \"adpsgd_paired\" "
-                     "average weights, "
-                     "\"ps\", \"ps_async\", \"ps_bounded\", \"hetpipe\" or \"grouped_ps\" have a "
-                     "parameter server"));
-  keys.push_back(key("sync", "period", SKEIN_FIELD(sync.period),
-                     "sdpipe: all columns are connected every so many updates of each"));
+  keys.push_back(
+      key("sync", "policy", SKEIN_FIELD(sync.policy),
+          "who combines with whom, when: \"allreduce\" (all, every step); or columns of "
+          "their own pace: "
+          "\"auto\", \"sdpipe\", \"partial_reduce\", \"prague\", \"adpsgd\" or \"adpsgd_paired\" "
+          "average weights, "
+          "\"ps\", \"ps_async\", \"ps_bounded\", \"hetpipe\" or \"grouped_ps\" have a "
+          "parameter server"));
+  keys.push_back(
+      key("sync", "period", SKEIN_FIELD(sync.period),
+          "sdpipe: all columns are connected every so many updates of each; auto: at first"));
   keys.push_back(key("sync", "group_size", SKEIN_FIELD(sync.group_size),
                      "partial_reduce, prague: columns of a group"));
   keys.push_back(key("sync", "wave", SKEIN_FIELD(sync.wave),

@@ -6,8 +6,15 @@
 namespace skein::plans {
 namespace {
 
-constexpr size_t kStepsKept = 32;  // Of a column: enough to see a stall rate of a tenth.
-constexpr size_t kStepsMin = 5;    // Below that nothing is known of a column.
+constexpr size_t kStepsKept = 32;          // Of a column: enough to see a stall rate of a tenth.
+constexpr double kForwardShare = 1.0 / 3;  // Of a step: a backward is two products a weight.
+constexpr size_t kStepsMin = 5;            // Below that nothing is known of a column.
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 std::vector<SyncCandidate> candidates_of(const std::vector<uint64_t>& periods) {
   std::vector<SyncCandidate> candidates;
@@ -43,15 +50,16 @@ GroupDecisions AdaptiveSdpipePolicy::follow(GroupDecisions decisions, uint64_t n
       begin(start.members[0].replica, now_us);
       continue;
     }
-    for (const GroupMember& member : start.members) {
-      members_[start.number].push_back(member.replica);
-    }
+    Group& group = groups_[start.number];
+    group.since_us = now_us;
+    for (const GroupMember& member : start.members) group.members.push_back(member.replica);
   }
   return decisions;
 }
 
 GroupDecisions AdaptiveSdpipePolicy::on_ready(const ReadySignal& signal, uint64_t now_us) {
   if (!layout_.has(signal.replica)) return {};
+  GroupDecisions looked;
   if (layout_.stage_of(signal.replica) == 0) {
     Pace& pace = paces_[layout_.column_of(signal.replica)];
     if (pace.is_computing && now_us > pace.since_us) {
@@ -60,12 +68,31 @@ GroupDecisions AdaptiveSdpipePolicy::on_ready(const ReadySignal& signal, uint64_
       ++steps_seen_;
     }
     pace.is_computing = false;
-    if (steps_seen_ >= options_.steps_between_looks * layout_.columns) look();
+    if (steps_seen_ >= options_.steps_between_looks * layout_.columns) look(looked);
   }
-  return follow(sdpipe_.on_ready(signal, now_us), now_us);
+  GroupDecisions decisions = follow(sdpipe_.on_ready(signal, now_us), now_us);
+  decisions.changes = std::move(looked.changes);
+  return decisions;
 }
 
-void AdaptiveSdpipePolicy::look() {
+StragglerProfile AdaptiveSdpipePolicy::observed_profile(
+    const std::vector<std::vector<double>>& steps_us) const {
+  StragglerProfile profile = options_.profile;
+  profile.layout = {static_cast<uint32_t>(steps_us.size()), layout_.stages};
+  measure_stragglers(steps_us, profile);
+  if (!profile.forward_us.empty()) return profile;
+  double fastest_us = median(steps_us.front());
+  for (const auto& column : steps_us) fastest_us = std::min(fastest_us, median(column));
+  const double stage_us = fastest_us / layout_.stages;
+  profile.forward_us.assign(layout_.stages, stage_us * kForwardShare);
+  profile.backward_us.assign(layout_.stages, stage_us * (1 - kForwardShare));
+  if (!exchanges_us_.empty()) {
+    profile.exchange_us = median({exchanges_us_.begin(), exchanges_us_.end()});
+  }
+  return profile;
+}
+
+void AdaptiveSdpipePolicy::look(GroupDecisions& decisions) {
   steps_seen_ = 0;
   std::vector<std::vector<double>> steps_us;
   for (uint32_t column = 0; column < layout_.columns; ++column) {
@@ -75,20 +102,20 @@ void AdaptiveSdpipePolicy::look() {
     steps_us.emplace_back(own.begin(), own.end());
   }
   if (steps_us.size() < 2) return;
-  StragglerProfile profile = options_.profile;
-  profile.layout = {static_cast<uint32_t>(steps_us.size()), layout_.stages};
-  measure_stragglers(steps_us, profile);
-  const std::optional<SyncChoice> choice = chooser_.observe(profile);
+  const std::optional<SyncChoice> choice = chooser_.observe(observed_profile(steps_us));
   if (!choice) return;
   sdpipe_.set_period(choice->candidate.period);
-  reasons_.push_back(choice->reason);
+  ++change_count_;
+  decisions.changes.push_back(choice->reason);
 }
 
 GroupDecisions AdaptiveSdpipePolicy::on_group_end(const GroupOutcome& outcome, uint64_t now_us) {
-  const auto members = members_.find(outcome.number);
-  if (members != members_.end()) {
-    for (const ReplicaId member : members->second) begin(member, now_us);
-    members_.erase(members);
+  const auto group = groups_.find(outcome.number);
+  if (group != groups_.end()) {
+    for (const ReplicaId member : group->second.members) begin(member, now_us);
+    exchanges_us_.push_back(static_cast<double>(now_us - group->second.since_us));
+    if (exchanges_us_.size() > kStepsKept) exchanges_us_.pop_front();
+    groups_.erase(group);
   }
   return follow(sdpipe_.on_group_end(outcome, now_us), now_us);
 }
@@ -98,10 +125,11 @@ GroupDecisions AdaptiveSdpipePolicy::on_membership(const MembershipChange& chang
   if (change.column >= layout_.columns || is_present_[change.column] == change.joins) return {};
   is_present_[change.column] = change.joins;
   paces_[change.column] = {.is_computing = change.joins, .since_us = now_us};
-  for (auto& [number, members] : members_) {
-    std::erase_if(members, [&](ReplicaId id) { return layout_.column_of(id) == change.column; });
+  for (auto& [number, group] : groups_) {
+    std::erase_if(group.members,
+                  [&](ReplicaId id) { return layout_.column_of(id) == change.column; });
   }
-  std::erase_if(members_, [](const auto& group) { return group.second.empty(); });
+  std::erase_if(groups_, [](const auto& group) { return group.second.members.empty(); });
   return follow(sdpipe_.on_membership(change, now_us), now_us);
 }
 

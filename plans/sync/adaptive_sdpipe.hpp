@@ -13,7 +13,8 @@ namespace skein::plans {
 
 struct AdaptiveSdpipeOptions {
   SdpipeOptions sdpipe;  // Its period is the first one.
-  /// What is known beforehand; slowness and stalls are measured.
+  /// What is known beforehand; slowness and stalls are measured. Without `forward_us`, so are the
+  /// times of pieces, as equal shares of the fastest column's step, and the exchange.
   StragglerProfile profile;
   std::vector<uint64_t> periods = {1, 2, 5, 10};
   ChooserOptions chooser;
@@ -35,29 +36,34 @@ class AdaptiveSdpipePolicy final : public GroupScheduler {
   GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
 
   uint64_t period() const { return sdpipe_.period(); }
-  /// Of each change of the period, in order.
-  const std::vector<std::string>& reasons() const { return reasons_; }
+  uint64_t change_count() const { return change_count_; }
 
  private:
   struct Pace {
-    bool is_computing = true;
+    bool is_computing = false;  // Since when is not known yet.
     uint64_t since_us = 0;
     std::deque<double> steps_us;
   };
 
   GroupDecisions follow(GroupDecisions decisions, uint64_t now_us);
   void begin(ReplicaId replica, uint64_t now_us);
-  void look();
+  void look(GroupDecisions& decisions);
+  StragglerProfile observed_profile(const std::vector<std::vector<double>>& steps_us) const;
 
   ColumnLayout layout_;
   AdaptiveSdpipeOptions options_;
   SdpipePolicy sdpipe_;
   SyncChooser chooser_;
-  std::vector<Pace> paces_;                             // [columns], of their first stage.
-  std::vector<bool> is_present_;                        // [columns]
-  std::map<uint64_t, std::vector<ReplicaId>> members_;  // Of groups under way, by number.
+  std::vector<Pace> paces_;       // [columns], of their first stage.
+  std::vector<bool> is_present_;  // [columns]
+  struct Group {
+    std::vector<ReplicaId> members;
+    uint64_t since_us = 0;
+  };
+  std::map<uint64_t, Group> groups_;  // Under way, by number.
+  std::deque<double> exchanges_us_;   // The last ones.
+  uint64_t change_count_ = 0;
   uint64_t steps_seen_ = 0;
-  std::vector<std::string> reasons_;
 };
 
 }  // namespace skein::plans

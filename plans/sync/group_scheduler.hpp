@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "plans/base/ids.hpp"
@@ -65,7 +66,8 @@ struct MembershipChange {
 
 struct GroupDecisions {
   std::vector<GroupStart> starts;
-  std::optional<uint64_t> wake_us;  // When to call `on_timer`; replaces every earlier wish.
+  std::optional<uint64_t> wake_us;   // When to call `on_timer`; replaces every earlier wish.
+  std::vector<std::string> changes;  // Of the policy itself, and why; for people.
 };
 
 /// Decides who combines with whom, when: one state machine for all stages of a job, one class per

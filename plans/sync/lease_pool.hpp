@@ -54,7 +54,8 @@ class LeasePool {
   /// The column has died or left. True: its leases are there to be given again.
   bool forget(uint32_t column);
 
-  /// Nothing that was never given is given beyond `samples`, or what has been given if that is more.
+  /// Nothing that was never given is given beyond `samples`, or what has been given if that is
+  /// more.
   void limit(uint64_t samples);
 
   bool is_over() const;

@@ -8,6 +8,7 @@
 #include "plans/base/check.hpp"
 #include "plans/base/nearest_name.hpp"
 #include "plans/sync/ad_psgd.hpp"
+#include "plans/sync/adaptive_sdpipe.hpp"
 #include "plans/sync/hetpipe.hpp"
 #include "plans/sync/paired_rounds.hpp"
 #include "plans/sync/parameter_server.hpp"
@@ -22,8 +23,8 @@ namespace {
 /// In the order of the kinds.
 const std::vector<std::string>& names() {
   static const std::vector<std::string> all = {
-      "allreduce", "sdpipe",   "partial_reduce", "prague",  "adpsgd",    "adpsgd_paired",
-      "ps",        "ps_async", "ps_bounded",     "hetpipe", "grouped_ps"};
+      "allreduce", "sdpipe", "partial_reduce", "prague",     "adpsgd",  "adpsgd_paired",
+      "auto",      "ps",     "ps_async",       "ps_bounded", "hetpipe", "grouped_ps"};
   return all;
 }
 
@@ -65,6 +66,11 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayo
       return std::make_unique<AdPsgdPolicy>(layout, job.debug.seed);
     case PolicyKind::kAdPsgdPaired:
       return std::make_unique<PairedRoundsPolicy>(layout, job.debug.seed);
+    case PolicyKind::kAuto: {
+      AdaptiveSdpipeOptions options;
+      options.sdpipe.period = static_cast<uint64_t>(job.sync.period);
+      return std::make_unique<AdaptiveSdpipePolicy>(layout, options);
+    }
     case PolicyKind::kPs:
       return parameter_server(layout, {ServerMode::kSynchronous, 0});
     case PolicyKind::kPsAsync:

@@ -19,6 +19,7 @@ enum class PolicyKind {
   kPrague,         // Random groups that are drawn beforehand.
   kAdPsgd,         // One that is ready averages with a random other one, which need not be.
   kAdPsgdPaired,   // All meet in random pairs after every step.
+  kAuto,           // SDPipe whose period follows what stragglers there are.
   kPs,             // A parameter server: all push and pull every step.
   kPsAsync,        // ... each when it is ready.
   kPsBounded,      // ... nobody too many steps ahead of the slowest.
@@ -26,8 +27,9 @@ enum class PolicyKind {
   kGroupedPs,      // ... within groups of like speed together, groups by themselves.
 };
 
-/// "allreduce", "sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "ps", "ps_async",
-/// "ps_bounded", "hetpipe" or "grouped_ps". InvalidArgument with the nearest name otherwise.
+/// "allreduce", "sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "auto", "ps",
+/// "ps_async", "ps_bounded", "hetpipe" or "grouped_ps". InvalidArgument with the nearest name
+/// otherwise.
 absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
 
 /// True if every column trains at its own pace, on samples that are leased to it; false if all

@@ -122,7 +122,7 @@ AdaptiveRun run_adaptive(const ColumnScenario& scenario, uint64_t first, bool is
   simulation.duration_us = 120e6;
   const PolicySimulation result = simulate_policy(policy, simulation);
   EXPECT_FALSE(result.is_stuck);
-  return {policy.period(), policy.reasons().size(), result.steps_per_second};
+  return {policy.period(), policy.change_count(), result.steps_per_second};
 }
 
 TEST(AdaptiveSdpipe, LoosensUnderStallsAndStaysThere) {
