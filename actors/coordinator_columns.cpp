@@ -62,6 +62,7 @@ void CoordinatorState::carry_out(const plans::CombineWeights& decision) {
            combine.setClosing(decision.is_closing);
            combine.setCommon(decision.is_common);
            combine.setStepsDone(decision.steps_done);
+           combine.setStaleness(decision.staleness);
            auto members = combine.initMembers(count);
            for (unsigned i = 0; i < count; ++i) {
              members[i].setReplica(decision.members[i].replica.value);

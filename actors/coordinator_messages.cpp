@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "actors/coordinator.hpp"
 #include "net/profile_codec.hpp"
+#include "plans/column_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {
@@ -260,6 +262,12 @@ void CoordinatorState::on_timings(plans::WorkerId worker, net::schema::Timings::
   report.replica = replica;
   report.stage = plans::stage_of(*coordination->plan(), replica);
   report.step = timings.getStep() + 1;
+  report.version = timings.getStep();
+  report.staleness = timings.getStaleness();
+  if (plans::runs_columns(config.options.job)) {
+    report.column =
+        static_cast<int32_t>(plans::column_layout(*coordination->plan()).column_of(replica));
+  }
   for (auto slice : timings.getSlices()) {
     report.slices.push_back({slice.getName().cStr(), slice.getTrack(), slice.getStartUs(),
                              slice.getDurationUs(), slice.getMicrobatch()});

@@ -117,6 +117,7 @@ struct Combination {
   std::vector<plans::GroupMember> members;
   bool is_passive = false;
   bool is_common = false;
+  uint64_t staleness = 0;
   bool has_server = false;  // `own` is what the weights have changed by.
   bool is_copied = false;
   bool is_written = false;                            // The result is on its way into the model.
@@ -139,6 +140,7 @@ struct HeldReplica {
   std::vector<plans::GradientBucket> buckets;  // Of the stage's group.
 
   // Of a column of its own pace:
+  uint64_t staleness = 0;  // Of its last group.
   std::unique_ptr<WeightExchange> exchange;
   std::unique_ptr<WeightServer> server;       // If columns have one.
   std::shared_ptr<std::vector<float>> taken;  // What was taken from it last.

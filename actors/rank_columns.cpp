@@ -115,6 +115,7 @@ void RankState::on_lease(net::schema::Lease::Reader lease) {
       if (replica.server) begin_serving(replica);
     }
   }
+  if (program->may_begin(lease.getStep())) profiles = lease.getProfile();
   const plans::RankCommands commands =
       program->on_lease(lease.getStep(), {lease.getFirstSample(), lease.getSampleCount()});
   if (commands.empty()) return;
@@ -141,6 +142,7 @@ void RankState::on_combine(net::schema::Combine::Reader combine) {
   combination.is_passive = combine.getPassive();
   combination.is_common = combine.getCommon();
   combination.has_server = combine.getServer();
+  combination.staleness = combine.getStaleness();
   for (auto member : combine.getMembers()) {
     combination.members.push_back({plans::ReplicaId{member.getReplica()}, 0, member.getWeight()});
   }
@@ -293,6 +295,7 @@ void RankState::on_dissolve(net::schema::Dissolve::Reader dissolve) {
 
 void RankState::end_combination(HeldReplica& replica, bool ok) {
   const Combination ended = *std::exchange(replica.combination, std::nullopt);
+  if (ok) replica.staleness = ended.staleness;
   if (ended.own) {
     record(replica.stage, "combine", 3,
            reduce_start_us[plans::GroupId{static_cast<uint32_t>(replica.stage)}], now_us(), -1);

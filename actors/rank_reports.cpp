@@ -111,6 +111,7 @@ void RankState::send_timings(uint64_t step) {
       auto timings = body.initTimings();
       timings.setReplica(held.at(stage).parts.id.value);
       timings.setStep(step);
+      timings.setStaleness(held.at(stage).staleness);
       auto list = timings.initSlices(static_cast<unsigned>(own.size()));
       for (unsigned i = 0; i < own.size(); ++i) {
         list[i].setName(own[i].name);

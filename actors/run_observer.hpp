@@ -65,7 +65,10 @@ struct TimingsReport {
   plans::WorkerId worker;
   plans::ReplicaId replica;
   int32_t stage = 0;
-  uint64_t step = 0;
+  uint64_t step = 0;       // Counted from 1; of a column of its own pace, the column's own.
+  int32_t column = -1;     // -1: all replicas do every step together.
+  uint64_t version = 0;    // Updates of the weights that the step was computed with.
+  uint64_t staleness = 0;  // Of them; 0 where all replicas do every step together.
   std::vector<SliceReport> slices;
 };
 

@@ -192,11 +192,12 @@ void RunReporter::on_step(const actors::StepReport& report) {
                {"bubble", bubble(report)},
                {"stage_busy_seconds", report.stage_busy_seconds},
                {"stage_stash_peak", report.stage_stash_peak},
+               {"version", report.step},
+               {"staleness", report.staleness},
                {"workers", report.workers_active}};
   if (!report.column_samples.empty()) {
     json["steps"] = count;
     json["column_samples"] = report.column_samples;
-    json["staleness"] = report.staleness;
   }
   if (options_.simulated) json["simulated"] = true;
   goodput_ = report.goodput;

@@ -118,6 +118,7 @@ void tell_timings(const plans::Plan& plan, const plans::Simulation& simulation, 
     report.worker = worker.id;
     report.stage = homes.at(worker.id.value);
     report.step = static_cast<uint64_t>(step) + 1;
+    report.version = static_cast<uint64_t>(step);
     for (const plans::SimulatedSlot& slot : worker.slots) {
       if (slot.step != step) continue;
       report.slices.push_back(slice(slot.is_update ? "update" : plans::to_text(slot.action),

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <map>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -33,7 +34,8 @@ absl::StatusOr<std::vector<actors::TimingsReport>> load_trace(const std::string&
   if (!json.is_object() || !json.contains("traceEvents") || !json["traceEvents"].is_array()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is no Chrome trace"));
   }
-  std::map<std::pair<uint32_t, uint64_t>, actors::TimingsReport> reports;
+  // By worker, step and stage.
+  std::map<std::tuple<uint32_t, uint64_t, int32_t>, actors::TimingsReport> reports;
   for (const Json& event : json["traceEvents"]) {
     if (!event.is_object() || !event.contains("ph") || event["ph"] != "X") continue;
     const auto args = event.find("args");
@@ -45,10 +47,14 @@ absl::StatusOr<std::vector<actors::TimingsReport>> load_trace(const std::string&
     }
     const auto worker = number_at<uint32_t>(event, "pid", 0);
     const auto step = number_at<uint64_t>(*args, "step", 0);
-    actors::TimingsReport& report = reports[{worker, step}];
+    const auto stage = number_at<int32_t>(*args, "stage", 0);
+    actors::TimingsReport& report = reports[{worker, step, stage}];
     report.worker = {worker};
     report.step = step;
-    report.stage = number_at<int32_t>(*args, "stage", 0);
+    report.stage = stage;
+    report.column = number_at<int32_t>(*args, "column", -1);
+    report.version = number_at<uint64_t>(*args, "version", 0);
+    report.staleness = number_at<uint64_t>(*args, "staleness", 0);
     report.slices.push_back(
         {name->get<std::string>(), static_cast<uint8_t>(track), number_at<uint64_t>(event, "ts", 0),
          number_at<uint64_t>(event, "dur", 0), number_at<int32_t>(*args, "microbatch", -1)});

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gpu/files/durable_file.hpp"
 
 namespace skein::cli {
@@ -24,29 +25,51 @@ Json metadata(const char* name, uint32_t pid, int tid, const std::string& value)
   return {{"ph", "M"}, {"name", name}, {"pid", pid}, {"tid", tid}, {"args", {{"name", value}}}};
 }
 
+/// A slice with what it belongs to.
+struct Entry {
+  actors::SliceReport slice;
+  const actors::TimingsReport* report = nullptr;
+};
+
 /// "0SEND_F3" of stage 0 and "1RECV_F3" of stage 1 are the two ends of one transfer: what both know
-/// is kind, micro-batch, step and the boundary between the stages.
-std::string transfer_id(const actors::SliceReport& slice, uint64_t step) {
+/// is kind, micro-batch, step, the boundary between the stages, and the column.
+std::string transfer_id(const Entry& entry) {
+  const actors::SliceReport& slice = entry.slice;
   const auto stage = static_cast<int32_t>(std::strtol(slice.name.c_str(), nullptr, 10));
   const bool forward = slice.name.find("_F") != std::string::npos;
   const bool sends = slice.track == 1;
   const int32_t boundary = forward == sends ? stage : stage - 1;
-  return absl::StrCat(forward ? "F" : "B", slice.microbatch, "/", step, "/", boundary);
+  std::string id =
+      absl::StrCat(forward ? "F" : "B", slice.microbatch, "/", entry.report->step, "/", boundary);
+  if (entry.report->column >= 0) absl::StrAppend(&id, "/", entry.report->column);
+  return id;
 }
 
 /// Slices of one track in order of time, without overlaps: Perfetto drops overlapping ones, so a
 /// slice that begins before its predecessor ends is shortened at its start.
-std::vector<actors::SliceReport> in_order(std::vector<actors::SliceReport> slices) {
-  std::stable_sort(slices.begin(), slices.end(),
-                   [](const auto& a, const auto& b) { return a.start_us < b.start_us; });
+void put_in_order(std::vector<Entry>& entries) {
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.slice.start_us < b.slice.start_us;
+  });
   uint64_t end = 0;
-  for (actors::SliceReport& slice : slices) {
+  for (Entry& entry : entries) {
+    actors::SliceReport& slice = entry.slice;
     const uint64_t slice_end = slice.start_us + slice.duration_us;
     slice.start_us = std::max(slice.start_us, end);
     slice.duration_us = slice_end > slice.start_us ? slice_end - slice.start_us : 0;
     end = slice.start_us + slice.duration_us;
   }
-  return slices;
+}
+
+Json arguments_of(const Entry& entry) {
+  const actors::TimingsReport& report = *entry.report;
+  Json arguments = {{"step", report.step},
+                    {"stage", report.stage},
+                    {"microbatch", entry.slice.microbatch},
+                    {"version", report.version},
+                    {"staleness", report.staleness}};
+  if (report.column >= 0) arguments["column"] = report.column;
+  return arguments;
 }
 
 }  // namespace
@@ -60,37 +83,32 @@ void TraceWriter::add(const actors::TimingsReport& report) {
 std::string TraceWriter::to_json() const {
   Json events = Json::array();
   // A track of a worker over all its steps: overlaps matter across steps too.
-  std::map<std::pair<uint32_t, int>, std::vector<actors::SliceReport>> tracks;
-  std::map<std::pair<uint32_t, int>, std::vector<std::pair<uint64_t, uint64_t>>> steps;
-  std::map<uint32_t, int32_t> stages;
+  std::map<std::pair<uint32_t, int>, std::vector<Entry>> tracks;
+  std::map<uint32_t, std::set<int32_t>> stages;
   for (const actors::TimingsReport& report : reports_) {
-    stages[report.worker.value] = report.stage;
+    stages[report.worker.value].insert(report.stage);
     for (const actors::SliceReport& slice : report.slices) {
-      tracks[{report.worker.value, slice.track}].push_back(slice);
-      steps[{report.worker.value, slice.track}].push_back({slice.start_us, report.step});
+      tracks[{report.worker.value, slice.track}].push_back({slice, &report});
     }
   }
+  for (auto& [place, entries] : tracks) put_in_order(entries);
   std::set<std::string> sent;
   std::set<std::string> drawn;
   for (const bool sends_first : {true, false}) {
-    for (auto& [place, slices] : tracks) {
+    for (const auto& [place, entries] : tracks) {
       const auto [pid, tid] = place;
       if ((tid == 1) != sends_first) continue;
-      auto& times = steps[place];
-      std::stable_sort(times.begin(), times.end());
-      size_t index = 0;
-      for (const actors::SliceReport& slice : in_order(slices)) {
-        const uint64_t step = times[index++].second;
-        events.push_back(
-            {{"ph", "X"},
-             {"name", slice.name},
-             {"pid", pid},
-             {"tid", tid},
-             {"ts", slice.start_us},
-             {"dur", slice.duration_us},
-             {"args", {{"step", step}, {"stage", stages[pid]}, {"microbatch", slice.microbatch}}}});
+      for (const Entry& entry : entries) {
+        const actors::SliceReport& slice = entry.slice;
+        events.push_back({{"ph", "X"},
+                          {"name", slice.name},
+                          {"pid", pid},
+                          {"tid", tid},
+                          {"ts", slice.start_us},
+                          {"dur", slice.duration_us},
+                          {"args", arguments_of(entry)}});
         if (tid != 1 && tid != 2) continue;
-        const std::string id = transfer_id(slice, step);
+        const std::string id = transfer_id(entry);
         const bool starts = tid == 1;
         // A split micro-batch has several ends; one arrow shows the way.
         if (starts ? !sent.insert(id).second : (!sent.contains(id) || !drawn.insert(id).second)) {
@@ -107,8 +125,9 @@ std::string TraceWriter::to_json() const {
       }
     }
   }
-  for (const auto& [pid, stage] : stages) {
-    events.push_back(metadata("process_name", pid, 0, absl::StrCat("w", pid, " stage ", stage)));
+  for (const auto& [pid, own] : stages) {
+    events.push_back(metadata("process_name", pid, 0,
+                              absl::StrCat("w", pid, " stage ", absl::StrJoin(own, ", "))));
     for (size_t track = 0; track < kTracks.size(); ++track) {
       events.push_back(metadata("thread_name", pid, static_cast<int>(track), kTracks[track]));
     }

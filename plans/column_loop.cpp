@@ -36,6 +36,10 @@ CoordinatorDecisions ColumnLoop::begin_segment(uint64_t first_step, uint64_t end
   totals_.samples.resize(layout_.columns);
   pool_.emplace(LeaseState{
       .samples = end_step * batch_, .samples_each = samples_each_, .fresh = first_step * batch_});
+  for (Column& each : columns_) each.has_committed = false;
+  profiles_segment_ =
+      profiles_ && (!profiled_step_ || first_step >= *profiled_step_ + profile_freq_);
+  if (profiles_segment_) profiled_step_ = first_step;
   CoordinatorDecisions decisions;
   for (uint32_t column = 0; column < layout_.columns; ++column) resume(column, decisions);
   return decisions;
@@ -56,7 +60,7 @@ void ColumnLoop::resume(uint32_t column, CoordinatorDecisions& decisions) {
   if (!lease) return leave_policy(column, decisions);
   own.is_computing = true;
   own.lease = *lease;
-  decisions.push_back(LeaseSamples{column, own.step, *lease, false});
+  decisions.push_back(LeaseSamples{column, own.step, *lease, is_profiled()});
   if (own.has_policy) return;
   own.has_policy = true;
   decisions.push_back(TellPolicy{MembershipChange{column, true, own.step}});
@@ -77,6 +81,13 @@ CoordinatorDecisions ColumnLoop::on_ready(const ReadyReport& report) {
   }
   if (own.ready.size() < layout_.stages) return {};
   return commit(column);
+}
+
+/// From the start of a segment until all columns have done an iteration: fast ones several.
+bool ColumnLoop::is_profiled() const {
+  return profiles_segment_ && std::any_of(columns_.begin(), columns_.end(), [](const Column& each) {
+           return !each.is_lost && !each.has_committed;
+         });
 }
 
 /// What the column's iteration adds to the segment.
@@ -123,7 +134,8 @@ CoordinatorDecisions ColumnLoop::commit(uint32_t column) {
   SKEIN_CHECK(pool_->finish(column, own.lease.first)) << "column " << column << " has no lease";
   commit.next = pool_->lease(column);
   const uint64_t step = own.step++;
-  commit.profile = profiles_ && (own.step == 1 || own.step % profile_freq_ == 0);
+  own.has_committed = true;
+  commit.profile = commit.next && is_profiled();
   CoordinatorDecisions decisions = {commit};
   if (!commit.next) {
     own.is_computing = false;

@@ -77,6 +77,7 @@ class ColumnLoop {
     bool is_lost = false;
     bool is_computing = false;
     bool has_policy = true;                 // The policy counts it as present.
+    bool has_committed = false;             // In this segment.
     uint64_t step = 0;                      // Its own iterations so far.
     SampleLease lease;                      // is_computing
     std::map<uint32_t, ReadyReport> ready;  // By stage.
@@ -95,6 +96,7 @@ class ColumnLoop {
   void resume(uint32_t column, CoordinatorDecisions& decisions);
   void leave_policy(uint32_t column, CoordinatorDecisions& decisions);
   void count(uint32_t column);
+  bool is_profiled() const;
   void try_meet(CoordinatorDecisions& decisions);
   void close(bool is_common, CoordinatorDecisions& decisions);
   std::vector<ReplicaId> live_replicas(uint32_t stage) const;
@@ -110,6 +112,8 @@ class ColumnLoop {
   uint64_t samples_each_ = 0;  // Of a column's iteration.
   bool profiles_ = false;
   uint64_t profile_freq_ = 0;
+  std::optional<uint64_t> profiled_step_;  // First step of the last segment with timings.
+  bool profiles_segment_ = false;
   std::vector<Column> columns_;
   std::optional<LeasePool> pool_;
   std::set<ReplicaId> waiting_;  // For a group.

@@ -165,14 +165,57 @@ Picture picture_of(const plans::Plan& plan, const plans::Simulation& simulation,
   return picture;
 }
 
+namespace {
+
+struct Span {
+  uint64_t start_us = UINT64_MAX;
+  uint64_t end_us = 0;
+  uint64_t size() const { return end_us > start_us ? end_us - start_us : 0; }
+};
+
+Span span_of(const actors::TimingsReport& report) {
+  Span span;
+  for (const actors::SliceReport& slice : report.slices) {
+    span.start_us = std::min(span.start_us, slice.start_us);
+    span.end_us = std::max(span.end_us, slice.start_us + slice.duration_us);
+  }
+  return span;
+}
+
+/// Columns of their own pace: the longest of the columns' last profiled steps, and what the others
+/// did meanwhile.
+Span last_span(const std::vector<actors::TimingsReport>& reports) {
+  std::map<int32_t, Span> last;  // By column.
+  for (const actors::TimingsReport& report : reports) {
+    const Span span = span_of(report);
+    Span& own = last[report.column];
+    if (own.size() == 0 || span.start_us > own.start_us) own = span;
+  }
+  Span longest;
+  for (const auto& [column, span] : last) {
+    if (span.size() > longest.size()) longest = span;
+  }
+  return longest;
+}
+
+}  // namespace
+
 Picture picture_of(const std::vector<actors::TimingsReport>& reports) {
   Picture picture;
   uint64_t step = 0;
   for (const actors::TimingsReport& report : reports) step = std::max(step, report.step);
+  const bool has_columns = std::any_of(reports.begin(), reports.end(),
+                                       [](const auto& report) { return report.column >= 0; });
+  const Span shown = has_columns ? last_span(reports) : Span{0, UINT64_MAX};
+  const auto is_shown = [&](const actors::TimingsReport& report) {
+    const Span span = span_of(report);
+    if (has_columns) return span.start_us < shown.end_us && span.end_us > shown.start_us;
+    return report.step == step;
+  };
   std::map<std::pair<int32_t, uint32_t>, PictureRow> rows;
   std::map<uint32_t, int32_t> first_stage;
   for (const actors::TimingsReport& report : reports) {
-    if (report.step != step) continue;
+    if (!is_shown(report)) continue;
     first_stage.try_emplace(report.worker.value, report.stage);
     const int32_t stage = first_stage[report.worker.value];
     PictureRow& row = rows[{stage, report.worker.value}];
@@ -194,6 +237,10 @@ Picture picture_of(const std::vector<actors::TimingsReport>& reports) {
     picture.rows.push_back(std::move(row));
   }
   picture.end_us = end;
+  if (has_columns && !picture.rows.empty()) {
+    start = std::max(start, static_cast<double>(shown.start_us));
+    end = std::min(end, static_cast<double>(shown.end_us));
+  }
   return cut(picture, std::max(start, 0.0), end);
 }
 

@@ -244,6 +244,7 @@ struct Combine {
   common @4 :Bool;        # Of all columns, moments as well: the end of a segment.
   stepsDone @5 :UInt64;   # If common: the steps of the job that are then done.
   server @6 :Bool;        # By the stage's parameter server.
+  staleness @8 :UInt64;   # Between the oldest and the newest of what is combined.
   closing @7 :Bool;       # The last ones of a segment: for members that wait for samples.
 }
 
@@ -351,6 +352,7 @@ struct Timings {
   replica @0 :UInt32;
   step @1 :UInt64;
   slices @2 :List(Slice);
+  staleness @3 :UInt64;   # Of the weights that the step was computed with, as the policy counts it.
 }
 
 struct Failed {
