@@ -99,8 +99,33 @@ void ColumnLoop::count(uint32_t column) {
     totals_.busy_seconds[stage] += static_cast<double>(report.busy_us) * kMicro;
     totals_.stash_peak[stage] = std::max(totals_.stash_peak[stage], report.stash_peak);
   }
+  own.busy_us = 1;
+  for (const auto& [stage, report] : own.ready) own.busy_us = std::max(own.busy_us, report.busy_us);
   totals_.samples[column] += own.lease.count;
   ++totals_.iterations;
+}
+
+/// None, too, if the others are through with the segment before this column would be through with
+/// one more iteration: nobody waits for the slowest one at the end of a segment.
+std::optional<SampleLease> ColumnLoop::next_lease(uint32_t column) {
+  if (would_be_last(column)) return std::nullopt;
+  return pool_->lease(column);
+}
+
+bool ColumnLoop::would_be_last(uint32_t column) const {
+  const LeaseState& pool = pool_->state();
+  if (!pool.returned.empty()) return false;
+  double rate = 0;   // Of the others, leases a microsecond.
+  double count = 0;  // Of leases: what is left, and what the others are at.
+  for (uint32_t other = 0; other < layout_.columns; ++other) {
+    if (other == column || !columns_[other].is_computing) continue;
+    if (columns_[other].busy_us == 0) return false;
+    rate += 1 / static_cast<double>(columns_[other].busy_us);
+    ++count;
+  }
+  if (rate == 0) return false;
+  count += static_cast<double>((pool.samples - pool.fresh) / pool.samples_each);
+  return static_cast<double>(columns_[column].busy_us) > count / rate;
 }
 
 CoordinatorDecisions ColumnLoop::commit(uint32_t column) {
@@ -132,7 +157,7 @@ CoordinatorDecisions ColumnLoop::commit(uint32_t column) {
                    false}};
   }
   SKEIN_CHECK(pool_->finish(column, own.lease.first)) << "column " << column << " has no lease";
-  commit.next = pool_->lease(column);
+  commit.next = next_lease(column);
   const uint64_t step = own.step++;
   own.has_committed = true;
   commit.profile = commit.next && is_profiled();

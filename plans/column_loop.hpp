@@ -76,10 +76,11 @@ class ColumnLoop {
   struct Column {
     bool is_lost = false;
     bool is_computing = false;
-    bool has_policy = true;                 // The policy counts it as present.
-    bool has_committed = false;             // In this segment.
-    uint64_t step = 0;                      // Its own iterations so far.
-    SampleLease lease;                      // is_computing
+    bool has_policy = true;      // The policy counts it as present.
+    bool has_committed = false;  // In this segment.
+    uint64_t busy_us = 0;  // Of its last iteration, of the stage that took longest; 0: none yet.
+    uint64_t step = 0;     // Its own iterations so far.
+    SampleLease lease;     // is_computing
     std::map<uint32_t, ReadyReport> ready;  // By stage.
   };
   struct Group {
@@ -96,6 +97,8 @@ class ColumnLoop {
   void resume(uint32_t column, CoordinatorDecisions& decisions);
   void leave_policy(uint32_t column, CoordinatorDecisions& decisions);
   void count(uint32_t column);
+  std::optional<SampleLease> next_lease(uint32_t column);
+  bool would_be_last(uint32_t column) const;
   bool is_profiled() const;
   void try_meet(CoordinatorDecisions& decisions);
   void close(bool is_common, CoordinatorDecisions& decisions);
