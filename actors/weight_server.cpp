@@ -80,7 +80,9 @@ std::optional<WeightServer::Done> WeightServer::serve(
   if (newest_ && number <= *newest_) return std::nullopt;  // A repeat.
   newest_ = number;
   if (own_begin_ == own_end_) return std::nullopt;
-  groups_[number] = {members, {}, own_end_ - own_begin_};
+  Group& group = groups_[number];
+  group.members = members;
+  for (uint32_t chunk = own_begin_; chunk < own_end_; ++chunk) group.chunks_left.insert(chunk);
   auto early = early_.extract(number);
   if (early.empty()) return std::nullopt;
   early_count_ -= early.mapped().size();
@@ -138,7 +140,7 @@ std::optional<WeightServer::Done> WeightServer::on_chunk(const net::TensorKey& k
 
 void WeightServer::on_push(uint64_t number, uint32_t sender, uint32_t chunk, Floats part) {
   const auto group = groups_.find(number);
-  if (group == groups_.end()) return;
+  if (group == groups_.end() || !group->second.chunks_left.contains(chunk)) return;
   const auto& members = group->second.members;
   const auto member = std::find_if(members.begin(), members.end(), [&](const auto& each) {
     return each.replica == shards_[sender];
@@ -165,7 +167,8 @@ void WeightServer::try_add_up(uint64_t number, uint32_t chunk) {
   }
   const auto result = std::make_shared<const std::vector<float>>(own.begin(), own.end());
   const std::vector<plans::GroupMember> members = group.members;
-  if (--group.chunks_left == 0) groups_.erase(number);
+  group.chunks_left.erase(chunk);
+  if (group.chunks_left.empty()) groups_.erase(number);
   for (const plans::GroupMember& each : members) {
     if (each.replica == options_.self) {
       on_pull(number, chunk, *result);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -67,7 +68,7 @@ class WeightServer {
   struct Group {
     std::vector<plans::GroupMember> members;
     std::map<uint32_t, std::map<uint32_t, Floats>> parts;  // By chunk, by member.
-    uint32_t chunks_left = 0;                              // Of our shard.
+    std::set<uint32_t> chunks_left;  // Of our shard, that have not been added.
   };
   struct Pull {
     uint64_t number = 0;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/rng.hpp"
+#include "tests/actors/flying_plane.hpp"
 #include "tests/actors/weighted_group.hpp"
 
 namespace skein::actors {
@@ -25,58 +26,6 @@ using plans::ReplicaId;
 constexpr uint64_t kGeneration = 3;
 constexpr uint32_t kReplicasMax = 7;
 
-struct Flying {
-  std::string address;
-  net::DataPlane::Rows rows;
-};
-
-/// Lets the test say which of the tensors on their way arrives next.
-class FakePlane : public net::DataPlane, public net::TensorInbox {
- public:
-  FakePlane(std::string address, std::vector<Flying>& flying)
-      : address_(std::move(address)), flying_(flying) {}
-  const std::string& address() const override { return address_; }
-  net::TensorInbox& inbox() override { return *this; }
-  void send(const std::string& address, Rows rows) override {
-    floats_sent += rows.payload.size();
-    flying_.push_back({address, std::move(rows)});
-  }
-  net::DataPlaneStatistics statistics() const override { return {}; }
-  void open(StreamSpec stream) override { streams[stream.kind] = std::move(stream); }
-  void close_before(uint64_t) override {}  // Of the plane and of its inbox.
-  void drop_link(const std::string&, double) override {}
-
-  /// False if the sender would have to wait for room.
-  bool arrives(const net::TensorKey& key, std::span<const float> payload) {
-    struct Tensor {
-      std::vector<float> values;
-      std::span<float> span;
-    };
-    auto tensor = std::make_shared<Tensor>();
-    tensor->values.assign(payload.begin(), payload.end());
-    tensor->span = tensor->values;
-    auto& held = held_[key.kind];
-    std::erase_if(held, [](const auto& each) { return each.expired(); });
-    if (held.size() >= streams.at(key.kind).tensors_max) return false;
-    held.emplace_back(tensor);
-    streams.at(key.kind).on_tensor(key, net::TensorHandle(tensor, &tensor->span));
-    return true;
-  }
-  size_t held(TensorKind kind) {
-    auto& held = held_[kind];
-    std::erase_if(held, [](const auto& each) { return each.expired(); });
-    return held.size();
-  }
-
-  std::map<TensorKind, StreamSpec> streams;
-  uint64_t floats_sent = 0;
-
- private:
-  std::string address_;
-  std::vector<Flying>& flying_;
-  std::map<TensorKind, std::vector<std::weak_ptr<void>>> held_;
-};
-
 /// The replicas of a stage with the tensors between them.
 struct Stage {
   Stage(uint32_t replicas, size_t floats_max) : results(replicas) {
@@ -85,7 +34,7 @@ struct Stage {
       addresses[{kFirstReplica + i}] = absl::StrCat("replica:", i);
     }
     for (uint32_t i = 0; i < replicas; ++i) {
-      planes.push_back(std::make_shared<FakePlane>(absl::StrCat("replica:", i), flying));
+      planes.push_back(std::make_shared<FlyingPlane>(absl::StrCat("replica:", i), flying));
       WeightExchange::Options options;
       options.plane = planes[i];
       options.generation = kGeneration;
@@ -122,7 +71,7 @@ struct Stage {
   }
 
   std::vector<Flying> flying;
-  std::vector<std::shared_ptr<FakePlane>> planes;
+  std::vector<std::shared_ptr<FlyingPlane>> planes;
   std::vector<std::unique_ptr<WeightExchange>> exchanges;
   Results results;
 };
@@ -271,7 +220,7 @@ TEST(WeightExchange, HostileChunksChangeNothing) {
     for (uint32_t member : {0u, 1u, 2u, 3u, 4095u}) {
       for (uint32_t chunk : {0u, 1u, 2u, 4u, 5u, 0xfffffu}) {
         const uint32_t microbatch = member << 20 | chunk;
-        FakePlane& plane = *stage.planes[0];
+        FlyingPlane& plane = *stage.planes[0];
         // What a true member could send is left out: those are believed.
         const bool is_part = chunk < 2 && (member == 1 || member == 2);
         const bool is_average = (chunk == 2 && member == 1) || (chunk == 4 && member == 2);
@@ -306,7 +255,7 @@ TEST(WeightExchange, EarlyChunksOfAnotherGroupOrKindDoNotDisturb) {
   Stage stage(3, kFloats);
   const std::vector<float> poison(1024, NAN);
   const uint32_t first_of_1 = 1u << 20;
-  FakePlane& plane = *stage.planes[0];
+  FlyingPlane& plane = *stage.planes[0];
   plane.arrives({kGeneration, kFirstReplica, TensorKind::PART, 5, first_of_1}, poison);
   plane.arrives({kGeneration, kFirstReplica, TensorKind::AVERAGE, 6, first_of_1}, poison);
   stage.begin(1, 6, members_of({0, 1}), values_of(1, 6, kFloats));
