@@ -17,8 +17,9 @@ namespace {
 
 enum ColumnWork : uint64_t { kCopy, kWrite, kFirstCopy, kColumnWorks };
 
-ModelFloats floats_of(const Combination& combination) {
-  return combination.is_common ? ModelFloats::kWithMoments : ModelFloats::kWeights;
+ModelFloats floats_of(const Combination& combination, const plans::JobSpec& job) {
+  const bool with_moments = combination.is_common || job.sync.average_moments;
+  return with_moments ? ModelFloats::kWithMoments : ModelFloats::kWeights;
 }
 
 /// values += addend, which may be shorter.
@@ -193,7 +194,7 @@ void RankState::begin_combination(HeldReplica& replica) {
   if (!own.is_passive) replica.pending.reset();  // The result has it.
   reduce_start_us[plans::GroupId{static_cast<uint32_t>(replica.stage)}] = now_us();
   gpu::Work work;
-  work.run = [model = replica.parts.model, which = floats_of(own), to = own.own,
+  work.run = [model = replica.parts.model, which = floats_of(own, config.job), to = own.own,
               pending = own.pending](gpu::Ops&) -> absl::Status {
     SKEIN_RETURN_IF_ERROR(read_floats(*model, which, *to));
     if (pending) add(*to, *pending);
@@ -264,7 +265,7 @@ void RankState::on_exchanged(HeldReplica& replica, std::vector<float> values) {
   }
   own.is_written = true;
   gpu::Work work;
-  work.run = [model = replica.parts.model, which = floats_of(own),
+  work.run = [model = replica.parts.model, which = floats_of(own, config.job),
               result = std::make_shared<std::vector<float>>(std::move(values))](gpu::Ops&) {
     return write_floats(*model, which, *result);
   };

@@ -289,6 +289,11 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("sync", "bound", SKEIN_FIELD(sync.bound),
                      "ps_bounded, hetpipe: steps, or waves, that a column may be ahead of the "
                      "slowest one"));
+  keys.push_back(key("sync", "staleness_decay", SKEIN_FIELD(sync.staleness_decay),
+                     "sdpipe, partial_reduce, auto: the weight of a member in an average falls by "
+                     "this factor with each step it is behind; 1: all weigh the same"));
+  keys.push_back(key("sync", "average_moments", SKEIN_FIELD(sync.average_moments),
+                     "average the optimizer's state as well as the weights"));
   keys.push_back(key("sync", "segment_steps", SKEIN_FIELD(sync.segment_steps),
                      "columns of their own pace all meet after so many steps"));
   keys.push_back(

@@ -1,6 +1,7 @@
 #include "plans/sync/policy_kind.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -49,16 +50,18 @@ bool runs_columns(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllr
 bool has_server(const JobSpec& job) { return kind_of(job) >= PolicyKind::kPs; }
 
 std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayout& layout) {
+  const std::optional<double> decay =
+      job.sync.staleness_decay < 1 ? std::optional(job.sync.staleness_decay) : std::nullopt;
   const auto group_size = static_cast<uint32_t>(job.sync.group_size);
   switch (kind_of(job)) {
     case PolicyKind::kAllreduce:
       break;
     case PolicyKind::kSdpipe:
       return std::make_unique<SdpipePolicy>(
-          layout, SdpipeOptions{.period = static_cast<uint64_t>(job.sync.period)});
+          layout, SdpipeOptions{.period = static_cast<uint64_t>(job.sync.period), .decay = decay});
     case PolicyKind::kPartialReduce:
-      return std::make_unique<PartialReducePolicy>(layout,
-                                                   PartialReduceOptions{.group_size = group_size});
+      return std::make_unique<PartialReducePolicy>(
+          layout, PartialReduceOptions{.group_size = group_size, .decay = decay});
     case PolicyKind::kPrague:
       return std::make_unique<PraguePolicy>(
           layout, PragueOptions{.group_size = group_size, .seed = job.debug.seed});
@@ -69,6 +72,7 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayo
     case PolicyKind::kAuto: {
       AdaptiveSdpipeOptions options;
       options.sdpipe.period = static_cast<uint64_t>(job.sync.period);
+      options.sdpipe.decay = decay;
       return std::make_unique<AdaptiveSdpipePolicy>(layout, options);
     }
     case PolicyKind::kPs:
@@ -114,6 +118,11 @@ absl::Status check_columns(const JobSpec& job) {
         absl::StrCat(policy,
                      " averages each stage by itself, which would pull the two copies of a tied "
                      "embedding apart; set model.tie_word_embeddings = false or use one stage"));
+  }
+  if (job.sync.average_moments && (kind_of(job) == PolicyKind::kAdPsgd || has_server(job))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sync.average_moments = true: ", policy,
+                     " moves weights only; leave it out or choose another policy"));
   }
   if (job.sync.reducer != "sum") {
     return absl::InvalidArgumentError(
