@@ -43,7 +43,7 @@ struct CommitOrder {
 /// The members of a group combine their weights; one of a rank's stages is in it.
 struct CombineOrder {
   int32_t stage = 0;
-  uint64_t number = 0;
+  uint64_t number = 0;      // > 0; ascending for each stage of a rank.
   bool is_alone = false;    // A group of one: there is nothing to do.
   bool is_closing = false;  // At the end of a segment, when there are no more samples.
   bool is_common = false;   // is_closing: the last one, after which all columns are alike.
@@ -302,6 +302,7 @@ class RankProgram {
   std::vector<CombineOrder> early_;            // That have come while the update runs.
   std::map<int32_t, CombineOrder> combining_;  // Under way, by stage.
   std::set<int32_t> uncombined_;               // Stages that are not through.
+  std::map<int32_t, uint64_t> newest_;         // Groups by stage: repeats have no larger number.
   uint64_t common_steps_ = 0;
   bool is_common_ = true;
   bool awaits_commit_ = false;  // Of the segment whose common mean it has.

@@ -34,8 +34,10 @@ RankCommands RankProgram::on_column_commit(uint64_t step, double gradient_norm,
 }
 
 RankCommands RankProgram::on_combine(const CombineOrder& order) {
+  if (order.number <= newest_[order.stage]) return drop();
   const bool is_early = mode_ == Mode::kUpdate && order.is_closing == !next_.has_value();
   if (options_.is_column && is_early) {
+    newest_[order.stage] = order.number;
     early_.push_back(order);
     return {};
   }
@@ -43,6 +45,7 @@ RankCommands RankProgram::on_combine(const CombineOrder& order) {
                               ? mode_ == Mode::kPause && !awaits_commit_
                               : mode_ == Mode::kCombine && uncombined_.contains(order.stage);
   if (!is_awaited || combining_.contains(order.stage)) return drop();
+  newest_[order.stage] = order.number;
   RankCommands commands;
   combine(order, commands);
   if (mode_ != Mode::kCombine || !uncombined_.empty()) return commands;
