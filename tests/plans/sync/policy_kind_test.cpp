@@ -1,0 +1,107 @@
+#include "plans/sync/policy_kind.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "plans/layout_plan.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+
+JobSpec job_of(const std::string& policy) {
+  JobSpec job;
+  job.sync.policy = policy;
+  job.model.tied_head = false;
+  job.training.micro_batch_size = 8;
+  job.parallelism.pipeline_parallel_degree = 2;
+  job.parallelism.data_parallel_replicate_degree = 4;
+  return job;
+}
+
+const std::vector<std::string> kNames = {"sdpipe", "partial_reduce", "prague", "adpsgd",
+                                         "adpsgd_paired"};
+
+TEST(PolicyKind, EveryNameOfAColumnPolicyMakesOne) {
+  EXPECT_EQ(parse_policy_kind("allreduce").value(), PolicyKind::kAllreduce);
+  EXPECT_FALSE(runs_columns(job_of("allreduce")));
+  int kind = static_cast<int>(PolicyKind::kAllreduce);
+  for (const std::string& name : kNames) {
+    EXPECT_EQ(static_cast<int>(parse_policy_kind(name).value()), ++kind) << name;
+    EXPECT_TRUE(runs_columns(job_of(name)));
+    EXPECT_EQ(check_columns(job_of(name)), absl::OkStatus());
+    EXPECT_NE(make_policy(job_of(name), {4, 2}), nullptr);
+  }
+}
+
+TEST(PolicyKind, ATypoIsAnsweredWithTheNearestName) {
+  for (const auto& [typo, meant] : {std::pair("sdpip", "sdpipe"),
+                                    {"allreduced", "allreduce"},
+                                    {"adpsgd_pair", "adpsgd_paired"},
+                                    {"partial-reduce", "partial_reduce"}}) {
+    const absl::Status refused = parse_policy_kind(typo).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused));
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(meant)) << typo;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("must be one of"));
+  }
+  EXPECT_FALSE(parse_policy_kind("").ok());
+}
+
+TEST(PolicyKind, WhatColumnsCannotDoIsRefusedWithAWayOut) {
+  struct Case {
+    std::function<void(JobSpec&)> spoil;
+    std::string word;
+  };
+  const std::vector<Case> cases = {
+      {[](JobSpec& job) {
+         job.parallelism.replicas = {4, 4};
+       },
+       "data_parallel_replicate_degree"},
+      {[](JobSpec& job) { job.parallelism.plan = "plan.txt"; }, "parallelism.plan"},
+      {[](JobSpec& job) { job.parallelism.pipeline_parallel_degree = kAutoDegree; }, "auto"},
+      {[](JobSpec& job) { job.training.micro_batch_size = 6; }, "multiple of"},
+      {[](JobSpec& job) { job.model.tied_head = true; }, "tie_word_embeddings"},
+      {[](JobSpec& job) { job.sync.reducer = "mean"; }, "leave sync.reducer out"},
+  };
+  for (const Case& each : cases) {
+    for (const std::string& name : kNames) {
+      JobSpec job = job_of(name);
+      each.spoil(job);
+      const absl::Status refused = check_columns(job);
+      EXPECT_TRUE(absl::IsInvalidArgument(refused)) << each.word;
+      EXPECT_THAT(std::string(refused.message()), HasSubstr(each.word));
+    }
+    JobSpec synchronous = job_of("allreduce");
+    each.spoil(synchronous);
+    EXPECT_EQ(check_columns(synchronous), absl::OkStatus());
+  }
+}
+
+TEST(PolicyKind, ATiedEmbeddingIsWelcomeOnOneStage) {
+  JobSpec job = job_of("sdpipe");
+  job.model.tied_head = true;
+  job.parallelism.pipeline_parallel_degree = 1;
+  EXPECT_EQ(check_columns(job), absl::OkStatus());
+  job.parallelism.virtual_stages = 2;
+  EXPECT_FALSE(check_columns(job).ok());
+}
+
+TEST(PolicyKind, PoliciesTakeTheirOptionsFromTheJob) {
+  for (uint32_t size = 2; size <= 4; ++size) {
+    JobSpec job = job_of("partial_reduce");
+    job.sync.group_size = size;
+    const auto policy = make_policy(job, {4, 1});
+    for (uint32_t ready = 1; ready < size; ++ready) {
+      EXPECT_TRUE(policy->on_ready({{ready - 1}, 0}, ready).starts.empty()) << size;
+    }
+    const GroupDecisions decisions = policy->on_ready({{size - 1}, 0}, size);
+    ASSERT_EQ(decisions.starts.size(), 1u) << size;
+    EXPECT_EQ(decisions.starts[0].members.size(), size);
+  }
+}
+
+}  // namespace
+}  // namespace skein::plans
