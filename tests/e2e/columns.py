@@ -1,0 +1,292 @@
+"""Columns that train at their own pace, under each policy and real faults: every sample is done
+once, and a death in a segment halts nobody. `--only WORD`, `--seed N`, `--jobs N`."""
+import argparse
+import concurrent.futures
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from checkpoints import newest, read_model, worst_relative  # noqa: E402
+from elastic_runs import PACE, ElasticRun  # noqa: E402
+from running import Program  # noqa: E402
+
+POLICIES = ("sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired")
+COLUMN_SAMPLES = 4  # Of a column's iteration.
+STOPPED = 75
+# A device that takes its time whatever else the machine does, and learns nothing.
+SLEEP = ["--device.type", "sleep", "--device.sleep_forward_us", "4000",
+         "--device.sleep_backward_us", "8000", "--elastic.watch_speeds", "false"]
+
+
+def layout_words(stages, columns):
+    return ["--parallelism.pipeline_parallel_degree", str(stages),
+            "--parallelism.data_parallel_replicate_degree", str(columns),
+            "--training.micro_batch_size", str(2 * columns),
+            "--training.global_batch_size", str(COLUMN_SAMPLES * columns),
+            "--model.tie_word_embeddings", "false"]
+
+
+class Trial:
+    """One run, or several, and what must hold of them."""
+
+    def __init__(self, program, name, seed):
+        self.program = program
+        self.name = name
+        self.rng = random.Random(f"{name} {seed}")
+        self.claims = []
+        self.runs = []
+        self.run = None
+
+    def expect(self, claim, holds, detail=""):
+        self.claims.append((f"{self.name}: {claim}", bool(holds), detail))
+
+    def start(self, stages, columns, steps, *words, policy="sdpipe", segment=20, **options):
+        self.batch = COLUMN_SAMPLES * columns
+        self.steps = steps
+        name = f"{self.name}-{len(self.runs)}".replace(" ", "-")
+        self.run = ElasticRun(self.program, name, stages * columns, *layout_words(stages, columns),
+                              "--sync.policy", policy, "--sync.segment_steps", str(segment),
+                              "--training.steps", str(steps), *words, **options)
+        self.runs.append(self.run)
+        return self.run
+
+    def check(self, code=0, steps=None, learns=True):
+        """What must hold of every run, whatever was done to it."""
+        run = self.run
+        found = run.finish()
+        self.expect(f"ends with code {code}", found == code, f"{found}: {run.errors()[-300:]}")
+        orphans = run.orphans()
+        self.expect("leaves no orphan", not orphans, orphans)
+        complaints = self.complaints(self.steps if steps is None else steps)
+        self.expect("every sample is done once", not complaints, complaints)
+        losses = [line["loss"] for line in run.steps()]
+        if learns and len(losses) > 1:
+            self.expect("the loss falls", losses[-1] < losses[0], losses)
+
+    def complaints(self, steps):
+        """Records follow each other without a gap, to the end, and columns did what they say."""
+        rows = self.run.journal("SELECT step, first_sample, sample_count FROM commits "
+                                "ORDER BY step")
+        found = []
+        end = 0
+        for step, first, count in rows:
+            if first != end or (step + 1) * self.batch != first + count:
+                found.append(f"step {step}: samples {first} + {count} after {end}")
+            end = first + count
+        if steps and end != steps * self.batch:
+            found.append(f"{end} samples of {steps} steps of {self.batch}")
+        for line in self.run.steps():
+            if sum(line.get("column_samples", [line["samples"]])) != line["samples"]:
+                found.append(f"step {line['step']}: {line['column_samples']}")
+        return found[:3]
+
+    def wait_in_segment(self, first=1):
+        """Until some moment behind the first segments."""
+        self.run.wait_for_step(first)
+        time.sleep(self.rng.uniform(0.05, 0.25))
+
+    def runs_to_the_end(self, policy, stages, columns):
+        self.start(stages, columns, 60, policy=policy)
+        self.check()
+        losses = [line["loss"] for line in self.run.steps()]
+        self.start(stages, columns, 60, policy="allreduce")
+        self.run.finish()
+        calm = [line["loss"] for line in self.run.steps()][-20:]
+        mean = sum(calm) / len(calm)
+        self.expect("learns about as much as all together", abs(losses[-1] / mean - 1) < 0.1,
+                    f"{losses[-1]:.3f} and {mean:.3f}")
+
+    def one_column(self, stages):
+        weights = []
+        for policy in ("allreduce", "sdpipe"):
+            self.start(stages, 1, 20, policy=policy, segment=7)
+            self.check()
+            weights.append(read_model(newest(self.run.folder())))
+        worst, tensor = worst_relative(*weights)
+        self.expect("has the weights of the synchronous run", worst <= 1e-5,
+                    f"{worst:.1e} {tensor}")
+
+    def slow_column(self):
+        seconds = {}
+        for policy in ("allreduce", "sdpipe"):
+            self.start(1, 3, 40, *SLEEP, "--device.speeds", "1,1,0.25", policy=policy)
+            self.check(learns=False)
+            seconds[policy] = sum(line["step_seconds"] for line in self.run.steps()[1:])
+            seconds[policy] /= self.run.steps()[-1]["step"] - self.run.steps()[0]["step"]
+        self.expect("nobody waits for the slow column",
+                    seconds["sdpipe"] < 0.8 * seconds["allreduce"], f"{seconds} s a step")
+        columns = zip(*[line["column_samples"] for line in self.run.steps()])
+        done = [sum(column) for column in columns]
+        self.expect("which does less", done[2] < 0.6 * min(done[:2]), done)
+
+    def expect_no_early_halt(self, victim):
+        """The others went on to the end of their segment, and lost nothing."""
+        lost = self.run.events("worker.lost")
+        self.expect(f"w{victim} is named", [each["worker"] for each in lost] == [str(victim)], lost)
+        halts = self.run.events("plan.halted")
+        behind = [line for line in self.run.steps() if lost and line["time"] > lost[0]["time"]]
+        self.expect("nobody is halted before the segment has ended", halts and behind and
+                    all(halt["time"] >= behind[0]["time"] for halt in halts), halts)
+        self.expect("nothing is done again", not self.run.events("run.rolled_back"))
+
+    def kill_and_join(self, stages, columns, policy):
+        run = self.start(stages, columns, 120, *PACE, policy=policy, segment=40, apart=True)
+        self.wait_in_segment(40)
+        victim = self.rng.randint(1, stages * columns)
+        run.signal(victim)
+        run.wait_for_event("worker.lost")
+        run.join()
+        self.check()
+        self.expect_no_early_halt(victim)
+        count = len(run.steps()[-1]["column_samples"])
+        self.expect("the newcomer makes the columns complete", count == columns, count)
+        codes = sorted(worker.returncode for worker in run.workers)
+        self.expect("every other worker ends with code 0",
+                    codes == [-signal.SIGKILL] + [0] * stages * columns, codes)
+
+    def kill_without_another(self, stages, columns, policy):
+        self.start(stages, columns, 80, *PACE, policy=policy, segment=40)
+        self.wait_in_segment(40)
+        victim = self.rng.randint(1, stages * columns)
+        self.run.signal(victim)
+        self.check()
+        self.expect_no_early_halt(victim)
+
+    def kill_in_the_first_segment(self):
+        run = self.start(2, 2, 40, *PACE, segment=40)
+        run.wait_for_event("run.started")
+        time.sleep(0.2)
+        run.signal(1)
+        self.check()
+        self.expect_no_early_halt(1)
+
+    def kill_all_columns(self):
+        """One worker of each: the segment is done again from the snapshots of its start."""
+        run = self.start(2, 2, 80, *PACE, segment=40)
+        self.wait_in_segment(40)
+        for worker in (1, 4):  # Of stage 0 and 1.
+            run.signal(worker)
+        self.check()
+        halts = run.events("plan.halted")
+        self.expect("it begins again where it began", halts and not run.events("run.rolled_back"),
+                    halts)
+
+    def coordinator(self, with_worker=False):
+        run = self.start(2, 2, 120, *PACE, segment=40, apart=True)
+        run.address()
+        self.wait_in_segment(40)
+        if with_worker:
+            run.signal(2)
+        run.coordinator.kill()
+        run.coordinator.wait()
+        before = run.steps_done()
+        run.resume()
+        self.check()
+        lines = [line["step"] for line in run.steps()]
+        self.expect("goes on from the start of the segment", 40 in lines and before in lines, lines)
+        terms = run.journal("SELECT COUNT(*) FROM terms")[0][0]
+        self.expect("its successor has the next term", terms == 2, terms)
+
+    def worker_and_coordinator(self):
+        self.coordinator(with_worker=True)
+
+    def drain(self):
+        run = self.start(2, 2, 120, *PACE, segment=60, apart=True)
+        run.wait_for_event("run.started")
+        time.sleep(0.3)
+        victim = self.rng.randint(1, 4)
+        run.signal(victim, signal.SIGTERM)
+        left = run.wait_for_event("worker.left")
+        self.check()
+        self.expect(f"w{victim} leaves", left and left is not True and
+                    left[0]["worker"] == str(victim), left)
+        self.expect("nobody is lost and nothing is done again", not run.events("worker.lost") and
+                    not run.events("run.rolled_back"))
+        self.expect("the segment is cut short for it", run.steps()[0]["step"] < 60,
+                    run.steps()[0]["step"])
+        codes = [worker.returncode for worker in run.workers]
+        self.expect("every worker ends with code 0", codes == [0] * 4, codes)
+
+    def interrupt(self):
+        run = self.start(1, 3, 2000, *PACE, "--checkpoint.interval", "1000", segment=500)
+        run.wait_for_event("run.started")
+        time.sleep(0.5)
+        start = time.monotonic()
+        run.coordinator.send_signal(signal.SIGINT)
+        self.check(code=STOPPED, steps=0)
+        took = time.monotonic() - start
+        self.expect("ends in time", took < 4, f"{took:.1f} s")
+        done = run.steps_done()
+        self.expect("the segment is cut short", 0 < done < 500, done)
+        run.coordinator = run.spawn("train", "--resume", run.folder(), "--training.steps",
+                                    str(done + 30))
+        self.check(steps=done + 30)
+
+    def typo(self):
+        result, _ = self.program.train("typo", "--sync.policy", "sdpip")
+        self.expect("is one line that says what was meant", result.returncode == 2 and
+                    "did you mean sdpipe" in result.stderr and
+                    result.stderr.count("\n") == 1, result.stderr)
+
+
+def trials():
+    for policy in POLICIES:
+        for stages, columns in ((2, 3), (1, 4)):
+            yield f"{policy} {stages}x{columns}", (
+                lambda t, p=policy, s=stages, c=columns: t.runs_to_the_end(p, s, c))
+    for stages in (1, 3):
+        yield f"one column of {stages}", lambda t, s=stages: t.one_column(s)
+    yield "slow column", Trial.slow_column
+    for policy in ("sdpipe", "adpsgd", "prague"):
+        yield f"kill and join {policy}", lambda t, p=policy: t.kill_and_join(2, 2, p)
+    for policy in ("partial_reduce", "adpsgd_paired"):
+        yield f"kill {policy}", lambda t, p=policy: t.kill_without_another(1, 4, p)
+    yield "kill in the first segment", Trial.kill_in_the_first_segment
+    yield "kill all columns", Trial.kill_all_columns
+    yield "coordinator", Trial.coordinator
+    yield "worker and coordinator", Trial.worker_and_coordinator
+    yield "drain", Trial.drain
+    yield "interrupt", Trial.interrupt
+    yield "typo", Trial.typo
+
+
+def carry_out(program, lock, name, deed, seed):
+    trial = Trial(program, name, seed)
+    start = time.monotonic()
+    try:
+        deed(trial)
+    except Exception:  # Any: the other trials go on.
+        trial.expect("can be judged", False, traceback.format_exc(limit=3))
+    for run in trial.runs:
+        run.end()
+    with lock:
+        broken = [claim for claim in trial.claims if not claim[1]]
+        for claim in broken:
+            program.expect(*claim)
+        if not broken:
+            took = time.monotonic() - start
+            program.expect(name, True, f"{len(trial.claims)} claims, {took:.1f} s")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", nargs="*")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=3)
+    options = parser.parse_args()
+    program = Program()
+    lock = threading.Lock()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for name, deed in trials():
+            if options.only in name:
+                pool.submit(carry_out, program, lock, name, deed, options.seed)
+    program.finish()
+
+
+main()
