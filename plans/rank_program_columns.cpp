@@ -35,7 +35,10 @@ RankCommands RankProgram::on_column_commit(uint64_t step, double gradient_norm,
 
 RankCommands RankProgram::on_combine(const CombineOrder& order) {
   if (order.number <= newest_[order.stage]) return drop();
-  const bool is_early = mode_ == Mode::kUpdate && order.is_closing == !next_.has_value();
+  // Who has no samples in a segment may still validate when the others have done theirs.
+  const bool validates = mode_ == Mode::kValidate && order.is_closing;
+  const bool is_early =
+      (mode_ == Mode::kUpdate && order.is_closing == !next_.has_value()) || validates;
   if (options_.is_column && is_early) {
     newest_[order.stage] = order.number;
     early_.push_back(order);
