@@ -178,6 +178,7 @@ void RankState::on_control(const net::ControlMessage& message) {
     const plans::RankCommands commands = program->on_start(left);
     if (program->dropped() != dropped) return;
     step_start_us = now_us();
+    if (!left.last) begin_serving();
     apply(commands);
   } else if (body.isGroupStart()) {
     const auto start = body.getGroupStart();
@@ -190,8 +191,13 @@ void RankState::on_control(const net::ControlMessage& message) {
                                    commit.getValidate(),     commit.getCheckpoint(),
                                    commit.getLast(),         commit.getSnapshot(),
                                    commit.getSnapshotFloor()};
+    const uint64_t dropped = program->dropped();
     const plans::RankCommands commands = program->on_commit(order);
-    if (commands.empty()) return;
+    if (program->dropped() != dropped) return;
+    if (program->is_column()) {  // Its own commits were those of its steps.
+      if (!order.last) begin_serving();
+      return apply(commands);
+    }
     for (const auto& [stage, replica] : held) {
       record(stage, "commit", 4, replica.ready_us, now_us(), -1);
     }

@@ -247,6 +247,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void submit_column_work(uint64_t what, int32_t stage, gpu::Work work);
   void on_column_work(uint64_t number);
   void on_chunk(const ChunkArrived& arrived);
+  void begin_serving();
   void begin_serving(HeldReplica& replica);
   void on_exchanged(HeldReplica& replica, std::vector<float> values);
   void on_pulled(HeldReplica& replica, std::optional<WeightServer::Done> done);

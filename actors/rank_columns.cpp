@@ -54,6 +54,12 @@ void RankState::open_exchange(HeldReplica& replica) {
 
 /// The segment's first weights, which all columns have, are the server's: copied before the device
 /// does anything else.
+void RankState::begin_serving() {
+  for (auto& [stage, replica] : held) {
+    if (replica.server) begin_serving(replica);
+  }
+}
+
 void RankState::begin_serving(HeldReplica& replica) {
   replica.taken = std::make_shared<std::vector<float>>();
   gpu::Work work;
@@ -111,11 +117,6 @@ void RankState::end_profiled_step(uint64_t step, bool profiles_next) {
 }
 
 void RankState::on_lease(net::schema::Lease::Reader lease) {
-  if (program->has_common_state() && program->may_begin(lease.getStep())) {
-    for (auto& [stage, replica] : held) {
-      if (replica.server) begin_serving(replica);
-    }
-  }
   if (program->may_begin(lease.getStep())) profiles = lease.getProfile();
   const plans::RankCommands commands =
       program->on_lease(lease.getStep(), {lease.getFirstSample(), lease.getSampleCount()});

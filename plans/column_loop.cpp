@@ -177,22 +177,32 @@ CoordinatorDecisions ColumnLoop::commit(uint32_t column) {
   return decisions;
 }
 
+/// Has to say that it is through with a group.
+bool ColumnLoop::is_combining(ReplicaId replica) const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [&](const auto& each) { return each.second.awaited.contains(replica); });
+}
+
 CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
-  std::vector<ReplicaId> live;
-  for (const GroupMember& member : start.members) {
-    if (columns_[layout_.column_of(member.replica)].is_lost) continue;
-    if (!member.is_passive && !waiting_.contains(member.replica)) return drop();
-    live.push_back(member.replica);
-  }
-  if (live.empty()) return drop();
+  std::vector<ReplicaId> waiting;
   const bool is_served = start.combination == Combination::kServer;
-  if (is_served && has_lost()) return go_on_alone(start);
+  bool is_possible = !is_served || !has_lost();  // A lost column has taken its shard along.
+  for (const GroupMember& member : start.members) {
+    const bool is_lost = columns_[layout_.column_of(member.replica)].is_lost;
+    if (is_lost || is_combining(member.replica)) is_possible = false;
+    if (is_lost || member.is_passive) continue;
+    if (!waiting_.contains(member.replica)) return drop();
+    waiting.push_back(member.replica);
+  }
+  for (ReplicaId replica : waiting) waiting_.erase(replica);
+  if (!is_possible) return refuse(start, waiting);
   CombineWeights combine;
   combine.number = next_number_++;
   combine.stage = start.stage;
   combine.members = start.members;
   combine.staleness = start.staleness;
   totals_.staleness_max = std::max(totals_.staleness_max, start.staleness);
+  if (start.combination == Combination::kLocal) return {combine};
   Group group;
   group.policy_number = start.number;
   group.has_server = is_served;
@@ -202,33 +212,27 @@ CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
     // times.
     for (GroupMember& each : combine.members) each.weight = 1.0 / layout_.columns;
   }
-  group.awaited = {live.begin(), live.end()};
-  for (const GroupMember& member : start.members) {
-    if (!member.is_passive) waiting_.erase(member.replica);
-    group.members.insert(member.replica);
-  }
-  CoordinatorDecisions decisions = {combine};
-  if (start.combination == Combination::kLocal) return decisions;
+  for (const GroupMember& member : start.members) group.members.insert(member.replica);
+  group.awaited = group.members;
   groups_[combine.number] = std::move(group);
-  // The policy did not know of a loss yet.
-  if (live.size() < combine.members.size()) {
-    decisions.push_back(DissolveGroup{combine.number, live});
-  }
-  return decisions;
+  return {combine};
 }
 
-/// The members of a group of a server that has lost a shard.
-CoordinatorDecisions ColumnLoop::go_on_alone(const GroupStart& start) {
+/// The policy had not heard yet that a column is lost, or of one that came back to it that it is
+/// still in a group of before; or the server has lost a shard. Who waits goes on alone.
+CoordinatorDecisions ColumnLoop::refuse(const GroupStart& start,
+                                        const std::vector<ReplicaId>& waiting) {
   CoordinatorDecisions decisions;
-  for (const GroupMember& member : start.members) {
-    if (waiting_.erase(member.replica) == 0) continue;  // Lost.
+  for (ReplicaId replica : waiting) {
     CombineWeights alone;
     alone.number = next_number_++;
     alone.stage = start.stage;
-    alone.members = {member};
+    alone.members = {{replica, columns_[layout_.column_of(replica)].step, 1}};
     decisions.push_back(std::move(alone));
   }
-  decisions.push_back(TellPolicy{GroupOutcome{start.number, false}});
+  if (start.combination != Combination::kLocal) {
+    decisions.push_back(TellPolicy{GroupOutcome{start.number, false}});
+  }
   return decisions;
 }
 
@@ -348,8 +352,9 @@ CoordinatorDecisions ColumnLoop::lose(WorkerId worker) {
     own.ready.clear();
     std::erase_if(waiting_, [&](ReplicaId id) { return layout_.column_of(id) == column; });
     if (pool_) pool_->forget(column);
-    dissolve_groups_of(column, decisions);
+    // First: with the outcome of its groups the policy might put it into others.
     leave_policy(column, decisions);
+    dissolve_groups_of(column, decisions);
   }
   if (!has_lost) return decisions;
   // The mean may have been taken in part.

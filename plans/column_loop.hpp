@@ -100,10 +100,11 @@ class ColumnLoop {
   std::optional<SampleLease> next_lease(uint32_t column);
   bool would_be_last(uint32_t column) const;
   bool is_profiled() const;
+  bool is_combining(ReplicaId replica) const;
+  CoordinatorDecisions refuse(const GroupStart& start, const std::vector<ReplicaId>& waiting);
   void try_meet(CoordinatorDecisions& decisions);
   void close(bool is_common, CoordinatorDecisions& decisions);
   std::vector<ReplicaId> live_replicas(uint32_t stage) const;
-  CoordinatorDecisions go_on_alone(const GroupStart& start);
   void end_if_over(std::map<uint64_t, Group>::iterator group, CoordinatorDecisions& decisions);
   std::set<uint32_t> columns_of(WorkerId worker) const;
   void dissolve_groups_of(uint32_t column, CoordinatorDecisions& decisions);
