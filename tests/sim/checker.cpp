@@ -6,12 +6,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::sim {
 namespace {
 
 /// Losses of other partitions differ by the order of sums.
 constexpr double kLossTolerance = 1e-4;
+/// `applied_` of a model that a column has changed since all columns met.
+constexpr uint64_t kOfColumn = UINT64_MAX;
 
 uint64_t digest_of(const gpu::StageModel& model) {
   uint64_t digest = 0xcbf29ce484222325;
@@ -50,6 +53,13 @@ Checker::Checker(World& world, JournalStore& store, plans::JobSpec job,
   store_.on_append = [this](const plans::CommitRecord& record) { on_append(record); };
   store_.on_rewind = [this](uint64_t first_step) { on_rewind(first_step); };
   store_.on_plan = [this](const plans::Plan& plan) { on_plan(plan); };
+  if (!plans::runs_columns(job_)) return;
+  const auto on_violation = [this](const std::string& what) { fail(what); };
+  leases_.emplace(job_, on_violation);
+  groups_.emplace(job_.sync.policy == "adpsgd", on_violation,
+                  [this](ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {
+                    on_common(process, replica, steps_done);
+                  });
 }
 
 void Checker::fail(const std::string& what) {
@@ -63,15 +73,20 @@ void Checker::on_append(const plans::CommitRecord& record) {
   world_.note(record.step + 7);
   world_.trace(absl::StrCat("journal: step ", record.step, " generation ", record.generation,
                             " term ", record.term, " loss ", record.loss));
+  // The first one may follow a checkpoint of which the journal knows nothing.
   const uint64_t next = store_.commits.empty() ? record.step : store_.commits.rbegin()->first + 1;
-  if (record.step != next) {
-    fail(absl::StrCat("the journal has ", next, " steps and step ", record.step, " is appended"));
-  }
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
-  if (record.sample_count != batch || record.first_sample != record.step * batch) {
+  const uint64_t first = leases_ ? record.first_sample / batch : record.step;
+  if (first != next && !(leases_ && store_.commits.empty())) {
+    fail(absl::StrCat("the journal has ", next, " steps and steps ", first, " to ", record.step,
+                      " are appended"));
+  }
+  if (record.first_sample != first * batch || record.step < first ||
+      record.sample_count != (record.step + 1 - first) * batch) {
     fail(absl::StrCat("step ", record.step, " has samples ", record.first_sample, "+",
                       record.sample_count));
   }
+  if (leases_) leases_->on_append(record, first);
   if (record.term != store_.term) {
     fail(absl::StrCat("step ", record.step, " is appended in term ", record.term, " during term ",
                       store_.term));
@@ -81,7 +96,10 @@ void Checker::on_append(const plans::CommitRecord& record) {
                       " which is not the newest one"));
   }
   model_.losses[record.step] = record.loss;
-  if (expected_ == nullptr) return;
+  if (expected_ != nullptr) check_loss(record);
+}
+
+void Checker::check_loss(const plans::CommitRecord& record) {
   const double expected = expected_->losses.at(record.step);
   if (!(std::abs(record.loss - expected) <= kLossTolerance * expected)) {
     fail(absl::StrCat("step ", record.step, " has loss ", record.loss, ", the undisturbed run ",
@@ -114,14 +132,21 @@ void Checker::on_event(const actors::EventReport& report) {
 
 void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage& message,
                          bool arrives) {
-  if (arrives) return;
   const auto envelope = *message;
   const auto body = envelope.getBody();
+  if (leases_) {
+    leases_->on_control(to, envelope, arrives);
+    groups_->on_control(from, envelope, arrives);
+  }
+  if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
   if (!body.isAssign() || seen_generations_[envelope.getGeneration()]) return;
   seen_generations_[envelope.getGeneration()] = true;
-  if (seen_generations_.size() == 1) return;
   const auto assign = body.getAssign();
+  const auto plan = plans::parse_plan(assign.getPlan().cStr());
+  if (!plan.ok()) return fail(std::string(plan.status().message()));
+  if (leases_) leases_->on_plan(*plan, assign.getFirstStep());
+  if (seen_generations_.size() == 1) return;
   const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;
   if (assign.getFromCheckpoint()) {
     ++counts_.checkpoint;
@@ -165,6 +190,7 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
   const Assignment& assignment = found->second;
   Hosted& hosted = hosted_[process];
   hosted = {result.generation, {}};
+  if (leases_) leases_->on_prepared(process, result.generation);
   for (const actors::PreparedReplica& replica : result.replicas) {
     if (int64_t{replica.id.value} >= plans::replica_count(assignment.plan)) continue;
     const auto [applied, is_new] = applied_.try_emplace(replica.model, assignment.first_step);
@@ -172,12 +198,19 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
       fail(absl::StrCat("a model with ", applied->second, " steps goes on as if it had ",
                         assignment.first_step, " in generation ", result.generation));
     }
-    hosted.replicas.push_back({plans::stage_of(assignment.plan, replica.id), replica.model});
+    hosted.replicas.push_back(
+        {replica.id, plans::stage_of(assignment.plan, replica.id), replica.model});
     check_replica(result.generation, hosted.replicas.back(), assignment.first_step);
+    if (groups_) groups_->on_prepared(process, result.generation, replica.id, replica.model);
   }
 }
 
+void Checker::on_read(ProcessId process, uint64_t sample) {
+  if (leases_) leases_->on_read(process, sample);
+}
+
 void Checker::on_update(ProcessId process) {
+  if (leases_) return on_column_update(process);
   Hosted& hosted = hosted_[process];
   for (const Held& held : hosted.replicas) {
     uint64_t& applied = applied_[held.model];
@@ -190,10 +223,32 @@ void Checker::on_update(ProcessId process) {
     world_.trace(absl::StrCat(world_.name(process), " has applied ", applied, " steps, stage ",
                               held.stage, " generation ", hosted.generation));
     check_replica(hosted.generation, held, applied);
-    const auto steps = static_cast<uint64_t>(job_.training.steps);
-    if (applied + 1 == steps) keep_weights(*held.model, model_.weights);
-    if (applied == steps) keep_weights(*held.model, model_.final_weights);
+    keep_if_late(held, applied);
   }
+}
+
+void Checker::on_column_update(ProcessId process) {
+  for (const Held& held : hosted_[process].replicas) applied_[held.model] = kOfColumn;
+  world_.trace(absl::StrCat(world_.name(process), " has made an update"));
+  leases_->on_update(process);
+  groups_->on_update(process);
+}
+
+void Checker::on_common(ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {
+  const Hosted& hosted = hosted_[process];
+  for (const Held& held : hosted.replicas) {
+    if (held.id != replica) continue;
+    applied_[held.model] = steps_done;
+    check_replica(hosted.generation, held, steps_done);
+    keep_if_late(held, steps_done);
+  }
+}
+
+/// What runs are compared by.
+void Checker::keep_if_late(const Held& held, uint64_t steps_done) {
+  const auto steps = static_cast<uint64_t>(job_.training.steps);
+  if (steps_done + 1 == steps) keep_weights(*held.model, model_.weights);
+  if (steps_done == steps) keep_weights(*held.model, model_.final_weights);
 }
 
 void Checker::check_replica(uint64_t generation, const Held& held, uint64_t steps_done) {
@@ -219,7 +274,10 @@ void Checker::check_end(uint64_t steps_done) {
   const auto steps = static_cast<uint64_t>(job_.training.steps);
   if (steps_done != steps) fail(absl::StrCat("the run ends with ", steps_done, " of ", steps));
   for (uint64_t step = 0; step < steps; ++step) {
-    if (!store_.commits.contains(step)) fail(absl::StrCat("the journal lacks step ", step));
+    // That of a segment stands for all of its steps, which `on_append` has seen to.
+    const bool is_there =
+        leases_ ? store_.commits.contains(steps - 1) : store_.commits.contains(step);
+    if (!is_there) fail(absl::StrCat("the journal lacks step ", step));
   }
   if (rewinds_ > rollback_events_ + coordinator_kills_) {
     fail(absl::StrCat(rewinds_, " rollbacks and ", rollback_events_, " reasons in the log"));

@@ -11,6 +11,8 @@
 
 #include "actors/messages.hpp"
 #include "actors/prepare_io.hpp"
+#include "tests/sim/column_groups.hpp"
+#include "tests/sim/column_leases.hpp"
 #include "tests/sim/journal.hpp"
 #include "tests/sim/world.hpp"
 
@@ -42,7 +44,8 @@ struct RecoveryCounts {
 ///   models    that go on to another plan have exactly the steps that the plan starts with
 ///   replicas  of a stage have the same bits after every step, and when they start
 ///   rollback  has a reason in the log
-/// Single-threaded.
+/// Of columns that have their own pace, commits and models are checked where columns meet; what
+/// they do in between is checked by `ColumnLeases` and `ColumnGroups`. Single-threaded.
 class Checker {
  public:
   Checker(World& world, JournalStore& store, plans::JobSpec job, const TrainedModel* expected);
@@ -58,6 +61,8 @@ class Checker {
   void on_prepare(ProcessId process, const actors::PrepareRequest& request);
   void on_prepared(ProcessId process, const actors::PreparedReplicas& result);
   void on_update(ProcessId process);
+  /// A sample is read for training.
+  void on_read(ProcessId process, uint64_t sample);
   void on_coordinator_killed() { ++coordinator_kills_; }
 
   /// When the run has ended well: nothing is missing.
@@ -73,6 +78,7 @@ class Checker {
 
  private:
   struct Held {
+    plans::ReplicaId id;
     int32_t stage = 0;
     std::shared_ptr<gpu::StageModel> model;
   };
@@ -89,6 +95,10 @@ class Checker {
 
   void check_weights(const TrainedModel::Weights& own, const TrainedModel::Weights& expected,
                      double tolerance);
+  void check_loss(const plans::CommitRecord& record);
+  void on_column_update(ProcessId process);
+  void on_common(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
+  void keep_if_late(const Held& held, uint64_t steps_done);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
@@ -98,6 +108,8 @@ class Checker {
   const plans::JobSpec job_;
   const TrainedModel* expected_;  // Null: unknown.
   std::optional<std::string> failure_;
+  std::optional<ColumnLeases> leases_;  // If columns have their own pace.
+  std::optional<ColumnGroups> groups_;
   TrainedModel model_;
   RecoveryCounts counts_;
   std::map<std::string, int> shapes_;

@@ -11,6 +11,7 @@
 #include "actors/actor_system.hpp"
 #include "actors/start_point.hpp"
 #include "plans/base/status_macros.hpp"
+#include "tests/sim/watched_data.hpp"
 
 namespace skein::sim {
 namespace {
@@ -64,6 +65,9 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         if (around->mutation == Mutation::kStaleGeneration) {
           passed.generation = self->state.newest;
         }
+        passed.data = watch_data(passed.data, [around, process](uint64_t sample) {
+          around->checker.on_read(process, sample);
+        });
         around->checker.on_prepared(process, passed);
         self->send(self->state.listener, std::move(passed));
       },
@@ -110,9 +114,10 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
   options.process = process_;
   options.ignores_generation = around.mutation == Mutation::kStaleGeneration;
   options.on_peer_lost = [this](const std::string& address, absl::Status why) {
-    caf::anon_send(
-        worker_, actors::WorkerFault{absl::UnavailableError(absl::StrCat(
-                     "the data connection to ", address, " broke: ", std::string(why.message())))});
+    caf::anon_send(worker_, actors::WorkerFault{absl::UnavailableError(absl::StrCat(
+                                                    "the data connection to ", address,
+                                                    " broke: ", std::string(why.message()))),
+                                                address});
   };
   plane_ = std::make_shared<SimulatedPlane>(around.world, around.network, around.planes,
                                             std::move(options));

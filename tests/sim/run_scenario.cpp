@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "plans/sync/policy_kind.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::sim {
@@ -333,6 +334,16 @@ const char* body_name(const net::schema::Envelope::Body::Reader& body) {
       return "Leave";
     case Body::STOP:
       return "Stop";
+    case Body::LEASE:
+      return "Lease";
+    case Body::COLUMN_COMMIT:
+      return "ColumnCommit";
+    case Body::COMBINE:
+      return "Combine";
+    case Body::COMBINED:
+      return "Combined";
+    case Body::DISSOLVE:
+      return "Dissolve";
     case Body::VALIDATED:
       return "Validated";
     default:
@@ -352,6 +363,25 @@ void Simulation::trace_message(ProcessId from, ProcessId to, const net::ControlM
   if (body.isReady()) {
     detail = absl::StrCat(" replica ", body.getReady().getReplica(), " step ",
                           body.getReady().getStep());
+  } else if (body.isLease()) {
+    detail = absl::StrCat(" step ", body.getLease().getStep(), " samples ",
+                          body.getLease().getFirstSample(), "+", body.getLease().getSampleCount());
+  } else if (body.isColumnCommit()) {
+    const auto commit = body.getColumnCommit();
+    detail = absl::StrCat(" step ", commit.getStep(), " next samples ", commit.getNextSample(), "+",
+                          commit.getNextCount());
+  } else if (body.isCombine()) {
+    const auto combine = body.getCombine();
+    detail = absl::StrCat(" ", combine.getNumber(), combine.getPassive() ? " passive" : "",
+                          combine.getCommon() ? " common" : "", " replica ", combine.getReplica(),
+                          " of");
+    for (auto each : combine.getMembers()) absl::StrAppend(&detail, " ", each.getReplica());
+  } else if (body.isCombined()) {
+    detail = absl::StrCat(" ", body.getCombined().getNumber(), " replica ",
+                          body.getCombined().getReplica(), body.getCombined().getOk() ? "" : " no");
+  } else if (body.isDissolve()) {
+    detail = absl::StrCat(" ", body.getDissolve().getNumber(), " replica ",
+                          body.getDissolve().getReplica());
   } else if (body.isCommit()) {
     detail = absl::StrCat(" ", body.getCommit().getStep());
   } else if (body.isHalt()) {
@@ -386,6 +416,7 @@ Outcome run_once(const Scenario& scenario, const RunOptions& options) {
 }
 
 Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
+  if (plans::runs_columns(scenario.job)) return run_once(scenario, options);
   RunOptions quiet;
   const Outcome alone = run_once(undisturbed(scenario), quiet);
   if (alone.failure) {

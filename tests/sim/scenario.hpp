@@ -46,8 +46,9 @@ struct Scenario {
   std::string shape;           // Of the job, in words.
 };
 
-/// What a seed stands for.
-Scenario make_scenario(uint64_t seed);
+/// What a seed stands for. `policy`: as `sync.policy`; with another one than "allreduce" the job is
+/// one of columns that have their own pace.
+Scenario make_scenario(uint64_t seed, const std::string& policy);
 /// The same job on one worker, without faults.
 Scenario undisturbed(const Scenario& scenario);
 /// "crash@3.1s(2)"

@@ -34,10 +34,10 @@ struct Result {
 };
 static_assert(sizeof(Result) < 4096, "a write of a pipe that is not torn");
 
-Result run_seed(uint64_t seed, Mutation mutation) {
-  const Scenario scenario = make_scenario(seed);
+Result run_seed(uint64_t seed, const RunnerOptions& runner) {
+  const Scenario scenario = make_scenario(seed, runner.policy);
   RunOptions options;
-  options.mutation = mutation;
+  options.mutation = runner.mutation;
   const Outcome outcome = run_and_compare(scenario, options);
   std::optional<std::string> failure = outcome.failure;
   Result result;
@@ -69,7 +69,7 @@ struct Child {
 
 void child_main(int out, uint64_t seed, const RunnerOptions& options) {
   for (; seed <= options.seeds.last; seed += static_cast<uint64_t>(options.jobs)) {
-    const Result result = run_seed(seed, options.mutation);
+    const Result result = run_seed(seed, options);
     if (write(out, &result, sizeof(result)) != sizeof(result)) break;
   }
   std::fflush(nullptr);

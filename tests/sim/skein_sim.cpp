@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "plans/sync/policy_kind.hpp"
 #include "tests/sim/seed_runner.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -23,6 +24,7 @@ namespace {
 constexpr const char* kUsage =
     "skein-sim --seed N [--faults 0,2] [--trace]     one run\n"
     "skein-sim --seeds A..B [--jobs 2] [--limit S]   many, at most S seconds\n"
+    "  --policy sdpipe|partial_reduce|prague|adpsgd|adpsgd_paired      columns of their own pace\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored   a broken protocol\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
 constexpr size_t kFailuresShown = 20;
@@ -62,6 +64,10 @@ bool parse_flag(const std::string& flag, const std::string& value, Arguments& ar
   if (flag == "--seeds") return parse_seeds(value, arguments.runner.seeds);
   if (flag == "--faults") return parse_faults(value, arguments.faults.emplace());
   if (flag == "--jobs") return absl::SimpleAtoi(value, &arguments.runner.jobs);
+  if (flag == "--policy") {
+    arguments.runner.policy = value;
+    return plans::parse_policy_kind(value).ok();
+  }
   if (flag == "--limit") return absl::SimpleAtod(value, &arguments.runner.limit_seconds);
   if (flag != "--mutate" || !kMutations.contains(value)) return false;
   arguments.mutation = value;
@@ -85,7 +91,7 @@ bool parse(const std::vector<std::string>& words, Arguments& arguments) {
 }
 
 int run_one(const Arguments& arguments) {
-  Scenario scenario = make_scenario(*arguments.seed);
+  Scenario scenario = make_scenario(*arguments.seed, arguments.runner.policy);
   if (arguments.faults) scenario = with_faults(scenario, *arguments.faults);
   std::printf("seed %llu: %s\n", static_cast<unsigned long long>(scenario.seed),
               scenario.shape.c_str());
@@ -126,13 +132,15 @@ void print(const Summary& summary) {
 }
 
 void print_failures(const Arguments& arguments, const Summary& summary) {
-  const std::string mutate =
-      arguments.mutation.empty() ? "" : absl::StrCat(" --mutate ", arguments.mutation);
+  const RunnerOptions& runner = arguments.runner;
+  std::string flags;
+  if (runner.policy != "allreduce") absl::StrAppend(&flags, " --policy ", runner.policy);
+  if (!arguments.mutation.empty()) absl::StrAppend(&flags, " --mutate ", arguments.mutation);
   for (size_t i = 0; i < summary.failures.size() && i < kFailuresShown; ++i) {
     const SeedFailure& failure = summary.failures[i];
-    std::string command = absl::StrCat("skein-sim --seed ", failure.seed, mutate);
+    std::string command = absl::StrCat("skein-sim --seed ", failure.seed, flags);
     if (i < kFailuresShrunk) {
-      const auto kept = shrink(make_scenario(failure.seed), arguments.runner.mutation);
+      const auto kept = shrink(make_scenario(failure.seed, runner.policy), runner.mutation);
       absl::StrAppend(&command, " --faults ", kept.empty() ? "," : absl::StrJoin(kept, ","));
     }
     std::printf("FAILED %s\n  replay: %s --trace\n", failure.what.c_str(), command.c_str());

@@ -1,0 +1,134 @@
+#include "tests/sim/column_groups.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "actors/model_floats.hpp"
+#include "plans/base/check.hpp"
+
+namespace skein::sim {
+namespace {
+
+/// Sums of at most as many floats as there are columns.
+constexpr double kSumTolerance = 1e-5;
+constexpr double kWeightTolerance = 1e-9;
+
+std::vector<float> state_of(const gpu::StageModel& model) {
+  std::vector<float> values;
+  const absl::Status status = actors::read_floats(model, actors::ModelFloats::kWithMoments, values);
+  SKEIN_CHECK(status.ok()) << std::string(status.message());
+  return values;
+}
+
+}  // namespace
+
+void ColumnGroups::on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica,
+                               std::shared_ptr<gpu::StageModel> model) {
+  if (generation > generation_) {
+    generation_ = generation;
+    members_.clear();
+    groups_.clear();
+  }
+  if (generation < generation_) return;
+  std::vector<float> values = state_of(*model);
+  members_[replica] = {process, std::move(model), std::move(values), std::nullopt};
+}
+
+void ColumnGroups::on_control(ProcessId from, const net::schema::Envelope::Reader& envelope,
+                              bool arrives) {
+  if (arrives || envelope.getGeneration() != generation_) return;
+  const auto body = envelope.getBody();
+  if (body.isCombine()) on_combine(body.getCombine());
+  if (body.isCombined()) on_combined(from, body.getCombined());
+}
+
+void ColumnGroups::on_update(ProcessId process) {
+  for (auto& [replica, member] : members_) {
+    if (member.process == process) member.values = state_of(*member.model);
+  }
+}
+
+/// Each member is sent the same.
+void ColumnGroups::on_combine(const net::schema::Combine::Reader& combine) {
+  const uint64_t number = combine.getNumber();
+  const plans::ReplicaId receiver{combine.getReplica()};
+  if (combine.getMembers().size() < 2 && !combine.getCommon()) return;
+  const auto [found, is_new] = groups_.try_emplace(number);
+  Group& group = found->second;
+  if (combine.getPassive()) group.passive.insert(receiver);
+  if (!is_new) return;
+  group.is_common = combine.getCommon();
+  group.steps_done = combine.getStepsDone();
+  double sum = 0;
+  for (const auto member : combine.getMembers()) {
+    const plans::ReplicaId replica{member.getReplica()};
+    group.weights[replica] = member.getWeight();
+    sum += member.getWeight();
+    std::optional<uint64_t>& open = members_[replica].open;
+    if (open) {
+      on_violation_(absl::StrCat("replica ", replica.value, " is in groups ", *open, " and ",
+                                 number, " at once"));
+    }
+    open = number;
+  }
+  if (std::abs(sum - 1) > kWeightTolerance) {
+    on_violation_(absl::StrCat("the weights of group ", number, " add up to ", sum));
+  }
+}
+
+void ColumnGroups::on_combined(ProcessId from, const net::schema::Combined::Reader& combined) {
+  const plans::ReplicaId replica{combined.getReplica()};
+  const uint64_t number = combined.getNumber();
+  Member& member = members_[replica];
+  if (member.open == number) member.open.reset();
+  const auto group = groups_.find(number);
+  if (!combined.getOk()) return;
+  if (group == groups_.end()) {
+    return on_violation_(absl::StrCat("replica ", replica.value, " is through with group ", number,
+                                      ", which nobody has formed"));
+  }
+  if (group->second.passive.contains(replica)) return;
+  check(number, group->second, replica);
+  member.values = state_of(*member.model);
+  if (group->second.is_common) on_common_(from, replica, group->second.steps_done);
+}
+
+/// All members have put in what they have: the first one is through.
+void ColumnGroups::expect(Group& group) {
+  group.expected.emplace();
+  for (const auto& [replica, weight] : group.weights) {
+    const std::vector<float>& values = members_[replica].values;
+    group.expected->resize(std::max(group.expected->size(), values.size()));
+    for (size_t i = 0; i < values.size(); ++i) (*group.expected)[i] += weight * double{values[i]};
+  }
+}
+
+void ColumnGroups::check(uint64_t number, Group& group, plans::ReplicaId replica) {
+  const std::vector<float> values = state_of(*members_[replica].model);
+  // Moments follow the weights.
+  const size_t count = group.is_common ? values.size() : values.size() / 3;
+  if (!std::all_of(values.begin(), values.end(), [](float each) { return std::isfinite(each); })) {
+    on_violation_(absl::StrCat("replica ", replica.value, " has values that are not finite"));
+  }
+  if (group.passive.empty() && !has_passive_) {
+    if (!group.expected) expect(group);
+    for (size_t i = 0; i < count; ++i) {
+      const double expected = (*group.expected)[i];
+      if (std::abs(values[i] - expected) <= kSumTolerance * std::max(1.0, std::abs(expected))) {
+        continue;
+      }
+      return on_violation_(absl::StrCat("replica ", replica.value, " has ", values[i],
+                                        " instead of ", expected, " after group ", number,
+                                        group.is_common ? " of all" : ""));
+    }
+  }
+  if (group.result.empty()) group.result = values;
+  if (std::equal(values.begin(), values.begin() + static_cast<ptrdiff_t>(count),
+                 group.result.begin())) {
+    return;
+  }
+  on_violation_(absl::StrCat("members of group ", number, " differ after it"));
+}
+
+}  // namespace skein::sim
