@@ -91,7 +91,7 @@ void RankProgram::combine(const CombineOrder& order, RankCommands& commands) {
     uncombined_.erase(order.stage);
     return;
   }
-  if (order.is_common) is_common_ = false;  // Until all of its stages are through.
+  if (order.is_closing) is_common_ = false;  // Until all stages have the common mean.
   combining_[order.stage] = order;
   commands.push_back(RunCombination{order.stage, order.number, order.is_common});
 }

@@ -53,12 +53,13 @@ void ColumnGroups::on_update(ProcessId process) {
 void ColumnGroups::on_combine(const net::schema::Combine::Reader& combine) {
   const uint64_t number = combine.getNumber();
   const plans::ReplicaId receiver{combine.getReplica()};
-  if (combine.getMembers().size() < 2 && !combine.getCommon()) return;
+  if (combine.getMembers().size() < 2 && !combine.getCommon() && !combine.getServer()) return;
   const auto [found, is_new] = groups_.try_emplace(number);
   Group& group = found->second;
   if (combine.getPassive()) group.passive.insert(receiver);
   if (!is_new) return;
   group.is_common = combine.getCommon();
+  group.has_server = combine.getServer();
   group.steps_done = combine.getStepsDone();
   double sum = 0;
   for (const auto member : combine.getMembers()) {
@@ -72,7 +73,7 @@ void ColumnGroups::on_combine(const net::schema::Combine::Reader& combine) {
     }
     open = number;
   }
-  if (std::abs(sum - 1) > kWeightTolerance) {
+  if (!group.has_server && std::abs(sum - 1) > kWeightTolerance) {
     on_violation_(absl::StrCat("the weights of group ", number, " add up to ", sum));
   }
 }
@@ -89,7 +90,7 @@ void ColumnGroups::on_combined(ProcessId from, const net::schema::Combined::Read
                                       ", which nobody has formed"));
   }
   if (group->second.passive.contains(replica)) return;
-  check(number, group->second, replica);
+  if (!group->second.has_server) check(number, group->second, replica);
   member.values = state_of(*member.model);
   if (group->second.is_common) on_common_(from, replica, group->second.steps_done);
 }

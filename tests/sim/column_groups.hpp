@@ -23,7 +23,8 @@ namespace skein::sim {
 ///   the
 ///              weighted sum of what the members had, and the bits of the others who say so; at the
 ///              end of a segment also of the moments
-/// Groups with passive members are left out: what those put in is seen nowhere.
+/// Groups with passive members are left out: what those put in is seen nowhere. So are those of a
+/// parameter server, but for the mean that ends a segment: what it has depends on its other groups.
 /// Single-threaded.
 class ColumnGroups {
  public:
@@ -52,6 +53,7 @@ class ColumnGroups {
   struct Group {
     std::map<plans::ReplicaId, double> weights;
     std::set<plans::ReplicaId> passive;
+    bool has_server = false;
     bool is_common = false;
     uint64_t steps_done = 0;
     std::optional<std::vector<double>> expected;  // Of who is through.

@@ -101,6 +101,8 @@ void choose_columns(Draw& draw, const std::string& policy, Scenario& scenario) {
   job.sync.segment_steps = static_cast<int64_t>(draw.between(1, 6));
   job.sync.period = static_cast<int64_t>(draw.between(1, 4));
   job.sync.group_size = static_cast<int64_t>(draw.between(2, 3));
+  job.sync.wave = static_cast<int64_t>(draw.between(1, 3));
+  job.sync.bound = static_cast<int64_t>(draw.between(0, 2));
   const uint64_t stages = draw.between(1, 3);
   const uint64_t columns = draw.between(2, stages == 1 ? 5 : 4);
   scenario.worker_count = static_cast<int64_t>(stages * columns + (draw.chance(0.2) ? 1 : 0));

@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kUsage =
     "skein-sim --seed N [--faults 0,2] [--trace]     one run\n"
     "skein-sim --seeds A..B [--jobs 2] [--limit S]   many, at most S seconds\n"
-    "  --policy sdpipe|partial_reduce|prague|adpsgd|adpsgd_paired      columns of their own pace\n"
+    "  --policy NAME                  a sync.policy: columns of their own pace\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored   a broken protocol\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
 constexpr size_t kFailuresShown = 20;
