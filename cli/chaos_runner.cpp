@@ -42,7 +42,8 @@ void ChaosRunner::poll(const Now& now) {
   for (const plans::ChaosDeed& deed : timeline_.due(elapsed_s, now.steps_done)) {
     const std::string what = plans::to_text(deed);
     const std::string when = absl::StrFormat("at %.1f s, step %d", elapsed_s, now.steps_done);
-    if (deed.worker.value == 0) {  // Said before: afterwards nobody can.
+    if (deed.worker.value == 0 &&
+        deed.kind == Kind::kKill) {  // Said before: afterwards nobody can.
       hands_.say(absl::StrCat("chaos: ", what, " ", when));
       hands_.kill_coordinator();
     } else if (absl::Status status = carry_out(deed); status.ok()) {
@@ -55,6 +56,7 @@ void ChaosRunner::poll(const Now& now) {
 }
 
 absl::Status ChaosRunner::carry_out(const plans::ChaosDeed& deed) {
+  if (deed.kind == Kind::kJoin) return hands_.add_worker();
   const bool acts_on_members = deed.kind == Kind::kSetSpeed || deed.kind == Kind::kDropLink;
   if (!acts_on_members) return send_signal(deed.worker, signal_of(deed.kind));
   for (plans::WorkerId worker : {deed.worker, deed.other}) {

@@ -24,6 +24,8 @@ struct ChaosHands {
   std::function<void(plans::WorkerId, double speed)> set_speed;
   /// Breaks what `worker` sends to `to`, for so many seconds; 0: for ever.
   std::function<void(plans::WorkerId worker, plans::WorkerId to, double seconds)> drop_link;
+  /// Starts one more worker, if this process starts any.
+  std::function<absl::Status()> add_worker;
   /// One line for people.
   std::function<void(const std::string& line)> say;
 };

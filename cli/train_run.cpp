@@ -220,6 +220,10 @@ ChaosHands TrainRun::chaos_hands() {
   hands.drop_link = [this](plans::WorkerId worker, plans::WorkerId to, double seconds) {
     coordinator_->emulate(worker, 0, to, seconds);
   };
+  hands.add_worker = [this] {
+    return options_.spawns_workers ? add_worker()
+                                   : absl::UnimplementedError("start it by hand: skein worker");
+  };
   hands.say = [this](const std::string& line) { say(line); };
   return hands;
 }

@@ -169,6 +169,10 @@ absl::StatusOr<ChaosAction> parse_entry(const std::string& entry) {
   if (target == "coordinator") {
     if (name != "kill") return wrong("a coordinator can only be killed: coordinator:kill@30s");
     SKEIN_RETURN_IF_ERROR(no_value(name, value));
+  } else if (target == "another") {
+    if (name != "join") return wrong("another worker can only join: another:join@30s");
+    action.kind = Kind::kJoin;
+    SKEIN_RETURN_IF_ERROR(no_value(name, value));
   } else if (target.starts_with("link(") && target.ends_with(")")) {
     SKEIN_RETURN_IF_ERROR(parse_link(target, action));
     SKEIN_RETURN_IF_ERROR(parse_link_fault(name, value, action));
@@ -193,6 +197,8 @@ std::string what_text(const ChaosAction& action) {
     case Kind::kSlow:
       return absl::StrCat("slow=", number_text(action.factor), "x", lasts ? "," : "",
                           lasts ? duration : "");
+    case Kind::kJoin:
+      return "join";
     case Kind::kKill:
       return "kill";
     case Kind::kTerm:
@@ -206,6 +212,7 @@ std::string what_text(const ChaosAction& action) {
 }
 
 std::string target_text(const ChaosAction& action) {
+  if (action.kind == Kind::kJoin) return "another";
   if (action.worker.value == 0) return "coordinator";
   if (action.kind != Kind::kDropLink) return absl::StrCat("w", action.worker.value);
   return absl::StrCat("link(w", action.worker.value, ",w", action.other.value, ")");

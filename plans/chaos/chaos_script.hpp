@@ -19,6 +19,7 @@ struct ChaosAction {
     kTerm,      // SIGTERM: it is asked to leave.
     kPause,     // SIGSTOP, and SIGCONT after `duration_s`: it is alive, and silent.
     kDropLink,  // The data connections between `worker` and `other` break and stay refused.
+    kJoin,      // One more worker process is started, which joins.
   };
   /// When it happens: at the time, or once so many steps are done.
   struct Trigger {
@@ -27,7 +28,7 @@ struct ChaosAction {
     bool operator==(const Trigger&) const = default;
   };
   Kind kind = Kind::kKill;
-  WorkerId worker;        // 0: the coordinator, which can only be killed.
+  WorkerId worker;        // 0: the coordinator, which can only be killed; unused by kJoin.
   WorkerId other;         // Of kDropLink; 0 otherwise.
   double factor = 1;      // Of kSlow, >= 1.
   double duration_s = 0;  // > 0 of kPause; of kSlow and kDropLink 0 is for ever.
@@ -45,6 +46,7 @@ using ChaosScript = std::vector<ChaosAction>;
 ///   w3:pause=5s@step=12      SIGSTOP for 5 s, once 12 steps are done
 ///   link(w1,w2):drop@500ms   for ever; drop=2s for 2 s
 ///   coordinator:kill@1m
+///   another:join@45s         one more worker, which gets the next number
 /// Times are numbers with ms, s or m. Spaces around entries and a last semicolon do no harm.
 /// InvalidArgument   says which entry is wrong, what in it, and shows one that is right.
 absl::StatusOr<ChaosScript> parse_chaos(std::string_view text);

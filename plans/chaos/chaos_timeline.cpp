@@ -34,6 +34,8 @@ std::string to_text(const ChaosDeed& deed) {
       return absl::StrCat(who, " paused");
     case ChaosDeed::Kind::kContinue:
       return absl::StrCat(who, " goes on");
+    case ChaosDeed::Kind::kJoin:
+      return "another worker starts";
     case ChaosDeed::Kind::kDropLink:
       break;
   }
@@ -88,6 +90,9 @@ void ChaosTimeline::begin(const ChaosAction& action, double begin_s,
     case Kind::kDropLink:
       deed.kind = ChaosDeed::Kind::kDropLink;
       deed.duration_s = action.duration_s;
+      break;
+    case Kind::kJoin:
+      deed.kind = ChaosDeed::Kind::kJoin;
       break;
   }
   deeds.push_back(deed);

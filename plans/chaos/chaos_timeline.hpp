@@ -11,9 +11,9 @@ namespace skein::plans {
 
 /// What is to be done now. An action of the script is one deed, and another when it ends.
 struct ChaosDeed {
-  enum class Kind { kSetSpeed, kKill, kTerm, kStop, kContinue, kDropLink };
+  enum class Kind { kSetSpeed, kKill, kTerm, kStop, kContinue, kDropLink, kJoin };
   Kind kind = Kind::kKill;
-  WorkerId worker;        // 0: the coordinator.
+  WorkerId worker;        // 0: the coordinator; unused by kJoin.
   WorkerId other;         // Of kDropLink.
   double speed = 1;       // Of kSetSpeed: relative to the worker's own device.
   double duration_s = 0;  // Of kDropLink; 0: for ever.

@@ -31,6 +31,10 @@ struct ChaosRunnerTest : testing::Test {
     hands.drop_link = [this](plans::WorkerId worker, plans::WorkerId to, double seconds) {
       deeds.push_back(absl::StrCat("w", worker.value, " to w", to.value, " off for ", seconds));
     };
+    hands.add_worker = [this] {
+      if (refusal.ok()) deeds.push_back("add worker");
+      return refusal;
+    };
     hands.say = [this](const std::string& line) { lines.push_back(line); };
     return std::make_unique<ChaosRunner>(plans::parse_chaos(script).value(), std::move(hands));
   }
@@ -55,6 +59,18 @@ TEST_F(ChaosRunnerTest, CountsTimeFromTheFirstStep) {
   chaos->poll({1130.04, false, 41});
   EXPECT_EQ(deeds, Deeds{signal_text(SIGKILL, 102)});
   EXPECT_EQ(lines, Deeds{"chaos: w2 killed at 30.0 s, step 41"});
+}
+
+TEST_F(ChaosRunnerTest, StartsAnotherWorkerOrSaysWhyNot) {
+  auto chaos = runner("another:join@1s;another:join@2s");
+  chaos->poll({0, true, 0});
+  chaos->poll({1, true, 0});
+  EXPECT_EQ(deeds, Deeds{"add worker"});
+  EXPECT_EQ(lines, Deeds{"chaos: another worker starts at 1.0 s, step 0"});
+  refusal = absl::UnavailableError("no room");
+  chaos->poll({2, true, 0});
+  EXPECT_EQ(lines.back(),
+            "chaos: could not do \"another worker starts\" at 2.0 s, step 0: no room");
 }
 
 TEST_F(ChaosRunnerTest, DoesEveryDeedToWhomItIsMeant) {

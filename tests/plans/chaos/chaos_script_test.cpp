@@ -32,6 +32,7 @@ TEST(ChaosScript, ReadsEveryKind) {
   EXPECT_EQ(one("link(w1,w2):drop@50s"), (ChaosAction{Kind::kDropLink, {1}, {2}, 1, 0, {50, {}}}));
   EXPECT_EQ(one("link(w2,w1):drop=2s@step=0"),
             (ChaosAction{Kind::kDropLink, {2}, {1}, 1, 2, {0, 0}}));
+  EXPECT_EQ(one("another:join@45s"), (ChaosAction{Kind::kJoin, {}, {}, 1, 0, {45, {}}}));
   EXPECT_EQ(one(" coordinator:kill@0s ; "), (ChaosAction{Kind::kKill, {0}, {}, 1, 0, {0, {}}}));
 }
 
@@ -77,6 +78,8 @@ TEST(ChaosScript, ErrorsNameTheEntryTheFaultAndAWayOut) {
       {"link(w1):drop@1s", "does not name two workers", "link(w1,w2)"},
       {"link():drop@1s", "does not name two workers", "link(w1,w2)"},
       {"link(w1,w1):drop@1s", "joins a worker to itself", "link(w1,w2)"},
+      {"another:kill@1s", "can only join", "another:join@30s"},
+      {"another:join=2@1s", "join takes no value", "join"},
       {"coordinator:pause=5s@1s", "can only be killed", "coordinator:kill@30s"},
   };
   for (const Case& each : cases) {
