@@ -107,6 +107,11 @@ void RankState::start(RankConfig new_config) {
     }
     options.stages.push_back(std::move(role));
   }
+  for (const plans::StagePlan& stage : plan.stages) {
+    for (const plans::ReplicaPlan& each : stage.replicas) {
+      worker_number_max = std::max(worker_number_max, static_cast<int32_t>(each.worker.value));
+    }
+  }
   program.emplace(std::move(options));
   for (auto& [stage, replica] : held) {
     open_inputs(replica);
@@ -384,6 +389,8 @@ void RankState::submit_aside(uint64_t token, gpu::Work work) {
 
 void RankState::submit(const plans::RankCommand& command, gpu::Work work, Outgoing output) {
   running.push_back({command, now_us()});
+  work.piece = piece_of(command);
+  work.device_count = worker_number_max;
   auto shared = std::make_shared<Outgoing>(std::move(output));
   // The clock of the actors, which any thread may ask, outlives the device as their system does.
   config.device->submit(std::move(work),

@@ -190,8 +190,9 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
     plans::RankCommand command;
     uint64_t submitted_us = 0;
   };
-  std::deque<Running> running;  // In the order of submission, which is that of the device.
-  uint64_t device_free_us = 0;  // When the newest piece of work ended.
+  std::deque<Running> running;    // In the order of submission, which is that of the device.
+  uint64_t device_free_us = 0;    // When the newest piece of work ended.
+  int32_t worker_number_max = 0;  // Of the plan: so many take turns in a scenario.
   uint64_t step_start_us = 0;
   uint64_t activity_since_us = 0;  // What the program does began or ended then.
   int reductions = 0;              // That a group runs.
@@ -257,6 +258,8 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
 
   // Device work, in rank_work.cpp.
   /// Layers that a piece of a backward passes.
+  /// What a device's scenario goes by. Only the first part of an action sleeps.
+  plans::WorkPiece piece_of(const plans::RankCommand& command) const;
   plans::LayerRange layers_of(const plans::RunAction& run, const HeldReplica& replica) const;
   uint64_t first_row(const plans::RunAction& run, const HeldReplica& replica) const;
   gpu::Work forward_work(const plans::RunAction& run, HeldReplica& replica,

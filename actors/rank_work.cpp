@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include <caf/send.hpp>
@@ -134,6 +135,22 @@ gpu::Work RankState::forward_work(const plans::RunAction& run, HeldReplica& repl
     });
   };
   return work;
+}
+
+plans::WorkPiece RankState::piece_of(const plans::RankCommand& command) const {
+  const plans::ReplicaId own = config.replicas.front().id;
+  plans::WorkPiece piece;
+  piece.device = static_cast<int32_t>(plans::replica_of(config.plan, own).worker.value) - 1;
+  piece.index = -1;  // Nothing but an action of a step sleeps.
+  const auto* run = std::get_if<plans::RunAction>(&command);
+  if (run == nullptr || run->part > 0) return piece;
+  piece.step = static_cast<int32_t>(run->step);
+  const size_t rank =
+      static_cast<size_t>(config.plan.stages[static_cast<size_t>(run->action.stage)].rank);
+  const plans::ActionList& actions = config.plan.actions[rank];
+  const auto found = std::find(actions.begin(), actions.end(), run->action);
+  piece.index = static_cast<int32_t>(found - actions.begin());
+  return piece;
 }
 
 plans::LayerRange RankState::layers_of(const plans::RunAction& run,

@@ -16,17 +16,20 @@
 #include "net/event_loop.hpp"
 #include "net/local_address.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/simulator/job_scenario.hpp"
 
 namespace skein::actors {
 namespace {
 
 std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec) {
+  plans::Scenario scenario = plans::device_scenario(spec);
   if (spec.type == "sleep") {
     return gpu::make_sleep_device(
-        {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us}, spec.speed);
+        {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us}, spec.speed,
+        std::move(scenario));
   }
   return gpu::make_slowed_device(gpu::make_host_device(static_cast<int32_t>(spec.threads)),
-                                 spec.speed);
+                                 spec.speed, std::move(scenario));
 }
 
 class LocalWorker final : public WorkerProcess {

@@ -239,6 +239,14 @@ void add_parallelism(std::vector<JobKey>& keys) {
                      "time of B of one block and a whole micro-batch"));
   keys.push_back(key("device", "sleep_update_us", SKEIN_FIELD(device.sleep_update_us),
                      "time of the optimizer's update of one block"));
+  keys.push_back(key("device", "scenario", SKEIN_FIELD(device.scenario),
+                     "slowness on purpose (docs/heterogeneity.md): \"H0\" to \"H7\", or a text as "
+                     "\"H2 factor=4 devices=0\"; empty: none"));
+  keys.push_back(key("device", "scenario_trace", SKEIN_FIELD(device.scenario_trace),
+                     "file of an H6: lines seconds,worker,speed; empty: drawn"));
+  keys.push_back(
+      key("device", "scenario_step_seconds", SKEIN_FIELD(device.scenario_step_seconds),
+          "an undisturbed step, to which a scenario given by its name is in proportion"));
 }
 
 void add_running(std::vector<JobKey>& keys) {

@@ -17,6 +17,7 @@
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/layout_plan.hpp"
+#include "plans/simulator/job_scenario.hpp"
 
 namespace skein::cli {
 namespace {
@@ -148,11 +149,36 @@ absl::Status TrainRun::prepare() {
   }
   SKEIN_ASSIGN_OR_RETURN(const int64_t workers, worker_count(options_, job_.spec, given));
   SKEIN_RETURN_IF_ERROR(try_plan(options_, job_.spec, given, workers));
+  SKEIN_RETURN_IF_ERROR(resolve_scenario(workers));
   if (folder_.path.empty()) {
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
   }
   SKEIN_RETURN_IF_ERROR(open_reporter());
   return start_processes(std::move(given), workers);
+}
+
+absl::Status TrainRun::resolve_scenario(int64_t workers) {
+  plans::DeviceSpec& device = job_.spec.device;
+  std::vector<plans::Scenario::TracePoint> trace;
+  if (!device.scenario_trace.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(const std::string text,
+                           read_text_file(device.scenario_trace, "device.scenario_trace"));
+    SKEIN_ASSIGN_OR_RETURN(trace, plans::parse_scenario_trace(text, device.scenario_trace));
+  }
+  SKEIN_ASSIGN_OR_RETURN(plans::JobScenario scenario,
+                         plans::job_scenario(job_.spec, static_cast<int32_t>(workers), trace));
+  if (scenario.changes.empty()) {
+    if (!device.scenario.empty()) device.scenario = plans::to_text(scenario.slowdown);
+    device.scenario_trace.clear();
+    return absl::OkStatus();
+  }
+  if (!options_.spawns_workers || !options_.chaos.empty()) {
+    return absl::InvalidArgumentError(
+        "device.scenario = \"H7\": workers are killed and started by skein train alone, without "
+        "--chaos; give the deaths as --chaos 'w1:kill@30s' and start workers by hand instead");
+  }
+  chaos_script_ = std::move(scenario.changes);
+  return absl::OkStatus();
 }
 
 absl::Status TrainRun::open_reporter() {

@@ -94,6 +94,9 @@ class TrainRun {
   absl::Status load();
   absl::Status look_at_resumed(bool is_saved);
   absl::Status prepare();
+  /// Puts the whole scenario in the place of its name or file, so that every worker, and who
+  /// reads config.resolved.toml, knows the same.
+  absl::Status resolve_scenario(int64_t workers);
   absl::Status open_reporter();
   absl::Status start_processes(std::optional<plans::Plan> given, int64_t workers);
   void say(const std::string& line) const;

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "plans/schedule/schedule.hpp"
+#include "plans/simulator/slowdown.hpp"
 
 namespace skein::gpu {
 
@@ -42,6 +43,9 @@ struct Work {
   std::function<absl::Status(Ops&)> run;
   /// Amount of the work for a device that only sleeps, in the unit of `SleepProfile`.
   double share = 1;
+  /// Which piece it is, for a device that emulates a scenario; `work_us` is the device's to say.
+  plans::WorkPiece piece = {.device = -1, .index = -1};  // Device -1: no scenario applies.
+  int32_t device_count = 1;                              // That take turns in an H3.
 };
 
 struct DeviceInfo {
@@ -83,9 +87,15 @@ std::unique_ptr<Device> make_host_device(int32_t threads);
 /// machine is not counted as slowness of the device. At speed 1, and above, which it cannot reach,
 /// the work runs as on `inner` and no clock is read: a device that may be slowed later costs
 /// nothing until then. speed > 0.
-std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed);
-/// Sleeps for `sleep_us` instead of doing F, B and update work.
-std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed = 1.0);
+///
+/// On top of that a piece of work ends when `plans::end_of_work` says: its sleep is spent behind
+/// it, which nobody can tell from one before it, as its output leaves when it ends. The times of an
+/// H6 count from the first piece of a step.
+std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed,
+                                           plans::Scenario scenario = {});
+/// Sleeps for `sleep_us` instead of doing F, B and update work; the scenario as above.
+std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed = 1.0,
+                                          plans::Scenario scenario = {});
 /// How long a device that only sleeps does so for `share` of a work of this kind, which is none of
 /// kOther, at `speed` > 0.
 double sleep_us(const SleepProfile& profile, WorkKind kind, double share, double speed);

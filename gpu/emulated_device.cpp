@@ -1,7 +1,9 @@
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,24 +42,42 @@ double processor_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Does the work, then waits until it has taken 1 / speed of its time.
-absl::Status run_slowed(const std::function<absl::Status(Ops&)>& run, Ops& ops, double speed,
-                        bool counts_processor) {
-  const Clock::time_point start = Clock::now();
-  const double processor_start = processor_seconds();
-  absl::Status status = run(ops);
-  const double taken = counts_processor
-                           ? processor_seconds() - processor_start
-                           : std::chrono::duration<double>(Clock::now() - start).count();
-  const std::chrono::duration<double> slowed(taken / speed);
-  sleep_until(start + std::chrono::duration_cast<Clock::duration>(slowed));
-  return status;
+Clock::duration to_duration(double us) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(us));
 }
+
+/// Applies a scenario to the pieces of work of one device. Used by one thread at a time.
+class DisturbedWork {
+ public:
+  explicit DisturbedWork(plans::Scenario scenario) : scenario_(std::move(scenario)) {}
+
+  bool disturbs(const plans::WorkPiece& piece) const {
+    return scenario_.kind != plans::Scenario::Kind::kH0 && piece.device >= 0;
+  }
+
+  /// When a piece that would take `work_us` ends if it starts at `start`.
+  Clock::time_point end_of(plans::WorkPiece piece, int32_t device_count, double work_us,
+                           Clock::time_point start) {
+    if (!disturbs(piece)) return start + to_duration(work_us);
+    if (!first_) first_ = start;
+    piece.work_us = work_us;
+    const double start_us = std::chrono::duration<double, std::micro>(start - *first_).count();
+    const double end_us = plans::end_of_work(scenario_, piece, device_count, start_us);
+    return start + to_duration(end_us - start_us);
+  }
+
+ private:
+  plans::Scenario scenario_;
+  std::optional<Clock::time_point> first_;  // Start of the first piece.
+};
 
 class SlowedDevice final : public Device {
  public:
-  SlowedDevice(std::unique_ptr<Device> inner, double speed)
-      : speed_(speed), info_(inner->info()), inner_(std::move(inner)) {
+  SlowedDevice(std::unique_ptr<Device> inner, double speed, plans::Scenario scenario)
+      : speed_(speed),
+        scenario_(std::move(scenario)),
+        info_(inner->info()),
+        inner_(std::move(inner)) {
     SKEIN_CHECK(speed > 0) << speed;
     info_.speed = speed;
     if (speed != 1.0) info_.name = absl::StrCat(info_.name, " at speed ", speed);
@@ -68,9 +88,15 @@ class SlowedDevice final : public Device {
   void submit(Work work, std::function<void(absl::Status)> done) override {
     if (work.run) {
       // The wait is part of the work, so that the next piece starts behind it.
-      work.run = [this, run = std::move(work.run)](Ops& ops) {
-        const double speed = speed_;
-        return speed < 1.0 ? run_slowed(run, ops, speed, info_.threads == 1) : run(ops);
+      work.run = [this, run = std::move(work.run), piece = work.piece,
+                  device_count = work.device_count](Ops& ops) {
+        const double speed = std::min<double>(1.0, speed_);
+        if (speed == 1.0 && !scenario_.disturbs(piece)) return run(ops);
+        const Clock::time_point start = Clock::now();
+        double taken_us = 0;
+        absl::Status status = run_timed(run, ops, taken_us);
+        sleep_until(scenario_.end_of(piece, device_count, taken_us / speed, start));
+        return status;
       };
     }
     inner_->submit(std::move(work), std::move(done));
@@ -81,15 +107,29 @@ class SlowedDevice final : public Device {
   }
 
  private:
+  /// How long the work would take on a machine of its own.
+  absl::Status run_timed(const std::function<absl::Status(Ops&)>& run, Ops& ops,
+                         double& taken_us) const {
+    const bool counts_processor = info_.threads == 1;
+    const Clock::time_point start = Clock::now();
+    const double processor_start = processor_seconds();
+    absl::Status status = run(ops);
+    taken_us = counts_processor
+                   ? (processor_seconds() - processor_start) * 1e6
+                   : std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    return status;
+  }
+
   std::atomic<double> speed_;
+  DisturbedWork scenario_;  // Used by the thread of `inner_` only.
   DeviceInfo info_;
   std::unique_ptr<Device> inner_;  // Last: its thread uses the others.
 };
 
 class SleepDevice final : public Device {
  public:
-  SleepDevice(const SleepProfile& profile, double speed)
-      : profile_(profile), speed_(speed), pool_(1), ops_(pool_) {
+  SleepDevice(const SleepProfile& profile, double speed, plans::Scenario scenario)
+      : profile_(profile), speed_(speed), scenario_(std::move(scenario)), pool_(1), ops_(pool_) {
     SKEIN_CHECK(speed > 0) << speed;
     info_.name = speed == 1.0 ? "sleep" : absl::StrCat("sleep at speed ", speed);
     info_.speed = speed;
@@ -107,9 +147,8 @@ class SleepDevice final : public Device {
       } else {
         // From when the device was free and had the work: the wake-up of its thread is no work.
         const Clock::time_point start = std::max(submitted, free_at_);
-        free_at_ = start + std::chrono::duration_cast<Clock::duration>(
-                               std::chrono::duration<double, std::micro>(
-                                   sleep_us(profile_, work.kind, work.share, speed_)));
+        free_at_ = scenario_.end_of(work.piece, work.device_count,
+                                    sleep_us(profile_, work.kind, work.share, speed_), start);
         sleep_until(free_at_);
       }
       work = {};
@@ -125,6 +164,7 @@ class SleepDevice final : public Device {
  private:
   SleepProfile profile_;
   std::atomic<double> speed_;
+  DisturbedWork scenario_;  // Used by the queue's thread only.
   DeviceInfo info_;
   ThreadPool pool_;
   HostOps ops_;
@@ -144,12 +184,14 @@ double sleep_us(const SleepProfile& profile, WorkKind kind, double share, double
   return us * share / speed;
 }
 
-std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed) {
-  return std::make_unique<SlowedDevice>(std::move(inner), speed);
+std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed,
+                                           plans::Scenario scenario) {
+  return std::make_unique<SlowedDevice>(std::move(inner), speed, std::move(scenario));
 }
 
-std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed) {
-  return std::make_unique<SleepDevice>(profile, speed);
+std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed,
+                                          plans::Scenario scenario) {
+  return std::make_unique<SleepDevice>(profile, speed, std::move(scenario));
 }
 
 }  // namespace skein::gpu

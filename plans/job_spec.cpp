@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/schedule/schedule.hpp"
+#include "plans/simulator/job_scenario.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "plans/sync/reducer_kind.hpp"
 
@@ -200,6 +201,7 @@ absl::Status validate(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(check_optimizer(job));
   SKEIN_RETURN_IF_ERROR(check_parallelism(job.parallelism));
   SKEIN_RETURN_IF_ERROR(check_device(job.device));
+  SKEIN_RETURN_IF_ERROR(check_scenario(job));
   SKEIN_RETURN_IF_ERROR(check_sync(job));
   return check_intervals(job);
 }

@@ -72,6 +72,11 @@ struct DeviceSpec {
   double sleep_forward_us = 0;   // Type "sleep": F of one block and a whole micro-batch.
   double sleep_backward_us = 0;  // Type "sleep": B of one block and a whole micro-batch.
   double sleep_update_us = 0;    // Type "sleep": the optimizer's update of one block.
+  /// How devices are slower than they should be: "H0" to "H7", or the text of a `Scenario`; empty:
+  /// they are not.
+  std::string scenario;
+  std::string scenario_trace;        // File with the speeds of an H6; empty: the scenario's own.
+  double scenario_step_seconds = 0;  // To which a named scenario is in proportion; 0: not known.
   bool operator==(const DeviceSpec&) const = default;
 };
 

@@ -31,6 +31,7 @@ class HandDevice : public gpu::Device {
   }
   void submit(gpu::Work work, std::function<void(absl::Status)> done) override {
     ++submitted[work.kind];
+    pieces.push_back(work.piece);
     waiting_.push_back(std::move(done));
   }
   /// False if no work waits.
@@ -43,6 +44,7 @@ class HandDevice : public gpu::Device {
   }
 
   std::map<gpu::WorkKind, int> submitted;
+  std::vector<plans::WorkPiece> pieces;
 
  private:
   gpu::DeviceInfo info_{"by hand", 0, 1.0, false};

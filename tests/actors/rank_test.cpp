@@ -29,6 +29,23 @@ TEST(Rank, AStartTwiceRunsTheStepOnce) {
   }
 }
 
+TEST(Rank, ADeviceIsToldWhichPieceOfTheStepItsWorkIs) {
+  RankRig rig;
+  rig.start();
+  rig.end_all();
+  rig.commit(0);
+  rig.end_all();
+  std::map<int32_t, std::vector<int32_t>> indices;  // By step.
+  for (const plans::WorkPiece& piece : rig.device->pieces) {
+    EXPECT_EQ(piece.device, 0) << "worker 1";
+    if (piece.index >= 0) indices[piece.step].push_back(piece.index);
+  }
+  EXPECT_THAT(indices[0], ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(indices[1], ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(indices.size(), 2u);
+  EXPECT_GT(rig.device->pieces.size(), 2u * kStepWork) << "the update, which never sleeps";
+}
+
 TEST(Rank, ACommitBeforeReadyHasNoEffect) {
   for (int ended_before = 0; ended_before < kStepWork; ++ended_before) {
     RankRig rig;

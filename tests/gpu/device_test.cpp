@@ -66,6 +66,47 @@ TEST(SleepDevice, SkipsTrainingWorkAndDoesTheRest) {
   EXPECT_TRUE(ran);
 }
 
+/// Microseconds that a device under the scenario takes for the piece, whose own time is 1 ms.
+double taken_us(const char* scenario, const plans::WorkPiece& piece, double speed = 1) {
+  auto device =
+      make_sleep_device({1000, 1000, 1000}, speed, plans::parse_scenario(scenario).value());
+  Work work{WorkKind::kForward, {}};
+  work.piece = piece;
+  work.device_count = 4;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(run(*device, std::move(work)).ok());
+  const auto taken = std::chrono::steady_clock::now() - start;
+  return std::chrono::duration<double, std::micro>(taken).count();
+}
+
+TEST(SleepDevice, TakesWhatTheScenarioSays) {
+  // A sleep of half a second is told from none on any machine.
+  EXPECT_GE(taken_us("H3 sleep=500000", {.device = 2, .step = 6, .index = 0}), 501000);
+  EXPECT_LT(taken_us("H3 sleep=500000", {.device = 2, .step = 7, .index = 0}), 500000);
+  EXPECT_LT(taken_us("H3 sleep=500000", {.device = 2, .step = 6, .index = -1}), 500000);
+  EXPECT_LT(taken_us("H1 sleep=500000 probability=1", {.device = -1, .index = 0}), 500000);
+  EXPECT_GE(taken_us("H2 factor=300 devices=1", {.device = 1}), 300000);
+  EXPECT_GE(taken_us("H2 factor=100 devices=1", {.device = 1, .index = -1}, 0.25), 400000)
+      << "on top of the device's own speed";
+  EXPECT_LT(taken_us("H2 factor=300 devices=1", {.device = 0}), 300000);
+  EXPECT_GE(taken_us("H6 trace=0:3:0.005", {.device = 3}), 200000);
+}
+
+TEST(SlowedDevice, TakesWhatTheScenarioSaysAndGivesTheSameResults) {
+  auto device = make_slowed_device(make_host_device(1), 1,
+                                   plans::parse_scenario("H4 sleep=50000 probability=1").value());
+  bool ran = false;
+  Work work{WorkKind::kForward, [&ran](Ops&) {
+              ran = true;
+              return absl::AbortedError("no");
+            }};
+  work.piece = {.device = 0, .step = 3, .index = 0};
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(absl::IsAborted(run(*device, std::move(work))));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::microseconds(50000));
+  EXPECT_TRUE(ran);
+}
+
 TEST(SleepDevice, TakesAtLeastItsTime) {
   auto device = make_sleep_device({2000, 0, 0});
   const auto start = std::chrono::steady_clock::now();
