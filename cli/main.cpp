@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/fail_point.hpp"
 #include "actors/worker_process.hpp"
+#include "cli/compare_verb.hpp"
 #include "cli/demo.hpp"
 #include "cli/exit_codes.hpp"
 #include "cli/generate.hpp"
@@ -39,6 +40,7 @@ constexpr const char* kFooter = R"(Examples:
   skein generate outputs/latest --prompt "In the beginning"
   skein config show job.toml --optimizer.lr 3e-4
   skein plan job.toml examples/cluster-unequal.toml --html plan.html
+  skein compare examples/compare.toml
   skein simulate --stages 4 --microbatches 8 --tf 1 --tb 2
 
 Every key of the job file can be given as --section.key VALUE, or as SKEIN_SECTION_KEY in the
@@ -201,6 +203,11 @@ int main(int argc, char** argv) {
   coordinator_verb->add_flag("--insecure", train_options.insecure,
                              "allow an address that is not loopback: nothing is encrypted yet");
 
+  int train_parent = 0;
+  train_verb->add_option("--parent", train_parent)->group("");  // Of `compare` only.
+  CompareOptions comparing;
+  CLI::App* compare_verb = add_compare_verb(app, comparing);
+
   ProfileOptions profiling;
   CLI::App* profile_verb = add_profile_verb(app, profiling);
 
@@ -294,12 +301,19 @@ int main(int argc, char** argv) {
   train_options.format = as_json ? LogFormat::kJson : LogFormat::kText;
   if (train_verb->parsed() || coordinator_verb->parsed()) {
     train_options.spawns_workers = train_verb->parsed();
+    if (absl::Status status = die_with_parent(train_parent); !status.ok()) {
+      return report_error(status);
+    }
     if (coordinator_verb->parsed()) train_options.listen = listen;
     if (train_options.job_path.empty() == train_options.resume.empty()) {
       return report_error(
           absl::InvalidArgumentError("give either a job file or --resume RUN_DIRECTORY"));
     }
     return train(train_options, signals);
+  }
+  if (compare_verb->parsed()) {
+    comparing.overrides = *overrides;
+    return compare(comparing, signals);
   }
   if (demo_verb->parsed()) {
     demo_options.overrides = *overrides;
