@@ -25,10 +25,13 @@ constexpr const char* kHead = R"(<meta charset="utf-8">
 <style>
 :root{--paper:#fff;--ink:#1d2126;--muted:#5d6670;--grid:#e3e6ea;--good:#0b7a3e;--bad:#b3261e;
 --goodback:#d5f0df;--badback:#f9dcd9;--openback:#eef0f2;
---c0:#6b7480;--c1:#1f6fc4;--c2:#d9701a;--c3:#1f9158;--c4:#b23a78;--c5:#7355c0;--c6:#8c6f12;--c7:#168a9c}
-@media (prefers-color-scheme:dark){:root{--paper:#15181c;--ink:#e8eaed;--muted:#9aa3ad;--grid:#2d3339;
+--c0:#6b7480;--c1:#1f6fc4;--c2:#d9701a;--c3:#1f9158;
+--c4:#b23a78;--c5:#7355c0;--c6:#8c6f12;--c7:#168a9c}
+@media (prefers-color-scheme:dark){:root{
+--paper:#15181c;--ink:#e8eaed;--muted:#9aa3ad;--grid:#2d3339;
 --good:#5fd38f;--bad:#ff8a80;--goodback:#153d27;--badback:#4a1f1d;--openback:#23282e;
---c0:#98a2ae;--c1:#6db1f5;--c2:#f2a35c;--c3:#5fcf95;--c4:#ea86b6;--c5:#b59df0;--c6:#d1b75c;--c7:#56c6d6}}
+--c0:#98a2ae;--c1:#6db1f5;--c2:#f2a35c;--c3:#5fcf95;
+--c4:#ea86b6;--c5:#b59df0;--c6:#d1b75c;--c7:#56c6d6}}
 body{font:14px/1.45 "DejaVu Sans",Verdana,sans-serif;color:var(--ink);background:var(--paper);
 margin:24px;max-width:1180px}
 h1{font-size:20px;margin-bottom:6px}h2{font-size:17px;margin:34px 0 4px}
@@ -38,7 +41,8 @@ table{border-collapse:collapse;margin:10px 0}
 td,th{padding:4px 14px 4px 0;text-align:left;white-space:nowrap}
 th{border-bottom:1px solid var(--muted);font-weight:normal;color:var(--muted)}
 td.r,th.r{text-align:right}
-.map td,.map th{padding:6px 14px;text-align:center}.map td:first-child,.map th:first-child{text-align:left}
+.map td,.map th{padding:6px 14px;text-align:center}
+.map td:first-child,.map th:first-child{text-align:left}
 .map td{border:3px solid var(--paper)}
 .good{background:var(--goodback);color:var(--good)}.bad{background:var(--badback);color:var(--bad)}
 .open{background:var(--openback)}.first{font-weight:bold}
