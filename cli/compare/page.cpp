@@ -85,9 +85,11 @@ std::string map_cell(const ScenarioResult& scenario, size_t variant) {
   } else if (!own.has_reached()) {
     words = "not reached";
   } else if (const auto times = ratio(scenario, variant)) {
-    const char* arrow = stands == Standing::kFaster   ? "\u25b2 "
-                        : stands == Standing::kSlower ? "\u25bc "
-                                                      : "";
+    const int by_pairs = paired_standing(scenario, variant);
+    const char* arrow = "";
+    if (by_pairs != 0) arrow = by_pairs > 0 ? "\u25b3 " : "\u25bd ";
+    if (stands == Standing::kFaster) arrow = "\u25b2 ";
+    if (stands == Standing::kSlower) arrow = "\u25bc ";
     words = absl::StrFormat("%s%.2f\u00d7", arrow, *times);
   } else {
     words = absl::StrFormat("%.2f s", own.seconds_to_target->mean);
@@ -114,7 +116,8 @@ std::string map_html(const Results& results) {
   return absl::StrCat(
       text,
       "</table>\n<p class=\"note\">\u2605 first. Green \u25b2: faster than the baseline, red "
-      "\u25bc: slower, where the 95% intervals do not overlap; grey: they do.</p>\n");
+      "\u25bc: slower, where the 95% intervals do not overlap; grey: they do, and "
+      "\u25b3 \u25bd mark what is certain nevertheless, as it is so seed by seed.</p>\n");
 }
 
 std::string facts_html(const Results& results) {

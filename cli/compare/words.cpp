@@ -24,9 +24,13 @@ std::string in_relation_to_baseline(const ScenarioResult& scenario, size_t best)
   if (!baseline.has_reached()) {
     return absl::StrCat(", which the baseline ", baseline.name, " does not with every seed");
   }
-  return absl::StrCat(", ",
-                      times_text(baseline.seconds_to_target->mean / winner.seconds_to_target->mean),
-                      " as fast as the baseline ", baseline.name);
+  const bool needs_pairs = !winner.seconds_to_target->is_apart_from(*baseline.seconds_to_target) &&
+                           paired_standing(scenario, best) > 0;
+  return absl::StrCat(
+      ", ", times_text(baseline.seconds_to_target->mean / winner.seconds_to_target->mean),
+      " as fast as the baseline ", baseline.name,
+      needs_pairs ? absl::StrCat(" (seed by seed ", interval_text(winner.speed_up), " times)")
+                  : std::string());
 }
 
 /// Whether the first of a ranking is certain to be first.
@@ -111,6 +115,13 @@ Standing standing(const ScenarioResult& scenario, size_t variant) {
   }
   return own.seconds_to_target->mean < baseline.seconds_to_target->mean ? Standing::kFaster
                                                                         : Standing::kSlower;
+}
+
+int paired_standing(const ScenarioResult& scenario, size_t variant) {
+  const auto& speed_up = scenario.variants[variant].speed_up;
+  if (variant == 0 || !speed_up || !speed_up->half_width) return 0;
+  if (speed_up->low() > 1) return 1;
+  return speed_up->high() < 1 ? -1 : 0;
 }
 
 std::string verdict(const ScenarioResult& scenario, double target) {

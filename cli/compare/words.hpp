@@ -16,6 +16,11 @@ enum class Standing {
 };
 Standing standing(const ScenarioResult& scenario, size_t variant);
 
+/// Whether a variant is faster (1) or slower (-1) than the baseline seed by seed, with 95% of
+/// confidence; 0: neither, or it is the baseline. Pairs do not see what slows all runs of a seed
+/// alike, so they may tell where intervals over all seeds overlap.
+int paired_standing(const ScenarioResult& scenario, size_t variant);
+
 /// Which variant came first in a scenario, how far from the baseline, and whether the intervals
 /// overlap: one sentence.
 std::string verdict(const ScenarioResult& scenario, double target);

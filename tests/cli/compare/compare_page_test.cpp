@@ -31,7 +31,7 @@ TEST(ComparePage, SaysTheResultFirst) {
 TEST(ComparePage, ColoursTheMapByStanding) {
   const std::string page = compare_html(synthetic_results());
   EXPECT_THAT(page, HasSubstr("<td class=\"good first\">\u25b2 2.00\u00d7 \u2605</td>"));
-  EXPECT_THAT(page, HasSubstr("<td class=\"open\">0.99\u00d7</td>"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"open\">\u25bd 0.99\u00d7</td>"));
   EXPECT_THAT(page, HasSubstr("<td class=\"bad\">not reached</td>"));
   EXPECT_THAT(page, HasSubstr("<td class=\"bad\">failed</td>"));
 }

@@ -73,6 +73,27 @@ TEST(Words, VerdictsSayWhoIsFirstAndWhetherItIsCertain) {
   EXPECT_EQ(verdict(results), "base is first under H2; swift is first under H0.");
 }
 
+TEST(Words, PairsTellWhatADriftingMachineHides) {
+  Experiment experiment = synthetic_results().experiment;
+  experiment.scenarios = {"H0"};
+  std::vector<RunOutcome> runs;
+  const double ratios[] = {1, 0.8, 1, 1.25};
+  for (const ExperimentRun& run : runs_of(experiment)) {
+    const double noise = run.variant == 2 ? 0.1 * (static_cast<double>(run.seed) - 1) : 0;
+    const double drift = 1 + static_cast<double>(run.seed);
+    runs.push_back({run, "", "", falling_curve(10 * drift * (ratios[run.variant] + noise))});
+  }
+  const Results results = summarise(experiment, runs);
+  const ScenarioResult& h0 = results.scenarios[0];
+  for (size_t v = 1; v < 4; ++v) EXPECT_EQ(standing(h0, v), Standing::kUnclear);
+  EXPECT_EQ(paired_standing(h0, 0), 0);
+  EXPECT_EQ(paired_standing(h0, 1), 1);
+  EXPECT_EQ(paired_standing(h0, 2), 0);
+  EXPECT_EQ(paired_standing(h0, 3), -1);
+  EXPECT_THAT(verdict(h0, 2.5),
+              HasSubstr("as fast as the baseline base (seed by seed 1.25 ± 0.00 times); but"));
+}
+
 TEST(Words, OneSeedProvesNothing) {
   Experiment experiment = synthetic_results().experiment;
   experiment.seeds = {1};
