@@ -18,8 +18,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const std::vector<std::string>& policies() {
-  static const std::vector<std::string> all = {"sdpipe", "partial_reduce", "prague", "adpsgd",
-                                               "adpsgd_paired"};
+  static const std::vector<std::string> all = {
+      "sdpipe", "partial_reduce", "prague",     "adpsgd",  "adpsgd_paired", "auto",
+      "ps",     "ps_async",       "ps_bounded", "hetpipe", "grouped_ps"};
   return all;
 }
 
@@ -42,20 +43,22 @@ void for_worlds(uint64_t seeds, const ColumnWorld::Options& base, Check check) {
 }
 
 TEST(ColumnLoop, EverySampleIsCommittedOnceAndAllMeetInTheEnd) {
-  uint64_t groups = 0, passive = 0;
-  for_worlds(30, {}, [&](const ColumnWorld& world) {
+  uint64_t groups = 0, passive = 0, pushes = 0;
+  for_worlds(20, {}, [&](const ColumnWorld& world) {
     EXPECT_EQ(world.steps_done(), 9u);
     EXPECT_EQ(world.dropped_by_programs(), 0u);
     groups += world.groups_of_several();
     passive += world.passive();
+    pushes += world.pushes();
   });
+  EXPECT_GT(pushes, 1000u);
   EXPECT_GT(groups, 1000u);
   EXPECT_GT(passive, 50u);
 }
 
 TEST(ColumnLoop, RepeatedAndLateWordsOfTheCoordinatorChangeNothing) {
   uint64_t dropped = 0;
-  for_worlds(30, {.repeat_share = 0.2}, [&](const ColumnWorld& world) {
+  for_worlds(20, {.repeat_share = 0.2}, [&](const ColumnWorld& world) {
     EXPECT_EQ(world.steps_done(), 9u);
     dropped += world.dropped_by_programs();
   });
@@ -64,7 +67,7 @@ TEST(ColumnLoop, RepeatedAndLateWordsOfTheCoordinatorChangeNothing) {
 
 TEST(ColumnLoop, ALostColumnCostsItsLeaseWhichAnotherOneDoes) {
   uint64_t ended = 0, failed = 0, dissolved = 0;
-  for_worlds(60, {.kills = 1, .kill_after = 100}, [&](const ColumnWorld& world) {
+  for_worlds(25, {.kills = 1, .kill_after = 100}, [&](const ColumnWorld& world) {
     ++(world.has_failed() ? failed : ended);
     dissolved += world.dissolved();
   });
@@ -73,7 +76,7 @@ TEST(ColumnLoop, ALostColumnCostsItsLeaseWhichAnotherOneDoes) {
 }
 
 TEST(ColumnLoop, SeveralLossesLeaveTheOthersGoingOn) {
-  for_worlds(60, {.kills = 3, .kill_after = 30}, [](const ColumnWorld&) {});
+  for_worlds(25, {.kills = 3, .kill_after = 30}, [](const ColumnWorld&) {});
 }
 
 TEST(ColumnLoop, ASegmentThatIsCutShortEndsAtAWholeStep) {

@@ -49,6 +49,7 @@ class ColumnWorld {
   uint64_t groups_of_several() const { return groups_of_several_; }
   uint64_t dissolved() const { return dissolved_; }
   uint64_t passive() const { return passive_; }
+  uint64_t pushes() const { return pushes_; }
   uint64_t dropped_by_programs() const;
 
  private:
@@ -90,6 +91,7 @@ class ColumnWorld {
   using Event = std::function<void()>;
   std::vector<Event> possible();
   void add_rank_events(uint32_t id, std::vector<Event>& events);
+  bool is_anybody_slow() const;
   void kill();
   void apply(const CoordinatorDecisions& decisions);
   void take(const LeaseSamples& decision);
@@ -134,7 +136,8 @@ class ColumnWorld {
   uint64_t segments_left_ = 0;
   bool takes_mean_ = false;
   uint64_t kills_left_ = 0;
-  uint64_t groups_of_several_ = 0, dissolved_ = 0, passive_ = 0;
+  std::vector<uint64_t> slowness_;  // By column: its work ends as much more rarely.
+  uint64_t groups_of_several_ = 0, dissolved_ = 0, passive_ = 0, pushes_ = 0;
 };
 
 }  // namespace skein::plans

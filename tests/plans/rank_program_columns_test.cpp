@@ -61,7 +61,7 @@ struct Column {
     take(program.on_combine({stage, number, is_alone}));
   }
   void mean(uint64_t number, uint64_t steps_done, int32_t stage = 0) {
-    take(program.on_combine({stage, number, false, true, steps_done}));
+    take(program.on_combine({stage, number, false, true, true, steps_done}));
   }
   void combined(uint64_t number, bool ok = true, int32_t stage = 0) {
     take(program.on_combined(stage, number, ok));
@@ -202,6 +202,24 @@ TEST(RankProgramColumns, TheMeanMayBeToldWhileTheLastUpdateRuns) {
   EXPECT_EQ(column.program.steps_done(), 14u);
 }
 
+TEST(RankProgramColumns, APushThatClosesTheSegmentIsNotItsEnd) {
+  for (bool ok : {true, false}) {
+    Column column;
+    column.compute();
+    column.commit(0);
+    column.end_work();
+    column.take(column.program.on_combine({.number = 6, .is_closing = true}));
+    EXPECT_THAT(column.combinations, ElementsAre(RunCombination{0, 6, false}));
+    column.lease(1);
+    EXPECT_EQ(column.program.dropped(), 1u) << "while it pushes";
+    column.combined(6, ok);
+    EXPECT_FALSE(column.program.has_common_state());
+    column.mean(7, 14);
+    column.combined(7);
+    EXPECT_EQ(column.program.steps_done(), 14u);
+  }
+}
+
 TEST(RankProgramColumns, WhoHadNoSamplesTakesTheMeanToo) {
   Column column;
   column.mean(1, 14);
@@ -326,7 +344,7 @@ TEST(RankProgramColumns, AValidationInputIsKnownByTheJobsSteps) {
   program.on_start();
   EXPECT_THAT(program.on_input({InputKind::kValidation, 8, 0, 0}), IsEmpty());
   EXPECT_EQ(program.dropped(), 1u) << "of a segment before";
-  program.on_combine({0, 1, false, true, 14});
+  program.on_combine({0, 1, false, true, true, 14});
   EXPECT_THAT(program.on_input({InputKind::kValidation, 13, 0, 0}), IsEmpty());
   EXPECT_EQ(program.dropped(), 1u) << "a neighbour was first";
   program.on_combined(0, 1, true);
