@@ -56,7 +56,7 @@ Checker::Checker(World& world, JournalStore& store, plans::JobSpec job,
   if (!plans::runs_columns(job_)) return;
   const auto on_violation = [this](const std::string& what) { fail(what); };
   leases_.emplace(job_, on_violation);
-  groups_.emplace(job_.sync.policy == "adpsgd", on_violation,
+  groups_.emplace(on_violation,
                   [this](ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {
                     on_common(process, replica, steps_done);
                   });
@@ -225,6 +225,10 @@ void Checker::on_update(ProcessId process) {
     check_replica(hosted.generation, held, applied);
     keep_if_late(held, applied);
   }
+}
+
+void Checker::on_update_begun(ProcessId process) {
+  if (groups_) groups_->on_update_begun(process);
 }
 
 void Checker::on_column_update(ProcessId process) {

@@ -60,6 +60,8 @@ class Checker {
   void on_event(const actors::EventReport& report);
   void on_prepare(ProcessId process, const actors::PrepareRequest& request);
   void on_prepared(ProcessId process, const actors::PreparedReplicas& result);
+  /// The device is given an update, and ends it.
+  void on_update_begun(ProcessId process);
   void on_update(ProcessId process);
   /// A sample is read for training.
   void on_read(ProcessId process, uint64_t sample);

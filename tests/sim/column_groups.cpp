@@ -21,6 +21,23 @@ std::vector<float> state_of(const gpu::StageModel& model) {
   return values;
 }
 
+/// to += weight * values; the shorter one ends with zeros.
+template <class Vector>
+void add(double weight, const Vector& values, std::vector<double>& to) {
+  to.resize(std::max(to.size(), values.size()));
+  for (size_t i = 0; i < values.size(); ++i) to[i] += weight * double{values[i]};
+}
+
+/// The first of `count` values that is not as expected.
+std::optional<size_t> difference(const std::vector<float>& values,
+                                 const std::vector<double>& expected, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const double most = kSumTolerance * std::max(1.0, std::abs(expected[i]));
+    if (!(std::abs(double{values[i]} - expected[i]) <= most)) return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void ColumnGroups::on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica,
@@ -32,7 +49,7 @@ void ColumnGroups::on_prepared(ProcessId process, uint64_t generation, plans::Re
   }
   if (generation < generation_) return;
   std::vector<float> values = state_of(*model);
-  members_[replica] = {process, std::move(model), std::move(values), std::nullopt};
+  members_[replica] = {process, std::move(model), std::move(values), std::nullopt, {}, {}};
 }
 
 void ColumnGroups::on_control(ProcessId from, const net::schema::Envelope::Reader& envelope,
@@ -43,10 +60,35 @@ void ColumnGroups::on_control(ProcessId from, const net::schema::Envelope::Reade
   if (body.isCombined()) on_combined(from, body.getCombined());
 }
 
+void ColumnGroups::on_update_begun(ProcessId process) {
+  for (auto& [replica, member] : members_) {
+    if (member.process == process) member.being_added = std::exchange(member.pending, {});
+  }
+}
+
 void ColumnGroups::on_update(ProcessId process) {
   for (auto& [replica, member] : members_) {
-    if (member.process == process) member.values = state_of(*member.model);
+    if (member.process != process) continue;
+    member.values = state_of(*member.model);
+    member.being_added.clear();
+    const auto group = member.open ? groups_.find(*member.open) : groups_.end();
+    if (group == groups_.end() || group->second.passive != replica) continue;
+    group->second.inputs.push_back(input_of(member));
   }
+}
+
+/// What it would put into a group now. Unknown if the members of a group in which it was passive
+/// have taken with them what they added.
+std::optional<ColumnGroups::Values> ColumnGroups::input_of(const Member& member) const {
+  Values input(member.values.begin(), member.values.end());
+  for (const auto* groups : {&member.pending, &member.being_added}) {
+    for (uint64_t number : *groups) {
+      const Group& group = groups_.at(number);
+      if (!group.gain) return std::nullopt;
+      add(1, *group.gain, input);
+    }
+  }
+  return input;
 }
 
 /// Each member is sent the same.
@@ -56,7 +98,10 @@ void ColumnGroups::on_combine(const net::schema::Combine::Reader& combine) {
   if (combine.getMembers().size() < 2 && !combine.getCommon() && !combine.getServer()) return;
   const auto [found, is_new] = groups_.try_emplace(number);
   Group& group = found->second;
-  if (combine.getPassive()) group.passive.insert(receiver);
+  if (combine.getPassive()) {
+    group.passive = receiver;
+    group.inputs.push_back(input_of(members_[receiver]));
+  }
   if (!is_new) return;
   group.is_common = combine.getCommon();
   group.has_server = combine.getServer();
@@ -89,19 +134,47 @@ void ColumnGroups::on_combined(ProcessId from, const net::schema::Combined::Read
     return on_violation_(absl::StrCat("replica ", replica.value, " is through with group ", number,
                                       ", which nobody has formed"));
   }
-  if (group->second.passive.contains(replica)) return;
+  if (group->second.passive == replica) {
+    member.pending.push_back(number);
+    return;
+  }
   if (!group->second.has_server) check(number, group->second, replica);
   member.values = state_of(*member.model);
+  member.pending.clear();  // It was in what it put in.
   if (group->second.is_common) on_common_(from, replica, group->second.steps_done);
 }
 
-/// All members have put in what they have: the first one is through.
-void ColumnGroups::expect(Group& group) {
-  group.expected.emplace();
+/// What all but the passive member put in, by their weights.
+std::optional<ColumnGroups::Values> ColumnGroups::sum_of_active(const Group& group) const {
+  Values sum;
   for (const auto& [replica, weight] : group.weights) {
-    const std::vector<float>& values = members_[replica].values;
-    group.expected->resize(std::max(group.expected->size(), values.size()));
-    for (size_t i = 0; i < values.size(); ++i) (*group.expected)[i] += weight * double{values[i]};
+    if (group.passive == replica) continue;
+    const std::optional<Values> input = input_of(members_.at(replica));
+    if (!input) return std::nullopt;
+    add(weight, *input, sum);
+  }
+  return sum;
+}
+
+/// All members have put in what they have: the first active one is through.
+void ColumnGroups::expect(Group& group, const std::vector<float>& result) {
+  std::optional<Values> active = sum_of_active(group);
+  if (!group.passive) {
+    group.expected = std::move(active);
+    return;
+  }
+  const size_t count = result.size() / 3;
+  for (const std::optional<Values>& input : group.inputs) {
+    if (!input || !active) {  // Nothing can be said of it.
+      group.expected.reset();
+      return;
+    }
+    group.expected = *active;
+    add(group.weights.at(*group.passive), *input, *group.expected);
+    if (difference(result, *group.expected, count)) continue;
+    group.gain.emplace(count);
+    for (size_t i = 0; i < count; ++i) (*group.gain)[i] = double{result[i]} - (*input)[i];
+    return;
   }
 }
 
@@ -112,19 +185,16 @@ void ColumnGroups::check(uint64_t number, Group& group, plans::ReplicaId replica
   if (!std::all_of(values.begin(), values.end(), [](float each) { return std::isfinite(each); })) {
     on_violation_(absl::StrCat("replica ", replica.value, " has values that are not finite"));
   }
-  if (group.passive.empty() && !has_passive_) {
-    if (!group.expected) expect(group);
-    for (size_t i = 0; i < count; ++i) {
-      const double expected = (*group.expected)[i];
-      if (std::abs(values[i] - expected) <= kSumTolerance * std::max(1.0, std::abs(expected))) {
-        continue;
-      }
-      return on_violation_(absl::StrCat("replica ", replica.value, " has ", values[i],
-                                        " instead of ", expected, " after group ", number,
-                                        group.is_common ? " of all" : ""));
-    }
+  if (group.result.empty()) {
+    group.result = values;
+    expect(group, values);
   }
-  if (group.result.empty()) group.result = values;
+  const auto wrong = group.expected ? difference(values, *group.expected, count) : std::nullopt;
+  if (wrong) {
+    on_violation_(absl::StrCat("replica ", replica.value, " has ", values[*wrong], " instead of ",
+                               (*group.expected)[*wrong], " after group ", number,
+                               group.is_common ? " of all" : ""));
+  }
   if (std::equal(values.begin(), values.begin() + static_cast<ptrdiff_t>(count),
                  group.result.begin())) {
     return;

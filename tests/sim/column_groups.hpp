@@ -23,49 +23,57 @@ namespace skein::sim {
 ///   the
 ///              weighted sum of what the members had, and the bits of the others who say so; at the
 ///              end of a segment also of the moments
-/// Groups with passive members are left out: what those put in is seen nowhere. So are those of a
-/// parameter server, but for the mean that ends a segment: what it has depends on its other groups.
-/// Single-threaded.
+///   passive    members put in what they have at some time between the word of the group and its
+///              end, and what the others add to that is added to their next update
+/// Groups of a parameter server are left out but for the mean that ends a segment: what it has
+/// depends on its other groups. Single-threaded.
 class ColumnGroups {
  public:
   using OnViolation = std::function<void(const std::string& what)>;
   /// A replica has the common mean, which is the state after so many steps of the job.
   using OnCommon =
       std::function<void(ProcessId process, plans::ReplicaId replica, uint64_t steps_done)>;
-  ColumnGroups(bool has_passive, OnViolation on_violation, OnCommon on_common)
-      : has_passive_(has_passive),
-        on_violation_(std::move(on_violation)),
-        on_common_(std::move(on_common)) {}
+  ColumnGroups(OnViolation on_violation, OnCommon on_common)
+      : on_violation_(std::move(on_violation)), on_common_(std::move(on_common)) {}
 
   /// The replica has this model from now on. Those of older generations are forgotten.
   void on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica,
                    std::shared_ptr<gpu::StageModel> model);
   void on_control(ProcessId from, const net::schema::Envelope::Reader& envelope, bool arrives);
+  /// The device is given an update, and ends it.
+  void on_update_begun(ProcessId process);
   void on_update(ProcessId process);
 
  private:
+  using Values = std::vector<double>;
   struct Member {
     ProcessId process = 0;
     std::shared_ptr<gpu::StageModel> model;
-    std::vector<float> values;     // Weights and moments that it would put in.
+    std::vector<float> values;     // Weights and moments after its last update or group.
     std::optional<uint64_t> open;  // Number of the group that it is in.
+    // Groups in which it was passive, and what they add is not in `values`.
+    std::vector<uint64_t> pending;
+    std::vector<uint64_t> being_added;  // By the update that the device has.
   };
   struct Group {
     std::map<plans::ReplicaId, double> weights;
-    std::set<plans::ReplicaId> passive;
     bool has_server = false;
+    std::optional<plans::ReplicaId> passive;
     bool is_common = false;
     uint64_t steps_done = 0;
-    std::optional<std::vector<double>> expected;  // Of who is through.
-    std::vector<float> result;                    // Of the first one.
+    std::optional<Values> expected;             // Of who is through.
+    std::vector<float> result;                  // Of the first one.
+    std::vector<std::optional<Values>> inputs;  // What the passive one may have put in.
+    std::optional<Values> gain;                 // Of the passive one.
   };
 
   void on_combine(const net::schema::Combine::Reader& combine);
   void on_combined(ProcessId from, const net::schema::Combined::Reader& combined);
-  void expect(Group& group);
+  std::optional<Values> input_of(const Member& member) const;
+  std::optional<Values> sum_of_active(const Group& group) const;
+  void expect(Group& group, const std::vector<float>& result);
   void check(uint64_t number, Group& group, plans::ReplicaId replica);
 
-  const bool has_passive_;
   const OnViolation on_violation_;
   const OnCommon on_common_;
   uint64_t generation_ = 0;

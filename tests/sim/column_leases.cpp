@@ -48,23 +48,22 @@ void ColumnLeases::on_control(ProcessId to, const net::schema::Envelope::Reader&
   const auto body = envelope.getBody();
   const uint64_t generation = envelope.getGeneration();
   if (envelope.getReceiver() != 0) workers_[to] = envelope.getReceiver();
+  const std::optional<uint32_t> column = column_of(envelope.getReceiver());
+  // Who is cut off may go on for a while under the plan of before.
+  if (arrives && body.isColumnCommit() && readers_[to].generation == generation) {
+    readers_[to].commits.emplace_back(column.value_or(0), body.getColumnCommit().getStep());
+  }
   if (generation != plan_.generation) return;
   if (arrives && body.isReady()) {
     const uint32_t replica = body.getReady().getReplica();
     const auto columns = static_cast<uint32_t>(plan_.stages.front().replicas.size());
     columns_[replica % columns].is_ready[body.getReady().getStep()].insert(replica);
   }
-  const bool is_for_column = body.isLease() || body.isColumnCommit();
-  const std::optional<uint32_t> column = column_of(envelope.getReceiver());
-  if (!is_for_column || !column) return;
-  if (arrives) {
-    Reader& reader = readers_[to];
-    if (!body.isColumnCommit() || reader.generation != generation) return;
-    reader.commits.emplace_back(*column, body.getColumnCommit().getStep());
-  } else if (body.isLease()) {
+  if (arrives || !column) return;
+  if (body.isLease()) {
     const auto lease = body.getLease();
     on_lease(*column, lease.getStep(), {lease.getFirstSample(), lease.getSampleCount()});
-  } else {
+  } else if (body.isColumnCommit()) {
     on_commit(*column, body.getColumnCommit());
   }
 }

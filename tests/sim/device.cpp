@@ -33,6 +33,7 @@ class SimulatedDevice final : public gpu::Device,
   absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override { return gpu::allocate_host(bytes); }
   void set_speed(double speed) override { speed_ = speed; }
   void submit(gpu::Work work, std::function<void(absl::Status)> done) override {
+    if (work.kind == gpu::WorkKind::kUpdate) watch_.on_update_begun();
     queue_.push_back({std::move(work), std::move(done), absl::OkStatus(), false});
     if (queue_.size() == 1) start();
   }

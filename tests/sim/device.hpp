@@ -9,6 +9,7 @@ namespace skein::sim {
 
 /// What a device tells who watches.
 struct DeviceWatch {
+  std::function<void()> on_update_begun;  // It is given to the device.
   std::function<void()> on_update_ended;
   /// Times at speed 1 for work of share 1; an update is per block.
   gpu::SleepProfile times;

@@ -155,6 +155,7 @@ actors::WorkerParts SimulatedWorker::make_parts() {
   actors::WorkerParts parts;
   parts.make_device = [this](const plans::DeviceSpec& spec) {
     DeviceWatch watch;
+    watch.on_update_begun = [this] { around_.checker.on_update_begun(process_); };
     watch.on_update_ended = [this] { around_.checker.on_update(process_); };
     watch.times = {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us};
     device_ = make_simulated_device(around_.world, process_, std::move(watch), spec.speed);
@@ -222,8 +223,10 @@ SimulatedCoordinator::SimulatedCoordinator(Surroundings& around, std::string nam
   result_.emplace();
   // It died between the last checkpoint and its own end: there is nothing left to do.
   const auto steps = static_cast<uint64_t>(around.job.training.steps);
-  const bool done = absl::IsInvalidArgument(status) && around.store.commits.size() == steps;
-  result_->steps_done = around.store.commits.size();
+  const uint64_t committed =
+      around.store.commits.empty() ? 0 : around.store.commits.rbegin()->first + 1;
+  const bool done = absl::IsInvalidArgument(status) && committed == steps;
+  result_->steps_done = committed;
   result_->status = done ? absl::OkStatus() : std::move(status);
 }
 
