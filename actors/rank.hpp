@@ -140,7 +140,8 @@ struct HeldReplica {
   std::vector<plans::GradientBucket> buckets;  // Of the stage's group.
 
   // Of a column of its own pace:
-  uint64_t staleness = 0;  // Of its last group.
+  uint64_t staleness = 0;     // Of its last group.
+  uint64_t newest_group = 0;  // That it was told of.
   std::unique_ptr<WeightExchange> exchange;
   std::unique_ptr<WeightServer> server;       // If columns have one.
   std::shared_ptr<std::vector<float>> taken;  // What was taken from it last.

@@ -148,7 +148,9 @@ void RankState::on_combine(net::schema::Combine::Reader combine) {
   for (auto member : combine.getMembers()) {
     combination.members.push_back({plans::ReplicaId{member.getReplica()}, 0, member.getWeight()});
   }
-  if (!is_group(*replica, combination)) return;
+  const bool is_repeat = combination.number <= replica->newest_group;
+  if (is_repeat || !is_group(*replica, combination)) return;
+  replica->newest_group = combination.number;
   if (combination.has_server) {
     on_pulled(*replica, replica->server->serve(combination.number, combination.members));
     const auto& members = combination.members;
@@ -171,7 +173,10 @@ void RankState::on_combine(net::schema::Combine::Reader combine) {
       combination.members.size() < 2 && !combination.is_common && !combination.has_server;
   order.steps_done = combine.getStepsDone();
   if (!order.is_alone) offered[order.number] = std::move(combination);
-  apply(program->on_combine(order));
+  const uint64_t dropped = program->dropped();
+  const plans::RankCommands commands = program->on_combine(order);
+  if (program->dropped() != dropped) offered.erase(order.number);
+  apply(commands);
 }
 
 void RankState::carry_out(const plans::RunCombination& command) {

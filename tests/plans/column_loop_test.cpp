@@ -187,17 +187,20 @@ TEST(ColumnLoop, ALostMemberDissolvesTheGroupForAllWhoHaveNotSaidThatTheyAreThro
   EXPECT_THAT(columns.loop.lose({1}), IsEmpty()) << "a repeat";
 }
 
-TEST(ColumnLoop, AMemberThatThePolicyDoesNotKnowToBeLostDissolvesItsGroupAtOnce) {
+TEST(ColumnLoop, WhoWaitsGoesOnAloneIfThePolicyDoesNotKnowOfALossYet) {
   Columns columns;
   columns.loop.begin_segment(0, 5);
   columns.finish(0);
   columns.loop.lose({2});
-  const CoordinatorDecisions started = columns.start(0, {0, 1});
-  ASSERT_NE(find<CombineWeights>(started), nullptr);
-  const auto* dissolve = find<DissolveGroup>(started);
-  ASSERT_NE(dissolve, nullptr);
-  EXPECT_THAT(dissolve->members, ElementsAre(ReplicaId{0}));
-  EXPECT_THAT(columns.start(1, {1}), IsEmpty()) << "nobody of it is there";
+  const CoordinatorDecisions started = columns.start(7, {0, 1});
+  const auto* alone = find<CombineWeights>(started);
+  ASSERT_NE(alone, nullptr);
+  ASSERT_EQ(alone->members.size(), 1u);
+  EXPECT_EQ(alone->members[0].replica, ReplicaId{0});
+  const auto* tell = find<TellPolicy>(started);
+  ASSERT_NE(tell, nullptr) << "the policy waits for the outcome";
+  EXPECT_EQ(std::get<GroupOutcome>(tell->what).number, 7u);
+  EXPECT_FALSE(std::get<GroupOutcome>(tell->what).ok);
 }
 
 TEST(ColumnLoop, WhoHasEndedTakesTheLeaseOfALostColumn) {

@@ -184,8 +184,10 @@ TEST(CoordinationColumns, ALossInASegmentHaltsNobodyBeforeItsEnd) {
     CoordinatorDecisions rest = cluster.run(lost);
     for (uint64_t step = 0; step < 20 && count<HaltWorker>(rest) == 0; ++step) {
       for (uint32_t column : {0u, 2u}) {
-        cluster.coordination.on_group_start(
-            {.number = 1000 + step, .members = {{{column}, step, 1.0}}}, ++cluster.now);
+        cluster.coordination.on_group_start({.number = 1000 + step,
+                                             .combination = Combination::kLocal,
+                                             .members = {{{column}, step, 1.0}}},
+                                            ++cluster.now);
         append(rest, cluster.run(cluster.ready_column(column, step)));
       }
     }
