@@ -109,7 +109,9 @@ void end_actor(const caf::actor& actor) {
 }  // namespace
 
 SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
-    : around_(around), process_(around.world.add_process(std::move(name))) {
+    : around_(around),
+      process_(around.world.add_process(std::move(name))),
+      broken_(around.mutation) {
   SimulatedPlane::Options options;
   options.process = process_;
   options.ignores_generation = around.mutation == Mutation::kStaleGeneration;
@@ -176,7 +178,10 @@ actors::WorkerParts SimulatedWorker::make_parts() {
 
 void SimulatedWorker::connect(uint64_t attempt, double seconds) {
   net::ControlLink::Handlers handlers = {
-      [this](net::ControlMessage message) { caf::anon_send(worker_, std::move(message)); },
+      [this](net::ControlMessage message) {
+        auto received = broken_.receive(std::move(message));
+        if (received) caf::anon_send(worker_, *std::move(received));
+      },
       [this, attempt](absl::Status why) {
         caf::anon_send(worker_, actors::LinkClosed{attempt, std::move(why)});
       }};

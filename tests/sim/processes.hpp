@@ -6,6 +6,7 @@
 
 #include "actors/coordinator.hpp"
 #include "actors/worker.hpp"
+#include "tests/sim/broken_messages.hpp"
 #include "tests/sim/checker.hpp"
 #include "tests/sim/device.hpp"
 #include "tests/sim/groups.hpp"
@@ -13,9 +14,6 @@
 #include "tests/sim/plane.hpp"
 
 namespace skein::sim {
-
-/// Protocols that are broken on purpose, to see that the checks would find it.
-enum class Mutation { kNone, kCommitBeforeJournal, kStaleGeneration, kLeaseIgnored };
 
 /// What every process of a run shares.
 struct Surroundings {
@@ -57,6 +55,7 @@ class SimulatedWorker {
 
   Surroundings& around_;
   ProcessId process_ = 0;
+  BrokenMessages broken_;
   std::shared_ptr<SimulatedPlane> plane_;
   std::shared_ptr<net::RendezvousBoard> board_;
   std::shared_ptr<gpu::Device> device_;

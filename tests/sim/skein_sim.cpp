@@ -26,6 +26,8 @@ constexpr const char* kUsage =
     "skein-sim --seeds A..B [--jobs 2] [--limit S]   many, at most S seconds\n"
     "  --policy NAME                  a sync.policy: columns of their own pace\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored   a broken protocol\n"
+    "           dissolve-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
+    "columns\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
 constexpr size_t kFailuresShown = 20;
 constexpr size_t kFailuresShrunk = 3;
@@ -43,6 +45,10 @@ const std::map<std::string, Mutation> kMutations = {
     {"commit-before-journal", Mutation::kCommitBeforeJournal},
     {"stale-generation", Mutation::kStaleGeneration},
     {"lease-ignored", Mutation::kLeaseIgnored},
+    {"dissolve-skipped", Mutation::kDissolveSkipped},
+    {"returned-lost", Mutation::kReturnedLost},
+    {"sum-skewed", Mutation::kSumSkewed},
+    {"samples-repeated", Mutation::kSamplesRepeated},
 };
 
 bool parse_seeds(const std::string& text, SeedRange& seeds) {

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+
+#include "net/control_link.hpp"
+
+namespace skein::sim {
+
+/// Protocols that are broken on purpose, to see that the checks would find it.
+enum class Mutation {
+  kNone,
+  kCommitBeforeJournal,
+  kStaleGeneration,
+  kLeaseIgnored,
+  // Of columns that have their own pace; only some workers have them.
+  kDissolveSkipped,  // Does not hear that a group lacks a member.
+  kReturnedLost,     // Never gets the samples of a column that was lost.
+  kSumSkewed,        // Takes the sum of a group with other weights.
+  kSamplesRepeated,  // Trains its first samples again and again.
+};
+
+/// What a worker makes of the messages that it receives.
+class BrokenMessages {
+ public:
+  explicit BrokenMessages(Mutation mutation) : mutation_(mutation) {}
+
+  /// None: the message is lost.
+  std::optional<net::ControlMessage> receive(net::ControlMessage message);
+
+ private:
+  const Mutation mutation_;
+  bool is_done_ = false;  // With its part of a segment.
+  uint64_t first_sample_ = 0;
+};
+
+}  // namespace skein::sim
