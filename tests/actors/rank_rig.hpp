@@ -17,12 +17,14 @@
 
 #include "actors/rank.hpp"
 #include "plans/layout_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
 #include "tests/actors/recording_link.hpp"
 #include "tests/actors/small_job.hpp"
 
 namespace skein::actors {
 
-/// Computes nothing: work waits until the test says that the oldest piece has ended.
+/// Work waits until the test says that the oldest piece has ended. It computes nothing but, with
+/// `ops`, updates and copies.
 class HandDevice : public gpu::Device {
  public:
   const gpu::DeviceInfo& info() const override { return info_; }
@@ -32,23 +34,25 @@ class HandDevice : public gpu::Device {
   void submit(gpu::Work work, std::function<void(absl::Status)> done) override {
     ++submitted[work.kind];
     pieces.push_back(work.piece);
-    waiting_.push_back(std::move(done));
+    waiting_.push_back({std::move(work), std::move(done)});
   }
   /// False if no work waits.
   bool end_one(const absl::Status& status = absl::OkStatus()) {
     if (waiting_.empty()) return false;
-    auto done = std::move(waiting_.front());
+    auto [work, done] = std::move(waiting_.front());
     waiting_.pop_front();
-    done(status);
+    const bool runs = work.kind == gpu::WorkKind::kOther || work.kind == gpu::WorkKind::kUpdate;
+    done(ops && runs && work.run ? work.run(*ops) : status);
     return true;
   }
 
   std::map<gpu::WorkKind, int> submitted;
   std::vector<plans::WorkPiece> pieces;
+  std::shared_ptr<gpu::Ops> ops;
 
  private:
   gpu::DeviceInfo info_{"by hand", 0, 1.0, false};
-  std::deque<std::function<void(absl::Status)>> waiting_;
+  std::deque<std::pair<gpu::Work, std::function<void(absl::Status)>>> waiting_;
 };
 
 /// Counts what is sent, and lets a test hand tensors to the streams that were opened.
@@ -56,13 +60,17 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
  public:
   const std::string& address() const override { return address_; }
   net::TensorInbox& inbox() override { return *this; }
-  void send(const std::string&, Rows rows) override { sent.push_back(rows.key); }
+  void send(const std::string&, Rows rows) override {
+    sent.push_back(rows.key);
+    rows_sent.push_back(std::move(rows));
+  }
   net::DataPlaneStatistics statistics() const override { return {}; }
   void open(StreamSpec stream) override { streams[stream.kind] = std::move(stream); }
   void close_before(uint64_t) override {}  // Of the plane and of its inbox.
   void drop_link(const std::string&, double) override {}
 
   std::vector<net::TensorKey> sent;
+  std::deque<Rows> rows_sent;
   std::map<net::schema::TensorKind, StreamSpec> streams;
 
  private:
@@ -74,7 +82,7 @@ struct RankRig {
   using Body = RecordingLink::Body;
 
   explicit RankRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
-                   double bucket_cap_mb = 0) {
+                   double bucket_cap_mb = 0, const std::string& policy = "allreduce") {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
     listener = system->spawn([this]() -> RankListener::behavior_type {
@@ -96,6 +104,7 @@ struct RankRig {
     plans::JobSpec job = small_job(ranks, replicas);
     job.model.tied_head = tied;
     job.comm.bucket_cap_mb = bucket_cap_mb;
+    job.sync.policy = policy;
     actor = system->spawn(rank, make_config(job));
     run();
   }
@@ -137,6 +146,8 @@ struct RankRig {
     options.seq_len = made.job.training.seq_len;
     options.stash_count = 2;
     PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), options, {}};
+    model = parts.model;
+    if (plans::runs_columns(made.job)) return parts;
     for (const plans::ReductionGroup& group : made.plan.groups) {
       const auto& members = group.members;
       if (members.size() < 2 || members.front().value != 0) continue;
@@ -227,6 +238,7 @@ struct RankRig {
   std::vector<uint32_t> group_ids;   // Of more than one member, that the replica belongs to.
   std::vector<uint64_t> reductions;  // Steps.
   std::vector<ReductionRequest> buckets;
+  std::shared_ptr<gpu::StageModel> model;  // Of replica 0.
   RankListener listener;
   GroupIo groups;
   ShardIo shards;

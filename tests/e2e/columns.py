@@ -15,7 +15,8 @@ from checkpoints import newest, read_model, worst_relative  # noqa: E402
 from elastic_runs import PACE, ElasticRun  # noqa: E402
 from running import Program  # noqa: E402
 
-POLICIES = ("sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired")
+POLICIES = ("sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "auto", "ps",
+            "ps_async", "ps_bounded", "hetpipe", "grouped_ps")
 COLUMN_SAMPLES = 4  # Of a column's iteration.
 STOPPED = 75
 # A device that takes its time whatever else the machine does, and learns nothing.
@@ -110,6 +111,19 @@ class Trial:
         worst, tensor = worst_relative(*weights)
         self.expect("has the weights of the synchronous run", worst <= 1e-5,
                     f"{worst:.1e} {tensor}")
+
+    def more_columns_than_samples(self, policy):
+        """In a segment: four columns, and samples for two."""
+        self.batch = 2 * COLUMN_SAMPLES
+        self.steps = 6
+        self.run = ElasticRun(self.program, self.name.replace(" ", "-"), 4, *layout_words(1, 2),
+                              "--sync.policy", policy, "--sync.segment_steps", "1",
+                              "--training.steps", "6")
+        self.runs.append(self.run)
+        self.check()
+        self.expect("nobody is lost", not self.run.events("worker.lost"))
+        idle = [line["column_samples"].count(0) for line in self.run.steps()]
+        self.expect("some have none", idle == [2] * 6, idle)
 
     def slow_column(self):
         seconds = {}
@@ -235,16 +249,20 @@ class Trial:
 
 
 def trials():
-    for policy in POLICIES:
-        for stages, columns in ((2, 3), (1, 4)):
+    for number, policy in enumerate(POLICIES):
+        # All for the first ones, so that time is left for deaths.
+        for stages, columns in ((2, 3), (1, 4)) if number < 5 else ((2, 3),):
             yield f"{policy} {stages}x{columns}", (
                 lambda t, p=policy, s=stages, c=columns: t.runs_to_the_end(p, s, c))
     for stages in (1, 3):
         yield f"one column of {stages}", lambda t, s=stages: t.one_column(s)
+    for policy in ("adpsgd", "ps", "hetpipe"):
+        yield f"more columns than samples {policy}", (
+            lambda t, p=policy: t.more_columns_than_samples(p))
     yield "slow column", Trial.slow_column
-    for policy in ("sdpipe", "adpsgd", "prague"):
+    for policy in ("sdpipe", "adpsgd", "prague", "ps_bounded"):
         yield f"kill and join {policy}", lambda t, p=policy: t.kill_and_join(2, 2, p)
-    for policy in ("partial_reduce", "adpsgd_paired"):
+    for policy in ("partial_reduce", "adpsgd_paired", "ps"):
         yield f"kill {policy}", lambda t, p=policy: t.kill_without_another(1, 4, p)
     yield "kill in the first segment", Trial.kill_in_the_first_segment
     yield "kill all columns", Trial.kill_all_columns
