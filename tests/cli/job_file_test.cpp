@@ -37,7 +37,16 @@ JobSpec changed_job() {
   job.validation = {11, 2};
   job.checkpoint = {false, 13, 0, "run/before"};
   job.elastic = {0.25, 2.5, 2, 9, 4, false, 7.5};
-  job.sync = {"topk", 0.25};
+  job.sync.policy = "ps";
+  job.sync.average_moments = true;
+  job.sync.reducer = "topk";
+  job.sync.density = 0.25;
+  job.sync.period = 4;
+  job.sync.group_size = 5;
+  job.sync.wave = 6;
+  job.sync.bound = 7;
+  job.sync.staleness_decay = 0.5;
+  job.sync.segment_steps = 8;
   job.comm = {12.5, 17, 0.5};
   job.metrics = {3};
   job.profiling = {false, 9};
@@ -244,7 +253,7 @@ TEST_F(JobFile, AWrongReducerGetsTheNearestOne) {
   EXPECT_EQ(trouble("[sync]\ndensity = 0\n"), "job.toml:2: sync.density = 0: must be in (0, 1]");
   const auto job = load("[sync]\nreducer = \"topk\"\ndensity = 0.001\n");
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->spec.sync, (plans::SyncSpec{"topk", 0.001}));
+  EXPECT_EQ(job->spec.sync, (plans::SyncSpec{.reducer = "topk", .density = 0.001}));
 }
 
 TEST(TakeOverrides, TakesKeysInEveryFormAndLeavesTheRest) {

@@ -70,7 +70,7 @@ TEST(CoordinationElastic, ARollbackThatDidNotStartIsForgottenWhenTheStateIsBack)
   cluster.lose(2);
   cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
   cluster.join(7, 2);
-  cluster.coordination.on_trouble({1}, "a copy is damaged", ++cluster.now);
+  cluster.coordination.on_trouble({1}, {}, "a copy is damaged", ++cluster.now);
   cluster.now += 1'000'000;
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
   ASSERT_EQ(count<HaltWorker>(halts), 2u) << "who prepares in vain is not waited for";
@@ -249,7 +249,7 @@ TEST(CoordinationElastic, ALeaverWorksOnWhileItIsNeeded) {
   cluster.start();
   const CoordinatorDecisions asked = cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
   EXPECT_EQ(find<RunEvent>(asked)->name, "worker.leaving");
-  cluster.coordination.on_trouble({1}, "a link broke", ++cluster.now);
+  cluster.coordination.on_trouble({1}, {}, "a link broke", ++cluster.now);
   cluster.now += 1'000'000;
   EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
   cluster.halted(1);
@@ -322,7 +322,7 @@ TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGenerati
 TEST(CoordinationElastic, TroubleWaitsForALossToExplainIt) {
   Cluster cluster(long_job());
   cluster.start();
-  cluster.coordination.on_trouble({1}, "the data connection broke", ++cluster.now);
+  cluster.coordination.on_trouble({1}, {}, "the data connection broke", ++cluster.now);
   EXPECT_EQ(find<HaltWorker>(cluster.coordination.on_timer(cluster.now + 1000)), nullptr);
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now + 500'000);
   EXPECT_EQ(count<HaltWorker>(halts), 2u);

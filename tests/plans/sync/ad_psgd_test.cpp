@@ -48,7 +48,7 @@ TEST(AdPsgd, InterruptsAPassiveReplicaInItsStep) {
   AdPsgdPolicy policy({2, 1}, 1);
   const GroupDecisions pair = policy.on_ready({{0}, 0}, 1);
   ASSERT_EQ(pair.starts.size(), 1u);
-  const std::vector<GroupMember> members = {{{0}, 0, 0.5}, {{1}, 0, 0.5}};
+  const std::vector<GroupMember> members = {{{0}, 0, 0.5}, {{1}, 0, 0.5, true}};
   EXPECT_EQ(pair.starts[0].members, members);
   // It comes to the end of its step before the average does.
   EXPECT_TRUE(policy.on_ready({{1}, 0}, 2).starts.empty());
