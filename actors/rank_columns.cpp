@@ -160,7 +160,7 @@ void RankState::on_combine(net::schema::Combine::Reader combine) {
     if (!is_member) return;  // It is a shard only.
   }
   if (combination.is_passive) {
-    if (replica->combination) return;  // A repeat.
+    if (replica->combination) return;  // No policy begins a second group.
     replica->combination = std::move(combination);
     return begin_combination(*replica);
   }
