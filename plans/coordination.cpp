@@ -134,9 +134,7 @@ CoordinatorDecisions Coordination::on_stop_request(const std::string& reason) {
 CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   CoordinatorDecisions decisions = lose_silent(now_us);
   append(decisions, lose_slow_to_answer(now_us));
-  if (trouble_at_us_ && now_us >= *trouble_at_us_ && runs_plan()) {
-    append(decisions, begin_halt(trouble_reason_, now_us));
-  }
+  append(decisions, check_troubles(now_us));
   append(decisions, check_change(now_us));
   append(decisions, try_gather(now_us));
   append(decisions, check_progress(now_us));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -130,6 +131,7 @@ class Coordination {
   bool is_everybody_back(uint64_t now_us) const;
   CoordinatorDecisions lose_silent(uint64_t now_us);
   CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);
+  CoordinatorDecisions check_troubles(uint64_t now_us);
   CoordinatorDecisions check_progress(uint64_t now_us);
   std::string missing_replicas() const;
   std::string describe(WorkerId worker) const;
@@ -195,11 +197,14 @@ class Coordination {
   RemedyPace remedy_pace_;
   std::optional<PlannedPipeline> remedy_;  // That the commit loop is held for.
   std::optional<std::string> halt_after_journal_;
-  std::optional<uint64_t> change_at_us_;   // Members have changed: look for a better plan then.
-  std::string change_reason_;              // Of the change that the commit loop is held for.
-  std::optional<uint64_t> trouble_at_us_;  // Halt then, unless a loss explains it before.
-  std::string trouble_reason_;
-  uint64_t last_progress_us_ = 0;  // For the time-outs.
+  std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
+  std::string change_reason_;             // Of the change that the commit loop is held for.
+  struct Trouble {
+    uint64_t at_us = 0;  // Halt then, unless a loss explains it before.
+    std::string reason;
+  };
+  std::map<std::pair<WorkerId, WorkerId>, Trouble> troubles_;  // By who told of it, and of whom.
+  uint64_t last_progress_us_ = 0;                              // For the time-outs.
   uint64_t last_join_us_ = 0;
   bool stop_requested_ = false;
   std::string stop_reason_;

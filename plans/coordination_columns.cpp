@@ -34,7 +34,10 @@ CoordinatorDecisions Coordination::follow_columns(CoordinatorDecisions decisions
 
 /// The others go on, and make a new plan when they meet, which is soon.
 CoordinatorDecisions Coordination::lose_column(WorkerId worker, uint64_t now_us) {
-  trouble_at_us_.reset();  // That explains it.
+  // That explains what it was part of; columns that do not know it may be in trouble as well.
+  std::erase_if(troubles_, [&](const auto& each) {
+    return each.first.first == worker || each.first.second == worker;
+  });
   CoordinatorDecisions decisions = columns_->lose(worker);
   hold_for_change(absl::StrCat("w", worker.value, " is lost"));
   return follow_columns(std::move(decisions), now_us);

@@ -217,11 +217,13 @@ CoordinatorDecisions Coordination::on_worker_lost(WorkerId worker, const absl::S
 
 CoordinatorDecisions Coordination::on_trouble(WorkerId worker, WorkerId peer,
                                               const std::string& reason, uint64_t now_us) {
-  if (!members_.contains(worker) || !runs_plan() || trouble_at_us_) return drop();
+  if (!members_.contains(worker) || !runs_plan()) return drop();
   // Columns have gone on without one that is lost, and its neighbours hear of it as late as this.
   if (columns_ && peer.value != 0 && !members_.contains(peer)) return drop();
-  trouble_at_us_ = now_us + kTroubleUs;
-  trouble_reason_ = absl::StrCat(describe(worker), " at step ", steps_done() + 1, ": ", reason);
+  const auto [trouble, is_new] = troubles_.try_emplace({worker, peer});
+  if (!is_new) return drop();
+  trouble->second = {now_us + kTroubleUs,
+                     absl::StrCat(describe(worker), " at step ", steps_done() + 1, ": ", reason)};
   return {};
 }
 
@@ -282,6 +284,14 @@ CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
                                      now_us));
   }
   return decisions;
+}
+
+CoordinatorDecisions Coordination::check_troubles(uint64_t now_us) {
+  const auto first = std::min_element(
+      troubles_.begin(), troubles_.end(),
+      [](const auto& a, const auto& b) { return a.second.at_us < b.second.at_us; });
+  if (first == troubles_.end() || now_us < first->second.at_us || !runs_plan()) return {};
+  return begin_halt(std::string(first->second.reason), now_us);
 }
 
 /// A step that takes far longer than the one before has a culprit: the worker whose device works

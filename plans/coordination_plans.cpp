@@ -42,7 +42,7 @@ CoordinatorDecisions Coordination::begin_halt(const std::string& reason, uint64_
   phase_ = Phase::kHalting;
   generation_ = std::max(generation_, seen_generation_) + 1;
   last_progress_us_ = now_us;
-  trouble_at_us_.reset();
+  troubles_.clear();
   CoordinatorDecisions decisions = commits_.end_generation();
   columns_.reset();
   if (!reason.empty()) {
@@ -206,7 +206,7 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
   goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
   speeds_.begin_generation(options_.job, *plan_, measured_workers(members_of(*plan_)));
-  trouble_at_us_.reset();
+  troubles_.clear();
   const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
