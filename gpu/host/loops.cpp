@@ -8,6 +8,9 @@ namespace {
 
 constexpr float kSqrt2OverPi = 0.7978845608028654F;
 constexpr float kGeluCubic = 0.044715F;
+/// With -ffast-math a division by infinity is not a number, as it goes by way of a reciprocal: so
+/// far below zero, where GELU is zero in float32, exponentials are kept finite.
+constexpr float kGeluFloor = -80;
 /// Squares are summed in float64 in this many lanes, whatever the vector width of the machine.
 constexpr int64_t kLanes = 16;
 
@@ -101,7 +104,7 @@ void gelu_forward(const float* x, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float v = x[i];
     // 0.5 (1 + tanh(u)) is the logistic function of 2u.
-    const float u = 2 * kSqrt2OverPi * (v + kGeluCubic * v * v * v);
+    const float u = std::max(2 * kSqrt2OverPi * (v + kGeluCubic * v * v * v), kGeluFloor);
     y[i] = v / (1.0F + expf(-u));
   }
 }
@@ -109,7 +112,7 @@ void gelu_forward(const float* x, float* y, int64_t count) {
 void gelu_backward(const float* x, float* dy, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float v = x[i];
-    const float u = 2 * kSqrt2OverPi * (v + kGeluCubic * v * v * v);
+    const float u = std::max(2 * kSqrt2OverPi * (v + kGeluCubic * v * v * v), kGeluFloor);
     const float s = 1.0F / (1.0F + expf(-u));
     const float du = 2 * kSqrt2OverPi * (1.0F + 3 * kGeluCubic * v * v);
     dy[i] *= s + v * s * (1.0F - s) * du;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <future>
 #include <vector>
@@ -50,6 +52,26 @@ TEST(HostDevice, GivesZeroedMemoryAndRefusesTheImpossible) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u);
   EXPECT_FALSE(device->allocate(-1).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(device->allocate(int64_t{1} << 55).status()));
+}
+
+TEST(HostDevice, GeluIsFiniteFarFromZero) {
+  auto device = make_host_device(1);
+  std::vector<float> x;
+  for (int i = -2000; i <= 2000; ++i) x.push_back(static_cast<float>(i) * 0.05F);
+  std::vector<float> y(x.size()), dy(x.size(), 1.0F);
+  const auto count = static_cast<int64_t>(x.size());
+  EXPECT_TRUE(run(*device, {WorkKind::kOther,
+                            [&](Ops& ops) {
+                              ops.gelu_forward(x.data(), y.data(), count);
+                              ops.gelu_backward(x.data(), dy.data(), count);
+                              return absl::OkStatus();
+                            }})
+                  .ok());
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::abs(x[i]) < 10) continue;
+    EXPECT_NEAR(y[i], std::max(x[i], 0.0F), 1e-4) << x[i];
+    EXPECT_NEAR(dy[i], x[i] > 0 ? 1 : 0, 1e-4) << x[i];
+  }
 }
 
 TEST(SleepDevice, SkipsTrainingWorkAndDoesTheRest) {
