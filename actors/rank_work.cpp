@@ -170,12 +170,14 @@ gpu::Work RankState::backward_work(const plans::RunAction& run, HeldReplica& rep
         take_input({plans::InputKind::kGradient, run.step, replica.stage, run.action.microbatch});
   }
   const bool ends_norm = run.ends_step && replica.parts.groups.empty();
+  const bool shares = run.ends_step && !replica.parts.groups.empty();
   gpu::Work work;
   const plans::LayerRange layers = layers_of(run, replica);
   work.kind = to_work_kind(type);
   work.share = block_count(config.job.model, layers) * replica.row_share;
   work.run = [model = replica.parts.model, gradient, target = output, type, layers, ends_norm,
-              norm = replica.norm_squared, microbatch = run.action.microbatch](gpu::Ops& ops) {
+              shares, norm = replica.norm_squared,
+              microbatch = run.action.microbatch](gpu::Ops& ops) {
     const std::span<const float> in =
         gradient ? std::span<const float>(*gradient) : std::span<const float>();
     const std::span<float> out = target ? std::span<float>(*target) : std::span<float>();
@@ -187,6 +189,7 @@ gpu::Work RankState::backward_work(const plans::RunAction& run, HeldReplica& rep
     } else {
       status = model->backward_weight_part(ops, microbatch, layers);
     }
+    if (status.ok() && shares) status = model->share_gradients(ops, layers);
     if (status.ok() && ends_norm) status = model->gradient_norm_squared(ops, norm.get());
     return status;
   };

@@ -1,6 +1,9 @@
 #include "gpu/device.hpp"
 
+#include <algorithm>
 #include <utility>
+
+#include "gpu/host/host_memory.hpp"
 
 namespace skein::gpu {
 
@@ -15,6 +18,18 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer::~Buffer() {
   if (data_ != nullptr) release_(data_);
+}
+
+absl::StatusOr<Buffer> Device::allocate_host_visible(int64_t bytes) { return allocate_host(bytes); }
+
+absl::Status Device::upload(std::span<const float> from, float* to) {
+  std::copy(from.begin(), from.end(), to);
+  return absl::OkStatus();
+}
+
+absl::Status Device::download(const float* from, std::span<float> to) {
+  std::copy_n(from, to.size(), to.begin());
+  return absl::OkStatus();
 }
 
 }  // namespace skein::gpu

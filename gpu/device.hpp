@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -49,10 +50,19 @@ struct Work {
 };
 
 struct DeviceInfo {
-  std::string name;      // "cpu x1", "sleep"
-  int32_t threads = 0;   // Host threads; 0 for others.
-  double speed = 1.0;    // Emulated speed when it was made; 1.0 is the device itself.
-  bool computes = true;  // False for a device that only sleeps: results are zeros.
+  std::string name;            // "cpu x1", "sleep"
+  int32_t threads = 0;         // Host threads; 0 for others.
+  double speed = 1.0;          // Emulated speed when it was made; 1.0 is the device itself.
+  bool computes = true;        // False for a device that only sleeps: results are zeros.
+  bool is_host_memory = true;  // The host may read and write what `allocate` gives.
+};
+
+/// What a device has given out, in bytes.
+struct DeviceMemory {
+  int64_t in_use = 0;
+  int64_t in_use_max = 0;
+  int64_t cached = 0;  // Taken from the system, free to be given out again.
+  int64_t limit = 0;   // 0: as much as there is.
 };
 
 /// An asynchronous queue of work. Thread-safe: `submit` and `allocate` may be called by any thread.
@@ -64,6 +74,14 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
   /// Zeroed memory, aligned to 64 bytes. ResourceExhausted with sizes if there is none.
   virtual absl::StatusOr<Buffer> allocate(int64_t bytes) = 0;
+  /// Zeroed host memory, aligned to 64 bytes, which copies from and to the device are fastest with.
+  virtual absl::StatusOr<Buffer> allocate_host_visible(int64_t bytes);
+  /// Between the host and memory of this device, behind all that ops have begun. Any thread may
+  /// call, and waits for the end.
+  virtual absl::Status upload(std::span<const float> from, float* to);
+  virtual absl::Status download(const float* from, std::span<float> to);
+  /// Zeros for a device that does not count.
+  virtual DeviceMemory memory() const { return {}; }
   /// Returns at once. `done` is called once, on a thread of the device, when the work has finished
   /// on the device; it must be short and must not call the device's destructor.
   virtual void submit(Work work, std::function<void(absl::Status)> done) = 0;

@@ -85,6 +85,16 @@ class SlowedDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  absl::StatusOr<Buffer> allocate_host_visible(int64_t bytes) override {
+    return inner_->allocate_host_visible(bytes);
+  }
+  absl::Status upload(std::span<const float> from, float* to) override {
+    return inner_->upload(from, to);
+  }
+  absl::Status download(const float* from, std::span<float> to) override {
+    return inner_->download(from, to);
+  }
+  DeviceMemory memory() const override { return inner_->memory(); }
   void submit(Work work, std::function<void(absl::Status)> done) override {
     if (work.run) {
       // The wait is part of the work, so that the next piece starts behind it.
@@ -114,6 +124,7 @@ class SlowedDevice final : public Device {
     const Clock::time_point start = Clock::now();
     const double processor_start = processor_seconds();
     absl::Status status = run(ops);
+    status.Update(ops.finish());
     taken_us = counts_processor
                    ? (processor_seconds() - processor_start) * 1e6
                    : std::chrono::duration<double, std::micro>(Clock::now() - start).count();

@@ -1,5 +1,3 @@
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,8 +9,6 @@
 
 namespace skein::gpu {
 namespace {
-
-constexpr int64_t kAlignment = 64;  // A cache line, and the widest vector.
 
 class HostDevice final : public Device {
  public:
@@ -37,20 +33,6 @@ class HostDevice final : public Device {
 };
 
 }  // namespace
-
-absl::StatusOr<Buffer> allocate_host(int64_t bytes) {
-  if (bytes < 0)
-    return absl::InvalidArgumentError(absl::StrCat("cannot allocate ", bytes, " bytes"));
-  const auto rounded =
-      static_cast<size_t>((bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment);
-  void* memory = std::aligned_alloc(kAlignment, rounded);
-  if (memory == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no host memory for ", bytes, " bytes; use more stages or smaller batches"));
-  }
-  std::memset(memory, 0, rounded);
-  return Buffer(memory, bytes, [](void* raw) { std::free(raw); });
-}
 
 std::unique_ptr<Device> make_host_device(int32_t threads) {
   return std::make_unique<HostDevice>(threads);

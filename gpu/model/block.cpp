@@ -42,15 +42,14 @@ class Block final : public Layer {
     const Stash s = stash(memory.stash);
     ops.layer_norm_forward({memory.input, w[kNorm1Weight], w[kNorm1Bias], s.normed1, s.mean1,
                             s.rstd1, n_, c_, epsilon_});
-    linear(ops, s.normed1, w[kQkvWeight], w[kQkvBias], s.qkv, c_, 3 * c_);
+    ops.linear({n_, c_, 3 * c_}, s.normed1, w[kQkvWeight], w[kQkvBias], s.qkv);
     ops.attention_forward(attention_, s.qkv, s.attended, s.log_sum_exp);
-    linear(ops, s.attended, w[kProjectionWeight], w[kProjectionBias], s.middle, c_, c_);
-    ops.add(s.middle, memory.input, s.middle, n_ * c_);
-    ops.layer_norm_forward(
+    ops.linear({n_, c_, c_}, s.attended, w[kProjectionWeight], w[kProjectionBias], s.middle);
+    ops.add_layer_norm_forward(
+        s.middle, memory.input, s.middle,
         {s.middle, w[kNorm2Weight], w[kNorm2Bias], s.normed2, s.mean2, s.rstd2, n_, c_, epsilon_});
-    linear(ops, s.normed2, w[kUpWeight], w[kUpBias], s.up, c_, 4 * c_);
-    ops.gelu_forward(s.up, s.activated, n_ * 4 * c_);
-    linear(ops, s.activated, w[kDownWeight], w[kDownBias], output, 4 * c_, c_);
+    ops.linear_gelu({n_, c_, 4 * c_}, s.normed2, w[kUpWeight], w[kUpBias], s.up, s.activated);
+    ops.linear({n_, 4 * c_, c_}, s.activated, w[kDownWeight], w[kDownBias], output);
     ops.add(output, s.middle, output, n_ * c_);
   }
 
@@ -80,11 +79,11 @@ class Block final : public Layer {
     const auto& g = parameters.gradients;
     const Stash s = stash(memory.stash);
     const Pending p = pending(memory.pending);
-    linear_weight_gradient(ops, s.activated, p.dout, g[kDownWeight], g[kDownBias], 4 * c_, c_);
-    linear_weight_gradient(ops, s.normed2, p.dup, g[kUpWeight], g[kUpBias], c_, 4 * c_);
-    linear_weight_gradient(ops, s.attended, p.dmiddle, g[kProjectionWeight], g[kProjectionBias], c_,
-                           c_);
-    linear_weight_gradient(ops, s.normed1, p.dqkv, g[kQkvWeight], g[kQkvBias], c_, 3 * c_);
+    ops.linear_weight_gradient({n_, 4 * c_, c_}, s.activated, p.dout, g[kDownWeight], g[kDownBias]);
+    ops.linear_weight_gradient({n_, c_, 4 * c_}, s.normed2, p.dup, g[kUpWeight], g[kUpBias]);
+    ops.linear_weight_gradient({n_, c_, c_}, s.attended, p.dmiddle, g[kProjectionWeight],
+                               g[kProjectionBias]);
+    ops.linear_weight_gradient({n_, c_, 3 * c_}, s.normed1, p.dqkv, g[kQkvWeight], g[kQkvBias]);
     // A key bias adds the same number to all scores of a query, which softmax ignores: its gradient
     // is zero. What rounding leaves there would be blown up by Adam to full steps, different ones
     // for every layout.
@@ -134,21 +133,10 @@ class Block final : public Layer {
     return {base, base + nc, base + 5 * nc, base + 6 * nc};
   }
 
-  void linear(Ops& ops, const float* x, const float* weight, const float* bias, float* y,
-              int64_t in, int64_t out) const {
-    ops.fill_rows(bias, y, n_, out);
-    ops.matmul({n_, out, in, false, false, true}, x, weight, y);
-  }
   void linear_input_gradient(Ops& ops, const float* dy, const float* weight, float* dx, int64_t in,
                              int64_t out) const {
     ops.matmul({n_, in, out, false, true, false}, dy, weight, dx);
   }
-  void linear_weight_gradient(Ops& ops, const float* x, const float* dy, float* dweight,
-                              float* dbias, int64_t in, int64_t out) const {
-    ops.matmul({in, out, n_, true, false, true}, x, dy, dweight);
-    ops.add_column_sums(dy, dbias, n_, out);
-  }
-
   int64_t n_, c_;
   Ops::Attention attention_;
   float epsilon_;

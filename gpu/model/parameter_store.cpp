@@ -42,25 +42,55 @@ absl::StatusOr<ParameterStore> ParameterStore::create(const StageModelOptions& o
   SKEIN_ASSIGN_OR_RETURN(store.gradients_, device.allocate(bytes));
   SKEIN_ASSIGN_OR_RETURN(store.moments1_, device.allocate(bytes));
   SKEIN_ASSIGN_OR_RETURN(store.moments2_, device.allocate(bytes));
-  if (!device.info().computes) return store;
-  for (size_t i = 0; i < store.specs_.size(); ++i) {
-    draw(store.specs_[i], options.seed,
-         {store.weight(i), static_cast<size_t>(plans::element_count(store.specs_[i]))});
+  if (!device.info().is_host_memory) {
+    SKEIN_ASSIGN_OR_RETURN(store.host_gradients_, device.allocate_host_visible(bytes));
   }
+  if (device.info().computes) SKEIN_RETURN_IF_ERROR(store.draw_weights(options.seed, device));
   return store;
+}
+
+absl::Status ParameterStore::draw_weights(uint64_t seed, Device& device) {
+  std::vector<float> values;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const auto count = static_cast<size_t>(plans::element_count(specs_[i]));
+    if (device.info().is_host_memory) {
+      draw(specs_[i], seed, {weight(i), count});
+      continue;
+    }
+    values.resize(count);
+    draw(specs_[i], seed, values);
+    SKEIN_RETURN_IF_ERROR(device.upload(values, weight(i)));
+  }
+  return absl::OkStatus();
 }
 
 int64_t ParameterStore::bytes() const { return 4 * weights_.bytes(); }
 
 std::span<float> ParameterStore::tied_gradients() const {
-  return {gradients_.floats() + tied_begin_, static_cast<size_t>(tied_end_ - tied_begin_)};
+  return {visible_gradients() + tied_begin_, static_cast<size_t>(tied_end_ - tied_begin_)};
 }
 
 std::span<float> ParameterStore::stage_gradients() const {
   const bool tied_first = tied_begin_ == 0;
   const int64_t begin = tied_first ? tied_end_ : 0;
   const int64_t end = tied_first ? offsets_.back() : tied_begin_;
-  return {gradients_.floats() + begin, static_cast<size_t>(end - begin)};
+  return {visible_gradients() + begin, static_cast<size_t>(end - begin)};
+}
+
+float* ParameterStore::visible_gradients() const {
+  return host_gradients_.data() != nullptr ? host_gradients_.floats() : gradients_.floats();
+}
+
+void ParameterStore::show_gradients(Ops& ops, size_t begin, size_t end) const {
+  if (host_gradients_.data() == nullptr) return;
+  const auto count = static_cast<size_t>(offsets_[end] - offsets_[begin]);
+  ops.copy_out(gradient(begin), {host_gradients_.floats() + offsets_[begin], count});
+}
+
+void ParameterStore::take_gradients(Ops& ops) const {
+  if (host_gradients_.data() == nullptr) return;
+  ops.copy_in({host_gradients_.floats(), static_cast<size_t>(offsets_.back())},
+              gradients_.floats());
 }
 
 void ParameterStore::zero_gradients(Ops& ops) const {
@@ -68,36 +98,43 @@ void ParameterStore::zero_gradients(Ops& ops) const {
 }
 
 void ParameterStore::add_norm_squared(Ops& ops, double* result) const {
+  std::vector<Ops::Values> all;
   for (size_t i = 0; i < specs_.size(); ++i) {
     if (specs_[i].tied_copy) continue;  // Counted where the embedding is.
-    ops.add_sum_of_squares(gradient(i), offsets_[i + 1] - offsets_[i], result);
+    all.push_back({gradient(i), offsets_[i + 1] - offsets_[i]});
   }
+  ops.add_sums_of_squares(all, result);
 }
 
 void ParameterStore::update(Ops& ops, const plans::OptimizerSpec& optimizer,
                             const UpdateOptions& options) const {
-  const double t = static_cast<double>(options.step) + 1;
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    const int64_t count = offsets_[i + 1] - offsets_[i];
-    const double decay = specs_[i].decays ? optimizer.weight_decay : 0;
-    if (optimizer.name == "sgd") {
+  if (optimizer.name == "sgd") {
+    for (size_t i = 0; i < specs_.size(); ++i) {
+      const double decay = specs_[i].decays ? optimizer.weight_decay : 0;
       ops.sgd({static_cast<float>(options.lr), static_cast<float>(optimizer.momentum),
                static_cast<float>(decay), static_cast<float>(options.gradient_factor)},
-              weight(i), gradient(i), moments1_.floats() + offsets_[i], count);
-      continue;
+              weight(i), gradient(i), moments1_.floats() + offsets_[i],
+              offsets_[i + 1] - offsets_[i]);
     }
-    Ops::Adamw adamw;
-    adamw.lr = static_cast<float>(options.lr);
-    adamw.beta1 = static_cast<float>(optimizer.beta1);
-    adamw.beta2 = static_cast<float>(optimizer.beta2);
-    adamw.eps = static_cast<float>(optimizer.eps);
-    adamw.decay = static_cast<float>(decay);
-    adamw.correction1 = static_cast<float>(1 - std::pow(optimizer.beta1, t));
-    adamw.correction2 = static_cast<float>(1 - std::pow(optimizer.beta2, t));
-    adamw.gradient_factor = static_cast<float>(options.gradient_factor);
-    ops.adamw(adamw, weight(i), gradient(i), moments1_.floats() + offsets_[i],
-              moments2_.floats() + offsets_[i], count);
+    return;
   }
+  const double t = static_cast<double>(options.step) + 1;
+  Ops::Adamw adamw;
+  adamw.lr = static_cast<float>(options.lr);
+  adamw.beta1 = static_cast<float>(optimizer.beta1);
+  adamw.beta2 = static_cast<float>(optimizer.beta2);
+  adamw.eps = static_cast<float>(optimizer.eps);
+  adamw.decay = static_cast<float>(optimizer.weight_decay);
+  adamw.correction1 = static_cast<float>(1 - std::pow(optimizer.beta1, t));
+  adamw.correction2 = static_cast<float>(1 - std::pow(optimizer.beta2, t));
+  adamw.gradient_factor = static_cast<float>(options.gradient_factor);
+  std::vector<Ops::AdamwTensor> tensors;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    const int64_t offset = offsets_[i];
+    tensors.push_back({weight(i), gradient(i), moments1_.floats() + offset,
+                       moments2_.floats() + offset, offsets_[i + 1] - offset, specs_[i].decays});
+  }
+  ops.adamw_all(adamw, tensors);
 }
 
 absl::StatusOr<float*> ParameterStore::state(size_t parameter, StateKind kind,

@@ -26,8 +26,13 @@ class ParameterStore {
   float* gradient(size_t parameter) const { return gradients_.floats() + offsets_[parameter]; }
   int64_t bytes() const;
 
+  /// Host memory: the gradients themselves, or where `show_gradients` puts them.
   std::span<float> stage_gradients() const;
   std::span<float> tied_gradients() const;
+  /// Copies the gradients of parameters [begin, end) to where the host sees them, and all of them
+  /// back. Nothing to do on a device whose memory the host sees.
+  void show_gradients(Ops& ops, size_t begin, size_t end) const;
+  void take_gradients(Ops& ops) const;
 
   void zero_gradients(Ops& ops) const;
   void add_norm_squared(Ops& ops, double* result) const;
@@ -37,11 +42,15 @@ class ParameterStore {
   absl::StatusOr<float*> state(size_t parameter, StateKind kind, size_t floats) const;
 
  private:
+  absl::Status draw_weights(uint64_t seed, Device& device);
+  float* visible_gradients() const;
+
   std::vector<plans::ParameterSpec> specs_;
   std::vector<int64_t> offsets_;  // One more than there are parameters.
   int64_t tied_begin_ = 0;        // The tied block in floats; empty if both ends are equal.
   int64_t tied_end_ = 0;
   Buffer weights_, gradients_, moments1_, moments2_;
+  Buffer host_gradients_;  // Only where the host does not see the device's memory.
 };
 
 }  // namespace skein::gpu

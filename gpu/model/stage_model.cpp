@@ -16,6 +16,20 @@ namespace {
 
 int64_t bytes_of(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
+/// The error, and what of the stage's memory follows from the plan.
+absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options) {
+  if (!absl::IsResourceExhausted(why)) return why;
+  int64_t parameters = 0;
+  for (const auto& spec : plans::range_parameters(options.model, options.layers)) {
+    parameters += plans::element_count(spec);
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      std::string(why.message()), "; the stage of layers ", options.layers.begin, "..",
+      options.layers.end, " needs ", bytes_of(4 * parameters) >> 20,
+      " MiB for weights, gradients and moments, and the stashes of ", options.stash_count,
+      " micro-batches of ", options.rows, " x ", options.seq_len, " tokens"));
+}
+
 class TransformerStage final : public StageModel {
  public:
   TransformerStage(const StageModelOptions& options, ParameterStore store)
@@ -65,6 +79,7 @@ class TransformerStage final : public StageModel {
     store_.zero_gradients(ops);
     while (!active_.empty()) release(active_.begin()->first);
     loss_scale_ = loss_scale;
+    is_shared_ = false;
     reset_loss();
     return absl::OkStatus();
   }
@@ -163,7 +178,17 @@ class TransformerStage final : public StageModel {
 
   std::span<float> stage_gradients() override { return store_.stage_gradients(); }
   std::span<float> tied_gradients() override { return store_.tied_gradients(); }
+  absl::Status share_gradients(Ops& ops, const plans::LayerRange& layers) override {
+    SKEIN_RETURN_IF_ERROR(check_part(layers));
+    const auto first = static_cast<size_t>(layers.begin - options_.layers.begin);
+    const auto last = static_cast<size_t>(layers.end - options_.layers.begin);
+    store_.show_gradients(ops, layer_begins_[first], layer_begins_[last]);
+    is_shared_ = true;
+    return absl::OkStatus();
+  }
   absl::Status gradient_norm_squared(Ops& ops, double* result) override {
+    if (is_shared_) store_.take_gradients(ops);
+    is_shared_ = false;
     *result = 0;
     store_.add_norm_squared(ops, result);
     return absl::OkStatus();
@@ -175,14 +200,12 @@ class TransformerStage final : public StageModel {
 
   absl::Status read_state(size_t parameter, StateKind kind, std::span<float> out) const override {
     SKEIN_ASSIGN_OR_RETURN(const float* from, store_.state(parameter, kind, out.size()));
-    std::copy_n(from, out.size(), out.begin());
-    return absl::OkStatus();
+    return device_->download(from, out);
   }
   absl::Status write_state(size_t parameter, StateKind kind,
                            std::span<const float> values) override {
     SKEIN_ASSIGN_OR_RETURN(float* to, store_.state(parameter, kind, values.size()));
-    std::copy(values.begin(), values.end(), to);
-    return absl::OkStatus();
+    return device_->upload(values, to);
   }
 
  private:
@@ -216,6 +239,7 @@ class TransformerStage final : public StageModel {
     size_t next = 0;
     for (int64_t layer = options_.layers.begin; layer < options_.layers.end; ++layer) {
       const size_t count = plans::layer_parameters(options_.model, layer, options_.layers).size();
+      layer_begins_.push_back(next);
       if (plans::layer_kind(options_.model, layer) == plans::LayerKind::kBlock) {
         LayerParameters& parameters = block_parameters_.emplace_back();
         for (size_t i = next; i < next + count; ++i) {
@@ -232,6 +256,7 @@ class TransformerStage final : public StageModel {
       }
       next += count;
     }
+    layer_begins_.push_back(next);
   }
 
   float* slot_input(const Slot& slot, int64_t b) const {
@@ -377,7 +402,9 @@ class TransformerStage final : public StageModel {
   Head::Parameters head_parameters_{};
   std::vector<std::unique_ptr<Layer>> blocks_;
   std::vector<LayerParameters> block_parameters_;
+  std::vector<size_t> layer_begins_;  // First parameter of each layer, and one more.
   Device* device_ = nullptr;
+  bool is_shared_ = false;  // The host has gradients of this step.
 
   std::vector<Slot> slots_;
   std::vector<Slot*> free_;
@@ -405,9 +432,11 @@ absl::StatusOr<std::unique_ptr<StageModel>> StageModel::create(const StageModelO
         "no stage of layers ", options.layers.begin, "..", options.layers.end, ", ", options.rows,
         " rows of ", options.seq_len, " tokens and ", options.stash_count, " stashes"));
   }
-  SKEIN_ASSIGN_OR_RETURN(ParameterStore store, ParameterStore::create(options, device));
-  auto stage = std::make_unique<TransformerStage>(options, std::move(store));
-  SKEIN_RETURN_IF_ERROR(stage->allocate(device));
+  absl::StatusOr<ParameterStore> store = ParameterStore::create(options, device);
+  if (!store.ok()) return with_estimate(store.status(), options);
+  auto stage = std::make_unique<TransformerStage>(options, *std::move(store));
+  const absl::Status allocated = stage->allocate(device);
+  if (!allocated.ok()) return with_estimate(allocated, options);
   return std::unique_ptr<StageModel>(std::move(stage));
 }
 

@@ -104,9 +104,14 @@ class StageModel {
 
   /// Gradients to be added up over the stage's replicas, without those of a tied embedding when its
   /// other use is in another stage; and the latter (empty if there is none). Host-visible memory in
-  /// the order of `parameters()`, the same at all times: the spans may be had while work runs.
+  /// the order of `parameters()`, the same at all times: the spans may be had while work runs. They
+  /// hold the gradients of the layers that `share_gradients` was called for, in this step.
   virtual std::span<float> stage_gradients() = 0;
   virtual std::span<float> tied_gradients() = 0;
+  /// Shows the gradients of `layers`, which are complete, in the spans above when the work ends.
+  /// What the host has made of them counts from the next `gradient_norm_squared` on, before which
+  /// all layers must have been shared. Costs nothing on a device whose memory the host sees.
+  virtual absl::Status share_gradients(Ops& ops, const plans::LayerRange& layers) = 0;
   /// Sum of squares of the gradients of this stage in float64; a tied gradient counts in the first
   /// stage only. Written when the work ends.
   virtual absl::Status gradient_norm_squared(Ops& ops, double* result) = 0;

@@ -1,0 +1,41 @@
+#include "gpu/ops.hpp"
+
+namespace skein::gpu {
+
+void Ops::linear(const Linear& shape, const float* x, const float* weight, const float* bias,
+                 float* y) {
+  fill_rows(bias, y, shape.rows, shape.out);
+  matmul({shape.rows, shape.out, shape.in, false, false, true}, x, weight, y);
+}
+
+void Ops::linear_gelu(const Linear& shape, const float* x, const float* weight, const float* bias,
+                      float* y, float* activated) {
+  linear(shape, x, weight, bias, y);
+  gelu_forward(y, activated, shape.rows * shape.out);
+}
+
+void Ops::linear_weight_gradient(const Linear& shape, const float* x, const float* dy,
+                                 float* dweight, float* dbias) {
+  matmul({shape.in, shape.out, shape.rows, true, false, true}, x, dy, dweight);
+  add_column_sums(dy, dbias, shape.rows, shape.out);
+}
+
+void Ops::add_layer_norm_forward(const float* a, const float* b, float* sum,
+                                 const NormForward& norm) {
+  add(a, b, sum, norm.rows * norm.columns);
+  layer_norm_forward(norm);
+}
+
+void Ops::add_sums_of_squares(std::span<const Values> all, double* result) {
+  for (const Values& values : all) add_sum_of_squares(values.data, values.count, result);
+}
+
+void Ops::adamw_all(const Adamw& options, std::span<const AdamwTensor> tensors) {
+  for (const AdamwTensor& tensor : tensors) {
+    Adamw own = options;
+    if (!tensor.decays) own.decay = 0;
+    adamw(own, tensor.weight, tensor.gradient, tensor.moment1, tensor.moment2, tensor.count);
+  }
+}
+
+}  // namespace skein::gpu
