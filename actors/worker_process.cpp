@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/actor_system.hpp"
 #include "actors/worker.hpp"
+#include "gpu/cuda/load_cuda.hpp"
 #include "net/control_link.hpp"
 #include "net/event_loop.hpp"
 #include "net/local_address.hpp"
@@ -28,8 +30,19 @@ std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec) {
         {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us}, spec.speed,
         std::move(scenario));
   }
-  return gpu::make_slowed_device(gpu::make_host_device(static_cast<int32_t>(spec.threads)),
-                                 spec.speed, std::move(scenario));
+  const auto threads = static_cast<int32_t>(spec.threads);
+  const auto slowed = [&](std::unique_ptr<gpu::Device> device) {
+    return gpu::make_slowed_device(std::move(device), spec.speed, std::move(scenario));
+  };
+  if (spec.type == "cpu") return slowed(gpu::make_host_device(threads));
+  gpu::CudaOptions options;
+  options.precision = spec.precision;
+  options.memory_bytes_max = spec.memory_limit_mb << 20;
+  absl::StatusOr<std::unique_ptr<gpu::Device>> cuda = gpu::load_cuda_device(options);
+  if (cuda.ok()) return slowed(*std::move(cuda));
+  std::fprintf(stderr, "skein: no CUDA device: %s; using %d threads of the processor\n",
+               std::string(cuda.status().message()).c_str(), threads);
+  return slowed(gpu::make_host_device(threads));
 }
 
 class LocalWorker final : public WorkerProcess {

@@ -226,9 +226,15 @@ void add_parallelism(std::vector<JobKey>& keys) {
                      SKEIN_FIELD(parallelism.pipeline_parallel_schedule),
                      "\"1F1B\", \"1F1B-PB\", \"GPipe\", \"Interleaved1F1B\", \"ZBH1\", \"ZBH2\" or "
                      "\"Greedy\""));
-  keys.push_back(key("device", "type", SKEIN_FIELD(device.type),
-                     "\"cpu\", or \"sleep\": only takes the times below"));
+  keys.push_back(
+      key("device", "type", SKEIN_FIELD(device.type),
+          "\"cpu\", \"cuda\", \"auto\": cuda if there, or \"sleep\": only takes the times "
+          "below"));
   keys.push_back(key("device", "threads", SKEIN_FIELD(device.threads), "host threads of a worker"));
+  keys.push_back(key("device", "precision", SKEIN_FIELD(device.precision),
+                     "of products on cuda: \"bfloat16\", \"tf32\" or \"float32\""));
+  keys.push_back(key("device", "memory_limit_mb", SKEIN_FIELD(device.memory_limit_mb),
+                     "MiB that a cuda device may give out; 0: all there is"));
   keys.push_back(key("device", "speed", SKEIN_FIELD(device.speed),
                      "emulated speed in (0, 1]: 0.5 takes twice the time"));
   keys.push_back(key("device", "speeds", SKEIN_FIELD(device.speeds),

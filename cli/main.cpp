@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
                    "way to the coordinator")
       ->capture_default_str();
   worker_verb->add_option("--device", worker_arguments.device, "cpu or sleep; default: the job's")
-      ->check(CLI::IsMember({"cpu", "sleep"}));
+      ->check(CLI::IsMember({"cpu", "cuda", "auto", "sleep"}));
   worker_verb->add_option("--speed", worker_arguments.speed, "emulated speed in (0, 1]")
       ->check(CLI::Range(1e-3, 1.0));
   worker_verb->add_option("--threads", worker_arguments.threads, "host threads")

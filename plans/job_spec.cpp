@@ -116,7 +116,13 @@ absl::Status check_parallelism(const ParallelismSpec& parallelism) {
 }
 
 absl::Status check_device(const DeviceSpec& device) {
-  SKEIN_RETURN_IF_ERROR(is_one_of(device.type, {"cpu", "sleep"}, "device.type"));
+  SKEIN_RETURN_IF_ERROR(is_one_of(device.type, {"cpu", "cuda", "auto", "sleep"}, "device.type"));
+  SKEIN_RETURN_IF_ERROR(
+      is_one_of(device.precision, {"bfloat16", "tf32", "float32"}, "device.precision"));
+  constexpr int64_t kMemoryMb = 1 << 30;  // A PiB, far above any device's.
+  SKEIN_RETURN_IF_ERROR(expect(device.memory_limit_mb >= 0 && device.memory_limit_mb <= kMemoryMb,
+                               "device.memory_limit_mb", device.memory_limit_mb,
+                               "must be in [0, 2^30]"));
   SKEIN_RETURN_IF_ERROR(at_least(device.threads, 1, "device.threads"));
   SKEIN_RETURN_IF_ERROR(
       expect(device.threads <= 1024, "device.threads", device.threads, "must be at most 1024"));

@@ -65,7 +65,7 @@ struct ParallelismSpec {
 
 /// What the worker computes on. Emulated devices are slowed by `speed` or only sleep.
 struct DeviceSpec {
-  std::string type = "cpu";      // "cpu" or "sleep".
+  std::string type = "cpu";      // "cpu", "cuda", "auto" (cuda if there, else cpu) or "sleep".
   int64_t threads = 1;           // Host threads per device.
   double speed = 1.0;            // In (0, 1]: 0.5 takes twice the time for every action.
   std::vector<double> speeds;    // Of workers 1, 2, ...; `speed` for those beyond the list.
@@ -75,8 +75,10 @@ struct DeviceSpec {
   /// How devices are slower than they should be: "H0" to "H7", or the text of a `Scenario`; empty:
   /// they are not.
   std::string scenario;
-  std::string scenario_trace;        // File with the speeds of an H6; empty: the scenario's own.
-  double scenario_step_seconds = 0;  // To which a named scenario is in proportion; 0: not known.
+  std::string scenario_trace;          // File with the speeds of an H6; empty: the scenario's own.
+  double scenario_step_seconds = 0;    // To which a named scenario is in proportion; 0: not known.
+  std::string precision = "bfloat16";  // Of products on cuda: "bfloat16", "tf32" or "float32".
+  int64_t memory_limit_mb = 0;         // MiB that a cuda device may give out; 0: all there is.
   bool operator==(const DeviceSpec&) const = default;
 };
 

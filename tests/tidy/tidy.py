@@ -16,6 +16,7 @@ LIBRARIES = {  # Header pattern: folders that may include it.
     r"(capnp|kj)/": {"net", "tests"},
     r"gloo/": {"net"},
     r"oneapi/|dnnl|omp\.h": {"gpu"},
+    r"cuda_|cublas|nccl|vector_functions\.h": {"gpu", "tests"},
     r"sqlite3\.h": {"actors"},
     r"toml\+\+/|CLI/|httplib": {"cli"},
     r"nlohmann/": {"gpu", "cli", "tests"},

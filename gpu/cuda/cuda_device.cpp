@@ -1,0 +1,78 @@
+#include <memory>
+#include <utility>
+
+#include "gpu/cuda/cuda_context.hpp"
+#include "gpu/cuda/cuda_ops.hpp"
+#include "gpu/cuda/plugin_abi.hpp"
+#include "gpu/host/work_queue.hpp"
+#include "plans/base/status_macros.hpp"
+
+// What libskein_cuda.so shows to the program.
+
+namespace skein::gpu {
+namespace {
+
+/// A GPU with a thread that feeds it. A work has ended when the GPU has done it and the host has
+/// its numbers; the next one begins then.
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(std::unique_ptr<CudaContext> context, std::unique_ptr<CudaOps> ops)
+      : context_(std::move(context)), ops_(std::move(ops)) {
+    info_.name = context_->name();
+    info_.is_host_memory = false;
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<Buffer> allocate(int64_t bytes) override { return context_->allocate(bytes); }
+  absl::StatusOr<Buffer> allocate_host_visible(int64_t bytes) override {
+    return context_->allocate_pinned(bytes);
+  }
+  absl::Status upload(std::span<const float> from, float* to) override {
+    return context_->upload(from, to);
+  }
+  absl::Status download(const float* from, std::span<float> to) override {
+    return context_->download(from, to);
+  }
+  DeviceMemory memory() const override { return context_->memory(); }
+
+  void submit(Work work, std::function<void(absl::Status)> done) override {
+    queue_.push([this, work = std::move(work), done = std::move(done)]() mutable {
+      absl::Status status = context_->use();
+      if (status.ok() && work.run) status = work.run(*ops_);
+      // Also after an error: what has begun uses what the work holds. The device's error says more.
+      const absl::Status ended = ops_->finish();
+      if (!ended.ok()) status = ended;
+      work = {};
+      done(std::move(status));
+    });
+  }
+
+ private:
+  DeviceInfo info_;
+  std::unique_ptr<CudaContext> context_;
+  std::unique_ptr<CudaOps> ops_;
+  WorkQueue queue_;  // Last: its thread uses the others.
+};
+
+absl::StatusOr<std::unique_ptr<Device>> make_device(const CudaOptions& options) {
+  SKEIN_ASSIGN_OR_RETURN(const Precision precision, parse_precision(options.precision));
+  SKEIN_ASSIGN_OR_RETURN(auto context, CudaContext::create(options));
+  SKEIN_ASSIGN_OR_RETURN(auto ops, CudaOps::create(*context, precision));
+  return std::make_unique<CudaDevice>(std::move(context), std::move(ops));
+}
+
+}  // namespace
+}  // namespace skein::gpu
+
+extern "C" {
+
+__attribute__((visibility("default"))) int skein_cuda_plugin_abi() {
+  return skein::gpu::kCudaPluginAbi;
+}
+
+__attribute__((visibility("default"))) void skein_cuda_make_device(
+    const skein::gpu::CudaOptions& options,
+    absl::StatusOr<std::unique_ptr<skein::gpu::Device>>* made) {
+  *made = skein::gpu::make_device(options);
+}
+}

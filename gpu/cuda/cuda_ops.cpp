@@ -1,0 +1,192 @@
+#include "gpu/cuda/cuda_ops.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/cuda/kernels/elementwise.hpp"
+#include "gpu/cuda/kernels/layer_norm.hpp"
+#include "gpu/cuda/launch_shape.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::gpu {
+
+absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::create(CudaContext& context,
+                                                         Precision precision) {
+  SKEIN_ASSIGN_OR_RETURN(auto products, Products::create(context, precision));
+  return std::unique_ptr<CudaOps>(
+      new CudaOps(context, std::move(products)));  // Constructor is private.
+}
+
+CudaOps::CudaOps(CudaContext& context, std::unique_ptr<Products> products)
+    : context_(context),
+      products_(std::move(products)),
+      staging_([&context](int64_t bytes) { return context.allocate_pinned(bytes); }) {}
+
+bool CudaOps::note(const absl::Status& status) {
+  if (error_.ok()) error_ = status;
+  return status.ok();
+}
+
+void CudaOps::launched(absl::string_view what) { note(cuda_status(cudaGetLastError(), what)); }
+
+void* CudaOps::scratch(Scratch which, int64_t bytes) {
+  Buffer& memory = scratch_[which];
+  if (memory.data() != nullptr && memory.bytes() >= bytes) return memory.data();
+  // The old piece may be in use by what the stream still has to do; what uses it next comes behind.
+  memory = Buffer();
+  absl::StatusOr<Buffer> larger = context_.take(bytes);
+  if (!note(larger.status())) return nullptr;
+  memory = *std::move(larger);
+  return memory.data();
+}
+
+const void* CudaOps::upload(Scratch which, const void* from, int64_t bytes) {
+  void* to = scratch(which, bytes);
+  absl::StatusOr<void*> staged = staging_.take(bytes);
+  if (to == nullptr || !note(staged.status())) return nullptr;
+  std::memcpy(*staged, from, static_cast<size_t>(bytes));
+  const cudaError_t error =
+      cudaMemcpyAsync(to, *staged, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream());
+  return note(cuda_status(error, "cannot copy a table")) ? to : nullptr;
+}
+
+void CudaOps::download(const void* from, int64_t bytes, std::function<void(const void*)> use) {
+  absl::StatusOr<void*> staged = staging_.take(bytes);
+  if (!note(staged.status())) return;
+  const cudaError_t error =
+      cudaMemcpyAsync(*staged, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream());
+  if (!note(cuda_status(error, "cannot copy to the host"))) return;
+  at_finish_.push_back([memory = *staged, use = std::move(use)] { use(memory); });
+}
+
+absl::Status CudaOps::finish() {
+  note(cuda_status(cudaStreamSynchronize(stream()), "work failed on the GPU"));
+  if (error_.ok()) {
+    for (const auto& action : at_finish_) action();
+  }
+  at_finish_.clear();
+  staging_.reset();
+  return std::exchange(error_, absl::OkStatus());
+}
+
+void CudaOps::fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) {
+  kernels::fill_rows(bias, y, rows, columns, stream());
+  launched("fill_rows");
+}
+
+void CudaOps::add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) {
+  auto* partial = scratch_of<float>(kPartialSums, kernels::slab_count(rows) * columns);
+  if (partial == nullptr) return;
+  kernels::add_column_sums(dy, db, partial, rows, columns, stream());
+  launched("add_column_sums");
+}
+
+void CudaOps::layer_norm_forward(const NormForward& norm) {
+  kernels::LayerNormForward call;
+  call.x = const_cast<float*>(norm.x);  // Only written with `a`.
+  call.weight = norm.weight;
+  call.bias = norm.bias;
+  call.y = norm.y;
+  call.mean = norm.mean;
+  call.rstd = norm.rstd;
+  call.rows = norm.rows;
+  call.columns = norm.columns;
+  call.epsilon = norm.epsilon;
+  kernels::layer_norm_forward(call, stream());
+  launched("layer_norm_forward");
+}
+
+void CudaOps::add_layer_norm_forward(const float* a, const float* b, float* sum,
+                                     const NormForward& norm) {
+  kernels::LayerNormForward call;
+  call.a = a;
+  call.b = b;
+  call.x = sum;
+  call.weight = norm.weight;
+  call.bias = norm.bias;
+  call.y = norm.y;
+  call.mean = norm.mean;
+  call.rstd = norm.rstd;
+  call.rows = norm.rows;
+  call.columns = norm.columns;
+  call.epsilon = norm.epsilon;
+  kernels::layer_norm_forward(call, stream());
+  launched("add_layer_norm_forward");
+}
+
+void CudaOps::layer_norm_backward(const NormBackward& norm) {
+  kernels::LayerNormBackward call;
+  call.partial = scratch_of<float>(kPartialSums, 2 * kernels::slab_count(norm.rows) * norm.columns);
+  if (call.partial == nullptr) return;
+  call.dy = norm.dy;
+  call.x = norm.x;
+  call.weight = norm.weight;
+  call.mean = norm.mean;
+  call.rstd = norm.rstd;
+  call.dx = norm.dx;
+  call.dweight = norm.dweight;
+  call.dbias = norm.dbias;
+  call.rows = norm.rows;
+  call.columns = norm.columns;
+  kernels::layer_norm_backward(call, stream());
+  launched("layer_norm_backward");
+}
+
+void CudaOps::gelu_forward(const float* x, float* y, int64_t count) {
+  kernels::gelu_forward(x, y, count, stream());
+  launched("gelu_forward");
+}
+
+void CudaOps::gelu_backward(const float* x, float* dy, int64_t count) {
+  kernels::gelu_backward(x, dy, count, stream());
+  launched("gelu_backward");
+}
+
+void CudaOps::zero(float* x, int64_t count) {
+  note(cuda_status(cudaMemsetAsync(x, 0, static_cast<size_t>(count) * sizeof(float), stream()),
+                   "zero"));
+}
+
+void CudaOps::copy(const float* from, float* to, int64_t count) {
+  note(cuda_status(cudaMemcpyAsync(to, from, static_cast<size_t>(count) * sizeof(float),
+                                   cudaMemcpyDeviceToDevice, stream()),
+                   "copy"));
+}
+
+void CudaOps::add(const float* a, const float* b, float* y, int64_t count) {
+  kernels::add(a, b, y, count, stream());
+  launched("add");
+}
+
+void CudaOps::copy_in(std::span<const float> from, float* to) {
+  // Pinned memory of ours needs no copy on the host: it lives until the work ends.
+  cudaPointerAttributes place{};
+  const bool is_pinned = cudaPointerGetAttributes(&place, from.data()) == cudaSuccess &&
+                         place.type == cudaMemoryTypeHost;
+  const void* source = from.data();
+  if (!is_pinned) {
+    absl::StatusOr<void*> staged = staging_.take(static_cast<int64_t>(from.size_bytes()));
+    if (!note(staged.status())) return;
+    std::memcpy(*staged, from.data(), from.size_bytes());
+    source = *staged;
+  }
+  note(cuda_status(cudaMemcpyAsync(to, source, from.size_bytes(), cudaMemcpyHostToDevice, stream()),
+                   "copy_in"));
+}
+
+void CudaOps::copy_out(const float* from, std::span<float> to) {
+  cudaPointerAttributes place{};
+  const bool is_pinned = cudaPointerGetAttributes(&place, to.data()) == cudaSuccess &&
+                         place.type == cudaMemoryTypeHost;
+  if (is_pinned) {
+    note(cuda_status(
+        cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDeviceToHost, stream()),
+        "copy_out"));
+    return;
+  }
+  download(from, static_cast<int64_t>(to.size_bytes()),
+           [to](const void* copy) { std::memcpy(to.data(), copy, to.size_bytes()); });
+}
+
+}  // namespace skein::gpu

@@ -1,0 +1,242 @@
+#include <cmath>
+
+#include "gpu/cuda/kernels/attention.hpp"
+#include "gpu/cuda/kernels/reduce.cuh"
+#include "gpu/cuda/launch_shape.hpp"
+
+namespace skein::gpu::kernels {
+namespace {
+
+constexpr int kRows = 8;  // Rows of a block, one warp each.
+constexpr int kThreads = kRows * kWarpSize;
+constexpr int kTile = kWarpSize;  // Rows of the other side in shared memory: one for each lane.
+
+/// Rows [begin, begin + kCount) of one head's matrix, zeros past its end and past the head's size.
+template <int kSize, int kCount>
+__device__ void load_rows(const float* from, int64_t stride, int64_t begin, int64_t seq_len,
+                          int64_t size, float (*to)[kSize + 1]) {
+  for (int i = threadIdx.y * kWarpSize + threadIdx.x; i < kCount * kSize; i += kThreads) {
+    const int row = i / kSize;
+    const int column = i % kSize;
+    const bool is_there = begin + row < seq_len && column < size;
+    to[row][column] = is_there ? from[(begin + row) * stride + column] : 0.0F;
+  }
+}
+
+template <int kSize>
+__device__ float dot(const float* a, const float* b) {
+  float sum = 0;
+#pragma unroll 8
+  for (int i = 0; i < kSize; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// sums[p] += sum over the lanes of their `factor` times their row of `rows`.
+template <int kParts>
+__device__ void add_scaled_rows(float factor, const float (*rows)[kParts * kWarpSize + 1],
+                                float* sums) {
+  for (int lane = 0; lane < kTile; ++lane) {
+    const float own = __shfl_sync(kAllLanes, factor, lane);
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) sums[p] += own * rows[lane][p * kWarpSize + threadIdx.x];
+  }
+}
+
+template <int kParts>
+__device__ void store_row(const float* sums, float factor, int64_t size, float* to) {
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) {
+    const int column = p * kWarpSize + static_cast<int>(threadIdx.x);
+    if (column < size) to[column] = sums[p] * factor;
+  }
+}
+
+/// grid = (ceil(T / kRows), B H). A warp has a query row, its lanes a key each.
+template <int kParts>
+__global__ void forward_kernel(AttentionForward call) {
+  constexpr int kSize = kParts * kWarpSize;
+  __shared__ float queries[kRows][kSize + 1];
+  __shared__ float keys[kTile][kSize + 1];
+  __shared__ float values[kTile][kSize + 1];
+  const AttentionShape s = call.shape;
+  const int64_t size = s.channels / s.heads;
+  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
+  const float* q = call.qkv + at.qkv;
+  const float scale = 1.0F / sqrtf(static_cast<float>(size));
+  const int64_t begin = int64_t{blockIdx.x} * kRows;
+  const int64_t row = begin + threadIdx.y;
+  load_rows<kSize, kRows>(q, 3 * s.channels, begin, s.seq_len, size, queries);
+  float sums[kParts] = {};
+  float highest = -INFINITY;
+  float total = 0;
+  for (int64_t tile = 0; tile < begin + kRows && tile < s.seq_len; tile += kTile) {
+    __syncthreads();
+    load_rows<kSize, kTile>(q + s.channels, 3 * s.channels, tile, s.seq_len, size, keys);
+    load_rows<kSize, kTile>(q + 2 * s.channels, 3 * s.channels, tile, s.seq_len, size, values);
+    __syncthreads();
+    const bool is_seen = tile + threadIdx.x <= row;
+    const float score =
+        is_seen ? dot<kSize>(queries[threadIdx.y], keys[threadIdx.x]) * scale : -INFINITY;
+    const float higher = fmaxf(highest, warp_max(score));  // Key 0 is seen, so it is finite.
+    const float probability = expf(score - higher);
+    const float shrink = expf(highest - higher);
+    total = total * shrink + warp_sum(probability);
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) sums[p] *= shrink;
+    add_scaled_rows<kParts>(probability, values, sums);
+    highest = higher;
+  }
+  if (row >= s.seq_len) return;
+  store_row<kParts>(sums, 1.0F / total, size, call.out + at.out + row * s.channels);
+  if (threadIdx.x == 0) {
+    call.log_sum_exp[int64_t{blockIdx.y} * s.seq_len + row] = highest + logf(total);
+  }
+}
+
+/// grid = (ceil(T / kRows), B H). A warp has a query row, its lanes a key each.
+template <int kParts>
+__global__ void backward_queries_kernel(AttentionBackward call) {
+  constexpr int kSize = kParts * kWarpSize;
+  __shared__ float queries[kRows][kSize + 1];
+  __shared__ float douts[kRows][kSize + 1];
+  __shared__ float keys[kTile][kSize + 1];
+  __shared__ float values[kTile][kSize + 1];
+  const AttentionShape s = call.shape;
+  const int64_t size = s.channels / s.heads;
+  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
+  const float* q = call.qkv + at.qkv;
+  const float scale = 1.0F / sqrtf(static_cast<float>(size));
+  const int64_t begin = int64_t{blockIdx.x} * kRows;
+  const int64_t row = begin + threadIdx.y;
+  const int64_t statistics = int64_t{blockIdx.y} * s.seq_len + row;
+  load_rows<kSize, kRows>(q, 3 * s.channels, begin, s.seq_len, size, queries);
+  load_rows<kSize, kRows>(call.dout + at.out, s.channels, begin, s.seq_len, size, douts);
+  const float log_sum_exp = row < s.seq_len ? call.log_sum_exp[statistics] : 0.0F;
+  const float delta = row < s.seq_len ? call.delta[statistics] : 0.0F;
+  float sums[kParts] = {};
+  for (int64_t tile = 0; tile < begin + kRows && tile < s.seq_len; tile += kTile) {
+    __syncthreads();
+    load_rows<kSize, kTile>(q + s.channels, 3 * s.channels, tile, s.seq_len, size, keys);
+    load_rows<kSize, kTile>(q + 2 * s.channels, 3 * s.channels, tile, s.seq_len, size, values);
+    __syncthreads();
+    float dscore = 0;
+    if (tile + threadIdx.x <= row && row < s.seq_len) {
+      const float score = dot<kSize>(queries[threadIdx.y], keys[threadIdx.x]) * scale;
+      const float dprobability = dot<kSize>(douts[threadIdx.y], values[threadIdx.x]);
+      dscore = expf(score - log_sum_exp) * (dprobability - delta) * scale;
+    }
+    add_scaled_rows<kParts>(dscore, keys, sums);
+  }
+  if (row >= s.seq_len) return;
+  store_row<kParts>(sums, 1.0F, size, call.dqkv + at.qkv + row * 3 * s.channels);
+}
+
+/// grid = (ceil(T / kRows), B H). A warp has a key row, its lanes a query each.
+template <int kParts>
+__global__ void backward_keys_kernel(AttentionBackward call) {
+  constexpr int kSize = kParts * kWarpSize;
+  __shared__ float keys[kRows][kSize + 1];
+  __shared__ float values[kRows][kSize + 1];
+  __shared__ float queries[kTile][kSize + 1];
+  __shared__ float douts[kTile][kSize + 1];
+  const AttentionShape s = call.shape;
+  const int64_t size = s.channels / s.heads;
+  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
+  const float* q = call.qkv + at.qkv;
+  const float scale = 1.0F / sqrtf(static_cast<float>(size));
+  const int64_t begin = int64_t{blockIdx.x} * kRows;
+  const int64_t row = begin + threadIdx.y;
+  load_rows<kSize, kRows>(q + s.channels, 3 * s.channels, begin, s.seq_len, size, keys);
+  load_rows<kSize, kRows>(q + 2 * s.channels, 3 * s.channels, begin, s.seq_len, size, values);
+  float key_sums[kParts] = {};
+  float value_sums[kParts] = {};
+  for (int64_t tile = begin / kTile * kTile; tile < s.seq_len; tile += kTile) {
+    __syncthreads();
+    load_rows<kSize, kTile>(q, 3 * s.channels, tile, s.seq_len, size, queries);
+    load_rows<kSize, kTile>(call.dout + at.out, s.channels, tile, s.seq_len, size, douts);
+    __syncthreads();
+    const int64_t query = tile + threadIdx.x;
+    float probability = 0;
+    float dscore = 0;
+    if (query >= row && query < s.seq_len) {
+      const int64_t statistics = int64_t{blockIdx.y} * s.seq_len + query;
+      const float score = dot<kSize>(queries[threadIdx.x], keys[threadIdx.y]) * scale;
+      const float dprobability = dot<kSize>(douts[threadIdx.x], values[threadIdx.y]);
+      probability = expf(score - call.log_sum_exp[statistics]);
+      dscore = probability * (dprobability - call.delta[statistics]) * scale;
+    }
+    add_scaled_rows<kParts>(probability, douts, value_sums);
+    add_scaled_rows<kParts>(dscore, queries, key_sums);
+  }
+  if (row >= s.seq_len) return;
+  float* dkey = call.dqkv + at.qkv + row * 3 * s.channels + s.channels;
+  store_row<kParts>(key_sums, 1.0F, size, dkey);
+  store_row<kParts>(value_sums, 1.0F, size, dkey + s.channels);
+}
+
+/// One warp per row of one head, grid = (ceil(T / kRows), B H).
+__global__ void delta_kernel(AttentionBackward call) {
+  const AttentionShape s = call.shape;
+  const int64_t row = int64_t{blockIdx.x} * kRows + threadIdx.y;
+  if (row >= s.seq_len) return;
+  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
+  const int64_t offset = at.out + row * s.channels;
+  float sum = 0;
+  for (int64_t i = threadIdx.x; i < s.channels / s.heads; i += kWarpSize) {
+    sum += call.dout[offset + i] * call.out[offset + i];
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x == 0) call.delta[int64_t{blockIdx.y} * s.seq_len + row] = sum;
+}
+
+dim3 grid_of(const AttentionShape& s) {
+  return dim3(static_cast<unsigned>(ceil_divide(s.seq_len, kRows)),
+              static_cast<unsigned>(s.batch * s.heads));
+}
+
+template <int kParts>
+void launch_backward(const AttentionBackward& call, cudaStream_t stream) {
+  const dim3 threads(kWarpSize, kRows);
+  backward_queries_kernel<kParts><<<grid_of(call.shape), threads, 0, stream>>>(call);
+  backward_keys_kernel<kParts><<<grid_of(call.shape), threads, 0, stream>>>(call);
+}
+
+}  // namespace
+
+void attention_forward_exact(const AttentionForward& call, cudaStream_t stream) {
+  const AttentionShape& s = call.shape;
+  if (s.batch * s.seq_len == 0) return;
+  const dim3 threads(kWarpSize, kRows);
+  switch (attention_padded_size(s.channels / s.heads)) {
+    case 32:
+      return forward_kernel<1><<<grid_of(s), threads, 0, stream>>>(call);
+    case 64:
+      return forward_kernel<2><<<grid_of(s), threads, 0, stream>>>(call);
+    case 96:
+      return forward_kernel<3><<<grid_of(s), threads, 0, stream>>>(call);
+    case 128:
+      return forward_kernel<4><<<grid_of(s), threads, 0, stream>>>(call);
+  }
+}
+
+void attention_backward_exact(const AttentionBackward& call, cudaStream_t stream) {
+  const AttentionShape& s = call.shape;
+  if (s.batch * s.seq_len == 0) return;
+  switch (attention_padded_size(s.channels / s.heads)) {
+    case 32:
+      return launch_backward<1>(call, stream);
+    case 64:
+      return launch_backward<2>(call, stream);
+    case 96:
+      return launch_backward<3>(call, stream);
+    case 128:
+      return launch_backward<4>(call, stream);
+  }
+}
+
+void attention_delta(const AttentionBackward& call, cudaStream_t stream) {
+  if (call.shape.batch * call.shape.seq_len == 0) return;
+  delta_kernel<<<grid_of(call.shape), dim3(kWarpSize, kRows), 0, stream>>>(call);
+}
+
+}  // namespace skein::gpu::kernels

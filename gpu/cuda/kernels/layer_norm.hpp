@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace skein::gpu::kernels {
+
+/// Overwrites y [rows, columns], mean and rstd [rows]. With `a`, first overwrites x = a + b, which
+/// may be a or b, so that the residual is added where it is read.
+/// Bytes: 8 rows columns, or 16 with `a`; FLOPs: about 8 rows columns. The second and third look
+/// at a row find it in the caches.
+struct LayerNormForward {
+  const float* a = nullptr;
+  const float* b = nullptr;
+  float* x = nullptr;  // Only written with `a`.
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  float* mean = nullptr;
+  float* rstd = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  float epsilon = 0;
+};
+void layer_norm_forward(const LayerNormForward& norm, cudaStream_t stream);
+
+/// Adds to dx [rows, columns], dweight and dbias [columns]. `partial` holds
+/// 2 slab_count(rows) columns floats.
+/// Bytes: 24 rows columns: x and dy are read twice, dx is read and written. FLOPs: about 14.
+struct LayerNormBackward {
+  const float* dy = nullptr;
+  const float* x = nullptr;
+  const float* weight = nullptr;
+  const float* mean = nullptr;
+  const float* rstd = nullptr;
+  float* dx = nullptr;
+  float* dweight = nullptr;
+  float* dbias = nullptr;
+  float* partial = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+};
+void layer_norm_backward(const LayerNormBackward& norm, cudaStream_t stream);
+
+/// Adds the column sums of dy [rows, columns] to db. `partial` holds slab_count(rows) columns
+/// floats. Bytes: 4 rows columns; FLOPs: rows columns.
+void add_column_sums(const float* dy, float* db, float* partial, int64_t rows, int64_t columns,
+                     cudaStream_t stream);
+
+}  // namespace skein::gpu::kernels

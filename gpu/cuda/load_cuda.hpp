@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu/device.hpp"
+
+namespace skein::gpu {
+
+struct CudaOptions {
+  int32_t ordinal = 0;                 // Of the GPUs that the driver shows to this process.
+  std::string precision = "bfloat16";  // Of products: "bfloat16", "tf32" or "float32".
+  int64_t memory_bytes_max = 0;        // 0: as much as there is.
+};
+
+/// A GPU of this machine, from the plugin libskein_cuda.so, which is loaded at run time so that
+/// machines without CUDA need none of its libraries. The plugin is looked for beside the program
+/// and in ../lib from there; the environment's SKEIN_CUDA_PLUGIN names another file. It stays
+/// loaded until the process ends.
+///
+/// Unavailable, in one line that says what is missing: the plugin, a library, the driver, a GPU.
+/// InvalidArgument if the precision is none of the three.
+absl::StatusOr<std::unique_ptr<Device>> load_cuda_device(const CudaOptions& options);
+
+}  // namespace skein::gpu

@@ -1,0 +1,415 @@
+// Every op of the CUDA back end against the host's. The plugin is the one that SKEIN_CUDA_PLUGIN
+// names: the product's on a machine with a GPU, or one with an emulated GPU. Without a GPU all
+// tests skip and say why.
+
+#include "gpu/ops.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <future>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu/cuda/load_cuda.hpp"
+#include "gpu/device.hpp"
+#include "plans/base/rng.hpp"
+
+namespace skein::gpu {
+namespace {
+
+/// Relative to the largest value of a tensor.
+constexpr double kExact = 2e-6;      // Sums of up to a few hundred terms in another order.
+constexpr double kRounded = 1.5e-2;  // Operands with 8 bits, and their products' sums.
+
+/// A tensor on a device, for the length of one test.
+struct Tensor {
+  float* data = nullptr;
+  size_t count = 0;
+};
+
+/// One device with tensors that are made from numbers of the host.
+class Bench {
+ public:
+  explicit Bench(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+
+  Device& device() { return *device_; }
+
+  Tensor make(const std::vector<float>& values) {
+    buffers_.push_back(device_->allocate(static_cast<int64_t>(values.size() * 4)).value());
+    EXPECT_TRUE(device_->upload(values, buffers_.back().floats()).ok());
+    return {buffers_.back().floats(), values.size()};
+  }
+  /// What must be overwritten shows if it is not.
+  Tensor poisoned(int64_t count) {
+    return make(
+        std::vector<float>(static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN()));
+  }
+  std::vector<float> read(const Tensor& tensor) {
+    std::vector<float> values(tensor.count);
+    EXPECT_TRUE(device_->download(tensor.data, values).ok());
+    return values;
+  }
+  absl::Status run(std::function<void(Ops&)> body) {
+    std::promise<absl::Status> done;
+    device_->submit({WorkKind::kOther,
+                     [&](Ops& ops) {
+                       body(ops);
+                       return absl::OkStatus();
+                     }},
+                    [&](absl::Status status) { done.set_value(std::move(status)); });
+    return done.get_future().get();
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::vector<Buffer> buffers_;
+};
+
+std::vector<float> random_values(int64_t count, uint64_t stream, double scale = 1) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(scale * plans::random_normal(11, stream, i));
+  }
+  return values;
+}
+
+std::vector<int32_t> random_tokens(int64_t count, uint64_t below, uint64_t stream) {
+  plans::Rng rng(3, stream);
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (int32_t& token : tokens) token = static_cast<int32_t>(rng.below(below));
+  return tokens;
+}
+
+void expect_near(const std::vector<float>& got, const std::vector<float>& wanted, double tolerance,
+                 const std::string& what) {
+  ASSERT_EQ(got.size(), wanted.size()) << what;
+  double largest = 1e-3;
+  for (float value : wanted) largest = std::max(largest, std::abs(double{value}));
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(got[i])) << what << " [" << i << "] is " << got[i];
+    ASSERT_NEAR(got[i], wanted[i], tolerance * largest) << what << " [" << i << "]";
+  }
+}
+
+/// An op as a test sees it: makes its tensors on a bench, runs, and gives back what it wrote.
+using Outputs = std::vector<std::vector<float>>;
+using Case = std::function<Outputs(Bench&)>;
+
+class CudaOps : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    CudaOptions options;
+    options.precision = GetParam();
+    absl::StatusOr<std::unique_ptr<Device>> device = load_cuda_device(options);
+    if (!device.ok()) GTEST_SKIP() << device.status();
+    cuda_ = std::make_unique<Bench>(*std::move(device));
+  }
+
+  bool rounds() const { return std::string(GetParam()) != "float32"; }
+  bool is_emulated() { return cuda_->device().info().name.find("emulated") != std::string::npos; }
+  /// A size that only a real GPU does in reasonable time.
+  int64_t large(int64_t here, int64_t emulated) { return is_emulated() ? emulated : here; }
+
+  void compare(const std::string& what, double tolerance, const Case& run_case) {
+    Bench host(make_host_device(1));
+    const Outputs wanted = run_case(host);
+    const Outputs got = run_case(*cuda_);
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      expect_near(got[i], wanted[i], tolerance, what + " output " + std::to_string(i));
+    }
+    if (is_emulated()) return;  // It has no order of threads that could change.
+    EXPECT_EQ(run_case(*cuda_), got) << what << " differs from run to run";
+  }
+  double tolerance() const { return rounds() ? kRounded : kExact; }
+
+  std::unique_ptr<Bench> cuda_;
+};
+
+class CudaProducts : public CudaOps {};
+
+TEST_P(CudaProducts, MultiplyInEveryTransposition) {
+  for (const auto& [m, n, k] :
+       std::vector<std::array<int64_t, 3>>{{1, 1, 1},
+                                           {3, 5, 7},
+                                           {17, 8, 33},
+                                           {64, 48, 32},
+                                           {large(513, 40), 72, large(1000, 60)}}) {
+    for (int flags = 0; flags < 8; ++flags) {
+      const Ops::Matmul shape{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
+      compare("matmul " + std::to_string(m) + " flags " + std::to_string(flags), tolerance(),
+              [&, n = n, k = k, m = m](Bench& bench) {
+                const Tensor a = bench.make(random_values(m * k, 1));
+                const Tensor b = bench.make(random_values(k * n, 2));
+                const Tensor c =
+                    shape.accumulate ? bench.make(random_values(m * n, 3)) : bench.poisoned(m * n);
+                EXPECT_TRUE(
+                    bench.run([&](Ops& ops) { ops.matmul(shape, a.data, b.data, c.data); }).ok());
+                return Outputs{bench.read(c)};
+              });
+    }
+  }
+}
+
+TEST_P(CudaProducts, ComputeLinearLayersWithBiasGeluAndGradients) {
+  for (const auto& [rows, in, out] : std::vector<std::array<int64_t, 3>>{
+           {1, 3, 5}, {9, 12, 7}, {70, 16, 24}, {large(257, 33), 64, 48}}) {
+    const Ops::Linear shape{rows, in, out};
+    compare("linear", tolerance(), [&, rows = rows, in = in, out = out](Bench& bench) {
+      const Tensor x = bench.make(random_values(rows * in, 1));
+      const Tensor weight = bench.make(random_values(in * out, 2));
+      const Tensor bias = bench.make(random_values(out, 3));
+      const Tensor y = bench.poisoned(rows * out);
+      const Tensor before = bench.poisoned(rows * out), activated = bench.poisoned(rows * out);
+      const Tensor dweight = bench.make(random_values(in * out, 5));
+      const Tensor dbias = bench.make(random_values(out, 6));
+      const Tensor dy = bench.make(random_values(rows * out, 7));
+      EXPECT_TRUE(
+          bench
+              .run([&](Ops& ops) {
+                ops.linear(shape, x.data, weight.data, bias.data, y.data);
+                ops.linear_gelu(shape, x.data, weight.data, bias.data, before.data, activated.data);
+                ops.linear_weight_gradient(shape, x.data, dy.data, dweight.data, dbias.data);
+              })
+              .ok());
+      return Outputs{bench.read(y), bench.read(before), bench.read(activated), bench.read(dweight),
+                     bench.read(dbias)};
+    });
+  }
+}
+
+TEST_P(CudaOps, NormaliseAndAddResiduals) {
+  for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{
+           {1, 1}, {3, 7}, {5, 32}, {65, 100}, {130, 33}, {large(1000, 9), large(1600, 320)}}) {
+    compare(
+        "layer norm of " + std::to_string(rows) + " x " + std::to_string(columns), 1e-5,
+        [&, rows = rows, columns = columns](Bench& bench) {
+          const Tensor a = bench.make(random_values(rows * columns, 1));
+          const Tensor b = bench.make(random_values(rows * columns, 2));
+          const Tensor weight = bench.make(random_values(columns, 3));
+          const Tensor bias = bench.make(random_values(columns, 4));
+          const Tensor y = bench.poisoned(rows * columns), sum = bench.poisoned(rows * columns);
+          const Tensor fused = bench.poisoned(rows * columns);
+          const Tensor mean = bench.poisoned(rows), rstd = bench.poisoned(rows);
+          const Tensor dx = bench.make(random_values(rows * columns, 5));
+          const Tensor dweight = bench.make(random_values(columns, 6));
+          const Tensor dbias = bench.make(random_values(columns, 7));
+          EXPECT_TRUE(
+              bench
+                  .run([&](Ops& ops) {
+                    ops.layer_norm_forward({a.data, weight.data, bias.data, y.data, mean.data,
+                                            rstd.data, rows, columns, 1e-3F});
+                    ops.add_layer_norm_forward(a.data, b.data, sum.data,
+                                               {sum.data, weight.data, bias.data, fused.data,
+                                                mean.data, rstd.data, rows, columns, 1e-3F});
+                    ops.layer_norm_backward({b.data, sum.data, weight.data, mean.data, rstd.data,
+                                             dx.data, dweight.data, dbias.data, rows, columns});
+                  })
+                  .ok());
+          return Outputs{bench.read(y),    bench.read(sum), bench.read(fused),   bench.read(mean),
+                         bench.read(rstd), bench.read(dx),  bench.read(dweight), bench.read(dbias)};
+        });
+  }
+}
+
+TEST_P(CudaOps, ComputeElementsAndColumnSums) {
+  for (int64_t count : {int64_t{1}, int64_t{255}, int64_t{1027}, large(9'000'001, 5000)}) {
+    compare("elements", 3e-6, [&](Bench& bench) {
+      const Tensor x = bench.make(random_values(count, 1, 3));
+      const Tensor y = bench.poisoned(count), dy = bench.make(random_values(count, 2));
+      const Tensor sum = bench.poisoned(count), copy = bench.poisoned(count);
+      const Tensor zeros = bench.poisoned(count);
+      EXPECT_TRUE(bench
+                      .run([&](Ops& ops) {
+                        ops.gelu_forward(x.data, y.data, count);
+                        ops.gelu_backward(x.data, dy.data, count);
+                        ops.add(x.data, y.data, sum.data, count);
+                        ops.add(sum.data, x.data, sum.data, count);
+                        ops.copy(sum.data, copy.data, count);
+                        ops.zero(zeros.data, count);
+                      })
+                      .ok());
+      return Outputs{bench.read(y), bench.read(dy), bench.read(sum), bench.read(copy),
+                     bench.read(zeros)};
+    });
+  }
+  for (const auto& [rows, columns] :
+       std::vector<std::array<int64_t, 2>>{{1, 1}, {64, 3}, {65, 31}, {200, 70}}) {
+    compare("columns", 1e-5, [&, rows = rows, columns = columns](Bench& bench) {
+      const Tensor bias = bench.make(random_values(columns, 1));
+      const Tensor y = bench.poisoned(rows * columns);
+      const Tensor db = bench.make(random_values(columns, 3));
+      const Tensor dy = bench.make(random_values(rows * columns, 2));
+      EXPECT_TRUE(bench
+                      .run([&](Ops& ops) {
+                        ops.fill_rows(bias.data, y.data, rows, columns);
+                        ops.add_column_sums(dy.data, db.data, rows, columns);
+                      })
+                      .ok());
+      return Outputs{bench.read(y), bench.read(db)};
+    });
+  }
+}
+
+TEST_P(CudaOps, AttendForwardsAndBackwards) {
+  const Ops::Attention shapes[] = {
+      {1, 1, 1, 4},    {2, 7, 2, 12},  {1, 65, 1, 32},  {1, 40, 3, 120},
+      {1, 130, 1, 64}, {2, 33, 1, 96}, {1, 70, 1, 128}, {1, large(1000, 72), 2, 100}};
+  for (const Ops::Attention& shape : shapes) {
+    const int64_t n = shape.batch * shape.seq_len * shape.channels;
+    compare("attention of " + std::to_string(shape.seq_len) + " x " +
+                std::to_string(shape.channels / shape.heads),
+            rounds() ? kRounded : 1e-5, [&](Bench& bench) {
+              const Tensor qkv = bench.make(random_values(3 * n, 1));
+              const Tensor out = bench.poisoned(n), dqkv = bench.poisoned(3 * n);
+              const Tensor sums = bench.poisoned(shape.batch * shape.heads * shape.seq_len);
+              const Tensor dout = bench.make(random_values(n, 2));
+              EXPECT_TRUE(bench
+                              .run([&](Ops& ops) {
+                                ops.attention_forward(shape, qkv.data, out.data, sums.data);
+                                ops.attention_backward(shape, qkv.data, out.data, sums.data,
+                                                       dout.data, dqkv.data);
+                              })
+                              .ok());
+              return Outputs{bench.read(out), bench.read(sums), bench.read(dqkv)};
+            });
+  }
+}
+
+TEST_P(CudaOps, RefuseHeadsThatAreTooLarge) {
+  const Tensor qkv = cuda_->make(random_values(3 * 129, 1));
+  const Tensor out = cuda_->poisoned(129), sums = cuda_->poisoned(1);
+  const absl::Status status = cuda_->run([&](Ops& ops) {
+    ops.attention_forward({1, 1, 1, 129}, qkv.data, out.data, sums.data);
+  });
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_TRUE(cuda_->run([](Ops&) {}).ok()) << "the next work has nothing to do with it";
+}
+
+TEST_P(CudaOps, EmbedAndScatterInTheHostsOrder) {
+  for (const auto& [rows, seq_len, columns, vocab] : std::vector<std::array<int64_t, 4>>{
+           {1, 1, 1, 1}, {6, 3, 130, 2}, {60, 20, 33, 11}, {large(2048, 64), 32, 48, 300}}) {
+    const std::vector<int32_t> tokens = random_tokens(rows, static_cast<uint64_t>(vocab), 1);
+    const Ops::Embedding shape{tokens, seq_len, columns};
+    compare("embedding", 0,
+            [&, rows = rows, seq_len = seq_len, columns = columns, vocab = vocab](Bench& bench) {
+              const Tensor wte = bench.make(random_values(vocab * columns, 1));
+              const Tensor wpe = bench.make(random_values(seq_len * columns, 2));
+              const Tensor y = bench.poisoned(rows * columns);
+              const Tensor dy = bench.make(random_values(rows * columns, 3));
+              EXPECT_TRUE(bench
+                              .run([&](Ops& ops) {
+                                ops.embedding_forward(shape, wte.data, wpe.data, y.data);
+                                ops.embedding_backward(shape, dy.data, wte.data, wpe.data);
+                              })
+                              .ok());
+              return Outputs{bench.read(y), bench.read(wte), bench.read(wpe)};
+            });
+  }
+}
+
+TEST_P(CudaOps, FindLossesAndTheirGradients) {
+  for (const auto& [rows, vocab] : std::vector<std::array<int64_t, 2>>{
+           {1, 1}, {4, 3}, {7, 256}, {9, 1000}, {large(300, 3), large(50257, 5003)}}) {
+    std::vector<int32_t> targets = random_tokens(rows, static_cast<uint64_t>(vocab), 4);
+    targets[targets.size() / 2] = -1;
+    compare(
+        "cross entropy over " + std::to_string(vocab), 1e-5,
+        [&, rows = rows, vocab = vocab](Bench& bench) {
+          const Tensor logits = bench.make(random_values(rows * vocab, 1, 5));
+          double sum = 2;
+          int64_t counted = 3;
+          EXPECT_TRUE(bench
+                          .run([&](Ops& ops) {
+                            ops.cross_entropy({targets, vocab, 0.25F, &sum, &counted}, logits.data);
+                          })
+                          .ok());
+          return Outputs{
+              bench.read(logits), {static_cast<float>(sum)}, {static_cast<float>(counted)}};
+        });
+  }
+}
+
+TEST_P(CudaOps, UpdateWeightsAndAddSquares) {
+  const std::vector<int64_t> counts = {1, 5, 16384, 16385, large(3'000'001, 40000)};
+  compare("optimizers", 1e-6, [&](Bench& bench) {
+    std::vector<Ops::AdamwTensor> tensors;
+    std::vector<Ops::Values> values;
+    std::vector<Tensor> written;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const Tensor weight = bench.make(random_values(counts[i], 4 * i));
+      const Tensor gradient = bench.make(random_values(counts[i], 4 * i + 1));
+      const Tensor moment1 = bench.make(random_values(counts[i], 4 * i + 2));
+      std::vector<float> second = random_values(counts[i], 4 * i + 3);
+      for (float& value : second) value *= value;
+      const Tensor moment2 = bench.make(second);
+      tensors.push_back(
+          {weight.data, gradient.data, moment1.data, moment2.data, counts[i], i % 2 == 0});
+      values.push_back({gradient.data, counts[i]});
+      written.insert(written.end(), {weight, moment1, moment2});
+    }
+    const Ops::Adamw options{0.1F, 0.9F, 0.95F, 1e-8F, 0.1F, 0.3F, 0.2F, 0.5F};
+    const int64_t last = counts.back();
+    double all = 1, one = 0;
+    EXPECT_TRUE(bench
+                    .run([&](Ops& ops) {
+                      ops.adamw_all(options, tensors);
+                      ops.adamw(options, tensors[1].weight, tensors[1].gradient, tensors[1].moment1,
+                                tensors[1].moment2, counts[1]);
+                      ops.sgd({0.1F, 0.9F, 0.01F, 0.5F}, tensors[4].weight, tensors[4].gradient,
+                              tensors[4].moment1, last);
+                      ops.add_sums_of_squares(values, &all);
+                      ops.add_sum_of_squares(values[3].data, counts[3], &one);
+                    })
+                    .ok());
+    Outputs outputs{{static_cast<float>(all)}, {static_cast<float>(one)}};
+    for (const Tensor& tensor : written) outputs.push_back(bench.read(tensor));
+    return outputs;
+  });
+}
+
+TEST_P(CudaOps, CopyBetweenHostAndDevice) {
+  const std::vector<float> from = random_values(10007, 1);
+  std::vector<float> back(from.size(), 0);
+  const Tensor there = cuda_->poisoned(10007);
+  Buffer pinned = cuda_->device().allocate_host_visible(10007 * 4).value();
+  for (int i = 0; i < 10007; ++i) EXPECT_EQ(pinned.floats()[i], 0);
+  ASSERT_TRUE(cuda_
+                  ->run([&](Ops& ops) {
+                    ops.copy_in(from, there.data);
+                    ops.copy_out(there.data, back);
+                    ops.copy_out(there.data, {pinned.floats(), from.size()});
+                  })
+                  .ok());
+  EXPECT_EQ(back, from);
+  EXPECT_EQ(std::vector<float>(pinned.floats(), pinned.floats() + from.size()), from);
+}
+
+TEST_P(CudaOps, GiveZeroedMemoryAgainAndAgain) {
+  Device& device = cuda_->device();
+  const DeviceMemory before = device.memory();
+  for (int round = 0; round < 3; ++round) {
+    Buffer buffer = device.allocate(100'000).value();
+    std::vector<float> values(25'000, 1);
+    ASSERT_TRUE(device.download(buffer.floats(), values).ok());
+    EXPECT_EQ(values, std::vector<float>(25'000, 0));
+    values.assign(25'000, 7);
+    ASSERT_TRUE(device.upload(values, buffer.floats()).ok());
+    EXPECT_GT(device.memory().in_use, before.in_use);
+  }
+  EXPECT_EQ(device.memory().in_use, before.in_use);
+  EXPECT_EQ(device.memory().cached, before.cached + 100'352);
+  const absl::Status refused = device.allocate(int64_t{1} << 50).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_TRUE(device.allocate(1000).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Precision, CudaOps, testing::Values("float32", "bfloat16"));
+INSTANTIATE_TEST_SUITE_P(Precision, CudaProducts, testing::Values("float32", "tf32", "bfloat16"));
+
+}  // namespace
+}  // namespace skein::gpu

@@ -1,0 +1,181 @@
+// The calls of cuBLASLt that the plugin makes, by their documentation, slow and obvious. It has no
+// bfloat16 products of odd sizes, so that the ways around them are tested.
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "controls.hpp"
+
+namespace {
+
+struct Product {
+  cublasOperation_t operation_a = CUBLAS_OP_N, operation_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  float* bias = nullptr;
+  float* aux = nullptr;
+  int64_t aux_stride = 0;
+};
+
+struct Layout {
+  cudaDataType type;
+  int64_t rows, columns, stride;
+};
+
+Product& product_of(cublasLtMatmulDesc_t raw) { return *reinterpret_cast<Product*>(raw); }
+const Layout& layout_of(cublasLtMatrixLayout_t raw) { return *reinterpret_cast<Layout*>(raw); }
+
+/// Element (row, column) of op(matrix), stored by columns.
+double element(const void* matrix, const Layout& layout, bool transposed, int64_t row,
+               int64_t column) {
+  const int64_t at = transposed ? column + row * layout.stride : row + column * layout.stride;
+  if (layout.type == CUDA_R_16BF) {
+    return __bfloat162float(static_cast<const __nv_bfloat16*>(matrix)[at]);
+  }
+  return static_cast<const float*>(matrix)[at];
+}
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+}  // namespace
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* made) {
+  *made = reinterpret_cast<cublasLtHandle_t>(std::malloc(1));
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t library) {
+  std::free(library);
+  return CUBLAS_STATUS_SUCCESS;
+}
+const char* cublasLtGetStatusString(cublasStatus_t) { return "emulated"; }
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t,
+                                        cudaDataType_t) {
+  *made = reinterpret_cast<cublasLtMatmulDesc_t>(std::make_unique<Product>().release());
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t raw) {
+  const std::unique_ptr<Product> product(&product_of(raw));
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t raw,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, size_t bytes) {
+  Product& product = product_of(raw);
+  auto set = [&](auto& to) {
+    if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(product.operation_a);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(product.operation_b);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(product.epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(product.bias);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return set(product.aux);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return set(product.aux_stride);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t stride) {
+  if (stride < static_cast<int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  auto layout = std::make_unique<Layout>();
+  *layout = {type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), stride};
+  *made = reinterpret_cast<cublasLtMatrixLayout_t>(layout.release());
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t raw) {
+  const std::unique_ptr<Layout> layout(reinterpret_cast<Layout*>(raw));
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
+  *made = reinterpret_cast<cublasLtMatmulPreference_t>(std::malloc(1));
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t raw) {
+  std::free(raw);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t,
+                                                    const void*, size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t raw,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulHeuristicResult_t*, int* count) {
+  const Product& product = product_of(raw);
+  *count = 0;
+  if (product.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !emulated::settings().has_epilogues) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  const int64_t odd = layout_of(a).rows | layout_of(a).columns | layout_of(b).rows |
+                      layout_of(b).columns | layout_of(c).rows;
+  if (layout_of(a).type == CUDA_R_16BF && odd % 4 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t raw, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_raw, const void* b,
+                              cublasLtMatrixLayout_t b_raw, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_raw, void* d, cublasLtMatrixLayout_t,
+                              const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t) {
+  const Product& product = product_of(raw);
+  const Layout &a_layout = layout_of(a_raw), &b_layout = layout_of(b_raw),
+               &c_layout = layout_of(c_raw);
+  const bool a_transposed = product.operation_a == CUBLAS_OP_T;
+  const bool b_transposed = product.operation_b == CUBLAS_OP_T;
+  const int64_t m = a_transposed ? a_layout.columns : a_layout.rows;
+  const int64_t depth = a_transposed ? a_layout.rows : a_layout.columns;
+  const int64_t n = b_transposed ? b_layout.rows : b_layout.columns;
+  if ((b_transposed ? b_layout.columns : b_layout.rows) != depth || c_layout.rows != m ||
+      c_layout.columns != n) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const bool has_bias = product.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+                        product.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+  const float factor = *static_cast<const float*>(alpha), kept = *static_cast<const float*>(beta);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t at = i + j * c_layout.stride;
+      double sum = 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        sum += element(a, a_layout, a_transposed, i, k) * element(b, b_layout, b_transposed, k, j);
+      }
+      sum *= factor;
+      if (kept != 0) sum += kept * static_cast<const float*>(c)[at];
+      if (has_bias) sum += product.bias[i];
+      if (product.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
+        product.aux[i + j * product.aux_stride] = static_cast<float>(sum);
+        sum = gelu(sum);
+      }
+      static_cast<float*>(d)[at] = static_cast<float>(sum);
+    }
+    if (product.epilogue != CUBLASLT_EPILOGUE_BGRADA) continue;
+    double sum = 0;
+    for (int64_t k = 0; k < depth; ++k) sum += element(a, a_layout, a_transposed, i, k);
+    product.bias[i] = static_cast<float>(sum);
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
