@@ -109,7 +109,7 @@ void CudaOps::attention_forward(const Attention& shape, const float* qkv, float*
                                 float* log_sum_exp) {
   const int64_t size = shape.channels / shape.heads;
   if (kernels::attention_padded_size(size) == 0) {
-    note(absl::UnimplementedError(
+    note(absl::InvalidArgumentError(
         absl::StrCat("no attention on CUDA for heads of ", size, " channels; use 128 or fewer")));
     return;
   }

@@ -38,7 +38,8 @@ absl::Status cuda_status(cudaError_t error, absl::string_view what) {
     return absl::UnavailableError(text);
   }
   if (is_device_lost(error)) {
-    return absl::UnavailableError(
+    // Not Unavailable, by which a worker would tell that another one is gone, and stay.
+    return absl::InternalError(
         absl::StrCat("the CUDA device is lost: ", text, "; start the worker again"));
   }
   return absl::InternalError(text);

@@ -11,8 +11,9 @@ namespace skein::gpu {
 /// worker has lost its device.
 bool is_device_lost(cudaError_t error);
 
-/// Ok for cudaSuccess. Otherwise ResourceExhausted (memory), Unavailable (no device, or the device
-/// is lost) or Internal, with CUDA's name and words for it. `what` says what was tried.
+/// Ok for cudaSuccess. Otherwise ResourceExhausted (memory), Unavailable (no device to begin with)
+/// or Internal (anything else, a lost device too), with CUDA's name and words for it. `what` says
+/// what was tried.
 absl::Status cuda_status(cudaError_t error, absl::string_view what);
 
 }  // namespace skein::gpu

@@ -1,0 +1,326 @@
+// Times the ops of the CUDA back end, each against what bounds it: the bandwidth of a copy measured
+// here, or the fastest product measured here. Then a training step of GPT-2.
+//   cuda_speed [--quick] [--precision bfloat16|tf32|float32]
+// Exit code 77 without a GPU.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu/cuda/load_cuda.hpp"
+#include "gpu/device.hpp"
+#include "gpu/model/stage_model.hpp"
+#include "gpu/ops.hpp"
+#include "plans/base/check.hpp"
+#include "plans/base/rng.hpp"
+
+namespace skein {
+namespace {
+
+using gpu::Ops;
+
+constexpr int kRounds = 5;  // The median counts.
+
+struct Options {
+  bool is_quick = false;
+  std::string precision = "bfloat16";
+};
+
+/// Sizes of one GPT-2 micro-batch, or of a smoke test.
+struct Sizes {
+  explicit Sizes(bool is_quick) {
+    if (!is_quick) return;
+    batch = 1, seq_len = 32, channels = 32, heads = 2, layers = 1, vocab = 300, repeats = 1;
+    square = 32;
+  }
+  int64_t rows() const { return batch * seq_len; }
+
+  int64_t batch = 16, seq_len = 1024, channels = 768, heads = 12, layers = 12, vocab = 50304;
+  int64_t square = 8192;  // Side of the product that all others are compared with.
+  int64_t repeats = 20;   // Calls of an op in one round.
+};
+
+/// Runs work on a device and takes the time.
+class Clock {
+ public:
+  explicit Clock(gpu::Device& device) : device_(device) {}
+
+  double seconds(const std::function<absl::Status(Ops&)>& body) {
+    std::promise<absl::Status> done;
+    const auto start = std::chrono::steady_clock::now();
+    device_.submit({gpu::WorkKind::kOther, body},
+                   [&](absl::Status status) { done.set_value(std::move(status)); });
+    const absl::Status status = done.get_future().get();
+    SKEIN_CHECK(status.ok()) << status;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  /// Of one call: the difference of many calls and one, so that what starts a work costs nothing.
+  double seconds_each(int64_t repeats, const std::function<void(Ops&)>& call) {
+    auto calls = [&](int64_t count) {
+      return seconds([&](Ops& ops) {
+        for (int64_t i = 0; i < count; ++i) call(ops);
+        return absl::OkStatus();
+      });
+    };
+    (void)calls(2);
+    std::vector<double> rounds;
+    for (int i = 0; i < kRounds; ++i) {
+      const double one = calls(1);
+      rounds.push_back(std::max(calls(repeats + 1) - one, 1e-9) / static_cast<double>(repeats));
+    }
+    std::sort(rounds.begin(), rounds.end());
+    return rounds[kRounds / 2];
+  }
+
+ private:
+  gpu::Device& device_;
+};
+
+/// The table of ops.
+class Table {
+ public:
+  Table(gpu::Device& device, const Sizes& sizes) : device_(device), clock_(device), s_(sizes) {}
+
+  void run() {
+    measure_bounds();
+    std::printf("%-34s %10s %9s %7s\n", "op", "us", "rate", "share");
+    measure_products();
+    measure_attention();
+    measure_rows();
+    measure_updates();
+  }
+
+ private:
+  float* tensor(int64_t count, bool is_random = true) {
+    buffers_.push_back(device_.allocate(count * 4).value());
+    if (!is_random) return buffers_.back().floats();
+    plans::Rng rng(7, buffers_.size());
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& value : values) value = static_cast<float>(rng.uniform() - 0.5);
+    SKEIN_CHECK(device_.upload(values, buffers_.back().floats()).ok());
+    return buffers_.back().floats();
+  }
+
+  /// `bytes` at the least; the share is that of the bandwidth.
+  void by_bytes(const std::string& name, double bytes, const std::function<void(Ops&)>& call) {
+    const double seconds = clock_.seconds_each(s_.repeats, call);
+    std::printf("%-34s %10.1f %5.2f TB/s %5.0f %%\n", name.c_str(), seconds * 1e6,
+                bytes / seconds / 1e12, 100 * bytes / seconds / bandwidth_);
+  }
+  void by_flops(const std::string& name, double flops, const std::function<void(Ops&)>& call) {
+    const double seconds = clock_.seconds_each(s_.repeats, call);
+    std::printf("%-34s %10.1f %5.0f TF/s %5.0f %%\n", name.c_str(), seconds * 1e6,
+                flops / seconds / 1e12, 100 * flops / seconds / product_rate_);
+  }
+
+  void measure_bounds() {
+    const int64_t n = s_.square * s_.square;
+    float* a = tensor(n);
+    float* b = tensor(n);
+    float* c = tensor(n, false);
+    const double copy = clock_.seconds_each(s_.repeats, [&](Ops& ops) { ops.copy(a, c, n); });
+    bandwidth_ = 8.0 * static_cast<double>(n) / copy;
+    const double product = clock_.seconds_each(s_.repeats, [&](Ops& ops) {
+      ops.matmul({s_.square, s_.square, s_.square, false, false, false}, a, b, c);
+    });
+    product_rate_ = 2.0 * static_cast<double>(n) * static_cast<double>(s_.square) / product;
+    std::printf("copy of %lld MiB: %.2f TB/s; product of side %lld: %.0f TFLOP/s\n\n",
+                static_cast<long long>(n >> 18), bandwidth_ / 1e12,
+                static_cast<long long>(s_.square), product_rate_ / 1e12);
+  }
+
+  void measure_products() {
+    const int64_t n = s_.rows(), c = s_.channels;
+    float* x = tensor(n * 4 * c);
+    float* weight = tensor(4 * c * c);
+    float* bias = tensor(4 * c);
+    float* y = tensor(n * 4 * c, false);
+    float* activated = tensor(n * 4 * c, false);
+    const double flops = 8.0 * static_cast<double>(n * c * c);
+    by_flops("linear [C, 4C] with bias", flops, [&](Ops& ops) {
+      ops.linear({n, c, 4 * c}, x, weight, bias, y);
+    });
+    by_flops("linear [C, 4C] with bias, GELU", flops, [&](Ops& ops) {
+      ops.linear_gelu({n, c, 4 * c}, x, weight, bias, y, activated);
+    });
+    by_flops("linear [4C, C] with bias", flops, [&](Ops& ops) {
+      ops.linear({n, 4 * c, c}, x, weight, bias, y);
+    });
+    by_flops("its input gradient", flops, [&](Ops& ops) {
+      ops.matmul({n, 4 * c, c, false, true, false}, y, weight, activated);
+    });
+    by_flops("its weight and bias gradient", flops, [&](Ops& ops) {
+      ops.linear_weight_gradient({n, 4 * c, c}, x, y, weight, bias);
+    });
+    by_bytes("GELU", 8.0 * static_cast<double>(4 * n * c),
+             [&](Ops& ops) { ops.gelu_forward(x, y, 4 * n * c); });
+    by_bytes("GELU backward", 12.0 * static_cast<double>(4 * n * c),
+             [&](Ops& ops) { ops.gelu_backward(x, y, 4 * n * c); });
+    by_bytes("column sums", 4.0 * static_cast<double>(4 * n * c),
+             [&](Ops& ops) { ops.add_column_sums(x, bias, n, 4 * c); });
+  }
+
+  void measure_attention() {
+    const Ops::Attention shape{s_.batch, s_.seq_len, s_.heads, s_.channels};
+    const int64_t n = s_.rows() * s_.channels;
+    float* qkv = tensor(3 * n);
+    float* out = tensor(n, false);
+    float* dout = tensor(n);
+    float* dqkv = tensor(3 * n, false);
+    float* sums = tensor(s_.rows() * s_.heads, false);
+    // Half of the pairs of queries and keys; a forward has two products, a backward five.
+    const double pairs = static_cast<double>(n) * static_cast<double>(s_.seq_len) / 2;
+    by_flops("attention", 4 * pairs,
+             [&](Ops& ops) { ops.attention_forward(shape, qkv, out, sums); });
+    by_flops("attention backward", 10 * pairs,
+             [&](Ops& ops) { ops.attention_backward(shape, qkv, out, sums, dout, dqkv); });
+  }
+
+  void measure_rows() {
+    const int64_t n = s_.rows(), c = s_.channels, v = s_.vocab;
+    float* x = tensor(n * c);
+    float* y = tensor(n * c);
+    float* z = tensor(n * c, false);
+    float* weight = tensor(v * c);
+    float* statistics = tensor(2 * n);
+    const auto elements = static_cast<double>(n * c);
+    const Ops::NormForward norm{x, weight, weight, z, statistics, statistics + n, n, c, 1e-5F};
+    by_bytes("layer norm", 8 * elements, [&](Ops& ops) { ops.layer_norm_forward(norm); });
+    by_bytes("residual and layer norm", 16 * elements,
+             [&](Ops& ops) { ops.add_layer_norm_forward(x, y, x, norm); });
+    by_bytes("layer norm backward", 24 * elements, [&](Ops& ops) {
+      ops.layer_norm_backward(
+          {y, x, weight, statistics, statistics + n, z, weight, weight + c, n, c});
+    });
+    by_bytes("addition", 12 * elements, [&](Ops& ops) { ops.add(x, y, z, n * c); });
+    std::vector<int32_t> tokens(static_cast<size_t>(n));
+    plans::Rng rng(5);
+    for (int32_t& token : tokens) token = static_cast<int32_t>(rng.below(static_cast<uint64_t>(v)));
+    const Ops::Embedding embedding{tokens, s_.seq_len, c};
+    by_bytes("embedding", 12 * elements,
+             [&](Ops& ops) { ops.embedding_forward(embedding, weight, y, z); });
+    by_bytes("embedding backward", 16 * elements,
+             [&](Ops& ops) { ops.embedding_backward(embedding, x, weight, y); });
+    const int64_t rows = std::min<int64_t>(n, 4096);
+    float* logits = tensor(rows * v);
+    double sum = 0;
+    int64_t counted = 0;
+    const std::span<const int32_t> targets(tokens.data(), static_cast<size_t>(rows));
+    by_bytes("cross-entropy with gradient", 12.0 * static_cast<double>(rows * v), [&](Ops& ops) {
+      ops.cross_entropy({targets, v, 1e-3F, &sum, &counted}, logits);
+    });
+  }
+
+  void measure_updates() {
+    const int64_t count = 12 * s_.channels * s_.channels, tensors = s_.layers;
+    std::vector<Ops::AdamwTensor> all;
+    std::vector<Ops::Values> values;
+    for (int64_t i = 0; i < tensors; ++i) {
+      all.push_back(
+          {tensor(count), tensor(count), tensor(count), tensor(count, false), count, true});
+      values.push_back({all.back().gradient, count});
+    }
+    Ops::Adamw options;
+    options.lr = 1e-6F;
+    options.eps = 1e-8F;
+    const auto elements = static_cast<double>(count * tensors);
+    by_bytes("AdamW", 28 * elements, [&](Ops& ops) { ops.adamw_all(options, all); });
+    double sum = 0;
+    by_bytes("norm", 4 * elements, [&](Ops& ops) { ops.add_sums_of_squares(values, &sum); });
+  }
+
+  gpu::Device& device_;
+  Clock clock_;
+  const Sizes s_;
+  std::vector<gpu::Buffer> buffers_;
+  double bandwidth_ = 0, product_rate_ = 0;
+};
+
+/// Steps of the whole model in one stage.
+void measure_model(gpu::Device& device, const Sizes& sizes) {
+  gpu::StageModelOptions options;
+  options.model.vocab_size = sizes.vocab;
+  options.model.positions = sizes.seq_len;
+  options.model.layers = sizes.layers;
+  options.model.heads = sizes.heads;
+  options.model.channels = sizes.channels;
+  options.model.tied_head = true;
+  options.layers = {0, plans::layer_count(options.model)};
+  options.rows = sizes.batch;
+  options.seq_len = sizes.seq_len;
+  auto model = gpu::StageModel::create(options, device).value();
+  int64_t parameters = 0;
+  for (const auto& spec : model->parameters()) parameters += plans::element_count(spec);
+  std::vector<int32_t> tokens(static_cast<size_t>(sizes.rows()));
+  plans::Rng rng(5);
+  for (int32_t& token : tokens) {
+    token = static_cast<int32_t>(rng.below(static_cast<uint64_t>(sizes.vocab)));
+  }
+  Clock clock(device);
+  std::vector<double> rounds;
+  for (int i = 0; i < kRounds + 2; ++i) {
+    double norm = 0;
+    rounds.push_back(clock.seconds([&](Ops& ops) {
+      absl::Status status = model->start_step(ops, 1.0 / static_cast<double>(sizes.rows()));
+      status.Update(model->forward(ops, 0, {tokens, tokens, {}}, {}));
+      status.Update(model->backward(ops, 0, {}, {}));
+      status.Update(model->gradient_norm_squared(ops, &norm));
+      status.Update(model->update(ops, {1e-4, 1.0, i}));
+      return status;
+    }));
+    std::printf("step %d: loss %.4f, gradient norm squared %.4f, %.1f ms\n", i,
+                model->loss_sum() / static_cast<double>(model->loss_tokens()), norm,
+                rounds.back() * 1e3);
+  }
+  std::sort(rounds.begin(), rounds.end());
+  const double seconds = rounds[rounds.size() / 2];
+  const auto n = static_cast<double>(sizes.rows());
+  const double flops = 6 * static_cast<double>(parameters) * n +
+                       6 * n * static_cast<double>(sizes.layers * sizes.channels * sizes.seq_len);
+  std::printf(
+      "GPT-2 of %.0f M parameters, %lld x %lld tokens: %.0f tokens/s, %.0f TFLOP/s, %.1f GB\n",
+      static_cast<double>(parameters) / 1e6, static_cast<long long>(sizes.batch),
+      static_cast<long long>(sizes.seq_len), n / seconds, flops / seconds / 1e12,
+      static_cast<double>(device.memory().in_use_max) / 1e9);
+}
+
+int run(const Options& options) {
+  gpu::CudaOptions cuda;
+  cuda.precision = options.precision;
+  auto device = gpu::load_cuda_device(cuda);
+  if (!device.ok()) {
+    std::fprintf(stderr, "no CUDA device: %s\n", std::string(device.status().message()).c_str());
+    return 77;
+  }
+  const Sizes sizes(options.is_quick);
+  std::printf("%s, %s\n", (*device)->info().name.c_str(), options.precision.c_str());
+  Table(**device, sizes).run();
+  std::printf("\n");
+  measure_model(**device, sizes);
+  return 0;
+}
+
+}  // namespace
+}  // namespace skein
+
+int main(int argc, char** argv) {
+  skein::Options options;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--quick") == 0) {
+      options.is_quick = true;
+    } else if (std::strcmp(argv[i], "--precision") == 0 && i + 1 < argc) {
+      options.precision = argv[++i];
+    } else {
+      std::fprintf(stderr, "usage: cuda_speed [--quick] [--precision NAME]\n");
+      return 2;
+    }
+  }
+  return skein::run(options);
+}

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# On a machine with a GPU, in the unpacked bundle of make_bundle.sh:
+#   ./run.sh [--build] [--quick] [RESULTS]
+# Tests the CUDA back end, looks for bad memory accesses and races, times it, and trains with it.
+# --build makes the plugin anew from the kernels in kit/, which may have been changed here. --quick
+# leaves the slow checkers and the training out. Everything lands in RESULTS (default: ./results);
+# the last line says what failed. Installs nothing.
+set -uo pipefail
+cd "$(dirname "$0")"
+build=0 quick=0 results=results
+for argument in "$@"; do
+  case "$argument" in
+    --build) build=1 ;;
+    --quick) quick=1 ;;
+    *) results="$argument" ;;
+  esac
+done
+mkdir -p "$results"
+results=$(realpath "$results")
+failed=()
+
+cuda=${CUDA_HOME:-/usr/local/cuda}
+export PATH="$PATH:$cuda/bin"
+# cuBLASLt comes with the toolkit, or with a Python package.
+blas=$(ls "$cuda"/lib64/libcublasLt.so.13 "$cuda"/targets/*/lib/libcublasLt.so.13 2>/dev/null | head -1)
+[ -n "$blas" ] || blas=$(find / -xdev -name libcublasLt.so.13 -print -quit 2>/dev/null)
+[ -n "$blas" ] || { echo "there is no libcublasLt.so.13 on this machine" >&2; exit 1; }
+export LD_LIBRARY_PATH="$PWD/lib:$(dirname "$blas")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export SKEIN_CUDA_PLUGIN=${SKEIN_CUDA_PLUGIN:-$PWD/bin/libskein_cuda.so}
+
+step() {  # name, seconds, command ...
+  local name=$1 seconds=$2 start=$SECONDS
+  shift 2
+  timeout "$seconds" "$@" >"$results/$name.log" 2>&1
+  local code=$?
+  echo "== $name: exit $code after $((SECONDS - start)) s"
+  if [ $code -ne 0 ]; then
+    failed+=("$name")
+    tail -n 25 "$results/$name.log"
+  elif grep -q 'SKIPPED' "$results/$name.log"; then
+    grep -m 1 -A 1 ': Skipped' "$results/$name.log"
+  fi
+}
+
+make_plugin() {
+  local made="$PWD/made"
+  mkdir -p "$made"
+  ls kit/gpu/cuda/kernels/*.cu | xargs -P "$(nproc)" -I{} sh -c \
+    'nvcc -std=c++17 -O3 -lineinfo -Xptxas -v -Werror all-warnings -Xcompiler -fPIC \
+       -gencode arch=compute_90,code=sm_90 -Ikit -c {} -o '"$made"'/$(basename {} .cu).o' || return
+  g++ -shared -o "$made/libskein_cuda.so" "$made"/*.o \
+    -Wl,--whole-archive kit/libskein_cuda_host.a -Wl,--no-whole-archive \
+    kit/libskein_gpu.a kit/libskein_plans.a lib/libabsl*.so* "$blas" \
+    "$cuda/lib64/libcudart_static.a" -ldl -lrt -lpthread -Wl,--as-needed \
+    -Wl,--exclude-libs,libskein_gpu.a:libskein_plans.a:libcudart_static.a
+}
+
+(nvidia-smi; nvcc --version; nproc; cat commit) >"$results/machine.log" 2>&1
+sed -n 1,20p "$results/machine.log"
+if [ $build -eq 1 ]; then
+  export -f make_plugin
+  export blas cuda
+  step build 300 bash -c make_plugin
+  export SKEIN_CUDA_PLUGIN="$PWD/made/libskein_cuda.so"
+fi
+
+SKEIN_TEST_CUDA_PLUGIN=$SKEIN_CUDA_PLUGIN step load 60 bin/gpu_cuda_load_test
+step tables 60 bin/gpu_cuda_tables_test
+step ops 180 bin/gpu_cuda_ops_test
+step model 120 bin/gpu_cuda_model_test
+step speed 120 bin/cuda_speed
+sed -n '1,60p' "$results/speed.log"
+step speed_tf32 120 bin/cuda_speed --precision tf32
+if [ $quick -eq 0 ]; then
+  if command -v compute-sanitizer >/dev/null; then
+    step memcheck 240 compute-sanitizer --error-exitcode 9 bin/gpu_cuda_model_test
+    step racecheck 240 compute-sanitizer --tool racecheck --error-exitcode 9 \
+      bin/gpu_cuda_model_test --gtest_filter='*TrainsAsTheHostDoes*'
+    step initcheck 240 compute-sanitizer --tool initcheck --error-exitcode 9 \
+      bin/gpu_cuda_model_test --gtest_filter='*TrainsAsTheHostDoes/1'
+  else
+    echo "== compute-sanitizer is not here: memory accesses were not checked"
+  fi
+fi
+if [ $quick -eq 0 ] && [ -x bin/skein ]; then
+  seq 1 60000 >"$results/numbers.txt"
+  cat >"$results/job.toml" <<JOB
+[job]
+name = "cuda"
+dump_folder = "$results/run"
+[model]
+n_layer = 4
+n_head = 4
+n_embd = 256
+[training]
+steps = 30
+seq_len = 128
+micro_batch_size = 8
+global_batch_size = 16
+[data]
+dataset = "text"
+path = "$results/numbers.txt"
+[device]
+type = "cuda"
+JOB
+  step train 180 bin/skein train "$results/job.toml"
+  tail -n 5 "$results/train.log"
+fi
+
+if [ ${#failed[@]} -eq 0 ]; then
+  echo "all steps passed; logs in $results"
+else
+  echo "FAILED: ${failed[*]}; logs in $results"
+  exit 1
+fi
