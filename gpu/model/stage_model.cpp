@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/model/head.hpp"
 #include "gpu/model/layer.hpp"
+#include "gpu/model/memory_estimate.hpp"
 #include "gpu/model/parameter_store.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
@@ -15,20 +16,6 @@ namespace skein::gpu {
 namespace {
 
 int64_t bytes_of(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
-
-/// The error, and what of the stage's memory follows from the plan.
-absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options) {
-  if (!absl::IsResourceExhausted(why)) return why;
-  int64_t parameters = 0;
-  for (const auto& spec : plans::range_parameters(options.model, options.layers)) {
-    parameters += plans::element_count(spec);
-  }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      std::string(why.message()), "; the stage of layers ", options.layers.begin, "..",
-      options.layers.end, " needs ", bytes_of(4 * parameters) >> 20,
-      " MiB for weights, gradients and moments, and the stashes of ", options.stash_count,
-      " micro-batches of ", options.rows, " x ", options.seq_len, " tokens"));
-}
 
 class TransformerStage final : public StageModel {
  public:
