@@ -105,6 +105,7 @@ type = "cuda"
 JOB
   step train 180 bin/skein train "$results/job.toml"
   tail -n 5 "$results/train.log"
+  if grep -rh 'no CUDA device' "$results"/run/*/logs; then failed+=(train_on_the_gpu); fi
 fi
 
 if [ ${#failed[@]} -eq 0 ]; then
