@@ -19,6 +19,7 @@ POLICIES = ("sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "au
             "ps_async", "ps_bounded", "hetpipe", "grouped_ps")
 COLUMN_SAMPLES = 4  # Of a column's iteration.
 STOPPED = 75
+PATIENCE_SECONDS = 150  # With a machine that has other things to do.
 # A device that takes its time whatever else the machine does, and learns nothing.
 SLEEP = ["--device.type", "sleep", "--device.sleep_forward_us", "4000",
          "--device.sleep_backward_us", "8000", "--elastic.watch_speeds", "false"]
@@ -59,7 +60,7 @@ class Trial:
     def check(self, code=0, steps=None, learns=True):
         """What must hold of every run, whatever was done to it."""
         run = self.run
-        found = run.finish()
+        found = run.finish(PATIENCE_SECONDS)
         self.expect(f"ends with code {code}", found == code, f"{found}: {run.errors()[-300:]}")
         orphans = run.orphans()
         self.expect("leaves no orphan", not orphans, orphans)
@@ -88,7 +89,7 @@ class Trial:
 
     def wait_in_segment(self, first=1):
         """Until some moment behind the first segments."""
-        self.run.wait_for_step(first)
+        self.run.wait_for_step(first, PATIENCE_SECONDS)
         time.sleep(self.rng.uniform(0.05, 0.25))
 
     def runs_to_the_end(self, policy, stages, columns):
