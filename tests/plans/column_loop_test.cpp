@@ -203,6 +203,37 @@ TEST(ColumnLoop, WhoWaitsGoesOnAloneIfThePolicyDoesNotKnowOfALossYet) {
   EXPECT_FALSE(std::get<GroupOutcome>(tell->what).ok);
 }
 
+TEST(ColumnLoop, NobodyIsInTwoGroupsAtOnceWhateverThePolicySays) {
+  Columns columns;
+  columns.loop.begin_segment(0, 5);
+  columns.finish(0);
+  const CoordinatorDecisions first = columns.start(7, {0, 1});
+  ASSERT_NE(find<CombineWeights>(first), nullptr);
+  GroupStart second;
+  second.number = 8;
+  second.combination = Combination::kAverageWeights;
+  second.members = {{{1}, 0, 0.5, /*is_passive=*/true}, {{2}, 0, 0.5}};
+  const CoordinatorDecisions refused = columns.loop.on_group_start(second);
+  const auto* alone = find<CombineWeights>(refused);
+  ASSERT_NE(alone, nullptr);
+  ASSERT_EQ(alone->members.size(), 1u);
+  EXPECT_EQ(alone->members[0].replica, ReplicaId{2});
+  EXPECT_EQ(std::get<GroupOutcome>(find<TellPolicy>(refused)->what).number, 8u);
+}
+
+TEST(ColumnLoop, ThePolicyHearsOfALossBeforeWhatFollowsFromIt) {
+  Columns columns;
+  columns.loop.begin_segment(0, 5);
+  columns.finish(0);
+  const CoordinatorDecisions started = columns.start(7, {0, 1});
+  columns.loop.on_combined({0}, find<CombineWeights>(started)->number, true);
+  const CoordinatorDecisions lost = columns.loop.lose({2});  // All are through, but for the dead.
+  const auto* first = find<TellPolicy>(lost);
+  ASSERT_NE(first, nullptr);
+  ASSERT_TRUE(std::holds_alternative<MembershipChange>(first->what));
+  EXPECT_EQ(std::get<MembershipChange>(first->what).column, 1u);
+}
+
 TEST(ColumnLoop, WhoHasEndedTakesTheLeaseOfALostColumn) {
   Columns columns;
   columns.loop.begin_segment(0, 1);

@@ -339,6 +339,17 @@ TEST(CoordinationColumns, TroubleWithALostNeighbourIsNone) {
   EXPECT_THAT(find<RunEvent>(halts)->text, HasSubstr("its link broke"));
 }
 
+TEST(CoordinationColumns, ALossExplainsOnlyTheTroubleThatItMade) {
+  ColumnCluster cluster(column_job(2, 2), 4);
+  cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now);
+  cluster.coordination.on_trouble({2}, {4}, "the other link broke", ++cluster.now);
+  EXPECT_EQ(count<HaltWorker>(cluster.lose(1)), 0u);
+  cluster.now += 1'000'000;
+  const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
+  ASSERT_EQ(count<HaltWorker>(halts), 3u) << "the column that goes on waits for itself";
+  EXPECT_THAT(find<RunEvent>(halts)->text, HasSubstr("the other link broke"));
+}
+
 TEST(CoordinationColumns, ALeaverIsLetGoBehindTheSegment) {
   ColumnCluster cluster;
   EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now)), 0u);

@@ -228,6 +228,20 @@ TEST(RankProgramColumns, WhoHadNoSamplesTakesTheMeanToo) {
   EXPECT_EQ(column.program.steps_done(), 14u);
 }
 
+TEST(RankProgramColumns, WhoHasNoSamplesMayBeToldOfTheMeanWhileItValidates) {
+  RankProgram::Options options = options_of();
+  options.validation_batches = 1;
+  Column column = at_the_mean(14, options);
+  column.take(column.program.on_commit({.step = 13, .validate = true}));
+  column.mean(9, 20);
+  EXPECT_EQ(column.program.steps_done(), 14u);
+  column.end_one();
+  EXPECT_EQ(column.validated, 1);
+  column.combined(9);
+  EXPECT_EQ(column.program.steps_done(), 20u);
+  EXPECT_EQ(column.program.dropped(), 0u);
+}
+
 TEST(RankProgramColumns, SamplesOfALostColumnMayComeAnyTimeBehindTheLastCommit) {
   for (int ended = 0; ended <= 1; ++ended) {
     Column column;
