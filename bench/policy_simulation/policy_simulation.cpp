@@ -61,8 +61,8 @@ void print_others() {
   }
 }
 
-/// Papers 1.6, figure 9: P=1 always 8; P=2 median 8, quartiles 6 and 8, least 3; P=5 median 4,
-/// quartiles 3 and 6, least 2.
+/// SDPipe, PVLDB'23, figure 9: P=1 always 8; P=2 median 8, quartiles 6 and 8, least 3; P=5 median
+/// 4, quartiles 3 and 6, least 2.
 void print_sizes() {
   std::printf(
       "\ngroup sizes of updates at 8x1, least quartile median quartile most (SDPipe, appendix, "

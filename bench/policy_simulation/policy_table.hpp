@@ -36,7 +36,7 @@ enum class Disturbance { kNone, kDynamic, kOneSlow };
 struct TableRow {
   plans::ColumnLayout layout;
   Disturbance disturbance = Disturbance::kNone;
-  std::vector<double> published;  // Papers 1.7, as `published_policies`.
+  std::vector<double> published;  // By its artefact, as `published_policies`.
   std::string name() const;
 };
 std::vector<TableRow> table_rows();
