@@ -235,7 +235,7 @@ class Trial:
         self.expect("every worker ends with code 0", codes == [0] * 4, codes)
 
     def interrupt(self):
-        run = self.start(1, 3, 2000, *PACE, "--checkpoint.interval", "1000", segment=500)
+        run = self.start(1, 3, 5000, "--checkpoint.interval", "2500", segment=1000)
         run.wait_for_event("run.started")
         time.sleep(0.5)
         start = time.monotonic()
@@ -244,7 +244,7 @@ class Trial:
         took = time.monotonic() - start
         self.expect("ends in time", took < 4, f"{took:.1f} s")
         done = run.steps_done()
-        self.expect("the segment is cut short", 0 < done < 500, done)
+        self.expect("the segment is cut short", 0 < done < 1000, done)
         run.coordinator = run.spawn("train", "--resume", run.folder(), "--training.steps",
                                     str(done + 30))
         self.check(steps=done + 30)
