@@ -13,6 +13,8 @@ namespace {
 
 /// Losses of other partitions differ by the order of sums.
 constexpr double kLossTolerance = 1e-4;
+/// Of a short segment's few samples against the mean of all.
+constexpr double kLossSlack = 1.05;
 /// `applied_` of a model that a column has changed since all columns met.
 constexpr uint64_t kOfColumn = UINT64_MAX;
 
@@ -282,6 +284,12 @@ void Checker::check_end(uint64_t steps_done) {
     const bool is_there =
         leases_ ? store_.commits.contains(steps - 1) : store_.commits.contains(step);
     if (!is_there) fail(absl::StrCat("the journal lacks step ", step));
+  }
+  // Weights that mean nothing do worse than guessing.
+  const double guessing = std::log(static_cast<double>(job_.model.vocab_size));
+  const double loss = model_.losses.empty() ? 0 : model_.losses.rbegin()->second;
+  if (leases_ && !(loss <= kLossSlack * guessing)) {
+    fail(absl::StrCat("the last loss is ", loss, ", guessing has ", guessing));
   }
   if (rewinds_ > rollback_events_ + coordinator_kills_) {
     fail(absl::StrCat(rewinds_, " rollbacks and ", rollback_events_, " reasons in the log"));
