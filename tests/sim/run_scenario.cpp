@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/sync/policy_kind.hpp"
+#include "tests/sim/message_text.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::sim {
@@ -295,118 +296,16 @@ class Simulation {
   std::array<int, kFaultKinds> injected_{};
 };
 
-const char* body_name(const net::schema::Envelope::Body::Reader& body) {
-  using Body = net::schema::Envelope::Body;
-  switch (body.which()) {
-    case Body::JOIN:
-      return "Join";
-    case Body::JOINED:
-      return "Joined";
-    case Body::REFUSED:
-      return "Refused";
-    case Body::HALT:
-      return "Halt";
-    case Body::HALTED:
-      return "Halted";
-    case Body::ASSIGN:
-      return "Assign";
-    case Body::PREPARED:
-      return "Prepared";
-    case Body::START:
-      return "Start";
-    case Body::READY:
-      return "Ready";
-    case Body::REDUCED:
-      return "Reduced";
-    case Body::GROUP_START:
-      return "GroupStart";
-    case Body::COMMIT:
-      return "Commit";
-    case Body::SNAPSHOT_KEPT:
-      return "SnapshotKept";
-    case Body::SHARD_SAVED:
-      return "ShardSaved";
-    case Body::TROUBLE:
-      return "Trouble";
-    case Body::FAILED:
-      return "Failed";
-    case Body::LEAVE:
-      return "Leave";
-    case Body::STOP:
-      return "Stop";
-    case Body::LEASE:
-      return "Lease";
-    case Body::COLUMN_COMMIT:
-      return "ColumnCommit";
-    case Body::COMBINE:
-      return "Combine";
-    case Body::COMBINED:
-      return "Combined";
-    case Body::DISSOLVE:
-      return "Dissolve";
-    case Body::VALIDATED:
-      return "Validated";
-    default:
-      return nullptr;
-  }
-}
-
 void Simulation::trace_message(ProcessId from, ProcessId to, const net::ControlMessage& message,
                                bool arrives) {
   const auto envelope = *message;
   const auto which = static_cast<uint64_t>(envelope.getBody().which());
   world_.note(which * 131 + from * 17 + to);
-  const char* name = body_name(envelope.getBody());
-  if (!world_.traces() || name == nullptr) return;
-  std::string detail;
-  const auto body = envelope.getBody();
-  if (body.isReady()) {
-    detail = absl::StrCat(" replica ", body.getReady().getReplica(), " step ",
-                          body.getReady().getStep());
-  } else if (body.isLease()) {
-    detail = absl::StrCat(" step ", body.getLease().getStep(), " samples ",
-                          body.getLease().getFirstSample(), "+", body.getLease().getSampleCount());
-  } else if (body.isColumnCommit()) {
-    const auto commit = body.getColumnCommit();
-    detail = absl::StrCat(" step ", commit.getStep(), " next samples ", commit.getNextSample(), "+",
-                          commit.getNextCount());
-  } else if (body.isCombine()) {
-    const auto combine = body.getCombine();
-    detail = absl::StrCat(" ", combine.getNumber(), combine.getPassive() ? " passive" : "",
-                          combine.getCommon() ? " common" : "", " replica ", combine.getReplica(),
-                          " of");
-    for (auto each : combine.getMembers()) absl::StrAppend(&detail, " ", each.getReplica());
-  } else if (body.isCombined()) {
-    detail = absl::StrCat(" ", body.getCombined().getNumber(), " replica ",
-                          body.getCombined().getReplica(), body.getCombined().getOk() ? "" : " no");
-  } else if (body.isDissolve()) {
-    detail = absl::StrCat(" ", body.getDissolve().getNumber(), " replica ",
-                          body.getDissolve().getReplica());
-  } else if (body.isCommit()) {
-    detail = absl::StrCat(" ", body.getCommit().getStep());
-  } else if (body.isHalt()) {
-    detail = absl::StrCat(" committed ", body.getHalt().getCommittedSteps());
-  } else if (body.isHalted()) {
-    for (auto each : body.getHalted().getHoldings()) {
-      absl::StrAppend(&detail, " ", each.getLayerBegin(), "-", each.getLayerEnd(), "@",
-                      each.getStep());
-    }
-  } else if (body.isAssign()) {
-    detail = absl::StrCat(" from step ", body.getAssign().getFirstStep(), ", ",
-                          body.getAssign().getMoves().size(), " moves",
-                          body.getAssign().getFromCheckpoint() ? ", checkpoint" : "");
-  } else if (body.isTrouble()) {
-    detail = absl::StrCat(" ", body.getTrouble().getReason().cStr());
-  } else if (body.isFailed()) {
-    detail = absl::StrCat(" ", body.getFailed().getReason().cStr());
-  } else if (body.isJoin()) {
-    detail = absl::StrCat(" previous ", body.getJoin().getPreviousWorker());
-  } else if (body.isJoined()) {
-    detail = absl::StrCat(" worker ", body.getJoined().getWorker());
-  }
-  world_.trace(absl::StrCat(world_.name(from), arrives ? " => " : " -> ", world_.name(to), " ",
-                            name, detail, " (g", envelope.getGeneration(), " t", envelope.getTerm(),
-                            ")"));
+  if (!world_.traces()) return;
+  const std::string text = to_text(envelope);
+  if (text.empty()) return;
+  world_.trace(
+      absl::StrCat(world_.name(from), arrives ? " => " : " -> ", world_.name(to), " ", text));
 }
 
 }  // namespace
