@@ -17,6 +17,7 @@
 #include "cli/run_report.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/base/upper_median.hpp"
 #include "plans/schedule/schedule.hpp"
 
 namespace skein::cli {
@@ -142,10 +143,7 @@ std::string RunReporter::progress_line(const actors::StepReport& report) const {
 }
 
 std::string RunReporter::prediction_line() const {
-  std::vector<double> times = step_times_;
-  const auto middle = times.begin() + static_cast<int64_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  const double measured_us = *middle * 1e6;
+  const double measured_us = plans::upper_median(step_times_) * 1e6;
   if (predicted_step_us_ <= 0) {
     return absl::StrFormat("  step time    %.2f ms (median)", measured_us / 1e3);
   }

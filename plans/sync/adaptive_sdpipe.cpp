@@ -3,18 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "plans/base/upper_median.hpp"
+
 namespace skein::plans {
 namespace {
 
 constexpr size_t kStepsKept = 32;          // Of a column: enough to see a stall rate of a tenth.
 constexpr double kForwardShare = 1.0 / 3;  // Of a step: a backward is two products a weight.
 constexpr size_t kStepsMin = 5;            // Below that nothing is known of a column.
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::vector<SyncCandidate> candidates_of(const std::vector<uint64_t>& periods) {
   std::vector<SyncCandidate> candidates;
@@ -81,13 +77,13 @@ StragglerProfile AdaptiveSdpipePolicy::observed_profile(
   profile.layout = {static_cast<uint32_t>(steps_us.size()), layout_.stages};
   measure_stragglers(steps_us, profile);
   if (!profile.forward_us.empty()) return profile;
-  double fastest_us = median(steps_us.front());
-  for (const auto& column : steps_us) fastest_us = std::min(fastest_us, median(column));
+  double fastest_us = upper_median(steps_us.front());
+  for (const auto& column : steps_us) fastest_us = std::min(fastest_us, upper_median(column));
   const double stage_us = fastest_us / layout_.stages;
   profile.forward_us.assign(layout_.stages, stage_us * kForwardShare);
   profile.backward_us.assign(layout_.stages, stage_us * (1 - kForwardShare));
   if (!exchanges_us_.empty()) {
-    profile.exchange_us = median({exchanges_us_.begin(), exchanges_us_.end()});
+    profile.exchange_us = upper_median({exchanges_us_.begin(), exchanges_us_.end()});
   }
   return profile;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/base/upper_median.hpp"
 #include "plans/simulator/disagreement.hpp"
 #include "plans/simulator/policy_simulation.hpp"
 #include "plans/sync/ad_psgd.hpp"
@@ -21,12 +22,6 @@ constexpr double kSimulatedSteps = 100;  // Of a column as fast as the slowest o
 constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.
 // Too little to be measured; but of two that are equally fast, the tighter one is better.
 constexpr double kLossOnLikeParts = 0.02;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
                                             const ColumnLayout& layout) {
@@ -90,7 +85,7 @@ void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerP
   double stalled = 0, excess_us = 0, steps = 0;
   for (const std::vector<double>& column : step_us) {
     SKEIN_CHECK(!column.empty());
-    typical_us.push_back(median(column));
+    typical_us.push_back(upper_median(column));
     for (const double each_us : column) {
       ++steps;
       if (each_us <= kStallsBeyond * typical_us.back()) continue;
