@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace skein::plans {
 namespace {
@@ -38,6 +40,14 @@ std::string suggestion(const std::string& wrong, const std::vector<std::string>&
     }
   }
   return nearest.empty() ? "" : absl::StrCat(" (did you mean ", nearest, "?)");
+}
+
+absl::StatusOr<size_t> find_name(const std::string& name, const std::vector<std::string>& names,
+                                 const std::string& key) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) return static_cast<size_t>(found - names.begin());
+  return absl::InvalidArgumentError(absl::StrCat(key, " = \"", name, "\"", suggestion(name, names),
+                                                 ": must be one of ", absl::StrJoin(names, ", ")));
 }
 
 }  // namespace skein::plans

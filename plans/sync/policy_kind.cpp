@@ -1,13 +1,12 @@
 #include "plans/sync/policy_kind.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
 #include "plans/base/nearest_name.hpp"
+#include "plans/base/status_macros.hpp"
 #include "plans/sync/ad_psgd.hpp"
 #include "plans/sync/adaptive_sdpipe.hpp"
 #include "plans/sync/hetpipe.hpp"
@@ -38,11 +37,8 @@ PolicyKind kind_of(const JobSpec& job) {
 }  // namespace
 
 absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name) {
-  const auto found = std::find(names().begin(), names().end(), name);
-  if (found != names().end()) return static_cast<PolicyKind>(found - names().begin());
-  return absl::InvalidArgumentError(absl::StrCat("sync.policy = \"", name, "\"",
-                                                 suggestion(name, names()), ": must be one of ",
-                                                 absl::StrJoin(names(), ", ")));
+  SKEIN_ASSIGN_OR_RETURN(const size_t place, find_name(name, names(), "sync.policy"));
+  return static_cast<PolicyKind>(place);
 }
 
 bool runs_columns(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllreduce; }

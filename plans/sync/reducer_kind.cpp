@@ -1,11 +1,9 @@
 #include "plans/sync/reducer_kind.hpp"
 
-#include <algorithm>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "plans/base/nearest_name.hpp"
+#include "plans/base/status_macros.hpp"
 
 namespace skein::plans {
 namespace {
@@ -20,11 +18,8 @@ const std::vector<std::string>& names() {
 }  // namespace
 
 absl::StatusOr<ReducerKind> parse_reducer_kind(const std::string& name) {
-  const auto found = std::find(names().begin(), names().end(), name);
-  if (found != names().end()) return static_cast<ReducerKind>(found - names().begin());
-  return absl::InvalidArgumentError(absl::StrCat("sync.reducer = \"", name, "\"",
-                                                 suggestion(name, names()), ": must be one of ",
-                                                 absl::StrJoin(names(), ", ")));
+  SKEIN_ASSIGN_OR_RETURN(const size_t place, find_name(name, names(), "sync.reducer"));
+  return static_cast<ReducerKind>(place);
 }
 
 std::string name_of(ReducerKind kind) { return names()[static_cast<size_t>(kind)]; }
