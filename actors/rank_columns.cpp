@@ -30,26 +30,24 @@ void add(std::vector<float>& values, const std::vector<float>& addend) {
 }  // namespace
 
 void RankState::open_exchange(HeldReplica& replica) {
-  WeightExchange::Options options;
-  options.plane = config.plane;
-  options.generation = config.plan.generation;
-  options.self = replica.parts.id;
-  options.floats_max = float_count(*replica.parts.model, ModelFloats::kWithMoments);
+  WeightStreams streams;
+  streams.plane = config.plane;
+  streams.generation = config.plan.generation;
+  streams.self = replica.parts.id;
   for (const auto& each : config.plan.stages[static_cast<size_t>(replica.stage)].replicas) {
     const auto address = config.addresses.find(each.worker);
-    if (address != config.addresses.end()) options.addresses[each.id] = address->second;
+    if (address != config.addresses.end()) streams.addresses[each.id] = address->second;
   }
-  options.on_chunk = [to = Rank(self)](const net::TensorKey& key, net::TensorHandle chunk) {
+  streams.on_chunk = [to = Rank(self)](const net::TensorKey& key, net::TensorHandle chunk) {
     caf::anon_send(to, ChunkArrived{key, std::move(chunk)});
   };
+  const gpu::StageModel& model = *replica.parts.model;
   if (plans::has_server(config.job)) {
-    WeightServer::Options server{
-        options.plane,     options.generation,
-        options.self,      float_count(*replica.parts.model, ModelFloats::kWeights),
-        options.addresses, options.on_chunk};
-    replica.server = std::make_unique<WeightServer>(std::move(server));
+    replica.server = std::make_unique<WeightServer>(
+        WeightServer::Options{streams, float_count(model, ModelFloats::kWeights)});
   }
-  replica.exchange = std::make_unique<WeightExchange>(std::move(options));
+  replica.exchange = std::make_unique<WeightExchange>(
+      WeightExchange::Options{std::move(streams), float_count(model, ModelFloats::kWithMoments)});
 }
 
 /// The segment's first weights, which all columns have, are the server's: copied before the device

@@ -10,15 +10,8 @@ namespace {
 
 using net::schema::TensorKind;
 
-/// `TensorKey::microbatch` of a chunk: the member above, the chunk below.
-constexpr uint32_t kChunkBits = 20;
-constexpr uint64_t kChunksMax = 1u << kChunkBits;
-constexpr uint64_t kMembersMax = 1u << (32 - kChunkBits);
 /// Averages are copied as soon as they arrive; so many may wait for that. 4 MiB of large chunks.
 constexpr uint64_t kAveragesMax = 16;
-
-uint32_t member_of(const net::TensorKey& key) { return key.microbatch >> kChunkBits; }
-uint32_t chunk_of(const net::TensorKey& key) { return key.microbatch & (kChunksMax - 1); }
 
 uint32_t index_of(const std::vector<plans::GroupMember>& members, plans::ReplicaId replica) {
   uint32_t index = 0;
@@ -36,7 +29,8 @@ std::vector<float> padded_tail(const std::vector<float>& values, size_t chunk_fl
 
 void check_members(const std::vector<plans::GroupMember>& members,
                    const std::map<plans::ReplicaId, std::string>& addresses) {
-  SKEIN_CHECK(members.size() >= 2 && members.size() <= kMembersMax) << members.size() << " members";
+  SKEIN_CHECK(members.size() >= 2 && members.size() <= kChunkSendersMax)
+      << members.size() << " members";
   for (size_t m = 0; m < members.size(); ++m) {
     const plans::ReplicaId replica = members[m].replica;
     SKEIN_CHECK(m == 0 || members[m - 1].replica < replica) << "members do not ascend at " << m;
@@ -67,33 +61,21 @@ WeightExchange::WeightExchange(Options options)
       chunk_floats_(plans::weight_chunk_floats(options_.floats_max)),
       parts_max_(
           plans::weight_parts_max(plans::weight_chunk_count(options_.floats_max, chunk_floats_),
-                                  static_cast<uint32_t>(options_.addresses.size()))) {
+                                  static_cast<uint32_t>(options_.streams.addresses.size()))) {
   // Those of a group that is ending and of the next one: nobody waits for our `begin`.
-  open(TensorKind::PART, 2 * parts_max_);
-  open(TensorKind::AVERAGE, kAveragesMax);
+  options_.streams.open(TensorKind::PART, chunk_floats_, 2 * parts_max_);
+  options_.streams.open(TensorKind::AVERAGE, chunk_floats_, kAveragesMax);
 }
 
 WeightExchange::~WeightExchange() = default;
 
-void WeightExchange::open(TensorKind kind, uint64_t tensors_max) {
-  net::TensorInbox::StreamSpec stream;
-  stream.generation = options_.generation;
-  stream.receiver = options_.self.value;
-  stream.kind = kind;
-  stream.row_count = 1;
-  stream.row_floats = chunk_floats_;
-  stream.tensors_max = static_cast<uint32_t>(std::clamp<uint64_t>(tensors_max, 1, UINT32_MAX));
-  stream.on_tensor = options_.on_chunk;
-  options_.plane->inbox().open(std::move(stream));
-}
-
 std::optional<WeightExchange::Done> WeightExchange::begin(
     uint64_t number, const std::vector<plans::GroupMember>& members, std::vector<float> values) {
   if (newest_ && number <= *newest_) return std::nullopt;
-  check_members(members, options_.addresses);
-  const uint32_t self = index_of(members, options_.self);
+  check_members(members, options_.streams.addresses);
+  const uint32_t self = index_of(members, options_.streams.self);
   const uint64_t chunk_count = plans::weight_chunk_count(values.size(), chunk_floats_);
-  SKEIN_CHECK(self < members.size()) << options_.self << " is not in group " << number;
+  SKEIN_CHECK(self < members.size()) << options_.streams.self << " is not in group " << number;
   SKEIN_CHECK(values.size() <= options_.floats_max && chunk_count <= kChunksMax)
       << values.size() << " floats, at most " << options_.floats_max;
 
@@ -115,7 +97,8 @@ std::optional<WeightExchange::Done> WeightExchange::begin(
   early_.erase(early_.begin(), early_.lower_bound({number, 0}));
   while (!early_.empty() && early_.begin()->first.first == number) {
     const auto early = early_.extract(early_.begin());
-    take({options_.generation, options_.self.value, TensorKind::PART, number, early.key().second},
+    take({options_.streams.generation, options_.streams.self.value, TensorKind::PART, number,
+          early.key().second},
          early.mapped());
   }
   return finish();
@@ -123,10 +106,7 @@ std::optional<WeightExchange::Done> WeightExchange::begin(
 
 std::optional<WeightExchange::Done> WeightExchange::on_chunk(const net::TensorKey& key,
                                                              net::TensorHandle chunk) {
-  if (!chunk || chunk->size() != chunk_floats_) return std::nullopt;
-  if (key.generation != options_.generation || key.receiver != options_.self.value) {
-    return std::nullopt;
-  }
+  if (!options_.streams.fits(key, chunk, chunk_floats_)) return std::nullopt;
   if (!newest_ || key.step > *newest_) {
     keep_early(key, std::move(chunk));
     return std::nullopt;
@@ -153,14 +133,14 @@ void WeightExchange::keep_early(const net::TensorKey& key, net::TensorHandle chu
 
 void WeightExchange::take(const net::TensorKey& key, const net::TensorHandle& chunk) {
   using Part = plans::WeightSlices::Part;
-  const uint32_t index = chunk_of(key);
+  const auto [member, index] = place_of(key);
   if (key.kind == TensorKind::AVERAGE) {
-    if (!group_->slices.on_average(member_of(key), index)) return;
+    if (!group_->slices.on_average(member, index)) return;
     keep_average(index, *chunk);
   } else if (key.kind == TensorKind::PART) {
-    const Part part = group_->slices.on_part(member_of(key), index);
+    const Part part = group_->slices.on_part(member, index);
     if (part == Part::kUnfit) return;
-    group_->parts[index][member_of(key)] = chunk;
+    group_->parts[index][member] = chunk;
     if (part == Part::kComplete) add_up(index);
   }
 }
@@ -209,15 +189,8 @@ void WeightExchange::add_up(uint32_t chunk) {
 }
 
 void WeightExchange::send(TensorKind kind, uint32_t to, uint32_t chunk, Chunk content) {
-  const plans::ReplicaId receiver = group_->members[to].replica;
-  net::DataPlane::Rows rows;
-  rows.key = {options_.generation, receiver.value, kind, group_->number,
-              group_->self << kChunkBits | chunk};
-  rows.sender = options_.self.value;
-  rows.row_count = 1;
-  rows.payload = content.values;
-  rows.owner = std::move(content.owner);
-  options_.plane->send(options_.addresses.at(receiver), std::move(rows));
+  options_.streams.send(kind, group_->members[to].replica, group_->number, {group_->self, chunk},
+                        content.values, std::move(content.owner));
 }
 
 std::optional<WeightExchange::Done> WeightExchange::finish() {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/weight_chunks.hpp"
 #include "net/data_plane.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/sync/group_scheduler.hpp"
@@ -34,13 +35,8 @@ namespace skein::actors {
 class WeightExchange {
  public:
   struct Options {
-    std::shared_ptr<net::DataPlane> plane;
-    uint64_t generation = 0;
-    plans::ReplicaId self;
+    WeightStreams streams;  // Its `on_chunk` brings the chunk to ours.
     size_t floats_max = 0;  // Of the largest vector that is exchanged; the same on all members.
-    std::map<plans::ReplicaId, std::string> addresses;  // Data planes of the stage's replicas.
-    /// Called on any thread; brings the chunk to `on_chunk` below.
-    std::function<void(const net::TensorKey&, net::TensorHandle)> on_chunk;
   };
   /// Opens the streams.
   explicit WeightExchange(Options options);
@@ -77,7 +73,6 @@ class WeightExchange {
   /// Parts of groups that have not begun, by number and by what the key says of member and chunk.
   using Early = std::map<std::pair<uint64_t, uint32_t>, net::TensorHandle>;
 
-  void open(net::schema::TensorKind kind, uint64_t tensors_max);
   bool is_over(uint64_t number) const { return newest_ && number < *newest_; }
   void keep_early(const net::TensorKey& key, net::TensorHandle chunk);
   void take(const net::TensorKey& key, const net::TensorHandle& chunk);

@@ -10,9 +10,6 @@ namespace {
 
 using net::schema::TensorKind;
 
-/// `TensorKey::microbatch` of a chunk: the sender's shard above, the chunk below.
-constexpr uint32_t kChunkBits = 20;
-constexpr uint32_t kChunkMask = (1u << kChunkBits) - 1;
 /// Weights are copied as soon as they arrive; so many chunks may wait for that.
 constexpr uint64_t kPullsMax = 16;
 
@@ -23,54 +20,36 @@ WeightServer::WeightServer(Options options)
       chunk_floats_(plans::weight_chunk_floats(options_.floats)),
       chunk_count_(
           static_cast<uint32_t>(plans::weight_chunk_count(options_.floats, chunk_floats_))) {
-  for (const auto& [replica, address] : options_.addresses) {
-    if (replica == options_.self) self_ = static_cast<uint32_t>(shards_.size());
+  for (const auto& [replica, address] : options_.streams.addresses) {
+    if (replica == options_.streams.self) self_ = static_cast<uint32_t>(shards_.size());
     shards_.push_back(replica);
   }
-  SKEIN_CHECK(!shards_.empty() && shards_[self_] == options_.self)
-      << options_.self << " is no replica of the stage";
-  while (own_begin_ < chunk_count_ && shard_of(own_begin_) != self_) ++own_begin_;
-  own_end_ = own_begin_;
-  while (own_end_ < chunk_count_ && shard_of(own_end_) == self_) ++own_end_;
+  SKEIN_CHECK(!shards_.empty() && shards_[self_] == options_.streams.self)
+      << options_.streams.self << " is no replica of the stage";
+  own_ = plans::chunks_owned_by(self_, chunk_count_, static_cast<uint32_t>(shards_.size()));
   // A member has one group under way, and the next one when it has pulled.
-  early_max_ = 2 * shards_.size() * (own_end_ - own_begin_);
-  open(TensorKind::PUSH, early_max_ + 1);
-  open(TensorKind::PULL, kPullsMax);
-}
-
-uint32_t WeightServer::shard_of(uint32_t chunk) const {
-  return static_cast<uint32_t>(uint64_t{chunk} * shards_.size() / chunk_count_);
+  early_max_ = 2 * shards_.size() * (own_.end - own_.begin);
+  options_.streams.open(TensorKind::PUSH, chunk_floats_, early_max_ + 1);
+  options_.streams.open(TensorKind::PULL, chunk_floats_, kPullsMax);
 }
 
 size_t WeightServer::chunk_size(uint32_t chunk) const {
   return std::min<size_t>(chunk_floats_, options_.floats - size_t{chunk} * chunk_floats_);
 }
 
-void WeightServer::open(TensorKind kind, uint64_t tensors_max) {
-  net::TensorInbox::StreamSpec stream;
-  stream.generation = options_.generation;
-  stream.receiver = options_.self.value;
-  stream.kind = kind;
-  stream.row_count = 1;
-  stream.row_floats = chunk_floats_;
-  stream.tensors_max = static_cast<uint32_t>(std::min<uint64_t>(tensors_max, UINT32_MAX));
-  stream.on_tensor = options_.on_chunk;
-  options_.plane->inbox().open(std::move(stream));
-}
-
 std::optional<WeightServer::Done> WeightServer::resume(const std::vector<float>& weights) {
   SKEIN_CHECK(weights.size() == options_.floats && !pull_)
       << weights.size() << " floats for a server of " << options_.floats;
-  weights_.assign(size_t{own_end_ - own_begin_} * chunk_floats_, 0);
-  for (uint32_t chunk = own_begin_; chunk < own_end_; ++chunk) {
+  weights_.assign(size_t{own_.end - own_.begin} * chunk_floats_, 0);
+  for (uint32_t chunk = own_.begin; chunk < own_.end; ++chunk) {
     std::copy_n(
         weights.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_), chunk_size(chunk),
-        weights_.begin() + static_cast<ptrdiff_t>(size_t{chunk - own_begin_} * chunk_floats_));
+        weights_.begin() + static_cast<ptrdiff_t>(size_t{chunk - own_.begin} * chunk_floats_));
   }
   is_ready_ = true;
   for (auto each = groups_.begin(); each != groups_.end();) {
     const uint64_t number = each++->first;  // It may be over soon.
-    for (uint32_t chunk = own_begin_; chunk < own_end_; ++chunk) try_add_up(number, chunk);
+    for (uint32_t chunk = own_.begin; chunk < own_.end; ++chunk) try_add_up(number, chunk);
   }
   return finish();
 }
@@ -79,10 +58,10 @@ std::optional<WeightServer::Done> WeightServer::serve(
     uint64_t number, const std::vector<plans::GroupMember>& members) {
   if (newest_ && number <= *newest_) return std::nullopt;  // A repeat.
   newest_ = number;
-  if (own_begin_ == own_end_) return std::nullopt;
+  if (own_.begin == own_.end) return std::nullopt;
   Group& group = groups_[number];
   group.members = members;
-  for (uint32_t chunk = own_begin_; chunk < own_end_; ++chunk) group.chunks_left.insert(chunk);
+  for (uint32_t chunk = own_.begin; chunk < own_.end; ++chunk) group.chunks_left.insert(chunk);
   auto early = early_.extract(number);
   if (early.empty()) return std::nullopt;
   early_count_ -= early.mapped().size();
@@ -101,11 +80,12 @@ std::optional<WeightServer::Done> WeightServer::push(uint64_t number,
     auto part = std::make_shared<std::vector<float>>(chunk_floats_);
     std::copy_n(update.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_),
                 chunk_size(chunk), part->begin());
-    const plans::ReplicaId shard = shards_[shard_of(chunk)];
-    if (shard == options_.self) {
+    const plans::ReplicaId shard =
+        shards_[plans::chunk_owner(chunk, chunk_count_, static_cast<uint32_t>(shards_.size()))];
+    if (shard == options_.streams.self) {
       on_push(number, self_, chunk, std::move(part));
     } else {
-      send(TensorKind::PUSH, shard, number, chunk, std::move(part));
+      options_.streams.send(TensorKind::PUSH, shard, number, {self_, chunk}, *part, part);
     }
   }
   return finish();
@@ -113,18 +93,14 @@ std::optional<WeightServer::Done> WeightServer::push(uint64_t number,
 
 std::optional<WeightServer::Done> WeightServer::on_chunk(const net::TensorKey& key,
                                                          const net::TensorHandle& chunk) {
-  if (!chunk || chunk->size() != chunk_floats_ || key.generation != options_.generation ||
-      key.receiver != options_.self.value) {
-    return std::nullopt;
-  }
-  const uint32_t number = key.microbatch & kChunkMask;
+  if (!options_.streams.fits(key, chunk, chunk_floats_)) return std::nullopt;
+  // The sender, by its place among the shards; members are told by the word of the group.
+  const auto [sender, number] = place_of(key);
   if (key.kind == TensorKind::PULL) {
     on_pull(key.step, number, *chunk);
     return finish();
   }
-  // The sender, by its place among the shards; members are told by the word of the group.
-  const uint32_t sender = key.microbatch >> kChunkBits;
-  if (sender >= shards_.size() || number < own_begin_ || number >= own_end_) return std::nullopt;
+  if (sender >= shards_.size() || number < own_.begin || number >= own_.end) return std::nullopt;
   auto part = std::make_shared<std::vector<float>>(chunk->begin(), chunk->end());
   const auto group = groups_.find(key.step);
   if (group == groups_.end()) {
@@ -160,7 +136,7 @@ void WeightServer::try_add_up(uint64_t number, uint32_t chunk) {
   if (there == group.parts.end() || there->second.size() < group.members.size()) return;
   const auto parts = std::move(group.parts.extract(chunk).mapped());
   const auto own =
-      std::span<float>(weights_).subspan(size_t{chunk - own_begin_} * chunk_floats_, chunk_floats_);
+      std::span<float>(weights_).subspan(size_t{chunk - own_.begin} * chunk_floats_, chunk_floats_);
   for (const auto& [member, part] : parts) {
     const auto weight = static_cast<float>(group.members[member].weight);
     for (size_t i = 0; i < own.size(); ++i) own[i] += weight * (*part)[i];
@@ -170,10 +146,11 @@ void WeightServer::try_add_up(uint64_t number, uint32_t chunk) {
   group.chunks_left.erase(chunk);
   if (group.chunks_left.empty()) groups_.erase(number);
   for (const plans::GroupMember& each : members) {
-    if (each.replica == options_.self) {
+    if (each.replica == options_.streams.self) {
       on_pull(number, chunk, *result);
     } else {
-      send(TensorKind::PULL, each.replica, number, chunk, result);
+      options_.streams.send(TensorKind::PULL, each.replica, number, {self_, chunk}, *result,
+                            result);
     }
   }
 }
@@ -184,17 +161,6 @@ void WeightServer::on_pull(uint64_t number, uint32_t chunk, std::span<const floa
   --pull_->missing;
   std::copy_n(weights.begin(), chunk_size(chunk),
               pull_->weights.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_));
-}
-
-void WeightServer::send(TensorKind kind, plans::ReplicaId to, uint64_t number, uint32_t chunk,
-                        Floats values) {
-  net::DataPlane::Rows rows;
-  rows.key = {options_.generation, to.value, kind, number, self_ << kChunkBits | chunk};
-  rows.sender = options_.self.value;
-  rows.row_count = 1;
-  rows.payload = *values;
-  rows.owner = std::move(values);
-  options_.plane->send(options_.addresses.at(to), std::move(rows));
 }
 
 void WeightServer::dissolve(uint64_t number) {

@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "actors/weight_chunks.hpp"
 #include "net/data_plane.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/weight_slices.hpp"
 
 namespace skein::actors {
 
@@ -33,14 +35,8 @@ namespace skein::actors {
 class WeightServer {
  public:
   struct Options {
-    std::shared_ptr<net::DataPlane> plane;
-    uint64_t generation = 0;
-    plans::ReplicaId self;
-    size_t floats = 0;  // F
-    /// Data planes of all replicas of the stage, self among them, which are the shards in order.
-    std::map<plans::ReplicaId, std::string> addresses;
-    /// Called on any thread; brings the chunk to `on_chunk` below.
-    std::function<void(const net::TensorKey&, net::TensorHandle)> on_chunk;
+    WeightStreams streams;  // Its `on_chunk` brings the chunk to ours; its replicas are the shards.
+    size_t floats = 0;      // F
   };
   explicit WeightServer(Options options);
   WeightServer(const WeightServer&) = delete;
@@ -77,23 +73,18 @@ class WeightServer {
     uint32_t missing = 0;
   };
 
-  uint32_t shard_of(uint32_t chunk) const;
   size_t chunk_size(uint32_t chunk) const;
-  void open(net::schema::TensorKind kind, uint64_t tensors_max);
   void on_push(uint64_t number, uint32_t sender, uint32_t chunk, Floats part);
   void try_add_up(uint64_t number, uint32_t chunk);
   void on_pull(uint64_t number, uint32_t chunk, std::span<const float> weights);
-  void send(net::schema::TensorKind kind, plans::ReplicaId to, uint64_t number, uint32_t chunk,
-            Floats values);
   std::optional<Done> finish();
 
   const Options options_;
   const uint32_t chunk_floats_;
   const uint32_t chunk_count_;
   std::vector<plans::ReplicaId> shards_;
-  uint32_t self_ = 0;       // Our shard.
-  uint32_t own_begin_ = 0;  // Our chunks.
-  uint32_t own_end_ = 0;
+  uint32_t self_ = 0;      // Our shard.
+  plans::ChunkRange own_;  // Our chunks.
   bool is_ready_ = false;
   std::vector<float> weights_;  // Of our shard.
   std::map<uint64_t, Group> groups_;

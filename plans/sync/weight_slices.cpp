@@ -51,6 +51,18 @@ void add_weighted(std::span<const std::span<const float>> parts, std::span<const
   }
 }
 
+uint32_t chunk_owner(uint32_t chunk, uint32_t chunk_count, uint32_t owner_count) {
+  return static_cast<uint32_t>(uint64_t{chunk} * owner_count / chunk_count);
+}
+
+ChunkRange chunks_owned_by(uint32_t owner, uint32_t chunk_count, uint32_t owner_count) {
+  // The first chunk c with c * k / C >= k'.
+  const auto first_of = [&](uint64_t k) {
+    return static_cast<uint32_t>((k * chunk_count + owner_count - 1) / owner_count);
+  };
+  return {first_of(owner), first_of(uint64_t{owner} + 1)};
+}
+
 WeightSlices::WeightSlices(const Options& options)
     : options_(options), averages_missing_(options.chunk_count) {
   SKEIN_CHECK(options.member_count >= 2 && options.self < options.member_count)
@@ -60,19 +72,6 @@ WeightSlices::WeightSlices(const Options& options)
   has_part_.resize(own_count * options.member_count);
   others_missing_.assign(own_count, options.member_count - 1);
   has_average_.resize(options.chunk_count);
-}
-
-uint32_t WeightSlices::owner_of(uint32_t chunk) const {
-  return static_cast<uint32_t>(uint64_t{chunk} * options_.member_count / options_.chunk_count);
-}
-
-ChunkRange WeightSlices::owned_by(uint32_t member) const {
-  // The first chunk c with c * k / C >= member.
-  const auto first_of = [this](uint64_t m) {
-    return static_cast<uint32_t>((m * options_.chunk_count + options_.member_count - 1) /
-                                 options_.member_count);
-  };
-  return {first_of(member), first_of(uint64_t{member} + 1)};
 }
 
 WeightSlices::Part WeightSlices::on_part(uint32_t member, uint32_t chunk) {

@@ -28,12 +28,16 @@ struct ChunkRange {
   bool operator==(const ChunkRange&) const = default;
 };
 
+/// Chunk c of C belongs to owner c * k / C of k: contiguous slices, of C / k chunks each, rounded
+/// up or down; none for some if C < k.
+uint32_t chunk_owner(uint32_t chunk, uint32_t chunk_count, uint32_t owner_count);
+ChunkRange chunks_owned_by(uint32_t owner, uint32_t chunk_count, uint32_t owner_count);
+
 /// What one member of a group that averages weights still awaits. Not thread-safe.
 ///
-/// Chunk c of C belongs to member c * k / C of k: contiguous slices, of C / k chunks each, rounded
-/// up or down. A direct reduce-scatter and all-gather: everybody sends its part of a chunk to the
-/// owner, which averages the parts and sends the average to everybody. Members that own no chunk
-/// (C < k) only send parts and take averages.
+/// The members own the chunks. A direct reduce-scatter and all-gather: everybody sends its part of
+/// a chunk to the owner, which averages the parts and sends the average to everybody. Members that
+/// own no chunk (C < k) only send parts and take averages.
 class WeightSlices {
  public:
   struct Options {
@@ -44,8 +48,12 @@ class WeightSlices {
   explicit WeightSlices(const Options& options);
 
   uint32_t chunk_count() const { return options_.chunk_count; }
-  uint32_t owner_of(uint32_t chunk) const;
-  ChunkRange owned_by(uint32_t member) const;
+  uint32_t owner_of(uint32_t chunk) const {
+    return chunk_owner(chunk, options_.chunk_count, options_.member_count);
+  }
+  ChunkRange owned_by(uint32_t member) const {
+    return chunks_owned_by(member, options_.chunk_count, options_.member_count);
+  }
 
   enum class Part {
     kUnfit,     // A repeat, of no other member, or of no chunk of ours: to be dropped.

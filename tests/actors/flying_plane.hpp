@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "net/data_plane.hpp"
+#include "plans/base/rng.hpp"
 
 namespace skein::actors {
 
@@ -65,5 +68,20 @@ class FlyingPlane : public net::DataPlane, public net::TensorInbox {
   std::vector<Flying>& flying_;
   std::map<net::schema::TensorKind, std::vector<std::weak_ptr<void>>> held_;
 };
+
+/// One of those on their way, drawn by `rng`, arrives at its plane (that of replica `first` + i is
+/// `planes[i]`), twice if so asked.
+inline void deliver_one(std::vector<Flying>& flying,
+                        const std::vector<std::shared_ptr<FlyingPlane>>& planes, uint32_t first,
+                        plans::Rng& rng, bool twice) {
+  std::swap(flying[rng.below(flying.size())], flying.back());
+  const Flying next = std::move(flying.back());
+  flying.pop_back();
+  const uint32_t i = next.rows.key.receiver - first;
+  ASSERT_EQ(next.address, planes[i]->address());
+  for (int n = 0; n < (twice ? 2 : 1); ++n) {
+    ASSERT_TRUE(planes[i]->arrives(next.rows.key, next.rows.payload)) << "a sender waits";
+  }
+}
 
 }  // namespace skein::actors

@@ -23,12 +23,12 @@ struct ColumnRig : RankRig {
   explicit ColumnRig(const std::string& policy = "sdpipe") : RankRig(1, 2, false, 0, policy) {
     device->ops = std::make_shared<gpu::HostOps>(pool);
     WeightExchange::Options options;
-    options.plane = other_plane;
-    options.generation = kGeneration;
-    options.self = kOther;
+    options.streams.plane = other_plane;
+    options.streams.generation = kGeneration;
+    options.streams.self = kOther;
     options.floats_max = float_count(*model, ModelFloats::kWithMoments);
-    options.addresses = {{kSelf, "self"}, {kOther, "other"}};
-    options.on_chunk = [](const net::TensorKey&, const net::TensorHandle&) {};
+    options.streams.addresses = {{kSelf, "self"}, {kOther, "other"}};
+    options.streams.on_chunk = [](const net::TensorKey&, const net::TensorHandle&) {};
     other = std::make_unique<WeightExchange>(std::move(options));
     start();
     end_all();
@@ -343,12 +343,12 @@ TEST(RankColumns, ADissolvedGroupIsOverAlsoWhenItWasToldTwice) {
 TEST(RankColumns, AShardServesAlsoInASegmentWithoutSamplesForIt) {
   ColumnRig rig("ps");
   const std::vector<float> first = rig.weights();
-  WeightServer server({rig.other_plane,
-                       RankRig::kGeneration,
-                       kOther,
-                       first.size(),
-                       {{kSelf, "self"}, {kOther, "other"}},
-                       [](const net::TensorKey&, const net::TensorHandle&) {}});
+  WeightServer server({{rig.other_plane,
+                        RankRig::kGeneration,
+                        kOther,
+                        {{kSelf, "self"}, {kOther, "other"}},
+                        [](const net::TensorKey&, const net::TensorHandle&) {}},
+                       first.size()});
   server.resume(first);
   server.serve(5, {{kSelf, 0, 0.25}, {kOther, 0, 0.75}});
   server.push(5, std::vector<float>(first.size(), 2));

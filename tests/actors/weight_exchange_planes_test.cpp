@@ -41,12 +41,12 @@ struct WeightExchangeOverPlanes : testing::Test {
   std::unique_ptr<WeightExchange> exchange(
       uint32_t i, const std::map<plans::ReplicaId, std::string>& addresses) {
     WeightExchange::Options options;
-    options.plane = planes[i];
-    options.generation = 1;
-    options.self = {kFirstReplica + i};
+    options.streams.plane = planes[i];
+    options.streams.generation = 1;
+    options.streams.self = {kFirstReplica + i};
     options.floats_max = kFloats;
-    options.addresses = addresses;
-    options.on_chunk = [this, i](const net::TensorKey& key, net::TensorHandle chunk) {
+    options.streams.addresses = addresses;
+    options.streams.on_chunk = [this, i](const net::TensorKey& key, net::TensorHandle chunk) {
       std::lock_guard lock(mutex);
       mailbox.push_back({i, key, std::move(chunk)});
       arrived.notify_one();

@@ -36,12 +36,12 @@ struct Stage {
     for (uint32_t i = 0; i < replicas; ++i) {
       planes.push_back(std::make_shared<FlyingPlane>(absl::StrCat("replica:", i), flying));
       WeightExchange::Options options;
-      options.plane = planes[i];
-      options.generation = kGeneration;
-      options.self = {kFirstReplica + i};
+      options.streams.plane = planes[i];
+      options.streams.generation = kGeneration;
+      options.streams.self = {kFirstReplica + i};
       options.floats_max = floats_max;
-      options.addresses = addresses;
-      options.on_chunk = [this, i](const net::TensorKey& key, net::TensorHandle chunk) {
+      options.streams.addresses = addresses;
+      options.streams.on_chunk = [this, i](const net::TensorKey& key, net::TensorHandle chunk) {
         take(i, exchanges[i]->on_chunk(key, std::move(chunk)));
       };
       exchanges.push_back(std::make_unique<WeightExchange>(std::move(options)));
@@ -57,14 +57,7 @@ struct Stage {
   }
   /// Something that is on its way arrives, twice if so asked.
   void deliver_one(plans::Rng& rng, bool twice = false) {
-    std::swap(flying[rng.below(flying.size())], flying.back());
-    const Flying next = std::move(flying.back());
-    flying.pop_back();
-    const uint32_t i = next.rows.key.receiver - kFirstReplica;
-    ASSERT_EQ(next.address, planes[i]->address());
-    for (int n = 0; n < (twice ? 2 : 1); ++n) {
-      ASSERT_TRUE(planes[i]->arrives(next.rows.key, next.rows.payload)) << "a sender waits";
-    }
+    actors::deliver_one(flying, planes, kFirstReplica, rng, twice);
   }
   void deliver_all(plans::Rng& rng) {
     while (!flying.empty()) ASSERT_NO_FATAL_FAILURE(deliver_one(rng));

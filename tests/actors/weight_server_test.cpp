@@ -37,8 +37,8 @@ struct Stage {
     for (uint32_t i = 0; i < replicas; ++i) addresses[id(i)] = absl::StrCat("replica:", i);
     for (uint32_t i = 0; i < replicas; ++i) {
       planes.push_back(std::make_shared<FlyingPlane>(addresses[id(i)], flying));
-      WeightServer::Options options{planes[i], kGeneration, id(i), floats, addresses, {}};
-      options.on_chunk = [this, i](const net::TensorKey& key, net::TensorHandle chunk) {
+      WeightServer::Options options{{planes[i], kGeneration, id(i), addresses, {}}, floats};
+      options.streams.on_chunk = [this, i](const net::TensorKey& key, net::TensorHandle chunk) {
         take(i, servers[i]->on_chunk(key, chunk));
       };
       servers.push_back(std::make_unique<WeightServer>(std::move(options)));
@@ -61,14 +61,7 @@ struct Stage {
     take(i, servers[i]->push(number, update));
   }
   void deliver_one(plans::Rng& rng, bool twice = false) {
-    std::swap(flying[rng.below(flying.size())], flying.back());
-    const Flying next = std::move(flying.back());
-    flying.pop_back();
-    const uint32_t i = next.rows.key.receiver - kFirstReplica;
-    ASSERT_EQ(next.address, planes[i]->address());
-    for (int n = 0; n < (twice ? 2 : 1); ++n) {
-      ASSERT_TRUE(planes[i]->arrives(next.rows.key, next.rows.payload)) << "a sender waits";
-    }
+    actors::deliver_one(flying, planes, kFirstReplica, rng, twice);
   }
   void deliver_all(plans::Rng& rng) {
     while (!flying.empty()) ASSERT_NO_FATAL_FAILURE(deliver_one(rng, rng.below(4) == 0));
