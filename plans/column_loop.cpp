@@ -10,11 +10,6 @@
 #include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
-namespace {
-
-constexpr double kMicro = 1e-6;
-
-}  // namespace
 
 ColumnLoop::ColumnLoop(const JobSpec& job, const Plan& plan)
     : layout_(column_layout(plan)),
@@ -24,16 +19,15 @@ ColumnLoop::ColumnLoop(const JobSpec& job, const Plan& plan)
       profiles_(job.profiling.enable_profiling),
       profile_freq_(static_cast<uint64_t>(std::max<int64_t>(1, job.profiling.profile_freq))),
       columns_(layout_.columns),
-      has_server_(has_server(job)) {}
+      has_server_(has_server(job)),
+      carried_(layout_) {}
 
 CoordinatorDecisions ColumnLoop::begin_segment(uint64_t first_step, uint64_t end_step) {
   SKEIN_CHECK(is_common_ && first_step < end_step) << "the segment before has not ended";
   end_step_ = end_step;
   is_common_ = is_meeting_ = has_ended_ = has_pushed_ = false;
-  totals_ = {};
-  totals_.busy_seconds.resize(layout_.stages);
-  totals_.stash_peak.resize(layout_.stages);
-  totals_.samples.resize(layout_.columns);
+  iterations_.clear();
+  staleness_max_ = 0;
   pool_.emplace(LeaseState{
       .samples = end_step * batch_, .samples_each = samples_each_, .fresh = first_step * batch_});
   for (Column& each : columns_) each.has_committed = false;
@@ -45,6 +39,13 @@ CoordinatorDecisions ColumnLoop::begin_segment(uint64_t first_step, uint64_t end
   return decisions;
 }
 
+/// Samples of a lost column are for whoever has nothing to do.
+void ColumnLoop::redo_returned(CoordinatorDecisions& decisions) {
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    if (!pool_->state().returned.empty()) resume(column, decisions);
+  }
+}
+
 void ColumnLoop::cut_short() {
   if (is_common_ || is_meeting_) return;
   const uint64_t fresh = pool_->state().fresh;
@@ -52,10 +53,14 @@ void ColumnLoop::cut_short() {
   pool_->limit(end_step_ * batch_);
 }
 
-/// Lets a column that does nothing have samples, if there are any.
+/// Lets a column that does nothing have samples, if there are any. It may be in the push of a
+/// segment's end: then once it is through.
 void ColumnLoop::resume(uint32_t column, CoordinatorDecisions& decisions) {
   Column& own = columns_[column];
   if (own.is_lost || own.is_computing) return;
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    if (is_combining(layout_.replica(stage, column))) return;
+  }
   const std::optional<SampleLease> lease = pool_->lease(column);
   if (!lease) return leave_policy(column, decisions);
   own.is_computing = true;
@@ -90,19 +95,10 @@ bool ColumnLoop::is_profiled() const {
          });
 }
 
-/// What the column's iteration adds to the segment.
-void ColumnLoop::count(uint32_t column) {
-  Column& own = columns_[column];
-  for (const auto& [stage, report] : own.ready) {
-    totals_.loss_sum += report.loss_sum;
-    totals_.loss_tokens += report.loss_tokens;
-    totals_.busy_seconds[stage] += static_cast<double>(report.busy_us) * kMicro;
-    totals_.stash_peak[stage] = std::max(totals_.stash_peak[stage], report.stash_peak);
-  }
-  own.busy_us = 1;
-  for (const auto& [stage, report] : own.ready) own.busy_us = std::max(own.busy_us, report.busy_us);
-  totals_.samples[column] += own.lease.count;
-  ++totals_.iterations;
+SegmentTotals ColumnLoop::totals() const {
+  SegmentTotals totals = totals_of(layout_, iterations_);
+  totals.staleness_max = staleness_max_;
+  return totals;
 }
 
 /// None, too, if the others are through with the segment before this column would be through with
@@ -130,32 +126,20 @@ bool ColumnLoop::would_be_last(uint32_t column) const {
 
 CoordinatorDecisions ColumnLoop::commit(uint32_t column) {
   Column& own = columns_[column];
-  count(column);
-  double loss_sum = 0;
-  uint64_t loss_tokens = 0;
-  double norm_squared = 0;
-  for (const auto& [stage, report] : own.ready) {
-    loss_sum += report.loss_sum;
-    loss_tokens += report.loss_tokens;
-    norm_squared += report.norm_squared;
-  }
-  own.ready.clear();
+  const ColumnIteration& iteration = iterations_.emplace_back(
+      ColumnIteration{column, own.step, own.lease, std::exchange(own.ready, {})});
+  own.busy_us = iteration.busy_us();
   CommitColumn commit;
   commit.column = column;
   commit.step = own.step;
-  commit.gradient_norm = std::sqrt(norm_squared);
+  commit.gradient_norm = iteration.gradient_norm();
   commit.lease = own.lease;
-  commit.loss = loss_tokens == 0 ? 0 : loss_sum / static_cast<double>(loss_tokens);
-  totals_.norm_sum += commit.gradient_norm;
-  if (!std::isfinite(commit.loss) || !std::isfinite(commit.gradient_norm)) {
-    return {EndRun{absl::FailedPreconditionError(absl::StrCat(
-                       "column ", column, ", samples from ", own.lease.first, ": loss ",
-                       commit.loss, ", gradient norm ", commit.gradient_norm,
-                       ": the training diverged and the update was not applied; lower "
-                       "optimizer.lr or lengthen lr_scheduler.warmup_steps, and go on from the "
-                       "last checkpoint")),
-                   false}};
+  if (!std::isfinite(iteration.loss_sum()) || !std::isfinite(commit.gradient_norm)) {
+    return {diverged(absl::StrCat("column ", column, ", samples from ", own.lease.first),
+                     iteration.loss_sum() / static_cast<double>(iteration.loss_tokens()),
+                     commit.gradient_norm)};
   }
+  carried_.on_update(column);
   SKEIN_CHECK(pool_->finish(column, own.lease.first)) << "column " << column << " has no lease";
   commit.next = next_lease(column);
   const uint64_t step = own.step++;
@@ -201,7 +185,7 @@ CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
   combine.stage = start.stage;
   combine.members = start.members;
   combine.staleness = start.staleness;
-  totals_.staleness_max = std::max(totals_.staleness_max, start.staleness);
+  staleness_max_ = std::max(staleness_max_, start.staleness);
   if (start.combination == Combination::kLocal) return {combine};
   Group group;
   group.policy_number = start.number;
@@ -212,10 +196,16 @@ CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
     // times.
     for (GroupMember& each : combine.members) each.weight = 1.0 / layout_.columns;
   }
-  for (const GroupMember& member : start.members) group.members.insert(member.replica);
+  add_group(combine, std::move(group));
+  return {combine};
+}
+
+void ColumnLoop::add_group(const CombineWeights& combine, Group group) {
+  group.stage = static_cast<uint32_t>(combine.stage);
+  group.put_in = carried_.put_in(group.stage, combine.members, group.has_server);
+  for (const GroupMember& member : combine.members) group.members.insert(member.replica);
   group.awaited = group.members;
   groups_[combine.number] = std::move(group);
-  return {combine};
 }
 
 /// The policy had not heard yet that a column is lost, or of one that came back to it that it is
@@ -250,6 +240,7 @@ CoordinatorDecisions ColumnLoop::on_combined(ReplicaId replica, uint64_t number,
   group->second.is_ok = group->second.is_ok && ok;
   CoordinatorDecisions decisions;
   end_if_over(group, decisions);
+  redo_returned(decisions);
   try_meet(decisions);
   return decisions;
 }
@@ -263,6 +254,7 @@ void ColumnLoop::end_if_over(std::map<uint64_t, Group>::iterator group,
     return !columns_[layout_.column_of(id)].is_lost;
   });
   if (!has_live) return;
+  if (ended.is_ok) carried_.on_combined(ended.stage, ended.members, ended.put_in, ended.has_server);
   if (!ended.is_closing) {
     decisions.push_back(TellPolicy{GroupOutcome{ended.policy_number, ended.is_ok}});
     return;
@@ -272,6 +264,7 @@ void ColumnLoop::end_if_over(std::map<uint64_t, Group>::iterator group,
   if (!groups_.empty() || has_failed_) return;
   is_meeting_ = false;
   is_common_ = has_ended_ = true;
+  carried_.on_common();
 }
 
 /// Once nobody has anything left to do.
@@ -302,12 +295,11 @@ void ColumnLoop::close(bool is_common, CoordinatorDecisions& decisions) {
     group.is_closing = true;
     group.is_common = is_common;
     group.has_server = !is_common;
-    group.members = group.awaited = {live.begin(), live.end()};
     for (ReplicaId replica : live) {
       combine.members.push_back({replica, columns_[layout_.column_of(replica)].step,
                                  1.0 / static_cast<double>(live.size())});
     }
-    groups_[combine.number] = std::move(group);
+    add_group(combine, std::move(group));
     decisions.push_back(std::move(combine));
   }
 }
@@ -341,13 +333,26 @@ void ColumnLoop::dissolve_groups_of(uint32_t column, CoordinatorDecisions& decis
   }
 }
 
+/// Gives the samples back whose updates are in the weights of lost columns only, at some stage.
+void ColumnLoop::redo_lost_iterations() {
+  std::vector<uint32_t> live;
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    if (!columns_[column].is_lost) live.push_back(column);
+  }
+  std::erase_if(iterations_, [&](const ColumnIteration& each) {
+    if (each.step < carried_.carried(each.column, live)) return false;
+    pool_->undo(each.column, each.lease);
+    return true;
+  });
+}
+
 CoordinatorDecisions ColumnLoop::lose(WorkerId worker) {
   CoordinatorDecisions decisions;
-  bool has_lost = false;
+  bool is_news = false;
   for (uint32_t column : columns_of(worker)) {
     Column& own = columns_[column];
     if (std::exchange(own.is_lost, true)) continue;
-    has_lost = true;
+    is_news = true;
     own.is_computing = false;
     own.ready.clear();
     std::erase_if(waiting_, [&](ReplicaId id) { return layout_.column_of(id) == column; });
@@ -356,16 +361,14 @@ CoordinatorDecisions ColumnLoop::lose(WorkerId worker) {
     leave_policy(column, decisions);
     dissolve_groups_of(column, decisions);
   }
-  if (!has_lost) return decisions;
+  if (!is_news) return decisions;
   // The mean may have been taken in part.
   has_failed_ = has_failed_ || is_meeting_ ||
                 std::all_of(columns_.begin(), columns_.end(),
                             [](const Column& each) { return each.is_lost; });
   if (has_failed_ || is_common_) return decisions;
-  for (uint32_t column = 0; column < layout_.columns; ++column) {
-    const bool has_returned = !pool_->state().returned.empty();
-    if (has_returned) resume(column, decisions);
-  }
+  redo_lost_iterations();
+  redo_returned(decisions);
   try_meet(decisions);
   return decisions;
 }

@@ -10,23 +10,13 @@
 #include "plans/coordinator_decisions.hpp"
 #include "plans/job_spec.hpp"
 #include "plans/plan.hpp"
+#include "plans/segment_totals.hpp"
+#include "plans/sync/carried_updates.hpp"
 #include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
 #include "plans/sync/lease_pool.hpp"
 
 namespace skein::plans {
-
-/// What the columns have done in a segment.
-struct SegmentTotals {
-  double loss_sum = 0;
-  uint64_t loss_tokens = 0;
-  double norm_sum = 0;               // Of the iterations' gradient norms.
-  uint64_t iterations = 0;           // Of all columns.
-  uint64_t staleness_max = 0;        // Of the groups.
-  std::vector<double> busy_seconds;  // [stages], of all columns.
-  std::vector<uint32_t> stash_peak;  // [stages]
-  std::vector<uint64_t> samples;     // [columns]
-};
 
 /// The iterations of columns that train at their own pace, through one plan. A state machine
 /// without clock or I/O.
@@ -40,8 +30,9 @@ struct SegmentTotals {
 /// to it and takes its weights; a segment ends with a push of all. A column that is lost takes its
 /// shard along: then the rest of the segment, which should be cut short, is done without a server.
 ///
-/// A column is lost with the first of its workers. Its lease goes to another column, its groups are
-/// dissolved, and the others go on; only in the common mean of the end can nobody be missed.
+/// A column is lost with the first of its workers. Its groups are dissolved, and the others go on;
+/// only in the common mean of the end can nobody be missed. Its lease goes to another column, and
+/// so do the samples of its iterations that are, at some stage, in nobody's weights any more.
 ///
 /// Groups get numbers of their own in the order in which their members hear of them, as the policy
 /// knows nothing of the common mean.
@@ -69,7 +60,8 @@ class ColumnLoop {
   /// Some column of the plan is lost.
   bool has_lost() const;
   uint64_t end_step() const { return end_step_; }
-  const SegmentTotals& totals() const { return totals_; }
+  /// Of the segment, without the iterations that have been lost.
+  SegmentTotals totals() const;
   uint64_t dropped() const { return dropped_; }
 
  private:
@@ -89,6 +81,8 @@ class ColumnLoop {
     bool is_common = false;
     bool has_server = false;
     bool is_ok = true;
+    uint32_t stage = 0;
+    CarriedUpdates::Counts put_in;
     std::set<ReplicaId> members;
     std::set<ReplicaId> awaited;  // That have not said that they are through.
   };
@@ -96,7 +90,9 @@ class ColumnLoop {
   CoordinatorDecisions commit(uint32_t column);
   void resume(uint32_t column, CoordinatorDecisions& decisions);
   void leave_policy(uint32_t column, CoordinatorDecisions& decisions);
-  void count(uint32_t column);
+  void add_group(const CombineWeights& combine, Group group);
+  void redo_lost_iterations();
+  void redo_returned(CoordinatorDecisions& decisions);
   std::optional<SampleLease> next_lease(uint32_t column);
   bool would_be_last(uint32_t column) const;
   bool is_profiled() const;
@@ -130,7 +126,9 @@ class ColumnLoop {
   bool is_common_ = true;    // All columns have it.
   bool has_ended_ = false;
   bool has_failed_ = false;
-  SegmentTotals totals_;
+  std::vector<ColumnIteration> iterations_;  // Of the segment.
+  CarriedUpdates carried_;
+  uint64_t staleness_max_ = 0;  // Of the segment's groups.
   uint64_t dropped_ = 0;
 };
 

@@ -178,13 +178,7 @@ CoordinatorDecisions CommitLoop::journal(CommitRecord record) {
   record.first_sample = first_sample(step_, batch);
   record.sample_count = (record.step + 1 - step_) * batch;
   if (!std::isfinite(record.loss) || !std::isfinite(record.gradient_norm)) {
-    return {
-        EndRun{absl::FailedPreconditionError(absl::StrCat(
-                   "step ", record.step + 1, ": loss ", record.loss, ", gradient norm ",
-                   record.gradient_norm,
-                   ": the training diverged and the step was not applied; lower optimizer.lr or "
-                   "lengthen lr_scheduler.warmup_steps, and go on from the last checkpoint")),
-               false}};
+    return {diverged(absl::StrCat("step ", record.step + 1), record.loss, record.gradient_norm)};
   }
   journaling_ = record;
   return {JournalCommit{record}};

@@ -146,9 +146,7 @@ struct CommitColumn {
   double gradient_norm = 0;
   std::optional<SampleLease> next;  // Goes on with it once it has combined; none: waits for more.
   bool profile = false;             // Timings of the next iteration are wanted.
-  // For reports:
-  SampleLease lease;  // That the iteration has trained on.
-  double loss = 0;
+  SampleLease lease;                // That the iteration has trained on, for reports.
 };
 /// The members of a group combine their weights, or push their updates to the stage's parameter
 /// server and take its weights.
@@ -210,6 +208,9 @@ using CoordinatorDecision =
                  CommitColumn, CombineWeights, DissolveGroup, TellPolicy, ReportValidation,
                  CompleteCheckpoint, StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
+
+/// Ends the run, as `what` has a loss or a gradient norm that is not finite.
+CoordinatorDecision diverged(const std::string& what, double loss, double gradient_norm);
 
 /// Puts the decisions of `from` behind those of `to`.
 void append(CoordinatorDecisions& to, CoordinatorDecisions from);

@@ -51,6 +51,15 @@ bool LeasePool::finish(uint32_t column, uint64_t first) {
   return true;
 }
 
+void LeasePool::undo(uint32_t column, SampleLease lease) {
+  uint64_t& finished = state_.by_column[column];
+  SKEIN_CHECK(lease.first + lease.count <= state_.fresh && lease.count <= finished &&
+              !state_.held.contains(lease.first))
+      << "samples from " << lease.first << " are not finished";
+  finished -= lease.count;
+  state_.returned[lease.first] = lease.count;
+}
+
 bool LeasePool::forget(uint32_t column) {
   bool has_held = false;
   for (auto each = state_.held.begin(); each != state_.held.end();) {

@@ -35,7 +35,7 @@ struct LeaseState {
 ///
 /// What a dead column has not finished goes back to the pool and is given first, the lowest range
 /// first. "Finished" is what this pool was told: a column that dies between its update and the word
-/// of it has its range done again by another one.
+/// of it has its range done again by another one; and so has one whose work is `undo`ne.
 ///
 /// When nothing is left to give, a column drains its pipeline and ends; but as long as others hold
 /// leases, one of them may die. So the run is over only when `is_over`, and a column that has ended
@@ -51,6 +51,8 @@ class LeasePool {
   /// The column's iteration over the range that begins at `first` has been applied. False, and
   /// nothing changes, if the column does not hold it (a repeat, or it was taken for dead).
   bool finish(uint32_t column, uint64_t first);
+  /// What the column has finished is gone with it, and is to be given again.
+  void undo(uint32_t column, SampleLease lease);
   /// The column has died or left. True: its leases are there to be given again.
   bool forget(uint32_t column);
 

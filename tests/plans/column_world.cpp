@@ -63,6 +63,7 @@ ColumnWorld::ColumnWorld(JobSpec job, Options options)
       layout_(column_layout(plan_)),
       loop_(job_, plan_),
       policy_(make_policy(job_, layout_)),
+      served_(layout_.stages),
       segments_left_(options.segments),
       kills_left_(options.kills) {
   for (uint32_t column = 0; column < layout_.columns; ++column) {
@@ -205,8 +206,14 @@ void ColumnWorld::take(const LeaseSamples& decision) {
 void ColumnWorld::take(const CommitColumn& decision) {
   const auto held = leases_.find(decision.column);
   ASSERT_TRUE(held != leases_.end() && held->second == decision.lease) << options_.seed;
-  EXPECT_TRUE(done_.emplace(decision.lease.first, decision.lease.count).second)
-      << "seed " << options_.seed << ": samples from " << decision.lease.first << " twice";
+  const auto [known, is_first] =
+      done_.emplace(decision.lease.first, Done{decision.column, decision.lease.count});
+  if (!is_first) {
+    ++redone_;
+    EXPECT_FALSE(is_live(known->second.column))
+        << "seed " << options_.seed << ": samples from " << decision.lease.first << " twice";
+    known->second = {decision.column, decision.lease.count};
+  }
   leases_.erase(held);
   if (decision.next) leases_[decision.column] = *decision.next;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
@@ -254,9 +261,11 @@ void ColumnWorld::send(ReplicaId replica, const ToRank& message) {
 void ColumnWorld::deliver(uint32_t id, const ToRank& message) {
   Rank& rank = ranks_[id];
   if (const auto* lease = std::get_if<Lease>(&message)) {
+    rank.leases[lease->step] = lease->lease;
     return carry_out(id, rank.program.on_lease(lease->step, lease->lease));
   }
   if (const auto* commit = std::get_if<CommitColumn>(&message)) {
+    if (commit->next) rank.leases[commit->step + 1] = *commit->next;
     return carry_out(id, rank.program.on_column_commit(commit->step, 1, commit->next));
   }
   if (const auto* order = std::get_if<CommitOrder>(&message)) {
@@ -333,7 +342,9 @@ void ColumnWorld::end_work(uint32_t id) {
            run->action.microbatch});
     }
   } else if (std::holds_alternative<RunUpdate>(work)) {
-    ++rank.updates;
+    rank.carried.insert(rank.leases.at(rank.updates++).first);
+    rank.carried.merge(rank.pending);
+    rank.pending.clear();
     rank.weight += rng_.uniform();
   }
   carry_out(id, rank.program.on_work_done());
@@ -344,9 +355,16 @@ void ColumnWorld::begin_exchange(uint32_t id, uint64_t number, bool is_passive) 
   ASSERT_FALSE(rank.exchange) << "seed " << options_.seed << ": group " << number << " begins in "
                               << rank.exchange->number;
   rank.exchange = Exchange{number, is_passive};
-  groups_.at(number).put_in[{id}] = rank.weight;
+  Group& group = groups_.at(number);
+  group.put_in[{id}] = rank.weight;
+  group.carried.insert(rank.carried.begin(), rank.carried.end());
+  group.carried.insert(rank.pending.begin(), rank.pending.end());
+  if (!group.order.shards.empty()) {
+    const std::set<uint64_t>& served = served_[static_cast<size_t>(group.order.stage)];
+    group.carried.insert(served.begin(), served.end());
+  }
   if (rank.dissolved.erase(number) > 0) return end_exchange(id, false);
-  const CombineWeights& order = groups_.at(number).order;
+  const CombineWeights& order = group.order;
   if (order.members.size() == 1 && order.shards.empty()) end_exchange(id, true);
 }
 
@@ -364,11 +382,19 @@ bool ColumnWorld::can_end_exchange(const Rank& rank) const {
 void ColumnWorld::end_exchange(uint32_t id, bool ok) {
   Rank& rank = ranks_[id];
   const Exchange ended = *std::exchange(rank.exchange, std::nullopt);
-  const Group& group = groups_.at(ended.number);
+  Group& group = groups_.at(ended.number);
   if (ok && !ended.is_passive && group.order.shards.empty()) {
     rank.weight = 0;
     for (const GroupMember& member : group.order.members) {
       rank.weight += member.weight * group.put_in.at(member.replica);
+    }
+  }
+  if (ok) {
+    std::set<uint64_t>& to = ended.is_passive ? rank.pending : rank.carried;
+    to.insert(group.carried.begin(), group.carried.end());
+    const bool is_served = !group.order.shards.empty();
+    if (is_served && ++group.through == group.order.members.size()) {
+      served_[static_cast<size_t>(group.order.stage)].merge(std::set(group.carried));
     }
   }
   rank.out.emplace_back(Combined{ended.number, ok});
@@ -393,6 +419,11 @@ void ColumnWorld::tell_policy() {
 
 void ColumnWorld::begin_segment() {
   done_.clear();
+  for (std::set<uint64_t>& each : served_) each.clear();
+  for (Rank& rank : ranks_) {
+    rank.carried.clear();
+    rank.pending.clear();
+  }
   apply(loop_.begin_segment(first_step_, first_step_ + options_.segment_steps));
 }
 
@@ -420,9 +451,9 @@ void ColumnWorld::check_mean_is_due() const {
 void ColumnWorld::check_segment() {
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   uint64_t next = first_step_ * batch;
-  for (const auto& [first, count] : done_) {
+  for (const auto& [first, done] : done_) {
     EXPECT_EQ(first, next) << "seed " << options_.seed;
-    next = first + count;
+    next = first + done.count;
   }
   EXPECT_EQ(next, loop_.end_step() * batch) << "seed " << options_.seed;
   uint64_t counted = 0;
@@ -437,8 +468,18 @@ void ColumnWorld::check_segment() {
       weights.insert(rank.weight);
       EXPECT_TRUE(rank.program.has_common_state()) << "seed " << options_.seed;
       EXPECT_EQ(rank.program.steps_done(), loop_.end_step()) << "seed " << options_.seed;
+      check_carried(stage, rank);
     }
     EXPECT_LE(weights.size(), 1u) << "seed " << options_.seed << ": columns are not alike";
+  }
+}
+
+/// No update of the segment is lost, at no stage, whoever died.
+void ColumnWorld::check_carried(uint32_t stage, const Rank& rank) const {
+  for (const auto& [first, done] : done_) {
+    EXPECT_TRUE(rank.carried.contains(first))
+        << "seed " << options_.seed << ": stage " << stage << " lacks the samples from " << first
+        << " of column " << done.column;
   }
 }
 

@@ -50,6 +50,8 @@ class ColumnWorld {
   uint64_t dissolved() const { return dissolved_; }
   uint64_t passive() const { return passive_; }
   uint64_t pushes() const { return pushes_; }
+  /// Iterations that were done again as they were in nobody's weights any more.
+  uint64_t redone() const { return redone_; }
   uint64_t dropped_by_programs() const;
 
  private:
@@ -82,10 +84,16 @@ class ColumnWorld {
     uint64_t newest = 0;           // Group that was offered.
     uint64_t updates = 0;
     double weight = 0;
+    std::map<uint64_t, SampleLease> leases;  // By step of the column.
+    // Whose updates are in its weights, by first sample; what others add to a passive one comes
+    // with its next update.
+    std::set<uint64_t> carried, pending;
   };
   struct Group {
     CombineWeights order;
     std::map<ReplicaId, double> put_in;  // Of those that have begun.
+    std::set<uint64_t> carried;          // By what they have put in.
+    size_t through = 0;                  // Members, of a server's group.
   };
 
   using Event = std::function<void()>;
@@ -114,6 +122,7 @@ class ColumnWorld {
   void end_segment();
   void check_mean_is_due() const;
   void check_segment();
+  void check_carried(uint32_t stage, const Rank& rank) const;
   bool is_live(uint32_t column) const { return !lost_columns_.contains(column); }
 
   JobSpec job_;
@@ -130,14 +139,19 @@ class ColumnWorld {
   uint64_t now_us_ = 0;
   std::map<uint64_t, Group> groups_;
   std::map<uint32_t, SampleLease> leases_;  // By column.
-  std::map<uint64_t, uint64_t> done_;       // Samples of the segment, counts by first.
+  struct Done {
+    uint32_t column = 0;
+    uint64_t count = 0;
+  };
+  std::map<uint64_t, Done> done_;  // Of the segment, by first sample.
   std::set<uint32_t> lost_columns_;
+  std::vector<std::set<uint64_t>> served_;  // By stage, what servers have in every shard.
   uint64_t first_step_ = 0;
   uint64_t segments_left_ = 0;
   bool takes_mean_ = false;
   uint64_t kills_left_ = 0;
   std::vector<uint64_t> slowness_;  // By column: its work ends as much more rarely.
-  uint64_t groups_of_several_ = 0, dissolved_ = 0, passive_ = 0, pushes_ = 0;
+  uint64_t groups_of_several_ = 0, dissolved_ = 0, passive_ = 0, pushes_ = 0, redone_ = 0;
 };
 
 }  // namespace skein::plans

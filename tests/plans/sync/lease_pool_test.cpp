@@ -119,5 +119,24 @@ TEST(LeasePool, ARunOfNoSamplesIsOver) {
   EXPECT_EQ(pool.lease(0), std::nullopt);
 }
 
+TEST(LeasePool, WhatIsUndoneIsGivenAgain) {
+  LeasePool pool(6, 2);
+  const std::optional<SampleLease> lost = pool.lease(0);
+  const std::optional<SampleLease> kept = pool.lease(1);
+  ASSERT_TRUE(lost && kept);
+  EXPECT_TRUE(pool.finish(0, lost->first));
+  EXPECT_TRUE(pool.finish(1, kept->first));
+  pool.forget(0);
+  pool.undo(0, *lost);
+  EXPECT_EQ(pool.finished_samples(), 2u);
+  EXPECT_EQ(pool.lease(1), lost) << "before what nobody had";
+  EXPECT_TRUE(pool.finish(1, lost->first));
+  EXPECT_FALSE(pool.is_over());
+  const std::optional<SampleLease> last = pool.lease(1);
+  EXPECT_TRUE(pool.finish(1, last->first));
+  EXPECT_TRUE(pool.is_over());
+  EXPECT_EQ(pool.finished_samples(), 6u);
+}
+
 }  // namespace
 }  // namespace skein::plans
