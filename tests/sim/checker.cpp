@@ -58,6 +58,7 @@ Checker::Checker(World& world, JournalStore& store, plans::JobSpec job,
   if (!plans::runs_columns(job_)) return;
   const auto on_violation = [this](const std::string& what) { fail(what); };
   leases_.emplace(job_, on_violation);
+  carried_.emplace(on_violation);
   groups_.emplace(on_violation,
                   [this](ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {
                     on_common(process, replica, steps_done);
@@ -88,7 +89,10 @@ void Checker::on_append(const plans::CommitRecord& record) {
     fail(absl::StrCat("step ", record.step, " has samples ", record.first_sample, "+",
                       record.sample_count));
   }
-  if (leases_) leases_->on_append(record, first);
+  if (leases_) {
+    carried_->on_segment(leases_->leases());
+    leases_->on_append(record, first);
+  }
   if (record.term != store_.term) {
     fail(absl::StrCat("step ", record.step, " is appended in term ", record.term, " during term ",
                       store_.term));
@@ -139,6 +143,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   if (leases_) {
     leases_->on_control(to, envelope, arrives);
     groups_->on_control(from, envelope, arrives);
+    carried_->on_control(envelope, arrives);
   }
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
@@ -203,7 +208,10 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
     hosted.replicas.push_back(
         {replica.id, plans::stage_of(assignment.plan, replica.id), replica.model});
     check_replica(result.generation, hosted.replicas.back(), assignment.first_step);
-    if (groups_) groups_->on_prepared(process, result.generation, replica.id, replica.model);
+    if (!groups_) continue;
+    const int32_t stage = hosted.replicas.back().stage;
+    groups_->on_prepared(process, result.generation, replica.id, stage, replica.model);
+    carried_->on_prepared(process, result.generation, replica.id, stage);
   }
 }
 
@@ -230,13 +238,16 @@ void Checker::on_update(ProcessId process) {
 }
 
 void Checker::on_update_begun(ProcessId process) {
-  if (groups_) groups_->on_update_begun(process);
+  if (!groups_) return;
+  groups_->on_update_begun(process);
+  carried_->on_update_begun(process);
 }
 
 void Checker::on_column_update(ProcessId process) {
   for (const Held& held : hosted_[process].replicas) applied_[held.model] = kOfColumn;
   world_.trace(absl::StrCat(world_.name(process), " has made an update"));
-  leases_->on_update(process);
+  const std::optional<plans::SampleLease> lease = leases_->on_update(process);
+  if (lease) carried_->on_update(process, *lease);
   groups_->on_update(process);
 }
 

@@ -11,6 +11,7 @@
 
 #include "actors/messages.hpp"
 #include "actors/prepare_io.hpp"
+#include "tests/sim/carried_samples.hpp"
 #include "tests/sim/column_groups.hpp"
 #include "tests/sim/column_leases.hpp"
 #include "tests/sim/journal.hpp"
@@ -45,7 +46,8 @@ struct RecoveryCounts {
 ///   replicas  of a stage have the same bits after every step, and when they start
 ///   rollback  has a reason in the log
 /// Of columns that have their own pace, commits and models are checked where columns meet; what
-/// they do in between is checked by `ColumnLeases` and `ColumnGroups`. Single-threaded.
+/// they do in between is checked by `ColumnLeases`, `ColumnGroups` and `CarriedSamples`.
+/// Single-threaded.
 class Checker {
  public:
   Checker(World& world, JournalStore& store, plans::JobSpec job, const TrainedModel* expected);
@@ -112,6 +114,7 @@ class Checker {
   std::optional<std::string> failure_;
   std::optional<ColumnLeases> leases_;  // If columns have their own pace.
   std::optional<ColumnGroups> groups_;
+  std::optional<CarriedSamples> carried_;
   TrainedModel model_;
   RecoveryCounts counts_;
   std::map<std::string, int> shapes_;

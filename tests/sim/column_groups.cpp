@@ -21,6 +21,11 @@ std::vector<float> state_of(const gpu::StageModel& model) {
   return values;
 }
 
+/// Moments follow the weights.
+std::vector<float> weights_of(const std::vector<float>& state) {
+  return {state.begin(), state.begin() + static_cast<ptrdiff_t>(state.size() / 3)};
+}
+
 /// to += weight * values; the shorter one ends with zeros.
 template <class Vector>
 void add(double weight, const Vector& values, std::vector<double>& to) {
@@ -41,7 +46,7 @@ std::optional<size_t> difference(const std::vector<float>& values,
 }  // namespace
 
 void ColumnGroups::on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica,
-                               std::shared_ptr<gpu::StageModel> model) {
+                               int32_t stage, std::shared_ptr<gpu::StageModel> model) {
   if (generation > generation_) {
     generation_ = generation;
     members_.clear();
@@ -49,7 +54,16 @@ void ColumnGroups::on_prepared(ProcessId process, uint64_t generation, plans::Re
   }
   if (generation < generation_) return;
   std::vector<float> values = state_of(*model);
-  members_[replica] = {process, std::move(model), std::move(values), std::nullopt, {}, {}};
+  std::vector<float> weights = weights_of(values);
+  servers_[stage] = {Values(weights.begin(), weights.end())};
+  members_[replica] = {.process = process,
+                       .stage = stage,
+                       .model = std::move(model),
+                       .values = std::move(values),
+                       .open = {},
+                       .pending = {},
+                       .being_added = {},
+                       .taken = std::move(weights)};
 }
 
 void ColumnGroups::on_control(ProcessId from, const net::schema::Envelope::Reader& envelope,
@@ -104,6 +118,7 @@ void ColumnGroups::on_combine(const net::schema::Combine::Reader& combine) {
   }
   if (!is_new) return;
   group.is_common = combine.getCommon();
+  group.is_closing = combine.getClosing();
   group.has_server = combine.getServer();
   group.steps_done = combine.getStepsDone();
   double sum = 0;
@@ -129,7 +144,11 @@ void ColumnGroups::on_combined(ProcessId from, const net::schema::Combined::Read
   Member& member = members_[replica];
   if (member.open == number) member.open.reset();
   const auto group = groups_.find(number);
-  if (!combined.getOk()) return;
+  if (!combined.getOk()) {
+    // Some shards may have what it has pushed, and others not.
+    if (group != groups_.end() && group->second.has_server) servers_[member.stage].is_known = false;
+    return;
+  }
   if (group == groups_.end()) {
     return on_violation_(absl::StrCat("replica ", replica.value, " is through with group ", number,
                                       ", which nobody has formed"));
@@ -138,10 +157,40 @@ void ColumnGroups::on_combined(ProcessId from, const net::schema::Combined::Read
     member.pending.push_back(number);
     return;
   }
-  if (!group->second.has_server) check(number, group->second, replica);
+  if (group->second.has_server) return on_pushed(number, group->second, replica);
+  check(number, group->second, replica);
   member.values = state_of(*member.model);
   member.pending.clear();  // It was in what it put in.
-  if (group->second.is_common) on_common_(from, replica, group->second.steps_done);
+  if (!group->second.is_common) return;
+  member.taken = weights_of(member.values);
+  servers_[member.stage] = {Values(member.taken.begin(), member.taken.end())};
+  on_common_(from, replica, group->second.steps_done);
+}
+
+void ColumnGroups::on_pushed(uint64_t number, Group& group, plans::ReplicaId replica) {
+  Member& member = members_[replica];
+  Server& server = servers_[member.stage];
+  const double weight = group.weights.at(replica);
+  add(weight, weights_of(member.values), server.weights);
+  add(-weight, member.taken, server.weights);
+  member.values = state_of(*member.model);
+  member.taken = weights_of(member.values);
+  const bool has_ended = ++group.through == group.weights.size();
+  if (has_ended && group.is_closing && server.is_known) check_server(number, group, server);
+}
+
+void ColumnGroups::check_server(uint64_t number, const Group& group, const Server& server) {
+  for (const auto& [replica, weight] : group.weights) {
+    const std::vector<float>& taken = members_.at(replica).taken;
+    const auto wrong = difference(taken, server.weights, taken.size());
+    if (!wrong) continue;
+    on_violation_(absl::StrCat("replica ", replica.value, " has ", taken[*wrong],
+                               " of its server "
+                               "after group ",
+                               number, ", and what was pushed adds up to ",
+                               server.weights[*wrong]));
+    return;
+  }
 }
 
 /// What all but the passive member put in, by their weights.

@@ -25,8 +25,10 @@ namespace skein::sim {
 ///              end of a segment also of the moments
 ///   passive    members put in what they have at some time between the word of the group and its
 ///              end, and what the others add to that is added to their next update
-/// Groups of a parameter server are left out but for the mean that ends a segment: what it has
-/// depends on its other groups. Single-threaded.
+///   servers   have, when all have pushed at the end of a segment, the weights of its beginning and
+///             all weighted updates that were pushed, unless a push was dissolved. What a member
+///             pulls before depends on groups that are under way at the same time.
+/// Single-threaded.
 class ColumnGroups {
  public:
   using OnViolation = std::function<void(const std::string& what)>;
@@ -37,7 +39,7 @@ class ColumnGroups {
       : on_violation_(std::move(on_violation)), on_common_(std::move(on_common)) {}
 
   /// The replica has this model from now on. Those of older generations are forgotten.
-  void on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica,
+  void on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica, int32_t stage,
                    std::shared_ptr<gpu::StageModel> model);
   void on_control(ProcessId from, const net::schema::Envelope::Reader& envelope, bool arrives);
   /// The device is given an update, and ends it.
@@ -48,18 +50,22 @@ class ColumnGroups {
   using Values = std::vector<double>;
   struct Member {
     ProcessId process = 0;
+    int32_t stage = 0;
     std::shared_ptr<gpu::StageModel> model;
     std::vector<float> values;     // Weights and moments after its last update or group.
     std::optional<uint64_t> open;  // Number of the group that it is in.
     // Groups in which it was passive, and what they add is not in `values`.
     std::vector<uint64_t> pending;
     std::vector<uint64_t> being_added;  // By the update that the device has.
+    std::vector<float> taken;           // Weights of the server that it had last.
   };
   struct Group {
     std::map<plans::ReplicaId, double> weights;
     bool has_server = false;
     std::optional<plans::ReplicaId> passive;
     bool is_common = false;
+    bool is_closing = false;
+    size_t through = 0;  // Members, of a server's group.
     uint64_t steps_done = 0;
     std::optional<Values> expected;             // Of who is through.
     std::vector<float> result;                  // Of the first one.
@@ -67,18 +73,27 @@ class ColumnGroups {
     std::optional<Values> gain;                 // Of the passive one.
   };
 
+  /// The parameter server of a stage.
+  struct Server {
+    Values weights;
+    bool is_known = true;
+  };
+
   void on_combine(const net::schema::Combine::Reader& combine);
   void on_combined(ProcessId from, const net::schema::Combined::Reader& combined);
   std::optional<Values> input_of(const Member& member) const;
   std::optional<Values> sum_of_active(const Group& group) const;
   void expect(Group& group, const std::vector<float>& result);
+  void on_pushed(uint64_t number, Group& group, plans::ReplicaId replica);
+  void check_server(uint64_t number, const Group& group, const Server& server);
   void check(uint64_t number, Group& group, plans::ReplicaId replica);
 
   const OnViolation on_violation_;
   const OnCommon on_common_;
   uint64_t generation_ = 0;
   std::map<plans::ReplicaId, Member> members_;
-  std::map<uint64_t, Group> groups_;  // By number.
+  std::map<uint64_t, Group> groups_;   // By number.
+  std::map<int32_t, Server> servers_;  // By stage.
 };
 
 }  // namespace skein::sim

@@ -94,7 +94,7 @@ void ColumnLeases::on_lease(uint32_t column, uint64_t step, plans::SampleLease l
   const bool is_again = next != leases_.end() && next->first == lease.first;
   if (is_again) {
     columns_[next->second.column].is_lost = true;
-    if (next->second.is_committed || next->second.count != lease.count) {
+    if (next->second.count != lease.count) {
       on_violation_(absl::StrCat(what, " are those of column ", next->second.column));
     }
   } else if (next != leases_.end() && next->first < lease.first + lease.count) {
@@ -154,22 +154,32 @@ void ColumnLeases::on_prepared(ProcessId process, uint64_t generation) {
   readers_[process] = {generation, {}, {}};
 }
 
-void ColumnLeases::on_update(ProcessId process) {
+std::set<uint64_t> ColumnLeases::leases() const {
+  std::set<uint64_t> firsts;
+  for (const auto& [first, lease] : leases_) firsts.insert(first);
+  return firsts;
+}
+
+std::optional<plans::SampleLease> ColumnLeases::on_update(ProcessId process) {
   Reader& reader = readers_[process];
   const std::multiset<uint64_t> samples = std::exchange(reader.samples, {});
-  if (reader.commits.empty()) return on_violation_("a worker makes an update without a commit");
+  if (reader.commits.empty()) {
+    on_violation_("a worker makes an update without a commit");
+    return std::nullopt;
+  }
   const auto [column, step] = reader.commits.front();
   reader.commits.pop_front();
-  if (reader.generation != plan_.generation) return;  // What it had is not known any more.
+  if (reader.generation != plan_.generation) return std::nullopt;
   const plans::SampleLease lease = columns_[column].leases[step];
   std::multiset<uint64_t> expected;
   for (uint64_t i = 0; i < lease.count && reads(workers_[process]); ++i) {
     expected.insert(lease.first + i);
   }
-  if (samples == expected) return;
+  if (samples == expected) return lease;
   on_violation_(absl::StrCat("column ", column, " has ", to_text(lease), " in step ", step,
                              " and has read ", samples.size(), " from ",
                              samples.empty() ? 0 : *samples.begin()));
+  return lease;
 }
 
 }  // namespace skein::sim

@@ -20,8 +20,8 @@
 namespace skein::sim {
 
 /// Who trains which samples, of columns that have their own pace. What must hold:
-///   leases    are of samples that nobody else has, unless the column that had them is never heard
-///             again; a column has one at a time
+///   leases    are of samples that nobody else has or has committed, unless that column is never
+///             heard again; a column has one at a time
 ///   commits   of a column follow its leases, each after the ready signals of all of its replicas
 ///   segments  are journaled when every sample of them has been committed by one column
 ///   updates   follow a commit, and the worker has read the samples of the lease, each once
@@ -39,7 +39,10 @@ class ColumnLeases {
   /// The process trains under another plan from now on.
   void on_prepared(ProcessId process, uint64_t generation);
   void on_read(ProcessId process, uint64_t sample) { readers_[process].samples.insert(sample); }
-  void on_update(ProcessId process);
+  /// What the process has trained on; none if that is not known any more.
+  std::optional<plans::SampleLease> on_update(ProcessId process);
+  /// First samples of the leases of the segment in progress.
+  std::set<uint64_t> leases() const;
 
  private:
   /// A range that is leased, by its first sample.
