@@ -3,7 +3,8 @@
 // times to a target are exact and repeatable, whatever else the machine does.
 //   policies [--fashion-mnist FOLDER | --digits FOLDER | --gpt TEXT]  otherwise: synthetic data
 //            [--columns N] [--stages S] [--seeds N] [--threads N] [--target LOSS] [--csv FILE]
-//            [--only "NAME,NAME"] [--scenarios 0,1] [--pilot | --headline | --quick]
+//            [--only "NAME,NAME"] [--scenarios 0,1] [--pilot | --headline | --large-batch |
+//            --quick]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 #include "bench/policies/gpt_task.hpp"
 #include "bench/policies/headline.hpp"
 #include "bench/policies/labelled_data.hpp"
+#include "bench/policies/large_batch.hpp"
 #include "bench/policies/mlp_task.hpp"
 #include "bench/policies/sanity.hpp"
 #include "plans/base/status_macros.hpp"
@@ -30,6 +32,7 @@ constexpr uint64_t kTeacherSeed = 7;
 constexpr uint64_t kFashionTraining = 6000;  // Of 60,000, so that a table takes minutes.
 constexpr uint64_t kDigitsTraining = 1800;   // All.
 constexpr uint64_t kHeadlinePasses = 20;
+constexpr uint64_t kLargeBatchPasses = 20;
 
 using Arguments = std::map<std::string, std::string>;
 
@@ -165,6 +168,12 @@ int run(const Arguments& arguments) {
   }
   if (arguments.contains("--headline")) {
     print_headline(workload.make_task, options, kHeadlinePasses * task->skewed_order().size());
+    return 0;
+  }
+  if (arguments.contains("--large-batch")) {
+    options.lr_grid = {0.00625, 0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6};
+    print_large_batches(workload.make_task, options,
+                        kLargeBatchPasses * task->skewed_order().size());
     return 0;
   }
   const auto csv = arguments.find("--csv");

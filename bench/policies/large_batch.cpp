@@ -1,0 +1,239 @@
+#include "bench/policies/large_batch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/policies/sample_supply.hpp"
+#include "net/reduce/adasum.hpp"
+
+namespace skein::bench {
+namespace {
+
+constexpr std::array<uint32_t, 5> kRanks = {1, 2, 4, 8, 16};
+constexpr float kMomentum = 0.9F;
+constexpr uint64_t kEvaluations = 40;
+constexpr double kBolder = 4;  // Of the best rate of one rank: how much room there is.
+
+enum class Combining { kSum, kMean, kAdasum };
+constexpr std::array<std::pair<Combining, const char*>, 3> kCombinings = {
+    {{Combining::kMean, "mean"}, {Combining::kSum, "sum"}, {Combining::kAdasum, "adasum"}}};
+
+using Weights = std::vector<std::vector<float>>;  // By stage.
+
+/// As `net::adasum` has it: neighbours first, the lower ranks on the left.
+std::vector<float> adasum_tree(std::vector<std::vector<float>> ranks) {
+  while (ranks.size() > 1) {
+    std::vector<std::vector<float>> halves;
+    for (size_t i = 0; i < ranks.size(); i += 2) {
+      net::AdasumDots dots;
+      net::add_dots(ranks[i], ranks[i + 1], dots);
+      net::combine(net::adasum_factors(dots), ranks[i], ranks[i + 1]);
+      halves.push_back(std::move(ranks[i]));
+    }
+    ranks = std::move(halves);
+  }
+  return std::move(ranks[0]);
+}
+
+std::vector<float> combined(Combining how, std::vector<std::vector<float>> ranks) {
+  if (how == Combining::kAdasum) return adasum_tree(std::move(ranks));
+  const float scale = how == Combining::kMean ? 1.0F / static_cast<float>(ranks.size()) : 1.0F;
+  std::vector<float> sum(ranks[0].size());
+  for (const std::vector<float>& each : ranks) {
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += scale * each[i];
+  }
+  return sum;
+}
+
+Weights gradient_of(Task& task, const Weights& weights, const std::vector<uint32_t>& samples) {
+  const uint32_t stages = task.stage_count();
+  Weights outputs(stages + 1);
+  for (uint32_t stage = 0; stage + 1 < stages; ++stage) {
+    outputs[stage + 1] = task.forward(stage, weights[stage], samples, outputs[stage]);
+  }
+  Weights gradients(stages);
+  std::vector<float> from_above;
+  for (uint32_t stage = stages; stage-- > 0;) {
+    gradients[stage].resize(weights[stage].size());
+    from_above =
+        task.backward(stage, weights[stage], samples, outputs[stage], from_above, gradients[stage]);
+  }
+  return gradients;
+}
+
+struct Run {
+  Combining how = Combining::kMean;
+  uint32_t ranks = 1;
+  double lr = 0;
+  uint64_t seed = 0;
+};
+struct Outcome {
+  double loss = std::numeric_limits<double>::infinity();  // At the end; infinite: it diverged.
+  std::optional<double> samples_to_target;
+};
+
+class Training {
+ public:
+  Training(Task& task, const Run& run, uint64_t batch)
+      : task_(task),
+        run_(run),
+        batch_(batch),
+        supply_(task.skewed_order(), {run.ranks, batch, false, run.seed}) {
+    for (uint32_t stage = 0; stage < task.stage_count(); ++stage) {
+      weights_.push_back(task.initial_weights(stage, run.seed));
+      moments_.emplace_back(weights_.back().size());
+    }
+  }
+
+  Outcome train(uint64_t samples, double target) {
+    Outcome outcome;
+    double before = std::numeric_limits<double>::infinity();
+    double done_before = 0;
+    const uint64_t steps = samples / (batch_ * run_.ranks);
+    const uint64_t each = std::max<uint64_t>(1, steps / kEvaluations);
+    for (uint64_t step = 0; step < steps; ++step) {
+      update(step);
+      if ((step + 1) % each != 0 && step + 1 < steps) continue;
+      const double loss = task_.evaluate(weights_).loss;
+      if (!std::isfinite(loss)) return {};
+      const auto done = static_cast<double>((step + 1) * batch_ * run_.ranks);
+      if (!outcome.samples_to_target && loss <= target) {
+        const double share = std::isfinite(before) ? (before - target) / (before - loss) : 1;
+        outcome.samples_to_target = done_before + share * (done - done_before);
+      }
+      outcome.loss = before = loss;
+      done_before = done;
+    }
+    return outcome;
+  }
+
+ private:
+  void update(uint64_t step) {
+    std::vector<std::vector<std::vector<float>>> by_stage(task_.stage_count());
+    for (uint32_t rank = 0; rank < run_.ranks; ++rank) {
+      Weights gradients = gradient_of(task_, weights_, supply_.take(rank, step));
+      supply_.finish(rank, step);
+      for (size_t s = 0; s < gradients.size(); ++s) by_stage[s].push_back(std::move(gradients[s]));
+    }
+    for (size_t s = 0; s < by_stage.size(); ++s) {
+      const std::vector<float> gradient = combined(run_.how, std::move(by_stage[s]));
+      for (size_t i = 0; i < gradient.size(); ++i) {
+        moments_[s][i] = kMomentum * moments_[s][i] + gradient[i];
+        weights_[s][i] -= static_cast<float>(run_.lr) * moments_[s][i];
+      }
+    }
+  }
+
+  Task& task_;
+  Run run_;
+  uint64_t batch_;
+  SampleSupply supply_;
+  Weights weights_, moments_;
+};
+
+/// Of one way to combine, one number of ranks and one rate.
+struct Cell {
+  double lr = 0;
+  std::vector<double> losses;
+  std::vector<double> samples;  // To the target, of the seeds that reached it.
+  double mean_loss() const {
+    double sum = 0;
+    for (const double loss : losses) sum += loss;
+    return sum / static_cast<double>(losses.size());
+  }
+};
+
+class Table {
+ public:
+  Table(const TaskMaker& make_task, const ComparisonOptions& options, uint64_t samples)
+      : task_(make_task()), options_(options), samples_(samples) {}
+
+  Cell measure(Combining how, uint32_t ranks, double lr, const std::vector<uint64_t>& seeds) {
+    Cell cell{lr, {}, {}};
+    for (const uint64_t seed : seeds) {
+      Training training(*task_, {how, ranks, lr, seed}, options_.batch);
+      const Outcome outcome = training.train(samples_, options_.target_loss);
+      cell.losses.push_back(outcome.loss);
+      if (outcome.samples_to_target) cell.samples.push_back(*outcome.samples_to_target);
+    }
+    return cell;
+  }
+
+  /// The rate with the least mean loss over the tuning seeds.
+  double tuned(Combining how, uint32_t ranks) {
+    double best = options_.lr_grid[0];
+    double least = std::numeric_limits<double>::infinity();
+    for (const double lr : options_.lr_grid) {
+      const double loss = measure(how, ranks, lr, options_.tuning_seeds).mean_loss();
+      if (loss < least) best = lr;
+      least = std::min(least, loss);
+    }
+    return best;
+  }
+
+  void print(const std::string& title, const std::optional<double>& lr) {
+    std::printf("\n%s\n%6s %6s", title.c_str(), "ranks", "batch");
+    for (const auto& [how, name] : kCombinings)
+      std::printf(" | %6s: loss, samples to target", name);
+    std::printf("\n");
+    for (const uint32_t ranks : kRanks) {
+      std::printf("%6u %6llu", ranks, static_cast<unsigned long long>(ranks * options_.batch));
+      for (const auto& [how, name] : kCombinings) {
+        print_cell(measure(how, ranks, lr ? *lr : tuned(how, ranks), options_.seeds), !lr);
+      }
+      std::printf("\n");
+    }
+  }
+
+ private:
+  void print_cell(const Cell& cell, bool names_rate) const {
+    if (!std::isfinite(cell.mean_loss())) {
+      std::printf(" | %33s", "diverged");
+    } else {
+      double spread = 0;
+      for (const double loss : cell.losses) spread += std::pow(loss - cell.mean_loss(), 2);
+      spread = std::sqrt(spread / static_cast<double>(cell.losses.size() - 1));
+      std::printf(" | %.3f +- %.3f %7s (%zu of %zu)", cell.mean_loss(), spread,
+                  to_text(cell.samples).c_str(), cell.samples.size(), cell.losses.size());
+    }
+    if (names_rate) std::printf(" lr %g", cell.lr);
+  }
+
+  static std::string to_text(const std::vector<double>& samples) {
+    if (samples.empty()) return "-";
+    double sum = 0;
+    for (const double each : samples) sum += each;
+    return std::to_string(std::lround(sum / static_cast<double>(samples.size())));
+  }
+
+  std::unique_ptr<Task> task_;
+  const ComparisonOptions& options_;
+  uint64_t samples_;
+};
+
+}  // namespace
+
+void print_large_batches(const TaskMaker& make_task, const ComparisonOptions& options,
+                         uint64_t samples) {
+  Table table(make_task, options, samples);
+  const double lr = table.tuned(Combining::kMean, 1);
+  std::printf("after %llu samples; momentum %.1f; mean +- standard deviation of %zu seeds\n",
+              static_cast<unsigned long long>(samples), double{kMomentum}, options.seeds.size());
+  for (const double factor : {1.0, kBolder}) {
+    char title[80];
+    std::snprintf(title, sizeof(title), "lr %g, %g of the best one for one rank:", factor * lr,
+                  factor);
+    table.print(title, factor * lr);
+  }
+  table.print("with the best lr of each, by the tuning seeds:", std::nullopt);
+}
+
+}  // namespace skein::bench
