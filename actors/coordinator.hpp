@@ -133,7 +133,11 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void send(plans::WorkerId worker, net::ControlMessage message);
   void tell_progress();
   template <class Fill>
-  void send_to_all(Fill fill);
+  void send_to_all(Fill fill) {
+    for (const auto& [worker, peer] : peer_of) {
+      send(worker, net::make_envelope(head(worker), fill));
+    }
+  }
 };
 
 Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<CoordinatorState> self,

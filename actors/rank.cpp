@@ -16,11 +16,6 @@
 namespace skein::actors {
 namespace {
 
-/// Tokens by which a replica tells its pieces of work apart.
-constexpr uint64_t kProgramWork = 0;
-constexpr uint64_t kSaveWork = 1;
-constexpr uint64_t kSnapshotWork = 2;
-constexpr uint64_t kLastWork = 3;
 /// Validation outputs that may wait at a slower neighbour.
 constexpr uint32_t kValidationTensorsMax = 4;
 
@@ -48,16 +43,6 @@ plans::InputKind from_schema(net::schema::TensorKind kind) {
       break;  // Probes of links: no stream of a rank takes them.
   }
   return plans::InputKind::kActivation;
-}
-
-/// Pooled memory as a tensor that gives it back with its last handle.
-net::TensorHandle as_tensor(gpu::StagingPool::Handle memory) {
-  struct Tensor {
-    gpu::StagingPool::Handle memory;
-    std::span<float> span;
-  };
-  auto tensor = std::make_shared<Tensor>(Tensor{memory, *memory});
-  return net::TensorHandle(tensor, &tensor->span);
 }
 
 }  // namespace
@@ -335,48 +320,6 @@ void RankState::carry_out(const plans::RunValidation& command) {
       outgoing(replica, net::schema::TensorKind::VALIDATION, command.step, command.microbatch);
   gpu::Work work = validation_work(command, replica, output.memory);
   submit(command, std::move(work), std::move(output));
-}
-
-void RankState::carry_out(const plans::SaveState& command) {
-  // The copy is work of the device: it runs before the next step's first action changes anything.
-  auto copy = std::make_shared<ShardRequest>();
-  copy->steps_done = command.steps_done;
-  copy->stage = command.stage;
-  const std::shared_ptr<gpu::StageModel>& model = held.at(command.stage).parts.model;
-  copy->parameters = model->parameters();
-  gpu::Work work;
-  work.run = [copy, model, shards = config.shards,
-              listener = ShardListener(self)](gpu::Ops&) -> absl::Status {
-    absl::Status status = snapshot(*model, *copy);
-    if (status.ok()) caf::anon_send(shards, std::move(*copy), listener);
-    return status;
-  };
-  submit_aside(kSaveWork, std::move(work));
-}
-
-void RankState::carry_out(const plans::KeepSnapshot& command) {
-  HeldReplica& replica = held.at(command.stage);
-  const plans::WorkerId keeper = config.keepers.at(static_cast<size_t>(command.stage));
-  if (keeper.value == 0) return;
-  auto request = std::make_shared<SnapshotRequest>();
-  request->generation = config.plan.generation;
-  request->stage = command.stage;
-  request->address = config.addresses.at(keeper);
-  request->state.step = command.steps_done;
-  request->state.layers = replica.parts.options.layers;
-  for (auto& [layer, pool] : replica.snapshots) {
-    request->state.copies[layer] = as_tensor(pool->take());
-  }
-  gpu::Work work;
-  work.run = [request, model = replica.parts.model, spec = config.job.model, shards = config.shards,
-              listener = SnapshotListener(config.listener)](gpu::Ops&) -> absl::Status {
-    for (const auto& [layer, copy] : request->state.copies) {
-      SKEIN_RETURN_IF_ERROR(copy_layer_state(spec, layer, *model, *copy));
-    }
-    caf::anon_send(shards, std::move(*request), listener);
-    return absl::OkStatus();
-  };
-  submit_aside(kSnapshotWork, std::move(work));
 }
 
 /// Work that is not the program's.

@@ -171,8 +171,12 @@ struct Outgoing {
   void send(uint64_t now_us);
 };
 
-/// First token of the work for groups of columns; other tokens are below it.
-constexpr uint64_t kColumnWork = 16;
+/// Tokens by which a rank tells its pieces of work apart.
+constexpr uint64_t kProgramWork = 0;
+constexpr uint64_t kSaveWork = 1;
+constexpr uint64_t kSnapshotWork = 2;
+constexpr uint64_t kLastWork = 3;
+constexpr uint64_t kColumnWork = 16;  // The first one for groups of columns.
 
 struct RankState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "rank";

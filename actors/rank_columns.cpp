@@ -50,14 +50,14 @@ void RankState::open_exchange(HeldReplica& replica) {
       WeightExchange::Options{std::move(streams), float_count(model, ModelFloats::kWithMoments)});
 }
 
-/// The segment's first weights, which all columns have, are the server's: copied before the device
-/// does anything else.
 void RankState::begin_serving() {
   for (auto& [stage, replica] : held) {
     if (replica.server) begin_serving(replica);
   }
 }
 
+/// The segment's first weights, which all columns have, are the server's: copied before the device
+/// does anything else.
 void RankState::begin_serving(HeldReplica& replica) {
   replica.taken = std::make_shared<std::vector<float>>();
   gpu::Work work;
