@@ -217,7 +217,8 @@ void Run::begin(const GroupStart& start) {
 double Run::end_of_group(const GroupStart& start) {
   const auto members = static_cast<double>(start.members.size());
   if (start.combination != Combination::kServer) {
-    return now_us_ + 2 * (members - 1) / members * options_.exchange_us +
+    const double values = 1 + (start.averages_moments ? options_.moments_per_weight : 0);
+    return now_us_ + 2 * (members - 1) / members * values * options_.exchange_us +
            (members > 1 ? members * options_.latency_us : 0);
   }
   const auto stage = static_cast<uint32_t>(start.stage);

@@ -18,6 +18,7 @@ struct PolicySimulationOptions {
   /// stage's bytes by a link's bandwidth.
   double exchange_us = 0;
   double latency_us = 0;
+  double moments_per_weight = 0;  // Of the optimizer: what a group that averages them moves, too.
   /// A server serves one member after the other, each for `server_us`; a member takes at least
   /// `server_latency_us` for its push and pull. A group server then does the same as a member of
   /// the central one.

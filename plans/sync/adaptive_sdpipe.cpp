@@ -12,12 +12,21 @@ constexpr size_t kStepsKept = 32;          // Of a column: enough to see a stall
 constexpr double kForwardShare = 1.0 / 3;  // Of a step: a backward is two products a weight.
 constexpr size_t kStepsMin = 5;            // Below that nothing is known of a column.
 
-std::vector<SyncCandidate> candidates_of(const std::vector<uint64_t>& periods) {
+/// Tighter ones first.
+std::vector<SyncCandidate> candidates_of(const AdaptiveSdpipeOptions& options) {
   std::vector<SyncCandidate> candidates;
-  for (const uint64_t period : periods) {
-    candidates.push_back({SyncCandidate::Kind::kSdpipe, period});
+  for (const uint64_t local_steps : options.local_steps) {
+    for (const uint64_t period : options.periods) {
+      candidates.push_back({SyncCandidate::Kind::kSdpipe, period, local_steps});
+    }
   }
   return candidates;
+}
+
+/// What a ring of so many takes, in exchanges: as in `PolicySimulationOptions`.
+double ring_share(size_t members) {
+  const auto count = static_cast<double>(members);
+  return 2 * (count - 1) / count;
 }
 
 }  // namespace
@@ -27,10 +36,11 @@ AdaptiveSdpipePolicy::AdaptiveSdpipePolicy(const ColumnLayout& layout,
     : layout_(layout),
       options_(std::move(options)),
       sdpipe_(layout, options_.sdpipe),
-      chooser_(options_.chooser, candidates_of(options_.periods),
-               {SyncCandidate::Kind::kSdpipe, options_.sdpipe.period}),
+      chooser_(options_.chooser, candidates_of(options_),
+               {SyncCandidate::Kind::kSdpipe, options_.sdpipe.period, options_.sdpipe.local_steps}),
       paces_(layout.columns),
-      is_present_(layout.columns, true) {}
+      is_present_(layout.columns, true),
+      steps_between_looks_(options_.steps_between_looks) {}
 
 void AdaptiveSdpipePolicy::begin(ReplicaId replica, uint64_t now_us) {
   if (layout_.stage_of(replica) > 0) return;
@@ -64,7 +74,7 @@ GroupDecisions AdaptiveSdpipePolicy::on_ready(const ReadySignal& signal, uint64_
       ++steps_seen_;
     }
     pace.is_computing = false;
-    if (steps_seen_ >= options_.steps_between_looks * layout_.columns) look(looked);
+    if (steps_seen_ >= steps_between_looks_ * layout_.columns) look(looked);
   }
   GroupDecisions decisions = follow(sdpipe_.on_ready(signal, now_us), now_us);
   decisions.changes = std::move(looked.changes);
@@ -99,8 +109,14 @@ void AdaptiveSdpipePolicy::look(GroupDecisions& decisions) {
   }
   if (steps_us.size() < 2) return;
   const std::optional<SyncChoice> choice = chooser_.observe(observed_profile(steps_us));
-  if (!choice) return;
-  sdpipe_.set_period(choice->candidate.period);
+  if (!choice) {
+    if (chooser_.is_wavering()) return;
+    steps_between_looks_ = std::min(2 * steps_between_looks_, options_.steps_between_looks_max);
+    return;
+  }
+  steps_between_looks_ = options_.steps_between_looks;
+  const SyncCandidate& chosen = choice->candidate;
+  sdpipe_.change(chosen.period, chosen.local_steps, options_.chooser.averages_moments(chosen));
   ++change_count_;
   decisions.changes.push_back(choice->reason);
 }
@@ -109,7 +125,10 @@ GroupDecisions AdaptiveSdpipePolicy::on_group_end(const GroupOutcome& outcome, u
   const auto group = groups_.find(outcome.number);
   if (group != groups_.end()) {
     for (const ReplicaId member : group->second.members) begin(member, now_us);
-    exchanges_us_.push_back(static_cast<double>(now_us - group->second.since_us));
+    if (group->second.members.size() > 1) {  // Of one whose others have died nothing is learnt.
+      const auto took_us = static_cast<double>(now_us - group->second.since_us);
+      exchanges_us_.push_back(took_us / ring_share(group->second.members.size()));
+    }
     if (exchanges_us_.size() > kStepsKept) exchanges_us_.pop_front();
     groups_.erase(group);
   }

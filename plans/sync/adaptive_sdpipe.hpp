@@ -12,18 +12,25 @@
 namespace skein::plans {
 
 struct AdaptiveSdpipeOptions {
-  SdpipeOptions sdpipe;  // Its period is the first one.
+  SdpipeOptions sdpipe;  // With what it begins; its decay, and its window at all times.
   /// What is known beforehand; slowness and stalls are measured. Without `forward_us`, so are the
   /// times of pieces, as equal shares of the fastest column's step, and the exchange.
   StragglerProfile profile;
   std::vector<uint64_t> periods = {1, 2, 5, 10};
+  std::vector<uint64_t> local_steps = {1, 2, 3};
   ChooserOptions chooser;
-  uint64_t steps_between_looks = 5;  // Of a column, in the mean.
+  /// Of a column, in the mean. Looks that change nothing come to be twice as rare each time.
+  uint64_t steps_between_looks = 3, steps_between_looks_max = 48;
 };
 
-/// SDPipe whose period follows the stragglers: measures what each column's steps take to compute,
-/// and changes P when a simulation of what was measured promises enough. P = 1 is synchronous, so
-/// this reaches from all-reduce to loose groups; a change of P needs no boundary. Ours.
+/// SDPipe that follows the stragglers: measures what each column's steps take to compute, simulates
+/// what was measured with each pair of P, how loosely columns hang together, and k, how often they
+/// meet, and changes to another one that promises enough progress: throughput, less what replicas
+/// lose that are apart. P = k = 1 is synchronous, so this reaches from all-reduce over local SGD to
+/// loose groups; a change needs no boundary. On like parts two steps between meetings cost less
+/// than the exchange that they save, unless links are fast; on unlike ones, where a column by
+/// itself runs off, it stays with exact averages unless stragglers make that dear, and averages
+/// moments as soon as it steps alone. Ours.
 class AdaptiveSdpipePolicy final : public GroupScheduler {
  public:
   AdaptiveSdpipePolicy(const ColumnLayout& layout, AdaptiveSdpipeOptions options);
@@ -36,6 +43,7 @@ class AdaptiveSdpipePolicy final : public GroupScheduler {
   GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
 
   uint64_t period() const { return sdpipe_.period(); }
+  uint64_t local_steps() const { return sdpipe_.local_steps(); }
   uint64_t change_count() const { return change_count_; }
 
  private:
@@ -64,6 +72,7 @@ class AdaptiveSdpipePolicy final : public GroupScheduler {
   std::deque<double> exchanges_us_;   // The last ones.
   uint64_t change_count_ = 0;
   uint64_t steps_seen_ = 0;
+  uint64_t steps_between_looks_;
 };
 
 }  // namespace skein::plans

@@ -45,6 +45,9 @@ struct GroupStart {
   int32_t server = 0;                // kServer: which; 0 is the central one.
   GroupId group;                     // kReduceGradients: of the plan.
   std::vector<GroupMember> members;  // Ascending by replica: the rank in the collective.
+  /// kAverageWeights: the optimizer's state as well. Only for columns with parts of their own,
+  /// which those of a job do not have: there `sync.average_moments` says it for all groups.
+  bool averages_moments = false;
   uint64_t staleness = 0;  // Steps (peers) or updates (server) between the oldest and newest state.
   bool operator==(const GroupStart&) const = default;
 };

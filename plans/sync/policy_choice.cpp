@@ -20,16 +20,18 @@ constexpr double kStallsBeyond = 1.5;    // Of the median step.
 constexpr double kPiecesOfStep = 2;      // A forward and a backward.
 constexpr double kSimulatedSteps = 100;  // Of a column as fast as the slowest one is typically.
 constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.
-// Too little to be measured; but of two that are equally fast, the tighter one is better.
-constexpr double kLossOnLikeParts = 0.02;
+constexpr double kLossOnLikeParts = 1.0 / 50, kLossWithMoments = 1.0 / 10;
 
 std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
-                                            const ColumnLayout& layout) {
+                                            const ColumnLayout& layout, bool averages_moments) {
   if (candidate.kind == SyncCandidate::Kind::kAdPsgd) {
     return std::make_unique<AdPsgdPolicy>(layout, kSimulationSeed);
   }
   if (candidate.kind == SyncCandidate::Kind::kSdpipe) {
-    return std::make_unique<SdpipePolicy>(layout, SdpipeOptions{.period = candidate.period});
+    return std::make_unique<SdpipePolicy>(layout,
+                                          SdpipeOptions{.period = candidate.period,
+                                                        .local_steps = candidate.local_steps,
+                                                        .average_moments = averages_moments});
   }
   std::vector<ReductionGroup> groups;
   for (uint32_t stage = 0; stage < layout.stages; ++stage) {
@@ -41,12 +43,14 @@ std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
   return std::make_unique<AllreducePolicy>(groups, 0);
 }
 
-SyncPrediction predict(const StragglerProfile& profile, const SyncCandidate& candidate) {
+SyncPrediction predict(const StragglerProfile& profile, const SyncCandidate& candidate,
+                       bool averages_moments) {
   PolicySimulationOptions options{.layout = profile.layout,
                                   .forward_us = profile.forward_us,
                                   .backward_us = profile.backward_us,
                                   .exchange_us = profile.exchange_us,
-                                  .latency_us = profile.latency_us};
+                                  .latency_us = profile.latency_us,
+                                  .moments_per_weight = profile.moments_per_weight};
   options.scenario = sleeping_pieces(profile.stall_us, 1, kSimulationSeed);
   options.scenario.slowdown.probability = profile.stall_rate;
   options.scenario.slowness = profile.slowness;
@@ -57,7 +61,7 @@ SyncPrediction predict(const StragglerProfile& profile, const SyncCandidate& can
   const double slowest = *std::max_element(profile.slowness.begin(), profile.slowness.end());
   options.duration_us = kSimulatedSteps * step_us * slowest;
   options.warm_up_us = options.duration_us / 5;
-  const auto policy = make_policy(candidate, profile.layout);
+  const auto policy = make_policy(candidate, profile.layout, averages_moments);
   Disagreement disagreement(profile.layout, options.warm_up_us);
   const PolicySimulation result = simulate_policy(*policy, options, &disagreement);
   return {candidate, result.steps_per_second, disagreement.mean(), 0};
@@ -105,23 +109,27 @@ void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerP
 std::string SyncCandidate::name() const {
   if (kind == Kind::kAllreduce) return "all-reduce";
   if (kind == Kind::kAdPsgd) return "AD-PSGD";
-  return absl::StrCat("SDPipe P=", period);
+  return absl::StrCat("SDPipe P=", period, " k=", local_steps);
 }
 
-double progress_per_step(double disagreement, bool parts_are_unlike) {
-  return 1 / (1 + (parts_are_unlike ? 1 : kLossOnLikeParts) * std::sqrt(disagreement));
+double progress_per_step(double disagreement, const DriftKind& kind) {
+  if (!kind.parts_are_unlike) return 1 / (1 + kLossOnLikeParts * disagreement);
+  if (kind.averages_moments) return 1 / (1 + kLossWithMoments * disagreement);
+  return 1 / (1 + std::sqrt(disagreement));
 }
 
 SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCandidate> candidates,
-                       bool parts_are_unlike) {
+                       const ChooserOptions& options) {
   SKEIN_CHECK(!candidates.empty());
-  const double reference = predict(profile, {}).steps_per_second;
+  const double reference = predict(profile, {}, false).steps_per_second;
   SyncChoice choice;
   double most = 0;
   for (const SyncCandidate& candidate : candidates) {
-    SyncPrediction prediction = predict(profile, candidate);
-    prediction.progress = prediction.steps_per_second / reference *
-                          progress_per_step(prediction.disagreement, parts_are_unlike);
+    const bool averages_moments = options.averages_moments(candidate);
+    SyncPrediction prediction = predict(profile, candidate, averages_moments);
+    const DriftKind kind{options.parts_are_unlike, averages_moments};
+    prediction.progress =
+        prediction.steps_per_second / reference * progress_per_step(prediction.disagreement, kind);
     choice.predictions.push_back(prediction);
     if (prediction.progress <= most) continue;
     most = prediction.progress;
@@ -132,7 +140,7 @@ SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCand
 }
 
 std::optional<SyncChoice> SyncChooser::observe(const StragglerProfile& profile) {
-  SyncChoice choice = choose_sync(profile, candidates_, options_.parts_are_unlike);
+  SyncChoice choice = choose_sync(profile, candidates_, options_);
   double promised = 0, present = 0;
   for (const SyncPrediction& prediction : choice.predictions) {
     if (prediction.candidate == now_) present = prediction.progress;

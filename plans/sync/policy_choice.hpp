@@ -16,9 +16,10 @@ struct StragglerProfile {
   std::vector<double> forward_us, backward_us;  // [stages] of the fastest column, undisturbed.
   double exchange_us = 0;                       // As in `PolicySimulationOptions`.
   double latency_us = 0;
-  std::vector<double> slowness;  // [columns] >= 1: typical step time, relative to the fastest's.
-  double stall_rate = 0;         // Share of forwards and backwards that stall, 0 to 1.
-  double stall_us = 0;           // For how long, in the mean.
+  double moments_per_weight = 0;  // As there: 1 for momentum, 2 for AdamW.
+  std::vector<double> slowness;   // [columns] >= 1: typical step time, relative to the fastest's.
+  double stall_rate = 0;          // Share of forwards and backwards that stall, 0 to 1.
+  double stall_us = 0;            // For how long, in the mean.
 };
 
 /// Typical steps and stalls, told apart: a column is as slow as the median of its steps; what a
@@ -32,7 +33,8 @@ void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerP
 struct SyncCandidate {
   enum class Kind { kAllreduce, kSdpipe, kAdPsgd };
   Kind kind = Kind::kAllreduce;
-  uint64_t period = 0;  // kSdpipe: P.
+  uint64_t period = 0;       // kSdpipe: P.
+  uint64_t local_steps = 1;  // kSdpipe: k.
   std::string name() const;
   bool operator==(const SyncCandidate&) const = default;
 };
@@ -50,22 +52,36 @@ struct SyncChoice {
   std::string reason;
 };
 
-/// How much of the progress of a synchronous step one step makes if replicas are so far apart.
-/// Measured with `bench/policies --digits` on 8 columns: on unlike parts, where every column has
-/// its own part of the data and these differ, 1 / (1 + sqrt(disagreement)) is within 0.1 of what 27
-/// of 32 pairs of policy and scenario showed; on shuffled data, no loss was seen in the noise.
-double progress_per_step(double disagreement, bool parts_are_unlike);
+/// What a step is worth that replicas do apart from each other.
+struct DriftKind {
+  bool parts_are_unlike = false;  // Every column has its own part of the data, and these differ.
+  bool averages_moments = false;  // Groups do.
+};
 
-/// Simulates each candidate on the profile, and takes the one that makes most progress; on a tie
-/// the earlier one. `candidates` are not empty. Cost: a simulation of 100 steps each.
-SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCandidate> candidates,
-                       bool parts_are_unlike);
+/// How much of the progress of a synchronous step one step makes if replicas are so far apart.
+/// Measured with `bench/policies --digits` on 8 columns and momentum, steps to the target relative
+/// to all-reduce. Like parts: 1 / (1 + disagreement / 50), from no loss that could be seen at 0.4
+/// to 0.72 at 20. Unlike ones: 1 / (1 + disagreement / 10) if momentum is averaged, from 0.8
+/// to 1.05 below 1.5, and about 0.75 from 2 to 10; else 1 / (1 + sqrt(disagreement)), as momentum
+/// of their own then drives replicas apart between groups.
+double progress_per_step(double disagreement, const DriftKind& kind);
 
 struct ChooserOptions {
   double gain_min = 1.05;  // What another policy has to promise over the present one.
   int32_t patience = 2;    // Observations in a row that have to say so.
   bool parts_are_unlike = false;
+
+  /// On unlike parts a candidate that steps alone averages moments: replicas go apart there at
+  /// once, and a group only pays for that every k steps.
+  bool averages_moments(const SyncCandidate& candidate) const {
+    return parts_are_unlike && candidate.local_steps > 1;
+  }
 };
+
+/// Simulates each candidate on the profile, and takes the one that makes most progress; on a tie
+/// the earlier one. `candidates` are not empty. Cost: a simulation of 100 steps each.
+SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCandidate> candidates,
+                       const ChooserOptions& options);
 
 /// Decides when it is time for another policy: not for little, and not for a moment's noise. Not
 /// thread-safe.
@@ -76,6 +92,8 @@ class SyncChooser {
       : options_(options), candidates_(std::move(candidates)), now_(now) {}
 
   const SyncCandidate& now() const { return now_; }
+  /// The last observation spoke for another policy, but not often enough yet.
+  bool is_wavering() const { return wishes_ > 0; }
   /// Another observation; what to change to, and why, if it is time.
   std::optional<SyncChoice> observe(const StragglerProfile& profile);
 

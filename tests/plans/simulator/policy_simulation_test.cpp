@@ -10,6 +10,7 @@
 #include "plans/sync/hetpipe.hpp"
 #include "plans/sync/parameter_server.hpp"
 #include "plans/sync/progressive_server.hpp"
+#include "plans/sync/sdpipe.hpp"
 
 namespace skein::plans {
 namespace {
@@ -57,6 +58,22 @@ TEST(PolicySimulation, AllreduceIsAsFastAsItsSlowestColumn) {
   AllreducePolicy policy = allreduce(layout);
   const PolicySimulation result = run(policy, options_of(layout, slow_columns(layout, 1, 4)));
   EXPECT_NEAR(result.steps_per_second, 8 / (4 * kStepUs + 35000) * 1e6, 0.5);
+}
+
+TEST(PolicySimulation, GroupsPayForMomentsAndLocalStepsShareThePrice) {
+  const ColumnLayout layout{8, 1};
+  PolicySimulationOptions options = options_of(layout, homogeneous());
+  options.moments_per_weight = 2;
+  for (const uint64_t local_steps : {1u, 2u, 3u}) {
+    for (const bool average_moments : {false, true}) {
+      SdpipePolicy policy(layout, {.local_steps = local_steps, .average_moments = average_moments});
+      const auto steps = static_cast<double>(local_steps);
+      const double ring_us = (average_moments ? 3 : 1) * 2 * 7.0 / 8 * kExchangeUs;
+      EXPECT_NEAR(run(policy, options).steps_per_second,
+                  8 * steps / (steps * kStepUs + ring_us) * 1e6, 0.6)
+          << local_steps << average_moments;
+    }
+  }
 }
 
 TEST(PolicySimulation, APipelineWithoutGroupsIsFullAfterItsWarmUp) {

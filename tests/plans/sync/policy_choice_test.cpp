@@ -17,6 +17,7 @@ using Kind = SyncCandidate::Kind;
 constexpr double kStepUs = 60000;
 const std::vector<SyncCandidate> kCandidates = {
     {Kind::kAllreduce, 0}, {Kind::kSdpipe, 2}, {Kind::kSdpipe, 10}};
+const ChooserOptions kUnlike{.parts_are_unlike = true};
 
 StragglerProfile calm(const ColumnLayout& layout) {
   StragglerProfile profile{.layout = layout, .exchange_us = 20000};
@@ -36,33 +37,34 @@ StragglerProfile stalling(const ColumnLayout& layout) {
 TEST(PolicyChoice, StaysSynchronousWhenNothingDisturbs) {
   for (const ColumnLayout& layout : {ColumnLayout{2, 1}, {8, 1}, {4, 4}}) {
     for (const bool is_unlike : {false, true}) {
-      const SyncChoice choice = choose_sync(calm(layout), kCandidates, is_unlike);
+      const SyncChoice choice =
+          choose_sync(calm(layout), kCandidates, {.parts_are_unlike = is_unlike});
       EXPECT_EQ(choice.candidate, kCandidates[0]) << choice.reason;
     }
   }
 }
 
 TEST(PolicyChoice, LoosensWhenColumnsStallButNotOnUnlikeParts) {
-  const SyncChoice loose = choose_sync(stalling({8, 1}), kCandidates, false);
+  const SyncChoice loose = choose_sync(stalling({8, 1}), kCandidates, {});
   EXPECT_EQ(loose.candidate.kind, Kind::kSdpipe) << loose.reason;
-  EXPECT_EQ(choose_sync(stalling({8, 1}), kCandidates, true).candidate, kCandidates[0]);
+  EXPECT_EQ(choose_sync(stalling({8, 1}), kCandidates, kUnlike).candidate, kCandidates[0]);
 }
 
 TEST(PolicyChoice, LoosensOnUnlikePartsIfTheOthersStayTogether) {
   StragglerProfile profile = calm({8, 1});
   profile.slowness[0] = 4;  // The other seven meet in every step.
-  EXPECT_EQ(choose_sync(profile, kCandidates, true).candidate.kind, Kind::kSdpipe);
+  EXPECT_EQ(choose_sync(profile, kCandidates, kUnlike).candidate.kind, Kind::kSdpipe);
 }
 
 TEST(PolicyChoice, OnlyAllreduceKeepsReplicasTogetherUnderStalls) {
-  const SyncChoice choice = choose_sync(stalling({8, 1}), kCandidates, true);
+  const SyncChoice choice = choose_sync(stalling({8, 1}), kCandidates, kUnlike);
   EXPECT_EQ(choice.predictions[0].disagreement, 0);
   EXPECT_GT(choice.predictions[1].disagreement, 0.3);
   EXPECT_GT(choice.predictions[2].disagreement, choice.predictions[1].disagreement);
 }
 
 TEST(PolicyChoice, SaysWhy) {
-  const std::string reason = choose_sync(stalling({8, 1}), kCandidates, false).reason;
+  const std::string reason = choose_sync(stalling({8, 1}), kCandidates, {}).reason;
   for (const char* part : {"SDPipe P=", "all-reduce=1", "10 % of pieces stall for 120000 us"}) {
     EXPECT_THAT(reason, testing::HasSubstr(part));
   }
@@ -102,39 +104,94 @@ TEST(PolicyChoice, DoesNotChangeForLittle) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(chooser.observe(stalling({8, 1})));
 }
 
+TEST(PolicyChoice, StepsAloneWhereExchangesAreDear) {
+  const std::vector<SyncCandidate> candidates = {{Kind::kSdpipe, 10, 1}, {Kind::kSdpipe, 10, 2}};
+  StragglerProfile profile = calm({8, 1});
+  for (const double exchange_us : {0.0, 100.0, 5000.0, 20000.0}) {
+    profile.exchange_us = exchange_us;
+    const SyncChoice choice = choose_sync(profile, candidates, {});
+    EXPECT_EQ(choice.candidate.local_steps, exchange_us < 1000 ? 1u : 2u) << choice.reason;
+  }
+}
+
+TEST(PolicyChoice, PaysForMomentsOnUnlikePartsOnly) {
+  const std::vector<SyncCandidate> candidates = {{Kind::kSdpipe, 10, 2}};
+  StragglerProfile profile = calm({8, 1});
+  profile.moments_per_weight = 1;
+  const double like = choose_sync(profile, candidates, {}).predictions[0].steps_per_second;
+  const double unlike = choose_sync(profile, candidates, kUnlike).predictions[0].steps_per_second;
+  EXPECT_NEAR(like, 16 / 0.155, 1);
+  EXPECT_NEAR(unlike, 16 / 0.190, 1);
+}
+
+TEST(PolicyChoice, ValuesStepsLessTheFurtherApartTheyAreDone) {
+  for (const DriftKind& kind : {DriftKind{}, {true, false}, {true, true}}) {
+    EXPECT_EQ(progress_per_step(0, kind), 1);
+    for (double apart = 0.1; apart < 100; apart *= 2) {
+      EXPECT_LT(progress_per_step(2 * apart, kind), progress_per_step(apart, kind));
+      EXPECT_LE(progress_per_step(apart, {true, true}), progress_per_step(apart, {}));
+      if (apart < 10) {
+        EXPECT_LE(progress_per_step(apart, {true, false}), progress_per_step(apart, {true, true}));
+      }
+    }
+  }
+}
+
 struct AdaptiveRun {
-  uint64_t period = 0;
+  uint64_t period = 0, local_steps = 0;
   size_t changes = 0;
   double steps_per_second = 0;
 };
 
-AdaptiveRun run_adaptive(const ColumnScenario& scenario, uint64_t first, bool is_unlike) {
+AdaptiveRun run_adaptive(const ColumnScenario& scenario, uint64_t first, bool is_unlike,
+                         double exchange_us = 20000) {
   const ColumnLayout layout{8, 1};
   AdaptiveSdpipeOptions options;
   options.sdpipe.period = first;
   options.profile = calm(layout);
+  options.profile.exchange_us = exchange_us;
+  options.profile.moments_per_weight = 1;
   options.chooser.parts_are_unlike = is_unlike;
   AdaptiveSdpipePolicy policy(layout, options);
   PolicySimulationOptions simulation{.layout = layout, .scenario = scenario};
   simulation.forward_us = options.profile.forward_us;
   simulation.backward_us = options.profile.backward_us;
-  simulation.exchange_us = options.profile.exchange_us;
+  simulation.exchange_us = exchange_us;
+  simulation.moments_per_weight = 1;
   simulation.duration_us = 120e6;
   const PolicySimulation result = simulate_policy(policy, simulation);
   EXPECT_FALSE(result.is_stuck);
-  return {policy.period(), policy.change_count(), result.steps_per_second};
+  return {policy.period(), policy.local_steps(), policy.change_count(), result.steps_per_second};
 }
+
+const ColumnScenario kStalls = sleeping_pieces(2 * kStepUs, kStepUs, 1);
+constexpr double kAllreduceUnderStalls = 40;  // Steps a second.
 
 TEST(AdaptiveSdpipe, LoosensUnderStallsAndStaysThere) {
-  const AdaptiveRun run = run_adaptive(sleeping_pieces(2 * kStepUs, kStepUs, 1), 1, false);
+  const AdaptiveRun run = run_adaptive(kStalls, 1, false);
   EXPECT_GT(run.period, 1u);
   EXPECT_LE(run.changes, 4u);
-  EXPECT_GT(run.steps_per_second, 55);  // All-reduce: 40.
+  EXPECT_GT(run.steps_per_second, 1.5 * kAllreduceUnderStalls);
 }
 
-TEST(AdaptiveSdpipe, IsSynchronousWhenNothingDisturbsAndOnUnlikePartsUnderStalls) {
-  EXPECT_NEAR(run_adaptive(homogeneous(), 10, false).steps_per_second, 8 / 0.095, 1);
-  EXPECT_EQ(run_adaptive(sleeping_pieces(2 * kStepUs, kStepUs, 1), 10, true).period, 1u);
+TEST(AdaptiveSdpipe, SparesExchangesWhenNothingDisturbs) {
+  const AdaptiveRun dear = run_adaptive(homogeneous(), 10, false);
+  EXPECT_GT(dear.local_steps, 1u);
+  EXPECT_GT(dear.steps_per_second, 1.2 * 8 / 0.095);
+  const AdaptiveRun cheap = run_adaptive(homogeneous(), 10, false, 100);
+  EXPECT_EQ(cheap.local_steps, 1u);
+  EXPECT_NEAR(cheap.steps_per_second, 8 / 0.060175, 0.5);
+}
+
+TEST(AdaptiveSdpipe, IsSynchronousOnUnlikePartsUnlessStragglersMakeThatDear) {
+  const AdaptiveRun calm_run = run_adaptive(homogeneous(), 1, true);
+  EXPECT_EQ(calm_run.period, 1u);
+  EXPECT_EQ(calm_run.local_steps, 1u);
+  EXPECT_NEAR(calm_run.steps_per_second, 8 / 0.095, 0.5);
+  const AdaptiveRun stalled = run_adaptive(kStalls, 1, true);
+  EXPECT_GT(stalled.local_steps, 1u);
+  EXPECT_LE(stalled.period, 2u);
+  EXPECT_GT(stalled.steps_per_second, 1.2 * kAllreduceUnderStalls);
 }
 
 }  // namespace
