@@ -40,7 +40,8 @@ Trial trial_of(const ComparisonOptions& options, const Cell& cell, double lr, ui
   Trial trial{.policy = policies[cell.policy],
               .scenario = scenario_of(options.layout, cell.scenario, seed),
               .duration_us = options.duration_us,
-              .communication = options.communication};
+              .communication = options.communication,
+              .has_group_servers = options.has_group_servers};
   trial.training = {.layout = options.layout,
                     .optimizer = {options.optimizer, lr},
                     .batch = options.batch,
@@ -80,17 +81,19 @@ NamedPolicy sdpipe_weighted(uint64_t period) {
           }};
 }
 
-NamedPolicy adaptive(bool parts_are_unlike) {
-  return {"auto", [parts_are_unlike](const plans::ColumnLayout& layout, uint64_t) {
+NamedPolicy adaptive(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
+  return {"auto", [parts_are_unlike, optimizer](const plans::ColumnLayout& layout, uint64_t) {
             const plans::PolicySimulationOptions measured =
                 simulation_options(layout, plans::homogeneous());
             plans::AdaptiveSdpipeOptions options;
             options.sdpipe.period = parts_are_unlike ? 1 : 10;
+            options.sdpipe.local_steps = parts_are_unlike ? 1 : 2;
             options.profile = {.layout = layout,
                                .forward_us = measured.forward_us,
                                .backward_us = measured.backward_us,
                                .exchange_us = measured.exchange_us,
-                               .latency_us = measured.latency_us};
+                               .latency_us = measured.latency_us,
+                               .moments_per_weight = moments_per_weight(optimizer)};
             options.chooser.parts_are_unlike = parts_are_unlike;
             return std::make_unique<plans::AdaptiveSdpipePolicy>(layout, options);
           }};
@@ -106,8 +109,8 @@ plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t nu
   return plans::homogeneous();
 }
 
-std::vector<NamedPolicy> compared_policies(bool parts_are_unlike) {
-  std::vector<NamedPolicy> policies = {allreduce(), adaptive(parts_are_unlike)};
+std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
+  std::vector<NamedPolicy> policies = {allreduce(), adaptive(parts_are_unlike, optimizer)};
   for (NamedPolicy& policy : published_policies()) policies.push_back(std::move(policy));
   for (const uint64_t period : {2, 5, 10}) policies.push_back(sdpipe_weighted(period));
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));
@@ -164,6 +167,7 @@ std::vector<ComparisonRow> compare(const TaskMaker& make_task, const ComparisonO
   for (size_t c = 0; c < cells.size(); ++c) {
     for (const uint64_t seed : options.seeds) {
       trials.push_back(trial_of(options, cells[c], options.lr_grid[chosen[c].number], seed));
+      if (options.stops_at_target) trials.back().training.stop_at_loss = options.target_loss;
     }
   }
   const std::vector<TrialResult> results = run_trials(make_task, trials, options.threads);

@@ -17,7 +17,7 @@ plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t nu
                                   uint64_t seed);
 
 /// Every policy of the table. Only "auto" is told whether the parts are unlike.
-std::vector<NamedPolicy> compared_policies(bool parts_are_unlike);
+std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoice::Kind optimizer);
 
 /// How the table is measured. Learning rates are tuned for each policy, scenario and kind of parts:
 /// the same grid, the same seeds, and no run for longer than `duration_us`.
@@ -35,8 +35,10 @@ struct ComparisonOptions {
   double target_loss = 0;  // Of what is held out; fixed before the runs.
   double duration_us = 0;
   double communication = 1;
+  bool has_group_servers = true;  // As in `PolicySimulationOptions`.
   double evaluate_every_us = 100'000;
   uint32_t threads = 2;
+  bool stops_at_target = false;  // Runs for the table, too: no accuracy at the end.
 };
 
 /// One policy in one scenario on one kind of parts.

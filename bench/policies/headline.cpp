@@ -10,24 +10,26 @@
 namespace skein::bench {
 namespace {
 
-constexpr double kSlowdownMax = 1.2, kLossMax = 0.025;
+constexpr double kSlowdownMax = 1.2, kLossMax = 0.025;         // The paper's.
+constexpr double kOurSlowdownMax = 1.12, kOurLossMax = 0.005;  // Of our best.
 constexpr size_t kFinalEvaluations = 10;
 
-NamedPolicy other(const std::string& name) {
-  std::vector<NamedPolicy> policies = other_policies();
+NamedPolicy named(const std::string& name, OptimizerChoice::Kind optimizer) {
+  std::vector<NamedPolicy> policies = compared_policies(false, optimizer);
   const auto found = std::find_if(policies.begin(), policies.end(),
                                   [&](const NamedPolicy& policy) { return policy.name == name; });
   SKEIN_CHECK(found != policies.end()) << name;
   return *found;
 }
 
-std::vector<NamedPolicy> servers() {
-  std::vector<NamedPolicy> policies = {other("PS sync")};
+std::vector<NamedPolicy> delayed_policies(OptimizerChoice::Kind optimizer) {
+  std::vector<NamedPolicy> policies = {named("PS sync", optimizer)};
   for (const int32_t count : {2, 3, 4, 5, 6, 8}) {
     policies.push_back(fixed_groups("groups " + std::to_string(count), count));
   }
-  policies.push_back(other("progressive"));
-  policies.push_back(other("PS async"));
+  for (const char* name : {"progressive", "PS async", "all-reduce", "auto"}) {
+    policies.push_back(named(name, optimizer));
+  }
   return policies;
 }
 
@@ -46,7 +48,8 @@ std::vector<Measured> measure(const TaskMaker& make_task, const ComparisonOption
       Trial trial{.policy = options.policies[p],
                   .scenario = scenario_of(options.layout, options.scenarios[0], seed),
                   .duration_us = 10 * options.duration_us,  // Ends by its samples.
-                  .communication = options.communication};
+                  .communication = options.communication,
+                  .has_group_servers = options.has_group_servers};
       trial.training = {.layout = options.layout,
                         .optimizer = {options.optimizer, options.lr_grid[rates[p].number]},
                         .batch = options.batch,
@@ -75,34 +78,40 @@ std::vector<Measured> measure(const TaskMaker& make_task, const ComparisonOption
 void print_table(const TaskMaker& make_task, ComparisonOptions options, uint64_t samples) {
   options.skews = {false};
   options.scenarios = {0};
-  options.policies = {other("PS sync")};
-  const Measured reference = measure(make_task, options, samples)[0];
+  options.policies = {named("PS sync", options.optimizer), named("all-reduce", options.optimizer)};
+  const std::vector<Measured> undisturbed = measure(make_task, options, samples);
+  const Measured& reference = undisturbed[0];
   options.scenarios = {2};
-  options.policies = servers();
+  options.policies = delayed_policies(options.optimizer);
   std::printf(
       "\n1 of %u columns 4 times slower, %llu samples; relative to synchronous without delay (%.1f "
-      "s, target at %.1f s, accuracy %.1f%%, lr %g)\n%-14s %6s %8s %9s %7s\n",
+      "s, target at %.1f s, accuracy %.1f%%, lr %g; all-reduce %.1f s)\n%-14s %6s %8s %9s %7s\n",
       options.layout.columns, static_cast<unsigned long long>(samples), reference.samples_us / 1e6,
-      reference.target_us / 1e6, 100 * reference.accuracy, reference.lr, "policy", "time", "target",
-      "accuracy", "loses");
+      reference.target_us / 1e6, 100 * reference.accuracy, reference.lr,
+      undisturbed[1].samples_us / 1e6, "policy", "time", "target", "accuracy", "loses");
   for (const Measured& row : measure(make_task, options, samples)) {
     const double slowdown = row.samples_us / reference.samples_us;
     const double lost = reference.accuracy - row.accuracy;
-    const bool is_met = slowdown <= kSlowdownMax && lost <= kLossMax;
+    const char* met = "";
+    if (slowdown <= kSlowdownMax && lost <= kLossMax) met = "  met";
+    if (slowdown <= kOurSlowdownMax && lost <= kOurLossMax) met = "  met, within 12 % and 0.5 %";
     std::printf("%-14s %6.2f %8.2f %8.1f%% %6.1f%%  lr %g%s\n", row.policy.c_str(), slowdown,
-                row.target_us / reference.target_us, 100 * row.accuracy, 100 * lost, row.lr,
-                is_met ? "  met" : "");
+                row.target_us / reference.target_us, 100 * row.accuracy, 100 * lost, row.lr, met);
   }
 }
 
 }  // namespace
 
 void print_headline(const TaskMaker& make_task, ComparisonOptions options, uint64_t samples) {
-  for (const double communication : {1.0, 0.0}) {
-    options.communication = communication;
-    std::printf("\n%s", communication > 0 ? "with communication:" : "if communication were free:");
-    print_table(make_task, options, samples);
-  }
+  options.has_group_servers = false;
+  std::printf("\nwith communication, as in runs:");
+  print_table(make_task, options, samples);
+  options.has_group_servers = true;
+  std::printf("\nwith communication, over servers of groups:");
+  print_table(make_task, options, samples);
+  options.communication = 0;
+  std::printf("\nif communication were free:");
+  print_table(make_task, options, samples);
 }
 
 }  // namespace skein::bench

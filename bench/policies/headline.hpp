@@ -9,7 +9,8 @@ namespace skein::bench {
 /// the same number of samples, and the time to the target, relative to synchronous training that
 /// nothing delays; plain synchronous and asynchronous servers beside it. What the paper compares
 /// at, samples or time, is not known; so both. Nor is what its communication cost; so with ours,
-/// where a group's way over two servers takes twice as long, and with none.
+/// where all push to the shards of one server, with servers of groups, over which it takes twice as
+/// long, and with none. All-reduce and our adaptive policy beside them.
 ///
 /// `options` says how rates are tuned; its policies, scenarios and parts do not matter.
 void print_headline(const TaskMaker& make_task, ComparisonOptions options, uint64_t samples);

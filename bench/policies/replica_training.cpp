@@ -162,6 +162,19 @@ void ReplicaTraining::average(const GroupStart& start) {
   }
   for (const GroupMember& member : start.members) replicas_[member.replica.value].weights = sum;
   if (checks) check_mean(stage, before);
+  if (start.averages_moments) average_moments(start);
+}
+
+void ReplicaTraining::average_moments(const GroupStart& start) {
+  for (const auto moment : {&Replica::moment1, &Replica::moment2}) {
+    std::vector<float> sum(servers_[static_cast<size_t>(start.stage)].size());
+    for (const GroupMember& member : start.members) {
+      const std::vector<float>& own = replicas_[member.replica.value].*moment;
+      const auto share = static_cast<float>(member.weight);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * own[i];
+    }
+    for (const GroupMember& member : start.members) replicas_[member.replica.value].*moment = sum;
+  }
 }
 
 void ReplicaTraining::serve(const GroupStart& start) {

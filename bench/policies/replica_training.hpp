@@ -19,6 +19,11 @@ struct OptimizerChoice {
   double lr = 0.05;
 };
 
+/// That an optimizer keeps.
+inline double moments_per_weight(OptimizerChoice::Kind kind) {
+  return kind == OptimizerChoice::Kind::kMomentum ? 1 : 2;
+}
+
 struct TrainingOptions {
   plans::ColumnLayout layout;
   OptimizerChoice optimizer;
@@ -48,7 +53,7 @@ struct TrainingPoint {
 /// - The gradient of a step is that at the weights its forward began with (weight stashing).
 /// - kReduceGradients: everybody applies the mean gradient when the group ends.
 /// - kAverageWeights: who has a gradient applies it when the group starts; when it ends, all have
-///   the weighted sum. The optimizers' states are not averaged.
+///   the weighted sum. The optimizers' states are averaged only where the policy says so.
 /// - kServer: likewise; what a member pushes is all that its weights have changed by since it took
 ///   the server's. So momentum is the members' own, and the server only adds.
 /// - A group that fails leaves everybody with what it had.
@@ -94,6 +99,7 @@ class ReplicaTraining final : public plans::PolicyListener {
   void update(Replica& replica);
   void reduce(const plans::GroupStart& start);
   void average(const plans::GroupStart& start);
+  void average_moments(const plans::GroupStart& start);
   void serve(const plans::GroupStart& start);
   std::vector<double> stage_sum(uint32_t stage) const;
   void check_mean(uint32_t stage, const std::vector<double>& before);

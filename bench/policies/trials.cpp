@@ -42,6 +42,8 @@ TrialResult run_trial(Task& task, const Trial& trial) {
   options.latency_us *= trial.communication;
   options.server_us *= trial.communication;
   options.server_latency_us *= trial.communication;
+  options.moments_per_weight = moments_per_weight(trial.training.optimizer.kind);
+  options.has_group_servers = trial.has_group_servers;
   options.warm_up_us = 0;
   options.duration_us = trial.duration_us;
   ReplicaTraining training(task, trial.training);

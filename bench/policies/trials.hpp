@@ -19,6 +19,7 @@ struct Trial {
   TrainingOptions training;
   double duration_us = 0;
   double communication = 1;  // Multiplies what exchanges and servers take.
+  bool has_group_servers = true;
 };
 
 struct TrialResult {

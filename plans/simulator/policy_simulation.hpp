@@ -21,9 +21,11 @@ struct PolicySimulationOptions {
   double moments_per_weight = 0;  // Of the optimizer: what a group that averages them moves, too.
   /// A server serves one member after the other, each for `server_us`; a member takes at least
   /// `server_latency_us` for its push and pull. A group server then does the same as a member of
-  /// the central one.
+  /// the central one, unless there are none: then, as in runs, members push
+  /// straight to the shards of the central one, which add up what a group pushes at once.
   double server_us = 0;
   double server_latency_us = 0;
+  bool has_group_servers = true;
   ColumnScenario scenario;
   /// Measured from `warm_up_us` to `duration_us`, of the simulated time.
   double warm_up_us = 0;

@@ -92,6 +92,19 @@ TEST(PolicySimulation, AServerServesOneMemberAfterTheOther) {
   EXPECT_NEAR(run(*policy, options).steps_per_second, 1e6 / 50000, 0.1);
 }
 
+TEST(PolicySimulation, AGroupWithoutAServerOfItsOwnGoesOneWay) {
+  const ColumnLayout layout{4, 1};
+  PolicySimulationOptions options = options_of(layout, homogeneous());
+  options.server_us = 1000;
+  options.server_latency_us = 10000;
+  for (const bool has_group_servers : {false, true}) {
+    options.has_group_servers = has_group_servers;
+    GroupedServerPolicy policy(layout, {0, 0, 0, 0});
+    EXPECT_NEAR(run(policy, options).steps_per_second,
+                4 / (kStepUs + (has_group_servers ? 20000 : 10000)) * 1e6, 0.2);
+  }
+}
+
 TEST(PolicySimulation, IsTheSameTwice) {
   const ColumnLayout layout{5, 3};
   const auto options = options_of(layout, sleeping_pieces(100000, kStepUs, 3));
