@@ -20,10 +20,9 @@ void Ops::linear_weight_gradient(const Linear& shape, const float* x, const floa
   add_column_sums(dy, dbias, shape.rows, shape.out);
 }
 
-void Ops::add_layer_norm_forward(const float* a, const float* b, float* sum,
-                                 const NormForward& norm) {
+void Ops::add_norm_forward(const float* a, const float* b, float* sum, const NormForward& norm) {
   add(a, b, sum, norm.rows * norm.columns);
-  layer_norm_forward(norm);
+  norm_forward(norm);
 }
 
 void Ops::add_sums_of_squares(std::span<const Values> all, double* result) {

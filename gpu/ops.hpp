@@ -41,14 +41,14 @@ class Ops {
     int64_t rows = 0, columns = 0;
     float epsilon = 0;
   };
-  virtual void layer_norm_forward(const NormForward& norm) = 0;
+  virtual void norm_forward(const NormForward& norm) = 0;
   /// Adds the input gradient to dx [N, C], and to dweight [C] and dbias [C].
   struct NormBackward {
     const float *dy, *x, *weight, *mean, *rstd;
     float *dx, *dweight, *dbias;
     int64_t rows = 0, columns = 0;
   };
-  virtual void layer_norm_backward(const NormBackward& norm) = 0;
+  virtual void norm_backward(const NormBackward& norm) = 0;
 
   /// Overwrites y [count]. The tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
   virtual void gelu_forward(const float* x, float* y, int64_t count) = 0;
@@ -133,8 +133,8 @@ class Ops {
   virtual void linear_weight_gradient(const Linear& shape, const float* x, const float* dy,
                                       float* dweight, float* dbias);
   /// Fused: overwrites sum [N, C] = a + b, which is `norm.x` and may be a or b, then the norm.
-  virtual void add_layer_norm_forward(const float* a, const float* b, float* sum,
-                                      const NormForward& norm);
+  virtual void add_norm_forward(const float* a, const float* b, float* sum,
+                                const NormForward& norm);
 
   /// Values that are looked at together with others.
   struct Values {

@@ -192,12 +192,11 @@ class Table {
     float* statistics = tensor(2 * n);
     const auto elements = static_cast<double>(n * c);
     const Ops::NormForward norm{x, weight, weight, z, statistics, statistics + n, n, c, 1e-5F};
-    by_bytes("layer norm", 8 * elements, [&](Ops& ops) { ops.layer_norm_forward(norm); });
+    by_bytes("layer norm", 8 * elements, [&](Ops& ops) { ops.norm_forward(norm); });
     by_bytes("residual and layer norm", 16 * elements,
-             [&](Ops& ops) { ops.add_layer_norm_forward(x, y, x, norm); });
+             [&](Ops& ops) { ops.add_norm_forward(x, y, x, norm); });
     by_bytes("layer norm backward", 24 * elements, [&](Ops& ops) {
-      ops.layer_norm_backward(
-          {y, x, weight, statistics, statistics + n, z, weight, weight + c, n, c});
+      ops.norm_backward({y, x, weight, statistics, statistics + n, z, weight, weight + c, n, c});
     });
     by_bytes("addition", 12 * elements, [&](Ops& ops) { ops.add(x, y, z, n * c); });
     std::vector<int32_t> tokens(static_cast<size_t>(n));

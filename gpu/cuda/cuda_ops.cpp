@@ -5,11 +5,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/cuda/kernels/elementwise.hpp"
-#include "gpu/cuda/kernels/layer_norm.hpp"
+#include "gpu/cuda/kernels/norm.hpp"
 #include "gpu/cuda/launch_shape.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
+namespace {
+
+kernels::NormForward to_kernel(const Ops::NormForward& norm) {
+  kernels::NormForward call;
+  call.x = const_cast<float*>(norm.x);  // Only written with `a`.
+  call.weight = norm.weight;
+  call.bias = norm.bias;
+  call.y = norm.y;
+  call.mean = norm.mean;
+  call.rstd = norm.rstd;
+  call.rows = norm.rows;
+  call.columns = norm.columns;
+  call.epsilon = norm.epsilon;
+  return call;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::create(CudaContext& context,
                                                          Precision precision) {
@@ -82,41 +99,23 @@ void CudaOps::add_column_sums(const float* dy, float* db, int64_t rows, int64_t 
   launched("add_column_sums");
 }
 
-void CudaOps::layer_norm_forward(const NormForward& norm) {
-  kernels::LayerNormForward call;
-  call.x = const_cast<float*>(norm.x);  // Only written with `a`.
-  call.weight = norm.weight;
-  call.bias = norm.bias;
-  call.y = norm.y;
-  call.mean = norm.mean;
-  call.rstd = norm.rstd;
-  call.rows = norm.rows;
-  call.columns = norm.columns;
-  call.epsilon = norm.epsilon;
-  kernels::layer_norm_forward(call, stream());
-  launched("layer_norm_forward");
+void CudaOps::norm_forward(const NormForward& norm) {
+  kernels::norm_forward(to_kernel(norm), stream());
+  launched("norm_forward");
 }
 
-void CudaOps::add_layer_norm_forward(const float* a, const float* b, float* sum,
-                                     const NormForward& norm) {
-  kernels::LayerNormForward call;
+void CudaOps::add_norm_forward(const float* a, const float* b, float* sum,
+                               const NormForward& norm) {
+  kernels::NormForward call = to_kernel(norm);
   call.a = a;
   call.b = b;
   call.x = sum;
-  call.weight = norm.weight;
-  call.bias = norm.bias;
-  call.y = norm.y;
-  call.mean = norm.mean;
-  call.rstd = norm.rstd;
-  call.rows = norm.rows;
-  call.columns = norm.columns;
-  call.epsilon = norm.epsilon;
-  kernels::layer_norm_forward(call, stream());
-  launched("add_layer_norm_forward");
+  kernels::norm_forward(call, stream());
+  launched("add_norm_forward");
 }
 
-void CudaOps::layer_norm_backward(const NormBackward& norm) {
-  kernels::LayerNormBackward call;
+void CudaOps::norm_backward(const NormBackward& norm) {
+  kernels::NormBackward call;
   call.partial = scratch_of<float>(kPartialSums, 2 * kernels::slab_count(norm.rows) * norm.columns);
   if (call.partial == nullptr) return;
   call.dy = norm.dy;
@@ -129,8 +128,8 @@ void CudaOps::layer_norm_backward(const NormBackward& norm) {
   call.dbias = norm.dbias;
   call.rows = norm.rows;
   call.columns = norm.columns;
-  kernels::layer_norm_backward(call, stream());
-  launched("layer_norm_backward");
+  kernels::norm_backward(call, stream());
+  launched("norm_backward");
 }
 
 void CudaOps::gelu_forward(const float* x, float* y, int64_t count) {

@@ -27,8 +27,8 @@ class CudaOps final : public Ops {
   void matmul(const Matmul& shape, const float* a, const float* b, float* c) override;
   void fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) override;
   void add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) override;
-  void layer_norm_forward(const NormForward& norm) override;
-  void layer_norm_backward(const NormBackward& norm) override;
+  void norm_forward(const NormForward& norm) override;
+  void norm_backward(const NormBackward& norm) override;
   void gelu_forward(const float* x, float* y, int64_t count) override;
   void gelu_backward(const float* x, float* dy, int64_t count) override;
   void attention_forward(const Attention& shape, const float* qkv, float* out,
@@ -56,8 +56,8 @@ class CudaOps final : public Ops {
                    float* y, float* activated) override;
   void linear_weight_gradient(const Linear& shape, const float* x, const float* dy, float* dweight,
                               float* dbias) override;
-  void add_layer_norm_forward(const float* a, const float* b, float* sum,
-                              const NormForward& norm) override;
+  void add_norm_forward(const float* a, const float* b, float* sum,
+                        const NormForward& norm) override;
   void add_sums_of_squares(std::span<const Values> all, double* result) override;
   void adamw_all(const Adamw& options, std::span<const AdamwTensor> tensors) override;
   absl::Status finish() override;

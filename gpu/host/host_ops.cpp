@@ -47,13 +47,13 @@ void HostOps::add_column_sums(const float* dy, float* db, int64_t rows, int64_t 
   });
 }
 
-void HostOps::layer_norm_forward(const NormForward& norm) {
+void HostOps::norm_forward(const NormForward& norm) {
   pool_.for_ranges(norm.rows, kProductGrain, [&](int64_t begin, int64_t end) {
     loops::layer_norm_forward(norm, begin, end);
   });
 }
 
-void HostOps::layer_norm_backward(const NormBackward& norm) {
+void HostOps::norm_backward(const NormBackward& norm) {
   pool_.for_ranges(norm.rows, kProductGrain, [&](int64_t begin, int64_t end) {
     loops::layer_norm_backward_input(norm, begin, end);
   });

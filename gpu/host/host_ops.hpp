@@ -14,8 +14,8 @@ class HostOps final : public Ops {
   void matmul(const Matmul& shape, const float* a, const float* b, float* c) override;
   void fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) override;
   void add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) override;
-  void layer_norm_forward(const NormForward& norm) override;
-  void layer_norm_backward(const NormBackward& norm) override;
+  void norm_forward(const NormForward& norm) override;
+  void norm_backward(const NormBackward& norm) override;
   void gelu_forward(const float* x, float* y, int64_t count) override;
   void gelu_backward(const float* x, float* dy, int64_t count) override;
   void attention_forward(const Attention& shape, const float* qkv, float* out,

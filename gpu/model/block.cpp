@@ -40,12 +40,12 @@ class Block final : public Layer {
                float* output) const override {
     const auto& w = parameters.weights;
     const Stash s = stash(memory.stash);
-    ops.layer_norm_forward({memory.input, w[kNorm1Weight], w[kNorm1Bias], s.normed1, s.mean1,
-                            s.rstd1, n_, c_, epsilon_});
+    ops.norm_forward({memory.input, w[kNorm1Weight], w[kNorm1Bias], s.normed1, s.mean1, s.rstd1, n_,
+                      c_, epsilon_});
     ops.linear({n_, c_, 3 * c_}, s.normed1, w[kQkvWeight], w[kQkvBias], s.qkv);
     ops.attention_forward(attention_, s.qkv, s.attended, s.log_sum_exp);
     ops.linear({n_, c_, c_}, s.attended, w[kProjectionWeight], w[kProjectionBias], s.middle);
-    ops.add_layer_norm_forward(
+    ops.add_norm_forward(
         s.middle, memory.input, s.middle,
         {s.middle, w[kNorm2Weight], w[kNorm2Bias], s.normed2, s.mean2, s.rstd2, n_, c_, epsilon_});
     ops.linear_gelu({n_, c_, 4 * c_}, s.normed2, w[kUpWeight], w[kUpBias], s.up, s.activated);
@@ -64,14 +64,14 @@ class Block final : public Layer {
     linear_input_gradient(ops, gradient, w[kDownWeight], p.dup, 4 * c_, c_);
     ops.gelu_backward(s.up, p.dup, n_ * 4 * c_);
     linear_input_gradient(ops, p.dup, w[kUpWeight], scratch, c_, 4 * c_);
-    ops.layer_norm_backward({scratch, s.middle, w[kNorm2Weight], s.mean2, s.rstd2, gradient,
-                             g[kNorm2Weight], g[kNorm2Bias], n_, c_});
+    ops.norm_backward({scratch, s.middle, w[kNorm2Weight], s.mean2, s.rstd2, gradient,
+                       g[kNorm2Weight], g[kNorm2Bias], n_, c_});
     ops.copy(gradient, p.dmiddle, n_ * c_);
     linear_input_gradient(ops, gradient, w[kProjectionWeight], scratch, c_, c_);
     ops.attention_backward(attention_, s.qkv, s.attended, s.log_sum_exp, scratch, p.dqkv);
     linear_input_gradient(ops, p.dqkv, w[kQkvWeight], scratch, c_, 3 * c_);
-    ops.layer_norm_backward({scratch, memory.input, w[kNorm1Weight], s.mean1, s.rstd1, gradient,
-                             g[kNorm1Weight], g[kNorm1Bias], n_, c_});
+    ops.norm_backward({scratch, memory.input, w[kNorm1Weight], s.mean1, s.rstd1, gradient,
+                       g[kNorm1Weight], g[kNorm1Bias], n_, c_});
   }
 
   void backward_weight(Ops& ops, const LayerParameters& parameters,

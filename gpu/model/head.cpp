@@ -36,8 +36,8 @@ void Head::forward(Ops& ops, const Parameters& parameters, const float* input,
                    const Loss& loss) const {
   const Scratch s = take(scratch);
   const int64_t n = shape_.tokens(), c = shape_.model.channels, v = shape_.model.vocab_size;
-  ops.layer_norm_forward({input, parameters.norm_weight, parameters.norm_bias, s.normed, s.mean,
-                          s.rstd, n, c, static_cast<float>(shape_.model.norm_epsilon)});
+  ops.norm_forward({input, parameters.norm_weight, parameters.norm_bias, s.normed, s.mean, s.rstd,
+                    n, c, static_cast<float>(shape_.model.norm_epsilon)});
   for (int64_t begin = 0; begin < n; begin += piece_rows_) {
     const int64_t rows = std::min(piece_rows_, n - begin);
     const float* normed = s.normed + begin * c;
@@ -52,16 +52,16 @@ void Head::forward(Ops& ops, const Parameters& parameters, const float* input,
   }
   if (gradient == nullptr) return;
   ops.zero(gradient, n * c);
-  ops.layer_norm_backward({s.dnormed, input, parameters.norm_weight, s.mean, s.rstd, gradient,
-                           parameters.dnorm_weight, parameters.dnorm_bias, n, c});
+  ops.norm_backward({s.dnormed, input, parameters.norm_weight, s.mean, s.rstd, gradient,
+                     parameters.dnorm_weight, parameters.dnorm_bias, n, c});
 }
 
 void Head::logits(Ops& ops, const Parameters& parameters, const float* input, int64_t row,
                   float* scratch, std::span<float> logits) const {
   const Scratch s = take(scratch);
   const int64_t c = shape_.model.channels, v = shape_.model.vocab_size;
-  ops.layer_norm_forward({input + row * c, parameters.norm_weight, parameters.norm_bias, s.normed,
-                          s.mean, s.rstd, 1, c, static_cast<float>(shape_.model.norm_epsilon)});
+  ops.norm_forward({input + row * c, parameters.norm_weight, parameters.norm_bias, s.normed, s.mean,
+                    s.rstd, 1, c, static_cast<float>(shape_.model.norm_epsilon)});
   ops.matmul({1, v, c, false, true, false}, s.normed, parameters.matrix, s.logits);
   ops.copy_out(s.logits, logits);
 }

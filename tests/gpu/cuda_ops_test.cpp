@@ -198,18 +198,17 @@ TEST_P(CudaOps, NormaliseAndAddResiduals) {
           const Tensor dx = bench.make(random_values(rows * columns, 5));
           const Tensor dweight = bench.make(random_values(columns, 6));
           const Tensor dbias = bench.make(random_values(columns, 7));
-          EXPECT_TRUE(
-              bench
-                  .run([&](Ops& ops) {
-                    ops.layer_norm_forward({a.data, weight.data, bias.data, y.data, mean.data,
-                                            rstd.data, rows, columns, 1e-3F});
-                    ops.add_layer_norm_forward(a.data, b.data, sum.data,
-                                               {sum.data, weight.data, bias.data, fused.data,
-                                                mean.data, rstd.data, rows, columns, 1e-3F});
-                    ops.layer_norm_backward({b.data, sum.data, weight.data, mean.data, rstd.data,
-                                             dx.data, dweight.data, dbias.data, rows, columns});
-                  })
-                  .ok());
+          EXPECT_TRUE(bench
+                          .run([&](Ops& ops) {
+                            ops.norm_forward({a.data, weight.data, bias.data, y.data, mean.data,
+                                              rstd.data, rows, columns, 1e-3F});
+                            ops.add_norm_forward(a.data, b.data, sum.data,
+                                                 {sum.data, weight.data, bias.data, fused.data,
+                                                  mean.data, rstd.data, rows, columns, 1e-3F});
+                            ops.norm_backward({b.data, sum.data, weight.data, mean.data, rstd.data,
+                                               dx.data, dweight.data, dbias.data, rows, columns});
+                          })
+                          .ok());
           return Outputs{bench.read(y),    bench.read(sum), bench.read(fused),   bench.read(mean),
                          bench.read(rstd), bench.read(dx),  bench.read(dweight), bench.read(dbias)};
         });

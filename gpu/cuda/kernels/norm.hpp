@@ -10,7 +10,7 @@ namespace skein::gpu::kernels {
 /// may be a or b, so that the residual is added where it is read.
 /// Bytes: 8 rows columns, or 16 with `a`; FLOPs: about 8 rows columns. The second and third look
 /// at a row find it in the caches.
-struct LayerNormForward {
+struct NormForward {
   const float* a = nullptr;
   const float* b = nullptr;
   float* x = nullptr;  // Only written with `a`.
@@ -23,12 +23,12 @@ struct LayerNormForward {
   int64_t columns = 0;
   float epsilon = 0;
 };
-void layer_norm_forward(const LayerNormForward& norm, cudaStream_t stream);
+void norm_forward(const NormForward& norm, cudaStream_t stream);
 
 /// Adds to dx [rows, columns], dweight and dbias [columns]. `partial` holds
 /// 2 slab_count(rows) columns floats.
 /// Bytes: 24 rows columns: x and dy are read twice, dx is read and written. FLOPs: about 14.
-struct LayerNormBackward {
+struct NormBackward {
   const float* dy = nullptr;
   const float* x = nullptr;
   const float* weight = nullptr;
@@ -41,7 +41,7 @@ struct LayerNormBackward {
   int64_t rows = 0;
   int64_t columns = 0;
 };
-void layer_norm_backward(const LayerNormBackward& norm, cudaStream_t stream);
+void norm_backward(const NormBackward& norm, cudaStream_t stream);
 
 /// Adds the column sums of dy [rows, columns] to db. `partial` holds slab_count(rows) columns
 /// floats. Bytes: 4 rows columns; FLOPs: rows columns.

@@ -1,4 +1,4 @@
-#include "gpu/cuda/kernels/layer_norm.hpp"
+#include "gpu/cuda/kernels/norm.hpp"
 #include "gpu/cuda/kernels/reduce.cuh"
 #include "gpu/cuda/launch_shape.hpp"
 
@@ -11,7 +11,7 @@ constexpr int kSumThreads = 256;
 
 /// One warp per row, grid = ceil(rows / kRowWarps), no shared memory. Bound: DRAM.
 template <bool kAdds>
-__global__ void layer_norm_forward_kernel(LayerNormForward norm) {
+__global__ void norm_forward_kernel(NormForward norm) {
   const int64_t row = int64_t{blockIdx.x} * kRowWarps + threadIdx.y;
   if (row >= norm.rows) return;
   const int64_t columns = norm.columns;
@@ -41,7 +41,7 @@ __global__ void layer_norm_forward_kernel(LayerNormForward norm) {
 }
 
 /// One warp per row, grid = ceil(rows / kRowWarps), no shared memory. Bound: DRAM.
-__global__ void layer_norm_backward_input_kernel(LayerNormBackward norm) {
+__global__ void norm_backward_input_kernel(NormBackward norm) {
   const int64_t row = int64_t{blockIdx.x} * kRowWarps + threadIdx.y;
   if (row >= norm.rows) return;
   const int64_t columns = norm.columns;
@@ -69,7 +69,7 @@ __global__ void layer_norm_backward_input_kernel(LayerNormBackward norm) {
 /// dy x_hat if kWithWeight. Blocks of 32 columns by kColumnLanes rows, grid = (columns / 32,
 /// slabs).
 template <bool kWithWeight>
-__global__ void column_sums_kernel(LayerNormBackward norm, int64_t rows_of_slab) {
+__global__ void column_sums_kernel(NormBackward norm, int64_t rows_of_slab) {
   const int64_t column = int64_t{blockIdx.x} * kWarpSize + threadIdx.x;
   const int64_t begin = int64_t{blockIdx.y} * rows_of_slab;
   const int64_t end = begin + rows_of_slab < norm.rows ? begin + rows_of_slab : norm.rows;
@@ -115,7 +115,7 @@ void add_slabs(const float* partial, float* to, int64_t slabs, int64_t columns,
 }
 
 template <bool kWithWeight>
-void column_sums(const LayerNormBackward& norm, cudaStream_t stream) {
+void column_sums(const NormBackward& norm, cudaStream_t stream) {
   const int64_t slabs = slab_count(norm.rows);
   const dim3 grid(static_cast<unsigned>(ceil_divide(norm.columns, kWarpSize)),
                   static_cast<unsigned>(slabs));
@@ -129,28 +129,28 @@ void column_sums(const LayerNormBackward& norm, cudaStream_t stream) {
 
 }  // namespace
 
-void layer_norm_forward(const LayerNormForward& norm, cudaStream_t stream) {
+void norm_forward(const NormForward& norm, cudaStream_t stream) {
   if (norm.rows == 0) return;
   const auto blocks = static_cast<unsigned>(ceil_divide(norm.rows, kRowWarps));
   const dim3 threads(kWarpSize, kRowWarps);
   if (norm.a != nullptr) {
-    layer_norm_forward_kernel<true><<<blocks, threads, 0, stream>>>(norm);
+    norm_forward_kernel<true><<<blocks, threads, 0, stream>>>(norm);
   } else {
-    layer_norm_forward_kernel<false><<<blocks, threads, 0, stream>>>(norm);
+    norm_forward_kernel<false><<<blocks, threads, 0, stream>>>(norm);
   }
 }
 
-void layer_norm_backward(const LayerNormBackward& norm, cudaStream_t stream) {
+void norm_backward(const NormBackward& norm, cudaStream_t stream) {
   if (norm.rows == 0) return;
   const auto blocks = static_cast<unsigned>(ceil_divide(norm.rows, kRowWarps));
-  layer_norm_backward_input_kernel<<<blocks, dim3(kWarpSize, kRowWarps), 0, stream>>>(norm);
+  norm_backward_input_kernel<<<blocks, dim3(kWarpSize, kRowWarps), 0, stream>>>(norm);
   column_sums<true>(norm, stream);
 }
 
 void add_column_sums(const float* dy, float* db, float* partial, int64_t rows, int64_t columns,
                      cudaStream_t stream) {
   if (rows == 0) return;
-  LayerNormBackward norm;
+  NormBackward norm;
   norm.dy = dy;
   norm.dbias = db;
   norm.partial = partial;
