@@ -1,7 +1,6 @@
 #include "gpu/model/stage_model.hpp"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "gpu/model/layer.hpp"
 #include "gpu/model/memory_estimate.hpp"
 #include "gpu/model/parameter_store.hpp"
+#include "gpu/model/stash_slots.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -37,11 +37,7 @@ class TransformerStage final : public StageModel {
     pending_floats_ = blocks == 0 ? 0 : blocks_.front()->pending_floats();
     const int64_t stashed = options_.recompute ? 0 : blocks * stash_floats_;
     slot_floats_ = inputs + stashed + (has_head_ ? nc : 0);
-    slots_.resize(static_cast<size_t>(options_.stash_count));
-    for (Slot& slot : slots_) {
-      SKEIN_ASSIGN_OR_RETURN(slot.memory, device.allocate(bytes_of(slot_floats_)));
-      free_.push_back(&slot);
-    }
+    SKEIN_RETURN_IF_ERROR(slots_.allocate(options_.stash_count, bytes_of(slot_floats_), device));
     const int64_t layer_scratch = blocks == 0 ? 0 : blocks_.front()->scratch_floats();
     const int64_t scratch = std::max(layer_scratch, has_head_ ? head_.scratch_floats() : 0);
     SKEIN_ASSIGN_OR_RETURN(scratch_, device.allocate(bytes_of(scratch)));
@@ -64,7 +60,7 @@ class TransformerStage final : public StageModel {
 
   absl::Status start_step(Ops& ops, double loss_scale) override {
     store_.zero_gradients(ops);
-    while (!active_.empty()) release(active_.begin()->first);
+    slots_.release_all();
     loss_scale_ = loss_scale;
     is_shared_ = false;
     reset_loss();
@@ -74,7 +70,7 @@ class TransformerStage final : public StageModel {
   absl::Status forward(Ops& ops, int32_t microbatch, const Input& input,
                        std::span<float> output) override {
     SKEIN_RETURN_IF_ERROR(check_input(input, output.size()));
-    SKEIN_ASSIGN_OR_RETURN(Slot * slot, take_slot(microbatch));
+    SKEIN_ASSIGN_OR_RETURN(StashSlot * slot, slots_.take(microbatch));
     enter(ops, input, slot_input(*slot, 0));
     slot->tokens.assign(input.tokens.begin(), input.tokens.end());
     for (int64_t b = 0; b < block_count(); ++b) {
@@ -100,7 +96,7 @@ class TransformerStage final : public StageModel {
                              std::span<float> input_gradient) override {
     SKEIN_RETURN_IF_ERROR(run_backward(ops, microbatch, layers, output_gradient, input_gradient,
                                        /*with_weights=*/true));
-    if (layers.begin == options_.layers.begin) release(microbatch);
+    if (layers.begin == options_.layers.begin) slots_.release(microbatch);
     return absl::OkStatus();
   }
 
@@ -117,7 +113,7 @@ class TransformerStage final : public StageModel {
   absl::Status backward_weight_part(Ops& ops, int32_t microbatch,
                                     const plans::LayerRange& layers) override {
     SKEIN_RETURN_IF_ERROR(check_part(layers));
-    SKEIN_ASSIGN_OR_RETURN(Slot * slot, find_slot(microbatch));
+    SKEIN_ASSIGN_OR_RETURN(StashSlot * slot, slots_.find(microbatch));
     if (!slot->input_done) {
       return absl::FailedPreconditionError(
           absl::StrCat("micro-batch ", microbatch, " has a W before its I"));
@@ -127,7 +123,7 @@ class TransformerStage final : public StageModel {
     for (int64_t b = blocks.end - 1; b >= blocks.begin && !options_.recompute; --b) {
       block(b).backward_weight(ops, block_parameters(b), block_memory(*slot, b));
     }
-    if (layers.begin == options_.layers.begin) release(microbatch);
+    if (layers.begin == options_.layers.begin) slots_.release(microbatch);
     return absl::OkStatus();
   }
 
@@ -196,15 +192,6 @@ class TransformerStage final : public StageModel {
   }
 
  private:
-  /// What one micro-batch keeps: inputs of all blocks and the last output, the blocks' stashes, and
-  /// the gradient that the head leaves.
-  struct Slot {
-    Buffer memory;
-    Buffer pending;  // Of all blocks; only once I and W are run apart.
-    std::vector<int32_t> tokens;
-    bool input_done = false;
-  };
-
   /// Numbers in `blocks_`.
   struct BlockRange {
     int64_t begin = 0;
@@ -246,13 +233,13 @@ class TransformerStage final : public StageModel {
     layer_begins_.push_back(next);
   }
 
-  float* slot_input(const Slot& slot, int64_t b) const {
+  float* slot_input(const StashSlot& slot, int64_t b) const {
     return slot.memory.floats() + b * shape_.activations();
   }
-  float* head_gradient(const Slot& slot) const {
+  float* head_gradient(const StashSlot& slot) const {
     return slot.memory.floats() + slot_floats_ - shape_.activations();
   }
-  Layer::Memory block_memory(const Slot& slot, int64_t b) const {
+  Layer::Memory block_memory(const StashSlot& slot, int64_t b) const {
     Layer::Memory memory;
     memory.input = slot_input(slot, b);
     memory.stash = options_.recompute ? passing_.floats() + 2 * shape_.activations()
@@ -323,7 +310,7 @@ class TransformerStage final : public StageModel {
                                                      " and ", input_gradient.size(),
                                                      " elements do not fit a stage of ", nc));
     }
-    SKEIN_ASSIGN_OR_RETURN(Slot * slot, find_slot(microbatch));
+    SKEIN_ASSIGN_OR_RETURN(StashSlot * slot, slots_.find(microbatch));
     if (!with_weights && slot->pending.data() == nullptr) {
       SKEIN_ASSIGN_OR_RETURN(slot->pending,
                              device_->allocate(bytes_of(block_count() * pending_floats_)));
@@ -348,36 +335,14 @@ class TransformerStage final : public StageModel {
     return absl::OkStatus();
   }
 
-  void leave(Ops& ops, const Slot& slot, const float* gradient, std::span<float> input_gradient) {
+  void leave(Ops& ops, const StashSlot& slot, const float* gradient,
+             std::span<float> input_gradient) {
     if (has_embedding_) {
       ops.embedding_backward({slot.tokens, shape_.seq_len, shape_.model.channels}, gradient,
                              store_.gradient(0), store_.gradient(1));
     } else {
       ops.copy_out(gradient, input_gradient);
     }
-  }
-
-  absl::StatusOr<Slot*> take_slot(int32_t microbatch) {
-    if (active_.contains(microbatch) || free_.empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("no stash for micro-batch ", microbatch, ": ", active_.size(), " of ",
-                       options_.stash_count, " are held; the schedule is not the planned one"));
-    }
-    Slot* slot = free_.back();
-    free_.pop_back();
-    slot->input_done = false;
-    active_[microbatch] = slot;
-    return slot;
-  }
-  absl::StatusOr<Slot*> find_slot(int32_t microbatch) {
-    auto found = active_.find(microbatch);
-    if (found != active_.end()) return found->second;
-    return absl::FailedPreconditionError(
-        absl::StrCat("micro-batch ", microbatch, " has a backward before its forward"));
-  }
-  void release(int32_t microbatch) {
-    auto node = active_.extract(microbatch);
-    free_.push_back(node.mapped());
   }
 
   StageModelOptions options_;
@@ -393,9 +358,7 @@ class TransformerStage final : public StageModel {
   Device* device_ = nullptr;
   bool is_shared_ = false;  // The host has gradients of this step.
 
-  std::vector<Slot> slots_;
-  std::vector<Slot*> free_;
-  std::map<int32_t, Slot*> active_;
+  StashSlots slots_;
   int64_t slot_floats_ = 0;
   int64_t stash_floats_ = 0;
   int64_t pending_floats_ = 0;
