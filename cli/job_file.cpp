@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <sstream>
 
 #include <toml++/toml.h>
@@ -111,26 +112,37 @@ void add_environment(std::vector<Assignment>& assignments) {
   }
 }
 
-/// Later assignments win; a flavor sets sizes before the keys that override it.
+/// What a key like `model.flavor` sets: these keys, unless they are set themselves.
+void set_origins(LoadedJob& job, std::initializer_list<const char*> names, const char* origin) {
+  for (const char* name : names) job.origins[absl::StrCat("model.", name)] = origin;
+}
+
+absl::Status apply_defaults(LoadedJob& job) {
+  if (job.spec.model.name == "llama") {
+    plans::apply_family(job.spec.model);
+    set_origins(job, {"norm", "mlp", "bias", "position_embedding_type"}, "model.name");
+  }
+  if (job.spec.model.flavor.empty()) return absl::OkStatus();
+  if (absl::Status status = plans::apply_flavor(job.spec.model); !status.ok()) {
+    return at(job.origins["model.flavor"], std::string(status.message()));
+  }
+  set_origins(job, {"vocab_size", "n_layer", "n_head", "n_embd"}, "flavor");
+  return absl::OkStatus();
+}
+
+/// Later assignments win; family and flavor set defaults before the keys that override them.
 absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& job) {
-  for (const bool flavor_first : {true, false}) {
+  for (const bool is_first : {true, false}) {
     for (const Assignment& assignment : assignments) {
       const JobKey& key = *assignment.key;
-      if ((key.full_name() == "model.flavor") != flavor_first) continue;
+      const std::string name = key.full_name();
+      if ((name == "model.name" || name == "model.flavor") != is_first) continue;
       if (absl::Status status = key.set(job.spec, assignment.text); !status.ok()) {
-        return at(assignment.origin,
-                  absl::StrCat(key.full_name(), ": ", std::string(status.message())));
+        return at(assignment.origin, absl::StrCat(name, ": ", std::string(status.message())));
       }
-      job.origins[key.full_name()] = assignment.origin;
+      job.origins[name] = assignment.origin;
     }
-    if (flavor_first && !job.spec.model.flavor.empty()) {
-      if (absl::Status status = plans::apply_flavor(job.spec.model); !status.ok()) {
-        return at(job.origins["model.flavor"], std::string(status.message()));
-      }
-      for (const char* name : {"vocab_size", "n_layer", "n_head", "n_embd"}) {
-        job.origins[absl::StrCat("model.", name)] = "flavor";
-      }
-    }
+    if (is_first) SKEIN_RETURN_IF_ERROR(apply_defaults(job));
   }
   if (absl::Status status = plans::validate(job.spec); !status.ok()) {
     // Begins with the key's name: say where its value is from.

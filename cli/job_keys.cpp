@@ -135,20 +135,32 @@ void add_model_and_data(std::vector<JobKey>& keys) {
   keys.push_back(key("job", "name", SKEIN_FIELD(name), "name of the run directory"));
   keys.push_back(key("job", "dump_folder", SKEIN_FIELD(dump_folder),
                      "folder in which run directories are made"));
-  keys.push_back(key("model", "name", SKEIN_FIELD(model.name), "model family: \"gpt2\""));
+  keys.push_back(key("model", "name", SKEIN_FIELD(model.name),
+                     "model family, whose choices are the defaults of norm, mlp, bias and "
+                     "position_embedding_type: \"gpt2\" or \"llama\""));
   keys.push_back(key("model", "flavor", SKEIN_FIELD(model.flavor),
                      "named size (byte-tiny, byte-small, byte-medium, gpt2, gpt2-medium, "
                      "gpt2-large, gpt2-xl); the keys below override it"));
   keys.push_back(key("model", "vocab_size", SKEIN_FIELD(model.vocab_size), "V; 256 for bytes"));
   keys.push_back(key("model", "positions", SKEIN_FIELD(model.positions),
-                     "longest sequence with a learned position"));
+                     "longest sequence that the model is made for"));
   keys.push_back(key("model", "n_layer", SKEIN_FIELD(model.layers), "transformer blocks"));
   keys.push_back(key("model", "n_head", SKEIN_FIELD(model.heads), "heads; divides n_embd"));
   keys.push_back(key("model", "n_embd", SKEIN_FIELD(model.channels), "width"));
   keys.push_back(key("model", "tie_word_embeddings", SKEIN_FIELD(model.tied_head),
                      "the head multiplies by the token embedding"));
   keys.push_back(key("model", "layer_norm_epsilon", SKEIN_FIELD(model.norm_epsilon),
-                     "added to the variance in norms"));
+                     "added to the variance, or to the mean square, in norms"));
+  keys.push_back(key("model", "norm", SKEIN_FIELD(model.norm), "\"layer_norm\" or \"rms_norm\""));
+  keys.push_back(key("model", "mlp", SKEIN_FIELD(model.mlp), "\"gelu\" or \"swiglu\""));
+  keys.push_back(key("model", "intermediate_size", SKEIN_FIELD(model.intermediate_size),
+                     "width inside the MLP; 0: 4 n_embd, with swiglu 8/3 of it in steps of 32"));
+  keys.push_back(key("model", "bias", SKEIN_FIELD(model.has_bias),
+                     "products have biases; layer norms always have"));
+  keys.push_back(key("model", "position_embedding_type", SKEIN_FIELD(model.position_embedding_type),
+                     "\"learned\" or \"rotary\""));
+  keys.push_back(key("model", "rope_theta", SKEIN_FIELD(model.rope_theta),
+                     "base of the wavelengths of rotary positions"));
   keys.push_back(key("model", "initializer_range", SKEIN_FIELD(model.init_std),
                      "standard deviation of initial matrices"));
   keys.push_back(key("data", "dataset", SKEIN_FIELD(data.dataset),

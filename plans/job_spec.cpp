@@ -33,8 +33,24 @@ absl::Status is_one_of(const std::string& value, std::initializer_list<const cha
   return absl::InvalidArgumentError(absl::StrCat(key, " = \"", value, "\": must be one of ", list));
 }
 
+absl::Status check_choices(const ModelSpec& model) {
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.norm, {"layer_norm", "rms_norm"}, "model.norm"));
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.mlp, {"gelu", "swiglu"}, "model.mlp"));
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.position_embedding_type, {"learned", "rotary"},
+                                  "model.position_embedding_type"));
+  constexpr int64_t kWidthMax = 1 << 20;
+  SKEIN_RETURN_IF_ERROR(expect(model.intermediate_size >= 0 && model.intermediate_size <= kWidthMax,
+                               "model.intermediate_size", model.intermediate_size,
+                               "must be in [0, 1048576]; 0: in proportion to model.n_embd"));
+  SKEIN_RETURN_IF_ERROR(expect(std::isfinite(model.rope_theta) && model.rope_theta >= 1,
+                               "model.rope_theta", model.rope_theta, "must be at least 1"));
+  const int64_t head_size = model.channels / model.heads;
+  return expect(!has_rotary(model) || head_size % 2 == 0, "model.n_embd", model.channels,
+                "must give heads of an even size, as rotary positions turn pairs of channels");
+}
+
 absl::Status check_model(const ModelSpec& model) {
-  SKEIN_RETURN_IF_ERROR(is_one_of(model.name, {"gpt2"}, "model.name"));
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.name, {"gpt2", "llama"}, "model.name"));
   SKEIN_RETURN_IF_ERROR(at_least(model.vocab_size, 1, "model.vocab_size"));
   SKEIN_RETURN_IF_ERROR(expect(model.vocab_size <= (1 << 24), "model.vocab_size", model.vocab_size,
                                "must be at most 16777216"));
@@ -46,8 +62,10 @@ absl::Status check_model(const ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(at_least(model.channels, 1, "model.n_embd"));
   SKEIN_RETURN_IF_ERROR(
       expect(model.channels <= 65536, "model.n_embd", model.channels, "must be at most 65536"));
-  return expect(model.channels % model.heads == 0, "model.n_embd", model.channels,
-                absl::StrCat("must be a multiple of model.n_head = ", model.heads).c_str());
+  SKEIN_RETURN_IF_ERROR(
+      expect(model.channels % model.heads == 0, "model.n_embd", model.channels,
+             absl::StrCat("must be a multiple of model.n_head = ", model.heads).c_str()));
+  return check_choices(model);
 }
 
 absl::Status check_training(const JobSpec& job) {

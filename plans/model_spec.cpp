@@ -1,11 +1,11 @@
 #include "plans/model_spec.hpp"
 
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/block_parameters.hpp"
 
 namespace skein::plans {
 namespace {
@@ -15,25 +15,6 @@ ParameterSpec matrix(std::string name, std::vector<int64_t> shape, double std) {
 }
 ParameterSpec constant(std::string name, int64_t count, double value) {
   return {std::move(name), {count}, 0, value, /*decays=*/false, false};
-}
-
-std::vector<ParameterSpec> block_parameters(const ModelSpec& model, int64_t block) {
-  const int64_t c = model.channels;
-  const std::string h = absl::StrCat("transformer.h.", block, ".");
-  // Residual projections start smaller, so that depth does not grow the variance (GPT-2, 2.3).
-  const double residual_std = model.init_std / std::sqrt(2.0 * static_cast<double>(model.layers));
-  return {constant(h + "ln_1.weight", c, 1),
-          constant(h + "ln_1.bias", c, 0),
-          matrix(h + "attn.c_attn.weight", {c, 3 * c}, model.init_std),
-          constant(h + "attn.c_attn.bias", 3 * c, 0),
-          matrix(h + "attn.c_proj.weight", {c, c}, residual_std),
-          constant(h + "attn.c_proj.bias", c, 0),
-          constant(h + "ln_2.weight", c, 1),
-          constant(h + "ln_2.bias", c, 0),
-          matrix(h + "mlp.c_fc.weight", {c, 4 * c}, model.init_std),
-          constant(h + "mlp.c_fc.bias", 4 * c, 0),
-          matrix(h + "mlp.c_proj.weight", {4 * c, c}, residual_std),
-          constant(h + "mlp.c_proj.bias", c, 0)};
 }
 
 struct Flavor {
@@ -47,6 +28,24 @@ constexpr std::array kFlavors = {
     Flavor{"gpt2-xl", 50257, 48, 25, 1600}};
 
 }  // namespace
+
+bool has_rms_norm(const ModelSpec& model) { return model.norm == "rms_norm"; }
+bool has_swiglu(const ModelSpec& model) { return model.mlp == "swiglu"; }
+bool has_rotary(const ModelSpec& model) { return model.position_embedding_type == "rotary"; }
+
+int64_t mlp_width(const ModelSpec& model) {
+  if (model.intermediate_size > 0) return model.intermediate_size;
+  if (!has_swiglu(model)) return 4 * model.channels;
+  constexpr int64_t kMultiple = 32;
+  const int64_t least = (8 * model.channels + 2) / 3;
+  return (least + kMultiple - 1) / kMultiple * kMultiple;
+}
+int64_t up_width(const ModelSpec& model) { return (has_swiglu(model) ? 2 : 1) * mlp_width(model); }
+
+bool has_llama_names(const ModelSpec& model) {
+  return has_rms_norm(model) && has_swiglu(model) && has_rotary(model);
+}
+bool stores_outputs_first(const ModelSpec& model) { return has_llama_names(model); }
 
 int64_t layer_count(const ModelSpec& model) { return model.layers + 2; }
 
@@ -65,24 +64,34 @@ int64_t element_count(const ParameterSpec& parameter) {
 std::vector<ParameterSpec> layer_parameters(const ModelSpec& model, int64_t layer,
                                             const LayerRange& range) {
   const int64_t v = model.vocab_size, c = model.channels;
+  const bool is_llama = has_llama_names(model);
+  const ParameterSpec embedding = matrix(
+      is_llama ? "model.embed_tokens.weight" : "transformer.wte.weight", {v, c}, model.init_std);
+  std::vector<ParameterSpec> list;
   switch (layer_kind(model, layer)) {
     case LayerKind::kEmbedding:
-      return {matrix("transformer.wte.weight", {v, c}, model.init_std),
-              matrix("transformer.wpe.weight", {model.positions, c}, model.init_std)};
+      list.push_back(embedding);
+      if (!has_rotary(model)) {
+        list.push_back(matrix("transformer.wpe.weight", {model.positions, c}, model.init_std));
+      }
+      return list;
     case LayerKind::kBlock:
-      return block_parameters(model, layer - 1);
+      for (BlockParameter& parameter : block_parameters(model, layer - 1)) {
+        list.push_back(std::move(parameter.spec));
+      }
+      return list;
     case LayerKind::kHead:
       break;
   }
-  std::vector<ParameterSpec> head = {constant("transformer.ln_f.weight", c, 1),
-                                     constant("transformer.ln_f.bias", c, 0)};
+  list.push_back(constant(is_llama ? "model.norm.weight" : "transformer.ln_f.weight", c, 1));
+  if (!has_rms_norm(model)) list.push_back(constant("transformer.ln_f.bias", c, 0));
   if (!model.tied_head) {
-    head.push_back(matrix("lm_head.weight", {v, c}, model.init_std));
+    list.push_back(matrix("lm_head.weight", {v, c}, model.init_std));
   } else if (!range.contains(0)) {
-    head.push_back(matrix("transformer.wte.weight", {v, c}, model.init_std));
-    head.back().tied_copy = true;
+    list.push_back(embedding);
+    list.back().tied_copy = true;
   }
-  return head;
+  return list;
 }
 
 std::vector<ParameterSpec> range_parameters(const ModelSpec& model, const LayerRange& range) {
@@ -109,11 +118,14 @@ LayerFlops layer_flops(const ModelSpec& model, int64_t layer, int64_t samples, i
   LayerFlops flops;
   switch (layer_kind(model, layer)) {
     case LayerKind::kEmbedding:
-      flops.forward = tokens * c;  // One addition per element.
-      flops.backward_weight = 2 * tokens * c;
+      // One addition per element for each table.
+      flops.forward = has_rotary(model) ? 0 : tokens * c;
+      flops.backward_weight = (has_rotary(model) ? 1 : 2) * tokens * c;
       break;
     case LayerKind::kBlock: {
-      const double products = 2 * tokens * 12 * c * c;  // 3 + 1 + 4 + 4 matrices of C x C.
+      // 3 + 1 matrices of C x C, and those of the MLP.
+      const auto mlp = static_cast<double>(up_width(model) + mlp_width(model));
+      const double products = 2 * tokens * (4 * c * c + mlp * c);
       // Scores and weighted values over the causal half of T x T, for every head.
       const double attention = 2 * tokens * c * (static_cast<double>(seq_len) + 1);
       flops.forward = products + attention;
@@ -128,6 +140,14 @@ LayerFlops layer_flops(const ModelSpec& model, int64_t layer, int64_t samples, i
     }
   }
   return flops;
+}
+
+void apply_family(ModelSpec& model) {
+  const bool is_llama = model.name == "llama";
+  model.norm = is_llama ? "rms_norm" : "layer_norm";
+  model.mlp = is_llama ? "swiglu" : "gelu";
+  model.has_bias = !is_llama;
+  model.position_embedding_type = is_llama ? "rotary" : "learned";
 }
 
 absl::Status apply_flavor(ModelSpec& model) {

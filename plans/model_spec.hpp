@@ -8,20 +8,41 @@
 
 namespace skein::plans {
 
-/// A GPT-2 style transformer: learned positions, pre-norm blocks, tanh GELU, causal attention.
+/// A transformer of pre-norm blocks with causal attention: GPT-2, with Llama's norms, MLPs and
+/// positions as choices of their own.
 struct ModelSpec {
-  std::string name = "gpt2";
-  std::string flavor;        // A named size that sets the fields below; empty: as given.
-  int64_t vocab_size = 256;  // V
-  int64_t positions = 1024;  // Longest sequence with a learned position.
-  int64_t layers = 6;        // L, transformer blocks.
-  int64_t heads = 8;         // H; divides channels.
-  int64_t channels = 256;    // C
-  bool tied_head = true;     // The head multiplies by the token embedding.
+  std::string name = "gpt2";  // "gpt2" or "llama": the family whose choices are the defaults.
+  std::string flavor;         // A named size that sets the fields below; empty: as given.
+  int64_t vocab_size = 256;   // V
+  int64_t positions = 1024;   // Longest sequence.
+  int64_t layers = 6;         // L, transformer blocks.
+  int64_t heads = 8;          // H; divides channels.
+  int64_t channels = 256;     // C
+  bool tied_head = true;      // The head multiplies by the token embedding.
   double norm_epsilon = 1e-5;
-  double init_std = 0.02;  // Residual projections: divided by sqrt(2 L).
+  double init_std = 0.02;           // Residual projections: divided by sqrt(2 L).
+  std::string norm = "layer_norm";  // Or "rms_norm" (Zhang and Sennrich, NeurIPS'19).
+  std::string mlp = "gelu";         // Or "swiglu" (Shazeer, arXiv 2002.05202).
+  int64_t intermediate_size = 0;    // I, width inside the MLP; 0: as `mlp_width` says.
+  bool has_bias = true;             // Of products; a layer norm always has one.
+  // "learned" or "rotary" (Su et al., arXiv 2104.09864).
+  std::string position_embedding_type = "learned";
+  double rope_theta = 10000;  // Rotary: pair i of a head of D turns by theta^(-2i / D) a position.
   bool operator==(const ModelSpec&) const = default;
 };
+
+bool has_rms_norm(const ModelSpec& model);
+bool has_swiglu(const ModelSpec& model);
+bool has_rotary(const ModelSpec& model);
+/// I: `intermediate_size`, or 4 C, or with "swiglu" 8/3 C rounded up to a multiple of 32, which
+/// makes three matrices as large as two.
+int64_t mlp_width(const ModelSpec& model);
+/// What goes into the MLP's activation: I, with "swiglu" 2 I, the gate first.
+int64_t up_width(const ModelSpec& model);
+/// With all of Llama's choices tensors have Llama's names, otherwise GPT-2's.
+bool has_llama_names(const ModelSpec& model);
+/// Matrices of blocks are [out, in], as Llama's, instead of [in, out], as GPT-2's.
+bool stores_outputs_first(const ModelSpec& model);
 
 /// The kinds of layer, a layer being the smallest unit that a plan may cut between. A model of L
 /// blocks has L + 2 layers: 0 is the embedding, 1..L the blocks, L + 1 the final norm, head and
@@ -40,7 +61,7 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-/// A named tensor of the model, by its Hugging Face GPT-2 name, stored [in, out] as there.
+/// A named tensor of the model, by its name and in its form in Hugging Face's GPT-2 or Llama.
 struct ParameterSpec {
   std::string name;            // "transformer.h.0.attn.c_attn.weight"
   std::vector<int64_t> shape;  // [C, 3C]
@@ -74,6 +95,9 @@ struct LayerFlops {
   double total() const { return forward + backward_input + backward_weight; }
 };
 LayerFlops layer_flops(const ModelSpec& model, int64_t layer, int64_t samples, int64_t seq_len);
+
+/// Sets the choices of the family `model.name`: norm, MLP, biases and positions.
+void apply_family(ModelSpec& model);
 
 /// Sets the sizes of a named flavor: "byte-tiny", "byte-small", "byte-medium", "gpt2",
 /// "gpt2-medium", "gpt2-large", "gpt2-xl". NotFound   if there is none of that name; the message

@@ -5,17 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/block_parameters.hpp"
 
 namespace skein::plans {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
 constexpr double kMicrosecondsPerSecond = 1e6;
-
-/// Tensors of [rows, T, C] that a block keeps (norms, qkv, attended, middle, up, activated) beside
-/// its output, and that its I leaves for its W.
-constexpr int64_t kBlockStashTensors = 1 + 3 + 1 + 1 + 1 + 4 + 4;
-constexpr int64_t kBlockPendingTensors = 1 + 4 + 1 + 3;
 
 /// Times that each of the optimizer's tensors is read or written: AdamW reads weight, gradient and
 /// both moments and writes all but the gradient; SGD has one moment.
@@ -26,6 +22,8 @@ struct Sizes {
   int64_t parameters = 0;
   int64_t activation_row = 0;  // One tensor of [T, C].
   int64_t stash_row = 0;       // With the output.
+  int64_t pending_row = 0;     // Of a block: what its I leaves for its W.
+  int64_t tables = 0;          // Of the embedding: one for tokens, one for learned positions.
   int64_t logits_row = 0;      // Of the head: [T, V].
 };
 
@@ -42,9 +40,11 @@ Sizes sizes_of(const ModelSpec& model, int64_t layer, int64_t seq_len) {
   sizes.activation_row = seq_len * model.channels * kFloatBytes;
   sizes.stash_row = sizes.activation_row;  // Embedding: its output. Head: the gradient for B.
   if (layer_kind(model, layer) == LayerKind::kBlock) {
-    const int64_t statistics = seq_len * (4 + model.heads) * kFloatBytes;  // Norms, log-sum-exp.
-    sizes.stash_row += kBlockStashTensors * sizes.activation_row + statistics;
+    const BlockFloats floats = block_floats(model);
+    sizes.stash_row += floats.stash * seq_len * kFloatBytes;
+    sizes.pending_row = floats.pending * seq_len * kFloatBytes;
   }
+  sizes.tables = has_rotary(model) ? 1 : 2;
   sizes.logits_row = seq_len * model.vocab_size * kFloatBytes;
   return sizes;
 }
@@ -53,10 +53,11 @@ Traffic traffic_of(LayerKind kind, const Sizes& sizes, int64_t rows) {
   const auto parameters = static_cast<double>(sizes.parameters);
   const auto activation = static_cast<double>(rows * sizes.activation_row);
   const auto stash = static_cast<double>(rows * sizes.stash_row);
-  const double pending = static_cast<double>(kBlockPendingTensors) * activation;
+  const auto pending = static_cast<double>(rows * sizes.pending_row);
+  const auto tables = static_cast<double>(sizes.tables);
   switch (kind) {
-    case LayerKind::kEmbedding:  // Two tables to one tensor; its gradient added to two tables.
-      return {3 * activation, 0, 5 * activation};
+    case LayerKind::kEmbedding:  // Tables to one tensor; its gradient added to each of them.
+      return {(tables + 1) * activation, 0, (2 * tables + 1) * activation};
     case LayerKind::kBlock:  // What is kept or pending is written once and read once per pass.
       return {parameters + activation + 2 * stash, parameters + stash + 2 * pending,
               2 * parameters + stash + pending};

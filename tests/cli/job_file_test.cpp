@@ -27,7 +27,8 @@ JobSpec changed_job() {
   JobSpec job;
   job.name = "other # name";
   job.dump_folder = "/some/where";
-  job.model = {"gpt2", "byte-tiny", 300, 512, 3, 2, 64, false, 1e-6, 1.0 / 3};
+  job.model = {"llama", "byte-tiny", 300,        512,      3,  2,     64,       false,
+               1e-6,    1.0 / 3,     "rms_norm", "swiglu", 96, false, "rotary", 500.5};
   job.data = {"tokens", "a = b.bin", "v [1].bin", 0.25};
   job.training = {7, 33, 3, 12, 0.5, true};
   job.optimizer = {"sgd", 3e-4, 0.8, 0.99, 1e-7, 0.01, 0.7};
@@ -195,6 +196,17 @@ TEST_F(JobFile, AFlavorGivesWayToKeysWhereverItComesFrom) {
   EXPECT_EQ(job->origins.count("model.positions"), 0);
   EXPECT_THAT(trouble("\n[model]\nflavor = \"gpt9\"\n"),
               StartsWith("job.toml:3: model.flavor = \"gpt9\" does not exist; there are "));
+}
+
+TEST_F(JobFile, AFamilyGivesWayToKeysAsWell) {
+  const auto job = load("[model]\nmlp = \"gelu\"\n", {{"model.name", "llama"}});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.model.mlp, "gelu");
+  EXPECT_EQ(job->spec.model.norm, "rms_norm");
+  EXPECT_EQ(job->spec.model.position_embedding_type, "rotary");
+  EXPECT_FALSE(job->spec.model.has_bias);
+  EXPECT_EQ(job->origins.at("model.norm"), "model.name");
+  EXPECT_EQ(job->origins.at("model.mlp"), path_ + ":2");
 }
 
 TEST_F(JobFile, WhatIsWrongInAFileHasItsLineAndASuggestion) {

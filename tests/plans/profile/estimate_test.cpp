@@ -46,8 +46,8 @@ TEST(Estimate, NothingIsFasterThanItsArithmetic) {
   }
 }
 
-/// All ranges of layers of tied and untied models, rows and lengths, against what the host back end
-/// allocates for a stage of them.
+/// All ranges of layers of tied and untied models of both families, rows and lengths, against what
+/// the host back end allocates for a stage of them.
 TEST(Estimate, SizesAreThoseThatTheHostBackEndAllocates) {
   const auto device = gpu::make_sleep_device({});
   gpu::StageModelOptions options;
@@ -57,7 +57,9 @@ TEST(Estimate, SizesAreThoseThatTheHostBackEndAllocates) {
   options.model.heads = 3;
   options.model.channels = 12;
   const int64_t L = layer_count(options.model);
-  for (uint64_t bits = 0; bits < 8; ++bits) {
+  for (uint64_t bits = 0; bits < 16; ++bits) {
+    options.model.name = (bits & 8) != 0 ? "llama" : "gpt2";
+    apply_family(options.model);
     options.model.tied_head = (bits & 1) != 0;
     options.recompute = (bits & 2) != 0;
     options.seq_len = (bits & 4) != 0 ? 12 : 5;

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plans/model_spec.hpp"
+
+namespace skein::plans {
+
+/// What the tensors of a block are to its computation.
+enum class BlockPart {
+  kNorm1Weight,
+  kNorm1Bias,
+  kQkvWeight,
+  kQkvBias,
+  kProjectionWeight,
+  kProjectionBias,
+  kNorm2Weight,
+  kNorm2Bias,
+  kUpWeight,  // With "swiglu": the gate's, then the other one's.
+  kUpBias,
+  kDownWeight,
+  kDownBias,
+};
+inline constexpr size_t kBlockPartCount = 12;
+
+struct BlockParameter {
+  BlockPart part;
+  ParameterSpec spec;
+};
+
+/// The tensors of block `block` in the order of the forward pass. One part is one matrix or vector,
+/// whole or in tensors one behind the other: Llama's q, k and v [C, C] each are the part [3C, C].
+std::vector<BlockParameter> block_parameters(const ModelSpec& model, int64_t block);
+
+/// Floats of a block for each token: what its forward keeps beside its input and output, and what
+/// its I leaves for its W.
+struct BlockFloats {
+  int64_t stash = 0;
+  int64_t pending = 0;
+};
+BlockFloats block_floats(const ModelSpec& model);
+
+}  // namespace skein::plans
