@@ -4,8 +4,13 @@ namespace skein::gpu {
 
 void Ops::linear(const Linear& shape, const float* x, const float* weight, const float* bias,
                  float* y) {
-  fill_rows(bias, y, shape.rows, shape.out);
-  matmul({shape.rows, shape.out, shape.in, false, false, true}, x, weight, y);
+  if (bias != nullptr) fill_rows(bias, y, shape.rows, shape.out);
+  matmul({shape.rows, shape.out, shape.in, false, shape.transposed, bias != nullptr}, x, weight, y);
+}
+
+void Ops::linear_input_gradient(const Linear& shape, const float* dy, const float* weight,
+                                float* dx) {
+  matmul({shape.rows, shape.in, shape.out, false, !shape.transposed, false}, dy, weight, dx);
 }
 
 void Ops::linear_gelu(const Linear& shape, const float* x, const float* weight, const float* bias,
@@ -16,8 +21,12 @@ void Ops::linear_gelu(const Linear& shape, const float* x, const float* weight, 
 
 void Ops::linear_weight_gradient(const Linear& shape, const float* x, const float* dy,
                                  float* dweight, float* dbias) {
-  matmul({shape.in, shape.out, shape.rows, true, false, true}, x, dy, dweight);
-  add_column_sums(dy, dbias, shape.rows, shape.out);
+  if (shape.transposed) {
+    matmul({shape.out, shape.in, shape.rows, true, false, true}, dy, x, dweight);
+  } else {
+    matmul({shape.in, shape.out, shape.rows, true, false, true}, x, dy, dweight);
+  }
+  if (dbias != nullptr) add_column_sums(dy, dbias, shape.rows, shape.out);
 }
 
 void Ops::add_norm_forward(const float* a, const float* b, float* sum, const NormForward& norm) {

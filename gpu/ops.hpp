@@ -34,7 +34,9 @@ class Ops {
   /// Adds the column sums of dy [rows, columns] to db [columns].
   virtual void add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) = 0;
 
-  /// Overwrites y [N, C], mean [N], rstd [N]. y = (x - mean) * rstd * weight + bias.
+  /// Overwrites y [N, C], mean [N], rstd [N]. y = (x - mean) * rstd * weight + bias, a layer norm.
+  /// Without `mean` (null) y = x * rstd * weight, with 1 / rstd the root of the mean square: an RMS
+  /// norm, which has no bias either (null).
   struct NormForward {
     const float *x, *weight, *bias;
     float *y, *mean, *rstd;
@@ -42,7 +44,8 @@ class Ops {
     float epsilon = 0;
   };
   virtual void norm_forward(const NormForward& norm) = 0;
-  /// Adds the input gradient to dx [N, C], and to dweight [C] and dbias [C].
+  /// Adds the input gradient to dx [N, C], and to dweight [C] and dbias [C]. Without `mean` that of
+  /// an RMS norm, which has no dbias (null).
   struct NormBackward {
     const float *dy, *x, *weight, *mean, *rstd;
     float *dx, *dweight, *dbias;
@@ -54,6 +57,15 @@ class Ops {
   virtual void gelu_forward(const float* x, float* y, int64_t count) = 0;
   /// dy := dy * gelu'(x), in place.
   virtual void gelu_backward(const float* x, float* dy, int64_t count) = 0;
+
+  /// x [rows, 2 I] is a gate and a value side by side, each I wide.
+  struct Swiglu {
+    int64_t rows = 0, width = 0;
+  };
+  /// Overwrites y [rows, I] = gate * logistic(gate) * value.
+  virtual void swiglu_forward(const Swiglu& shape, const float* x, float* y) = 0;
+  /// Overwrites dx [rows, 2 I], from dy [rows, I].
+  virtual void swiglu_backward(const Swiglu& shape, const float* x, const float* dy, float* dx) = 0;
 
   /// Causal attention over qkv [B, T, 3C] (q, k, v side by side, heads contiguous, C = H * D).
   struct Attention {
@@ -67,14 +79,24 @@ class Ops {
   virtual void attention_backward(const Attention& shape, const float* qkv, const float* out,
                                   const float* log_sum_exp, const float* dout, float* dqkv) = 0;
 
-  /// Overwrites y [rows, T, C] = wte[token] + wpe[position].
+  /// Rotary positions: turns channels i and i + D / 2 of each head of q and k, in place, by an
+  /// angle of their position in [0, T). v stays. A turn by the opposite angles is the gradient.
+  struct Rotation {
+    Attention shape;               // C / H = D is even.
+    const float* turns = nullptr;  // [T, D]: D / 2 cosines, then the sines.
+    bool is_opposite = false;
+  };
+  virtual void rotate(const Rotation& rotation, float* qkv) = 0;
+
+  /// Overwrites y [rows, T, C] = wte[token] + wpe[position], without positions if wpe is null.
   struct Embedding {
     std::span<const int32_t> tokens;  // Host memory, [rows * T], each in [0, V).
     int64_t seq_len = 0, channels = 0;
   };
   virtual void embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
                                  float* y) = 0;
-  /// Adds to dwte [V, C] and dwpe [positions, C], rows in ascending order: deterministic.
+  /// Adds to dwte [V, C] and dwpe [positions, C], unless it is null, rows in ascending order:
+  /// deterministic.
   virtual void embedding_backward(const Embedding& shape, const float* dy, float* dwte,
                                   float* dwpe) = 0;
 
@@ -119,9 +141,11 @@ class Ops {
   virtual void copy_in(std::span<const float> from, float* to) = 0;
   virtual void copy_out(const float* from, std::span<float> to) = 0;
 
-  /// A linear layer: x [rows, in], weight [in, out], y and dy [rows, out].
+  /// A linear layer: x [rows, in], weight [in, out], or [out, in] if `transposed`, y and dy
+  /// [rows, out]. There may be no bias (null).
   struct Linear {
     int64_t rows = 0, in = 0, out = 0;
+    bool transposed = false;
   };
   /// Fused: overwrites y = x weight + bias.
   virtual void linear(const Linear& shape, const float* x, const float* weight, const float* bias,
@@ -129,7 +153,9 @@ class Ops {
   /// Fused: `linear`, then overwrites activated [rows, out] = gelu(y).
   virtual void linear_gelu(const Linear& shape, const float* x, const float* weight,
                            const float* bias, float* y, float* activated);
-  /// Fused: adds x^T dy to dweight [in, out] and the column sums of dy to dbias [out].
+  /// Overwrites dx [rows, in] = dy weight^T.
+  void linear_input_gradient(const Linear& shape, const float* dy, const float* weight, float* dx);
+  /// Fused: adds x^T dy to dweight and the column sums of dy to dbias [out].
   virtual void linear_weight_gradient(const Linear& shape, const float* x, const float* dy,
                                       float* dweight, float* dbias);
   /// Fused: overwrites sum [N, C] = a + b, which is `norm.x` and may be a or b, then the norm.

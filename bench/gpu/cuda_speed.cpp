@@ -163,6 +163,12 @@ class Table {
              [&](Ops& ops) { ops.gelu_forward(x, y, 4 * n * c); });
     by_bytes("GELU backward", 12.0 * static_cast<double>(4 * n * c),
              [&](Ops& ops) { ops.gelu_backward(x, y, 4 * n * c); });
+    // As wide as makes x the tensor of gates and values.
+    const Ops::Swiglu gates{n, 2 * c};
+    by_bytes("SwiGLU", 12.0 * static_cast<double>(2 * n * c),
+             [&](Ops& ops) { ops.swiglu_forward(gates, x, y); });
+    by_bytes("SwiGLU backward", 20.0 * static_cast<double>(2 * n * c),
+             [&](Ops& ops) { ops.swiglu_backward(gates, x, y, activated); });
     by_bytes("column sums", 4.0 * static_cast<double>(4 * n * c),
              [&](Ops& ops) { ops.add_column_sums(x, bias, n, 4 * c); });
   }
@@ -175,6 +181,10 @@ class Table {
     float* dout = tensor(n);
     float* dqkv = tensor(3 * n, false);
     float* sums = tensor(s_.rows() * s_.heads, false);
+    float* turns = tensor(s_.seq_len * s_.channels / s_.heads);
+    by_bytes("rotary positions", 16.0 * static_cast<double>(n), [&](Ops& ops) {
+      ops.rotate({shape, turns, false}, qkv);
+    });
     // Half of the pairs of queries and keys; a forward has two products, a backward five.
     const double pairs = static_cast<double>(n) * static_cast<double>(s_.seq_len) / 2;
     by_flops("attention", 4 * pairs,
@@ -197,6 +207,11 @@ class Table {
              [&](Ops& ops) { ops.add_norm_forward(x, y, x, norm); });
     by_bytes("layer norm backward", 24 * elements, [&](Ops& ops) {
       ops.norm_backward({y, x, weight, statistics, statistics + n, z, weight, weight + c, n, c});
+    });
+    const Ops::NormForward rms{x, weight, nullptr, z, nullptr, statistics, n, c, 1e-5F};
+    by_bytes("RMS norm", 8 * elements, [&](Ops& ops) { ops.norm_forward(rms); });
+    by_bytes("RMS norm backward", 24 * elements, [&](Ops& ops) {
+      ops.norm_backward({y, x, weight, nullptr, statistics, z, weight, nullptr, n, c});
     });
     by_bytes("addition", 12 * elements, [&](Ops& ops) { ops.add(x, y, z, n * c); });
     std::vector<int32_t> tokens(static_cast<size_t>(n));

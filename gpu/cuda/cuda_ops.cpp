@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/cuda/kernels/elementwise.hpp"
 #include "gpu/cuda/kernels/norm.hpp"
+#include "gpu/cuda/kernels/rows.hpp"
 #include "gpu/cuda/launch_shape.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -140,6 +141,16 @@ void CudaOps::gelu_forward(const float* x, float* y, int64_t count) {
 void CudaOps::gelu_backward(const float* x, float* dy, int64_t count) {
   kernels::gelu_backward(x, dy, count, stream());
   launched("gelu_backward");
+}
+
+void CudaOps::swiglu_forward(const Swiglu& shape, const float* x, float* y) {
+  kernels::swiglu_forward(x, y, shape.rows, shape.width, stream());
+  launched("swiglu_forward");
+}
+
+void CudaOps::swiglu_backward(const Swiglu& shape, const float* x, const float* dy, float* dx) {
+  kernels::swiglu_backward(x, dy, dx, shape.rows, shape.width, stream());
+  launched("swiglu_backward");
 }
 
 void CudaOps::zero(float* x, int64_t count) {

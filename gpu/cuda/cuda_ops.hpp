@@ -31,6 +31,9 @@ class CudaOps final : public Ops {
   void norm_backward(const NormBackward& norm) override;
   void gelu_forward(const float* x, float* y, int64_t count) override;
   void gelu_backward(const float* x, float* dy, int64_t count) override;
+  void swiglu_forward(const Swiglu& shape, const float* x, float* y) override;
+  void swiglu_backward(const Swiglu& shape, const float* x, const float* dy, float* dx) override;
+  void rotate(const Rotation& rotation, float* qkv) override;
   void attention_forward(const Attention& shape, const float* qkv, float* out,
                          float* log_sum_exp) override;
   void attention_backward(const Attention& shape, const float* qkv, const float* out,

@@ -1,6 +1,7 @@
 #include "gpu/cuda/cuda_ops.hpp"
 #include "gpu/cuda/kernels/attention.hpp"
 #include "gpu/cuda/kernels/elementwise.hpp"
+#include "gpu/cuda/kernels/rows.hpp"
 #include "gpu/cuda/launch_shape.hpp"
 
 #include "absl/strings/str_cat.h"
@@ -60,9 +61,9 @@ void CudaOps::matmul(const Matmul& shape, const float* a, const float* b, float*
 void CudaOps::linear(const Linear& shape, const float* x, const float* weight, const float* bias,
                      float* y) {
   Products::Call call;
-  call.shape = {shape.rows, shape.out, shape.in, false, false, false};
+  call.shape = {shape.rows, shape.out, shape.in, false, shape.transposed, false};
   call.c = y;
-  call.epilogue = Products::Epilogue::kBias;
+  if (bias != nullptr) call.epilogue = Products::Epilogue::kBias;
   call.extra = const_cast<float*>(bias);  // Only read by this epilogue.
   if (rounds()) {
     if (!round_operands(call, x, weight) || try_product(call)) return;
@@ -72,9 +73,9 @@ void CudaOps::linear(const Linear& shape, const float* x, const float* weight, c
 
 void CudaOps::linear_gelu(const Linear& shape, const float* x, const float* weight,
                           const float* bias, float* y, float* activated) {
-  if (rounds() && fits_epilogue(shape.out, y)) {
+  if (rounds() && bias != nullptr && fits_epilogue(shape.out, y)) {
     Products::Call call;
-    call.shape = {shape.rows, shape.out, shape.in, false, false, false};
+    call.shape = {shape.rows, shape.out, shape.in, false, shape.transposed, false};
     call.c = activated;
     call.epilogue = Products::Epilogue::kBiasGelu;
     call.extra = const_cast<float*>(bias);
@@ -86,7 +87,8 @@ void CudaOps::linear_gelu(const Linear& shape, const float* x, const float* weig
 
 void CudaOps::linear_weight_gradient(const Linear& shape, const float* x, const float* dy,
                                      float* dweight, float* dbias) {
-  if (rounds()) {
+  // The epilogue sums the right operand, which dy is only of a weight [in, out].
+  if (rounds() && dbias != nullptr && !shape.transposed) {
     Products::Call call;
     call.shape = {shape.in, shape.out, shape.rows, true, false, true};
     call.c = dweight;
@@ -103,6 +105,11 @@ void CudaOps::linear_weight_gradient(const Linear& shape, const float* x, const 
     if (try_product(call)) return add_column_sums(dy, dbias, shape.rows, shape.out);
   }
   Ops::linear_weight_gradient(shape, x, dy, dweight, dbias);
+}
+
+void CudaOps::rotate(const Rotation& rotation, float* qkv) {
+  kernels::rotate({to_kernel(rotation.shape), rotation.turns, rotation.is_opposite, qkv}, stream());
+  launched("rotate");
 }
 
 void CudaOps::attention_forward(const Attention& shape, const float* qkv, float* out,

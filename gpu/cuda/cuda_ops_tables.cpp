@@ -48,8 +48,10 @@ void CudaOps::embedding_backward(const Embedding& shape, const float* dy, float*
   scatter.dwte = dwte;
   scatter.columns = shape.channels;
   kernels::embedding_backward_tokens(scatter, stream());
-  kernels::embedding_backward_positions(dy, dwpe, static_cast<int64_t>(shape.tokens.size()),
-                                        shape.seq_len, shape.channels, stream());
+  if (dwpe != nullptr) {
+    kernels::embedding_backward_positions(dy, dwpe, static_cast<int64_t>(shape.tokens.size()),
+                                          shape.seq_len, shape.channels, stream());
+  }
   launched("embedding_backward");
 }
 

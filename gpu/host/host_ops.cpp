@@ -48,18 +48,21 @@ void HostOps::add_column_sums(const float* dy, float* db, int64_t rows, int64_t 
 }
 
 void HostOps::norm_forward(const NormForward& norm) {
-  pool_.for_ranges(norm.rows, kProductGrain, [&](int64_t begin, int64_t end) {
-    loops::layer_norm_forward(norm, begin, end);
-  });
+  const auto loop = norm.mean != nullptr ? loops::layer_norm_forward : loops::rms_norm_forward;
+  pool_.for_ranges(norm.rows, kProductGrain,
+                   [&](int64_t begin, int64_t end) { loop(norm, begin, end); });
 }
 
 void HostOps::norm_backward(const NormBackward& norm) {
-  pool_.for_ranges(norm.rows, kProductGrain, [&](int64_t begin, int64_t end) {
-    loops::layer_norm_backward_input(norm, begin, end);
-  });
-  pool_.for_ranges(norm.columns, kColumnGrain, [&](int64_t begin, int64_t end) {
-    loops::layer_norm_backward_weight(norm, begin, end);
-  });
+  const bool is_layer_norm = norm.mean != nullptr;
+  const auto input =
+      is_layer_norm ? loops::layer_norm_backward_input : loops::rms_norm_backward_input;
+  const auto weight =
+      is_layer_norm ? loops::layer_norm_backward_weight : loops::rms_norm_backward_weight;
+  pool_.for_ranges(norm.rows, kProductGrain,
+                   [&](int64_t begin, int64_t end) { input(norm, begin, end); });
+  pool_.for_ranges(norm.columns, kColumnGrain,
+                   [&](int64_t begin, int64_t end) { weight(norm, begin, end); });
 }
 
 void HostOps::gelu_forward(const float* x, float* y, int64_t count) {
@@ -71,6 +74,43 @@ void HostOps::gelu_forward(const float* x, float* y, int64_t count) {
 void HostOps::gelu_backward(const float* x, float* dy, int64_t count) {
   pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
     loops::gelu_backward(x + begin, dy + begin, end - begin);
+  });
+}
+
+void HostOps::swiglu_forward(const Swiglu& shape, const float* x, float* y) {
+  const int64_t width = shape.width;
+  pool_.for_ranges(shape.rows, kProductGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* gate = x + r * 2 * width;
+      loops::swiglu_forward(gate, gate + width, y + r * width, width);
+    }
+  });
+}
+
+void HostOps::swiglu_backward(const Swiglu& shape, const float* x, const float* dy, float* dx) {
+  const int64_t width = shape.width;
+  pool_.for_ranges(shape.rows, kProductGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* gate = x + r * 2 * width;
+      float* dgate = dx + r * 2 * width;
+      loops::swiglu_backward(gate, gate + width, dy + r * width, dgate, dgate + width, width);
+    }
+  });
+}
+
+void HostOps::rotate(const Rotation& rotation, float* qkv) {
+  const Attention& shape = rotation.shape;
+  const int64_t size = shape.channels / shape.heads;
+  const float direction = rotation.is_opposite ? -1.0F : 1.0F;
+  pool_.for_ranges(shape.batch * shape.seq_len, kProductGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* turns = rotation.turns + r % shape.seq_len * size;
+      float* row = qkv + r * 3 * shape.channels;
+      // The heads of q and then those of k.
+      for (int64_t h = 0; h < 2 * shape.heads; ++h) {
+        loops::rotate(turns, direction, row + h * size, size / 2);
+      }
+    }
   });
 }
 
@@ -90,8 +130,12 @@ void HostOps::embedding_forward(const Embedding& shape, const float* wte, const 
   const int64_t c = shape.channels;
   pool_.for_ranges(rows, kProductGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      loops::add(wte + shape.tokens[static_cast<size_t>(r)] * c, wpe + r % shape.seq_len * c,
-                 y + r * c, c);
+      const float* token = wte + shape.tokens[static_cast<size_t>(r)] * c;
+      if (wpe == nullptr) {
+        std::copy_n(token, c, y + r * c);
+      } else {
+        loops::add(token, wpe + r % shape.seq_len * c, y + r * c, c);
+      }
     }
   });
 }
@@ -105,8 +149,9 @@ void HostOps::embedding_backward(const Embedding& shape, const float* dy, float*
     for (int64_t r = 0; r < rows; ++r) {
       const float* from = dy + r * stride + begin;
       float* token = dwte + shape.tokens[static_cast<size_t>(r)] * stride + begin;
-      float* position = dwpe + r % shape.seq_len * stride + begin;
       loops::add(token, from, token, end - begin);
+      if (dwpe == nullptr) continue;
+      float* position = dwpe + r % shape.seq_len * stride + begin;
       loops::add(position, from, position, end - begin);
     }
   });

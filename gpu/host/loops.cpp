@@ -11,6 +11,9 @@ constexpr float kGeluCubic = 0.044715F;
 /// With -ffast-math a division by infinity is not a number, as it goes by way of a reciprocal: so
 /// far below zero, where GELU is zero in float32, exponentials are kept finite.
 constexpr float kGeluFloor = -80;
+
+float logistic(float x) { return 1.0F / (1.0F + expf(-std::max(x, kGeluFloor))); }
+
 /// Squares are summed in float64 in this many lanes, whatever the vector width of the machine.
 constexpr int64_t kLanes = 16;
 
@@ -100,6 +103,44 @@ void layer_norm_backward_weight(const Ops::NormBackward& norm, int64_t begin, in
   }
 }
 
+void rms_norm_forward(const Ops::NormForward& norm, int64_t begin, int64_t end) {
+  const int64_t columns = norm.columns;
+  const float inverse = 1.0F / static_cast<float>(columns);
+  for (int64_t r = begin; r < end; ++r) {
+    const float* x = norm.x + r * columns;
+    float* y = norm.y + r * columns;
+    const float rstd = 1.0F / std::sqrt(dot(x, x, columns) * inverse + norm.epsilon);
+    for (int64_t c = 0; c < columns; ++c) y[c] = x[c] * rstd * norm.weight[c];
+    norm.rstd[r] = rstd;
+  }
+}
+
+void rms_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int64_t end) {
+  const int64_t columns = norm.columns;
+  const float inverse = 1.0F / static_cast<float>(columns);
+  for (int64_t r = begin; r < end; ++r) {
+    const float* dy = norm.dy + r * columns;
+    const float* x = norm.x + r * columns;
+    float* dx = norm.dx + r * columns;
+    const float rstd = norm.rstd[r];
+    float sum = 0;
+    for (int64_t c = 0; c < columns; ++c) sum += dy[c] * norm.weight[c] * x[c];
+    sum *= inverse * rstd * rstd;
+    for (int64_t c = 0; c < columns; ++c) {
+      dx[c] += rstd * (dy[c] * norm.weight[c] - x[c] * sum);
+    }
+  }
+}
+
+void rms_norm_backward_weight(const Ops::NormBackward& norm, int64_t begin, int64_t end) {
+  for (int64_t r = 0; r < norm.rows; ++r) {
+    const float* dy = norm.dy + r * norm.columns;
+    const float* x = norm.x + r * norm.columns;
+    const float rstd = norm.rstd[r];
+    for (int64_t c = begin; c < end; ++c) norm.dweight[c] += dy[c] * x[c] * rstd;
+  }
+}
+
 void gelu_forward(const float* x, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float v = x[i];
@@ -116,6 +157,31 @@ void gelu_backward(const float* x, float* dy, int64_t count) {
     const float s = 1.0F / (1.0F + expf(-u));
     const float du = 2 * kSqrt2OverPi * (1.0F + 3 * kGeluCubic * v * v);
     dy[i] *= s + v * s * (1.0F - s) * du;
+  }
+}
+
+void swiglu_forward(const float* gate, const float* value, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = gate[i] * logistic(gate[i]) * value[i];
+}
+
+void swiglu_backward(const float* gate, const float* value, const float* dy, float* dgate,
+                     float* dvalue, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = gate[i];
+    const float s = logistic(g);
+    dgate[i] = dy[i] * value[i] * (s + g * s * (1.0F - s));
+    dvalue[i] = dy[i] * g * s;
+  }
+}
+
+void rotate(const float* turns, float direction, float* channels, int64_t pairs) {
+  for (int64_t i = 0; i < pairs; ++i) {
+    const float cosine = turns[i];
+    const float sine = direction * turns[pairs + i];
+    const float a = channels[i];
+    const float b = channels[pairs + i];
+    channels[i] = a * cosine - b * sine;
+    channels[pairs + i] = b * cosine + a * sine;
   }
 }
 

@@ -16,8 +16,19 @@ void layer_norm_forward(const Ops::NormForward& norm, int64_t begin, int64_t end
 void layer_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int64_t end);
 /// Parameter gradients of columns [begin, end), over all rows.
 void layer_norm_backward_weight(const Ops::NormBackward& norm, int64_t begin, int64_t end);
+/// The same of an RMS norm.
+void rms_norm_forward(const Ops::NormForward& norm, int64_t begin, int64_t end);
+void rms_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int64_t end);
+void rms_norm_backward_weight(const Ops::NormBackward& norm, int64_t begin, int64_t end);
 void gelu_forward(const float* x, float* y, int64_t count);
 void gelu_backward(const float* x, float* dy, int64_t count);
+/// One row: y [count] := gate * logistic(gate) * value; and the gradients of both.
+void swiglu_forward(const float* gate, const float* value, float* y, int64_t count);
+void swiglu_backward(const float* gate, const float* value, const float* dy, float* dgate,
+                     float* dvalue, int64_t count);
+/// One head of 2 pairs channels: pairs (i, i + pairs) turned by `turns`, as many cosines and then
+/// sines; the latter times `direction`, 1 or -1.
+void rotate(const float* turns, float direction, float* channels, int64_t pairs);
 void add(const float* a, const float* b, float* y, int64_t count);
 double sum_of_squares(const float* x, int64_t count);
 void adamw(const Ops::Adamw& options, float* weight, const float* gradient, float* moment1,

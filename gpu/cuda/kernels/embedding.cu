@@ -12,9 +12,9 @@ __global__ void forward_kernel(const int32_t* __restrict__ tokens, const float* 
                                int64_t seq_len, int64_t columns) {
   const int64_t row = blockIdx.x;
   const float* token = wte + int64_t{tokens[row]} * columns;
-  const float* position = wpe + row % seq_len * columns;
+  const float* position = wpe == nullptr ? nullptr : wpe + row % seq_len * columns;
   for (int64_t c = threadIdx.x; c < columns; c += kThreads) {
-    y[row * columns + c] = token[c] + position[c];
+    y[row * columns + c] = position == nullptr ? token[c] : token[c] + position[c];
   }
 }
 

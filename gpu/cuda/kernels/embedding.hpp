@@ -8,8 +8,8 @@
 
 namespace skein::gpu::kernels {
 
-/// y [rows, columns] = wte[token] + wpe[row % seq_len]. tokens [rows].
-/// Bytes: 12 rows columns, less what the caches hold of the two tables.
+/// y [rows, columns] = wte[token] + wpe[row % seq_len], without positions if wpe is null.
+/// tokens [rows]. Bytes: 12 rows columns, or 8, less what the caches hold of the tables.
 void embedding_forward(const int32_t* tokens, const float* wte, const float* wpe, float* y,
                        int64_t rows, int64_t seq_len, int64_t columns, cudaStream_t stream);
 

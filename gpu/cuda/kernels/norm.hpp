@@ -7,9 +7,10 @@
 namespace skein::gpu::kernels {
 
 /// Overwrites y [rows, columns], mean and rstd [rows]. With `a`, first overwrites x = a + b, which
-/// may be a or b, so that the residual is added where it is read.
-/// Bytes: 8 rows columns, or 16 with `a`; FLOPs: about 8 rows columns. The second and third look
-/// at a row find it in the caches.
+/// may be a or b, so that the residual is added where it is read. Without `mean` it is an RMS norm,
+/// which has no bias.
+/// Bytes: 8 rows columns, or 16 with `a`; FLOPs: about 8 rows columns, of an RMS norm 4. The second
+/// and third look at a row find it in the caches.
 struct NormForward {
   const float* a = nullptr;
   const float* b = nullptr;
@@ -26,8 +27,9 @@ struct NormForward {
 void norm_forward(const NormForward& norm, cudaStream_t stream);
 
 /// Adds to dx [rows, columns], dweight and dbias [columns]. `partial` holds
-/// 2 slab_count(rows) columns floats.
-/// Bytes: 24 rows columns: x and dy are read twice, dx is read and written. FLOPs: about 14.
+/// 2 slab_count(rows) columns floats. Without `mean` it is an RMS norm, which has no dbias.
+/// Bytes: 24 rows columns: x and dy are read twice, dx is read and written. FLOPs: about 14 rows
+/// columns, of an RMS norm 11.
 struct NormBackward {
   const float* dy = nullptr;
   const float* x = nullptr;

@@ -67,6 +67,7 @@ fi
 SKEIN_TEST_CUDA_PLUGIN=$SKEIN_CUDA_PLUGIN step load 60 bin/gpu_cuda_load_test
 step tables 60 bin/gpu_cuda_tables_test
 step ops 180 bin/gpu_cuda_ops_test
+step llama_ops 120 bin/gpu_cuda_llama_ops_test
 step model 120 bin/gpu_cuda_model_test
 step speed 120 bin/cuda_speed
 sed -n '1,60p' "$results/speed.log"

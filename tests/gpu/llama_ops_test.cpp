@@ -1,0 +1,217 @@
+// The host's ops of Llama's choices against what their definitions give in float64, on odd sizes;
+// gradients against central differences of those.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "gpu/host/host_ops.hpp"
+#include "gpu/host/thread_pool.hpp"
+#include "gpu/model/rotary_turns.hpp"
+#include "plans/base/rng.hpp"
+
+namespace skein::gpu {
+namespace {
+
+using Values = std::vector<double>;
+using Function = std::function<Values(const Values&)>;
+
+std::vector<float> random_values(int64_t count, uint64_t stream, double scale = 1) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(scale * plans::random_normal(7, stream, i));
+  }
+  return values;
+}
+
+void expect_near(const std::vector<float>& got, const Values& wanted, double tolerance) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], wanted[i], tolerance * (1 + std::abs(wanted[i]))) << i;
+  }
+}
+
+/// The gradient of f(x) . dy at x, by central differences in float64.
+Values gradient(const Function& f, const std::vector<float>& x, const std::vector<float>& dy) {
+  constexpr double kStep = 1e-5;
+  Values at(x.begin(), x.end());
+  auto product = [&] {
+    const Values y = f(at);
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) sum += y[i] * double{dy[i]};
+    return sum;
+  };
+  Values slopes;
+  for (double& value : at) {
+    const double here = value;
+    value = here + kStep;
+    const double above = product();
+    value = here - kStep;
+    slopes.push_back((above - product()) / (2 * kStep));
+    value = here;
+  }
+  return slopes;
+}
+
+Values plus(Values a, const std::vector<float>& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] += double{b[i]};
+  return a;
+}
+
+class LlamaOps : public testing::Test {
+ protected:
+  ThreadPool pool_{2};
+  HostOps ops_{pool_};
+};
+
+Values rms_norm(const Values& x, const Values& weight, double epsilon) {
+  Values y;
+  for (size_t row = 0; row < x.size(); row += weight.size()) {
+    double squares = 0;
+    for (size_t c = 0; c < weight.size(); ++c) squares += x[row + c] * x[row + c];
+    const double root = std::sqrt(squares / static_cast<double>(weight.size()) + epsilon);
+    for (size_t c = 0; c < weight.size(); ++c) y.push_back(x[row + c] / root * weight[c]);
+  }
+  return y;
+}
+
+TEST_F(LlamaOps, RmsNormAndItsGradients) {
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {21, 5}, {2, 65}}) {
+    const std::vector<float> x = random_values(rows * columns, 1);
+    const std::vector<float> weight = random_values(columns, 2);
+    const std::vector<float> dy = random_values(rows * columns, 3);
+    const Values x64(x.begin(), x.end()), weight64(weight.begin(), weight.end());
+    constexpr float kEpsilon = 0.01F;
+    std::vector<float> y(x.size(), NAN), rstd(static_cast<size_t>(rows), NAN);
+    ops_.norm_forward({x.data(), weight.data(), nullptr, y.data(), nullptr, rstd.data(), rows,
+                       columns, kEpsilon});
+    expect_near(y, rms_norm(x64, weight64, double{kEpsilon}), 1e-5);
+
+    std::vector<float> fused(x.size(), NAN), sum(x.size(), NAN);
+    std::vector<float> half = x;
+    for (float& value : half) value /= 2;
+    ops_.add_norm_forward(half.data(), half.data(), sum.data(),
+                          {sum.data(), weight.data(), nullptr, fused.data(), nullptr, rstd.data(),
+                           rows, columns, kEpsilon});
+    EXPECT_EQ(sum, x);
+    EXPECT_EQ(fused, y);
+
+    const std::vector<float> dx0 = random_values(rows * columns, 4);
+    const std::vector<float> dweight0 = random_values(columns, 5);
+    std::vector<float> dx = dx0, dweight = dweight0;
+    ops_.norm_backward({dy.data(), x.data(), weight.data(), nullptr, rstd.data(), dx.data(),
+                        dweight.data(), nullptr, rows, columns});
+    const Function of_x = [&](const Values& at) {
+      return rms_norm(at, weight64, double{kEpsilon});
+    };
+    const Function of_weight = [&](const Values& at) {
+      return rms_norm(x64, at, double{kEpsilon});
+    };
+    expect_near(dx, plus(gradient(of_x, x, dy), dx0), 2e-5);
+    expect_near(dweight, plus(gradient(of_weight, weight, dy), dweight0), 2e-5);
+  }
+}
+
+Values swiglu(const Values& x, int64_t width) {
+  const auto w = static_cast<size_t>(width);
+  Values y;
+  for (size_t row = 0; row < x.size(); row += 2 * w) {
+    for (size_t c = 0; c < w; ++c) {
+      const double gate = x[row + c];
+      y.push_back(gate / (1 + std::exp(-gate)) * x[row + w + c]);
+    }
+  }
+  return y;
+}
+
+TEST_F(LlamaOps, SwigluAndItsGradient) {
+  for (const auto& [rows, width] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {19, 5}, {2, 65}}) {
+    const std::vector<float> x = random_values(rows * 2 * width, 1, 3);
+    const std::vector<float> dy = random_values(rows * width, 2);
+    std::vector<float> y(dy.size(), NAN), dx(x.size(), NAN);
+    ops_.swiglu_forward({rows, width}, x.data(), y.data());
+    ops_.swiglu_backward({rows, width}, x.data(), dy.data(), dx.data());
+    const Function f = [width = width](const Values& at) { return swiglu(at, width); };
+    expect_near(y, f(Values(x.begin(), x.end())), 1e-5);
+    expect_near(dx, gradient(f, x, dy), 1e-5);
+  }
+}
+
+TEST_F(LlamaOps, AGateFarFromZeroIsShutOrOpen) {
+  const std::vector<float> x = {-1000, -90, 0, 90, 1000, 2, 2, 2, 2, 2};
+  const std::vector<float> dy(5, 1);
+  std::vector<float> y(5, NAN), dx(10, NAN);
+  ops_.swiglu_forward({1, 5}, x.data(), y.data());
+  ops_.swiglu_backward({1, 5}, x.data(), dy.data(), dx.data());
+  expect_near(y, {0, 0, 0, 180, 2000}, 1e-6);
+  expect_near(dx, {0, 0, 1, 2, 2, 0, 0, 0, 90, 1000}, 1e-6);
+}
+
+/// The matrix form: channel i of a head is the real and i + D / 2 the imaginary part.
+Values rotate(const Values& qkv, const Ops::Attention& shape, double theta) {
+  Values y = qkv;
+  const int64_t size = shape.channels / shape.heads;
+  for (int64_t row = 0; row < shape.batch * shape.seq_len; ++row) {
+    for (int64_t head = 0; head < 2 * shape.heads; ++head) {
+      for (int64_t i = 0; i < size / 2; ++i) {
+        const double angle = static_cast<double>(row % shape.seq_len) *
+                             std::pow(theta, -2.0 * static_cast<double>(i) / double(size));
+        const auto a = static_cast<size_t>(row * 3 * shape.channels + head * size + i);
+        const auto b = a + static_cast<size_t>(size / 2);
+        y[a] = qkv[a] * std::cos(angle) - qkv[b] * std::sin(angle);
+        y[b] = qkv[b] * std::cos(angle) + qkv[a] * std::sin(angle);
+      }
+    }
+  }
+  return y;
+}
+
+TEST_F(LlamaOps, TurnsAndTheirGradient) {
+  for (const Ops::Attention& shape :
+       {Ops::Attention{1, 1, 1, 2}, {2, 3, 2, 12}, {1, 5, 3, 42}, {2, 4, 1, 10}}) {
+    plans::ModelSpec model;
+    model.position_embedding_type = "rotary";
+    model.channels = shape.channels;
+    model.heads = shape.heads;
+    model.rope_theta = 30;
+    const std::vector<float> turns = rotary_turns(model, shape.seq_len);
+    const std::vector<float> x = random_values(shape.batch * shape.seq_len * 3 * shape.channels, 1);
+    std::vector<float> y = x;
+    ops_.rotate({shape, turns.data(), false}, y.data());
+    const Function f = [&](const Values& at) { return rotate(at, shape, model.rope_theta); };
+    expect_near(y, f(Values(x.begin(), x.end())), 1e-6);
+    const std::vector<float> dy = random_values(static_cast<int64_t>(x.size()), 2);
+    std::vector<float> dx = dy;
+    ops_.rotate({shape, turns.data(), true}, dx.data());
+    expect_near(dx, gradient(f, x, dy), 1e-6);
+  }
+}
+
+TEST_F(LlamaOps, ScoresDependOnTheDistanceOnly) {
+  const Ops::Attention shape{1, 9, 1, 6};
+  plans::ModelSpec model;
+  model.position_embedding_type = "rotary";
+  model.channels = 6;
+  model.heads = 1;
+  const std::vector<float> turns = rotary_turns(model, shape.seq_len);
+  const std::vector<float> same = random_values(18, 1);
+  std::vector<float> qkv;
+  for (int64_t t = 0; t < shape.seq_len; ++t) qkv.insert(qkv.end(), same.begin(), same.end());
+  ops_.rotate({shape, turns.data(), false}, qkv.data());
+  auto score = [&](size_t query, size_t key) {
+    double sum = 0;
+    for (size_t c = 0; c < 6; ++c) sum += double{qkv[query * 18 + c]} * qkv[key * 18 + 6 + c];
+    return sum;
+  };
+  for (size_t distance = 0; distance < 9; ++distance) {
+    for (size_t key = 0; key + distance < 9; ++key) {
+      EXPECT_NEAR(score(key + distance, key), score(distance, 0), 1e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::gpu
