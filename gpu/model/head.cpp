@@ -26,8 +26,8 @@ Head::Scratch Head::take(float* scratch) const {
   s.normed = scratch;
   s.dnormed = s.normed + shape_.activations();
   s.logits = s.dnormed + shape_.activations();
-  s.mean = s.logits + piece_rows_ * shape_.model.vocab_size;
-  s.rstd = s.mean + shape_.tokens();
+  s.rstd = s.logits + piece_rows_ * shape_.model.vocab_size;
+  if (!plans::has_rms_norm(shape_.model)) s.mean = s.rstd + shape_.tokens();
   return s;
 }
 

@@ -15,7 +15,8 @@ class Head {
  public:
   explicit Head(const LayerShape& shape);
 
-  /// Parameters: norm weight, norm bias, and the matrix [V, C].
+  /// Parameters: norm weight, norm bias, which an RMS norm has not got (null), and the matrix
+  /// [V, C].
   struct Parameters {
     const float *norm_weight, *norm_bias, *matrix;
     float *dnorm_weight, *dnorm_bias, *dmatrix;

@@ -46,6 +46,7 @@ class Layer {
     float* stash = nullptr;
     float* pending = nullptr;
     float* scratch = nullptr;
+    const float* turns = nullptr;  // [T, D], `rotary_turns`; null with learned positions.
   };
   /// Overwrites `output` [N, C] and the stash.
   virtual void forward(Ops& ops, const LayerParameters& parameters, const Memory& memory,

@@ -8,6 +8,8 @@
 #include "gpu/model/layer.hpp"
 #include "gpu/model/memory_estimate.hpp"
 #include "gpu/model/parameter_store.hpp"
+#include "gpu/model/rotary_turns.hpp"
+#include "gpu/model/stage_parameters.hpp"
 #include "gpu/model/stash_slots.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
@@ -23,10 +25,12 @@ class TransformerStage final : public StageModel {
       : options_(options),
         shape_{options.model, options.rows, options.seq_len},
         store_(std::move(store)),
+        parameters_(find_parameters(options, store_)),
         has_embedding_(options.layers.begin == 0),
+        has_positions_(!plans::has_rotary(options.model)),
         has_head_(options.layers.end == plans::layer_count(options.model)),
         head_(shape_) {
-    wire_parameters();
+    for (size_t b = 0; b < parameters_.blocks.size(); ++b) blocks_.push_back(make_block(shape_));
   }
 
   absl::Status allocate(Device& device) {
@@ -44,6 +48,9 @@ class TransformerStage final : public StageModel {
     SKEIN_ASSIGN_OR_RETURN(gradient_, device.allocate(bytes_of(nc)));
     SKEIN_ASSIGN_OR_RETURN(pending_, device.allocate(bytes_of(pending_floats_)));
     SKEIN_ASSIGN_OR_RETURN(passing_, device.allocate(bytes_of(2 * nc + stash_floats_)));
+    if (blocks > 0) {
+      SKEIN_ASSIGN_OR_RETURN(turns_, upload_rotary_turns(shape_.model, shape_.seq_len, device));
+    }
     device_ = &device;
     return absl::OkStatus();
   }
@@ -55,7 +62,7 @@ class TransformerStage final : public StageModel {
   int64_t stash_bytes() const override { return bytes_of(slot_floats_); }
   int64_t memory_bytes() const override {
     return store_.bytes() + stash_bytes() * options_.stash_count + scratch_.bytes() +
-           gradient_.bytes() + pending_.bytes() + passing_.bytes();
+           gradient_.bytes() + pending_.bytes() + passing_.bytes() + turns_.bytes();
   }
 
   absl::Status start_step(Ops& ops, double loss_scale) override {
@@ -78,7 +85,7 @@ class TransformerStage final : public StageModel {
     }
     const float* last = slot_input(*slot, block_count());
     if (has_head_) {
-      head_.forward(ops, head_parameters_, last, input.targets, static_cast<float>(loss_scale_),
+      head_.forward(ops, parameters_.head, last, input.targets, static_cast<float>(loss_scale_),
                     scratch_.floats(), head_gradient(*slot), {&loss_sum_, &loss_tokens_});
     } else {
       ops.copy_out(last, output);
@@ -131,7 +138,7 @@ class TransformerStage final : public StageModel {
     SKEIN_RETURN_IF_ERROR(check_input(input, output.size()));
     const float* last = pass_through(ops, input);
     if (has_head_) {
-      head_.forward(ops, head_parameters_, last, input.targets, 0.0F, scratch_.floats(), nullptr,
+      head_.forward(ops, parameters_.head, last, input.targets, 0.0F, scratch_.floats(), nullptr,
                     {&loss_sum_, &loss_tokens_});
     } else {
       ops.copy_out(last, output);
@@ -148,7 +155,7 @@ class TransformerStage final : public StageModel {
           absl::StrCat("no logits of position ", position, " for ", logits.size(), " symbols"));
     }
     const float* last = pass_through(ops, input);
-    head_.logits(ops, head_parameters_, last, position, scratch_.floats(), logits);
+    head_.logits(ops, parameters_.head, last, position, scratch_.floats(), logits);
     return absl::OkStatus();
   }
 
@@ -165,7 +172,7 @@ class TransformerStage final : public StageModel {
     SKEIN_RETURN_IF_ERROR(check_part(layers));
     const auto first = static_cast<size_t>(layers.begin - options_.layers.begin);
     const auto last = static_cast<size_t>(layers.end - options_.layers.begin);
-    store_.show_gradients(ops, layer_begins_[first], layer_begins_[last]);
+    store_.show_gradients(ops, parameters_.layer_begins[first], parameters_.layer_begins[last]);
     is_shared_ = true;
     return absl::OkStatus();
   }
@@ -206,31 +213,7 @@ class TransformerStage final : public StageModel {
   int64_t block_count() const { return static_cast<int64_t>(blocks_.size()); }
   const Layer& block(int64_t b) const { return *blocks_[static_cast<size_t>(b)]; }
   const LayerParameters& block_parameters(int64_t b) const {
-    return block_parameters_[static_cast<size_t>(b)];
-  }
-
-  void wire_parameters() {
-    size_t next = 0;
-    for (int64_t layer = options_.layers.begin; layer < options_.layers.end; ++layer) {
-      const size_t count = plans::layer_parameters(options_.model, layer, options_.layers).size();
-      layer_begins_.push_back(next);
-      if (plans::layer_kind(options_.model, layer) == plans::LayerKind::kBlock) {
-        LayerParameters& parameters = block_parameters_.emplace_back();
-        for (size_t i = next; i < next + count; ++i) {
-          parameters.weights.push_back(store_.weight(i));
-          parameters.gradients.push_back(store_.gradient(i));
-        }
-        blocks_.push_back(make_block(shape_));
-      } else if (plans::layer_kind(options_.model, layer) == plans::LayerKind::kHead) {
-        // A tied head in the stage of the embedding shares its matrix, parameter 0.
-        const size_t matrix = count == 3 ? next + 2 : 0;
-        head_parameters_ = {store_.weight(next),       store_.weight(next + 1),
-                            store_.weight(matrix),     store_.gradient(next),
-                            store_.gradient(next + 1), store_.gradient(matrix)};
-      }
-      next += count;
-    }
-    layer_begins_.push_back(next);
+    return parameters_.blocks[static_cast<size_t>(b)];
   }
 
   float* slot_input(const StashSlot& slot, int64_t b) const {
@@ -247,6 +230,7 @@ class TransformerStage final : public StageModel {
     memory.pending = slot.pending.data() != nullptr ? slot.pending.floats() + b * pending_floats_
                                                     : pending_.floats();
     memory.scratch = scratch_.floats();
+    memory.turns = turns_.floats();
     return memory;
   }
 
@@ -267,7 +251,7 @@ class TransformerStage final : public StageModel {
   void enter(Ops& ops, const Input& input, float* x) const {
     if (has_embedding_) {
       ops.embedding_forward({input.tokens, shape_.seq_len, shape_.model.channels}, store_.weight(0),
-                            store_.weight(1), x);
+                            has_positions_ ? store_.weight(1) : nullptr, x);
     } else {
       ops.copy_in(input.activations, x);
     }
@@ -279,9 +263,10 @@ class TransformerStage final : public StageModel {
     float* y = x + shape_.activations();
     enter(ops, input, x);
     for (int64_t b = 0; b < block_count(); ++b) {
-      block(b).forward(
-          ops, block_parameters(b),
-          {x, passing_.floats() + 2 * shape_.activations(), nullptr, scratch_.floats()}, y);
+      block(b).forward(ops, block_parameters(b),
+                       {x, passing_.floats() + 2 * shape_.activations(), nullptr, scratch_.floats(),
+                        turns_.floats()},
+                       y);
       std::swap(x, y);
     }
     return x;
@@ -339,7 +324,7 @@ class TransformerStage final : public StageModel {
              std::span<float> input_gradient) {
     if (has_embedding_) {
       ops.embedding_backward({slot.tokens, shape_.seq_len, shape_.model.channels}, gradient,
-                             store_.gradient(0), store_.gradient(1));
+                             store_.gradient(0), has_positions_ ? store_.gradient(1) : nullptr);
     } else {
       ops.copy_out(gradient, input_gradient);
     }
@@ -348,13 +333,12 @@ class TransformerStage final : public StageModel {
   StageModelOptions options_;
   LayerShape shape_;
   ParameterStore store_;
+  StageParameters parameters_;
   bool has_embedding_;
+  bool has_positions_;  // Learned ones.
   bool has_head_;
   Head head_;
-  Head::Parameters head_parameters_{};
   std::vector<std::unique_ptr<Layer>> blocks_;
-  std::vector<LayerParameters> block_parameters_;
-  std::vector<size_t> layer_begins_;  // First parameter of each layer, and one more.
   Device* device_ = nullptr;
   bool is_shared_ = false;  // The host has gradients of this step.
 
@@ -362,7 +346,7 @@ class TransformerStage final : public StageModel {
   int64_t slot_floats_ = 0;
   int64_t stash_floats_ = 0;
   int64_t pending_floats_ = 0;
-  Buffer scratch_, gradient_, pending_, passing_;
+  Buffer scratch_, gradient_, pending_, passing_, turns_;
 
   double loss_scale_ = 0;
   double loss_sum_ = 0;

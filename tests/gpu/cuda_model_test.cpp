@@ -22,8 +22,11 @@ namespace {
 constexpr int64_t kRows = 2;
 constexpr int64_t kSeqLen = 9;
 
-plans::ModelSpec tiny_model() {
+/// "gpt2" or "llama".
+plans::ModelSpec tiny_model(const char* family) {
   plans::ModelSpec model;
+  model.name = family;
+  plans::apply_family(model);
   model.vocab_size = 13;
   model.positions = 10;
   model.layers = 2;
@@ -34,9 +37,9 @@ plans::ModelSpec tiny_model() {
   return model;
 }
 
-StageModelOptions options_for(plans::LayerRange layers) {
+StageModelOptions options_for(plans::LayerRange layers, const char* family = "gpt2") {
   StageModelOptions options;
-  options.model = tiny_model();
+  options.model = tiny_model(family);
   options.layers = layers;
   options.rows = kRows;
   options.seq_len = kSeqLen;
@@ -67,10 +70,10 @@ struct Trained {
 
 /// Trains two stages on one device, each work by itself. `as_replicas`: gradients go by way of the
 /// host, which doubles them, as an all-reduce of two equal replicas would.
-Trained train(Device& device, bool as_replicas) {
-  const int64_t cut = 2, end = plans::layer_count(tiny_model());
-  auto first = StageModel::create(options_for({0, cut}), device).value();
-  auto last = StageModel::create(options_for({cut, end}), device).value();
+Trained train(Device& device, bool as_replicas, const char* family = "gpt2") {
+  const int64_t cut = 2, end = plans::layer_count(tiny_model(family));
+  auto first = StageModel::create(options_for({0, cut}, family), device).value();
+  auto last = StageModel::create(options_for({cut, end}, family), device).value();
   std::vector<float> activations(static_cast<size_t>(first->activation_elements()), NAN);
   std::vector<float> gradient(activations.size(), NAN);
   const std::vector<int32_t> tokens = tokens_of(1), targets = tokens_of(2);
@@ -158,6 +161,11 @@ class CudaModel : public testing::TestWithParam<const char*> {
 
 TEST_P(CudaModel, TrainsAsTheHostDoes) {
   expect_near(train(*cuda_, false), train(*make_host_device(1), false), tolerance());
+}
+
+TEST_P(CudaModel, TrainsALlamaAsTheHostDoes) {
+  expect_near(train(*cuda_, false, "llama"), train(*make_host_device(1), false, "llama"),
+              tolerance());
 }
 
 TEST_P(CudaModel, TakesTheGradientsThatTheHostHasChanged) {

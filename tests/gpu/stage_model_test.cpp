@@ -30,9 +30,42 @@ plans::ModelSpec tiny_model(bool tied) {
   return model;
 }
 
-StageModelOptions options_for(plans::LayerRange layers, int64_t rows, bool tied) {
+plans::ModelSpec tiny_llama(bool tied) {
+  plans::ModelSpec model = tiny_model(tied);
+  model.name = "llama";
+  plans::apply_family(model);
+  model.intermediate_size = 10;
+  model.rope_theta = 50;
+  return model;
+}
+
+/// Both families with tied and untied heads, each choice of Llama's by itself, and biases where the
+/// family has none.
+std::vector<plans::ModelSpec> all_models() {
+  std::vector<plans::ModelSpec> models = {tiny_model(true), tiny_model(false), tiny_llama(true),
+                                          tiny_llama(false)};
+  for (int choice = 0; choice < 4; ++choice) {
+    plans::ModelSpec model = tiny_model(choice % 2 == 0);
+    if (choice == 0) model.norm = "rms_norm";
+    if (choice == 1) model.mlp = "swiglu";
+    if (choice == 2) model.position_embedding_type = "rotary";
+    if (choice == 3) model.has_bias = false;
+    models.push_back(model);
+  }
+  models.push_back(tiny_llama(true));
+  models.back().has_bias = true;
+  return models;
+}
+
+std::string describe(const plans::ModelSpec& model) {
+  return model.norm + " " + model.mlp + " " + model.position_embedding_type +
+         (model.has_bias ? " biases" : "") + (model.tied_head ? " tied" : "");
+}
+
+StageModelOptions options_for(plans::LayerRange layers, int64_t rows,
+                              const plans::ModelSpec& model) {
   StageModelOptions options;
-  options.model = tiny_model(tied);
+  options.model = model;
   options.layers = layers;
   options.rows = rows;
   options.seq_len = kSeqLen;
@@ -51,11 +84,11 @@ std::vector<int32_t> random_tokens(int64_t count, uint64_t stream) {
 /// A pipeline of stages on one device, run one after the other.
 class Pipeline {
  public:
-  Pipeline(std::vector<plans::LayerRange> cuts, int64_t rows, bool tied, bool recompute = false,
-           int32_t threads = 1)
+  Pipeline(std::vector<plans::LayerRange> cuts, int64_t rows, const plans::ModelSpec& model,
+           bool recompute = false, int32_t threads = 1)
       : rows_(rows), device_(make_host_device(threads)) {
     for (const plans::LayerRange& layers : cuts) {
-      StageModelOptions options = options_for(layers, rows, tied);
+      StageModelOptions options = options_for(layers, rows, model);
       options.recompute = recompute;
       stages_.push_back(StageModel::create(options, *device_).value());
     }
@@ -159,8 +192,8 @@ const std::vector<int32_t> kTokens = random_tokens(3 * kSeqLen, 1);
 const std::vector<int32_t> kTargets = random_tokens(3 * kSeqLen, 2);
 
 TEST(StageModel, GradientsAreThoseOfFiniteDifferences) {
-  for (bool tied : {true, false}) {
-    Pipeline whole({{0, 5}}, 3, tied);
+  for (const plans::ModelSpec& model : all_models()) {
+    Pipeline whole({{0, 5}}, 3, model);
     whole.step(kTokens, kTargets);
     const auto gradients = whole.gradients();
     const auto& specs = whole.stage(0).parameters();
@@ -184,7 +217,7 @@ TEST(StageModel, GradientsAreThoseOfFiniteDifferences) {
             (8 * (loss_at(kStep) - loss_at(-kStep)) - (loss_at(2 * kStep) - loss_at(-2 * kStep))) /
             (12 * kStep);
         EXPECT_NEAR(gradients.at(specs[p].name)[i], slope, 2e-4 + 0.01 * std::abs(slope))
-            << specs[p].name << " " << i;
+            << describe(model) << ": " << specs[p].name << " " << i;
       }
       ASSERT_TRUE(whole.stage(0).write_state(p, StateKind::kWeight, weights).ok());
     }
@@ -192,40 +225,44 @@ TEST(StageModel, GradientsAreThoseOfFiniteDifferences) {
 }
 
 TEST(StageModel, AnyCutGivesTheSameBits) {
-  for (bool tied : {true, false}) {
-    Pipeline whole({{0, 5}}, 3, tied);
+  for (const plans::ModelSpec& model : all_models()) {
+    const std::string embedding = plans::layer_parameters(model, 0, {0, 1})[0].name;
+    Pipeline whole({{0, 5}}, 3, model);
     const double loss = whole.step(kTokens, kTargets);
     for (int64_t cut = 1; cut < 5; ++cut) {
-      Pipeline two({{0, cut}, {cut, 5}}, 3, tied);
+      Pipeline two({{0, cut}, {cut, 5}}, 3, model);
       EXPECT_EQ(two.step(kTokens, kTargets), loss);
       // The two uses of a tied embedding are added in another order.
       auto ours = two.gradients(), theirs = whole.gradients();
       expect_near(ours, theirs, 1e-6);
-      ours.erase("transformer.wte.weight");
-      theirs.erase("transformer.wte.weight");
-      EXPECT_EQ(ours, theirs) << "cut at " << cut;
+      ours.erase(embedding);
+      theirs.erase(embedding);
+      EXPECT_EQ(ours, theirs) << describe(model) << " cut at " << cut;
     }
   }
 }
 
 TEST(StageModel, SplitAndRecomputedBackwardsEqualTheWhole) {
-  Pipeline whole({{0, 2}, {2, 5}}, 3, true);
-  whole.step(kTokens, kTargets);
-  Pipeline split({{0, 2}, {2, 5}}, 3, true);
-  split.step(kTokens, kTargets, Pipeline::Backward::kSplit);
-  EXPECT_EQ(split.gradients(), whole.gradients());
-  Pipeline recomputed({{0, 2}, {2, 5}}, 3, true, true);
-  recomputed.step(kTokens, kTargets);
-  EXPECT_EQ(recomputed.gradients(), whole.gradients());
-  Pipeline both({{0, 2}, {2, 5}}, 3, true, true);
-  both.step(kTokens, kTargets, Pipeline::Backward::kSplit);
-  EXPECT_EQ(both.gradients(), whole.gradients());
+  for (const plans::ModelSpec& model : all_models()) {
+    Pipeline whole({{0, 2}, {2, 5}}, 3, model);
+    whole.step(kTokens, kTargets);
+    Pipeline split({{0, 2}, {2, 5}}, 3, model);
+    split.step(kTokens, kTargets, Pipeline::Backward::kSplit);
+    EXPECT_EQ(split.gradients(), whole.gradients()) << describe(model);
+    Pipeline recomputed({{0, 2}, {2, 5}}, 3, model, true);
+    recomputed.step(kTokens, kTargets);
+    EXPECT_EQ(recomputed.gradients(), whole.gradients()) << describe(model);
+    Pipeline both({{0, 2}, {2, 5}}, 3, model, true);
+    both.step(kTokens, kTargets, Pipeline::Backward::kSplit);
+    EXPECT_EQ(both.gradients(), whole.gradients()) << describe(model);
+  }
 }
 
 /// A step of one micro-batch whose backward is run in parts of `layers` layers each.
-std::map<std::string, std::vector<float>> gradients_in_parts(bool tied, bool recompute, bool split,
+std::map<std::string, std::vector<float>> gradients_in_parts(const plans::ModelSpec& spec,
+                                                             bool recompute, bool split,
                                                              int64_t layers) {
-  Pipeline model({{0, 5}}, 3, tied, recompute);
+  Pipeline model({{0, 5}}, 3, spec, recompute);
   StageModel& stage = model.stage(0);
   model.run([&](Ops& ops) {
     EXPECT_TRUE(stage.start_step(ops, 1.0 / static_cast<double>(kTokens.size())).ok());
@@ -244,15 +281,16 @@ std::map<std::string, std::vector<float>> gradients_in_parts(bool tied, bool rec
 }
 
 TEST(StageModel, ABackwardInPartsGivesTheSameBits) {
-  for (bool tied : {true, false}) {
-    Pipeline whole({{0, 5}}, 3, tied);
+  for (const plans::ModelSpec& model : all_models()) {
+    Pipeline whole({{0, 5}}, 3, model);
     whole.step(kTokens, kTargets);
     const auto expected = whole.gradients();
     for (bool recompute : {false, true}) {
       for (bool split : {false, true}) {
         for (int64_t layers = 1; layers <= 5; ++layers) {
-          EXPECT_EQ(gradients_in_parts(tied, recompute, split, layers), expected)
-              << layers << (split ? " split" : "") << (recompute ? " recomputed" : "");
+          EXPECT_EQ(gradients_in_parts(model, recompute, split, layers), expected)
+              << describe(model) << " " << layers << (split ? " split" : "")
+              << (recompute ? " recomputed" : "");
         }
       }
     }
@@ -262,7 +300,7 @@ TEST(StageModel, ABackwardInPartsGivesTheSameBits) {
 /// The gradients of layers before the part are still to come; those behind it stay as they are.
 TEST(StageModel, APartCompletesTheGradientsOfItsLayers) {
   for (bool split : {false, true}) {
-    Pipeline model({{0, 5}}, 3, false);
+    Pipeline model({{0, 5}}, 3, tiny_model(false));
     StageModel& stage = model.stage(0);
     model.run([&](Ops& ops) {
       EXPECT_TRUE(stage.start_step(ops, 1).ok());
@@ -289,17 +327,17 @@ TEST(StageModel, APartCompletesTheGradientsOfItsLayers) {
 }
 
 TEST(StageModel, ThreadsAgree) {
-  Pipeline one({{0, 5}}, 3, true), two({{0, 5}}, 3, true, false, 2);
+  Pipeline one({{0, 5}}, 3, tiny_model(true)), two({{0, 5}}, 3, tiny_model(true), false, 2);
   EXPECT_NEAR(one.step(kTokens, kTargets), two.step(kTokens, kTargets), 1e-4);
   expect_near(two.gradients(), one.gradients(), 1e-5);
 }
 
 TEST(StageModel, GradientsOfRowsAddUp) {
-  Pipeline whole({{0, 5}}, 3, true);
+  Pipeline whole({{0, 5}}, 3, tiny_model(true));
   whole.step(kTokens, kTargets);
   std::map<std::string, std::vector<float>> sum;
   for (int64_t row = 0; row < 3; ++row) {
-    Pipeline part({{0, 5}}, 1, true);
+    Pipeline part({{0, 5}}, 1, tiny_model(true));
     auto slice = [&](const std::vector<int32_t>& all) {
       return std::vector<int32_t>(all.begin() + row * kSeqLen, all.begin() + (row + 1) * kSeqLen);
     };
@@ -313,7 +351,7 @@ TEST(StageModel, GradientsOfRowsAddUp) {
 }
 
 TEST(StageModel, TargetsOfMinusOneDoNotCount) {
-  Pipeline model({{0, 5}}, 3, true);
+  Pipeline model({{0, 5}}, 3, tiny_model(true));
   const double all = model.step(kTokens, kTargets);
   std::vector<int32_t> half = kTargets;
   for (size_t i = 0; i < half.size(); i += 2) half[i] = -1;
@@ -322,7 +360,7 @@ TEST(StageModel, TargetsOfMinusOneDoNotCount) {
 }
 
 TEST(StageModel, EvaluationGivesTheLossOfTheForward) {
-  Pipeline model({{0, 5}}, 3, true);
+  Pipeline model({{0, 5}}, 3, tiny_model(true));
   const double loss = model.step(kTokens, kTargets);
   const auto gradients = model.gradients();
   model.stage(0).reset_loss();
@@ -334,19 +372,21 @@ TEST(StageModel, EvaluationGivesTheLossOfTheForward) {
 }
 
 TEST(StageModel, AnUpdateLowersTheLoss) {
-  Pipeline model({{0, 5}}, 3, true);
-  double before = model.step(kTokens, kTargets);
-  for (int64_t t = 0; t < 20; ++t) {
-    model.run([&](Ops& ops) { EXPECT_TRUE(model.stage(0).update(ops, {1e-2, 1.0, t}).ok()); });
-    model.step(kTokens, kTargets);
+  for (const plans::ModelSpec& spec : all_models()) {
+    Pipeline model({{0, 5}}, 3, spec);
+    const double before = model.step(kTokens, kTargets);
+    for (int64_t t = 0; t < 20; ++t) {
+      model.run([&](Ops& ops) { EXPECT_TRUE(model.stage(0).update(ops, {1e-2, 1.0, t}).ok()); });
+      model.step(kTokens, kTargets);
+    }
+    EXPECT_LT(model.stage(0).loss_sum(), 0.7 * before) << describe(spec);
   }
-  EXPECT_LT(model.stage(0).loss_sum(), 0.7 * before);
 }
 
 TEST(StageModel, RefusesWhatDoesNotFit) {
   auto device = make_host_device(1);
   auto refused = [&](auto change) {
-    StageModelOptions options = options_for({0, 5}, 3, true);
+    StageModelOptions options = options_for({0, 5}, 3, tiny_model(true));
     change(options);
     return !StageModel::create(options, *device).ok();
   };
@@ -355,7 +395,7 @@ TEST(StageModel, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refused([](StageModelOptions& o) { o.layers = {0, 6}; }));
   EXPECT_TRUE(refused([](StageModelOptions& o) { o.layers = {2, 2}; }));
   EXPECT_TRUE(refused([](StageModelOptions& o) { o.stash_count = 0; }));
-  Pipeline model({{0, 5}}, 3, true);
+  Pipeline model({{0, 5}}, 3, tiny_model(true));
   model.run([&](Ops& ops) {
     StageModel& stage = model.stage(0);
     EXPECT_FALSE(stage.backward(ops, 3, {}, {}).ok()) << "a backward without its forward";
