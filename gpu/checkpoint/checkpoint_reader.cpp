@@ -9,6 +9,8 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/json_field.hpp"
+#include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/data/token_file.hpp"
 #include "plans/base/status_macros.hpp"
@@ -35,63 +37,24 @@ absl::StatusOr<Json> read_json(const std::string& path) {
   return json;
 }
 
-template <class Value>
-absl::Status take(const Json& json, const std::string& path, const char* key, Value& value) {
-  const auto found = json.find(key);
-  const bool fits =
-      found != json.end() && (std::is_same_v<Value, bool>          ? found->is_boolean()
-                              : std::is_same_v<Value, std::string> ? found->is_string()
-                              : std::is_floating_point_v<Value>    ? found->is_number()
-                                                                   : found->is_number_integer());
-  if (!fits) return absl::DataLossError(absl::StrCat(path, " lacks a proper \"", key, "\""));
-  value = found->get<Value>();
-  return absl::OkStatus();
-}
-
 absl::StatusOr<plans::ModelSpec> read_model(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kConfigName);
   SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
-  plans::ModelSpec model;
-  std::string type, activation;
-  SKEIN_RETURN_IF_ERROR(take(json, path, "model_type", type));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "activation_function", activation));
-  auto is_set = [&](const char* key) {
-    return json.contains(key) && json[key].is_boolean() && json[key].get<bool>();
-  };
-  const bool scales = is_set("scale_attn_by_inverse_layer_idx") || is_set("add_cross_attention");
-  if (type != "gpt2" || activation != "gelu_new" || scales) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " describes a model that is not supported (model_type ", type,
-                     ", activation ", activation, "); only plain GPT-2 is"));
-  }
-  SKEIN_RETURN_IF_ERROR(take(json, path, "vocab_size", model.vocab_size));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "n_positions", model.positions));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "n_embd", model.channels));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "n_layer", model.layers));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "n_head", model.heads));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "layer_norm_epsilon", model.norm_epsilon));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "tie_word_embeddings", model.tied_head));
-  plans::JobSpec job;  // Its rules for a model are those that matter here too.
-  job.model = model;
-  job.training.seq_len = 1;
-  if (absl::Status status = plans::validate(job); !status.ok()) {
-    return absl::DataLossError(absl::StrCat(path, ": ", std::string(status.message())));
-  }
-  return model;
+  return from_config(json, path);
 }
 
 absl::StatusOr<TrainerState> read_state(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kStateName);
   SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
   TrainerState state;
-  SKEIN_RETURN_IF_ERROR(take(json, path, "steps_done", state.steps_done));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "samples_done", state.samples_done));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "seq_len", state.seq_len));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "seed", state.seed));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "data_bytes", state.data_bytes));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "data_digest", state.data_digest));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "loss", state.loss));
-  SKEIN_RETURN_IF_ERROR(take(json, path, "plan", state.plan));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "steps_done", state.steps_done));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "samples_done", state.samples_done));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "seq_len", state.seq_len));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "seed", state.seed));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_bytes", state.data_bytes));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_digest", state.data_digest));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "loss", state.loss));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "plan", state.plan));
   return state;
 }
 
@@ -115,6 +78,14 @@ absl::StatusOr<std::string> find_folder(const std::string& path) {
                    "directory"));
 }
 
+/// What shapes do not always tell apart.
+std::string choices_of(const plans::ModelSpec& model) {
+  std::string text = absl::StrCat(model.norm, ", ", model.mlp, " and ",
+                                  model.position_embedding_type, " positions");
+  if (plans::has_rotary(model)) absl::StrAppend(&text, " of base ", model.rope_theta);
+  return text;
+}
+
 class ShardedReader final : public CheckpointReader {
  public:
   absl::Status load(const std::string& path, bool verify_digests) {
@@ -131,6 +102,11 @@ class ShardedReader final : public CheckpointReader {
   const plans::ModelSpec& model() const override { return model_; }
 
   absl::Status check_model(const plans::ModelSpec& model) const override {
+    if (choices_of(model) != choices_of(model_)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoint ", folder_, " is of a model with ", choices_of(model_),
+                       " but the job's [model] has ", choices_of(model)));
+    }
     for (const auto& parameter : plans::range_parameters(model, {0, plans::layer_count(model)})) {
       const TensorEntry* entry = find(parameter.name);
       const std::string expected = absl::StrJoin(parameter.shape, ", ");
@@ -176,8 +152,8 @@ class ShardedReader final : public CheckpointReader {
       if (!listed.is_object() || name.find('/') != std::string::npos) {
         return absl::DataLossError(absl::StrCat(path, " has a broken entry for ", name));
       }
-      SKEIN_RETURN_IF_ERROR(take(listed, path, "bytes", bytes));
-      SKEIN_RETURN_IF_ERROR(take(listed, path, "crc32c", digest));
+      SKEIN_RETURN_IF_ERROR(take_field(listed, path, "bytes", bytes));
+      SKEIN_RETURN_IF_ERROR(take_field(listed, path, "crc32c", digest));
       const std::string file_path = absl::StrCat(folder_, "/", name);
       auto file = MappedFile::open(file_path);
       if (!file.ok()) return absl::DataLossError(std::string(file.status().message()));

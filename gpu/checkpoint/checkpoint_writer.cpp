@@ -13,6 +13,7 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
@@ -22,29 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-Json make_config(const plans::ModelSpec& model) {
-  return {{"architectures", {"GPT2LMHeadModel"}},
-          {"model_type", "gpt2"},
-          {"vocab_size", model.vocab_size},
-          {"n_positions", model.positions},
-          {"n_ctx", model.positions},
-          {"n_embd", model.channels},
-          {"n_layer", model.layers},
-          {"n_head", model.heads},
-          {"n_inner", nullptr},
-          {"activation_function", "gelu_new"},
-          {"layer_norm_epsilon", model.norm_epsilon},
-          {"resid_pdrop", 0.0},
-          {"embd_pdrop", 0.0},
-          {"attn_pdrop", 0.0},
-          {"initializer_range", model.init_std},
-          {"scale_attn_weights", true},
-          {"scale_attn_by_inverse_layer_idx", false},
-          {"reorder_and_upcast_attn", false},
-          {"tie_word_embeddings", model.tied_head},
-          {"torch_dtype", "float32"}};
-}
 
 Json make_trainer_state(const TrainerState& state) {
   return {{"steps_done", state.steps_done},
@@ -197,7 +175,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder,
   SKEIN_RETURN_IF_ERROR(check_files(model, files));
   const std::string partial = partial_checkpoint_path(run_folder, state.steps_done);
   std::vector<SavedFile> all = files;
-  SKEIN_RETURN_IF_ERROR(write_listed(partial, kConfigName, make_config(model), all));
+  SKEIN_RETURN_IF_ERROR(write_listed(partial, kConfigName, to_config(model), all));
   SKEIN_RETURN_IF_ERROR(write_listed(partial, kModelIndexName, make_index(files, "model"), all));
   SKEIN_RETURN_IF_ERROR(
       write_listed(partial, kOptimizerIndexName, make_index(files, "optimizer"), all));

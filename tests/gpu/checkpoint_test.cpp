@@ -7,6 +7,7 @@
 #include <fstream>
 #include <vector>
 
+#include "gpu/checkpoint/model_config.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -41,8 +42,7 @@ std::vector<float> values_of(const std::string& name, int64_t count, uint64_t st
 
 /// Saves a whole checkpoint from stages cut at `cuts`.
 absl::Status save(const std::string& run, std::vector<int64_t> cuts, uint64_t steps,
-                  int64_t keep = 2) {
-  const plans::ModelSpec model = small_model();
+                  int64_t keep = 2, const plans::ModelSpec& model = small_model()) {
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(plans::layer_count(model));
   std::vector<SavedFile> all;
@@ -165,6 +165,100 @@ TEST(Checkpoint, NamesTheTensorThatHasAnotherShape) {
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()),
               testing::AllOf(HasSubstr("wte.weight"), HasSubstr("[5, 2]"), HasSubstr("[5, 4]")));
+}
+
+/// Every combination of the choices: of norms, MLPs and positions in the first 8, then with biases
+/// and widths.
+std::vector<plans::ModelSpec> all_models() {
+  std::vector<plans::ModelSpec> models;
+  for (int bits = 0; bits < 32; ++bits) {
+    plans::ModelSpec model = small_model();
+    model.norm = (bits & 1) != 0 ? "rms_norm" : "layer_norm";
+    model.mlp = (bits & 2) != 0 ? "swiglu" : "gelu";
+    model.position_embedding_type = (bits & 4) != 0 ? "rotary" : "learned";
+    model.has_bias = (bits & 8) == 0;
+    model.intermediate_size = (bits & 16) != 0 ? 6 : 0;
+    model.norm_epsilon = 1e-6;
+    model.rope_theta = plans::has_rotary(model) ? 500.5 : 10000;
+    models.push_back(model);
+  }
+  return models;
+}
+
+TEST(Checkpoint, AConfigTellsTheChoicesOfItsModel) {
+  for (const plans::ModelSpec& model : all_models()) {
+    const auto read = from_config(to_config(model), "config.json");
+    ASSERT_TRUE(read.ok()) << read.status();
+    plans::ModelSpec expected = model;
+    expected.name = read->name;
+    expected.intermediate_size = read->intermediate_size;  // Llama's always says it.
+    EXPECT_EQ(plans::mlp_width(*read), plans::mlp_width(model));
+    EXPECT_EQ(*read, expected);
+  }
+}
+
+TEST(Checkpoint, IsOfNoModelWithOtherChoices) {
+  const std::vector<plans::ModelSpec> models = all_models();
+  for (size_t i = 0; i < 8; ++i) {
+    tests::TemporaryFolder run;
+    ASSERT_TRUE(save(run.path(), {}, 1, 2, models[i]).ok());
+    const auto reader = CheckpointReader::open(run.path(), false);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    for (size_t j = 0; j < 8; ++j) {
+      EXPECT_EQ((*reader)->check_model(models[j]).ok(), i == j) << i << " as " << j;
+    }
+  }
+}
+
+TEST(Checkpoint, HasLlamasNamesAndConfig) {
+  plans::ModelSpec model = small_model();
+  model.name = "llama";
+  plans::apply_family(model);
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1, 2, model).ok());
+  const auto reader = CheckpointReader::open(run.path(), false);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
+        "model.layers.3.self_attn.q_proj.weight", "model.layers.3.self_attn.k_proj.weight",
+        "model.layers.3.self_attn.v_proj.weight", "model.layers.3.self_attn.o_proj.weight",
+        "model.layers.1.post_attention_layernorm.weight", "model.layers.1.mlp.gate_proj.weight",
+        "model.layers.1.mlp.up_proj.weight", "model.layers.1.mlp.down_proj.weight",
+        "model.norm.weight"}) {
+    EXPECT_TRUE((*reader)->has(name)) << name;
+  }
+  EXPECT_EQ(plans::range_parameters(model, {0, 6}).size(), 1 + 4 * 9 + 1);
+}
+
+/// What config.json of a Llama says of things that we have not got.
+TEST(Checkpoint, RefusesLlamasOfAnotherForm) {
+  plans::ModelSpec model = small_model();
+  model.name = "llama";
+  plans::apply_family(model);
+  nlohmann::json config = to_config(model);
+  EXPECT_TRUE(from_config(config, "config.json").ok());
+  config.erase("rope_theta");
+  EXPECT_TRUE(from_config(config, "config.json").ok()) << "transformers 5 has it elsewhere";
+  const nlohmann::json changes = {{{"num_key_value_heads", 3}},
+                                  {{"head_dim", 5}},
+                                  {{"hidden_act", "gelu"}},
+                                  {{"rope_scaling", {{"factor", 8}}}},
+                                  {{"rope_parameters", {{"rope_type", "llama3"}}}},
+                                  {{"attention_bias", true}}};
+  for (const nlohmann::json& change : changes) {
+    nlohmann::json changed = config;
+    changed.update(change);
+    changed["rope_theta"] = 10000.0;
+    EXPECT_TRUE(absl::IsInvalidArgument(from_config(changed, "config.json").status())) << change;
+  }
+  for (const auto& [key, value] : config.items()) {
+    for (const nlohmann::json& wrong :
+         {nlohmann::json("x"), nlohmann::json(-1), nlohmann::json()}) {
+      nlohmann::json changed = config;
+      changed[key] = wrong;
+      (void)from_config(changed, "config.json");  // An error or not, but no exception.
+    }
+  }
 }
 
 TEST(Checkpoint, RefusesToCompleteWhatIsNotWhole) {

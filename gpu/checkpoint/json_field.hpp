@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace skein::gpu {
+
+/// Copies the field `key` of the object that the file `path` holds. DataLoss if there is none of
+/// this type.
+template <class Value>
+absl::Status take_field(const nlohmann::json& json, const std::string& path, const char* key,
+                        Value& value) {
+  const auto found = json.find(key);
+  const bool fits =
+      found != json.end() && (std::is_same_v<Value, bool>          ? found->is_boolean()
+                              : std::is_same_v<Value, std::string> ? found->is_string()
+                              : std::is_floating_point_v<Value>    ? found->is_number()
+                                                                   : found->is_number_integer());
+  if (!fits) return absl::DataLossError(absl::StrCat(path, " lacks a proper \"", key, "\""));
+  value = found->get<Value>();
+  return absl::OkStatus();
+}
+
+}  // namespace skein::gpu

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/statusor.h"
+#include "plans/model_spec.hpp"
+
+namespace skein::gpu {
+
+/// config.json of a model: Hugging Face's of GPT-2 or Llama. What is neither has GPT-2's fields,
+/// the choices by our own names, and a `model_type` that transformers refuses instead of computing
+/// something else.
+nlohmann::ordered_json to_config(const plans::ModelSpec& model);
+
+/// InvalidArgument if the file `path` describes a model that is none of ours, DataLoss if a field
+/// is missing or has an impossible value.
+absl::StatusOr<plans::ModelSpec> from_config(const nlohmann::json& json, const std::string& path);
+
+}  // namespace skein::gpu
