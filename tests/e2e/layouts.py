@@ -26,17 +26,20 @@ LAYOUTS = {  # Stages x replicas.
     "layout 3,1": ["--parallelism.layout", "3,1"],
     "untied 2x1": ["--parallelism.pipeline_parallel_degree", "2",
                    "--model.tie_word_embeddings=false"],
+    "llama 2x1": ["--parallelism.pipeline_parallel_degree", "2", "--model.name=llama"],
+    "llama 2x2 in buckets": TWO_BY_TWO + LAYER_BY_LAYER + ["--model.name=llama"],
 }
+MODELS = {"untied": ["--model.tie_word_embeddings=false"], "llama": ["--model.name=llama"]}
 
 
 def main():
     program = Program()
     references = {}
-    for model in ("tied", "untied"):
-        words = [] if model == "tied" else ["--model.tie_word_embeddings=false"]
+    for model in ("tied", *MODELS):
+        words = MODELS.get(model, [])
         references[model] = read_model(newest(program.run_reference(model, *words) + "/final"))
     for name, words in LAYOUTS.items():
-        reference = references["untied" if "untied" in name else "tied"]
+        reference = references[next((model for model in MODELS if model in name), "tied")]
         for schedule in ("1F1B", "GPipe"):
             runs = []
             for repeat in ("a", "b"):

@@ -50,6 +50,44 @@ def gpt2(weights, tokens):
     return x @ head.T
 
 
+def llama(weights, tokens, theta=10000.0):
+    """The same of Llama: weights are [out, in], channels i and i + D / 2 turn together."""
+    functional = torch.nn.functional
+    heads, (batch, length) = JOB["heads"], tokens.shape
+    x = weights["model.embed_tokens.weight"][tokens]
+    width = x.shape[-1]
+    size = width // heads
+    frequencies = theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    cosines, sines = (torch.cat([f(angles)] * 2, dim=-1).float() for f in (torch.cos, torch.sin))
+
+    def norm(values, name):
+        mean_square = values.pow(2).mean(-1, keepdim=True)
+        return values * torch.rsqrt(mean_square + 1e-5) * weights[name]
+
+    def linear(values, name):
+        return functional.linear(values, weights[name + ".weight"], weights.get(name + ".bias"))
+
+    def heads_of(values, rotated):
+        values = values.view(batch, length, heads, size).transpose(1, 2)
+        half = torch.cat([-values[..., size // 2:], values[..., :size // 2]], dim=-1)
+        return values * cosines + half * sines if rotated else values
+
+    mask = torch.ones(length, length).tril().bool()
+    for i in range(1 + max(int(n.split(".")[2]) for n in weights if ".layers." in n)):
+        layer = f"model.layers.{i}."
+        h = norm(x, layer + "input_layernorm.weight")
+        q, k, v = (heads_of(linear(h, f"{layer}self_attn.{p}_proj"), p != "v") for p in "qkv")
+        scores = (q @ k.transpose(2, 3) / size ** 0.5).masked_fill(~mask, float("-inf"))
+        attended = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, width)
+        x = x + linear(attended, layer + "self_attn.o_proj")
+        h = norm(x, layer + "post_attention_layernorm.weight")
+        gated = functional.silu(linear(h, layer + "mlp.gate_proj"))
+        x = x + linear(gated * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
+    x = norm(x, "model.norm.weight")
+    return x @ weights.get("lm_head.weight", weights["model.embed_tokens.weight"]).T
+
+
 def learning_rate(step):
     if step < JOB["warmup"]:
         return JOB["lr"] * (step + 1) / JOB["warmup"]
@@ -58,7 +96,7 @@ def learning_rate(step):
     return JOB["lr"] * (JOB["min_factor"] + (1 - JOB["min_factor"]) * left)
 
 
-def compare(program, name, words):
+def compare(program, name, words, model=gpt2):
     folder = program.run_reference(name, *words)
     start = read_model(newest(folder + "/initial"))
     weights = {k: torch.tensor(v.copy(), requires_grad=True) for k, v in start.items()}
@@ -74,7 +112,7 @@ def compare(program, name, words):
     for step in range(STEPS):
         optimizer.zero_grad()
         tokens, targets = batches[step, :, :-1], batches[step, :, 1:]
-        logits = gpt2(weights, tokens)
+        logits = model(weights, tokens)
         loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]),
                                                  targets.reshape(-1))
         loss.backward()
@@ -106,10 +144,11 @@ def check_gradients(program, name, weights, ours):
                    f"worst {worst:.1e} {where}")
 
 
-def check_generation(program):
+def check_generation(program, model):
     """Greedy samples, from prompts shorter and longer than the window that was trained."""
-    _, run = program.train("generation", "--data.dataset", "kjv", "--training.steps", "200",
-                           "--optimizer.lr", "5e-3")
+    name = model.__name__
+    _, run = program.train(f"generation-{name}", "--data.dataset", "kjv", "--training.steps", "200",
+                           "--optimizer.lr", "5e-3", "--model.name", name)
     folder = newest(run)
     weights = {k: torch.tensor(v) for k, v in read_model(folder).items()}
     text = b"The licenses for most software are designed to take away your freedom to share it."
@@ -117,11 +156,11 @@ def check_generation(program):
         tokens = list(text[:length])
         for _ in range(SAMPLED):
             window = torch.tensor([tokens[-JOB["seq_len"]:]])
-            tokens.append(int(gpt2(weights, window)[0, -1].argmax()))
+            tokens.append(int(model(weights, window)[0, -1].argmax()))
         result = subprocess.run(
             [program.skein, "generate", folder, "--prompt", text[:length].decode(), "--tokens",
              str(SAMPLED), "--temperature", "0"], capture_output=True, check=False, timeout=60)
-        program.expect(f"{SAMPLED} greedy symbols behind a prompt of {length} are PyTorch's",
+        program.expect(f"{name}: {SAMPLED} greedy symbols behind {length} are PyTorch's",
                        result.stdout == bytes(tokens) + b"\n", repr(result.stdout[length:]))
 
 
@@ -132,7 +171,15 @@ def main():
     compare(program, "tied", [])
     compare(program, "untied", ["--model.tie_word_embeddings=false"])
     compare(program, "recompute", ["--training.recompute"])
-    check_generation(program)
+    compare(program, "llama", ["--model.name", "llama"], llama)
+    compare(program, "llama untied",
+            ["--model.name=llama", "--model.tie_word_embeddings=false", "--training.recompute",
+             "--model.intermediate_size", "100"], llama)
+    compare(program, "llama with biases",
+            ["--model.name=llama", "--model.bias=true", "--model.rope_theta=500"],
+            lambda weights, tokens: llama(weights, tokens, 500.0))
+    check_generation(program, gpt2)
+    check_generation(program, llama)
     program.finish()
 
 
