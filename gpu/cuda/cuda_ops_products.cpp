@@ -117,11 +117,11 @@ void CudaOps::attention_forward(const Attention& shape, const float* qkv, float*
   const int64_t size = shape.channels / shape.heads;
   if (kernels::attention_padded_size(size) == 0) {
     note(absl::InvalidArgumentError(
-        absl::StrCat("no attention on CUDA for heads of ", size, " channels; use 128 or fewer")));
+        absl::StrCat("no attention on CUDA for heads of ", size, " channels; use 256 or fewer")));
     return;
   }
   const kernels::AttentionForward call{to_kernel(shape), qkv, out, log_sum_exp};
-  if (rounds()) {
+  if (rounds() && size <= kernels::kTensorCoreHeadMax) {
     kernels::attention_forward(call, stream());
   } else {
     kernels::attention_forward_exact(call, stream());
@@ -135,7 +135,7 @@ void CudaOps::attention_backward(const Attention& shape, const float* qkv, const
   if (delta == nullptr) return;
   const kernels::AttentionBackward call{to_kernel(shape), qkv, out, log_sum_exp, dout, delta, dqkv};
   kernels::attention_delta(call, stream());
-  if (rounds()) {
+  if (rounds() && shape.channels / shape.heads <= kernels::kTensorCoreHeadMax) {
     kernels::attention_backward(call, stream());
   } else {
     kernels::attention_backward_exact(call, stream());

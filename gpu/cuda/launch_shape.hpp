@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 /// Index arithmetic that launchers, kernels and tests share. Plain C++17 without CUDA.
 namespace skein::gpu::kernels {
@@ -55,8 +56,14 @@ struct TokenRows {
 /// The instance of the attention kernels for heads of `size`: the smallest padded size that holds
 /// it, 0 if there is none.
 constexpr int64_t attention_padded_size(int64_t size) {
-  return size < 1 ? 0 : size <= 32 ? 32 : size <= 64 ? 64 : size <= 96 ? 96 : size <= 128 ? 128 : 0;
+  for (const int64_t padded : {32, 64, 96, 128, 256}) {
+    if (size >= 1 && size <= padded) return padded;
+  }
+  return 0;
 }
+/// The largest heads whose sums fit in the registers of a warp with tensor cores. Larger ones take
+/// the kernels without.
+constexpr int64_t kTensorCoreHeadMax = 128;
 
 /// Where head `index` of [batch * heads] lies in qkv [B, T, 3C] and in [B, T, C].
 struct HeadOffsets {

@@ -151,9 +151,11 @@ TEST_P(CudaOps, ComputeElementsAndColumnSums) {
 }
 
 TEST_P(CudaOps, AttendForwardsAndBackwards) {
-  const Ops::Attention shapes[] = {
-      {1, 1, 1, 4},    {2, 7, 2, 12},  {1, 65, 1, 32},  {1, 40, 3, 120},
-      {1, 130, 1, 64}, {2, 33, 1, 96}, {1, 70, 1, 128}, {1, large(1000, 72), 2, 100}};
+  const Ops::Attention shapes[] = {{1, 1, 1, 4},    {2, 7, 2, 12},
+                                   {1, 65, 1, 32},  {1, 40, 3, 120},
+                                   {1, 130, 1, 64}, {2, 33, 1, 96},
+                                   {1, 70, 1, 128}, {1, 37, 2, 258},
+                                   {1, 40, 1, 256}, {1, large(1000, 72), 2, 100}};
   for (const Ops::Attention& shape : shapes) {
     const int64_t n = shape.batch * shape.seq_len * shape.channels;
     compare("attention of " + std::to_string(shape.seq_len) + " x " +
@@ -176,10 +178,10 @@ TEST_P(CudaOps, AttendForwardsAndBackwards) {
 }
 
 TEST_P(CudaOps, RefuseHeadsThatAreTooLarge) {
-  const Tensor qkv = cuda_->make(random_values(3 * 129, 1));
-  const Tensor out = cuda_->poisoned(129), sums = cuda_->poisoned(1);
+  const Tensor qkv = cuda_->make(random_values(3 * 257, 1));
+  const Tensor out = cuda_->poisoned(257), sums = cuda_->poisoned(1);
   const absl::Status status = cuda_->run([&](Ops& ops) {
-    ops.attention_forward({1, 1, 1, 129}, qkv.data, out.data, sums.data);
+    ops.attention_forward({1, 1, 1, 257}, qkv.data, out.data, sums.data);
   });
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_TRUE(cuda_->run([](Ops&) {}).ok()) << "the next work has nothing to do with it";

@@ -76,14 +76,15 @@ TEST(CudaLaunchShape, StridingBlocksAreEnoughAndBounded) {
 }
 
 TEST(CudaLaunchShape, HeadsArePaddedToTheNextInstance) {
-  for (int64_t size = 1; size <= 128; ++size) {
+  for (int64_t size = 1; size <= 256; ++size) {
     const int64_t padded = kernels::attention_padded_size(size);
     EXPECT_GE(padded, size);
-    EXPECT_LT(padded - size, 32);
+    EXPECT_LT(padded - size, size <= kernels::kTensorCoreHeadMax ? 32 : 128);
     EXPECT_EQ(padded % 32, 0);
+    EXPECT_EQ(padded <= kernels::kTensorCoreHeadMax, size <= kernels::kTensorCoreHeadMax);
   }
   EXPECT_EQ(kernels::attention_padded_size(0), 0);
-  EXPECT_EQ(kernels::attention_padded_size(129), 0);
+  EXPECT_EQ(kernels::attention_padded_size(257), 0);
 }
 
 TEST(CudaLaunchShape, HeadsTileThePackedTensors) {

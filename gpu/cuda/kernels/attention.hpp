@@ -6,7 +6,7 @@
 
 namespace skein::gpu::kernels {
 
-/// Causal attention over qkv [B, T, 3C] with heads of D = C / H <= 128. Neither form has the
+/// Causal attention over qkv [B, T, 3C] with heads of D = C / H <= 256. Neither form has the
 /// [T, T] scores in memory. With N = B H T^2 / 2 pairs of a query and a key:
 ///   forward   4 D N FLOPs; 16 B T C bytes and 4 B H T.
 ///   backward 14 D N FLOPs: seven products, as dq and (dk, dv) each compute the scores again, so
@@ -30,11 +30,12 @@ struct AttentionBackward {
   float* dqkv = nullptr;   // [B, T, 3C], overwritten.
 };
 
-/// bfloat16 products by tensor cores, float32 sums and softmax (FlashAttention-2, section 3).
+/// bfloat16 products by tensor cores, float32 sums and softmax (FlashAttention-2, section 3). Heads
+/// of at most kTensorCoreHeadMax.
 void attention_forward(const AttentionForward& call, cudaStream_t stream);
 void attention_backward(const AttentionBackward& call, cudaStream_t stream);
 
-/// All in float32 without tensor cores, for comparisons: tens of times slower.
+/// All in float32 without tensor cores, for comparisons and larger heads: tens of times slower.
 void attention_forward_exact(const AttentionForward& call, cudaStream_t stream);
 void attention_backward_exact(const AttentionBackward& call, cudaStream_t stream);
 

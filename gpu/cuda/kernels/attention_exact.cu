@@ -11,6 +11,16 @@ constexpr int kRows = 8;  // Rows of a block, one warp each.
 constexpr int kThreads = kRows * kWarpSize;
 constexpr int kTile = kWarpSize;  // Rows of the other side in shared memory: one for each lane.
 
+/// Rows of one head in shared memory, a float apart, so that lanes with a row each use all banks.
+template <int kSize>
+using Rows = float (*)[kSize + 1];
+
+/// Of a block that has `own` matrices of kRows rows and two of kTile. At most 82 kB.
+template <int kParts>
+constexpr int shared_bytes(int own) {
+  return (own * kRows + 2 * kTile) * (kParts * kWarpSize + 1) * static_cast<int>(sizeof(float));
+}
+
 /// Rows [begin, begin + kCount) of one head's matrix, zeros past its end and past the head's size.
 template <int kSize, int kCount>
 __device__ void load_rows(const float* from, int64_t stride, int64_t begin, int64_t seq_len,
@@ -55,9 +65,10 @@ __device__ void store_row(const float* sums, float factor, int64_t size, float* 
 template <int kParts>
 __global__ void forward_kernel(AttentionForward call) {
   constexpr int kSize = kParts * kWarpSize;
-  __shared__ float queries[kRows][kSize + 1];
-  __shared__ float keys[kTile][kSize + 1];
-  __shared__ float values[kTile][kSize + 1];
+  extern __shared__ __align__(16) unsigned char memory[];
+  const auto queries = reinterpret_cast<Rows<kSize>>(memory);
+  const auto keys = queries + kRows;
+  const auto values = keys + kTile;
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
@@ -97,10 +108,11 @@ __global__ void forward_kernel(AttentionForward call) {
 template <int kParts>
 __global__ void backward_queries_kernel(AttentionBackward call) {
   constexpr int kSize = kParts * kWarpSize;
-  __shared__ float queries[kRows][kSize + 1];
-  __shared__ float douts[kRows][kSize + 1];
-  __shared__ float keys[kTile][kSize + 1];
-  __shared__ float values[kTile][kSize + 1];
+  extern __shared__ __align__(16) unsigned char memory[];
+  const auto queries = reinterpret_cast<Rows<kSize>>(memory);
+  const auto douts = queries + kRows;
+  const auto keys = douts + kRows;
+  const auto values = keys + kTile;
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
@@ -135,10 +147,11 @@ __global__ void backward_queries_kernel(AttentionBackward call) {
 template <int kParts>
 __global__ void backward_keys_kernel(AttentionBackward call) {
   constexpr int kSize = kParts * kWarpSize;
-  __shared__ float keys[kRows][kSize + 1];
-  __shared__ float values[kRows][kSize + 1];
-  __shared__ float queries[kTile][kSize + 1];
-  __shared__ float douts[kTile][kSize + 1];
+  extern __shared__ __align__(16) unsigned char memory[];
+  const auto keys = reinterpret_cast<Rows<kSize>>(memory);
+  const auto values = keys + kRows;
+  const auto queries = values + kRows;
+  const auto douts = queries + kTile;
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
@@ -194,11 +207,25 @@ dim3 grid_of(const AttentionShape& s) {
               static_cast<unsigned>(s.batch * s.heads));
 }
 
+// More than 48 kB for large heads, which a kernel must be granted first. Costs about 1 us.
+
+template <int kParts>
+void launch_forward(const AttentionForward& call, cudaStream_t stream) {
+  constexpr int kBytes = shared_bytes<kParts>(1);
+  cudaFuncSetAttribute(forward_kernel<kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  forward_kernel<kParts><<<grid_of(call.shape), dim3(kWarpSize, kRows), kBytes, stream>>>(call);
+}
+
 template <int kParts>
 void launch_backward(const AttentionBackward& call, cudaStream_t stream) {
+  constexpr int kBytes = shared_bytes<kParts>(2);
+  cudaFuncSetAttribute(backward_queries_kernel<kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       kBytes);
+  cudaFuncSetAttribute(backward_keys_kernel<kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       kBytes);
   const dim3 threads(kWarpSize, kRows);
-  backward_queries_kernel<kParts><<<grid_of(call.shape), threads, 0, stream>>>(call);
-  backward_keys_kernel<kParts><<<grid_of(call.shape), threads, 0, stream>>>(call);
+  backward_queries_kernel<kParts><<<grid_of(call.shape), threads, kBytes, stream>>>(call);
+  backward_keys_kernel<kParts><<<grid_of(call.shape), threads, kBytes, stream>>>(call);
 }
 
 }  // namespace
@@ -206,16 +233,17 @@ void launch_backward(const AttentionBackward& call, cudaStream_t stream) {
 void attention_forward_exact(const AttentionForward& call, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
   if (s.batch * s.seq_len == 0) return;
-  const dim3 threads(kWarpSize, kRows);
   switch (attention_padded_size(s.channels / s.heads)) {
     case 32:
-      return forward_kernel<1><<<grid_of(s), threads, 0, stream>>>(call);
+      return launch_forward<1>(call, stream);
     case 64:
-      return forward_kernel<2><<<grid_of(s), threads, 0, stream>>>(call);
+      return launch_forward<2>(call, stream);
     case 96:
-      return forward_kernel<3><<<grid_of(s), threads, 0, stream>>>(call);
+      return launch_forward<3>(call, stream);
     case 128:
-      return forward_kernel<4><<<grid_of(s), threads, 0, stream>>>(call);
+      return launch_forward<4>(call, stream);
+    case 256:
+      return launch_forward<8>(call, stream);
   }
 }
 
@@ -231,6 +259,8 @@ void attention_backward_exact(const AttentionBackward& call, cudaStream_t stream
       return launch_backward<3>(call, stream);
     case 128:
       return launch_backward<4>(call, stream);
+    case 256:
+      return launch_backward<8>(call, stream);
   }
 }
 
