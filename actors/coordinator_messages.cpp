@@ -54,7 +54,8 @@ void fill_worker(net::schema::WorkerStatus::Builder worker,
   worker.setWorker(member.id.value);
   worker.setHostName(member.request.host_name);
   worker.setProcessId(member.request.process_id);
-  worker.setDevice(member.request.device);
+  const std::string& device = member.activity.device;
+  worker.setDevice(device.empty() ? member.request.device : device);
   worker.setStepsDone(member.activity.steps_done);
   const uint64_t heard = member.last_heard_us;
   worker.setHeartbeatAgeMs(now_us > heard ? (now_us - heard) / 1000 : 0);
@@ -250,7 +251,8 @@ void CoordinatorState::on_heartbeat(plans::PeerNumber peer,
          ack.setCoordinatorUs(now_us());
        }));
   plans::WorkerActivity activity{heartbeat.getStepsDone(), heartbeat.getAction().cStr(),
-                                 heartbeat.getActionUs(), heartbeat.getWorks()};
+                                 heartbeat.getActionUs(), heartbeat.getWorks(),
+                                 heartbeat.getDevice().cStr()};
   apply(coordination->on_heartbeat(sender.worker, std::move(activity), now_us()));
 }
 

@@ -182,6 +182,7 @@ void WorkerState::on_heartbeat() {
       heartbeat.setAction(activity.action);
       heartbeat.setActionUs(activity.action_us);
       heartbeat.setWorks(activity.works);
+      if (device) heartbeat.setDevice(device->info().name);
     });
   }
   self->delayed_send(self, to_duration(job.elastic.heartbeat_interval_seconds),

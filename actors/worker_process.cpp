@@ -23,7 +23,7 @@
 namespace skein::actors {
 namespace {
 
-std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec) {
+std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec, int32_t local_rank) {
   plans::Scenario scenario = plans::device_scenario(spec);
   if (spec.type == "sleep") {
     return gpu::make_sleep_device(
@@ -36,10 +36,16 @@ std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec) {
   };
   if (spec.type == "cpu") return slowed(gpu::make_host_device(threads));
   gpu::CudaOptions options;
+  options.ordinal = static_cast<int32_t>(spec.ordinal);
+  options.local_rank = local_rank;
   options.precision = spec.precision;
   options.memory_bytes_max = spec.memory_limit_mb << 20;
   absl::StatusOr<std::unique_ptr<gpu::Device>> cuda = gpu::load_cuda_device(options);
-  if (cuda.ok()) return slowed(*std::move(cuda));
+  if (cuda.ok()) {
+    std::fprintf(stderr, "skein: local rank %d computes on %s\n", local_rank,
+                 (*cuda)->info().name.c_str());
+    return slowed(*std::move(cuda));
+  }
   std::fprintf(stderr, "skein: no CUDA device: %s; using %d threads of the processor\n",
                std::string(cuda.status().message()).c_str(), threads);
   return slowed(gpu::make_host_device(threads));
@@ -114,7 +120,9 @@ class LocalWorker final : public WorkerProcess {
  private:
   WorkerParts make_parts() {
     WorkerParts parts;
-    parts.make_device = make_device;
+    parts.make_device = [rank = options_.local_rank](const plans::DeviceSpec& spec) {
+      return make_device(spec, rank);
+    };
     parts.make_shard_io = [this](ShardIoConfig config) {
       return system_->spawn<caf::detached>(shard_io, std::move(config));
     };

@@ -18,6 +18,8 @@ struct WorkerOptions {
   /// anew with another one.
   std::string bind_address = "127.0.0.1";
   bool insecure = false;  // Allows one that is not a loopback address.
+  /// Number of this worker among those of its machine, from 0: GPUs are dealt out by it.
+  int32_t local_rank = 0;
   /// Changes what the job says of the device; may be null.
   std::function<void(plans::DeviceSpec&)> change_device;
   double connect_timeout_seconds = 30;

@@ -245,6 +245,9 @@ void add_parallelism(std::vector<JobKey>& keys) {
   keys.push_back(key("device", "threads", SKEIN_FIELD(device.threads), "host threads of a worker"));
   keys.push_back(key("device", "precision", SKEIN_FIELD(device.precision),
                      "of products on cuda: \"bfloat16\", \"tf32\" or \"float32\""));
+  keys.push_back(key("device", "ordinal", SKEIN_FIELD(device.ordinal),
+                     "GPU of a cuda device, of those that CUDA_VISIBLE_DEVICES leaves, from 0; -1: "
+                     "the machine's workers take them in turn"));
   keys.push_back(key("device", "memory_limit_mb", SKEIN_FIELD(device.memory_limit_mb),
                      "MiB that a cuda device may give out; 0: all there is"));
   keys.push_back(key("device", "speed", SKEIN_FIELD(device.speed),

@@ -54,6 +54,8 @@ struct WorkerArguments {
   std::string device;
   double speed = 0;
   int64_t threads = 0;
+  int64_t ordinal = -1;
+  int32_t local_rank = 0;
   bool insecure = false;
   int parent = 0;
   std::string spot = "none";
@@ -103,12 +105,14 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
     options.bind_address = *std::move(found);
   }
   options.insecure = arguments.insecure;
+  options.local_rank = arguments.local_rank;
   options.parse_job = parse_job;
   options.fail_point = std::move(fail_point);
   options.change_device = [arguments](skein::plans::DeviceSpec& device) {
     if (!arguments.device.empty()) device.type = arguments.device;
     if (arguments.speed > 0) device.speed = arguments.speed;
     if (arguments.threads > 0) device.threads = arguments.threads;
+    if (arguments.ordinal >= 0) device.ordinal = arguments.ordinal;
   };
   auto worker = skein::actors::WorkerProcess::start(std::move(options));
   if (!worker.ok()) return report_error(worker.status());
@@ -220,8 +224,18 @@ int main(int argc, char** argv) {
                    "this machine's address, to which other workers connect; auto: the one on the "
                    "way to the coordinator")
       ->capture_default_str();
-  worker_verb->add_option("--device", worker_arguments.device, "cpu or sleep; default: the job's")
+  worker_verb
+      ->add_option("--device", worker_arguments.device,
+                   "cpu, cuda, auto or sleep; default: the job's")
       ->check(CLI::IsMember({"cpu", "cuda", "auto", "sleep"}));
+  worker_verb->add_option("--ordinal", worker_arguments.ordinal, "GPU; default: the job's")
+      ->check(CLI::Range(0, 1023));
+  worker_verb
+      ->add_option("--local-rank", worker_arguments.local_rank,
+                   "number among the workers of this machine, which take its GPUs in turn")
+      ->envname("LOCAL_RANK")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
   worker_verb->add_option("--speed", worker_arguments.speed, "emulated speed in (0, 1]")
       ->check(CLI::Range(1e-3, 1.0));
   worker_verb->add_option("--threads", worker_arguments.threads, "host threads")

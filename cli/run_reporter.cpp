@@ -236,6 +236,10 @@ void RunReporter::on_checkpoint(const actors::CheckpointReport& report) {
 void RunReporter::on_timings(const actors::TimingsReport& report) { trace_.add(report); }
 
 void RunReporter::on_event(const actors::EventReport& report) {
+  if (report.name == "worker.device") {
+    trace_.set_device(static_cast<uint32_t>(std::stoul(report.fields.at("worker"))),
+                      report.fields.at("device"));
+  }
   Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
   for (const auto& [name, value] : report.fields) json[name] = value;
   events_ << json.dump() << std::endl;

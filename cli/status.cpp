@@ -112,18 +112,22 @@ void print_table(net::schema::Status::Reader status) {
               static_cast<unsigned long long>(status.getStepsTotal()), status.getLoss(),
               status.getTokensPerSecond(), static_cast<unsigned long long>(status.getGeneration()),
               static_cast<unsigned long long>(status.getTerm()));
-  std::printf("%-7s %-20s %-8s %-10s %-7s %-10s %s\n", "worker", "host", "pid", "device", "steps",
-              "heard", "replicas");
+  int width = 10;  // GPUs have long names.
+  for (auto worker : status.getWorkers()) {
+    width = std::max(width, static_cast<int>(worker.getDevice().size()));
+  }
+  std::printf("%-7s %-20s %-8s %-*s %-7s %-10s %s\n", "worker", "host", "pid", width, "device",
+              "steps", "heard", "replicas");
   for (auto worker : status.getWorkers()) {
     std::string replicas;
     for (auto replica : worker.getReplicas()) {
       absl::StrAppend(&replicas, replicas.empty() ? "" : "; ", replica.cStr());
     }
     const std::string heard = absl::StrCat(worker.getHeartbeatAgeMs(), " ms");
-    std::printf("w%-6u %-20s %-8u %-10s %-7llu %-10s %s\n", worker.getWorker(),
-                worker.getHostName().cStr(), worker.getProcessId(), worker.getDevice().cStr(),
-                static_cast<unsigned long long>(worker.getStepsDone()), heard.c_str(),
-                replicas.empty() ? "idle" : replicas.c_str());
+    std::printf("w%-6u %-20s %-8u %-*s %-7llu %-10s %s\n", worker.getWorker(),
+                worker.getHostName().cStr(), worker.getProcessId(), width,
+                worker.getDevice().cStr(), static_cast<unsigned long long>(worker.getStepsDone()),
+                heard.c_str(), replicas.empty() ? "idle" : replicas.c_str());
   }
 }
 

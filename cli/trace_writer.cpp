@@ -126,8 +126,11 @@ std::string TraceWriter::to_json() const {
     }
   }
   for (const auto& [pid, own] : stages) {
+    const auto device = devices_.find(pid);
     events.push_back(metadata("process_name", pid, 0,
-                              absl::StrCat("w", pid, " stage ", absl::StrJoin(own, ", "))));
+                              absl::StrCat("w", pid, " stage ", absl::StrJoin(own, ", "),
+                                           device == devices_.end() ? "" : " on ",
+                                           device == devices_.end() ? "" : device->second)));
     for (size_t track = 0; track < kTracks.size(); ++track) {
       events.push_back(metadata("thread_name", pid, static_cast<int>(track), kTracks[track]));
     }

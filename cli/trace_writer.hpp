@@ -16,6 +16,8 @@ class TraceWriter {
   explicit TraceWriter(std::string path) : path_(std::move(path)) {}
 
   void add(const actors::TimingsReport& report);
+  /// What a worker computes on, for the name of its process.
+  void set_device(uint32_t worker, const std::string& device) { devices_[worker] = device; }
   bool empty() const { return reports_.empty(); }
   const std::vector<actors::TimingsReport>& reports() const { return reports_; }
   /// Replaces the file by what has been collected so far.
@@ -26,6 +28,7 @@ class TraceWriter {
  private:
   std::string path_;
   std::vector<actors::TimingsReport> reports_;
+  std::map<uint32_t, std::string> devices_;
 };
 
 }  // namespace skein::cli

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 
@@ -55,6 +56,7 @@ absl::Status WorkerChildren::start(const std::string& address, int64_t count,
   for (int64_t i = 0; i < count; ++i) {
     const size_t n = children_.size() + 1;
     Child child;
+    child.local_rank = free_local_rank();
     child.log = folder.file(absl::StrCat("logs/worker-", n, ".log"));
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -67,8 +69,10 @@ absl::Status WorkerChildren::start(const std::string& address, int64_t count,
     // A group of its own: the terminal's Ctrl-C is for the coordinator, which tells the workers.
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attributes, 0);
-    std::vector<std::string> words = {"skein", "worker",   "--join",
-                                      address, "--parent", absl::StrCat(getpid())};
+    std::vector<std::string> words = {"skein",        "worker",
+                                      "--join",       address,
+                                      "--parent",     absl::StrCat(getpid()),
+                                      "--local-rank", absl::StrCat(child.local_rank)};
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -82,6 +86,16 @@ absl::Status WorkerChildren::start(const std::string& address, int64_t count,
     children_.push_back(std::move(child));
   }
   return absl::OkStatus();
+}
+
+int64_t WorkerChildren::free_local_rank() {
+  std::set<int64_t> taken;
+  for (const Child& child : children_) {
+    if (!child.ended) taken.insert(child.local_rank);
+  }
+  int64_t rank = 0;
+  while (taken.contains(rank)) ++rank;
+  return rank;
 }
 
 absl::Status WorkerChildren::check() {

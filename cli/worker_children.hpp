@@ -21,7 +21,7 @@ class WorkerChildren {
   WorkerChildren& operator=(const WorkerChildren&) = delete;
 
   /// Starts this program as `worker --join address` `count` times, output to logs/worker-<n>.log.
-  /// Called again, it starts more.
+  /// Called again, it starts more. A child's local rank is the smallest that is free.
   absl::Status start(const std::string& address, int64_t count, const RunFolder& folder);
 
   /// The first child that has ended badly since the last call, as a status that says which one,
@@ -33,9 +33,13 @@ class WorkerChildren {
  private:
   struct Child {
     pid_t pid = 0;
+    int64_t local_rank = 0;
     std::string log;
     bool ended = false;
   };
+  /// The smallest one that no living child has.
+  int64_t free_local_rank();
+
   std::vector<Child> children_;
 };
 

@@ -166,9 +166,16 @@ CoordinatorDecisions Coordination::on_heartbeat(WorkerId worker, WorkerActivity 
   auto member = members_.find(worker);
   if (member == members_.end()) return drop();
   member->second.last_heard_us = now_us;
-  activity.steps_done = std::max(member->second.activity.steps_done, activity.steps_done);
-  member->second.activity = std::move(activity);
-  return {};
+  WorkerActivity& known = member->second.activity;
+  activity.steps_done = std::max(known.steps_done, activity.steps_done);
+  if (activity.device.empty()) activity.device = known.device;
+  const bool is_news = activity.device != known.device;
+  known = std::move(activity);
+  // Most compute on what they have asked for, as they said when they joined.
+  if (!is_news || known.device == member->second.request.device) return {};
+  return {RunEvent{"worker.device",
+                   absl::StrCat("w", worker.value, " computes on ", known.device),
+                   {{"worker", absl::StrCat(worker.value)}, {"device", known.device}}}};
 }
 
 CoordinatorDecisions Coordination::on_worker_lost(WorkerId worker, const absl::Status& why,

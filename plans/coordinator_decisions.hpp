@@ -54,6 +54,7 @@ struct WorkerActivity {
   std::string action;  // "2B5"; what its device works on, or what it waits for.
   uint64_t action_us = 0;
   bool works = false;  // The device works; false: it waits.
+  std::string device;  // Its name; empty: not known yet.
 };
 
 /// What the coordinator keeps of a committed step.

@@ -137,6 +137,9 @@ absl::Status check_device(const DeviceSpec& device) {
   SKEIN_RETURN_IF_ERROR(is_one_of(device.type, {"cpu", "cuda", "auto", "sleep"}, "device.type"));
   SKEIN_RETURN_IF_ERROR(
       is_one_of(device.precision, {"bfloat16", "tf32", "float32"}, "device.precision"));
+  constexpr int64_t kOrdinalMax = 1023;  // More GPUs than any machine has.
+  SKEIN_RETURN_IF_ERROR(expect(device.ordinal >= -1 && device.ordinal <= kOrdinalMax,
+                               "device.ordinal", device.ordinal, "must be in [-1, 1023]"));
   constexpr int64_t kMemoryMb = 1 << 30;  // A PiB, far above any device's.
   SKEIN_RETURN_IF_ERROR(expect(device.memory_limit_mb >= 0 && device.memory_limit_mb <= kMemoryMb,
                                "device.memory_limit_mb", device.memory_limit_mb,

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gpu/cuda/choose_gpu.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -54,20 +56,18 @@ absl::StatusOr<std::unique_ptr<CudaContext>> CudaContext::create(const CudaOptio
 absl::Status CudaContext::open(const CudaOptions& options) {
   int count = 0;
   SKEIN_RETURN_IF_ERROR(cuda_status(cudaGetDeviceCount(&count), "no GPU can be asked for"));
-  if (options.ordinal < 0 || options.ordinal >= count) {
-    return absl::UnavailableError(
-        absl::StrCat("there is no GPU ", options.ordinal, ": the driver shows ", count));
-  }
+  SKEIN_ASSIGN_OR_RETURN(ordinal_, choose_gpu(options, count));
   cudaDeviceProp properties{};
-  SKEIN_RETURN_IF_ERROR(cuda_status(cudaGetDeviceProperties(&properties, options.ordinal),
+  SKEIN_RETURN_IF_ERROR(cuda_status(cudaGetDeviceProperties(&properties, ordinal_),
                                     "cannot read the GPU's properties"));
   if (properties.major < kCapabilityMajorMin) {
     return absl::UnavailableError(absl::StrCat(properties.name, " has compute capability ",
                                                properties.major, ".", properties.minor,
                                                "; 8.0 is the least"));
   }
-  ordinal_ = options.ordinal;
-  name_ = absl::StrCat("cuda:", ordinal_, " ", properties.name);
+  // Its place on the bus, as the number is only one among those that this process sees.
+  name_ = absl::StrFormat("cuda:%d %s (%04x:%02x:%02x.0)", ordinal_, properties.name,
+                          properties.pciDomainID, properties.pciBusID, properties.pciDeviceID);
   SKEIN_RETURN_IF_ERROR(use());
   SKEIN_ASSIGN_OR_RETURN(compute_, Stream::create(0));
   SKEIN_ASSIGN_OR_RETURN(copy_, Stream::create(0));

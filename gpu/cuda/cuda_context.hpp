@@ -22,7 +22,7 @@ class CudaContext {
   static absl::StatusOr<std::unique_ptr<CudaContext>> create(const CudaOptions& options);
   ~CudaContext();
 
-  const std::string& name() const { return name_; }  // "cuda:0 NVIDIA H200"
+  const std::string& name() const { return name_; }  // "cuda:0 NVIDIA H200 (0000:1b:00.0)"
   cudaStream_t compute() const { return compute_.raw(); }
   /// For collectives between GPUs. Nothing uses it yet.
   cudaStream_t communication() const { return communication_.raw(); }

@@ -10,7 +10,9 @@
 namespace skein::gpu {
 
 struct CudaOptions {
-  int32_t ordinal = 0;                 // Of the GPUs that the driver shows to this process.
+  static constexpr int32_t kByLocalRank = -1;
+  int32_t ordinal = kByLocalRank;      // Of the GPUs that the driver shows to this process.
+  int32_t local_rank = 0;              // Number of this worker among those of its machine, >= 0.
   std::string precision = "bfloat16";  // Of products: "bfloat16", "tf32" or "float32".
   int64_t memory_bytes_max = 0;        // 0: as much as there is.
 };

@@ -75,7 +75,7 @@ struct Join {
   hostName @0 :Text;
   processId @1 :UInt32;
   dataAddress @2 :Text;   # "host:port" where other workers connect for tensors.
-  device @3 :Text;        # As `DeviceInfo::name`.
+  device @3 :Text;        # What is asked for, as "cuda x1"; `Heartbeat.device` says what it is.
   speed @4 :Float64;      # Emulated speed, 1.0 = the device itself.
   previousWorker @5 :UInt32;  # The number that we had on a connection that was lost; 0: none.
   generation @6 :UInt64;  # Largest one that we have seen; the next one is larger.
@@ -331,6 +331,7 @@ struct Heartbeat {
   action @2 :Text;        # What the device works on ("2B5"), or what it waits for; for people.
   actionUs @3 :UInt64;    # For how long.
   works @4 :Bool;         # The device works; false: it waits.
+  device @5 :Text;        # As `DeviceInfo::name`; empty: there is none yet.
 }
 
 struct HeartbeatAck {

@@ -107,6 +107,17 @@ TEST(TraceWriter, AnEmptyTraceIsATrace) {
   EXPECT_TRUE(json.at("traceEvents").empty());
 }
 
+TEST(TraceWriter, NamesTheDeviceOfAWorkerThatHasToldIt) {
+  TraceWriter trace = full_trace();
+  trace.set_device(2, "cuda:0 a GPU");
+  std::map<int, std::string> names;
+  for (const Json& event : events_of(trace, "M")) {
+    if (event.at("name") == "process_name") names[event.at("pid")] = event.at("args").at("name");
+  }
+  EXPECT_EQ(names[1], "w1 stage 0");
+  EXPECT_EQ(names[2], "w2 stage 1 on cuda:0 a GPU");
+}
+
 TEST(TraceWriter, HasEverySliceOnceWithItsStep) {
   const TraceWriter trace = full_trace();
   std::multiset<std::string> expected;

@@ -43,8 +43,8 @@ TEST(CudaLoad, DeclinesOrComputesWithTheProductsPlugin) {
   if (device.ok()) {
     EXPECT_FALSE((*device)->info().is_host_memory);
     EXPECT_EQ((*device)->info().name.find("cuda:0 "), 0u);
-    EXPECT_TRUE(absl::IsInvalidArgument(load_cuda_device({0, "float8", 0}).status()));
-    EXPECT_TRUE(absl::IsUnavailable(load_cuda_device({1000, "float32", 0}).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(load_cuda_device({0, 0, "float8", 0}).status()));
+    EXPECT_TRUE(absl::IsUnavailable(load_cuda_device({1000, 0, "float32", 0}).status()));
   } else {
     // Its symbols were all found, or it would not have been loaded; there is no driver or no GPU.
     EXPECT_NE(refusal().find("no GPU can be asked for"), std::string::npos) << device.status();

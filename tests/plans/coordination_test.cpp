@@ -189,6 +189,25 @@ TEST(Coordination, AStopRequestBeforeTrainingEndsAtOnce) {
   EXPECT_NE(find<EndRun>(cluster.coordination.on_stop_request("interrupted")), nullptr);
 }
 
+TEST(Coordination, TellsOnceWhatAWorkerComputesOnIfItIsNotWhatItAskedFor) {
+  Cluster cluster;
+  cluster.start();
+  auto beat = [&](const std::string& device) {
+    WorkerActivity activity;
+    activity.device = device;
+    return cluster.coordination.on_heartbeat(WorkerId{1}, activity, 0);
+  };
+  EXPECT_TRUE(beat("").empty()) << "it has none yet";
+  const std::string asked = cluster.coordination.members().at(WorkerId{1}).request.device;
+  EXPECT_TRUE(beat(asked).empty());
+  const CoordinatorDecisions told = beat("cuda:1 a GPU");
+  ASSERT_NE(find<RunEvent>(told), nullptr);
+  EXPECT_EQ(find<RunEvent>(told)->text, "w1 computes on cuda:1 a GPU");
+  EXPECT_TRUE(beat("cuda:1 a GPU").empty());
+  EXPECT_TRUE(beat("").empty()) << "an older message says nothing";
+  EXPECT_EQ(cluster.coordination.members().at(WorkerId{1}).activity.device, "cuda:1 a GPU");
+}
+
 TEST(Coordination, BadInputOfOneWorkerEndsTheRunByName) {
   Cluster cluster;
   cluster.start();

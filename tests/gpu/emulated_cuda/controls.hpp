@@ -2,20 +2,24 @@
 
 #include <cstdint>
 
-/// What a test may make the emulated GPU do. The plugin exports
-/// `void emulated_cuda_set(emulated::Control, int64_t)`.
+/// What a test may make the emulated GPUs do. The plugin exports
+/// `void emulated_cuda_set(emulated::Control, int64_t)`; a process that a test starts gets the same
+/// from its environment, as EMULATED_CUDA_MEMORY_BYTES, EMULATED_CUDA_WAITS_UNTIL_LOST,
+/// EMULATED_CUDA_EPILOGUES and EMULATED_CUDA_GPUS.
 namespace emulated {
 
 enum class Control {
   kMemoryBytes,     // How much memory it has; at first 1 GiB.
   kWaitsUntilLost,  // So many waits from now on succeed, then the device is lost; -1: never.
   kEpilogues,       // 0: the library has no fused products.
+  kGpus,            // How many the machine has; CUDA_VISIBLE_DEVICES chooses among them.
 };
 
 struct Settings {
   int64_t memory_bytes = int64_t{1} << 30;
   int64_t waits_until_lost = -1;
   bool has_epilogues = true;
+  int64_t gpus = 1;
 };
 Settings& settings();
 

@@ -7,13 +7,59 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "controls.hpp"
 
 namespace emulated {
 
+namespace {
+
+void set(Settings& settings, Control control, int64_t value) {
+  if (control == Control::kMemoryBytes) settings.memory_bytes = value;
+  if (control == Control::kWaitsUntilLost) settings.waits_until_lost = value;
+  if (control == Control::kEpilogues) settings.has_epilogues = value != 0;
+  if (control == Control::kGpus) settings.gpus = value;
+}
+
+Settings from_environment() {
+  Settings settings;
+  const std::pair<Control, const char*> names[] = {
+      {Control::kMemoryBytes, "EMULATED_CUDA_MEMORY_BYTES"},
+      {Control::kWaitsUntilLost, "EMULATED_CUDA_WAITS_UNTIL_LOST"},
+      {Control::kEpilogues, "EMULATED_CUDA_EPILOGUES"},
+      {Control::kGpus, "EMULATED_CUDA_GPUS"}};
+  for (const auto& [control, name] : names) {
+    const char* value = std::getenv(name);
+    if (value != nullptr) set(settings, control, std::strtoll(value, nullptr, 10));
+  }
+  return settings;
+}
+
+/// Numbers of the GPUs that the process sees: as the driver, up to the first that is not there.
+std::vector<int> visible_gpus() {
+  const auto all = static_cast<int>(settings().gpus);
+  const char* named = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::vector<int> seen;
+  if (named == nullptr) {
+    for (int gpu = 0; gpu < all; ++gpu) seen.push_back(gpu);
+    return seen;
+  }
+  for (const char* at = named; *at != 0;) {
+    char* end = nullptr;
+    const long gpu = std::strtol(at, &end, 10);
+    if (end == at || gpu < 0 || gpu >= all) break;
+    seen.push_back(static_cast<int>(gpu));
+    at = *end == ',' ? end + 1 : end;
+  }
+  return seen;
+}
+
+}  // namespace
+
 Settings& settings() {
-  static Settings only;
+  static Settings only = from_environment();
   return only;
 }
 
@@ -21,10 +67,7 @@ Settings& settings() {
 
 extern "C" __attribute__((visibility("default"))) void emulated_cuda_set(emulated::Control control,
                                                                          int64_t value) {
-  emulated::Settings& settings = emulated::settings();
-  if (control == emulated::Control::kMemoryBytes) settings.memory_bytes = value;
-  if (control == emulated::Control::kWaitsUntilLost) settings.waits_until_lost = value;
-  if (control == emulated::Control::kEpilogues) settings.has_epilogues = value != 0;
+  emulated::set(emulated::settings(), control, value);
 }
 
 namespace {
@@ -53,14 +96,17 @@ int handle;  // What streams and events point to.
 }  // namespace
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
+  *count = static_cast<int>(emulated::visible_gpus().size());
+  return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int number) {
+  const std::vector<int> seen = emulated::visible_gpus();
+  if (number < 0 || number >= static_cast<int>(seen.size())) return cudaErrorInvalidDevice;
   std::memset(properties, 0, sizeof *properties);
   std::strcpy(properties->name, "emulated");
   properties->major = 9;
+  properties->pciBusID = 0x10 + seen[static_cast<size_t>(number)];
   return cudaSuccess;
 }
 
@@ -70,10 +116,13 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 const char* cudaGetErrorName(cudaError_t error) {
   return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+         : error == cudaErrorNoDevice       ? "cudaErrorNoDevice"
                                             : "cudaErrorLaunchFailure";
 }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "out of memory" : "unspecified launch failure";
+  return error == cudaErrorMemoryAllocation ? "out of memory"
+         : error == cudaErrorNoDevice       ? "no CUDA-capable device is detected"
+                                            : "unspecified launch failure";
 }
 
 cudaError_t cudaMalloc(void** made, size_t bytes) {
