@@ -51,6 +51,10 @@ class CudaOps final : public Ops {
              float* moment2, int64_t count) override;
   void sgd(const Sgd& options, float* weight, const float* gradient, float* velocity,
            int64_t count) override;
+  void select_top_k(const float* x, int64_t count, int64_t k, uint32_t* indices) override;
+  void add_dots(const float* a, const float* b, int64_t count, Dots* dots) override;
+  void combine(double own_factor, float* own, double other_factor, const float* other,
+               int64_t count) override;
   void copy_in(std::span<const float> from, float* to) override;
   void copy_out(const float* from, std::span<float> to) override;
   void linear(const Linear& shape, const float* x, const float* weight, const float* bias,
@@ -76,6 +80,7 @@ class CudaOps final : public Ops {
     kRowLosses,
     kDelta,
     kBiasGradient,
+    kSelection,
     kScratchCount
   };
 

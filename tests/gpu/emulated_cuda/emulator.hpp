@@ -56,6 +56,11 @@ T shuffle(T value, int from) {
 #define blockIdx (::emulated::place().block)
 #define gridDim (::emulated::place().grid)
 
+inline uint32_t __float_as_uint(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 inline void __syncthreads() { ::emulated::meet_block(); }
 template <class T>
 T __shfl_sync(unsigned, T value, int from) {
