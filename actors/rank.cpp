@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
+#include "gpu/model/memory_estimate.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/learning_rate.hpp"
@@ -220,7 +221,7 @@ void RankState::on_work_done(const WorkDone& done) {
     device_is_drained = true;
     return try_retire();
   }
-  if (!done.status.ok()) return fail(done.status);
+  if (!done.status.ok()) return fail(with_estimates(done.status));
   if (done.token >= kColumnWork) return on_column_work(done.token - kColumnWork);
   if (done.token == kSaveWork) return;
   if (done.token == kSnapshotWork) {
@@ -248,6 +249,14 @@ void RankState::on_retire(const RetireRank& order) {
   // The step may have been committed without us, in a generation that we have no part in.
   const bool is_ours = order.committed_generation == config.plan.generation;
   if (is_ours && program->waits_for_commit() && program->step() + 1 == order.committed_steps) {
+/// If memory was missing, with what the plan counts on for the stages that are here.
+absl::Status RankState::with_estimates(absl::Status why) const {
+  for (const auto& [stage, replica] : held) {
+    why = gpu::with_estimate(why, replica.parts.options);
+  }
+  return why;
+}
+
     plans::CommitOrder commit;
     commit.step = program->step();
     commit.gradient_norm = order.gradient_norm;

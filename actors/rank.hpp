@@ -222,6 +222,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void try_retire();
   void tell_activity();
   void fail(const absl::Status& why);
+  absl::Status with_estimates(absl::Status why) const;
 
   /// Starts the commands in order.
   void apply(const plans::RankCommands& commands);

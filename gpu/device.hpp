@@ -56,6 +56,8 @@ struct DeviceInfo {
   bool computes = true;        // False for a device that only sleeps: results are zeros.
   bool is_host_memory = true;  // The host may read and write what `allocate` gives.
 };
+  /// Of its own that was free when it was made; 0: it uses the host's, or does not know.
+  int64_t memory_bytes = 0;
 
 /// What a device has given out, in bytes.
 struct DeviceMemory {

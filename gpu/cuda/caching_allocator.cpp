@@ -73,7 +73,8 @@ absl::StatusOr<void*> CachingAllocator::take_new(int64_t bytes) {
   return absl::ResourceExhaustedError(
       absl::StrCat("no device memory for ", bytes, " bytes: ", memory_.in_use, " are in use, ",
                    bytes_max_ > 0 ? absl::StrCat(bytes_max_, " are the limit")
-                                  : std::string("and there is no limit"),
+                                  : std::string("there is no limit"),
+                   ", ", memory_.in_use_max, " were the most so far",
                    why.ok() ? "" : absl::StrCat(" (", std::string(why.message()), ")"),
                    "; use more stages, smaller micro-batches or recomputation"));
 }

@@ -1,5 +1,6 @@
 #include "gpu/cuda/cuda_context.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -85,6 +86,15 @@ CudaContext::~CudaContext() {
 
 absl::Status CudaContext::use() const {
   return cuda_status(cudaSetDevice(ordinal_), "cannot use the GPU");
+}
+
+absl::StatusOr<int64_t> CudaContext::free_bytes() const {
+  SKEIN_RETURN_IF_ERROR(use());
+  size_t free = 0, total = 0;
+  SKEIN_RETURN_IF_ERROR(cuda_status(cudaMemGetInfo(&free, &total), "cannot see free memory"));
+  const DeviceMemory own = memory();
+  const int64_t bytes = static_cast<int64_t>(free) + own.cached;
+  return own.limit > 0 ? std::min(bytes, own.limit - own.in_use) : bytes;
 }
 
 absl::StatusOr<Buffer> CudaContext::take(int64_t bytes) {

@@ -36,6 +36,8 @@ class CudaContext {
   absl::Status upload(std::span<const float> from, float* to);
   absl::Status download(const float* from, std::span<float> to);
   DeviceMemory memory() const { return device_memory_->memory(); }
+  /// That is free on the GPU, whoever has the rest, or that the limit leaves if it is less.
+  absl::StatusOr<int64_t> free_bytes() const;
 
   /// Memory with undefined contents, for work of the compute stream only.
   absl::StatusOr<Buffer> take(int64_t bytes);

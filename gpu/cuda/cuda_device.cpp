@@ -16,11 +16,13 @@ namespace {
 /// its numbers; the next one begins then.
 class CudaDevice final : public Device {
  public:
-  CudaDevice(std::unique_ptr<CudaContext> context, std::unique_ptr<CudaOps> ops)
+  CudaDevice(std::unique_ptr<CudaContext> context, std::unique_ptr<CudaOps> ops,
+             int64_t memory_bytes)
       : context_(std::move(context)), ops_(std::move(ops)) {
     info_.name = context_->name();
     info_.is_host_memory = false;
   }
+    info_.memory_bytes = memory_bytes;
 
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<Buffer> allocate(int64_t bytes) override { return context_->allocate(bytes); }
@@ -58,7 +60,9 @@ absl::StatusOr<std::unique_ptr<Device>> make_device(const CudaOptions& options) 
   SKEIN_ASSIGN_OR_RETURN(const Precision precision, parse_precision(options.precision));
   SKEIN_ASSIGN_OR_RETURN(auto context, CudaContext::create(options));
   SKEIN_ASSIGN_OR_RETURN(auto ops, CudaOps::create(*context, precision));
-  return std::make_unique<CudaDevice>(std::move(context), std::move(ops));
+  // Without the workspace of the products, which is taken by now.
+  SKEIN_ASSIGN_OR_RETURN(const int64_t memory_bytes, context->free_bytes());
+  return std::make_unique<CudaDevice>(std::move(context), std::move(ops), memory_bytes);
 }
 
 }  // namespace

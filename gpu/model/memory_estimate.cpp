@@ -1,23 +1,69 @@
 #include "gpu/model/memory_estimate.hpp"
 
-#include <cstdint>
+#include <algorithm>
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/model/head.hpp"
+#include "gpu/model/layer.hpp"
+#include "plans/profile/estimate.hpp"
 
 namespace skein::gpu {
+namespace {
 
-absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options) {
-  if (!absl::IsResourceExhausted(why)) return why;
+int64_t bytes_of(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
+
+/// That the stage keeps beside parameters and stashes, for all layers and micro-batches together.
+int64_t shared_bytes(const StageModelOptions& options) {
+  const LayerShape shape{options.model, options.rows, options.seq_len};
+  const bool has_head = options.layers.end == plans::layer_count(options.model);
+  const bool has_blocks =
+      options.layers.end - options.layers.begin > (options.layers.begin == 0) + (has_head ? 1 : 0);
+  int64_t scratch = has_head ? Head(shape).scratch_floats() : 0;
+  int64_t blocks = 0;
+  if (has_blocks) {
+    const std::unique_ptr<Layer> block = make_block(shape);
+    scratch = std::max(scratch, block->scratch_floats());
+    blocks = block->pending_floats() + block->stash_floats();
+  }
+  // A gradient on its way, and an activation that passes through without a stash, twice.
+  return bytes_of(scratch + blocks + 3 * shape.activations());
+}
+
+}  // namespace
+
+MemoryEstimate estimate_memory(const StageModelOptions& options) {
+  // Sizes do not depend on speeds.
+  const plans::Profile profile = plans::estimate_profile(options.model, options.seq_len,
+                                                         {options.rows}, options.optimizer, 1, 1);
+  const plans::StageMemory stage =
+      plans::stage_memory(profile, options.layers, options.rows, options.recompute);
+  MemoryEstimate estimate;
+  estimate.state_bytes = stage.state_bytes;
+  estimate.stash_bytes = stage.stash_bytes * options.stash_count;
+  estimate.extra_bytes = stage.extra_bytes;
+  // The layer that is computed again is among what the stage shares. With SGD a second moment is
+  // allocated and not used.
   int64_t parameters = 0;
   for (const auto& spec : plans::range_parameters(options.model, options.layers)) {
     parameters += plans::element_count(spec);
   }
+  estimate.working_bytes = shared_bytes(options) - estimate.extra_bytes + 4 * bytes_of(parameters) -
+                           estimate.state_bytes;
+  return estimate;
+}
+
+absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options) {
+  if (!absl::IsResourceExhausted(why)) return why;
+  const MemoryEstimate estimate = estimate_memory(options);
   return absl::ResourceExhaustedError(absl::StrCat(
-      std::string(why.message()), "; the stage of layers ", options.layers.begin, "..",
-      options.layers.end, " needs ", (4 * parameters * static_cast<int64_t>(sizeof(float))) >> 20,
-      " MiB for weights, gradients and moments, and the stashes of ", options.stash_count,
-      " micro-batches of ", options.rows, " x ", options.seq_len, " tokens"));
+      std::string(why.message()), "; the plan counts on ", estimate.planned_bytes(),
+      " bytes for the stage of layers ", options.layers.begin, "..", options.layers.end, " (",
+      estimate.state_bytes, " for weights, gradients and moments, ", estimate.stash_bytes,
+      " for stashes of ", options.stash_count, " micro-batches of ", options.rows, " x ",
+      options.seq_len, " tokens, ", estimate.extra_bytes, " to compute a layer again), and ",
+      estimate.working_bytes, " more are worked in"));
 }
 
 }  // namespace skein::gpu

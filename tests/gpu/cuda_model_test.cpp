@@ -239,7 +239,8 @@ TEST_F(EmulatedCuda, AStageThatDoesNotFitIsAnErrorWithSizes) {
   options.model.channels = 512;
   const absl::Status status = StageModel::create(options, *device).status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_NE(std::string(status.message()).find("the stage of layers 0..4 needs"), std::string::npos)
+  EXPECT_NE(std::string(status.message()).find("bytes for the stage of layers 0..4"),
+            std::string::npos)
       << status;
 }
 
