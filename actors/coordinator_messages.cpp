@@ -163,6 +163,8 @@ void CoordinatorState::on_profiled(plans::WorkerId worker, net::schema::Profiled
   plans::MeasuredWorker measured;
   measured.profile = *std::move(profile);
   measured.memory_bytes = static_cast<int64_t>(profiled.getMemoryBytes());
+  measured.is_device_memory = profiled.getIsDeviceMemory();
+  measured.memory_bytes_max = static_cast<int64_t>(profiled.getMemoryBytesMax());
   for (auto link : profiled.getLinks()) {
     const plans::LinkSpeed speed{link.getBytesPerSecond(), link.getLatencyUs()};
     const bool fits = std::isfinite(speed.bytes_per_second) && speed.bytes_per_second > 0 &&

@@ -174,7 +174,10 @@ int64_t machine_memory_bytes() {
 absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
   SKEIN_ASSIGN_OR_RETURN(measured.profile,
                          gpu::measure_profile(work.job, *work.device, work.rows, kProfileRepeats));
-  measured.memory_bytes = machine_memory_bytes();
+  measured.is_device_memory = work.device->info().memory_bytes > 0;
+  measured.memory_bytes =
+      measured.is_device_memory ? work.device->info().memory_bytes : machine_memory_bytes();
+  measured.memory_bytes_max = work.device->memory().limit;
   for (plans::WorkerId peer : work.peers) {
     SKEIN_ASSIGN_OR_RETURN(measured.links[peer], work.links->measure(peer));
   }

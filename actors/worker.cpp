@@ -232,6 +232,8 @@ void WorkerState::on_measured(const ProfileMeasured& result) {
     auto profiled = body.initProfiled();
     net::encode_profile(measured.profile, profiled.initProfile());
     profiled.setMemoryBytes(static_cast<uint64_t>(measured.memory_bytes));
+    profiled.setIsDeviceMemory(measured.is_device_memory);
+    profiled.setMemoryBytesMax(static_cast<uint64_t>(measured.memory_bytes_max));
     auto list = profiled.initLinks(static_cast<unsigned>(measured.links.size()));
     unsigned index = 0;
     for (const auto& [peer, speed] : measured.links) {

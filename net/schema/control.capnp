@@ -191,7 +191,9 @@ struct Profiled {
   # Worker -> coordinator: what was measured. A repeat is dropped.
   profile @0 :Profile;
   links @1 :List(LinkMeasured);
-  memoryBytes @2 :UInt64;           # Of the machine; 0: not known.
+  memoryBytes @2 :UInt64;           # Of the machine, or the device; 0: not known.
+  isDeviceMemory @3 :Bool;          # Of the device, which the profile names.
+  memoryBytesMax @4 :UInt64;        # That the worker may take of it; 0: all.
 }
 
 struct Rendezvous {

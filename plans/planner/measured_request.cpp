@@ -19,6 +19,11 @@ double whole_us(const JobSpec& job, const Profile& profile) {
   return range_times(profile, all, job.training.micro_batch_size).total_us();
 }
 
+/// Whose memory a worker uses: a machine's (of no device) or that of a device there.
+std::pair<std::string, std::string> memory_of(const MeasuredWorker& worker) {
+  return {worker.host, worker.is_device_memory ? worker.profile.device : std::string()};
+}
+
 /// Mean of what both ends measured of their path, if any did.
 bool path_between(const MeasuredWorker& a, const MeasuredWorker& b, LinkSpeed& speed) {
   int ends = 0;
@@ -50,10 +55,13 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
   SKEIN_CHECK(!workers.empty()) << "nobody has measured";
   ClusterSpec cluster;
   std::map<std::string, int32_t> host_of;
-  std::map<std::string, int64_t> guests;
-  for (const MeasuredWorker& worker : workers) ++guests[worker.host];
-  for (const auto& [name, count] : guests) {
-    host_of[name] = static_cast<int32_t>(cluster.hosts.size());
+  std::map<std::pair<std::string, std::string>, int64_t> users;
+  for (const MeasuredWorker& worker : workers) {
+    ++users[memory_of(worker)];
+    host_of.emplace(worker.host, 0);
+  }
+  for (auto& [name, number] : host_of) {
+    number = static_cast<int32_t>(cluster.hosts.size());
     cluster.hosts.push_back({name, kUnmeasured, kUnmeasured});
   }
   const double reference_us = whole_us(job, workers.front().profile);
@@ -61,7 +69,10 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
     ClusterDevice& device = cluster.devices.emplace_back();
     device.name = absl::StrCat("w", worker.id.value, " ", worker.profile.device);
     device.host = host_of.at(worker.host);
-    device.memory_bytes = worker.memory_bytes / guests.at(worker.host);
+    device.memory_bytes = worker.memory_bytes / users.at(memory_of(worker));
+    if (worker.memory_bytes_max > 0 && device.memory_bytes > 0) {
+      device.memory_bytes = std::min(device.memory_bytes, worker.memory_bytes_max);
+    }
     const double own_us = whole_us(job, worker.profile);
     device.speed = own_us > 0 && reference_us > 0 ? reference_us / own_us : 1.0;
   }

@@ -1,0 +1,68 @@
+#include "plans/planner/measured_request.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace skein::plans {
+namespace {
+
+constexpr int64_t kGigabyte = 1'000'000'000;
+
+MeasuredWorker worker(uint32_t id, const std::string& host, int64_t memory_bytes) {
+  MeasuredWorker made;
+  made.id = WorkerId{id};
+  made.host = host;
+  made.profile.device = "cpu x1";
+  made.profile.rows = {1};
+  made.profile.layers.resize(1);
+  made.profile.layers[0].at = {{10, 10, 10}};
+  made.memory_bytes = memory_bytes;
+  return made;
+}
+
+MeasuredWorker gpu_worker(uint32_t id, const std::string& device, int64_t memory_bytes) {
+  MeasuredWorker made = worker(id, "a", memory_bytes);
+  made.profile.device = device;
+  made.is_device_memory = true;
+  return made;
+}
+
+std::vector<int64_t> memory_of(const std::vector<MeasuredWorker>& workers) {
+  std::vector<int64_t> bytes;
+  for (const ClusterDevice& device : measured_cluster(JobSpec{}, workers).devices) {
+    bytes.push_back(device.memory_bytes);
+  }
+  return bytes;
+}
+
+TEST(MeasuredCluster, SharesTheMemoryOfAMachineAmongThoseWhoUseIt) {
+  EXPECT_EQ(memory_of({worker(1, "a", 8), worker(2, "b", 6), worker(3, "a", 8)}),
+            (std::vector<int64_t>{4, 6, 4}));
+}
+
+TEST(MeasuredCluster, GivesAGpuItsOwnMemory) {
+  // Two on one GPU, one on another, and one that uses the machine's alone.
+  EXPECT_EQ(memory_of({gpu_worker(1, "cuda:0", 10), gpu_worker(2, "cuda:0", 10),
+                       gpu_worker(3, "cuda:1", 12), worker(4, "a", 100)}),
+            (std::vector<int64_t>{5, 5, 12, 100}));
+}
+
+TEST(MeasuredCluster, KeepsToTheLimitOfAWorker) {
+  MeasuredWorker limited = gpu_worker(1, "cuda:0", 10 * kGigabyte);
+  limited.memory_bytes_max = 3 * kGigabyte;
+  EXPECT_EQ(memory_of({limited}), (std::vector<int64_t>{3 * kGigabyte}));
+  limited.memory_bytes_max = 30 * kGigabyte;
+  EXPECT_EQ(memory_of({limited}), (std::vector<int64_t>{10 * kGigabyte}));
+}
+
+TEST(MeasuredCluster, TakesTheFirstWorkerForTheMeasureOfSpeed) {
+  MeasuredWorker fast = gpu_worker(2, "cuda:0", 1);
+  fast.profile.layers[0].at = {{2, 2, 2}};
+  const ClusterSpec cluster = measured_cluster(JobSpec{}, {worker(1, "a", 1), fast});
+  EXPECT_EQ(cluster.devices[0].speed, 1);
+  EXPECT_EQ(cluster.devices[1].speed, 5);
+}
+
+}  // namespace
+}  // namespace skein::plans
