@@ -20,6 +20,16 @@ namespace {
 /// Validation outputs that may wait at a slower neighbour.
 constexpr uint32_t kValidationTensorsMax = 4;
 
+/// What profilers show a piece of work as.
+std::string name_of(const plans::RankCommand& command) {
+  if (const auto* run = std::get_if<plans::RunAction>(&command)) {
+    const std::string action = plans::to_text(run->action);
+    return run->is_whole() ? action : absl::StrCat(action, " part ", run->part);
+  }
+  if (std::holds_alternative<plans::RunNorm>(command)) return "norm";
+  return std::holds_alternative<plans::RunUpdate>(command) ? "update" : "validation";
+}
+
 net::schema::TensorKind to_schema(plans::InputKind kind) {
   switch (kind) {
     case plans::InputKind::kActivation:
@@ -239,6 +249,14 @@ void RankState::on_work_done(const WorkDone& done) {
   apply(program->on_work_done());
 }
 
+/// If memory was missing, with what the plan counts on for the stages that are here.
+absl::Status RankState::with_estimates(absl::Status why) const {
+  for (const auto& [stage, replica] : held) {
+    why = gpu::with_estimate(why, replica.parts.options);
+  }
+  return why;
+}
+
 void RankState::fail(const absl::Status& why) {
   if (!retires) self->send(config.listener, WorkerFault{why});
 }
@@ -249,14 +267,6 @@ void RankState::on_retire(const RetireRank& order) {
   // The step may have been committed without us, in a generation that we have no part in.
   const bool is_ours = order.committed_generation == config.plan.generation;
   if (is_ours && program->waits_for_commit() && program->step() + 1 == order.committed_steps) {
-/// If memory was missing, with what the plan counts on for the stages that are here.
-absl::Status RankState::with_estimates(absl::Status why) const {
-  for (const auto& [stage, replica] : held) {
-    why = gpu::with_estimate(why, replica.parts.options);
-  }
-  return why;
-}
-
     plans::CommitOrder commit;
     commit.step = program->step();
     commit.gradient_norm = order.gradient_norm;
@@ -342,6 +352,7 @@ void RankState::submit_aside(uint64_t token, gpu::Work work) {
 void RankState::submit(const plans::RankCommand& command, gpu::Work work, Outgoing output) {
   running.push_back({command, now_us()});
   work.piece = piece_of(command);
+  work.name = name_of(command);
   work.device_count = worker_number_max;
   auto shared = std::make_shared<Outgoing>(std::move(output));
   // The clock of the actors, which any thread may ask, outlives the device as their system does.

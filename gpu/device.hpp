@@ -47,6 +47,7 @@ struct Work {
   /// Which piece it is, for a device that emulates a scenario; `work_us` is the device's to say.
   plans::WorkPiece piece = {.device = -1, .index = -1};  // Device -1: no scenario applies.
   int32_t device_count = 1;                              // That take turns in an H3.
+  std::string name;  // Of the action in the schedule, as "0F3", for profilers.
 };
 
 struct DeviceInfo {
@@ -55,9 +56,9 @@ struct DeviceInfo {
   double speed = 1.0;          // Emulated speed when it was made; 1.0 is the device itself.
   bool computes = true;        // False for a device that only sleeps: results are zeros.
   bool is_host_memory = true;  // The host may read and write what `allocate` gives.
-};
   /// Of its own that was free when it was made; 0: it uses the host's, or does not know.
   int64_t memory_bytes = 0;
+};
 
 /// What a device has given out, in bytes.
 struct DeviceMemory {

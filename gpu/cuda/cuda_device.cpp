@@ -4,6 +4,7 @@
 #include "gpu/cuda/cuda_context.hpp"
 #include "gpu/cuda/cuda_ops.hpp"
 #include "gpu/cuda/plugin_abi.hpp"
+#include "gpu/cuda/profiler_range.hpp"
 #include "gpu/host/work_queue.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -21,8 +22,8 @@ class CudaDevice final : public Device {
       : context_(std::move(context)), ops_(std::move(ops)) {
     info_.name = context_->name();
     info_.is_host_memory = false;
-  }
     info_.memory_bytes = memory_bytes;
+  }
 
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<Buffer> allocate(int64_t bytes) override { return context_->allocate(bytes); }
@@ -39,6 +40,7 @@ class CudaDevice final : public Device {
 
   void submit(Work work, std::function<void(absl::Status)> done) override {
     queue_.push([this, work = std::move(work), done = std::move(done)]() mutable {
+      const ProfilerRange range(work.name);
       absl::Status status = context_->use();
       if (status.ok() && work.run) status = work.run(*ops_);
       // Also after an error: what has begun uses what the work holds. The device's error says more.
