@@ -3,8 +3,9 @@
 #   ./run.sh [--build] [--quick] [RESULTS]
 # Tests the CUDA back end, looks for bad memory accesses and races, times it, and trains with it.
 # --build makes the plugin anew from the kernels in kit/, which may have been changed here. --quick
-# leaves the slow checkers and the training out. Everything lands in RESULTS (default: ./results);
-# the last line says what failed. Installs nothing.
+# leaves the slow checkers and the training out. Everything lands in RESULTS (default: ./results); at
+# the end comes one table of all steps and of all ops (also in RESULTS/table.txt), and the last line
+# says what failed. Installs nothing.
 set -uo pipefail
 cd "$(dirname "$0")"
 build=0 quick=0 results=results
@@ -18,6 +19,7 @@ done
 mkdir -p "$results"
 results=$(realpath "$results")
 failed=()
+steps=()  # Rows of the table: name, result, seconds.
 
 cuda=${CUDA_HOME:-/usr/local/cuda}
 export PATH="$PATH:$cuda/bin"
@@ -32,14 +34,51 @@ step() {  # name, seconds, command ...
   local name=$1 seconds=$2 start=$SECONDS
   shift 2
   timeout "$seconds" "$@" >"$results/$name.log" 2>&1
-  local code=$?
-  echo "== $name: exit $code after $((SECONDS - start)) s"
+  local code=$? result=passed seconds_taken=$((SECONDS - start))
+  if [ $code -eq 124 ]; then
+    result="not done in $seconds s"
+  elif [ $code -ne 0 ]; then
+    result="FAILED: exit $code"
+  elif grep -q 'SKIPPED' "$results/$name.log"; then
+    result=skipped
+    grep -m 1 -A 1 ': Skipped' "$results/$name.log"
+  fi
   if [ $code -ne 0 ]; then
     failed+=("$name")
     tail -n 25 "$results/$name.log"
-  elif grep -q 'SKIPPED' "$results/$name.log"; then
-    grep -m 1 -A 1 ': Skipped' "$results/$name.log"
   fi
+  steps+=("$(printf '%-34s %-20s %7d' "$name" "$result" "$seconds_taken")")
+  echo "== $name: $result after $seconds_taken s"
+}
+
+# The ops of both logs of cuda_speed side by side: an op's name has 34 columns there. The share is that
+# of what bounds an op: the bandwidth of a copy, or the fastest product, measured in the same run.
+print_ops() {
+  awk 'function value(text) { gsub(/^ +| +$/, "", text); return text }
+       FNR == 1 { log_number++ }
+       /%$/ && length($0) > 60 {
+         name = substr($0, 1, 34)
+         if (!(name in seen)) { seen[name] = 1; order[++count] = name }
+         us[log_number, name] = value(substr($0, 35, 11))
+         rate[log_number, name] = value(substr($0, 46, 11))
+         share[log_number, name] = value(substr($0, 57))
+       }
+       END {
+         for (i = 1; i <= count; ++i) {
+           name = order[i]
+           printf "%s %10s %11s %7s %10s %11s %7s\n", name, us[1, name], rate[1, name],
+                  share[1, name], us[2, name], rate[2, name], share[2, name]
+         }
+       }' "$@"
+}
+
+print_table() {
+  printf '\n%-34s %-20s %7s\n' step result seconds
+  printf '%s\n' "${steps[@]}"
+  [ -s "$results/speed.log" ] || return
+  printf '\n%-34s %10s %11s %7s %10s %11s %7s\n' op us bfloat16 share us tf32 share
+  print_ops "$results/speed.log" "$results/speed_tf32.log"
+  grep -h '^copy of\|^GPT-2 of' "$results/speed.log" "$results/speed_tf32.log"
 }
 
 make_plugin() {
@@ -69,8 +108,9 @@ step tables 60 bin/gpu_cuda_tables_test
 step ops 180 bin/gpu_cuda_ops_test
 step llama_ops 120 bin/gpu_cuda_llama_ops_test
 step model 120 bin/gpu_cuda_model_test
+step memory 120 bin/gpu_cuda_memory_test
+step reducers 120 bin/gpu_cuda_reducers_test
 step speed 120 bin/cuda_speed
-sed -n '1,60p' "$results/speed.log"
 step speed_tf32 120 bin/cuda_speed --precision tf32
 if [ $quick -eq 0 ]; then
   if command -v compute-sanitizer >/dev/null; then
@@ -109,6 +149,7 @@ JOB
   if grep -rh 'no CUDA device' "$results"/run/*/logs; then failed+=(train_on_the_gpu); fi
 fi
 
+print_table | tee "$results/table.txt"
 if [ ${#failed[@]} -eq 0 ]; then
   echo "all steps passed; logs in $results"
 else
