@@ -19,8 +19,8 @@ extern char** environ;
 namespace skein::cli {
 namespace {
 
-/// Of a log's end that goes into an error.
-constexpr std::streamoff kLogTailBytes = 400;
+/// Of a log's end that goes into an error: enough for one that says why memory is missing.
+constexpr std::streamoff kLogTailBytes = 1200;
 
 std::string last_line(const std::string& path) {
   std::ifstream log(path, std::ios::ate);

@@ -92,7 +92,7 @@ class Coordination {
   CoordinatorDecisions on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
   CoordinatorDecisions on_heartbeat(WorkerId worker, WorkerActivity activity, uint64_t now_us);
   /// A link closed, or the worker said that it cannot go on. Bad input (InvalidArgument, DataLoss,
-  /// NotFound, ResourceExhausted) ends the run: another worker would fail alike.
+  /// NotFound) ends the run: another worker would fail alike; one with more memory may not.
   CoordinatorDecisions on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
   /// A neighbour (`peer`; 0: not known) or a group does not answer the worker.
   CoordinatorDecisions on_trouble(WorkerId worker, WorkerId peer, const std::string& reason,
