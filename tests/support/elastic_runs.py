@@ -74,11 +74,12 @@ class Place:
 
 class ElasticRun:
     """A run in its own dump folder. `apart`: coordinator and workers are processes of ours, so that
-    each can be killed alone; else `skein train` has the workers. `network`: apart, the coordinator
-    on its machine 0 and one worker on each of the next ones."""
+    each can be killed alone; else `skein train` has the workers. `unlike`: apart, with other
+    arguments and another environment for each worker. `network`: apart, the coordinator on its
+    machine 0 and one worker on each of the next ones."""
 
     def __init__(self, program, name, workers, *words, apart=False, fail_point=None, dump=None,
-                 network=None, job=SMALL_JOB):
+                 network=None, job=SMALL_JOB, unlike=None):
         self.program = program
         self.network = network
         self.dump = dump or os.path.join(program.folder, name)
@@ -90,20 +91,20 @@ class ElasticRun:
         self.addresses = set()
         self.known_pids = set()
         common = ["--workers", str(workers), "--job.dump_folder", self.dump, *LEASE, *words]
-        if apart or network:
+        if apart or network or unlike:
             listen = (["--listen", network.address(0) + ":0", "--insecure"] if network else
                       ["--listen", "127.0.0.1:0"])
             self.coordinator = self.spawn("coordinator", job, *listen, *common)
-            for _ in range(workers):
-                self.join()
+            for words, environment in unlike or [([], {})] * workers:
+                self.join(*words, **environment)
         else:
             self.coordinator = self.spawn("train", job, *common)
 
-    def spawn(self, *words, machine=0):
+    def spawn(self, *words, machine=0, **environment):
         before = self.network.command(machine) if self.network else []
         with open(self.errors_path, "ab") as errors:
             return subprocess.Popen([*before, self.program.skein, *words], cwd=self.program.folder,
-                                    env=self.environment, stdout=subprocess.DEVNULL, stderr=errors)
+                                    env=dict(self.environment, **environment), stdout=subprocess.DEVNULL, stderr=errors)
 
     def errors(self):
         with open(self.errors_path, encoding="utf-8") as file:
@@ -126,10 +127,10 @@ class ElasticRun:
         self.addresses.add(address)
         return address
 
-    def join(self, *words):
+    def join(self, *words, **environment):
         where = ["--bind", "auto", "--insecure"] if self.network else []
         worker = self.spawn("worker", "--join", self.address(), *where, *words,
-                            machine=len(self.workers) + 1)
+                            machine=len(self.workers) + 1, **environment)
         self.workers.append(worker)
         return worker
 

@@ -5,7 +5,8 @@
 /// What a test may make the emulated GPUs do. The plugin exports
 /// `void emulated_cuda_set(emulated::Control, int64_t)`; a process that a test starts gets the same
 /// from its environment, as EMULATED_CUDA_MEMORY_BYTES, EMULATED_CUDA_WAITS_UNTIL_LOST,
-/// EMULATED_CUDA_EPILOGUES and EMULATED_CUDA_GPUS.
+/// EMULATED_CUDA_EPILOGUES and EMULATED_CUDA_GPUS, and loses its GPU as soon as there is a file
+/// EMULATED_CUDA_LOST_FILE.
 namespace emulated {
 
 enum class Control {

@@ -2,6 +2,7 @@
 // streams and events have nothing to do. Memory comes poisoned with NaN.
 
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -86,6 +87,8 @@ Memory& memory() {
 
 cudaError_t wait() {
   emulated::Settings& settings = emulated::settings();
+  static const char* const lost_file = std::getenv("EMULATED_CUDA_LOST_FILE");
+  if (lost_file != nullptr && access(lost_file, F_OK) == 0) settings.waits_until_lost = 0;
   if (settings.waits_until_lost == 0) return cudaErrorLaunchFailure;
   if (settings.waits_until_lost > 0) --settings.waits_until_lost;
   return cudaSuccess;
