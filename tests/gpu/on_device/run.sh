@@ -37,10 +37,14 @@ step() {  # name, seconds, command ...
   local code=$? result=passed seconds_taken=$((SECONDS - start))
   if [ $code -eq 124 ]; then
     result="not done in $seconds s"
+  elif [ $code -eq 77 ]; then
+    result="no GPU"
   elif [ $code -ne 0 ]; then
     result="FAILED: exit $code"
   elif grep -q 'SKIPPED' "$results/$name.log"; then
-    result=skipped
+    local counts
+    counts=$(sed -n 's/^\[ *\(PASSED\|SKIPPED\) *\] \([0-9]\+\) tests\?.*/\2/p' "$results/$name.log")
+    result=$(echo $counts | awk '{ print $1 == 0 ? "skipped" : $1 " passed, " $2 " not" }')
     grep -m 1 -A 1 ': Skipped' "$results/$name.log"
   fi
   if [ $code -ne 0 ]; then
@@ -75,7 +79,7 @@ print_ops() {
 print_table() {
   printf '\n%-34s %-20s %7s\n' step result seconds
   printf '%s\n' "${steps[@]}"
-  [ -s "$results/speed.log" ] || return
+  grep -q '%$' "$results/speed.log" || return
   printf '\n%-34s %10s %11s %7s %10s %11s %7s\n' op us bfloat16 share us tf32 share
   print_ops "$results/speed.log" "$results/speed_tf32.log"
   grep -h '^copy of\|^GPT-2 of' "$results/speed.log" "$results/speed_tf32.log"
