@@ -206,14 +206,24 @@ TEST(Rank, AnInputTwiceLateOrEarlyIsUsedOnceInTheOrderOfTheSchedule) {
   EXPECT_EQ(rig.plane->sent.size(), 4u) << "one activation for each micro-batch";
 }
 
+TEST(Rank, AnErrorOfMemoryInAStepSaysWhatThePlanCountsOn) {
+  RankRig rig;
+  rig.start();
+  EXPECT_TRUE(rig.end_one(absl::ResourceExhaustedError("no memory")));
+  ASSERT_EQ(rig.faults.size(), 1u);
+  EXPECT_TRUE(absl::IsResourceExhausted(rig.faults[0]));
+  EXPECT_THAT(std::string(rig.faults[0].message()),
+              testing::StartsWith("no memory; the plan counts on "));
+}
+
 TEST(Rank, ADeviceErrorBecomesAFaultAndNoReadySignal) {
   for (int ended_before = 0; ended_before < kStepWork; ++ended_before) {
     RankRig rig;
     rig.start();
     for (int i = 0; i < ended_before; ++i) rig.end_one();
-    EXPECT_TRUE(rig.end_one(absl::ResourceExhaustedError("no memory")));
+    EXPECT_TRUE(rig.end_one(absl::InternalError("the device is lost")));
     ASSERT_EQ(rig.faults.size(), 1u);
-    EXPECT_EQ(rig.faults[0], absl::ResourceExhaustedError("no memory"));
+    EXPECT_EQ(rig.faults[0], absl::InternalError("the device is lost"));
     rig.end_all();
     rig.commit(0);
     EXPECT_THAT(rig.readies(), IsEmpty()) << "error after " << ended_before;
