@@ -1,0 +1,43 @@
+#include "plans/sync/collective_order.hpp"
+
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+
+void CollectiveOrder::expect(const CollectiveKey& key) {
+  SKEIN_CHECK(!newest_ || *newest_ < key)
+      << "an operation of step " << key.step << " comes behind step " << newest_->step;
+  expected_.emplace(key, false);
+}
+
+std::optional<CollectiveKey> CollectiveOrder::on_ready(const CollectiveKey& key) {
+  const auto found = expected_.find(key);
+  if (found == expected_.end()) return std::nullopt;
+  found->second = true;
+  return begin_next();
+}
+
+std::optional<CollectiveKey> CollectiveOrder::on_end(const CollectiveKey& key) {
+  if (running_ != key) return std::nullopt;
+  running_.reset();
+  expected_.erase(key);
+  return begin_next();
+}
+
+std::optional<CollectiveKey> CollectiveOrder::begin_next() {
+  if (running_ || expected_.empty() || !expected_.begin()->second) return std::nullopt;
+  running_ = newest_ = expected_.begin()->first;
+  return running_;
+}
+
+std::vector<uint64_t> collective_places(const Plan& plan) {
+  const uint64_t stage_count = plan.stages.size();
+  std::vector<uint64_t> places;
+  for (const ReductionGroup& group : plan.groups) {
+    const bool is_tied = group.scope == GroupScope::kTied;
+    places.push_back(is_tied ? stage_count : stage_count - 1 - static_cast<uint64_t>(group.stage));
+  }
+  return places;
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "plans/base/ids.hpp"
+
+namespace skein::plans {
+
+/// A group of devices that has been formed and may be used again.
+struct FormedGroup {
+  uint64_t number = 0;            // The same on all members, never given out twice.
+  std::vector<WorkerId> members;  // Ascending; the rank in the group is the position.
+  uint64_t operations = 0;        // That this member has done in it.
+  bool operator==(const FormedGroup&) const = default;
+};
+
+/// The groups that a worker keeps formed, as forming one anew takes long. Each takes memory,
+/// threads and connections, so there is a bound: past it, the ones go that were used longest ago.
+/// A group in use never goes, so there are more while more are in use.
+class DeviceGroupCache {
+ public:
+  explicit DeviceGroupCache(size_t groups_max) : groups_max_(groups_max) {}
+
+  /// A group was formed, and is in use. Returns the numbers of those to be given up for it.
+  /// The number is larger than those of earlier ones.
+  std::vector<uint64_t> add(FormedGroup group);
+  /// One that is kept is used (again), by one user more.
+  void use(uint64_t number);
+  /// One of its users ends, after so many operations. Returns the numbers of those to be given up.
+  std::vector<uint64_t> release(uint64_t number, uint64_t operations);
+  /// The group is broken: it was aborted, or one of its operations failed. It is known no more.
+  void drop(uint64_t number);
+  /// The worker is gone for good. Returns the numbers of its groups, which are known no more.
+  std::vector<uint64_t> drop_member(WorkerId worker);
+
+  /// What may be used: groups that nothing is under way in, by ascending number.
+  std::vector<FormedGroup> offer() const;
+  bool contains(uint64_t number) const { return groups_.contains(number); }
+  size_t size() const { return groups_.size(); }
+
+ private:
+  struct Entry {
+    FormedGroup group;
+    int users = 0;
+    uint64_t used_last = 0;  // Counts uses of the whole cache: no clock, and no ties.
+  };
+  std::vector<uint64_t> shrink_to_bound();
+
+  size_t groups_max_;
+  uint64_t uses_ = 0;
+  std::map<uint64_t, Entry> groups_;
+};
+
+}  // namespace skein::plans
