@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/host/host_memory.hpp"
 
 namespace skein::gpu {
@@ -30,6 +31,11 @@ absl::Status Device::upload(std::span<const float> from, float* to) {
 absl::Status Device::download(const float* from, std::span<float> to) {
   std::copy_n(from, to.size(), to.begin());
   return absl::OkStatus();
+}
+
+absl::StatusOr<DeviceGroups*> Device::groups() {
+  return absl::UnavailableError(
+      absl::StrCat("a device of kind '", info().name, "' has no groups of its own"));
 }
 
 }  // namespace skein::gpu

@@ -13,6 +13,7 @@
 
 namespace skein::gpu {
 
+class DeviceGroups;
 class Ops;
 
 /// Memory of a device, freed with the object. Move-only; the device must outlive it.
@@ -83,6 +84,9 @@ class Device {
   /// call, and waits for the end.
   virtual absl::Status upload(std::span<const float> from, float* to);
   virtual absl::Status download(const float* from, std::span<float> to);
+  /// Groups in which devices pass on what is in their memory. Belongs to the device; the first call
+  /// may load a library. Unavailable in one line on a device that has none.
+  virtual absl::StatusOr<DeviceGroups*> groups();
   /// Zeros for a device that does not count.
   virtual DeviceMemory memory() const { return {}; }
   /// Returns at once. `done` is called once, on a thread of the device, when the work has finished

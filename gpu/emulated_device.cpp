@@ -94,6 +94,7 @@ class SlowedDevice final : public Device {
   absl::Status download(const float* from, std::span<float> to) override {
     return inner_->download(from, to);
   }
+  absl::StatusOr<DeviceGroups*> groups() override { return inner_->groups(); }
   DeviceMemory memory() const override { return inner_->memory(); }
   void submit(Work work, std::function<void(absl::Status)> done) override {
     if (work.run) {

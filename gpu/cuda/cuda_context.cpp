@@ -84,6 +84,13 @@ CudaContext::~CudaContext() {
   (void)cudaDeviceSynchronize();
 }
 
+absl::StatusOr<std::string> CudaContext::bus_id() const {
+  char text[32] = {};
+  SKEIN_RETURN_IF_ERROR(cuda_status(cudaDeviceGetPCIBusId(text, sizeof text, ordinal_),
+                                    "cannot read the GPU's place"));
+  return text;
+}
+
 absl::Status CudaContext::use() const {
   return cuda_status(cudaSetDevice(ordinal_), "cannot use the GPU");
 }

@@ -24,9 +24,11 @@ class CudaContext {
 
   const std::string& name() const { return name_; }  // "cuda:0 NVIDIA H200 (0000:1b:00.0)"
   cudaStream_t compute() const { return compute_.raw(); }
-  /// For collectives between GPUs. Nothing uses it yet.
+  /// For operations of groups of GPUs.
   cudaStream_t communication() const { return communication_.raw(); }
 
+  /// "0000:19:00.0": one of the machine's has no other's.
+  absl::StatusOr<std::string> bus_id() const;
   /// Makes the GPU that of the calling thread, as CUDA keeps one for every thread.
   absl::Status use() const;
   /// Zeroed memory.

@@ -1,8 +1,10 @@
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "gpu/cuda/cuda_context.hpp"
 #include "gpu/cuda/cuda_ops.hpp"
+#include "gpu/cuda/nccl_groups.hpp"
 #include "gpu/cuda/plugin_abi.hpp"
 #include "gpu/cuda/profiler_range.hpp"
 #include "gpu/host/work_queue.hpp"
@@ -36,6 +38,13 @@ class CudaDevice final : public Device {
   absl::Status download(const float* from, std::span<float> to) override {
     return context_->download(from, to);
   }
+  absl::StatusOr<DeviceGroups*> groups() override {
+    std::lock_guard lock(groups_mutex_);
+    if (!groups_) {
+      SKEIN_ASSIGN_OR_RETURN(groups_, NcclGroups::create(*context_));
+    }
+    return groups_.get();
+  }
   DeviceMemory memory() const override { return context_->memory(); }
 
   void submit(Work work, std::function<void(absl::Status)> done) override {
@@ -55,7 +64,9 @@ class CudaDevice final : public Device {
   DeviceInfo info_;
   std::unique_ptr<CudaContext> context_;
   std::unique_ptr<CudaOps> ops_;
-  WorkQueue queue_;  // Last: its thread uses the others.
+  std::mutex groups_mutex_;
+  std::unique_ptr<NcclGroups> groups_;  // From the first call for it on.
+  WorkQueue queue_;                     // Last: its thread uses the others.
 };
 
 absl::StatusOr<std::unique_ptr<Device>> make_device(const CudaOptions& options) {

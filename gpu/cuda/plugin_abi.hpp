@@ -8,8 +8,8 @@
 namespace skein::gpu {
 
 /// What program and plugin share are C++ interfaces: both are built from one source tree. A change
-/// of `Device`, `Ops` or `CudaOptions` gets a new number.
-constexpr int kCudaPluginAbi = 3;
+/// of `Device`, `DeviceGroup`, `Ops` or `CudaOptions` gets a new number.
+constexpr int kCudaPluginAbi = 4;
 constexpr char kCudaPluginAbiName[] = "skein_cuda_plugin_abi";
 constexpr char kCudaPluginMakeName[] = "skein_cuda_make_device";
 

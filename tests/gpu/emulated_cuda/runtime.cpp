@@ -1,5 +1,5 @@
-// The calls of CUDA's runtime that the plugin makes, on host memory. Everything is done at once, so
-// streams and events have nothing to do. Memory comes poisoned with NaN.
+// The calls of CUDA's runtime that the plugin makes, on host memory. Everything is done at once,
+// but for what NCCL's stand-in queues on streams. Memory comes poisoned with NaN.
 
 #include <cuda_runtime_api.h>
 #include <unistd.h>
@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "controls.hpp"
+#include "stream.hpp"
 
 namespace emulated {
 
@@ -94,7 +96,10 @@ cudaError_t wait() {
   return cudaSuccess;
 }
 
-int handle;  // What streams and events point to.
+emulated::Stream* stream_of(cudaStream_t stream) {
+  return reinterpret_cast<emulated::Stream*>(stream);
+}
+emulated::Event* event_of(cudaEvent_t event) { return reinterpret_cast<emulated::Event*>(event); }
 
 }  // namespace
 
@@ -110,6 +115,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int number) {
   std::strcpy(properties->name, "emulated");
   properties->major = 9;
   properties->pciBusID = 0x10 + seen[static_cast<size_t>(number)];
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int) {
+  std::strncpy(text, "0000:00:00.0", static_cast<size_t>(length));
   return cudaSuccess;
 }
 
@@ -200,15 +210,33 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* made, unsigned, int) {
-  *made = reinterpret_cast<cudaStream_t>(&handle);
+  *made = reinterpret_cast<cudaStream_t>(std::make_unique<emulated::Stream>().release());
   return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return wait(); }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  std::unique_ptr<emulated::Stream>{stream_of(stream)};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  emulated::Event{stream_of(stream), stream_of(stream)->begun}.wait();
+  return wait();
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+  event_of(event)->wait();  // What comes later in the stream runs when it is called.
+  return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned) {
-  *made = reinterpret_cast<cudaEvent_t>(&handle);
+  *made = reinterpret_cast<cudaEvent_t>(std::make_unique<emulated::Event>().release());
   return cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  std::unique_ptr<emulated::Event>{event_of(event)};
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  *event_of(event) = {stream_of(stream), stream_of(stream)->begun};
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return event_of(event)->has_ended() ? cudaSuccess : cudaErrorNotReady;
+}
