@@ -9,8 +9,7 @@ namespace skein::plans {
 
 std::vector<uint64_t> DeviceGroupCache::add(FormedGroup group) {
   const uint64_t number = group.number;
-  SKEIN_CHECK(groups_.empty() || groups_.rbegin()->first < number)
-      << "group " << number << " is older than group " << groups_.rbegin()->first;
+  SKEIN_CHECK(!groups_.contains(number)) << "there is a group " << number << " already";
   groups_[number] = {std::move(group), 1, ++uses_};
   return shrink_to_bound();
 }

@@ -26,7 +26,6 @@ class DeviceGroupCache {
   explicit DeviceGroupCache(size_t groups_max) : groups_max_(groups_max) {}
 
   /// A group was formed, and is in use. Returns the numbers of those to be given up for it.
-  /// The number is larger than those of earlier ones.
   std::vector<uint64_t> add(FormedGroup group);
   /// One that is kept is used (again), by one user more.
   void use(uint64_t number);

@@ -220,8 +220,10 @@ ncclResult_t ncclComm::shrink(std::vector<int> left, bool stops, ncclComm** chil
   if (const ncclResult_t ready = ensure_ready(); ready != ncclSuccess) return ready;
   *child = nullptr;
   std::sort(left.begin(), left.end());
-  std::string name = name_ + "k" + std::to_string(++shrinks_);
+  std::string name = name_ + "k";
   for (int rank : left) name += "-" + std::to_string(rank);
+  // Those who stay have all made the same shrinks of these ranks, but perhaps not of others.
+  name += "n" + std::to_string(++shrinks_[left]);
   int rank = rank_;
   for (int each : left) {
     if (each == rank_) return ncclInvalidArgument;

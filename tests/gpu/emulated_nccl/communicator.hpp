@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -51,9 +52,6 @@ struct ncclComm {
 
  private:
   using Operation = std::function<emulated::Ended(const std::function<bool()>& is_stopped)>;
-  /// What a child that is made on our thread becomes.
-  void make_child(const std::string& name, int rank, int rank_count, ncclComm** child);
-
   void push(std::function<void()> task);
   ncclResult_t queue(cudaStream_t stream, Operation operation);
   /// Runs on our thread; the state is `ncclInProgress` until it ends.
@@ -76,7 +74,7 @@ struct ncclComm {
   uint64_t meetings_ = 0;             // Of the thread.
   uint64_t managed_ = 0;
   int splits_ = 0;
-  int shrinks_ = 0;
+  std::map<std::vector<int>, int> shrinks_;  // By who left.
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace skein::bench {
+
+/// From the first command to the last answer, in milliseconds; or what went wrong. The three after
+/// a loss begin when the survivors wait in an all-reduce whose dead member never comes, and end
+/// with the new group; the weights are then checked against an undisturbed run's.
+struct Times {
+  absl::StatusOr<double> form = absl::UnknownError("not run");
+  absl::StatusOr<double> split = absl::UnknownError("not run");
+  absl::StatusOr<double> shrink = absl::UnknownError("not run");
+  absl::StatusOr<double> revoke_and_shrink = absl::UnknownError("not run");
+  absl::StatusOr<double> shrink_with_abort = absl::UnknownError("not run");
+  absl::StatusOr<double> abort_and_form = absl::UnknownError("not run");
+};
+Times time_changes(int64_t floats, int ranks);
+
+/// Random groups, round after round, each made as decided from what the members keep. Returns how
+/// often each way was taken.
+absl::StatusOr<std::string> change_groups(int64_t floats, int ranks, int rounds);
+
+/// Forms, uses and ends a group so often. Returns what was counted before and after.
+absl::StatusOr<std::string> form_again(int64_t floats, int ranks, int rounds);
+
+}  // namespace skein::bench
