@@ -10,8 +10,9 @@ GroupIo::behavior_type group_io(GroupIo::stateful_pointer<GroupIoState> self, pl
   self->state.members = std::move(members);
   return {
       [self](const FormGroup& request, const FormListener& listener) {
-        self->send(listener, GroupFormed{request.generation, self->state.group,
-                                         self->state.members->connect()});
+        GroupFormed formed{request.generation, self->state.group, self->state.members->connect()};
+        formed.is_on_device = self->state.members->is_on_device();
+        self->send(listener, std::move(formed));
       },
       [self](const ReductionRequest& request, const ReductionListener& listener) {
         self->send(listener, ReductionDone{self->state.group, request.step, request.bucket,

@@ -117,6 +117,7 @@ struct GroupFormed {
   uint64_t generation = 0;
   plans::GroupId group;
   absl::Status status;
+  bool is_on_device = false;  // It adds up what lies in the device's memory.
 };
 
 /// Add up the values over the members of a group. They stay alive until `ReductionDone`.

@@ -27,6 +27,7 @@
 #include "net/data_plane.hpp"
 #include "net/envelope.hpp"
 #include "plans/rank_program.hpp"
+#include "plans/sync/collective_order.hpp"
 #include "plans/sync/gradient_buckets.hpp"
 
 namespace skein::actors {
@@ -101,6 +102,7 @@ struct RankConfig {
   std::shared_ptr<gpu::Device> device;
   ShardIo shards;
   std::map<plans::GroupId, GroupIo> groups;
+  std::set<plans::GroupId> device_groups;  // Of them, that add up in the device's memory.
   std::shared_ptr<net::DataPlane> plane;
   std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.
   std::shared_ptr<net::ControlLink> link;            // To the coordinator.
@@ -201,6 +203,9 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   uint64_t step_start_us = 0;
   uint64_t activity_since_us = 0;  // What the program does began or ended then.
   int reductions = 0;              // That a group runs.
+  plans::CollectiveOrder order;    // Of the groups that share the device.
+  uint64_t ordered_until = 0;      // Their operations of the steps before it are in the order.
+  std::map<plans::CollectiveKey, plans::RunReduction> reductions_ready;
   bool retires = false;
   bool device_is_drained = false;  // While it retires.
 
@@ -239,6 +244,11 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   // Groups, in rank_reductions.cpp.
   plans::RankProgram::GroupRole role_in(plans::GroupId group, const HeldReplica& replica) const;
   void carry_out(const plans::RunReduction& command);
+  void reduce(const plans::RunReduction& command);
+  plans::CollectiveKey collective_key(plans::GroupId group, uint64_t step, int32_t bucket) const;
+  void expect_collectives(uint64_t step);
+  void reduce_next(const std::optional<plans::CollectiveKey>& key);
+  gpu::GradientParts host_parts(const HeldReplica& replica) const;
   void on_reduction_done(const ReductionDone& done);
 
   // Columns of their own pace, in rank_columns.cpp.

@@ -29,13 +29,49 @@ plans::RankProgram::GroupRole RankState::role_in(plans::GroupId group,
   return {group, static_cast<int32_t>(replica.buckets.size())};
 }
 
+/// Groups on the device take turns; the others have a thread and connections each, and wait for no
+/// other.
 void RankState::carry_out(const plans::RunReduction& command) {
+  if (!config.device_groups.contains(command.group)) return reduce(command);
+  expect_collectives(command.step);
+  const plans::CollectiveKey key = collective_key(command.group, command.step, command.bucket);
+  reductions_ready[key] = command;
+  reduce_next(order.on_ready(key));
+}
+
+plans::CollectiveKey RankState::collective_key(plans::GroupId group, uint64_t step,
+                                               int32_t bucket) const {
+  return {step, plans::collective_places(config.plan)[group.value], bucket};
+}
+
+void RankState::expect_collectives(uint64_t step) {
+  if (step < ordered_until) return;
+  ordered_until = step + 1;
+  for (const auto& [stage, replica] : held) {
+    for (plans::GroupId group : replica.parts.groups) {
+      if (!config.device_groups.contains(group)) continue;
+      const int32_t count = role_in(group, replica).bucket_count;
+      for (int32_t i = 0; i < count; ++i) order.expect(collective_key(group, step, i));
+    }
+  }
+}
+
+void RankState::reduce_next(const std::optional<plans::CollectiveKey>& key) {
+  if (!key) return;
+  const auto ready = reductions_ready.extract(*key);
+  SKEIN_CHECK(!ready.empty()) << "an operation begins that is not ready";
+  reduce(ready.mapped());
+}
+
+void RankState::reduce(const plans::RunReduction& command) {
   HeldReplica& replica = member_of(command.group, held);
-  std::span<float> values = replica.parts.model->tied_gradients();
+  gpu::StageModel& model = *replica.parts.model;
+  const bool on_device = config.device_groups.contains(command.group);
+  std::span<float> values = on_device ? model.device_tied_gradients() : model.tied_gradients();
   if (config.plan.groups[command.group.value].scope == plans::GroupScope::kStage) {
     const plans::GradientBucket& bucket = replica.buckets[static_cast<size_t>(command.bucket)];
-    values = replica.parts.model->stage_gradients().subspan(static_cast<size_t>(bucket.begin),
-                                                            static_cast<size_t>(bucket.count));
+    values = on_device ? model.device_stage_gradients() : model.stage_gradients();
+    values = values.subspan(static_cast<size_t>(bucket.begin), static_cast<size_t>(bucket.count));
   }
   reduce_start_us[command.group] = now_us();
   ++reductions;
@@ -48,12 +84,24 @@ void RankState::on_reduction_done(const ReductionDone& done) {
   --reductions;
   if (retires) return try_retire();
   if (!done.status.ok()) return fail(done.status);
+  reduce_next(order.on_end(collective_key(done.group, done.step, done.bucket)));
   const uint64_t dropped = program->dropped();
   const plans::RankCommands commands =
       program->on_group_reduced(done.group, done.step, done.bucket);
   if (program->dropped() != dropped) return;
   record(member_of(done.group, held).stage, "reduce", 3, reduce_start_us[done.group], now_us(), -1);
   apply(commands);
+}
+
+/// What crosses by way of the host: what a group adds up there.
+gpu::GradientParts RankState::host_parts(const HeldReplica& replica) const {
+  gpu::GradientParts parts{false, false};
+  for (plans::GroupId group : replica.parts.groups) {
+    if (config.device_groups.contains(group)) continue;
+    const bool is_tied = config.plan.groups[group.value].scope == plans::GroupScope::kTied;
+    (is_tied ? parts.tied : parts.stage) = true;
+  }
+  return parts;
 }
 
 }  // namespace skein::actors

@@ -176,7 +176,7 @@ gpu::Work RankState::backward_work(const plans::RunAction& run, HeldReplica& rep
   work.kind = to_work_kind(type);
   work.share = block_count(config.job.model, layers) * replica.row_share;
   work.run = [model = replica.parts.model, gradient, target = output, type, layers, ends_norm,
-              shares, norm = replica.norm_squared,
+              shares, parts = host_parts(replica), norm = replica.norm_squared,
               microbatch = run.action.microbatch](gpu::Ops& ops) {
     const std::span<const float> in =
         gradient ? std::span<const float>(*gradient) : std::span<const float>();
@@ -189,7 +189,7 @@ gpu::Work RankState::backward_work(const plans::RunAction& run, HeldReplica& rep
     } else {
       status = model->backward_weight_part(ops, microbatch, layers);
     }
-    if (status.ok() && shares) status = model->share_gradients(ops, layers);
+    if (status.ok() && shares) status = model->share_gradients(ops, layers, parts);
     if (status.ok() && ends_norm) status = model->gradient_norm_squared(ops, norm.get());
     return status;
   };

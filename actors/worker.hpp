@@ -81,11 +81,20 @@ struct GroupParts {
   std::function<void()> abort;
 };
 
+/// A group that is to be made.
+struct GroupRequest {
+  net::GradientGroup::Options options;
+  std::vector<plans::WorkerId> members;  // By rank.
+  std::set<plans::WorkerId> workers;     // Of the plan.
+  uint64_t generation = 0;
+  std::string backend;  // comm.backend
+  std::shared_ptr<gpu::Device> device;
+};
+
 /// How a worker gets what depends on the machine it runs on.
 struct WorkerParts {
   std::function<std::shared_ptr<gpu::Device>(const plans::DeviceSpec&)> make_device;
-  std::function<absl::StatusOr<GroupParts>(plans::GroupId, const net::GradientGroup::Options&)>
-      make_group;
+  std::function<absl::StatusOr<GroupParts>(plans::GroupId, const GroupRequest&)> make_group;
   std::function<ShardIo(ShardIoConfig)> make_shard_io;
 };
 
@@ -138,8 +147,9 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::vector<PreparedReplica> prepared;
   std::map<plans::GroupId, GroupParts> groups;
   std::set<plans::GroupId> forming;
-  std::optional<Rank> rank_actor;  // Of the plan; none if it gives us nothing to do.
-  bool retiring = false;           // The rank of the plan before has not stopped yet.
+  std::set<plans::GroupId> device_groups;  // Of those that are formed.
+  std::optional<Rank> rank_actor;          // Of the plan; none if it gives us nothing to do.
+  bool retiring = false;                   // The rank of the plan before has not stopped yet.
 
   // State that we could give.
   std::vector<HeldState> held;

@@ -32,6 +32,7 @@ void WorkerState::on_halt(const net::ControlMessage& message) {
   for (const auto& [group, parts] : groups) parts.abort();
   groups.clear();
   forming.clear();
+  device_groups.clear();
   request.reset();
   awaited_layers.clear();
   arriving.clear();
@@ -265,7 +266,12 @@ void WorkerState::form_groups() {
       options.appear_timeout_seconds = job.comm.init_timeout_seconds;
       options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
       options.reducer = group_reducer(job, plan, group, replica, addresses);
-      absl::StatusOr<GroupParts> parts = config.parts.make_group(number, options);
+      GroupRequest wanted{options, {}, {}, plan.generation, job.comm.backend, device};
+      for (const auto& [worker, address] : addresses) wanted.workers.insert(worker);
+      for (plans::ReplicaId member : group.members) {
+        wanted.members.push_back(plans::replica_of(plan, member).worker);
+      }
+      absl::StatusOr<GroupParts> parts = config.parts.make_group(number, wanted);
       if (!parts.ok()) return tell_failed(parts.status());
       self->send(parts->io, FormGroup{plan.generation}, FormListener(self));
       groups[number] = *std::move(parts);
@@ -277,7 +283,10 @@ void WorkerState::form_groups() {
 
 void WorkerState::on_formed(const GroupFormed& formed) {
   if (ended || formed.generation != head.generation) return;
+  // What the job asks for cannot be had here: another plan would not change that.
+  if (absl::IsFailedPrecondition(formed.status)) return tell_failed(formed.status);
   if (!formed.status.ok()) return tell_trouble(formed.status);
+  if (formed.is_on_device) device_groups.insert(formed.group);
   if (forming.erase(formed.group) > 0 && forming.empty()) spawn_rank();
 }
 
@@ -294,6 +303,7 @@ void WorkerState::spawn_rank() {
         ShardIoConfig{run_folder, job.optimizer.name, static_cast<int>(plan.stages.size()),
                       config.plane, config.options.fail_point});
     for (const auto& [group, parts] : groups) next.groups[group] = parts.io;
+    next.device_groups = device_groups;
     next.plane = config.plane;
     next.addresses = addresses;
     next.link = link;

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/actor_system.hpp"
+#include "actors/device_gradient_group.hpp"
 #include "actors/worker.hpp"
 #include "gpu/cuda/load_cuda.hpp"
 #include "net/control_link.hpp"
@@ -126,15 +127,33 @@ class LocalWorker final : public WorkerProcess {
     parts.make_shard_io = [this](ShardIoConfig config) {
       return system_->spawn<caf::detached>(shard_io, std::move(config));
     };
-    parts.make_group =
-        [this](plans::GroupId number,
-               const net::GradientGroup::Options& options) -> absl::StatusOr<GroupParts> {
+    parts.make_group = [this](plans::GroupId number,
+                              const GroupRequest& request) -> absl::StatusOr<GroupParts> {
       SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<net::GradientGroup> group,
-                             net::GradientGroup::create(options, board_));
+                             make_group(number, request));
       return GroupParts{system_->spawn<caf::detached>(group_io, number, group),
                         [group] { group->abort(); }};
     };
     return parts;
+  }
+
+  absl::StatusOr<std::unique_ptr<net::GradientGroup>> make_group(plans::GroupId number,
+                                                                 const GroupRequest& request) {
+    SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::GradientGroup> host,
+                           net::GradientGroup::create(request.options, board_));
+    if (request.backend == "gloo") return host;
+    keeper_->keep_only(request.workers);
+    DeviceGradientGroupOptions options;
+    options.group = request.options;
+    options.members = request.members;
+    options.number = request.generation << 16 | number.value;  // A plan has fewer groups.
+    options.backend = request.backend;
+    options.device = request.device;
+    options.keeper = keeper_;
+    options.say = [](const std::string& line) {
+      std::fprintf(stderr, "skein: %s\n", line.c_str());
+    };
+    return make_device_gradient_group(std::move(options), board_, std::move(host));
   }
 
   /// Called by the worker, the first time while it is being spawned.
@@ -219,6 +238,7 @@ class LocalWorker final : public WorkerProcess {
   std::unique_ptr<caf::actor_system> system_;
   std::shared_ptr<net::DataPlane> plane_;
   std::shared_ptr<net::RendezvousBoard> board_;
+  std::shared_ptr<DeviceGroupKeeper> keeper_ = std::make_shared<DeviceGroupKeeper>();
   PrepareIo prepare_;
   Worker worker_;
 

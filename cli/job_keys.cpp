@@ -338,6 +338,10 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("comm", "bucket_cap_mb", SKEIN_FIELD(comm.bucket_cap_mb),
                      "MiB of gradients, and at least a layer, that replicas add up as soon as the "
                      "last backward has completed them; 0: all after it"));
+  keys.push_back(
+      key("comm", "backend", SKEIN_FIELD(comm.backend),
+          "what adds up gradients: \"nccl\" among GPUs, \"gloo\" by way of their hosts, or "
+          "\"auto\": NCCL where all members of a group have it"));
   keys.push_back(key("metrics", "log_freq", SKEIN_FIELD(metrics.log_freq),
                      "steps between progress lines; metrics.jsonl has every step"));
   keys.push_back(key("profiling", "enable_profiling", SKEIN_FIELD(profiling.enable_profiling),

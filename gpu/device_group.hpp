@@ -45,6 +45,7 @@ class DeviceGroup {
   virtual int32_t rank_count() const = 0;
   /// Nothing can be done in it any more; with `kKeep`, nothing but to revoke or shrink it.
   virtual bool is_broken() const = 0;
+  virtual std::shared_ptr<AbortSignal> abort_signal() const = 0;  // `Options::abort`
   /// That were queued. Equal on members that have done the same.
   virtual uint64_t operations() const = 0;
 
@@ -75,6 +76,8 @@ class DeviceGroup {
   /// Needs no other member. Unimplemented if the library has no such function, as `split`,
   /// `shrink`.
   virtual absl::Status revoke() = 0;
+  /// A split or shrink that fails breaks the parent.
+  ///
   /// A group of the members that give the same `color` >= 0, in the order of their ranks; null for
   /// a negative one. All members call it, with nothing under way.
   virtual absl::StatusOr<std::unique_ptr<DeviceGroup>> split(int32_t color,

@@ -54,6 +54,9 @@ class GradientGroup {
 
   /// Waits until every member is connected: every one calls it. Call it first, and once.
   virtual absl::Status connect() = 0;
+  /// Whether the values of `all_reduce_sum` lie in the memory of the member's device; known once it
+  /// is connected.
+  virtual bool is_on_device() const { return false; }
   /// values := sum over the members, or what `Options::reducer` puts in its place; the same bits on
   /// every member, and the same for the same inputs every time. Unavailable or DeadlineExceeded if
   /// a member is gone; others as `Reducer`.

@@ -190,6 +190,9 @@ absl::Status check_intervals(const JobSpec& job) {
       above_zero(elastic.coordinator_timeout_seconds, "elastic.coordinator_timeout_seconds"));
   SKEIN_RETURN_IF_ERROR(above_zero(job.comm.init_timeout_seconds, "comm.init_timeout_seconds"));
   SKEIN_RETURN_IF_ERROR(above_zero(job.comm.train_timeout_seconds, "comm.train_timeout_seconds"));
+  const std::string& backend = job.comm.backend;
+  SKEIN_RETURN_IF_ERROR(expect(backend == "auto" || backend == "gloo" || backend == "nccl",
+                               "comm.backend", backend, "use auto, gloo or nccl"));
   return expect(job.comm.bucket_cap_mb >= 0 && std::isfinite(job.comm.bucket_cap_mb),
                 "comm.bucket_cap_mb", job.comm.bucket_cap_mb,
                 "must be at least 0 (all gradients at the end)");

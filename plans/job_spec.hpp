@@ -132,6 +132,9 @@ struct CommSpec {
   /// the last backward has completed them; 0: all of them after it. Of layers of 3 MiB on 1 Gbit/s,
   /// a cap of 4 or 1 hides some nine tenths, PyTorch's 25 a third.  // measured, bench/overlap.py
   double bucket_cap_mb = 4;
+  /// What adds up gradients: "nccl" among GPUs, "gloo" by way of their hosts, "auto": NCCL where
+  /// all members of a group have it, else Gloo.
+  std::string backend = "auto";
   bool operator==(const CommSpec&) const = default;
 };
 

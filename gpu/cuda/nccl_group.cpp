@@ -19,8 +19,8 @@ constexpr int kEagerPolls = 64;
 constexpr std::chrono::microseconds kPauseFirst(20);
 constexpr std::chrono::microseconds kPauseLongest(1000);
 
-/// Every member asks for one of its own: with a shared abort flag, a parent's abort would end its
-/// children.
+/// Parents share nothing with children, as the parent's abort would end these. The options live as
+/// long as the communicator: it may keep the name.
 ncclConfig_t config_of(const DeviceGroup::Options& options) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<NcclGroup>> NcclGroup::form(const NcclLibrary& nc
   group->rank_count_ = rank_count;
   SKEIN_RETURN_IF_ERROR(context.use());
   SKEIN_RETURN_IF_ERROR(group->make_events());
-  ncclConfig_t config = config_of(options);
+  ncclConfig_t config = config_of(group->options_);
   const ncclResult_t begun = nccl.comm_init(&group->comm_, rank_count, id, rank, &config);
   SKEIN_RETURN_IF_ERROR(
       group->settle("forming", begun, options.form_timeout_seconds, *options.abort));
@@ -175,10 +175,14 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> NcclGroup::make_child(const char* w
   std::unique_ptr<NcclGroup> child(new NcclGroup(nccl_, context_, options));  // Private.
   SKEIN_RETURN_IF_ERROR(child->make_events());
   ncclConfig_t config = config_of(child->options_);
-  // The child's handle is there only when the parent is done. If that takes too long, the parent is
-  // aborted, which ends the child that is being made.
-  SKEIN_RETURN_IF_ERROR(settle(what, make(&child->comm_, &config), options.form_timeout_seconds,
-                               *child->options_.abort));
+  const absl::Status status =
+      settle(what, make(&child->comm_, &config), options.form_timeout_seconds, *options.abort);
+  if (!status.ok()) {
+    // The library fills in the child's handle when the parent is done, be it late: only the
+    // parent's abort ends that.
+    abort();
+    return status;
+  }
   if (child->comm_ == nullptr) return nullptr;
   int rank = 0, rank_count = 0;
   if (nccl_.comm_user_rank(child->comm_, &rank) != ncclSuccess ||

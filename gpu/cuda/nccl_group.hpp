@@ -29,6 +29,7 @@ class NcclGroup final : public DeviceGroup {
   bool is_broken() const override {
     return state_ == State::kFailed || state_ == State::kBroken || options_.abort->is_raised();
   }
+  std::shared_ptr<AbortSignal> abort_signal() const override { return options_.abort; }
   uint64_t operations() const override { return operations_; }
 
   absl::Status all_reduce_sum(float* values, int64_t count, Start start) override;

@@ -1,5 +1,6 @@
 #include "gpu/model/parameter_store.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -71,26 +72,52 @@ std::span<float> ParameterStore::tied_gradients() const {
 }
 
 std::span<float> ParameterStore::stage_gradients() const {
-  const bool tied_first = tied_begin_ == 0;
-  const int64_t begin = tied_first ? tied_end_ : 0;
-  const int64_t end = tied_first ? offsets_.back() : tied_begin_;
-  return {visible_gradients() + begin, static_cast<size_t>(end - begin)};
+  return {visible_gradients() + stage_range().begin, stage_range().size()};
+}
+
+std::span<float> ParameterStore::device_tied_gradients() const {
+  return {gradients_.floats() + tied_begin_, static_cast<size_t>(tied_end_ - tied_begin_)};
+}
+
+std::span<float> ParameterStore::device_stage_gradients() const {
+  return {gradients_.floats() + stage_range().begin, stage_range().size()};
+}
+
+ParameterStore::Range ParameterStore::stage_range() const {
+  if (tied_begin_ == 0) return {tied_end_, offsets_.back()};
+  return {0, tied_begin_};
+}
+
+std::vector<ParameterStore::Range> ParameterStore::ranges_of(const GradientParts& parts) const {
+  std::vector<Range> ranges;
+  if (parts.stage) ranges.push_back(stage_range());
+  if (parts.tied) ranges.push_back({tied_begin_, tied_end_});
+  return ranges;
 }
 
 float* ParameterStore::visible_gradients() const {
   return host_gradients_.data() != nullptr ? host_gradients_.floats() : gradients_.floats();
 }
 
-void ParameterStore::show_gradients(Ops& ops, size_t begin, size_t end) const {
+void ParameterStore::show_gradients(Ops& ops, size_t begin, size_t end,
+                                    const GradientParts& parts) const {
   if (host_gradients_.data() == nullptr) return;
-  const auto count = static_cast<size_t>(offsets_[end] - offsets_[begin]);
-  ops.copy_out(gradient(begin), {host_gradients_.floats() + offsets_[begin], count});
+  for (Range range : ranges_of(parts)) {
+    range.begin = std::max(range.begin, offsets_[begin]);
+    range.end = std::min(range.end, offsets_[end]);
+    if (range.begin >= range.end) continue;
+    ops.copy_out(gradients_.floats() + range.begin,
+                 {host_gradients_.floats() + range.begin, range.size()});
+  }
 }
 
-void ParameterStore::take_gradients(Ops& ops) const {
+void ParameterStore::take_gradients(Ops& ops, const GradientParts& parts) const {
   if (host_gradients_.data() == nullptr) return;
-  ops.copy_in({host_gradients_.floats(), static_cast<size_t>(offsets_.back())},
-              gradients_.floats());
+  for (const Range& range : ranges_of(parts)) {
+    if (range.begin == range.end) continue;
+    ops.copy_in({host_gradients_.floats() + range.begin, range.size()},
+                gradients_.floats() + range.begin);
+  }
 }
 
 void ParameterStore::zero_gradients(Ops& ops) const {

@@ -29,10 +29,13 @@ class ParameterStore {
   /// Host memory: the gradients themselves, or where `show_gradients` puts them.
   std::span<float> stage_gradients() const;
   std::span<float> tied_gradients() const;
-  /// Copies the gradients of parameters [begin, end) to where the host sees them, and all of them
-  /// back. Nothing to do on a device whose memory the host sees.
-  void show_gradients(Ops& ops, size_t begin, size_t end) const;
-  void take_gradients(Ops& ops) const;
+  /// The same in the device's memory.
+  std::span<float> device_stage_gradients() const;
+  std::span<float> device_tied_gradients() const;
+  /// Copies the gradients of `parts` of parameters [begin, end) to where the host sees them, and
+  /// those of all parameters back. Nothing to do on a device whose memory the host sees.
+  void show_gradients(Ops& ops, size_t begin, size_t end, const GradientParts& parts) const;
+  void take_gradients(Ops& ops, const GradientParts& parts) const;
 
   void zero_gradients(Ops& ops) const;
   void add_norm_squared(Ops& ops, double* result) const;
@@ -44,6 +47,13 @@ class ParameterStore {
  private:
   absl::Status draw_weights(uint64_t seed, Device& device);
   float* visible_gradients() const;
+  /// In floats, from the first parameter on.
+  struct Range {
+    int64_t begin = 0, end = 0;
+    size_t size() const { return static_cast<size_t>(end - begin); }
+  };
+  Range stage_range() const;
+  std::vector<Range> ranges_of(const GradientParts& parts) const;
 
   std::vector<plans::ParameterSpec> specs_;
   std::vector<int64_t> offsets_;  // One more than there are parameters.

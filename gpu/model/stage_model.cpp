@@ -69,7 +69,7 @@ class TransformerStage final : public StageModel {
     store_.zero_gradients(ops);
     slots_.release_all();
     loss_scale_ = loss_scale;
-    is_shared_ = false;
+    shared_ = kNoParts;
     reset_loss();
     return absl::OkStatus();
   }
@@ -168,17 +168,21 @@ class TransformerStage final : public StageModel {
 
   std::span<float> stage_gradients() override { return store_.stage_gradients(); }
   std::span<float> tied_gradients() override { return store_.tied_gradients(); }
-  absl::Status share_gradients(Ops& ops, const plans::LayerRange& layers) override {
+  std::span<float> device_stage_gradients() override { return store_.device_stage_gradients(); }
+  std::span<float> device_tied_gradients() override { return store_.device_tied_gradients(); }
+  absl::Status share_gradients(Ops& ops, const plans::LayerRange& layers,
+                               const GradientParts& parts) override {
     SKEIN_RETURN_IF_ERROR(check_part(layers));
     const auto first = static_cast<size_t>(layers.begin - options_.layers.begin);
     const auto last = static_cast<size_t>(layers.end - options_.layers.begin);
-    store_.show_gradients(ops, parameters_.layer_begins[first], parameters_.layer_begins[last]);
-    is_shared_ = true;
+    store_.show_gradients(ops, parameters_.layer_begins[first], parameters_.layer_begins[last],
+                          parts);
+    shared_ = parts;
     return absl::OkStatus();
   }
   absl::Status gradient_norm_squared(Ops& ops, double* result) override {
-    if (is_shared_) store_.take_gradients(ops);
-    is_shared_ = false;
+    store_.take_gradients(ops, shared_);
+    shared_ = kNoParts;
     *result = 0;
     store_.add_norm_squared(ops, result);
     return absl::OkStatus();
@@ -340,7 +344,8 @@ class TransformerStage final : public StageModel {
   Head head_;
   std::vector<std::unique_ptr<Layer>> blocks_;
   Device* device_ = nullptr;
-  bool is_shared_ = false;  // The host has gradients of this step.
+  static constexpr GradientParts kNoParts{false, false};
+  GradientParts shared_ = kNoParts;  // That the host has of this step.
 
   StashSlots slots_;
   int64_t slot_floats_ = 0;

@@ -35,6 +35,13 @@ struct UpdateOptions {
   int64_t step = 0;            // Counted from 0; AdamW's bias correction uses step + 1.
 };
 
+/// Which of a stage's gradients: those of a tied embedding, if its other use is in another stage,
+/// are apart.
+struct GradientParts {
+  bool stage = true;
+  bool tied = true;
+};
+
 /// The layers of one stage on one device: weights, gradients, optimizer state and stashes.
 ///
 /// Not thread-safe. Methods that take `Ops&` run inside `Work::run` on the device's queue; the rest
@@ -108,10 +115,17 @@ class StageModel {
   /// hold the gradients of the layers that `share_gradients` was called for, in this step.
   virtual std::span<float> stage_gradients() = 0;
   virtual std::span<float> tied_gradients() = 0;
-  /// Shows the gradients of `layers`, which are complete, in the spans above when the work ends.
+  /// The same gradients in the device's memory, for what adds them up there; on a device whose
+  /// memory the host sees they are the spans above. Complete when the work of their last backward
+  /// has ended.
+  virtual std::span<float> device_stage_gradients() = 0;
+  virtual std::span<float> device_tied_gradients() = 0;
+  /// Shows the gradients of `layers`, which are complete, in the host's spans when the work ends.
   /// What the host has made of them counts from the next `gradient_norm_squared` on, before which
-  /// all layers must have been shared. Costs nothing on a device whose memory the host sees.
-  virtual absl::Status share_gradients(Ops& ops, const plans::LayerRange& layers) = 0;
+  /// all layers must have been shared, with the same `parts`. Costs nothing on a device whose
+  /// memory the host sees.
+  virtual absl::Status share_gradients(Ops& ops, const plans::LayerRange& layers,
+                                       const GradientParts& parts = {}) = 0;
   /// Sum of squares of the gradients of this stage in float64; a tied gradient counts in the first
   /// stage only. Written when the work ends.
   virtual absl::Status gradient_norm_squared(Ops& ops, double* result) = 0;

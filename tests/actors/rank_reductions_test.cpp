@@ -146,5 +146,30 @@ TEST(RankReductions, ATiedGradientIsOneBucketAtTheEnd) {
   EXPECT_EQ(rig.buckets[1].values.size(), 8u * 4u) << "V * C";
 }
 
+TEST(RankReductions, GroupsThatShareTheDeviceTakeTurnsInTheOrderOfAllMembers) {
+  RankRig rig(2, 2, true, kLayerByLayer, "allreduce", true);
+  ASSERT_EQ(rig.group_ids.size(), 2u);
+  rig.start();
+  for (uint64_t step : {0, 1}) {
+    rig.buckets.clear();
+    rig.gradient(step, 0);
+    rig.gradient(step, 1);
+    rig.end_all();
+    ASSERT_EQ(rig.buckets.size(), 1u) << "all are ready, the stage's first one begins";
+    const float* tied = rig.model->device_tied_gradients().data();
+    int32_t ended = 0;
+    while (rig.buckets.back().values.data() != tied) {
+      rig.reduced(rig.group_ids[0], step, ended++);
+      ASSERT_EQ(rig.buckets.size(), static_cast<size_t>(ended) + 1) << "one at a time";
+    }
+    EXPECT_EQ(ended, 2) << "buckets of the stage";
+    rig.reduced(rig.group_ids[1], step);
+    EXPECT_EQ(rig.end_all(), 1) << "the norm";
+    rig.commit(step);
+    rig.end_all();
+  }
+  EXPECT_EQ(rig.updates(), 2);
+}
+
 }  // namespace
 }  // namespace skein::actors

@@ -82,7 +82,9 @@ struct RankRig {
   using Body = RecordingLink::Body;
 
   explicit RankRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
-                   double bucket_cap_mb = 0, const std::string& policy = "allreduce") {
+                   double bucket_cap_mb = 0, const std::string& policy = "allreduce",
+                   bool groups_are_on_device = false)
+      : on_device(groups_are_on_device) {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
     listener = system->spawn([this]() -> RankListener::behavior_type {
@@ -153,6 +155,7 @@ struct RankRig {
       if (members.size() < 2 || members.front().value != 0) continue;
       parts.groups.push_back(group.id);
       made.groups[group.id] = groups;
+      if (on_device) made.device_groups.insert(group.id);
       group_ids.push_back(group.id.value);
     }
     return parts;
@@ -228,6 +231,7 @@ struct RankRig {
   }
 
   static constexpr uint64_t kGeneration = 1;
+  const bool on_device;
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;
   std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();

@@ -125,6 +125,8 @@ TEST_F(JobFile, AJobOfColumnsReadsBack) {
 }
 
 TEST_F(JobFile, ACapOfBucketsIsNoNegativeNumber) {
+  EXPECT_EQ(trouble("[comm]\nbackend = \"nccl\"\n"), "nothing");
+  EXPECT_THAT(trouble("[comm]\nbackend = \"mpi\"\n"), HasSubstr("use auto, gloo or nccl"));
   EXPECT_EQ(trouble("[comm]\nbucket_cap_mb = 0\n"), "nothing");
   for (const char* cap : {"-1", "nan", "inf"}) {
     EXPECT_THAT(trouble(std::string("[comm]\nbucket_cap_mb = ") + cap + "\n"),

@@ -291,6 +291,26 @@ TEST_F(NcclGroupTest, ASplitMakesSeveralGroupsAndLeavesSomeOut) {
       [](int32_t rank) { return rank % 2 == 0 ? 101 : 1010; });
 }
 
+TEST_F(NcclGroupTest, ASplitOrShrinkThatOneDoesNotJoinTimesOutAndBreaksTheParent) {
+  for (bool splits : {true, false}) {
+    ranks_.clear();
+    start(3);
+    auto options = options_of(20);
+    options.on_failure = DeviceGroup::OnFailure::kKeep;
+    form(3, options);
+    on_each(1, [&](int32_t, Rank& self) {
+      const int32_t left = 2;
+      const absl::Status status =
+          splits ? self.group->split(0, options_of(0.3)).status()
+                 : self.group->shrink({&left, 1}, DeviceGroup::Shrink::kHealthy, options_of(0.3))
+                       .status();
+      EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+      EXPECT_TRUE(self.group->is_broken());
+      EXPECT_TRUE(absl::IsUnavailable(self.group->close()));
+    });
+  }
+}
+
 TEST_F(NcclGroupTest, TwoMembersOnOneGpuOfOneHostAreRefusedWithTheLibrarysWords) {
   unsetenv("EMULATED_NCCL_HOST_PER_RANK");
   start(2);

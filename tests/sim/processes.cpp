@@ -166,8 +166,8 @@ actors::WorkerParts SimulatedWorker::make_parts() {
   parts.make_shard_io = [this](actors::ShardIoConfig config) {
     return around_.world.system().spawn(actors::shard_io, std::move(config));
   };
-  parts.make_group = [this](plans::GroupId number, const net::GradientGroup::Options& options) {
-    net::GradientGroup::Options named = options;
+  parts.make_group = [this](plans::GroupId number, const actors::GroupRequest& request) {
+    net::GradientGroup::Options named = request.options;
     if (around_.mutation == Mutation::kStaleGeneration) {
       named.name = named.name.substr(named.name.find('/'));
     }

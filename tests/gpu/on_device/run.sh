@@ -116,6 +116,20 @@ step memory 120 bin/gpu_cuda_memory_test
 step reducers 120 bin/gpu_cuda_reducers_test
 step speed 120 bin/cuda_speed
 step speed_tf32 120 bin/cuda_speed --precision tf32
+# Ranks are processes on this one GPU.
+nccl=$(ls "$cuda"/lib64/libnccl.so.2 "$cuda"/lib/libnccl.so.2 2>/dev/null | head -1)
+[ -n "$nccl" ] || nccl=$(find / -xdev -name libnccl.so.2 -print -quit 2>/dev/null)
+if [ -n "$nccl" ]; then
+  export SKEIN_NCCL_LIBRARY=${SKEIN_NCCL_LIBRARY:-$nccl}
+  if [ $quick -eq 0 ]; then
+    step nccl_groups 560 bin/nccl_groups
+  else
+    step nccl_groups 240 bin/nccl_groups --ranks-max 4 --changes 10 --rounds 20
+  fi
+  sed -n '1,40p' "$results/nccl_groups.log"
+else
+  echo "== NCCL is not here: groups of GPUs were not checked"
+fi
 if [ $quick -eq 0 ]; then
   if command -v compute-sanitizer >/dev/null; then
     step memcheck 240 compute-sanitizer --error-exitcode 9 bin/gpu_cuda_model_test

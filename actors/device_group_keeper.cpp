@@ -1,0 +1,80 @@
+#include "actors/device_group_keeper.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace skein::actors {
+
+std::vector<plans::FormedGroup> DeviceGroupKeeper::offer() const {
+  std::lock_guard lock(mutex_);
+  return cache_.offer();
+}
+
+std::shared_ptr<gpu::DeviceGroup> DeviceGroupKeeper::use(uint64_t number) {
+  std::lock_guard lock(mutex_);
+  const auto found = groups_.find(number);
+  if (found == groups_.end()) return nullptr;
+  cache_.use(number);
+  return found->second;
+}
+
+void DeviceGroupKeeper::add(plans::FormedGroup group, std::shared_ptr<gpu::DeviceGroup> members,
+                            std::shared_ptr<gpu::Device> device) {
+  std::lock_guard lock(mutex_);
+  device_ = std::move(device);
+  groups_[group.number] = std::move(members);
+  give_up(cache_.add(std::move(group)));
+}
+
+void DeviceGroupKeeper::release(uint64_t number) {
+  std::lock_guard lock(mutex_);
+  const auto found = groups_.find(number);
+  if (found == groups_.end()) return;
+  if (found->second->is_broken()) {
+    cache_.drop(number);
+    give_up({number});
+  } else {
+    give_up(cache_.release(number, found->second->operations()));
+  }
+}
+
+void DeviceGroupKeeper::keep_only(const std::set<plans::WorkerId>& workers) {
+  std::lock_guard lock(mutex_);
+  for (const plans::FormedGroup& group : cache_.offer()) {
+    const bool is_whole =
+        std::all_of(group.members.begin(), group.members.end(),
+                    [&](plans::WorkerId member) { return workers.contains(member); });
+    if (is_whole) continue;
+    cache_.drop(group.number);
+    give_up({group.number});
+  }
+}
+
+void DeviceGroupKeeper::on_formed(const absl::Status& status) {
+  std::lock_guard lock(mutex_);
+  failures_ = status.ok() ? 0 : failures_ + 1;
+  last_failure_ = std::string(status.message());
+}
+
+std::string DeviceGroupKeeper::trouble() const {
+  std::lock_guard lock(mutex_);
+  if (failures_ < kFailuresMax) return "";
+  return absl::StrCat("forming failed ", failures_, " times, the last time with: ", last_failure_);
+}
+
+void DeviceGroupKeeper::end_given_up() {
+  std::vector<std::shared_ptr<gpu::DeviceGroup>> ended;
+  std::lock_guard lock(mutex_);
+  ended.swap(given_up_);  // Destroyed behind the lock.
+}
+
+void DeviceGroupKeeper::give_up(const std::vector<uint64_t>& numbers) {
+  for (uint64_t number : numbers) {
+    auto node = groups_.extract(number);
+    if (!node.empty()) given_up_.push_back(std::move(node.mapped()));
+  }
+}
+
+}  // namespace skein::actors
