@@ -50,7 +50,7 @@ class DeviceGradientGroup final : public net::GradientGroup {
         values.data(), static_cast<int64_t>(values.size()), gpu::DeviceGroup::Start::kNow);
     if (status.ok()) status = members_->wait();
     end_call();
-    return status;
+    return absl::IsInvalidArgument(status) ? absl::InternalError(status.message()) : status;
   }
 
   void abort() override {
@@ -66,6 +66,11 @@ class DeviceGradientGroup final : public net::GradientGroup {
   void leave() {
     if (members_) options_.keeper->release(number_);
     members_.reset();
+  }
+
+  /// Not bad input, whatever it is called: that would end the run.
+  static absl::Status trouble(const absl::Status& why) {
+    return absl::UnavailableError(why.message());
   }
 
   std::string key(const std::string& of) const {
@@ -101,9 +106,9 @@ class DeviceGradientGroup final : public net::GradientGroup {
       SKEIN_ASSIGN_OR_RETURN(
           const std::vector<char> bytes,
           board_->wait(key(absl::StrCat("device-", rank)), options_.group.appear_timeout_seconds));
-      SKEIN_ASSIGN_OR_RETURN(PathEntry entry,
-                             parse_path_entry(std::string(bytes.begin(), bytes.end())));
-      entries.push_back(std::move(entry));
+      absl::StatusOr<PathEntry> entry = parse_path_entry(std::string(bytes.begin(), bytes.end()));
+      if (!entry.ok()) return trouble(entry.status());
+      entries.push_back(*std::move(entry));
     }
     return entries;
   }
@@ -153,7 +158,7 @@ class DeviceGradientGroup final : public net::GradientGroup {
                      static_cast<int32_t>(members.size()), options);
     if (!end_call()) return aborted();
     options_.keeper->on_formed(formed.status());
-    if (!formed.ok()) return formed.status();
+    if (!formed.ok()) return trouble(formed.status());
     std::shared_ptr<gpu::DeviceGroup> shared = *std::move(formed);
     options_.keeper->add({options_.number, std::move(members), 0}, shared, options_.device);
     adopt(options_.number, std::move(shared));

@@ -60,7 +60,7 @@ absl::StatusOr<GradientPath> choose_gradient_path(const std::string& backend,
   const std::string why = obstacle(entries);
   if (why.empty()) return GradientPath{true, ""};
   if (backend == "nccl") {
-    return absl::FailedPreconditionError(
+    return absl::InvalidArgumentError(
         absl::StrCat("comm.backend is \"nccl\", but ", why, "; use \"auto\""));
   }
   const bool has_gpu = std::any_of(entries.begin(), entries.end(),

@@ -29,8 +29,9 @@ struct GradientPath {
 };
 
 /// `entries`  of all members, by rank.
-/// FailedPrecondition  if `backend` is "nccl" and not all members are GPUs, each its own, with the
-///                     same library.
+/// InvalidArgument  if `backend` is "nccl" and not all members are GPUs, each its own, with the
+/// same
+///                  library: an input that ends the run, as no other worker would do better.
 absl::StatusOr<GradientPath> choose_gradient_path(const std::string& backend,
                                                   const std::vector<PathEntry>& entries);
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/group_reducer.hpp"
 #include "actors/worker.hpp"
+#include "plans/base/bad_input.hpp"
 
 namespace skein::actors {
 namespace {
@@ -284,7 +285,7 @@ void WorkerState::form_groups() {
 void WorkerState::on_formed(const GroupFormed& formed) {
   if (ended || formed.generation != head.generation) return;
   // What the job asks for cannot be had here: another plan would not change that.
-  if (absl::IsFailedPrecondition(formed.status)) return tell_failed(formed.status);
+  if (plans::is_bad_input(formed.status)) return tell_failed(formed.status);
   if (!formed.status.ok()) return tell_trouble(formed.status);
   if (formed.is_on_device) device_groups.insert(formed.group);
   if (forming.erase(formed.group) > 0 && forming.empty()) spawn_rank();
