@@ -48,7 +48,7 @@ JobSpec changed_job() {
   job.sync.bound = 7;
   job.sync.staleness_decay = 0.5;
   job.sync.segment_steps = 8;
-  job.comm = {12.5, 17, 0.5};
+  job.comm = {12.5, 17, 0.5, "gloo"};
   job.metrics = {3};
   job.profiling = {false, 9};
   job.debug = {9223372036854775807U, false};  // TOML has no larger integer.
