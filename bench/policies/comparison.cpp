@@ -87,7 +87,7 @@ NamedPolicy adaptive(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
                 simulation_options(layout, plans::homogeneous());
             plans::AdaptiveSdpipeOptions options;
             options.sdpipe.period = parts_are_unlike ? 1 : 10;
-            options.sdpipe.local_steps = parts_are_unlike ? 1 : 2;
+            options.sdpipe.local_steps = parts_are_unlike ? 1 : 3;
             options.profile = {.layout = layout,
                                .forward_us = measured.forward_us,
                                .backward_us = measured.backward_us,

@@ -62,6 +62,8 @@ struct Workload {
 };
 
 absl::StatusOr<Workload> gpt_workload(const std::string& text_path, Workload workload) {
+  // Places of one text are not as unlike as classes are: "auto" is not told, as in a run.
+  workload.options.skewed_policies = workload.options.policies;
   workload.options.lr_grid = {0.008, 0.016, 0.032};
   workload.options.tuning_seeds = {101, 102};
   workload.options.evaluate_every_us = 300'000;

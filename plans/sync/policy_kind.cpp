@@ -68,7 +68,7 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayo
     case PolicyKind::kAuto: {
       AdaptiveSdpipeOptions options;
       options.sdpipe.period = static_cast<uint64_t>(job.sync.period);
-      options.sdpipe.local_steps = 2;
+      options.sdpipe.local_steps = 3;
       options.sdpipe.decay = decay;
       return std::make_unique<AdaptiveSdpipePolicy>(layout, options);
     }
