@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
-#include "gpu/model/memory_estimate.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/learning_rate.hpp"
@@ -19,16 +18,6 @@ namespace {
 
 /// Validation outputs that may wait at a slower neighbour.
 constexpr uint32_t kValidationTensorsMax = 4;
-
-/// What profilers show a piece of work as.
-std::string name_of(const plans::RankCommand& command) {
-  if (const auto* run = std::get_if<plans::RunAction>(&command)) {
-    const std::string action = plans::to_text(run->action);
-    return run->is_whole() ? action : absl::StrCat(action, " part ", run->part);
-  }
-  if (std::holds_alternative<plans::RunNorm>(command)) return "norm";
-  return std::holds_alternative<plans::RunUpdate>(command) ? "update" : "validation";
-}
 
 net::schema::TensorKind to_schema(plans::InputKind kind) {
   switch (kind) {
@@ -247,14 +236,6 @@ void RankState::on_work_done(const WorkDone& done) {
   device_free_us = end_us;
   activity_since_us = end_us;
   apply(program->on_work_done());
-}
-
-/// If memory was missing, with what the plan counts on for the stages that are here.
-absl::Status RankState::with_estimates(absl::Status why) const {
-  for (const auto& [stage, replica] : held) {
-    why = gpu::with_estimate(why, replica.parts.options);
-  }
-  return why;
 }
 
 void RankState::fail(const absl::Status& why) {

@@ -276,6 +276,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   /// Layers that a piece of a backward passes.
   /// What a device's scenario goes by. Only the first part of an action sleeps.
   plans::WorkPiece piece_of(const plans::RankCommand& command) const;
+  static std::string name_of(const plans::RankCommand& command);
   plans::LayerRange layers_of(const plans::RunAction& run, const HeldReplica& replica) const;
   uint64_t first_row(const plans::RunAction& run, const HeldReplica& replica) const;
   gpu::Work forward_work(const plans::RunAction& run, HeldReplica& replica,

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/model_floats.hpp"
 #include "actors/rank.hpp"
+#include "gpu/model/memory_estimate.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/learning_rate.hpp"
@@ -135,6 +136,24 @@ gpu::Work RankState::forward_work(const plans::RunAction& run, HeldReplica& repl
     });
   };
   return work;
+}
+
+/// What profilers show a piece of work as.
+std::string RankState::name_of(const plans::RankCommand& command) {
+  if (const auto* run = std::get_if<plans::RunAction>(&command)) {
+    const std::string action = plans::to_text(run->action);
+    return run->is_whole() ? action : absl::StrCat(action, " part ", run->part);
+  }
+  if (std::holds_alternative<plans::RunNorm>(command)) return "norm";
+  return std::holds_alternative<plans::RunUpdate>(command) ? "update" : "validation";
+}
+
+/// If memory was missing, with what the plan counts on for the stages that are here.
+absl::Status RankState::with_estimates(absl::Status why) const {
+  for (const auto& [stage, replica] : held) {
+    why = gpu::with_estimate(why, replica.parts.options);
+  }
+  return why;
 }
 
 plans::WorkPiece RankState::piece_of(const plans::RankCommand& command) const {
