@@ -26,7 +26,11 @@ class DeviceGradientGroup final : public net::GradientGroup {
 
   absl::Status connect() override {
     options_.keeper->end_given_up();
-    SKEIN_ASSIGN_OR_RETURN(const std::vector<PathEntry> entries, exchange_entries());
+    const PathEntry own = own_entry();
+    board_->put(key(absl::StrCat("device-", options_.group.rank)), to_bytes(to_text(own)));
+    // Whatever the others have, and nobody asks a processor why: no need to wait for their words.
+    if (options_.backend != "nccl" && !own.is_gpu) return host_->connect();
+    SKEIN_ASSIGN_OR_RETURN(const std::vector<PathEntry> entries, hear_entries());
     SKEIN_ASSIGN_OR_RETURN(const GradientPath path,
                            choose_gradient_path(options_.backend, entries));
     if (!path.reason.empty()) {
@@ -99,8 +103,7 @@ class DeviceGradientGroup final : public net::GradientGroup {
     return entry;
   }
 
-  absl::StatusOr<std::vector<PathEntry>> exchange_entries() {
-    board_->put(key(absl::StrCat("device-", options_.group.rank)), to_bytes(to_text(own_entry())));
+  absl::StatusOr<std::vector<PathEntry>> hear_entries() {
     std::vector<PathEntry> entries;
     for (uint32_t rank = 0; rank < options_.group.rank_count; ++rank) {
       SKEIN_ASSIGN_OR_RETURN(
