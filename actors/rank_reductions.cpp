@@ -84,7 +84,9 @@ void RankState::on_reduction_done(const ReductionDone& done) {
   --reductions;
   if (retires) return try_retire();
   if (!done.status.ok()) return fail(done.status);
-  reduce_next(order.on_end(collective_key(done.group, done.step, done.bucket)));
+  if (config.device_groups.contains(done.group)) {
+    reduce_next(order.on_end(collective_key(done.group, done.step, done.bucket)));
+  }
   const uint64_t dropped = program->dropped();
   const plans::RankCommands commands =
       program->on_group_reduced(done.group, done.step, done.bucket);
