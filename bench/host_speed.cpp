@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <future>
 #include <vector>
 
 #include "gpu/device.hpp"
@@ -27,10 +26,8 @@ double seconds_since(Clock::time_point start) {
 }
 
 void run(skein::gpu::Device& device, std::function<absl::Status(skein::gpu::Ops&)> work) {
-  std::promise<absl::Status> done;
-  device.submit({skein::gpu::WorkKind::kOther, std::move(work)},
-                [&](absl::Status status) { done.set_value(std::move(status)); });
-  const absl::Status status = done.get_future().get();
+  const absl::Status status =
+      skein::gpu::run_and_wait(device, {skein::gpu::WorkKind::kOther, std::move(work)});
   SKEIN_CHECK(status.ok()) << status;
 }
 

@@ -97,6 +97,9 @@ class Device {
   virtual void set_speed(double /*speed*/) {}
 };
 
+/// Submits the work, waits for its end, and returns its status. Not for the device's own thread.
+absl::Status run_and_wait(Device& device, Work work);
+
 /// Times for a device that only sleeps, at speed 1.0, for work of share 1: one transformer block
 /// and a whole micro-batch.
 struct SleepProfile {

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,11 +51,8 @@ class Clock {
   explicit Clock(gpu::Device& device) : device_(device) {}
 
   double seconds(const std::function<absl::Status(Ops&)>& body) {
-    std::promise<absl::Status> done;
     const auto start = std::chrono::steady_clock::now();
-    device_.submit({gpu::WorkKind::kOther, body},
-                   [&](absl::Status status) { done.set_value(std::move(status)); });
-    const absl::Status status = done.get_future().get();
+    const absl::Status status = gpu::run_and_wait(device_, {gpu::WorkKind::kOther, body});
     SKEIN_CHECK(status.ok()) << status;
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }

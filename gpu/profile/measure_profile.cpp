@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <future>
 #include <limits>
 #include <memory>
 #include <span>
@@ -109,15 +108,12 @@ class LayerBench {
 
   /// Microseconds from submission to the end of the work.
   absl::StatusOr<double> run(WorkKind kind, double share, std::function<absl::Status(Ops&)> body) {
-    std::promise<absl::Status> done;
     Work work;
     work.kind = kind;
     work.share = share;
     work.run = std::move(body);
     const auto start = std::chrono::steady_clock::now();
-    device_.submit(std::move(work),
-                   [&](absl::Status status) { done.set_value(std::move(status)); });
-    SKEIN_RETURN_IF_ERROR(done.get_future().get());
+    SKEIN_RETURN_IF_ERROR(run_and_wait(device_, std::move(work)));
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
         .count();
   }

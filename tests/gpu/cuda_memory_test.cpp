@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,10 +37,7 @@ StageModelOptions options_for(plans::LayerRange layers, int32_t stash_count) {
 }
 
 absl::Status run(Device& device, std::function<absl::Status(Ops&)> body) {
-  std::promise<absl::Status> done;
-  device.submit({WorkKind::kOther, std::move(body)},
-                [&](absl::Status status) { done.set_value(std::move(status)); });
-  return done.get_future().get();
+  return run_and_wait(device, {WorkKind::kOther, std::move(body)});
 }
 
 /// One step with all stashes in use at once.

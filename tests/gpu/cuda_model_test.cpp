@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <future>
 #include <memory>
 #include <vector>
 
@@ -56,10 +55,7 @@ std::vector<int32_t> tokens_of(uint64_t stream) {
 }
 
 absl::Status run(Device& device, std::function<absl::Status(Ops&)> body) {
-  std::promise<absl::Status> done;
-  device.submit({WorkKind::kOther, std::move(body)},
-                [&](absl::Status status) { done.set_value(std::move(status)); });
-  return done.get_future().get();
+  return run_and_wait(device, {WorkKind::kOther, std::move(body)});
 }
 
 /// What a few steps leave: losses, norms, and all weights and moments.

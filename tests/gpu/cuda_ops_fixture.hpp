@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <future>
 #include <limits>
 #include <memory>
 #include <string>
@@ -51,14 +50,10 @@ class Bench {
     return values;
   }
   absl::Status run(std::function<void(Ops&)> body) {
-    std::promise<absl::Status> done;
-    device_->submit({WorkKind::kOther,
-                     [&](Ops& ops) {
-                       body(ops);
-                       return absl::OkStatus();
-                     }},
-                    [&](absl::Status status) { done.set_value(std::move(status)); });
-    return done.get_future().get();
+    return run_and_wait(*device_, {WorkKind::kOther, [&](Ops& ops) {
+                                     body(ops);
+                                     return absl::OkStatus();
+                                   }});
   }
 
  private:

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <future>
 #include <memory>
 #include <string>
 
@@ -32,10 +31,7 @@ TEST(CudaRanges, EachWorkIsARangeWithItsNameUntilTheDeviceHasEnded) {
       inside = recorded();
       return std::string(name) == "update" ? absl::InternalError("fails") : absl::OkStatus();
     };
-    std::promise<absl::Status> done;
-    (*device)->submit(std::move(work),
-                      [&](absl::Status status) { done.set_value(std::move(status)); });
-    (void)done.get_future().get();
+    (void)run_and_wait(**device, std::move(work));
   }
   EXPECT_EQ(inside, "[0F3][work][update");
   device->reset();  // Its thread has left the last range.

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,14 +64,10 @@ class Reducers : public testing::TestWithParam<const char*> {
     return values;
   }
   absl::Status run(std::function<void(Ops&)> body) {
-    std::promise<absl::Status> done;
-    device_->submit({WorkKind::kOther,
-                     [&](Ops& ops) {
-                       body(ops);
-                       return absl::OkStatus();
-                     }},
-                    [&](absl::Status status) { done.set_value(std::move(status)); });
-    return done.get_future().get();
+    return run_and_wait(*device_, {WorkKind::kOther, [&](Ops& ops) {
+                                     body(ops);
+                                     return absl::OkStatus();
+                                   }});
   }
   bool is_emulated() { return device_->info().name.find("emulated") != std::string::npos; }
 

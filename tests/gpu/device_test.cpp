@@ -14,12 +14,6 @@
 namespace skein::gpu {
 namespace {
 
-absl::Status run(Device& device, Work work) {
-  std::promise<absl::Status> done;
-  device.submit(std::move(work), [&](absl::Status status) { done.set_value(status); });
-  return done.get_future().get();
-}
-
 TEST(HostDevice, RunsWorkInTheOrderOfSubmission) {
   auto device = make_host_device(2);
   std::vector<int> order;
@@ -41,7 +35,7 @@ TEST(HostDevice, RunsWorkInTheOrderOfSubmission) {
 TEST(HostDevice, PassesTheErrorOfWorkOn) {
   auto device = make_host_device(1);
   EXPECT_TRUE(absl::IsAborted(
-      run(*device, {WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
+      run_and_wait(*device, {WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
 }
 
 TEST(HostDevice, GivesZeroedMemoryAndRefusesTheImpossible) {
@@ -60,12 +54,12 @@ TEST(HostDevice, GeluIsFiniteFarFromZero) {
   for (int i = -2000; i <= 2000; ++i) x.push_back(static_cast<float>(i) * 0.05F);
   std::vector<float> y(x.size()), dy(x.size(), 1.0F);
   const auto count = static_cast<int64_t>(x.size());
-  EXPECT_TRUE(run(*device, {WorkKind::kOther,
-                            [&](Ops& ops) {
-                              ops.gelu_forward(x.data(), y.data(), count);
-                              ops.gelu_backward(x.data(), dy.data(), count);
-                              return absl::OkStatus();
-                            }})
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kOther,
+                                     [&](Ops& ops) {
+                                       ops.gelu_forward(x.data(), y.data(), count);
+                                       ops.gelu_backward(x.data(), dy.data(), count);
+                                       return absl::OkStatus();
+                                     }})
                   .ok());
   for (size_t i = 0; i < x.size(); ++i) {
     if (std::abs(x[i]) < 10) continue;
@@ -81,10 +75,10 @@ TEST(SleepDevice, SkipsTrainingWorkAndDoesTheRest) {
     ran = true;
     return absl::OkStatus();
   };
-  EXPECT_TRUE(run(*device, {WorkKind::kForward, mark}).ok());
-  EXPECT_TRUE(run(*device, {WorkKind::kUpdate, mark}).ok());
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, mark}).ok());
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kUpdate, mark}).ok());
   EXPECT_FALSE(ran);
-  EXPECT_TRUE(run(*device, {WorkKind::kOther, mark}).ok());
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kOther, mark}).ok());
   EXPECT_TRUE(ran);
 }
 
@@ -96,7 +90,7 @@ double taken_us(const char* scenario, const plans::WorkPiece& piece, double spee
   work.piece = piece;
   work.device_count = 4;
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(run(*device, std::move(work)).ok());
+  EXPECT_TRUE(run_and_wait(*device, std::move(work)).ok());
   const auto taken = std::chrono::steady_clock::now() - start;
   return std::chrono::duration<double, std::micro>(taken).count();
 }
@@ -124,7 +118,7 @@ TEST(SlowedDevice, TakesWhatTheScenarioSaysAndGivesTheSameResults) {
             }};
   work.piece = {.device = 0, .step = 3, .index = 0};
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(absl::IsAborted(run(*device, std::move(work))));
+  EXPECT_TRUE(absl::IsAborted(run_and_wait(*device, std::move(work))));
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::microseconds(50000));
   EXPECT_TRUE(ran);
 }
@@ -132,7 +126,7 @@ TEST(SlowedDevice, TakesWhatTheScenarioSaysAndGivesTheSameResults) {
 TEST(SleepDevice, TakesAtLeastItsTime) {
   auto device = make_sleep_device({2000, 0, 0});
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(run(*device, {WorkKind::kForward, {}}).ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(run_and_wait(*device, {WorkKind::kForward, {}}).ok());
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::microseconds(10000));
 }
 
@@ -141,11 +135,11 @@ TEST(SlowedDevice, GivesTheSameResultsAndItsSpeed) {
   EXPECT_EQ(device->info().speed, 0.5);
   float sum[2] = {0, 0};
   const float a[2] = {1, 2};
-  EXPECT_TRUE(run(*device, {WorkKind::kForward,
-                            [&](Ops& ops) {
-                              ops.add(a, a, sum, 2);
-                              return absl::OkStatus();
-                            }})
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward,
+                                     [&](Ops& ops) {
+                                       ops.add(a, a, sum, 2);
+                                       return absl::OkStatus();
+                                     }})
                   .ok());
   EXPECT_EQ(sum[1], 4);
 }
@@ -174,7 +168,7 @@ constexpr double kHourUs = 3.6e9;
 TEST(SleepDevice, TakesItsNewSpeedFromTheNextPieceOn) {
   auto device = make_sleep_device({kHourUs, 0, 0});
   device->set_speed(1e9);
-  EXPECT_TRUE(run(*device, {WorkKind::kForward, {}}).ok());
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, {}}).ok());
   EXPECT_EQ(device->info().speed, 1.0) << "what it was made with";
 }
 
@@ -190,27 +184,27 @@ TEST(SlowedDevice, BecomesSlowAndRecoversWhileItRuns) {
   auto device = make_slowed_device(make_host_device(1), 1.0);
   const auto start = std::chrono::steady_clock::now();
   device->set_speed(0.02);
-  EXPECT_TRUE(run(*device, {WorkKind::kForward, burn}).ok());
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, burn}).ok());
   // The processor time of the process is that of the thread and a little of the test's.
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
 
   device->set_speed(1e-7);  // A millisecond would take hours.
   device->set_speed(1.0);
-  EXPECT_TRUE(run(*device, {WorkKind::kForward, burn}).ok());
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, burn}).ok());
 }
 
 TEST(SlowedDevice, IsItsInnerDeviceAtFullSpeed) {
   auto device = make_slowed_device(make_host_device(1), 1.0);
   EXPECT_EQ(device->info().name, make_host_device(1)->info().name);
-  EXPECT_TRUE(run(*device, {WorkKind::kForward, {}}).ok()) << "work with nothing to run";
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, {}}).ok()) << "work with nothing to run";
   EXPECT_TRUE(absl::IsAborted(
-      run(*device, {WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
+      run_and_wait(*device, {WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
 }
 
 TEST(HostDevice, HasNoEmulatedSpeed) {
   auto device = make_host_device(1);
   device->set_speed(1e-9);
-  EXPECT_TRUE(run(*device, {WorkKind::kForward, burn}).ok());
+  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, burn}).ok());
 }
 
 }  // namespace

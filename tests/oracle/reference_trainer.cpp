@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <future>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -55,10 +54,7 @@ class Reference {
 
  private:
   absl::Status on_device(std::function<absl::Status(gpu::Ops&)> work) {
-    std::promise<absl::Status> done;
-    device_->submit({gpu::WorkKind::kOther, std::move(work)},
-                    [&](absl::Status status) { done.set_value(std::move(status)); });
-    return done.get_future().get();
+    return gpu::run_and_wait(*device_, {gpu::WorkKind::kOther, std::move(work)});
   }
 
   absl::Status run_step(int64_t step) {
