@@ -201,10 +201,11 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   uint64_t device_free_us = 0;    // When the newest piece of work ended.
   int32_t worker_number_max = 0;  // Of the plan: so many take turns in a scenario.
   uint64_t step_start_us = 0;
-  uint64_t activity_since_us = 0;  // What the program does began or ended then.
-  int reductions = 0;              // That a group runs.
-  plans::CollectiveOrder order;    // Of the groups that share the device.
-  uint64_t ordered_until = 0;      // Their operations of the steps before it are in the order.
+  uint64_t activity_since_us = 0;           // What the program does began or ended then.
+  int reductions = 0;                       // That a group runs.
+  plans::CollectiveOrder order;             // Of the groups that share the device.
+  std::vector<uint64_t> collective_places;  // [groups] Of the plan.
+  uint64_t ordered_until = 0;  // Their operations of the steps before it are in the order.
   std::map<plans::CollectiveKey, plans::RunReduction> reductions_ready;
   bool retires = false;
   bool device_is_drained = false;  // While it retires.

@@ -41,7 +41,7 @@ void RankState::carry_out(const plans::RunReduction& command) {
 
 plans::CollectiveKey RankState::collective_key(plans::GroupId group, uint64_t step,
                                                int32_t bucket) const {
-  return {step, plans::collective_places(config.plan)[group.value], bucket};
+  return {step, collective_places[group.value], bucket};
 }
 
 void RankState::expect_collectives(uint64_t step) {

@@ -20,7 +20,6 @@ void CarriedSamples::on_prepared(ProcessId process, uint64_t generation, plans::
     generation_ = generation;
     replicas_.clear();
     groups_.clear();
-    results_.clear();
     servers_.clear();
   }
   if (generation < generation_) return;
@@ -80,26 +79,25 @@ void CarriedSamples::on_combined(const net::schema::Combined::Reader& combined) 
   const auto found = groups_.find(combined.getNumber());
   if (!combined.getOk() || found == groups_.end()) return;
   Group& group = found->second;
-  const auto [result, is_first] = results_.try_emplace(combined.getNumber());
-  if (is_first) {
-    result->second = group.served;
-    add(group.put_in, result->second);
+  if (!group.result) {
+    group.result = group.served;
+    add(group.put_in, *group.result);
     for (plans::ReplicaId member : group.members) {
-      if (group.passive != member) add(input_of(replicas_[member]), result->second);
+      if (group.passive != member) add(input_of(replicas_[member]), *group.result);
     }
   }
   const plans::ReplicaId id{combined.getReplica()};
   Replica& replica = replicas_[id];
   if (group.passive == id) {
-    add(result->second, replica.pending);
+    add(*group.result, replica.pending);
   } else {
-    add(result->second, replica.own);
+    add(*group.result, replica.own);
     replica.pending.clear();
   }
   replica.has_common = group.is_common;
   group.through.insert(id);
   if (group.has_server && group.through == group.members) {
-    add(result->second, servers_[replica.stage]);
+    add(*group.result, servers_[replica.stage]);
   }
 }
 

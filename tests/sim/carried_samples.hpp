@@ -47,8 +47,9 @@ class CarriedSamples {
     std::optional<plans::ReplicaId> passive;
     bool has_server = false;
     bool is_common = false;
-    Samples served;  // By the server, when the group began.
-    Samples put_in;  // By the passive member, as the group began.
+    Samples served;                 // By the server, when the group began.
+    Samples put_in;                 // By the passive member, as the group began.
+    std::optional<Samples> result;  // Once somebody is through.
   };
 
   void on_combine(const net::schema::Combine::Reader& combine);
@@ -58,9 +59,8 @@ class CarriedSamples {
   const OnViolation on_violation_;
   uint64_t generation_ = 0;
   std::map<plans::ReplicaId, Replica> replicas_;
-  std::map<uint64_t, Group> groups_;     // By number.
-  std::map<uint64_t, Samples> results_;  // Of groups with somebody through.
-  std::map<int32_t, Samples> servers_;   // By stage: what is in all shards.
+  std::map<uint64_t, Group> groups_;    // By number.
+  std::map<int32_t, Samples> servers_;  // By stage: what is in all shards.
 };
 
 }  // namespace skein::sim
