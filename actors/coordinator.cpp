@@ -36,9 +36,6 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
                             {{"peer", rejected.address}, {"reason", rejected.reason}}});
       },
       [self](const GroupStarted& started) { self->state.on_group_started(started); },
-      [self](const PolicyChanged& changed) {
-        self->state.carry_out(plans::RunEvent{"sync.changed", changed.why, {{"why", changed.why}}});
-      },
       [self](const CommitJournaled& done) {
         CoordinatorState& state = self->state;
         reach(state.config.options.fail_point, FailPlace::kBeforeCommitBroadcast);

@@ -36,13 +36,11 @@ namespace skein::actors {
 ///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
 ///   in   TickAtom              from itself: leases and time-outs
 ///   out  control messages to workers, reports to the ObserverIo, then EndAtom
-using Coordinator =
-    caf::typed_actor<caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>,
-                     caf::reacts_to<PeerClosed>, caf::reacts_to<PeerRejected>,
-                     caf::reacts_to<GroupStarted>, caf::reacts_to<PolicyChanged>,
-                     caf::reacts_to<CommitJournaled>, caf::reacts_to<CheckpointCompleted>,
-                     caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>,
-                     caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>>;
+using Coordinator = caf::typed_actor<
+    caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
+    caf::reacts_to<PeerRejected>, caf::reacts_to<GroupStarted>, caf::reacts_to<CommitJournaled>,
+    caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>,
+    caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>>;
 
 struct CoordinatorConfig {
   CoordinatorOptions options;

@@ -36,7 +36,6 @@ void GroupingState::apply(plans::GroupDecisions decisions) {
   for (plans::GroupStart& start : decisions.starts) {
     self->send(listener, GroupStarted{generation, std::move(start)});
   }
-  for (const std::string& change : decisions.changes) self->send(listener, PolicyChanged{change});
   if (decisions.wake_us == wake_us) return;
   wake_us = decisions.wake_us;
   if (!wake_us) return;

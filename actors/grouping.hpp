@@ -13,8 +13,7 @@
 namespace skein::actors {
 
 /// Who carries the policy's decisions to the members.
-using GroupingListener =
-    caf::typed_actor<caf::reacts_to<GroupStarted>, caf::reacts_to<PolicyChanged>>;
+using GroupingListener = caf::typed_actor<caf::reacts_to<GroupStarted>>;
 
 /// Lets the policy of a plan decide which replicas combine what they have, and when. One for all
 /// stages of a generation.
@@ -23,7 +22,6 @@ using GroupingListener =
 ///   in   MembershipChange   a column has come or gone
 ///   in   TickAtom           from itself, when the policy wished it; one too early is dropped
 ///   out  GroupStarted       to the listener: the members combine now
-///   out  PolicyChanged      to the listener: it decides by other numbers from now on
 /// A repeat of any of them changes nothing.
 using Grouping =
     caf::typed_actor<caf::reacts_to<plans::ReadySignal>, caf::reacts_to<plans::GroupOutcome>,

@@ -139,11 +139,6 @@ struct GroupStarted {
   plans::GroupStart start;
 };
 
-/// The policy has changed itself.
-struct PolicyChanged {
-  std::string why;
-};
-
 /// A copy of a stage's state on its way to disk.
 struct ShardRequest {
   uint64_t steps_done = 0;
@@ -229,7 +224,6 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::InputArrived)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::FormGroup)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupFormed)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupStarted)
-SKEIN_IN_PROCESS_MESSAGE(skein::actors::PolicyChanged)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotTaken)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StateArrived)

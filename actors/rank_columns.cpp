@@ -6,6 +6,7 @@
 
 #include <caf/send.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "actors/model_floats.hpp"
 #include "actors/rank.hpp"
 #include "plans/base/check.hpp"
@@ -198,6 +199,7 @@ void RankState::begin_combination(HeldReplica& replica) {
   if (!own.is_passive) replica.pending.reset();  // The result has it.
   reduce_start_us[plans::GroupId{static_cast<uint32_t>(replica.stage)}] = now_us();
   gpu::Work work;
+  work.name = absl::StrCat("combine", own.number);
   work.run = [model = replica.parts.model, which = floats_of(own, config.job), to = own.own,
               pending = own.pending](gpu::Ops&) -> absl::Status {
     SKEIN_RETURN_IF_ERROR(read_floats(*model, which, *to));

@@ -300,17 +300,17 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("elastic", "coordinator_timeout_seconds",
                      SKEIN_FIELD(elastic.coordinator_timeout_seconds),
                      "workers wait so long for a lost coordinator to come back"));
-  keys.push_back(
-      key("sync", "policy", SKEIN_FIELD(sync.policy),
-          "who combines with whom, when: \"allreduce\" (all, every step); or columns of "
-          "their own pace: "
-          "\"auto\", \"sdpipe\", \"partial_reduce\", \"prague\", \"adpsgd\" or \"adpsgd_paired\" "
-          "average weights, "
-          "\"ps\", \"ps_async\", \"ps_bounded\", \"hetpipe\" or \"grouped_ps\" have a "
-          "parameter server"));
-  keys.push_back(
-      key("sync", "period", SKEIN_FIELD(sync.period),
-          "sdpipe: all columns are connected every so many updates of each; auto: at first"));
+  keys.push_back(key("sync", "policy", SKEIN_FIELD(sync.policy),
+                     "who combines with whom, when: \"allreduce\" (all, every step); or columns of "
+                     "their own pace: "
+                     "\"overlapped\", \"sdpipe\", \"partial_reduce\", \"prague\", \"adpsgd\" or "
+                     "\"adpsgd_paired\" average weights, "
+                     "\"ps\", \"ps_async\", \"ps_bounded\", \"hetpipe\" or \"grouped_ps\" have a "
+                     "parameter server; \"auto\": allreduce or overlapped, as stragglers want it"));
+  keys.push_back(key("sync", "period", SKEIN_FIELD(sync.period),
+                     "sdpipe: all columns are connected every so many updates of each"));
+  keys.push_back(key("sync", "local_steps", SKEIN_FIELD(sync.local_steps),
+                     "overlapped: updates of each column, in the mean, between two averages"));
   keys.push_back(key("sync", "group_size", SKEIN_FIELD(sync.group_size),
                      "partial_reduce, prague: columns of a group"));
   keys.push_back(key("sync", "wave", SKEIN_FIELD(sync.wave),
@@ -319,7 +319,7 @@ void add_running(std::vector<JobKey>& keys) {
                      "ps_bounded, hetpipe: steps, or waves, that a column may be ahead of the "
                      "slowest one"));
   keys.push_back(key("sync", "staleness_decay", SKEIN_FIELD(sync.staleness_decay),
-                     "sdpipe, partial_reduce, auto: the weight of a member in an average falls by "
+                     "sdpipe, partial_reduce: the weight of a member in an average falls by "
                      "this factor with each step it is behind; 1: all weigh the same"));
   keys.push_back(key("sync", "average_moments", SKEIN_FIELD(sync.average_moments),
                      "average the optimizer's state as well as the weights"));

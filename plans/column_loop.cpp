@@ -170,10 +170,12 @@ bool ColumnLoop::is_combining(ReplicaId replica) const {
 CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
   std::vector<ReplicaId> waiting;
   const bool is_served = start.combination == Combination::kServer;
+  const bool is_local = start.combination == Combination::kLocal;
   bool is_possible = !is_served || !has_lost();  // A lost column has taken its shard along.
   for (const GroupMember& member : start.members) {
     const bool is_lost = columns_[layout_.column_of(member.replica)].is_lost;
-    if (is_lost || is_combining(member.replica)) is_possible = false;
+    const bool is_taken = !is_local && is_combining(member.replica);
+    if (is_lost || is_taken) is_possible = false;
     if (is_lost || member.is_passive) continue;
     if (!waiting_.contains(member.replica)) return drop();
     waiting.push_back(member.replica);
@@ -186,7 +188,7 @@ CoordinatorDecisions ColumnLoop::on_group_start(const GroupStart& start) {
   combine.members = start.members;
   combine.staleness = start.staleness;
   staleness_max_ = std::max(staleness_max_, start.staleness);
-  if (start.combination == Combination::kLocal) return {combine};
+  if (is_local) return {combine};
   Group group;
   group.policy_number = start.number;
   group.has_server = is_served;

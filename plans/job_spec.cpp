@@ -202,6 +202,7 @@ absl::Status check_sync(const JobSpec& job) {
   const SyncSpec& sync = job.sync;
   SKEIN_RETURN_IF_ERROR(parse_policy_kind(sync.policy).status());
   SKEIN_RETURN_IF_ERROR(at_least(sync.period, 1, "sync.period"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.local_steps, 1, "sync.local_steps"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.group_size, 2, "sync.group_size"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.wave, 1, "sync.wave"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.bound, 0, "sync.bound"));

@@ -5,7 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "plans/sync/adaptive_sdpipe.hpp"
+#include "bench/policies/auto_policy.hpp"
+#include "plans/sync/overlapped_average.hpp"
 #include "plans/sync/partial_reduce.hpp"
 #include "plans/sync/sdpipe.hpp"
 
@@ -83,19 +84,34 @@ NamedPolicy sdpipe_weighted(uint64_t period) {
 
 NamedPolicy adaptive(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
   return {"auto", [parts_are_unlike, optimizer](const plans::ColumnLayout& layout, uint64_t) {
-            const plans::PolicySimulationOptions measured =
+            const plans::PolicySimulationOptions known =
                 simulation_options(layout, plans::homogeneous());
-            plans::AdaptiveSdpipeOptions options;
-            options.sdpipe.period = parts_are_unlike ? 1 : 10;
-            options.sdpipe.local_steps = parts_are_unlike ? 1 : 3;
+            plans::SyncWatchOptions options;
             options.profile = {.layout = layout,
-                               .forward_us = measured.forward_us,
-                               .backward_us = measured.backward_us,
-                               .exchange_us = measured.exchange_us,
-                               .latency_us = measured.latency_us,
+                               .forward_us = known.forward_us,
+                               .backward_us = known.backward_us,
+                               .exchange_us = known.exchange_us,
+                               .latency_us = known.latency_us,
+                               .hidden_us = hidden_us(known),
                                .moments_per_weight = moments_per_weight(optimizer)};
             options.chooser.parts_are_unlike = parts_are_unlike;
-            return std::make_unique<plans::AdaptiveSdpipePolicy>(layout, options);
+            options.chooser.is_adaptive = optimizer == OptimizerChoice::Kind::kAdamw;
+            return std::make_unique<AutoPolicy>(layout, options);
+          }};
+}
+
+/// Without the backward beside it, as in SDPipe's artefact.
+NamedPolicy at_the_end(NamedPolicy allreduce) {
+  allreduce.name += " late";
+  allreduce.hides_reductions = false;
+  return allreduce;
+}
+
+NamedPolicy overlapped(uint64_t local_steps, bool average_moments) {
+  return {"overlapped " + std::to_string(local_steps),
+          [local_steps, average_moments](const plans::ColumnLayout& layout, uint64_t) {
+            return std::make_unique<plans::OverlappedAveragePolicy>(
+                layout, plans::overlapped_options({local_steps}, average_moments));
           }};
 }
 
@@ -111,6 +127,8 @@ plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t nu
 
 std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
   std::vector<NamedPolicy> policies = {allreduce(), adaptive(parts_are_unlike, optimizer)};
+  for (const uint64_t steps : {1, 2}) policies.push_back(overlapped(steps, parts_are_unlike));
+  policies.push_back(at_the_end(allreduce()));
   for (NamedPolicy& policy : published_policies()) policies.push_back(std::move(policy));
   for (const uint64_t period : {2, 5, 10}) policies.push_back(sdpipe_weighted(period));
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));

@@ -123,12 +123,19 @@ void ReplicaTraining::on_group_start(const GroupStart& start) {
   member_count_ += start.members.size();
   if (start.combination == Combination::kReduceGradients) return;  // When all have been added up.
   for (const GroupMember& member : start.members) update(replicas_[member.replica.value]);
+  if (start.combination == Combination::kAverageWeights) put_in(start);
 }
 
 void ReplicaTraining::on_group_end(const GroupStart& start, bool ok) {
-  if (!ok) return;
+  if (!ok) {
+    put_in_.erase(start.number);
+    return;
+  }
   if (start.combination == Combination::kReduceGradients) reduce(start);
-  if (start.combination == Combination::kAverageWeights) average(start);
+  if (start.combination == Combination::kAverageWeights) {
+    average(start);
+    put_in_.erase(start.number);
+  }
   if (start.combination == Combination::kServer) serve(start);
 }
 
@@ -147,6 +154,20 @@ void ReplicaTraining::reduce(const GroupStart& start) {
   }
 }
 
+void ReplicaTraining::put_in(const GroupStart& start) {
+  std::vector<State> states = {&Replica::weights};
+  if (start.averages_moments) {
+    states.push_back(&Replica::moment1);
+    states.push_back(&Replica::moment2);
+  }
+  for (const State state : states) {
+    PutIn& each = put_in_[start.number].emplace_back(PutIn{state, {}});
+    for (const GroupMember& member : start.members) {
+      each.values.push_back(replicas_[member.replica.value].*state);
+    }
+  }
+}
+
 void ReplicaTraining::average(const GroupStart& start) {
   const auto stage = static_cast<uint32_t>(start.stage);
   const bool is_equal = std::all_of(
@@ -154,26 +175,23 @@ void ReplicaTraining::average(const GroupStart& start) {
       [&](const GroupMember& member) { return member.weight == start.members[0].weight; });
   const bool checks = options_.checks_means && is_equal;
   const std::vector<double> before = checks ? stage_sum(stage) : std::vector<double>();
-  std::vector<float> sum(servers_[stage].size());
-  for (const GroupMember& member : start.members) {
-    const std::vector<float>& weights = replicas_[member.replica.value].weights;
-    const auto share = static_cast<float>(member.weight);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * weights[i];
-  }
-  for (const GroupMember& member : start.members) replicas_[member.replica.value].weights = sum;
+  for (const PutIn& each : put_in_.at(start.number)) add_average(start, each);
   if (checks) check_mean(stage, before);
-  if (start.averages_moments) average_moments(start);
 }
 
-void ReplicaTraining::average_moments(const GroupStart& start) {
-  for (const auto moment : {&Replica::moment1, &Replica::moment2}) {
-    std::vector<float> sum(servers_[static_cast<size_t>(start.stage)].size());
-    for (const GroupMember& member : start.members) {
-      const std::vector<float>& own = replicas_[member.replica.value].*moment;
-      const auto share = static_cast<float>(member.weight);
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * own[i];
+void ReplicaTraining::add_average(const GroupStart& start, const PutIn& put_in) {
+  std::vector<float> sum(put_in.values[0].size());
+  for (size_t m = 0; m < start.members.size(); ++m) {
+    const auto share = static_cast<float>(start.members[m].weight);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * put_in.values[m][i];
+  }
+  for (size_t m = 0; m < start.members.size(); ++m) {
+    std::vector<float>& own = replicas_[start.members[m].replica.value].*put_in.state;
+    if (!start.members[m].is_passive) {
+      own = sum;
+      continue;
     }
-    for (const GroupMember& member : start.members) replicas_[member.replica.value].*moment = sum;
+    for (size_t i = 0; i < sum.size(); ++i) own[i] += sum[i] - put_in.values[m][i];
   }
 }
 

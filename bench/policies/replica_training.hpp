@@ -53,7 +53,8 @@ struct TrainingPoint {
 /// - The gradient of a step is that at the weights its forward began with (weight stashing).
 /// - kReduceGradients: everybody applies the mean gradient when the group ends.
 /// - kAverageWeights: who has a gradient applies it when the group starts; when it ends, all have
-///   the weighted sum. The optimizers' states are averaged only where the policy says so.
+///   the weighted sum of what they had then, and passive members the updates on top of it that they
+///   have done meanwhile. The optimizers' states are averaged only where the policy says so.
 /// - kServer: likewise; what a member pushes is all that its weights have changed by since it took
 ///   the server's. So momentum is the members' own, and the server only adds.
 /// - A group that fails leaves everybody with what it had.
@@ -96,10 +97,17 @@ class ReplicaTraining final : public plans::PolicyListener {
     std::vector<std::vector<float>> outputs, gradients;  // Of each stage's outputs.
   };
 
+  using State = std::vector<float> Replica::*;
+  struct PutIn {
+    State state = nullptr;
+    std::vector<std::vector<float>> values;  // By member.
+  };
+
   void update(Replica& replica);
   void reduce(const plans::GroupStart& start);
+  void put_in(const plans::GroupStart& start);
   void average(const plans::GroupStart& start);
-  void average_moments(const plans::GroupStart& start);
+  void add_average(const plans::GroupStart& start, const PutIn& put_in);
   void serve(const plans::GroupStart& start);
   std::vector<double> stage_sum(uint32_t stage) const;
   void check_mean(uint32_t stage, const std::vector<double>& before);
@@ -109,9 +117,10 @@ class ReplicaTraining final : public plans::PolicyListener {
   TrainingOptions options_;
   SampleSupply supply_;
   std::vector<Replica> replicas_;
-  std::vector<std::vector<float>> servers_;      // By stage.
-  std::vector<bool> has_served_;                 // By stage.
-  std::vector<std::map<uint64_t, Flow>> flows_;  // By column and step.
+  std::vector<std::vector<float>> servers_;        // By stage.
+  std::vector<bool> has_served_;                   // By stage.
+  std::vector<std::map<uint64_t, Flow>> flows_;    // By column and step.
+  std::map<uint64_t, std::vector<PutIn>> put_in_;  // Of averages under way, by number.
   std::vector<TrainingPoint> points_;
   double next_evaluation_us_ = 0;
   uint64_t samples_ = 0;

@@ -35,6 +35,14 @@ double TrialResult::final_accuracy(size_t count) const {
   return used > 0 ? sum / static_cast<double>(used) : 0;
 }
 
+double hidden_us(const plans::PolicySimulationOptions& options) {
+  constexpr double kBuckets = 8;
+  const auto columns = static_cast<double>(options.layout.columns);
+  const double exchange_us =
+      2 * (columns - 1) / columns * options.exchange_us + columns * options.latency_us;
+  return (kBuckets - 1) / kBuckets * std::min(exchange_us, options.backward_us[0]);
+}
+
 TrialResult run_trial(Task& task, const Trial& trial) {
   const plans::ColumnLayout& layout = trial.training.layout;
   plans::PolicySimulationOptions options = simulation_options(layout, trial.scenario);
@@ -42,6 +50,7 @@ TrialResult run_trial(Task& task, const Trial& trial) {
   options.latency_us *= trial.communication;
   options.server_us *= trial.communication;
   options.server_latency_us *= trial.communication;
+  options.hidden_us = trial.policy.hides_reductions ? hidden_us(options) : 0;
   options.moments_per_weight = moments_per_weight(trial.training.optimizer.kind);
   options.has_group_servers = trial.has_group_servers;
   options.warm_up_us = 0;

@@ -39,6 +39,11 @@ struct TrialResult {
 
 using TaskMaker = std::function<std::unique_ptr<Task>()>;
 
+/// What of an all-reduce of a stage's gradients is over when the last backward is, in 8 buckets of
+/// equal size that a backward completes one after the other: all but the last one, if they do not
+/// take longer than it. `bench/overlap.py` measures that.
+double hidden_us(const plans::PolicySimulationOptions& options);
+
 TrialResult run_trial(Task& task, const Trial& trial);
 /// Results in the order of the trials, whatever the threads do; each thread makes a task of its
 /// own.

@@ -39,19 +39,30 @@ void Disagreement::on_group_start(const GroupStart& start) {
     weights_[column][column] += 1;
     total_[column] += 1;
   }
+  if (start.combination != Combination::kAverageWeights) return;
+  auto& put_in = put_in_[start.number];
+  for (const GroupMember& member : start.members) {
+    put_in.push_back(weights_[layout_.column_of(member.replica)]);
+  }
 }
 
+/// What passive members have done meanwhile stays on top.
 void Disagreement::on_group_end(const GroupStart& start, bool ok) {
-  if (!ok || start.stage > 0 || start.combination != Combination::kAverageWeights) return;
+  const auto group = put_in_.extract(start.number);
+  if (!ok || group.empty()) return;
   std::vector<double> average(layout_.columns);
-  for (const GroupMember& member : start.members) {
-    const std::vector<double>& own = weights_[layout_.column_of(member.replica)];
-    for (uint32_t c = 0; c < layout_.columns; ++c) average[c] += member.weight * own[c];
+  for (size_t m = 0; m < start.members.size(); ++m) {
+    for (uint32_t c = 0; c < layout_.columns; ++c) {
+      average[c] += start.members[m].weight * group.mapped()[m][c];
+    }
   }
-  for (const GroupMember& member : start.members) {
-    std::vector<double>& own = weights_[layout_.column_of(member.replica)];
-    for (uint32_t c = 0; c < layout_.columns; ++c) total_[c] += average[c] - own[c];
-    own = average;
+  for (size_t m = 0; m < start.members.size(); ++m) {
+    std::vector<double>& own = weights_[layout_.column_of(start.members[m].replica)];
+    for (uint32_t c = 0; c < layout_.columns; ++c) {
+      const double added = average[c] - group.mapped()[m][c];
+      own[c] += added;
+      total_[c] += added;
+    }
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <vector>
 
 #include "plans/simulator/policy_listener.hpp"
@@ -34,6 +36,8 @@ class Disagreement final : public PolicyListener {
   std::vector<std::vector<double>> weights_;  // [columns][columns]
   std::vector<double> total_;                 // [columns], the sum of `weights_`.
   std::vector<bool> has_gradient_;            // [columns]
+  /// Of groups under way, by number: what members put in.
+  std::map<uint64_t, std::vector<std::vector<double>>> put_in_;
   double sum_ = 0, forwards_ = 0;
 };
 

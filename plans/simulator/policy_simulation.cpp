@@ -218,8 +218,10 @@ double Run::end_of_group(const GroupStart& start) {
   const auto members = static_cast<double>(start.members.size());
   if (start.combination != Combination::kServer) {
     const double values = 1 + (start.averages_moments ? options_.moments_per_weight : 0);
-    return now_us_ + 2 * (members - 1) / members * values * options_.exchange_us +
-           (members > 1 ? members * options_.latency_us : 0);
+    const double took_us = 2 * (members - 1) / members * values * options_.exchange_us +
+                           (members > 1 ? members * options_.latency_us : 0);
+    const bool is_hidden = start.combination == Combination::kReduceGradients;
+    return now_us_ + std::max(0.0, took_us - (is_hidden ? options_.hidden_us : 0));
   }
   const auto stage = static_cast<uint32_t>(start.stage);
   const int32_t server = options_.has_group_servers ? start.server : 0;

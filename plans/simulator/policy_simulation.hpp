@@ -18,6 +18,9 @@ struct PolicySimulationOptions {
   /// stage's bytes by a link's bandwidth.
   double exchange_us = 0;
   double latency_us = 0;
+  /// Of a kReduceGradients: what of it is done when the last member is ready, as buckets are
+  /// reduced beside the backward.
+  double hidden_us = 0;
   double moments_per_weight = 0;  // Of the optimizer: what a group that averages them moves, too.
   /// A server serves one member after the other, each for `server_us`; a member takes at least
   /// `server_latency_us` for its push and pull. A group server then does the same as a member of
@@ -51,8 +54,8 @@ struct PolicySimulation {
 
 /// Runs a policy over simulated columns, each a PipeDream 1F1B pipeline without flush: stage s does
 /// S - s forwards, then a backward and a forward in turn. After each backward it signals ready, and
-/// stands still until a group that it was ready for is over. A member that was still computing (as
-/// a passive one of wait-free AD-PSGD) computes on.
+/// stands still until a group that it was ready for is over. A member that was still computing (a
+/// passive one) computes on, and may go on with kLocal.
 ///
 /// A column that dies loses what it was doing, and its groups fail when they would have ended; one
 /// that joins begins with an empty pipeline. Between neighbouring stages nothing takes time, nor do

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "plans/base/ids.hpp"
@@ -37,7 +36,7 @@ struct GroupMember {
 
 /// The members combine now. None of them is in another group until this one has ended, but for
 /// kReduceGradients, where a replica may belong to several groups of its plan. kLocal is over when
-/// it starts: nobody waits for its outcome.
+/// it starts, and nobody waits for its outcome; so a passive member of a group may go on with it.
 struct GroupStart {
   uint64_t number = 0;  // Ascending in the order of starts; names the group in `GroupOutcome`.
   int32_t stage = 0;
@@ -69,8 +68,7 @@ struct MembershipChange {
 
 struct GroupDecisions {
   std::vector<GroupStart> starts;
-  std::optional<uint64_t> wake_us;   // When to call `on_timer`; replaces every earlier wish.
-  std::vector<std::string> changes;  // Of the policy itself, and why; for people.
+  std::optional<uint64_t> wake_us;  // When to call `on_timer`; replaces every earlier wish.
 };
 
 /// Decides who combines with whom, when: one state machine for all stages of a job, one class per

@@ -51,7 +51,7 @@ GroupStart PeerRoster::start(std::span<const ReplicaId> members) {
   std::vector<OpenMember> open;
   for (size_t m = 0; m < members.size(); ++m) {
     Peer& peer = peers_[members[m].value];
-    SKEIN_CHECK(!peer.group) << members[m] << " is in group " << *peer.group;
+    SKEIN_CHECK(members.size() == 1 || !peer.group) << members[m] << " is in group " << *peer.group;
     // A passive member (see AdPsgdPolicy) may not have finished a step yet.
     start.members.push_back({members[m], peer.next_step - std::min<uint64_t>(peer.next_step, 1),
                              weight[m], !peer.ready});

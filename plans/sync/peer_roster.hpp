@@ -37,12 +37,16 @@ class PeerRoster {
   bool take_ready(const ReadySignal& signal);
 
   /// The group of these replicas of a stage, ascending and free: kLocal of one, else
-  /// kAverageWeights. They are ready no more, and in the group until it ends.
+  /// kAverageWeights. They are ready no more, and in the group until it ends. kLocal is over at
+  /// once, and may be of a replica that is in a group.
   GroupStart start(std::span<const ReplicaId> members);
 
   /// The members that are free now, ascending; some may be ready for the next group already. None:
   /// no such group is open.
   std::vector<ReplicaId> end(const GroupOutcome& outcome);
+
+  /// Has not ended, and has members that are present.
+  bool is_open(uint64_t number) const { return open_.contains(number); }
 
   /// False, and nothing changes: the column is unknown, or absent or present already.
   bool leave(const MembershipChange& change);

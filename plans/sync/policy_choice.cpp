@@ -9,9 +9,7 @@
 #include "plans/base/upper_median.hpp"
 #include "plans/simulator/disagreement.hpp"
 #include "plans/simulator/policy_simulation.hpp"
-#include "plans/sync/ad_psgd.hpp"
 #include "plans/sync/allreduce.hpp"
-#include "plans/sync/sdpipe.hpp"
 
 namespace skein::plans {
 namespace {
@@ -20,18 +18,14 @@ constexpr double kStallsBeyond = 1.5;    // Of the median step.
 constexpr double kPiecesOfStep = 2;      // A forward and a backward.
 constexpr double kSimulatedSteps = 100;  // Of a column as fast as the slowest one is typically.
 constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.
+constexpr double kAdaptive = 0.77;       // As `progress_per_step` says.
 constexpr double kLossOnLikeParts = 1.0 / 50, kLossWithMoments = 1.0 / 10;
 
 std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
                                             const ColumnLayout& layout, bool averages_moments) {
-  if (candidate.kind == SyncCandidate::Kind::kAdPsgd) {
-    return std::make_unique<AdPsgdPolicy>(layout, kSimulationSeed);
-  }
-  if (candidate.kind == SyncCandidate::Kind::kSdpipe) {
-    return std::make_unique<SdpipePolicy>(layout,
-                                          SdpipeOptions{.period = candidate.period,
-                                                        .local_steps = candidate.local_steps,
-                                                        .average_moments = averages_moments});
+  if (candidate.runs_columns()) {
+    return std::make_unique<OverlappedAveragePolicy>(
+        layout, overlapped_options(candidate, averages_moments));
   }
   std::vector<ReductionGroup> groups;
   for (uint32_t stage = 0; stage < layout.stages; ++stage) {
@@ -50,6 +44,7 @@ SyncPrediction predict(const StragglerProfile& profile, const SyncCandidate& can
                                   .backward_us = profile.backward_us,
                                   .exchange_us = profile.exchange_us,
                                   .latency_us = profile.latency_us,
+                                  .hidden_us = profile.hidden_us,
                                   .moments_per_weight = profile.moments_per_weight};
   options.scenario = sleeping_pieces(profile.stall_us, 1, kSimulationSeed);
   options.scenario.slowdown.probability = profile.stall_rate;
@@ -107,15 +102,22 @@ void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerP
 }
 
 std::string SyncCandidate::name() const {
-  if (kind == Kind::kAllreduce) return "all-reduce";
-  if (kind == Kind::kAdPsgd) return "AD-PSGD";
-  return absl::StrCat("SDPipe P=", period, " k=", local_steps);
+  if (!runs_columns()) return "all-reduce";
+  return absl::StrCat("overlapped k=", local_steps);
+}
+
+OverlappedAverageOptions overlapped_options(const SyncCandidate& candidate, bool averages_moments) {
+  OverlappedAverageOptions options{.local_steps = candidate.local_steps,
+                                   .average_moments = averages_moments};
+  if (averages_moments) options.ahead_max = 1;
+  return options;
 }
 
 double progress_per_step(double disagreement, const DriftKind& kind) {
-  if (!kind.parts_are_unlike) return 1 / (1 + kLossOnLikeParts * disagreement);
-  if (kind.averages_moments) return 1 / (1 + kLossWithMoments * disagreement);
-  return 1 / (1 + std::sqrt(disagreement));
+  const double share = kind.is_adaptive ? kAdaptive : 1;
+  if (!kind.parts_are_unlike) return share / (1 + kLossOnLikeParts * disagreement);
+  if (kind.averages_moments) return share / (1 + kLossWithMoments * disagreement);
+  return share / (1 + std::sqrt(disagreement));
 }
 
 SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCandidate> candidates,
@@ -127,9 +129,10 @@ SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCand
   for (const SyncCandidate& candidate : candidates) {
     const bool averages_moments = options.averages_moments(candidate);
     SyncPrediction prediction = predict(profile, candidate, averages_moments);
-    const DriftKind kind{options.parts_are_unlike, averages_moments};
-    prediction.progress =
-        prediction.steps_per_second / reference * progress_per_step(prediction.disagreement, kind);
+    const DriftKind kind{options.parts_are_unlike, averages_moments, options.is_adaptive};
+    const double worth =
+        candidate.runs_columns() ? progress_per_step(prediction.disagreement, kind) : 1;
+    prediction.progress = prediction.steps_per_second / reference * worth;
     choice.predictions.push_back(prediction);
     if (prediction.progress <= most) continue;
     most = prediction.progress;

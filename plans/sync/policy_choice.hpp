@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plans/sync/column_layout.hpp"
+#include "plans/sync/overlapped_average.hpp"
 
 namespace skein::plans {
 
@@ -16,6 +17,7 @@ struct StragglerProfile {
   std::vector<double> forward_us, backward_us;  // [stages] of the fastest column, undisturbed.
   double exchange_us = 0;                       // As in `PolicySimulationOptions`.
   double latency_us = 0;
+  double hidden_us = 0;           // As there.
   double moments_per_weight = 0;  // As there: 1 for momentum, 2 for AdamW.
   std::vector<double> slowness;   // [columns] >= 1: typical step time, relative to the fastest's.
   double stall_rate = 0;          // Share of forwards and backwards that stall, 0 to 1.
@@ -31,10 +33,8 @@ void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerP
 
 /// A policy that may be chosen.
 struct SyncCandidate {
-  enum class Kind { kAllreduce, kSdpipe, kAdPsgd };
-  Kind kind = Kind::kAllreduce;
-  uint64_t period = 0;       // kSdpipe: P.
-  uint64_t local_steps = 1;  // kSdpipe: k.
+  uint64_t local_steps = 0;  // 0: all-reduce; else as in `OverlappedAverageOptions`.
+  bool runs_columns() const { return local_steps > 0; }
   std::string name() const;
   bool operator==(const SyncCandidate&) const = default;
 };
@@ -56,27 +56,32 @@ struct SyncChoice {
 struct DriftKind {
   bool parts_are_unlike = false;  // Every column has its own part of the data, and these differ.
   bool averages_moments = false;  // Groups do.
+  bool is_adaptive = false;       // The optimizer scales steps by second moments, as AdamW does.
 };
 
 /// How much of the progress of a synchronous step one step makes if replicas are so far apart.
-/// Measured with `bench/policies --digits` on 8 columns and momentum, steps to the target relative
-/// to all-reduce. Like parts: 1 / (1 + disagreement / 50), from no loss that could be seen at 0.4
-/// to 0.72 at 20. Unlike ones: 1 / (1 + disagreement / 10) if momentum is averaged, from 0.8
-/// to 1.05 below 1.5, and about 0.75 from 2 to 10; else 1 / (1 + sqrt(disagreement)), as momentum
-/// of their own then drives replicas apart between groups.
+/// Measured with `bench/policies` on 8 columns, steps to the target relative to all-reduce.
+/// Momentum, like parts: 1 / (1 + disagreement / 50), from no loss that could be seen at 0.4 to
+/// 0.72 at 20. Unlike parts: 1 / (1 + disagreement / 10) if momentum is averaged, from 0.8 to 1.09
+/// below 1.5, and about 0.75 from 2 to 10; else 1 / (1 + sqrt(disagreement)), as momentum of their
+/// own then drives replicas apart between groups. AdamW: 0.77 of that, from 0.73 to 0.81, however
+/// close replicas are, as each scales by the noise of its own samples.
 double progress_per_step(double disagreement, const DriftKind& kind);
 
 struct ChooserOptions {
   double gain_min = 1.05;  // What another policy has to promise over the present one.
   int32_t patience = 2;    // Observations in a row that have to say so.
   bool parts_are_unlike = false;
+  bool is_adaptive = false;  // As in `DriftKind`.
 
-  /// On unlike parts a candidate that steps alone averages moments: replicas go apart there at
-  /// once, and a group only pays for that every k steps.
+  /// On unlike parts columns average moments: replicas go apart there at once.
   bool averages_moments(const SyncCandidate& candidate) const {
-    return parts_are_unlike && candidate.local_steps > 1;
+    return parts_are_unlike && candidate.runs_columns();
   }
 };
+
+/// Of a candidate that runs columns. Unlike parts go apart with each step.
+OverlappedAverageOptions overlapped_options(const SyncCandidate& candidate, bool averages_moments);
 
 /// Simulates each candidate on the profile, and takes the one that makes most progress; on a tie
 /// the earlier one. `candidates` are not empty. Cost: a simulation of 100 steps each.

@@ -8,8 +8,8 @@
 #include "plans/base/nearest_name.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/sync/ad_psgd.hpp"
-#include "plans/sync/adaptive_sdpipe.hpp"
 #include "plans/sync/hetpipe.hpp"
+#include "plans/sync/overlapped_average.hpp"
 #include "plans/sync/paired_rounds.hpp"
 #include "plans/sync/parameter_server.hpp"
 #include "plans/sync/partial_reduce.hpp"
@@ -23,8 +23,9 @@ namespace {
 /// In the order of the kinds.
 const std::vector<std::string>& names() {
   static const std::vector<std::string> all = {
-      "allreduce", "sdpipe", "partial_reduce", "prague",     "adpsgd",  "adpsgd_paired",
-      "auto",      "ps",     "ps_async",       "ps_bounded", "hetpipe", "grouped_ps"};
+      "allreduce",     "sdpipe",     "partial_reduce", "prague", "adpsgd",
+      "adpsgd_paired", "overlapped", "auto",           "ps",     "ps_async",
+      "ps_bounded",    "hetpipe",    "grouped_ps"};
   return all;
 }
 
@@ -32,6 +33,12 @@ PolicyKind kind_of(const JobSpec& job) {
   const auto kind = parse_policy_kind(job.sync.policy);
   SKEIN_CHECK(kind.ok()) << kind.status();  // The job has been validated.
   return *kind;
+}
+
+/// Members go on computing, on weights that nobody may touch.
+bool is_passive(PolicyKind kind) {
+  return kind == PolicyKind::kAdPsgd || kind == PolicyKind::kOverlapped ||
+         kind == PolicyKind::kAuto;
 }
 
 }  // namespace
@@ -65,13 +72,11 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayo
       return std::make_unique<AdPsgdPolicy>(layout, job.debug.seed);
     case PolicyKind::kAdPsgdPaired:
       return std::make_unique<PairedRoundsPolicy>(layout, job.debug.seed);
-    case PolicyKind::kAuto: {
-      AdaptiveSdpipeOptions options;
-      options.sdpipe.period = static_cast<uint64_t>(job.sync.period);
-      options.sdpipe.local_steps = 3;
-      options.sdpipe.decay = decay;
-      return std::make_unique<AdaptiveSdpipePolicy>(layout, options);
-    }
+    case PolicyKind::kAuto:
+    case PolicyKind::kOverlapped:
+      return std::make_unique<OverlappedAveragePolicy>(
+          layout,
+          OverlappedAverageOptions{.local_steps = static_cast<uint64_t>(job.sync.local_steps)});
     case PolicyKind::kPs:
       return parameter_server(layout, {ServerMode::kSynchronous, 0});
     case PolicyKind::kPsAsync:
@@ -116,7 +121,7 @@ absl::Status check_columns(const JobSpec& job) {
                      " averages each stage by itself, which would pull the two copies of a tied "
                      "embedding apart; set model.tie_word_embeddings = false or use one stage"));
   }
-  if (job.sync.average_moments && (kind_of(job) == PolicyKind::kAdPsgd || has_server(job))) {
+  if (job.sync.average_moments && (is_passive(kind_of(job)) || has_server(job))) {
     return absl::InvalidArgumentError(
         absl::StrCat("sync.average_moments = true: ", policy,
                      " moves weights only; leave it out or choose another policy"));

@@ -19,7 +19,8 @@ enum class PolicyKind {
   kPrague,         // Random groups that are drawn beforehand.
   kAdPsgd,         // One that is ready averages with a random other one, which need not be.
   kAdPsgdPaired,   // All meet in random pairs after every step.
-  kAuto,           // SDPipe whose period follows what stragglers there are.
+  kOverlapped,     // All average beside their computing; nobody waits.
+  kAuto,           // All-reduce or overlapped averages, whichever the stragglers make better.
   kPs,             // A parameter server: all push and pull every step.
   kPsAsync,        // ... each when it is ready.
   kPsBounded,      // ... nobody too many steps ahead of the slowest.
@@ -27,9 +28,9 @@ enum class PolicyKind {
   kGroupedPs,      // ... within groups of like speed together, groups by themselves.
 };
 
-/// "allreduce", "sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "auto", "ps",
-/// "ps_async", "ps_bounded", "hetpipe" or "grouped_ps". InvalidArgument with the nearest name
-/// otherwise.
+/// "allreduce", "sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "overlapped",
+/// "auto", "ps", "ps_async", "ps_bounded", "hetpipe" or "grouped_ps". InvalidArgument with the
+/// nearest name otherwise.
 absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
 
 /// True if every column trains at its own pace, on samples that are leased to it; false if all

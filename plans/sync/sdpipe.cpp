@@ -23,18 +23,10 @@ SdpipePolicy::SdpipePolicy(ColumnLayout layout, SdpipeOptions options)
     : PeerPolicy(layout, options.decay),
       options_(options),
       windows_(layout.replica_count(), AdaptiveWindow(options.window)),
-      went_on_us_(layout.replica_count()),
-      updates_alone_(layout.replica_count()) {
-  SKEIN_CHECK(options.period >= 1 && options.local_steps >= 1);
+      went_on_us_(layout.replica_count()) {
+  SKEIN_CHECK(options.period >= 1);
   const Components apart(std::vector<bool>(layout.columns, true));
   stages_.resize(layout.stages, Stage{{}, 0, false, {}, 0, false, apart});
-}
-
-void SdpipePolicy::change(uint64_t period, uint64_t local_steps, bool average_moments) {
-  SKEIN_CHECK(period >= 1 && local_steps >= 1) << period << " " << local_steps;
-  options_.period = period;
-  options_.local_steps = local_steps;
-  options_.average_moments = average_moments;
 }
 
 void SdpipePolicy::on_waiting(ReplicaId replica, uint64_t now_us, Starts& starts) {
@@ -43,12 +35,6 @@ void SdpipePolicy::on_waiting(ReplicaId replica, uint64_t now_us, Starts& starts
   // 0: it went on before we heard that its group had ended.
   const uint64_t began_us = went_on_us_[replica.value];
   if (began_us > 0 && began_us < now_us) windows_[replica.value].on_step(now_us - began_us);
-  if (goes_on_alone(stage, replica)) {
-    ++updates_alone_[replica.value];
-    went_on_us_[replica.value] = now_us;
-    starts.push_back(roster_.start(std::span(&replica, 1)));
-    return count_updates(s, 1);
-  }
   if (stage.ready.empty()) begin_gathering(s, replica, now_us);
   stage.ready.push_back(replica);
   if (stage.holds) stage.reached.insert(stage.components.find(roster_.layout().column_of(replica)));
@@ -59,15 +45,10 @@ void SdpipePolicy::on_free(ReplicaId replica, uint64_t now_us, Starts&) {
   went_on_us_[replica.value] = now_us;
 }
 
-bool SdpipePolicy::goes_on_alone(const Stage& stage, ReplicaId replica) const {
-  return stage.ready.empty() && updates_alone_[replica.value] + 1 < options_.local_steps;
-}
-
 /// The first one decides: its window, and whether its group is held.
 void SdpipePolicy::begin_gathering(uint32_t s, ReplicaId first, uint64_t now_us) {
   Stage& stage = stages_[s];
-  const uint64_t window_us = windows_[first.value].window_us(options_.window);
-  stage.deadline_us = now_us + options_.local_steps * window_us;
+  stage.deadline_us = now_us + windows_[first.value].window_us(options_.window);
   const bool has_turn = !options_.holds_in_turn || (!in_turn_.empty() && in_turn_.front() == s);
   if (!stage.needs_connection || is_held_ || !has_turn) return;
   stage.holds = is_held_ = true;
@@ -112,7 +93,6 @@ void SdpipePolicy::start_group(std::span<const ReplicaId> members, uint64_t now_
   for (const ReplicaId member : members) {
     columns.push_back(roster_.layout().column_of(member));
     windows_[member.value].on_group(options_.window, members.size());
-    updates_alone_[member.value] = 0;
     // Who is alone goes on now; of the others we hear.
     went_on_us_[member.value] = members.size() == 1 ? now_us : 0;
   }
@@ -120,7 +100,6 @@ void SdpipePolicy::start_group(std::span<const ReplicaId> members, uint64_t now_
     stages_[roster_.layout().stage_of(members[0])].components.connect(columns);
   }
   starts.push_back(roster_.start(members));
-  starts.back().averages_moments = options_.average_moments && members.size() > 1;
 }
 
 void SdpipePolicy::end_hold(Stage& stage) {
@@ -151,7 +130,6 @@ void SdpipePolicy::on_joined(uint32_t column, uint64_t now_us, Starts&) {
     const ReplicaId replica = roster_.layout().replica(s, column);
     windows_[replica.value] = AdaptiveWindow(options_.window);
     went_on_us_[replica.value] = now_us;
-    updates_alone_[replica.value] = 0;
     stages_[s].components.join(column);
     if (stages_[s].holds) reach_anew(stages_[s]);
   }

@@ -15,14 +15,10 @@ namespace skein::plans {
 
 struct SdpipeOptions {
   uint64_t period = 10;  // P, >= 1: all columns are connected every P * N updates of a stage.
-  /// k, >= 1: a column that meets nobody gathers others only after k updates of its own. Of what
-  /// is combined k steps pay together; and k - 1 stalls cost nobody else anything.
-  uint64_t local_steps = 1;
-  bool average_moments = false;  // Groups average the optimizer's state as well.
-  WindowOptions window;          // Of a step; times k.
-  std::optional<double> decay;   // Weights by staleness; none: the paper's, equal ones.
-  bool pairs = false;         // Those who came within the window meet in pairs, not all together.
-  bool pairs_connect = true;  // Pairs count as edges of the graph.
+  WindowOptions window;
+  std::optional<double> decay;  // Weights by staleness; none: the paper's, equal ones.
+  bool pairs = false;           // Those who came within the window meet in pairs, not all together.
+  bool pairs_connect = true;    // Pairs count as edges of the graph.
   bool holds_ignore_window = false;  // A hold that is connected does not wait for its window.
   bool holds_in_turn = true;         // Stages hold in the order in which they came to need it.
 };
@@ -45,22 +41,15 @@ SdpipeOptions sdpipe_artefact(uint32_t columns, uint64_t period);
 /// connected before it left stays connected; one that comes is connected to nobody.
 /// Differs: the count starts anew with a hold's own group. P = 1 then is all-reduce, as the paper
 /// says; but with several stages, not while another one holds.
-/// Differs: with k > 1 a replica that is ready goes on alone unless it has done k updates since its
-/// last group, or others are gathering already: these it joins at once, so that stragglers are
-/// taken along wherever they are. That is local SGD among whoever comes. Updates that are made
-/// alone count for P like all others. Differs: a hold that is connected still waits out its window;
-/// stages hold in turn; windows are scaled to the step. Options bring back the artefact's forms.
-/// Differs: no epochs with a common stop; the optimizer's state may be averaged, too.
+/// Differs: a hold that is connected still waits out its window; stages hold in turn; windows are
+/// scaled to the step. Options bring back the artefact's forms.
+/// Differs: no epochs with a common stop; averages of the optimizer's state are not decided here.
 /// Cost: O(S + log N) a signal, O(N) a hold.
 class SdpipePolicy final : public PeerPolicy {
  public:
   SdpipePolicy(ColumnLayout layout, SdpipeOptions options);
 
   uint64_t period() const { return options_.period; }
-  uint64_t local_steps() const { return options_.local_steps; }
-  bool averages_moments() const { return options_.average_moments; }
-  /// For groups from now on; a hold goes on. `period`, `local_steps` >= 1.
-  void change(uint64_t period, uint64_t local_steps, bool average_moments);
 
  private:
   struct Stage {
@@ -80,7 +69,6 @@ class SdpipePolicy final : public PeerPolicy {
   void on_due(uint64_t now_us, Starts& starts) override;
   std::optional<uint64_t> wake_us() const override;
 
-  bool goes_on_alone(const Stage& stage, ReplicaId replica) const;
   void begin_gathering(uint32_t stage, ReplicaId first, uint64_t now_us);
   bool is_connected(const Stage& stage) const;
   bool is_due(const Stage& stage, uint64_t now_us) const;
@@ -94,7 +82,6 @@ class SdpipePolicy final : public PeerPolicy {
   std::vector<Stage> stages_;
   std::vector<AdaptiveWindow> windows_;  // [replicas]
   std::vector<uint64_t> went_on_us_;     // [replicas] when their step began; 0: not known.
-  std::vector<uint64_t> updates_alone_;  // [replicas] since their last group.
   bool is_held_ = false;                 // By some stage.
   std::deque<uint32_t> in_turn_;         // Stages that need a connection.
 };

@@ -54,8 +54,7 @@ struct GroupingTest : testing::Test {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
     listener = system->spawn([this]() -> GroupingListener::behavior_type {
-      return {[this](const GroupStarted& each) { started.push_back(each); },
-              [](const PolicyChanged&) {}};
+      return {[this](const GroupStarted& each) { started.push_back(each); }};
     });
   }
   ~GroupingTest() override {

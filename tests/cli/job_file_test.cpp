@@ -43,6 +43,7 @@ JobSpec changed_job() {
   job.sync.reducer = "topk";
   job.sync.density = 0.25;
   job.sync.period = 4;
+  job.sync.local_steps = 3;
   job.sync.group_size = 5;
   job.sync.wave = 6;
   job.sync.bound = 7;

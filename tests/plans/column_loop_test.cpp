@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 
 const std::vector<std::string>& policies() {
   static const std::vector<std::string> all = {
-      "sdpipe", "partial_reduce", "prague",     "adpsgd",  "adpsgd_paired", "auto",
+      "sdpipe", "partial_reduce", "prague",     "adpsgd",  "adpsgd_paired", "overlapped", "auto",
       "ps",     "ps_async",       "ps_bounded", "hetpipe", "grouped_ps"};
   return all;
 }

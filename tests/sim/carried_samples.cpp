@@ -61,10 +61,7 @@ void CarriedSamples::on_combine(const net::schema::Combine::Reader& combine) {
   if (combine.getMembers().size() < 2 && !combine.getCommon() && !combine.getServer()) return;
   const auto [found, is_new] = groups_.try_emplace(combine.getNumber());
   Group& group = found->second;
-  if (combine.getPassive()) {
-    group.passive = receiver;
-    group.put_in = input_of(replicas_[receiver]);
-  }
+  if (combine.getPassive()) group.passive[receiver] = input_of(replicas_[receiver]);
   if (!is_new) return;
   group.is_common = combine.getCommon();
   group.has_server = combine.getServer();
@@ -81,14 +78,15 @@ void CarriedSamples::on_combined(const net::schema::Combined::Reader& combined) 
   Group& group = found->second;
   if (!group.result) {
     group.result = group.served;
-    add(group.put_in, *group.result);
     for (plans::ReplicaId member : group.members) {
-      if (group.passive != member) add(input_of(replicas_[member]), *group.result);
+      const auto passive = group.passive.find(member);
+      add(passive != group.passive.end() ? passive->second : input_of(replicas_[member]),
+          *group.result);
     }
   }
   const plans::ReplicaId id{combined.getReplica()};
   Replica& replica = replicas_[id];
-  if (group.passive == id) {
+  if (group.passive.contains(id)) {
     add(*group.result, replica.pending);
   } else {
     add(*group.result, replica.own);

@@ -44,12 +44,11 @@ class CarriedSamples {
   struct Group {
     std::set<plans::ReplicaId> members;
     std::set<plans::ReplicaId> through;
-    std::optional<plans::ReplicaId> passive;
     bool has_server = false;
     bool is_common = false;
-    Samples served;                 // By the server, when the group began.
-    Samples put_in;                 // By the passive member, as the group began.
-    std::optional<Samples> result;  // Once somebody is through.
+    Samples served;                               // By the server, when the group began.
+    std::map<plans::ReplicaId, Samples> passive;  // And what they put in, as the group began.
+    std::optional<Samples> result;                // Once somebody is through.
   };
 
   void on_combine(const net::schema::Combine::Reader& combine);

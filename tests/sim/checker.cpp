@@ -237,6 +237,8 @@ void Checker::on_update(ProcessId process) {
   }
 }
 
+void Checker::on_copied(ProcessId process, uint64_t group) { groups_->on_copied(process, group); }
+
 void Checker::on_update_begun(ProcessId process) {
   if (!groups_) return;
   groups_->on_update_begun(process);

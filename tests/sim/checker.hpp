@@ -65,6 +65,7 @@ class Checker {
   /// The device is given an update, and ends it.
   void on_update_begun(ProcessId process);
   void on_update(ProcessId process);
+  void on_copied(ProcessId process, uint64_t group);
   /// A sample is read for training.
   void on_read(ProcessId process, uint64_t sample);
   void on_coordinator_killed() { ++coordinator_kills_; }

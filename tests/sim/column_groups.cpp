@@ -85,24 +85,43 @@ void ColumnGroups::on_update(ProcessId process) {
     if (member.process != process) continue;
     member.values = state_of(*member.model);
     member.being_added.clear();
-    const auto group = member.open ? groups_.find(*member.open) : groups_.end();
-    if (group == groups_.end() || group->second.passive != replica) continue;
-    group->second.inputs.push_back(input_of(member));
   }
 }
 
-/// What it would put into a group now. Unknown if the members of a group in which it was passive
-/// have taken with them what they added.
-std::optional<ColumnGroups::Values> ColumnGroups::input_of(const Member& member) const {
+void ColumnGroups::on_copied(ProcessId process, uint64_t number) {
+  const auto group = groups_.find(number);
+  if (group == groups_.end()) return;
+  for (auto& [replica, input] : group->second.passive) {
+    if (members_.at(replica).process == process) input = input_of(replica);
+  }
+}
+
+/// What it would put into a group now. Unknown if nothing can be said of a group in which it was
+/// passive.
+std::optional<ColumnGroups::Values> ColumnGroups::input_of(plans::ReplicaId replica) const {
+  const Member& member = members_.at(replica);
   Values input(member.values.begin(), member.values.end());
   for (const auto* groups : {&member.pending, &member.being_added}) {
     for (uint64_t number : *groups) {
-      const Group& group = groups_.at(number);
-      if (!group.gain) return std::nullopt;
-      add(1, *group.gain, input);
+      const std::optional<Values> gain = gain_of(number, replica);
+      if (!gain) return std::nullopt;
+      add(1, *gain, input);
     }
   }
   return input;
+}
+
+/// What the others have added to the weights of a passive member.
+std::optional<ColumnGroups::Values> ColumnGroups::gain_of(uint64_t number,
+                                                          plans::ReplicaId replica) const {
+  const Group& group = groups_.at(number);
+  if (!group.expected) return std::nullopt;
+  Values gain(group.expected->begin(),
+              group.expected->begin() + static_cast<ptrdiff_t>(group.expected->size() / 3));
+  Values input = *group.passive.at(replica);
+  input.resize(gain.size());
+  add(-1, input, gain);
+  return gain;
 }
 
 /// Each member is sent the same.
@@ -112,10 +131,7 @@ void ColumnGroups::on_combine(const net::schema::Combine::Reader& combine) {
   if (combine.getMembers().size() < 2 && !combine.getCommon() && !combine.getServer()) return;
   const auto [found, is_new] = groups_.try_emplace(number);
   Group& group = found->second;
-  if (combine.getPassive()) {
-    group.passive = receiver;
-    group.inputs.push_back(input_of(members_[receiver]));
-  }
+  if (combine.getPassive()) group.passive[receiver];
   if (!is_new) return;
   group.is_common = combine.getCommon();
   group.is_closing = combine.getClosing();
@@ -153,7 +169,8 @@ void ColumnGroups::on_combined(ProcessId from, const net::schema::Combined::Read
     return on_violation_(absl::StrCat("replica ", replica.value, " is through with group ", number,
                                       ", which nobody has formed"));
   }
-  if (group->second.passive == replica) {
+  if (group->second.passive.contains(replica)) {
+    expect(group->second);
     member.pending.push_back(number);
     return;
   }
@@ -193,38 +210,21 @@ void ColumnGroups::check_server(uint64_t number, const Group& group, const Serve
   }
 }
 
-/// What all but the passive member put in, by their weights.
-std::optional<ColumnGroups::Values> ColumnGroups::sum_of_active(const Group& group) const {
+std::optional<ColumnGroups::Values> ColumnGroups::sum_of_inputs(const Group& group) const {
   Values sum;
   for (const auto& [replica, weight] : group.weights) {
-    if (group.passive == replica) continue;
-    const std::optional<Values> input = input_of(members_.at(replica));
+    const auto passive = group.passive.find(replica);
+    const std::optional<Values> input =
+        passive != group.passive.end() ? passive->second : input_of(replica);
     if (!input) return std::nullopt;
     add(weight, *input, sum);
   }
   return sum;
 }
 
-/// All members have put in what they have: the first active one is through.
-void ColumnGroups::expect(Group& group, const std::vector<float>& result) {
-  std::optional<Values> active = sum_of_active(group);
-  if (!group.passive) {
-    group.expected = std::move(active);
-    return;
-  }
-  const size_t count = result.size() / 3;
-  for (const std::optional<Values>& input : group.inputs) {
-    if (!input || !active) {  // Nothing can be said of it.
-      group.expected.reset();
-      return;
-    }
-    group.expected = *active;
-    add(group.weights.at(*group.passive), *input, *group.expected);
-    if (difference(result, *group.expected, count)) continue;
-    group.gain.emplace(count);
-    for (size_t i = 0; i < count; ++i) (*group.gain)[i] = double{result[i]} - (*input)[i];
-    return;
-  }
+/// All members have put in what they have: the first one is through.
+void ColumnGroups::expect(Group& group) {
+  if (!std::exchange(group.is_known, true)) group.expected = sum_of_inputs(group);
 }
 
 void ColumnGroups::check(uint64_t number, Group& group, plans::ReplicaId replica) {
@@ -236,7 +236,7 @@ void ColumnGroups::check(uint64_t number, Group& group, plans::ReplicaId replica
   }
   if (group.result.empty()) {
     group.result = values;
-    expect(group, values);
+    expect(group);
   }
   const auto wrong = group.expected ? difference(values, *group.expected, count) : std::nullopt;
   if (wrong) {

@@ -23,8 +23,8 @@ namespace skein::sim {
 ///   the
 ///              weighted sum of what the members had, and the bits of the others who say so; at the
 ///              end of a segment also of the moments
-///   passive    members put in what they have at some time between the word of the group and its
-///              end, and what the others add to that is added to their next update
+///   passive    members put in what they have when their device copies it, and what the others add
+///              to that is added to their next update
 ///   servers   have, when all have pushed at the end of a segment, the weights of its beginning and
 ///             all weighted updates that were pushed, unless a push was dissolved. What a member
 ///             pulls before depends on groups that are under way at the same time.
@@ -45,6 +45,8 @@ class ColumnGroups {
   /// The device is given an update, and ends it.
   void on_update_begun(ProcessId process);
   void on_update(ProcessId process);
+  /// The device has copied what the process puts into the group.
+  void on_copied(ProcessId process, uint64_t number);
 
  private:
   using Values = std::vector<double>;
@@ -62,15 +64,14 @@ class ColumnGroups {
   struct Group {
     std::map<plans::ReplicaId, double> weights;
     bool has_server = false;
-    std::optional<plans::ReplicaId> passive;
     bool is_common = false;
     bool is_closing = false;
     size_t through = 0;  // Members, of a server's group.
     uint64_t steps_done = 0;
-    std::optional<Values> expected;             // Of who is through.
-    std::vector<float> result;                  // Of the first one.
-    std::vector<std::optional<Values>> inputs;  // What the passive one may have put in.
-    std::optional<Values> gain;                 // Of the passive one.
+    bool is_known = false;           // What is expected, once somebody is through.
+    std::optional<Values> expected;  // None: nothing can be said of it.
+    std::vector<float> result;       // Of the first one that was not passive.
+    std::map<plans::ReplicaId, std::optional<Values>> passive;  // And what they have put in.
   };
 
   /// The parameter server of a stage.
@@ -81,9 +82,10 @@ class ColumnGroups {
 
   void on_combine(const net::schema::Combine::Reader& combine);
   void on_combined(ProcessId from, const net::schema::Combined::Reader& combined);
-  std::optional<Values> input_of(const Member& member) const;
-  std::optional<Values> sum_of_active(const Group& group) const;
-  void expect(Group& group, const std::vector<float>& result);
+  std::optional<Values> input_of(plans::ReplicaId replica) const;
+  std::optional<Values> gain_of(uint64_t number, plans::ReplicaId replica) const;
+  std::optional<Values> sum_of_inputs(const Group& group) const;
+  void expect(Group& group);
   void on_pushed(uint64_t number, Group& group, plans::ReplicaId replica);
   void check_server(uint64_t number, const Group& group, const Server& server);
   void check(uint64_t number, Group& group, plans::ReplicaId replica);

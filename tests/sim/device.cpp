@@ -4,6 +4,8 @@
 #include <deque>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
 #include "gpu/host/host_memory.hpp"
 #include "gpu/host/host_ops.hpp"
 #include "gpu/host/thread_pool.hpp"
@@ -74,6 +76,11 @@ class SimulatedDevice final : public gpu::Device,
     queue_.pop_front();
     if (!queue_.empty()) start();
     if (piece.work.kind == gpu::WorkKind::kUpdate && piece.status.ok()) watch_.on_update_ended();
+    uint64_t group = 0;
+    if (absl::SimpleAtoi(absl::StripPrefix(piece.work.name, "combine"), &group) &&
+        piece.status.ok()) {
+      watch_.on_copied(group);
+    }
     piece.work = {};
     piece.done(piece.status);
   }

@@ -11,6 +11,7 @@ namespace skein::sim {
 struct DeviceWatch {
   std::function<void()> on_update_begun;  // It is given to the device.
   std::function<void()> on_update_ended;
+  std::function<void(uint64_t group)> on_copied;  // What is put into it.
   /// Times at speed 1 for work of share 1; an update is per block.
   gpu::SleepProfile times;
 };

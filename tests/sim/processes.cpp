@@ -159,6 +159,7 @@ actors::WorkerParts SimulatedWorker::make_parts() {
     DeviceWatch watch;
     watch.on_update_begun = [this] { around_.checker.on_update_begun(process_); };
     watch.on_update_ended = [this] { around_.checker.on_update(process_); };
+    watch.on_copied = [this](uint64_t group) { around_.checker.on_copied(process_, group); };
     watch.times = {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us};
     device_ = make_simulated_device(around_.world, process_, std::move(watch), spec.speed);
     return device_;

@@ -100,6 +100,7 @@ void choose_columns(Draw& draw, const std::string& policy, Scenario& scenario) {
   job.training.steps = static_cast<int64_t>(draw.between(20, 60));
   job.sync.segment_steps = static_cast<int64_t>(draw.between(1, 6));
   job.sync.period = static_cast<int64_t>(draw.between(1, 4));
+  job.sync.local_steps = static_cast<int64_t>(draw.between(1, 2));
   job.sync.group_size = static_cast<int64_t>(draw.between(2, 3));
   job.sync.wave = static_cast<int64_t>(draw.between(1, 3));
   job.sync.bound = static_cast<int64_t>(draw.between(0, 2));

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <memory>
 #include <set>
 #include <vector>
 
 #include "plans/sync/allreduce.hpp"
 #include "plans/sync/hetpipe.hpp"
+#include "plans/sync/overlapped_average.hpp"
 #include "plans/sync/parameter_server.hpp"
 #include "plans/sync/progressive_server.hpp"
 #include "plans/sync/sdpipe.hpp"
@@ -60,18 +63,34 @@ TEST(PolicySimulation, AllreduceIsAsFastAsItsSlowestColumn) {
   EXPECT_NEAR(result.steps_per_second, 8 / (4 * kStepUs + 35000) * 1e6, 0.5);
 }
 
-TEST(PolicySimulation, GroupsPayForMomentsAndLocalStepsShareThePrice) {
+TEST(PolicySimulation, ReductionsBesideTheBackwardTakeWhatIsLeft) {
   const ColumnLayout layout{8, 1};
-  PolicySimulationOptions options = options_of(layout, homogeneous());
-  options.moments_per_weight = 2;
-  for (const uint64_t local_steps : {1u, 2u, 3u}) {
-    for (const bool average_moments : {false, true}) {
-      SdpipePolicy policy(layout, {.local_steps = local_steps, .average_moments = average_moments});
-      const auto steps = static_cast<double>(local_steps);
-      const double ring_us = (average_moments ? 3 : 1) * 2 * 7.0 / 8 * kExchangeUs;
-      EXPECT_NEAR(run(policy, options).steps_per_second,
-                  8 * steps / (steps * kStepUs + ring_us) * 1e6, 0.6)
-          << local_steps << average_moments;
+  for (const double hidden_us : {0.0, 30000.0, 50000.0}) {
+    AllreducePolicy policy = allreduce(layout);
+    PolicySimulationOptions options = options_of(layout, homogeneous());
+    options.hidden_us = hidden_us;
+    const double left_us = std::max(0.0, 2 * 7.0 / 8 * kExchangeUs - hidden_us);
+    EXPECT_NEAR(run(policy, options).steps_per_second, 8 / (kStepUs + left_us) * 1e6, 0.5);
+  }
+}
+
+/// However long they take: then they are rarer, and somebody may have to wait for their end.
+TEST(PolicySimulation, AveragesBesideTheComputingTakeNoStepsTime) {
+  const ColumnLayout layout{8, 1};
+  for (const bool average_moments : {false, true}) {
+    for (const double exchange_us : {0.1, 1.0, 10.0}) {
+      PolicySimulationOptions options = options_of(layout, homogeneous());
+      options.moments_per_weight = 2;
+      options.exchange_us = exchange_us * kExchangeUs;
+      OverlappedAveragePolicy policy(layout, {.average_moments = average_moments});
+      const PolicySimulation result = run(policy, options);
+      const double values = average_moments ? 3 : 1;
+      const double average_us = values * 2 * 7.0 / 8 * options.exchange_us;
+      const double most_us = std::max(kStepUs, average_us / 8);  // Of a step.
+      EXPECT_GT(result.steps_per_second, 0.97 * 8 / most_us * 1e6) << average_us;
+      // A column that has waited does one more before the next average begins.
+      EXPECT_LT(result.steps_per_second, 9.1 / 8 * 8 / most_us * 1e6) << average_us;
+      EXPECT_GT(result.sizes.at(8), 0u);
     }
   }
 }

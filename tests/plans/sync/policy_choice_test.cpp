@@ -7,20 +7,17 @@
 #include <vector>
 
 #include "plans/simulator/policy_simulation.hpp"
-#include "plans/sync/adaptive_sdpipe.hpp"
+#include "plans/sync/sync_watch.hpp"
 
 namespace skein::plans {
 namespace {
 
-using Kind = SyncCandidate::Kind;
-
 constexpr double kStepUs = 60000;
-const std::vector<SyncCandidate> kCandidates = {
-    {Kind::kAllreduce, 0}, {Kind::kSdpipe, 2}, {Kind::kSdpipe, 10}};
+const std::vector<SyncCandidate> kCandidates = {{}, {.local_steps = 1}, {.local_steps = 4}};
 const ChooserOptions kUnlike{.parts_are_unlike = true};
 
 StragglerProfile calm(const ColumnLayout& layout) {
-  StragglerProfile profile{.layout = layout, .exchange_us = 20000};
+  StragglerProfile profile{.layout = layout, .exchange_us = 20000, .hidden_us = 40000};
   profile.forward_us.assign(layout.stages, 20000);
   profile.backward_us.assign(layout.stages, 40000);
   profile.slowness.assign(layout.columns, 1);
@@ -34,29 +31,38 @@ StragglerProfile stalling(const ColumnLayout& layout) {
   return profile;
 }
 
-TEST(PolicyChoice, StaysSynchronousWhenNothingDisturbs) {
+const ChooserOptions kAdaptive{.is_adaptive = true};
+
+TEST(PolicyChoice, StaysSynchronousWhenNothingDisturbsAndExchangesAreHidden) {
   for (const ColumnLayout& layout : {ColumnLayout{2, 1}, {8, 1}, {4, 4}}) {
-    for (const bool is_unlike : {false, true}) {
-      const SyncChoice choice =
-          choose_sync(calm(layout), kCandidates, {.parts_are_unlike = is_unlike});
+    for (const ChooserOptions& options : {ChooserOptions{}, kUnlike, kAdaptive}) {
+      const SyncChoice choice = choose_sync(calm(layout), kCandidates, options);
       EXPECT_EQ(choice.candidate, kCandidates[0]) << choice.reason;
     }
   }
 }
 
-TEST(PolicyChoice, LoosensWhenColumnsStallButNotOnUnlikeParts) {
-  const SyncChoice loose = choose_sync(stalling({8, 1}), kCandidates, {});
-  EXPECT_EQ(loose.candidate.kind, Kind::kSdpipe) << loose.reason;
-  EXPECT_EQ(choose_sync(stalling({8, 1}), kCandidates, kUnlike).candidate, kCandidates[0]);
-}
-
-TEST(PolicyChoice, LoosensOnUnlikePartsIfTheOthersStayTogether) {
+TEST(PolicyChoice, SparesExchangesThatAreDearUnlessStepsBecomeDearer) {
   StragglerProfile profile = calm({8, 1});
-  profile.slowness[0] = 4;  // The other seven meet in every step.
-  EXPECT_EQ(choose_sync(profile, kCandidates, kUnlike).candidate.kind, Kind::kSdpipe);
+  profile.hidden_us = 0;
+  EXPECT_TRUE(choose_sync(profile, kCandidates, {}).candidate.runs_columns());
+  StragglerProfile cheap = profile;
+  cheap.exchange_us = 5000;
+  EXPECT_FALSE(choose_sync(cheap, kCandidates, kAdaptive).candidate.runs_columns());
 }
 
-TEST(PolicyChoice, OnlyAllreduceKeepsReplicasTogetherUnderStalls) {
+TEST(PolicyChoice, LetsColumnsGoTheirOwnPaceWhenOneIsSlowOrAllStall) {
+  StragglerProfile slow = calm({8, 1});
+  slow.slowness[0] = 4;
+  for (const StragglerProfile& profile : {slow, stalling({8, 1}), stalling({4, 4})}) {
+    for (const ChooserOptions& options : {ChooserOptions{}, kUnlike, kAdaptive}) {
+      const SyncChoice choice = choose_sync(profile, kCandidates, options);
+      EXPECT_TRUE(choice.candidate.runs_columns()) << choice.reason;
+    }
+  }
+}
+
+TEST(PolicyChoice, OnlyAllreduceKeepsReplicasTogether) {
   const SyncChoice choice = choose_sync(stalling({8, 1}), kCandidates, kUnlike);
   EXPECT_EQ(choice.predictions[0].disagreement, 0);
   EXPECT_GT(choice.predictions[1].disagreement, 0.3);
@@ -65,7 +71,7 @@ TEST(PolicyChoice, OnlyAllreduceKeepsReplicasTogetherUnderStalls) {
 
 TEST(PolicyChoice, SaysWhy) {
   const std::string reason = choose_sync(stalling({8, 1}), kCandidates, {}).reason;
-  for (const char* part : {"SDPipe P=", "all-reduce=1", "10 % of pieces stall for 120000 us"}) {
+  for (const char* part : {"overlapped k=", "all-reduce=1", "10 % of pieces stall for 120000 us"}) {
     EXPECT_THAT(reason, testing::HasSubstr(part));
   }
 }
@@ -104,29 +110,12 @@ TEST(PolicyChoice, DoesNotChangeForLittle) {
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(chooser.observe(stalling({8, 1})));
 }
 
-TEST(PolicyChoice, StepsAloneWhereExchangesAreDear) {
-  const std::vector<SyncCandidate> candidates = {{Kind::kSdpipe, 10, 1}, {Kind::kSdpipe, 10, 2}};
-  StragglerProfile profile = calm({8, 1});
-  for (const double exchange_us : {0.0, 100.0, 5000.0, 20000.0}) {
-    profile.exchange_us = exchange_us;
-    const SyncChoice choice = choose_sync(profile, candidates, {});
-    EXPECT_EQ(choice.candidate.local_steps, exchange_us < 1000 ? 1u : 2u) << choice.reason;
-  }
-}
-
-TEST(PolicyChoice, PaysForMomentsOnUnlikePartsOnly) {
-  const std::vector<SyncCandidate> candidates = {{Kind::kSdpipe, 10, 2}};
-  StragglerProfile profile = calm({8, 1});
-  profile.moments_per_weight = 1;
-  const double like = choose_sync(profile, candidates, {}).predictions[0].steps_per_second;
-  const double unlike = choose_sync(profile, candidates, kUnlike).predictions[0].steps_per_second;
-  EXPECT_NEAR(like, 16 / 0.155, 1);
-  EXPECT_NEAR(unlike, 16 / 0.190, 1);
-}
-
 TEST(PolicyChoice, ValuesStepsLessTheFurtherApartTheyAreDone) {
   for (const DriftKind& kind : {DriftKind{}, {true, false}, {true, true}}) {
     EXPECT_EQ(progress_per_step(0, kind), 1);
+    DriftKind adaptive = kind;
+    adaptive.is_adaptive = true;
+    EXPECT_LT(progress_per_step(1, adaptive), progress_per_step(1, kind));
     for (double apart = 0.1; apart < 100; apart *= 2) {
       EXPECT_LT(progress_per_step(2 * apart, kind), progress_per_step(apart, kind));
       EXPECT_LE(progress_per_step(apart, {true, true}), progress_per_step(apart, {}));
@@ -137,61 +126,55 @@ TEST(PolicyChoice, ValuesStepsLessTheFurtherApartTheyAreDone) {
   }
 }
 
-struct AdaptiveRun {
-  uint64_t period = 0, local_steps = 0;
-  size_t changes = 0;
-  double steps_per_second = 0;
-};
-
-AdaptiveRun run_adaptive(const ColumnScenario& scenario, uint64_t first, bool is_unlike,
-                         double exchange_us = 20000) {
-  const ColumnLayout layout{8, 1};
-  AdaptiveSdpipeOptions options;
-  options.sdpipe.period = first;
-  options.profile = calm(layout);
-  options.profile.exchange_us = exchange_us;
-  options.profile.moments_per_weight = 1;
-  options.chooser.parts_are_unlike = is_unlike;
-  AdaptiveSdpipePolicy policy(layout, options);
-  PolicySimulationOptions simulation{.layout = layout, .scenario = scenario};
-  simulation.forward_us = options.profile.forward_us;
-  simulation.backward_us = options.profile.backward_us;
-  simulation.exchange_us = exchange_us;
-  simulation.moments_per_weight = 1;
-  simulation.duration_us = 120e6;
-  const PolicySimulation result = simulate_policy(policy, simulation);
-  EXPECT_FALSE(result.is_stuck);
-  return {policy.period(), policy.local_steps(), policy.change_count(), result.steps_per_second};
+/// Steps of eight columns as `slowness` and a stall of every tenth say.
+std::optional<SyncChoice> watch_for(SyncWatch& watch, uint64_t steps, double slowest, bool stalls) {
+  for (uint64_t step = 0; step < steps; ++step) {
+    for (uint32_t column = 0; column < 8; ++column) {
+      const bool is_stalled = stalls && (step + 3 * column) % 10 == 0;
+      const double factor = (column == 0 ? slowest : 1) + (is_stalled ? 2 : 0);
+      watch.on_step(column, static_cast<uint64_t>(factor * kStepUs));
+    }
+    watch.on_added(2000);
+    if (auto choice = watch.look()) return choice;
+  }
+  return std::nullopt;
 }
 
-const ColumnScenario kStalls = sleeping_pieces(2 * kStepUs, kStepUs, 1);
-constexpr double kAllreduceUnderStalls = 40;  // Steps a second.
-
-TEST(AdaptiveSdpipe, LoosensUnderStallsAndStaysThere) {
-  const AdaptiveRun run = run_adaptive(kStalls, 1, false);
-  EXPECT_GT(run.period, 1u);
-  EXPECT_LE(run.changes, 4u);
-  EXPECT_GT(run.steps_per_second, 1.5 * kAllreduceUnderStalls);
+TEST(SyncWatch, ChangesForStragglersAndBackWhenTheyAreGone) {
+  for (const bool is_adaptive : {false, true}) {
+    SyncWatchOptions options;
+    options.chooser.is_adaptive = is_adaptive;
+    SyncWatch watch({8, 1}, options, {});
+    EXPECT_FALSE(watch_for(watch, 40, 1, false));
+    const auto loose = watch_for(watch, 200, 4, false);
+    ASSERT_TRUE(loose);
+    EXPECT_TRUE(loose->candidate.runs_columns());
+    EXPECT_THAT(loose->reason, testing::HasSubstr("slowest column 4 times the fastest"));
+    const auto tight = watch_for(watch, 400, 1, false);
+    ASSERT_EQ(tight.has_value(), is_adaptive);  // Else the exchange's 2 ms keep them apart.
+    if (tight) {
+      EXPECT_FALSE(tight->candidate.runs_columns());
+    }
+  }
 }
 
-TEST(AdaptiveSdpipe, SparesExchangesWhenNothingDisturbs) {
-  const AdaptiveRun dear = run_adaptive(homogeneous(), 10, false);
-  EXPECT_GT(dear.local_steps, 1u);
-  EXPECT_GT(dear.steps_per_second, 1.2 * 8 / 0.095);
-  const AdaptiveRun cheap = run_adaptive(homogeneous(), 10, false, 100);
-  EXPECT_EQ(cheap.local_steps, 1u);
-  EXPECT_NEAR(cheap.steps_per_second, 8 / 0.060175, 0.5);
+TEST(SyncWatch, SeesStallsSoon) {
+  SyncWatch watch({8, 1}, {}, {});
+  EXPECT_TRUE(watch_for(watch, 10, 1, true));
 }
 
-TEST(AdaptiveSdpipe, IsSynchronousOnUnlikePartsUnlessStragglersMakeThatDear) {
-  const AdaptiveRun calm_run = run_adaptive(homogeneous(), 1, true);
-  EXPECT_EQ(calm_run.period, 1u);
-  EXPECT_EQ(calm_run.local_steps, 1u);
-  EXPECT_NEAR(calm_run.steps_per_second, 8 / 0.095, 0.5);
-  const AdaptiveRun stalled = run_adaptive(kStalls, 1, true);
-  EXPECT_GT(stalled.local_steps, 1u);
-  EXPECT_LE(stalled.period, 2u);
-  EXPECT_GT(stalled.steps_per_second, 1.2 * kAllreduceUnderStalls);
+TEST(SyncWatch, WaitsUntilAllColumnsAreKnown) {
+  SyncWatch watch({2, 1}, {}, {});
+  for (int step = 0; step < 100; ++step) {
+    watch.on_step(0, 1000 + 5000 * static_cast<uint64_t>(step % 2));
+    EXPECT_FALSE(watch.look());
+  }
+}
+
+TEST(SyncWatch, NeverLooksAtASingleColumn) {
+  SyncWatch watch({1, 3}, {}, {});
+  for (uint64_t step = 0; step < 100; ++step) watch.on_step(0, 1000 * (1 + step % 5));
+  EXPECT_FALSE(watch.look());
 }
 
 }  // namespace

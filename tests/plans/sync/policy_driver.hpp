@@ -28,7 +28,7 @@ struct DriverOptions {
   double death_rate = 0;      // Of a column, per event; joins come as often.
   uint32_t columns_min = 1;   // No death leaves fewer.
   double stale_rate = 0.05;   // Of events after which something stale or repeated is sent.
-  bool interrupts = false;    // Members need not be ready.
+  bool interrupts = false;    // Members need not be ready, and may go on in a group.
   bool equal_weights = true;  // Averages are doubly stochastic: the mean stays.
   bool learns = true;         // Each step changes the replica's values.
   uint64_t wake_us_max = 0;   // A timer is at most so far ahead; 0: not checked.

@@ -22,8 +22,8 @@ JobSpec job_of(const std::string& policy) {
   return job;
 }
 
-const std::vector<std::string> kNames = {"sdpipe", "partial_reduce", "prague", "adpsgd",
-                                         "adpsgd_paired"};
+const std::vector<std::string> kNames = {"sdpipe", "partial_reduce", "prague",
+                                         "adpsgd", "adpsgd_paired",  "overlapped"};
 
 TEST(PolicyKind, EveryNameOfAColumnPolicyMakesOne) {
   EXPECT_EQ(parse_policy_kind("allreduce").value(), PolicyKind::kAllreduce);

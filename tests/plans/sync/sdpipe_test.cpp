@@ -26,17 +26,6 @@ TEST(Sdpipe, OwesNothingWhateverHappens) {
   }
 }
 
-TEST(Sdpipe, LocalStepsOweNothingEither) {
-  for (const uint64_t local_steps : {2u, 5u}) {
-    for (const auto& [layout, options] :
-         driver_settings({.events = 20'000, .wake_us_max = local_steps * kWindowUsMax})) {
-      SdpipePolicy policy(layout, {.period = 2, .local_steps = local_steps});
-      PolicyDriver driver(policy, layout, options);
-      ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages;
-    }
-  }
-}
-
 TEST(Sdpipe, PairsOweNothingEither) {
   for (const auto& [layout, options] :
        driver_settings({.events = 20'000, .wake_us_max = kWindowUsMax})) {
@@ -121,21 +110,6 @@ TEST(Sdpipe, ConnectsAllColumnsInTheStatedPeriod) {
         ASSERT_TRUE(driver.run());
         EXPECT_LE(connections.longest(), 2 * (period + 2) * columns) << columns << " " << period;
       }
-    }
-  }
-}
-
-// As above; and before a hold begins, each column may do what it does alone.
-TEST(Sdpipe, ConnectsAllColumnsThatStepAlone) {
-  for (const uint32_t columns : {2u, 5u, 8u}) {
-    for (const uint64_t local_steps : {2u, 3u, 5u}) {
-      const ColumnLayout layout{columns, 1};
-      SdpipePolicy policy(layout, {.period = 2, .local_steps = local_steps});
-      PolicyDriver driver(policy, layout, {.seed = columns + local_steps, .slow_share = 0.4});
-      Connections connections(layout);
-      driver.on_start = [&](const GroupStart& start) { connections.on_start(start); };
-      ASSERT_TRUE(driver.run());
-      EXPECT_LE(connections.longest(), 2 * (2 + 1 + local_steps) * columns) << columns;
     }
   }
 }
@@ -243,43 +217,6 @@ TEST_F(SdpipeByHand, AHoldDoesNotCountTheDead) {
   ready(1, 1, 200'040);
   EXPECT_TRUE(policy.on_membership({1, false, 0}, 200'050).starts.empty());
   EXPECT_EQ(ready(2, 1, 200'060).starts.size(), 1u);
-}
-
-struct LocalSteps : testing::Test {
-  /// Of the group that starts with this signal; 0: none does.
-  size_t ready(uint32_t replica, uint64_t step, uint64_t now_us) {
-    const GroupDecisions decisions = policy.on_ready({{replica}, step}, now_us);
-    wake_us = decisions.wake_us;
-    if (decisions.starts.empty()) return 0;
-    number = decisions.starts[0].number;
-    return decisions.starts[0].members.size();
-  }
-  SdpipePolicy policy{{3, 1}, {.local_steps = 3, .average_moments = true}};
-  std::optional<uint64_t> wake_us;
-  uint64_t number = 0;  // Of the group that started last.
-};
-
-TEST_F(LocalSteps, MeetEveryThirdTime) {
-  for (uint64_t step = 0; step < 9; ++step) {
-    const bool meets = step % 3 == 2;
-    EXPECT_EQ(ready(0, step, 1000 * step), meets ? 0u : 1u) << step;
-    EXPECT_EQ(ready(1, step, 1000 * step), meets ? 0u : 1u) << step;
-    EXPECT_EQ(ready(2, step, 1000 * step), meets ? 3u : 1u) << step;
-    if (meets) policy.on_group_end({number, true}, 1000 * step + 10);
-  }
-}
-
-TEST_F(LocalSteps, JoinAGatheringWhereverTheyAre) {
-  ready(0, 0, 0);
-  ready(0, 1, 1000);
-  EXPECT_EQ(ready(0, 2, 2000), 0u);
-  EXPECT_EQ(ready(1, 0, 2001), 0u);  // Its first one.
-  ASSERT_TRUE(wake_us);
-  const GroupDecisions decisions = policy.on_timer(*wake_us);
-  ASSERT_EQ(decisions.starts.size(), 1u);
-  EXPECT_EQ(decisions.starts[0].members.size(), 2u);
-  EXPECT_TRUE(decisions.starts[0].averages_moments);
-  EXPECT_EQ(ready(2, 0, 9000), 1u);  // Nobody gathers any more.
 }
 
 TEST(Sdpipe, ADeathLetsTheNextStageHold) {

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plans/sync/allreduce.hpp"
+#include "plans/sync/overlapped_average.hpp"
+#include "plans/sync/sync_watch.hpp"
+
+namespace skein::bench {
+
+/// What a run with `sync.policy = "auto"` does, as one policy: it begins as all-reduce, watches
+/// what steps take, and changes to overlapped averages when these promise more, behind a step that
+/// all have begun. It does not change back, as a run does at the end of a segment: in the scenarios
+/// that are compared nothing ever asks for it. Columns are those of the layout throughout.
+class AutoPolicy final : public plans::GroupScheduler {
+ public:
+  AutoPolicy(const plans::ColumnLayout& layout, const plans::SyncWatchOptions& options);
+
+  plans::GroupDecisions on_ready(const plans::ReadySignal& signal, uint64_t now_us) override;
+  plans::GroupDecisions on_timer(uint64_t) override { return {}; }
+  plans::GroupDecisions on_group_end(const plans::GroupOutcome& outcome, uint64_t now_us) override;
+  plans::GroupDecisions on_membership(const plans::MembershipChange&, uint64_t) override;
+
+ private:
+  struct Column {
+    uint64_t since_us = 0;  // Of the step that it is in.
+    uint64_t next_step = 0;
+  };
+
+  plans::ColumnLayout layout_;
+  plans::ChooserOptions chooser_;
+  plans::SyncWatch watch_;
+  std::unique_ptr<plans::AllreducePolicy> allreduce_;
+  std::unique_ptr<plans::OverlappedAveragePolicy> overlapped_;  // None: not yet.
+  uint64_t first_step_ = 0;                                     // Of columns of their own pace.
+  std::vector<Column> columns_;                                 // Of their first stage.
+};
+
+}  // namespace skein::bench

@@ -1,0 +1,81 @@
+#include "plans/sync/sync_watch.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "plans/base/check.hpp"
+#include "plans/base/upper_median.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr size_t kStepsKept = 32;          // Of a column: enough to see a stall rate of a tenth.
+constexpr size_t kStepsMin = 3;            // Below that nothing is known of a column.
+constexpr double kForwardShare = 1.0 / 3;  // Of a step: a backward is two products a weight.
+
+std::vector<SyncCandidate> candidates_of(const SyncWatchOptions& options) {
+  std::vector<SyncCandidate> candidates = {{}};
+  for (const uint64_t local_steps : options.local_steps) candidates.push_back({local_steps});
+  return candidates;
+}
+
+void keep(std::deque<double>& last, double value) {
+  last.push_back(value);
+  if (last.size() > kStepsKept) last.pop_front();
+}
+
+double median(const std::deque<double>& values) {
+  return upper_median({values.begin(), values.end()});
+}
+
+}  // namespace
+
+SyncWatch::SyncWatch(ColumnLayout layout, SyncWatchOptions options, SyncCandidate now)
+    : layout_(layout),
+      options_(std::move(options)),
+      chooser_(options_.chooser, candidates_of(options_), now),
+      steps_us_(layout.columns),
+      steps_between_looks_(options_.steps_between_looks) {}
+
+void SyncWatch::on_step(uint32_t column, uint64_t busy_us) {
+  SKEIN_CHECK(column < layout_.columns) << column;
+  if (busy_us == 0) return;  // Not measured.
+  keep(steps_us_[column], static_cast<double>(busy_us));
+  ++steps_seen_;
+}
+
+void SyncWatch::on_added(uint64_t added_us) { keep(added_us_, static_cast<double>(added_us)); }
+
+StragglerProfile SyncWatch::observed_profile() const {
+  StragglerProfile profile = options_.profile;
+  profile.layout = layout_;
+  std::vector<std::vector<double>> steps_us;
+  for (const auto& column : steps_us_) steps_us.emplace_back(column.begin(), column.end());
+  measure_stragglers(steps_us, profile);
+  if (!profile.forward_us.empty()) return profile;
+  double fastest_us = median(steps_us_.front());
+  for (const auto& column : steps_us_) fastest_us = std::min(fastest_us, median(column));
+  profile.forward_us.assign(layout_.stages, fastest_us * kForwardShare);
+  profile.backward_us.assign(layout_.stages, fastest_us * (1 - kForwardShare));
+  if (added_us_.empty()) return profile;
+  const auto columns = static_cast<double>(layout_.columns);
+  profile.exchange_us = median(added_us_) * columns / (2 * std::max(1.0, columns - 1));
+  return profile;
+}
+
+std::optional<SyncChoice> SyncWatch::look() {
+  if (layout_.columns < 2 || steps_seen_ < steps_between_looks_ * layout_.columns) return {};
+  const bool all_known = std::all_of(steps_us_.begin(), steps_us_.end(),
+                                     [](const auto& each) { return each.size() >= kStepsMin; });
+  if (!all_known) return std::nullopt;
+  steps_seen_ = 0;
+  std::optional<SyncChoice> choice = chooser_.observe(observed_profile());
+  if (choice) {
+    steps_between_looks_ = options_.steps_between_looks;
+  } else if (!chooser_.is_wavering()) {
+    steps_between_looks_ = std::min(2 * steps_between_looks_, options_.steps_between_looks_max);
+  }
+  return choice;
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "plans/sync/policy_choice.hpp"
+
+namespace skein::plans {
+
+struct SyncWatchOptions {
+  /// What is known beforehand; slowness and stalls are measured. Without `forward_us`, so are the
+  /// times of pieces, as shares of the fastest column's step, and what an all-reduce adds to a
+  /// step.
+  StragglerProfile profile;
+  ChooserOptions chooser;
+  std::vector<uint64_t> local_steps = {1, 2};  // Of the candidates beside all-reduce.
+  /// Of a column, in the mean. Looks that change nothing come to be twice as rare each time.
+  uint64_t steps_between_looks = 2, steps_between_looks_max = 48;
+};
+
+/// Follows what steps take, and says when columns should have a pace of their own, or should not
+/// any more. Ours. Not thread-safe.
+class SyncWatch {
+ public:
+  SyncWatch(ColumnLayout layout, SyncWatchOptions options, SyncCandidate now);
+
+  const SyncCandidate& now() const { return chooser_.now(); }
+  /// The column computed for so long in a step of its own: the stage that took longest.
+  void on_step(uint32_t column, uint64_t busy_us);
+  /// A synchronous step took so much longer than its slowest column computed.
+  void on_added(uint64_t added_us);
+  /// If a look is due: what to change to, and why, if it is time.
+  std::optional<SyncChoice> look();
+
+ private:
+  StragglerProfile observed_profile() const;
+
+  ColumnLayout layout_;
+  SyncWatchOptions options_;
+  SyncChooser chooser_;
+  std::vector<std::deque<double>> steps_us_;  // [columns], the last ones.
+  std::deque<double> added_us_;               // Likewise.
+  uint64_t steps_seen_ = 0;                   // Since the last look.
+  uint64_t steps_between_looks_;
+};
+
+}  // namespace skein::plans
