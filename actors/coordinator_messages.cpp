@@ -268,7 +268,7 @@ void CoordinatorState::on_timings(plans::WorkerId worker, net::schema::Timings::
   report.step = timings.getStep() + 1;
   report.version = timings.getStep();
   report.staleness = timings.getStaleness();
-  if (plans::runs_columns(config.options.job)) {
+  if (coordination->plan()->in_columns) {
     report.column =
         static_cast<int32_t>(plans::column_layout(*coordination->plan()).column_of(replica));
   }

@@ -58,7 +58,7 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   self->send(config.journal, decision.plan);
   const plans::RestoreDecision& restore = decision.restore;
   // Members that reduce in buckets begin by themselves: who takes part is in the plan.
-  if (plans::runs_columns(config.options.job)) {
+  if (decision.plan.in_columns) {
     grouping_actor = self->spawn(grouping,
                                  std::shared_ptr<plans::GroupScheduler>(plans::make_policy(
                                      config.options.job, plans::column_layout(decision.plan))),

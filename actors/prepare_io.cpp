@@ -128,7 +128,7 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
       prepared.id = replica.id;
       prepared.options = model_options(request, replica.id);
       // Columns of their own pace meet in groups that the plan does not know.
-      if (!plans::runs_columns(request.job)) {
+      if (!request.plan.in_columns) {
         prepared.groups = groups_of(request.plan, replica.id);
       }
       if (!request.from_checkpoint) prepared.model = find_model(request, prepared.options);

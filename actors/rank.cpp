@@ -76,7 +76,7 @@ void RankState::start(RankConfig new_config) {
   options.first_step = config.first_step;
   options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
   options.reduces_early = plans::bucket_cap_mb(config.job) > 0;
-  options.is_column = plans::runs_columns(config.job);
+  options.is_column = plan.in_columns;
   options.samples_per_step = static_cast<uint64_t>(config.job.training.global_batch_size);
   collective_places = plans::collective_places(plan);
   for (const PreparedReplica& parts : config.replicas) {

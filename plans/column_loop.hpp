@@ -60,6 +60,8 @@ class ColumnLoop {
   /// Some column of the plan is lost.
   bool has_lost() const;
   uint64_t end_step() const { return end_step_; }
+  /// Of the segment, without those that have been lost.
+  const std::vector<ColumnIteration>& iterations() const { return iterations_; }
   /// Of the segment, without the iterations that have been lost.
   SegmentTotals totals() const;
   uint64_t dropped() const { return dropped_; }

@@ -39,7 +39,9 @@ absl::StatusOr<Plan> make_column_plan(const JobSpec& job, const std::vector<Work
   const int64_t microbatches = microbatch_count(job);
   columns_job.training.micro_batch_size = column_rows(job) * columns;
   columns_job.training.global_batch_size = microbatches * columns_job.training.micro_batch_size;
-  return make_layout_plan(columns_job, workers, generation);
+  SKEIN_ASSIGN_OR_RETURN(Plan plan, make_layout_plan(columns_job, workers, generation));
+  plan.in_columns = true;
+  return plan;
 }
 
 ColumnLayout column_layout(const Plan& plan) {

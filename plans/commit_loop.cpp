@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/sample_order.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {
@@ -78,7 +77,7 @@ CommitOrder CommitLoop::begin_generation(const Plan& plan, std::vector<WorkerId>
   if (order.validate) validations_[order.step].started_us = now_us;
   if (order.checkpoint) checkpoints_[step_].loss = last_loss_;
   is_held_ = order.last;
-  if (runs_columns(job_) && !order.last && snapshots_.is_possible()) {
+  if (plan_.in_columns && !order.last && snapshots_.is_possible()) {
     order.snapshot = true;  // Columns leave this state at once.
     snapshots_.on_ordered(step_);
   }

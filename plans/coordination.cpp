@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/layout_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 
@@ -15,8 +16,10 @@ Coordination::Coordination(Options options, uint64_t now_us)
       commits_(options_.job, options_.term,
                {options_.committed_steps, options_.committed_norm, options_.durable_step,
                 options_.generations}),
+      in_columns_(begins_in_columns(options_.job)),
       last_progress_us_(now_us) {
   goodput_.begin(now_us);
+  if (plan_ && may_run_columns(options_.job)) in_columns_ = plan_->in_columns;
   // A layout that follows the number of workers does not say how many there were.
   if (plan_) options_.worker_count = std::max(options_.worker_count, plans::worker_count(*plan_));
 }
@@ -40,6 +43,7 @@ CoordinatorDecisions Coordination::on_journaled(uint64_t step, uint64_t now_us) 
   last_progress_us_ = now_us;
   goodput_.on_commit(step, now_us);
   append(decisions, watch_speeds());
+  append(decisions, watch_sync());
   if (halt_after_journal_) {
     append(decisions, begin_halt(*std::exchange(halt_after_journal_, std::nullopt), now_us));
   } else if (commits_.is_held() && (commits_.is_complete() || stop_requested_) &&
@@ -47,6 +51,8 @@ CoordinatorDecisions Coordination::on_journaled(uint64_t step, uint64_t now_us) 
     phase_ = Phase::kFinishing;
     append(decisions, try_finish());
   } else if (commits_.is_held()) {
+    append(decisions, begin_halt(change_reason_, now_us));
+  } else if (columns_ && !in_columns_) {
     append(decisions, begin_halt(change_reason_, now_us));
   } else if (columns_) {
     append(decisions, begin_segment());

@@ -19,6 +19,7 @@
 #include "plans/job_spec.hpp"
 #include "plans/plan.hpp"
 #include "plans/planner/measured_request.hpp"
+#include "plans/sync/sync_watch.hpp"
 
 namespace skein::plans {
 
@@ -170,6 +171,8 @@ class Coordination {
   CoordinatorDecisions lose_column(WorkerId worker, uint64_t now_us);
   CoordinatorDecisions follow_columns(CoordinatorDecisions decisions, uint64_t now_us);
   void hold_for_change(const std::string& reason);
+  void begin_sync_watch();
+  CoordinatorDecisions watch_sync();
 
   bool runs_plan() const;
   CoordinatorDecisions follow(CoordinatorDecisions decisions, uint64_t now_us);
@@ -189,9 +192,12 @@ class Coordination {
   std::vector<WorkerId> keepers_;                   // Of the plan's snapshots.
   std::map<WorkerId, std::set<ReplicaId>> hosted_;  // By the plan that is prepared or in force.
   CommitLoop commits_;
-  std::optional<ColumnLoop> columns_;  // Of the plan in force, if columns have their own pace.
-  bool has_trained_ = false;           // Some plan has been in force in this life.
-  bool is_urgent_ = false;             // A worker was lost since the last plan.
+  std::optional<ColumnLoop> columns_;    // Of the plan in force, if columns have their own pace.
+  bool in_columns_ = false;              // Plans are made so.
+  std::optional<SyncWatch> sync_watch_;  // Of "auto", if the plan in force has columns.
+  uint32_t sync_changes_ = 0;
+  bool has_trained_ = false;  // Some plan has been in force in this life.
+  bool is_urgent_ = false;    // A worker was lost since the last plan.
   GoodputLedger goodput_;
   SpeedWatch speeds_;
   RemedyPace remedy_pace_;

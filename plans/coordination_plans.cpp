@@ -90,6 +90,7 @@ absl::StatusOr<PlannedPipeline> Coordination::choose_plan(uint64_t now_us, Leave
   request.measured = measured_workers(request.workers);
   request.current = plan_;
   request.is_urgent = is_urgent;
+  request.in_columns = in_columns_;
   request.generation = generation_;
   return replan(request);
 }
@@ -211,7 +212,8 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
   columns_.reset();
-  if (runs_columns(options_.job)) columns_.emplace(options_.job, *plan_);
+  if (plan_->in_columns) columns_.emplace(options_.job, *plan_);
+  begin_sync_watch();
   decisions.push_back(
       RunEvent{has_trained_ ? "run.continued" : "run.started",
                absl::StrCat("training ", has_trained_ ? "goes on" : "starts", " at step ", next,

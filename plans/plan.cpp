@@ -84,6 +84,9 @@ absl::Status check_stages(const Plan& plan, int64_t layer_count) {
           absl::StrCat("stage ", s, " covers ", row, " of ", plan.microbatch_rows, " rows"));
     }
   }
+  if (plan.in_columns && !has_columns(plan)) {
+    return wrong("it has no columns: the stages' replicas have unlike rows");
+  }
   if (layer != layer_count) {
     return wrong(absl::StrCat("it covers ", layer, " of ", layer_count, " layers"));
   }
@@ -116,6 +119,15 @@ absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head) {
   }
   SKEIN_RETURN_IF_ERROR(check_ranks(plan));
   return validate_schedule(plan.actions, static_cast<int32_t>(plan.microbatch_count));
+}
+
+bool has_columns(const Plan& plan) {
+  const StagePlan& first = plan.stages.front();
+  return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& stage) {
+    return std::equal(stage.replicas.begin(), stage.replicas.end(), first.replicas.begin(),
+                      first.replicas.end(),
+                      [](const auto& a, const auto& b) { return a.rows == b.rows; });
+  });
 }
 
 RowRange even_rows(int64_t rows, int64_t index, int64_t count) {

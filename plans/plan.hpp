@@ -57,6 +57,9 @@ struct Plan {
   int64_t microbatch_count = 0;  // M
   int64_t microbatch_rows = 0;   // B
   bool recompute = false;        // Stashes hold inputs only; backwards run the forward again.
+  /// Replica c of every stage is of column c, which has a pace of its own, and meets others in
+  /// groups that a policy forms; `groups` are for nobody then.
+  bool in_columns = false;
   std::vector<StagePlan> stages;
   std::vector<ReductionGroup> groups;
   Schedule actions;  // [ranks]; stages of one rank have the same workers in the same order.
@@ -82,6 +85,9 @@ void number_replicas(std::vector<StagePlan>& stages);
 
 /// Rows as even as possible, earlier replicas get the rest.
 RowRange even_rows(int64_t rows, int64_t index, int64_t count);
+
+/// Every stage has as many replicas, with the same rows: replica c of each is of column c.
+bool has_columns(const Plan& plan);
 
 const ReplicaPlan& replica_of(const Plan& plan, ReplicaId id);
 int32_t stage_of(const Plan& plan, ReplicaId id);

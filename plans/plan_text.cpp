@@ -27,11 +27,7 @@ class Scanner {
   explicit Scanner(std::string_view text) : rest_(text) {}
 
   Scanner& expect(std::string_view literal) {
-    if (rest_.substr(0, literal.size()) == literal) {
-      rest_.remove_prefix(literal.size());
-    } else {
-      ok_ = false;
-    }
+    if (!take(literal)) ok_ = false;
     return *this;
   }
   template <class Number>
@@ -50,6 +46,12 @@ class Scanner {
     rest_.remove_prefix(taken.size());
     return taken;
   }
+  /// If it comes next.
+  bool take(std::string_view literal) {
+    if (rest_.substr(0, literal.size()) != literal) return false;
+    rest_.remove_prefix(literal.size());
+    return true;
+  }
   bool at(char next) const { return !rest_.empty() && rest_.front() == next; }
   bool ok() const { return ok_; }
   bool done() const { return ok_ && rest_.empty(); }
@@ -66,10 +68,13 @@ bool scan_header(std::string_view line, Plan& plan) {
   if (!kind.ok()) return false;
   plan.schedule = *kind;
   scan.expect(" microbatches=").number(plan.microbatch_count);
-  int recompute = 0;
+  int recompute = 0, in_columns = 0;
   scan.expect(" rows=").number(plan.microbatch_rows).expect(" recompute=").number(recompute);
+  if (scan.take(" columns=")) scan.number(in_columns);
   plan.recompute = recompute == 1;
-  return scan.done() && (recompute == 0 || recompute == 1);
+  plan.in_columns = in_columns == 1;
+  const auto is_flag = [](int value) { return value == 0 || value == 1; };
+  return scan.done() && is_flag(recompute) && is_flag(in_columns);
 }
 
 bool scan_stage(std::string_view line, Plan& plan) {
@@ -121,7 +126,7 @@ std::string to_text(const Plan& plan) {
   std::string text = absl::StrCat(
       "plan generation=", plan.generation, " schedule=", std::string(to_text(plan.schedule)),
       " microbatches=", plan.microbatch_count, " rows=", plan.microbatch_rows,
-      " recompute=", plan.recompute ? 1 : 0, "\n");
+      " recompute=", plan.recompute ? 1 : 0, plan.in_columns ? " columns=1" : "", "\n");
   for (const StagePlan& stage : plan.stages) {
     absl::StrAppend(&text, "stage layers=", stage.layers.begin, "..", stage.layers.end,
                     " rank=", stage.rank, " replicas=");

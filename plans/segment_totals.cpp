@@ -34,6 +34,12 @@ uint64_t ColumnIteration::busy_us() const {
   return longest;
 }
 
+uint64_t ColumnIteration::step_us() const {
+  uint64_t longest = 0;
+  for (const auto& [stage, report] : reports) longest = std::max(longest, report.step_us);
+  return longest;
+}
+
 SegmentTotals totals_of(const ColumnLayout& layout,
                         const std::vector<ColumnIteration>& iterations) {
   SegmentTotals totals;

@@ -21,6 +21,7 @@ struct ColumnIteration {
   uint64_t loss_tokens() const;
   double gradient_norm() const;
   uint64_t busy_us() const;  // Of the stage that took longest, > 0.
+  uint64_t step_us() const;  // From its begin until the last stage was ready.
 };
 
 /// What the columns have done in a segment.

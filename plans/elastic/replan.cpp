@@ -174,7 +174,7 @@ absl::StatusOr<PlannedPipeline> even_plan(const ReplanRequest& request, const st
 
 absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request) {
   SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
-  if (runs_columns(request.job)) return columns_plan(request);
+  if (request.in_columns) return columns_plan(request);
   const bool may_reroute = request.is_urgent && request.current.has_value();
   if (may_reroute && is_chosen_by_planner(request)) {
     absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);

@@ -22,11 +22,12 @@ struct ReplanRequest {
   /// A worker is lost and time counts: if every stage still has a replica, keep the others as they
   /// are and split its rows over the rest (`reroute`).
   bool is_urgent = false;
+  bool in_columns = false;  // Of their own pace.
   uint64_t generation = 1;
 };
 
-/// The plan for these workers. A job whose columns have their own pace: as many columns as there
-/// are workers for. Else in this order:
+/// The plan for these workers. In columns of their own pace: as many as there are workers for. Else
+/// in this order:
 ///   1 the plan that the job asks for (plan file, layout, or the planner's choice if it is to
 ///     choose), when the workers suffice for it. Workers that hold a stage's state keep the stage
 ///     where devices are alike (layouts), so that least state moves.

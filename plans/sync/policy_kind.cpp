@@ -48,7 +48,11 @@ absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name) {
   return static_cast<PolicyKind>(place);
 }
 
-bool runs_columns(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllreduce; }
+bool may_run_columns(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllreduce; }
+
+bool begins_in_columns(const JobSpec& job) {
+  return may_run_columns(job) && kind_of(job) != PolicyKind::kAuto;
+}
 
 bool has_server(const JobSpec& job) { return kind_of(job) >= PolicyKind::kPs; }
 
@@ -96,7 +100,7 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayo
 }
 
 absl::Status check_columns(const JobSpec& job) {
-  if (!runs_columns(job)) return absl::OkStatus();
+  if (!may_run_columns(job)) return absl::OkStatus();
   const ParallelismSpec& parallelism = job.parallelism;
   const std::string policy = absl::StrCat("sync.policy = \"", job.sync.policy, "\"");
   if (!parallelism.replicas.empty() || !parallelism.plan.empty() ||

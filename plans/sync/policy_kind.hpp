@@ -33,14 +33,16 @@ enum class PolicyKind {
 /// nearest name otherwise.
 absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
 
-/// True if every column trains at its own pace, on samples that are leased to it; false if all
-/// replicas do every step together. The job has been validated.
-bool runs_columns(const JobSpec& job);
+/// True if columns may train at their own pace, on samples that are leased to them; false if all
+/// replicas do every step together throughout. The job has been validated.
+bool may_run_columns(const JobSpec& job);
+/// True if they do so from the beginning; else "auto" may let them later.
+bool begins_in_columns(const JobSpec& job);
 
 /// True if columns meet at a parameter server.
 bool has_server(const JobSpec& job);
 
-/// The policy of a job that `runs_columns`; all columns of the layout are there, and begin with
+/// The policy of a job that `may_run_columns`; all columns of the layout are there, and begin with
 /// their step 0.
 std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayout& layout);
 

@@ -149,7 +149,7 @@ struct RankRig {
     options.stash_count = 2;
     PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), options, {}};
     model = parts.model;
-    if (plans::runs_columns(made.job)) return parts;
+    if (made.plan.in_columns) return parts;
     for (const plans::ReductionGroup& group : made.plan.groups) {
       const auto& members = group.members;
       if (members.size() < 2 || members.front().value != 0) continue;

@@ -91,6 +91,7 @@ TEST(ColumnPlan, ATiedEmbeddingNeedsOneStage) {
 TEST(ColumnPlan, ANewPlanLeavesStateWhereItIs) {
   ReplanRequest request;
   request.job = column_job(2, 3);
+  request.in_columns = true;
   request.workers = workers(6);
   request.generation = 1;
   const Plan before = replan(request)->plan;

@@ -55,7 +55,7 @@ Checker::Checker(World& world, JournalStore& store, plans::JobSpec job,
   store_.on_append = [this](const plans::CommitRecord& record) { on_append(record); };
   store_.on_rewind = [this](uint64_t first_step) { on_rewind(first_step); };
   store_.on_plan = [this](const plans::Plan& plan) { on_plan(plan); };
-  if (!plans::runs_columns(job_)) return;
+  if (!plans::may_run_columns(job_)) return;
   const auto on_violation = [this](const std::string& what) { fail(what); };
   leases_.emplace(job_, on_violation);
   carried_.emplace(on_violation);
@@ -79,8 +79,10 @@ void Checker::on_append(const plans::CommitRecord& record) {
   // The first one may follow a checkpoint of which the journal knows nothing.
   const uint64_t next = store_.commits.empty() ? record.step : store_.commits.rbegin()->first + 1;
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
-  const uint64_t first = leases_ ? record.first_sample / batch : record.step;
-  if (first != next && !(leases_ && store_.commits.empty())) {
+  const auto plan = store_.plans.find(record.generation);
+  const bool in_columns = plan != store_.plans.end() && plan->second.in_columns;
+  const uint64_t first = in_columns ? record.first_sample / batch : record.step;
+  if (first != next && !(in_columns && store_.commits.empty())) {
     fail(absl::StrCat("the journal has ", next, " steps and steps ", first, " to ", record.step,
                       " are appended"));
   }
@@ -89,7 +91,7 @@ void Checker::on_append(const plans::CommitRecord& record) {
     fail(absl::StrCat("step ", record.step, " has samples ", record.first_sample, "+",
                       record.sample_count));
   }
-  if (leases_) {
+  if (in_columns) {
     carried_->on_segment(leases_->leases());
     leases_->on_append(record, first);
   }
@@ -220,8 +222,11 @@ void Checker::on_read(ProcessId process, uint64_t sample) {
 }
 
 void Checker::on_update(ProcessId process) {
-  if (leases_) return on_column_update(process);
   Hosted& hosted = hosted_[process];
+  const auto found = assignments_.find({process, hosted.generation});
+  if (found != assignments_.end() && found->second.plan.in_columns) {
+    return on_column_update(process);
+  }
   for (const Held& held : hosted.replicas) {
     uint64_t& applied = applied_[held.model];
     // It may be void by now, if the process was away: its state is then.
@@ -237,7 +242,9 @@ void Checker::on_update(ProcessId process) {
   }
 }
 
-void Checker::on_copied(ProcessId process, uint64_t group) { groups_->on_copied(process, group); }
+void Checker::on_copied(ProcessId process, uint64_t group) {
+  if (groups_) groups_->on_copied(process, group);
+}
 
 void Checker::on_update_begun(ProcessId process) {
   if (!groups_) return;
@@ -291,11 +298,13 @@ void Checker::keep_weights(const gpu::StageModel& model, TrainedModel::Weights& 
 
 void Checker::check_end(uint64_t steps_done) {
   const auto steps = static_cast<uint64_t>(job_.training.steps);
+  const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   if (steps_done != steps) fail(absl::StrCat("the run ends with ", steps_done, " of ", steps));
   for (uint64_t step = 0; step < steps; ++step) {
     // That of a segment stands for all of its steps, which `on_append` has seen to.
+    const auto record = store_.commits.lower_bound(step);
     const bool is_there =
-        leases_ ? store_.commits.contains(steps - 1) : store_.commits.contains(step);
+        record != store_.commits.end() && record->second.first_sample <= step * batch;
     if (!is_there) fail(absl::StrCat("the journal lacks step ", step));
   }
   // Weights that mean nothing do worse than guessing.

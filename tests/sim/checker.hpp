@@ -113,7 +113,7 @@ class Checker {
   const plans::JobSpec job_;
   const TrainedModel* expected_;  // Null: unknown.
   std::optional<std::string> failure_;
-  std::optional<ColumnLeases> leases_;  // If columns have their own pace.
+  std::optional<ColumnLeases> leases_;  // If columns may have their own pace.
   std::optional<ColumnGroups> groups_;
   std::optional<CarriedSamples> carried_;
   TrainedModel model_;

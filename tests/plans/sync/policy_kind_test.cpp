@@ -27,11 +27,13 @@ const std::vector<std::string> kNames = {"sdpipe", "partial_reduce", "prague",
 
 TEST(PolicyKind, EveryNameOfAColumnPolicyMakesOne) {
   EXPECT_EQ(parse_policy_kind("allreduce").value(), PolicyKind::kAllreduce);
-  EXPECT_FALSE(runs_columns(job_of("allreduce")));
+  EXPECT_FALSE(may_run_columns(job_of("allreduce")));
+  EXPECT_TRUE(may_run_columns(job_of("auto")));
+  EXPECT_FALSE(begins_in_columns(job_of("auto")));
   int kind = static_cast<int>(PolicyKind::kAllreduce);
   for (const std::string& name : kNames) {
     EXPECT_EQ(static_cast<int>(parse_policy_kind(name).value()), ++kind) << name;
-    EXPECT_TRUE(runs_columns(job_of(name)));
+    EXPECT_TRUE(begins_in_columns(job_of(name)));
     EXPECT_EQ(check_columns(job_of(name)), absl::OkStatus());
     EXPECT_NE(make_policy(job_of(name), {4, 2}), nullptr);
   }
