@@ -107,11 +107,10 @@ NamedPolicy at_the_end(NamedPolicy allreduce) {
   return allreduce;
 }
 
-NamedPolicy overlapped(uint64_t local_steps, bool average_moments) {
-  return {"overlapped " + std::to_string(local_steps),
-          [local_steps, average_moments](const plans::ColumnLayout& layout, uint64_t) {
+NamedPolicy overlapped_with_moments() {
+  return {"overlapped m", [](const plans::ColumnLayout& layout, uint64_t) {
             return std::make_unique<plans::OverlappedAveragePolicy>(
-                layout, plans::overlapped_options({local_steps}, average_moments));
+                layout, plans::overlapped_options({.local_steps = 1}, true));
           }};
 }
 
@@ -127,7 +126,7 @@ plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t nu
 
 std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
   std::vector<NamedPolicy> policies = {allreduce(), adaptive(parts_are_unlike, optimizer)};
-  for (const uint64_t steps : {1, 2}) policies.push_back(overlapped(steps, parts_are_unlike));
+  policies.push_back(overlapped_with_moments());
   policies.push_back(at_the_end(allreduce()));
   for (NamedPolicy& policy : published_policies()) policies.push_back(std::move(policy));
   for (const uint64_t period : {2, 5, 10}) policies.push_back(sdpipe_weighted(period));

@@ -4,6 +4,7 @@
 
 #include "plans/sync/ad_psgd.hpp"
 #include "plans/sync/hetpipe.hpp"
+#include "plans/sync/overlapped_average.hpp"
 #include "plans/sync/paired_rounds.hpp"
 #include "plans/sync/parameter_server.hpp"
 #include "plans/sync/partial_reduce.hpp"
@@ -92,6 +93,7 @@ std::vector<NamedPolicy> published_policies() {
 std::vector<NamedPolicy> other_policies() {
   using plans::ServerMode;
   return {
+      named<plans::OverlappedAveragePolicy>("overlapped", plans::OverlappedAverageOptions{}),
       sdpipe_ours(2),
       sdpipe_ours(5),
       sdpipe_ours(10),

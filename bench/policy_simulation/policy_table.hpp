@@ -31,7 +31,8 @@ NamedPolicy fixed_groups(std::string name, int32_t count);
 
 /// Those that SDPipe's artefact has, all-reduce left out.
 std::vector<NamedPolicy> published_policies();
-/// The rest: SDPipe with our windows and turns, P-Reduce, Prague, and the servers.
+/// The rest: overlapped averages, SDPipe with our windows and turns, P-Reduce, Prague, and the
+/// servers.
 std::vector<NamedPolicy> other_policies();
 
 enum class Disturbance { kNone, kDynamic, kOneSlow };

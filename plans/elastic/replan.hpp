@@ -22,8 +22,8 @@ struct ReplanRequest {
   /// A worker is lost and time counts: if every stage still has a replica, keep the others as they
   /// are and split its rows over the rest (`reroute`).
   bool is_urgent = false;
-  bool in_columns = false;  // Of their own pace.
   uint64_t generation = 1;
+  bool in_columns = false;  // Of their own pace.
 };
 
 /// The plan for these workers. In columns of their own pace: as many as there are workers for. Else

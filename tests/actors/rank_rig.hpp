@@ -128,6 +128,7 @@ struct RankRig {
       workers.push_back({id});
     }
     made.plan = plans::make_layout_plan(job, workers, kGeneration).value();
+    made.plan.in_columns = plans::begins_in_columns(job);
     made.device = device;
     made.shards = shards;
     made.plane = plane;

@@ -15,8 +15,8 @@ from checkpoints import newest, read_model, worst_relative  # noqa: E402
 from elastic_runs import PACE, ElasticRun  # noqa: E402
 from running import Program  # noqa: E402
 
-POLICIES = ("sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "auto", "ps",
-            "ps_async", "ps_bounded", "hetpipe", "grouped_ps")
+POLICIES = ("sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "overlapped", "auto",
+            "ps", "ps_async", "ps_bounded", "hetpipe", "grouped_ps")
 COLUMN_SAMPLES = 4  # Of a column's iteration.
 STOPPED = 75
 PATIENCE_SECONDS = 150  # With a machine that has other things to do.
@@ -146,6 +146,23 @@ class Trial:
         done = [sum(column) for column in columns]
         self.expect("which does less", done[2] < 0.6 * min(done[:2]), done)
 
+    def goes_its_own_way(self):
+        """A slow column, which "auto" has to find."""
+        run = self.start(1, 3, 90, *SLEEP, "--device.speeds", "1,1,0.25", policy="auto", segment=30)
+        self.check(learns=False)
+        changes = run.events("sync.changed")
+        self.expect("the columns are let go once", len(changes) == 1, changes)
+        lines = run.steps()
+        together = [line for line in lines if "column_samples" not in line]
+        apart = [line for line in lines if "column_samples" in line]
+        self.expect("at first all do every step together", together and apart and
+                    together[-1]["step"] < min(30, apart[0]["step"]), lines[:3])
+        paces = [sum(line["step_seconds"] for line in part[1:]) /
+                 max(1, part[-1]["step"] - part[0]["step"]) for part in (together, apart)]
+        self.expect("then nobody waits for the slow one", paces[1] < 0.8 * paces[0],
+                    f"{paces} s a step")
+        self.expect("nothing is done again", not run.events("run.rolled_back"))
+
     def expect_no_early_halt(self, victim):
         """The others went on to the end of their segment, and lost nothing."""
         lost = self.run.events("worker.lost")
@@ -268,7 +285,8 @@ def trials():
         yield f"more columns than samples {policy}", (
             lambda t, p=policy: t.more_columns_than_samples(p))
     yield "slow column", Trial.slow_column
-    for policy in ("sdpipe", "adpsgd", "prague", "ps_bounded"):
+    yield "auto finds the slow column", Trial.goes_its_own_way
+    for policy in ("sdpipe", "adpsgd", "overlapped", "prague", "ps_bounded"):
         yield f"kill and join {policy}", lambda t, p=policy: t.kill_and_join(2, 2, p)
     for policy in ("partial_reduce", "adpsgd_paired", "ps"):
         yield f"kill {policy}", lambda t, p=policy: t.kill_without_another(1, 4, p)

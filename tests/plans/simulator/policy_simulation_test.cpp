@@ -82,7 +82,7 @@ TEST(PolicySimulation, AveragesBesideTheComputingTakeNoStepsTime) {
       PolicySimulationOptions options = options_of(layout, homogeneous());
       options.moments_per_weight = 2;
       options.exchange_us = exchange_us * kExchangeUs;
-      OverlappedAveragePolicy policy(layout, {.average_moments = average_moments});
+      OverlappedAveragePolicy policy(layout, {.ahead_max = 8, .average_moments = average_moments});
       const PolicySimulation result = run(policy, options);
       const double values = average_moments ? 3 : 1;
       const double average_us = values * 2 * 7.0 / 8 * options.exchange_us;
