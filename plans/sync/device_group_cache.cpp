@@ -29,6 +29,11 @@ std::vector<uint64_t> DeviceGroupCache::release(uint64_t number, uint64_t operat
   return shrink_to_bound();
 }
 
+void DeviceGroupCache::revoke(uint64_t number) {
+  const auto found = groups_.find(number);
+  if (found != groups_.end()) found->second.group.is_revoked = true;
+}
+
 void DeviceGroupCache::drop(uint64_t number) { groups_.erase(number); }
 
 std::vector<uint64_t> DeviceGroupCache::drop_member(WorkerId worker) {

@@ -15,6 +15,8 @@ struct FormedGroup {
   uint64_t number = 0;            // The same on all members, never given out twice.
   std::vector<WorkerId> members;  // Ascending; the rank in the group is the position.
   uint64_t operations = 0;        // That this member has done in it.
+  /// What ran in it was stopped: nothing can be done in it, but groups can be made of it.
+  bool is_revoked = false;
   bool operator==(const FormedGroup&) const = default;
 };
 
@@ -31,6 +33,8 @@ class DeviceGroupCache {
   void use(uint64_t number);
   /// One of its users ends, after so many operations. Returns the numbers of those to be given up.
   std::vector<uint64_t> release(uint64_t number, uint64_t operations);
+  /// What ran in the group was stopped. Its users still have to release it.
+  void revoke(uint64_t number);
   /// The group is broken: it was aborted, or one of its operations failed. It is known no more.
   void drop(uint64_t number);
   /// The worker is gone for good. Returns the numbers of its groups, which are known no more.

@@ -24,24 +24,31 @@ struct GroupOffer {
   std::vector<FormedGroup> groups;  // `DeviceGroupCache::offer`.
   bool can_shrink = false;          // Its library has the function.
   bool can_split = false;
+  bool can_revoke = false;
   bool operator==(const GroupOffer&) const = default;
 };
 
 struct Formation {
   FormationKind kind = FormationKind::kNewId;
   uint64_t parent = 0;  // kCached: the group itself. kNewId: 0.
+  /// kShrink: who has not revoked the parent does so first.
+  bool revokes = false;
   bool operator==(const Formation&) const = default;
 };
 
 /// Decides how the `wanted` groups come about that are formed in one round, all from the same
-/// offers, so that every worker that has them decides the same. Offers come from workers that live:
-/// a parent with a member that did not offer it is not healthy, and is not used.
+/// offers, so that every worker that has them decides the same.
 ///
-/// A split is one call of all of its parent's members for all the groups it makes; a shrink makes
-/// one group, and waits for nobody who leaves. So a parent is split where several groups are wanted
-/// of it, or where a library cannot shrink, and is shrunk for one group at most: a second shrink of
-/// it could begin before the first has ended. The smallest parent wins, as it has fewer connections
-/// to leave behind; then the newest.
+/// Nobody but the members of the wanted groups makes calls. So a split, which is one call of all of
+/// its parent's members for all the groups it makes, is for groups that are the whole parent
+/// together. A shrink makes one group, and waits for nobody who leaves: a parent is shrunk for one
+/// group at most, as a second shrink of it could begin before the first has ended.
+///
+/// To use or split a parent, all of its members must offer it, in step and not revoked. To shrink
+/// it, those who stay must: where one who leaves does not (it is gone) or the members are out of
+/// step (some were stopped in an operation), all of them revoke it first, and can or do without it.
+///
+/// The smallest parent wins, as it has fewer connections to leave behind; then the newest.
 ///
 /// `wanted`  [groups] members, ascending, >= 2; in the order in which they are to be formed.
 /// Returns   [groups] one for each.

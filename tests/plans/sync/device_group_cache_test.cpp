@@ -66,6 +66,16 @@ TEST(DeviceGroupCache, BrokenGroupsAndThoseOfTheDeadAreKnownNoMore) {
   EXPECT_EQ(cache.release(1, 8), Numbers{}) << "its user ends later";
 }
 
+TEST(DeviceGroupCache, WhatWasRevokedIsOfferedAsSuchWhenItIsReleased) {
+  DeviceGroupCache cache(2);
+  cache.add(group_of(1));
+  cache.revoke(1);
+  cache.revoke(5);  // Unknown: nothing.
+  EXPECT_EQ(offered(cache), Numbers{});
+  EXPECT_EQ(cache.release(1, 3), Numbers{});
+  EXPECT_EQ(cache.offer().front(), (FormedGroup{1, {{1}, {2}}, 3, true}));
+}
+
 TEST(DeviceGroupCache, NeverGivesUpWhatIsInUseNorKeepsMoreThanTheBoundBesides) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
