@@ -1,14 +1,11 @@
 #include "actors/device_gradient_group.hpp"
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "actors/gradient_path.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/sync/group_formation.hpp"
 
 namespace skein::actors {
 namespace {
@@ -26,19 +23,16 @@ class DeviceGradientGroup final : public net::GradientGroup {
 
   absl::Status connect() override {
     options_.keeper->end_given_up();
-    const PathEntry own = own_entry();
-    board_->put(key(absl::StrCat("device-", options_.group.rank)), to_bytes(to_text(own)));
+    const PathEntry own = options_.round->tell();
     // Whatever the others have, and nobody asks a processor why: no need to wait for their words.
     if (options_.backend != "nccl" && !own.is_gpu) return host_->connect();
-    SKEIN_ASSIGN_OR_RETURN(const std::vector<PathEntry> entries, hear_entries());
-    SKEIN_ASSIGN_OR_RETURN(const GradientPath path,
-                           choose_gradient_path(options_.backend, entries));
-    if (!path.reason.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(FormationRound::Outcome outcome, options_.round->decide(options_.id));
+    if (!outcome.path.reason.empty()) {
       options_.say(absl::StrCat("gradients of ", options_.group.name,
-                                " go by way of the hosts: ", path.reason));
+                                " go by way of the hosts: ", outcome.path.reason));
     }
-    if (!path.on_device) return host_->connect();
-    SKEIN_RETURN_IF_ERROR(form(entries));
+    if (!outcome.path.on_device) return host_->connect();
+    SKEIN_RETURN_IF_ERROR(form(std::move(outcome)));
     std::lock_guard lock(mutex_);
     host_.reset();
     return absl::OkStatus();
@@ -53,11 +47,12 @@ class DeviceGradientGroup final : public net::GradientGroup {
     absl::Status status = members_->all_reduce_sum(
         values.data(), static_cast<int64_t>(values.size()), gpu::DeviceGroup::Start::kNow);
     if (status.ok()) status = members_->wait();
-    end_call();
+    end_operation(status.ok());
     return absl::IsInvalidArgument(status) ? absl::InternalError(status.message()) : status;
   }
 
   void abort() override {
+    options_.round->abort();
     board_->cancel_prefix(options_.group.name + "/");
     std::lock_guard lock(mutex_);
     is_aborted_ = true;
@@ -81,64 +76,54 @@ class DeviceGradientGroup final : public net::GradientGroup {
     return absl::StrCat(options_.group.name, "/", of);
   }
 
-  PathEntry own_entry() const {
-    PathEntry entry;
-    entry.is_gpu = !options_.device->info().is_host_memory;
-    if (options_.backend == "gloo") return entry;
-    if (options_.group.reducer.kind != plans::ReducerKind::kSum) {
-      entry.detail = "sync.reducer is none of NCCL's";
-      return entry;
+  absl::Status form(FormationRound::Outcome outcome) {
+    switch (outcome.formation.kind) {
+      case plans::FormationKind::kCached:
+        adopt(outcome.formation.parent, std::move(outcome.from));
+        return absl::OkStatus();
+      case plans::FormationKind::kNewId:
+        return form_anew(std::move(outcome.members));
+      case plans::FormationKind::kShrink:
+      case plans::FormationKind::kSplit:
+        break;
     }
-    const absl::StatusOr<gpu::DeviceGroups*> groups = options_.device->groups();
-    if (!groups.ok()) {
-      entry.detail = std::string(groups.status().message());
-      return entry;
-    }
-    entry.detail = options_.keeper->trouble();
-    if (!entry.detail.empty()) return entry;
-    const gpu::DeviceGroups::Info& info = (*groups)->info();
-    entry.library = info.library;
-    entry.detail = info.place;
-    entry.offer.groups = options_.keeper->offer();
-    return entry;
+    return form_from(std::move(outcome));
   }
 
-  absl::StatusOr<std::vector<PathEntry>> hear_entries() {
-    std::vector<PathEntry> entries;
-    for (uint32_t rank = 0; rank < options_.group.rank_count; ++rank) {
-      SKEIN_ASSIGN_OR_RETURN(
-          const std::vector<char> bytes,
-          board_->wait(key(absl::StrCat("device-", rank)), options_.group.appear_timeout_seconds));
-      absl::StatusOr<PathEntry> entry = parse_path_entry(std::string(bytes.begin(), bytes.end()));
-      if (!entry.ok()) return trouble(entry.status());
-      entries.push_back(*std::move(entry));
-    }
-    return entries;
+  absl::Status form_from(FormationRound::Outcome outcome) {
+    if (!begin_call()) return aborted();
+    auto formed = make_from(outcome);
+    outcome.from.reset();  // Every member has what it needs of it, or it is broken.
+    if (!end_call()) return aborted();
+    if (!formed.ok()) return trouble(formed.status());
+    const bool is_split = outcome.formation.kind == plans::FormationKind::kSplit;
+    options_.say(absl::StrCat("the GPUs of ", options_.group.name, " have ",
+                              is_split ? "split" : "shrunk", " their group of ",
+                              outcome.parent.members.size(), " members to one of ",
+                              outcome.members.size()));
+    return keep(std::move(outcome.members), *std::move(formed));
   }
 
-  absl::Status form(const std::vector<PathEntry>& entries) {
-    std::vector<plans::WorkerId> members = options_.members;
-    std::sort(members.begin(), members.end());
-    std::map<plans::WorkerId, plans::GroupOffer> offers;
-    for (size_t rank = 0; rank < entries.size(); ++rank) {
-      offers[options_.members[rank]] = entries[rank].offer;
+  absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> make_from(
+      const FormationRound::Outcome& outcome) {
+    gpu::DeviceGroup& from = *outcome.from;
+    if (outcome.formation.kind == plans::FormationKind::kSplit) {
+      return from.split(static_cast<int32_t>(options_.id.value), device_options());
     }
-    const plans::Formation formation = plans::choose_formations({members}, offers).front();
-    if (formation.kind == plans::FormationKind::kCached) {
-      std::shared_ptr<gpu::DeviceGroup> kept = options_.keeper->use(formation.parent);
-      if (kept == nullptr) {
-        return absl::UnavailableError(
-            absl::StrCat("group ", formation.parent, ", which was offered, is gone"));
-      }
-      adopt(formation.parent, std::move(kept));
-      return absl::OkStatus();
+    std::vector<int32_t> left;
+    for (size_t rank = 0; rank < outcome.parent.members.size(); ++rank) {
+      const bool stays = std::binary_search(outcome.members.begin(), outcome.members.end(),
+                                            outcome.parent.members[rank]);
+      if (!stays) left.push_back(static_cast<int32_t>(rank));
     }
-    return form_anew(std::move(members));
+    if (outcome.formation.revokes && !outcome.parent.is_revoked) {
+      SKEIN_RETURN_IF_ERROR(from.revoke());
+    }
+    return from.shrink(left, gpu::DeviceGroup::Shrink::kHealthy, device_options());
   }
 
   absl::Status form_anew(std::vector<plans::WorkerId> members) {
-    const plans::WorkerId self = options_.members[options_.group.rank];
-    const auto rank = std::find(members.begin(), members.end(), self) - members.begin();
+    const auto rank = std::find(members.begin(), members.end(), options_.self) - members.begin();
     SKEIN_ASSIGN_OR_RETURN(gpu::DeviceGroups * groups, options_.device->groups());
     if (rank == 0) {
       const absl::StatusOr<std::string> made = groups->make_id();
@@ -150,19 +135,38 @@ class DeviceGradientGroup final : public net::GradientGroup {
     }
     SKEIN_ASSIGN_OR_RETURN(const std::vector<char> id,
                            board_->wait(key("id"), options_.group.appear_timeout_seconds));
+    if (!begin_call()) return aborted();
+    absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> formed =
+        groups->form(std::string(id.begin(), id.end()), static_cast<int32_t>(rank),
+                     static_cast<int32_t>(members.size()), device_options());
+    if (!end_call()) return aborted();
+    options_.keeper->on_formed(formed.status());
+    if (!formed.ok()) return trouble(formed.status());
+    return keep(std::move(members), *std::move(formed));
+  }
+
+  gpu::DeviceGroup::Options device_options() const {
     gpu::DeviceGroup::Options options;
     options.name = options_.group.name;
     options.form_timeout_seconds = options_.group.connect_timeout_seconds;
     options.operation_timeout_seconds = options_.group.timeout_seconds;
+    // Revoked at once, see `end_operation`.
+    if (can_revoke()) options.on_failure = gpu::DeviceGroup::OnFailure::kKeep;
     options.abort = signal_;
-    if (!begin_call()) return aborted();
-    absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> formed =
-        groups->form(std::string(id.begin(), id.end()), static_cast<int32_t>(rank),
-                     static_cast<int32_t>(members.size()), options);
-    if (!end_call()) return aborted();
-    options_.keeper->on_formed(formed.status());
-    if (!formed.ok()) return trouble(formed.status());
-    std::shared_ptr<gpu::DeviceGroup> shared = *std::move(formed);
+    return options;
+  }
+
+  bool can_revoke() const {
+    const absl::StatusOr<gpu::DeviceGroups*> groups = options_.device->groups();
+    return groups.ok() && (*groups)->info().can_revoke;
+  }
+
+  absl::Status keep(std::vector<plans::WorkerId> members,
+                    std::unique_ptr<gpu::DeviceGroup> formed) {
+    if (formed == nullptr) {
+      return absl::UnavailableError(absl::StrCat(options_.group.name, " has no group here"));
+    }
+    std::shared_ptr<gpu::DeviceGroup> shared = std::move(formed);
     options_.keeper->add({options_.number, std::move(members), 0}, shared, options_.device);
     adopt(options_.number, std::move(shared));
     return absl::OkStatus();
@@ -188,6 +192,26 @@ class DeviceGradientGroup final : public net::GradientGroup {
     std::lock_guard lock(mutex_);
     is_calling_ = false;
     return !is_aborted_;
+  }
+
+  /// What still runs in the group must end before anybody touches the values again.
+  void end_operation(bool is_done) {
+    {
+      std::lock_guard lock(mutex_);
+      if (is_done && !is_aborted_) {
+        is_calling_ = false;
+        return;
+      }
+    }
+    if (can_revoke() && members_->revoke().ok()) {
+      options_.keeper->release_revoked(number_);
+    } else {
+      options_.keeper->end(number_);
+    }
+    members_.reset();  // Broken: ends here, which takes long.
+    std::lock_guard lock(mutex_);
+    is_calling_ = false;
+    is_aborted_ = true;
   }
 
   absl::Status aborted() const {

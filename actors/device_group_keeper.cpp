@@ -40,6 +40,37 @@ void DeviceGroupKeeper::release(uint64_t number) {
   }
 }
 
+void DeviceGroupKeeper::release_revoked(uint64_t number) {
+  std::lock_guard lock(mutex_);
+  const auto found = groups_.find(number);
+  if (found == groups_.end()) return;
+  cache_.revoke(number);
+  give_up(cache_.release(number, found->second->operations()));
+}
+
+void DeviceGroupKeeper::end(uint64_t number) {
+  std::lock_guard lock(mutex_);
+  cache_.drop(number);
+  groups_.erase(number);
+}
+
+std::shared_ptr<gpu::DeviceGroup> DeviceGroupKeeper::take(uint64_t number,
+                                                          plans::FormedGroup& group) {
+  std::lock_guard lock(mutex_);
+  const std::vector<plans::FormedGroup> free = cache_.offer();
+  const auto found = std::find_if(free.begin(), free.end(),
+                                  [&](const auto& each) { return each.number == number; });
+  if (found == free.end()) return nullptr;
+  group = *found;
+  cache_.drop(number);
+  return std::move(groups_.extract(number).mapped());
+}
+
+void DeviceGroupKeeper::give_up(std::shared_ptr<gpu::DeviceGroup> members) {
+  std::lock_guard lock(mutex_);
+  if (members != nullptr) given_up_.push_back(std::move(members));
+}
+
 void DeviceGroupKeeper::keep_only(const std::set<plans::WorkerId>& workers) {
   std::lock_guard lock(mutex_);
   for (const plans::FormedGroup& group : cache_.offer()) {

@@ -84,8 +84,10 @@ struct GroupParts {
 /// A group that is to be made.
 struct GroupRequest {
   net::GradientGroup::Options options;
-  std::vector<plans::WorkerId> members;  // By rank.
-  std::set<plans::WorkerId> workers;     // Of the plan.
+  /// All groups of the plan with more than one member: their members, by rank.
+  std::map<plans::GroupId, std::vector<plans::WorkerId>> wanted;
+  std::set<plans::WorkerId> workers;  // Of the plan.
+  plans::WorkerId self;
   uint64_t generation = 0;
   std::string backend;  // comm.backend
   std::shared_ptr<gpu::Device> device;
@@ -191,6 +193,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_snapshot(const SnapshotTaken& taken);
   void try_prepare();
   void on_prepared(const PreparedReplicas& result);
+  GroupRequest group_request(const net::GradientGroup::Options& options) const;
   void form_groups();
   void on_formed(const GroupFormed& formed);
   void spawn_rank();

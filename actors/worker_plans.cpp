@@ -251,6 +251,18 @@ void WorkerState::on_prepared(const PreparedReplicas& result) {
   form_groups();
 }
 
+GroupRequest WorkerState::group_request(const net::GradientGroup::Options& options) const {
+  GroupRequest request{options, {}, {}, id(), plan.generation, job.comm.backend, device};
+  for (const auto& [worker, address] : addresses) request.workers.insert(worker);
+  for (const plans::ReductionGroup& group : plan.groups) {
+    if (group.members.size() < 2) continue;
+    for (plans::ReplicaId member : group.members) {
+      request.wanted[group.id].push_back(plans::replica_of(plan, member).worker);
+    }
+  }
+  return request;
+}
+
 /// In the order of their numbers on every worker: forming one waits for all of its members.
 void WorkerState::form_groups() {
   for (const PreparedReplica& replica : prepared) {
@@ -267,12 +279,7 @@ void WorkerState::form_groups() {
       options.appear_timeout_seconds = job.comm.init_timeout_seconds;
       options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
       options.reducer = group_reducer(job, plan, group, replica, addresses);
-      GroupRequest wanted{options, {}, {}, plan.generation, job.comm.backend, device};
-      for (const auto& [worker, address] : addresses) wanted.workers.insert(worker);
-      for (plans::ReplicaId member : group.members) {
-        wanted.members.push_back(plans::replica_of(plan, member).worker);
-      }
-      absl::StatusOr<GroupParts> parts = config.parts.make_group(number, wanted);
+      absl::StatusOr<GroupParts> parts = config.parts.make_group(number, group_request(options));
       if (!parts.ok()) return tell_failed(parts.status());
       self->send(parts->io, FormGroup{plan.generation}, FormListener(self));
       groups[number] = *std::move(parts);

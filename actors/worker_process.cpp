@@ -65,6 +65,8 @@ class LocalWorker final : public WorkerProcess {
     // The thread of a detached actor ends when the last handle to it goes.
     worker_ = nullptr;
     prepare_ = nullptr;
+    round_.reset();  // They have the device, whose work tells the time by the actors' clock.
+    keeper_.reset();
     link_.reset();
     plane_.reset();
     board_.reset();
@@ -142,10 +144,11 @@ class LocalWorker final : public WorkerProcess {
     SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::GradientGroup> host,
                            net::GradientGroup::create(request.options, board_));
     if (request.backend == "gloo") return host;
-    keeper_->keep_only(request.workers);
     DeviceGradientGroupOptions options;
     options.group = request.options;
-    options.members = request.members;
+    options.id = number;
+    options.self = request.self;
+    options.round = formation_round(request);
     options.number = request.generation << 16 | number.value;  // A plan has fewer groups.
     options.backend = request.backend;
     options.device = request.device;
@@ -154,6 +157,24 @@ class LocalWorker final : public WorkerProcess {
       std::fprintf(stderr, "skein: %s\n", line.c_str());
     };
     return make_device_gradient_group(std::move(options), board_, std::move(host));
+  }
+
+  /// That of the plan, which its groups share. Called by the worker only.
+  std::shared_ptr<FormationRound> formation_round(const GroupRequest& request) {
+    if (round_ != nullptr && round_generation_ == request.generation) return round_;
+    FormationRound::Options options;
+    options.name = absl::StrCat("generation-", request.generation);
+    options.self = request.self;
+    options.wanted = request.wanted;
+    options.workers = request.workers;
+    options.backend = request.backend;
+    options.reducer = request.options.reducer.kind;
+    options.appear_timeout_seconds = request.options.appear_timeout_seconds;
+    options.device = request.device;
+    options.keeper = keeper_;
+    round_ = std::make_shared<FormationRound>(std::move(options), board_);
+    round_generation_ = request.generation;
+    return round_;
   }
 
   /// Called by the worker, the first time while it is being spawned.
@@ -239,6 +260,8 @@ class LocalWorker final : public WorkerProcess {
   std::shared_ptr<net::DataPlane> plane_;
   std::shared_ptr<net::RendezvousBoard> board_;
   std::shared_ptr<DeviceGroupKeeper> keeper_ = std::make_shared<DeviceGroupKeeper>();
+  std::shared_ptr<FormationRound> round_;
+  uint64_t round_generation_ = 0;
   PrepareIo prepare_;
   Worker worker_;
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <thread>
 
@@ -35,37 +36,94 @@ class DeviceGradientGroupTest : public testing::Test {
     groups_.resize(places.size());
   }
 
-  /// Statuses of all members. Workers' numbers descend, so that ranks on devices are others.
-  std::vector<absl::Status> connect(uint64_t generation, const std::string& backend = "auto") {
+  using Ranks = std::vector<size_t>;
+  static constexpr uint32_t kWorkersMax = 9;
+  /// Numbers of workers descend, so that ranks on devices are others.
+  static plans::WorkerId worker(size_t index) {
+    return {kWorkersMax - static_cast<uint32_t>(index)};
+  }
+
+  /// Statuses of the members of the groups of a plan; no worker is in two.
+  std::vector<absl::Status> connect(uint64_t generation, const std::string& backend = "auto",
+                                    std::vector<Ranks> wanted = {}) {
+    if (wanted.empty()) {
+      wanted.emplace_back();
+      for (size_t i = 0; i < devices_.size(); ++i) wanted[0].push_back(i);
+    }
     std::vector<absl::Status> statuses(devices_.size());
-    on_each([&](size_t rank) {
-      DeviceGradientGroupOptions options;
-      options.group.name = absl::StrCat("generation-", generation, "/group-0");
-      options.group.rank = static_cast<uint32_t>(rank);
-      options.group.rank_count = static_cast<uint32_t>(devices_.size());
-      for (size_t i = devices_.size(); i > 0; --i) {
-        options.members.push_back(plans::WorkerId{static_cast<uint32_t>(i)});
+    on_each([&](size_t index) {
+      groups_[index].reset();
+      for (size_t group = 0; group < wanted.size(); ++group) {
+        const Ranks& ranks = wanted[group];
+        const auto found = std::find(ranks.begin(), ranks.end(), index);
+        if (found == ranks.end()) continue;
+        make(generation, backend, wanted, group, static_cast<size_t>(found - ranks.begin()));
+        statuses[index] = groups_[index]->connect();
       }
-      options.number = generation << 16;
-      options.backend = backend;
-      options.device = devices_[rank];
-      options.keeper = keepers_[rank];
-      options.say = [this, rank](const std::string& line) { said_[rank].push_back(line); };
-      auto host = net::GradientGroup::create(options.group, boards_[rank]);
-      groups_[rank] = make_device_gradient_group(options, boards_[rank], *std::move(host));
-      statuses[rank] = groups_[rank]->connect();
     });
     return statuses;
   }
 
-  void expect_sums() {
-    on_each([&](size_t rank) {
-      std::vector<float> values = {static_cast<float>(rank + 1), 1};
-      const absl::Status status = groups_[rank]->all_reduce_sum(values);
+  void make(uint64_t generation, const std::string& backend, const std::vector<Ranks>& wanted,
+            size_t group, size_t rank) {
+    const size_t index = wanted[group][rank];
+    FormationRound::Options round;
+    round.name = absl::StrCat("generation-", generation);
+    round.self = worker(index);
+    for (size_t each = 0; each < wanted.size(); ++each) {
+      for (size_t member : wanted[each]) {
+        round.wanted[plans::GroupId{static_cast<uint32_t>(each)}].push_back(worker(member));
+        round.workers.insert(worker(member));
+      }
+    }
+    round.backend = backend;
+    round.device = devices_[index];
+    round.keeper = keepers_[index];
+    DeviceGradientGroupOptions options;
+    options.group.name = absl::StrCat(round.name, "/group-", group);
+    options.group.rank = static_cast<uint32_t>(rank);
+    options.group.rank_count = static_cast<uint32_t>(wanted[group].size());
+    options.id = plans::GroupId{static_cast<uint32_t>(group)};
+    options.self = round.self;
+    options.number = generation << 16 | group;
+    options.backend = backend;
+    options.device = devices_[index];
+    options.keeper = keepers_[index];
+    options.round = std::make_shared<FormationRound>(std::move(round), boards_[index]);
+    options.say = [this, index](const std::string& line) { said_[index].push_back(line); };
+    auto host = net::GradientGroup::create(options.group, boards_[index]);
+    groups_[index] = make_device_gradient_group(options, boards_[index], *std::move(host));
+  }
+
+  /// Each adds up with `count` members in all the number of its group.
+  void expect_sums(size_t count = 0) {
+    if (count == 0) count = devices_.size();
+    on_each([&](size_t index) {
+      if (!groups_[index]) return;
+      std::vector<float> values = {2, 1};
+      const absl::Status status = groups_[index]->all_reduce_sum(values);
       EXPECT_TRUE(status.ok()) << status;
-      const auto count = static_cast<float>(devices_.size());
-      EXPECT_THAT(values, ElementsAre(count * (count + 1) / 2, count));
+      EXPECT_THAT(values, ElementsAre(2 * static_cast<float>(count), static_cast<float>(count)));
     });
+  }
+
+  /// Those but `lost` begin an operation, which then is aborted on all.
+  void lose_in_an_operation(size_t lost) {
+    std::vector<std::thread> wait;
+    for (size_t index = 0; index < groups_.size(); ++index) {
+      if (index == lost) continue;
+      wait.emplace_back([this, index] {
+        std::vector<float> values = {1};
+        EXPECT_TRUE(absl::IsUnavailable(groups_[index]->all_reduce_sum(values)));
+      });
+    }
+    const auto are_waiting = [&] {
+      std::lock_guard lock(world_.mutex);
+      return world_.meetings["id-1"].values.size() == wait.size();
+    };
+    while (!are_waiting()) std::this_thread::yield();
+    for (auto& group : groups_) group->abort();
+    for (std::thread& thread : wait) thread.join();
   }
 
   void on_each(const std::function<void(size_t)>& body) {
@@ -125,28 +183,84 @@ TEST_F(DeviceGradientGroupTest, AGroupThatIsLeftWholeIsUsedAgain) {
     EXPECT_TRUE(absl::IsUnavailable(groups_[0]->all_reduce_sum(values)));
   }
   EXPECT_EQ(world_.formed, 2) << "both members once";
-  for (const auto& keeper : keepers_) keeper->keep_only({{1}, {3}});
+  for (const auto& keeper : keepers_) keeper->keep_only({worker(0), {3}});
   for (const absl::Status& status : connect(4)) ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(world_.formed, 4) << "worker 2 was gone";
+  EXPECT_EQ(world_.formed, 4) << "the second was gone";
 }
 
 TEST_F(DeviceGradientGroupTest, AGroupThatIsAbortedInACallIsFormedAnew) {
   start({"a/0", "a/1"});
   for (const absl::Status& status : connect(1)) ASSERT_TRUE(status.ok()) << status;
-  std::thread waits([&] {
-    std::vector<float> values = {1};
-    EXPECT_TRUE(absl::IsUnavailable(groups_[0]->all_reduce_sum(values)));
-  });
-  const auto is_waiting = [&] {
-    std::lock_guard lock(world_.mutex);
-    return world_.meetings["id-1"].values.size() == 1;
-  };
-  while (!is_waiting()) std::this_thread::yield();
-  for (auto& group : groups_) group->abort();
-  waits.join();
+  lose_in_an_operation(1);
   for (const absl::Status& status : connect(2)) ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(world_.formed, 4);
   expect_sums();
+}
+
+TEST_F(DeviceGradientGroupTest, AfterALossTheOthersRevokeAndShrink) {
+  world_.can_shrink = world_.can_revoke = true;
+  start({"a/0", "a/1", "a/2", "a/3"});
+  for (const absl::Status& status : connect(1)) ASSERT_TRUE(status.ok()) << status;
+  lose_in_an_operation(2);  // Another one goes as well, and had not begun it.
+  EXPECT_EQ(world_.revoked, 3);
+  for (const absl::Status& status : connect(2, "auto", {{0, 2, 3}})) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(world_.shrunk, 3);
+  EXPECT_EQ(world_.revoked, 4) << "also by who was stopped outside of it";
+  EXPECT_EQ(world_.formed, 4) << "nothing was formed from nothing";
+  EXPECT_THAT(said_[0], ElementsAre(HasSubstr("shrunk their group of 4 members to one of 3")));
+  expect_sums(3);
+  for (size_t index : {0, 2, 3}) groups_[index]->abort();
+  for (const absl::Status& status : connect(3, "auto", {{0, 2, 3}})) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(world_.shrunk, 3) << "it is kept like any other";
+  expect_sums(3);
+}
+
+TEST_F(DeviceGradientGroupTest, WithoutRevokeALossMakesAGroupAnew) {
+  world_.can_shrink = true;
+  start({"a/0", "a/1", "a/2"});
+  for (const absl::Status& status : connect(1)) ASSERT_TRUE(status.ok()) << status;
+  lose_in_an_operation(1);
+  for (const absl::Status& status : connect(2, "auto", {{0, 2}})) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(world_.shrunk, 0);
+  EXPECT_EQ(world_.formed, 5);
+  expect_sums(2);
+}
+
+TEST_F(DeviceGradientGroupTest, ReplicasThatBecomeTwoStagesSplitTheirGroup) {
+  world_.can_shrink = world_.can_split = world_.can_revoke = true;
+  start({"a/0", "a/1", "a/2", "a/3"});
+  for (const absl::Status& status : connect(1)) ASSERT_TRUE(status.ok()) << status;
+  for (auto& group : groups_) group->abort();  // A halt while nothing runs.
+  for (const absl::Status& status : connect(2, "auto", {{0, 1}, {3, 2}})) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(world_.split, 4);
+  EXPECT_EQ(world_.formed, 4);
+  EXPECT_EQ(world_.revoked, 0);
+  EXPECT_THAT(said_[3], ElementsAre(HasSubstr("split their group of 4 members to one of 2")));
+  expect_sums(2);
+}
+
+TEST_F(DeviceGradientGroupTest, WhoLeavesAHealthyGroupGivesItUp) {
+  world_.can_shrink = true;
+  start({"a/0", "a/1", "a/2", "a/3"});
+  for (const absl::Status& status : connect(1)) ASSERT_TRUE(status.ok()) << status;
+  for (auto& group : groups_) group->abort();
+  // All are still there, so nobody has to revoke it; one shrink of a parent at most.
+  for (const absl::Status& status : connect(2, "auto", {{0, 1}, {3, 2}})) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_EQ(world_.shrunk, 2);
+  EXPECT_EQ(world_.formed, 6);
+  expect_sums(2);
+  for (auto& group : groups_) group->abort();
+  for (const auto& keeper : keepers_) EXPECT_EQ(keeper->offer().size(), 1u);
 }
 
 TEST_F(DeviceGradientGroupTest, WhenFormingFailsAgainAllGoByTheirHosts) {
@@ -165,18 +279,9 @@ TEST_F(DeviceGradientGroupTest, WhenFormingFailsAgainAllGoByTheirHosts) {
 
 TEST_F(DeviceGradientGroupTest, AnAbortWakesWhoWaitsForAnotherMember) {
   start({"a/0", "a/1"});
-  groups_.resize(2);
-  DeviceGradientGroupOptions options;
-  options.group.name = "generation-1/group-0";
-  options.group.rank_count = 2;
-  options.members = {{1}, {2}};
-  options.backend = "auto";
-  options.device = devices_[0];
-  options.keeper = keepers_[0];
-  auto host = net::GradientGroup::create(options.group, boards_[0]);
-  const auto group = make_device_gradient_group(options, boards_[0], *std::move(host));
-  std::thread aborts([&] { group->abort(); });
-  EXPECT_TRUE(absl::IsCancelled(group->connect()));
+  make(1, "auto", {{0, 1}}, 0, 0);
+  std::thread aborts([&] { groups_[0]->abort(); });
+  EXPECT_TRUE(absl::IsCancelled(groups_[0]->connect()));
   aborts.join();
 }
 

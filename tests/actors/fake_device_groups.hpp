@@ -25,7 +25,9 @@ struct GroupWorld {
   std::condition_variable changed;
   std::map<std::string, Meeting> meetings;  // By id.
   int ids = 0;
-  int formed = 0;  // Members.
+  int formed = 0;  // Members, from nothing.
+  int shrunk = 0, split = 0, revoked = 0;
+  bool can_shrink = false, can_split = false, can_revoke = false;
   bool refuses = false;
 };
 
@@ -76,17 +78,37 @@ class FakeDeviceGroup final : public gpu::DeviceGroup {
     return unknown();
   }
   absl::Status order_compute_behind() override { return absl::OkStatus(); }
-  absl::Status revoke() override { return unknown(); }
-  absl::StatusOr<std::unique_ptr<DeviceGroup>> split(int32_t, const Options&) override {
-    return unknown();
+  absl::Status revoke() override {
+    std::lock_guard lock(world_.mutex);
+    ++world_.revoked;
+    return absl::OkStatus();
   }
-  absl::StatusOr<std::unique_ptr<DeviceGroup>> shrink(std::span<const int32_t>, Shrink,
-                                                      const Options&) override {
-    return unknown();
+  /// The parts are halves.
+  absl::StatusOr<std::unique_ptr<DeviceGroup>> split(int32_t color,
+                                                     const Options& options) override {
+    std::lock_guard lock(world_.mutex);
+    ++world_.split;
+    return make_child("s" + std::to_string(color), rank_ % (count_ / 2), count_ / 2, options);
+  }
+  absl::StatusOr<std::unique_ptr<DeviceGroup>> shrink(std::span<const int32_t> left, Shrink,
+                                                      const Options& options) override {
+    std::lock_guard lock(world_.mutex);
+    ++world_.shrunk;
+    std::string name = "k";
+    int32_t rank = rank_;
+    for (int32_t each : left) {
+      name += "-" + std::to_string(each);
+      if (each < rank_) --rank;
+    }
+    return make_child(name, rank, count_ - static_cast<int32_t>(left.size()), options);
   }
   absl::Status close() override { return absl::OkStatus(); }
 
  private:
+  std::unique_ptr<DeviceGroup> make_child(const std::string& name, int32_t rank, int32_t count,
+                                          const Options& options) const {
+    return std::make_unique<FakeDeviceGroup>(world_, id_ + name, rank, count, options);
+  }
   static absl::Status unknown() { return absl::UnimplementedError("not of the fake"); }
 
   GroupWorld& world_;
@@ -102,6 +124,9 @@ class FakeDeviceGroups final : public gpu::DeviceGroups {
   FakeDeviceGroups(const std::string& place, GroupWorld& world) : world_(world) {
     info_.library = "nccl 2.28.9";
     info_.place = place;
+    info_.can_shrink = world.can_shrink;
+    info_.can_split = world.can_split;
+    info_.can_revoke = world.can_revoke;
   }
 
   const Info& info() const override { return info_; }

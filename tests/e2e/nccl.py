@@ -17,6 +17,7 @@ REPLICAS = ["--parallelism.pipeline_parallel_degree", "1",
             "--training.seq_len", "16", "--model.n_layer", "1", "--model.n_embd", "32",
             "--training.global_batch_size", "6", "--training.micro_batch_size", "3"]
 FALLBACK = "go by way of the hosts"
+SHRUNK = "have shrunk their group of 3 members to one of 2"
 
 
 class GpuRun(ElasticRun):
@@ -67,6 +68,7 @@ def main():
     wait_until(lambda: run.steps_done() >= 2, 90)
     run.workers[1].send_signal(signal.SIGKILL)
     program.expect("two of them go on when the third is killed", *ended_well(run))
+    program.expect("and have shrunk their group", SHRUNK in run.errors(), run.errors()[-300:])
     program.expect("and lose no sample", worst(losses(run), expected) < TOLERANCE,
                    f"off by {worst(losses(run), expected):.1e}, {len(losses(run))} steps")
 
