@@ -145,18 +145,27 @@ class LocalWorker final : public WorkerProcess {
                            net::GradientGroup::create(request.options, board_));
     if (request.backend == "gloo") return host;
     DeviceGradientGroupOptions options;
-    options.group = request.options;
-    options.id = number;
-    options.self = request.self;
-    options.round = formation_round(request);
-    options.number = request.generation << 16 | number.value;  // A plan has fewer groups.
     options.backend = request.backend;
+    options.devices = device_members(number, request);
+    return make_device_gradient_group(std::move(options), board_, std::move(host));
+  }
+
+  DeviceMembersOptions device_members(plans::GroupId number, const GroupRequest& request) {
+    DeviceMembersOptions options;
+    options.name = request.options.name;
+    options.appear_timeout_seconds = request.options.appear_timeout_seconds;
+    options.form_timeout_seconds = request.options.connect_timeout_seconds;
+    options.operation_timeout_seconds = request.options.timeout_seconds;
+    options.id = number;
+    options.number = request.generation << 16 | number.value;  // A plan has fewer groups.
+    options.self = request.self;
     options.device = request.device;
     options.keeper = keeper_;
+    options.round = formation_round(request);
     options.say = [](const std::string& line) {
       std::fprintf(stderr, "skein: %s\n", line.c_str());
     };
-    return make_device_gradient_group(std::move(options), board_, std::move(host));
+    return options;
   }
 
   /// That of the plan, which its groups share. Called by the worker only.

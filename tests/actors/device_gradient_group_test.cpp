@@ -79,20 +79,22 @@ class DeviceGradientGroupTest : public testing::Test {
     round.backend = backend;
     round.device = devices_[index];
     round.keeper = keepers_[index];
+    net::GradientGroup::Options host;
+    host.name = absl::StrCat(round.name, "/group-", group);
+    host.rank = static_cast<uint32_t>(rank);
+    host.rank_count = static_cast<uint32_t>(wanted[group].size());
     DeviceGradientGroupOptions options;
-    options.group.name = absl::StrCat(round.name, "/group-", group);
-    options.group.rank = static_cast<uint32_t>(rank);
-    options.group.rank_count = static_cast<uint32_t>(wanted[group].size());
-    options.id = plans::GroupId{static_cast<uint32_t>(group)};
-    options.self = round.self;
-    options.number = generation << 16 | group;
     options.backend = backend;
-    options.device = devices_[index];
-    options.keeper = keepers_[index];
-    options.round = std::make_shared<FormationRound>(std::move(round), boards_[index]);
-    options.say = [this, index](const std::string& line) { said_[index].push_back(line); };
-    auto host = net::GradientGroup::create(options.group, boards_[index]);
-    groups_[index] = make_device_gradient_group(options, boards_[index], *std::move(host));
+    options.devices.name = host.name;
+    options.devices.id = plans::GroupId{static_cast<uint32_t>(group)};
+    options.devices.number = generation << 16 | group;
+    options.devices.self = round.self;
+    options.devices.device = devices_[index];
+    options.devices.keeper = keepers_[index];
+    options.devices.round = std::make_shared<FormationRound>(std::move(round), boards_[index]);
+    options.devices.say = [this, index](const std::string& line) { said_[index].push_back(line); };
+    groups_[index] = make_device_gradient_group(options, boards_[index],
+                                                *net::GradientGroup::create(host, boards_[index]));
   }
 
   /// Each adds up with `count` members in all the number of its group.
