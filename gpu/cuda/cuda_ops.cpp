@@ -169,30 +169,34 @@ void CudaOps::add(const float* a, const float* b, float* y, int64_t count) {
   launched("add");
 }
 
-void CudaOps::copy_in(std::span<const float> from, float* to) {
-  // Pinned memory of ours needs no copy on the host: it lives until the work ends.
+namespace {
+
+/// Pinned memory of ours needs no copy on the host: it lives until the work ends. Nor does what
+/// came from another device.
+bool is_reached(const float* memory) {
   cudaPointerAttributes place{};
-  const bool is_pinned = cudaPointerGetAttributes(&place, from.data()) == cudaSuccess &&
-                         place.type == cudaMemoryTypeHost;
+  return cudaPointerGetAttributes(&place, memory) == cudaSuccess &&
+         (place.type == cudaMemoryTypeHost || place.type == cudaMemoryTypeDevice);
+}
+
+}  // namespace
+
+void CudaOps::copy_in(std::span<const float> from, float* to) {
   const void* source = from.data();
-  if (!is_pinned) {
+  if (!is_reached(from.data())) {
     absl::StatusOr<void*> staged = staging_.take(static_cast<int64_t>(from.size_bytes()));
     if (!note(staged.status())) return;
     std::memcpy(*staged, from.data(), from.size_bytes());
     source = *staged;
   }
-  note(cuda_status(cudaMemcpyAsync(to, source, from.size_bytes(), cudaMemcpyHostToDevice, stream()),
+  note(cuda_status(cudaMemcpyAsync(to, source, from.size_bytes(), cudaMemcpyDefault, stream()),
                    "copy_in"));
 }
 
 void CudaOps::copy_out(const float* from, std::span<float> to) {
-  cudaPointerAttributes place{};
-  const bool is_pinned = cudaPointerGetAttributes(&place, to.data()) == cudaSuccess &&
-                         place.type == cudaMemoryTypeHost;
-  if (is_pinned) {
-    note(cuda_status(
-        cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDeviceToHost, stream()),
-        "copy_out"));
+  if (is_reached(to.data())) {
+    note(cuda_status(cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDefault, stream()),
+                     "copy_out"));
     return;
   }
   download(from, static_cast<int64_t>(to.size_bytes()),

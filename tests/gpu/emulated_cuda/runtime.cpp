@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -189,12 +190,15 @@ cudaError_t cudaFreeHost(void* freed) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   Memory& all = memory();
   std::lock_guard lock(all.mutex);
-  attributes->type = cudaMemoryTypeUnregistered;
-  for (const auto& [begin, bytes] : all.pinned) {
-    if (pointer >= begin && pointer < static_cast<const char*>(begin) + bytes) {
-      attributes->type = cudaMemoryTypeHost;
-    }
-  }
+  const auto is_in = [pointer](const std::map<const void*, size_t>& blocks) {
+    const auto behind = blocks.upper_bound(pointer);
+    if (behind == blocks.begin()) return false;
+    const auto& [begin, bytes] = *std::prev(behind);
+    return pointer < static_cast<const char*>(begin) + bytes;
+  };
+  attributes->type = is_in(all.pinned)   ? cudaMemoryTypeHost
+                     : is_in(all.device) ? cudaMemoryTypeDevice
+                                         : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 

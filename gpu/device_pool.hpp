@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu/device.hpp"
+
+namespace skein::gpu {
+
+/// Memory of a device for tensors on their way between devices, all of one size. A handle gives its
+/// memory back to the pool when its last copy goes, on whatever thread that is: no work or
+/// operation uses it any more then. Thread-safe.
+class DevicePool : public std::enable_shared_from_this<DevicePool> {
+ public:
+  using Handle = std::shared_ptr<std::span<float>>;
+
+  static std::shared_ptr<DevicePool> create(std::shared_ptr<Device> device, int64_t floats) {
+    return std::shared_ptr<DevicePool>(new DevicePool(std::move(device), floats));  // Private.
+  }
+
+  /// Memory with undefined contents. Grows when all is in use: the schedule bounds how often.
+  /// ResourceExhausted as `Device::allocate`.
+  absl::StatusOr<Handle> take() {
+    Buffer memory;
+    {
+      std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        memory = std::move(free_.back());
+        free_.pop_back();
+      }
+    }
+    if (memory.data() == nullptr) {
+      absl::StatusOr<Buffer> made =
+          device_->allocate(floats_ * static_cast<int64_t>(sizeof(float)));
+      if (!made.ok()) return made.status();
+      memory = *std::move(made);
+    }
+    struct Tensor {
+      std::shared_ptr<DevicePool> pool;
+      Buffer memory;
+      std::span<float> values;
+    };
+    auto* raw = std::make_unique<Tensor>().release();
+    raw->pool = shared_from_this();
+    raw->memory = std::move(memory);
+    raw->values = {raw->memory.floats(), static_cast<size_t>(floats_)};
+    const std::shared_ptr<Tensor> tensor(raw, [](Tensor* ended) {
+      const std::unique_ptr<Tensor> owned(ended);
+      owned->pool->put(std::move(owned->memory));
+    });
+    return Handle(tensor, &tensor->values);
+  }
+
+ private:
+  DevicePool(std::shared_ptr<Device> device, int64_t floats)
+      : device_(std::move(device)), floats_(floats) {}
+
+  void put(Buffer memory) {
+    std::lock_guard lock(mutex_);
+    free_.push_back(std::move(memory));
+  }
+
+  const std::shared_ptr<Device> device_;  // Before its memory.
+  const int64_t floats_;
+  std::mutex mutex_;
+  std::vector<Buffer> free_;
+};
+
+}  // namespace skein::gpu
