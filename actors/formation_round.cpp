@@ -50,10 +50,6 @@ void FormationRound::abort() { board_->cancel_prefix(options_.name + "/"); }
 PathEntry FormationRound::own_entry() const {
   PathEntry entry;
   entry.is_gpu = !options_.device->info().is_host_memory;
-  if (options_.reducer != plans::ReducerKind::kSum) {
-    entry.detail = "sync.reducer is none of NCCL's";
-    return entry;
-  }
   const absl::StatusOr<gpu::DeviceGroups*> groups = options_.device->groups();
   if (!groups.ok()) {
     entry.detail = std::string(groups.status().message());
@@ -73,8 +69,8 @@ std::string FormationRound::key_of(plans::WorkerId worker) const {
 }
 
 absl::Status FormationRound::hear() {
-  for (const auto& [group, members] : options_.wanted) {
-    for (plans::WorkerId member : members) {
+  for (const auto& [group, wanted] : options_.wanted) {
+    for (plans::WorkerId member : wanted.members) {
       if (entries_.contains(member)) continue;
       SKEIN_ASSIGN_OR_RETURN(const std::vector<char> bytes,
                              board_->wait(key_of(member), options_.appear_timeout_seconds));
@@ -87,20 +83,32 @@ absl::Status FormationRound::hear() {
   return absl::OkStatus();
 }
 
+/// Nobody insists on a way for activations.
+absl::StatusOr<GradientPath> FormationRound::path_of(const Wanted& wanted) const {
+  std::vector<PathEntry> entries;
+  for (plans::WorkerId member : wanted.members) entries.push_back(entries_.at(member));
+  if (wanted.use == Use::kActivations) return choose_gradient_path("auto", entries);
+  if (wanted.use == Use::kOtherReducer) {
+    for (PathEntry& entry : entries) {
+      if (!entry.library.empty()) entry.detail = "sync.reducer is none of NCCL's";
+      entry.library.clear();
+    }
+  }
+  return choose_gradient_path(options_.backend, entries);
+}
+
 void FormationRound::settle() {
   std::vector<plans::GroupId> groups;
   std::vector<std::vector<plans::WorkerId>> on_device;
-  for (const auto& [group, members] : options_.wanted) {
-    std::vector<PathEntry> entries;
-    for (plans::WorkerId member : members) entries.push_back(entries_.at(member));
-    absl::StatusOr<GradientPath> path = choose_gradient_path(options_.backend, entries);
+  for (const auto& [group, wanted] : options_.wanted) {
+    absl::StatusOr<GradientPath> path = path_of(wanted);
     if (!path.ok()) {
       outcomes_.emplace(group, path.status());
       continue;
     }
     Outcome outcome;
     outcome.path = *std::move(path);
-    outcome.members = members;
+    outcome.members = wanted.members;
     std::sort(outcome.members.begin(), outcome.members.end());
     if (outcome.path.on_device) {
       groups.push_back(group);

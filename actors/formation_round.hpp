@@ -13,7 +13,6 @@
 #include "gpu/device.hpp"
 #include "net/gradient_group.hpp"
 #include "plans/base/ids.hpp"
-#include "plans/sync/reducer_kind.hpp"
 
 namespace skein::actors {
 
@@ -23,13 +22,17 @@ namespace skein::actors {
 /// groups of one worker.
 class FormationRound {
  public:
+  enum class Use { kSum, kOtherReducer, kActivations };
+  struct Wanted {
+    std::vector<plans::WorkerId> members;  // >= 2, by rank.
+    Use use = Use::kSum;
+  };
   struct Options {
     std::string name;  // Of the plan, the same on all: keys on the board are under it.
     plans::WorkerId self;
-    std::map<plans::GroupId, std::vector<plans::WorkerId>> wanted;  // >= 2 members, by rank.
-    std::set<plans::WorkerId> workers;                              // Of the plan.
-    std::string backend;                                            // comm.backend
-    plans::ReducerKind reducer = plans::ReducerKind::kSum;
+    std::map<plans::GroupId, Wanted> wanted;
+    std::set<plans::WorkerId> workers;   // Of the plan.
+    std::string backend;                 // comm.backend
     double appear_timeout_seconds = 60;  // For the others to tell.
     std::shared_ptr<gpu::Device> device;
     std::shared_ptr<DeviceGroupKeeper> keeper;
@@ -57,6 +60,7 @@ class FormationRound {
 
  private:
   PathEntry own_entry() const;
+  absl::StatusOr<GradientPath> path_of(const Wanted& wanted) const;
   std::string key_of(plans::WorkerId worker) const;
   absl::Status hear();
   void settle();

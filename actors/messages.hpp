@@ -18,6 +18,7 @@
 #include "net/link_probe.hpp"
 #include "net/tensor_inbox.hpp"
 #include "plans/coordinator_decisions.hpp"
+#include "plans/sync/collective_order.hpp"
 #include "plans/sync/group_scheduler.hpp"
 
 namespace skein::actors {
@@ -133,6 +134,19 @@ struct ReductionDone {
   absl::Status status;
 };
 
+/// Pass on rows in the device's memory to another device, or take them from it. They stay alive
+/// until `TransferDone`.
+struct TransferRequest {
+  plans::CollectiveKey key;  // Of the transfer in the order of the device's operations.
+  std::span<float> values;
+  plans::WorkerId peer;
+  bool is_sent = false;
+};
+struct TransferDone {
+  plans::CollectiveKey key;
+  absl::Status status;
+};
+
 /// The policy of a generation's plan lets a group begin.
 struct GroupStarted {
   uint64_t generation = 0;
@@ -231,6 +245,8 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::RetireRank)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::RankActivity)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionDone)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::TransferRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::TransferDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardWritten)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ClockOffset)

@@ -55,6 +55,7 @@ Rank::behavior_type rank(Rank::stateful_pointer<RankState> self, RankConfig conf
       [self](const InputArrived& arrived) { self->state.on_input(arrived); },
       [self](const WorkDone& done) { self->state.on_work_done(done); },
       [self](const ReductionDone& done) { self->state.on_reduction_done(done); },
+      [self](const TransferDone& done) { self->state.on_transfer_done(done); },
       [self](const ShardWritten& written) { self->state.on_shard_written(written); },
       [self](const ClockOffset& offset) { self->state.clock_offset_us = offset.offset_us; },
       [self](const RetireRank& order) { self->state.on_retire(order); },
@@ -78,7 +79,9 @@ void RankState::start(RankConfig new_config) {
   options.reduces_early = plans::bucket_cap_mb(config.job) > 0;
   options.is_column = plan.in_columns;
   options.samples_per_step = static_cast<uint64_t>(config.job.training.global_batch_size);
-  collective_places = plans::collective_places(plan);
+  if (!config.device_groups.empty() || !config.links.empty()) {
+    places = plans::communication_places(plan);
+  }
   for (const PreparedReplica& parts : config.replicas) {
     hold(parts);
     plans::RankProgram::StageRole role;
@@ -114,6 +117,10 @@ void RankState::hold(const PreparedReplica& parts) {
   replica.routes_forward = plans::routes_from(plan, parts.id, +1);
   replica.routes_backward = plans::routes_from(plan, parts.id, -1);
   replica.staging = gpu::StagingPool::create(replica.rows.count * row_floats);
+  if (is_linked(replica.stage)) {
+    replica.device_tensors =
+        gpu::DevicePool::create(config.device, replica.rows.count * row_floats);
+  }
   const plans::LayerRange& layers = plan.stages[static_cast<size_t>(replica.stage)].layers;
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
     replica.snapshots[layer] =
@@ -146,8 +153,12 @@ void RankState::open_inputs(const HeldReplica& replica) {
   // A neighbour never waits for us to take an input of its step: one for every micro-batch, and one
   // that is already of the next step.
   const auto step_tensors = static_cast<uint32_t>(plan.microbatch_count) + 1;
-  if (replica.stage > 0) open(plans::InputKind::kActivation, step_tensors);
-  if (!replica.routes_forward.empty()) open(plans::InputKind::kGradient, step_tensors);
+  if (replica.stage > 0 && !config.links.contains(replica.stage - 1)) {
+    open(plans::InputKind::kActivation, step_tensors);
+  }
+  if (!replica.routes_forward.empty() && !config.links.contains(replica.stage)) {
+    open(plans::InputKind::kGradient, step_tensors);
+  }
   if (replica.stage > 0) open(plans::InputKind::kValidation, kValidationTensorsMax);
 }
 
@@ -236,6 +247,9 @@ void RankState::on_work_done(const WorkDone& done) {
   finish(ended, std::max(ended.submitted_us, device_free_us), end_us);
   device_free_us = end_us;
   activity_since_us = end_us;
+  if (const auto* run = std::get_if<plans::RunAction>(&ended.command); run && !retires) {
+    pass_on(*run);
+  }
   apply(program->on_work_done());
 }
 
@@ -267,6 +281,9 @@ void RankState::try_retire() {
   retired.has_common_state = program->has_common_state();
   retired.replicas = std::move(config.replicas);
   self->send(config.listener, std::move(retired));
+  outputs.clear();
+  transfers.clear();
+  arriving.clear();
   held.clear();
 }
 
@@ -286,6 +303,7 @@ void RankState::apply(const plans::RankCommands& commands) {
   for (const plans::RankCommand& command : commands) {
     std::visit([this](const auto& each) { carry_out(each); }, command);
   }
+  if (program->computes()) expect_operations(program->step());
 }
 
 void RankState::carry_out(const plans::RunAction& command) {
@@ -297,6 +315,9 @@ void RankState::carry_out(const plans::RunAction& command) {
       is_forward ? net::schema::TensorKind::ACTIVATION : net::schema::TensorKind::GRADIENT;
   Outgoing output =
       sends ? outgoing(replica, kind, command.step, command.action.microbatch) : Outgoing();
+  if (output.memory != nullptr && output.parts.empty()) {
+    outputs[{replica.stage, command.action.type, command.action.microbatch}] = output.memory;
+  }
   gpu::Work work = is_forward ? forward_work(command, replica, output.memory)
                               : backward_work(command, replica, output.memory);
   submit(command, std::move(work), std::move(output));

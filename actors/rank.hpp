@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,15 +20,18 @@
 #include "actors/messages.hpp"
 #include "actors/prepare_io.hpp"
 #include "actors/shard_io.hpp"
+#include "actors/stage_link_io.hpp"
 #include "actors/weight_exchange.hpp"
 #include "actors/weight_server.hpp"
 #include "gpu/data/token_data.hpp"
+#include "gpu/device_pool.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "gpu/staging_pool.hpp"
 #include "net/data_plane.hpp"
 #include "net/envelope.hpp"
 #include "plans/rank_program.hpp"
 #include "plans/sync/collective_order.hpp"
+#include "plans/sync/communication_order.hpp"
 #include "plans/sync/gradient_buckets.hpp"
 
 namespace skein::actors {
@@ -79,6 +83,7 @@ namespace skein::actors {
 ///   in   InputArrived     a neighbour's tensor; of another generation: dropped by the inbox
 ///   in   WorkDone         from the device, in the order of the work
 ///   in   ReductionDone    from a GroupIo
+///   in   TransferDone     from a StageLinkIo
 ///   in   ShardWritten     from the ShardIo
 ///   in   RetireRank       from the Worker: starts nothing new, and ends when nothing runs
 ///   in   HeartbeatAtom    from the Worker: what it does goes to the listener
@@ -87,11 +92,11 @@ namespace skein::actors {
 ///   in   ChunkArrived     weights of another column
 ///   out  Ready, Reduced, Combined, Validated, ShardSaved, Timings to the coordinator; WorkerFault,
 ///        RankRetired, RankActivity and (from the ShardIo) SnapshotTaken to the listener
-using Rank = caf::typed_actor<caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>,
-                              caf::reacts_to<WorkDone>, caf::reacts_to<ReductionDone>,
-                              caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
-                              caf::reacts_to<TensorSent>, caf::reacts_to<ChunkArrived>,
-                              caf::reacts_to<RetireRank>, caf::reacts_to<HeartbeatAtom>>;
+using Rank = caf::typed_actor<
+    caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>, caf::reacts_to<WorkDone>,
+    caf::reacts_to<ReductionDone>, caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
+    caf::reacts_to<TensorSent>, caf::reacts_to<ChunkArrived>, caf::reacts_to<RetireRank>,
+    caf::reacts_to<HeartbeatAtom>, caf::reacts_to<TransferDone>>;
 
 struct RankConfig {
   plans::JobSpec job;
@@ -103,6 +108,8 @@ struct RankConfig {
   ShardIo shards;
   std::map<plans::GroupId, GroupIo> groups;
   std::set<plans::GroupId> device_groups;  // Of them, that add up in the device's memory.
+  /// By the stage in front: of the neighbouring stages whose devices pass on activations.
+  std::map<int32_t, StageLinkIo> links;
   std::shared_ptr<net::DataPlane> plane;
   std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.
   std::shared_ptr<net::ControlLink> link;            // To the coordinator.
@@ -135,6 +142,7 @@ struct HeldReplica {
   std::vector<plans::Route> routes_forward;
   std::vector<plans::Route> routes_backward;
   std::shared_ptr<gpu::StagingPool> staging;
+  std::shared_ptr<gpu::DevicePool> device_tensors;  // For the links; null: it has none.
   std::map<int64_t, std::shared_ptr<gpu::StagingPool>> snapshots;  // By layer.
   std::shared_ptr<double> norm_squared = std::make_shared<double>(0);
   double block_count = 0;  // Transformer blocks of the stage.
@@ -164,7 +172,7 @@ struct HeldReplica {
 /// The output of a piece of work on its way to the neighbours. It leaves from the device's thread
 /// as soon as it is made: the way over this actor would cost the neighbour a wake of a thread.
 struct Outgoing {
-  gpu::StagingPool::Handle memory;  // Null: there is no output, or nobody takes it.
+  net::TensorHandle memory;  // Null: there is no output, or nobody takes it.
   std::shared_ptr<net::DataPlane> plane;
   std::vector<std::pair<std::string, net::DataPlane::Rows>> parts;  // With their addresses.
   Rank listener;    // Told the end of each transfer while a step is profiled; else null.
@@ -172,6 +180,28 @@ struct Outgoing {
 
   void send(uint64_t now_us);
 };
+
+/// Rows that the device sends to another, or receives, in a step.
+struct DeviceTransfer {
+  plans::TransferId id;
+  int32_t front = 0;  // Of the link.
+  int32_t stage = 0;  // Of ours.
+  bool is_sent = false;
+  net::TensorKey key;  // Of the tensor, for its receiver.
+  plans::WorkerId peer;
+  int64_t float_begin = 0;  // Of the rows, in the tensor here.
+  int64_t float_count = 0;
+  net::TensorHandle tensor;  // On the device. Null: it is not there yet.
+  uint64_t start_us = 0;
+};
+/// An input that comes in parts.
+struct Arriving {
+  net::TensorHandle tensor;
+  int64_t floats_left = 0;
+};
+
+/// Pooled memory as a tensor that gives it back with its last handle.
+net::TensorHandle as_tensor(gpu::StagingPool::Handle memory);
 
 /// Tokens by which a rank tells its pieces of work apart.
 constexpr uint64_t kProgramWork = 0;
@@ -201,11 +231,14 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   uint64_t device_free_us = 0;    // When the newest piece of work ended.
   int32_t worker_number_max = 0;  // Of the plan: so many take turns in a scenario.
   uint64_t step_start_us = 0;
-  uint64_t activity_since_us = 0;           // What the program does began or ended then.
-  int reductions = 0;                       // That a group runs.
-  plans::CollectiveOrder order;             // Of the groups that share the device.
-  std::vector<uint64_t> collective_places;  // [groups] Of the plan.
-  uint64_t ordered_until = 0;  // Their operations of the steps before it are in the order.
+  uint64_t activity_since_us = 0;     // What the program does began or ended then.
+  int reductions = 0;                 // That a group or link runs, with its transfers.
+  plans::CollectiveOrder order;       // Of the groups and links that share the device.
+  plans::CommunicationPlaces places;  // Of the plan.
+  uint64_t ordered_until = 0;         // Their operations of the steps before it are in the order.
+  std::map<plans::CollectiveKey, DeviceTransfer> transfers;  // That have not ended.
+  std::map<std::tuple<int32_t, plans::ActionType, int32_t>, net::TensorHandle> outputs;  // To come.
+  std::map<plans::InputKey, Arriving> arriving;
   std::map<plans::CollectiveKey, plans::RunReduction> reductions_ready;
   bool retires = false;
   bool device_is_drained = false;  // While it retires.
@@ -247,10 +280,21 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void carry_out(const plans::RunReduction& command);
   void reduce(const plans::RunReduction& command);
   plans::CollectiveKey collective_key(plans::GroupId group, uint64_t step, int32_t bucket) const;
-  void expect_collectives(uint64_t step);
-  void reduce_next(const std::optional<plans::CollectiveKey>& key);
+  void expect_operations(uint64_t step);
+  void begin_operation(const std::optional<plans::CollectiveKey>& key);
   gpu::GradientParts host_parts(const HeldReplica& replica) const;
   void on_reduction_done(const ReductionDone& done);
+
+  // Links, in rank_transfers.cpp.
+  const StageLinkIo* link_of(int32_t from_stage, net::schema::TensorKind kind) const;
+  bool is_linked(int32_t stage) const;
+  void expect_transfers(const HeldReplica& replica, uint64_t step);
+  void expect(const HeldReplica& replica, int32_t front, net::schema::TensorKind kind,
+              const plans::TransferId& id, const plans::Route& route, uint64_t step);
+  void await_inputs(uint64_t step);
+  void pass_on(const plans::RunAction& run);
+  void transfer(const plans::CollectiveKey& key);
+  void on_transfer_done(const TransferDone& done);
 
   // Columns of their own pace, in rank_columns.cpp.
   void open_exchange(HeldReplica& replica);
@@ -281,11 +325,11 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   plans::LayerRange layers_of(const plans::RunAction& run, const HeldReplica& replica) const;
   uint64_t first_row(const plans::RunAction& run, const HeldReplica& replica) const;
   gpu::Work forward_work(const plans::RunAction& run, HeldReplica& replica,
-                         const gpu::StagingPool::Handle& output);
+                         const net::TensorHandle& output);
   gpu::Work backward_work(const plans::RunAction& run, HeldReplica& replica,
-                          const gpu::StagingPool::Handle& output);
+                          const net::TensorHandle& output);
   gpu::Work validation_work(const plans::RunValidation& run, HeldReplica& replica,
-                            const gpu::StagingPool::Handle& output);
+                            const net::TensorHandle& output);
   gpu::Work update_work(const plans::RunUpdate& run);
   net::TensorHandle take_input(const plans::InputKey& key);
   void submit(const plans::RankCommand& command, gpu::Work work, Outgoing output = {});

@@ -9,9 +9,7 @@
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
-namespace {
 
-/// Pooled memory as a tensor that gives it back with its last handle.
 net::TensorHandle as_tensor(gpu::StagingPool::Handle memory) {
   struct Tensor {
     gpu::StagingPool::Handle memory;
@@ -20,8 +18,6 @@ net::TensorHandle as_tensor(gpu::StagingPool::Handle memory) {
   auto tensor = std::make_shared<Tensor>(Tensor{memory, *memory});
   return net::TensorHandle(tensor, &tensor->span);
 }
-
-}  // namespace
 
 void RankState::carry_out(const plans::SaveState& command) {
   // The copy is work of the device: it runs before the next step's first action changes anything.

@@ -29,22 +29,22 @@ plans::RankProgram::GroupRole RankState::role_in(plans::GroupId group,
   return {group, static_cast<int32_t>(replica.buckets.size())};
 }
 
-/// Groups on the device take turns; the others have a thread and connections each, and wait for no
-/// other.
+/// Groups and links on the device take turns; the other groups have a thread and connections each,
+/// and wait for no other.
 void RankState::carry_out(const plans::RunReduction& command) {
   if (!config.device_groups.contains(command.group)) return reduce(command);
-  expect_collectives(command.step);
+  expect_operations(command.step);
   const plans::CollectiveKey key = collective_key(command.group, command.step, command.bucket);
   reductions_ready[key] = command;
-  reduce_next(order.on_ready(key));
+  begin_operation(order.on_ready(key));
 }
 
 plans::CollectiveKey RankState::collective_key(plans::GroupId group, uint64_t step,
                                                int32_t bucket) const {
-  return {step, collective_places[group.value], bucket};
+  return {step, places.groups[group.value], bucket};
 }
 
-void RankState::expect_collectives(uint64_t step) {
+void RankState::expect_operations(uint64_t step) {
   if (step < ordered_until) return;
   ordered_until = step + 1;
   for (const auto& [stage, replica] : held) {
@@ -53,11 +53,14 @@ void RankState::expect_collectives(uint64_t step) {
       const int32_t count = role_in(group, replica).bucket_count;
       for (int32_t i = 0; i < count; ++i) order.expect(collective_key(group, step, i));
     }
+    expect_transfers(replica, step);
   }
+  await_inputs(step);
 }
 
-void RankState::reduce_next(const std::optional<plans::CollectiveKey>& key) {
+void RankState::begin_operation(const std::optional<plans::CollectiveKey>& key) {
   if (!key) return;
+  if (transfers.contains(*key)) return transfer(*key);
   const auto ready = reductions_ready.extract(*key);
   SKEIN_CHECK(!ready.empty()) << "an operation begins that is not ready";
   reduce(ready.mapped());
@@ -85,7 +88,7 @@ void RankState::on_reduction_done(const ReductionDone& done) {
   if (retires) return try_retire();
   if (!done.status.ok()) return fail(done.status);
   if (config.device_groups.contains(done.group)) {
-    reduce_next(order.on_end(collective_key(done.group, done.step, done.bucket)));
+    begin_operation(order.on_end(collective_key(done.group, done.step, done.bucket)));
   }
   const uint64_t dropped = program->dropped();
   const plans::RankCommands commands =

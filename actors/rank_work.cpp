@@ -24,7 +24,7 @@ struct ForwardInput {
   int64_t seq_len = 0;
   bool validates = false;
   net::TensorHandle activations;
-  gpu::StagingPool::Handle output;
+  net::TensorHandle output;
 
   std::span<float> output_span() const {
     return output ? std::span<float>(*output) : std::span<float>();
@@ -112,7 +112,7 @@ uint64_t RankState::first_row(const plans::RunAction& run, const HeldReplica& re
 }
 
 gpu::Work RankState::forward_work(const plans::RunAction& run, HeldReplica& replica,
-                                  const gpu::StagingPool::Handle& output) {
+                                  const net::TensorHandle& output) {
   const auto& training = config.job.training;
   ForwardInput input;
   input.model = replica.parts.model;
@@ -181,7 +181,7 @@ plans::LayerRange RankState::layers_of(const plans::RunAction& run,
 }
 
 gpu::Work RankState::backward_work(const plans::RunAction& run, HeldReplica& replica,
-                                   const gpu::StagingPool::Handle& output) {
+                                   const net::TensorHandle& output) {
   net::TensorHandle gradient;
   const plans::ActionType type = run.action.type;
   if (type != plans::ActionType::kBackwardWeight && run.part == 0) {
@@ -216,7 +216,7 @@ gpu::Work RankState::backward_work(const plans::RunAction& run, HeldReplica& rep
 }
 
 gpu::Work RankState::validation_work(const plans::RunValidation& run, HeldReplica& replica,
-                                     const gpu::StagingPool::Handle& output) {
+                                     const net::TensorHandle& output) {
   ForwardInput input;
   input.model = replica.parts.model;
   input.data = config.data;
@@ -275,7 +275,16 @@ Outgoing RankState::outgoing(const HeldReplica& from, net::schema::TensorKind ki
   const auto& routes = backwards ? from.routes_backward : from.routes_forward;
   Outgoing out;
   if (routes.empty()) return out;
-  out.memory = from.staging->take();
+  if (link_of(from.stage, kind) != nullptr) {  // `pass_on` sends it.
+    absl::StatusOr<net::TensorHandle> taken = from.device_tensors->take();
+    if (taken.ok()) {
+      out.memory = *std::move(taken);
+    } else {
+      fail(with_estimates(taken.status()));
+    }
+    return out;
+  }
+  out.memory = as_tensor(from.staging->take());
   out.plane = config.plane;
   for (const plans::Route& route : routes) {
     net::DataPlane::Rows part;

@@ -17,6 +17,7 @@
 #include "actors/messages.hpp"
 #include "actors/prepare_io.hpp"
 #include "actors/rank.hpp"
+#include "actors/stage_link_io.hpp"
 #include "actors/worker_process.hpp"
 #include "net/data_plane.hpp"
 #include "net/gradient_group.hpp"
@@ -81,11 +82,17 @@ struct GroupParts {
   std::function<void()> abort;
 };
 
+/// As a group.
+struct StageLinkParts {
+  StageLinkIo io;
+  std::function<void()> abort;
+};
+
 /// A group that is to be made.
 struct GroupRequest {
   net::GradientGroup::Options options;
-  /// All groups of the plan with more than one member: their members, by rank.
-  std::map<plans::GroupId, std::vector<plans::WorkerId>> wanted;
+  /// All groups of the plan with more than one member, and those for activations.
+  std::map<plans::GroupId, FormationRound::Wanted> wanted;
   std::set<plans::WorkerId> workers;  // Of the plan.
   plans::WorkerId self;
   uint64_t generation = 0;
@@ -97,6 +104,8 @@ struct GroupRequest {
 struct WorkerParts {
   std::function<std::shared_ptr<gpu::Device>(const plans::DeviceSpec&)> make_device;
   std::function<absl::StatusOr<GroupParts>(plans::GroupId, const GroupRequest&)> make_group;
+  /// Null: devices pass on nothing without the hosts. None: this worker's does not.
+  std::function<std::optional<StageLinkParts>(plans::GroupId, const GroupRequest&)> make_stage_link;
   std::function<ShardIo(ShardIoConfig)> make_shard_io;
 };
 
@@ -150,8 +159,9 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::map<plans::GroupId, GroupParts> groups;
   std::set<plans::GroupId> forming;
   std::set<plans::GroupId> device_groups;  // Of those that are formed.
-  std::optional<Rank> rank_actor;          // Of the plan; none if it gives us nothing to do.
-  bool retiring = false;                   // The rank of the plan before has not stopped yet.
+  std::map<plans::GroupId, StageLinkParts> stage_links;
+  std::optional<Rank> rank_actor;  // Of the plan; none if it gives us nothing to do.
+  bool retiring = false;           // The rank of the plan before has not stopped yet.
 
   // State that we could give.
   std::vector<HeldState> held;
@@ -195,6 +205,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_prepared(const PreparedReplicas& result);
   GroupRequest group_request(const net::GradientGroup::Options& options) const;
   void form_groups();
+  bool may_link() const;
+  void form_links();
   void on_formed(const GroupFormed& formed);
   void spawn_rank();
   void on_start(const net::ControlMessage& message);

@@ -7,6 +7,9 @@
 #include "actors/group_reducer.hpp"
 #include "actors/worker.hpp"
 #include "plans/base/bad_input.hpp"
+#include "plans/sync/communication_order.hpp"
+#include "plans/sync/policy_kind.hpp"
+#include "plans/sync/reducer_kind.hpp"
 
 namespace skein::actors {
 namespace {
@@ -31,7 +34,9 @@ void WorkerState::on_halt(const net::ControlMessage& message) {
   if (generation <= head.generation) return;  // A repeat.
   head.generation = generation;
   for (const auto& [group, parts] : groups) parts.abort();
+  for (const auto& [group, parts] : stage_links) parts.abort();
   groups.clear();
+  stage_links.clear();
   forming.clear();
   device_groups.clear();
   request.reset();
@@ -253,14 +258,33 @@ void WorkerState::on_prepared(const PreparedReplicas& result) {
 
 GroupRequest WorkerState::group_request(const net::GradientGroup::Options& options) const {
   GroupRequest request{options, {}, {}, id(), plan.generation, job.comm.backend, device};
+  // Another member may be waiting for gigabytes of state. One that dies ends the generation.
+  request.options.appear_timeout_seconds = job.comm.init_timeout_seconds;
+  request.options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
+  request.options.timeout_seconds = kPatience * job.comm.train_timeout_seconds;
+  request.options.bind_host = config.options.bind_address;
   for (const auto& [worker, address] : addresses) request.workers.insert(worker);
+  const auto reducer = plans::parse_reducer_kind(job.sync.reducer);
+  const bool adds_up = reducer.ok() && *reducer == plans::ReducerKind::kSum;
   for (const plans::ReductionGroup& group : plan.groups) {
     if (group.members.size() < 2) continue;
+    FormationRound::Wanted& wanted = request.wanted[group.id];
+    const bool is_sum = adds_up || group.scope == plans::GroupScope::kTied;
+    wanted.use = is_sum ? FormationRound::Use::kSum : FormationRound::Use::kOtherReducer;
     for (plans::ReplicaId member : group.members) {
-      request.wanted[group.id].push_back(plans::replica_of(plan, member).worker);
+      wanted.members.push_back(plans::replica_of(plan, member).worker);
     }
   }
+  if (!may_link()) return request;
+  for (const plans::StagePair& pair : plans::linked_stages(plan)) {
+    request.wanted[pair.group] = {plans::workers_of(plan, pair), FormationRound::Use::kActivations};
+  }
   return request;
+}
+
+/// All workers of a plan answer alike: what they form together follows from it.
+bool WorkerState::may_link() const {
+  return job.comm.backend != "gloo" && !plans::runs_columns(job);
 }
 
 /// In the order of their numbers on every worker: forming one waits for all of its members.
@@ -273,11 +297,6 @@ void WorkerState::form_groups() {
       options.name = absl::StrCat("generation-", plan.generation, "/group-", number.value);
       options.rank = static_cast<uint32_t>(position - group.members.begin());
       options.rank_count = static_cast<uint32_t>(group.members.size());
-      options.bind_host = config.options.bind_address;
-      options.timeout_seconds = kPatience * job.comm.train_timeout_seconds;
-      // Another member may be waiting for gigabytes of state. One that dies ends the generation.
-      options.appear_timeout_seconds = job.comm.init_timeout_seconds;
-      options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
       options.reducer = group_reducer(job, plan, group, replica, addresses);
       absl::StatusOr<GroupParts> parts = config.parts.make_group(number, group_request(options));
       if (!parts.ok()) return tell_failed(parts.status());
@@ -286,7 +305,25 @@ void WorkerState::form_groups() {
       forming.insert(number);
     }
   }
+  form_links();
   if (forming.empty()) spawn_rank();
+}
+
+void WorkerState::form_links() {
+  if (!config.parts.make_stage_link || !may_link()) return;
+  for (const plans::StagePair& pair : plans::linked_stages(plan)) {
+    const std::vector<plans::WorkerId> members = plans::workers_of(plan, pair);
+    if (std::find(members.begin(), members.end(), id()) == members.end()) continue;
+    net::GradientGroup::Options options;
+    options.name =
+        absl::StrCat("generation-", plan.generation, "/stages-", pair.front, "-", pair.front + 1);
+    std::optional<StageLinkParts> parts =
+        config.parts.make_stage_link(pair.group, group_request(options));
+    if (!parts) continue;
+    self->send(parts->io, FormGroup{plan.generation}, FormListener(self));
+    stage_links[pair.group] = *std::move(parts);
+    forming.insert(pair.group);
+  }
 }
 
 void WorkerState::on_formed(const GroupFormed& formed) {
@@ -312,6 +349,10 @@ void WorkerState::spawn_rank() {
                       config.plane, config.options.fail_point});
     for (const auto& [group, parts] : groups) next.groups[group] = parts.io;
     next.device_groups = device_groups;
+    for (const plans::StagePair& pair : plans::linked_stages(plan)) {
+      if (device_groups.contains(pair.group))
+        next.links[pair.front] = stage_links.at(pair.group).io;
+    }
     next.plane = config.plane;
     next.addresses = addresses;
     next.link = link;

@@ -136,6 +136,16 @@ class LocalWorker final : public WorkerProcess {
       return GroupParts{system_->spawn<caf::detached>(group_io, number, group),
                         [group] { group->abort(); }};
     };
+    parts.make_stage_link = [this](plans::GroupId number,
+                                   const GroupRequest& request) -> std::optional<StageLinkParts> {
+      if (request.device->info().is_host_memory) {
+        formation_round(request)->tell();  // The other end may be a GPU, which waits for that.
+        return std::nullopt;
+      }
+      const auto link = std::make_shared<StageLink>(device_members(number, request), board_);
+      return StageLinkParts{system_->spawn<caf::detached>(stage_link_io, number, link),
+                            [link] { link->abort(); }};
+    };
     return parts;
   }
 
@@ -177,7 +187,6 @@ class LocalWorker final : public WorkerProcess {
     options.wanted = request.wanted;
     options.workers = request.workers;
     options.backend = request.backend;
-    options.reducer = request.options.reducer.kind;
     options.appear_timeout_seconds = request.options.appear_timeout_seconds;
     options.device = request.device;
     options.keeper = keeper_;

@@ -223,6 +223,8 @@ class RankProgram {
   /// What it waits for or has given to the device ("2B5", "commit"), for people.
   std::string activity() const;
   bool is_working() const { return !running_.empty(); }
+  /// It runs the actions of `step()`.
+  bool computes() const { return mode_ == Mode::kCompute; }
   uint64_t dropped() const { return dropped_; }
 
  private:

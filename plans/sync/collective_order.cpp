@@ -30,14 +30,4 @@ std::optional<CollectiveKey> CollectiveOrder::begin_next() {
   return running_;
 }
 
-std::vector<uint64_t> collective_places(const Plan& plan) {
-  const uint64_t stage_count = plan.stages.size();
-  std::vector<uint64_t> places;
-  for (const ReductionGroup& group : plan.groups) {
-    const bool is_tied = group.scope == GroupScope::kTied;
-    places.push_back(is_tied ? stage_count : stage_count - 1 - static_cast<uint64_t>(group.stage));
-  }
-  return places;
-}
-
 }  // namespace skein::plans

@@ -4,17 +4,15 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <vector>
-
-#include "plans/plan.hpp"
 
 namespace skein::plans {
 
-/// A collective operation. All members of its group name it by the same key, and keys of unlike
-/// operations differ, so that all devices agree on one order of everything that is ever done.
+/// An operation of a group, or of two of its members. All name it by the same key, and keys of
+/// unlike operations differ, so that all devices agree on one order of everything that is ever
+/// done.
 struct CollectiveKey {
   uint64_t step = 0;
-  uint64_t place = 0;    // Of the group among all groups: `collective_places`, or its number.
+  uint64_t place = 0;    // Among all that is done in a step: `communication_places`.
   int32_t sequence = 0;  // Of the operation in the group and step: its bucket.
   auto operator<=>(const CollectiveKey&) const = default;
 };
@@ -47,10 +45,5 @@ class CollectiveOrder {
   std::optional<CollectiveKey> running_;
   std::optional<CollectiveKey> newest_;  // That has begun.
 };
-
-/// [groups] The place of each group of a plan in the order of one step: stages from the last to the
-/// first, as their last backwards end in about this order, and a tied gradient, which is complete
-/// last of all, behind them.
-std::vector<uint64_t> collective_places(const Plan& plan);
 
 }  // namespace skein::plans

@@ -119,4 +119,25 @@ CommunicationPlaces communication_places(const Plan& plan) {
   return places;
 }
 
+std::vector<StagePair> linked_stages(const Plan& plan) {
+  std::vector<StagePair> pairs;
+  for (size_t front = 0; front + 1 < plan.stages.size(); ++front) {
+    if (plan.stages[front].rank == plan.stages[front + 1].rank) continue;
+    pairs.push_back(
+        {static_cast<int32_t>(front), GroupId{static_cast<uint32_t>(plan.groups.size() + front)}});
+  }
+  return pairs;
+}
+
+std::vector<WorkerId> workers_of(const Plan& plan, const StagePair& pair) {
+  std::vector<WorkerId> workers;
+  const auto front = static_cast<size_t>(pair.front);
+  for (size_t stage : {front, front + 1}) {
+    for (const ReplicaPlan& replica : plan.stages[stage].replicas) {
+      workers.push_back(replica.worker);
+    }
+  }
+  return workers;
+}
+
 }  // namespace skein::plans

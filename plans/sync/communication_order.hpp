@@ -49,4 +49,14 @@ struct CommunicationPlaces {
 /// The plan is valid. Cost  O(actions * log + transfers).
 CommunicationPlaces communication_places(const Plan& plan);
 
+/// Two neighbouring stages on unlike workers, which pass on activations and their gradients.
+struct StagePair {
+  int32_t front = 0;
+  GroupId group;  // Of their devices; behind the plan's own groups.
+};
+/// By ascending stage. Stages of one rank are on the same workers.
+std::vector<StagePair> linked_stages(const Plan& plan);
+/// Those of the stage in front, then those of the one behind; by replica.
+std::vector<WorkerId> workers_of(const Plan& plan, const StagePair& pair);
+
 }  // namespace skein::plans

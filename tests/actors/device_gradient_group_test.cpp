@@ -72,7 +72,7 @@ class DeviceGradientGroupTest : public testing::Test {
     round.self = worker(index);
     for (size_t each = 0; each < wanted.size(); ++each) {
       for (size_t member : wanted[each]) {
-        round.wanted[plans::GroupId{static_cast<uint32_t>(each)}].push_back(worker(member));
+        round.wanted[plans::GroupId{static_cast<uint32_t>(each)}].members.push_back(worker(member));
         round.workers.insert(worker(member));
       }
     }

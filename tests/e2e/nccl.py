@@ -16,6 +16,15 @@ REPLICAS = ["--parallelism.pipeline_parallel_degree", "1",
             "--device.precision", "float32", "--training.steps", str(STEPS),
             "--training.seq_len", "16", "--model.n_layer", "1", "--model.n_embd", "32",
             "--training.global_batch_size", "6", "--training.micro_batch_size", "3"]
+SMALL = ["--device.precision", "float32", "--training.steps", str(STEPS),
+         "--training.seq_len", "16", "--model.n_layer", "3", "--model.n_embd", "32",
+         "--training.global_batch_size", "8", "--training.micro_batch_size", "2"]
+STAGES = [*SMALL, "--parallelism.pipeline_parallel_degree", "3",
+          "--parallelism.pipeline_parallel_schedule", "1F1B"]
+MIXED = [*SMALL, "--parallelism.pipeline_parallel_degree", "2",
+         "--parallelism.data_parallel_replicate_degree", "2",
+         "--parallelism.pipeline_parallel_schedule", "GPipe"]
+PASSED_ON = "go from device to device"
 FALLBACK = "go by way of the hosts"
 SHRUNK = "have shrunk their group of 3 members to one of 2"
 
@@ -36,7 +45,8 @@ class OneHostRun(GpuRun):
 
 
 def losses(run):
-    return [line["loss"] for line in run.steps()]
+    """Of each step, the last time it was done."""
+    return list({line["step"]: line["loss"] for line in run.steps()}.values())
 
 
 def worst(got, wanted):
@@ -47,6 +57,37 @@ def worst(got, wanted):
 def ended_well(run):
     code = run.finish(150)
     return code == 0, f"exit {code}: {run.errors()[-300:]}"
+
+
+def check_links(program, gpus):
+    """Activations between stages."""
+    expected = {}
+    for name, workers, layout in (("stages", 3, STAGES), ("replicas", 4, MIXED)):
+        host = ElasticRun(program, f"{name}-host", workers, *layout, apart=True)
+        program.expect(f"{name}: processors train", *ended_well(host))
+        expected[name] = losses(host)
+        run = GpuRun(program, f"{name}-gpu", workers, *layout, *gpus, apart=True)
+        program.expect(f"{name}: so do GPUs, which pass on activations themselves",
+                       *ended_well(run))
+        said = run.errors()
+        program.expect(f"{name}: between all neighbours",
+                       PASSED_ON in said and FALLBACK not in said, said[-300:])
+        program.expect(f"{name}: with the same losses",
+                       worst(losses(run), expected[name]) < TOLERANCE,
+                       f"off by {worst(losses(run), expected[name]):.1e}")
+    run = GpuRun(program, "stages-loss", 4, *STAGES, *gpus, apart=True)
+    wait_until(lambda: run.steps_done() >= 2, 90)
+    run.signal(2)
+    program.expect("a spare takes over when a stage is killed", *ended_well(run))
+    again = "generation-2/stages-0-1 " + PASSED_ON
+    program.expect("among the devices again", again in run.errors(), run.errors()[-300:])
+    program.expect("and no sample is lost", worst(losses(run), expected["stages"]) < TOLERANCE,
+                   f"off by {worst(losses(run), expected['stages']):.1e}")
+    gpu = (["--device", "cuda"], {})
+    run = GpuRun(program, "stages-unlike", 3, *STAGES, unlike=[gpu, gpu, ([], {})])
+    program.expect("GPUs and a processor train", *ended_well(run))
+    program.expect("and say which way their activations go",
+                   FALLBACK in run.errors() and "a device of kind 'cpu" in run.errors(), run.errors()[-300:])
 
 
 def main():
@@ -72,6 +113,7 @@ def main():
     program.expect("and lose no sample", worst(losses(run), expected) < TOLERANCE,
                    f"off by {worst(losses(run), expected):.1e}, {len(losses(run))} steps")
 
+    check_links(program, gpus)
     run = OneHostRun(program, "shared", 3, *REPLICAS, *gpus, apart=True)
     program.expect("three workers on one GPU train", *ended_well(run))
     program.expect("by way of their hosts, and say why",

@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
+#include <optional>
+#include <vector>
 
 #include "plans/base/rng.hpp"
 
@@ -166,16 +167,6 @@ TEST(CollectiveOrder, RepeatsAndStrangersChangeNothing) {
   EXPECT_EQ(order.on_end(stranger), std::nullopt);
   EXPECT_EQ(order.on_end(only), std::nullopt);
   EXPECT_EQ(order.on_end(only), std::nullopt);
-}
-
-TEST(CollectiveOrder, LaterStagesComeFirstAndATiedGradientLast) {
-  Plan plan;
-  plan.stages.resize(3);
-  for (int32_t stage = 0; stage < 3; ++stage) {
-    plan.groups.push_back({GroupId{static_cast<uint32_t>(stage)}, GroupScope::kStage, stage, {}});
-  }
-  plan.groups.push_back({GroupId{3}, GroupScope::kTied, 0, {}});
-  EXPECT_EQ(collective_places(plan), (std::vector<uint64_t>{2, 1, 0, 3}));
 }
 
 }  // namespace
