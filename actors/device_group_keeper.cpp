@@ -44,6 +44,10 @@ void DeviceGroupKeeper::release_revoked(uint64_t number) {
   std::lock_guard lock(mutex_);
   const auto found = groups_.find(number);
   if (found == groups_.end()) return;
+  if (found->second->rank_count() < 3) {  // Nothing can be made of it.
+    cache_.drop(number);
+    return give_up({number});
+  }
   cache_.revoke(number);
   give_up(cache_.release(number, found->second->operations()));
 }
@@ -77,7 +81,7 @@ void DeviceGroupKeeper::keep_only(const std::set<plans::WorkerId>& workers) {
     const bool is_whole =
         std::all_of(group.members.begin(), group.members.end(),
                     [&](plans::WorkerId member) { return workers.contains(member); });
-    if (is_whole) continue;
+    if (is_whole && !group.is_revoked) continue;
     cache_.drop(group.number);
     give_up({group.number});
   }

@@ -30,7 +30,7 @@ class DeviceGroupKeeper {
            std::shared_ptr<gpu::Device> device);
   /// A user of the group ends. A broken group is not kept.
   void release(uint64_t number);
-  /// What ran in it was stopped: it is kept, for others to be made of it.
+  /// What ran in it was stopped: it is kept for the next plan, for others to be made of it.
   void release_revoked(uint64_t number);
   /// It is broken, and known no more; the caller's handle is the last one.
   void end(uint64_t number);
@@ -38,7 +38,7 @@ class DeviceGroupKeeper {
   std::shared_ptr<gpu::DeviceGroup> take(uint64_t number, plans::FormedGroup& group);
   /// To be ended by a thread that may. Null: nothing.
   void give_up(std::shared_ptr<gpu::DeviceGroup> members);
-  /// Gives up the groups that somebody else is in and nobody uses.
+  /// Gives up what nobody uses of groups that somebody else is in, or that were revoked.
   void keep_only(const std::set<plans::WorkerId>& workers);
   /// How forming a new group went. Once it has failed so often in a row, `trouble` says why, and
   /// the worker does without: the same plan would fail for ever. A member's death in between is no
