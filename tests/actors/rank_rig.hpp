@@ -83,8 +83,8 @@ struct RankRig {
 
   explicit RankRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
                    double bucket_cap_mb = 0, const std::string& policy = "allreduce",
-                   bool groups_are_on_device = false)
-      : on_device(groups_are_on_device) {
+                   bool groups_are_on_device = false, bool has_stage_link = false)
+      : on_device(groups_are_on_device), has_link(has_stage_link) {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
     listener = system->spawn([this]() -> RankListener::behavior_type {
@@ -97,6 +97,12 @@ struct RankRig {
               [this](const ReductionRequest& request, const ReductionListener&) {
                 reductions.push_back(request.step);
                 buckets.push_back(request);
+              }};
+    });
+    stage_link = system->spawn([this]() -> StageLinkIo::behavior_type {
+      return {[](const FormGroup&, const FormListener&) {},
+              [this](const TransferRequest& request, const TransferListener&) {
+                transfers.push_back(request);
               }};
     });
     shards = system->spawn([]() -> ShardIo::behavior_type {
@@ -115,6 +121,7 @@ struct RankRig {
     caf::anon_send_exit(listener, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(groups, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(shards, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(stage_link, caf::exit_reason::user_shutdown);
     run();
   }
 
@@ -132,6 +139,7 @@ struct RankRig {
     made.device = device;
     made.shards = shards;
     made.plane = plane;
+    if (has_link) made.links[0] = stage_link;
     for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
     made.link = link;
     made.keepers.resize(made.plan.stages.size());
@@ -232,7 +240,7 @@ struct RankRig {
   }
 
   static constexpr uint64_t kGeneration = 1;
-  const bool on_device;
+  const bool on_device, has_link;
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;
   std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();
@@ -243,9 +251,11 @@ struct RankRig {
   std::vector<uint32_t> group_ids;   // Of more than one member, that the replica belongs to.
   std::vector<uint64_t> reductions;  // Steps.
   std::vector<ReductionRequest> buckets;
+  std::vector<TransferRequest> transfers;
   std::shared_ptr<gpu::StageModel> model;  // Of replica 0.
   RankListener listener;
   GroupIo groups;
+  StageLinkIo stage_link;
   ShardIo shards;
   Rank actor;
 };
