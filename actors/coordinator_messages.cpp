@@ -6,7 +6,6 @@
 #include "actors/coordinator.hpp"
 #include "net/profile_codec.hpp"
 #include "plans/column_plan.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {

@@ -10,7 +10,6 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {

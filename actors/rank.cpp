@@ -11,7 +11,6 @@
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/learning_rate.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {

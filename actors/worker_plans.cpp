@@ -8,7 +8,6 @@
 #include "actors/worker.hpp"
 #include "plans/base/bad_input.hpp"
 #include "plans/sync/communication_order.hpp"
-#include "plans/sync/policy_kind.hpp"
 #include "plans/sync/reducer_kind.hpp"
 
 namespace skein::actors {
@@ -284,7 +283,7 @@ GroupRequest WorkerState::group_request(const net::GradientGroup::Options& optio
 
 /// All workers of a plan answer alike: what they form together follows from it.
 bool WorkerState::may_link() const {
-  return job.comm.backend != "gloo" && !plans::runs_columns(job);
+  return job.comm.backend != "gloo" && !plan.in_columns;
 }
 
 /// In the order of their numbers on every worker: forming one waits for all of its members.

@@ -12,7 +12,6 @@
 #include "plans/elastic/keep_state_in_place.hpp"
 #include "plans/elastic/reroute.hpp"
 #include "plans/layout_plan.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {
