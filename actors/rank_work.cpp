@@ -151,7 +151,7 @@ std::string RankState::name_of(const plans::RankCommand& command) {
 /// If memory was missing, with what the plan counts on for the stages that are here.
 absl::Status RankState::with_estimates(absl::Status why) const {
   for (const auto& [stage, replica] : held) {
-    why = gpu::with_estimate(why, replica.parts.options);
+    why = gpu::with_estimate(why, replica.parts.options, replica.parts.model->activation_type());
   }
   return why;
 }

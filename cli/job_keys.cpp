@@ -244,7 +244,7 @@ void add_parallelism(std::vector<JobKey>& keys) {
           "below"));
   keys.push_back(key("device", "threads", SKEIN_FIELD(device.threads), "host threads of a worker"));
   keys.push_back(key("device", "precision", SKEIN_FIELD(device.precision),
-                     "of products on cuda: \"bfloat16\", \"tf32\" or \"float32\""));
+                     "on cuda: \"bfloat16\" (activations, too), \"tf32\" or \"float32\""));
   keys.push_back(key("device", "ordinal", SKEIN_FIELD(device.ordinal),
                      "GPU of a cuda device, of those that CUDA_VISIBLE_DEVICES leaves, from 0; -1: "
                      "the machine's workers take them in turn"));

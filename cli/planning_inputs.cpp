@@ -37,7 +37,7 @@ absl::StatusOr<plans::Profile> profile_for(const PlanningOptions& options,
   if (options.profile_path.empty()) {
     return plans::estimate_profile(job.model, job.training.seq_len, estimated_rows(options, job),
                                    job.optimizer, options.estimate_gflops * 1e9,
-                                   options.estimate_gbytes * 1e9);
+                                   options.estimate_gbytes * 1e9, plans::number_bytes(job.device));
   }
   SKEIN_ASSIGN_OR_RETURN(plans::Profile profile, load_profile(options.profile_path));
   const int64_t layers = plans::layer_count(job.model);

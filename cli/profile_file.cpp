@@ -24,15 +24,11 @@ constexpr size_t kRowsMax = 1000;       // Numbers of rows that somebody would m
 /// Bytes beyond are a slip of the pen, and would not be exact as a double.
 constexpr double kBytesMax = 9007199254740992;
 
-const std::vector<std::string> kKeys = {"format",
-                                        "source",
-                                        "device",
-                                        "rows",
-                                        "state_factor",
-                                        "gradient_factor",
-                                        "update_us_per_byte",
-                                        "tied_bytes",
-                                        "layers"};
+const std::vector<std::string> kKeys = {"format",          "source",
+                                        "device",          "rows",
+                                        "state_factor",    "activation_factor",
+                                        "gradient_factor", "update_us_per_byte",
+                                        "tied_bytes",      "layers"};
 const std::vector<std::string> kLayerKeys = {"name",
                                              "forward_us",
                                              "backward_us",
@@ -220,6 +216,7 @@ absl::StatusOr<plans::Profile> read_profile(const Json& json, const std::string&
   reader.text("source", profile.source);
   reader.text("device", profile.device);
   reader.number("state_factor", profile.state_factor);
+  reader.number("activation_factor", profile.activation_factor);
   reader.number("gradient_factor", profile.gradient_factor);
   reader.number("update_us_per_byte", profile.update_us_per_byte);
   reader.bytes("tied_bytes", profile.tied_bytes);
@@ -279,6 +276,7 @@ std::string to_json(const plans::Profile& profile) {
                      {"device", profile.device},
                      {"rows", profile.rows},
                      {"state_factor", profile.state_factor},
+                     {"activation_factor", profile.activation_factor},
                      {"gradient_factor", profile.gradient_factor},
                      {"update_us_per_byte", profile.update_us_per_byte},
                      {"tied_bytes", profile.tied_bytes}};

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gpu/numbers.hpp"
 #include "plans/schedule/schedule.hpp"
 #include "plans/simulator/slowdown.hpp"
 
@@ -29,6 +30,7 @@ class Buffer {
   /// Address on the device: for a host device it may be read and written directly.
   void* data() const { return data_; }
   float* floats() const { return static_cast<float*>(data_); }
+  Numbers numbers(NumberType type) const { return {data_, type}; }
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -52,10 +54,12 @@ struct Work {
 };
 
 struct DeviceInfo {
-  std::string name;            // "cpu x1", "sleep", "cuda:0 NVIDIA H200 (0000:1b:00.0)"
-  int32_t threads = 0;         // Host threads; 0 for others.
-  double speed = 1.0;          // Emulated speed when it was made; 1.0 is the device itself.
-  bool computes = true;        // False for a device that only sleeps: results are zeros.
+  std::string name;      // "cpu x1", "sleep", "cuda:0 NVIDIA H200 (0000:1b:00.0)"
+  int32_t threads = 0;   // Host threads; 0 for others.
+  double speed = 1.0;    // Emulated speed when it was made; 1.0 is the device itself.
+  bool computes = true;  // False for a device that only sleeps: results are zeros.
+  /// Of activations, their gradients, and weights as products read them.
+  NumberType activations = NumberType::kFloat32;
   bool is_host_memory = true;  // The host may read and write what `allocate` gives.
   /// Of its own that was free when it was made; 0: it uses the host's, or does not know.
   int64_t memory_bytes = 0;

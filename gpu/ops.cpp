@@ -2,24 +2,25 @@
 
 namespace skein::gpu {
 
-void Ops::linear(const Linear& shape, const float* x, const float* weight, const float* bias,
-                 float* y) {
-  if (bias != nullptr) fill_rows(bias, y, shape.rows, shape.out);
-  matmul({shape.rows, shape.out, shape.in, false, shape.transposed, bias != nullptr}, x, weight, y);
+void Ops::linear(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
+                 Numbers y) {
+  const bool has_bias = !bias.is_null();
+  if (has_bias) fill_rows(bias, y, shape.rows, shape.out);
+  matmul({shape.rows, shape.out, shape.in, false, shape.transposed, has_bias}, x, weight, y);
 }
 
-void Ops::linear_input_gradient(const Linear& shape, const float* dy, const float* weight,
-                                float* dx) {
+void Ops::linear_input_gradient(const Linear& shape, ConstNumbers dy, ConstNumbers weight,
+                                Numbers dx) {
   matmul({shape.rows, shape.in, shape.out, false, !shape.transposed, false}, dy, weight, dx);
 }
 
-void Ops::linear_gelu(const Linear& shape, const float* x, const float* weight, const float* bias,
-                      float* y, float* activated) {
+void Ops::linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
+                      Numbers y, Numbers activated) {
   linear(shape, x, weight, bias, y);
   gelu_forward(y, activated, shape.rows * shape.out);
 }
 
-void Ops::linear_weight_gradient(const Linear& shape, const float* x, const float* dy,
+void Ops::linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy,
                                  float* dweight, float* dbias) {
   if (shape.transposed) {
     matmul({shape.out, shape.in, shape.rows, true, false, true}, dy, x, dweight);
@@ -29,7 +30,7 @@ void Ops::linear_weight_gradient(const Linear& shape, const float* x, const floa
   if (dbias != nullptr) add_column_sums(dy, dbias, shape.rows, shape.out);
 }
 
-void Ops::add_norm_forward(const float* a, const float* b, float* sum, const NormForward& norm) {
+void Ops::add_norm_forward(ConstNumbers a, ConstNumbers b, Numbers sum, const NormForward& norm) {
   add(a, b, sum, norm.rows * norm.columns);
   norm_forward(norm);
 }
@@ -39,11 +40,7 @@ void Ops::add_sums_of_squares(std::span<const Values> all, double* result) {
 }
 
 void Ops::adamw_all(const Adamw& options, std::span<const AdamwTensor> tensors) {
-  for (const AdamwTensor& tensor : tensors) {
-    Adamw own = options;
-    if (!tensor.decays) own.decay = 0;
-    adamw(own, tensor.weight, tensor.gradient, tensor.moment1, tensor.moment2, tensor.count);
-  }
+  for (const AdamwTensor& tensor : tensors) adamw(options, tensor);
 }
 
 }  // namespace skein::gpu

@@ -4,15 +4,19 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "gpu/numbers.hpp"
 
 namespace skein::gpu {
 
 /// What a device can do, on its own memory: the fixed set of operations from which layers are made.
 /// Called inside `Work::run`; an op may return before the device has finished it, later ops see its
-/// results. Pointers are device memory, float32, row-major, and do not overlap unless said so.
-/// "Overwrites" and "adds to" say what happens to outputs. N is a number of tokens (rows).
-/// Numerical agreement: with float32 products every back end is within 1e-5 relative of the host's,
-/// with bfloat16 ones within 2e-2.
+/// results. Pointers are device memory, row-major, and do not overlap unless said so. "Overwrites"
+/// and "adds to" say what happens to outputs. N is a number of tokens (rows).
+///
+/// `Numbers` of one call have one type, that of the device's activations (`DeviceInfo`) or float32,
+/// unless its comment says more; everything else is float32. Sums, norms and losses are float32 in
+/// all. Numerical agreement: with float32 every back end is within 1e-5 relative of the host's,
+/// with bfloat16 within 2e-2.
 ///
 /// Fused ops do what their comment says in terms of the others. Where a back end has nothing better
 /// they are carried out as just that, so they change no bit of its results.
@@ -21,25 +25,28 @@ class Ops {
   virtual ~Ops() = default;
 
   /// c [m, n] = op(a) op(b), or c + op(a) op(b) if `accumulate`. a is [m, k], or [k, m] if
-  /// `transpose_a`; b is [k, n], or [n, k] if `transpose_b`.
+  /// `transpose_a`; b is [k, n], or [n, k] if `transpose_b`. c may be float32 where a and b are
+  /// not.
   struct Matmul {
     int64_t m = 0, n = 0, k = 0;
     bool transpose_a = false;
     bool transpose_b = false;
     bool accumulate = false;
   };
-  virtual void matmul(const Matmul& shape, const float* a, const float* b, float* c) = 0;
+  virtual void matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) = 0;
   /// Overwrites y [rows, columns]: every row is `bias`. For a product that accumulates onto it.
-  virtual void fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) = 0;
+  virtual void fill_rows(ConstNumbers bias, Numbers y, int64_t rows, int64_t columns) = 0;
   /// Adds the column sums of dy [rows, columns] to db [columns].
-  virtual void add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) = 0;
+  virtual void add_column_sums(ConstNumbers dy, float* db, int64_t rows, int64_t columns) = 0;
 
   /// Overwrites y [N, C], mean [N], rstd [N]. y = (x - mean) * rstd * weight + bias, a layer norm.
   /// Without `mean` (null) y = x * rstd * weight, with 1 / rstd the root of the mean square: an RMS
   /// norm, which has no bias either (null).
   struct NormForward {
-    const float *x, *weight, *bias;
-    float *y, *mean, *rstd;
+    ConstNumbers x;
+    const float *weight, *bias;
+    Numbers y;
+    float *mean, *rstd;
     int64_t rows = 0, columns = 0;
     float epsilon = 0;
   };
@@ -47,37 +54,40 @@ class Ops {
   /// Adds the input gradient to dx [N, C], and to dweight [C] and dbias [C]. Without `mean` that of
   /// an RMS norm, which has no dbias (null).
   struct NormBackward {
-    const float *dy, *x, *weight, *mean, *rstd;
-    float *dx, *dweight, *dbias;
+    ConstNumbers dy, x;
+    const float *weight, *mean, *rstd;
+    Numbers dx;
+    float *dweight, *dbias;
     int64_t rows = 0, columns = 0;
   };
   virtual void norm_backward(const NormBackward& norm) = 0;
 
   /// Overwrites y [count]. The tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-  virtual void gelu_forward(const float* x, float* y, int64_t count) = 0;
+  virtual void gelu_forward(ConstNumbers x, Numbers y, int64_t count) = 0;
   /// dy := dy * gelu'(x), in place.
-  virtual void gelu_backward(const float* x, float* dy, int64_t count) = 0;
+  virtual void gelu_backward(ConstNumbers x, Numbers dy, int64_t count) = 0;
 
   /// x [rows, 2 I] is a gate and a value side by side, each I wide.
   struct Swiglu {
     int64_t rows = 0, width = 0;
   };
   /// Overwrites y [rows, I] = gate * logistic(gate) * value.
-  virtual void swiglu_forward(const Swiglu& shape, const float* x, float* y) = 0;
+  virtual void swiglu_forward(const Swiglu& shape, ConstNumbers x, Numbers y) = 0;
   /// Overwrites dx [rows, 2 I], from dy [rows, I].
-  virtual void swiglu_backward(const Swiglu& shape, const float* x, const float* dy, float* dx) = 0;
+  virtual void swiglu_backward(const Swiglu& shape, ConstNumbers x, ConstNumbers dy,
+                               Numbers dx) = 0;
 
   /// Causal attention over qkv [B, T, 3C] (q, k, v side by side, heads contiguous, C = H * D).
   struct Attention {
     int64_t batch = 0, seq_len = 0, heads = 0, channels = 0;
   };
   /// Overwrites out [B, T, C] and log_sum_exp [B, H, T] of the scaled scores.
-  virtual void attention_forward(const Attention& shape, const float* qkv, float* out,
+  virtual void attention_forward(const Attention& shape, ConstNumbers qkv, Numbers out,
                                  float* log_sum_exp) = 0;
   /// Overwrites dqkv [B, T, 3C]. Probabilities are computed again from `log_sum_exp`, a block of
   /// rows at a time (FlashAttention, NeurIPS'22, section 3.1).
-  virtual void attention_backward(const Attention& shape, const float* qkv, const float* out,
-                                  const float* log_sum_exp, const float* dout, float* dqkv) = 0;
+  virtual void attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
+                                  const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) = 0;
 
   /// Rotary positions: turns channels i and i + D / 2 of each head of q and k, in place, by an
   /// angle of their position in [0, T). v stays. A turn by the opposite angles is the gradient.
@@ -86,7 +96,7 @@ class Ops {
     const float* turns = nullptr;  // [T, D]: D / 2 cosines, then the sines.
     bool is_opposite = false;
   };
-  virtual void rotate(const Rotation& rotation, float* qkv) = 0;
+  virtual void rotate(const Rotation& rotation, Numbers qkv) = 0;
 
   /// Overwrites y [rows, T, C] = wte[token] + wpe[position], without positions if wpe is null.
   struct Embedding {
@@ -94,10 +104,10 @@ class Ops {
     int64_t seq_len = 0, channels = 0;
   };
   virtual void embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
-                                 float* y) = 0;
+                                 Numbers y) = 0;
   /// Adds to dwte [V, C] and dwpe [positions, C], unless it is null, rows in ascending order:
   /// deterministic.
-  virtual void embedding_backward(const Embedding& shape, const float* dy, float* dwte,
+  virtual void embedding_backward(const Embedding& shape, ConstNumbers dy, float* dwte,
                                   float* dwpe) = 0;
 
   /// logits [rows, V] := gradient of the loss, (softmax - one hot) * scale, and rows of zeros where
@@ -110,16 +120,27 @@ class Ops {
     double* loss_sum = nullptr;
     int64_t* loss_tokens = nullptr;
   };
-  virtual void cross_entropy(const CrossEntropy& shape, float* logits) = 0;
+  virtual void cross_entropy(const CrossEntropy& shape, Numbers logits) = 0;
 
-  virtual void zero(float* x, int64_t count) = 0;
-  virtual void copy(const float* from, float* to, int64_t count) = 0;
+  virtual void zero(Numbers x, int64_t count) = 0;
+  /// Types may differ: rounds to the nearest, of two to the even one.
+  virtual void copy(ConstNumbers from, Numbers to, int64_t count) = 0;
   /// y = a + b; y may be a or b.
-  virtual void add(const float* a, const float* b, float* y, int64_t count) = 0;
+  virtual void add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count) = 0;
   /// `result` += sum of squares in float64, in an order that depends on `count` only. Host memory,
   /// valid when the work ends.
   virtual void add_sum_of_squares(const float* x, int64_t count, double* result) = 0;
 
+  /// One parameter's optimizer state. What is in `rounded`, unless it is null, is overwritten with
+  /// the new weights, in its type.
+  struct AdamwTensor {
+    float* weight = nullptr;
+    const float* gradient = nullptr;
+    float *moment1 = nullptr, *moment2 = nullptr;
+    int64_t count = 0;
+    bool decays = false;
+    Numbers rounded;
+  };
   /// AdamW (Loshchilov and Hutter, ICLR'19): decoupled decay, bias correction folded into the
   /// factors. All in place, [count].
   struct Adamw {
@@ -127,14 +148,20 @@ class Ops {
     float correction1 = 1, correction2 = 1;  // 1 - beta^t
     float gradient_factor = 1;
   };
-  virtual void adamw(const Adamw& options, float* weight, const float* gradient, float* moment1,
-                     float* moment2, int64_t count) = 0;
-  /// SGD with momentum and coupled decay, as PyTorch's: v = momentum v + g; w -= lr v.
+  virtual void adamw(const Adamw& options, const AdamwTensor& tensor) = 0;
+  /// SGD with momentum and coupled decay, as PyTorch's: v = momentum v + g; w -= lr v. `rounded` as
+  /// above.
   struct Sgd {
     float lr = 0, momentum = 0, decay = 0, gradient_factor = 1;
   };
-  virtual void sgd(const Sgd& options, float* weight, const float* gradient, float* velocity,
-                   int64_t count) = 0;
+  struct SgdTensor {
+    float* weight = nullptr;
+    const float* gradient = nullptr;
+    float* velocity = nullptr;
+    int64_t count = 0;
+    Numbers rounded;
+  };
+  virtual void sgd(const Sgd& options, const SgdTensor& tensor) = 0;
 
   /// What sums of gradients that are sparse or adaptive need (net/reduce).
   /// Overwrites indices [k] with those of the k largest magnitudes of x [count], ascending; of
@@ -151,9 +178,9 @@ class Ops {
                        int64_t count) = 0;
 
   /// Between the host and the device. What the host gives lives, and what it gets is valid, when
-  /// the work ends.
-  virtual void copy_in(std::span<const float> from, float* to) = 0;
-  virtual void copy_out(const float* from, std::span<float> to) = 0;
+  /// the work ends. The host's are float32, rounded on the device if `to` is not.
+  virtual void copy_in(std::span<const float> from, Numbers to) = 0;
+  virtual void copy_out(ConstNumbers from, std::span<float> to) = 0;
 
   /// A linear layer: x [rows, in], weight [in, out], or [out, in] if `transposed`, y and dy
   /// [rows, out]. There may be no bias (null).
@@ -162,18 +189,18 @@ class Ops {
     bool transposed = false;
   };
   /// Fused: overwrites y = x weight + bias.
-  virtual void linear(const Linear& shape, const float* x, const float* weight, const float* bias,
-                      float* y);
+  virtual void linear(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
+                      Numbers y);
   /// Fused: `linear`, then overwrites activated [rows, out] = gelu(y).
-  virtual void linear_gelu(const Linear& shape, const float* x, const float* weight,
-                           const float* bias, float* y, float* activated);
+  virtual void linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight,
+                           ConstNumbers bias, Numbers y, Numbers activated);
   /// Overwrites dx [rows, in] = dy weight^T.
-  void linear_input_gradient(const Linear& shape, const float* dy, const float* weight, float* dx);
+  void linear_input_gradient(const Linear& shape, ConstNumbers dy, ConstNumbers weight, Numbers dx);
   /// Fused: adds x^T dy to dweight and the column sums of dy to dbias [out].
-  virtual void linear_weight_gradient(const Linear& shape, const float* x, const float* dy,
+  virtual void linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy,
                                       float* dweight, float* dbias);
   /// Fused: overwrites sum [N, C] = a + b, which is `norm.x` and may be a or b, then the norm.
-  virtual void add_norm_forward(const float* a, const float* b, float* sum,
+  virtual void add_norm_forward(ConstNumbers a, ConstNumbers b, Numbers sum,
                                 const NormForward& norm);
 
   /// Values that are looked at together with others.
@@ -183,15 +210,7 @@ class Ops {
   };
   /// Fused: `add_sum_of_squares` of each.
   virtual void add_sums_of_squares(std::span<const Values> all, double* result);
-  /// One parameter's optimizer state.
-  struct AdamwTensor {
-    float* weight = nullptr;
-    const float* gradient = nullptr;
-    float *moment1 = nullptr, *moment2 = nullptr;
-    int64_t count = 0;
-    bool decays = false;
-  };
-  /// Fused: `adamw` of each, without decay where it does not.
+  /// Fused: `adamw` of each.
   virtual void adamw_all(const Adamw& options, std::span<const AdamwTensor> tensors);
 
   /// Waits until the device has done what was called so far, and says whether all went well. The

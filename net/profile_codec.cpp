@@ -15,6 +15,7 @@ constexpr unsigned kRowCountsMax = 64;
 void encode_profile(const plans::Profile& profile, schema::Profile::Builder to) {
   to.setDevice(profile.device);
   to.setStateFactor(profile.state_factor);
+  to.setActivationFactor(profile.activation_factor);
   to.setGradientFactor(profile.gradient_factor);
   to.setUpdateUsPerByte(profile.update_us_per_byte);
   to.setTiedBytes(static_cast<uint64_t>(profile.tied_bytes));
@@ -47,6 +48,7 @@ absl::StatusOr<plans::Profile> decode_profile(schema::Profile::Reader from) {
   profile.source = "measured";
   profile.device = from.getDevice().cStr();
   profile.state_factor = from.getStateFactor();
+  if (from.getActivationFactor() != 0) profile.activation_factor = from.getActivationFactor();
   profile.gradient_factor = from.getGradientFactor();
   profile.update_us_per_byte = from.getUpdateUsPerByte();
   profile.tied_bytes = static_cast<int64_t>(from.getTiedBytes());

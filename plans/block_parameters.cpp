@@ -88,15 +88,15 @@ std::vector<BlockParameter> block_parameters(const ModelSpec& model, int64_t blo
   return list.take();
 }
 
-BlockFloats block_floats(const ModelSpec& model) {
+BlockNumbers block_numbers(const ModelSpec& model) {
   const int64_t c = model.channels;
-  const int64_t statistics = (has_rms_norm(model) ? 2 : 4) + model.heads;  // Norms, log-sum-exp.
-  BlockFloats floats;
+  BlockNumbers numbers;
   // Both normed, q k v, attended, middle; what goes into the MLP's activation and what comes out.
-  floats.stash = (1 + 1 + 3 + 1 + 1) * c + up_width(model) + mlp_width(model) + statistics;
+  numbers.stash = (1 + 1 + 3 + 1 + 1) * c + up_width(model) + mlp_width(model);
+  numbers.statistics = (has_rms_norm(model) ? 2 : 4) + model.heads;  // Norms, log-sum-exp.
   // Gradients of the output, the activation's input, middle, and q k v.
-  floats.pending = (1 + 1 + 3) * c + up_width(model);
-  return floats;
+  numbers.pending = (1 + 1 + 3) * c + up_width(model);
+  return numbers;
 }
 
 }  // namespace skein::plans

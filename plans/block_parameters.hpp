@@ -34,12 +34,13 @@ struct BlockParameter {
 /// whole or in tensors one behind the other: Llama's q, k and v [C, C] each are the part [3C, C].
 std::vector<BlockParameter> block_parameters(const ModelSpec& model, int64_t block);
 
-/// Floats of a block for each token: what its forward keeps beside its input and output, and what
-/// its I leaves for its W.
-struct BlockFloats {
+/// Numbers of a block for each token: activations that its forward keeps beside its input and
+/// output, statistics, which are float32 on every device, and what its I leaves for its W.
+struct BlockNumbers {
   int64_t stash = 0;
+  int64_t statistics = 0;
   int64_t pending = 0;
 };
-BlockFloats block_floats(const ModelSpec& model);
+BlockNumbers block_numbers(const ModelSpec& model);
 
 }  // namespace skein::plans

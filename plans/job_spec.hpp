@@ -77,7 +77,7 @@ struct DeviceSpec {
   std::string scenario;
   std::string scenario_trace;          // File with the speeds of an H6; empty: the scenario's own.
   double scenario_step_seconds = 0;    // To which a named scenario is in proportion; 0: not known.
-  std::string precision = "bfloat16";  // Of products on cuda: "bfloat16", "tf32" or "float32".
+  std::string precision = "bfloat16";  // On cuda, also of activations.
   int64_t ordinal = -1;                // GPU of a cuda device; -1: by the worker's local rank.
   int64_t memory_limit_mb = 0;         // MiB that a cuda device may give out; 0: all there is.
   bool operator==(const DeviceSpec&) const = default;

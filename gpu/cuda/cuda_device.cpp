@@ -20,10 +20,11 @@ namespace {
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::unique_ptr<CudaContext> context, std::unique_ptr<CudaOps> ops,
-             int64_t memory_bytes)
+             Precision precision, int64_t memory_bytes)
       : context_(std::move(context)), ops_(std::move(ops)) {
     info_.name = context_->name();
     info_.is_host_memory = false;
+    if (precision == Precision::kBfloat16) info_.activations = NumberType::kBfloat16;
     info_.memory_bytes = memory_bytes;
   }
 
@@ -75,7 +76,7 @@ absl::StatusOr<std::unique_ptr<Device>> make_device(const CudaOptions& options) 
   SKEIN_ASSIGN_OR_RETURN(auto ops, CudaOps::create(*context, precision));
   // Without the workspace of the products, which is taken by now.
   SKEIN_ASSIGN_OR_RETURN(const int64_t memory_bytes, context->free_bytes());
-  return std::make_unique<CudaDevice>(std::move(context), std::move(ops), memory_bytes);
+  return std::make_unique<CudaDevice>(std::move(context), std::move(ops), precision, memory_bytes);
 }
 
 }  // namespace

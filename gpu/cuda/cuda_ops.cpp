@@ -15,7 +15,7 @@ namespace {
 
 kernels::NormForward to_kernel(const Ops::NormForward& norm) {
   kernels::NormForward call;
-  call.x = const_cast<float*>(norm.x);  // Only written with `a`.
+  call.x = {const_cast<void*>(norm.x.data()), norm.x.type()};  // Only written with `a`.
   call.weight = norm.weight;
   call.bias = norm.bias;
   call.y = norm.y;
@@ -25,6 +25,14 @@ kernels::NormForward to_kernel(const Ops::NormForward& norm) {
   call.columns = norm.columns;
   call.epsilon = norm.epsilon;
   return call;
+}
+
+/// The GPU copies from and to it directly: pinned memory of ours, which lives until the work ends,
+/// or what another device has given.
+bool is_reached(const float* memory) {
+  cudaPointerAttributes place{};
+  return cudaPointerGetAttributes(&place, memory) == cudaSuccess &&
+         (place.type == cudaMemoryTypeHost || place.type == cudaMemoryTypeDevice);
 }
 
 }  // namespace
@@ -88,12 +96,12 @@ absl::Status CudaOps::finish() {
   return std::exchange(error_, absl::OkStatus());
 }
 
-void CudaOps::fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) {
+void CudaOps::fill_rows(ConstNumbers bias, Numbers y, int64_t rows, int64_t columns) {
   kernels::fill_rows(bias, y, rows, columns, stream());
   launched("fill_rows");
 }
 
-void CudaOps::add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) {
+void CudaOps::add_column_sums(ConstNumbers dy, float* db, int64_t rows, int64_t columns) {
   auto* partial = scratch_of<float>(kPartialSums, kernels::slab_count(rows) * columns);
   if (partial == nullptr) return;
   kernels::add_column_sums(dy, db, partial, rows, columns, stream());
@@ -105,7 +113,7 @@ void CudaOps::norm_forward(const NormForward& norm) {
   launched("norm_forward");
 }
 
-void CudaOps::add_norm_forward(const float* a, const float* b, float* sum,
+void CudaOps::add_norm_forward(ConstNumbers a, ConstNumbers b, Numbers sum,
                                const NormForward& norm) {
   kernels::NormForward call = to_kernel(norm);
   call.a = a;
@@ -133,55 +141,55 @@ void CudaOps::norm_backward(const NormBackward& norm) {
   launched("norm_backward");
 }
 
-void CudaOps::gelu_forward(const float* x, float* y, int64_t count) {
+void CudaOps::gelu_forward(ConstNumbers x, Numbers y, int64_t count) {
   kernels::gelu_forward(x, y, count, stream());
   launched("gelu_forward");
 }
 
-void CudaOps::gelu_backward(const float* x, float* dy, int64_t count) {
+void CudaOps::gelu_backward(ConstNumbers x, Numbers dy, int64_t count) {
   kernels::gelu_backward(x, dy, count, stream());
   launched("gelu_backward");
 }
 
-void CudaOps::swiglu_forward(const Swiglu& shape, const float* x, float* y) {
+void CudaOps::swiglu_forward(const Swiglu& shape, ConstNumbers x, Numbers y) {
   kernels::swiglu_forward(x, y, shape.rows, shape.width, stream());
   launched("swiglu_forward");
 }
 
-void CudaOps::swiglu_backward(const Swiglu& shape, const float* x, const float* dy, float* dx) {
+void CudaOps::swiglu_backward(const Swiglu& shape, ConstNumbers x, ConstNumbers dy, Numbers dx) {
   kernels::swiglu_backward(x, dy, dx, shape.rows, shape.width, stream());
   launched("swiglu_backward");
 }
 
-void CudaOps::zero(float* x, int64_t count) {
-  note(cuda_status(cudaMemsetAsync(x, 0, static_cast<size_t>(count) * sizeof(float), stream()),
-                   "zero"));
+void CudaOps::zero(Numbers x, int64_t count) {
+  const auto bytes = static_cast<size_t>(count * bytes_of(x.type()));
+  note(cuda_status(cudaMemsetAsync(x.data(), 0, bytes, stream()), "zero"));
 }
 
-void CudaOps::copy(const float* from, float* to, int64_t count) {
-  note(cuda_status(cudaMemcpyAsync(to, from, static_cast<size_t>(count) * sizeof(float),
-                                   cudaMemcpyDeviceToDevice, stream()),
-                   "copy"));
+void CudaOps::copy(ConstNumbers from, Numbers to, int64_t count) {
+  if (from.type() != to.type()) {
+    kernels::convert(from, to, count, stream());
+    return launched("convert");
+  }
+  note(cuda_status(
+      cudaMemcpyAsync(to.data(), from.data(), static_cast<size_t>(count * bytes_of(to.type())),
+                      cudaMemcpyDeviceToDevice, stream()),
+      "copy"));
 }
 
-void CudaOps::add(const float* a, const float* b, float* y, int64_t count) {
+void CudaOps::add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count) {
   kernels::add(a, b, y, count, stream());
   launched("add");
 }
 
-namespace {
-
-/// Pinned memory of ours needs no copy on the host: it lives until the work ends. Nor does what
-/// came from another device.
-bool is_reached(const float* memory) {
-  cudaPointerAttributes place{};
-  return cudaPointerGetAttributes(&place, memory) == cudaSuccess &&
-         (place.type == cudaMemoryTypeHost || place.type == cudaMemoryTypeDevice);
-}
-
-}  // namespace
-
-void CudaOps::copy_in(std::span<const float> from, float* to) {
+void CudaOps::copy_in(std::span<const float> from, Numbers to) {
+  if (to.type() != NumberType::kFloat32) {
+    const auto count = static_cast<int64_t>(from.size());
+    auto* passing = scratch_of<float>(kPassing, count);
+    if (passing == nullptr) return;
+    copy_in(from, passing);
+    return copy(passing, to, count);
+  }
   const void* source = from.data();
   if (!is_reached(from.data())) {
     absl::StatusOr<void*> staged = staging_.take(static_cast<int64_t>(from.size_bytes()));
@@ -189,17 +197,26 @@ void CudaOps::copy_in(std::span<const float> from, float* to) {
     std::memcpy(*staged, from.data(), from.size_bytes());
     source = *staged;
   }
-  note(cuda_status(cudaMemcpyAsync(to, source, from.size_bytes(), cudaMemcpyDefault, stream()),
-                   "copy_in"));
+  note(cuda_status(
+      cudaMemcpyAsync(to.data(), source, from.size_bytes(), cudaMemcpyDefault, stream()),
+      "copy_in"));
 }
 
-void CudaOps::copy_out(const float* from, std::span<float> to) {
+void CudaOps::copy_out(ConstNumbers from, std::span<float> to) {
+  if (from.type() != NumberType::kFloat32) {
+    const auto count = static_cast<int64_t>(to.size());
+    auto* passing = scratch_of<float>(kPassing, count);
+    if (passing == nullptr) return;
+    copy(from, passing, count);
+    return copy_out(passing, to);
+  }
   if (is_reached(to.data())) {
-    note(cuda_status(cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDefault, stream()),
-                     "copy_out"));
+    note(cuda_status(
+        cudaMemcpyAsync(to.data(), from.data(), to.size_bytes(), cudaMemcpyDefault, stream()),
+        "copy_out"));
     return;
   }
-  download(from, static_cast<int64_t>(to.size_bytes()),
+  download(from.data(), static_cast<int64_t>(to.size_bytes()),
            [to](const void* copy) { std::memcpy(to.data(), copy, to.size_bytes()); });
 }
 

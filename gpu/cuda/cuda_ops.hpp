@@ -18,52 +18,50 @@ namespace skein::gpu {
 /// copied at once; what it gets is written by `finish`. The first error is kept until then, and ops
 /// after it do no harm. For the device's thread only.
 ///
-/// Tensors are float32. With bfloat16 products, their operands are rounded on the way into them
-/// (gpu/cuda/products.hpp, gpu/cuda/kernels/attention.hpp); everything else is as with float32.
+/// `Numbers` may be of either type in any call, whatever the precision: that is what the device
+/// tells models to keep activations in. Attention of bfloat16 numbers is by tensor cores.
 class CudaOps final : public Ops {
  public:
   static absl::StatusOr<std::unique_ptr<CudaOps>> create(CudaContext& context, Precision precision);
 
-  void matmul(const Matmul& shape, const float* a, const float* b, float* c) override;
-  void fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) override;
-  void add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) override;
+  void matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) override;
+  void fill_rows(ConstNumbers bias, Numbers y, int64_t rows, int64_t columns) override;
+  void add_column_sums(ConstNumbers dy, float* db, int64_t rows, int64_t columns) override;
   void norm_forward(const NormForward& norm) override;
   void norm_backward(const NormBackward& norm) override;
-  void gelu_forward(const float* x, float* y, int64_t count) override;
-  void gelu_backward(const float* x, float* dy, int64_t count) override;
-  void swiglu_forward(const Swiglu& shape, const float* x, float* y) override;
-  void swiglu_backward(const Swiglu& shape, const float* x, const float* dy, float* dx) override;
-  void rotate(const Rotation& rotation, float* qkv) override;
-  void attention_forward(const Attention& shape, const float* qkv, float* out,
+  void gelu_forward(ConstNumbers x, Numbers y, int64_t count) override;
+  void gelu_backward(ConstNumbers x, Numbers dy, int64_t count) override;
+  void swiglu_forward(const Swiglu& shape, ConstNumbers x, Numbers y) override;
+  void swiglu_backward(const Swiglu& shape, ConstNumbers x, ConstNumbers dy, Numbers dx) override;
+  void rotate(const Rotation& rotation, Numbers qkv) override;
+  void attention_forward(const Attention& shape, ConstNumbers qkv, Numbers out,
                          float* log_sum_exp) override;
-  void attention_backward(const Attention& shape, const float* qkv, const float* out,
-                          const float* log_sum_exp, const float* dout, float* dqkv) override;
+  void attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
+                          const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) override;
   void embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
-                         float* y) override;
-  void embedding_backward(const Embedding& shape, const float* dy, float* dwte,
+                         Numbers y) override;
+  void embedding_backward(const Embedding& shape, ConstNumbers dy, float* dwte,
                           float* dwpe) override;
-  void cross_entropy(const CrossEntropy& shape, float* logits) override;
-  void zero(float* x, int64_t count) override;
-  void copy(const float* from, float* to, int64_t count) override;
-  void add(const float* a, const float* b, float* y, int64_t count) override;
+  void cross_entropy(const CrossEntropy& shape, Numbers logits) override;
+  void zero(Numbers x, int64_t count) override;
+  void copy(ConstNumbers from, Numbers to, int64_t count) override;
+  void add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count) override;
   void add_sum_of_squares(const float* x, int64_t count, double* result) override;
-  void adamw(const Adamw& options, float* weight, const float* gradient, float* moment1,
-             float* moment2, int64_t count) override;
-  void sgd(const Sgd& options, float* weight, const float* gradient, float* velocity,
-           int64_t count) override;
+  void adamw(const Adamw& options, const AdamwTensor& tensor) override;
+  void sgd(const Sgd& options, const SgdTensor& tensor) override;
   void select_top_k(const float* x, int64_t count, int64_t k, uint32_t* indices) override;
   void add_dots(const float* a, const float* b, int64_t count, Dots* dots) override;
   void combine(double own_factor, float* own, double other_factor, const float* other,
                int64_t count) override;
-  void copy_in(std::span<const float> from, float* to) override;
-  void copy_out(const float* from, std::span<float> to) override;
-  void linear(const Linear& shape, const float* x, const float* weight, const float* bias,
-              float* y) override;
-  void linear_gelu(const Linear& shape, const float* x, const float* weight, const float* bias,
-                   float* y, float* activated) override;
-  void linear_weight_gradient(const Linear& shape, const float* x, const float* dy, float* dweight,
+  void copy_in(std::span<const float> from, Numbers to) override;
+  void copy_out(ConstNumbers from, std::span<float> to) override;
+  void linear(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
+              Numbers y) override;
+  void linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
+                   Numbers y, Numbers activated) override;
+  void linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy, float* dweight,
                               float* dbias) override;
-  void add_norm_forward(const float* a, const float* b, float* sum,
+  void add_norm_forward(ConstNumbers a, ConstNumbers b, Numbers sum,
                         const NormForward& norm) override;
   void add_sums_of_squares(std::span<const Values> all, double* result) override;
   void adamw_all(const Adamw& options, std::span<const AdamwTensor> tensors) override;
@@ -74,6 +72,8 @@ class CudaOps final : public Ops {
   enum Scratch {
     kCastA,
     kCastB,
+    kCastC,
+    kPassing,
     kPartialSums,
     kTable1,
     kTable2,
@@ -87,7 +87,6 @@ class CudaOps final : public Ops {
   CudaOps(CudaContext& context, std::unique_ptr<Products> products);
 
   cudaStream_t stream() const { return context_.compute(); }
-  bool rounds() const { return products_->precision() == Precision::kBfloat16; }
   /// Keeps the first error; says whether this one is none.
   bool note(const absl::Status& status);
   /// After a launch.
@@ -110,8 +109,10 @@ class CudaOps final : public Ops {
   void download(const void* from, int64_t bytes, std::function<void(const void*)> use);
   /// False if the library has no such product.
   bool try_product(Products::Call call);
-  /// Rounds the operands of a call that has none yet.
-  bool round_operands(Products::Call& call, const float* a, const float* b);
+  /// A bfloat16 product as one of float32 copies.
+  void multiply_converted(const Products::Call& call);
+  /// A float32 copy. Null after an error.
+  float* converted(Scratch which, ConstNumbers from, int64_t count);
 
   CudaContext& context_;
   std::unique_ptr<Products> products_;

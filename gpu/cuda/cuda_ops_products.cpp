@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 
-// The ops whose operands are rounded with bfloat16 products.
+// Products, and attention, which is made of them.
 
 namespace skein::gpu {
 namespace {
@@ -29,90 +29,94 @@ bool CudaOps::try_product(Products::Call call) {
   return true;
 }
 
-bool CudaOps::round_operands(Products::Call& call, const float* a, const float* b) {
-  const int64_t a_count = call.shape.m * call.shape.k;
-  const int64_t b_count = call.shape.k * call.shape.n;
-  auto* a_rounded = scratch_of<uint16_t>(kCastA, a_count);
-  auto* b_rounded = scratch_of<uint16_t>(kCastB, b_count);
-  if (a_rounded == nullptr || b_rounded == nullptr) return false;
-  kernels::to_bfloat16(a, a_rounded, a_count, stream());
-  kernels::to_bfloat16(b, b_rounded, b_count, stream());
-  launched("to_bfloat16");
-  call.is_bfloat16 = true;
-  call.a = a_rounded;
-  call.b = b_rounded;
-  return true;
+float* CudaOps::converted(Scratch which, ConstNumbers from, int64_t count) {
+  auto* to = scratch_of<float>(which, count);
+  if (to != nullptr) copy(from, to, count);
+  return to;
 }
 
-void CudaOps::matmul(const Matmul& shape, const float* a, const float* b, float* c) {
+void CudaOps::multiply_converted(const Products::Call& call) {
+  const Matmul& s = call.shape;
+  Products::Call instead;
+  instead.shape = s;
+  instead.a = converted(kCastA, call.a, s.m * s.k);
+  instead.b = converted(kCastB, call.b, s.k * s.n);
+  const bool rounds = call.c.type() != NumberType::kFloat32;
+  instead.c = rounds ? Numbers(scratch_of<float>(kCastC, s.m * s.n)) : call.c;
+  if (instead.a.is_null() || instead.b.is_null() || instead.c.is_null()) return;
+  if (rounds && s.accumulate) copy(call.c, instead.c, s.m * s.n);
+  note(products_->multiply(instead));
+  if (rounds) copy(instead.c, call.c, s.m * s.n);
+}
+
+void CudaOps::matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) {
   Products::Call call;
   call.shape = shape;
-  call.c = c;
-  if (rounds()) {
-    if (!round_operands(call, a, b) || try_product(call)) return;
-  }
-  // Odd sizes that the library has no bfloat16 product for.
-  call.is_bfloat16 = false;
   call.a = a;
   call.b = b;
-  note(products_->multiply(call));
+  call.c = c;
+  if (a.type() == NumberType::kFloat32) {
+    note(products_->multiply(call));
+  } else if (!try_product(call)) {
+    multiply_converted(call);  // Odd sizes that the library has no bfloat16 product for.
+  }
 }
 
-void CudaOps::linear(const Linear& shape, const float* x, const float* weight, const float* bias,
-                     float* y) {
-  Products::Call call;
-  call.shape = {shape.rows, shape.out, shape.in, false, shape.transposed, false};
-  call.c = y;
-  if (bias != nullptr) call.epilogue = Products::Epilogue::kBias;
-  call.extra = const_cast<float*>(bias);  // Only read by this epilogue.
-  if (rounds()) {
-    if (!round_operands(call, x, weight) || try_product(call)) return;
+void CudaOps::linear(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
+                     Numbers y) {
+  if (x.type() == NumberType::kBfloat16 && !bias.is_null()) {
+    Products::Call call;
+    call.shape = {shape.rows, shape.out, shape.in, false, shape.transposed, false};
+    call.a = x;
+    call.b = weight;
+    call.c = y;
+    call.epilogue = Products::Epilogue::kBias;
+    call.extra = const_cast<void*>(bias.data());  // Only read by this epilogue.
+    if (try_product(call)) return;
   }
   Ops::linear(shape, x, weight, bias, y);
 }
 
-void CudaOps::linear_gelu(const Linear& shape, const float* x, const float* weight,
-                          const float* bias, float* y, float* activated) {
-  if (rounds() && bias != nullptr && fits_epilogue(shape.out, y)) {
+void CudaOps::linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight,
+                          ConstNumbers bias, Numbers y, Numbers activated) {
+  if (x.type() == NumberType::kBfloat16 && !bias.is_null() && fits_epilogue(shape.out, y.data())) {
     Products::Call call;
     call.shape = {shape.rows, shape.out, shape.in, false, shape.transposed, false};
+    call.a = x;
+    call.b = weight;
     call.c = activated;
     call.epilogue = Products::Epilogue::kBiasGelu;
-    call.extra = const_cast<float*>(bias);
-    call.aux = y;
-    if (!round_operands(call, x, weight) || try_product(call)) return;
+    call.extra = const_cast<void*>(bias.data());
+    call.aux = y.data();
+    if (try_product(call)) return;
   }
   Ops::linear_gelu(shape, x, weight, bias, y, activated);
 }
 
-void CudaOps::linear_weight_gradient(const Linear& shape, const float* x, const float* dy,
+void CudaOps::linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy,
                                      float* dweight, float* dbias) {
   // The epilogue sums the right operand, which dy is only of a weight [in, out].
-  if (rounds() && dbias != nullptr && !shape.transposed) {
+  if (x.type() == NumberType::kBfloat16 && dbias != nullptr && !shape.transposed) {
     Products::Call call;
     call.shape = {shape.in, shape.out, shape.rows, true, false, true};
+    call.a = x;
+    call.b = dy;
     call.c = dweight;
     call.epilogue = Products::Epilogue::kColumnSumsOfB;
-    call.extra = scratch_of<float>(kBiasGradient, shape.out);
-    if (call.extra == nullptr || !round_operands(call, x, dy)) return;
-    if (try_product(call)) {
-      add(dbias, call.extra, dbias, shape.out);
-      return;
-    }
-    // The rounded operands are still there.
-    call.epilogue = Products::Epilogue::kNone;
-    call.extra = nullptr;
-    if (try_product(call)) return add_column_sums(dy, dbias, shape.rows, shape.out);
+    auto* sums = scratch_of<float>(kBiasGradient, shape.out);
+    call.extra = sums;
+    if (sums == nullptr) return;
+    if (try_product(call)) return add(dbias, sums, dbias, shape.out);
   }
   Ops::linear_weight_gradient(shape, x, dy, dweight, dbias);
 }
 
-void CudaOps::rotate(const Rotation& rotation, float* qkv) {
+void CudaOps::rotate(const Rotation& rotation, Numbers qkv) {
   kernels::rotate({to_kernel(rotation.shape), rotation.turns, rotation.is_opposite, qkv}, stream());
   launched("rotate");
 }
 
-void CudaOps::attention_forward(const Attention& shape, const float* qkv, float* out,
+void CudaOps::attention_forward(const Attention& shape, ConstNumbers qkv, Numbers out,
                                 float* log_sum_exp) {
   const int64_t size = shape.channels / shape.heads;
   if (kernels::attention_padded_size(size) == 0) {
@@ -121,7 +125,7 @@ void CudaOps::attention_forward(const Attention& shape, const float* qkv, float*
     return;
   }
   const kernels::AttentionForward call{to_kernel(shape), qkv, out, log_sum_exp};
-  if (rounds() && size <= kernels::kTensorCoreHeadMax) {
+  if (qkv.type() == NumberType::kBfloat16 && size <= kernels::kTensorCoreHeadMax) {
     kernels::attention_forward(call, stream());
   } else {
     kernels::attention_forward_exact(call, stream());
@@ -129,13 +133,14 @@ void CudaOps::attention_forward(const Attention& shape, const float* qkv, float*
   launched("attention_forward");
 }
 
-void CudaOps::attention_backward(const Attention& shape, const float* qkv, const float* out,
-                                 const float* log_sum_exp, const float* dout, float* dqkv) {
+void CudaOps::attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
+                                 const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) {
   auto* delta = scratch_of<float>(kDelta, shape.batch * shape.heads * shape.seq_len);
   if (delta == nullptr) return;
   const kernels::AttentionBackward call{to_kernel(shape), qkv, out, log_sum_exp, dout, delta, dqkv};
   kernels::attention_delta(call, stream());
-  if (rounds() && shape.channels / shape.heads <= kernels::kTensorCoreHeadMax) {
+  if (qkv.type() == NumberType::kBfloat16 &&
+      shape.channels / shape.heads <= kernels::kTensorCoreHeadMax) {
     kernels::attention_backward(call, stream());
   } else {
     kernels::attention_backward_exact(call, stream());

@@ -6,6 +6,7 @@
 #include "gpu/cuda/kernels/embedding.hpp"
 #include "gpu/cuda/kernels/optimizer.hpp"
 #include "gpu/cuda/tables.hpp"
+#include "plans/base/check.hpp"
 
 // The ops that take tables from the host, or give it numbers.
 
@@ -25,10 +26,16 @@ kernels::AdamwFactors to_kernel(const Ops::Adamw& options) {
   return factors;
 }
 
+uint16_t* rounded_of(Numbers numbers) {
+  SKEIN_CHECK(numbers.is_null() || numbers.type() == NumberType::kBfloat16)
+      << "rounded weights are bfloat16";
+  return static_cast<uint16_t*>(numbers.data());
+}
+
 }  // namespace
 
 void CudaOps::embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
-                                float* y) {
+                                Numbers y) {
   const auto* tokens = upload_all(kTable1, shape.tokens);
   if (tokens == nullptr) return;
   kernels::embedding_forward(tokens, wte, wpe, y, static_cast<int64_t>(shape.tokens.size()),
@@ -36,7 +43,7 @@ void CudaOps::embedding_forward(const Embedding& shape, const float* wte, const 
   launched("embedding_forward");
 }
 
-void CudaOps::embedding_backward(const Embedding& shape, const float* dy, float* dwte,
+void CudaOps::embedding_backward(const Embedding& shape, ConstNumbers dy, float* dwte,
                                  float* dwpe) {
   const RowsByToken rows = group_rows_by_token(shape.tokens);
   kernels::TokenScatter scatter;
@@ -55,7 +62,7 @@ void CudaOps::embedding_backward(const Embedding& shape, const float* dy, float*
   launched("embedding_backward");
 }
 
-void CudaOps::cross_entropy(const CrossEntropy& shape, float* logits) {
+void CudaOps::cross_entropy(const CrossEntropy& shape, Numbers logits) {
   const auto rows = static_cast<int64_t>(shape.targets.size());
   const auto* targets = upload_all(kTable1, shape.targets);
   auto* losses = scratch_of<double>(kRowLosses, rows);
@@ -98,9 +105,7 @@ void CudaOps::add_sums_of_squares(std::span<const Values> all, double* result) {
            [result](const void* copy) { *result += *static_cast<const double*>(copy); });
 }
 
-void CudaOps::adamw(const Adamw& options, float* weight, const float* gradient, float* moment1,
-                    float* moment2, int64_t count) {
-  const AdamwTensor tensor{weight, gradient, moment1, moment2, count, true};
+void CudaOps::adamw(const Adamw& options, const AdamwTensor& tensor) {
   adamw_all(options, {&tensor, 1});
 }
 
@@ -108,8 +113,8 @@ void CudaOps::adamw_all(const Adamw& options, std::span<const AdamwTensor> tenso
   std::vector<kernels::AdamwSlice> slices;
   std::vector<int64_t> counts;
   for (const AdamwTensor& tensor : tensors) {
-    slices.push_back(
-        {tensor.weight, tensor.gradient, tensor.moment1, tensor.moment2, tensor.decays});
+    slices.push_back({tensor.weight, tensor.gradient, tensor.moment1, tensor.moment2,
+                      rounded_of(tensor.rounded), tensor.decays});
     counts.push_back(tensor.count);
   }
   const std::vector<kernels::Chunk> chunks = cut_in_chunks(counts);
@@ -122,10 +127,11 @@ void CudaOps::adamw_all(const Adamw& options, std::span<const AdamwTensor> tenso
   launched("adamw");
 }
 
-void CudaOps::sgd(const Sgd& options, float* weight, const float* gradient, float* velocity,
-                  int64_t count) {
-  kernels::sgd({options.lr, options.momentum, options.decay, options.gradient_factor}, weight,
-               gradient, velocity, count, stream());
+void CudaOps::sgd(const Sgd& options, const SgdTensor& tensor) {
+  kernels::sgd(
+      {options.lr, options.momentum, options.decay, options.gradient_factor},
+      {tensor.weight, tensor.gradient, tensor.velocity, rounded_of(tensor.rounded), tensor.count},
+      stream());
   launched("sgd");
 }
 

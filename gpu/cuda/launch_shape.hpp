@@ -43,6 +43,7 @@ struct AdamwSlice {
   const float* gradient;
   float* moment1;
   float* moment2;
+  uint16_t* rounded;  // bfloat16, null if there is none.
   bool decays;
 };
 

@@ -9,7 +9,7 @@ namespace skein::gpu {
 
 /// What program and plugin share are C++ interfaces: both are built from one source tree. A change
 /// of `Device`, `DeviceGroup`, `Ops` or `CudaOptions` gets a new number.
-constexpr int kCudaPluginAbi = 4;
+constexpr int kCudaPluginAbi = 5;
 constexpr char kCudaPluginAbiName[] = "skein_cuda_plugin_abi";
 constexpr char kCudaPluginMakeName[] = "skein_cuda_make_device";
 

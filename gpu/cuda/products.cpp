@@ -45,8 +45,14 @@ cublasLtEpilogue_t to_library(Products::Epilogue epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-cublasComputeType_t to_library(Precision precision) {
-  return precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+cudaDataType_t to_library(NumberType type) {
+  return type == NumberType::kFloat32 ? CUDA_R_32F : CUDA_R_16BF;
+}
+
+cublasComputeType_t to_library(Precision precision, NumberType operands) {
+  return precision == Precision::kTf32 && operands == NumberType::kFloat32
+             ? CUBLAS_COMPUTE_32F_FAST_TF32
+             : CUBLAS_COMPUTE_32F;
 }
 
 template <class Value>
@@ -116,15 +122,20 @@ Products::Key Products::key_of(const Call& call) {
           s.transpose_a,
           s.transpose_b,
           s.accumulate,
-          call.is_bfloat16,
+          call.a.type(),
+          call.c.type(),
           call.epilogue,
-          alignment_of(call.a),
-          alignment_of(call.b),
-          call.aux == nullptr ? alignment_of(call.c)
-                              : std::min(alignment_of(call.c), alignment_of(call.aux))};
+          alignment_of(call.a.data()),
+          alignment_of(call.b.data()),
+          call.aux == nullptr ? alignment_of(call.c.data())
+                              : std::min(alignment_of(call.c.data()), alignment_of(call.aux))};
 }
 
 absl::Status Products::multiply(const Call& call) {
+  if (call.a.type() != call.b.type() ||
+      (call.c.type() != call.a.type() && call.c.type() != NumberType::kFloat32)) {
+    return absl::InvalidArgumentError("a product of numbers of unlike types");
+  }
   const Key key = key_of(call);
   auto found = choices_.find(key);
   if (found == choices_.end()) {
@@ -142,20 +153,18 @@ absl::Status Products::multiply(const Call& call) {
   }
   const float alpha = 1;
   const float beta = call.shape.accumulate ? 1 : 0;
-  return cublas_status(
-      cublasLtMatmul(library_, choice.product, &alpha, call.b, choice.a, call.a, choice.b, &beta,
-                     call.c, choice.c, call.c, choice.c, &choice.algorithm, workspace_.data(),
-                     choice.workspace_bytes, context_.compute()),
-      absl::StrCat("product of ", key.m, " x ", key.n, " x ", key.k));
+  return cublas_status(cublasLtMatmul(library_, choice.product, &alpha, call.b.data(), choice.a,
+                                      call.a.data(), choice.b, &beta, call.c.data(), choice.c,
+                                      call.c.data(), choice.c, &choice.algorithm, workspace_.data(),
+                                      choice.workspace_bytes, context_.compute()),
+                       absl::StrCat("product of ", key.m, " x ", key.n, " x ", key.k));
 }
 
 absl::StatusOr<std::unique_ptr<Products::Choice>> Products::choose(const Key& key,
                                                                    const Call& call) const {
   auto choice = std::make_unique<Choice>();
   SKEIN_RETURN_IF_ERROR(cublas_status(
-      cublasLtMatmulDescCreate(&choice->product,
-                               key.is_bfloat16 ? CUBLAS_COMPUTE_32F : to_library(precision_),
-                               CUDA_R_32F),
+      cublasLtMatmulDescCreate(&choice->product, to_library(precision_, key.operands), CUDA_R_32F),
       "cannot describe a product"));
   const cublasOperation_t operation_a = key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t operation_b = key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -166,7 +175,8 @@ absl::StatusOr<std::unique_ptr<Products::Choice>> Products::choose(const Key& ke
   if (key.epilogue == Epilogue::kBiasGelu) {
     SKEIN_RETURN_IF_ERROR(set(choice->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n));
   }
-  const cudaDataType_t type = key.is_bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
+  // What epilogues read and write has the type of the result unless they are told of another.
+  const cudaDataType_t type = to_library(key.operands);
   auto layout = [](cublasLtMatrixLayout_t* made, cudaDataType_t of, int64_t rows, int64_t columns) {
     return cublas_status(cublasLtMatrixLayoutCreate(made, of, static_cast<uint64_t>(rows),
                                                     static_cast<uint64_t>(columns), rows),
@@ -177,7 +187,7 @@ absl::StatusOr<std::unique_ptr<Products::Choice>> Products::choose(const Key& ke
       layout(&choice->a, type, key.transpose_b ? key.k : key.n, key.transpose_b ? key.n : key.k));
   SKEIN_RETURN_IF_ERROR(
       layout(&choice->b, type, key.transpose_a ? key.m : key.k, key.transpose_a ? key.k : key.m));
-  SKEIN_RETURN_IF_ERROR(layout(&choice->c, CUDA_R_32F, key.n, key.m));
+  SKEIN_RETURN_IF_ERROR(layout(&choice->c, to_library(key.result), key.n, key.m));
   // The library looks at them when it is asked what it supports.
   SKEIN_RETURN_IF_ERROR(set_pointers(choice->product, call));
   choice->status = find_algorithm(key, *choice);

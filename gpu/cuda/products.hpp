@@ -15,8 +15,9 @@
 
 namespace skein::gpu {
 
-/// How products are computed: operands rounded to bfloat16, or to TF32 inside the tensor cores, or
-/// not at all. Sums are float32 in all.
+/// What a device computes with: activations, and weights where products read them, in bfloat16; or
+/// all in float32, which products round to TF32 inside the tensor cores, or not at all. Sums are
+/// float32 in all.
 enum class Precision { kBfloat16, kTf32, kFloat32 };
 absl::StatusOr<Precision> parse_precision(const std::string& text);
 
@@ -31,16 +32,15 @@ class Products {
     kBiasGelu,       // extra as above; aux [m, n] := the sum, c := gelu(aux), the tanh form.
     kColumnSumsOfB,  // extra [n] := the column sums of b [k, n].
   };
-  /// c = op(a) op(b) as `Ops::Matmul`. a and b are float32, or bfloat16 if `is_bfloat16`.
+  /// c = op(a) op(b) as `Ops::Matmul`. a and b have one type; extra and aux have that of c, which
+  /// is that of a or float32.
   struct Call {
     Ops::Matmul shape;
-    bool is_bfloat16 = false;
-    const void* a = nullptr;
-    const void* b = nullptr;
-    float* c = nullptr;
+    ConstNumbers a, b;
+    Numbers c;
     Epilogue epilogue = Epilogue::kNone;
-    float* extra = nullptr;
-    float* aux = nullptr;
+    void* extra = nullptr;
+    void* aux = nullptr;
   };
 
   static absl::StatusOr<std::unique_ptr<Products>> create(CudaContext& context,
@@ -55,7 +55,8 @@ class Products {
   /// What the library's choice depends on: sizes, flags, and how pointers are aligned.
   struct Key {
     int64_t m, n, k;
-    bool transpose_a, transpose_b, accumulate, is_bfloat16;
+    bool transpose_a, transpose_b, accumulate;
+    NumberType operands, result;
     Epilogue epilogue;
     uint32_t alignment_a, alignment_b, alignment_c;
     auto operator<=>(const Key&) const = default;

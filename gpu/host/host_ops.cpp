@@ -22,28 +22,31 @@ constexpr int64_t kSumPiece = 1 << 16;
 
 }  // namespace
 
-void HostOps::matmul(const Matmul& shape, const float* a, const float* b, float* c) {
+void HostOps::matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) {
+  const float* a_floats = a.floats();
+  const float* b_floats = b.floats();
+  float* c_floats = c.floats();
   const int64_t a_stride = shape.transpose_a ? shape.m : shape.k;
   const int64_t b_stride = shape.transpose_b ? shape.k : shape.n;
   // Rows of c are shared out; a tall product keeps all of b in every core's cache.
   pool_.for_ranges(shape.m, kProductGrain, [&](int64_t begin, int64_t end) {
     Matmul part = shape;
     part.m = end - begin;
-    const float* a_part = a + (shape.transpose_a ? begin : begin * a_stride);
-    matmul_on_this_thread(part, 1.0F, {a_part, a_stride}, {b, b_stride},
-                          {c + begin * shape.n, shape.n});
+    const float* a_part = a_floats + (shape.transpose_a ? begin : begin * a_stride);
+    matmul_on_this_thread(part, 1.0F, {a_part, a_stride}, {b_floats, b_stride},
+                          {c_floats + begin * shape.n, shape.n});
   });
 }
 
-void HostOps::fill_rows(const float* bias, float* y, int64_t rows, int64_t columns) {
+void HostOps::fill_rows(ConstNumbers bias, Numbers y, int64_t rows, int64_t columns) {
   pool_.for_ranges(rows, kProductGrain, [&](int64_t begin, int64_t end) {
-    loops::fill_rows(bias, y + begin * columns, end - begin, columns);
+    loops::fill_rows(bias.floats(), y.floats() + begin * columns, end - begin, columns);
   });
 }
 
-void HostOps::add_column_sums(const float* dy, float* db, int64_t rows, int64_t columns) {
+void HostOps::add_column_sums(ConstNumbers dy, float* db, int64_t rows, int64_t columns) {
   pool_.for_ranges(columns, kColumnGrain, [&](int64_t begin, int64_t end) {
-    loops::add_column_sums(dy + begin, db + begin, rows, end - begin, columns);
+    loops::add_column_sums(dy.floats() + begin, db + begin, rows, end - begin, columns);
   });
 }
 
@@ -65,47 +68,48 @@ void HostOps::norm_backward(const NormBackward& norm) {
                    [&](int64_t begin, int64_t end) { weight(norm, begin, end); });
 }
 
-void HostOps::gelu_forward(const float* x, float* y, int64_t count) {
+void HostOps::gelu_forward(ConstNumbers x, Numbers y, int64_t count) {
   pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
-    loops::gelu_forward(x + begin, y + begin, end - begin);
+    loops::gelu_forward(x.floats() + begin, y.floats() + begin, end - begin);
   });
 }
 
-void HostOps::gelu_backward(const float* x, float* dy, int64_t count) {
+void HostOps::gelu_backward(ConstNumbers x, Numbers dy, int64_t count) {
   pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
-    loops::gelu_backward(x + begin, dy + begin, end - begin);
+    loops::gelu_backward(x.floats() + begin, dy.floats() + begin, end - begin);
   });
 }
 
-void HostOps::swiglu_forward(const Swiglu& shape, const float* x, float* y) {
+void HostOps::swiglu_forward(const Swiglu& shape, ConstNumbers x, Numbers y) {
   const int64_t width = shape.width;
   pool_.for_ranges(shape.rows, kProductGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const float* gate = x + r * 2 * width;
-      loops::swiglu_forward(gate, gate + width, y + r * width, width);
+      const float* gate = x.floats() + r * 2 * width;
+      loops::swiglu_forward(gate, gate + width, y.floats() + r * width, width);
     }
   });
 }
 
-void HostOps::swiglu_backward(const Swiglu& shape, const float* x, const float* dy, float* dx) {
+void HostOps::swiglu_backward(const Swiglu& shape, ConstNumbers x, ConstNumbers dy, Numbers dx) {
   const int64_t width = shape.width;
   pool_.for_ranges(shape.rows, kProductGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      const float* gate = x + r * 2 * width;
-      float* dgate = dx + r * 2 * width;
-      loops::swiglu_backward(gate, gate + width, dy + r * width, dgate, dgate + width, width);
+      const float* gate = x.floats() + r * 2 * width;
+      float* dgate = dx.floats() + r * 2 * width;
+      loops::swiglu_backward(gate, gate + width, dy.floats() + r * width, dgate, dgate + width,
+                             width);
     }
   });
 }
 
-void HostOps::rotate(const Rotation& rotation, float* qkv) {
+void HostOps::rotate(const Rotation& rotation, Numbers qkv) {
   const Attention& shape = rotation.shape;
   const int64_t size = shape.channels / shape.heads;
   const float direction = rotation.is_opposite ? -1.0F : 1.0F;
   pool_.for_ranges(shape.batch * shape.seq_len, kProductGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const float* turns = rotation.turns + r % shape.seq_len * size;
-      float* row = qkv + r * 3 * shape.channels;
+      float* row = qkv.floats() + r * 3 * shape.channels;
       // The heads of q and then those of k.
       for (int64_t h = 0; h < 2 * shape.heads; ++h) {
         loops::rotate(turns, direction, row + h * size, size / 2);
@@ -114,40 +118,41 @@ void HostOps::rotate(const Rotation& rotation, float* qkv) {
   });
 }
 
-void HostOps::attention_forward(const Attention& shape, const float* qkv, float* out,
+void HostOps::attention_forward(const Attention& shape, ConstNumbers qkv, Numbers out,
                                 float* log_sum_exp) {
-  gpu::attention_forward(pool_, shape, qkv, out, log_sum_exp);
+  gpu::attention_forward(pool_, shape, qkv.floats(), out.floats(), log_sum_exp);
 }
 
-void HostOps::attention_backward(const Attention& shape, const float* qkv, const float* out,
-                                 const float* log_sum_exp, const float* dout, float* dqkv) {
-  gpu::attention_backward(pool_, shape, qkv, out, log_sum_exp, dout, dqkv);
+void HostOps::attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
+                                 const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) {
+  gpu::attention_backward(pool_, shape, qkv.floats(), out.floats(), log_sum_exp, dout.floats(),
+                          dqkv.floats());
 }
 
 void HostOps::embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
-                                float* y) {
+                                Numbers y) {
   const auto rows = static_cast<int64_t>(shape.tokens.size());
   const int64_t c = shape.channels;
   pool_.for_ranges(rows, kProductGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const float* token = wte + shape.tokens[static_cast<size_t>(r)] * c;
       if (wpe == nullptr) {
-        std::copy_n(token, c, y + r * c);
+        std::copy_n(token, c, y.floats() + r * c);
       } else {
-        loops::add(token, wpe + r % shape.seq_len * c, y + r * c, c);
+        loops::add(token, wpe + r % shape.seq_len * c, y.floats() + r * c, c);
       }
     }
   });
 }
 
-void HostOps::embedding_backward(const Embedding& shape, const float* dy, float* dwte,
+void HostOps::embedding_backward(const Embedding& shape, ConstNumbers dy, float* dwte,
                                  float* dwpe) {
   const auto rows = static_cast<int64_t>(shape.tokens.size());
   const int64_t stride = shape.channels;
   // Columns are shared out, so that every element is summed in the order of the rows.
   pool_.for_ranges(stride, kColumnGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = 0; r < rows; ++r) {
-      const float* from = dy + r * stride + begin;
+      const float* from = dy.floats() + r * stride + begin;
       float* token = dwte + shape.tokens[static_cast<size_t>(r)] * stride + begin;
       loops::add(token, from, token, end - begin);
       if (dwpe == nullptr) continue;
@@ -157,12 +162,12 @@ void HostOps::embedding_backward(const Embedding& shape, const float* dy, float*
   });
 }
 
-void HostOps::cross_entropy(const CrossEntropy& shape, float* logits) {
+void HostOps::cross_entropy(const CrossEntropy& shape, Numbers logits) {
   const auto rows = static_cast<int64_t>(shape.targets.size());
   std::vector<double> losses(static_cast<size_t>(rows), 0.0);
   pool_.for_ranges(rows, kProductGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      float* row = logits + r * shape.vocab_size;
+      float* row = logits.floats() + r * shape.vocab_size;
       const int32_t target = shape.targets[static_cast<size_t>(r)];
       if (target < 0) {
         std::fill_n(row, shape.vocab_size, 0.0F);
@@ -178,20 +183,21 @@ void HostOps::cross_entropy(const CrossEntropy& shape, float* logits) {
   }
 }
 
-void HostOps::zero(float* x, int64_t count) {
-  pool_.for_ranges(count, kElementGrain,
-                   [&](int64_t begin, int64_t end) { std::fill(x + begin, x + end, 0.0F); });
-}
-
-void HostOps::copy(const float* from, float* to, int64_t count) {
+void HostOps::zero(Numbers x, int64_t count) {
   pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
-    std::copy(from + begin, from + end, to + begin);
+    std::fill(x.floats() + begin, x.floats() + end, 0.0F);
   });
 }
 
-void HostOps::add(const float* a, const float* b, float* y, int64_t count) {
+void HostOps::copy(ConstNumbers from, Numbers to, int64_t count) {
   pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
-    loops::add(a + begin, b + begin, y + begin, end - begin);
+    std::copy(from.floats() + begin, from.floats() + end, to.floats() + begin);
+  });
+}
+
+void HostOps::add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    loops::add(a.floats() + begin, b.floats() + begin, y.floats() + begin, end - begin);
   });
 }
 
@@ -207,26 +213,29 @@ void HostOps::add_sum_of_squares(const float* x, int64_t count, double* result) 
   for (double sum : sums) *result += sum;
 }
 
-void HostOps::adamw(const Adamw& options, float* weight, const float* gradient, float* moment1,
-                    float* moment2, int64_t count) {
-  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
-    loops::adamw(options, weight + begin, gradient + begin, moment1 + begin, moment2 + begin,
-                 end - begin);
+void HostOps::adamw(const Adamw& options, const AdamwTensor& tensor) {
+  SKEIN_CHECK(tensor.rounded.is_null()) << "the host has no rounded weights";
+  Adamw own = options;
+  if (!tensor.decays) own.decay = 0;
+  pool_.for_ranges(tensor.count, kElementGrain, [&](int64_t begin, int64_t end) {
+    loops::adamw(own, tensor.weight + begin, tensor.gradient + begin, tensor.moment1 + begin,
+                 tensor.moment2 + begin, end - begin);
   });
 }
 
-void HostOps::sgd(const Sgd& options, float* weight, const float* gradient, float* velocity,
-                  int64_t count) {
-  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
-    loops::sgd(options, weight + begin, gradient + begin, velocity + begin, end - begin);
+void HostOps::sgd(const Sgd& options, const SgdTensor& tensor) {
+  SKEIN_CHECK(tensor.rounded.is_null()) << "the host has no rounded weights";
+  pool_.for_ranges(tensor.count, kElementGrain, [&](int64_t begin, int64_t end) {
+    loops::sgd(options, tensor.weight + begin, tensor.gradient + begin, tensor.velocity + begin,
+               end - begin);
   });
 }
 
-void HostOps::copy_in(std::span<const float> from, float* to) {
+void HostOps::copy_in(std::span<const float> from, Numbers to) {
   copy(from.data(), to, static_cast<int64_t>(from.size()));
 }
 
-void HostOps::copy_out(const float* from, std::span<float> to) {
+void HostOps::copy_out(ConstNumbers from, std::span<float> to) {
   copy(from, to.data(), static_cast<int64_t>(to.size()));
 }
 

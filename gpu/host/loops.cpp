@@ -50,8 +50,8 @@ void layer_norm_forward(const Ops::NormForward& norm, int64_t begin, int64_t end
   const int64_t columns = norm.columns;
   const float inverse = 1.0F / static_cast<float>(columns);
   for (int64_t r = begin; r < end; ++r) {
-    const float* x = norm.x + r * columns;
-    float* y = norm.y + r * columns;
+    const float* x = norm.x.floats() + r * columns;
+    float* y = norm.y.floats() + r * columns;
     float sum = 0;
     for (int64_t c = 0; c < columns; ++c) sum += x[c];
     const float mean = sum * inverse;
@@ -70,9 +70,9 @@ void layer_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int
   const int64_t columns = norm.columns;
   const float inverse = 1.0F / static_cast<float>(columns);
   for (int64_t r = begin; r < end; ++r) {
-    const float* dy = norm.dy + r * columns;
-    const float* x = norm.x + r * columns;
-    float* dx = norm.dx + r * columns;
+    const float* dy = norm.dy.floats() + r * columns;
+    const float* x = norm.x.floats() + r * columns;
+    float* dx = norm.dx.floats() + r * columns;
     const float mean = norm.mean[r];
     const float rstd = norm.rstd[r];
     float sum = 0;
@@ -92,8 +92,8 @@ void layer_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int
 
 void layer_norm_backward_weight(const Ops::NormBackward& norm, int64_t begin, int64_t end) {
   for (int64_t r = 0; r < norm.rows; ++r) {
-    const float* dy = norm.dy + r * norm.columns;
-    const float* x = norm.x + r * norm.columns;
+    const float* dy = norm.dy.floats() + r * norm.columns;
+    const float* x = norm.x.floats() + r * norm.columns;
     const float mean = norm.mean[r];
     const float rstd = norm.rstd[r];
     for (int64_t c = begin; c < end; ++c) {
@@ -107,8 +107,8 @@ void rms_norm_forward(const Ops::NormForward& norm, int64_t begin, int64_t end) 
   const int64_t columns = norm.columns;
   const float inverse = 1.0F / static_cast<float>(columns);
   for (int64_t r = begin; r < end; ++r) {
-    const float* x = norm.x + r * columns;
-    float* y = norm.y + r * columns;
+    const float* x = norm.x.floats() + r * columns;
+    float* y = norm.y.floats() + r * columns;
     const float rstd = 1.0F / std::sqrt(dot(x, x, columns) * inverse + norm.epsilon);
     for (int64_t c = 0; c < columns; ++c) y[c] = x[c] * rstd * norm.weight[c];
     norm.rstd[r] = rstd;
@@ -119,9 +119,9 @@ void rms_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int64
   const int64_t columns = norm.columns;
   const float inverse = 1.0F / static_cast<float>(columns);
   for (int64_t r = begin; r < end; ++r) {
-    const float* dy = norm.dy + r * columns;
-    const float* x = norm.x + r * columns;
-    float* dx = norm.dx + r * columns;
+    const float* dy = norm.dy.floats() + r * columns;
+    const float* x = norm.x.floats() + r * columns;
+    float* dx = norm.dx.floats() + r * columns;
     const float rstd = norm.rstd[r];
     float sum = 0;
     for (int64_t c = 0; c < columns; ++c) sum += dy[c] * norm.weight[c] * x[c];
@@ -134,8 +134,8 @@ void rms_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int64
 
 void rms_norm_backward_weight(const Ops::NormBackward& norm, int64_t begin, int64_t end) {
   for (int64_t r = 0; r < norm.rows; ++r) {
-    const float* dy = norm.dy + r * norm.columns;
-    const float* x = norm.x + r * norm.columns;
+    const float* dy = norm.dy.floats() + r * norm.columns;
+    const float* x = norm.x.floats() + r * norm.columns;
     const float rstd = norm.rstd[r];
     for (int64_t c = begin; c < end; ++c) norm.dweight[c] += dy[c] * x[c] * rstd;
   }

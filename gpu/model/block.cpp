@@ -11,13 +11,14 @@ namespace {
 using plans::BlockPart;
 
 /// One pointer for each part of a block, null where the model has no such part.
+template <class Pointer>
 class Parts {
  public:
-  float* operator[](BlockPart part) const { return pointers_[static_cast<size_t>(part)]; }
-  float*& operator[](BlockPart part) { return pointers_[static_cast<size_t>(part)]; }
+  Pointer operator[](BlockPart part) const { return pointers_[static_cast<size_t>(part)]; }
+  Pointer& operator[](BlockPart part) { return pointers_[static_cast<size_t>(part)]; }
 
  private:
-  std::array<float*, plans::kBlockPartCount> pointers_{};
+  std::array<Pointer, plans::kBlockPartCount> pointers_{};
 };
 
 /// x + attention(norm(x)), then x + mlp(norm(x)) (GPT-2, section 2.3: norms before each part).
@@ -28,7 +29,7 @@ class Block final : public Layer {
         c_(shape.model.channels),
         up_(plans::up_width(shape.model)),
         width_(plans::mlp_width(shape.model)),
-        floats_(plans::block_floats(shape.model)),
+        numbers_(plans::block_numbers(shape.model)),
         has_mean_(!plans::has_rms_norm(shape.model)),
         has_gate_(plans::has_swiglu(shape.model)),
         is_rotary_(plans::has_rotary(shape.model)),
@@ -40,56 +41,59 @@ class Block final : public Layer {
     }
   }
 
-  int64_t stash_floats() const override { return n_ * floats_.stash; }
-  int64_t pending_floats() const override { return n_ * floats_.pending; }
-  int64_t scratch_floats() const override { return n_ * (has_gate_ ? std::max(c_, width_) : c_); }
+  int64_t stash_numbers() const override { return n_ * numbers_.stash; }
+  int64_t statistics_floats() const override { return n_ * numbers_.statistics; }
+  int64_t pending_numbers() const override { return n_ * numbers_.pending; }
+  int64_t scratch_numbers() const override { return n_ * (has_gate_ ? std::max(c_, width_) : c_); }
 
   void forward(Ops& ops, const LayerParameters& parameters, const Memory& memory,
-               float* output) const override {
-    const Parts w = parts_of(parameters.weights);
-    const Stash s = stash(memory.stash);
+               Numbers output) const override {
+    const Parts<float*> w = parts_of(parameters.weights);
+    const Parts<ConstNumbers> m = parts_of(parameters.operands);
+    const Stash s = stash(memory);
     ops.norm_forward({memory.input, w[BlockPart::kNorm1Weight], w[BlockPart::kNorm1Bias], s.normed1,
                       s.mean1, s.rstd1, n_, c_, epsilon_});
-    ops.linear(linear(c_, 3 * c_), s.normed1, w[BlockPart::kQkvWeight], w[BlockPart::kQkvBias],
+    ops.linear(linear(c_, 3 * c_), s.normed1, m[BlockPart::kQkvWeight], m[BlockPart::kQkvBias],
                s.qkv);
     if (is_rotary_) ops.rotate({attention_, memory.turns, false}, s.qkv);
     ops.attention_forward(attention_, s.qkv, s.attended, s.log_sum_exp);
-    ops.linear(linear(c_, c_), s.attended, w[BlockPart::kProjectionWeight],
-               w[BlockPart::kProjectionBias], s.middle);
+    ops.linear(linear(c_, c_), s.attended, m[BlockPart::kProjectionWeight],
+               m[BlockPart::kProjectionBias], s.middle);
     ops.add_norm_forward(s.middle, memory.input, s.middle,
                          {s.middle, w[BlockPart::kNorm2Weight], w[BlockPart::kNorm2Bias], s.normed2,
                           s.mean2, s.rstd2, n_, c_, epsilon_});
-    activate(ops, w, s);
-    ops.linear(linear(width_, c_), s.activated, w[BlockPart::kDownWeight], w[BlockPart::kDownBias],
+    activate(ops, m, s);
+    ops.linear(linear(width_, c_), s.activated, m[BlockPart::kDownWeight], m[BlockPart::kDownBias],
                output);
     ops.add(output, s.middle, output, n_ * c_);
   }
 
   void backward_input(Ops& ops, const LayerParameters& parameters, const Memory& memory,
-                      float* gradient) const override {
-    const Parts w = parts_of(parameters.weights);
-    const Parts g = parts_of(parameters.gradients);
-    const Stash s = stash(memory.stash);
+                      Numbers gradient) const override {
+    const Parts<float*> w = parts_of(parameters.weights);
+    const Parts<ConstNumbers> m = parts_of(parameters.operands);
+    const Parts<float*> g = parts_of(parameters.gradients);
+    const Stash s = stash(memory);
     const Pending p = pending(memory.pending);
-    float* scratch = memory.scratch;  // [N, C]
+    const Numbers scratch = memory.scratch;  // [N, C]
     ops.copy(gradient, p.dout, n_ * c_);
-    activate_backward(ops, w, s, gradient, scratch, p.dup);
-    ops.linear_input_gradient(linear(c_, up_), p.dup, w[BlockPart::kUpWeight], scratch);
+    activate_backward(ops, m, s, gradient, scratch, p.dup);
+    ops.linear_input_gradient(linear(c_, up_), p.dup, m[BlockPart::kUpWeight], scratch);
     ops.norm_backward({scratch, s.middle, w[BlockPart::kNorm2Weight], s.mean2, s.rstd2, gradient,
                        g[BlockPart::kNorm2Weight], g[BlockPart::kNorm2Bias], n_, c_});
     ops.copy(gradient, p.dmiddle, n_ * c_);
-    ops.linear_input_gradient(linear(c_, c_), gradient, w[BlockPart::kProjectionWeight], scratch);
+    ops.linear_input_gradient(linear(c_, c_), gradient, m[BlockPart::kProjectionWeight], scratch);
     ops.attention_backward(attention_, s.qkv, s.attended, s.log_sum_exp, scratch, p.dqkv);
     if (is_rotary_) ops.rotate({attention_, memory.turns, true}, p.dqkv);
-    ops.linear_input_gradient(linear(c_, 3 * c_), p.dqkv, w[BlockPart::kQkvWeight], scratch);
+    ops.linear_input_gradient(linear(c_, 3 * c_), p.dqkv, m[BlockPart::kQkvWeight], scratch);
     ops.norm_backward({scratch, memory.input, w[BlockPart::kNorm1Weight], s.mean1, s.rstd1,
                        gradient, g[BlockPart::kNorm1Weight], g[BlockPart::kNorm1Bias], n_, c_});
   }
 
   void backward_weight(Ops& ops, const LayerParameters& parameters,
                        const Memory& memory) const override {
-    const Parts g = parts_of(parameters.gradients);
-    const Stash s = stash(memory.stash);
+    const Parts<float*> g = parts_of(parameters.gradients);
+    const Stash s = stash(memory);
     const Pending p = pending(memory.pending);
     ops.linear_weight_gradient(linear(width_, c_), s.activated, p.dout, g[BlockPart::kDownWeight],
                                g[BlockPart::kDownBias]);
@@ -110,25 +114,25 @@ class Block final : public Layer {
   struct Stash {
     float *mean1, *rstd1, *mean2, *rstd2;  // [N]; no means of RMS norms.
     float* log_sum_exp;                    // [B, H, T]
-    float* normed1;                        // [N, C]
-    float* qkv;                            // [N, 3C], q and k turned with rotary positions.
-    float* attended;                       // [N, C]
-    float* middle;                         // [N, C]
-    float* normed2;                        // [N, C]
-    float* up;                             // [N, up width]
-    float* activated;                      // [N, I]
+    Numbers normed1;                       // [N, C]
+    Numbers qkv;                           // [N, 3C], q and k turned with rotary positions.
+    Numbers attended;                      // [N, C]
+    Numbers middle;                        // [N, C]
+    Numbers normed2;                       // [N, C]
+    Numbers up;                            // [N, up width]
+    Numbers activated;                     // [N, I]
   };
   struct Pending {
-    float* dout;     // [N, C]
-    float* dup;      // [N, up width]
-    float* dmiddle;  // [N, C]
-    float* dqkv;     // [N, 3C]
+    Numbers dout;     // [N, C]
+    Numbers dup;      // [N, up width]
+    Numbers dmiddle;  // [N, C]
+    Numbers dqkv;     // [N, 3C]
   };
 
-  void activate(Ops& ops, const Parts& w, const Stash& s) const {
+  void activate(Ops& ops, const Parts<ConstNumbers>& m, const Stash& s) const {
     const Ops::Linear up = linear(c_, up_);
-    const float* weight = w[BlockPart::kUpWeight];
-    const float* bias = w[BlockPart::kUpBias];
+    const ConstNumbers weight = m[BlockPart::kUpWeight];
+    const ConstNumbers bias = m[BlockPart::kUpBias];
     if (has_gate_) {
       ops.linear(up, s.normed2, weight, bias, s.up);
       ops.swiglu_forward({n_, width_}, s.up, s.activated);
@@ -137,10 +141,10 @@ class Block final : public Layer {
     }
   }
 
-  void activate_backward(Ops& ops, const Parts& w, const Stash& s, const float* gradient,
-                         float* scratch, float* dup) const {
-    float* dactivated = has_gate_ ? scratch : dup;  // [N, I]
-    ops.linear_input_gradient(linear(width_, c_), gradient, w[BlockPart::kDownWeight], dactivated);
+  void activate_backward(Ops& ops, const Parts<ConstNumbers>& m, const Stash& s,
+                         ConstNumbers gradient, Numbers scratch, Numbers dup) const {
+    const Numbers dactivated = has_gate_ ? scratch : dup;  // [N, I]
+    ops.linear_input_gradient(linear(width_, c_), gradient, m[BlockPart::kDownWeight], dactivated);
     if (has_gate_) {
       ops.swiglu_backward({n_, width_}, s.up, dactivated, dup);
     } else {
@@ -148,10 +152,14 @@ class Block final : public Layer {
     }
   }
 
-  Stash stash(float* next) const {
-    auto take = [&next](int64_t floats) { return std::exchange(next, next + floats); };
+  Stash stash(const Memory& memory) const {
+    auto take = [next = memory.stash](int64_t count) mutable {
+      return std::exchange(next, next + count);
+    };
+    auto take_floats = [next = memory.statistics](int64_t count) mutable {
+      return std::exchange(next, next + count);
+    };
     const int64_t nc = n_ * c_;
-    // Wide tensors first, so that they start where the stash is aligned.
     Stash s{};
     s.normed1 = take(nc);
     s.qkv = take(3 * nc);
@@ -160,30 +168,31 @@ class Block final : public Layer {
     s.normed2 = take(nc);
     s.up = take(n_ * up_);
     s.activated = take(n_ * width_);
-    s.log_sum_exp = take(n_ * attention_.heads);
-    s.rstd1 = take(n_);
-    s.rstd2 = take(n_);
-    s.mean1 = has_mean_ ? take(n_) : nullptr;
-    s.mean2 = has_mean_ ? take(n_) : nullptr;
+    s.log_sum_exp = take_floats(n_ * attention_.heads);
+    s.rstd1 = take_floats(n_);
+    s.rstd2 = take_floats(n_);
+    s.mean1 = has_mean_ ? take_floats(n_) : nullptr;
+    s.mean2 = has_mean_ ? take_floats(n_) : nullptr;
     return s;
   }
-  Pending pending(float* base) const {
+  Pending pending(Numbers base) const {
     const int64_t nc = n_ * c_;
-    float* dmiddle = base + nc + n_ * up_;
+    const Numbers dmiddle = base + (nc + n_ * up_);
     return {base, base + nc, dmiddle, dmiddle + nc};
   }
 
   Ops::Linear linear(int64_t in, int64_t out) const { return {n_, in, out, transposed_}; }
 
   /// Tensors of one part lie one behind the other: the first is where the part begins.
-  Parts parts_of(const std::vector<float*>& tensors) const {
-    Parts result;
+  template <class Pointer>
+  Parts<Pointer> parts_of(const std::vector<Pointer>& tensors) const {
+    Parts<Pointer> result;
     for (size_t i = tensors.size(); i-- > 0;) result[parts_[i]] = tensors[i];
     return result;
   }
 
   int64_t n_, c_, up_, width_;
-  plans::BlockFloats floats_;
+  plans::BlockNumbers numbers_;
   bool has_mean_, has_gate_, is_rotary_, transposed_;
   Ops::Attention attention_;
   float epsilon_;

@@ -5,60 +5,62 @@
 namespace skein::gpu {
 namespace {
 
-/// Floats of the logits that exist at once: they stay in the second-level cache of most machines
-/// for a byte-level vocabulary, and take 64 MB for GPT-2's.
-constexpr int64_t kLogitsFloats = 16 << 20;
+/// Logits that exist at once: they stay in the second-level cache of most machines for a byte-level
+/// vocabulary, and take 64 MB in float32 for GPT-2's.
+constexpr int64_t kLogitsMax = 16 << 20;
 constexpr int64_t kPieceRowsMax = 1024;
 
 }  // namespace
 
 Head::Head(const LayerShape& shape)
     : shape_(shape),
-      piece_rows_(std::clamp<int64_t>(kLogitsFloats / shape.model.vocab_size, 1,
+      piece_rows_(std::clamp<int64_t>(kLogitsMax / shape.model.vocab_size, 1,
                                       std::min(kPieceRowsMax, shape.tokens()))) {}
 
-int64_t Head::scratch_floats() const {
-  return 2 * shape_.activations() + 2 * shape_.tokens() + piece_rows_ * shape_.model.vocab_size;
+int64_t Head::scratch_numbers() const {
+  return 2 * shape_.activations() + piece_rows_ * shape_.model.vocab_size;
 }
 
-Head::Scratch Head::take(float* scratch) const {
+int64_t Head::statistics_floats() const { return 2 * shape_.tokens(); }
+
+Head::Scratch Head::take(const Memory& memory) const {
   Scratch s{};
-  s.normed = scratch;
+  s.normed = memory.scratch;
   s.dnormed = s.normed + shape_.activations();
   s.logits = s.dnormed + shape_.activations();
-  s.rstd = s.logits + piece_rows_ * shape_.model.vocab_size;
+  s.rstd = memory.statistics;
   if (!plans::has_rms_norm(shape_.model)) s.mean = s.rstd + shape_.tokens();
   return s;
 }
 
-void Head::forward(Ops& ops, const Parameters& parameters, const float* input,
-                   std::span<const int32_t> targets, float scale, float* scratch, float* gradient,
-                   const Loss& loss) const {
-  const Scratch s = take(scratch);
+void Head::forward(Ops& ops, const Parameters& parameters, ConstNumbers input,
+                   std::span<const int32_t> targets, float scale, const Memory& memory,
+                   Numbers gradient, const Loss& loss) const {
+  const Scratch s = take(memory);
   const int64_t n = shape_.tokens(), c = shape_.model.channels, v = shape_.model.vocab_size;
   ops.norm_forward({input, parameters.norm_weight, parameters.norm_bias, s.normed, s.mean, s.rstd,
                     n, c, static_cast<float>(shape_.model.norm_epsilon)});
   for (int64_t begin = 0; begin < n; begin += piece_rows_) {
     const int64_t rows = std::min(piece_rows_, n - begin);
-    const float* normed = s.normed + begin * c;
+    const ConstNumbers normed = s.normed + begin * c;
     ops.matmul({rows, v, c, false, true, false}, normed, parameters.matrix, s.logits);
     ops.cross_entropy({targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(rows)), v,
                        scale, loss.sum, loss.tokens},
                       s.logits);
-    if (gradient == nullptr) continue;
+    if (gradient.is_null()) continue;
     ops.matmul({rows, c, v, false, false, false}, s.logits, parameters.matrix,
                s.dnormed + begin * c);
     ops.matmul({v, c, rows, true, false, true}, s.logits, normed, parameters.dmatrix);
   }
-  if (gradient == nullptr) return;
+  if (gradient.is_null()) return;
   ops.zero(gradient, n * c);
   ops.norm_backward({s.dnormed, input, parameters.norm_weight, s.mean, s.rstd, gradient,
                      parameters.dnorm_weight, parameters.dnorm_bias, n, c});
 }
 
-void Head::logits(Ops& ops, const Parameters& parameters, const float* input, int64_t row,
-                  float* scratch, std::span<float> logits) const {
-  const Scratch s = take(scratch);
+void Head::logits(Ops& ops, const Parameters& parameters, ConstNumbers input, int64_t row,
+                  const Memory& memory, std::span<float> logits) const {
+  const Scratch s = take(memory);
   const int64_t c = shape_.model.channels, v = shape_.model.vocab_size;
   ops.norm_forward({input + row * c, parameters.norm_weight, parameters.norm_bias, s.normed, s.mean,
                     s.rstd, 1, c, static_cast<float>(shape_.model.norm_epsilon)});

@@ -18,10 +18,17 @@ class Head {
   /// Parameters: norm weight, norm bias, which an RMS norm has not got (null), and the matrix
   /// [V, C].
   struct Parameters {
-    const float *norm_weight, *norm_bias, *matrix;
+    const float *norm_weight, *norm_bias;
+    ConstNumbers matrix;  // As products read it.
     float *dnorm_weight, *dnorm_bias, *dmatrix;
   };
-  int64_t scratch_floats() const;
+  int64_t scratch_numbers() const;
+  int64_t statistics_floats() const;
+  /// Memory in which nothing survives.
+  struct Memory {
+    Numbers scratch;
+    float* statistics = nullptr;
+  };
 
   struct Loss {
     double* sum = nullptr;
@@ -29,18 +36,19 @@ class Head {
   };
   /// Adds to the loss. With `gradient` [N, C], overwrites it with that of `input` and adds to the
   /// parameters' gradients, each token's loss multiplied by `scale`. Without (null), only the loss.
-  void forward(Ops& ops, const Parameters& parameters, const float* input,
-               std::span<const int32_t> targets, float scale, float* scratch, float* gradient,
-               const Loss& loss) const;
+  void forward(Ops& ops, const Parameters& parameters, ConstNumbers input,
+               std::span<const int32_t> targets, float scale, const Memory& memory,
+               Numbers gradient, const Loss& loss) const;
   /// Logits [V] of one row of `input` [N, C].
-  void logits(Ops& ops, const Parameters& parameters, const float* input, int64_t row,
-              float* scratch, std::span<float> logits) const;
+  void logits(Ops& ops, const Parameters& parameters, ConstNumbers input, int64_t row,
+              const Memory& memory, std::span<float> logits) const;
 
  private:
   struct Scratch {
-    float *normed, *dnormed, *mean, *rstd, *logits;
+    Numbers normed, dnormed, logits;
+    float *mean, *rstd;
   };
-  Scratch take(float* scratch) const;
+  Scratch take(const Memory& memory) const;
 
   LayerShape shape_;
   int64_t piece_rows_;  // Rows whose logits exist at once.

@@ -25,6 +25,7 @@ struct LayerShape {
 /// the order of `plans::layer_parameters`.
 struct LayerParameters {
   std::vector<float*> weights;
+  std::vector<ConstNumbers> operands;  // The weights as products read them.
   std::vector<float*> gradients;
 };
 
@@ -34,27 +35,29 @@ class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Floats of the stash of one micro-batch, beside its input.
-  virtual int64_t stash_floats() const = 0;
-  /// Floats that `backward_input` leaves for `backward_weight`.
-  virtual int64_t pending_floats() const = 0;
-  /// Floats of memory that calls may use and nothing survives in; shared by all layers.
-  virtual int64_t scratch_floats() const = 0;
+  /// Of the stash of one micro-batch, beside its input: activations, and statistics in float32.
+  virtual int64_t stash_numbers() const = 0;
+  virtual int64_t statistics_floats() const = 0;
+  /// That `backward_input` leaves for `backward_weight`.
+  virtual int64_t pending_numbers() const = 0;
+  /// Memory that calls may use and nothing survives in; shared by all layers.
+  virtual int64_t scratch_numbers() const = 0;
 
   struct Memory {
-    const float* input = nullptr;  // [N, C], kept from the forward to the backward.
-    float* stash = nullptr;
-    float* pending = nullptr;
-    float* scratch = nullptr;
+    ConstNumbers input;  // [N, C], kept from the forward to the backward.
+    Numbers stash;
+    float* statistics = nullptr;
+    Numbers pending;
+    Numbers scratch;
     const float* turns = nullptr;  // [T, D], `rotary_turns`; null with learned positions.
   };
   /// Overwrites `output` [N, C] and the stash.
   virtual void forward(Ops& ops, const LayerParameters& parameters, const Memory& memory,
-                       float* output) const = 0;
+                       Numbers output) const = 0;
   /// `gradient` [N, C]: that of the output, overwritten by that of the input. Adds to the
   /// gradients of norms, whose statistics are at hand; matrices wait in `pending`.
   virtual void backward_input(Ops& ops, const LayerParameters& parameters, const Memory& memory,
-                              float* gradient) const = 0;
+                              Numbers gradient) const = 0;
   /// Adds to the gradients of matrices and biases.
   virtual void backward_weight(Ops& ops, const LayerParameters& parameters,
                                const Memory& memory) const = 0;

@@ -12,31 +12,44 @@
 namespace skein::gpu {
 namespace {
 
-int64_t bytes_of(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
+int64_t float_bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
 /// That the stage keeps beside parameters and stashes, for all layers and micro-batches together.
-int64_t shared_bytes(const StageModelOptions& options) {
+int64_t shared_bytes(const StageModelOptions& options, NumberType type) {
   const LayerShape shape{options.model, options.rows, options.seq_len};
   const bool has_head = options.layers.end == plans::layer_count(options.model);
   const bool has_blocks =
       options.layers.end - options.layers.begin > (options.layers.begin == 0) + (has_head ? 1 : 0);
-  int64_t scratch = has_head ? Head(shape).scratch_floats() : 0;
+  int64_t scratch = has_head ? Head(shape).scratch_numbers() : 0;
+  int64_t statistics = has_head ? Head(shape).statistics_floats() : 0;
   int64_t blocks = 0;
   if (has_blocks) {
     const std::unique_ptr<Layer> block = make_block(shape);
-    scratch = std::max(scratch, block->scratch_floats());
-    blocks = block->pending_floats() + block->stash_floats();
+    scratch = std::max(scratch, block->scratch_numbers());
+    statistics = std::max(statistics, block->statistics_floats());
+    blocks = block->pending_numbers() + block->stash_numbers();
+  }
+  int64_t floats = statistics;
+  if (has_blocks && plans::has_rotary(options.model)) {
+    floats += options.seq_len * options.model.channels / options.model.heads;  // `rotary_turns`.
   }
   // A gradient on its way, and an activation that passes through without a stash, twice.
-  return bytes_of(scratch + blocks + 3 * shape.activations());
+  return (scratch + blocks + 3 * shape.activations()) * bytes_of(type) + float_bytes(floats);
+}
+
+/// What a device keeps of each number.
+plans::NumberBytes number_bytes(NumberType type) {
+  if (type == NumberType::kFloat32) return {};
+  return {bytes_of(type), bytes_of(type)};
 }
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const StageModelOptions& options) {
+MemoryEstimate estimate_memory(const StageModelOptions& options, NumberType type) {
   // Sizes do not depend on speeds.
-  const plans::Profile profile = plans::estimate_profile(options.model, options.seq_len,
-                                                         {options.rows}, options.optimizer, 1, 1);
+  const plans::NumberBytes bytes = number_bytes(type);
+  const plans::Profile profile = plans::estimate_profile(
+      options.model, options.seq_len, {options.rows}, options.optimizer, 1, 1, bytes);
   const plans::StageMemory stage =
       plans::stage_memory(profile, options.layers, options.rows, options.recompute);
   MemoryEstimate estimate;
@@ -49,14 +62,16 @@ MemoryEstimate estimate_memory(const StageModelOptions& options) {
   for (const auto& spec : plans::range_parameters(options.model, options.layers)) {
     parameters += plans::element_count(spec);
   }
-  estimate.working_bytes = shared_bytes(options) - estimate.extra_bytes + 4 * bytes_of(parameters) -
+  estimate.working_bytes = shared_bytes(options, type) - estimate.extra_bytes +
+                           4 * float_bytes(parameters) + bytes.weight_copy * parameters -
                            estimate.state_bytes;
   return estimate;
 }
 
-absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options) {
+absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options,
+                           NumberType type) {
   if (!absl::IsResourceExhausted(why)) return why;
-  const MemoryEstimate estimate = estimate_memory(options);
+  const MemoryEstimate estimate = estimate_memory(options, type);
   return absl::ResourceExhaustedError(absl::StrCat(
       std::string(why.message()), "; the plan counts on ", estimate.planned_bytes(),
       " bytes for the stage of layers ", options.layers.begin, "..", options.layers.end, " (",

@@ -9,7 +9,7 @@ namespace skein::gpu {
 
 /// What a stage takes of its device's memory.
 struct MemoryEstimate {
-  int64_t state_bytes = 0;    // Weights, gradients and moments.
+  int64_t state_bytes = 0;    // Weights, also as products read them, gradients and moments.
   int64_t stash_bytes = 0;    // Of all micro-batches that are kept at once.
   int64_t extra_bytes = 0;    // With recomputation: of the layer that is computed again.
   int64_t working_bytes = 0;  // Beside these, which the planner does not count.
@@ -17,11 +17,13 @@ struct MemoryEstimate {
   int64_t planned_bytes() const { return state_bytes + stash_bytes + extra_bytes; }
   int64_t total_bytes() const { return planned_bytes() + working_bytes; }
 };
-/// The model allocates `total_bytes`. A device needs a little more: its allocator rounds up, and
-/// kernels take scratch; tests/gpu/cuda_memory_test.cpp bounds by how much.
-MemoryEstimate estimate_memory(const StageModelOptions& options);
+/// On a device that keeps activations as `type`. The model allocates `total_bytes`. A device needs
+/// a little more: its allocator rounds up, and kernels take scratch; tests/gpu/cuda_memory_test.cpp
+/// bounds by how much.
+MemoryEstimate estimate_memory(const StageModelOptions& options, NumberType type);
 
 /// The error with what the plan counts on for the stage, if memory is what was missing.
-absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options);
+absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options,
+                           NumberType type);
 
 }  // namespace skein::gpu

@@ -43,6 +43,10 @@ absl::StatusOr<ParameterStore> ParameterStore::create(const StageModelOptions& o
   SKEIN_ASSIGN_OR_RETURN(store.gradients_, device.allocate(bytes));
   SKEIN_ASSIGN_OR_RETURN(store.moments1_, device.allocate(bytes));
   SKEIN_ASSIGN_OR_RETURN(store.moments2_, device.allocate(bytes));
+  store.operands_ = device.info().activations;
+  if (store.operands_ != NumberType::kFloat32) {
+    SKEIN_ASSIGN_OR_RETURN(store.rounded_, device.allocate(total * bytes_of(store.operands_)));
+  }
   if (!device.info().is_host_memory) {
     SKEIN_ASSIGN_OR_RETURN(store.host_gradients_, device.allocate_host_visible(bytes));
   }
@@ -65,7 +69,22 @@ absl::Status ParameterStore::draw_weights(uint64_t seed, Device& device) {
   return absl::OkStatus();
 }
 
-int64_t ParameterStore::bytes() const { return 4 * weights_.bytes(); }
+int64_t ParameterStore::bytes() const { return 4 * weights_.bytes() + rounded_.bytes(); }
+
+Numbers ParameterStore::rounded(size_t parameter) const {
+  if (rounded_.data() == nullptr) return nullptr;
+  return rounded_.numbers(operands_) + offsets_[parameter];
+}
+
+ConstNumbers ParameterStore::operand(size_t parameter) const {
+  return rounded_.data() == nullptr ? ConstNumbers(weight(parameter)) : rounded(parameter);
+}
+
+void ParameterStore::refresh(Ops& ops) {
+  if (rounded_.data() == nullptr || is_rounded_) return;
+  ops.copy(weights_.floats(), rounded_.numbers(operands_), offsets_.back());
+  is_rounded_ = true;
+}
 
 std::span<float> ParameterStore::tied_gradients() const {
   return {visible_gradients() + tied_begin_, static_cast<size_t>(tied_end_ - tied_begin_)};
@@ -140,8 +159,8 @@ void ParameterStore::update(Ops& ops, const plans::OptimizerSpec& optimizer,
       const double decay = specs_[i].decays ? optimizer.weight_decay : 0;
       ops.sgd({static_cast<float>(options.lr), static_cast<float>(optimizer.momentum),
                static_cast<float>(decay), static_cast<float>(options.gradient_factor)},
-              weight(i), gradient(i), moments1_.floats() + offsets_[i],
-              offsets_[i + 1] - offsets_[i]);
+              {weight(i), gradient(i), moments1_.floats() + offsets_[i],
+               offsets_[i + 1] - offsets_[i], rounded(i)});
     }
     return;
   }
@@ -159,7 +178,8 @@ void ParameterStore::update(Ops& ops, const plans::OptimizerSpec& optimizer,
   for (size_t i = 0; i < specs_.size(); ++i) {
     const int64_t offset = offsets_[i];
     tensors.push_back({weight(i), gradient(i), moments1_.floats() + offset,
-                       moments2_.floats() + offset, offsets_[i + 1] - offset, specs_[i].decays});
+                       moments2_.floats() + offset, offsets_[i + 1] - offset, specs_[i].decays,
+                       rounded(i)});
   }
   ops.adamw_all(adamw, tensors);
 }
@@ -175,6 +195,19 @@ absl::StatusOr<float*> ParameterStore::state(size_t parameter, StateKind kind,
   if (kind == StateKind::kMomentFirst) buffer = &moments1_;
   if (kind == StateKind::kMomentSecond) buffer = &moments2_;
   return buffer->floats() + offsets_[parameter];
+}
+
+absl::Status ParameterStore::read(Device& device, size_t parameter, StateKind kind,
+                                  std::span<float> to) const {
+  SKEIN_ASSIGN_OR_RETURN(const float* from, state(parameter, kind, to.size()));
+  return device.download(from, to);
+}
+
+absl::Status ParameterStore::write(Device& device, size_t parameter, StateKind kind,
+                                   std::span<const float> from) {
+  SKEIN_ASSIGN_OR_RETURN(float* to, state(parameter, kind, from.size()));
+  if (kind == StateKind::kWeight) is_rounded_ = false;
+  return device.upload(from, to);
 }
 
 }  // namespace skein::gpu

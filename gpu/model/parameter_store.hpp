@@ -14,8 +14,10 @@
 namespace skein::gpu {
 
 /// Weights, gradients and moments of one stage, each in one flat buffer in the order of
-/// `plans::range_parameters`. A tied gradient is a block at the start (embedding) or at the end
-/// (the head's copy), so that both all-reduces work on one span.
+/// `plans::range_parameters`; all float32. Where a device's products read another type, a rounded
+/// copy of the weights is kept beside them: the optimizer writes both, and what the host has
+/// written is rounded by `refresh`. A tied gradient is a block at the start (embedding) or at the
+/// end (the head's copy), so that both all-reduces work on one span.
 class ParameterStore {
  public:
   /// Allocates and draws the initial weights, which depend on seed, name and element only.
@@ -23,6 +25,8 @@ class ParameterStore {
 
   const std::vector<plans::ParameterSpec>& specs() const { return specs_; }
   float* weight(size_t parameter) const { return weights_.floats() + offsets_[parameter]; }
+  /// The weight as products read it.
+  ConstNumbers operand(size_t parameter) const;
   float* gradient(size_t parameter) const { return gradients_.floats() + offsets_[parameter]; }
   int64_t bytes() const;
 
@@ -37,15 +41,20 @@ class ParameterStore {
   void show_gradients(Ops& ops, size_t begin, size_t end, const GradientParts& parts) const;
   void take_gradients(Ops& ops, const GradientParts& parts) const;
 
+  /// Rounds the weights if the host has written them since.
+  void refresh(Ops& ops);
   void zero_gradients(Ops& ops) const;
   void add_norm_squared(Ops& ops, double* result) const;
   void update(Ops& ops, const plans::OptimizerSpec& optimizer, const UpdateOptions& options) const;
 
-  /// Memory of one parameter's state. InvalidArgument if `floats` is not its size.
-  absl::StatusOr<float*> state(size_t parameter, StateKind kind, size_t floats) const;
+  /// The state of one parameter. InvalidArgument if the span has not its size.
+  absl::Status read(Device& device, size_t parameter, StateKind kind, std::span<float> to) const;
+  absl::Status write(Device& device, size_t parameter, StateKind kind, std::span<const float> from);
 
  private:
   absl::Status draw_weights(uint64_t seed, Device& device);
+  absl::StatusOr<float*> state(size_t parameter, StateKind kind, size_t floats) const;
+  Numbers rounded(size_t parameter) const;
   float* visible_gradients() const;
   /// In floats, from the first parameter on.
   struct Range {
@@ -60,6 +69,9 @@ class ParameterStore {
   int64_t tied_begin_ = 0;        // The tied block in floats; empty if both ends are equal.
   int64_t tied_end_ = 0;
   Buffer weights_, gradients_, moments1_, moments2_;
+  NumberType operands_ = NumberType::kFloat32;
+  Buffer rounded_;  // Of type `operands_`, unless that is the weights' own.
+  bool is_rounded_ = false;
   Buffer host_gradients_;  // Only where the host does not see the device's memory.
 };
 

@@ -17,7 +17,7 @@
 namespace skein::gpu {
 namespace {
 
-int64_t bytes_of(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
+int64_t float_bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
 class TransformerStage final : public StageModel {
  public:
@@ -36,18 +36,26 @@ class TransformerStage final : public StageModel {
   absl::Status allocate(Device& device) {
     const int64_t nc = shape_.activations();
     const int64_t blocks = block_count();
-    const int64_t inputs = (blocks + 1) * nc;
-    stash_floats_ = blocks == 0 ? 0 : blocks_.front()->stash_floats();
-    pending_floats_ = blocks == 0 ? 0 : blocks_.front()->pending_floats();
-    const int64_t stashed = options_.recompute ? 0 : blocks * stash_floats_;
-    slot_floats_ = inputs + stashed + (has_head_ ? nc : 0);
-    SKEIN_RETURN_IF_ERROR(slots_.allocate(options_.stash_count, bytes_of(slot_floats_), device));
-    const int64_t layer_scratch = blocks == 0 ? 0 : blocks_.front()->scratch_floats();
-    const int64_t scratch = std::max(layer_scratch, has_head_ ? head_.scratch_floats() : 0);
+    type_ = device.info().activations;
+    if (blocks > 0) {
+      stash_numbers_ = blocks_.front()->stash_numbers();
+      statistics_floats_ = blocks_.front()->statistics_floats();
+      pending_numbers_ = blocks_.front()->pending_numbers();
+    }
+    const int64_t stashed = options_.recompute ? 0 : blocks;
+    slot_numbers_ = (blocks + 1 + (has_head_ ? 1 : 0)) * nc + stashed * stash_numbers_;
+    slot_statistics_ = stashed * statistics_floats_;
+    SKEIN_RETURN_IF_ERROR(slots_.allocate(options_.stash_count, bytes_of(slot_numbers_),
+                                          float_bytes(slot_statistics_), device));
+    const int64_t layer_scratch = blocks == 0 ? 0 : blocks_.front()->scratch_numbers();
+    const int64_t scratch = std::max(layer_scratch, has_head_ ? head_.scratch_numbers() : 0);
+    const int64_t statistics =
+        std::max(statistics_floats_, has_head_ ? head_.statistics_floats() : 0);
     SKEIN_ASSIGN_OR_RETURN(scratch_, device.allocate(bytes_of(scratch)));
+    SKEIN_ASSIGN_OR_RETURN(statistics_, device.allocate(float_bytes(statistics)));
     SKEIN_ASSIGN_OR_RETURN(gradient_, device.allocate(bytes_of(nc)));
-    SKEIN_ASSIGN_OR_RETURN(pending_, device.allocate(bytes_of(pending_floats_)));
-    SKEIN_ASSIGN_OR_RETURN(passing_, device.allocate(bytes_of(2 * nc + stash_floats_)));
+    SKEIN_ASSIGN_OR_RETURN(pending_, device.allocate(bytes_of(pending_numbers_)));
+    SKEIN_ASSIGN_OR_RETURN(passing_, device.allocate(bytes_of(2 * nc + stash_numbers_)));
     if (blocks > 0) {
       SKEIN_ASSIGN_OR_RETURN(turns_, upload_rotary_turns(shape_.model, shape_.seq_len, device));
     }
@@ -59,10 +67,14 @@ class TransformerStage final : public StageModel {
   bool has_embedding() const override { return has_embedding_; }
   bool has_head() const override { return has_head_; }
   int64_t activation_elements() const override { return shape_.activations(); }
-  int64_t stash_bytes() const override { return bytes_of(slot_floats_); }
+  NumberType activation_type() const override { return type_; }
+  int64_t stash_bytes() const override {
+    return bytes_of(slot_numbers_) + float_bytes(slot_statistics_);
+  }
   int64_t memory_bytes() const override {
     return store_.bytes() + stash_bytes() * options_.stash_count + scratch_.bytes() +
-           gradient_.bytes() + pending_.bytes() + passing_.bytes() + turns_.bytes();
+           statistics_.bytes() + gradient_.bytes() + pending_.bytes() + passing_.bytes() +
+           turns_.bytes();
   }
 
   absl::Status start_step(Ops& ops, double loss_scale) override {
@@ -83,10 +95,10 @@ class TransformerStage final : public StageModel {
     for (int64_t b = 0; b < block_count(); ++b) {
       block(b).forward(ops, block_parameters(b), block_memory(*slot, b), slot_input(*slot, b + 1));
     }
-    const float* last = slot_input(*slot, block_count());
+    const ConstNumbers last = slot_input(*slot, block_count());
     if (has_head_) {
       head_.forward(ops, parameters_.head, last, input.targets, static_cast<float>(loss_scale_),
-                    scratch_.floats(), head_gradient(*slot), {&loss_sum_, &loss_tokens_});
+                    head_memory(), head_gradient(*slot), {&loss_sum_, &loss_tokens_});
     } else {
       ops.copy_out(last, output);
     }
@@ -136,9 +148,9 @@ class TransformerStage final : public StageModel {
 
   absl::Status evaluate(Ops& ops, const Input& input, std::span<float> output) override {
     SKEIN_RETURN_IF_ERROR(check_input(input, output.size()));
-    const float* last = pass_through(ops, input);
+    const ConstNumbers last = pass_through(ops, input);
     if (has_head_) {
-      head_.forward(ops, parameters_.head, last, input.targets, 0.0F, scratch_.floats(), nullptr,
+      head_.forward(ops, parameters_.head, last, input.targets, 0.0F, head_memory(), nullptr,
                     {&loss_sum_, &loss_tokens_});
     } else {
       ops.copy_out(last, output);
@@ -154,8 +166,8 @@ class TransformerStage final : public StageModel {
       return absl::InvalidArgumentError(
           absl::StrCat("no logits of position ", position, " for ", logits.size(), " symbols"));
     }
-    const float* last = pass_through(ops, input);
-    head_.logits(ops, parameters_.head, last, position, scratch_.floats(), logits);
+    const ConstNumbers last = pass_through(ops, input);
+    head_.logits(ops, parameters_.head, last, position, head_memory(), logits);
     return absl::OkStatus();
   }
 
@@ -193,13 +205,11 @@ class TransformerStage final : public StageModel {
   }
 
   absl::Status read_state(size_t parameter, StateKind kind, std::span<float> out) const override {
-    SKEIN_ASSIGN_OR_RETURN(const float* from, store_.state(parameter, kind, out.size()));
-    return device_->download(from, out);
+    return store_.read(*device_, parameter, kind, out);
   }
   absl::Status write_state(size_t parameter, StateKind kind,
                            std::span<const float> values) override {
-    SKEIN_ASSIGN_OR_RETURN(float* to, store_.state(parameter, kind, values.size()));
-    return device_->upload(values, to);
+    return store_.write(*device_, parameter, kind, values);
   }
 
  private:
@@ -220,21 +230,33 @@ class TransformerStage final : public StageModel {
     return parameters_.blocks[static_cast<size_t>(b)];
   }
 
-  float* slot_input(const StashSlot& slot, int64_t b) const {
-    return slot.memory.floats() + b * shape_.activations();
+  int64_t bytes_of(int64_t numbers) const { return numbers * gpu::bytes_of(type_); }
+
+  Numbers slot_input(const StashSlot& slot, int64_t b) const {
+    return slot.memory.numbers(type_) + b * shape_.activations();
   }
-  float* head_gradient(const StashSlot& slot) const {
-    return slot.memory.floats() + slot_floats_ - shape_.activations();
+  Numbers head_gradient(const StashSlot& slot) const {
+    return slot.memory.numbers(type_) + (slot_numbers_ - shape_.activations());
+  }
+  Head::Memory head_memory() const { return {scratch_.numbers(type_), statistics_.floats()}; }
+  /// Of what keeps nothing: all blocks have the same.
+  Layer::Memory passing_memory(ConstNumbers input) const {
+    return {input,
+            passing_.numbers(type_) + 2 * shape_.activations(),
+            statistics_.floats(),
+            pending_.numbers(type_),
+            scratch_.numbers(type_),
+            turns_.floats()};
   }
   Layer::Memory block_memory(const StashSlot& slot, int64_t b) const {
-    Layer::Memory memory;
-    memory.input = slot_input(slot, b);
-    memory.stash = options_.recompute ? passing_.floats() + 2 * shape_.activations()
-                                      : slot_input(slot, block_count() + 1) + b * stash_floats_;
-    memory.pending = slot.pending.data() != nullptr ? slot.pending.floats() + b * pending_floats_
-                                                    : pending_.floats();
-    memory.scratch = scratch_.floats();
-    memory.turns = turns_.floats();
+    Layer::Memory memory = passing_memory(slot_input(slot, b));
+    if (!options_.recompute) {
+      memory.stash = slot_input(slot, block_count() + 1) + b * stash_numbers_;
+      memory.statistics = slot.statistics.floats() + b * statistics_floats_;
+    }
+    if (slot.pending.data() != nullptr) {
+      memory.pending = slot.pending.numbers(type_) + b * pending_numbers_;
+    }
     return memory;
   }
 
@@ -252,7 +274,8 @@ class TransformerStage final : public StageModel {
                      " outputs does not fit a stage of ", n, " tokens and ", nc, " activations"));
   }
 
-  void enter(Ops& ops, const Input& input, float* x) const {
+  void enter(Ops& ops, const Input& input, Numbers x) {
+    store_.refresh(ops);
     if (has_embedding_) {
       ops.embedding_forward({input.tokens, shape_.seq_len, shape_.model.channels}, store_.weight(0),
                             has_positions_ ? store_.weight(1) : nullptr, x);
@@ -262,15 +285,12 @@ class TransformerStage final : public StageModel {
   }
 
   /// Runs all blocks without keeping anything; returns where the last output is.
-  const float* pass_through(Ops& ops, const Input& input) const {
-    float* x = passing_.floats();
-    float* y = x + shape_.activations();
+  ConstNumbers pass_through(Ops& ops, const Input& input) {
+    Numbers x = passing_.numbers(type_);
+    Numbers y = x + shape_.activations();
     enter(ops, input, x);
     for (int64_t b = 0; b < block_count(); ++b) {
-      block(b).forward(ops, block_parameters(b),
-                       {x, passing_.floats() + 2 * shape_.activations(), nullptr, scratch_.floats(),
-                        turns_.floats()},
-                       y);
+      block(b).forward(ops, block_parameters(b), passing_memory(x), y);
       std::swap(x, y);
     }
     return x;
@@ -302,9 +322,9 @@ class TransformerStage final : public StageModel {
     SKEIN_ASSIGN_OR_RETURN(StashSlot * slot, slots_.find(microbatch));
     if (!with_weights && slot->pending.data() == nullptr) {
       SKEIN_ASSIGN_OR_RETURN(slot->pending,
-                             device_->allocate(bytes_of(block_count() * pending_floats_)));
+                             device_->allocate(bytes_of(block_count() * pending_numbers_)));
     }
-    float* gradient = gradient_.floats();
+    const Numbers gradient = gradient_.numbers(type_);
     if (enters && has_head_) {
       ops.copy(head_gradient(*slot), gradient, shape_.activations());
     } else if (enters) {
@@ -314,7 +334,7 @@ class TransformerStage final : public StageModel {
     for (int64_t b = blocks.end - 1; b >= blocks.begin; --b) {
       const Layer::Memory memory = block_memory(*slot, b);
       if (options_.recompute) {
-        block(b).forward(ops, block_parameters(b), memory, passing_.floats());
+        block(b).forward(ops, block_parameters(b), memory, passing_.numbers(type_));
       }
       block(b).backward_input(ops, block_parameters(b), memory, gradient);
       if (with_weights) block(b).backward_weight(ops, block_parameters(b), memory);
@@ -324,7 +344,7 @@ class TransformerStage final : public StageModel {
     return absl::OkStatus();
   }
 
-  void leave(Ops& ops, const StashSlot& slot, const float* gradient,
+  void leave(Ops& ops, const StashSlot& slot, ConstNumbers gradient,
              std::span<float> input_gradient) {
     if (has_embedding_) {
       ops.embedding_backward({slot.tokens, shape_.seq_len, shape_.model.channels}, gradient,
@@ -348,10 +368,11 @@ class TransformerStage final : public StageModel {
   GradientParts shared_ = kNoParts;  // That the host has of this step.
 
   StashSlots slots_;
-  int64_t slot_floats_ = 0;
-  int64_t stash_floats_ = 0;
-  int64_t pending_floats_ = 0;
-  Buffer scratch_, gradient_, pending_, passing_, turns_;
+  NumberType type_ = NumberType::kFloat32;  // Of activations and their gradients.
+  int64_t slot_numbers_ = 0, slot_statistics_ = 0;
+  int64_t stash_numbers_ = 0, statistics_floats_ = 0;  // Of a block.
+  int64_t pending_numbers_ = 0;
+  Buffer scratch_, statistics_, gradient_, pending_, passing_, turns_;
 
   double loss_scale_ = 0;
   double loss_sum_ = 0;
@@ -372,10 +393,10 @@ absl::StatusOr<std::unique_ptr<StageModel>> StageModel::create(const StageModelO
         " rows of ", options.seq_len, " tokens and ", options.stash_count, " stashes"));
   }
   absl::StatusOr<ParameterStore> store = ParameterStore::create(options, device);
-  if (!store.ok()) return with_estimate(store.status(), options);
+  if (!store.ok()) return with_estimate(store.status(), options, device.info().activations);
   auto stage = std::make_unique<TransformerStage>(options, *std::move(store));
   const absl::Status allocated = stage->allocate(device);
-  if (!allocated.ok()) return with_estimate(allocated, options);
+  if (!allocated.ok()) return with_estimate(allocated, options, device.info().activations);
   return std::unique_ptr<StageModel>(std::move(stage));
 }
 

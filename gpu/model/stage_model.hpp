@@ -43,6 +43,7 @@ struct GradientParts {
 };
 
 /// The layers of one stage on one device: weights, gradients, optimizer state and stashes.
+/// Activations are in the device's memory as it prefers them (`DeviceInfo`); all state is float32.
 ///
 /// Not thread-safe. Methods that take `Ops&` run inside `Work::run` on the device's queue; the rest
 /// only while the device has no work of this model. All spans are host memory, float32, row-major.
@@ -59,6 +60,7 @@ class StageModel {
   virtual bool has_embedding() const = 0;  // Takes tokens instead of activations.
   virtual bool has_head() const = 0;  // Takes targets and yields a loss instead of activations.
   virtual int64_t activation_elements() const = 0;  // rows * T * C
+  virtual NumberType activation_type() const = 0;   // In the device's memory.
   virtual int64_t stash_bytes() const = 0;          // Of one micro-batch.
   virtual int64_t memory_bytes() const = 0;         // Everything allocated.
 

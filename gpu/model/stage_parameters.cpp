@@ -7,6 +7,7 @@ LayerParameters block_at(const ParameterStore& store, size_t first, size_t count
   LayerParameters parameters;
   for (size_t i = first; i < first + count; ++i) {
     parameters.weights.push_back(store.weight(i));
+    parameters.operands.push_back(store.operand(i));
     parameters.gradients.push_back(store.gradient(i));
   }
   return parameters;
@@ -19,7 +20,7 @@ Head::Parameters head_at(const ParameterStore& store, size_t first, size_t count
   const size_t matrix = count > norm_count ? first + norm_count : 0;
   parameters.norm_weight = store.weight(first);
   parameters.dnorm_weight = store.gradient(first);
-  parameters.matrix = store.weight(matrix);
+  parameters.matrix = store.operand(matrix);
   parameters.dmatrix = store.gradient(matrix);
   if (has_bias) {
     parameters.norm_bias = store.weight(first + 1);

@@ -5,10 +5,12 @@
 
 namespace skein::gpu {
 
-absl::Status StashSlots::allocate(int32_t count, int64_t bytes, Device& device) {
+absl::Status StashSlots::allocate(int32_t count, int64_t bytes, int64_t statistics_bytes,
+                                  Device& device) {
   slots_.resize(static_cast<size_t>(count));
   for (StashSlot& slot : slots_) {
     SKEIN_ASSIGN_OR_RETURN(slot.memory, device.allocate(bytes));
+    SKEIN_ASSIGN_OR_RETURN(slot.statistics, device.allocate(statistics_bytes));
     free_.push_back(&slot);
   }
   return absl::OkStatus();

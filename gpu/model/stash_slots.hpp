@@ -14,6 +14,7 @@ namespace skein::gpu {
 /// output, the blocks' stashes, and the gradient that the head leaves.
 struct StashSlot {
   Buffer memory;
+  Buffer statistics;
   Buffer pending;  // Of all blocks; only once I and W are run apart.
   std::vector<int32_t> tokens;
   bool input_done = false;
@@ -23,7 +24,7 @@ struct StashSlot {
 /// pointers stay as long as the object, which must not move once one is taken.
 class StashSlots {
  public:
-  absl::Status allocate(int32_t count, int64_t bytes, Device& device);
+  absl::Status allocate(int32_t count, int64_t bytes, int64_t statistics_bytes, Device& device);
 
   /// A slot for `microbatch`, whose contents are those of an earlier one. FailedPrecondition if it
   /// holds one or none is free.

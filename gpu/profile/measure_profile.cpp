@@ -150,11 +150,12 @@ std::string layer_name(const plans::ModelSpec& model, int64_t layer) {
 /// The bytes as `plans::LayerProfile` counts them, from one layer's stage.
 void fill_bytes(const plans::JobSpec& job, int64_t layer, int64_t rows, const StageModel& model,
                 plans::LayerProfile& to) {
-  const int64_t activation = model.activation_elements() * static_cast<int64_t>(sizeof(float));
+  const int64_t sent = model.activation_elements() * static_cast<int64_t>(sizeof(float));
+  const int64_t kept = model.activation_elements() * bytes_of(model.activation_type());
   const bool is_block = plans::layer_kind(job.model, layer) == LayerKind::kBlock;
-  to.activation_row_bytes = activation / rows;
+  to.activation_row_bytes = sent / rows;
   // A slot holds the layer's input as well; a block's also its output, for the next one.
-  to.stash_row_bytes = is_block ? (model.stash_bytes() - activation) / rows : activation / rows;
+  to.stash_row_bytes = (is_block ? model.stash_bytes() - kept : kept) / rows;
   to.parameter_bytes = weight_bytes(model);
 }
 
@@ -167,6 +168,11 @@ absl::StatusOr<plans::Profile> measure_profile(const plans::JobSpec& job, Device
   profile.device = device.info().name;
   profile.rows = rows;
   profile.state_factor = job.optimizer.name == "sgd" ? 3 : 4;
+  if (device.info().activations != NumberType::kFloat32) {
+    const auto kept = static_cast<double>(bytes_of(device.info().activations));
+    profile.activation_factor = kept / sizeof(float);
+    profile.state_factor += profile.activation_factor;  // Weights as products read them.
+  }
   const int64_t layers = plans::layer_count(job.model);
   profile.layers.resize(static_cast<size_t>(layers));
   for (int64_t layer = 0; layer < layers; ++layer) {

@@ -179,6 +179,7 @@ struct Profile {
   gradientFactor @4 :Float64;
   updateUsPerByte @5 :Float64;
   tiedBytes @6 :UInt64;
+  activationFactor @7 :Float64;  # Bytes kept of an activation per byte that travels; 0 means 1.
 }
 
 struct LinkMeasured {

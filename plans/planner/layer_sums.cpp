@@ -8,10 +8,11 @@ LayerSums::LayerSums(const Profile& profile) : profile_(profile) {
   parameters_.push_back(0);
   stashes_.push_back(0);
   inputs_.push_back(0);
-  for (const LayerProfile& layer : profile.layers) {
+  for (int64_t l = 0; l < static_cast<int64_t>(profile.layers.size()); ++l) {
+    const LayerProfile& layer = profile.layers[static_cast<size_t>(l)];
     parameters_.push_back(parameters_.back() + layer.parameter_bytes);
     stashes_.push_back(stashes_.back() + layer.stash_row_bytes);
-    inputs_.push_back(inputs_.back() + layer.activation_row_bytes);
+    inputs_.push_back(inputs_.back() + kept_row_bytes(profile, l));
   }
 }
 
@@ -23,7 +24,7 @@ int64_t LayerSums::parameter_bytes(const LayerRange& layers) const {
 
 int64_t LayerSums::stash_row_bytes(const LayerRange& layers, bool recompute) const {
   const std::vector<int64_t>& sums = recompute ? inputs_ : stashes_;
-  const int64_t input = layers.begin > 0 ? cut_row_bytes(profile_, layers.begin) : 0;
+  const int64_t input = layers.begin > 0 ? kept_row_bytes(profile_, layers.begin - 1) : 0;
   return input + sums[at(layers.end)] - sums[at(layers.begin)];
 }
 

@@ -41,6 +41,22 @@ bool path_between(const MeasuredWorker& a, const MeasuredWorker& b, LinkSpeed& s
   return ends > 0;
 }
 
+/// The first worker's times; bytes of whoever keeps most, as devices may keep numbers of unlike
+/// types and any of them may get any layer.
+Profile profile_of_all(const std::vector<MeasuredWorker>& workers) {
+  Profile all = workers.front().profile;
+  for (const MeasuredWorker& worker : workers) {
+    const Profile& own = worker.profile;
+    all.state_factor = std::max(all.state_factor, own.state_factor);
+    all.activation_factor = std::max(all.activation_factor, own.activation_factor);
+    for (size_t l = 0; l < std::min(all.layers.size(), own.layers.size()); ++l) {
+      all.layers[l].stash_row_bytes =
+          std::max(all.layers[l].stash_row_bytes, own.layers[l].stash_row_bytes);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<int64_t> rows_to_measure(const JobSpec& job) {
@@ -110,7 +126,7 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
 PlanRequest measured_request(const JobSpec& job, const std::vector<MeasuredWorker>& workers) {
   PlanRequest request;
   request.schedules.clear();
-  request.profile = workers.front().profile;
+  request.profile = profile_of_all(workers);
   request.cluster = measured_cluster(job, workers);
   const int64_t batch = job.training.global_batch_size;
   request.global_batch_rows = batch;

@@ -19,11 +19,13 @@ constexpr double kAdamwTraffic = 7, kSgdTraffic = 5;
 
 /// Bytes of one layer, of one row where the name says so.
 struct Sizes {
-  int64_t parameters = 0;
+  int64_t parameters = 0;      // The weights themselves.
+  int64_t operands = 0;        // Of all weights as products read them.
+  int64_t sent_row = 0;        // One tensor of [T, C] on its way to another stage.
   int64_t activation_row = 0;  // One tensor of [T, C].
   int64_t stash_row = 0;       // With the output.
   int64_t pending_row = 0;     // Of a block: what its I leaves for its W.
-  int64_t tables = 0;          // Of the embedding: one for tokens, one for learned positions.
+  int64_t tables_row = 0;      // Of the embedding: what is read of its tables.
   int64_t logits_row = 0;      // Of the head: [T, V].
 };
 
@@ -32,40 +34,46 @@ struct Traffic {
   double forward = 0, backward_input = 0, backward_weight = 0;
 };
 
-Sizes sizes_of(const ModelSpec& model, int64_t layer, int64_t seq_len) {
+Sizes sizes_of(const ModelSpec& model, int64_t layer, int64_t seq_len, const NumberBytes& bytes) {
   Sizes sizes;
+  int64_t parameters = 0;
   for (const ParameterSpec& parameter : layer_parameters(model, layer, {layer, layer + 1})) {
-    sizes.parameters += element_count(parameter) * kFloatBytes;
+    parameters += element_count(parameter);
   }
-  sizes.activation_row = seq_len * model.channels * kFloatBytes;
+  sizes.parameters = parameters * kFloatBytes;
+  sizes.operands = parameters * (bytes.weight_copy > 0 ? bytes.weight_copy : kFloatBytes);
+  sizes.sent_row = seq_len * model.channels * kFloatBytes;
+  sizes.activation_row = seq_len * model.channels * bytes.activation;
   sizes.stash_row = sizes.activation_row;  // Embedding: its output. Head: the gradient for B.
   if (layer_kind(model, layer) == LayerKind::kBlock) {
-    const BlockFloats floats = block_floats(model);
-    sizes.stash_row += floats.stash * seq_len * kFloatBytes;
-    sizes.pending_row = floats.pending * seq_len * kFloatBytes;
+    const BlockNumbers numbers = block_numbers(model);
+    sizes.stash_row +=
+        (numbers.stash * bytes.activation + numbers.statistics * kFloatBytes) * seq_len;
+    sizes.pending_row = numbers.pending * seq_len * bytes.activation;
   }
-  sizes.tables = has_rotary(model) ? 1 : 2;
-  sizes.logits_row = seq_len * model.vocab_size * kFloatBytes;
+  sizes.tables_row = (has_rotary(model) ? 1 : 2) * sizes.sent_row;  // Float32, as what is sent.
+  sizes.logits_row = seq_len * model.vocab_size * bytes.activation;
   return sizes;
 }
 
 Traffic traffic_of(LayerKind kind, const Sizes& sizes, int64_t rows) {
   const auto parameters = static_cast<double>(sizes.parameters);
+  const auto operands = static_cast<double>(sizes.operands);
   const auto activation = static_cast<double>(rows * sizes.activation_row);
   const auto stash = static_cast<double>(rows * sizes.stash_row);
   const auto pending = static_cast<double>(rows * sizes.pending_row);
-  const auto tables = static_cast<double>(sizes.tables);
+  const auto tables = static_cast<double>(rows * sizes.tables_row);
   switch (kind) {
     case LayerKind::kEmbedding:  // Tables to one tensor; its gradient added to each of them.
-      return {(tables + 1) * activation, 0, (2 * tables + 1) * activation};
+      return {tables + activation, 0, 2 * tables + activation};
     case LayerKind::kBlock:  // What is kept or pending is written once and read once per pass.
-      return {parameters + activation + 2 * stash, parameters + stash + 2 * pending,
+      return {operands + activation + 2 * stash, operands + stash + 2 * pending,
               2 * parameters + stash + pending};
     case LayerKind::kHead: {
       // The matrix is read twice and its gradient added up; logits are written and read, their
       // gradient is written in their place and read twice.
       const auto logits = static_cast<double>(rows * sizes.logits_row);
-      return {4 * parameters + 5 * logits + 4 * activation, 2 * activation, 0};
+      return {2 * operands + 2 * parameters + 5 * logits + 4 * activation, 2 * activation, 0};
     }
   }
   return {};
@@ -84,12 +92,13 @@ std::string name_of(LayerKind kind, int64_t layer) {
 }
 
 LayerProfile estimate_layer(const ModelSpec& model, int64_t index, int64_t seq_len,
-                            const std::vector<int64_t>& rows, const Speed& speed) {
+                            const std::vector<int64_t>& rows, const Speed& speed,
+                            const NumberBytes& bytes) {
   const LayerKind kind = layer_kind(model, index);
-  const Sizes sizes = sizes_of(model, index, seq_len);
+  const Sizes sizes = sizes_of(model, index, seq_len, bytes);
   LayerProfile layer;
   layer.name = name_of(kind, index);
-  layer.activation_row_bytes = sizes.activation_row;
+  layer.activation_row_bytes = sizes.sent_row;
   layer.stash_row_bytes = sizes.stash_row;
   layer.parameter_bytes = sizes.parameters;
   for (int64_t r : rows) {
@@ -105,9 +114,13 @@ LayerProfile estimate_layer(const ModelSpec& model, int64_t index, int64_t seq_l
 
 }  // namespace
 
+NumberBytes number_bytes(const DeviceSpec& device) {
+  return device.type == "cuda" && device.precision == "bfloat16" ? kBfloat16Bytes : NumberBytes{};
+}
+
 Profile estimate_profile(const ModelSpec& model, int64_t seq_len, const std::vector<int64_t>& rows,
                          const OptimizerSpec& optimizer, double device_flops_per_second,
-                         double bytes_per_second) {
+                         double bytes_per_second, const NumberBytes& bytes) {
   SKEIN_CHECK(seq_len >= 1 && device_flops_per_second > 0 && bytes_per_second > 0)
       << seq_len << " tokens, " << device_flops_per_second << " FLOP/s, " << bytes_per_second
       << " B/s";
@@ -117,13 +130,15 @@ Profile estimate_profile(const ModelSpec& model, int64_t seq_len, const std::vec
       absl::StrCat(device_flops_per_second, " FLOP/s, ", bytes_per_second, " B/s of memory");
   profile.rows = rows;
   for (int64_t l = 0; l < layer_count(model); ++l) {
-    profile.layers.push_back(
-        estimate_layer(model, l, seq_len, rows, {device_flops_per_second, bytes_per_second}));
+    profile.layers.push_back(estimate_layer(model, l, seq_len, rows,
+                                            {device_flops_per_second, bytes_per_second}, bytes));
   }
   const bool is_sgd = optimizer.name == "sgd";
-  profile.state_factor = is_sgd ? 3 : 4;
+  const double copied = static_cast<double>(bytes.weight_copy) / kFloatBytes;
+  profile.state_factor = (is_sgd ? 3 : 4) + copied;
+  profile.activation_factor = static_cast<double>(bytes.activation) / kFloatBytes;
   profile.update_us_per_byte =
-      (is_sgd ? kSgdTraffic : kAdamwTraffic) / bytes_per_second * kMicrosecondsPerSecond;
+      ((is_sgd ? kSgdTraffic : kAdamwTraffic) + copied) / bytes_per_second * kMicrosecondsPerSecond;
   if (model.tied_head) profile.tied_bytes = model.vocab_size * model.channels * kFloatBytes;
   return profile;
 }

@@ -109,6 +109,7 @@ absl::Status validate(const Profile& profile) {
     SKEIN_RETURN_IF_ERROR(check_layer(profile, i));
   }
   SKEIN_RETURN_IF_ERROR(check_time(profile.state_factor, "state_factor"));
+  SKEIN_RETURN_IF_ERROR(check_time(profile.activation_factor, "activation_factor"));
   SKEIN_RETURN_IF_ERROR(check_time(profile.gradient_factor, "gradient_factor"));
   SKEIN_RETURN_IF_ERROR(check_time(profile.update_us_per_byte, "update_us_per_byte"));
   const int64_t tied_max =
@@ -141,11 +142,11 @@ LayerTimes range_times(const Profile& profile, const LayerRange& layers, int64_t
 
 StageMemory stage_memory(const Profile& profile, const LayerRange& layers, int64_t rows,
                          bool recompute) {
-  int64_t stash_row_bytes = layers.begin > 0 ? cut_row_bytes(profile, layers.begin) : 0;
+  int64_t stash_row_bytes = layers.begin > 0 ? kept_row_bytes(profile, layers.begin - 1) : 0;
   int64_t largest = 0;
   for (int64_t l = layers.begin; l < layers.end; ++l) {
     const LayerProfile& layer = layer_of(profile, l);
-    stash_row_bytes += recompute ? layer.activation_row_bytes : layer.stash_row_bytes;
+    stash_row_bytes += recompute ? kept_row_bytes(profile, l) : layer.stash_row_bytes;
     largest = std::max(largest, layer.stash_row_bytes);
   }
   StageMemory memory;
@@ -154,6 +155,11 @@ StageMemory stage_memory(const Profile& profile, const LayerRange& layers, int64
   memory.stash_bytes = stash_row_bytes * rows;
   memory.extra_bytes = recompute ? largest * rows : 0;
   return memory;
+}
+
+int64_t kept_row_bytes(const Profile& profile, int64_t layer) {
+  return std::llround(static_cast<double>(layer_of(profile, layer).activation_row_bytes) *
+                      profile.activation_factor);
 }
 
 int64_t cut_row_bytes(const Profile& profile, int64_t layer) {

@@ -24,7 +24,8 @@ struct LayerProfile {
   std::string name;
   std::vector<LayerTimes> at;  // Parallel to `Profile::rows`.
   /// Output that travels to the next layer, per row. Of the last layer, which has no next one: what
-  /// it keeps from F to B even with recomputation (a gradient that F made), or 0.
+  /// it keeps from F to B even with recomputation (a gradient that F made) as if it travelled, or
+  /// 0.
   int64_t activation_row_bytes = 0;
   /// Kept from F to B per row, without recomputation: with its output, without its input, which is
   /// the output of the layer before it.
@@ -40,8 +41,11 @@ struct Profile {
   std::vector<int64_t> rows;         // Ascending, each >= 1; at least one.
   std::vector<LayerProfile> layers;  // At least one.
   /// Memory for weights, gradients and optimizer state, in multiples of the weights' bytes:
-  /// 4 for AdamW in float32, 3 for SGD with momentum.
+  /// 4 for AdamW in float32, 3 for SGD with momentum; 0.5 more with a copy in bfloat16.
   double state_factor = 4;
+  /// Bytes that a device keeps of an activation per byte of it that travels: 1 where both are
+  /// float32, 0.5 where bfloat16 is kept. `stash_row_bytes` are kept ones already.
+  double activation_factor = 1;
   /// Gradient bytes sent per byte of weights: 1 where both have one type.
   double gradient_factor = 1;
   /// Time of the optimizer's update per byte of weights, on a device of speed 1.0.
@@ -75,6 +79,8 @@ struct StageMemory {
 /// outputs, as F runs again in front of each B.
 StageMemory stage_memory(const Profile& profile, const LayerRange& layers, int64_t rows,
                          bool recompute);
+/// Bytes that a device keeps of the output of `layer`, per row.
+int64_t kept_row_bytes(const Profile& profile, int64_t layer);
 /// Bytes that one row of the activation between stage [.., layer) and [layer, ..) has; 0 < layer.
 int64_t cut_row_bytes(const Profile& profile, int64_t layer);
 /// Weights of a range; a parameter that its first and last layer share counts once.

@@ -22,6 +22,7 @@ plans::Profile odd_profile() {
   profile.device = "cpu \"x1\"\n";
   profile.rows = {1, 3, 8};
   profile.state_factor = 3.1;
+  profile.activation_factor = 0.25;
   profile.gradient_factor = 0.5;
   profile.update_us_per_byte = 1e-5 / 3;
   profile.tied_bytes = 65536;  // At most the bytes of the first and of the last layer.
@@ -97,6 +98,7 @@ TEST(ProfileFile, HalvesAWholeBackward) {
   EXPECT_EQ(profile->layers[0].at[1], (plans::LayerTimes{2, 2, 2}));
   EXPECT_EQ(profile->layers[1].at[0], (plans::LayerTimes{3, 3, 2}));
   EXPECT_EQ(profile->state_factor, 4);
+  EXPECT_EQ(profile->activation_factor, 1);
 }
 
 TEST(ProfileFile, TakesBareNumbersWhereThereIsOneNumberOfRows) {

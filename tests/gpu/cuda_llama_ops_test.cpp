@@ -18,15 +18,18 @@ TEST_P(CudaLlamaOps, NormaliseByTheRootOfTheMeanSquare) {
   for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{
            {1, 1}, {3, 7}, {5, 32}, {65, 100}, {130, 33}, {large(1000, 9), large(1600, 320)}}) {
     compare(
-        "RMS norm of " + std::to_string(rows) + " x " + std::to_string(columns), 1e-5,
+        "RMS norm of " + std::to_string(rows) + " x " + std::to_string(columns),
+        {tolerance_of(1e-5, kStored), tolerance_of(1e-5, kStored), tolerance_of(1e-5, kRounded)},
         [&, rows = rows, columns = columns](Bench& bench) {
           const int64_t n = rows * columns;
-          const Tensor a = bench.make(random_values(n, 1));
-          const Tensor b = bench.make(random_values(n, 2));
+          const Activations a = bench.activations(random_values(n, 1));
+          const Activations b = bench.activations(random_values(n, 2));
           const Tensor weight = bench.make(random_values(columns, 3));
-          const Tensor y = bench.poisoned(n), sum = bench.poisoned(n);
-          const Tensor fused = bench.poisoned(n), rstd = bench.poisoned(rows);
-          const Tensor dx = bench.make(random_values(n, 5));
+          const Activations y = bench.poisoned_activations(n);
+          const Activations sum = bench.poisoned_activations(n);
+          const Activations fused = bench.poisoned_activations(n);
+          const Tensor rstd = bench.poisoned(rows);
+          const Activations dx = bench.activations(random_values(n, 5));
           const Tensor dweight = bench.make(random_values(columns, 6));
           EXPECT_TRUE(bench
                           .run([&](Ops& ops) {
@@ -49,12 +52,13 @@ TEST_P(CudaLlamaOps, GateValues) {
   for (const auto& [rows, width] : std::vector<std::array<int64_t, 2>>{
            {1, 1}, {3, 7}, {5, 256}, {2, 257}, {large(5000, 40), large(1100, 300)}}) {
     const Ops::Swiglu shape{rows, width};
-    compare("swiglu of " + std::to_string(rows) + " x " + std::to_string(width), 1e-5,
-            [&, n = rows * width](Bench& bench) {
+    compare("swiglu of " + std::to_string(rows) + " x " + std::to_string(width),
+            {tolerance_of(1e-5, kStored)}, [&, n = rows * width](Bench& bench) {
               // Far from zero, too, where the exponential overflows.
-              const Tensor x = bench.make(random_values(2 * n, 1, 40));
-              const Tensor dy = bench.make(random_values(n, 2));
-              const Tensor y = bench.poisoned(n), dx = bench.poisoned(2 * n);
+              const Activations x = bench.activations(random_values(2 * n, 1, 40));
+              const Activations dy = bench.activations(random_values(n, 2));
+              const Activations y = bench.poisoned_activations(n);
+              const Activations dx = bench.poisoned_activations(2 * n);
               EXPECT_TRUE(bench
                               .run([&](Ops& ops) {
                                 ops.swiglu_forward(shape, x.data, y.data);
@@ -71,18 +75,19 @@ TEST_P(CudaLlamaOps, TurnQueriesAndKeys) {
       {1, 1, 1, 2}, {2, 7, 2, 12}, {3, 5, 4, 520}, {2, large(1000, 40), 3, 96}};
   for (const Ops::Attention& shape : shapes) {
     for (const bool is_opposite : {false, true}) {
-      compare("turns of " + std::to_string(shape.channels), 1e-6, [&](Bench& bench) {
-        const int64_t size = shape.channels / shape.heads;
-        const Tensor turns = bench.make(random_values(shape.seq_len * size, 1));
-        const Tensor qkv =
-            bench.make(random_values(shape.batch * shape.seq_len * 3 * shape.channels, 2));
-        EXPECT_TRUE(
-            bench.run([&](Ops& ops) {
-                   ops.rotate({shape, turns.data, is_opposite}, qkv.data);
-                 })
-                .ok());
-        return Outputs{bench.read(qkv)};
-      });
+      compare("turns of " + std::to_string(shape.channels), {tolerance_of(1e-6, kStored)},
+              [&](Bench& bench) {
+                const int64_t size = shape.channels / shape.heads;
+                const Tensor turns = bench.make(random_values(shape.seq_len * size, 1));
+                const Activations qkv = bench.activations(
+                    random_values(shape.batch * shape.seq_len * 3 * shape.channels, 2));
+                EXPECT_TRUE(bench
+                                .run([&](Ops& ops) {
+                                  ops.rotate({shape, turns.data, is_opposite}, qkv.data);
+                                })
+                                .ok());
+                return Outputs{bench.read(qkv)};
+              });
     }
   }
 }
@@ -93,18 +98,19 @@ TEST_P(CudaLlamaOps, EmbedWithoutPositions) {
     constexpr int64_t kVocabulary = 11;
     const std::vector<int32_t> tokens = random_tokens(rows, kVocabulary, 1);
     const Ops::Embedding shape{tokens, 3, columns};
-    compare("embedding", 0, [&, rows = rows, columns = columns](Bench& bench) {
-      const Tensor wte = bench.make(random_values(kVocabulary * columns, 1));
-      const Tensor y = bench.poisoned(rows * columns);
-      const Tensor dy = bench.make(random_values(rows * columns, 3));
-      EXPECT_TRUE(bench
-                      .run([&](Ops& ops) {
-                        ops.embedding_forward(shape, wte.data, nullptr, y.data);
-                        ops.embedding_backward(shape, dy.data, wte.data, nullptr);
-                      })
-                      .ok());
-      return Outputs{bench.read(y), bench.read(wte)};
-    });
+    compare("embedding", {tolerance_of(0, kStored), 0},
+            [&, rows = rows, columns = columns](Bench& bench) {
+              const Tensor wte = bench.make(random_values(kVocabulary * columns, 1));
+              const Activations y = bench.poisoned_activations(rows * columns);
+              const Activations dy = bench.activations(random_values(rows * columns, 3));
+              EXPECT_TRUE(bench
+                              .run([&](Ops& ops) {
+                                ops.embedding_forward(shape, wte.data, nullptr, y.data);
+                                ops.embedding_backward(shape, dy.data, wte.data, nullptr);
+                              })
+                              .ok());
+              return Outputs{bench.read(y), bench.read(wte)};
+            });
   }
 }
 

@@ -187,6 +187,56 @@ TEST_P(CudaModel, TakesAndReadsState) {
   }
 }
 
+/// A checkpoint has the masters. What products read of them is the same whether the optimizer has
+/// written it or a load.
+TEST_P(CudaModel, ComputesTheSameWithLoadedState) {
+  const plans::LayerRange all{0, plans::layer_count(tiny_model("gpt2"))};
+  const std::vector<int32_t> tokens = tokens_of(1), targets = tokens_of(2);
+  for (const char* optimizer : {"adamw", "sgd"}) {
+    StageModelOptions options = options_for(all);
+    options.optimizer.name = optimizer;
+    auto trained = StageModel::create(options, *cuda_).value();
+    auto step = [&](StageModel& model) {
+      double norm = 0;
+      return run(*cuda_, [&](Ops& ops) {
+        absl::Status status = model.start_step(ops, 1.0 / (kRows * kSeqLen));
+        status.Update(model.forward(ops, 0, {tokens, targets, {}}, {}));
+        status.Update(model.backward(ops, 0, {}, {}));
+        status.Update(model.gradient_norm_squared(ops, &norm));
+        status.Update(model.update(ops, {1e-2, 1.0, 0}));
+        return status;
+      });
+    };
+    auto loss_of = [&](StageModel& model) {
+      model.reset_loss();
+      EXPECT_TRUE(run(*cuda_, [&](Ops& ops) {
+                    return model.evaluate(ops, {tokens, targets, {}}, {});
+                  }).ok());
+      return model.loss_sum();
+    };
+    const double before = loss_of(*trained);
+    ASSERT_TRUE(step(*trained).ok());
+    options.seed = 6;
+    auto loaded = StageModel::create(options, *cuda_).value();
+    const double other = loss_of(*loaded);
+    for (size_t i = 0; i < trained->parameters().size(); ++i) {
+      for (StateKind kind :
+           {StateKind::kWeight, StateKind::kMomentFirst, StateKind::kMomentSecond}) {
+        std::vector<float> values(
+            static_cast<size_t>(plans::element_count(trained->parameters()[i])));
+        ASSERT_TRUE(trained->read_state(i, kind, values).ok());
+        ASSERT_TRUE(loaded->write_state(i, kind, values).ok());
+      }
+    }
+    const double after = loss_of(*trained);
+    EXPECT_LT(after, before) << optimizer;
+    EXPECT_NE(after, other);
+    EXPECT_EQ(loss_of(*loaded), after) << optimizer;
+    ASSERT_TRUE(step(*trained).ok() && step(*loaded).ok());
+    EXPECT_EQ(loss_of(*loaded), loss_of(*trained)) << optimizer;
+  }
+}
+
 TEST_P(CudaModel, MayOutliveItsDevice) {
   auto model = StageModel::create(options_for({1, 3}), *cuda_).value();
   cuda_.reset();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -17,20 +18,36 @@
 
 namespace skein::gpu {
 
-/// Relative to the largest value of a tensor.
+/// Relative to the largest value of a tensor. What is given to an op in bfloat16 is representable,
+/// so the host computes with the same.
 inline constexpr double kExact = 2e-6;      // Sums of up to a few hundred terms in another order.
-inline constexpr double kRounded = 1.5e-2;  // Operands with 8 bits, and their products' sums.
+inline constexpr double kStored = 4e-3;     // One result of 8 bits: half of 2^-7.
+inline constexpr double kRounded = 1.5e-2;  // Results of 8 bits that others are computed from.
 
 /// A tensor on a device, for the length of one test.
 struct Tensor {
   float* data = nullptr;
   size_t count = 0;
 };
+/// One in the type that the device keeps activations in.
+struct Activations {
+  Numbers data;
+  size_t count = 0;
+};
+
+/// To the nearest bfloat16, of two to the one whose last bit is zero. Not for NaN.
+inline float rounded_to_bfloat16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t last = bits >> 16 & 1;
+  return std::bit_cast<float>((bits + 0x7FFF + last) & 0xFFFF0000U);
+}
 
 /// One device with tensors that are made from numbers of the host.
 class Bench {
  public:
-  explicit Bench(std::unique_ptr<Device> device) : device_(std::move(device)) {}
+  /// `rounds`: values of activations are made representable in bfloat16.
+  Bench(std::unique_ptr<Device> device, bool rounds)
+      : device_(std::move(device)), rounds_(rounds) {}
 
   Device& device() { return *device_; }
 
@@ -49,6 +66,26 @@ class Bench {
     EXPECT_TRUE(device_->download(tensor.data, values).ok());
     return values;
   }
+  Activations activations(std::vector<float> values) {
+    const NumberType type = device_->info().activations;
+    if (rounds_) {
+      for (float& value : values) value = std::isnan(value) ? value : rounded_to_bfloat16(value);
+    }
+    const auto count = static_cast<int64_t>(values.size());
+    buffers_.push_back(device_->allocate(count * bytes_of(type)).value());
+    const Activations made{buffers_.back().numbers(type), values.size()};
+    EXPECT_TRUE(run([&](Ops& ops) { ops.copy_in(values, made.data); }).ok());
+    return made;
+  }
+  Activations poisoned_activations(int64_t count) {
+    return activations(
+        std::vector<float>(static_cast<size_t>(count), std::numeric_limits<float>::quiet_NaN()));
+  }
+  std::vector<float> read(const Activations& tensor) {
+    std::vector<float> values(tensor.count);
+    EXPECT_TRUE(run([&](Ops& ops) { ops.copy_out(tensor.data, values); }).ok());
+    return values;
+  }
   absl::Status run(std::function<void(Ops&)> body) {
     return run_and_wait(*device_, {WorkKind::kOther, [&](Ops& ops) {
                                      body(ops);
@@ -58,6 +95,7 @@ class Bench {
 
  private:
   std::unique_ptr<Device> device_;
+  bool rounds_;
   std::vector<Buffer> buffers_;
 };
 
@@ -98,26 +136,34 @@ class CudaOps : public testing::TestWithParam<const char*> {
     options.precision = GetParam();
     absl::StatusOr<std::unique_ptr<Device>> device = load_cuda_device(options);
     if (!device.ok()) GTEST_SKIP() << device.status();
-    cuda_ = std::make_unique<Bench>(*std::move(device));
+    cuda_ = std::make_unique<Bench>(*std::move(device), rounds());
   }
 
-  bool rounds() const { return std::string(GetParam()) != "float32"; }
+  bool rounds() const { return std::string(GetParam()) == "bfloat16"; }
   bool is_emulated() { return cuda_->device().info().name.find("emulated") != std::string::npos; }
   /// A size that only a real GPU does in reasonable time.
   int64_t large(int64_t here, int64_t emulated) { return is_emulated() ? emulated : here; }
 
-  void compare(const std::string& what, double tolerance, const Case& run_case) {
-    Bench host(make_host_device(1));
+  /// `tolerances`: one for each output, the last for those that are left.
+  void compare(const std::string& what, const std::vector<double>& tolerances,
+               const Case& run_case) {
+    Bench host(make_host_device(1), rounds());
     const Outputs wanted = run_case(host);
     const Outputs got = run_case(*cuda_);
     ASSERT_EQ(got.size(), wanted.size());
     for (size_t i = 0; i < got.size(); ++i) {
-      expect_near(got[i], wanted[i], tolerance, what + " output " + std::to_string(i));
+      expect_near(got[i], wanted[i], tolerances[std::min(i, tolerances.size() - 1)],
+                  what + " output " + std::to_string(i));
     }
     if (is_emulated()) return;  // It has no order of threads that could change.
     EXPECT_EQ(run_case(*cuda_), got) << what << " differs from run to run";
   }
-  double tolerance() const { return rounds() ? kRounded : kExact; }
+  /// Of products.
+  double tolerance() const { return std::string(GetParam()) == "float32" ? kExact : kRounded; }
+  /// Of everything else that is computed from activations.
+  double tolerance_of(double float32, double bfloat16) const {
+    return rounds() ? bfloat16 : float32;
+  }
 
   std::unique_ptr<Bench> cuda_;
 };

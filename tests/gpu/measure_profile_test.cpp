@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "gpu/model/stage_model.hpp"
+#include "tests/gpu/rounding_device.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -36,22 +37,29 @@ TEST(MeasureProfile, TimesEveryLayerAtEveryNumberOfRows) {
 
 TEST(MeasureProfile, BytesAreThoseOfAWholeStage) {
   const plans::JobSpec job = small_job();
-  const auto device = make_host_device(1);
-  const auto profile = measure_profile(job, *device, {4}, 1);
-  ASSERT_TRUE(profile.ok()) << profile.status();
-  for (const plans::LayerRange layers : {plans::LayerRange{0, 5}, {0, 2}, {1, 4}, {3, 5}}) {
-    for (bool recompute : {false, true}) {
-      StageModelOptions options;
-      options.model = job.model;
-      options.layers = layers;
-      options.rows = 4;
-      options.seq_len = job.training.seq_len;
-      options.recompute = recompute;
-      const auto model = StageModel::create(options, *device);
-      ASSERT_TRUE(model.ok());
-      EXPECT_EQ(plans::stage_memory(*profile, layers, 4, recompute).stash_bytes,
-                (*model)->stash_bytes())
-          << layers.begin << ".." << layers.end << (recompute ? " with recomputation" : "");
+  const auto host = make_host_device(1);
+  RoundingDevice rounding;
+  for (Device* device : {host.get(), static_cast<Device*>(&rounding)}) {
+    const auto profile = measure_profile(job, *device, {4}, 1);
+    ASSERT_TRUE(profile.ok()) << profile.status();
+    const bool rounds = device == &rounding;
+    EXPECT_EQ(profile->activation_factor, rounds ? 0.5 : 1);
+    EXPECT_EQ(profile->state_factor, rounds ? 4.5 : 4);
+    EXPECT_EQ(plans::cut_row_bytes(*profile, 1), 4 * job.training.seq_len * job.model.channels);
+    for (const plans::LayerRange layers : {plans::LayerRange{0, 5}, {0, 2}, {1, 4}, {3, 5}}) {
+      for (bool recompute : {false, true}) {
+        StageModelOptions options;
+        options.model = job.model;
+        options.layers = layers;
+        options.rows = 4;
+        options.seq_len = job.training.seq_len;
+        options.recompute = recompute;
+        const auto model = StageModel::create(options, *device);
+        ASSERT_TRUE(model.ok());
+        EXPECT_EQ(plans::stage_memory(*profile, layers, 4, recompute).stash_bytes,
+                  (*model)->stash_bytes())
+            << layers.begin << ".." << layers.end << (recompute ? " with recomputation" : "");
+      }
     }
   }
 }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "tests/gpu/rounding_device.hpp"
+
 namespace skein::gpu {
 namespace {
 
@@ -21,40 +23,62 @@ StageModelOptions options_for(plans::LayerRange layers) {
   return options;
 }
 
+void expect_what_is_allocated(Device& device, const StageModelOptions& options) {
+  const auto model = StageModel::create(options, device).value();
+  const MemoryEstimate estimate = estimate_memory(options, device.info().activations);
+  const std::string what =
+      std::to_string(options.layers.begin) + ".." + std::to_string(options.layers.end) + " tied " +
+      std::to_string(options.model.tied_head) + " recompute " + std::to_string(options.recompute) +
+      " " + options.optimizer.name + " " + device.info().name;
+  EXPECT_EQ(estimate.total_bytes(), model->memory_bytes()) << what;
+  EXPECT_EQ(estimate.stash_bytes, model->stash_bytes() * options.stash_count) << what;
+  EXPECT_GE(estimate.working_bytes, 0) << what;
+}
+
 TEST(MemoryEstimate, IsWhatTheModelAllocates) {
   const auto device = make_host_device(1);
+  RoundingDevice rounding;
   for (int64_t begin = 0; begin < 5; ++begin) {
     for (int64_t end = begin + 1; end <= 5; ++end) {
-      for (int flags = 0; flags < 8; ++flags) {
+      for (int flags = 0; flags < 16; ++flags) {
         StageModelOptions options = options_for({begin, end});
+        options.model.name = (flags & 8) != 0 ? "llama" : "gpt2";
+        plans::apply_family(options.model);
         options.model.tied_head = (flags & 1) != 0;
         options.recompute = (flags & 2) != 0;
         options.stash_count = (flags & 4) != 0 ? 3 : 1;
         for (const char* optimizer : {"adamw", "sgd"}) {
           options.optimizer.name = optimizer;
-          const auto model = StageModel::create(options, *device).value();
-          const MemoryEstimate estimate = estimate_memory(options);
-          EXPECT_EQ(estimate.total_bytes(), model->memory_bytes())
-              << begin << ".." << end << " flags " << flags << " " << optimizer;
-          EXPECT_EQ(estimate.stash_bytes, model->stash_bytes() * options.stash_count);
-          EXPECT_GE(estimate.working_bytes, 0);
+          expect_what_is_allocated(*device, options);
+          expect_what_is_allocated(rounding, options);
         }
       }
     }
   }
 }
 
+TEST(MemoryEstimate, OfBfloat16IsHalfOfActivationsAndWithoutStatistics) {
+  const StageModelOptions options = options_for({1, 4});  // Three blocks.
+  const MemoryEstimate floats = estimate_memory(options, NumberType::kFloat32);
+  const MemoryEstimate halves = estimate_memory(options, NumberType::kBfloat16);
+  const int64_t statistics = 3 * (4 + 2) * 4 * options.rows * options.seq_len;
+  EXPECT_EQ(2 * (halves.stash_bytes - statistics), floats.stash_bytes - statistics);
+  EXPECT_EQ(8 * halves.state_bytes, 9 * floats.state_bytes) << "a copy of the weights";
+}
+
 TEST(MemoryEstimate, IsAddedToErrorsOfMemoryOnly) {
   const StageModelOptions options = options_for({1, 3});
-  const MemoryEstimate estimate = estimate_memory(options);
+  const MemoryEstimate estimate = estimate_memory(options, NumberType::kFloat32);
   const std::string told(
-      with_estimate(absl::ResourceExhaustedError("no memory"), options).message());
+      with_estimate(absl::ResourceExhaustedError("no memory"), options, NumberType::kFloat32)
+          .message());
   EXPECT_EQ(told.find("no memory; the plan counts on " + std::to_string(estimate.planned_bytes()) +
                       " bytes for the stage of layers 1..3"),
             0u)
       << told;
-  EXPECT_EQ(with_estimate(absl::InternalError("broken"), options), absl::InternalError("broken"));
-  EXPECT_TRUE(with_estimate(absl::OkStatus(), options).ok());
+  EXPECT_EQ(with_estimate(absl::InternalError("broken"), options, NumberType::kFloat32),
+            absl::InternalError("broken"));
+  EXPECT_TRUE(with_estimate(absl::OkStatus(), options, NumberType::kFloat32).ok());
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ plans::Profile example() {
   profile.layers = {{"embedding", {{1, 2, 3}, {4, 5, 6}}, 100, 200, 300},
                     {"head", {{7, 8, 9}, {10, 11, 12}}, 0, 20, 300}};
   profile.state_factor = 3;
+  profile.activation_factor = 0.5;
   profile.update_us_per_byte = 0.25;
   profile.tied_bytes = 300;
   return profile;

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "gpu/cuda/kernels/attention.hpp"
+#include "gpu/cuda/kernels/element.cuh"
 #include "gpu/cuda/kernels/tensor_core.cuh"
 #include "gpu/cuda/launch_shape.hpp"
 
@@ -47,10 +48,18 @@ __device__ void add_products(const Pairs& pairs, const __nv_bfloat16* other,
   }
 }
 
+/// What the kernels read and write, beside statistics.
+struct Tensors {
+  const __nv_bfloat16* qkv;
+  const __nv_bfloat16* dout;
+  __nv_bfloat16* dqkv;
+  RowAccess access;
+};
+
 /// Rows row and row + 8 of a result; `row` is the lane's first.
 template <int kSize>
 __device__ void store_rows(const float (&sums)[kSize / 8][4], int64_t row, int64_t rows,
-                           int64_t size, int64_t stride, float* to) {
+                           int64_t size, int64_t stride, bool by_2, __nv_bfloat16* to) {
   const int t = threadIdx.x % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -58,9 +67,8 @@ __device__ void store_rows(const float (&sums)[kSize / 8][4], int64_t row, int64
     if (own >= rows) continue;
 #pragma unroll
     for (int n = 0; n < kSize / 8; ++n) {
-      const int column = n * 8 + 2 * t;
-      if (column < size) to[own * stride + column] = sums[n][2 * half];
-      if (column + 1 < size) to[own * stride + column + 1] = sums[n][2 * half + 1];
+      store_two(sums[n][2 * half], sums[n][2 * half + 1], n * 8 + 2 * t, size, by_2,
+                to + own * stride);
     }
   }
 }
@@ -86,20 +94,22 @@ struct Tiles {
 
 /// dq. grid = (ceil(T / kOwn), B H), the longest rows first. Bound: the tensor cores.
 template <int kSize>
-__global__ void __launch_bounds__(kThreads) queries_kernel(AttentionBackward call, bool by_4) {
+__global__ void __launch_bounds__(kThreads)
+    queries_kernel(AttentionBackward call, Tensors tensors) {
   extern __shared__ __align__(16) unsigned char memory[];
   const Tiles<kSize> tiles(memory);
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const float* q = call.qkv + at.qkv;
+  const __nv_bfloat16* q = tensors.qkv + at.qkv;
+  const bool by_8 = tensors.access.by_8;
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{gridDim.x - 1 - blockIdx.x} * kOwn;
   const int warp_row = static_cast<int>(threadIdx.x / kWarpSize) * 16;
   const int64_t row = begin + warp_row + threadIdx.x % kWarpSize / 4;
   const int64_t column = 2 * (threadIdx.x % 4);
-  load_tile<kOwn, kSize, kThreads>(q, 3 * s.channels, begin, s.seq_len, size, by_4, tiles.own);
-  load_tile<kOwn, kSize, kThreads>(call.dout + at.out, s.channels, begin, s.seq_len, size, by_4,
+  load_tile<kOwn, kSize, kThreads>(q, 3 * s.channels, begin, s.seq_len, size, by_8, tiles.own);
+  load_tile<kOwn, kSize, kThreads>(tensors.dout + at.out, s.channels, begin, s.seq_len, size, by_8,
                                    tiles.own_second);
   float log_sum_exp[2] = {};  // In powers of two.
   float delta[2] = {};
@@ -113,10 +123,10 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(AttentionBackward cal
   float sums[kSize / 8][4] = {};
   for (int64_t tile = 0; tile < begin + kOwn && tile < s.seq_len; tile += kOther) {
     __syncthreads();
-    load_tile<kOther, kSize, kThreads>(q + s.channels, 3 * s.channels, tile, s.seq_len, size, by_4,
+    load_tile<kOther, kSize, kThreads>(q + s.channels, 3 * s.channels, tile, s.seq_len, size, by_8,
                                        tiles.other);
     load_tile<kOther, kSize, kThreads>(q + 2 * s.channels, 3 * s.channels, tile, s.seq_len, size,
-                                       by_4, tiles.other_second);
+                                       by_8, tiles.other_second);
     __syncthreads();
     Pairs scores = {};
     Pairs dpairs = {};
@@ -135,34 +145,36 @@ __global__ void __launch_bounds__(kThreads) queries_kernel(AttentionBackward cal
     }
     add_products<kSize>(dpairs, tiles.other, sums);
   }
-  store_rows<kSize>(sums, row, s.seq_len, size, 3 * s.channels, call.dqkv + at.qkv);
+  store_rows<kSize>(sums, row, s.seq_len, size, 3 * s.channels, tensors.access.by_2,
+                    tensors.dqkv + at.qkv);
 }
 
 /// dk and dv. grid = (ceil(T / kOwn), B H), the keys that most queries see first.
 template <int kSize>
-__global__ void __launch_bounds__(kThreads) keys_kernel(AttentionBackward call, bool by_4) {
+__global__ void __launch_bounds__(kThreads) keys_kernel(AttentionBackward call, Tensors tensors) {
   extern __shared__ __align__(16) unsigned char memory[];
   const Tiles<kSize> tiles(memory);
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const float* q = call.qkv + at.qkv;
+  const __nv_bfloat16* q = tensors.qkv + at.qkv;
+  const bool by_8 = tensors.access.by_8;
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{blockIdx.x} * kOwn;
   const int warp_row = static_cast<int>(threadIdx.x / kWarpSize) * 16;
   const int64_t row = begin + warp_row + threadIdx.x % kWarpSize / 4;
   const int column = 2 * static_cast<int>(threadIdx.x % 4);
-  load_tile<kOwn, kSize, kThreads>(q + s.channels, 3 * s.channels, begin, s.seq_len, size, by_4,
+  load_tile<kOwn, kSize, kThreads>(q + s.channels, 3 * s.channels, begin, s.seq_len, size, by_8,
                                    tiles.own);
-  load_tile<kOwn, kSize, kThreads>(q + 2 * s.channels, 3 * s.channels, begin, s.seq_len, size, by_4,
+  load_tile<kOwn, kSize, kThreads>(q + 2 * s.channels, 3 * s.channels, begin, s.seq_len, size, by_8,
                                    tiles.own_second);
   float key_sums[kSize / 8][4] = {};
   float value_sums[kSize / 8][4] = {};
   for (int64_t tile = begin; tile < s.seq_len; tile += kOther) {
     __syncthreads();
-    load_tile<kOther, kSize, kThreads>(q, 3 * s.channels, tile, s.seq_len, size, by_4, tiles.other);
-    load_tile<kOther, kSize, kThreads>(call.dout + at.out, s.channels, tile, s.seq_len, size, by_4,
-                                       tiles.other_second);
+    load_tile<kOther, kSize, kThreads>(q, 3 * s.channels, tile, s.seq_len, size, by_8, tiles.other);
+    load_tile<kOther, kSize, kThreads>(tensors.dout + at.out, s.channels, tile, s.seq_len, size,
+                                       by_8, tiles.other_second);
     if (threadIdx.x < kOther) {
       const int64_t query = tile + threadIdx.x;
       const int64_t statistics = int64_t{blockIdx.y} * s.seq_len + query;
@@ -190,9 +202,10 @@ __global__ void __launch_bounds__(kThreads) keys_kernel(AttentionBackward call, 
     add_products<kSize>(pairs, tiles.other_second, value_sums);
     add_products<kSize>(dpairs, tiles.other, key_sums);
   }
-  float* dkeys = call.dqkv + at.qkv + s.channels;
-  store_rows<kSize>(key_sums, row, s.seq_len, size, 3 * s.channels, dkeys);
-  store_rows<kSize>(value_sums, row, s.seq_len, size, 3 * s.channels, dkeys + s.channels);
+  __nv_bfloat16* dkeys = tensors.dqkv + at.qkv + s.channels;
+  store_rows<kSize>(key_sums, row, s.seq_len, size, 3 * s.channels, tensors.access.by_2, dkeys);
+  store_rows<kSize>(value_sums, row, s.seq_len, size, 3 * s.channels, tensors.access.by_2,
+                    dkeys + s.channels);
 }
 
 template <int kSize>
@@ -200,15 +213,19 @@ void launch(const AttentionBackward& call, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
   const dim3 grid(static_cast<unsigned>(ceil_divide(s.seq_len, kOwn)),
                   static_cast<unsigned>(s.batch * s.heads));
-  const bool by_4 = reinterpret_cast<uintptr_t>(call.qkv) % 16 == 0 &&
-                    reinterpret_cast<uintptr_t>(call.dout) % 16 == 0 && s.channels % 4 == 0 &&
-                    s.channels / s.heads % 4 == 0;
+  const int64_t size = s.channels / s.heads;
+  const Tensors tensors{
+      numbers_of<__nv_bfloat16>(call.qkv),
+      numbers_of<__nv_bfloat16>(call.dout),
+      numbers_of<__nv_bfloat16>(call.dqkv),
+      {fits_packs(call.qkv, s.channels, 8) && fits_packs(call.dout, s.channels, 8) && size % 8 == 0,
+       fits_packs(call.dqkv, s.channels, 2) && size % 2 == 0}};
   constexpr int kBytes = Tiles<kSize>::kBytes;
   // More than 48 kB for large heads, which a kernel must be granted first. Costs about 1 us.
   cudaFuncSetAttribute(queries_kernel<kSize>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   cudaFuncSetAttribute(keys_kernel<kSize>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  queries_kernel<kSize><<<grid, kThreads, kBytes, stream>>>(call, by_4);
-  keys_kernel<kSize><<<grid, kThreads, kBytes, stream>>>(call, by_4);
+  queries_kernel<kSize><<<grid, kThreads, kBytes, stream>>>(call, tensors);
+  keys_kernel<kSize><<<grid, kThreads, kBytes, stream>>>(call, tensors);
 }
 
 }  // namespace

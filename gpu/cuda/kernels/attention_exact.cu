@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "gpu/cuda/kernels/attention.hpp"
+#include "gpu/cuda/kernels/element.cuh"
 #include "gpu/cuda/kernels/reduce.cuh"
 #include "gpu/cuda/launch_shape.hpp"
 
@@ -22,14 +23,14 @@ constexpr int shared_bytes(int own) {
 }
 
 /// Rows [begin, begin + kCount) of one head's matrix, zeros past its end and past the head's size.
-template <int kSize, int kCount>
-__device__ void load_rows(const float* from, int64_t stride, int64_t begin, int64_t seq_len,
+template <int kSize, int kCount, class T>
+__device__ void load_rows(const T* from, int64_t stride, int64_t begin, int64_t seq_len,
                           int64_t size, float (*to)[kSize + 1]) {
   for (int i = threadIdx.y * kWarpSize + threadIdx.x; i < kCount * kSize; i += kThreads) {
     const int row = i / kSize;
     const int column = i % kSize;
     const bool is_there = begin + row < seq_len && column < size;
-    to[row][column] = is_there ? from[(begin + row) * stride + column] : 0.0F;
+    to[row][column] = is_there ? load(from + (begin + row) * stride + column) : 0.0F;
   }
 }
 
@@ -52,18 +53,18 @@ __device__ void add_scaled_rows(float factor, const float (*rows)[kParts * kWarp
   }
 }
 
-template <int kParts>
-__device__ void store_row(const float* sums, float factor, int64_t size, float* to) {
+template <int kParts, class T>
+__device__ void store_row(const float* sums, float factor, int64_t size, T* to) {
 #pragma unroll
   for (int p = 0; p < kParts; ++p) {
     const int column = p * kWarpSize + static_cast<int>(threadIdx.x);
-    if (column < size) to[column] = sums[p] * factor;
+    if (column < size) store(sums[p] * factor, to + column);
   }
 }
 
 /// grid = (ceil(T / kRows), B H). A warp has a query row, its lanes a key each.
-template <int kParts>
-__global__ void forward_kernel(AttentionForward call) {
+template <class T, int kParts>
+__global__ void forward_kernel(AttentionForward call, const T* qkv, T* out) {
   constexpr int kSize = kParts * kWarpSize;
   extern __shared__ __align__(16) unsigned char memory[];
   const auto queries = reinterpret_cast<Rows<kSize>>(memory);
@@ -72,7 +73,7 @@ __global__ void forward_kernel(AttentionForward call) {
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const float* q = call.qkv + at.qkv;
+  const T* q = qkv + at.qkv;
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{blockIdx.x} * kRows;
   const int64_t row = begin + threadIdx.y;
@@ -98,15 +99,16 @@ __global__ void forward_kernel(AttentionForward call) {
     highest = higher;
   }
   if (row >= s.seq_len) return;
-  store_row<kParts>(sums, 1.0F / total, size, call.out + at.out + row * s.channels);
+  store_row<kParts>(sums, 1.0F / total, size, out + at.out + row * s.channels);
   if (threadIdx.x == 0) {
     call.log_sum_exp[int64_t{blockIdx.y} * s.seq_len + row] = highest + logf(total);
   }
 }
 
 /// grid = (ceil(T / kRows), B H). A warp has a query row, its lanes a key each.
-template <int kParts>
-__global__ void backward_queries_kernel(AttentionBackward call) {
+template <class T, int kParts>
+__global__ void backward_queries_kernel(AttentionBackward call, const T* qkv, const T* dout,
+                                        T* dqkv) {
   constexpr int kSize = kParts * kWarpSize;
   extern __shared__ __align__(16) unsigned char memory[];
   const auto queries = reinterpret_cast<Rows<kSize>>(memory);
@@ -116,13 +118,13 @@ __global__ void backward_queries_kernel(AttentionBackward call) {
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const float* q = call.qkv + at.qkv;
+  const T* q = qkv + at.qkv;
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{blockIdx.x} * kRows;
   const int64_t row = begin + threadIdx.y;
   const int64_t statistics = int64_t{blockIdx.y} * s.seq_len + row;
   load_rows<kSize, kRows>(q, 3 * s.channels, begin, s.seq_len, size, queries);
-  load_rows<kSize, kRows>(call.dout + at.out, s.channels, begin, s.seq_len, size, douts);
+  load_rows<kSize, kRows>(dout + at.out, s.channels, begin, s.seq_len, size, douts);
   const float log_sum_exp = row < s.seq_len ? call.log_sum_exp[statistics] : 0.0F;
   const float delta = row < s.seq_len ? call.delta[statistics] : 0.0F;
   float sums[kParts] = {};
@@ -140,12 +142,12 @@ __global__ void backward_queries_kernel(AttentionBackward call) {
     add_scaled_rows<kParts>(dscore, keys, sums);
   }
   if (row >= s.seq_len) return;
-  store_row<kParts>(sums, 1.0F, size, call.dqkv + at.qkv + row * 3 * s.channels);
+  store_row<kParts>(sums, 1.0F, size, dqkv + at.qkv + row * 3 * s.channels);
 }
 
 /// grid = (ceil(T / kRows), B H). A warp has a key row, its lanes a query each.
-template <int kParts>
-__global__ void backward_keys_kernel(AttentionBackward call) {
+template <class T, int kParts>
+__global__ void backward_keys_kernel(AttentionBackward call, const T* qkv, const T* dout, T* dqkv) {
   constexpr int kSize = kParts * kWarpSize;
   extern __shared__ __align__(16) unsigned char memory[];
   const auto keys = reinterpret_cast<Rows<kSize>>(memory);
@@ -155,7 +157,7 @@ __global__ void backward_keys_kernel(AttentionBackward call) {
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const float* q = call.qkv + at.qkv;
+  const T* q = qkv + at.qkv;
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{blockIdx.x} * kRows;
   const int64_t row = begin + threadIdx.y;
@@ -166,7 +168,7 @@ __global__ void backward_keys_kernel(AttentionBackward call) {
   for (int64_t tile = begin / kTile * kTile; tile < s.seq_len; tile += kTile) {
     __syncthreads();
     load_rows<kSize, kTile>(q, 3 * s.channels, tile, s.seq_len, size, queries);
-    load_rows<kSize, kTile>(call.dout + at.out, s.channels, tile, s.seq_len, size, douts);
+    load_rows<kSize, kTile>(dout + at.out, s.channels, tile, s.seq_len, size, douts);
     __syncthreads();
     const int64_t query = tile + threadIdx.x;
     float probability = 0;
@@ -182,13 +184,14 @@ __global__ void backward_keys_kernel(AttentionBackward call) {
     add_scaled_rows<kParts>(dscore, queries, key_sums);
   }
   if (row >= s.seq_len) return;
-  float* dkey = call.dqkv + at.qkv + row * 3 * s.channels + s.channels;
+  T* dkey = dqkv + at.qkv + row * 3 * s.channels + s.channels;
   store_row<kParts>(key_sums, 1.0F, size, dkey);
   store_row<kParts>(value_sums, 1.0F, size, dkey + s.channels);
 }
 
 /// One warp per row of one head, grid = (ceil(T / kRows), B H).
-__global__ void delta_kernel(AttentionBackward call) {
+template <class T>
+__global__ void delta_kernel(AttentionBackward call, const T* dout, const T* out) {
   const AttentionShape s = call.shape;
   const int64_t row = int64_t{blockIdx.x} * kRows + threadIdx.y;
   if (row >= s.seq_len) return;
@@ -196,7 +199,7 @@ __global__ void delta_kernel(AttentionBackward call) {
   const int64_t offset = at.out + row * s.channels;
   float sum = 0;
   for (int64_t i = threadIdx.x; i < s.channels / s.heads; i += kWarpSize) {
-    sum += call.dout[offset + i] * call.out[offset + i];
+    sum += load(dout + offset + i) * load(out + offset + i);
   }
   sum = warp_sum(sum);
   if (threadIdx.x == 0) call.delta[int64_t{blockIdx.y} * s.seq_len + row] = sum;
@@ -209,64 +212,87 @@ dim3 grid_of(const AttentionShape& s) {
 
 // More than 48 kB for large heads, which a kernel must be granted first. Costs about 1 us.
 
-template <int kParts>
+template <class T, int kParts>
 void launch_forward(const AttentionForward& call, cudaStream_t stream) {
   constexpr int kBytes = shared_bytes<kParts>(1);
-  cudaFuncSetAttribute(forward_kernel<kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  forward_kernel<kParts><<<grid_of(call.shape), dim3(kWarpSize, kRows), kBytes, stream>>>(call);
+  const dim3 threads(kWarpSize, kRows);
+  cudaFuncSetAttribute(forward_kernel<T, kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       kBytes);
+  forward_kernel<T, kParts><<<grid_of(call.shape), threads, kBytes, stream>>>(
+      call, numbers_of<T>(call.qkv), numbers_of<T>(call.out));
 }
 
-template <int kParts>
+template <class T, int kParts>
 void launch_backward(const AttentionBackward& call, cudaStream_t stream) {
   constexpr int kBytes = shared_bytes<kParts>(2);
-  cudaFuncSetAttribute(backward_queries_kernel<kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       kBytes);
-  cudaFuncSetAttribute(backward_keys_kernel<kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  cudaFuncSetAttribute(backward_queries_kernel<T, kParts>,
+                       cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  cudaFuncSetAttribute(backward_keys_kernel<T, kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                        kBytes);
   const dim3 threads(kWarpSize, kRows);
-  backward_queries_kernel<kParts><<<grid_of(call.shape), threads, kBytes, stream>>>(call);
-  backward_keys_kernel<kParts><<<grid_of(call.shape), threads, kBytes, stream>>>(call);
+  const T* qkv = numbers_of<T>(call.qkv);
+  const T* dout = numbers_of<T>(call.dout);
+  T* dqkv = numbers_of<T>(call.dqkv);
+  backward_queries_kernel<T, kParts>
+      <<<grid_of(call.shape), threads, kBytes, stream>>>(call, qkv, dout, dqkv);
+  backward_keys_kernel<T, kParts>
+      <<<grid_of(call.shape), threads, kBytes, stream>>>(call, qkv, dout, dqkv);
+}
+
+template <class T>
+void forward(const AttentionForward& call, cudaStream_t stream) {
+  switch (attention_padded_size(call.shape.channels / call.shape.heads)) {
+    case 32:
+      return launch_forward<T, 1>(call, stream);
+    case 64:
+      return launch_forward<T, 2>(call, stream);
+    case 96:
+      return launch_forward<T, 3>(call, stream);
+    case 128:
+      return launch_forward<T, 4>(call, stream);
+    case 256:
+      return launch_forward<T, 8>(call, stream);
+  }
+}
+
+template <class T>
+void backward(const AttentionBackward& call, cudaStream_t stream) {
+  switch (attention_padded_size(call.shape.channels / call.shape.heads)) {
+    case 32:
+      return launch_backward<T, 1>(call, stream);
+    case 64:
+      return launch_backward<T, 2>(call, stream);
+    case 96:
+      return launch_backward<T, 3>(call, stream);
+    case 128:
+      return launch_backward<T, 4>(call, stream);
+    case 256:
+      return launch_backward<T, 8>(call, stream);
+  }
+}
+
+template <class T>
+void delta(const AttentionBackward& call, cudaStream_t stream) {
+  const dim3 threads(kWarpSize, kRows);
+  delta_kernel<T><<<grid_of(call.shape), threads, 0, stream>>>(call, numbers_of<T>(call.dout),
+                                                               numbers_of<T>(call.out));
 }
 
 }  // namespace
 
 void attention_forward_exact(const AttentionForward& call, cudaStream_t stream) {
-  const AttentionShape& s = call.shape;
-  if (s.batch * s.seq_len == 0) return;
-  switch (attention_padded_size(s.channels / s.heads)) {
-    case 32:
-      return launch_forward<1>(call, stream);
-    case 64:
-      return launch_forward<2>(call, stream);
-    case 96:
-      return launch_forward<3>(call, stream);
-    case 128:
-      return launch_forward<4>(call, stream);
-    case 256:
-      return launch_forward<8>(call, stream);
-  }
+  if (call.shape.batch * call.shape.seq_len == 0) return;
+  is_float32(call.qkv) ? forward<float>(call, stream) : forward<__nv_bfloat16>(call, stream);
 }
 
 void attention_backward_exact(const AttentionBackward& call, cudaStream_t stream) {
-  const AttentionShape& s = call.shape;
-  if (s.batch * s.seq_len == 0) return;
-  switch (attention_padded_size(s.channels / s.heads)) {
-    case 32:
-      return launch_backward<1>(call, stream);
-    case 64:
-      return launch_backward<2>(call, stream);
-    case 96:
-      return launch_backward<3>(call, stream);
-    case 128:
-      return launch_backward<4>(call, stream);
-    case 256:
-      return launch_backward<8>(call, stream);
-  }
+  if (call.shape.batch * call.shape.seq_len == 0) return;
+  is_float32(call.qkv) ? backward<float>(call, stream) : backward<__nv_bfloat16>(call, stream);
 }
 
 void attention_delta(const AttentionBackward& call, cudaStream_t stream) {
   if (call.shape.batch * call.shape.seq_len == 0) return;
-  delta_kernel<<<grid_of(call.shape), dim3(kWarpSize, kRows), 0, stream>>>(call);
+  is_float32(call.qkv) ? delta<float>(call, stream) : delta<__nv_bfloat16>(call, stream);
 }
 
 }  // namespace skein::gpu::kernels

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "gpu/cuda/kernels/attention.hpp"
+#include "gpu/cuda/kernels/element.cuh"
 #include "gpu/cuda/kernels/tensor_core.cuh"
 #include "gpu/cuda/launch_shape.hpp"
 
@@ -64,14 +65,16 @@ __device__ float2 softmax_step(Scores& scores, float scale_log2, RowState& state
 /// grid = (ceil(T / kQueries), B H), the longest rows first. Shared memory: a tile of keys and one
 /// of values, at most 34 kB. Bound: the tensor cores.
 template <int kSize>
-__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionForward call, bool by_4) {
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(AttentionForward call, const __nv_bfloat16* qkv, __nv_bfloat16* all_out,
+                   RowAccess access) {
   constexpr int kStride = kSize + kTilePadding;
   __shared__ __align__(16) __nv_bfloat16 keys[kKeys * kStride];
   __shared__ __align__(16) __nv_bfloat16 values[kKeys * kStride];
   const AttentionShape s = call.shape;
   const int64_t size = s.channels / s.heads;
   const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const float* q = call.qkv + at.qkv;
+  const __nv_bfloat16* q = qkv + at.qkv;
   const int64_t begin = int64_t{gridDim.x - 1 - blockIdx.x} * kQueries;
   const int warp = threadIdx.x / kWarpSize;
   const int g = threadIdx.x % kWarpSize / 4;
@@ -80,7 +83,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionForward call
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
 
   // The queries pass through the memory of the keys on their way to registers.
-  load_tile<kQueries, kSize, kThreads>(q, 3 * s.channels, begin, s.seq_len, size, by_4, keys);
+  load_tile<kQueries, kSize, kThreads>(q, 3 * s.channels, begin, s.seq_len, size, access.by_8,
+                                       keys);
   __syncthreads();
   FragmentA queries[kSize / 16];
 #pragma unroll
@@ -90,10 +94,10 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionForward call
   RowState state;
   for (int64_t tile = 0; tile < begin + kQueries && tile < s.seq_len; tile += kKeys) {
     __syncthreads();
-    load_tile<kKeys, kSize, kThreads>(q + s.channels, 3 * s.channels, tile, s.seq_len, size, by_4,
-                                      keys);
+    load_tile<kKeys, kSize, kThreads>(q + s.channels, 3 * s.channels, tile, s.seq_len, size,
+                                      access.by_8, keys);
     load_tile<kKeys, kSize, kThreads>(q + 2 * s.channels, 3 * s.channels, tile, s.seq_len, size,
-                                      by_4, values);
+                                      access.by_8, values);
     __syncthreads();
     Scores scores = {};
 #pragma unroll
@@ -126,12 +130,11 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionForward call
     const int64_t own = row + 8 * half;
     const float total = row_sum(state.total[half]);
     if (own >= s.seq_len) continue;
-    float* out = call.out + at.out + own * s.channels;
+    __nv_bfloat16* out = all_out + at.out + own * s.channels;
 #pragma unroll
     for (int n = 0; n < kSize / 8; ++n) {
-      const int column = n * 8 + 2 * t;
-      if (column < size) out[column] = sums[n][2 * half] / total;
-      if (column + 1 < size) out[column + 1] = sums[n][2 * half + 1] / total;
+      store_two(sums[n][2 * half] / total, sums[n][2 * half + 1] / total, n * 8 + 2 * t, size,
+                access.by_2, out);
     }
     if (t == 0) {
       call.log_sum_exp[int64_t{blockIdx.y} * s.seq_len + own] =
@@ -145,9 +148,11 @@ void launch(const AttentionForward& call, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
   const dim3 grid(static_cast<unsigned>(ceil_divide(s.seq_len, kQueries)),
                   static_cast<unsigned>(s.batch * s.heads));
-  const bool by_4 = reinterpret_cast<uintptr_t>(call.qkv) % 16 == 0 && s.channels % 4 == 0 &&
-                    s.channels / s.heads % 4 == 0;
-  forward_kernel<kSize><<<grid, kThreads, 0, stream>>>(call, by_4);
+  const int64_t size = s.channels / s.heads;
+  const RowAccess access{fits_packs(call.qkv, s.channels, 8) && size % 8 == 0,
+                         fits_packs(call.out, s.channels, 2) && size % 2 == 0};
+  forward_kernel<kSize><<<grid, kThreads, 0, stream>>>(call, numbers_of<__nv_bfloat16>(call.qkv),
+                                                       numbers_of<__nv_bfloat16>(call.out), access);
 }
 
 }  // namespace

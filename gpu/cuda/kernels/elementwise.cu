@@ -1,5 +1,4 @@
-#include <cuda_bf16.h>
-
+#include "gpu/cuda/kernels/element.cuh"
 #include "gpu/cuda/kernels/elementwise.hpp"
 #include "gpu/cuda/launch_shape.hpp"
 
@@ -8,6 +7,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kPerThread = 4;
+/// bfloat16 numbers that a thread takes at once where they are aligned: 16 bytes.
+constexpr int kWide = 8;
 constexpr float kSqrt2OverPi = 0.7978845608028654F;
 constexpr float kGeluCubic = 0.044715F;
 
@@ -28,114 +29,124 @@ void for_each(int64_t count, cudaStream_t stream, Element element) {
   for_each_kernel<<<blocks, kThreads, 0, stream>>>(count, element);
 }
 
+template <class T>
 struct FillRows {
-  const float* bias;
-  float* y;
+  const T* bias;
+  T* y;
   int64_t columns;
   __device__ void operator()(int64_t i) const { y[i] = bias[i % columns]; }
 };
 
-struct AddBias {
-  const float* bias;
-  float* y;
-  int64_t columns;
-  __device__ void operator()(int64_t i) const { y[i] += bias[i % columns]; }
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
 };
 
-struct Add {
-  const float* a;
-  const float* b;
-  float* y;
-  __device__ void operator()(int64_t i) const { y[i] = a[i] + b[i]; }
-};
-
-struct GeluForward {
-  const float* x;
-  float* y;
-  __device__ void operator()(int64_t i) const {
-    const float v = x[i];
+struct Gelu {
+  __device__ float operator()(float v, float) const {
     // 0.5 (1 + tanh(u)) is the logistic function of 2u.
     const float u = 2 * kSqrt2OverPi * (v + kGeluCubic * v * v * v);
-    y[i] = v / (1.0F + expf(-u));
+    return v / (1.0F + expf(-u));
   }
 };
 
-struct GeluBackward {
-  const float* x;
-  float* dy;
-  __device__ void operator()(int64_t i) const {
-    const float v = x[i];
+struct GeluGradient {
+  __device__ float operator()(float v, float dy) const {
     const float u = 2 * kSqrt2OverPi * (v + kGeluCubic * v * v * v);
     const float s = 1.0F / (1.0F + expf(-u));
     const float du = 2 * kSqrt2OverPi * (1.0F + 3 * kGeluCubic * v * v);
-    dy[i] *= s + v * s * (1.0F - s) * du;
+    return dy * (s + v * s * (1.0F - s) * du);
   }
 };
 
-struct ToBfloat16 {
-  const float* from;
-  uint16_t* to;
+/// y = function(a, b), kWidth neighbours at a time; without b (null) the function ignores it.
+template <class T, int kWidth, class Function>
+struct Combine {
+  const T* a;
+  const T* b;
+  T* y;
   __device__ void operator()(int64_t i) const {
-    to[i] = __bfloat16_as_ushort(__float2bfloat16_rn(from[i]));
+    float left[kWidth];
+    float right[kWidth] = {};
+    load_pack(a + i * kWidth, left);
+    if (b != nullptr) load_pack(b + i * kWidth, right);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) left[k] = Function()(left[k], right[k]);
+    store_pack(left, y + i * kWidth);
   }
 };
 
-struct FromBfloat16 {
-  const uint16_t* from;
-  float* to;
+template <class Function>
+void combine(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count, cudaStream_t stream) {
+  using Bfloat16 = __nv_bfloat16;
+  if (is_float32(y)) {
+    for_each(count, stream,
+             Combine<float, 1, Function>{numbers_of<float>(a), numbers_of<float>(b),
+                                         numbers_of<float>(y)});
+  } else if (fits_packs(a, count, kWide) && fits_packs(b, count, kWide) &&
+             fits_packs(y, count, kWide)) {
+    for_each(count / kWide, stream,
+             Combine<Bfloat16, kWide, Function>{numbers_of<Bfloat16>(a), numbers_of<Bfloat16>(b),
+                                                numbers_of<Bfloat16>(y)});
+  } else {
+    for_each(count, stream,
+             Combine<Bfloat16, 1, Function>{numbers_of<Bfloat16>(a), numbers_of<Bfloat16>(b),
+                                            numbers_of<Bfloat16>(y)});
+  }
+}
+
+template <class From, class To, int kWidth>
+struct Convert {
+  const From* from;
+  To* to;
   __device__ void operator()(int64_t i) const {
-    to[i] = __bfloat162float(__ushort_as_bfloat16(from[i]));
+    float values[kWidth];
+    load_pack(from + i * kWidth, values);
+    store_pack(values, to + i * kWidth);
   }
 };
 
-/// Four at a time; both pointers aligned to 16 bytes.
-struct ToBfloat16By4 {
-  const float4* from;
-  uint2* to;
-  __device__ void operator()(int64_t i) const {
-    const float4 v = from[i];
-    const __nv_bfloat162 low = __floats2bfloat162_rn(v.x, v.y);
-    const __nv_bfloat162 high = __floats2bfloat162_rn(v.z, v.w);
-    to[i] = make_uint2(*reinterpret_cast<const unsigned*>(&low),
-                       *reinterpret_cast<const unsigned*>(&high));
+template <class From, class To>
+void convert_all(const From* from, To* to, int64_t count, cudaStream_t stream) {
+  constexpr int kFour = 4;  // 16 bytes of float32.
+  const auto addresses = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);
+  if (count % kFour == 0 && addresses % 16 == 0) {
+    for_each(count / kFour, stream, Convert<From, To, kFour>{from, to});
+  } else {
+    for_each(count, stream, Convert<From, To, 1>{from, to});
   }
-};
-
-bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+}
 
 }  // namespace
 
-void fill_rows(const float* bias, float* y, int64_t rows, int64_t columns, cudaStream_t stream) {
-  for_each(rows * columns, stream, FillRows{bias, y, columns});
-}
-
-void add_bias(const float* bias, float* y, int64_t rows, int64_t columns, cudaStream_t stream) {
-  for_each(rows * columns, stream, AddBias{bias, y, columns});
-}
-
-void add(const float* a, const float* b, float* y, int64_t count, cudaStream_t stream) {
-  for_each(count, stream, Add{a, b, y});
-}
-
-void gelu_forward(const float* x, float* y, int64_t count, cudaStream_t stream) {
-  for_each(count, stream, GeluForward{x, y});
-}
-
-void gelu_backward(const float* x, float* dy, int64_t count, cudaStream_t stream) {
-  for_each(count, stream, GeluBackward{x, dy});
-}
-
-void to_bfloat16(const float* from, uint16_t* to, int64_t count, cudaStream_t stream) {
-  if (count % 4 == 0 && is_aligned(from) && is_aligned(to)) {
-    for_each(count / 4, stream,
-             ToBfloat16By4{reinterpret_cast<const float4*>(from), reinterpret_cast<uint2*>(to)});
+void fill_rows(ConstNumbers bias, Numbers y, int64_t rows, int64_t columns, cudaStream_t stream) {
+  if (is_float32(y)) {
+    for_each(rows * columns, stream,
+             FillRows<float>{numbers_of<float>(bias), numbers_of<float>(y), columns});
   } else {
-    for_each(count, stream, ToBfloat16{from, to});
+    for_each(rows * columns, stream,
+             FillRows<__nv_bfloat16>{numbers_of<__nv_bfloat16>(bias), numbers_of<__nv_bfloat16>(y),
+                                     columns});
   }
 }
 
-void from_bfloat16(const uint16_t* from, float* to, int64_t count, cudaStream_t stream) {
-  for_each(count, stream, FromBfloat16{from, to});
+void add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count, cudaStream_t stream) {
+  combine<Sum>(a, b, y, count, stream);
+}
+
+void gelu_forward(ConstNumbers x, Numbers y, int64_t count, cudaStream_t stream) {
+  combine<Gelu>(x, nullptr, y, count, stream);
+}
+
+void gelu_backward(ConstNumbers x, Numbers dy, int64_t count, cudaStream_t stream) {
+  combine<GeluGradient>(x, dy, dy, count, stream);
+}
+
+void convert(ConstNumbers from, Numbers to, int64_t count, cudaStream_t stream) {
+  if (is_float32(from)) {
+    convert_all(numbers_of<float>(from), numbers_of<__nv_bfloat16>(to), count, stream);
+  } else {
+    convert_all(numbers_of<__nv_bfloat16>(from), numbers_of<float>(to), count, stream);
+  }
 }
 
 }  // namespace skein::gpu::kernels

@@ -1,3 +1,4 @@
+#include "gpu/cuda/kernels/element.cuh"
 #include "gpu/cuda/kernels/optimizer.hpp"
 #include "gpu/cuda/kernels/reduce.cuh"
 
@@ -19,8 +20,12 @@ struct AdamwStep {
   }
 };
 
-__device__ bool is_aligned(const void* pointer) {
+/// To whole vectors of four; null is.
+__device__ bool is_aligned(const float* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % sizeof(float4) == 0;
+}
+__device__ bool is_aligned(const __nv_bfloat16* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % (4 * sizeof(__nv_bfloat16)) == 0;
 }
 
 /// One block per chunk; four elements at a time where the tensor is aligned. Bound: DRAM.
@@ -32,6 +37,9 @@ __global__ void adamw_kernel(AdamwFactors factors, const AdamwSlice* __restrict_
   const float* gradient = slice.gradient + chunk.begin;
   float* moment1 = slice.moment1 + chunk.begin;
   float* moment2 = slice.moment2 + chunk.begin;
+  __nv_bfloat16* rounded = slice.rounded == nullptr
+                               ? nullptr
+                               : reinterpret_cast<__nv_bfloat16*>(slice.rounded) + chunk.begin;
   const AdamwStep step{factors.lr / factors.correction1,
                        1.0F / sqrtf(factors.correction2),
                        slice.decays ? 1.0F - factors.lr * factors.decay : 1.0F,
@@ -40,7 +48,8 @@ __global__ void adamw_kernel(AdamwFactors factors, const AdamwSlice* __restrict_
                        factors.eps,
                        factors.gradient_factor};
   int begin = 0;
-  if (is_aligned(weight) && is_aligned(gradient) && is_aligned(moment1) && is_aligned(moment2)) {
+  if (is_aligned(weight) && is_aligned(gradient) && is_aligned(moment1) && is_aligned(moment2) &&
+      is_aligned(rounded)) {
     const int vectors = chunk.count / 4;
     for (int i = threadIdx.x; i < vectors; i += kThreads) {
       float4 w = reinterpret_cast<float4*>(weight)[i];
@@ -52,6 +61,8 @@ __global__ void adamw_kernel(AdamwFactors factors, const AdamwSlice* __restrict_
       step(w.z, g.z, m.z, v.z);
       step(w.w, g.w, m.w, v.w);
       reinterpret_cast<float4*>(weight)[i] = w;
+      const float written[4] = {w.x, w.y, w.z, w.w};
+      if (rounded != nullptr) store_pack(written, rounded + 4 * i);
       reinterpret_cast<float4*>(moment1)[i] = m;
       reinterpret_cast<float4*>(moment2)[i] = v;
     }
@@ -59,19 +70,23 @@ __global__ void adamw_kernel(AdamwFactors factors, const AdamwSlice* __restrict_
   }
   for (int i = begin + threadIdx.x; i < chunk.count; i += kThreads) {
     step(weight[i], gradient[i], moment1[i], moment2[i]);
+    if (rounded != nullptr) store(weight[i], rounded + i);
   }
 }
 
 /// One thread per element. Bound: DRAM.
-__global__ void sgd_kernel(SgdFactors factors, float* __restrict__ weight,
-                           const float* __restrict__ gradient, float* __restrict__ velocity,
-                           int64_t count) {
+__global__ void sgd_kernel(SgdFactors factors, SgdSlice slice) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= count) return;
-  const float g = gradient[i] * factors.gradient_factor + factors.decay * weight[i];
-  const float v = factors.momentum * velocity[i] + g;
-  velocity[i] = v;
-  weight[i] -= factors.lr * v;
+  if (i >= slice.count) return;
+  const float before = slice.weight[i];
+  const float g = slice.gradient[i] * factors.gradient_factor + factors.decay * before;
+  const float v = factors.momentum * slice.velocity[i] + g;
+  const float after = before - factors.lr * v;
+  slice.velocity[i] = v;
+  slice.weight[i] = after;
+  if (slice.rounded != nullptr) {
+    store(after, reinterpret_cast<__nv_bfloat16*>(slice.rounded) + i);
+  }
 }
 
 /// One block per chunk. Bound: DRAM.
@@ -105,11 +120,10 @@ void adamw(const AdamwFactors& factors, const AdamwSlice* slices, const Chunk* c
                                                                             chunks);
 }
 
-void sgd(const SgdFactors& factors, float* weight, const float* gradient, float* velocity,
-         int64_t count, cudaStream_t stream) {
-  if (count == 0) return;
-  const auto blocks = static_cast<unsigned>(ceil_divide(count, kThreads));
-  sgd_kernel<<<blocks, kThreads, 0, stream>>>(factors, weight, gradient, velocity, count);
+void sgd(const SgdFactors& factors, const SgdSlice& slice, cudaStream_t stream) {
+  if (slice.count == 0) return;
+  const auto blocks = static_cast<unsigned>(ceil_divide(slice.count, kThreads));
+  sgd_kernel<<<blocks, kThreads, 0, stream>>>(factors, slice);
 }
 
 void sums_of_squares(const float* const* tensors, const Chunk* chunks, int64_t chunk_count,

@@ -1,3 +1,4 @@
+#include "gpu/cuda/kernels/element.cuh"
 #include "gpu/cuda/kernels/rows.hpp"
 #include "gpu/cuda/launch_shape.hpp"
 
@@ -26,66 +27,93 @@ void for_each_in_rows(int64_t rows, int64_t columns, cudaStream_t stream, Elemen
 
 __device__ float logistic(float x) { return 1.0F / (1.0F + expf(-x)); }
 
+template <class T>
 struct SwigluForward {
-  const float* x;
-  float* y;
+  const T* x;
+  T* y;
   int64_t width;
   __device__ void operator()(int64_t row, int64_t column) const {
-    const float* gate = x + row * 2 * width + column;
-    y[row * width + column] = *gate * logistic(*gate) * gate[width];
+    const T* at = x + row * 2 * width + column;
+    const float gate = load(at);
+    store(gate * logistic(gate) * load(at + width), y + row * width + column);
   }
 };
 
+template <class T>
 struct SwigluBackward {
-  const float* x;
-  const float* dy;
-  float* dx;
+  const T* x;
+  const T* dy;
+  T* dx;
   int64_t width;
   __device__ void operator()(int64_t row, int64_t column) const {
     const int64_t at = row * 2 * width + column;
-    const float g = x[at];
+    const float g = load(x + at);
     const float s = logistic(g);
-    const float d = dy[row * width + column];
-    dx[at] = d * x[at + width] * (s + g * s * (1.0F - s));
-    dx[at + width] = d * g * s;
+    const float d = load(dy + row * width + column);
+    store(d * load(x + at + width) * (s + g * s * (1.0F - s)), dx + at);
+    store(d * g * s, dx + at + width);
   }
 };
 
 /// Column p is pair p % (D / 2) of head p / (D / 2), the heads of q and then those of k.
+template <class T>
 struct Rotate {
   const float* turns;
   float direction;
-  float* qkv;
+  T* qkv;
   int64_t seq_len, channels, pairs;
   __device__ void operator()(int64_t row, int64_t column) const {
     const int64_t pair = column % pairs;
     const float* turn = turns + row % seq_len * 2 * pairs + pair;
     const float cosine = turn[0];
     const float sine = direction * turn[pairs];
-    float* first = qkv + row * 3 * channels + column / pairs * 2 * pairs + pair;
-    const float a = first[0];
-    const float b = first[pairs];
-    first[0] = a * cosine - b * sine;
-    first[pairs] = b * cosine + a * sine;
+    T* first = qkv + row * 3 * channels + column / pairs * 2 * pairs + pair;
+    const float a = load(first);
+    const float b = load(first + pairs);
+    store(a * cosine - b * sine, first);
+    store(b * cosine + a * sine, first + pairs);
   }
 };
 
-}  // namespace
-
-void swiglu_forward(const float* x, float* y, int64_t rows, int64_t width, cudaStream_t stream) {
-  for_each_in_rows(rows, width, stream, SwigluForward{x, y, width});
+template <class T>
+void rotate_as(const Rotation& rotation, cudaStream_t stream) {
+  const AttentionShape& s = rotation.shape;
+  for_each_in_rows(
+      s.batch * s.seq_len, s.channels, stream,
+      Rotate<T>{rotation.turns, rotation.is_opposite ? -1.0F : 1.0F, numbers_of<T>(rotation.qkv),
+                s.seq_len, s.channels, s.channels / s.heads / 2});
 }
 
-void swiglu_backward(const float* x, const float* dy, float* dx, int64_t rows, int64_t width,
+}  // namespace
+
+void swiglu_forward(ConstNumbers x, Numbers y, int64_t rows, int64_t width, cudaStream_t stream) {
+  if (is_float32(x)) {
+    for_each_in_rows(rows, width, stream,
+                     SwigluForward<float>{numbers_of<float>(x), numbers_of<float>(y), width});
+  } else {
+    for_each_in_rows(rows, width, stream,
+                     SwigluForward<__nv_bfloat16>{numbers_of<__nv_bfloat16>(x),
+                                                  numbers_of<__nv_bfloat16>(y), width});
+  }
+}
+
+void swiglu_backward(ConstNumbers x, ConstNumbers dy, Numbers dx, int64_t rows, int64_t width,
                      cudaStream_t stream) {
-  for_each_in_rows(rows, width, stream, SwigluBackward{x, dy, dx, width});
+  if (is_float32(x)) {
+    for_each_in_rows(rows, width, stream,
+                     SwigluBackward<float>{numbers_of<float>(x), numbers_of<float>(dy),
+                                           numbers_of<float>(dx), width});
+  } else {
+    for_each_in_rows(
+        rows, width, stream,
+        SwigluBackward<__nv_bfloat16>{numbers_of<__nv_bfloat16>(x), numbers_of<__nv_bfloat16>(dy),
+                                      numbers_of<__nv_bfloat16>(dx), width});
+  }
 }
 
 void rotate(const Rotation& rotation, cudaStream_t stream) {
-  const AttentionShape& s = rotation.shape;
-  for_each_in_rows(s.batch * s.seq_len, s.channels, stream,
-                   Rotate{rotation.turns, rotation.is_opposite ? -1.0F : 1.0F, rotation.qkv,
-                          s.seq_len, s.channels, s.channels / s.heads / 2});
+  is_float32(rotation.qkv) ? rotate_as<float>(rotation, stream)
+                           : rotate_as<__nv_bfloat16>(rotation, stream);
 }
 
 }  // namespace skein::gpu::kernels

@@ -83,32 +83,46 @@ __device__ inline float row_sum(float value) {
   return value + __shfl_xor_sync(kAllLanes, value, 2);
 }
 
-/// tile [kRows][kSize] := rows [begin, begin + kRows) of a float32 matrix, rounded; zeros past its
-/// `rows` rows and `size` columns. `by_4`: rows start at multiples of 16 bytes and size % 4 == 0.
+/// tile [kRows][kSize] := rows [begin, begin + kRows) of a matrix; zeros past its `rows` rows and
+/// `size` columns. `by_8`: rows start at multiples of 16 bytes and size % 8 == 0.
 template <int kRows, int kSize, int kThreads>
-__device__ inline void load_tile(const float* from, int64_t stride, int64_t begin, int64_t rows,
-                                 int64_t size, bool by_4, __nv_bfloat16* tile) {
-  constexpr int kQuads = kSize / 4;
+__device__ inline void load_tile(const __nv_bfloat16* from, int64_t stride, int64_t begin,
+                                 int64_t rows, int64_t size, bool by_8, __nv_bfloat16* tile) {
+  constexpr int kEights = kSize / 8;
   constexpr int kStride = kSize + kTilePadding;
 #pragma unroll 4
-  for (int i = threadIdx.x; i < kRows * kQuads; i += kThreads) {
-    const int row = i / kQuads;
-    const int column = i % kQuads * 4;
-    float4 v = make_float4(0, 0, 0, 0);
-    if (begin + row < rows && column < size) {
-      const float* at = from + (begin + row) * stride + column;
-      if (by_4) {
-        v = *reinterpret_cast<const float4*>(at);
-      } else {
-        v.x = at[0];
-        if (column + 1 < size) v.y = at[1];
-        if (column + 2 < size) v.z = at[2];
-        if (column + 3 < size) v.w = at[3];
-      }
+  for (int i = threadIdx.x; i < kRows * kEights; i += kThreads) {
+    const int row = i / kEights;
+    const int column = i % kEights * 8;
+    const bool is_there = begin + row < rows;
+    const __nv_bfloat16* at = from + (begin + row) * stride + column;
+    __nv_bfloat16* to = tile + row * kStride + column;
+    if (is_there && by_8 && column < size) {
+      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(at);
+      continue;
     }
-    *reinterpret_cast<uint2*>(tile + row * kStride + column) =
-        make_uint2(round_two(v.x, v.y), round_two(v.z, v.w));
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      to[k] = is_there && column + k < size ? at[k] : __float2bfloat16_rn(0.0F);
+    }
   }
 }
+
+/// Columns `column` and the next one, of `size`, of a row. `by_2`: they lie in one word.
+__device__ inline void store_two(float low, float high, int column, int64_t size, bool by_2,
+                                 __nv_bfloat16* row) {
+  if (by_2 && column + 1 < size) {
+    *reinterpret_cast<unsigned*>(row + column) = round_two(low, high);
+    return;
+  }
+  if (column < size) row[column] = __float2bfloat16_rn(low);
+  if (column + 1 < size) row[column + 1] = __float2bfloat16_rn(high);
+}
+
+/// How the rows of one call lie in memory.
+struct RowAccess {
+  bool by_8;  // 16 bytes at once, where they are read.
+  bool by_2;  // 4 bytes at once, where they are written.
+};
 
 }  // namespace skein::gpu::kernels

@@ -16,8 +16,8 @@ namespace {
 struct Product {
   cublasOperation_t operation_a = CUBLAS_OP_N, operation_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  float* bias = nullptr;
-  float* aux = nullptr;
+  void* bias = nullptr;
+  void* aux = nullptr;
   int64_t aux_stride = 0;
 };
 
@@ -29,14 +29,25 @@ struct Layout {
 Product& product_of(cublasLtMatmulDesc_t raw) { return *reinterpret_cast<Product*>(raw); }
 const Layout& layout_of(cublasLtMatrixLayout_t raw) { return *reinterpret_cast<Layout*>(raw); }
 
+double number_at(const void* numbers, cudaDataType type, int64_t at) {
+  if (type == CUDA_R_16BF) return __bfloat162float(static_cast<const __nv_bfloat16*>(numbers)[at]);
+  return static_cast<const float*>(numbers)[at];
+}
+
+void write(double number, void* numbers, cudaDataType type, int64_t at) {
+  const auto rounded = static_cast<float>(number);
+  if (type == CUDA_R_16BF) {
+    static_cast<__nv_bfloat16*>(numbers)[at] = __float2bfloat16_rn(rounded);
+  } else {
+    static_cast<float*>(numbers)[at] = rounded;
+  }
+}
+
 /// Element (row, column) of op(matrix), stored by columns.
 double element(const void* matrix, const Layout& layout, bool transposed, int64_t row,
                int64_t column) {
-  const int64_t at = transposed ? column + row * layout.stride : row + column * layout.stride;
-  if (layout.type == CUDA_R_16BF) {
-    return __bfloat162float(static_cast<const __nv_bfloat16*>(matrix)[at]);
-  }
-  return static_cast<const float*>(matrix)[at];
+  return number_at(matrix, layout.type,
+                   transposed ? column + row * layout.stride : row + column * layout.stride);
 }
 
 double gelu(double x) {
@@ -132,6 +143,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const int64_t odd = layout_of(a).rows | layout_of(a).columns | layout_of(b).rows |
                       layout_of(b).columns | layout_of(c).rows;
   if (layout_of(a).type == CUDA_R_16BF && odd % 4 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (layout_of(a).type != layout_of(b).type ||
+      (layout_of(c).type != layout_of(a).type && layout_of(c).type != CUDA_R_32F)) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -164,18 +179,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t raw, const 
         sum += element(a, a_layout, a_transposed, i, k) * element(b, b_layout, b_transposed, k, j);
       }
       sum *= factor;
-      if (kept != 0) sum += kept * static_cast<const float*>(c)[at];
-      if (has_bias) sum += product.bias[i];
+      if (kept != 0) sum += kept * number_at(c, c_layout.type, at);
+      if (has_bias) sum += number_at(product.bias, c_layout.type, i);
       if (product.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
-        product.aux[i + j * product.aux_stride] = static_cast<float>(sum);
+        write(sum, product.aux, c_layout.type, i + j * product.aux_stride);
         sum = gelu(sum);
       }
-      static_cast<float*>(d)[at] = static_cast<float>(sum);
+      write(sum, d, c_layout.type, at);
     }
     if (product.epilogue != CUBLASLT_EPILOGUE_BGRADA) continue;
     double sum = 0;
     for (int64_t k = 0; k < depth; ++k) sum += element(a, a_layout, a_transposed, i, k);
-    product.bias[i] = static_cast<float>(sum);
+    write(sum, product.bias, c_layout.type, i);
   }
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -25,7 +25,8 @@ limit_mb=60  # Of what travels.
 # Not this machine's instruction set: the other one's may lack it.
 cmake --preset release -B "$build" -DSKEIN_MARCH=x86-64-v3 -DSKEIN_CUDA=ON >/dev/null
 targets+=(gpu_cuda_load_test gpu_cuda_tables_test gpu_cuda_ops_test gpu_cuda_llama_ops_test
-  gpu_cuda_model_test gpu_cuda_memory_test gpu_cuda_reducers_test cuda_speed nccl_groups)
+  gpu_cuda_model_test gpu_cuda_memory_test gpu_cuda_reducers_test
+  gpu_cuda_rounding_test cuda_speed nccl_groups)
 cmake --build "$build" -j"$jobs" --target skein_cuda skein_cuda_host "${targets[@]}"
 
 folder=$(mktemp -d)
@@ -42,6 +43,7 @@ ldd "$folder"/bin/* | awk '/=> \// { print $3 }' | sort -u |
   grep -Ev '/(libcu|libnv|libnccl)' | while read -r library; do cp -L "$library" "$folder/lib/"; done
 strip --strip-debug "$folder"/bin/* "$folder"/lib/*
 cp -r gpu/cuda/kernels gpu/cuda/launch_shape.hpp "$folder/kit/gpu/cuda/"
+cp gpu/numbers.hpp "$folder/kit/gpu/"
 cp "$build"/gpu/cuda/libskein_cuda_host.a "$build"/gpu/libskein_gpu.a "$build"/plans/libskein_plans.a \
   "$folder/kit/"
 strip --strip-debug "$folder"/kit/*.a

@@ -110,6 +110,7 @@ fi
 SKEIN_TEST_CUDA_PLUGIN=$SKEIN_CUDA_PLUGIN step load 60 bin/gpu_cuda_load_test
 step tables 60 bin/gpu_cuda_tables_test
 step ops 180 bin/gpu_cuda_ops_test
+step rounding 60 bin/gpu_cuda_rounding_test
 step llama_ops 120 bin/gpu_cuda_llama_ops_test
 step model 120 bin/gpu_cuda_model_test
 step memory 120 bin/gpu_cuda_memory_test

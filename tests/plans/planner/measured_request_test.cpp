@@ -64,5 +64,22 @@ TEST(MeasuredCluster, TakesTheFirstWorkerForTheMeasureOfSpeed) {
   EXPECT_EQ(cluster.devices[1].speed, 5);
 }
 
+TEST(MeasuredRequest, CountsTheBytesOfTheWorkerThatKeepsMost) {
+  for (const bool floats_first : {false, true}) {
+    std::vector<MeasuredWorker> workers = {worker(1, "a", 8), worker(2, "b", 8)};
+    MeasuredWorker& halves = workers[floats_first ? 1 : 0];
+    MeasuredWorker& floats = workers[floats_first ? 0 : 1];
+    halves.profile.state_factor = 4.5;
+    halves.profile.activation_factor = 0.5;
+    halves.profile.layers[0].stash_row_bytes = 60;
+    floats.profile.layers[0].stash_row_bytes = 100;
+    const Profile profile = measured_request(JobSpec{}, workers).profile;
+    EXPECT_EQ(profile.state_factor, 4.5);
+    EXPECT_EQ(profile.activation_factor, 1);
+    EXPECT_EQ(profile.layers[0].stash_row_bytes, 100);
+    EXPECT_EQ(profile.layers[0].at, workers[0].profile.layers[0].at);
+  }
+}
+
 }  // namespace
 }  // namespace skein::plans

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "gpu/device.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "plans/base/rng.hpp"
@@ -96,6 +98,34 @@ TEST(Estimate, SgdKeepsAndMovesLessThanAdamw) {
   EXPECT_EQ(adamw.state_factor, 4);
   EXPECT_EQ(sgd.state_factor, 3);
   EXPECT_LT(sgd.update_us_per_byte, adamw.update_us_per_byte);
+}
+
+TEST(Estimate, ADeviceOfBfloat16KeepsHalfAndACopyOfTheWeightsAndSendsAsMuch) {
+  const ModelSpec model = flavored("byte-small");
+  const Profile floats = estimate(model);
+  const Profile halves = estimate_profile(model, 16, {1, 4}, {}, kFlops, kMemory, kBfloat16Bytes);
+  EXPECT_EQ(halves.state_factor, floats.state_factor + 0.5);
+  EXPECT_EQ(halves.activation_factor, 0.5);
+  for (int64_t l = 0; l < layer_count(model); ++l) {
+    const auto at = static_cast<size_t>(l);
+    EXPECT_EQ(halves.layers[at].activation_row_bytes, floats.layers[at].activation_row_bytes);
+    EXPECT_EQ(halves.layers[at].parameter_bytes, floats.layers[at].parameter_bytes);
+    EXPECT_EQ(2 * kept_row_bytes(halves, l), kept_row_bytes(floats, l));
+    EXPECT_LE(halves.layers[at].at[1].total_us(), floats.layers[at].at[1].total_us());
+    EXPECT_LT(halves.layers[at].stash_row_bytes, floats.layers[at].stash_row_bytes);
+  }
+}
+
+TEST(Estimate, OnlyGpusKeepBfloat16) {
+  DeviceSpec device;
+  for (const char* type : {"cpu", "cuda", "auto", "sleep"}) {
+    for (const char* precision : {"bfloat16", "tf32", "float32"}) {
+      device.type = type;
+      device.precision = precision;
+      const bool keeps = std::string(type) == "cuda" && std::string(precision) == "bfloat16";
+      EXPECT_EQ(number_bytes(device), keeps ? kBfloat16Bytes : NumberBytes{}) << type << precision;
+    }
+  }
 }
 
 TEST(Estimate, ATiedEmbeddingIsSharedByBothEnds) {

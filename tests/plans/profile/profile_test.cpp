@@ -50,6 +50,7 @@ TEST(Profile, RefusesWhatIsOutOfRangeWithTheField) {
       {"layers[0].stash_row_bytes", [](Profile& p) { p.layers[0].stash_row_bytes = -1; }},
       {"layers[0].parameter_bytes", [](Profile& p) { p.layers[0].parameter_bytes = -1; }},
       {"state_factor", [](Profile& p) { p.state_factor = -1; }},
+      {"activation_factor", [](Profile& p) { p.activation_factor = -1; }},
       {"gradient_factor", [&](Profile& p) { p.gradient_factor = nan; }},
       {"update_us_per_byte", [&](Profile& p) { p.update_us_per_byte = infinity; }},
       {"tied_bytes", [](Profile& p) { p.tied_bytes = 1001; }},
@@ -109,6 +110,15 @@ TEST(Profile, AStashHoldsTheStagesInputAndWhatItsLayersKeep) {
   EXPECT_EQ(stage_memory(profile, {1, 3}, 3, true).extra_bytes, 3 * 300);
   EXPECT_EQ(stage_memory(profile, {1, 3}, 3, false).extra_bytes, 0);
   EXPECT_EQ(stage_memory(profile, {1, 3}, 3, false).state_bytes, 4 * 5000);
+}
+
+TEST(Profile, WhatIsKeptMayBeSmallerThanWhatTravels) {
+  Profile profile = three_layers({1});
+  profile.activation_factor = 0.5;
+  EXPECT_EQ(kept_row_bytes(profile, 0), 4);
+  EXPECT_EQ(cut_row_bytes(profile, 1), 8);
+  EXPECT_EQ(stage_memory(profile, {1, 2}, 3, false).stash_bytes, 3 * (4 + 200));
+  EXPECT_EQ(stage_memory(profile, {1, 2}, 4, true).stash_bytes, 4 * (4 + 5)) << "4.5 is rounded up";
 }
 
 TEST(Profile, ATiedParameterCountsOnceInAStageThatHoldsBothEnds) {
