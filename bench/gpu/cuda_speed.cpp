@@ -22,6 +22,7 @@
 namespace skein {
 namespace {
 
+using gpu::Numbers;
 using gpu::Ops;
 
 constexpr int kRounds = 5;  // The median counts.
@@ -105,6 +106,20 @@ class Table {
     return buffers_.back().floats();
   }
 
+  Numbers activations(int64_t count, bool is_random = true) {
+    if (type() == gpu::NumberType::kFloat32) return tensor(count, is_random);
+    buffers_.push_back(device_.allocate(count * gpu::bytes_of(type())).value());
+    const Numbers made = buffers_.back().numbers(type());
+    if (!is_random) return made;
+    (void)clock_.seconds([&, from = tensor(count)](Ops& ops) {
+      ops.copy(from, made, count);
+      return absl::OkStatus();
+    });
+    buffers_.pop_back();  // What was rounded.
+    return made;
+  }
+  gpu::NumberType type() const { return device_.info().activations; }
+
   /// `bytes` at the least; the share is that of the bandwidth.
   void by_bytes(const std::string& name, double bytes, const std::function<void(Ops&)>& call) {
     const double seconds = clock_.seconds_each(s_.repeats, call);
@@ -119,27 +134,31 @@ class Table {
 
   void measure_bounds() {
     const int64_t n = s_.square * s_.square;
-    float* a = tensor(n);
-    float* b = tensor(n);
-    float* c = tensor(n, false);
+    const Numbers a = activations(n);
+    const Numbers b = activations(n);
+    const Numbers c = activations(n, false);
     const double copy = clock_.seconds_each(s_.repeats, [&](Ops& ops) { ops.copy(a, c, n); });
-    bandwidth_ = 8.0 * static_cast<double>(n) / copy;
+    number_bytes_ = static_cast<double>(gpu::bytes_of(type()));
+    bandwidth_ = 2 * number_bytes_ * static_cast<double>(n) / copy;
     const double product = clock_.seconds_each(s_.repeats, [&](Ops& ops) {
       ops.matmul({s_.square, s_.square, s_.square, false, false, false}, a, b, c);
     });
     product_rate_ = 2.0 * static_cast<double>(n) * static_cast<double>(s_.square) / product;
     std::printf("copy of %lld MiB: %.2f TB/s; product of side %lld: %.0f TFLOP/s\n\n",
-                static_cast<long long>(n >> 18), bandwidth_ / 1e12,
+                static_cast<long long>(n * gpu::bytes_of(type()) >> 20), bandwidth_ / 1e12,
                 static_cast<long long>(s_.square), product_rate_ / 1e12);
   }
 
   void measure_products() {
     const int64_t n = s_.rows(), c = s_.channels;
-    float* x = tensor(n * 4 * c);
-    float* weight = tensor(4 * c * c);
-    float* bias = tensor(4 * c);
-    float* y = tensor(n * 4 * c, false);
-    float* activated = tensor(n * 4 * c, false);
+    const Numbers x = activations(n * 4 * c);
+    const Numbers weight = activations(4 * c * c);
+    const Numbers bias = activations(4 * c);
+    float* dweight = tensor(4 * c * c);
+    float* dbias = tensor(4 * c);
+    const Numbers y = activations(n * 4 * c, false);
+    const Numbers activated = activations(n * 4 * c, false);
+    const double b = number_bytes_;
     const double flops = 8.0 * static_cast<double>(n * c * c);
     by_flops("linear [C, 4C] with bias", flops, [&](Ops& ops) {
       ops.linear({n, c, 4 * c}, x, weight, bias, y);
@@ -154,32 +173,32 @@ class Table {
       ops.matmul({n, 4 * c, c, false, true, false}, y, weight, activated);
     });
     by_flops("its weight and bias gradient", flops, [&](Ops& ops) {
-      ops.linear_weight_gradient({n, 4 * c, c}, x, y, weight, bias);
+      ops.linear_weight_gradient({n, 4 * c, c}, x, y, dweight, dbias);
     });
-    by_bytes("GELU", 8.0 * static_cast<double>(4 * n * c),
+    by_bytes("GELU", 2 * b * static_cast<double>(4 * n * c),
              [&](Ops& ops) { ops.gelu_forward(x, y, 4 * n * c); });
-    by_bytes("GELU backward", 12.0 * static_cast<double>(4 * n * c),
+    by_bytes("GELU backward", 3 * b * static_cast<double>(4 * n * c),
              [&](Ops& ops) { ops.gelu_backward(x, y, 4 * n * c); });
     // As wide as makes x the tensor of gates and values.
     const Ops::Swiglu gates{n, 2 * c};
-    by_bytes("SwiGLU", 12.0 * static_cast<double>(2 * n * c),
+    by_bytes("SwiGLU", 3 * b * static_cast<double>(2 * n * c),
              [&](Ops& ops) { ops.swiglu_forward(gates, x, y); });
-    by_bytes("SwiGLU backward", 20.0 * static_cast<double>(2 * n * c),
+    by_bytes("SwiGLU backward", 5 * b * static_cast<double>(2 * n * c),
              [&](Ops& ops) { ops.swiglu_backward(gates, x, y, activated); });
-    by_bytes("column sums", 4.0 * static_cast<double>(4 * n * c),
-             [&](Ops& ops) { ops.add_column_sums(x, bias, n, 4 * c); });
+    by_bytes("column sums", b * static_cast<double>(4 * n * c),
+             [&](Ops& ops) { ops.add_column_sums(x, dbias, n, 4 * c); });
   }
 
   void measure_attention() {
     const Ops::Attention shape{s_.batch, s_.seq_len, s_.heads, s_.channels};
     const int64_t n = s_.rows() * s_.channels;
-    float* qkv = tensor(3 * n);
-    float* out = tensor(n, false);
-    float* dout = tensor(n);
-    float* dqkv = tensor(3 * n, false);
+    const Numbers qkv = activations(3 * n);
+    const Numbers out = activations(n, false);
+    const Numbers dout = activations(n);
+    const Numbers dqkv = activations(3 * n, false);
     float* sums = tensor(s_.rows() * s_.heads, false);
     float* turns = tensor(s_.seq_len * s_.channels / s_.heads);
-    by_bytes("rotary positions", 16.0 * static_cast<double>(n), [&](Ops& ops) {
+    by_bytes("rotary positions", 4 * number_bytes_ * static_cast<double>(n), [&](Ops& ops) {
       ops.rotate({shape, turns, false}, qkv);
     });
     // Half of the pairs of queries and keys; a forward has two products, a backward five.
@@ -192,39 +211,41 @@ class Table {
 
   void measure_rows() {
     const int64_t n = s_.rows(), c = s_.channels, v = s_.vocab;
-    float* x = tensor(n * c);
-    float* y = tensor(n * c);
-    float* z = tensor(n * c, false);
+    const Numbers x = activations(n * c);
+    const Numbers y = activations(n * c);
+    const Numbers z = activations(n * c, false);
     float* weight = tensor(v * c);
+    float* positions = tensor(s_.seq_len * c);
+    const double b = number_bytes_;
     float* statistics = tensor(2 * n);
     const auto elements = static_cast<double>(n * c);
     const Ops::NormForward norm{x, weight, weight, z, statistics, statistics + n, n, c, 1e-5F};
-    by_bytes("layer norm", 8 * elements, [&](Ops& ops) { ops.norm_forward(norm); });
-    by_bytes("residual and layer norm", 16 * elements,
+    by_bytes("layer norm", 2 * b * elements, [&](Ops& ops) { ops.norm_forward(norm); });
+    by_bytes("residual and layer norm", 4 * b * elements,
              [&](Ops& ops) { ops.add_norm_forward(x, y, x, norm); });
-    by_bytes("layer norm backward", 24 * elements, [&](Ops& ops) {
+    by_bytes("layer norm backward", 6 * b * elements, [&](Ops& ops) {
       ops.norm_backward({y, x, weight, statistics, statistics + n, z, weight, weight + c, n, c});
     });
     const Ops::NormForward rms{x, weight, nullptr, z, nullptr, statistics, n, c, 1e-5F};
-    by_bytes("RMS norm", 8 * elements, [&](Ops& ops) { ops.norm_forward(rms); });
-    by_bytes("RMS norm backward", 24 * elements, [&](Ops& ops) {
+    by_bytes("RMS norm", 2 * b * elements, [&](Ops& ops) { ops.norm_forward(rms); });
+    by_bytes("RMS norm backward", 6 * b * elements, [&](Ops& ops) {
       ops.norm_backward({y, x, weight, nullptr, statistics, z, weight, nullptr, n, c});
     });
-    by_bytes("addition", 12 * elements, [&](Ops& ops) { ops.add(x, y, z, n * c); });
+    by_bytes("addition", 3 * b * elements, [&](Ops& ops) { ops.add(x, y, z, n * c); });
     std::vector<int32_t> tokens(static_cast<size_t>(n));
     plans::Rng rng(5);
     for (int32_t& token : tokens) token = static_cast<int32_t>(rng.below(static_cast<uint64_t>(v)));
     const Ops::Embedding embedding{tokens, s_.seq_len, c};
-    by_bytes("embedding", 12 * elements,
-             [&](Ops& ops) { ops.embedding_forward(embedding, weight, y, z); });
-    by_bytes("embedding backward", 16 * elements,
-             [&](Ops& ops) { ops.embedding_backward(embedding, x, weight, y); });
+    by_bytes("embedding", (8 + b) * elements,
+             [&](Ops& ops) { ops.embedding_forward(embedding, weight, positions, z); });
+    by_bytes("embedding backward", (12 + b) * elements,
+             [&](Ops& ops) { ops.embedding_backward(embedding, x, weight, positions); });
     const int64_t rows = std::min<int64_t>(n, 4096);
-    float* logits = tensor(rows * v);
+    const Numbers logits = activations(rows * v);
     double sum = 0;
     int64_t counted = 0;
     const std::span<const int32_t> targets(tokens.data(), static_cast<size_t>(rows));
-    by_bytes("cross-entropy with gradient", 12.0 * static_cast<double>(rows * v), [&](Ops& ops) {
+    by_bytes("cross-entropy with gradient", 3 * b * static_cast<double>(rows * v), [&](Ops& ops) {
       ops.cross_entropy({targets, v, 1e-3F, &sum, &counted}, logits);
     });
   }
@@ -235,14 +256,16 @@ class Table {
     std::vector<Ops::Values> values;
     for (int64_t i = 0; i < tensors; ++i) {
       all.push_back(
-          {tensor(count), tensor(count), tensor(count), tensor(count, false), count, true});
+          {tensor(count), tensor(count), tensor(count), tensor(count, false), count, true, {}});
+      if (type() != gpu::NumberType::kFloat32) all.back().rounded = activations(count, false);
       values.push_back({all.back().gradient, count});
     }
     Ops::Adamw options;
     options.lr = 1e-6F;
     options.eps = 1e-8F;
     const auto elements = static_cast<double>(count * tensors);
-    by_bytes("AdamW", 28 * elements, [&](Ops& ops) { ops.adamw_all(options, all); });
+    const double copied = type() == gpu::NumberType::kFloat32 ? 0 : number_bytes_;
+    by_bytes("AdamW", (28 + copied) * elements, [&](Ops& ops) { ops.adamw_all(options, all); });
     double sum = 0;
     by_bytes("norm", 4 * elements, [&](Ops& ops) { ops.add_sums_of_squares(values, &sum); });
   }
@@ -270,6 +293,7 @@ class Table {
   const Sizes s_;
   std::vector<gpu::Buffer> buffers_;
   double bandwidth_ = 0, product_rate_ = 0;
+  double number_bytes_ = 0;  // Of an activation.
 };
 
 /// Steps of the whole model in one stage.
