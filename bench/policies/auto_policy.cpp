@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "bench/policy_simulation/policy_table.hpp"
 #include "plans/base/check.hpp"
 
 namespace skein::bench {
@@ -16,7 +15,7 @@ AutoPolicy::AutoPolicy(const plans::ColumnLayout& layout, const plans::SyncWatch
     : layout_(layout),
       chooser_(options.chooser),
       watch_(layout, options, {}),
-      allreduce_(make_allreduce(layout)),
+      allreduce_(std::make_unique<plans::AllreducePolicy>(layout)),
       columns_(layout.columns) {}
 
 plans::GroupDecisions AutoPolicy::on_ready(const plans::ReadySignal& signal, uint64_t now_us) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plans/sync/ad_psgd.hpp"
+#include "plans/sync/allreduce.hpp"
 #include "plans/sync/hetpipe.hpp"
 #include "plans/sync/overlapped_average.hpp"
 #include "plans/sync/paired_rounds.hpp"
@@ -36,20 +37,10 @@ NamedPolicy server(std::string name, plans::ServerMode mode, uint64_t bound = 0)
 
 }  // namespace
 
-std::unique_ptr<plans::AllreducePolicy> make_allreduce(const ColumnLayout& layout) {
-  std::vector<plans::ReductionGroup> groups;
-  for (uint32_t stage = 0; stage < layout.stages; ++stage) {
-    groups.push_back({{stage}, plans::GroupScope::kStage, static_cast<int32_t>(stage), {}});
-    for (uint32_t column = 0; column < layout.columns; ++column) {
-      groups.back().members.push_back(layout.replica(stage, column));
-    }
-  }
-  return std::make_unique<plans::AllreducePolicy>(groups, 0);
-}
-
 NamedPolicy allreduce() {
-  return {"all-reduce",
-          [](const ColumnLayout& layout, uint64_t) { return make_allreduce(layout); }};
+  return {"all-reduce", [](const ColumnLayout& layout, uint64_t) {
+            return std::make_unique<plans::AllreducePolicy>(layout);
+          }};
 }
 
 NamedPolicy sdpipe_artefact(uint64_t period) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "plans/simulator/policy_simulation.hpp"
-#include "plans/sync/allreduce.hpp"
 #include "plans/sync/group_scheduler.hpp"
 
 namespace skein::bench {
@@ -19,8 +18,6 @@ struct NamedPolicy {
   bool hides_reductions = true;  // In `bench/policies`: gradients are reduced beside the backward.
 };
 
-/// Of all columns at every stage.
-std::unique_ptr<plans::AllreducePolicy> make_allreduce(const plans::ColumnLayout& layout);
 NamedPolicy allreduce();
 NamedPolicy sdpipe_artefact(uint64_t period);
 NamedPolicy sdpipe_ours(uint64_t period);

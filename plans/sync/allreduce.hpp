@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plans/plan.hpp"
+#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
 
 namespace skein::plans {
@@ -14,6 +15,8 @@ namespace skein::plans {
 class AllreducePolicy final : public GroupScheduler {
  public:
   AllreducePolicy(const std::vector<ReductionGroup>& groups, uint64_t first_step);
+  /// All replicas of a stage together, from step 0 on.
+  explicit AllreducePolicy(const ColumnLayout& layout);
 
   GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
   GroupDecisions on_timer(uint64_t) override { return {}; }

@@ -27,14 +27,7 @@ std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
     return std::make_unique<OverlappedAveragePolicy>(
         layout, overlapped_options(candidate, averages_moments));
   }
-  std::vector<ReductionGroup> groups;
-  for (uint32_t stage = 0; stage < layout.stages; ++stage) {
-    groups.push_back({{stage}, GroupScope::kStage, static_cast<int32_t>(stage), {}});
-    for (uint32_t column = 0; column < layout.columns; ++column) {
-      groups.back().members.push_back(layout.replica(stage, column));
-    }
-  }
-  return std::make_unique<AllreducePolicy>(groups, 0);
+  return std::make_unique<AllreducePolicy>(layout);
 }
 
 SyncPrediction predict(const StragglerProfile& profile, const SyncCandidate& candidate,

@@ -31,24 +31,13 @@ PolicySimulationOptions options_of(const ColumnLayout& layout, const ColumnScena
   return options;
 }
 
-AllreducePolicy allreduce(const ColumnLayout& layout) {
-  std::vector<ReductionGroup> groups;
-  for (uint32_t stage = 0; stage < layout.stages; ++stage) {
-    groups.push_back({{stage}, GroupScope::kStage, static_cast<int32_t>(stage), {}});
-    for (uint32_t column = 0; column < layout.columns; ++column) {
-      groups.back().members.push_back(layout.replica(stage, column));
-    }
-  }
-  return AllreducePolicy(groups, 0);
-}
-
 PolicySimulation run(GroupScheduler& policy, const PolicySimulationOptions& options) {
   return simulate_policy(policy, options);
 }
 
 TEST(PolicySimulation, AllreduceTakesAStepAndARing) {
   const ColumnLayout layout{8, 1};
-  AllreducePolicy policy = allreduce(layout);
+  AllreducePolicy policy(layout);
   const PolicySimulation result = run(policy, options_of(layout, homogeneous()));
   EXPECT_NEAR(result.steps_per_second, 8 / (kStepUs + 2 * 7.0 / 8 * kExchangeUs) * 1e6, 0.2);
   EXPECT_EQ(result.size_quantile(0), 8u);
@@ -58,7 +47,7 @@ TEST(PolicySimulation, AllreduceTakesAStepAndARing) {
 
 TEST(PolicySimulation, AllreduceIsAsFastAsItsSlowestColumn) {
   const ColumnLayout layout{8, 1};
-  AllreducePolicy policy = allreduce(layout);
+  AllreducePolicy policy(layout);
   const PolicySimulation result = run(policy, options_of(layout, slow_columns(layout, 1, 4)));
   EXPECT_NEAR(result.steps_per_second, 8 / (4 * kStepUs + 35000) * 1e6, 0.5);
 }
@@ -66,7 +55,7 @@ TEST(PolicySimulation, AllreduceIsAsFastAsItsSlowestColumn) {
 TEST(PolicySimulation, ReductionsBesideTheBackwardTakeWhatIsLeft) {
   const ColumnLayout layout{8, 1};
   for (const double hidden_us : {0.0, 30000.0, 50000.0}) {
-    AllreducePolicy policy = allreduce(layout);
+    AllreducePolicy policy(layout);
     PolicySimulationOptions options = options_of(layout, homogeneous());
     options.hidden_us = hidden_us;
     const double left_us = std::max(0.0, 2 * 7.0 / 8 * kExchangeUs - hidden_us);
@@ -265,7 +254,7 @@ class Recorder final : public PolicyListener {
 TEST(PolicySimulation, AListenerIsToldOfEveryPieceAndGroupAndChangesNothing) {
   const ColumnLayout layout{4, 3};
   const PolicySimulationOptions options = options_of(layout, sleeping_pieces(1e5, kStepUs, 3));
-  AllreducePolicy policy = allreduce(layout), same = allreduce(layout);
+  AllreducePolicy policy(layout), same(layout);
   Recorder recorder(layout);
   const PolicySimulation result = simulate_policy(policy, options, &recorder);
   EXPECT_EQ(result.steps_per_second, run(same, options).steps_per_second);
@@ -275,7 +264,7 @@ TEST(PolicySimulation, AListenerIsToldOfEveryPieceAndGroupAndChangesNothing) {
 
 TEST(PolicySimulation, AListenerMayEndTheRun) {
   const ColumnLayout layout{8, 1};
-  AllreducePolicy policy = allreduce(layout);
+  AllreducePolicy policy(layout);
   Recorder recorder(layout);
   recorder.end_us = 20e6;
   const PolicySimulation result =
