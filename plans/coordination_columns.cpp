@@ -63,6 +63,7 @@ void Coordination::begin_sync_watch() {
   SyncWatchOptions options;
   options.chooser.is_adaptive = job.optimizer.name == "adamw";
   options.local_steps = {local_steps};
+  options.steps_left_out = 1;
   // Who comes and goes does so ever more rarely, as each change costs something.
   options.steps_between_looks <<= std::min(sync_changes_, kDoublingsMax);
   const SyncCandidate now{plan_->in_columns ? local_steps : 0};

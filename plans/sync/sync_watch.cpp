@@ -35,11 +35,16 @@ SyncWatch::SyncWatch(ColumnLayout layout, SyncWatchOptions options, SyncCandidat
       options_(std::move(options)),
       chooser_(options_.chooser, candidates_of(options_), now),
       steps_us_(layout.columns),
+      left_out_(layout.columns),
       steps_between_looks_(options_.steps_between_looks) {}
 
 void SyncWatch::on_step(uint32_t column, uint64_t busy_us) {
   SKEIN_CHECK(column < layout_.columns) << column;
   if (busy_us == 0) return;  // Not measured.
+  if (left_out_[column] < options_.steps_left_out) {
+    ++left_out_[column];
+    return;
+  }
   keep(steps_us_[column], static_cast<double>(busy_us));
   ++steps_seen_;
 }

@@ -16,6 +16,8 @@ struct SyncWatchOptions {
   StragglerProfile profile;
   ChooserOptions chooser;
   std::vector<uint64_t> local_steps = {1, 2};  // Of the candidates beside all-reduce.
+  /// Of each column, at the beginning: what is done for the first time takes longer.
+  uint64_t steps_left_out = 0;
   /// Of a column, in the mean. Looks that change nothing come to be twice as rare each time.
   uint64_t steps_between_looks = 2, steps_between_looks_max = 48;
 };
@@ -41,7 +43,8 @@ class SyncWatch {
   SyncWatchOptions options_;
   SyncChooser chooser_;
   std::vector<std::deque<double>> steps_us_;  // [columns], the last ones.
-  std::deque<double> added_us_;               // Likewise.
+  std::vector<uint64_t> left_out_;            // [columns]
+  std::deque<double> added_us_;               // The last ones.
   uint64_t steps_seen_ = 0;                   // Since the last look.
   uint64_t steps_between_looks_;
 };
