@@ -46,6 +46,9 @@ class HandDevice : public gpu::Device {
     return true;
   }
 
+  /// Work that never ends would keep its tensors, and they the device.
+  void drop_work() { waiting_.clear(); }
+
   std::map<gpu::WorkKind, int> submitted;
   std::vector<plans::WorkPiece> pieces;
   std::shared_ptr<gpu::Ops> ops;
@@ -123,6 +126,7 @@ struct RankRig {
     caf::anon_send_exit(shards, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(stage_link, caf::exit_reason::user_shutdown);
     run();
+    device->drop_work();
   }
 
   RankConfig make_config(const plans::JobSpec& job) {
