@@ -56,6 +56,8 @@ void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
 void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   self->send(config.observer, decision);
   self->send(config.journal, decision.plan);
+  // Somebody else was lost in the same moment: what follows halts the plan before it was sent.
+  if (decision.plan.generation != coordination->generation()) return;
   const plans::RestoreDecision& restore = decision.restore;
   // Members that reduce in buckets begin by themselves: who takes part is in the plan.
   if (decision.plan.in_columns) {
