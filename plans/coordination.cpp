@@ -19,7 +19,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
       in_columns_(begins_in_columns(options_.job)),
       last_progress_us_(now_us) {
   goodput_.begin(now_us);
-  if (plan_ && may_run_columns(options_.job)) in_columns_ = plan_->in_columns;
+  const bool may_change = may_run_columns(options_.job) && !in_columns_;
+  if (plan_ && may_change) in_columns_ = plan_->in_columns;
   // A layout that follows the number of workers does not say how many there were.
   if (plan_) options_.worker_count = std::max(options_.worker_count, plans::worker_count(*plan_));
 }

@@ -9,7 +9,6 @@
 #include "plans/coordination.hpp"
 #include "plans/elastic/snapshot_keepers.hpp"
 #include "plans/layout_plan.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {

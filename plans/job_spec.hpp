@@ -119,8 +119,8 @@ struct SyncSpec {
   /// "sdpipe", "partial_reduce": weights in an average fall by this factor with each step
   /// that a member is behind the newest; in (0, 1], 1: equal ones.
   double staleness_decay = 1;
-  bool average_moments =
-      false;  // Averages take in the optimizer's state. Not with "adpsgd", "overlapped".
+  /// Averages take in the optimizer's state. Not with "adpsgd", "overlapped", "auto" and servers.
+  bool average_moments = false;
   int64_t segment_steps = 50;   // Columns of their own pace all meet after so many steps.
   std::string reducer = "sum";  // As `parse_reducer_kind`.
   double density = 0.01;        // In (0, 1]: share of the values that "topk" and "hitopk" send.

@@ -49,8 +49,6 @@ class SdpipePolicy final : public PeerPolicy {
  public:
   SdpipePolicy(ColumnLayout layout, SdpipeOptions options);
 
-  uint64_t period() const { return options_.period; }
-
  private:
   struct Stage {
     std::vector<ReplicaId> ready;  // In the order of arrival.

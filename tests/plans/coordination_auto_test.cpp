@@ -102,18 +102,30 @@ TEST(CoordinationAuto, LetsColumnsGoForAStragglerAndTakesThemBackWhenItIsWell) {
   EXPECT_FALSE(cluster.train(50));
 }
 
+/// The plan that a coordinator with such a journal makes.
+Plan plan_after(const std::string& policy, bool was_in_columns) {
+  JobSpec job = auto_job("sgd");
+  job.sync.policy = policy;
+  Coordination::Options options{job, kColumns};
+  options.last_plan = make_column_plan(job, {{1}, {2}, {3}}, 1).value();
+  options.last_plan->in_columns = was_in_columns;
+  Cluster cluster;
+  cluster.coordination = Coordination(options, 0);
+  for (uint32_t id = 1; id <= kColumns; ++id) cluster.join(id, id);
+  CoordinatorDecisions assigned;
+  for (uint32_t id = 1; id <= kColumns; ++id) append(assigned, cluster.halted(id));
+  const AssignPlan* assign = find<AssignPlan>(assigned);
+  return assign == nullptr ? Plan() : assign->plan;
+}
+
+/// Other policies may have been changed meanwhile: they say themselves what they want.
 TEST(CoordinationAuto, ARestartGoesOnAsThePlanDid) {
   for (const bool in_columns : {false, true}) {
-    Coordination::Options options{auto_job("sgd"), kColumns};
-    options.last_plan = make_column_plan(options.job, {{1}, {2}, {3}}, 1).value();
-    options.last_plan->in_columns = in_columns;
-    Cluster cluster;
-    cluster.coordination = Coordination(options, 0);
-    for (uint32_t id = 1; id <= kColumns; ++id) cluster.join(id, id);
-    CoordinatorDecisions assigned;
-    for (uint32_t id = 1; id <= kColumns; ++id) append(assigned, cluster.halted(id));
-    ASSERT_NE(find<AssignPlan>(assigned), nullptr);
-    EXPECT_EQ(find<AssignPlan>(assigned)->plan.in_columns, in_columns);
+    const Plan plan = plan_after("auto", in_columns);
+    ASSERT_FALSE(plan.stages.empty());
+    EXPECT_EQ(plan.in_columns, in_columns);
+    EXPECT_TRUE(plan_after("sdpipe", in_columns).in_columns);
+    EXPECT_FALSE(plan_after("allreduce", in_columns).in_columns);
   }
 }
 
