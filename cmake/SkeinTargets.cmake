@@ -1,9 +1,63 @@
 # The functions by which targets of Skein are declared.
 
-# skein_library(NAME plans SOURCES a.cpp b.cpp LINK absl::status)
+# Precompiled headers: the standard library and Abseil for all; Cap'n Proto, CAF, JSON and
+# GoogleTest for those who use them. A header belongs here if it is slow to read and seldom changes; none of ours is. Sources
+# still include what they use: the headers here are only read faster.
+set(SKEIN_PCH_BASE
+  <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <deque> <functional> <limits> <map> <memory>
+  <mutex> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <tuple> <utility> <variant>
+  <vector> <absl/status/status.h> <absl/status/statusor.h> <absl/strings/str_cat.h>
+  <absl/strings/str_format.h> <absl/strings/str_join.h> <absl/strings/str_split.h>)
+set(SKEIN_PCH_NET <capnp/message.h> <capnp/serialize.h> <kj/async-io.h>)
+set(SKEIN_PCH_CAF
+  <caf/actor_system.hpp> <caf/actor_system_config.hpp> <caf/allowed_unsafe_message_type.hpp>
+  <caf/scoped_actor.hpp> <caf/send.hpp> <caf/stateful_actor.hpp> <caf/typed_actor.hpp>
+  <caf/typed_event_based_actor.hpp>)
+set(SKEIN_PCH_JSON <nlohmann/json.hpp>)
+set(SKEIN_PCH_TEST <gmock/gmock.h> <gtest/gtest.h>)
+
+# skein_precompiled(NAME base KIND library|program HEADERS ... LINK ...)
+# Declares the precompiled headers skein_pch_<name>. Programs and libraries need their own, as the
+# compiler makes other code for them.
+function(skein_precompiled)
+  cmake_parse_arguments(ARG "" "NAME;KIND" "HEADERS;LINK" ${ARGN})
+  set(target skein_pch_${ARG_NAME})
+  if(ARG_KIND STREQUAL "program")
+    file(WRITE ${PROJECT_BINARY_DIR}/pch/main.cpp "int main() {}\n")
+    add_executable(${target} ${PROJECT_BINARY_DIR}/pch/main.cpp)
+  else()
+    add_library(${target} STATIC ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
+  endif()
+  target_link_libraries(${target} PRIVATE ${ARG_LINK})
+  target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+skein_precompiled(NAME base KIND library HEADERS ${SKEIN_PCH_BASE} LINK absl::status absl::statusor
+                  absl::strings)
+skein_precompiled(NAME gpu KIND library HEADERS ${SKEIN_PCH_BASE} ${SKEIN_PCH_JSON}
+                  LINK absl::status absl::statusor absl::strings nlohmann_json::nlohmann_json
+                       OpenMP::OpenMP_CXX)
+skein_precompiled(NAME net KIND library HEADERS ${SKEIN_PCH_BASE} ${SKEIN_PCH_NET}
+                  LINK absl::status absl::statusor absl::strings CapnProto::capnp CapnProto::kj-async)
+skein_precompiled(NAME caf KIND library
+                  HEADERS ${SKEIN_PCH_BASE} ${SKEIN_PCH_NET} ${SKEIN_PCH_CAF} ${SKEIN_PCH_JSON}
+                  LINK absl::status absl::statusor absl::strings CapnProto::capnp CapnProto::kj-async
+                       CAF::core nlohmann_json::nlohmann_json)
+if(SKEIN_TESTS)
+  skein_precompiled(NAME test KIND program HEADERS ${SKEIN_PCH_BASE} ${SKEIN_PCH_TEST}
+                    LINK absl::status absl::statusor absl::strings GTest::gmock GTest::gtest)
+  skein_precompiled(NAME caf_test KIND program
+                    HEADERS ${SKEIN_PCH_BASE} ${SKEIN_PCH_NET} ${SKEIN_PCH_CAF} ${SKEIN_PCH_JSON}
+                            ${SKEIN_PCH_TEST}
+                    LINK absl::status absl::statusor absl::strings CapnProto::capnp
+                         CapnProto::kj-async CAF::core nlohmann_json::nlohmann_json GTest::gmock
+                         GTest::gtest)
+endif()
+
+# skein_library(NAME plans SOURCES a.cpp b.cpp PRECOMPILED base LINK absl::status)
 # Declares the library skein_<name> with the alias skein::<name>. Sources are listed by hand.
 function(skein_library)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;PRECOMPILED" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
   endif()
@@ -11,6 +65,16 @@ function(skein_library)
   add_library(skein::${ARG_NAME} ALIAS skein_${ARG_NAME})
   target_include_directories(skein_${ARG_NAME} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(skein_${ARG_NAME} PUBLIC ${ARG_LINK})
+  target_precompile_headers(skein_${ARG_NAME} REUSE_FROM skein_pch_${ARG_PRECOMPILED})
+endfunction()
+
+# Gives a program of tests the precompiled headers that suit what it links.
+function(skein_use_test_headers target)
+  if("${ARGN}" MATCHES "skein::(actors|cli)")
+    target_precompile_headers(${target} REUSE_FROM skein_pch_caf_test)
+  else()
+    target_precompile_headers(${target} REUSE_FROM skein_pch_test)
+  endif()
 endfunction()
 
 # skein_test(NAME plans_split SOURCES plans/split_test.cpp LABELS unit LINK skein::plans
@@ -24,6 +88,7 @@ function(skein_test)
   add_executable(${ARG_NAME}_test ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME}_test PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest
                         GTest::gtest_main)
+  skein_use_test_headers(${ARG_NAME}_test ${ARG_LINK})
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME}_test ${ARG_ARGS}
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
