@@ -10,15 +10,15 @@
 #include <caf/atom.hpp>
 
 #include "absl/status/status.h"
-#include "actors/layer_state.hpp"
-#include "actors/run_observer.hpp"
+#include "actors/coordinator/run_observer.hpp"
+#include "actors/worker/layer_state.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/device.hpp"
-#include "net/control_link.hpp"
-#include "net/link_probe.hpp"
-#include "net/tensor_inbox.hpp"
-#include "plans/coordinator_decisions.hpp"
-#include "plans/sync/collective_order.hpp"
+#include "net/control/control_link.hpp"
+#include "net/data/link_probe.hpp"
+#include "net/data/tensor_inbox.hpp"
+#include "plans/collectives/collective_order.hpp"
+#include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/sync/group_scheduler.hpp"
 
 namespace skein::actors {

@@ -95,6 +95,16 @@ function(skein_test)
                        ENVIRONMENT "${SKEIN_TEST_ENVIRONMENT};${ARG_ENVIRONMENT}")
 endfunction()
 
+# skein_unit_tests(plans ROOM sync UNITS sdpipe prague [WITH sync/policy_driver.cpp] LINK skein::plans)
+# Declares the test plans_<unit> of each <room>/<unit>_test.cpp, linked with the sources of WITH.
+function(skein_unit_tests folder)
+  cmake_parse_arguments(ARG "" "ROOM" "UNITS;WITH;LINK" ${ARGN})
+  foreach(unit ${ARG_UNITS})
+    skein_test(NAME ${folder}_${unit} SOURCES ${ARG_ROOM}/${unit}_test.cpp ${ARG_WITH} LABELS unit
+      LINK ${ARG_LINK})
+  endforeach()
+endfunction()
+
 # skein_program_test(NAME e2e_layouts COMMAND bash e2e/layouts.sh LABELS e2e [TIMEOUT 120])
 # Declares a test that is a program or a script. Exit code 77 means skipped, and is shown as such.
 function(skein_program_test)

@@ -17,7 +17,8 @@ namespace skein::gpu {
 /// Operations are for all members, in the same order, and wait inside for the slowest. They run one
 /// after the other on the device's communication stream. An operation returns when it is queued;
 /// `wait` says how it ended. Groups that share a device must take turns in an order that all
-/// members agree on (`plans/sync/collective_order.hpp`), or they wait for each other for ever.
+/// members agree on (`plans/collectives/collective_order.hpp`), or they wait for each other for
+/// ever.
 ///
 /// After an error, a time-out or an abort the group is broken: what runs in it on this member has
 /// been stopped, and every call fails. With `OnFailure::kKeep` it still runs, and `revoke` or

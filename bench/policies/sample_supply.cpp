@@ -1,7 +1,7 @@
 #include "bench/policies/sample_supply.hpp"
 
 #include "plans/base/check.hpp"
-#include "plans/sample_order.hpp"
+#include "plans/job/sample_order.hpp"
 
 namespace skein::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "plans/sync/lease_pool.hpp"
+#include "plans/modes/lease_pool.hpp"
 
 namespace skein::bench {
 

@@ -1,4 +1,4 @@
-// As in cli/job_file.cpp.
+// As in cli/config/job_file.cpp.
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
 #include "cli/compare/experiment.hpp"
@@ -14,9 +14,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "cli/job_keys.hpp"
-#include "cli/text_file.hpp"
-#include "cli/toml_text.hpp"
+#include "cli/config/job_keys.hpp"
+#include "cli/config/text_file.hpp"
+#include "cli/config/toml_text.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/simulator/job_scenario.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cli/job_file.hpp"
+#include "cli/config/job_file.hpp"
 
 namespace skein::cli {
 

@@ -8,9 +8,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/compare/words.hpp"
-#include "cli/number_text.hpp"
 #include "cli/pictures/charts.hpp"
 #include "cli/pictures/markup.hpp"
+#include "cli/report/number_text.hpp"
 
 namespace skein::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "cli/number_text.hpp"
+#include "cli/report/number_text.hpp"
 
 namespace skein::cli {
 namespace {

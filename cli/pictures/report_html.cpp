@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/number_text.hpp"
 #include "cli/pictures/markup.hpp"
 #include "cli/pictures/svg.hpp"
+#include "cli/report/number_text.hpp"
 
 namespace skein::cli {
 namespace {

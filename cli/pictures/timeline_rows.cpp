@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/number_text.hpp"
+#include "cli/report/number_text.hpp"
 
 namespace skein::cli {
 namespace {

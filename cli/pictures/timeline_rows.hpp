@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/run_observer.hpp"
-#include "plans/plan.hpp"
+#include "actors/coordinator/run_observer.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/simulator/simulator.hpp"
 
 namespace skein::cli {

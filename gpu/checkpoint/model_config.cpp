@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/json_field.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/job_spec.hpp"
+#include "plans/job/job_spec.hpp"
 
 namespace skein::gpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
-#include "plans/model_spec.hpp"
+#include "plans/job/model_spec.hpp"
 
 namespace skein::gpu {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/data/token_file.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/sample_order.hpp"
+#include "plans/job/sample_order.hpp"
 
 namespace skein::gpu {
 namespace {

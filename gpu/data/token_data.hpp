@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "plans/job_spec.hpp"
+#include "plans/job/job_spec.hpp"
 
 namespace skein::gpu {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "gpu/model/layer.hpp"
-#include "plans/block_parameters.hpp"
+#include "plans/job/block_parameters.hpp"
 
 namespace skein::gpu {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "gpu/device.hpp"
 #include "gpu/ops.hpp"
-#include "plans/model_spec.hpp"
+#include "plans/job/model_spec.hpp"
 
 namespace skein::gpu {
 

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu/device.hpp"
-#include "plans/model_spec.hpp"
+#include "plans/job/model_spec.hpp"
 
 namespace skein::gpu {
 

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/device.hpp"
-#include "plans/job_spec.hpp"
-#include "plans/model_spec.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/job/model_spec.hpp"
 
 namespace skein::gpu {
 

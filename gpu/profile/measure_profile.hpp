@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "gpu/device.hpp"
-#include "plans/job_spec.hpp"
+#include "plans/job/job_spec.hpp"
 #include "plans/profile/profile.hpp"
 
 namespace skein::gpu {

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "net/reduce/exchange.hpp"
 #include "net/reduce/top_k_sum.hpp"
-#include "plans/sync/reducer_kind.hpp"
+#include "plans/collectives/reducer_kind.hpp"
 
 namespace skein::net {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/profile/cluster.hpp"
 #include "plans/profile/profile.hpp"
 

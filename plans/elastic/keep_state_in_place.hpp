@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "plans/model_spec.hpp"
-#include "plans/plan.hpp"
+#include "plans/job/model_spec.hpp"
+#include "plans/plan/plan.hpp"
 
 namespace skein::plans {
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/profile/profile.hpp"
 
 namespace skein::plans {

@@ -8,10 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/column_plan.hpp"
 #include "plans/elastic/keep_state_in_place.hpp"
 #include "plans/elastic/reroute.hpp"
-#include "plans/layout_plan.hpp"
+#include "plans/plan/column_plan.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
 namespace {

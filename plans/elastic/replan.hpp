@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plans/job_spec.hpp"
-#include "plans/plan.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/planner/planner.hpp"
 

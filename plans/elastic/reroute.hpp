@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plans/model_spec.hpp"
-#include "plans/plan.hpp"
+#include "plans/job/model_spec.hpp"
+#include "plans/plan/plan.hpp"
 
 namespace skein::plans {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plans/base/ids.hpp"
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 
 namespace skein::plans {
 

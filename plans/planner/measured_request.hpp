@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "plans/base/ids.hpp"
-#include "plans/job_spec.hpp"
+#include "plans/job/job_spec.hpp"
 #include "plans/planner/planner.hpp"
 #include "plans/profile/cluster.hpp"
 #include "plans/profile/profile.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/planner/planner.hpp"
 
 namespace skein::plans {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/planner/plan_draft.hpp"
 #include "plans/profile/profile.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/profile/cluster.hpp"
 #include "plans/profile/profile.hpp"
 #include "plans/simulator/simulator.hpp"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
-#include "plans/block_parameters.hpp"
+#include "plans/job/block_parameters.hpp"
 
 namespace skein::plans {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/job_spec.hpp"
-#include "plans/model_spec.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/job/model_spec.hpp"
 #include "plans/profile/profile.hpp"
 
 namespace skein::plans {

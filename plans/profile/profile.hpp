@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "plans/model_spec.hpp"
+#include "plans/job/model_spec.hpp"
 
 namespace skein::plans {
 

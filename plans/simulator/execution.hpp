@@ -6,7 +6,7 @@
 #include <queue>
 #include <vector>
 
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/simulator/fair_links.hpp"
 #include "plans/simulator/gradient_rings.hpp"
 #include "plans/simulator/simulator.hpp"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/profile/profile.hpp"
 #include "plans/simulator/cluster_paths.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "plans/chaos/chaos_script.hpp"
-#include "plans/job_spec.hpp"
+#include "plans/job/job_spec.hpp"
 #include "plans/simulator/slowdown.hpp"
 
 namespace skein::plans {

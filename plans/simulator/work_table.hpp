@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/profile/cluster.hpp"
 #include "plans/profile/profile.hpp"
 #include "plans/simulator/cluster_paths.hpp"

@@ -3,7 +3,7 @@
 #include <set>
 #include <vector>
 
-#include "plans/plan.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
 

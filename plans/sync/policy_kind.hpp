@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "plans/job_spec.hpp"
+#include "plans/job/job_spec.hpp"
 #include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/control_link.hpp"
+#include "net/control/control_link.hpp"
 
 namespace skein::actors {
 

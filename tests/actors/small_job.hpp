@@ -1,6 +1,6 @@
 #pragma once
 
-#include "plans/job_spec.hpp"
+#include "plans/job/job_spec.hpp"
 
 namespace skein::actors {
 

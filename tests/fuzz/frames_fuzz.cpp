@@ -2,11 +2,11 @@
 #include <cstring>
 #include <span>
 
-#include "net/envelope.hpp"
-#include "net/frame.hpp"
+#include "net/control/envelope.hpp"
+#include "net/control/frame.hpp"
+#include "net/control/wire.hpp"
+#include "net/data/tensor_stream.hpp"
 #include "net/schema/tensor.capnp.h"
-#include "net/tensor_stream.hpp"
-#include "net/wire.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace skein::fuzz {

@@ -12,7 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/job_file.hpp"
+#include "cli/config/job_file.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/data/token_data.hpp"
@@ -20,8 +20,8 @@
 #include "gpu/model/stage_model.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/learning_rate.hpp"
-#include "plans/sample_order.hpp"
+#include "plans/job/learning_rate.hpp"
+#include "plans/job/sample_order.hpp"
 
 namespace skein {
 namespace {

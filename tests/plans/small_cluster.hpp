@@ -4,8 +4,8 @@
 #include <variant>
 #include <vector>
 
-#include "plans/coordination.hpp"
-#include "plans/layout_plan.hpp"
+#include "plans/coordinator/coordination.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
 

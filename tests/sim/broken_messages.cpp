@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "net/envelope.hpp"
+#include "net/control/envelope.hpp"
 
 namespace skein::sim {
 namespace {

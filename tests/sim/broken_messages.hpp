@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "net/control_link.hpp"
+#include "net/control/control_link.hpp"
 
 namespace skein::sim {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "net/envelope.hpp"
+#include "net/control/envelope.hpp"
 #include "plans/base/ids.hpp"
-#include "plans/sync/lease_pool.hpp"
+#include "plans/modes/lease_pool.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {

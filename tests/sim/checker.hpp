@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
-#include "actors/prepare_io.hpp"
+#include "actors/worker/prepare_io.hpp"
 #include "tests/sim/carried_samples.hpp"
 #include "tests/sim/column_groups.hpp"
 #include "tests/sim/column_leases.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "actors/model_floats.hpp"
+#include "actors/averaging/model_floats.hpp"
 #include "plans/base/check.hpp"
 
 namespace skein::sim {

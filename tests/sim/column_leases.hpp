@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "net/envelope.hpp"
-#include "plans/coordinator_decisions.hpp"
-#include "plans/job_spec.hpp"
-#include "plans/plan.hpp"
-#include "plans/sync/lease_pool.hpp"
+#include "net/control/envelope.hpp"
+#include "plans/coordinator/coordinator_decisions.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/modes/lease_pool.hpp"
+#include "plans/plan/plan.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/worker.hpp"
+#include "actors/worker/worker.hpp"
 #include "tests/sim/network.hpp"
 
 namespace skein::sim {

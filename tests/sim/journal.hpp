@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/journal.hpp"
+#include "actors/coordinator/journal.hpp"
 
 namespace skein::sim {
 

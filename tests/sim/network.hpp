@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/control_link.hpp"
+#include "net/control/control_link.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "net/tensor_header.hpp"
+#include "net/data/tensor_header.hpp"
 #include "plans/base/check.hpp"
 
 namespace skein::sim {

@@ -6,8 +6,8 @@
 #include <tuple>
 #include <vector>
 
-#include "net/data_plane.hpp"
-#include "net/tensor_stream.hpp"
+#include "net/data/data_plane.hpp"
+#include "net/data/tensor_stream.hpp"
 #include "tests/sim/network.hpp"
 
 namespace skein::sim {

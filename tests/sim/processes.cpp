@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/actor_system.hpp"
-#include "actors/start_point.hpp"
+#include "actors/coordinator/start_point.hpp"
 #include "plans/base/status_macros.hpp"
 #include "tests/sim/watched_data.hpp"
 

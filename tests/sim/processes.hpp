@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "actors/coordinator.hpp"
-#include "actors/worker.hpp"
+#include "actors/coordinator/coordinator.hpp"
+#include "actors/worker/worker.hpp"
 #include "tests/sim/broken_messages.hpp"
 #include "tests/sim/checker.hpp"
 #include "tests/sim/device.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plans/job_spec.hpp"
+#include "plans/job/job_spec.hpp"
 
 namespace skein::sim {
 

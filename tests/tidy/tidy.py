@@ -93,13 +93,13 @@ def self_test():
     bad = {"plans/a.cpp": ['#include "gpu/device.hpp"', "#include <chrono>", "auto f = [=] {};",
                            "int* p = new int;", "throw 1;", "std::unordered_map<int, int> m;",
                            "x" * 101, "\tint i;", "// FIXME later"],
-           "gpu/b.cpp": ['#include "net/wire.hpp"', "#include <capnp/message.h>", "delete p;"],
+           "gpu/b.cpp": ['#include "net/control/wire.hpp"', "#include <capnp/message.h>", "delete p;"],
            "actors/c.cpp": ["usleep(3);", "#include <toml++/toml.h>"]}
     silent = [f"{path}: {line[:40]}" for path, lines in bad.items() for line in lines
               if not check_file(path, line + "\n")]
     silent += ["no pragma"] if not check_file("gpu/d.hpp", "int i;\n") else []
     silent += ["bad name"] if not check_file("gpu/string_utils.cpp", "int i;\n") else []
-    good = '#include "plans/plan.hpp"\n// A new idea: delete it, throw it away.\nint renew = 3;\n'
+    good = '#include "plans/plan/plan.hpp"\n// A new idea: delete it, throw it away.\nint renew = 3;\n'
     silent += ["good code"] if check_file("gpu/e.cpp", good) else []
     for what in silent:
         print("self-test failed:", what)

@@ -11,7 +11,7 @@
 #include "bench/gpu/nccl_groups/work.hpp"
 #include "plans/base/rng.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/sync/group_formation.hpp"
+#include "plans/collectives/group_formation.hpp"
 
 namespace skein::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "plans/layout_plan.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "small_plans.hpp"
 
 namespace skein::plans {

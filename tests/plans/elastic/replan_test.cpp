@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../planner/planner_requests.hpp"
-#include "plans/layout_plan.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "small_plans.hpp"
 
 namespace skein::plans {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plans/layout_plan.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "small_plans.hpp"
 
 namespace skein::plans {

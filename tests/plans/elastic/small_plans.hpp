@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/job_spec.hpp"
-#include "plans/plan.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/plan/plan.hpp"
 
 namespace skein::plans {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "plans/layout_plan.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "small_plans.hpp"
 
 namespace skein::plans {

@@ -7,10 +7,10 @@
 
 #include "planner_requests.hpp"
 #include "plans/base/rng.hpp"
-#include "plans/partition_min_max.hpp"
 #include "plans/planner/device_orders.hpp"
 #include "plans/planner/draft_moves.hpp"
 #include "plans/planner/draft_timing.hpp"
+#include "plans/planner/partition_min_max.hpp"
 #include "plans/planner/placement.hpp"
 #include "plans/planner/plan_memory.hpp"
 #include "plans/planner/row_split.hpp"

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "plans/layout_plan.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
 namespace {

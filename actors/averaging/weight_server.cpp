@@ -1,0 +1,181 @@
+#include "actors/averaging/weight_server.hpp"
+
+#include <algorithm>
+
+#include "plans/base/check.hpp"
+#include "plans/collectives/weight_slices.hpp"
+
+namespace skein::actors {
+namespace {
+
+using net::schema::TensorKind;
+
+/// Weights are copied as soon as they arrive; so many chunks may wait for that.
+constexpr uint64_t kPullsMax = 16;
+
+}  // namespace
+
+WeightServer::WeightServer(Options options)
+    : options_(std::move(options)),
+      chunk_floats_(plans::weight_chunk_floats(options_.floats)),
+      chunk_count_(
+          static_cast<uint32_t>(plans::weight_chunk_count(options_.floats, chunk_floats_))) {
+  for (const auto& [replica, address] : options_.streams.addresses) {
+    if (replica == options_.streams.self) self_ = static_cast<uint32_t>(shards_.size());
+    shards_.push_back(replica);
+  }
+  SKEIN_CHECK(!shards_.empty() && shards_[self_] == options_.streams.self)
+      << options_.streams.self << " is no replica of the stage";
+  own_ = plans::chunks_owned_by(self_, chunk_count_, static_cast<uint32_t>(shards_.size()));
+  // A member has one group under way, and the next one when it has pulled.
+  early_max_ = 2 * shards_.size() * (own_.end - own_.begin);
+  options_.streams.open(TensorKind::PUSH, chunk_floats_, early_max_ + 1);
+  options_.streams.open(TensorKind::PULL, chunk_floats_, kPullsMax);
+}
+
+size_t WeightServer::chunk_size(uint32_t chunk) const {
+  return std::min<size_t>(chunk_floats_, options_.floats - size_t{chunk} * chunk_floats_);
+}
+
+std::optional<WeightServer::Done> WeightServer::resume(const std::vector<float>& weights) {
+  SKEIN_CHECK(weights.size() == options_.floats && !pull_)
+      << weights.size() << " floats for a server of " << options_.floats;
+  weights_.assign(size_t{own_.end - own_.begin} * chunk_floats_, 0);
+  for (uint32_t chunk = own_.begin; chunk < own_.end; ++chunk) {
+    std::copy_n(
+        weights.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_), chunk_size(chunk),
+        weights_.begin() + static_cast<ptrdiff_t>(size_t{chunk - own_.begin} * chunk_floats_));
+  }
+  is_ready_ = true;
+  for (auto each = groups_.begin(); each != groups_.end();) {
+    const uint64_t number = each++->first;  // It may be over soon.
+    for (uint32_t chunk = own_.begin; chunk < own_.end; ++chunk) try_add_up(number, chunk);
+  }
+  return finish();
+}
+
+std::optional<WeightServer::Done> WeightServer::serve(
+    uint64_t number, const std::vector<plans::GroupMember>& members) {
+  if (newest_ && number <= *newest_) return std::nullopt;  // A repeat.
+  newest_ = number;
+  if (own_.begin == own_.end) return std::nullopt;
+  Group& group = groups_[number];
+  group.members = members;
+  for (uint32_t chunk = own_.begin; chunk < own_.end; ++chunk) group.chunks_left.insert(chunk);
+  auto early = early_.extract(number);
+  if (early.empty()) return std::nullopt;
+  early_count_ -= early.mapped().size();
+  for (auto& [place, part] : early.mapped()) {
+    on_push(number, place.first, place.second, std::move(part));
+  }
+  return finish();
+}
+
+std::optional<WeightServer::Done> WeightServer::push(uint64_t number,
+                                                     const std::vector<float>& update) {
+  SKEIN_CHECK(update.size() == options_.floats && !pull_) << update.size() << " floats are pushed";
+  pull_ = Pull{number, std::vector<float>(update.size()), std::vector<bool>(chunk_count_),
+               chunk_count_};
+  for (uint32_t chunk = 0; chunk < chunk_count_; ++chunk) {
+    auto part = std::make_shared<std::vector<float>>(chunk_floats_);
+    std::copy_n(update.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_),
+                chunk_size(chunk), part->begin());
+    const plans::ReplicaId shard =
+        shards_[plans::chunk_owner(chunk, chunk_count_, static_cast<uint32_t>(shards_.size()))];
+    if (shard == options_.streams.self) {
+      on_push(number, self_, chunk, std::move(part));
+    } else {
+      options_.streams.send(TensorKind::PUSH, shard, number, {self_, chunk}, *part, part);
+    }
+  }
+  return finish();
+}
+
+std::optional<WeightServer::Done> WeightServer::on_chunk(const net::TensorKey& key,
+                                                         const net::TensorHandle& chunk) {
+  if (!options_.streams.fits(key, chunk, chunk_floats_)) return std::nullopt;
+  // The sender, by its place among the shards; members are told by the word of the group.
+  const auto [sender, number] = place_of(key);
+  if (key.kind == TensorKind::PULL) {
+    on_pull(key.step, number, *chunk);
+    return finish();
+  }
+  if (sender >= shards_.size() || number < own_.begin || number >= own_.end) return std::nullopt;
+  auto part = std::make_shared<std::vector<float>>(chunk->begin(), chunk->end());
+  const auto group = groups_.find(key.step);
+  if (group == groups_.end()) {
+    if ((newest_ && key.step <= *newest_) || early_count_ >= early_max_) return std::nullopt;
+    if (early_[key.step].emplace(std::pair(sender, number), std::move(part)).second) {
+      ++early_count_;
+    }
+    return std::nullopt;
+  }
+  on_push(key.step, sender, number, std::move(part));
+  return finish();
+}
+
+void WeightServer::on_push(uint64_t number, uint32_t sender, uint32_t chunk, Floats part) {
+  const auto group = groups_.find(number);
+  if (group == groups_.end() || !group->second.chunks_left.contains(chunk)) return;
+  const auto& members = group->second.members;
+  const auto member = std::find_if(members.begin(), members.end(), [&](const auto& each) {
+    return each.replica == shards_[sender];
+  });
+  if (member == members.end()) return;
+  auto& parts = group->second.parts[chunk];
+  parts.emplace(static_cast<uint32_t>(member - members.begin()), std::move(part));
+  try_add_up(number, chunk);
+}
+
+/// Once all members' updates of a chunk are there.
+void WeightServer::try_add_up(uint64_t number, uint32_t chunk) {
+  const auto found = groups_.find(number);
+  if (!is_ready_ || found == groups_.end()) return;
+  Group& group = found->second;
+  const auto there = group.parts.find(chunk);
+  if (there == group.parts.end() || there->second.size() < group.members.size()) return;
+  const auto parts = std::move(group.parts.extract(chunk).mapped());
+  const auto own =
+      std::span<float>(weights_).subspan(size_t{chunk - own_.begin} * chunk_floats_, chunk_floats_);
+  for (const auto& [member, part] : parts) {
+    const auto weight = static_cast<float>(group.members[member].weight);
+    for (size_t i = 0; i < own.size(); ++i) own[i] += weight * (*part)[i];
+  }
+  const auto result = std::make_shared<const std::vector<float>>(own.begin(), own.end());
+  const std::vector<plans::GroupMember> members = group.members;
+  group.chunks_left.erase(chunk);
+  if (group.chunks_left.empty()) groups_.erase(number);
+  for (const plans::GroupMember& each : members) {
+    if (each.replica == options_.streams.self) {
+      on_pull(number, chunk, *result);
+    } else {
+      options_.streams.send(TensorKind::PULL, each.replica, number, {self_, chunk}, *result,
+                            result);
+    }
+  }
+}
+
+void WeightServer::on_pull(uint64_t number, uint32_t chunk, std::span<const float> weights) {
+  if (!pull_ || pull_->number != number || chunk >= chunk_count_ || pull_->has_chunk[chunk]) return;
+  pull_->has_chunk[chunk] = true;
+  --pull_->missing;
+  std::copy_n(weights.begin(), chunk_size(chunk),
+              pull_->weights.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_));
+}
+
+void WeightServer::dissolve(uint64_t number) {
+  newest_ = std::max(newest_.value_or(number), number);
+  groups_.erase(number);
+  const auto early = early_.extract(number);
+  if (!early.empty()) early_count_ -= early.mapped().size();
+  if (pull_ && pull_->number == number) pull_.reset();
+}
+
+std::optional<WeightServer::Done> WeightServer::finish() {
+  if (!pull_ || pull_->missing > 0) return std::nullopt;
+  Done done{pull_->number, std::move(pull_->weights)};
+  pull_.reset();
+  return done;
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "actors/worker/prepare_io.hpp"
+#include "net/reduce/reducer.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::actors {
+
+/// What the job's reducer has to know of `group`, of which `replica` is a member. A tied gradient
+/// is always summed: the members' values are parts of one gradient, not gradients of their own.
+///
+/// `addresses`   of the workers' data planes; those of one host are combined first by "hitopk".
+net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::Plan& plan,
+                                  const plans::ReductionGroup& group,
+                                  const PreparedReplica& replica,
+                                  const std::map<plans::WorkerId, std::string>& addresses);
+
+/// Sizes of the tensors whose gradients the replicas of a stage of `layers` put together, in order:
+/// all but a tied one whose other use is in another stage.
+std::vector<size_t> stage_tensor_floats(const plans::ModelSpec& model,
+                                        const plans::LayerRange& layers);
+
+/// A number for each address, the same for those of one host: its first place in the list.
+std::vector<uint32_t> host_numbers(const std::vector<std::string>& addresses);
+
+}  // namespace skein::actors

@@ -1,0 +1,64 @@
+#include "actors/collectives/stage_link.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::actors {
+namespace {
+
+absl::Status as_internal(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) ? absl::InternalError(status.message()) : status;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> StageLink::connect() {
+  options_.keeper->end_given_up();
+  options_.round->tell();
+  SKEIN_ASSIGN_OR_RETURN(FormationRound::Outcome outcome, options_.round->decide(options_.id));
+  if (!outcome.path.on_device) {
+    if (!outcome.path.reason.empty()) {
+      options_.say(absl::StrCat("activations of ", options_.name,
+                                " go by way of the hosts: ", outcome.path.reason));
+    }
+    return false;
+  }
+  workers_ = outcome.members;
+  SKEIN_RETURN_IF_ERROR(members_.form(std::move(outcome)));
+  options_.say(absl::StrCat("activations of ", options_.name, " go from device to device"));
+  return true;
+}
+
+absl::Status StageLink::send(std::span<const float> values, plans::WorkerId to) {
+  SKEIN_ASSIGN_OR_RETURN(const int32_t rank, rank_of(to));
+  const gpu::DeviceGroup::Sent sent{values.data(), static_cast<int64_t>(values.size()), rank};
+  return as_internal(members_.run([&](gpu::DeviceGroup& group) {
+    return group.exchange({&sent, 1}, {}, gpu::DeviceGroup::Start::kNow);
+  }));
+}
+
+absl::Status StageLink::receive(std::span<float> values, plans::WorkerId from) {
+  SKEIN_ASSIGN_OR_RETURN(const int32_t rank, rank_of(from));
+  const gpu::DeviceGroup::Received received{values.data(), static_cast<int64_t>(values.size()),
+                                            rank};
+  return as_internal(members_.run([&](gpu::DeviceGroup& group) {
+    return group.exchange({}, {&received, 1}, gpu::DeviceGroup::Start::kNow);
+  }));
+}
+
+void StageLink::abort() {
+  options_.round->abort();
+  members_.abort();
+}
+
+absl::StatusOr<int32_t> StageLink::rank_of(plans::WorkerId worker) const {
+  const auto found = std::find(workers_.begin(), workers_.end(), worker);
+  if (found != workers_.end()) return static_cast<int32_t>(found - workers_.begin());
+  return absl::InternalError(
+      absl::StrCat("worker ", worker.value, " is no member of ", options_.name));
+}
+
+}  // namespace skein::actors

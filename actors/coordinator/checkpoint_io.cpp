@@ -1,0 +1,24 @@
+#include "actors/coordinator/checkpoint_io.hpp"
+
+#include <utility>
+
+namespace skein::actors {
+
+CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<CheckpointIoState> self,
+                                          plans::JobSpec job, std::string run_folder) {
+  self->state.job = std::move(job);
+  self->state.run_folder = std::move(run_folder);
+  return {
+      [self](const CheckpointRequest& request, const CheckpointListener& listener) {
+        const plans::JobSpec& job = self->state.job;
+        absl::StatusOr<std::string> path =
+            gpu::complete_checkpoint(self->state.run_folder, job.model, request.state,
+                                     request.files, job.checkpoint.keep_latest_k);
+        CheckpointCompleted done{request.state.steps_done, path.value_or(""), 0, path.status()};
+        for (const gpu::SavedFile& file : request.files) done.bytes += file.bytes;
+        self->send(listener, std::move(done));
+      },
+  };
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/messages.hpp"
+#include "plans/job/job_spec.hpp"
+
+namespace skein::actors {
+
+/// Who hears that a checkpoint is complete.
+using CheckpointListener = caf::typed_actor<caf::reacts_to<CheckpointCompleted>>;
+
+/// Completes checkpoints whose stages have all been saved; blocks on files: spawn it detached.
+///   in   CheckpointRequest     writes indexes and COMPLETE, renames, deletes old ones
+///   out  CheckpointCompleted   to the listener, once per request
+using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, CheckpointListener>>;
+
+struct CheckpointIoState {  // Owned by one actor; touched only from its handlers.
+  static inline const char* name = "checkpoint-io";
+  plans::JobSpec job;
+  std::string run_folder;
+};
+
+CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<CheckpointIoState> self,
+                                          plans::JobSpec job, std::string run_folder);
+
+}  // namespace skein::actors

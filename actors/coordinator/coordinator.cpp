@@ -1,0 +1,305 @@
+#include "actors/coordinator/coordinator.hpp"
+
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "actors/microseconds.hpp"
+#include "plans/base/check.hpp"
+#include "plans/job/learning_rate.hpp"
+#include "plans/plan/layout_plan.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// Leases and time-outs are whole seconds and more: this resolution is fine enough.
+constexpr auto kTick = std::chrono::milliseconds(200);
+
+}  // namespace
+
+Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<CoordinatorState> self,
+                                       CoordinatorConfig config) {
+  self->state.self = self;
+  self->state.start(std::move(config));
+  self->delayed_send(self, kTick, TickAtom::value);
+  return {
+      [self](const PeerOpened& opened) {
+        self->state.peers[opened.peer] = {opened.link, opened.role, plans::WorkerId{}};
+      },
+      [self](const PeerMessage& message) { self->state.on_message(message); },
+      [self](const PeerClosed& closed) { self->state.on_closed(closed); },
+      [self](const PeerRejected& rejected) {
+        self->state.carry_out(
+            plans::RunEvent{"peer.rejected",
+                            absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
+                            {{"peer", rejected.address}, {"reason", rejected.reason}}});
+      },
+      [self](const GroupStarted& started) { self->state.on_group_started(started); },
+      [self](const CommitJournaled& done) {
+        CoordinatorState& state = self->state;
+        reach(state.config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
+        state.apply(done.status.ok() ? state.coordination->on_journaled(done.step, state.now_us())
+                                     : state.coordination->on_fault(done.status));
+      },
+      [self](const CheckpointCompleted& done) { self->state.on_checkpoint_completed(done); },
+      [self](const StopRequest& request) {
+        self->state.apply(self->state.coordination->on_stop_request(request.reason));
+      },
+      [self](const AbortRequest& request) {
+        self->state.apply(self->state.coordination->on_fault(request.why));
+      },
+      [self](const EmulateRequest& request) { self->state.on_emulate(request); },
+      [self](TickAtom) {
+        self->state.on_tick();
+        self->delayed_send(self, kTick, TickAtom::value);
+      },
+  };
+}
+
+void CoordinatorState::start(CoordinatorConfig new_config) {
+  config = std::move(new_config);
+  if (config.options.fail_point) config.options.fail_point->identify({});
+  result.steps_done = config.start.durable_step;
+  checkpoint_path = config.options.load_path;
+  plans::Coordination::Options options;
+  options.job = config.options.job;
+  options.worker_count = config.options.worker_count;
+  options.plan = config.options.plan;
+  options.only_profiles = config.options.only_profiles;
+  options.term = config.term;
+  options.committed_steps = config.start.committed_steps;
+  options.committed_norm = config.start.committed_norm;
+  options.generations = config.start.step_generations;
+  options.durable_step = config.start.durable_step;
+  options.generation = config.start.generation;
+  options.last_plan = config.start.last_plan;
+  coordination.emplace(std::move(options), now_us());
+}
+
+uint64_t CoordinatorState::now_us() const { return to_us(self->clock().now()); }
+
+void CoordinatorState::apply(plans::CoordinatorDecisions decisions) {
+  for (const plans::CoordinatorDecision& decision : decisions) {
+    std::visit([this](const auto& each) { carry_out(each); }, decision);
+  }
+}
+
+void CoordinatorState::on_closed(const PeerClosed& closed) {
+  auto peer = peers.find(closed.peer);
+  if (peer == peers.end()) return;
+  const plans::WorkerId worker = peer->second.worker;
+  peers.erase(peer);
+  if (worker.value == 0) return;
+  auto current = peer_of.find(worker);
+  if (current == peer_of.end() || current->second != closed.peer) return;  // It is back already.
+  peer_of.erase(current);
+  tell_progress();
+  const std::string text =
+      closed.why.ok() ? "it closed its connection" : std::string(closed.why.message());
+  apply(coordination->on_worker_lost(worker, absl::UnavailableError(text), now_us()));
+}
+
+void CoordinatorState::on_tick() { apply(coordination->on_timer(now_us())); }
+
+net::EnvelopeHead CoordinatorState::head(plans::WorkerId receiver) const {
+  net::EnvelopeHead head;
+  head.generation = coordination->generation();
+  head.term = config.term;
+  head.receiver = receiver.value;
+  // One trace id per step, shared by all stages.
+  head.trace_high = config.term;
+  head.trace_low = coordination->steps_done() + 1;
+  return head;
+}
+
+void CoordinatorState::tell_progress() {
+  if (!config.on_progress) return;
+  RunProgress progress;
+  progress.has_started = coordination->has_trained();
+  progress.steps_done = coordination->steps_done();
+  for (const auto& [id, member] : coordination->members()) {
+    progress.processes[id] = member.request.process_id;
+  }
+  progress.links = peer_of.size();
+  config.on_progress(progress);
+}
+
+void CoordinatorState::send(plans::WorkerId worker, net::ControlMessage message) {
+  auto peer = peer_of.find(worker);
+  if (peer != peer_of.end()) peers.at(peer->second).link->send(std::move(message));
+}
+
+void CoordinatorState::carry_out(const plans::WelcomeWorker& decision) {
+  Peer& peer = peers.at(decision.peer);
+  peer.worker = decision.worker;
+  peer_of[decision.worker] = decision.peer;
+  send(decision.worker, net::make_envelope(head(decision.worker), [&](auto body) {
+         auto joined = body.initJoined();
+         joined.setWorker(decision.worker.value);
+         joined.setJob(config.options.job_id);
+         joined.setJobConfig(config.options.job_config);
+         joined.setRunFolder(config.options.run_folder);
+       }));
+  tell_progress();
+}
+
+void CoordinatorState::carry_out(const plans::RefusePeer& decision) {
+  auto peer = peers.find(decision.peer);
+  if (peer == peers.end()) return;
+  peer->second.link->send(net::make_envelope(
+      head({}), [&](auto body) { body.initRefused().setReason(decision.reason); }));
+  peer->second.link->close();
+}
+
+void CoordinatorState::carry_out(const plans::RewindJournal& decision) {
+  self->send(config.journal, decision);
+}
+
+void CoordinatorState::carry_out(const plans::JournalCommit& decision) {
+  self->send(config.journal, JournalRequest{decision.record}, JournalListener(self));
+}
+
+void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
+  auto fill = [&](auto body) {
+    auto commit = body.initCommit();
+    commit.setStep(decision.order.step);
+    commit.setGradientNorm(decision.order.gradient_norm);
+    commit.setValidate(decision.order.validate);
+    commit.setCheckpoint(decision.order.checkpoint);
+    commit.setLast(decision.order.last);
+    commit.setProfile(decision.profile);
+    commit.setSnapshot(decision.order.snapshot);
+    commit.setSnapshotFloor(decision.order.snapshot_floor);
+  };
+  for (const auto& [worker, peer] : peer_of) {
+    net::EnvelopeHead envelope = head(worker);
+    envelope.generation = decision.generation;
+    send(worker, net::make_envelope(envelope, fill));
+  }
+  result.steps_done = decision.order.step + 1;
+  StepReport report;
+  report.step = decision.order.step + 1;
+  report.loss = decision.loss;
+  report.gradient_norm = decision.order.gradient_norm;
+  report.learning_rate =
+      plans::learning_rate(config.options.job, static_cast<int64_t>(decision.order.step));
+  report.step_seconds = decision.step_seconds;
+  report.tokens = decision.tokens;
+  report.samples = decision.samples;
+  report.workers_total = static_cast<int32_t>(coordination->members().size());
+  report.workers_active = static_cast<int32_t>(plans::worker_count(*coordination->plan()));
+  report.control_seconds = decision.control_seconds;
+  report.stage_busy_seconds = decision.stage_busy_seconds;
+  report.stage_stash_peak = decision.stage_stash_peak;
+  report.column_samples = decision.column_samples;
+  report.staleness = decision.staleness;
+  report.goodput = coordination->goodput(now_us());
+  if (report.step_seconds > 0) {
+    tokens_per_second = static_cast<double>(report.tokens) / report.step_seconds;
+  }
+  self->send(config.observer, std::move(report));
+  tell_progress();
+}
+
+void CoordinatorState::carry_out(const plans::ReportValidation& decision) {
+  self->send(config.observer,
+             ValidationReport{decision.step + 1, decision.loss, decision.tokens, decision.seconds});
+}
+
+void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
+  CheckpointRequest request;
+  request.state.steps_done = decision.steps_done;
+  request.state.samples_done =
+      decision.steps_done * static_cast<uint64_t>(config.options.job.training.global_batch_size);
+  request.state.seq_len = config.options.job.training.seq_len;
+  request.state.seed = config.options.job.debug.seed;
+  request.state.data_bytes = config.start.data_bytes;
+  request.state.data_digest = config.start.data_digest;
+  request.state.loss = decision.loss;
+  request.state.plan = plans::to_text(*coordination->plan());
+  request.files = std::move(shard_files[decision.steps_done]);
+  shard_files.erase(decision.steps_done);
+  self->send(config.checkpoints, std::move(request), CheckpointListener(self));
+}
+
+void CoordinatorState::carry_out(const plans::StopWorker& decision) {
+  send(decision.worker, net::make_envelope(head(decision.worker), [&](auto body) {
+         body.initStop().setReason(decision.reason);
+       }));
+  tell_progress();
+}
+
+void CoordinatorState::carry_out(const plans::DismissWorker& decision) {
+  auto number = peer_of.find(decision.worker);
+  if (number != peer_of.end()) {
+    // Its link may be half open and never end by itself: nothing of it is heard any more.
+    auto peer = peers.find(number->second);
+    if (peer != peers.end()) peer->second.link->close();
+    peers.erase(number->second);
+    peer_of.erase(number);
+  }
+  tell_progress();
+}
+
+void CoordinatorState::carry_out(const plans::StopWorkers& decision) {
+  send_to_all([&](auto body) { body.initStop().setReason(decision.reason); });
+}
+
+void CoordinatorState::carry_out(const plans::EndRun& decision) {
+  result.status = decision.status;
+  if (coordination->has_trained()) result.steps_done = coordination->steps_done();
+  result.stopped_early = decision.stopped_early;
+  config.on_result(result);
+  // A worker closes its link when it has read Stop. If we were first, what it still sends us would
+  // meet a closed socket, and the reset could take Stop away from it.
+  for (const auto& [number, peer] : peers) {
+    if (peer.worker.value == 0) peer.link->close();
+  }
+  tell_progress();
+  self->send(config.observer, EndAtom::value);
+}
+
+void CoordinatorState::carry_out(const plans::RunEvent& decision) {
+  self->send(config.observer, EventReport{decision.name, decision.text, decision.fields});
+}
+
+void CoordinatorState::on_group_started(const GroupStarted& started) {
+  const auto& plan = coordination->plan();
+  const plans::GroupStart& group = started.start;
+  // A policy of an older plan may speak late.
+  if (!plan || started.generation != coordination->generation()) return;
+  if (group.combination != plans::Combination::kReduceGradients) {
+    return apply(coordination->on_group_start(group, now_us()));
+  }
+  if (group.members.size() < 2) return;  // It needs no collective.
+  for (const plans::GroupMember& member : group.members) {
+    const plans::WorkerId worker = plans::replica_of(*plan, member.replica).worker;
+    send(worker, net::make_envelope(head(worker), [&](auto body) {
+           auto start = body.initGroupStart();
+           start.setGroup(group.group.value);
+           start.setStep(member.step);
+         }));
+  }
+}
+
+void CoordinatorState::on_emulate(const EmulateRequest& request) {
+  send(request.worker, net::make_envelope(head(request.worker), [&](auto body) {
+         auto emulate = body.initEmulate();
+         emulate.setSpeed(request.speed);
+         emulate.setDropLinkTo(request.drop_link_to.value);
+         emulate.setDropSeconds(request.drop_seconds);
+       }));
+}
+
+void CoordinatorState::on_checkpoint_completed(const CheckpointCompleted& completed) {
+  if (completed.status.ok()) {
+    result.checkpoint_path = completed.path;
+    checkpoint_path = completed.path;
+    self->send(config.observer,
+               CheckpointReport{completed.steps_done, completed.path, completed.bytes});
+  }
+  apply(coordination->on_checkpoint_completed(completed.steps_done, completed.status));
+}
+
+}  // namespace skein::actors

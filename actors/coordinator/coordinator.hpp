@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/coordinator/checkpoint_io.hpp"
+#include "actors/coordinator/coordinator_process.hpp"
+#include "actors/coordinator/grouping.hpp"
+#include "actors/coordinator/journal_io.hpp"
+#include "actors/coordinator/observer_io.hpp"
+#include "actors/coordinator/start_point.hpp"
+#include "actors/messages.hpp"
+#include "net/control/envelope.hpp"
+#include "plans/coordinator/coordination.hpp"
+
+namespace skein::actors {
+
+/// Turns the messages of workers into events of `plans::Coordination` and its decisions into
+/// messages. Decides nothing itself.
+///   in   PeerOpened, PeerMessage, PeerClosed, PeerRejected   from the listener's links
+///   in   GroupStarted          from the Grouping: forwarded to the members' workers
+///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
+///   in   CheckpointCompleted   from the CheckpointIo
+///   in   StopRequest           end at the next step boundary; a repeat changes nothing
+///   in   AbortRequest          end now
+///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
+///   in   TickAtom              from itself: leases and time-outs
+///   out  control messages to workers, reports to the ObserverIo, then EndAtom
+using Coordinator = caf::typed_actor<
+    caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
+    caf::reacts_to<PeerRejected>, caf::reacts_to<GroupStarted>, caf::reacts_to<CommitJournaled>,
+    caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>,
+    caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>>;
+
+struct CoordinatorConfig {
+  CoordinatorOptions options;
+  uint64_t term = 0;
+  StartPoint start;
+  JournalIo journal;
+  CheckpointIo checkpoints;
+  ObserverIo observer;
+  /// Called once, before the observer's EndAtom.
+  std::function<void(RunResult)> on_result;
+  /// Called after each commit and change of members; may be null.
+  std::function<void(const RunProgress&)> on_progress;
+};
+
+struct CoordinatorState {  // Owned by one actor; touched only from its handlers.
+  static inline const char* name = "coordinator";
+
+  struct Peer {
+    std::shared_ptr<net::ControlLink> link;
+    net::schema::Role role = net::schema::Role::VIEWER;
+    plans::WorkerId worker;  // 0 until it has joined.
+  };
+
+  Coordinator::stateful_pointer<CoordinatorState> self = nullptr;
+  CoordinatorConfig config;
+  std::optional<plans::Coordination> coordination;
+  std::string checkpoint_path;  // To restore from; empty: the initial weights.
+  std::map<plans::PeerNumber, Peer> peers;
+  std::map<plans::WorkerId, plans::PeerNumber> peer_of;
+  std::optional<Grouping> grouping_actor;                       // Of the generation in force.
+  std::map<uint64_t, std::vector<gpu::SavedFile>> shard_files;  // By steps done.
+  RunResult result;
+  double tokens_per_second = 0;
+  uint64_t stale_messages = 0;  // Of another generation or term, or out of place.
+
+  void start(CoordinatorConfig new_config);
+  uint64_t now_us() const;
+  /// Carries out decisions in order.
+  void apply(plans::CoordinatorDecisions decisions);
+  void on_message(const PeerMessage& message);
+  void on_closed(const PeerClosed& closed);
+  void on_tick();
+
+  // One per decision.
+  void carry_out(const plans::WelcomeWorker& decision);
+  void carry_out(const plans::RefusePeer& decision);
+  void carry_out(const plans::RequestProfile& decision);
+  void carry_out(const plans::ReportProfiles& decision);
+  void carry_out(const plans::HaltWorker& decision);
+  void carry_out(const plans::AssignPlan& decision);
+  void carry_out(const plans::StartRun& decision);
+  void carry_out(const plans::RewindJournal& decision);
+  void carry_out(const plans::JournalCommit& decision);
+  void carry_out(const plans::BroadcastCommit& decision);
+  // Columns of their own pace, in coordinator_columns.cpp.
+  void carry_out(const plans::LeaseSamples& decision);
+  void carry_out(const plans::CommitColumn& decision);
+  void carry_out(const plans::CombineWeights& decision);
+  void carry_out(const plans::DissolveGroup& decision);
+  void carry_out(const plans::TellPolicy& decision);
+  std::set<plans::WorkerId> workers_of_column(uint32_t column) const;
+  plans::WorkerId worker_of(plans::ReplicaId replica) const;
+
+  void carry_out(const plans::ReportValidation& decision);
+  void carry_out(const plans::CompleteCheckpoint& decision);
+  void carry_out(const plans::StopWorker& decision);
+  void carry_out(const plans::DismissWorker& decision);
+  void carry_out(const plans::StopWorkers& decision);
+  void carry_out(const plans::EndRun& decision);
+  void carry_out(const plans::RunEvent& decision);
+
+  // One per message that needs more than a line.
+  void on_join(plans::PeerNumber peer, net::schema::Join::Reader join);
+  void on_profiled(plans::WorkerId worker, net::schema::Profiled::Reader profiled);
+  void on_ready(net::schema::Ready::Reader ready);
+  void on_rendezvous(plans::WorkerId from, const net::ControlMessage& message);
+  void on_shard_saved(net::schema::ShardSaved::Reader saved);
+  void on_halted(plans::WorkerId worker, uint64_t generation, net::schema::Halted::Reader halted);
+  void on_emulate(const EmulateRequest& request);
+  void on_heartbeat(plans::PeerNumber peer, net::schema::Heartbeat::Reader heartbeat);
+  void on_timings(plans::WorkerId worker, net::schema::Timings::Reader timings);
+  void on_failed(plans::WorkerId worker, net::schema::Failed::Reader failed);
+  void on_status_request(plans::PeerNumber peer);
+  void on_group_started(const GroupStarted& started);
+  void on_checkpoint_completed(const CheckpointCompleted& completed);
+
+  net::EnvelopeHead head(plans::WorkerId receiver) const;
+  void send(plans::WorkerId worker, net::ControlMessage message);
+  void tell_progress();
+  template <class Fill>
+  void send_to_all(Fill fill) {
+    for (const auto& [worker, peer] : peer_of) {
+      send(worker, net::make_envelope(head(worker), fill));
+    }
+  }
+};
+
+Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<CoordinatorState> self,
+                                       CoordinatorConfig config);
+
+}  // namespace skein::actors

@@ -1,0 +1,169 @@
+#include "actors/coordinator/coordinator_process.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/send.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "actors/actor_system.hpp"
+#include "actors/coordinator/coordinator.hpp"
+#include "actors/coordinator/run_lock.hpp"
+#include "actors/coordinator/start_point.hpp"
+#include "net/control/control_link.hpp"
+#include "net/event_loop.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::actors {
+namespace {
+
+class LocalCoordinator final : public CoordinatorProcess {
+ public:
+  explicit LocalCoordinator(CoordinatorOptions options)
+      : options_(std::move(options)), system_config_(make_system_config()) {}
+
+  ~LocalCoordinator() override {
+    listener_.reset();  // No link's handler runs after the loop below it has gone.
+    if (coordinator_) caf::anon_send_exit(coordinator_, caf::exit_reason::user_shutdown);
+    if (journal_io_) caf::anon_send_exit(journal_io_, caf::exit_reason::user_shutdown);
+    if (checkpoint_io_) caf::anon_send_exit(checkpoint_io_, caf::exit_reason::user_shutdown);
+    if (observer_io_) caf::anon_send_exit(observer_io_, caf::exit_reason::user_shutdown);
+    if (system_) system_->await_all_actors_done();
+    // The thread of a detached actor ends when the last handle to it goes.
+    coordinator_ = nullptr;
+    journal_io_ = nullptr;
+    checkpoint_io_ = nullptr;
+    observer_io_ = nullptr;
+    loop_.reset();
+    system_.reset();
+  }
+
+  absl::Status run() {
+    SKEIN_ASSIGN_OR_RETURN(lock_, RunLock::take(options_.run_folder));
+    SKEIN_ASSIGN_OR_RETURN(StartPoint start, find_start(options_));
+    SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<Journal> journal,
+                           Journal::open(options_.run_folder + "/journal.sqlite"));
+    SKEIN_RETURN_IF_ERROR(read_journal(*journal, start));
+    SKEIN_ASSIGN_OR_RETURN(loop_, net::EventLoop::start());
+    system_ = std::make_unique<caf::actor_system>(system_config_);
+    spawn_actors(start, std::move(journal));
+    SKEIN_ASSIGN_OR_RETURN(listener_, listen());
+    const std::string& listen_address = options_.listen_address;
+    address_ =
+        absl::StrCat(listen_address.substr(0, listen_address.rfind(':')), ":", listener_->port());
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const override { return address_; }
+
+  void request_stop(const std::string& reason) override {
+    caf::anon_send(coordinator_, StopRequest{reason});
+  }
+
+  void abort(const absl::Status& why) override { caf::anon_send(coordinator_, AbortRequest{why}); }
+
+  bool wait(double timeout_seconds) override {
+    std::unique_lock lock(mutex_);
+    return ended_signal_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
+                                  [this] { return ended_; });
+  }
+
+  const RunResult& result() const override { return result_; }
+
+  RunProgress progress() const override {
+    std::lock_guard lock(mutex_);
+    return progress_;
+  }
+
+  void emulate(plans::WorkerId worker, double speed, plans::WorkerId drop_link_to,
+               double seconds) override {
+    caf::anon_send(coordinator_, EmulateRequest{worker, speed, drop_link_to, seconds});
+  }
+
+ private:
+  void spawn_actors(const StartPoint& start, std::shared_ptr<Journal> journal) {
+    const uint64_t term = journal->term();
+    journal_io_ = system_->spawn<caf::detached>(journal_io, std::move(journal));
+    checkpoint_io_ =
+        system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder);
+    observer_io_ = system_->spawn<caf::detached>(observer_io, options_.observer,
+                                                 std::function<void()>([this] { signal_end(); }));
+    CoordinatorConfig config;
+    config.options = options_;
+    config.term = term;
+    config.start = start;
+    config.journal = journal_io_;
+    config.checkpoints = checkpoint_io_;
+    config.observer = observer_io_;
+    config.on_result = [this](RunResult result) {
+      std::lock_guard lock(mutex_);
+      result_ = std::move(result);
+    };
+    config.on_progress = [this](const RunProgress& progress) {
+      std::lock_guard lock(mutex_);
+      progress_ = progress;
+    };
+    coordinator_ = system_->spawn(coordinator, std::move(config));
+  }
+
+  absl::StatusOr<std::unique_ptr<net::ControlListener>> listen() {
+    const Coordinator to = coordinator_;
+    auto numbers = std::make_shared<std::atomic<plans::PeerNumber>>(0);
+    auto on_accept = [to, numbers](std::shared_ptr<net::ControlLink> link,
+                                   net::schema::Role role) -> net::ControlLink::Handlers {
+      const plans::PeerNumber peer = ++*numbers;
+      caf::anon_send(to, PeerOpened{peer, std::move(link), role});
+      return {[to, peer](net::ControlMessage message) {
+                caf::anon_send(to, PeerMessage{peer, std::move(message)});
+              },
+              [to, peer](absl::Status why) {
+                caf::anon_send(to, PeerClosed{peer, std::move(why)});
+              }};
+    };
+    auto on_rejected = [to](const std::string& peer, const std::string& reason) {
+      caf::anon_send(to, PeerRejected{peer, reason});
+    };
+    return net::listen_control(*loop_, {options_.listen_address, options_.insecure}, on_accept,
+                               on_rejected);
+  }
+
+  void signal_end() {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    ended_signal_.notify_all();
+  }
+
+  CoordinatorOptions options_;
+  caf::actor_system_config system_config_;
+  std::unique_ptr<net::EventLoop> loop_;
+  std::unique_ptr<caf::actor_system> system_;
+  JournalIo journal_io_;
+  CheckpointIo checkpoint_io_;
+  ObserverIo observer_io_;
+  Coordinator coordinator_;
+  std::unique_ptr<net::ControlListener> listener_;
+  std::string address_;
+
+  std::unique_ptr<RunLock> lock_;
+  mutable std::mutex mutex_;
+  std::condition_variable ended_signal_;
+  bool ended_ = false;
+  RunResult result_;
+  RunProgress progress_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(
+    CoordinatorOptions options) {
+  auto process = std::make_unique<LocalCoordinator>(std::move(options));
+  SKEIN_RETURN_IF_ERROR(process->run());
+  return std::unique_ptr<CoordinatorProcess>(std::move(process));
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,150 @@
+#include "actors/coordinator/journal.hpp"
+
+#include <sqlite3.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::actors {
+namespace {
+
+constexpr const char* kSchema =
+    "CREATE TABLE IF NOT EXISTS terms (term INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  started TEXT DEFAULT CURRENT_TIMESTAMP);"
+    "CREATE TABLE IF NOT EXISTS commits (step INTEGER PRIMARY KEY, generation INTEGER NOT NULL,"
+    "  term INTEGER NOT NULL, first_sample INTEGER NOT NULL, sample_count INTEGER NOT NULL,"
+    "  loss REAL, gradient_norm REAL);"
+    "CREATE TABLE IF NOT EXISTS plans (generation INTEGER PRIMARY KEY, term INTEGER NOT NULL,"
+    "  plan TEXT NOT NULL);";
+/// Another process that holds the file is waited for this long.
+constexpr int kBusyTimeoutMs = 2000;
+
+struct CloseDatabase {
+  void operator()(sqlite3* database) const { sqlite3_close(database); }
+};
+struct FinalizeStatement {
+  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using Database = std::unique_ptr<sqlite3, CloseDatabase>;
+using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
+
+class SqliteJournal final : public Journal {
+ public:
+  SqliteJournal(std::string path, Database database)
+      : path_(std::move(path)), database_(std::move(database)) {}
+
+  absl::Status prepare() {
+    // The write-ahead log without a sync per step survives the process, not the machine: after a
+    // power cut the last steps may be missing, and the workers' own state is then ahead.
+    SKEIN_RETURN_IF_ERROR(execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"));
+    SKEIN_RETURN_IF_ERROR(execute(kSchema));
+    SKEIN_RETURN_IF_ERROR(execute("INSERT INTO terms DEFAULT VALUES;"));
+    term_ = static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get()));
+    SKEIN_ASSIGN_OR_RETURN(insert_,
+                           statement("INSERT INTO commits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);"));
+    return absl::OkStatus();
+  }
+
+  uint64_t term() const override { return term_; }
+
+  absl::Status rewind(uint64_t first_step) override {
+    return execute(absl::StrCat("DELETE FROM commits WHERE step >= ", first_step, ";").c_str());
+  }
+
+  absl::Status append(const plans::CommitRecord& record) override {
+    sqlite3_stmt* insert = insert_.get();
+    sqlite3_reset(insert);
+    sqlite3_bind_int64(insert, 1, static_cast<sqlite3_int64>(record.step));
+    sqlite3_bind_int64(insert, 2, static_cast<sqlite3_int64>(record.generation));
+    sqlite3_bind_int64(insert, 3, static_cast<sqlite3_int64>(record.term));
+    sqlite3_bind_int64(insert, 4, static_cast<sqlite3_int64>(record.first_sample));
+    sqlite3_bind_int64(insert, 5, static_cast<sqlite3_int64>(record.sample_count));
+    sqlite3_bind_double(insert, 6, record.loss);
+    sqlite3_bind_double(insert, 7, record.gradient_norm);
+    const int code = sqlite3_step(insert);
+    if (code == SQLITE_CONSTRAINT) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("step ", record.step, " was committed before, says ", path_));
+    }
+    return code == SQLITE_DONE ? absl::OkStatus() : error("write a commit to");
+  }
+
+  absl::StatusOr<plans::Plan> last_plan() override {
+    SKEIN_ASSIGN_OR_RETURN(Statement select,
+                           statement("SELECT plan FROM plans ORDER BY generation DESC LIMIT 1;"));
+    const int code = sqlite3_step(select.get());
+    if (code == SQLITE_DONE) return absl::NotFoundError("the journal has no plan");
+    if (code != SQLITE_ROW) return error("read");
+    return plans::parse_plan(reinterpret_cast<const char*>(sqlite3_column_text(select.get(), 0)));
+  }
+
+  absl::Status append_plan(const plans::Plan& plan) override {
+    SKEIN_ASSIGN_OR_RETURN(Statement insert,
+                           statement("INSERT OR REPLACE INTO plans VALUES (?1, ?2, ?3);"));
+    const std::string text = plans::to_text(plan);
+    sqlite3_bind_int64(insert.get(), 1, static_cast<sqlite3_int64>(plan.generation));
+    sqlite3_bind_int64(insert.get(), 2, static_cast<sqlite3_int64>(term_));
+    sqlite3_bind_text(insert.get(), 3, text.c_str(), static_cast<int>(text.size()), nullptr);
+    return sqlite3_step(insert.get()) == SQLITE_DONE ? absl::OkStatus() : error("write a plan to");
+  }
+
+  absl::StatusOr<std::vector<plans::CommitRecord>> read() override {
+    SKEIN_ASSIGN_OR_RETURN(Statement select, statement("SELECT * FROM commits ORDER BY step;"));
+    std::vector<plans::CommitRecord> records;
+    int code = SQLITE_ROW;
+    while ((code = sqlite3_step(select.get())) == SQLITE_ROW) {
+      auto integer = [&](int column) {
+        return static_cast<uint64_t>(sqlite3_column_int64(select.get(), column));
+      };
+      records.push_back({integer(0), integer(1), integer(2), integer(3), integer(4),
+                         sqlite3_column_double(select.get(), 5),
+                         sqlite3_column_double(select.get(), 6)});
+    }
+    if (code != SQLITE_DONE) return error("read");
+    return records;
+  }
+
+ private:
+  absl::Status execute(const char* sql) {
+    const int code = sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr);
+    return code == SQLITE_OK ? absl::OkStatus() : error("use");
+  }
+
+  absl::StatusOr<Statement> statement(const char* sql) {
+    sqlite3_stmt* raw = nullptr;
+    if (sqlite3_prepare_v2(database_.get(), sql, -1, &raw, nullptr) != SQLITE_OK) {
+      return error("use");
+    }
+    return Statement(raw);
+  }
+
+  absl::Status error(const char* verb) {
+    return absl::UnavailableError(absl::StrCat("cannot ", verb, " the journal ", path_, ": ",
+                                               sqlite3_errmsg(database_.get())));
+  }
+
+  std::string path_;
+  Database database_;
+  Statement insert_;
+  uint64_t term_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Journal>> Journal::open(const std::string& path) {
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open(path.c_str(), &raw);
+  Database database(raw);
+  if (code != SQLITE_OK) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot open the journal ", path, ": ", sqlite3_errstr(code)));
+  }
+  sqlite3_busy_timeout(raw, kBusyTimeoutMs);
+  auto journal = std::make_unique<SqliteJournal>(path, std::move(database));
+  SKEIN_RETURN_IF_ERROR(journal->prepare());
+  return std::unique_ptr<Journal>(std::move(journal));
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plans/coordinator/coordinator_decisions.hpp"
+
+namespace skein::actors {
+
+/// What must survive the coordinator: committed steps, plans and terms, in one SQLite file of the
+/// run directory. A step is written before its commit is broadcast, so what any worker applied is
+/// here. Written ahead and handed to the kernel with every step: it survives the death of the
+/// process. Not thread-safe; calls block on the file.
+class Journal {
+ public:
+  /// Opens or makes the file. `term()` is then larger than that of every life before.
+  /// Unavailable with SQLite's reason (disk full, no permission, no database).
+  static absl::StatusOr<std::unique_ptr<Journal>> open(const std::string& path);
+  virtual ~Journal() = default;
+
+  virtual uint64_t term() const = 0;
+  /// The plan of the largest generation; NotFound if there is none.
+  virtual absl::StatusOr<plans::Plan> last_plan() = 0;
+  /// A plan that is about to be assigned.
+  virtual absl::Status append_plan(const plans::Plan& plan) = 0;
+  /// Forgets commits of steps >= `first_step`: the run goes on from an older checkpoint.
+  virtual absl::Status rewind(uint64_t first_step) = 0;
+  /// AlreadyExists if the step was committed before.
+  virtual absl::Status append(const plans::CommitRecord& record) = 0;
+  /// Everything committed, by step.
+  virtual absl::StatusOr<std::vector<plans::CommitRecord>> read() = 0;
+};
+
+}  // namespace skein::actors

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plans/base/ids.hpp"
+#include "plans/coordinator/coordinator_decisions.hpp"
+#include "plans/elastic/goodput.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::actors {
+
+/// What the coordinator knows of one committed step.
+struct StepReport {
+  uint64_t step = 0;         // Counted from 1, as people do.
+  double loss = 0;           // Mean over the tokens of the global batch, nats.
+  double gradient_norm = 0;  // Before clipping.
+  double learning_rate = 0;
+  double step_seconds = 0;  // Since the commit before.
+  uint64_t tokens = 0;
+  uint64_t samples = 0;
+  int32_t workers_active = 0;
+  int32_t workers_total = 0;
+  double control_seconds = 0;              // From the last ready signal to the commit's broadcast.
+  std::vector<double> stage_busy_seconds;  // Device time per stage, mean of its replicas.
+  std::vector<uint32_t> stage_stash_peak;  // Stashes held at once, largest of its replicas.
+  plans::Goodput goodput;                  // Of the run so far.
+  /// Columns of their own pace: samples of each since the commit before, and the largest staleness
+  /// of a group among them, in steps. Such a commit is one of several steps.
+  std::vector<uint64_t> column_samples;
+  uint64_t staleness = 0;
+};
+
+struct ValidationReport {
+  uint64_t step = 0;
+  double loss = 0;
+  uint64_t tokens = 0;
+  double seconds = 0;
+};
+
+struct CheckpointReport {
+  uint64_t step = 0;
+  std::string path;
+  uint64_t bytes = 0;
+};
+
+/// Something that an operator would tell a colleague: "worker.joined", "worker.lost", "plan.made".
+struct EventReport {
+  std::string name;
+  std::string text;  // One line for people.
+  std::map<std::string, std::string> fields;
+};
+
+struct SliceReport {
+  std::string name;       // "0F3", "SEND_F", "update"
+  uint8_t track = 0;      // 0 compute, 1 send, 2 receive, 3 gradient sync, 4 control, 5 checkpoint.
+  uint64_t start_us = 0;  // Coordinator's steady clock.
+  uint64_t duration_us = 0;
+  int32_t microbatch = -1;
+};
+
+struct TimingsReport {
+  plans::WorkerId worker;
+  plans::ReplicaId replica;
+  int32_t stage = 0;
+  uint64_t step = 0;       // Counted from 1; of a column of its own pace, the column's own.
+  int32_t column = -1;     // -1: all replicas do every step together.
+  uint64_t version = 0;    // Updates of the weights that the step was computed with.
+  uint64_t staleness = 0;  // Of them; 0 where all replicas do every step together.
+  std::vector<SliceReport> slices;
+};
+
+/// Watches a run. All calls come from one thread, in order, and may block on files.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  /// `predicted_step_us` is 0 if nobody predicted it.
+  virtual void on_plan(const plans::Plan& plan, double predicted_step_us) = 0;
+  virtual void on_profiles(const plans::ReportProfiles& report) = 0;
+  virtual void on_step(const StepReport& report) = 0;
+  virtual void on_validation(const ValidationReport& report) = 0;
+  virtual void on_checkpoint(const CheckpointReport& report) = 0;
+  virtual void on_timings(const TimingsReport& report) = 0;
+  virtual void on_event(const EventReport& report) = 0;
+};
+
+}  // namespace skein::actors

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/fail_point.hpp"
+#include "actors/messages.hpp"
+#include "net/data/data_plane.hpp"
+
+namespace skein::actors {
+
+/// Who hears that a stage's files are on disk.
+using ShardListener = caf::typed_actor<caf::reacts_to<ShardWritten>>;
+/// Who takes a sealed snapshot of an own stage.
+using SnapshotListener = caf::typed_actor<caf::reacts_to<SnapshotTaken>>;
+
+/// Writes the files of one stage, which blocks, and seals and sends snapshots, which takes the
+/// processor for a while: spawn it detached.
+///   in   ShardRequest      a copy of the state; training goes on meanwhile
+///   in   SnapshotRequest   the same, for the memory of another worker
+///   out  ShardWritten, SnapshotTaken   to the listener, once per request
+using ShardIo = caf::typed_actor<caf::reacts_to<ShardRequest, ShardListener>,
+                                 caf::reacts_to<SnapshotRequest, SnapshotListener>>;
+
+struct ShardIoConfig {
+  std::string run_folder;
+  std::string optimizer;                  // "adamw" or "sgd".
+  int shard_count = 0;                    // Stages of the plan.
+  std::shared_ptr<net::DataPlane> plane;  // For snapshots.
+  FailPointHandle fail_point;             // Of tests; else null.
+};
+
+struct ShardIoState {  // Owned by one actor; touched only from its handlers.
+  static inline const char* name = "shard-io";
+  ShardIoConfig config;
+
+  absl::StatusOr<std::vector<gpu::SavedFile>> write(const ShardRequest& request) const;
+  SnapshotTaken send(const SnapshotRequest& request) const;
+};
+
+ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self, ShardIoConfig config);
+
+}  // namespace skein::actors

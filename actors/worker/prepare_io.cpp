@@ -1,0 +1,210 @@
+#include "actors/worker/prepare_io.hpp"
+
+#include <malloc.h>
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/profile/measure_profile.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// Of each layer, of which the fastest counts.
+constexpr int kProfileRepeats = 3;
+
+absl::StatusOr<std::shared_ptr<const gpu::TokenData>> open_data(const PrepareRequest& request) {
+  const plans::JobSpec& job = request.job;
+  SKEIN_ASSIGN_OR_RETURN(
+      std::shared_ptr<const gpu::TokenData> data,
+      gpu::TokenData::open({job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed}));
+  if (data->bytes() != request.data_bytes || data->digest() != request.data_digest) {
+    return absl::DataLossError(
+        absl::StrCat("the training data here (", data->bytes(), " bytes, digest ", data->digest(),
+                     ") is not that of the coordinator (", request.data_bytes, " bytes, digest ",
+                     request.data_digest, "); give every machine the same file"));
+  }
+  return data;
+}
+
+absl::Status load_state(const gpu::CheckpointReader& reader, const std::string& optimizer,
+                        gpu::StageModel& model) {
+  const auto& parameters = model.parameters();
+  const bool is_sgd = optimizer == "sgd";
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    std::vector<float> values(static_cast<size_t>(plans::element_count(parameters[i])));
+    auto load = [&](const std::string& name, gpu::StateKind kind) -> absl::Status {
+      SKEIN_RETURN_IF_ERROR(reader.read(name, values));
+      return model.write_state(i, kind, values);
+    };
+    const std::string& name = parameters[i].name;
+    SKEIN_RETURN_IF_ERROR(load(name, gpu::StateKind::kWeight));
+    SKEIN_RETURN_IF_ERROR(
+        load(name + (is_sgd ? ".momentum" : ".exp_avg"), gpu::StateKind::kMomentFirst));
+    if (!is_sgd) {
+      SKEIN_RETURN_IF_ERROR(load(name + ".exp_avg_sq", gpu::StateKind::kMomentSecond));
+    }
+  }
+  return absl::OkStatus();
+}
+
+gpu::StageModelOptions model_options(const PrepareRequest& request, plans::ReplicaId id) {
+  const plans::JobSpec& job = request.job;
+  const plans::Plan& plan = request.plan;
+  const int32_t stage = plans::stage_of(plan, id);
+  const plans::StagePlan& stage_plan = plan.stages[static_cast<size_t>(stage)];
+  gpu::StageModelOptions options;
+  options.model = job.model;
+  options.layers = stage_plan.layers;
+  options.optimizer = job.optimizer;
+  options.rows = plans::replica_of(plan, id).rows.count;
+  options.seq_len = job.training.seq_len;
+  options.stash_count =
+      plans::stash_peak(plan.actions[static_cast<size_t>(stage_plan.rank)], stage);
+  options.recompute = plan.recompute;
+  options.seed = job.debug.seed;
+  return options;
+}
+
+/// A model of these options that is held already, with the state to go on from.
+std::shared_ptr<gpu::StageModel> find_model(const PrepareRequest& request,
+                                            const gpu::StageModelOptions& options) {
+  for (const HeldState& held : request.held) {
+    const gpu::StageModelOptions& other = held.options;
+    if (held.model && held.step == request.first_step && other.layers == options.layers &&
+        other.rows == options.rows && other.stash_count == options.stash_count &&
+        other.recompute == options.recompute) {
+      return held.model;
+    }
+  }
+  return nullptr;
+}
+
+/// Copies what is held of the model's layers into it.
+absl::Status take_state(const PrepareRequest& request, const plans::LayerRange& layers,
+                        gpu::StageModel& model) {
+  const plans::ModelSpec& spec = request.job.model;
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    SKEIN_ASSIGN_OR_RETURN(const net::TensorHandle state,
+                           find_layer_state(spec, layer, request.first_step, request.held));
+    SKEIN_RETURN_IF_ERROR(write_layer_state(spec, layer, *state, model));
+  }
+  return absl::OkStatus();
+}
+
+/// Damaged or missing state of other workers is no bad input: there are other sources.
+absl::Status as_unavailable(const absl::Status& status) {
+  return status.ok() ? status : absl::UnavailableError(status.message());
+}
+
+std::vector<plans::GroupId> groups_of(const plans::Plan& plan, plans::ReplicaId id) {
+  std::vector<plans::GroupId> groups;
+  for (const plans::ReductionGroup& group : plan.groups) {
+    const auto& members = group.members;
+    const bool is_member = std::find(members.begin(), members.end(), id) != members.end();
+    if (members.size() > 1 && is_member) groups.push_back(group.id);
+  }
+  return groups;
+}
+
+absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
+  result.data = request.data;
+  if (request.device->info().computes && !result.data) {
+    SKEIN_ASSIGN_OR_RETURN(result.data, open_data(request));
+  }
+  std::unique_ptr<gpu::CheckpointReader> reader;
+  if (request.from_checkpoint && !request.load_path.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(reader, gpu::CheckpointReader::open(request.load_path, false));
+  }
+  for (const plans::StagePlan& stage : request.plan.stages) {
+    for (const plans::ReplicaPlan& replica : stage.replicas) {
+      if (replica.worker != request.worker) continue;
+      PreparedReplica prepared;
+      prepared.id = replica.id;
+      prepared.options = model_options(request, replica.id);
+      // Columns of their own pace meet in groups that the plan does not know.
+      if (!request.plan.in_columns) {
+        prepared.groups = groups_of(request.plan, replica.id);
+      }
+      if (!request.from_checkpoint) prepared.model = find_model(request, prepared.options);
+      if (!prepared.model) {
+        SKEIN_ASSIGN_OR_RETURN(prepared.model,
+                               gpu::StageModel::create(prepared.options, *request.device));
+        if (reader) {
+          SKEIN_RETURN_IF_ERROR(load_state(*reader, request.job.optimizer.name, *prepared.model));
+        } else if (!request.from_checkpoint) {
+          SKEIN_RETURN_IF_ERROR(as_unavailable(take_state(request, stage.layers, *prepared.model)));
+        }
+      }
+      result.replicas.push_back(std::move(prepared));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status send_state(const SendStateRequest& request) {
+  for (const auto& [layer, address] : request.layers) {
+    SKEIN_ASSIGN_OR_RETURN(const net::TensorHandle state,
+                           find_layer_state(request.model, layer, request.step, request.held));
+    SKEIN_RETURN_IF_ERROR(check_layer_state(request.model, layer, *state));
+    net::DataPlane::Rows rows;
+    rows.key = {request.generation, static_cast<uint32_t>(layer), net::schema::TensorKind::STATE,
+                request.step, 0};
+    rows.row_count = 1;
+    rows.payload = *state;
+    rows.owner = state;
+    request.plane->send(address, std::move(rows));
+    reach(request.fail_point, FailPlace::kDuringStateSend);
+  }
+  return absl::OkStatus();
+}
+
+/// Of this machine; 0 if the system does not say.
+int64_t machine_memory_bytes() {
+  struct sysinfo info {};
+  if (sysinfo(&info) != 0) return 0;
+  return static_cast<int64_t>(info.totalram) * info.mem_unit;
+}
+
+absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
+  SKEIN_ASSIGN_OR_RETURN(measured.profile,
+                         gpu::measure_profile(work.job, *work.device, work.rows, kProfileRepeats));
+  measured.is_device_memory = work.device->info().memory_bytes > 0;
+  measured.memory_bytes =
+      measured.is_device_memory ? work.device->info().memory_bytes : machine_memory_bytes();
+  measured.memory_bytes_max = work.device->memory().limit;
+  for (plans::WorkerId peer : work.peers) {
+    SKEIN_ASSIGN_OR_RETURN(measured.links[peer], work.links->measure(peer));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> self) {
+  return {
+      [self](const PrepareRequest& request, const PrepareListener& listener) {
+        PreparedReplicas result;
+        result.generation = request.plan.generation;
+        result.status = prepare(request, result);
+        self->send(listener, std::move(result));
+        // What earlier plans have freed lies scattered in the heaps of many threads, and would add
+        // up from plan to plan.
+        malloc_trim(0);
+      },
+      [self](const SendStateRequest& request, const PrepareListener& listener) {
+        self->send(listener, StateSent{request.generation, as_unavailable(send_state(request))});
+      },
+      [self](const ProfileWork& work, const PrepareListener& listener) {
+        ProfileMeasured result;
+        result.status = measure(work, result.measured);
+        self->send(listener, std::move(result));
+      },
+  };
+}
+
+}  // namespace skein::actors

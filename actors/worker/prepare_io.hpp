@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <caf/stateful_actor.hpp>
+#include <caf/typed_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+
+#include "actors/fail_point.hpp"
+#include "actors/messages.hpp"
+#include "gpu/data/token_data.hpp"
+#include "gpu/model/stage_model.hpp"
+#include "net/data/data_plane.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::actors {
+
+/// What a worker is assigned, with what preparing it takes.
+struct PrepareRequest {
+  plans::WorkerId worker;
+  plans::JobSpec job;
+  plans::Plan plan;
+  uint64_t first_step = 0;
+  bool from_checkpoint = false;  // All state is read there, else it is in `held`.
+  std::string load_path;         // Empty: initial weights.
+  std::vector<HeldState> held;
+  uint64_t data_bytes = 0;
+  uint64_t data_digest = 0;
+  std::shared_ptr<const gpu::TokenData> data;  // If it is open already.
+  std::shared_ptr<gpu::Device> device;
+};
+
+/// One replica, allocated and loaded.
+struct PreparedReplica {
+  plans::ReplicaId id;
+  std::shared_ptr<gpu::StageModel> model;
+  gpu::StageModelOptions options;      // Of the model.
+  std::vector<plans::GroupId> groups;  // Of more than one member, that it belongs to.
+};
+struct PreparedReplicas {
+  uint64_t generation = 0;
+  absl::Status status;  // Unavailable: state that was held is damaged or missing.
+  std::shared_ptr<const gpu::TokenData> data;  // Null for a device that only sleeps.
+  std::vector<PreparedReplica> replicas;
+};
+
+/// Layers whose state other workers need.
+struct SendStateRequest {
+  uint64_t generation = 0;
+  uint64_t step = 0;
+  plans::ModelSpec model;
+  std::vector<std::pair<int64_t, std::string>> layers;  // And the address of who needs each.
+  std::vector<HeldState> held;
+  std::shared_ptr<net::DataPlane> plane;
+  FailPointHandle fail_point;  // Of tests; else null.
+};
+struct StateSent {
+  uint64_t generation = 0;
+  absl::Status status;  // Unavailable: state that was held is damaged or missing.
+};
+
+}  // namespace skein::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::PrepareRequest)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::PreparedReplicas)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::SendStateRequest)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::StateSent)
+
+namespace skein::actors {
+
+/// Who takes the prepared replicas, and what was measured.
+using PrepareListener =
+    caf::typed_actor<caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>,
+                     caf::reacts_to<ProfileMeasured>>;
+
+/// Opens the data, builds and loads models, sends state and measures; all of it takes long or
+/// blocks: spawn it detached. It waits for no other worker but to measure links.
+///   in   PrepareRequest     one assignment, when all state is here
+///   in   SendStateRequest   state for other workers
+///   in   ProfileWork
+///   out  PreparedReplicas, StateSent, ProfileMeasured   to the listener, once per request
+using PrepareIo = caf::typed_actor<caf::reacts_to<PrepareRequest, PrepareListener>,
+                                   caf::reacts_to<SendStateRequest, PrepareListener>,
+                                   caf::reacts_to<ProfileWork, PrepareListener>>;
+
+struct PrepareIoState {
+  static inline const char* name = "prepare-io";
+};
+
+PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> self);
+
+}  // namespace skein::actors

@@ -1,0 +1,304 @@
+#include "actors/worker/worker_process.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/send.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "actors/actor_system.hpp"
+#include "actors/collectives/device_gradient_group.hpp"
+#include "actors/worker/worker.hpp"
+#include "gpu/cuda/load_cuda.hpp"
+#include "net/control/control_link.hpp"
+#include "net/event_loop.hpp"
+#include "net/local_address.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/simulator/job_scenario.hpp"
+
+namespace skein::actors {
+namespace {
+
+std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec, int32_t local_rank) {
+  plans::Scenario scenario = plans::device_scenario(spec);
+  if (spec.type == "sleep") {
+    return gpu::make_sleep_device(
+        {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us}, spec.speed,
+        std::move(scenario));
+  }
+  const auto threads = static_cast<int32_t>(spec.threads);
+  const auto slowed = [&](std::unique_ptr<gpu::Device> device) {
+    return gpu::make_slowed_device(std::move(device), spec.speed, std::move(scenario));
+  };
+  if (spec.type == "cpu") return slowed(gpu::make_host_device(threads));
+  gpu::CudaOptions options;
+  options.ordinal = static_cast<int32_t>(spec.ordinal);
+  options.local_rank = local_rank;
+  options.precision = spec.precision;
+  options.memory_bytes_max = spec.memory_limit_mb << 20;
+  absl::StatusOr<std::unique_ptr<gpu::Device>> cuda = gpu::load_cuda_device(options);
+  if (cuda.ok()) {
+    std::fprintf(stderr, "skein: local rank %d computes on %s\n", local_rank,
+                 (*cuda)->info().name.c_str());
+    return slowed(*std::move(cuda));
+  }
+  std::fprintf(stderr, "skein: no CUDA device: %s; using %d threads of the processor\n",
+               std::string(cuda.status().message()).c_str(), threads);
+  return slowed(gpu::make_host_device(threads));
+}
+
+class LocalWorker final : public WorkerProcess {
+ public:
+  explicit LocalWorker(WorkerOptions options)
+      : options_(std::move(options)), system_config_(make_system_config()) {}
+
+  ~LocalWorker() override {
+    if (board_) board_->cancel();
+    if (worker_) caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
+    if (prepare_) caf::anon_send_exit(prepare_, caf::exit_reason::user_shutdown);
+    if (system_) system_->await_all_actors_done();
+    // The thread of a detached actor ends when the last handle to it goes.
+    worker_ = nullptr;
+    prepare_ = nullptr;
+    round_.reset();  // They have the device, whose work tells the time by the actors' clock.
+    keeper_.reset();
+    link_.reset();
+    plane_.reset();
+    board_.reset();
+    loop_.reset();
+    system_.reset();
+  }
+
+  absl::Status run() {
+    SKEIN_ASSIGN_OR_RETURN(loop_, net::EventLoop::start());
+    system_ = std::make_unique<caf::actor_system>(system_config_);
+    net::DataPlane::Options plane_options;
+    plane_options.listen_address = absl::StrCat(options_.bind_address, ":0");
+    plane_options.insecure = options_.insecure;
+    plane_options.on_peer_lost = [this](const std::string& address, absl::Status why) {
+      caf::anon_send(
+          worker_,
+          WorkerFault{absl::UnavailableError(absl::StrCat("the data connection to ", address,
+                                                          " broke: ", std::string(why.message()))),
+                      address});
+    };
+    SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
+    board_ = net::RendezvousBoard::create(
+        [this](const std::string& key, const std::vector<char>& value) { publish(key, value); });
+    prepare_ = system_->spawn<caf::detached>(prepare_io);
+    WorkerConfig config;
+    config.options = options_;
+    config.plane = plane_;
+    config.board = board_;
+    config.prepare = prepare_;
+    config.on_end = [this](absl::Status status) { signal_end(std::move(status)); };
+    config.parts = make_parts();
+    config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
+    worker_ = system_->spawn(worker, std::move(config));
+    {
+      std::lock_guard lock(mutex_);
+      spawned_ = true;
+    }
+    spawned_signal_.notify_all();
+    return absl::OkStatus();
+  }
+
+  void leave(const std::string& reason) override { caf::anon_send(worker_, LeaveRequest{reason}); }
+
+  void abort(const absl::Status& why) override { signal_end(why); }
+
+  bool wait(double timeout_seconds) override {
+    std::unique_lock lock(mutex_);
+    return ended_signal_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
+                                  [this] { return ended_; });
+  }
+
+  const absl::Status& result() const override { return result_; }
+
+ private:
+  WorkerParts make_parts() {
+    WorkerParts parts;
+    parts.make_device = [rank = options_.local_rank](const plans::DeviceSpec& spec) {
+      return make_device(spec, rank);
+    };
+    parts.make_shard_io = [this](ShardIoConfig config) {
+      return system_->spawn<caf::detached>(shard_io, std::move(config));
+    };
+    parts.make_group = [this](plans::GroupId number,
+                              const GroupRequest& request) -> absl::StatusOr<GroupParts> {
+      SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<net::GradientGroup> group,
+                             make_group(number, request));
+      return GroupParts{system_->spawn<caf::detached>(group_io, number, group),
+                        [group] { group->abort(); }};
+    };
+    parts.make_stage_link = [this](plans::GroupId number,
+                                   const GroupRequest& request) -> std::optional<StageLinkParts> {
+      if (request.device->info().is_host_memory) {
+        formation_round(request)->tell();  // The other end may be a GPU, which waits for that.
+        return std::nullopt;
+      }
+      const auto link = std::make_shared<StageLink>(device_members(number, request), board_);
+      return StageLinkParts{system_->spawn<caf::detached>(stage_link_io, number, link),
+                            [link] { link->abort(); }};
+    };
+    return parts;
+  }
+
+  absl::StatusOr<std::unique_ptr<net::GradientGroup>> make_group(plans::GroupId number,
+                                                                 const GroupRequest& request) {
+    SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::GradientGroup> host,
+                           net::GradientGroup::create(request.options, board_));
+    if (request.backend == "gloo") return host;
+    DeviceGradientGroupOptions options;
+    options.backend = request.backend;
+    options.devices = device_members(number, request);
+    return make_device_gradient_group(std::move(options), board_, std::move(host));
+  }
+
+  DeviceMembersOptions device_members(plans::GroupId number, const GroupRequest& request) {
+    DeviceMembersOptions options;
+    options.name = request.options.name;
+    options.appear_timeout_seconds = request.options.appear_timeout_seconds;
+    options.form_timeout_seconds = request.options.connect_timeout_seconds;
+    options.operation_timeout_seconds = request.options.timeout_seconds;
+    options.id = number;
+    options.number = request.generation << 16 | number.value;  // A plan has fewer groups.
+    options.self = request.self;
+    options.device = request.device;
+    options.keeper = keeper_;
+    options.round = formation_round(request);
+    options.say = [](const std::string& line) {
+      std::fprintf(stderr, "skein: %s\n", line.c_str());
+    };
+    return options;
+  }
+
+  /// That of the plan, which its groups share. Called by the worker only.
+  std::shared_ptr<FormationRound> formation_round(const GroupRequest& request) {
+    if (round_ != nullptr && round_generation_ == request.generation) return round_;
+    FormationRound::Options options;
+    options.name = absl::StrCat("generation-", request.generation);
+    options.self = request.self;
+    options.wanted = request.wanted;
+    options.workers = request.workers;
+    options.backend = request.backend;
+    options.appear_timeout_seconds = request.options.appear_timeout_seconds;
+    options.device = request.device;
+    options.keeper = keeper_;
+    round_ = std::make_shared<FormationRound>(std::move(options), board_);
+    round_generation_ = request.generation;
+    return round_;
+  }
+
+  /// Called by the worker, the first time while it is being spawned.
+  void connect(uint64_t attempt, double seconds) {
+    net::ConnectOptions options;
+    options.address = options_.coordinator_address;
+    options.timeout_seconds = seconds;
+    loop_->post([this, attempt, options] { start_connecting(attempt, options); });
+  }
+
+  void start_connecting(uint64_t attempt, const net::ConnectOptions& options) {
+    std::unique_lock lock(mutex_);
+    spawned_signal_.wait(lock, [this] { return spawned_; });
+    const Worker to = worker_;
+    lock.unlock();
+    net::ControlLink::Handlers handlers = {
+        [this, to](net::ControlMessage message) {
+          remember_head(message);
+          caf::anon_send(to, std::move(message));
+        },
+        [to, attempt](absl::Status why) {
+          caf::anon_send(to, LinkClosed{attempt, std::move(why)});
+        }};
+    net::connect_control(
+        *loop_, options, std::move(handlers),
+        [this, to, attempt](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
+          if (!link.ok()) {
+            caf::anon_send(to, LinkClosed{attempt, link.status()});
+            return;
+          }
+          if (!net::may_be_local(options_.bind_address)) {
+            (*link)->close();
+            caf::anon_send(to, LinkClosed{attempt, absl::UnavailableError(absl::StrCat(
+                                                       "this machine has lost the address ",
+                                                       options_.bind_address,
+                                                       ", which other workers connect to"))});
+            return;
+          }
+          {
+            std::lock_guard lock(mutex_);
+            link_ = *link;
+          }
+          caf::anon_send(to, LinkOpened{attempt, *link});
+        });
+  }
+
+  /// The board publishes from the thread that forms groups, so it cannot ask the actor for the
+  /// head of its envelopes: the newest assignment says what it is.
+  void remember_head(const net::ControlMessage& message) {
+    const auto envelope = *message;
+    std::lock_guard lock(mutex_);
+    if (envelope.getBody().isJoined()) {
+      head_.sender = envelope.getBody().getJoined().getWorker();
+      head_.term = envelope.getTerm();
+    } else if (envelope.getBody().isHalt()) {
+      head_.generation = envelope.getGeneration();
+    }
+  }
+
+  void publish(const std::string& key, const std::vector<char>& value) {
+    std::lock_guard lock(mutex_);
+    if (!link_) return;
+    link_->send(net::make_envelope(head_, [&](auto body) {
+      auto entry = body.initRendezvous();
+      entry.setKey(key);
+      auto bytes = entry.initValue(static_cast<unsigned>(value.size()));
+      std::copy(value.begin(), value.end(), reinterpret_cast<char*>(bytes.begin()));
+    }));
+  }
+
+  void signal_end(absl::Status status) {
+    std::lock_guard lock(mutex_);
+    if (ended_) return;
+    ended_ = true;
+    result_ = std::move(status);
+    ended_signal_.notify_all();
+  }
+
+  WorkerOptions options_;
+  caf::actor_system_config system_config_;
+  std::unique_ptr<net::EventLoop> loop_;
+  std::unique_ptr<caf::actor_system> system_;
+  std::shared_ptr<net::DataPlane> plane_;
+  std::shared_ptr<net::RendezvousBoard> board_;
+  std::shared_ptr<DeviceGroupKeeper> keeper_ = std::make_shared<DeviceGroupKeeper>();
+  std::shared_ptr<FormationRound> round_;
+  uint64_t round_generation_ = 0;
+  PrepareIo prepare_;
+  Worker worker_;
+
+  std::mutex mutex_;
+  std::condition_variable ended_signal_;
+  std::shared_ptr<net::ControlLink> link_;
+  net::EnvelopeHead head_;
+  std::condition_variable spawned_signal_;
+  bool spawned_ = false;
+  bool ended_ = false;
+  absl::Status result_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::start(WorkerOptions options) {
+  auto process = std::make_unique<LocalWorker>(std::move(options));
+  SKEIN_RETURN_IF_ERROR(process->run());
+  return std::unique_ptr<WorkerProcess>(std::move(process));
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "actors/fail_point.hpp"
+#include "plans/job/job_spec.hpp"
+
+namespace skein::actors {
+
+struct WorkerOptions {
+  std::string coordinator_address;  // "host:port"
+  /// Where other workers connect for tensors. A worker that finds that its machine has lost the
+  /// address when it connects to the coordinator again ends with Unavailable: it is to be started
+  /// anew with another one.
+  std::string bind_address = "127.0.0.1";
+  bool insecure = false;  // Allows one that is not a loopback address.
+  /// Number of this worker among those of its machine, from 0: GPUs are dealt out by it.
+  int32_t local_rank = 0;
+  /// Changes what the job says of the device; may be null.
+  std::function<void(plans::DeviceSpec&)> change_device;
+  double connect_timeout_seconds = 30;
+  FailPointHandle fail_point;  // Of tests; else null.
+  /// Parses the job file that the coordinator sends (the cli knows the format).
+  std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;
+};
+
+/// A worker's half of a run inside this process. Thread-safe.
+class WorkerProcess {
+ public:
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> start(WorkerOptions options);
+  virtual ~WorkerProcess() = default;
+
+  /// Asks the coordinator to move our state away, and leaves the job when that is done.
+  virtual void leave(const std::string& reason) = 0;
+  /// Leaves the job now.
+  virtual void abort(const absl::Status& why) = 0;
+  /// Waits for the end, at most `timeout_seconds`. False if it has not come.
+  virtual bool wait(double timeout_seconds) = 0;
+  /// Ok when the coordinator said stop, at the end of the run or after `leave`. Valid once `wait`
+  /// has returned true.
+  virtual const absl::Status& result() const = 0;
+};
+
+}  // namespace skein::actors

@@ -1,0 +1,258 @@
+// toml++ is used without exceptions, so parsing gives a result with an error in it; Debian's
+// compiled form of it has them, so it is used as a header.
+#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
+#include "cli/config/job_file.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <initializer_list>
+#include <sstream>
+
+#include <toml++/toml.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/config/job_keys.hpp"
+#include "cli/config/text_file.hpp"
+#include "cli/config/toml_text.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::cli {
+namespace {
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const JobKey& key : job_keys()) names.push_back(key.full_name());
+  return names;
+}
+
+std::vector<std::string> all_sections() {
+  std::vector<std::string> sections;
+  for (const JobKey& key : job_keys()) {
+    if (sections.empty() || sections.back() != key.section) sections.push_back(key.section);
+  }
+  return sections;
+}
+
+absl::Status at(const std::string& place, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(place, ": ", what));
+}
+
+std::string text_of(const toml::node& node) {
+  std::ostringstream out;
+  out << toml::node_view<const toml::node>(node);
+  return out.str();
+}
+
+/// Whether a TOML value has the type that the table says, before its text is read.
+bool has_type(const toml::node& node, const std::string& type) {
+  if (type == "integer") return node.is_integer();
+  if (type == "number") return node.is_number();
+  if (type == "boolean") return node.is_boolean();
+  if (type == "string") return node.is_string();
+  if (type == "integer or \"auto\"") return node.is_integer() || node.is_string();
+  return node.is_array();
+}
+
+struct Assignment {
+  const JobKey* key = nullptr;
+  std::string text;
+  std::string origin;
+};
+
+absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
+                                                   const std::string& file) {
+  std::vector<Assignment> assignments;
+  for (const auto& [section_key, section_node] : table) {
+    const std::string section(section_key.str());
+    const std::string place = absl::StrCat(file, ":", section_node.source().begin.line);
+    const auto sections = all_sections();
+    if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
+      return at(place,
+                absl::StrCat("unknown section [", section, "]", suggestion(section, sections)));
+    }
+    if (!section_node.is_table()) {
+      return at(place, absl::StrCat(section, " must be a section: write [", section, "]"));
+    }
+    for (const auto& [key, node] : *section_node.as_table()) {
+      const std::string name = absl::StrCat(section, ".", std::string(key.str()));
+      const std::string line = absl::StrCat(file, ":", node.source().begin.line);
+      const JobKey* found = find_key(name);
+      if (found == nullptr) {
+        return at(line, absl::StrCat("unknown key ", name, suggestion(name, all_names())));
+      }
+      if (!has_type(node, found->type)) {
+        return at(line, absl::StrCat(name, ": expected ", found->type, ", got ", text_of(node)));
+      }
+      const std::string text =
+          node.is_string() ? toml_string(node.as_string()->get()) : text_of(node);
+      assignments.push_back({found, text, line});
+    }
+  }
+  return assignments;
+}
+
+absl::StatusOr<std::vector<Assignment>> read_toml(const std::string& text,
+                                                  const std::string& file) {
+  toml::parse_result result = toml::parse(text, file);
+  if (!result) {
+    return at(absl::StrCat(file, ":", result.error().source().begin.line),
+              std::string(result.error().description()));
+  }
+  return read_table(result.table(), file);
+}
+
+void add_environment(std::vector<Assignment>& assignments) {
+  for (const JobKey& key : job_keys()) {
+    const std::string name =
+        absl::AsciiStrToUpper(absl::StrCat("SKEIN_", key.section, "_", key.name));
+    if (const char* value = std::getenv(name.c_str())) assignments.push_back({&key, value, name});
+  }
+}
+
+/// What a key like `model.flavor` sets: these keys, unless they are set themselves.
+void set_origins(LoadedJob& job, std::initializer_list<const char*> names, const char* origin) {
+  for (const char* name : names) job.origins[absl::StrCat("model.", name)] = origin;
+}
+
+absl::Status apply_defaults(LoadedJob& job) {
+  if (job.spec.model.name == "llama") {
+    plans::apply_family(job.spec.model);
+    set_origins(job, {"norm", "mlp", "bias", "position_embedding_type"}, "model.name");
+  }
+  if (job.spec.model.flavor.empty()) return absl::OkStatus();
+  if (absl::Status status = plans::apply_flavor(job.spec.model); !status.ok()) {
+    return at(job.origins["model.flavor"], std::string(status.message()));
+  }
+  set_origins(job, {"vocab_size", "n_layer", "n_head", "n_embd"}, "flavor");
+  return absl::OkStatus();
+}
+
+/// Later assignments win; family and flavor set defaults before the keys that override them.
+absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& job) {
+  for (const bool is_first : {true, false}) {
+    for (const Assignment& assignment : assignments) {
+      const JobKey& key = *assignment.key;
+      const std::string name = key.full_name();
+      if ((name == "model.name" || name == "model.flavor") != is_first) continue;
+      if (absl::Status status = key.set(job.spec, assignment.text); !status.ok()) {
+        return at(assignment.origin, absl::StrCat(name, ": ", std::string(status.message())));
+      }
+      job.origins[name] = assignment.origin;
+    }
+    if (is_first) SKEIN_RETURN_IF_ERROR(apply_defaults(job));
+  }
+  if (absl::Status status = plans::validate(job.spec); !status.ok()) {
+    // Begins with the key's name: say where its value is from.
+    const std::string message(status.message());
+    const auto origin = job.origins.find(message.substr(0, message.find(' ')));
+    return origin == job.origins.end() ? status : at(origin->second, message);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "job file"));
+  return load_job_text(text, path, overrides);
+}
+
+absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::string& name,
+                                        const Overrides& overrides) {
+  LoadedJob job;
+  job.text = text;
+  SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(text, name));
+  add_environment(assignments);
+  for (const auto& [key, value] : overrides) {
+    assignments.push_back({find_key(key), value, absl::StrCat("--", key)});
+  }
+  SKEIN_RETURN_IF_ERROR(assign_all(assignments, job));
+  return job;
+}
+
+absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml) {
+  LoadedJob job;
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<Assignment> assignments, read_toml(toml, "job"));
+  SKEIN_RETURN_IF_ERROR(assign_all(assignments, job));
+  return job.spec;
+}
+
+std::string to_toml(const plans::JobSpec& job, const std::map<std::string, std::string>* origins) {
+  std::string text;
+  std::string section;
+  for (const JobKey& key : job_keys()) {
+    if (key.section != section) {
+      section = key.section;
+      absl::StrAppend(&text, text.empty() ? "" : "\n", "[", section, "]\n");
+    }
+    std::string comment = key.help;
+    if (origins != nullptr) {
+      const auto origin = origins->find(key.full_name());
+      absl::StrAppend(&comment, "  <", origin == origins->end() ? "default" : origin->second, ">");
+    }
+    absl::StrAppendFormat(&text, "%-40s # %s\n", absl::StrCat(key.name, " = ", key.get(job)),
+                          comment);
+  }
+  return text;
+}
+
+absl::StatusOr<Overrides> take_overrides(std::vector<std::string>& arguments) {
+  Overrides overrides;
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const size_t dot = argument.find('.');
+    const size_t equals = argument.find('=');
+    if (!argument.starts_with("--") || dot == std::string::npos || dot > equals) {
+      rest.push_back(argument);
+      continue;
+    }
+    std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    const JobKey* key = find_key(name);
+    const size_t no = name.find(".no-");
+    if (key == nullptr && no != std::string::npos) {
+      key = find_key(name.substr(0, no + 1) + name.substr(no + 4));
+      if (key != nullptr && key->type == "boolean") {
+        overrides.push_back({key->full_name(), "false"});
+        continue;
+      }
+      key = nullptr;
+    }
+    if (key == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, ": unknown key", suggestion(name, all_names())));
+    }
+    if (equals != std::string::npos) {
+      overrides.push_back({key->full_name(), argument.substr(equals + 1)});
+      continue;
+    }
+    const bool has_next = i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
+    if (key->type == "boolean" &&
+        !(has_next && (arguments[i + 1] == "true" || arguments[i + 1] == "false"))) {
+      overrides.push_back({key->full_name(), "true"});
+      continue;
+    }
+    if (!has_next) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " needs a value (", key->type, ")"));
+    }
+    overrides.push_back({key->full_name(), arguments[++i]});
+  }
+  arguments = std::move(rest);
+  return overrides;
+}
+
+std::string describe_keys() {
+  const plans::JobSpec defaults;
+  std::string text;
+  for (const JobKey& key : job_keys()) {
+    absl::StrAppendFormat(&text, "%-46s %-17s %-12s %s\n", key.full_name(), key.type,
+                          key.get(defaults), key.help);
+  }
+  return text;
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plans/job/job_spec.hpp"
+
+namespace skein::cli {
+
+/// A job with where each of its values comes from.
+struct LoadedJob {
+  plans::JobSpec spec;
+  std::map<std::string, std::string> origins;  // "training.steps" -> "job.toml:12", "flag", ...
+  std::string text;                            // The file as it was read.
+};
+
+/// "training.steps" and "200", in the order of the command line.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
+
+/// Reads a job file (TOML) and puts the environment (SKEIN_SECTION_KEY) and the overrides over it,
+/// then checks the result. Precedence: flag, environment, file, flavor, default.
+/// NotFound          if there is no such file.
+/// InvalidArgument   with file and line for what is wrong in it, and a suggestion for unknown keys.
+absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides);
+/// The same for a job file's text, which messages call `name`.
+absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::string& name,
+                                        const Overrides& overrides);
+
+/// A job file's text without environment: what a worker gets from the coordinator.
+absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml);
+
+/// The whole job as TOML with a comment per key; parses back to the same job. With `origins`, each
+/// comment says where the value comes from.
+std::string to_toml(const plans::JobSpec& job, const std::map<std::string, std::string>* origins);
+
+/// Takes `--section.key value`, `--section.key=value`, `--section.key` and `--section.no-key` out
+/// of the arguments. The rest stays in order. InvalidArgument   for an unknown key or a missing
+/// value.
+absl::StatusOr<Overrides> take_overrides(std::vector<std::string>& arguments);
+
+/// Every key with type, default and help, for people.
+std::string describe_keys();
+
+}  // namespace skein::cli

@@ -1,0 +1,124 @@
+#include "cli/config/planning_arguments.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace skein::cli {
+namespace {
+
+constexpr const char* kPlanFooter =
+    R"(Prints which layers, rows and micro-batches each device gets and why, what a step is
+predicted to take, and how other planners' plans compare. All plans are judged by the same
+simulation. Without a profile, times are estimated from the model's operations, and marked so.
+
+Examples:
+  skein plan job.toml cluster.toml
+  skein plan job.toml cluster.toml --profile profile.json --show --html plan.html
+  skein plan job.toml cluster.toml --schedules 1F1B,ZBH1 --microbatch-rows 1,2,4,8
+  skein plan job.toml cluster.toml --json --out plan.txt --csv schedule.csv
+  skein plan job.toml cluster.toml --html compare.html --measured outputs/latest
+
+docs/cluster.md and docs/profile.md say what is in the files.
+Exit codes: 0 planned, 2 bad file or argument, or no plan fits the memory.)";
+
+constexpr const char* kSimulateFooter =
+    R"(With files, does everything that `skein train` would do but the computation, and leaves
+the same run directory. With numbers only, prints what a schedule looks like: --tf is a rank's
+time for the forward of one micro-batch, --tb for the backward; with --tw, --tb is the backward of
+the inputs only and --tw that of the weights, as zero-bubble papers count. --tc is a transfer
+between neighbours.
+
+Examples:
+  skein simulate job.toml cluster.toml --steps 20
+  skein simulate job.toml cluster.toml --plan plan.txt --scenario 'H2 factor=4 devices=0'
+  skein simulate --stages 4 --microbatches 8 --tf 1 --tb 2
+  skein simulate --stages 4 --microbatches 12 --tf 1 --tb 1 --tw 1 --schedule ZBH1 --svg zb.svg
+  skein simulate --stages 4 --microbatches 8 --virtual 2 --schedule Interleaved1F1B
+  skein simulate --schedule-csv schedule.csv --tf 1 --tb 2
+
+Exit codes: 0 simulated, 2 bad file or argument, or the plan does not fit the memory.)";
+
+void add_planning(CLI::App& verb, PlanningOptions& options) {
+  verb.add_option("job", options.job_path, "job file (TOML)");
+  verb.add_option("cluster", options.cluster_path, "cluster file (TOML)");
+  verb.add_option("--profile", options.profile_path,
+                  "what the layers cost (JSON); default: an estimate");
+  verb.add_option("--estimate-gflops", options.estimate_gflops,
+                  "without a profile: GFLOP/s of a device of speed 1.0")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-3, 1e9));
+  verb.add_option("--estimate-gbytes", options.estimate_gbytes,
+                  "without a profile: GB/s of its memory")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-3, 1e9));
+  verb.add_option("--planner", options.planner, "whose plan is taken")->capture_default_str();
+  verb.add_option("--schedules", options.schedules,
+                  "schedules that may be chosen; default: the job's")
+      ->delimiter(',');
+  verb.add_option("--microbatch-rows", options.microbatch_rows,
+                  "samples of a micro-batch that may be chosen; default: the job's")
+      ->delimiter(',');
+  verb.add_flag("--may-recompute", options.may_recompute,
+                "recomputation may be chosen where memory is short");
+  verb.add_option("--scenario", options.scenario,
+                  "how devices are slowed, as 'H2 factor=4 devices=0'");
+  verb.add_option("--schedule-csv", options.schedule_csv,
+                  "use the schedule of this file (PyTorch's format)");
+}
+
+void add_files(CLI::App& verb, PictureFiles& files) {
+  verb.add_option("--svg", files.svg, "draw one step into this file");
+  verb.add_option("--html", files.html, "write a report into this file");
+  verb.add_option("--measured", files.measured,
+                  "run directory whose measured timeline the report shows, too");
+  verb.add_option("--csv", files.csv, "write the schedule into this file (PyTorch's format)");
+}
+
+}  // namespace
+
+CLI::App* add_plan_verb(CLI::App& app, PlanOptions& options) {
+  CLI::App* verb = app.add_subcommand("plan", "decide which device computes what, and say why");
+  verb->footer(kPlanFooter);
+  add_planning(*verb, options.planning);
+  verb->get_option("job")->required();
+  verb->get_option("cluster")->required();
+  add_files(*verb, options.files);
+  verb->add_option("--out", options.out, "write the plan as text into this file");
+  verb->add_flag("--json", options.json, "print JSON");
+  verb->add_flag("--show", options.shows, "print one step as a grid, too");
+  return verb;
+}
+
+CLI::App* add_simulate_verb(CLI::App& app, SimulateOptions& options) {
+  CLI::App* verb =
+      app.add_subcommand("simulate", "run a job, or just a schedule, without computing anything");
+  verb->footer(kSimulateFooter);
+  add_planning(*verb, options.planning);
+  add_files(*verb, options.files);
+  verb->add_option("--plan", options.plan_path, "plan.txt to simulate; default: plan first");
+  verb->add_option("--steps", options.steps, "steps to simulate")->capture_default_str();
+  verb->add_flag("--quiet", options.quiet, "print only the summary");
+  verb->add_option_function<std::string>(
+          "--log-format",
+          [&options](const std::string& format) {
+            options.format = format == "json" ? LogFormat::kJson : LogFormat::kText;
+          },
+          "text, or json: one object a line")
+      ->check(CLI::IsMember({"text", "json"}));
+  QuickOptions& quick = options.quick;
+  const char* group = "Without files";
+  verb->add_option("--stages", quick.stages, "ranks of the pipeline")->group(group);
+  verb->add_option("--microbatches", quick.microbatches, "of one step")->group(group);
+  verb->add_option("--tf", quick.forward, "time of a forward")->capture_default_str()->group(group);
+  verb->add_option("--tb", quick.backward, "time of a backward")
+      ->capture_default_str()
+      ->group(group);
+  verb->add_option("--tw", quick.weight, "of it for the weights, apart from --tb")->group(group);
+  verb->add_option("--tc", quick.transfer, "time of a transfer")->group(group);
+  verb->add_option("--schedule", quick.schedule, "schedule")->capture_default_str()->group(group);
+  verb->add_option("--virtual", quick.virtual_stages, "stages of each rank, which share its times")
+      ->capture_default_str()
+      ->group(group);
+  return verb;
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/config/job_file.hpp"
+#include "plans/planner/planner.hpp"
+
+namespace skein::cli {
+
+/// What `skein plan` and `skein simulate` are asked.
+struct PlanningOptions {
+  std::string job_path;
+  std::string cluster_path;
+  std::string profile_path;     // Empty: estimate from the job's model and these two:
+  double estimate_gflops = 60;  // That a device of speed 1.0 reaches: one core of a server.
+  double estimate_gbytes = 10;  // Per second, of its memory.
+  Overrides overrides;
+  std::string planner = "skein";
+  std::vector<std::string> schedules;    // That may be chosen; empty: the job's.
+  std::vector<int64_t> microbatch_rows;  // That may be chosen; empty: the job's.
+  bool may_recompute = false;            // Also if the job recomputes.
+  std::string scenario;                  // "H2 factor=4 devices=0"; empty: H0.
+  std::string schedule_csv;              // A file that replaces the plan's schedule.
+};
+
+struct PlanningInputs {
+  LoadedJob job;
+  bool estimated = false;  // The profile was not measured.
+  plans::PlanRequest request;
+};
+
+/// Reads and checks all files.
+/// InvalidArgument   names the file, line and key, or the option, and what to do.
+absl::StatusOr<PlanningInputs> load_planning_inputs(const PlanningOptions& options);
+
+/// The planner called `name`. InvalidArgument with the names that exist.
+absl::StatusOr<plans::Planner> find_planner(const std::string& name);
+
+/// A file of PyTorch's format. InvalidArgument with file, line and cell.
+absl::StatusOr<plans::Schedule> load_schedule_csv(const std::string& path);
+
+/// Gives the plan the schedule of a file. InvalidArgument   if it does not fit the plan's stages,
+/// ranks and micro-batches; the message says how.
+absl::Status use_schedule_csv(const std::string& path, const PlanningInputs& inputs,
+                              plans::Plan& plan);
+
+/// Tokens of one step.
+int64_t step_tokens(const plans::JobSpec& job);
+
+}  // namespace skein::cli

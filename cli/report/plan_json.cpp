@@ -1,0 +1,32 @@
+#include "cli/report/plan_json.hpp"
+
+#include <string>
+
+#include "plans/schedule/schedule.hpp"
+
+namespace skein::cli {
+
+using Json = nlohmann::ordered_json;
+
+Json plan_json(const plans::Plan& plan) {
+  Json stages = Json::array();
+  for (const plans::StagePlan& stage : plan.stages) {
+    Json replicas = Json::array();
+    for (const plans::ReplicaPlan& replica : stage.replicas) {
+      replicas.push_back({{"replica", replica.id.value},
+                          {"worker", replica.worker.value},
+                          {"rows", {replica.rows.begin, replica.rows.end()}}});
+    }
+    stages.push_back({{"layers", {stage.layers.begin, stage.layers.end}},
+                      {"rank", stage.rank},
+                      {"replicas", replicas}});
+  }
+  return {{"generation", plan.generation},
+          {"schedule", std::string(plans::to_text(plan.schedule))},
+          {"microbatches", plan.microbatch_count},
+          {"microbatch_rows", plan.microbatch_rows},
+          {"recompute", plan.recompute},
+          {"stages", stages}};
+}
+
+}  // namespace skein::cli

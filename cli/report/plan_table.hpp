@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/config/planning_inputs.hpp"
+#include "cli/pictures/report_html.hpp"
+#include "plans/planner/planner.hpp"
+
+namespace skein::cli {
+
+/// The plan for people: a line per replica with layers, device, rows, times and memory.
+std::string plan_table(const plans::Plan& plan, const plans::Simulation& simulation,
+                       const plans::PlanRequest& request);
+
+/// "layers x replicas" of each stage: "4x1 | 2x2".
+std::string stages_text(const plans::Plan& plan);
+
+/// The verdicts as they are reported; `chosen` is compared with.
+std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>& verdicts,
+                                           const plans::PlanVerdict& chosen);
+
+/// The planners for people, a line each.
+std::string planner_table(const std::vector<ReportPlanner>& planners, const std::string& chosen);
+
+/// Name and value of what is predicted of a step: time, throughput, bubble, largest memory.
+std::vector<std::pair<std::string, std::string>> prediction_facts(
+    const PlanningInputs& inputs, const plans::Simulation& simulation);
+
+}  // namespace skein::cli

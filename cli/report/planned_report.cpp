@@ -1,0 +1,36 @@
+#include "cli/report/planned_report.hpp"
+
+#include "absl/strings/str_cat.h"
+#include "cli/pictures/svg.hpp"
+#include "cli/report/trace_reader.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/schedule/schedule_csv.hpp"
+
+namespace skein::cli {
+
+std::string plan_title(const std::string& job, const plans::Plan& plan) {
+  return absl::StrCat(job, ": ", std::string(plans::to_text(plan.schedule)), ", ",
+                      plan.stages.size(), plan.stages.size() == 1 ? " stage, " : " stages, ",
+                      plan.microbatch_count, " micro-batches of ", plan.microbatch_rows);
+}
+
+absl::Status write_pictures(const PictureFiles& files, const plans::Schedule& schedule,
+                            Report report) {
+  if (!files.csv.empty()) {
+    SKEIN_RETURN_IF_ERROR(gpu::write_durably(files.csv, plans::to_csv(schedule)));
+  }
+  if (!files.svg.empty()) {
+    SKEIN_RETURN_IF_ERROR(gpu::write_durably(files.svg, svg(*report.planned, {})));
+  }
+  if (files.html.empty()) return absl::OkStatus();
+  if (!files.measured.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(const std::vector<actors::TimingsReport> reports,
+                           load_trace(files.measured + "/traces/trace.json"));
+    report.measured = picture_of(reports);
+  }
+  report.planned->title.clear();  // The page has a title.
+  return gpu::write_durably(files.html, report_html(report));
+}
+
+}  // namespace skein::cli

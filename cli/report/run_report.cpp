@@ -1,0 +1,28 @@
+#include "cli/report/run_report.hpp"
+
+#include "absl/strings/str_format.h"
+#include "cli/pictures/report_html.hpp"
+#include "cli/report/number_text.hpp"
+#include "cli/report/plan_table.hpp"
+#include "cli/report/planned_report.hpp"
+#include "gpu/files/durable_file.hpp"
+
+namespace skein::cli {
+
+absl::Status write_run_report(const RunRecord& record, const std::string& path) {
+  Report report;
+  report.title = plan_title(record.job.name, record.plan);
+  report.measured = picture_of(record.timings);
+  report.facts = {
+      {"stages", stages_text(record.plan) + " (layers x replicas)"},
+      {"measured step", time_text(report.measured->end_us, true)},
+      {"measured bubble", absl::StrFormat("%.1f%%", bubble_of(*report.measured) * 100)}};
+  if (record.profiles) {
+    const plans::ClusterSpec& cluster = record.profiles->cluster;
+    const auto simulation = plans::simulate(record.plan, record.profiles->profile, cluster, {});
+    if (simulation.ok()) report.planned = picture_of(record.plan, *simulation, cluster, 1);
+  }
+  return gpu::write_durably(path, report_html(report));
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,320 @@
+#include "cli/report/run_reporter.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/config/cluster_file.hpp"
+#include "cli/config/profile_file.hpp"
+#include "cli/report/number_text.hpp"
+#include "cli/report/plan_json.hpp"
+#include "cli/report/run_report.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/base/upper_median.hpp"
+#include "plans/schedule/schedule.hpp"
+
+namespace skein::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Weight of the newest step in the moving average of the throughput (llm.c's).
+constexpr double kRateDecay = 0.95;
+
+/// Where the wall time went, in seconds.
+Json goodput_json(const plans::Goodput& goodput) {
+  return {{"ratio", goodput.ratio()},   {"useful", goodput.useful_s},
+          {"redone", goodput.redone_s}, {"waiting", goodput.waiting_s},
+          {"moving", goodput.moving_s}, {"stopped", goodput.stopped_s}};
+}
+
+std::string goodput_line(const plans::Goodput& goodput) {
+  return absl::StrFormat(
+      "  goodput      %.1f%%: useful %.1f s, redone %.1f s, moving state %.1f s, waiting %.1f s",
+      goodput.ratio() * 100, goodput.useful_s, goodput.redone_s, goodput.moving_s,
+      goodput.waiting_s + goodput.stopped_s);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::create(Options options) {
+  std::unique_ptr<RunReporter> reporter(new RunReporter(std::move(options)));  // Private.
+  // Appending: a resumed run goes on in the same files.
+  reporter->metrics_.open(reporter->options_.folder.file("metrics.jsonl"), std::ios::app);
+  reporter->events_.open(reporter->options_.folder.file("events.jsonl"), std::ios::app);
+  if (!reporter->metrics_ || !reporter->events_) {
+    return absl::UnavailableError(absl::StrCat("cannot write metrics.jsonl and events.jsonl in ",
+                                               reporter->options_.folder.path));
+  }
+  return reporter;
+}
+
+RunReporter::RunReporter(Options options)
+    : options_(std::move(options)),
+      trace_(options_.folder.file("traces/trace.json")),
+      start_(std::chrono::steady_clock::now()) {}
+
+RunReporter::~RunReporter() = default;
+
+void RunReporter::line(const std::string& text) {
+  std::fprintf(options_.out, "%s\n", text.c_str());
+  std::fflush(options_.out);
+}
+
+void RunReporter::event_line(const std::string& text) {
+  if (options_.quiet || options_.format == LogFormat::kJson) return;
+  line(options_.colours ? absl::StrCat("\033[36mevent\033[0m  ", text)
+                        : absl::StrCat("event  ", text));
+}
+
+std::string RunReporter::now_text() const {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  tm parts{};
+  gmtime_r(&now.tv_sec, &parts);
+  std::array<char, 32> text{};
+  strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return absl::StrFormat("%s.%03dZ", text.data(), now.tv_nsec / 1'000'000);
+}
+
+void RunReporter::on_profiles(const plans::ReportProfiles& report) {
+  profiles_ = report;
+  const RunFolder& folder = options_.folder;
+  absl::Status status = save_profile(folder.file("profile.json"), report.profile);
+  status.Update(gpu::write_durably(folder.file("cluster.toml"), to_toml(report.cluster)));
+  if (!status.ok()) event_line(std::string(status.message()));
+  for (const plans::ClusterDevice& device : report.cluster.devices) {
+    event_line(absl::StrFormat("measured %s: speed %.2f", device.name, device.speed));
+  }
+}
+
+void RunReporter::on_plan(const plans::Plan& plan, double predicted_step_us) {
+  plan_ = plan;
+  predicted_step_us_ = predicted_step_us;
+  step_seconds_ = control_seconds_ = 0;  // The summary speaks of the last plan.
+  timed_tokens_ = 0;
+  step_times_.clear();
+  busy_seconds_.assign(plan.stages.size(), 0);
+  stash_peak_.assign(plan.stages.size(), 0);
+  const RunFolder& folder = options_.folder;
+  absl::Status status = gpu::write_durably(folder.file("plan.txt"), plans::to_text(plan));
+  status.Update(gpu::write_durably(folder.file("plan.json"), plan_json(plan).dump(2) + "\n"));
+  if (!status.ok()) event_line(std::string(status.message()));
+}
+
+double RunReporter::elapsed_seconds() const {
+  if (options_.simulated) return all_seconds_;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+double RunReporter::bubble(const actors::StepReport& report) const {
+  double busy = 0;
+  for (double seconds : report.stage_busy_seconds) busy += seconds;
+  const double total = report.step_seconds * static_cast<double>(report.stage_busy_seconds.size());
+  return total > 0 ? std::max(0.0, 1 - busy / total) : 0;
+}
+
+double RunReporter::ideal_bubble() const {
+  const auto stages = static_cast<double>(plan_->stages.size());
+  return (stages - 1) / (static_cast<double>(plan_->microbatch_count) + stages - 1);
+}
+
+std::string RunReporter::progress_line(const actors::StepReport& report) const {
+  const int64_t total = options_.job.training.steps;
+  const double rate = rate_weight_ > 0 ? rate_ / rate_weight_ : 0;
+  const double left = static_cast<double>(total) - static_cast<double>(report.step);
+  const double eta = rate > 0 ? left * static_cast<double>(report.tokens) / rate : 0;
+  const std::string training =
+      options_.simulated ? std::string()
+                         : absl::StrFormat("loss %.4f | gnorm %.3f | lr %.2e | ", report.loss,
+                                           report.gradient_norm, report.learning_rate);
+  return absl::StrFormat("step %5d/%d | %s%.0f ms | %s tok/s | bubble %.1f%% | %d/%d workers%s",
+                         report.step, total, training, report.step_seconds * 1e3,
+                         with_commas(static_cast<uint64_t>(rate)), bubble(report) * 100,
+                         report.workers_active, report.workers_total,
+                         options_.simulated ? "" : " | eta " + duration_text(eta));
+}
+
+std::string RunReporter::prediction_line() const {
+  const double measured_us = plans::upper_median(step_times_) * 1e6;
+  if (predicted_step_us_ <= 0) {
+    return absl::StrFormat("  step time    %.2f ms (median)", measured_us / 1e3);
+  }
+  return absl::StrFormat("  step time    %.2f ms (median), predicted %.2f ms (%+.1f%%)",
+                         measured_us / 1e3, predicted_step_us_ / 1e3,
+                         (predicted_step_us_ / measured_us - 1) * 100);
+}
+
+void RunReporter::on_step(const actors::StepReport& report) {
+  // Columns of their own pace commit several steps at once.
+  const uint64_t count = std::max<uint64_t>(
+      1, report.samples / static_cast<uint64_t>(options_.job.training.global_batch_size));
+  if (steps_ == 0) first_step_ = report.step;
+  ++steps_;
+  tokens_ += report.tokens;
+  last_loss_ = report.loss;
+  all_seconds_ += report.step_seconds;
+  // The first step warms up caches and connections.
+  if ((steps_ > 1 || options_.simulated) && report.step_seconds > 0) {
+    rate_ = kRateDecay * rate_ +
+            (1 - kRateDecay) * static_cast<double>(report.tokens) / report.step_seconds;
+    rate_weight_ = kRateDecay * rate_weight_ + (1 - kRateDecay);
+    step_seconds_ += report.step_seconds;
+    timed_tokens_ += report.tokens;
+    step_times_.push_back(report.step_seconds / static_cast<double>(count));
+    control_seconds_ += report.control_seconds;
+    for (size_t s = 0; s < busy_seconds_.size(); ++s) {
+      busy_seconds_[s] += report.stage_busy_seconds[s];
+    }
+  }
+  for (size_t s = 0; s < stash_peak_.size(); ++s) {
+    stash_peak_[s] = std::max(stash_peak_[s], report.stage_stash_peak[s]);
+  }
+  Json json = {{"kind", "step"},
+               {"time", now_text()},
+               {"step", report.step},
+               {"loss", report.loss},
+               {"grad_norm", report.gradient_norm},
+               {"lr", report.learning_rate},
+               {"step_seconds", report.step_seconds},
+               {"control_seconds", report.control_seconds},
+               {"tokens", report.tokens},
+               {"samples", report.samples},
+               {"bubble", bubble(report)},
+               {"stage_busy_seconds", report.stage_busy_seconds},
+               {"stage_stash_peak", report.stage_stash_peak},
+               {"version", report.step},
+               {"staleness", report.staleness},
+               {"workers", report.workers_active}};
+  if (!report.column_samples.empty()) {
+    json["steps"] = count;
+    json["column_samples"] = report.column_samples;
+  }
+  if (options_.simulated) json["simulated"] = true;
+  goodput_ = report.goodput;
+  if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
+  metrics_ << json.dump() << std::endl;
+  if (options_.quiet) return;
+  if (options_.format == LogFormat::kJson) return line(json.dump());
+  const auto log_freq = static_cast<uint64_t>(options_.job.metrics.log_freq);
+  const uint64_t before = report.step - std::min(count, report.step);
+  const bool is_due = report.step / log_freq != before / log_freq;
+  const bool is_edge =
+      steps_ == 1 || report.step == static_cast<uint64_t>(options_.job.training.steps);
+  if (is_due || is_edge) line(progress_line(report));
+}
+
+void RunReporter::on_validation(const actors::ValidationReport& report) {
+  validation_loss_ = report.loss;
+  const Json json = {{"kind", "validation"},    {"time", now_text()},
+                     {"step", report.step},     {"loss", report.loss},
+                     {"tokens", report.tokens}, {"seconds", report.seconds}};
+  metrics_ << json.dump() << std::endl;
+  if (options_.format == LogFormat::kJson && !options_.quiet) line(json.dump());
+  event_line(absl::StrFormat("validation at step %d: loss %.4f over %s tokens", report.step,
+                             report.loss, with_commas(report.tokens)));
+}
+
+void RunReporter::on_checkpoint(const actors::CheckpointReport& report) {
+  actors::EventReport event;
+  event.name = "checkpoint.saved";
+  event.text = absl::StrFormat("checkpoint of step %d saved: %s (%.1f MB)", report.step,
+                               report.path, static_cast<double>(report.bytes) * 1e-6);
+  event.fields = {{"step", absl::StrCat(report.step)},
+                  {"path", report.path},
+                  {"bytes", absl::StrCat(report.bytes)}};
+  on_event(event);
+}
+
+void RunReporter::on_timings(const actors::TimingsReport& report) { trace_.add(report); }
+
+void RunReporter::on_event(const actors::EventReport& report) {
+  if (report.name == "worker.device") {
+    trace_.set_device(static_cast<uint32_t>(std::stoul(report.fields.at("worker"))),
+                      report.fields.at("device"));
+  }
+  Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
+  for (const auto& [name, value] : report.fields) json[name] = value;
+  events_ << json.dump() << std::endl;
+  if (options_.format == LogFormat::kJson && !options_.quiet) line(json.dump());
+  event_line(report.text);
+}
+
+void RunReporter::summarise(const actors::RunResult& result) {
+  if (!trace_.empty()) {
+    absl::Status status = trace_.write();
+    if (plan_ && !options_.simulated) {
+      status.Update(write_run_report({options_.job, *plan_, profiles_, trace_.reports()},
+                                     options_.folder.file("report.html")));
+    }
+    if (!status.ok()) event_line(std::string(status.message()));
+  }
+  const double wall = elapsed_seconds();
+  const double rate = step_seconds_ > 0 ? static_cast<double>(timed_tokens_) / step_seconds_ : 0;
+  const double control = step_seconds_ > 0 ? control_seconds_ / step_seconds_ : 0;
+  if (options_.format == LogFormat::kJson) {
+    Json json = {{"kind", "summary"},
+                 {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
+                 {"steps_done", result.steps_done},
+                 {"loss", last_loss_},
+                 {"tokens", tokens_},
+                 {"wall_seconds", wall},
+                 {"tokens_per_second", rate},
+                 {"control_share", control},
+                 {"checkpoint", result.checkpoint_path},
+                 {"folder", options_.folder.path}};
+    if (validation_loss_) json["validation_loss"] = *validation_loss_;
+    if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
+    return line(json.dump());
+  }
+  line("");
+  const char* end = !result.status.ok()    ? "failed"
+                    : result.stopped_early ? "stopped"
+                    : options_.simulated   ? "simulated: done"
+                                           : "done";
+  line(absl::StrFormat("%s after %d of %d steps, %s tokens in %s (%s tok/s)", end,
+                       result.steps_done, options_.job.training.steps, with_commas(tokens_),
+                       duration_text(wall), with_commas(static_cast<uint64_t>(rate))));
+  if (steps_ > 0 && !options_.simulated) {
+    line(absl::StrFormat("  loss         %.4f%s", last_loss_,
+                         validation_loss_ ? absl::StrFormat(", validation %.4f", *validation_loss_)
+                                          : std::string()));
+  }
+  if (plan_ && step_seconds_ > 0) {
+    double busy = 0;
+    std::vector<std::string> stages;
+    for (size_t s = 0; s < busy_seconds_.size(); ++s) {
+      busy += busy_seconds_[s] / step_seconds_;
+      const plans::ActionList& actions = plan_->actions[static_cast<size_t>(plan_->stages[s].rank)];
+      const int32_t promised = plans::stash_peak(actions, static_cast<int32_t>(s));
+      stages.push_back(absl::StrFormat("stage %d busy %.0f%%, stash %d of %d", s,
+                                       busy_seconds_[s] / step_seconds_ * 100, stash_peak_[s],
+                                       promised));
+    }
+    const double measured = std::max(0.0, 1 - busy / static_cast<double>(busy_seconds_.size()));
+    line(absl::StrFormat("  bubble       %.1f%% %s, %.1f%% ideal for equal stages", measured * 100,
+                         options_.simulated ? "simulated" : "measured", ideal_bubble() * 100));
+    line(prediction_line());
+    line(absl::StrCat("  stages       ", absl::StrJoin(stages, "; ")));
+    if (!options_.simulated) {
+      line(absl::StrFormat("  control      %.2f%% of the step time", control * 100));
+    }
+  }
+  if (!options_.simulated && goodput_.total_s() > 0) line(goodput_line(goodput_));
+  if (!result.checkpoint_path.empty()) line("  checkpoint   " + result.checkpoint_path);
+  line(absl::StrCat(
+      "  run          ", options_.folder.path, " (metrics.jsonl, events.jsonl, plan.txt",
+      trace_.empty() ? "" : ", report.html, traces/trace.json for ui.perfetto.dev", ")"));
+  if (!result.checkpoint_path.empty()) {
+    line(absl::StrCat("  next         skein generate ", options_.folder.path));
+  }
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "actors/coordinator/coordinator_process.hpp"
+#include "actors/coordinator/run_observer.hpp"
+#include "cli/report/trace_writer.hpp"
+#include "cli/run/run_folder.hpp"
+#include "plans/job/job_spec.hpp"
+
+namespace skein::cli {
+
+enum class LogFormat { kText, kJson };
+
+/// Tells people and files how a run goes: progress and event lines on a stream, metrics.jsonl,
+/// events.jsonl, plan.txt and the trace in the run directory. Calls come from one thread at a time.
+class RunReporter final : public actors::RunObserver {
+ public:
+  struct Options {
+    plans::JobSpec job;
+    RunFolder folder;
+    LogFormat format = LogFormat::kText;
+    bool quiet = false;    // Only the summary.
+    bool colours = false;  // The stream is a terminal.
+    /// Nothing is trained: there is no loss, the first step warms up nothing, and time is that of
+    /// the steps.
+    bool simulated = false;
+    std::FILE* out = stdout;
+  };
+  /// Unavailable if a file of the run directory cannot be opened.
+  static absl::StatusOr<std::unique_ptr<RunReporter>> create(Options options);
+  ~RunReporter() override;
+
+  void on_plan(const plans::Plan& plan, double predicted_step_us) override;
+  void on_profiles(const plans::ReportProfiles& report) override;
+  void on_step(const actors::StepReport& report) override;
+  void on_validation(const actors::ValidationReport& report) override;
+  void on_checkpoint(const actors::CheckpointReport& report) override;
+  void on_timings(const actors::TimingsReport& report) override;
+  void on_event(const actors::EventReport& report) override;
+
+  /// The closing summary. Call when no other call follows.
+  void summarise(const actors::RunResult& result);
+
+ private:
+  explicit RunReporter(Options options);
+
+  void line(const std::string& text);
+  void event_line(const std::string& text);
+  std::string progress_line(const actors::StepReport& report) const;
+  /// Measured against predicted; there is at least one step after the first.
+  std::string prediction_line() const;
+  double bubble(const actors::StepReport& report) const;
+  double ideal_bubble() const;
+  std::string now_text() const;
+  double elapsed_seconds() const;
+
+  Options options_;
+  std::ofstream metrics_;
+  std::ofstream events_;
+  TraceWriter trace_;
+  std::optional<plans::Plan> plan_;
+  std::optional<plans::ReportProfiles> profiles_;
+  std::chrono::steady_clock::time_point start_;
+
+  // For the progress line and the summary.
+  uint64_t first_step_ = 0;
+  uint64_t steps_ = 0;
+  uint64_t tokens_ = 0;
+  double rate_ = 0;         // Moving average of tokens per second, before bias correction.
+  double rate_weight_ = 0;  // Its bias correction.
+  plans::Goodput goodput_;
+  uint64_t timed_tokens_ = 0;  // Of the plan in force, like what follows.
+  double step_seconds_ = 0;    // Of the steps that count for throughput.
+  double all_seconds_ = 0;
+  std::vector<double> step_times_;  // Of the same steps, in seconds.
+  double predicted_step_us_ = 0;    // 0: nobody predicted it.
+  double control_seconds_ = 0;
+  std::vector<double> busy_seconds_;
+  std::vector<uint32_t> stash_peak_;
+  double last_loss_ = 0;
+  std::optional<double> validation_loss_;
+};
+
+}  // namespace skein::cli

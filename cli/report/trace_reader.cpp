@@ -1,0 +1,67 @@
+#include "cli/report/trace_reader.hpp"
+
+#include <fstream>
+#include <map>
+#include <tuple>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace skein::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kTracksMax = 16;
+
+/// A number of `json`, or `otherwise` if it has none of that name.
+template <class Number>
+Number number_at(const Json& json, const char* key, Number otherwise) {
+  const auto found = json.find(key);
+  return found == json.end() || !found->is_number() ? otherwise : found->get<Number>();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<actors::TimingsReport>> load_trace(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no trace ", path, "; run with profiling.enable_profiling"));
+  }
+  const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("traceEvents") || !json["traceEvents"].is_array()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is no Chrome trace"));
+  }
+  // By worker, step and stage.
+  std::map<std::tuple<uint32_t, uint64_t, int32_t>, actors::TimingsReport> reports;
+  for (const Json& event : json["traceEvents"]) {
+    if (!event.is_object() || !event.contains("ph") || event["ph"] != "X") continue;
+    const auto args = event.find("args");
+    const auto name = event.find("name");
+    const int track = number_at(event, "tid", -1);
+    if (args == event.end() || !args->is_object() || name == event.end() || !name->is_string() ||
+        track < 0 || track >= kTracksMax) {
+      continue;
+    }
+    const auto worker = number_at<uint32_t>(event, "pid", 0);
+    const auto step = number_at<uint64_t>(*args, "step", 0);
+    const auto stage = number_at<int32_t>(*args, "stage", 0);
+    actors::TimingsReport& report = reports[{worker, step, stage}];
+    report.worker = {worker};
+    report.step = step;
+    report.stage = stage;
+    report.column = number_at<int32_t>(*args, "column", -1);
+    report.version = number_at<uint64_t>(*args, "version", 0);
+    report.staleness = number_at<uint64_t>(*args, "staleness", 0);
+    report.slices.push_back(
+        {name->get<std::string>(), static_cast<uint8_t>(track), number_at<uint64_t>(event, "ts", 0),
+         number_at<uint64_t>(event, "dur", 0), number_at<int32_t>(*args, "microbatch", -1)});
+  }
+  std::vector<actors::TimingsReport> result;
+  for (auto& [place, report] : reports) result.push_back(std::move(report));
+  return result;
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,103 @@
+#include "cli/run/run_folder.hpp"
+
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "cli/version.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs of one job that start within one second.
+constexpr int kSameSecondMax = 1000;
+
+std::string timestamp() {
+  const time_t now = time(nullptr);
+  tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &parts);
+  return text.data();
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+std::string environment_json() {
+  utsname system{};
+  uname(&system);
+  const nlohmann::ordered_json json = {
+      {"skein", kVersion},
+      {"host", system.nodename},
+      {"system", absl::StrCat(system.sysname, " ", system.release)},
+      {"machine", system.machine},
+      {"cpu", cpu_name()},
+      {"cores", std::thread::hardware_concurrency()},
+      {"compiler", __VERSION__},
+      {"pid", getpid()}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job) {
+  std::error_code error;
+  const fs::path parent = fs::absolute(job.spec.dump_folder, error);
+  fs::create_directories(parent, error);
+  const std::string base = absl::StrCat(job.spec.name, "-", timestamp());
+  RunFolder folder;
+  for (int n = 1; n <= kSameSecondMax && folder.path.empty(); ++n) {
+    const std::string name = n == 1 ? base : absl::StrCat(base, "-", n);
+    // Only one process can be the one that makes it.
+    if (fs::create_directory(parent / name, error)) {
+      folder = {(parent / name).lexically_normal().string(), name};
+    } else if (error) {
+      break;
+    }
+  }
+  if (folder.path.empty()) {
+    return absl::UnavailableError(absl::StrCat("cannot make a run directory in ", parent.string(),
+                                               ": ", error.message(), "; set job.dump_folder"));
+  }
+  for (const char* name : {"logs", "traces", "checkpoint"}) {
+    fs::create_directory(fs::path(folder.path) / name, error);
+  }
+  SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("config.toml"), job.text));
+  SKEIN_RETURN_IF_ERROR(
+      gpu::write_durably(folder.file("config.resolved.toml"), to_toml(job.spec, nullptr)));
+  SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("env.json"), environment_json()));
+  const fs::path temporary = parent / absl::StrCat("latest.", getpid(), ".tmp");
+  fs::create_symlink(folder.job_id, temporary, error);
+  if (!error) fs::rename(temporary, parent / "latest", error);
+  return folder;
+}
+
+absl::StatusOr<RunFolder> open_run_folder(const std::string& path) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(path, error);
+  if (error || !fs::exists(folder / "config.resolved.toml")) {
+    return absl::NotFoundError(
+        absl::StrCat(path, " is no run directory (it has no config.resolved.toml)"));
+  }
+  return RunFolder{folder.string(), folder.filename().string()};
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,321 @@
+#include "cli/run/train_run.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/config/plan_file.hpp"
+#include "cli/config/text_file.hpp"
+#include "cli/run/exit_codes.hpp"
+#include "cli/run/two_observers.hpp"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/plan/layout_plan.hpp"
+#include "plans/simulator/job_scenario.hpp"
+
+namespace skein::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Everything ends within two seconds of Ctrl-C: so long may the step and its checkpoint take ...
+constexpr double kStopSeconds = 1.2;
+/// ... and so long the workers, once they were told to leave.
+constexpr double kLeaveSeconds = 0.4;
+/// After a worker process is gone, the coordinator's own story of it is waited for.
+constexpr double kBlameSeconds = 1.0;
+/// What messages call a job that is in no file.
+constexpr const char* kNoFile = "built-in job";
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+absl::StatusOr<LoadedJob> load_job_of(const TrainOptions& options) {
+  return options.job_text.empty() ? load_job(options.job_path, options.overrides)
+                                  : load_job_text(options.job_text, kNoFile, options.overrides);
+}
+
+/// The run directory to go on in; empty: a new one is made.
+absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
+  if (!options.resumes_latest) return options.resume;
+  SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job_of(options));
+  const std::string latest = job.spec.dump_folder + "/latest";
+  std::error_code error;
+  if (!std::filesystem::exists(latest, error)) return "";
+  SKEIN_ASSIGN_OR_RETURN(const RunFolder folder, open_run_folder(latest));
+  SKEIN_ASSIGN_OR_RETURN(const std::string text,
+                         read_text_file(folder.file("config.resolved.toml"), "resolved job"));
+  SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec found, parse_job(text));
+  return found.name == job.spec.name ? folder.path : "";  // Jobs may share a dump folder.
+}
+
+absl::StatusOr<int64_t> worker_count(const TrainOptions& options, const plans::JobSpec& job,
+                                     const std::optional<plans::Plan>& plan) {
+  if (options.only_profiles) return std::max<int64_t>(1, options.workers);
+  const int64_t available = options.workers > 0 ? options.workers : 1;
+  SKEIN_ASSIGN_OR_RETURN(const int64_t needed, plan ? plans::worker_count(*plan)
+                                                    : plans::layout_worker_count(job, available));
+  if (options.workers == 0) return needed;
+  if (options.workers < needed) {
+    return absl::InvalidArgumentError(absl::StrCat("the job's layout needs ", needed,
+                                                   " workers, one per replica, but --workers is ",
+                                                   options.workers));
+  }
+  return options.workers;
+}
+
+/// A plan that cannot be made is an error before anything is created.
+absl::Status try_plan(const TrainOptions& options, const plans::JobSpec& job,
+                      const std::optional<plans::Plan>& given, int64_t workers) {
+  const bool chooses = options.only_profiles ||
+                       (job.parallelism.pipeline_parallel_degree == plans::kAutoDegree && !given);
+  if (chooses) return absl::OkStatus();
+  std::vector<plans::WorkerId> ids;
+  for (int64_t n = 1; n <= workers; ++n) ids.push_back({static_cast<uint32_t>(n)});
+  const auto tried =
+      given ? plans::adopt_plan(job, *given, ids, 1) : plans::make_layout_plan(job, ids, 1);
+  return tried.status();
+}
+
+}  // namespace
+
+TrainRun::TrainRun(const TrainOptions& options) : options_(options) {}
+
+TrainRun::~TrainRun() {
+  chaos_.reset();        // It wakes stopped workers through the coordinator.
+  coordinator_.reset();  // Nobody calls the observers any more.
+  reporter_.reset();
+  if (log_ != nullptr && log_ != stdout) std::fclose(log_);
+}
+
+absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::start(const TrainOptions& options) {
+  std::unique_ptr<TrainRun> run(new TrainRun(options));  // Private.
+  SKEIN_RETURN_IF_ERROR(run->load());
+  if (!run->is_done_) SKEIN_RETURN_IF_ERROR(run->prepare());
+  return run;
+}
+
+absl::Status TrainRun::load() {
+  if (!options_.chaos.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(chaos_script_, plans::parse_chaos(options_.chaos));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const std::string resume, folder_to_resume(options_));
+  if (resume.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(job_, load_job_of(options_));
+    load_path_ = job_.spec.checkpoint.initial_load_path;
+    std::string& plan = job_.spec.parallelism.plan;
+    // The run may be resumed from another folder.
+    if (!plan.empty()) plan = std::filesystem::absolute(plan).string();
+    return absl::OkStatus();
+  }
+  SKEIN_ASSIGN_OR_RETURN(folder_, open_run_folder(resume));
+  SKEIN_ASSIGN_OR_RETURN(job_, load_job(folder_.file("config.resolved.toml"), options_.overrides));
+  // A coordinator that died before the first checkpoint finds the state in its workers.
+  const bool is_saved = std::filesystem::exists(folder_.file("checkpoint/latest"));
+  load_path_ = is_saved ? folder_.path : job_.spec.checkpoint.initial_load_path;
+  return options_.resumes_latest ? look_at_resumed(is_saved) : absl::OkStatus();
+}
+
+/// Whoever asked for the latest run is told which one it is, and whether anything is left to do.
+absl::Status TrainRun::look_at_resumed(bool is_saved) {
+  if (is_saved) {
+    SKEIN_ASSIGN_OR_RETURN(const auto reader,
+                           gpu::CheckpointReader::open(folder_.path, /*verify_digests=*/false));
+    const auto total = static_cast<uint64_t>(job_.spec.training.steps);
+    is_done_ = reader->trainer_state().steps_done >= total;
+  }
+  if (is_done_) {
+    std::printf(
+        "nothing to do: %s has all of its %lld steps; --training.steps MORE goes on, and another "
+        "--job.dump_folder begins anew\n",
+        folder_.path.c_str(), static_cast<long long>(job_.spec.training.steps));
+  } else if (!options_.quiet) {
+    say(absl::StrCat("going on in ", folder_.path, ", with the job as it was then"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::prepare() {
+  std::optional<plans::Plan> given;
+  if (!job_.spec.parallelism.plan.empty() && !options_.only_profiles) {
+    SKEIN_ASSIGN_OR_RETURN(given, read_plan(job_.spec.parallelism.plan));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const int64_t workers, worker_count(options_, job_.spec, given));
+  SKEIN_RETURN_IF_ERROR(try_plan(options_, job_.spec, given, workers));
+  SKEIN_RETURN_IF_ERROR(resolve_scenario(workers));
+  if (folder_.path.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
+  }
+  SKEIN_RETURN_IF_ERROR(open_reporter());
+  return start_processes(std::move(given), workers);
+}
+
+absl::Status TrainRun::resolve_scenario(int64_t workers) {
+  plans::DeviceSpec& device = job_.spec.device;
+  std::vector<plans::Scenario::TracePoint> trace;
+  if (!device.scenario_trace.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(const std::string text,
+                           read_text_file(device.scenario_trace, "device.scenario_trace"));
+    SKEIN_ASSIGN_OR_RETURN(trace, plans::parse_scenario_trace(text, device.scenario_trace));
+  }
+  SKEIN_ASSIGN_OR_RETURN(plans::JobScenario scenario,
+                         plans::job_scenario(job_.spec, static_cast<int32_t>(workers), trace));
+  if (scenario.changes.empty()) {
+    if (!device.scenario.empty()) device.scenario = plans::to_text(scenario.slowdown);
+    device.scenario_trace.clear();
+    return absl::OkStatus();
+  }
+  if (!options_.spawns_workers || !options_.chaos.empty()) {
+    return absl::InvalidArgumentError(
+        "device.scenario = \"H7\": workers are killed and started by skein train alone, without "
+        "--chaos; give the deaths as --chaos 'w1:kill@30s' and start workers by hand instead");
+  }
+  chaos_script_ = std::move(scenario.changes);
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::open_reporter() {
+  log_ = stdout;
+  if (!options_.log_name.empty()) {
+    const std::string path = folder_.file(options_.log_name);
+    log_ = std::fopen(path.c_str(), "a");
+    if (log_ == nullptr) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  }
+  RunReporter::Options reporting;
+  reporting.job = job_.spec;
+  reporting.folder = folder_;
+  reporting.format = options_.format;
+  reporting.quiet = options_.quiet;
+  reporting.colours = isatty(fileno(log_)) == 1;
+  reporting.out = log_;
+  SKEIN_ASSIGN_OR_RETURN(reporter_, RunReporter::create(std::move(reporting)));
+  if (options_.second_observer != nullptr) {
+    both_observers_ = std::make_unique<TwoObservers>(*reporter_, *options_.second_observer);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainRun::start_processes(std::optional<plans::Plan> given, int64_t workers) {
+  actors::CoordinatorOptions coordinating;
+  coordinating.job = job_.spec;
+  coordinating.job_config = to_toml(job_.spec, nullptr);
+  coordinating.job_id = folder_.job_id;
+  coordinating.run_folder = folder_.path;
+  coordinating.listen_address = options_.listen;
+  coordinating.insecure = options_.insecure;
+  coordinating.worker_count = workers;
+  coordinating.plan = std::move(given);
+  coordinating.only_profiles = options_.only_profiles;
+  coordinating.load_path = load_path_;
+  coordinating.fail_point = options_.fail_point;
+  coordinating.observer = reporter_.get();
+  if (both_observers_) coordinating.observer = both_observers_.get();
+  SKEIN_ASSIGN_OR_RETURN(coordinator_, actors::CoordinatorProcess::start(std::move(coordinating)));
+  const std::string& address = coordinator_->address();
+  SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder_.file("coordinator.address"), address + "\n"));
+  if (!options_.spawns_workers && !options_.quiet) {
+    say(absl::StrCat("waiting for ", workers, " workers: skein worker --join ", address));
+  }
+  chaos_ = std::make_unique<ChaosRunner>(chaos_script_, chaos_hands());
+  started_ = Clock::now();
+  return options_.spawns_workers ? children_.start(address, workers, folder_) : absl::OkStatus();
+}
+
+void TrainRun::say(const std::string& line) const {
+  if (options_.say) return options_.say(line);
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+ChaosHands TrainRun::chaos_hands() {
+  ChaosHands hands;
+  hands.processes = [this] { return coordinator_->progress().processes; };
+  hands.signal = [this](uint32_t process, int signal) {
+    return signal_worker(process, signal, coordinator_->address());
+  };
+  hands.kill_coordinator = [] { raise(SIGKILL); };
+  hands.set_speed = [this](plans::WorkerId worker, double speed) {
+    coordinator_->emulate(worker, speed, {}, 0);
+  };
+  hands.drop_link = [this](plans::WorkerId worker, plans::WorkerId to, double seconds) {
+    coordinator_->emulate(worker, 0, to, seconds);
+  };
+  hands.add_worker = [this] {
+    return options_.spawns_workers ? add_worker()
+                                   : absl::UnimplementedError("start it by hand: skein worker");
+  };
+  hands.say = [this](const std::string& line) { say(line); };
+  return hands;
+}
+
+TrainRun::State TrainRun::poll(Signals& signals) {
+  if (coordinator_->wait(0)) return State::kEnded;
+  if (signals.wait(kPollSeconds) != 0) {
+    if (stop_asked_) return State::kKilled;
+    stop_asked_ = Clock::now();
+    say("stopping (again to end at once)");
+    coordinator_->request_stop("interrupted by a signal");
+  }
+  if (stop_asked_ && seconds_since(*stop_asked_) > kStopSeconds) {
+    coordinator_->abort(absl::CancelledError(
+        "interrupted; the step in progress did not end in time and is not in a checkpoint"));
+  }
+  const actors::RunProgress progress = coordinator_->progress();
+  chaos_->poll({seconds_since(started_), progress.has_started, progress.steps_done});
+  check_children(progress);
+  return State::kRuns;
+}
+
+void TrainRun::check_children(const actors::RunProgress& progress) {
+  absl::Status fault = children_.check();
+  if (!fault.ok()) {
+    child_died_ = Clock::now();
+    child_fault_ = std::move(fault);
+  }
+  // Once training has begun the others go on without it, while there are others.
+  const bool is_fatal = !progress.has_started || children_.all_ended();
+  if (!child_fault_.ok() && is_fatal && seconds_since(child_died_) > kBlameSeconds) {
+    coordinator_->abort(child_fault_);
+  }
+}
+
+absl::Status TrainRun::add_worker() { return children_.start(coordinator_->address(), 1, folder_); }
+
+absl::Status TrainRun::kill_worker(plans::WorkerId worker) {
+  const auto processes = coordinator_->progress().processes;
+  const auto found = processes.find(worker);
+  if (found == processes.end()) {
+    return absl::NotFoundError(absl::StrCat("w", worker.value, " is no member of the run"));
+  }
+  return signal_worker(found->second, SIGKILL, coordinator_->address());
+}
+
+int TrainRun::finish() {
+  const auto told = Clock::now();
+  auto have_left = [&] {
+    return options_.spawns_workers ? children_.all_ended() : coordinator_->progress().links == 0;
+  };
+  while (!have_left() && seconds_since(told) < kLeaveSeconds) {
+    usleep(static_cast<useconds_t>(kPollSeconds * 1e5));
+  }
+  children_.kill_all();
+  chaos_.reset();  // It looks at the coordinator.
+  result_ = coordinator_->result();
+  coordinator_.reset();
+  if (options_.only_profiles && result_.status.ok() && !result_.stopped_early) {
+    const absl::Status status = options_.on_profiled(folder_);
+    return status.ok() ? kExitDone : report_error(status);
+  }
+  reporter_->summarise(result_);
+  if (!result_.status.ok()) return report_error(result_.status);
+  if (!result_.stopped_early) return kExitDone;
+  return result_.checkpoint_path.empty() ? kExitKilled : kExitStopped;
+}
+
+}  // namespace skein::cli

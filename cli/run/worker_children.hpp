@@ -1,0 +1,49 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/run/run_folder.hpp"
+
+namespace skein::cli {
+
+/// Worker processes of `skein train` on this machine. Whatever happens to us, none outlives us:
+/// each dies with its parent, and the destructor kills and reaps what is left.
+class WorkerChildren {
+ public:
+  WorkerChildren() = default;
+  ~WorkerChildren();
+  WorkerChildren(const WorkerChildren&) = delete;
+  WorkerChildren& operator=(const WorkerChildren&) = delete;
+
+  /// Starts this program as `worker --join address` `count` times, output to logs/worker-<n>.log.
+  /// Called again, it starts more. A child's local rank is the smallest that is free.
+  absl::Status start(const std::string& address, int64_t count, const RunFolder& folder);
+
+  /// The first child that has ended badly since the last call, as a status that says which one,
+  /// how, and the end of its log; ok if there is none.
+  absl::Status check();
+  bool all_ended();
+  void kill_all();
+
+ private:
+  struct Child {
+    pid_t pid = 0;
+    int64_t local_rank = 0;
+    std::string log;
+    bool ended = false;
+  };
+  /// The smallest one that no living child has.
+  int64_t free_local_rank();
+
+  std::vector<Child> children_;
+};
+
+/// Called first in a worker process that another one started: it dies when `parent` does.
+absl::Status die_with_parent(int parent);
+
+}  // namespace skein::cli

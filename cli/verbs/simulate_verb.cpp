@@ -1,0 +1,156 @@
+#include "cli/verbs/simulate_verb.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/config/cluster_file.hpp"
+#include "cli/config/plan_file.hpp"
+#include "cli/config/profile_file.hpp"
+#include "cli/pictures/terminal_grid.hpp"
+#include "cli/report/number_text.hpp"
+#include "cli/report/plan_table.hpp"
+#include "cli/report/planned_report.hpp"
+#include "cli/report/simulated_run.hpp"
+#include "cli/run/exit_codes.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::cli {
+namespace {
+
+/// More would only take time and memory: without a scenario every step is like the first.
+constexpr int32_t kStepsMax = 100'000;
+
+absl::Status with_place(const std::string& place, const absl::Status& status) {
+  return absl::InvalidArgumentError(absl::StrCat(place, ": ", std::string(status.message())));
+}
+
+absl::StatusOr<plans::Plan> given_plan(const std::string& path, const plans::PlanRequest& request) {
+  SKEIN_ASSIGN_OR_RETURN(plans::Plan plan, read_plan(path));
+  const absl::Status status = plans::validate(
+      plan, static_cast<int64_t>(request.profile.layers.size()), request.profile.tied_bytes > 0);
+  if (!status.ok()) return with_place(path, status);
+  return plan;
+}
+
+absl::StatusOr<plans::Plan> plan_for(const SimulateOptions& options, const PlanningInputs& inputs) {
+  plans::Plan plan;
+  if (!options.plan_path.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(plan, given_plan(options.plan_path, inputs.request));
+  } else {
+    SKEIN_ASSIGN_OR_RETURN(const plans::Planner planner, find_planner(options.planning.planner));
+    SKEIN_ASSIGN_OR_RETURN(plans::PlannedPipeline planned, planner.make_plan(inputs.request));
+    plan = std::move(planned.plan);
+  }
+  if (!options.planning.schedule_csv.empty()) {
+    SKEIN_RETURN_IF_ERROR(use_schedule_csv(options.planning.schedule_csv, inputs, plan));
+  }
+  SKEIN_RETURN_IF_ERROR(plans::check_memory(plan, inputs.request.profile, inputs.request.cluster));
+  return plan;
+}
+
+absl::Status run_with_files(const SimulateOptions& options) {
+  if (options.planning.cluster_path.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("give a cluster file, too: skein simulate ",
+                                                   options.planning.job_path,
+                                                   " CLUSTER.toml; examples/ has some"));
+  }
+  if (options.steps < 1 || options.steps > kStepsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--steps ", options.steps, ": expected 1 to ", kStepsMax));
+  }
+  SKEIN_ASSIGN_OR_RETURN(PlanningInputs inputs, load_planning_inputs(options.planning));
+  SKEIN_ASSIGN_OR_RETURN(const plans::Plan plan, plan_for(options, inputs));
+  const plans::PlanRequest& request = inputs.request;
+  plans::SimulationOptions simulating = request.simulation;
+  simulating.steps = options.steps;
+  SKEIN_ASSIGN_OR_RETURN(const plans::Simulation simulation,
+                         plans::simulate(plan, request.profile, request.cluster, simulating));
+  // What the run directory says must be what was simulated.
+  plans::JobSpec& job = inputs.job.spec;
+  job.training.steps = options.steps;
+  job.training.micro_batch_size = plan.microbatch_rows;
+  job.training.global_batch_size = plan.microbatch_rows * plan.microbatch_count;
+  SKEIN_ASSIGN_OR_RETURN(const RunFolder folder, make_run_folder(inputs.job));
+  SKEIN_RETURN_IF_ERROR(save_profile(folder.file("profile.json"), request.profile));
+  SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("cluster.toml"), to_toml(request.cluster)));
+  RunReporter::Options reporting;
+  reporting.job = job;
+  reporting.folder = folder;
+  reporting.format = options.format;
+  reporting.quiet = options.quiet;
+  reporting.colours = isatty(STDOUT_FILENO) == 1;
+  reporting.simulated = true;
+  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<RunReporter> reporter,
+                         RunReporter::create(std::move(reporting)));
+  replay(job, plan, request.cluster, simulation, *reporter);
+  actors::RunResult result;
+  result.steps_done = static_cast<uint64_t>(options.steps);
+  reporter->summarise(result);
+
+  Report report;
+  report.title = plan_title(job.name, plan) + ", simulated";
+  report.facts = prediction_facts(inputs, simulation);
+  report.planned = picture_of(plan, simulation, request.cluster, 1);
+  report.planned->title = report.title;
+  PictureFiles files = options.files;
+  SKEIN_RETURN_IF_ERROR(write_pictures(files, plan.actions, report));
+  files = {};
+  files.html = folder.file("report.html");
+  files.measured = options.files.measured;
+  return write_pictures(files, plan.actions, report);
+}
+
+std::string stashes_text(const plans::Plan& plan) {
+  std::vector<int64_t> peaks;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const plans::ActionList& actions = plan.actions[static_cast<size_t>(plan.stages[s].rank)];
+    peaks.push_back(plans::stash_peak(actions, static_cast<int32_t>(s)));
+  }
+  return absl::StrJoin(peaks, " ");
+}
+
+absl::Status run_quick(const SimulateOptions& options) {
+  QuickOptions asked = options.quick;
+  if (asked.stages == 0 && asked.microbatches == 0 && options.planning.schedule_csv.empty()) {
+    return absl::InvalidArgumentError(
+        "give a job and a cluster file, or --stages and --microbatches, or --schedule-csv");
+  }
+  asked.schedule_csv = options.planning.schedule_csv;
+  SKEIN_ASSIGN_OR_RETURN(const QuickSimulation quick, quick_simulation(asked));
+  Report report;
+  report.title = absl::StrFormat(
+      "%s, %d ranks, %d stages, %d micro-batches", std::string(plans::to_text(quick.plan.schedule)),
+      quick.plan.actions.size(), quick.plan.stages.size(), quick.plan.microbatch_count);
+  report.planned = picture_of(quick.plan, quick.simulation, quick.cluster, 1);
+  report.planned->title = report.title;
+  report.planned->has_units = false;
+  for (PictureRow& row : report.planned->rows) row.memory_capacity_bytes = 0;
+  const double makespan = quick.simulation.step_us;
+  report.facts = {{"makespan", time_text(makespan, false)},
+                  {"bubble", absl::StrFormat("%.1f%%", quick.simulation.bubble * 100)},
+                  {"stash peaks", stashes_text(quick.plan)}};
+  if (!options.quiet) {
+    std::fputs(terminal_grid(*report.planned, grid_options_of(STDOUT_FILENO)).c_str(), stdout);
+  }
+  for (const auto& [name, value] : report.facts) {
+    std::printf("%-12s %s\n", name.c_str(), value.c_str());
+  }
+  return write_pictures(options.files, quick.plan.actions, report);
+}
+
+}  // namespace
+
+int simulate(const SimulateOptions& options) {
+  const bool with_files = !options.planning.job_path.empty();
+  const absl::Status status = with_files ? run_with_files(options) : run_quick(options);
+  if (status.ok()) return kExitDone;
+  return absl::IsResourceExhausted(status) ? report_error(status, kExitUsage)
+                                           : report_error(status);
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include "cli/config/planning_inputs.hpp"
+#include "cli/report/quick_simulation.hpp"
+#include "cli/report/run_reporter.hpp"
+#include "cli/verbs/plan_verb.hpp"
+
+namespace skein::cli {
+
+struct SimulateOptions {
+  PlanningOptions planning;  // With a job file ...
+  QuickOptions quick;        // ... or, without one, numbers alone.
+  PictureFiles files;
+  std::string plan_path;  // A plan.txt; empty: plan first.
+  int32_t steps = 10;
+  LogFormat format = LogFormat::kText;
+  bool quiet = false;
+};
+
+/// `skein simulate`: what `skein train` would do, without doing it. With files it leaves a run
+/// directory; without, it prints the schedule. Returns the exit code.
+int simulate(const SimulateOptions& options);
+
+}  // namespace skein::cli

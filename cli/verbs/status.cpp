@@ -1,0 +1,171 @@
+#include "cli/verbs/status.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "net/control/control_link.hpp"
+#include "net/control/envelope.hpp"
+#include "net/event_loop.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::cli {
+namespace {
+
+constexpr double kTimeoutSeconds = 3;
+
+std::string address_of(const std::string& where) {
+  std::ifstream file(where + "/coordinator.address");
+  std::string address;
+  return file && std::getline(file, address) ? address : where;
+}
+
+/// What one exchange needs, kept alive by the callbacks.
+struct Exchange {
+  std::promise<absl::StatusOr<net::ControlMessage>> answer;
+  bool answered = false;  // Touched on the event loop's thread only.
+
+  void give(absl::StatusOr<net::ControlMessage> result) {
+    if (std::exchange(answered, true)) return;
+    answer.set_value(std::move(result));
+  }
+};
+
+using Requests = std::vector<net::ControlMessage>;
+
+/// Sends the requests, the last of which is answered with a status.
+absl::StatusOr<net::ControlMessage> ask(net::EventLoop& loop, const std::string& address,
+                                        const Requests& requests) {
+  auto exchange = std::make_shared<Exchange>();
+  net::ControlLink::Handlers handlers = {
+      [exchange](net::ControlMessage message) {
+        const auto body = (*message).getBody();
+        if (body.isStatus()) exchange->give(std::move(message));
+        if (body.isRefused()) {
+          exchange->give(absl::FailedPreconditionError(body.getRefused().getReason().cStr()));
+        }
+      },
+      [exchange](absl::Status why) { exchange->give(std::move(why)); }};
+  net::ConnectOptions options;
+  options.address = address;
+  options.role = net::schema::Role::VIEWER;
+  options.timeout_seconds = 0;
+  auto link = std::make_shared<std::shared_ptr<net::ControlLink>>();
+  net::connect_control(
+      loop, options, std::move(handlers),
+      [exchange, link, requests](absl::StatusOr<std::shared_ptr<net::ControlLink>> made) {
+        if (!made.ok()) return exchange->give(made.status());
+        *link = *made;
+        for (const net::ControlMessage& request : requests) (*made)->send(request);
+      });
+  auto answer = exchange->answer.get_future();
+  if (answer.wait_for(std::chrono::duration<double>(kTimeoutSeconds)) !=
+      std::future_status::ready) {
+    return absl::DeadlineExceededError(absl::StrCat(address, " does not answer"));
+  }
+  absl::StatusOr<net::ControlMessage> result = answer.get();
+  link->reset();
+  return result;
+}
+
+net::ControlMessage status_request() {
+  return net::make_envelope({}, [](auto body) { body.setStatusRequest(); });
+}
+
+nlohmann::ordered_json to_json(net::schema::Status::Reader status) {
+  nlohmann::ordered_json json = {{"job", status.getJob().cStr()},
+                                 {"state", status.getState().cStr()},
+                                 {"steps_done", status.getStepsDone()},
+                                 {"steps_total", status.getStepsTotal()},
+                                 {"loss", status.getLoss()},
+                                 {"tokens_per_second", status.getTokensPerSecond()},
+                                 {"generation", status.getGeneration()},
+                                 {"term", status.getTerm()},
+                                 {"folder", status.getRunFolder().cStr()},
+                                 {"workers", nlohmann::ordered_json::array()}};
+  for (auto worker : status.getWorkers()) {
+    nlohmann::ordered_json replicas = nlohmann::ordered_json::array();
+    for (auto replica : worker.getReplicas()) replicas.push_back(replica.cStr());
+    json["workers"].push_back({{"worker", worker.getWorker()},
+                               {"host", worker.getHostName().cStr()},
+                               {"pid", worker.getProcessId()},
+                               {"device", worker.getDevice().cStr()},
+                               {"steps_done", worker.getStepsDone()},
+                               {"heartbeat_age_ms", worker.getHeartbeatAgeMs()},
+                               {"replicas", replicas}});
+  }
+  return json;
+}
+
+void print_table(net::schema::Status::Reader status) {
+  std::printf("%s: %s, step %llu/%llu, loss %.4f, %.0f tok/s, generation %llu, term %llu\n",
+              status.getJob().cStr(), status.getState().cStr(),
+              static_cast<unsigned long long>(status.getStepsDone()),
+              static_cast<unsigned long long>(status.getStepsTotal()), status.getLoss(),
+              status.getTokensPerSecond(), static_cast<unsigned long long>(status.getGeneration()),
+              static_cast<unsigned long long>(status.getTerm()));
+  int width = 10;  // GPUs have long names.
+  for (auto worker : status.getWorkers()) {
+    width = std::max(width, static_cast<int>(worker.getDevice().size()));
+  }
+  std::printf("%-7s %-20s %-8s %-*s %-7s %-10s %s\n", "worker", "host", "pid", width, "device",
+              "steps", "heard", "replicas");
+  for (auto worker : status.getWorkers()) {
+    std::string replicas;
+    for (auto replica : worker.getReplicas()) {
+      absl::StrAppend(&replicas, replicas.empty() ? "" : "; ", replica.cStr());
+    }
+    const std::string heard = absl::StrCat(worker.getHeartbeatAgeMs(), " ms");
+    std::printf("w%-6u %-20s %-8u %-*s %-7llu %-10s %s\n", worker.getWorker(),
+                worker.getHostName().cStr(), worker.getProcessId(), width,
+                worker.getDevice().cStr(), static_cast<unsigned long long>(worker.getStepsDone()),
+                heard.c_str(), replicas.empty() ? "idle" : replicas.c_str());
+  }
+}
+
+}  // namespace
+
+absl::Status drain_worker(const std::string& where, uint32_t worker) {
+  SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
+  const net::ControlMessage question = status_request();
+  // Asked twice: who is a member before it is told to leave.
+  SKEIN_ASSIGN_OR_RETURN(const net::ControlMessage before,
+                         ask(*loop, address_of(where), {question}));
+  std::vector<std::string> members;
+  for (auto each : (*before).getBody().getStatus().getWorkers()) {
+    members.push_back(absl::StrCat("w", each.getWorker()));
+  }
+  if (std::find(members.begin(), members.end(), absl::StrCat("w", worker)) == members.end()) {
+    return absl::NotFoundError(absl::StrCat("there is no worker w", worker, "; the run has ",
+                                            absl::StrJoin(members, ", ")));
+  }
+  const net::ControlMessage order =
+      net::make_envelope({}, [&](auto body) { body.initDrainRequest().setWorker(worker); });
+  SKEIN_RETURN_IF_ERROR(ask(*loop, address_of(where), {order, question}).status());
+  std::printf("w%u is to leave: its state moves to the others after the step in progress\n",
+              worker);
+  return absl::OkStatus();
+}
+
+absl::Status print_status(const std::string& where, bool as_json) {
+  SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
+  SKEIN_ASSIGN_OR_RETURN(const net::ControlMessage answer,
+                         ask(*loop, address_of(where), {status_request()}));
+  const auto status = (*answer).getBody().getStatus();
+  if (as_json) {
+    std::printf("%s\n", to_json(status).dump(2).c_str());
+  } else {
+    print_table(status);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace skein::cli

@@ -1,0 +1,270 @@
+#include "net/control/control_link.hpp"
+
+#include <deque>
+#include <utility>
+
+#include <capnp/message.h>
+
+#include "absl/strings/str_cat.h"
+#include "net/address.hpp"
+#include "net/control/envelope.hpp"
+#include "net/control/frame.hpp"
+#include "net/control/hello.hpp"
+#include "net/kj_event_loop.hpp"
+
+namespace skein::net {
+namespace {
+
+/// Messages written with one system call at most.
+constexpr size_t kWriteBatchMax = 64;
+constexpr auto kRetryInterval = 100 * kj::MILLISECONDS;
+/// What is swallowed by a network that is cut, or by an address that nobody has any more, would be
+/// sent again ever more rarely: a new attempt finds a coordinator that is back, and its new
+/// address.
+constexpr auto kAttemptTimeout = 2 * kj::SECONDS;
+
+/// A connection on the loop's thread. `send` and `close` come from anywhere and are posted.
+class KjLink final : public ControlLink, public std::enable_shared_from_this<KjLink> {
+ public:
+  KjLink(KjEventLoop& loop, kj::Own<kj::AsyncIoStream> stream, std::string peer)
+      : loop_(loop), stream_(kj::mv(stream)), peer_(std::move(peer)) {
+    set_no_delay(*stream_);
+  }
+
+  ~KjLink() noexcept override = default;
+
+  void send(ControlMessage message) override {
+    loop_.post([self = shared_from_this(), message = std::move(message)]() mutable {
+      self->enqueue(std::move(message));
+    });
+  }
+  void close() override {
+    loop_.post([self = shared_from_this()] { self->finish_after_writes(); });
+  }
+  const std::string& peer_address() const override { return peer_; }
+
+  // On the loop's thread:
+  void start(Handlers handlers) {
+    handlers_ = std::move(handlers);
+    reading_ = read_next().eagerlyEvaluate([](kj::Exception&&) {});
+  }
+
+ private:
+  kj::Promise<void> read_next() {
+    return read_frame(*stream_).then([this](FrameResult frame) -> kj::Promise<void> {
+      // The handlers may let go of the last reference to this link; or it has gone already, and
+      // waits for its turn to be destroyed.
+      auto self = weak_from_this().lock();
+      if (!self) return kj::READY_NOW;
+      if (!frame.status.ok()) {
+        end(frame.status);
+        return kj::READY_NOW;
+      }
+      if (frame.words == nullptr) {
+        end(absl::UnavailableError("the peer closed the connection"));
+        return kj::READY_NOW;
+      }
+      const auto raw = frame.words.asBytes();
+      auto message =
+          ControlMessage::parse({reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
+      if (!message.ok()) {
+        end(message.status());
+        return kj::READY_NOW;
+      }
+      if (handlers_.on_message) handlers_.on_message(*std::move(message));
+      if (ended_) return kj::READY_NOW;
+      return read_next();
+    });
+  }
+
+  void enqueue(ControlMessage message) {
+    if (ended_ || closing_) return;
+    if (queue_.size() >= kLinkQueueMax) {
+      end(absl::ResourceExhaustedError(
+          absl::StrCat(peer_, " does not read: ", queue_.size(), " messages wait for it")));
+      return;
+    }
+    queue_.push_back(std::move(message));
+    if (!writing_) write_batch();
+  }
+
+  void write_batch() {
+    struct Batch {
+      std::vector<ControlMessage> messages;
+      std::vector<FrameHead> heads;
+      std::vector<kj::ArrayPtr<const kj::byte>> pieces;
+    };
+    auto batch = std::make_shared<Batch>();
+    while (!queue_.empty() && batch->messages.size() < kWriteBatchMax) {
+      batch->messages.push_back(std::move(queue_.front()));
+      queue_.pop_front();
+      batch->heads.push_back(frame_head(batch->messages.back().bytes()));
+    }
+    for (size_t i = 0; i < batch->messages.size(); ++i) {
+      const auto bytes = batch->messages[i].bytes();
+      batch->pieces.push_back(
+          {reinterpret_cast<const kj::byte*>(&batch->heads[i]), sizeof(FrameHead)});
+      batch->pieces.push_back({reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()});
+    }
+    writing_ = true;
+    const kj::ArrayPtr<const kj::ArrayPtr<const kj::byte>> pieces(batch->pieces.data(),
+                                                                  batch->pieces.size());
+    // A write to a peer that is gone may throw at once, instead of failing its promise.
+    auto written = kj::evalNow([&] { return stream_->write(pieces); })
+                       .then([self = shared_from_this(), batch] { self->on_written(); },
+                             [self = shared_from_this(), batch](kj::Exception&& exception) {
+                               self->end(absl::UnavailableError(exception.getDescription().cStr()));
+                             });
+    loop_.run(kj::mv(written));
+  }
+
+  void on_written() {
+    writing_ = false;
+    if (ended_) return;
+    if (!queue_.empty()) return write_batch();
+    if (closing_) end(absl::OkStatus());
+  }
+
+  void finish_after_writes() {
+    closing_ = true;
+    if (!writing_ && queue_.empty()) end(absl::OkStatus());
+  }
+
+  void end(absl::Status why) {
+    if (ended_) return;
+    ended_ = true;
+    queue_.clear();
+    // A pending write fails at once; the reading promise may be the caller, so it goes a turn
+    // later.
+    (void)kj::runCatchingExceptions([&] {  // Both fail when the peer has gone first.
+      stream_->shutdownWrite();
+      stream_->abortRead();
+    });
+    loop_.post([self = shared_from_this()] { self->reading_ = nullptr; });
+    Handlers handlers = std::move(handlers_);
+    handlers_ = {};
+    if (handlers.on_closed) handlers.on_closed(std::move(why));
+  }
+
+  KjEventLoop& loop_;
+  kj::Own<kj::AsyncIoStream> stream_;
+  std::string peer_;
+  Handlers handlers_;
+  kj::Maybe<kj::Promise<void>> reading_;
+  std::deque<ControlMessage> queue_;
+  bool writing_ = false;
+  bool closing_ = false;
+  bool ended_ = false;
+};
+
+/// One attempt after the other until the connection is there or the time is over.
+class Connector : public std::enable_shared_from_this<Connector> {
+ public:
+  using OnDone = std::function<void(absl::StatusOr<std::shared_ptr<ControlLink>>)>;
+
+  Connector(KjEventLoop& loop, ConnectOptions options, ControlLink::Handlers handlers,
+            OnDone on_done)
+      : loop_(loop),
+        options_(std::move(options)),
+        handlers_(std::move(handlers)),
+        on_done_(std::move(on_done)) {}
+
+  void start() {
+    deadline_ = loop_.timer().now() +
+                static_cast<int64_t>(options_.timeout_seconds * 1e3) * kj::MILLISECONDS;
+    attempt();
+  }
+
+ private:
+  void attempt() {
+    auto promise =
+        loop_.network()
+            .parseAddress(options_.address)
+            .then([&timer = loop_.timer()](kj::Own<kj::NetworkAddress> address) {
+              auto connected = timer.timeoutAfter(kAttemptTimeout, address->connect());
+              return connected.attach(kj::mv(address));
+            })
+            .then([self = shared_from_this()](
+                      kj::Own<kj::AsyncIoStream> stream) { self->greet(kj::mv(stream)); },
+                  [self = shared_from_this()](kj::Exception&& exception) {
+                    self->on_refused(exception);
+                  });
+    loop_.run(kj::mv(promise));
+  }
+
+  void on_refused(const kj::Exception& exception) {
+    if (loop_.timer().now() >= deadline_) {
+      on_done_(absl::UnavailableError(absl::StrCat("nobody answers at ", options_.address, " (",
+                                                   exception.getDescription().cStr(),
+                                                   "); is the coordinator running there?")));
+      return;
+    }
+    loop_.run(loop_.timer().afterDelay(kRetryInterval).then([self = shared_from_this()] {
+      self->attempt();
+    }));
+  }
+
+  void greet(kj::Own<kj::AsyncIoStream> stream) {
+    auto hello = std::make_shared<HelloFrame>(options_.role, options_.protocol_version);
+    auto& target = *stream;
+    // A write to a peer that has died since it accepted may throw at once: that, too, is a refusal,
+    // or nobody would ever hear how the attempt has ended.
+    auto promise = kj::evalNow([&] { return target.write(hello->pieces()); })
+                       .then(
+                           [self = shared_from_this(), hello, stream = kj::mv(stream)]() mutable {
+                             auto link = self->loop_.make_shared_here<KjLink>(
+                                 self->loop_, kj::mv(stream), self->options_.address);
+                             self->on_done_(std::shared_ptr<ControlLink>(link));
+                             link->start(std::move(self->handlers_));
+                           },
+                           [self = shared_from_this()](kj::Exception&& exception) {
+                             self->on_refused(exception);
+                           });
+    loop_.run(kj::mv(promise));
+  }
+
+  KjEventLoop& loop_;
+  ConnectOptions options_;
+  ControlLink::Handlers handlers_;
+  OnDone on_done_;
+  kj::TimePoint deadline_ = kj::origin<kj::TimePoint>();
+};
+
+class KjListener final : public ControlListener {
+ public:
+  explicit KjListener(std::shared_ptr<Acceptor> acceptor) : acceptor_(std::move(acceptor)) {}
+  ~KjListener() noexcept override { acceptor_->stop(); }
+  uint16_t port() const override { return acceptor_->port(); }
+
+ private:
+  std::shared_ptr<Acceptor> acceptor_;
+};
+
+}  // namespace
+
+void connect_control(EventLoop& loop, const ConnectOptions& options, ControlLink::Handlers handlers,
+                     std::function<void(absl::StatusOr<std::shared_ptr<ControlLink>>)> on_done) {
+  auto connector = std::make_shared<Connector>(KjEventLoop::of(loop), options, std::move(handlers),
+                                               std::move(on_done));
+  loop.post([connector] { connector->start(); });
+}
+
+absl::StatusOr<std::unique_ptr<ControlListener>> listen_control(
+    EventLoop& loop, const ListenOptions& options, ControlListener::OnAccept on_accept,
+    ControlListener::OnRejected on_rejected) {
+  KjEventLoop& kj_loop = KjEventLoop::of(loop);
+  Acceptor::Options accept;
+  accept.address = options.address;
+  accept.insecure = options.insecure;
+  accept.on_rejected = std::move(on_rejected);
+  accept.on_accept = [&kj_loop, on_accept = std::move(on_accept)](
+                         kj::Own<kj::AsyncIoStream> stream, schema::Role role, std::string peer) {
+    auto link = kj_loop.make_shared_here<KjLink>(kj_loop, kj::mv(stream), std::move(peer));
+    link->start(on_accept(link, role));
+  };
+  auto acceptor = Acceptor::listen(kj_loop, std::move(accept));
+  if (!acceptor.ok()) return acceptor.status();
+  return std::unique_ptr<ControlListener>(std::make_unique<KjListener>(*std::move(acceptor)));
+}
+
+}  // namespace skein::net

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net/control/wire.hpp"
+#include "net/event_loop.hpp"
+#include "net/schema/control.capnp.h"
+
+namespace skein::net {
+
+using ControlMessage = Wire<schema::Envelope>;
+
+/// Messages that may wait to be written on a link; a peer that does not read for so long is lost.
+inline constexpr int kLinkQueueMax = 4096;
+
+/// One connection that carries control messages in order. Thread-safe.
+class ControlLink {
+ public:
+  /// Called on the event loop's thread: short, never blocking. `on_closed` is the last call, made
+  /// once, with the reason: end of stream, garbage, a limit passed, or `close`.
+  struct Handlers {
+    std::function<void(ControlMessage)> on_message;
+    std::function<void(absl::Status)> on_closed;
+  };
+
+  virtual ~ControlLink() = default;
+
+  /// Queues the message; never blocks. After the link is closed messages are dropped.
+  virtual void send(ControlMessage message) = 0;
+  /// Writes what is queued, then closes.
+  virtual void close() = 0;
+  /// "127.0.0.1:45812"
+  virtual const std::string& peer_address() const = 0;
+};
+
+/// Connects and says hello. Waits in `loop` for at most `timeout_seconds`, trying again while the
+/// connection is refused; `on_done` is called once on the loop's thread.
+struct ConnectOptions {
+  std::string address;  // "host:port"
+  schema::Role role = schema::Role::WORKER;
+  uint32_t protocol_version = schema::PROTOCOL_VERSION;  // Another one only in tests.
+  double timeout_seconds = 30;
+};
+void connect_control(EventLoop& loop, const ConnectOptions& options, ControlLink::Handlers handlers,
+                     std::function<void(absl::StatusOr<std::shared_ptr<ControlLink>>)> on_done);
+
+/// Accepts connections whose `Hello` is right. Others get a `Refused` message with the reason
+/// (or nothing, if what they sent is no message at all), are closed and counted.
+class ControlListener {
+ public:
+  /// Called on the loop's thread for each peer; returns the handlers of its link.
+  using OnAccept =
+      std::function<ControlLink::Handlers(std::shared_ptr<ControlLink> link, schema::Role role)>;
+  /// Called on the loop's thread for each connection that was turned away, with a one-line reason.
+  using OnRejected = std::function<void(const std::string& peer, const std::string& reason)>;
+
+  virtual ~ControlListener() = default;
+  virtual uint16_t port() const = 0;
+};
+
+struct ListenOptions {
+  std::string address = "127.0.0.1:0";  // Port 0: any free one.
+  bool insecure = false;                // Allows an address that is not a loopback one.
+};
+/// InvalidArgument   if the address does not parse, or is not loopback and not `insecure`.
+/// Unavailable       if it cannot be bound; the message says why.
+absl::StatusOr<std::unique_ptr<ControlListener>> listen_control(
+    EventLoop& loop, const ListenOptions& options, ControlListener::OnAccept on_accept,
+    ControlListener::OnRejected on_rejected);
+
+}  // namespace skein::net

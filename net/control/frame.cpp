@@ -1,0 +1,66 @@
+#include "net/control/frame.hpp"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "net/control/wire.hpp"
+
+namespace skein::net {
+namespace {
+
+FrameResult broken(const kj::Exception& exception) {
+  return {absl::UnavailableError(exception.getDescription().cStr()), nullptr};
+}
+
+kj::Promise<FrameResult> read_body(kj::AsyncInputStream& stream, uint32_t words) {
+  auto body = kj::heapArray<capnp::word>(words);
+  auto target = body.asBytes();
+  return stream.tryRead(target.begin(), target.size(), target.size())
+      .then([body = kj::mv(body)](size_t got) mutable -> FrameResult {
+        if (got < body.asBytes().size()) {
+          return {absl::InvalidArgumentError(absl::StrCat("a frame ends after ", got, " of ",
+                                                          body.asBytes().size(), " bytes")),
+                  nullptr};
+        }
+        return {absl::OkStatus(), kj::mv(body)};
+      });
+}
+
+}  // namespace
+
+absl::Status check_frame_head(const FrameHead& head) {
+  if (head.magic != kFrameMagic) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("what came is no Skein message (it begins with %08x, expected %08x)",
+                        head.magic, kFrameMagic));
+  }
+  if (head.words == 0 || head.words > kControlBytesMax / sizeof(capnp::word)) {
+    return absl::InvalidArgumentError(absl::StrCat("a message of ", head.words, " words; at most ",
+                                                   kControlBytesMax / sizeof(capnp::word)));
+  }
+  return absl::OkStatus();
+}
+
+kj::Promise<FrameResult> read_frame(kj::AsyncInputStream& stream) {
+  auto head = kj::heap<FrameHead>();
+  FrameHead* target = head.get();
+  return stream.tryRead(target, sizeof(FrameHead), sizeof(FrameHead))
+      .then([&stream, head = kj::mv(head)](size_t got) -> kj::Promise<FrameResult> {
+        if (got == 0) return FrameResult{absl::OkStatus(), nullptr};
+        if (got < sizeof(FrameHead)) {
+          return FrameResult{absl::InvalidArgumentError("a frame ends within its head"), nullptr};
+        }
+        if (absl::Status status = check_frame_head(*head); !status.ok()) {
+          return FrameResult{std::move(status), nullptr};
+        }
+        return read_body(stream, head->words);
+      })
+      .catch_([](kj::Exception&& exception) { return broken(exception); });
+}
+
+FrameHead frame_head(std::span<const std::byte> message) {
+  return {kFrameMagic, static_cast<uint32_t>(message.size() / sizeof(capnp::word))};
+}
+
+}  // namespace skein::net

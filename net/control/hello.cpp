@@ -1,0 +1,188 @@
+#include "net/control/hello.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <future>
+#include <utility>
+
+#include <capnp/message.h>
+
+#include "absl/strings/str_cat.h"
+#include "net/address.hpp"
+#include "net/control/envelope.hpp"
+
+namespace skein::net {
+namespace {
+
+/// A peer says hello at once; who is silent for so long is not one of ours.
+constexpr auto kHelloTimeout = 10 * kj::SECONDS;
+/// After an accept that failed.
+constexpr auto kAcceptPause = 10 * kj::MILLISECONDS;
+/// Connections that have not said hello yet; more are closed at once.
+constexpr int kHandshakesMax = 1024;
+
+Wire<schema::Hello> make_hello(schema::Role role, uint32_t protocol_version) {
+  capnp::MallocMessageBuilder message;
+  auto hello = message.initRoot<schema::Hello>();
+  hello.setMagic(schema::MAGIC);
+  hello.setProtocolVersion(protocol_version);
+  hello.setRole(role);
+  return Wire<schema::Hello>::encode(message);
+}
+
+std::string peer_name(kj::AsyncIoStream& stream) {
+  sockaddr_storage address{};
+  uint length = sizeof(address);
+  auto failure = kj::runCatchingExceptions(
+      [&] { stream.getpeername(reinterpret_cast<sockaddr*>(&address), &length); });
+  if (failure != nullptr || address.ss_family != AF_INET) return "a peer";
+  const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address);
+  char text[INET_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET, &v4->sin_addr, text, sizeof(text));
+  return absl::StrCat(text, ":", ntohs(v4->sin_port));
+}
+
+}  // namespace
+
+void set_no_delay(kj::AsyncIoStream& stream) {
+  int on = 1;
+  auto failure = kj::runCatchingExceptions(
+      [&] { stream.setsockopt(IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); });
+  (void)failure;  // Not a TCP socket: nothing to set.
+}
+
+HelloFrame::HelloFrame(schema::Role role, uint32_t protocol_version)
+    : message_(make_hello(role, protocol_version)), head_(frame_head(message_.bytes())) {
+  const auto bytes = message_.bytes();
+  pieces_[0] = {reinterpret_cast<const kj::byte*>(&head_), sizeof(head_)};
+  pieces_[1] = {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
+}
+
+absl::Status check_hello(schema::Hello::Reader hello) {
+  if (hello.getMagic() != schema::MAGIC) {
+    return absl::InvalidArgumentError("its hello has a wrong magic number; it is no Skein process");
+  }
+  if (hello.getProtocolVersion() != schema::PROTOCOL_VERSION) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it speaks protocol version ", hello.getProtocolVersion(), " and we speak ",
+                     schema::PROTOCOL_VERSION, "; run the same release of skein on every machine"));
+  }
+  return absl::OkStatus();
+}
+
+/// One connection that has not said hello yet.
+struct Acceptor::Handshake {
+  kj::Own<kj::AsyncIoStream> stream;
+  std::string peer;
+};
+
+absl::StatusOr<std::shared_ptr<Acceptor>> Acceptor::listen(KjEventLoop& loop, Options options) {
+  auto checked = check_listen_address(options.address, options.insecure);
+  if (!checked.ok()) return checked.status();
+  const std::string address = options.address;
+  std::shared_ptr<Acceptor> acceptor(new Acceptor(loop, std::move(options)));  // Private.
+  std::promise<absl::Status> bound;
+  loop.post([&, acceptor] {
+    loop.run(loop.network()
+                 .parseAddress(address)
+                 .then([&, acceptor](kj::Own<kj::NetworkAddress> parsed) {
+                   acceptor->receiver_ = parsed->listen();
+                   acceptor->port_ = static_cast<uint16_t>(acceptor->receiver_->getPort());
+                   acceptor->accept_next();
+                   bound.set_value(absl::OkStatus());
+                 })
+                 .catch_([&](kj::Exception&& exception) {
+                   bound.set_value(absl::UnavailableError(absl::StrCat(
+                       "cannot listen on ", address, ": ", exception.getDescription().cStr(),
+                       "; is another process using the port?")));
+                 }));
+  });
+  absl::Status status = bound.get_future().get();
+  if (!status.ok()) return status;
+  return acceptor;
+}
+
+void Acceptor::stop() {
+  std::promise<void> stopped;
+  loop_.post([&] {
+    stopped_ = true;
+    accepting_ = nullptr;
+    receiver_ = nullptr;
+    stopped.set_value();
+  });
+  stopped.get_future().wait();
+}
+
+kj::Promise<void> Acceptor::accept_all() {
+  return receiver_->accept().then([this](kj::Own<kj::AsyncIoStream> stream) {
+    greet(kj::mv(stream));
+    return accept_all();
+  });
+}
+
+void Acceptor::accept_next() {
+  accepting_ = accept_all().eagerlyEvaluate([this](kj::Exception&&) {
+    // Out of descriptors, for example: that peer gives up, later ones may succeed.
+    loop_.run(loop_.timer().afterDelay(kAcceptPause).then([self = shared_from_this()] {
+      if (!self->stopped_) self->accept_next();
+    }));
+  });
+}
+
+void Acceptor::greet(kj::Own<kj::AsyncIoStream> stream) {
+  if (handshakes_ >= kHandshakesMax) return;
+  ++handshakes_;
+  auto handshake = std::make_shared<Handshake>();
+  handshake->peer = peer_name(*stream);
+  handshake->stream = kj::mv(stream);
+  auto late = loop_.timer().afterDelay(kHelloTimeout).then([]() -> FrameResult {
+    return {absl::DeadlineExceededError("it said nothing for 10 seconds"), nullptr};
+  });
+  auto promise = read_frame(*handshake->stream)
+                     .exclusiveJoin(kj::mv(late))
+                     .then([self = shared_from_this(), handshake](FrameResult frame) {
+                       --self->handshakes_;
+                       if (!self->stopped_) self->on_hello(handshake, kj::mv(frame));
+                     });
+  loop_.run(kj::mv(promise));
+}
+
+void Acceptor::on_hello(const std::shared_ptr<Handshake>& handshake, FrameResult frame) {
+  if (!frame.status.ok()) {
+    return reject(handshake, std::string(frame.status.message()), false);
+  }
+  if (frame.words == nullptr) return reject(handshake, "it left without a hello", false);
+  const auto raw = frame.words.asBytes();
+  auto hello =
+      Wire<schema::Hello>::parse({reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
+  if (!hello.ok()) return reject(handshake, std::string(hello.status().message()), false);
+  if (absl::Status status = check_hello(**hello); !status.ok()) {
+    const bool speaks = absl::IsFailedPrecondition(status);
+    return reject(handshake, std::string(status.message()), speaks);
+  }
+  options_.on_accept(kj::mv(handshake->stream), (**hello).getRole(), handshake->peer);
+}
+
+void Acceptor::reject(const std::shared_ptr<Handshake>& handshake, const std::string& reason,
+                      bool answer) {
+  if (options_.on_rejected) options_.on_rejected(handshake->peer, reason);
+  if (!answer) return;
+  struct Answer {
+    ControlMessage message;
+    FrameHead head;
+    kj::ArrayPtr<const kj::byte> pieces[2];
+  };
+  auto message = make_envelope({}, [&](auto body) { body.initRefused().setReason(reason); });
+  const auto bytes = message.bytes();
+  auto refusal = std::make_shared<Answer>(Answer{message, frame_head(bytes), {}});
+  refusal->pieces[0] = {reinterpret_cast<const kj::byte*>(&refusal->head), sizeof(FrameHead)};
+  refusal->pieces[1] = {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
+  const kj::ArrayPtr<const kj::ArrayPtr<const kj::byte>> pieces(refusal->pieces, 2);
+  loop_.run(handshake->stream->write(pieces).then(
+      [handshake, refusal] { handshake->stream->shutdownWrite(); }));
+}
+
+}  // namespace skein::net

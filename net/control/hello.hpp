@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <kj/async-io.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net/control/frame.hpp"
+#include "net/control/wire.hpp"
+#include "net/kj_event_loop.hpp"
+#include "net/schema/control.capnp.h"
+
+namespace skein::net {
+
+/// Small messages must not wait for each other.
+void set_no_delay(kj::AsyncIoStream& stream);
+
+/// The first frame that a connecting side sends. Must live until it is written.
+class HelloFrame {
+ public:
+  HelloFrame(schema::Role role, uint32_t protocol_version);
+  kj::ArrayPtr<const kj::ArrayPtr<const kj::byte>> pieces() const { return pieces_; }
+
+ private:
+  Wire<schema::Hello> message_;
+  FrameHead head_;
+  kj::ArrayPtr<const kj::byte> pieces_[2];
+};
+
+/// Checks a Hello. FailedPrecondition with what to do if the peer is not of ours or of another
+/// version.
+absl::Status check_hello(schema::Hello::Reader hello);
+
+/// Accepts connections and waits for the Hello of each. Who sends another thing first is turned
+/// away: with a `Refused` message if it speaks the protocol, in silence if not. Lives on the loop's
+/// thread; `stop` and `port` may be called by any.
+class Acceptor : public std::enable_shared_from_this<Acceptor> {
+ public:
+  struct Options {
+    std::string address;
+    bool insecure = false;
+    std::function<void(kj::Own<kj::AsyncIoStream>, schema::Role, std::string peer)> on_accept;
+    std::function<void(const std::string& peer, const std::string& reason)> on_rejected;
+  };
+  static absl::StatusOr<std::shared_ptr<Acceptor>> listen(KjEventLoop& loop, Options options);
+
+  uint16_t port() const { return port_; }
+  /// No handler runs after it returns. Not on the loop's thread.
+  void stop();
+
+ private:
+  struct Handshake;
+
+  Acceptor(KjEventLoop& loop, Options options) : loop_(loop), options_(std::move(options)) {}
+  void accept_next();
+  kj::Promise<void> accept_all();
+  void greet(kj::Own<kj::AsyncIoStream> stream);
+  void on_hello(const std::shared_ptr<Handshake>& handshake, FrameResult frame);
+  void reject(const std::shared_ptr<Handshake>& handshake, const std::string& reason, bool answer);
+
+  KjEventLoop& loop_;
+  Options options_;
+  kj::Own<kj::ConnectionReceiver> receiver_;
+  kj::Maybe<kj::Promise<void>> accepting_;
+  uint16_t port_ = 0;
+  int handshakes_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace skein::net

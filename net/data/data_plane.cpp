@@ -1,0 +1,218 @@
+#include "net/data/data_plane.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "net/address.hpp"
+#include "net/control/frame.hpp"
+#include "net/control/hello.hpp"
+#include "net/control/wire.hpp"
+#include "net/data/cut_links.hpp"
+#include "net/data/tensor_inbox_impl.hpp"
+#include "net/data/tensor_sender.hpp"
+#include "net/kj_event_loop.hpp"
+
+namespace skein::net {
+namespace {
+
+/// A payload that nobody wants is read in pieces of this size.
+constexpr size_t kSkipBytes = 64 << 10;
+
+/// Counters that any thread may read.
+struct Counters {
+  std::atomic<uint64_t> bytes_sent{0};
+  std::atomic<uint64_t> bytes_received{0};
+  std::atomic<uint64_t> dropped_headers{0};
+};
+
+TensorStream::Rows read_header(schema::TensorHeader::Reader header) {
+  TensorStream::Rows rows;
+  rows.key = {header.getGeneration(), header.getReceiver(), header.getKind(), header.getStep(),
+              header.getMicrobatch()};
+  rows.begin = header.getRowBegin();
+  rows.count = header.getRowCount();
+  rows.bytes = header.getPayloadBytes();
+  return rows;
+}
+
+/// Reads the tensors of one peer. Lives on the loop's thread, as long as its connection.
+class Receiver : public std::enable_shared_from_this<Receiver> {
+ public:
+  Receiver(kj::Own<kj::AsyncIoStream> stream, std::shared_ptr<KjTensorInbox> inbox,
+           std::shared_ptr<Counters> counters)
+      : stream_(kj::mv(stream)), inbox_(std::move(inbox)), counters_(std::move(counters)) {}
+
+  kj::Promise<void> read_all() {
+    return read_frame(*stream_).then(
+        [self = shared_from_this()](FrameResult frame) -> kj::Promise<void> {
+          if (!frame.status.ok() || frame.words == nullptr) return kj::READY_NOW;
+          const auto raw = frame.words.asBytes();
+          auto header = Wire<schema::TensorHeader>::parse(
+              {reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
+          if (!header.ok()) return kj::READY_NOW;
+          const TensorStream::Rows rows = read_header(**header);
+          return self->inbox_->place(rows).then([self, rows](KjTensorInbox::Place place) {
+            return self->read_payload(rows, std::move(place));
+          });
+        });
+  }
+
+ private:
+  kj::Promise<void> read_payload(TensorStream::Rows rows, KjTensorInbox::Place place) {
+    if (!place.status.ok()) {  // The peer is wrong about the plan: its connection ends.
+      ++counters_->dropped_headers;
+      return kj::READY_NOW;
+    }
+    if (!place.stream) {
+      ++counters_->dropped_headers;
+      return skip(rows.bytes);
+    }
+    auto& stream = *stream_;
+    return stream.read(place.memory.data(), place.memory.size_bytes())
+        .then([self = shared_from_this(), rows, place] {
+          self->counters_->bytes_received += rows.bytes;
+          place.stream->arrived(rows);
+          return self->read_all();
+        });
+  }
+
+  kj::Promise<void> skip(uint64_t bytes) {
+    if (bytes == 0) return read_all();
+    auto piece = kj::heapArray<kj::byte>(std::min<uint64_t>(bytes, kSkipBytes));
+    auto& target = piece;
+    auto read = stream_->read(target.begin(), target.size());
+    return read.then([self = shared_from_this(), bytes, piece = kj::mv(piece)] {
+      return self->skip(bytes - piece.size());
+    });
+  }
+
+  kj::Own<kj::AsyncIoStream> stream_;
+  std::shared_ptr<KjTensorInbox> inbox_;
+  std::shared_ptr<Counters> counters_;
+};
+
+/// The connections to peers. Lives on the loop's thread.
+class Senders {
+ public:
+  Senders(KjEventLoop& loop, const std::shared_ptr<Counters>& counters, DataPlane::Options options)
+      : loop_(loop), bytes_sent_(counters, &counters->bytes_sent), options_(std::move(options)) {}
+
+  void send(const std::string& address, DataPlane::Rows rows) {
+    const uint64_t generation = rows.key.generation;
+    if (generation > 0 && generation < floor_) return;
+    auto& sender = senders_[{generation, address, rows.key.receiver, rows.key.kind}];
+    // No later generation makes the connection of a probe anew.
+    if (!sender || (generation == 0 && sender->has_ended())) {
+      sender =
+          std::make_shared<TensorSender>(loop_, address, bytes_sent_, cuts_, options_.on_peer_lost);
+      sender->start(options_.connect_timeout_seconds);
+    }
+    sender->push(std::move(rows));
+  }
+
+  void drop_link(const std::string& address, double seconds) {
+    cuts_->cut(address, seconds, loop_.now_us());
+    for (auto& [name, sender] : senders_) {
+      const auto& [generation, to, receiver, kind] = name;
+      if (to != address) continue;
+      generation > 0 ? sender->cut() : sender->close();
+    }
+  }
+
+  void close_before(uint64_t generation) {
+    floor_ = std::max(floor_, generation);
+    const auto begin = senders_.lower_bound({1, {}, 0, {}});
+    const auto end = senders_.lower_bound({floor_, {}, 0, {}});
+    for (auto each = begin; each != end; ++each) each->second->close();
+    senders_.erase(begin, end);
+  }
+
+ private:
+  using Name = std::tuple<uint64_t, std::string, uint32_t, schema::TensorKind>;
+
+  KjEventLoop& loop_;
+  const std::shared_ptr<std::atomic<uint64_t>> bytes_sent_;
+  const std::shared_ptr<CutLinks> cuts_ = std::make_shared<CutLinks>();
+  const DataPlane::Options options_;
+  std::map<Name, std::shared_ptr<TensorSender>> senders_;
+  uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
+};
+
+class KjDataPlane final : public DataPlane {
+ public:
+  KjDataPlane(KjEventLoop& loop, Options options)
+      : loop_(loop),
+        options_(std::move(options)),
+        inbox_(loop.make_shared_here<KjTensorInbox>(loop)),
+        counters_(std::make_shared<Counters>()),
+        senders_(loop.make_shared_here<Senders>(loop, counters_, options_)) {}
+
+  ~KjDataPlane() noexcept override {
+    if (acceptor_) acceptor_->stop();
+  }
+
+  absl::Status listen() {
+    Acceptor::Options accept;
+    accept.address = options_.listen_address;
+    accept.insecure = options_.insecure;
+    accept.on_accept = [&loop = loop_, inbox = inbox_, counters = counters_](
+                           kj::Own<kj::AsyncIoStream> stream, schema::Role role, std::string) {
+      if (role != schema::Role::PEER) return;
+      set_data_buffers(*stream);
+      auto receiver = std::make_shared<Receiver>(kj::mv(stream), inbox, counters);
+      loop.run(receiver->read_all());
+    };
+    auto acceptor = Acceptor::listen(loop_, std::move(accept));
+    if (!acceptor.ok()) return acceptor.status();
+    acceptor_ = *std::move(acceptor);
+    const std::string& listen_address = options_.listen_address;
+    address_ =
+        absl::StrCat(listen_address.substr(0, listen_address.rfind(':')), ":", acceptor_->port());
+    return absl::OkStatus();
+  }
+
+  const std::string& address() const override { return address_; }
+  TensorInbox& inbox() override { return *inbox_; }
+
+  void send(const std::string& address, Rows rows) override {
+    loop_.post([senders = senders_, address, rows = std::move(rows)]() mutable {
+      senders->send(address, std::move(rows));
+    });
+  }
+
+  void close_before(uint64_t generation) override {
+    loop_.post([senders = senders_, generation] { senders->close_before(generation); });
+    inbox_->close_before(generation);
+  }
+
+  void drop_link(const std::string& address, double seconds) override {
+    loop_.post([senders = senders_, address, seconds] { senders->drop_link(address, seconds); });
+  }
+
+  DataPlaneStatistics statistics() const override {
+    return {counters_->bytes_sent, counters_->bytes_received, counters_->dropped_headers};
+  }
+
+ private:
+  KjEventLoop& loop_;
+  Options options_;
+  std::shared_ptr<KjTensorInbox> inbox_;
+  std::shared_ptr<Counters> counters_;
+  std::shared_ptr<Senders> senders_;
+  std::shared_ptr<Acceptor> acceptor_;
+  std::string address_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::start(EventLoop& loop, Options options) {
+  auto plane = std::make_unique<KjDataPlane>(KjEventLoop::of(loop), std::move(options));
+  if (absl::Status status = plane->listen(); !status.ok()) return status;
+  return std::unique_ptr<DataPlane>(std::move(plane));
+}
+
+}  // namespace skein::net

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net/data/tensor_inbox.hpp"
+#include "net/event_loop.hpp"
+
+namespace skein::net {
+
+struct DataPlaneStatistics {
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  uint64_t dropped_headers = 0;  // Unknown stream, stale generation, repeated rows.
+};
+
+/// Sends tensors to other workers and receives theirs into a `TensorInbox`. Payload bytes go from
+/// the sender's tensor to the socket and from the socket to the receiver's tensor with no copy in
+/// between. One connection per (generation, peer, receiving replica, kind), so that a receiver that
+/// waits for one stream holds up no other; flow control is the receiver not reading. A generation
+/// has connections of its own, so that one that broke is made anew in the next. Thread-safe.
+class DataPlane {
+ public:
+  struct Options {
+    std::string listen_address = "127.0.0.1:0";
+    bool insecure = false;
+    /// A peer is listening before it is announced; it is given this long all the same.
+    double connect_timeout_seconds = 10;
+    /// Called on the loop's thread when a connection to a peer cannot be made or breaks; not for a
+    /// generation that is closed by then.
+    std::function<void(const std::string& address, absl::Status)> on_peer_lost;
+  };
+
+  static absl::StatusOr<std::unique_ptr<DataPlane>> start(EventLoop& loop, Options options);
+  virtual ~DataPlane() = default;
+
+  /// "host:port" to tell the others; the host is that of `listen_address`.
+  virtual const std::string& address() const = 0;
+  virtual TensorInbox& inbox() = 0;
+
+  /// Rows [row_begin, row_begin + row_count) of the tensor `key` for replica `key.receiver` at
+  /// `address`. `payload` stays alive through `owner` until it is written. Never blocks.
+  struct Rows {
+    TensorKey key;
+    uint32_t sender = 0;  // Replica.
+    uint32_t row_begin = 0;
+    uint32_t row_count = 0;
+    std::span<const float> payload;
+    std::shared_ptr<const void> owner;
+  };
+  virtual void send(const std::string& address, Rows rows) = 0;
+
+  /// Forgets the connections of every generation below this one, whatever they still had to send,
+  /// and the inbox's streams: a write to a peer that does not read ends at once, and so does an
+  /// attempt to reach one that is gone. Rows of such a generation that are sent later are dropped.
+  /// Generation 0 belongs to what is sent before any plan, the probes of links, and stays. A repeat
+  /// or a lower number changes nothing.
+  virtual void close_before(uint64_t generation) = 0;
+
+  /// Plays a broken link: the connections to the peer break now, which `on_peer_lost` hears of, and
+  /// new ones are refused for `seconds`, like those to a peer that is not there; 0: for ever. What
+  /// arrives from the peer still does: tell both ends. Probes break in silence.
+  virtual void drop_link(const std::string& address, double seconds) = 0;
+
+  virtual DataPlaneStatistics statistics() const = 0;
+};
+
+}  // namespace skein::net

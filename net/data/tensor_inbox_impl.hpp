@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "net/data/tensor_inbox.hpp"
+#include "net/data/tensor_stream.hpp"
+#include "net/kj_event_loop.hpp"
+
+namespace skein::net {
+
+/// The inbox of a data plane. `place`, `wake` and the members belong to the loop's thread.
+class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_this<KjTensorInbox> {
+ public:
+  explicit KjTensorInbox(KjEventLoop& loop) : loop_(loop) {}
+  ~KjTensorInbox() noexcept override = default;
+
+  void open(StreamSpec stream) override;
+  void close_before(uint64_t generation) override;
+
+  /// Where an announced payload goes: the stream and memory, or neither if it is to be skipped, or
+  /// an error if the peer is wrong.
+  struct Place {
+    std::shared_ptr<TensorStream> stream;
+    std::span<float> memory;
+    absl::Status status;
+  };
+  /// Waits until the stream is open and has room. Loop's thread.
+  kj::Promise<Place> place(TensorStream::Rows rows);
+
+ private:
+  using StreamName = std::tuple<uint64_t, uint32_t, schema::TensorKind>;
+
+  void wake_later();
+  void wake();
+
+  KjEventLoop& loop_;
+  std::map<StreamName, std::shared_ptr<TensorStream>> streams_;
+  uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
+  std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting_;
+};
+
+}  // namespace skein::net

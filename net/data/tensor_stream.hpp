@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "net/data/tensor_inbox.hpp"
+
+namespace skein::net {
+
+/// Memory aligned for vector loads.
+struct FreeAligned {
+  void operator()(float* memory) const;
+};
+using AlignedFloats = std::unique_ptr<float[], FreeAligned>;
+
+/// The tensors of one stream that are incomplete or in use. Everything but `give_back` runs on the
+/// loop's thread.
+class TensorStream : public std::enable_shared_from_this<TensorStream> {
+ public:
+  TensorStream(TensorInbox::StreamSpec spec, std::function<void()> on_space)
+      : spec_(std::move(spec)), on_space_(std::move(on_space)) {}
+
+  const TensorInbox::StreamSpec& spec() const { return spec_; }
+
+  /// Rows that a header announces.
+  struct Rows {
+    TensorKey key;
+    uint32_t begin = 0;
+    uint32_t count = 0;
+    uint64_t bytes = 0;
+  };
+  /// InvalidArgument   if the rows are not of this stream or the size is not theirs.
+  absl::Status check(const Rows& rows) const;
+  /// True if these rows came before: the payload is to be skipped.
+  bool is_repeat(const Rows& rows) const;
+  /// True if the rows' tensor has memory or may have it now.
+  bool has_space(const Rows& rows) const;
+  /// Where the payload goes. Call after the checks above.
+  std::span<float> reserve(const Rows& rows);
+  /// The payload is there; a complete tensor goes to `on_tensor`.
+  void arrived(const Rows& rows);
+
+ private:
+  struct Partial {
+    AlignedFloats memory;
+    std::set<uint32_t> begins;  // Of the rows that were reserved.
+    uint32_t rows_missing = 0;
+  };
+
+  AlignedFloats take_memory();
+  void give_back(AlignedFloats memory);
+
+  TensorInbox::StreamSpec spec_;
+  std::function<void()> on_space_;  // Any thread.
+  std::map<TensorKey, Partial> partials_;
+  std::map<TensorKey, uint64_t> completed_;  // Latest ones, to know repeats by.
+  mutable std::mutex mutex_;
+  std::vector<AlignedFloats> free_;  // Guarded by mutex_, like `held_`.
+  uint32_t held_ = 0;                // Complete tensors whose handle lives.
+};
+
+}  // namespace skein::net

@@ -1,0 +1,271 @@
+#include "net/reduce/gradient_group.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::net {
+namespace {
+
+std::chrono::milliseconds to_milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+class Board final : public RendezvousBoard {
+ public:
+  explicit Board(Publish publish) : publish_(std::move(publish)) {}
+
+  void put(const std::string& key, const std::vector<char>& value) override {
+    deliver(key, value);
+    publish_(key, value);
+  }
+
+  void deliver(const std::string& key, const std::vector<char>& value) override {
+    std::lock_guard lock(mutex_);
+    entries_[key] = value;
+    changed_.notify_all();
+  }
+
+  absl::StatusOr<std::vector<char>> wait(const std::string& key, double timeout_seconds) override {
+    std::unique_lock lock(mutex_);
+    const bool there = changed_.wait_for(lock, to_milliseconds(timeout_seconds), [&] {
+      return is_cancelled(key) || entries_.contains(key);
+    });
+    if (is_cancelled(key)) return absl::CancelledError("the group is no longer wanted");
+    if (!there) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("a member did not appear within ", timeout_seconds, " s (", key, ")"));
+    }
+    return entries_.at(key);
+  }
+
+  void cancel_prefix(const std::string& prefix) override {
+    std::lock_guard lock(mutex_);
+    cancelled_prefixes_.insert(prefix);
+    entries_.erase(entries_.lower_bound(prefix), entries_.lower_bound(prefix + '\x7f'));
+    changed_.notify_all();
+  }
+
+  void cancel() override {
+    std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  bool is_cancelled(const std::string& key) const {
+    if (cancelled_) return true;
+    return std::any_of(cancelled_prefixes_.begin(), cancelled_prefixes_.end(),
+                       [&](const std::string& prefix) { return key.starts_with(prefix); });
+  }
+
+  Publish publish_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::vector<char>> entries_;
+  std::set<std::string> cancelled_prefixes_;
+  bool cancelled_ = false;
+};
+
+/// Thrown through Gloo's code, which knows errors only as exceptions, and caught in `fenced`.
+class BoardError final : public std::exception {
+ public:
+  explicit BoardError(absl::Status status) : status_(std::move(status)) {}
+  const char* what() const noexcept override { return "rendezvous failed"; }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+};
+
+/// Gloo's view of the board: keys of one group.
+class BoardStore final : public gloo::rendezvous::Store {
+ public:
+  BoardStore(RendezvousBoard& board, std::string prefix, double timeout_seconds)
+      : board_(board), prefix_(std::move(prefix)), timeout_seconds_(timeout_seconds) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    board_.put(full(key), data);
+  }
+  std::vector<char> get(const std::string& key) override {
+    auto value = board_.wait(full(key), timeout_seconds_);
+    if (!value.ok()) std::rethrow_exception(std::make_exception_ptr(BoardError(value.status())));
+    return *value;
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) get(key);
+  }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
+    wait(keys);
+  }
+
+ private:
+  std::string full(const std::string& key) const { return absl::StrCat(prefix_, "/", key); }
+
+  RendezvousBoard& board_;
+  std::string prefix_;
+  double timeout_seconds_;
+};
+
+/// Runs `call` and turns what Gloo throws into a status.
+template <class Call>
+absl::Status fenced(const std::string& what, Call call) {
+  try {
+    call();
+    return absl::OkStatus();
+  } catch (const BoardError& error) {
+    return error.status();
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat(what, ": ", error.what()));
+  }
+}
+
+class GlooGroup final : public GradientGroup {
+ public:
+  GlooGroup(Options options, std::shared_ptr<RendezvousBoard> board)
+      : options_(std::move(options)), board_(std::move(board)), reducer_(options_.reducer) {}
+
+  absl::Status connect() override {
+    return fenced(absl::StrCat("forming ", options_.name), [&] {
+      gloo::transport::tcp::attr attr;
+      attr.hostname = options_.bind_host;
+      std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attr);
+      auto context = std::make_shared<gloo::rendezvous::Context>(
+          static_cast<int>(options_.rank), static_cast<int>(options_.rank_count));
+      context->setTimeout(to_milliseconds(options_.connect_timeout_seconds));
+      BoardStore store(*board_, options_.name, options_.appear_timeout_seconds);
+      context->connectFullMesh(store, device);
+      context->setTimeout(to_milliseconds(options_.timeout_seconds));
+      std::lock_guard lock(mutex_);
+      context_ = std::move(context);
+    });
+  }
+
+  absl::Status all_reduce_sum(std::span<float> values) override {
+    const std::shared_ptr<gloo::rendezvous::Context> context = live_context();
+    if (!context) return aborted();
+    Members members(*this, *context, kFirstSlot + calls_++);
+    return reducer_.reduce(members, values);
+  }
+
+  void abort() override {
+    board_->cancel_prefix(options_.name + "/");
+    std::lock_guard lock(mutex_);
+    is_aborted_ = true;
+    for (gloo::transport::UnboundBuffer* buffer : waiting_) {
+      buffer->abortWaitRecv();
+      buffer->abortWaitSend();
+    }
+  }
+
+ private:
+  std::shared_ptr<gloo::rendezvous::Context> live_context() {
+    std::lock_guard lock(mutex_);
+    return is_aborted_ ? nullptr : context_;
+  }
+
+  absl::Status aborted() const {
+    return absl::UnavailableError(absl::StrCat(options_.name, " was aborted"));
+  }
+
+  /// Shows the buffers of a running call to `abort`. Woken at once if the group is aborted already.
+  class Waiting {
+   public:
+    Waiting(GlooGroup& group, std::vector<gloo::transport::UnboundBuffer*> buffers)
+        : group_(group) {
+      std::lock_guard lock(group_.mutex_);
+      group_.waiting_ = std::move(buffers);
+      for (auto* buffer : group_.waiting_) {
+        if (!group_.is_aborted_) break;
+        buffer->abortWaitRecv();
+        buffer->abortWaitSend();
+      }
+    }
+    ~Waiting() {
+      std::lock_guard lock(group_.mutex_);
+      group_.waiting_.clear();
+    }
+
+   private:
+    GlooGroup& group_;
+  };
+
+  /// The members as the reducer sees them during one call. Gloo's own collectives wait on buffers
+  /// that nobody else can wake: a member that is no neighbour of a dead one would hang until its
+  /// time-out. Between two members, messages of one slot come in the order of the calls.
+  class Members final : public Exchange {
+   public:
+    Members(GlooGroup& group, gloo::rendezvous::Context& context, uint64_t slot)
+        : group_(group), context_(context), slot_(slot) {}
+
+    uint32_t rank() const override { return static_cast<uint32_t>(context_.rank); }
+    uint32_t rank_count() const override { return static_cast<uint32_t>(context_.size); }
+    absl::Status move(const Outgoing& out, const Incoming& in) override {
+      absl::Status status;
+      const absl::Status fence = fenced(absl::StrCat("all-reduce in ", group_.options_.name),
+                                        [&] { status = pass(out, in); });
+      return fence.ok() ? status : fence;
+    }
+
+   private:
+    absl::Status pass(const Outgoing& out, const Incoming& in) {
+      // Gloo only reads what it sends, but has one type of buffer for both ways.
+      const auto source =
+          context_.createUnboundBuffer(const_cast<std::byte*>(out.bytes.data()), out.bytes.size());
+      const auto target = context_.createUnboundBuffer(in.bytes.data(), in.bytes.size());
+      const Waiting waiting(group_, {source.get(), target.get()});
+      const auto timeout = to_milliseconds(group_.options_.timeout_seconds);
+      if (!in.bytes.empty()) target->recv(static_cast<int>(in.from), slot_, 0, in.bytes.size());
+      if (!out.bytes.empty()) source->send(static_cast<int>(out.to), slot_, 0, out.bytes.size());
+      const bool is_there = in.bytes.empty() || target->waitRecv(timeout);
+      const bool is_gone = out.bytes.empty() || source->waitSend(timeout);
+      return is_there && is_gone ? absl::OkStatus() : group_.aborted();
+    }
+
+    GlooGroup& group_;
+    gloo::rendezvous::Context& context_;
+    uint64_t slot_;
+  };
+
+  /// Slots below it are those of Gloo's own collectives, which are not used on these contexts.
+  static constexpr uint64_t kFirstSlot = uint64_t{1} << 32;
+
+  Options options_;
+  std::shared_ptr<RendezvousBoard> board_;
+  Reducer reducer_;
+  uint64_t calls_ = 0;  // Of the one caller at a time.
+  std::mutex mutex_;
+  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::vector<gloo::transport::UnboundBuffer*> waiting_;  // Of a running call.
+  bool is_aborted_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<RendezvousBoard> RendezvousBoard::create(Publish publish) {
+  return std::make_shared<Board>(std::move(publish));
+}
+
+absl::StatusOr<std::unique_ptr<GradientGroup>> GradientGroup::create(
+    const Options& options, std::shared_ptr<RendezvousBoard> board) {
+  if (options.rank_count < 2 || options.rank >= options.rank_count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", options.rank, " of ", options.rank_count, " makes no group"));
+  }
+  return std::unique_ptr<GradientGroup>(std::make_unique<GlooGroup>(options, std::move(board)));
+}
+
+}  // namespace skein::net

@@ -1,0 +1,304 @@
+#include "plans/coordinator/commit_loop.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plans/job/sample_order.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr double kMicro = 1e-6;
+
+/// The first multiple of `interval` behind `step`; `most` if there is none before that.
+uint64_t next_due(int64_t interval, uint64_t step, uint64_t most) {
+  if (interval <= 0) return most;
+  const auto every = static_cast<uint64_t>(interval);
+  return std::min(most, (step / every + 1) * every);
+}
+
+/// True when an action that happens every `interval` steps is due after `steps_done` of them.
+bool is_due(int64_t interval, uint64_t steps_done) {
+  return interval > 0 && steps_done % static_cast<uint64_t>(interval) == 0;
+}
+
+double mean(double sum, uint64_t count) {
+  return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+std::vector<WorkerId> first_workers(const Plan& plan) {
+  std::vector<WorkerId> owners;
+  for (const StagePlan& stage : plan.stages) owners.push_back(stage.replicas.front().worker);
+  return owners;
+}
+
+}  // namespace
+
+CommitLoop::CommitLoop(JobSpec job, uint64_t term, const Past& past)
+    : job_(std::move(job)),
+      term_(term),
+      step_(past.committed),
+      last_norm_(past.last_norm),
+      generations_(past.generations),
+      durable_step_(past.durable),
+      snapshots_(job_.elastic.snapshot_interval) {}
+
+uint64_t CommitLoop::generation_of(uint64_t steps) const {
+  if (steps == 0) return 0;
+  const auto behind = generations_.upper_bound(steps - 1);
+  return behind == generations_.begin() ? 0 : std::prev(behind)->second;
+}
+
+bool CommitLoop::is_complete() const { return step_ >= total_steps(); }
+
+CommitOrder CommitLoop::begin_generation(const Plan& plan, std::vector<WorkerId> keepers,
+                                         uint64_t first_step, uint64_t now_us) {
+  plan_ = plan;
+  if (first_step != step_) {  // What is redone orders it again.
+    owed_validation_ = owed_checkpoint_ = false;
+  }
+  generations_.erase(generations_.lower_bound(first_step), generations_.end());
+  step_ = first_step;
+  holds_ = is_held_ = false;
+  last_step_end_us_ = now_us;
+  last_step_us_ = 0;
+  snapshots_.begin_generation(first_workers(plan), std::move(keepers), first_step);
+  CommitOrder order;
+  order.step = step_ > 0 ? step_ - 1 : 0;
+  order.last = is_complete() || stops_;
+  order.validate = std::exchange(owed_validation_, false);
+  order.checkpoint = std::exchange(owed_checkpoint_, false);
+  if (order.last && step_ > 0 && job_.checkpoint.enable && durable_step_ != step_) {
+    order.checkpoint = true;
+  }
+  if (order.validate) validations_[order.step].started_us = now_us;
+  if (order.checkpoint) checkpoints_[step_].loss = last_loss_;
+  is_held_ = order.last;
+  if (plan_.in_columns && !order.last && snapshots_.is_possible()) {
+    order.snapshot = true;  // Columns leave this state at once.
+    snapshots_.on_ordered(step_);
+  }
+  return order;
+}
+
+CoordinatorDecisions CommitLoop::end_generation() {
+  CoordinatorDecisions decisions;
+  ready_.clear();
+  reduced_.clear();
+  last_reports_.clear();
+  segment_.reset();
+  for (const auto& [step, validation] : validations_) {
+    if (step + 1 == step_) owed_validation_ = true;
+  }
+  validations_.clear();
+  for (auto each = checkpoints_.begin(); each != checkpoints_.end();) {
+    if (each->second.is_completing) {
+      ++each;
+      continue;
+    }
+    if (each->first == step_) {
+      owed_checkpoint_ = true;
+    } else {
+      decisions.push_back(RunEvent{
+          "checkpoint.abandoned",
+          absl::StrCat("the checkpoint of step ", each->first, " was cut off by a change of plan"),
+          {{"step", absl::StrCat(each->first)}}});
+    }
+    each = checkpoints_.erase(each);
+  }
+  return decisions;
+}
+
+CoordinatorDecisions CommitLoop::on_ready(const ReadyReport& report, uint64_t now_us) {
+  if (report.step != step_ || journaling_ || is_held_ ||
+      static_cast<int64_t>(report.replica.value) >= replica_count(plan_) ||
+      !ready_.emplace(report.replica, report).second) {
+    return drop();
+  }
+  last_ready_us_ = now_us;
+  if (!report.needs_groups) reduced_[report.replica] = report.norm_squared;
+  return try_commit();
+}
+
+CoordinatorDecisions CommitLoop::on_reduced(ReplicaId replica, uint64_t step, double norm_squared) {
+  if (step != step_ || journaling_ || !ready_.contains(replica) || reduced_.contains(replica)) {
+    return drop();
+  }
+  reduced_[replica] = norm_squared;
+  return try_commit();
+}
+
+CoordinatorDecisions CommitLoop::try_commit() {
+  if (static_cast<int64_t>(reduced_.size()) < replica_count(plan_)) return {};
+  CommitRecord record;
+  record.step = step_;
+  double norm_squared = 0;
+  for (const StagePlan& stage : plan_.stages) {
+    norm_squared += reduced_.at(stage.replicas.front().id);
+  }
+  record.gradient_norm = std::sqrt(norm_squared);
+  double loss_sum = 0;
+  uint64_t loss_tokens = 0;
+  for (const auto& [replica, report] : ready_) {
+    loss_sum += report.loss_sum;
+    loss_tokens += report.loss_tokens;
+  }
+  record.loss = mean(loss_sum, loss_tokens);
+  return journal(record);
+}
+
+CoordinatorDecisions CommitLoop::on_segment(uint64_t end_step, const SegmentTotals& totals,
+                                            uint64_t now_us) {
+  if (journaling_ || is_held_ || end_step <= step_) return drop();
+  last_ready_us_ = now_us;
+  segment_ = totals;
+  CommitRecord record;
+  record.step = end_step - 1;
+  record.gradient_norm = mean(totals.norm_sum, totals.iterations);
+  record.loss = mean(totals.loss_sum, totals.loss_tokens);
+  return journal(record);
+}
+
+uint64_t CommitLoop::segment_end(int64_t steps) const {
+  uint64_t end = next_due(steps, step_, total_steps());
+  if (job_.validation.batches > 0) end = next_due(job_.validation.interval, step_, end);
+  if (job_.checkpoint.enable) end = next_due(job_.checkpoint.interval, step_, end);
+  return end;
+}
+
+/// Of the steps from the one in progress to that of `record`.
+CoordinatorDecisions CommitLoop::journal(CommitRecord record) {
+  record.generation = plan_.generation;
+  record.term = term_;
+  const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
+  record.first_sample = first_sample(step_, batch);
+  record.sample_count = (record.step + 1 - step_) * batch;
+  if (!std::isfinite(record.loss) || !std::isfinite(record.gradient_norm)) {
+    return {diverged(absl::StrCat("step ", record.step + 1), record.loss, record.gradient_norm)};
+  }
+  journaling_ = record;
+  return {JournalCommit{record}};
+}
+
+CommitOrder CommitLoop::make_order() const {
+  CommitOrder order;
+  const uint64_t done = journaling_->step + 1;
+  const bool ends_job = done >= total_steps();
+  const bool ends_run = stops_ || ends_job;
+  order.step = journaling_->step;
+  order.gradient_norm = journaling_->gradient_norm;
+  order.last = ends_run || holds_;
+  order.validate = job_.validation.batches > 0 &&
+                   (ends_job || (!ends_run && is_due(job_.validation.interval, done)));
+  order.checkpoint = job_.checkpoint.enable && (ends_run || is_due(job_.checkpoint.interval, done));
+  const bool is_due_now = segment_ ? snapshots_.is_possible() : snapshots_.is_due(done);
+  order.snapshot = !order.last && is_due_now;
+  order.snapshot_floor = snapshots_.floor();
+  return order;
+}
+
+BroadcastCommit CommitLoop::make_broadcast(const CommitOrder& order, uint64_t now_us) const {
+  BroadcastCommit commit;
+  commit.order = order;
+  commit.generation = plan_.generation;
+  // Steps are counted from 1 for people: the first profiled one is the second, when all is warm.
+  commit.profile = job_.profiling.enable_profiling && !order.last &&
+                   (last_step_us_ == 0 || is_due(job_.profiling.profile_freq, order.step + 1));
+  commit.loss = journaling_->loss;
+  commit.step_seconds = static_cast<double>(now_us - last_step_end_us_) * kMicro;
+  commit.control_seconds = static_cast<double>(now_us - last_ready_us_) * kMicro;
+  commit.samples = journaling_->sample_count;
+  commit.tokens = commit.samples * static_cast<uint64_t>(job_.training.seq_len);
+  if (segment_) {
+    for (double busy : segment_->busy_seconds) {
+      commit.stage_busy_seconds.push_back(busy / static_cast<double>(segment_->samples.size()));
+    }
+    commit.stage_stash_peak = segment_->stash_peak;
+    commit.column_samples = segment_->samples;
+    commit.staleness = segment_->staleness_max;
+    return commit;
+  }
+  for (const StagePlan& stage : plan_.stages) {
+    double busy = 0;
+    uint32_t stash = 0;
+    for (const ReplicaPlan& replica : stage.replicas) {
+      const ReadyReport& report = ready_.at(replica.id);
+      busy += static_cast<double>(report.busy_us) * kMicro;
+      stash = std::max(stash, report.stash_peak);
+    }
+    commit.stage_busy_seconds.push_back(busy / static_cast<double>(stage.replicas.size()));
+    commit.stage_stash_peak.push_back(stash);
+  }
+  return commit;
+}
+
+CoordinatorDecisions CommitLoop::on_journaled(uint64_t step, uint64_t now_us) {
+  if (!journaling_ || journaling_->step != step) return drop();
+  const CommitOrder order = make_order();
+  const uint64_t end = step + 1;
+  CoordinatorDecisions decisions = {make_broadcast(order, now_us)};
+  uint64_t copy_us = 0;
+  for (const auto& [replica, report] : ready_) copy_us = std::max(copy_us, report.snapshot_us);
+  last_step_us_ =
+      static_cast<double>(now_us - last_step_end_us_) / static_cast<double>(end - step_);
+  snapshots_.on_cost(copy_us, last_step_us_);
+  is_held_ = order.last;
+  if (order.snapshot) snapshots_.on_ordered(end);
+  if (order.validate) validations_[step].started_us = now_us;
+  if (order.checkpoint) checkpoints_[end].loss = journaling_->loss;
+  last_loss_ = journaling_->loss;
+  last_norm_ = journaling_->gradient_norm;
+  if (generation_of(step_) != plan_.generation) generations_[step_] = plan_.generation;
+  journaling_.reset();
+  segment_.reset();
+  last_reports_ = std::move(ready_);
+  ready_.clear();
+  reduced_.clear();
+  step_ = end;
+  last_step_end_us_ = now_us;
+  return decisions;
+}
+
+CoordinatorDecisions CommitLoop::on_validated(ReplicaId replica, uint64_t step, double loss_sum,
+                                              uint64_t loss_tokens, uint64_t now_us) {
+  auto found = validations_.find(step);
+  if (found == validations_.end() || !found->second.reported.insert(replica).second) return drop();
+  Validation& validation = found->second;
+  validation.loss_sum += loss_sum;
+  validation.loss_tokens += loss_tokens;
+  last_step_end_us_ = now_us;  // The pass is no part of the next step's time.
+  if (validation.reported.size() < plan_.stages.back().replicas.size()) return {};
+  const double tokens = static_cast<double>(std::max<uint64_t>(1, validation.loss_tokens));
+  CoordinatorDecisions decisions = {
+      ReportValidation{step, validation.loss_sum / tokens, validation.loss_tokens,
+                       static_cast<double>(now_us - validation.started_us) * kMicro}};
+  validations_.erase(found);
+  return decisions;
+}
+
+CoordinatorDecisions CommitLoop::on_shard_saved(int32_t stage, uint64_t steps_done) {
+  auto found = checkpoints_.find(steps_done);
+  if (found == checkpoints_.end() || found->second.is_completing ||
+      !found->second.stages.insert(stage).second) {
+    return drop();
+  }
+  if (found->second.stages.size() < plan_.stages.size()) return {};
+  found->second.is_completing = true;
+  return {CompleteCheckpoint{steps_done, found->second.loss}};
+}
+
+bool CommitLoop::on_checkpoint_completed(uint64_t steps_done, bool ok) {
+  if (checkpoints_.erase(steps_done) == 0) return false;
+  if (ok) durable_step_ = std::max(durable_step_, steps_done);
+  return true;
+}
+
+CoordinatorDecisions CommitLoop::drop() {
+  ++dropped_;
+  return {};
+}
+
+}  // namespace skein::plans

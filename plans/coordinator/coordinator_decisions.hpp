@@ -1,0 +1,219 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "plans/base/ids.hpp"
+#include "plans/elastic/restore.hpp"
+#include "plans/modes/lease_pool.hpp"
+#include "plans/plan/plan.hpp"
+#include "plans/planner/measured_request.hpp"
+#include "plans/sync/group_scheduler.hpp"
+#include "plans/worker/rank_program.hpp"
+
+namespace skein::plans {
+
+// What the coordinator hears, as values.
+
+/// A connection to the coordinator, numbered in order of arrival.
+using PeerNumber = uint64_t;
+
+struct JoinRequest {
+  std::string host_name;
+  uint32_t process_id = 0;
+  std::string data_address;
+  std::string device;
+  double speed = 1.0;
+  WorkerId previous;        // What it was on a connection that was lost; 0: new.
+  uint64_t generation = 0;  // Largest that it has seen.
+};
+
+struct ReadyReport {
+  ReplicaId replica;
+  uint64_t step = 0;
+  uint32_t samples = 0;
+  double loss_sum = 0;
+  uint64_t loss_tokens = 0;
+  bool needs_groups = false;
+  double norm_squared = 0;  // Final only if not `needs_groups`.
+  uint64_t busy_us = 0;
+  uint64_t step_us = 0;
+  uint32_t stash_peak = 0;
+  uint64_t snapshot_us = 0;  // Device time of the last snapshot's copy; 0: none was taken.
+};
+
+/// What a worker does, for people and to find who holds up a step.
+struct WorkerActivity {
+  uint64_t steps_done = 0;
+  std::string action;  // "2B5"; what its device works on, or what it waits for.
+  uint64_t action_us = 0;
+  bool works = false;  // The device works; false: it waits.
+  std::string device;  // Its name; empty: not known yet.
+};
+
+/// What the coordinator keeps of a committed step.
+struct CommitRecord {
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  uint64_t term = 0;
+  uint64_t first_sample = 0;
+  uint64_t sample_count = 0;
+  double loss = 0;
+  double gradient_norm = 0;
+};
+
+// What the coordinator does next.
+
+struct WelcomeWorker {
+  PeerNumber peer = 0;
+  WorkerId worker;
+};
+struct RefusePeer {
+  PeerNumber peer = 0;
+  std::string reason;
+};
+/// Ask the worker to measure its device and its links to all members; without rows: only to answer
+/// the others' probes.
+struct RequestProfile {
+  WorkerId worker;
+  std::vector<int64_t> rows;
+};
+/// All workers have measured: what was found.
+struct ReportProfiles {
+  Profile profile;
+  ClusterSpec cluster;
+};
+/// The worker stops what it does for older generations than `generation`, applies the last of
+/// `committed_steps` if it waits for that commit, and says what state it holds.
+struct HaltWorker {
+  WorkerId worker;
+  uint64_t generation = 0;
+  uint64_t committed_steps = 0;
+  double gradient_norm = 0;           // Of the last of them.
+  uint64_t committed_generation = 0;  // In which it was committed.
+};
+struct AssignPlan {
+  Plan plan;
+  double predicted_step_us = 0;  // By the planner; 0: the plan was not predicted.
+  RestoreDecision restore;
+  std::vector<WorkerId> keepers;  // Of each stage's snapshots; 0: nobody.
+  uint64_t state_generation = 0;  // In which the step before the first one was committed.
+};
+/// Everybody is prepared. `order` is what is left to do of the step before the first one.
+struct StartRun {
+  CommitOrder order;
+};
+/// Commits of steps >= `first_step` are void: the state was rolled back. The journal needs no
+/// answer: a coordinator that dies before it is written finds the same in the workers.
+struct RewindJournal {
+  uint64_t first_step = 0;
+};
+/// Write the record; `on_journaled` follows, and only then the commit.
+struct JournalCommit {
+  CommitRecord record;
+};
+struct BroadcastCommit {
+  CommitOrder order;
+  uint64_t generation = 0;  // Of the plan that did the step: a change of plan may follow at once.
+  bool profile = false;     // Timings of the next step are wanted.
+  // For reports:
+  double loss = 0;
+  double step_seconds = 0;
+  double control_seconds = 0;  // From the last ready signal to this decision.
+  uint64_t tokens = 0;
+  uint64_t samples = 0;
+  std::vector<double> stage_busy_seconds;
+  std::vector<uint32_t> stage_stash_peak;
+  std::vector<uint64_t> column_samples;  // Columns of their own pace: what each has trained on.
+  uint64_t staleness = 0;                // ... and the largest one of their groups.
+};
+/// A column goes on with an iteration of its own pace, on samples that are leased to it.
+struct LeaseSamples {
+  uint32_t column = 0;
+  uint64_t step = 0;  // Its own iterations so far.
+  SampleLease lease;
+  bool profile = false;  // Timings of the iteration are wanted.
+};
+/// All replicas of a column are ready: they apply their updates.
+struct CommitColumn {
+  uint32_t column = 0;
+  uint64_t step = 0;  // The column's own.
+  double gradient_norm = 0;
+  std::optional<SampleLease> next;  // Goes on with it once it has combined; none: waits for more.
+  bool profile = false;             // Timings of the next iteration are wanted.
+  SampleLease lease;                // That the iteration has trained on, for reports.
+};
+/// The members of a group combine their weights, or push their updates to the stage's parameter
+/// server and take its weights.
+struct CombineWeights {
+  uint64_t number = 0;
+  int32_t stage = 0;
+  std::vector<GroupMember> members;  // One: it goes on alone.
+  std::vector<ReplicaId> shards;     // Of the server; empty: there is none.
+  bool is_closing = false;           // For members that wait for samples, at a segment's end.
+  bool is_common = false;            // All columns take the mean, of moments as well.
+  uint64_t steps_done = 0;           // is_common: of the job, after which the mean is the state.
+  uint64_t staleness = 0;            // As `GroupStart::staleness`.
+};
+/// The group lacks a member: these go on with what they have.
+struct DissolveGroup {
+  uint64_t number = 0;
+  std::vector<ReplicaId> members;
+};
+/// For the policy.
+struct TellPolicy {
+  std::variant<ReadySignal, GroupOutcome, MembershipChange> what;
+};
+struct ReportValidation {
+  uint64_t step = 0;
+  double loss = 0;
+  uint64_t tokens = 0;
+  double seconds = 0;
+};
+/// Every stage has saved its files of the state after `steps_done` steps.
+struct CompleteCheckpoint {
+  uint64_t steps_done = 0;
+  double loss = 0;
+};
+/// The worker leaves; the run goes on.
+struct StopWorker {
+  WorkerId worker;
+  std::string reason;
+};
+/// The worker is no member any more: close its connection. It may come back as a new one.
+struct DismissWorker {
+  WorkerId worker;
+};
+struct StopWorkers {
+  std::string reason;
+};
+struct EndRun {
+  absl::Status status;
+  bool stopped_early = false;
+};
+struct RunEvent {
+  std::string name;  // "worker.joined"
+  std::string text;
+  std::map<std::string, std::string> fields;
+};
+
+using CoordinatorDecision =
+    std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, HaltWorker, AssignPlan,
+                 StartRun, RewindJournal, JournalCommit, BroadcastCommit, LeaseSamples,
+                 CommitColumn, CombineWeights, DissolveGroup, TellPolicy, ReportValidation,
+                 CompleteCheckpoint, StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
+using CoordinatorDecisions = std::vector<CoordinatorDecision>;
+
+/// Ends the run, as `what` has a loss or a gradient norm that is not finite.
+CoordinatorDecision diverged(const std::string& what, double loss, double gradient_norm);
+
+/// Puts the decisions of `from` behind those of `to`.
+void append(CoordinatorDecisions& to, CoordinatorDecisions from);
+
+}  // namespace skein::plans

@@ -1,0 +1,244 @@
+#include "plans/job/job_spec.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/status_macros.hpp"
+#include "plans/collectives/reducer_kind.hpp"
+#include "plans/schedule/schedule.hpp"
+#include "plans/simulator/job_scenario.hpp"
+#include "plans/sync/policy_kind.hpp"
+
+namespace skein::plans {
+namespace {
+
+template <class Value>
+absl::Status expect(bool holds, const char* key, const Value& value, const char* rule) {
+  if (holds) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(key, " = ", value, ": ", rule));
+}
+
+absl::Status at_least(int64_t value, int64_t least, const char* key) {
+  return expect(value >= least, key, value, absl::StrCat("must be at least ", least).c_str());
+}
+
+absl::Status is_one_of(const std::string& value, std::initializer_list<const char*> names,
+                       const char* key) {
+  std::string list;
+  for (const char* name : names) {
+    if (value == name) return absl::OkStatus();
+    absl::StrAppend(&list, list.empty() ? "" : ", ", "\"", name, "\"");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(key, " = \"", value, "\": must be one of ", list));
+}
+
+absl::Status check_choices(const ModelSpec& model) {
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.norm, {"layer_norm", "rms_norm"}, "model.norm"));
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.mlp, {"gelu", "swiglu"}, "model.mlp"));
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.position_embedding_type, {"learned", "rotary"},
+                                  "model.position_embedding_type"));
+  constexpr int64_t kWidthMax = 1 << 20;
+  SKEIN_RETURN_IF_ERROR(expect(model.intermediate_size >= 0 && model.intermediate_size <= kWidthMax,
+                               "model.intermediate_size", model.intermediate_size,
+                               "must be in [0, 1048576]; 0: in proportion to model.n_embd"));
+  SKEIN_RETURN_IF_ERROR(expect(std::isfinite(model.rope_theta) && model.rope_theta >= 1,
+                               "model.rope_theta", model.rope_theta, "must be at least 1"));
+  const int64_t head_size = model.channels / model.heads;
+  return expect(!has_rotary(model) || head_size % 2 == 0, "model.n_embd", model.channels,
+                "must give heads of an even size, as rotary positions turn pairs of channels");
+}
+
+absl::Status check_model(const ModelSpec& model) {
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.name, {"gpt2", "llama"}, "model.name"));
+  SKEIN_RETURN_IF_ERROR(at_least(model.vocab_size, 1, "model.vocab_size"));
+  SKEIN_RETURN_IF_ERROR(expect(model.vocab_size <= (1 << 24), "model.vocab_size", model.vocab_size,
+                               "must be at most 16777216"));
+  SKEIN_RETURN_IF_ERROR(at_least(model.positions, 1, "model.positions"));
+  SKEIN_RETURN_IF_ERROR(at_least(model.layers, 1, "model.n_layer"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(model.layers <= 4096, "model.n_layer", model.layers, "must be at most 4096"));
+  SKEIN_RETURN_IF_ERROR(at_least(model.heads, 1, "model.n_head"));
+  SKEIN_RETURN_IF_ERROR(at_least(model.channels, 1, "model.n_embd"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(model.channels <= 65536, "model.n_embd", model.channels, "must be at most 65536"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(model.channels % model.heads == 0, "model.n_embd", model.channels,
+             absl::StrCat("must be a multiple of model.n_head = ", model.heads).c_str()));
+  return check_choices(model);
+}
+
+absl::Status check_training(const JobSpec& job) {
+  const TrainingSpec& training = job.training;
+  SKEIN_RETURN_IF_ERROR(at_least(training.steps, 1, "training.steps"));
+  SKEIN_RETURN_IF_ERROR(at_least(training.seq_len, 1, "training.seq_len"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(training.seq_len <= job.model.positions, "training.seq_len", training.seq_len,
+             absl::StrCat("must be at most model.positions = ", job.model.positions).c_str()));
+  SKEIN_RETURN_IF_ERROR(at_least(training.micro_batch_size, 1, "training.micro_batch_size"));
+  SKEIN_RETURN_IF_ERROR(at_least(training.global_batch_size, 1, "training.global_batch_size"));
+  SKEIN_RETURN_IF_ERROR(expect(
+      training.global_batch_size % training.micro_batch_size == 0, "training.global_batch_size",
+      training.global_batch_size,
+      absl::StrCat("must be a multiple of training.micro_batch_size = ", training.micro_batch_size)
+          .c_str()));
+  return expect(std::isfinite(training.max_norm) && training.max_norm >= 0, "training.max_norm",
+                training.max_norm, "must be 0 (no clipping) or more");
+}
+
+absl::Status check_optimizer(const JobSpec& job) {
+  const OptimizerSpec& optimizer = job.optimizer;
+  SKEIN_RETURN_IF_ERROR(is_one_of(optimizer.name, {"adamw", "sgd"}, "optimizer.name"));
+  auto in_unit = [](double value, const char* key) {
+    return expect(value >= 0 && value < 1, key, value, "must be in [0, 1)");
+  };
+  SKEIN_RETURN_IF_ERROR(expect(std::isfinite(optimizer.lr) && optimizer.lr > 0, "optimizer.lr",
+                               optimizer.lr, "must be above 0"));
+  SKEIN_RETURN_IF_ERROR(in_unit(optimizer.beta1, "optimizer.beta1"));
+  SKEIN_RETURN_IF_ERROR(in_unit(optimizer.beta2, "optimizer.beta2"));
+  SKEIN_RETURN_IF_ERROR(in_unit(optimizer.momentum, "optimizer.momentum"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(optimizer.eps > 0, "optimizer.eps", optimizer.eps, "must be above 0"));
+  SKEIN_RETURN_IF_ERROR(expect(optimizer.weight_decay >= 0, "optimizer.weight_decay",
+                               optimizer.weight_decay, "must be 0 or more"));
+  SKEIN_RETURN_IF_ERROR(at_least(job.lr_scheduler.warmup_steps, 0, "lr_scheduler.warmup_steps"));
+  SKEIN_RETURN_IF_ERROR(is_one_of(job.lr_scheduler.decay_type, {"cosine", "linear", "none"},
+                                  "lr_scheduler.decay_type"));
+  const double factor = job.lr_scheduler.min_lr_factor;
+  return expect(factor >= 0 && factor <= 1, "lr_scheduler.min_lr_factor", factor,
+                "must be in [0, 1]");
+}
+
+absl::Status check_data(const DataSpec& data) {
+  SKEIN_RETURN_IF_ERROR(is_one_of(data.dataset, {"kjv", "text", "tokens"}, "data.dataset"));
+  SKEIN_RETURN_IF_ERROR(expect(data.dataset == "kjv" || !data.path.empty(), "data.path", "\"\"",
+                               "must name the file to train on"));
+  const double fraction = data.validation_fraction;
+  return expect(fraction > 0 && fraction <= 0.5, "data.validation_fraction", fraction,
+                "must be in (0, 0.5]");
+}
+
+absl::Status check_parallelism(const ParallelismSpec& parallelism) {
+  SKEIN_RETURN_IF_ERROR(at_least(parallelism.pipeline_parallel_degree, kAutoDegree,
+                                 "parallelism.pipeline_parallel_degree"));
+  SKEIN_RETURN_IF_ERROR(at_least(parallelism.data_parallel_replicate_degree, 1,
+                                 "parallelism.data_parallel_replicate_degree"));
+  SKEIN_RETURN_IF_ERROR(at_least(parallelism.virtual_stages, 1, "parallelism.virtual_stages"));
+  for (int64_t blocks : parallelism.layout) {
+    SKEIN_RETURN_IF_ERROR(at_least(blocks, 0, "parallelism.layout (one entry)"));
+  }
+  for (int64_t replicas : parallelism.replicas) {
+    SKEIN_RETURN_IF_ERROR(at_least(replicas, 1, "parallelism.replicas (one entry)"));
+  }
+  return parse_schedule_kind(parallelism.pipeline_parallel_schedule).status();
+}
+
+absl::Status check_device(const DeviceSpec& device) {
+  SKEIN_RETURN_IF_ERROR(is_one_of(device.type, {"cpu", "cuda", "auto", "sleep"}, "device.type"));
+  SKEIN_RETURN_IF_ERROR(
+      is_one_of(device.precision, {"bfloat16", "tf32", "float32"}, "device.precision"));
+  constexpr int64_t kOrdinalMax = 1023;  // More GPUs than any machine has.
+  SKEIN_RETURN_IF_ERROR(expect(device.ordinal >= -1 && device.ordinal <= kOrdinalMax,
+                               "device.ordinal", device.ordinal, "must be in [-1, 1023]"));
+  constexpr int64_t kMemoryMb = 1 << 30;  // A PiB, far above any device's.
+  SKEIN_RETURN_IF_ERROR(expect(device.memory_limit_mb >= 0 && device.memory_limit_mb <= kMemoryMb,
+                               "device.memory_limit_mb", device.memory_limit_mb,
+                               "must be in [0, 2^30]"));
+  SKEIN_RETURN_IF_ERROR(at_least(device.threads, 1, "device.threads"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(device.threads <= 1024, "device.threads", device.threads, "must be at most 1024"));
+  SKEIN_RETURN_IF_ERROR(expect(device.speed > 0 && device.speed <= 1, "device.speed", device.speed,
+                               "must be in (0, 1]"));
+  for (double speed : device.speeds) {
+    SKEIN_RETURN_IF_ERROR(
+        expect(speed > 0 && speed <= 1, "device.speeds (one entry)", speed, "must be in (0, 1]"));
+  }
+  const double times[] = {device.sleep_forward_us, device.sleep_backward_us,
+                          device.sleep_update_us};
+  const char* keys[] = {"device.sleep_forward_us", "device.sleep_backward_us",
+                        "device.sleep_update_us"};
+  for (int i = 0; i < 3; ++i) {
+    SKEIN_RETURN_IF_ERROR(
+        expect(times[i] >= 0 && times[i] <= 1e9, keys[i], times[i], "must be in [0, 1e9]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_intervals(const JobSpec& job) {
+  SKEIN_RETURN_IF_ERROR(at_least(job.validation.interval, 0, "validation.interval"));
+  SKEIN_RETURN_IF_ERROR(at_least(job.validation.batches, 0, "validation.batches"));
+  SKEIN_RETURN_IF_ERROR(at_least(job.checkpoint.interval, 1, "checkpoint.interval"));
+  SKEIN_RETURN_IF_ERROR(at_least(job.checkpoint.keep_latest_k, 0, "checkpoint.keep_latest_k"));
+  SKEIN_RETURN_IF_ERROR(at_least(job.metrics.log_freq, 1, "metrics.log_freq"));
+  SKEIN_RETURN_IF_ERROR(at_least(job.profiling.profile_freq, 1, "profiling.profile_freq"));
+  auto above_zero = [](double value, const char* key) {
+    return expect(std::isfinite(value) && value > 0, key, value, "must be above 0");
+  };
+  const ElasticSpec& elastic = job.elastic;
+  SKEIN_RETURN_IF_ERROR(
+      above_zero(elastic.heartbeat_interval_seconds, "elastic.heartbeat_interval_seconds"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(elastic.heartbeat_timeout_seconds >= 2 * elastic.heartbeat_interval_seconds,
+             "elastic.heartbeat_timeout_seconds", elastic.heartbeat_timeout_seconds,
+             "must be at least twice elastic.heartbeat_interval_seconds"));
+  SKEIN_RETURN_IF_ERROR(at_least(elastic.min_workers, 1, "elastic.min_workers"));
+  SKEIN_RETURN_IF_ERROR(expect(
+      elastic.max_workers == 0 || elastic.max_workers >= elastic.min_workers, "elastic.max_workers",
+      elastic.max_workers, "must be 0 (no limit) or at least elastic.min_workers"));
+  SKEIN_RETURN_IF_ERROR(at_least(elastic.snapshot_interval, -1, "elastic.snapshot_interval"));
+  SKEIN_RETURN_IF_ERROR(
+      above_zero(elastic.coordinator_timeout_seconds, "elastic.coordinator_timeout_seconds"));
+  SKEIN_RETURN_IF_ERROR(above_zero(job.comm.init_timeout_seconds, "comm.init_timeout_seconds"));
+  SKEIN_RETURN_IF_ERROR(above_zero(job.comm.train_timeout_seconds, "comm.train_timeout_seconds"));
+  const std::string& backend = job.comm.backend;
+  SKEIN_RETURN_IF_ERROR(expect(backend == "auto" || backend == "gloo" || backend == "nccl",
+                               "comm.backend", backend, "use auto, gloo or nccl"));
+  return expect(job.comm.bucket_cap_mb >= 0 && std::isfinite(job.comm.bucket_cap_mb),
+                "comm.bucket_cap_mb", job.comm.bucket_cap_mb,
+                "must be at least 0 (all gradients at the end)");
+}
+
+absl::Status check_sync(const JobSpec& job) {
+  const SyncSpec& sync = job.sync;
+  SKEIN_RETURN_IF_ERROR(parse_policy_kind(sync.policy).status());
+  SKEIN_RETURN_IF_ERROR(at_least(sync.period, 1, "sync.period"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.local_steps, 1, "sync.local_steps"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.group_size, 2, "sync.group_size"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.wave, 1, "sync.wave"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.bound, 0, "sync.bound"));
+  SKEIN_RETURN_IF_ERROR(expect(sync.staleness_decay > 0 && sync.staleness_decay <= 1,
+                               "sync.staleness_decay", sync.staleness_decay,
+                               "must be in (0, 1]; 1: all members weigh the same"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.segment_steps, 1, "sync.segment_steps"));
+  SKEIN_RETURN_IF_ERROR(parse_reducer_kind(sync.reducer).status());
+  SKEIN_RETURN_IF_ERROR(expect(sync.density > 0 && sync.density <= 1, "sync.density", sync.density,
+                               "must be in (0, 1]"));
+  return check_columns(job);
+}
+
+}  // namespace
+
+absl::Status validate(const JobSpec& job) {
+  SKEIN_RETURN_IF_ERROR(expect(!job.name.empty() && job.name.find('/') == std::string::npos,
+                               "job.name", job.name,
+                               "must be a plain name, as the run directory is named after it"));
+  // Job files hold signed integers.
+  SKEIN_RETURN_IF_ERROR(expect(job.debug.seed <= uint64_t{std::numeric_limits<int64_t>::max()},
+                               "debug.seed", job.debug.seed,
+                               "must be at most 9223372036854775807"));
+  SKEIN_RETURN_IF_ERROR(check_model(job.model));
+  SKEIN_RETURN_IF_ERROR(check_data(job.data));
+  SKEIN_RETURN_IF_ERROR(check_training(job));
+  SKEIN_RETURN_IF_ERROR(check_optimizer(job));
+  SKEIN_RETURN_IF_ERROR(check_parallelism(job.parallelism));
+  SKEIN_RETURN_IF_ERROR(check_device(job.device));
+  SKEIN_RETURN_IF_ERROR(check_scenario(job));
+  SKEIN_RETURN_IF_ERROR(check_sync(job));
+  return check_intervals(job);
+}
+
+int64_t microbatch_count(const JobSpec& job) {
+  return job.training.global_batch_size / job.training.micro_batch_size;
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include "plans/job/job_spec.hpp"
+
+namespace skein::plans {
+
+/// Learning rate of `step`, counted from 0: linear warm-up over `warmup_steps` ((step + 1) /
+/// warmup_steps of the peak), then decay to `min_lr_factor` of the peak at the job's last step.
+double learning_rate(const JobSpec& job, int64_t step);
+
+/// Factor on the gradients that limits their global norm: max_norm / norm, at most 1; 1 if
+/// `max_norm` is 0. `norm` must be finite: see the coordinator's check.
+double clip_factor(double norm, double max_norm);
+
+}  // namespace skein::plans

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plans/job/job_spec.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::plans {
+
+/// Plans by the explicit or even layout of the job, workers in ascending order, rank by rank.
+/// The even layout is `partition_min_max` over `layer_flops`. With parallelism.virtual_stages = v,
+/// R ranks hold v stages each: stage s is on rank s mod R.
+/// InvalidArgument   if the layout does not fit the model, or the replicas do not fit the workers
+///                   (there must be at least as many workers as replicas) or a micro-batch has
+///                   fewer rows than a stage has replicas. The message says what would fit.
+absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
+                                      uint64_t generation);
+
+/// How many workers the layout of `job` needs; `available` decides what the job leaves open
+/// (pipeline_parallel_degree 0).
+absl::StatusOr<int64_t> layout_worker_count(const JobSpec& job, int64_t available);
+
+/// InvalidArgument if a plan made elsewhere is broken, or is not for this model or batch.
+absl::Status check_plan(const JobSpec& job, const Plan& plan);
+
+/// A plan made elsewhere for workers 1, 2, ..., for these workers and this job.
+/// InvalidArgument   as `check_plan`, or if there are too few workers.
+absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector<WorkerId>& workers,
+                                uint64_t generation);
+
+/// Number of workers that hold replicas of the plan.
+int64_t worker_count(const Plan& plan);
+
+}  // namespace skein::plans

@@ -1,0 +1,210 @@
+#include "plans/plan/plan.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/schedule/validate_schedule.hpp"
+
+namespace skein::plans {
+namespace {
+
+absl::Status wrong(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("the plan is broken: ", what));
+}
+
+/// A worker holds stages of one rank only, and one replica of each.
+absl::Status check_ranks(const Plan& plan) {
+  std::map<WorkerId, int32_t> rank_of;
+  std::map<int32_t, const StagePlan*> first_of;
+  auto workers_agree = [](const StagePlan& a, const StagePlan& b) {
+    return std::equal(a.replicas.begin(), a.replicas.end(), b.replicas.begin(), b.replicas.end(),
+                      [](const auto& x, const auto& y) { return x.worker == y.worker; });
+  };
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    if (stage.rank < 0 || stage.rank >= static_cast<int32_t>(plan.actions.size())) {
+      return wrong(
+          absl::StrCat("stage ", s, " is on rank ", stage.rank, " of ", plan.actions.size()));
+    }
+    const auto [first, is_first] = first_of.emplace(stage.rank, &stage);
+    if (!is_first && !workers_agree(*first->second, stage)) {
+      return wrong(absl::StrCat("the stages of rank ", stage.rank, " are on unlike workers"));
+    }
+    std::set<WorkerId> own;
+    for (const ReplicaPlan& replica : stage.replicas) {
+      const auto [known, is_new] = rank_of.emplace(replica.worker, stage.rank);
+      if (known->second != stage.rank || !own.insert(replica.worker).second) {
+        return wrong(absl::StrCat("worker ", replica.worker.value, " has two roles"));
+      }
+    }
+  }
+  for (size_t rank = 0; rank < plan.actions.size(); ++rank) {
+    if (!first_of.contains(static_cast<int32_t>(rank))) {
+      return wrong(absl::StrCat("rank ", rank, " has no stage"));
+    }
+    for (const Action& action : plan.actions[rank]) {
+      const bool fits =
+          action.stage >= 0 && action.stage < static_cast<int32_t>(plan.stages.size()) &&
+          plan.stages[static_cast<size_t>(action.stage)].rank == static_cast<int32_t>(rank);
+      if (!fits) {
+        return wrong(absl::StrCat("rank ", rank, " has no stage for ", to_text(action)));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_stages(const Plan& plan, int64_t layer_count) {
+  int64_t layer = 0;
+  uint32_t next_replica = 0;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    if (stage.layers.begin != layer || stage.layers.end <= layer) {
+      return wrong(absl::StrCat("stage ", s, " does not begin at layer ", layer));
+    }
+    layer = stage.layers.end;
+    int64_t row = 0;
+    for (const ReplicaPlan& replica : stage.replicas) {
+      if (replica.id.value != next_replica++) {
+        return wrong(absl::StrCat("replica ", replica.id.value, " is out of order"));
+      }
+      if (replica.worker.value == 0) return wrong("a replica has no worker");
+      if (replica.rows.begin != row || replica.rows.count < 1) {
+        return wrong(absl::StrCat("replica ", replica.id.value, " does not begin at row ", row));
+      }
+      row = replica.rows.end();
+    }
+    if (row != plan.microbatch_rows) {
+      return wrong(
+          absl::StrCat("stage ", s, " covers ", row, " of ", plan.microbatch_rows, " rows"));
+    }
+  }
+  if (plan.in_columns && !has_columns(plan)) {
+    return wrong("it has no columns: the stages' replicas have unlike rows");
+  }
+  if (layer != layer_count) {
+    return wrong(absl::StrCat("it covers ", layer, " of ", layer_count, " layers"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status validate(const Plan& plan, const ModelSpec& model) {
+  SKEIN_RETURN_IF_ERROR(validate(plan, layer_count(model), model.tied_head));
+  const bool ends_meet =
+      plan.stages.size() > 1 && plan.stages.front().rank == plan.stages.back().rank;
+  if (model.tied_head && ends_meet) {
+    return absl::InvalidArgumentError(
+        "the first and the last stage are on the same workers and share the embedding, which is "
+        "then one parameter with two copies on one device; set model.tie_word_embeddings = false, "
+        "or use more workers or fewer stages");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head) {
+  if (plan.stages.empty() || plan.microbatch_count < 1 || plan.microbatch_rows < 1 ||
+      plan.microbatch_count > std::numeric_limits<int32_t>::max()) {
+    return wrong("it has no stages or no micro-batches");
+  }
+  SKEIN_RETURN_IF_ERROR(check_stages(plan, layer_count));
+  if (plan.groups != reduction_groups(plan.stages, tied_head)) {
+    return wrong("its reduction groups are not those of its stages");
+  }
+  SKEIN_RETURN_IF_ERROR(check_ranks(plan));
+  return validate_schedule(plan.actions, static_cast<int32_t>(plan.microbatch_count));
+}
+
+bool has_columns(const Plan& plan) {
+  const StagePlan& first = plan.stages.front();
+  return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& stage) {
+    return std::equal(stage.replicas.begin(), stage.replicas.end(), first.replicas.begin(),
+                      first.replicas.end(),
+                      [](const auto& a, const auto& b) { return a.rows == b.rows; });
+  });
+}
+
+RowRange even_rows(int64_t rows, int64_t index, int64_t count) {
+  const int64_t base = rows / count;
+  const int64_t rest = rows % count;
+  return {index * base + std::min(index, rest), base + (index < rest ? 1 : 0)};
+}
+
+ScheduleShape schedule_shape(const Plan& plan) {
+  ScheduleShape shape;
+  shape.microbatch_count = static_cast<int32_t>(plan.microbatch_count);
+  for (const StagePlan& stage : plan.stages) shape.rank_of_stage.push_back(stage.rank);
+  return shape;
+}
+
+absl::Status set_schedule(Plan& plan, ScheduleKind kind) {
+  SKEIN_ASSIGN_OR_RETURN(plan.actions, make_schedule(kind, schedule_shape(plan)));
+  plan.schedule = kind;
+  return absl::OkStatus();
+}
+
+void number_replicas(std::vector<StagePlan>& stages) {
+  uint32_t next = 0;
+  for (StagePlan& stage : stages) {
+    for (ReplicaPlan& replica : stage.replicas) replica.id.value = next++;
+  }
+}
+
+std::vector<ReductionGroup> reduction_groups(const std::vector<StagePlan>& stages, bool tied_head) {
+  std::vector<ReductionGroup> groups;
+  auto members = [](const StagePlan& stage) {
+    std::vector<ReplicaId> ids;
+    for (const ReplicaPlan& replica : stage.replicas) ids.push_back(replica.id);
+    return ids;
+  };
+  for (size_t s = 0; s < stages.size(); ++s) {
+    groups.push_back({GroupId{static_cast<uint32_t>(s)}, GroupScope::kStage,
+                      static_cast<int32_t>(s), members(stages[s])});
+  }
+  if (tied_head && stages.size() > 1) {
+    ReductionGroup tied{GroupId{static_cast<uint32_t>(stages.size())}, GroupScope::kTied, 0,
+                        members(stages.front())};
+    for (ReplicaId id : members(stages.back())) tied.members.push_back(id);
+    groups.push_back(std::move(tied));
+  }
+  return groups;
+}
+
+const ReplicaPlan& replica_of(const Plan& plan, ReplicaId id) {
+  const StagePlan& stage = plan.stages[static_cast<size_t>(stage_of(plan, id))];
+  return stage.replicas[id.value - stage.replicas.front().id.value];
+}
+
+int32_t stage_of(const Plan& plan, ReplicaId id) {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    if (id <= plan.stages[s].replicas.back().id) return static_cast<int32_t>(s);
+  }
+  SKEIN_CHECK(false) << "no replica " << id;
+  return -1;
+}
+
+int64_t replica_count(const Plan& plan) {
+  return plan.stages.empty() ? 0 : int64_t{plan.stages.back().replicas.back().id.value} + 1;
+}
+
+std::vector<Route> routes_from(const Plan& plan, ReplicaId replica, int step) {
+  SKEIN_CHECK(step == 1 || step == -1) << step;
+  const int32_t neighbour = stage_of(plan, replica) + step;
+  if (neighbour < 0 || neighbour >= static_cast<int32_t>(plan.stages.size())) return {};
+  const RowRange mine = replica_of(plan, replica).rows;
+  std::vector<Route> routes;
+  for (const ReplicaPlan& other : plan.stages[static_cast<size_t>(neighbour)].replicas) {
+    const int64_t begin = std::max(mine.begin, other.rows.begin);
+    const int64_t end = std::min(mine.end(), other.rows.end());
+    if (begin < end) routes.push_back({replica, other.id, {begin, end - begin}});
+  }
+  return routes;
+}
+
+}  // namespace skein::plans

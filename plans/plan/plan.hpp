@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plans/base/ids.hpp"
+#include "plans/job/model_spec.hpp"
+#include "plans/schedule/schedule.hpp"
+
+namespace skein::plans {
+
+/// Rows [begin, begin + count) of a micro-batch of B samples.
+struct RowRange {
+  int64_t begin = 0;
+  int64_t count = 0;
+  int64_t end() const { return begin + count; }
+  bool operator==(const RowRange&) const = default;
+};
+
+/// One copy of a stage.
+struct ReplicaPlan {
+  ReplicaId id;
+  WorkerId worker;
+  RowRange rows;  // Of every micro-batch; the replicas of a stage tile [0, B) in order.
+  bool operator==(const ReplicaPlan&) const = default;
+};
+
+struct StagePlan {
+  LayerRange layers;
+  int32_t rank = 0;                   // Whose list of `Plan::actions` its workers follow.
+  std::vector<ReplicaPlan> replicas;  // >= 1; the first one leads: it reports and saves.
+  bool operator==(const StagePlan&) const = default;
+};
+
+/// What a group adds up.
+enum class GroupScope {
+  kStage,  // All gradients of a stage but those of a tied copy's pair.
+  kTied,   // The gradient of the tied embedding, over the first and the last stage.
+};
+
+/// The replicas that add up gradients together. Groups of one are listed too: they need no
+/// collective, but the commit waits for them like for any other.
+struct ReductionGroup {
+  GroupId id;
+  GroupScope scope = GroupScope::kStage;
+  int32_t stage = 0;               // kTied: 0.
+  std::vector<ReplicaId> members;  // Ascending; the rank in the collective is the position.
+  bool operator==(const ReductionGroup&) const = default;
+};
+
+/// Layers -> stages -> replicas -> workers, the split of each micro-batch, and the schedule.
+struct Plan {
+  uint64_t generation = 0;
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  int64_t microbatch_count = 0;  // M
+  int64_t microbatch_rows = 0;   // B
+  bool recompute = false;        // Stashes hold inputs only; backwards run the forward again.
+  /// Replica c of every stage is of column c, which has a pace of its own, and meets others in
+  /// groups that a policy forms; `groups` are for nobody then.
+  bool in_columns = false;
+  std::vector<StagePlan> stages;
+  std::vector<ReductionGroup> groups;
+  Schedule actions;  // [ranks]; stages of one rank have the same workers in the same order.
+  bool operator==(const Plan&) const = default;
+};
+
+/// Checks all that a receiver relies on: ranges tile the model, rows tile the micro-batch, ids are
+/// positions, groups cover every replica, a worker follows one list of actions, and the lists can
+/// be executed. InvalidArgument with the first thing that is wrong.
+absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head);
+/// The same for a plan that is to be run: both ends of a tied embedding must be on unlike workers.
+absl::Status validate(const Plan& plan, const ModelSpec& model);
+
+/// The shape that the plan's schedule is made for.
+ScheduleShape schedule_shape(const Plan& plan);
+/// Replaces the plan's schedule and its actions. InvalidArgument as `make_schedule`.
+absl::Status set_schedule(Plan& plan, ScheduleKind kind);
+/// The groups that every plan of these stages has; `tied_head`: the first and the last stage share
+/// a parameter.
+std::vector<ReductionGroup> reduction_groups(const std::vector<StagePlan>& stages, bool tied_head);
+/// Gives the replicas their ids: positions, stage by stage.
+void number_replicas(std::vector<StagePlan>& stages);
+
+/// Rows as even as possible, earlier replicas get the rest.
+RowRange even_rows(int64_t rows, int64_t index, int64_t count);
+
+/// Every stage has as many replicas, with the same rows: replica c of each is of column c.
+bool has_columns(const Plan& plan);
+
+const ReplicaPlan& replica_of(const Plan& plan, ReplicaId id);
+int32_t stage_of(const Plan& plan, ReplicaId id);
+int64_t replica_count(const Plan& plan);
+
+/// Rows that travel from one replica to another one of a neighbouring stage: the overlap of their
+/// row ranges. Both directions use the same routes.
+struct Route {
+  ReplicaId from;
+  ReplicaId to;
+  RowRange rows;  // In rows of the whole micro-batch.
+  bool operator==(const Route&) const = default;
+};
+/// Routes from a replica to the replicas of the stage behind (`step` = +1) or before (-1) it, by
+/// ascending row; empty at the ends of the pipeline.
+std::vector<Route> routes_from(const Plan& plan, ReplicaId replica, int step);
+
+/// The plan as text, one stage or group a line; `parse_plan` gives the same plan back.
+std::string to_text(const Plan& plan);
+absl::StatusOr<Plan> parse_plan(const std::string& text);
+
+}  // namespace skein::plans

@@ -1,0 +1,141 @@
+#include "plans/stragglers/speed_watch.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// Pause of a change of plan without the bytes that travel.
+// measured, four workers on two virtual cores, Nov 2026
+constexpr double kChangeUs = 150'000;
+
+std::vector<WorkerId> ids_of(const std::vector<MeasuredWorker>& measured) {
+  std::vector<WorkerId> ids;
+  for (const MeasuredWorker& each : measured) ids.push_back(each.id);
+  return ids;
+}
+
+/// `plan` over workers 1, 2, ... in the order of `ids`. NotFound if it has another one.
+absl::StatusOr<Plan> with_positions(Plan plan, const std::vector<WorkerId>& ids) {
+  for (StagePlan& stage : plan.stages) {
+    for (ReplicaPlan& replica : stage.replicas) {
+      const auto found = std::find(ids.begin(), ids.end(), replica.worker);
+      if (found == ids.end()) {
+        return absl::NotFoundError(
+            absl::StrCat("w", replica.worker.value, " of the plan has not measured its device"));
+      }
+      replica.worker = WorkerId{static_cast<uint32_t>(found - ids.begin()) + 1};
+    }
+  }
+  return plan;
+}
+
+void with_ids(Plan& plan, const std::vector<WorkerId>& ids) {
+  for (StagePlan& stage : plan.stages) {
+    for (ReplicaPlan& replica : stage.replicas) replica.worker = ids[replica.worker.value - 1];
+  }
+}
+
+absl::StatusOr<Simulation> simulate_measured(const JobSpec& job, const Plan& plan,
+                                             const std::vector<MeasuredWorker>& measured) {
+  if (measured.empty()) return absl::NotFoundError("no worker has measured its device");
+  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids_of(measured)));
+  const PlanRequest request = measured_request(job, measured);
+  return simulate(positioned, request.profile, request.cluster, request.simulation);
+}
+
+/// What a worker computes in a step by the layers' FLOPs; in no unit, only ratios count.
+std::map<WorkerId, double> work_by_flops(const JobSpec& job, const Plan& plan) {
+  std::map<WorkerId, double> work;
+  for (const StagePlan& stage : plan.stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      for (int64_t layer = stage.layers.begin; layer < stage.layers.end; ++layer) {
+        work[replica.worker] +=
+            layer_flops(job.model, layer, replica.rows.count, job.training.seq_len).total();
+      }
+    }
+  }
+  return work;
+}
+
+}  // namespace
+
+void SpeedWatch::begin_generation(const JobSpec& job, const Plan& plan,
+                                  const std::vector<MeasuredWorker>& measured) {
+  job_ = job;
+  plan_ = plan;
+  reset(measured);
+}
+
+void SpeedWatch::reset(const std::vector<MeasuredWorker>& measured) {
+  detector_.reset();
+  expect(measured);
+}
+
+void SpeedWatch::expect(const std::vector<MeasuredWorker>& measured) {
+  expected_us_.clear();
+  const auto simulated = simulate_measured(job_, *plan_, measured);
+  if (!simulated.ok()) {
+    expected_us_ = work_by_flops(job_, *plan_);
+    return;
+  }
+  for (const SimulatedWorker& worker : simulated->workers) {
+    expected_us_[measured[worker.id.value - 1].id] = worker.busy_us;
+  }
+}
+
+std::vector<SpeedChange> SpeedWatch::on_step(uint64_t step,
+                                             const std::map<ReplicaId, ReadyReport>& reports) {
+  if (!plan_) return {};
+  std::map<WorkerId, WorkSample> samples;
+  for (const auto& [replica, report] : reports) {
+    const WorkerId worker = replica_of(*plan_, replica).worker;
+    samples[worker].busy_us += static_cast<double>(report.busy_us);
+    samples[worker].expected_us = expected_us_[worker];
+  }
+  return detector_.on_step(step, samples);
+}
+
+void slow_down(MeasuredWorker& worker, double slowdown) {
+  for (LayerProfile& layer : worker.profile.layers) {
+    for (LayerTimes& times : layer.at) {
+      times.forward_us *= slowdown;
+      times.backward_input_us *= slowdown;
+      times.backward_weight_us *= slowdown;
+    }
+  }
+  worker.profile.update_us_per_byte *= slowdown;
+}
+
+absl::StatusOr<Remedy> choose_remedy(const JobSpec& job, const Plan& current,
+                                     const std::vector<MeasuredWorker>& measured,
+                                     const std::vector<WorkerId>& stragglers, uint64_t steps_left,
+                                     uint64_t generation) {
+  const std::vector<WorkerId> ids = ids_of(measured);
+  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(current, ids));
+  PlanRequest request = measured_request(job, measured);
+  request.generation = generation;
+  RemedyOptions options;
+  options.steps_left = steps_left;
+  options.move.fixed_us = kChangeUs;
+  for (WorkerId straggler : stragglers) {
+    const auto found = std::find(ids.begin(), ids.end(), straggler);
+    if (found == ids.end()) continue;
+    options.stragglers.push_back(WorkerId{static_cast<uint32_t>(found - ids.begin()) + 1});
+  }
+  SKEIN_ASSIGN_OR_RETURN(Remedy remedy, choose_remedy(positioned, request, options));
+  with_ids(remedy.plan, ids);
+  return remedy;
+}
+
+absl::StatusOr<double> predict_step_us(const JobSpec& job, const Plan& plan,
+                                       const std::vector<MeasuredWorker>& measured) {
+  SKEIN_ASSIGN_OR_RETURN(const Simulation simulated, simulate_measured(job, plan, measured));
+  return simulated.step_us;
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,353 @@
+#include "actors/coordinator/coordinator.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <caf/send.hpp>
+
+#include "tests/actors/recording_link.hpp"
+#include "tests/actors/small_job.hpp"
+
+namespace skein::actors {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Body = RecordingLink::Body;
+
+constexpr uint64_t kTerm = 3;
+constexpr uint64_t kGeneration = 1;
+
+/// A coordinator with everything around it played by the test, in virtual time. Two workers hold
+/// two stages, or two replicas of one. Worker n is on connection n.
+struct CoordinatorRig {
+  explicit CoordinatorRig(int64_t ranks = 2, int64_t replicas = 1, bool saves = false) {
+    config.set("scheduler.policy", caf::atom("testing"));
+    system = std::make_unique<caf::actor_system>(config);
+    journal = system->spawn([this]() -> JournalIo::behavior_type {
+      return {[this](const JournalRequest& request, const JournalListener&) {
+                journaled.push_back(request.record.step);
+                norms.push_back(request.record.gradient_norm);
+              },
+              [](const plans::RewindJournal&) {}, [](const plans::Plan&) {}};
+    });
+    checkpoints = system->spawn([this]() -> CheckpointIo::behavior_type {
+      return {[this](const CheckpointRequest& request, const CheckpointListener&) {
+        saved.push_back(request.state.steps_done);
+      }};
+    });
+    observer = system->spawn(observer_io, nullptr, [] {});
+    CoordinatorConfig made;
+    made.options.job = small_job(ranks, replicas);
+    made.options.job.checkpoint.enable = saves;
+    made.options.job.checkpoint.interval = 1;
+    made.options.worker_count = 2;
+    made.term = kTerm;
+    made.journal = journal;
+    made.checkpoints = checkpoints;
+    made.observer = observer;
+    made.on_result = [this](const RunResult& result) { results.push_back(result.status); };
+    actor = system->spawn(coordinator, std::move(made));
+    run();
+  }
+  ~CoordinatorRig() {
+    for (const auto& each :
+         {caf::actor_cast<caf::actor>(actor), caf::actor_cast<caf::actor>(journal),
+          caf::actor_cast<caf::actor>(checkpoints), caf::actor_cast<caf::actor>(observer)}) {
+      caf::anon_send_exit(each, caf::exit_reason::user_shutdown);
+    }
+    run();
+    scheduler().clock().cancel_all();
+  }
+
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system->scheduler());
+  }
+  void run() { scheduler().run(); }
+  template <class Message>
+  void tell(Message message) {
+    caf::anon_send(actor, std::move(message));
+    run();
+  }
+  void open(plans::PeerNumber peer, net::schema::Role role = net::schema::Role::WORKER) {
+    links[peer] = std::make_shared<RecordingLink>();
+    tell(PeerOpened{peer, links[peer], role});
+  }
+  template <class Fill>
+  void send(plans::PeerNumber from, Fill fill) {
+    tell(PeerMessage{from, net::make_envelope({generation, term, 0, 0, 0, 0}, fill)});
+  }
+  void join(plans::PeerNumber from) {
+    send(from, [](auto body) { body.initJoin().setDataAddress("127.0.0.1:1"); });
+  }
+  void halted(plans::PeerNumber from) {
+    send(from, [](auto body) { body.initHalted(); });
+  }
+  void prepared(plans::PeerNumber from) {
+    send(from, [](auto body) { body.initPrepared(); });
+  }
+  void ready(uint32_t replica, uint64_t step, bool needs_groups = false, double norm = 1) {
+    send(replica + 1, [&](auto body) {
+      auto ready = body.initReady();
+      ready.setReplica(replica);
+      ready.setStep(step);
+      ready.setNeedsGroups(needs_groups);
+      ready.setNormSquared(norm);
+    });
+  }
+  void reduced(uint32_t replica, uint64_t step) {
+    send(replica + 1, [&](auto body) {
+      auto reduced = body.initReduced();
+      reduced.setReplica(replica);
+      reduced.setStep(step);
+      reduced.setNormSquared(1);
+    });
+  }
+  void shard_saved(uint32_t stage, uint64_t step) {
+    send(stage + 1, [&](auto body) {
+      auto saved = body.initShardSaved();
+      saved.setStage(stage);
+      saved.setStep(step);
+    });
+  }
+  void gather() {
+    for (plans::PeerNumber peer : {1, 2}) {
+      open(peer);
+      join(peer);
+    }
+    for (plans::PeerNumber peer : {1, 2}) halted(peer);
+  }
+  void start() {
+    gather();
+    prepared(1);
+    prepared(2);
+  }
+  /// Number of messages of a kind that a worker was sent.
+  size_t count(plans::PeerNumber peer, Body::Which kind) {
+    return links.at(peer)->bodies(kind).size();
+  }
+  /// Steps of the commits that a worker was sent.
+  std::vector<uint64_t> commits(plans::PeerNumber peer) {
+    std::vector<uint64_t> steps;
+    for (auto body : links.at(peer)->bodies(Body::COMMIT)) {
+      steps.push_back(body.getCommit().getStep());
+    }
+    return steps;
+  }
+
+  uint64_t generation = kGeneration;  // Of what workers send.
+  uint64_t term = kTerm;
+  caf::actor_system_config config;
+  std::unique_ptr<caf::actor_system> system;
+  std::map<plans::PeerNumber, std::shared_ptr<RecordingLink>> links;
+  std::vector<uint64_t> journaled;  // Steps.
+  std::vector<double> norms;        // Of the gradients of those steps.
+  std::vector<uint64_t> saved;
+  std::vector<absl::Status> results;
+  JournalIo journal;
+  CheckpointIo checkpoints;
+  ObserverIo observer;
+  Coordinator actor;
+};
+
+TEST(Coordinator, ASecondJoinOnOneConnectionIsDropped) {
+  CoordinatorRig rig;
+  rig.open(1);
+  rig.join(1);
+  rig.join(1);
+  EXPECT_EQ(rig.count(1, Body::JOINED), 1u);
+  EXPECT_EQ(rig.count(1, Body::ASSIGN), 0u) << "one worker is not two";
+  rig.open(2);
+  rig.join(2);
+  rig.halted(1);
+  rig.halted(1);
+  EXPECT_EQ(rig.count(1, Body::ASSIGN), 0u) << "one that has halted is not two";
+  rig.halted(2);
+  EXPECT_EQ(rig.count(1, Body::ASSIGN), 1u);
+  rig.join(2);
+  EXPECT_EQ(rig.count(2, Body::JOINED), 1u);
+  EXPECT_EQ(rig.count(2, Body::ASSIGN), 1u);
+  EXPECT_EQ(rig.count(2, Body::REFUSED), 0u);
+}
+
+TEST(Coordinator, StrangersAndViewersAreNoMembers) {
+  CoordinatorRig rig;
+  rig.join(9);
+  rig.open(3, net::schema::Role::VIEWER);
+  rig.join(3);
+  rig.prepared(3);
+  EXPECT_THAT(rig.links.at(3)->kinds(), IsEmpty());
+  rig.gather();
+  rig.prepared(1);
+  rig.prepared(3);
+  EXPECT_EQ(rig.count(1, Body::START), 0u);
+  rig.prepared(2);
+  EXPECT_EQ(rig.count(1, Body::START), 1u);
+}
+
+TEST(Coordinator, MessagesOfAnotherTermOrGenerationChangeNothing) {
+  const std::vector<std::pair<uint64_t, uint64_t>> wrong = {{kGeneration, kTerm - 1},
+                                                            {kGeneration, kTerm + 1},
+                                                            {kGeneration, 0},
+                                                            {kGeneration - 1, kTerm},
+                                                            {kGeneration + 1, kTerm}};
+  for (const auto& [generation, term] : wrong) {
+    CoordinatorRig rig;
+    rig.gather();
+    auto of_another = [&](auto act) {
+      std::tie(rig.generation, rig.term) = std::pair(generation, term);
+      act();
+      std::tie(rig.generation, rig.term) = std::pair(kGeneration, kTerm);
+    };
+    rig.prepared(1);
+    of_another([&] { rig.prepared(2); });
+    EXPECT_EQ(rig.count(1, Body::START), 0u) << generation << " " << term;
+    rig.prepared(2);
+    EXPECT_EQ(rig.count(1, Body::START), 1u);
+    rig.ready(0, 0);
+    of_another([&] { rig.ready(1, 0); });
+    EXPECT_THAT(rig.journaled, IsEmpty()) << generation << " " << term;
+    rig.ready(1, 0, true);
+    of_another([&] { rig.reduced(1, 0); });
+    EXPECT_THAT(rig.journaled, IsEmpty()) << generation << " " << term;
+    rig.reduced(1, 0);
+    EXPECT_THAT(rig.journaled, ElementsAre(0u));
+  }
+}
+
+TEST(Coordinator, PreparedTwiceStartsTheRunOnce) {
+  CoordinatorRig rig;
+  rig.gather();
+  rig.prepared(1);
+  rig.prepared(1);
+  EXPECT_EQ(rig.count(1, Body::START), 0u);
+  rig.prepared(2);
+  rig.prepared(2);
+  rig.prepared(1);
+  EXPECT_EQ(rig.count(1, Body::START), 1u);
+  EXPECT_EQ(rig.count(2, Body::START), 1u);
+}
+
+TEST(Coordinator, AReadyTwiceLateOrEarlyDoesNotCommitTwice) {
+  CoordinatorRig rig;
+  rig.ready(0, 0);
+  rig.start();
+  for (uint64_t step = 0; step < 3; ++step) {
+    rig.ready(0, step, false, 1);
+    rig.ready(0, step, false, 99);
+    rig.ready(0, step + 1);
+    rig.ready(1, step + 1);
+    ASSERT_EQ(rig.journaled.size(), step) << "one ready signal is not two";
+    rig.ready(1, step);
+    rig.ready(1, step);
+    ASSERT_EQ(rig.journaled.size(), step + 1);
+    EXPECT_DOUBLE_EQ(rig.norms.back(), std::sqrt(2.0)) << "the repeat's norm does not count";
+    EXPECT_EQ(rig.commits(1).size(), step) << "not before it is journaled";
+    rig.tell(CommitJournaled{step + 1, absl::OkStatus()});
+    EXPECT_EQ(rig.commits(1).size(), step) << "another step was journaled";
+    rig.tell(CommitJournaled{step, absl::OkStatus()});
+    rig.tell(CommitJournaled{step, absl::OkStatus()});
+    rig.ready(0, step);
+    rig.ready(1, step);
+  }
+  EXPECT_THAT(rig.journaled, ElementsAre(0u, 1u, 2u));
+  EXPECT_THAT(rig.commits(1), ElementsAre(0u, 1u, 2u));
+  EXPECT_THAT(rig.commits(2), ElementsAre(0u, 1u, 2u));
+  EXPECT_THAT(rig.results, IsEmpty());
+}
+
+TEST(Coordinator, AReducedBeforeReadyIsDropped) {
+  CoordinatorRig rig(1, 2);
+  rig.start();
+  rig.reduced(0, 0);
+  rig.reduced(1, 0);
+  rig.ready(0, 0, true);
+  rig.ready(1, 0, true);
+  EXPECT_THAT(rig.journaled, IsEmpty());
+  rig.reduced(0, 0);
+  rig.reduced(0, 0);
+  rig.reduced(1, 7);
+  EXPECT_THAT(rig.journaled, IsEmpty());
+  rig.reduced(1, 0);
+  EXPECT_THAT(rig.journaled, ElementsAre(0u));
+}
+
+TEST(Coordinator, StartsAGroupOnceWhenAllItsMembersAreReady) {
+  CoordinatorRig rig(1, 2);
+  rig.start();
+  rig.ready(0, 0, true);
+  rig.ready(0, 0, true);
+  rig.ready(1, 1, true);
+  EXPECT_EQ(rig.count(1, Body::GROUP_START), 0u);
+  rig.ready(1, 0, true);
+  rig.ready(1, 0, true);
+  rig.ready(0, 0, true);
+  EXPECT_EQ(rig.count(1, Body::GROUP_START), 1u);
+  EXPECT_EQ(rig.count(2, Body::GROUP_START), 1u);
+}
+
+TEST(Coordinator, AShardSavedTwiceCompletesNoCheckpoint) {
+  CoordinatorRig rig(2, 1, true);
+  rig.start();
+  rig.shard_saved(0, 1);
+  rig.shard_saved(1, 1);
+  EXPECT_THAT(rig.saved, IsEmpty()) << "before the commit";
+  rig.ready(0, 0);
+  rig.ready(1, 0);
+  rig.tell(CommitJournaled{0, absl::OkStatus()});
+  rig.shard_saved(0, 1);
+  rig.shard_saved(0, 1);
+  rig.shard_saved(1, 2);
+  EXPECT_THAT(rig.saved, IsEmpty());
+  rig.shard_saved(1, 1);
+  rig.shard_saved(1, 1);
+  EXPECT_THAT(rig.saved, ElementsAre(1u));
+}
+
+TEST(Coordinator, ASilentWorkerIsTurnedOutOnceAndTheOthersHalt) {
+  CoordinatorRig rig;
+  rig.start();
+  for (int second = 0; second < 15; ++second) {
+    rig.send(1, [](auto body) { body.initHeartbeat(); });
+    for (int tick = 0; tick < 5; ++tick) {
+      rig.scheduler().advance_time(std::chrono::milliseconds(200));
+      rig.run();
+    }
+    if (second < 9) {
+      ASSERT_FALSE(rig.links.at(2)->closed()) << "after second " << second;
+    }
+  }
+  EXPECT_TRUE(rig.links.at(2)->closed());
+  EXPECT_FALSE(rig.links.at(1)->closed());
+  EXPECT_EQ(rig.count(1, Body::HALT), 2u) << "for the first plan and for the second";
+  EXPECT_THAT(rig.results, IsEmpty());
+}
+
+TEST(Coordinator, WhatALostWorkerStillSendsHasNoEffect) {
+  CoordinatorRig rig;
+  rig.start();
+  rig.ready(0, 0);
+  rig.tell(PeerClosed{2, absl::UnavailableError("gone")});
+  rig.ready(1, 0);
+  rig.generation = kGeneration + 1;
+  rig.ready(1, 0);
+  rig.halted(2);
+  EXPECT_THAT(rig.journaled, IsEmpty());
+  EXPECT_EQ(rig.count(1, Body::ASSIGN), 1u);
+  rig.halted(1);
+  EXPECT_EQ(rig.count(1, Body::ASSIGN), 2u);
+}
+
+}  // namespace
+}  // namespace skein::actors

@@ -1,0 +1,90 @@
+#include "actors/worker/emulation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <capnp/message.h>
+
+namespace skein::actors {
+namespace {
+
+/// Write down what is done to them.
+class SpeedDevice : public gpu::Device {
+ public:
+  const gpu::DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<gpu::Buffer> allocate(int64_t) override { return gpu::Buffer(); }
+  void submit(gpu::Work, std::function<void(absl::Status)>) override {}
+  void set_speed(double speed) override { speeds.push_back(speed); }
+
+  std::vector<double> speeds;
+
+ private:
+  gpu::DeviceInfo info_{"half", 1, 0.5, true};
+};
+
+class LinkPlane : public net::DataPlane, public net::TensorInbox {
+ public:
+  const std::string& address() const override { return address_; }
+  net::TensorInbox& inbox() override { return *this; }
+  void send(const std::string&, Rows) override {}
+  void open(StreamSpec) override {}
+  void close_before(uint64_t) override {}
+  void drop_link(const std::string& address, double seconds) override {
+    dropped.emplace_back(address, seconds);
+  }
+  net::DataPlaneStatistics statistics() const override { return {}; }
+
+  std::vector<std::pair<std::string, double>> dropped;
+
+ private:
+  std::string address_;
+};
+
+struct EmulationTest : testing::Test {
+  bool tell(double speed, uint32_t drop_link_to, double seconds, bool has_device = true) {
+    capnp::MallocMessageBuilder message;
+    auto wanted = message.initRoot<net::schema::Emulate>();
+    wanted.setSpeed(speed);
+    wanted.setDropLinkTo(drop_link_to);
+    wanted.setDropSeconds(seconds);
+    return emulate(wanted.asReader(), has_device ? &device : nullptr, plane, {{{2}, "b:1"}});
+  }
+
+  SpeedDevice device;
+  LinkPlane plane;
+};
+
+TEST_F(EmulationTest, SpeedIsRelativeToTheWorkersOwn) {
+  EXPECT_TRUE(tell(0.25, 0, 0));
+  EXPECT_TRUE(tell(1, 0, 0));
+  EXPECT_EQ(device.speeds, (std::vector<double>{0.125, 0.5}));
+  EXPECT_TRUE(plane.dropped.empty());
+}
+
+TEST_F(EmulationTest, ZeroLeavesTheSpeedAsItIs) {
+  EXPECT_TRUE(tell(0, 2, 3));
+  EXPECT_TRUE(device.speeds.empty());
+  EXPECT_EQ(plane.dropped, (std::vector<std::pair<std::string, double>>{{"b:1", 3}}));
+}
+
+TEST_F(EmulationTest, DropsALinkBeforeThereIsADevice) {
+  EXPECT_TRUE(tell(0.5, 2, 0, /*has_device=*/false));
+  EXPECT_EQ(plane.dropped.size(), 1u);
+}
+
+TEST_F(EmulationTest, DoesNothingWithNumbersOutOfRange) {
+  const double nan = std::nan("");
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (double speed : {-1.0, 1.5, nan, infinity}) EXPECT_FALSE(tell(speed, 2, 1)) << speed;
+  for (double seconds : {-1.0, nan}) EXPECT_FALSE(tell(0.5, 2, seconds)) << seconds;
+  EXPECT_FALSE(tell(0.5, 3, 1)) << "nobody";
+  EXPECT_TRUE(device.speeds.empty());
+  EXPECT_TRUE(plane.dropped.empty());
+}
+
+}  // namespace
+}  // namespace skein::actors

@@ -1,0 +1,196 @@
+#include "net/control/control_link.hpp"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <future>
+#include <mutex>
+#include <vector>
+
+#include "net/control/envelope.hpp"
+
+namespace skein::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+/// What one side of a link has seen.
+struct Seen {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<ControlMessage> messages;
+  std::vector<absl::Status> closings;
+  std::vector<std::string> rejections;
+  std::shared_ptr<ControlLink> link;
+
+  ControlLink::Handlers handlers() {
+    return {[this](ControlMessage message) {
+              std::lock_guard lock(mutex);
+              messages.push_back(std::move(message));
+              changed.notify_all();
+            },
+            [this](absl::Status why) {
+              std::lock_guard lock(mutex);
+              closings.push_back(std::move(why));
+              changed.notify_all();
+            }};
+  }
+  template <class Condition>
+  bool wait(Condition condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, kPatience, condition);
+  }
+};
+
+struct ControlLinkTest : testing::Test {
+  ControlLinkTest() : loop(EventLoop::start().value()) {
+    listener = listen_control(
+                   *loop, {},
+                   [this](std::shared_ptr<ControlLink> link, schema::Role) {
+                     std::lock_guard lock(server.mutex);
+                     server.link = std::move(link);
+                     server.changed.notify_all();
+                     return server.handlers();
+                   },
+                   [this](const std::string&, const std::string& reason) {
+                     std::lock_guard lock(server.mutex);
+                     server.rejections.push_back(reason);
+                     server.changed.notify_all();
+                   })
+                   .value();
+  }
+  ~ControlLinkTest() override {
+    listener.reset();
+    client.link.reset();
+    server.link.reset();
+    loop.reset();
+  }
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(listener->port()); }
+
+  absl::Status connect(uint32_t version = schema::PROTOCOL_VERSION) {
+    std::promise<absl::Status> done;
+    connect_control(*loop, {.address = address(), .protocol_version = version}, client.handlers(),
+                    [&](absl::StatusOr<std::shared_ptr<ControlLink>> link) {
+                      if (link.ok()) client.link = *link;
+                      done.set_value(link.status());
+                    });
+    return done.get_future().get();
+  }
+
+  /// Sends raw bytes and waits until they are turned away.
+  std::string send_raw(const std::string& bytes) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(listener->port());
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    shutdown(fd, SHUT_WR);
+    EXPECT_TRUE(server.wait([&] { return !server.rejections.empty(); }));
+    close(fd);
+    std::lock_guard lock(server.mutex);
+    return server.rejections.empty() ? "" : server.rejections.back();
+  }
+
+  std::unique_ptr<EventLoop> loop;
+  Seen server, client;
+  std::unique_ptr<ControlListener> listener;
+};
+
+ControlMessage numbered(uint64_t number) {
+  return make_envelope({.generation = number}, [](auto body) { body.initStart(); });
+}
+
+TEST_F(ControlLinkTest, DeliversMessagesInOrderBothWays) {
+  ASSERT_TRUE(connect().ok());
+  ASSERT_TRUE(server.wait([&] { return server.link != nullptr; }));
+  constexpr uint64_t kCount = 3000;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    client.link->send(numbered(i));
+    server.link->send(numbered(kCount + i));
+  }
+  ASSERT_TRUE(server.wait([&] { return server.messages.size() == kCount; }));
+  ASSERT_TRUE(client.wait([&] { return client.messages.size() == kCount; }));
+  for (uint64_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ((*server.messages[i]).getGeneration(), i);
+    EXPECT_EQ((*client.messages[i]).getGeneration(), kCount + i);
+  }
+}
+
+TEST_F(ControlLinkTest, CloseWritesWhatIsQueuedAndTellsBothOnce) {
+  ASSERT_TRUE(connect().ok());
+  for (uint64_t i = 0; i < 100; ++i) client.link->send(numbered(i));
+  client.link->close();
+  ASSERT_TRUE(server.wait([&] { return !server.closings.empty(); }));
+  ASSERT_TRUE(client.wait([&] { return !client.closings.empty(); }));
+  EXPECT_EQ(server.messages.size(), 100u);
+  EXPECT_EQ(server.closings.size(), 1u);
+  EXPECT_EQ(client.closings.size(), 1u);
+  client.link->send(numbered(1));
+  client.link->close();
+}
+
+TEST_F(ControlLinkTest, TurnsGarbageAway) {
+  EXPECT_THAT(send_raw("GET / HTTP/1.1\r\nHost: here\r\n\r\n"), HasSubstr("no Skein message"));
+}
+
+TEST_F(ControlLinkTest, TurnsHugeFramesAwayBeforeReadingThem) {
+  EXPECT_THAT(send_raw(std::string("SKN1\xff\xff\xff\x7f", 8)), HasSubstr("words; at most"));
+}
+
+TEST_F(ControlLinkTest, TurnsTruncatedFramesAway) {
+  EXPECT_THAT(send_raw(std::string("SKN1\x04\x00\x00\x00half", 12)), HasSubstr("ends after"));
+}
+
+TEST_F(ControlLinkTest, TurnsMalformedMessagesAway) {
+  EXPECT_FALSE(send_raw(std::string("SKN1\x02\x00\x00\x00", 8) + std::string(16, '\xff')).empty());
+}
+
+TEST_F(ControlLinkTest, AnswersAnotherProtocolVersionWithWhatToDo) {
+  ASSERT_TRUE(connect(schema::PROTOCOL_VERSION + 1).ok());
+  ASSERT_TRUE(client.wait([&] { return !client.messages.empty(); }));
+  const auto body = (*client.messages[0]).getBody();
+  ASSERT_TRUE(body.isRefused());
+  EXPECT_THAT(body.getRefused().getReason().cStr(), HasSubstr("same release"));
+  EXPECT_EQ(server.link, nullptr);
+}
+
+TEST_F(ControlLinkTest, SaysWhenNobodyListens) {
+  std::promise<absl::Status> done;
+  connect_control(
+      *loop, {.address = "127.0.0.1:1", .timeout_seconds = 0}, client.handlers(),
+      [&](absl::StatusOr<std::shared_ptr<ControlLink>> link) { done.set_value(link.status()); });
+  EXPECT_TRUE(absl::IsUnavailable(done.get_future().get()));
+}
+
+size_t entries(const char* folder) {
+  const auto begin = std::filesystem::directory_iterator(folder);
+  return static_cast<size_t>(std::distance(begin, std::filesystem::directory_iterator{}));
+}
+
+TEST(EventLoop, LeavesNoThreadAndNoDescriptorBehind) {
+  auto cycle = [] {
+    auto loop = EventLoop::start().value();
+    auto listener = listen_control(
+        *loop, {}, [](auto, auto) { return ControlLink::Handlers{}; }, [](auto&, auto&) {});
+    ASSERT_TRUE(listener.ok());
+  };
+  cycle();
+  const size_t descriptors = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+  for (int i = 0; i < 100; ++i) cycle();
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(entries("/proc/self/task"), threads);
+}
+
+}  // namespace
+}  // namespace skein::net

@@ -1,0 +1,62 @@
+#include "net/control/wire.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "net/control/envelope.hpp"
+#include "net/schema/tensor.capnp.h"
+#include "plans/base/rng.hpp"
+
+namespace skein::net {
+namespace {
+
+ControlMessage assignment() {
+  return make_envelope({.generation = 3, .term = 2, .sender = 1}, [](auto body) {
+    auto assign = body.initAssign();
+    assign.setPlan("plan generation=3");
+    auto peers = assign.initPeers(2);
+    peers[1].setWorker(7);
+    peers[1].setDataAddress("127.0.0.1:1");
+  });
+}
+
+TEST(Wire, RoundTrips) {
+  const ControlMessage message = assignment();
+  const auto parsed = ControlMessage::parse(message.bytes());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const auto envelope = **parsed;
+  EXPECT_EQ(envelope.getGeneration(), 3u);
+  ASSERT_TRUE(envelope.getBody().isAssign());
+  EXPECT_EQ(envelope.getBody().getAssign().getPeers()[1].getWorker(), 7u);
+}
+
+TEST(Wire, RefusesEveryTruncation) {
+  const ControlMessage message = assignment();
+  for (size_t length = 0; length < message.bytes().size(); ++length) {
+    EXPECT_FALSE(ControlMessage::parse(message.bytes().first(length)).ok()) << length;
+  }
+}
+
+TEST(Wire, RefusesWhatIsTooLarge) {
+  const std::vector<std::byte> large(kControlBytesMax + 8);
+  EXPECT_FALSE(ControlMessage::parse(large).ok());
+}
+
+TEST(Wire, NeverThrowsWhateverTheBytes) {
+  const ControlMessage message = assignment();
+  plans::Rng rng(11);
+  int accepted = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    std::vector<std::byte> bytes(message.bytes().begin(), message.bytes().end());
+    for (uint64_t flips = 1 + rng.below(4); flips > 0; --flips) {
+      bytes[rng.below(bytes.size())] = static_cast<std::byte>(rng.below(256));
+    }
+    accepted += ControlMessage::parse(bytes).ok() ? 1 : 0;
+    (void)Wire<schema::TensorHeader>::parse(bytes);
+  }
+  EXPECT_GT(accepted, 0) << "nothing reached the fields";
+}
+
+}  // namespace
+}  // namespace skein::net

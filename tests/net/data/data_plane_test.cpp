@@ -1,0 +1,281 @@
+#include "net/data/data_plane.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace skein::net {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+constexpr uint32_t kRowFloats = 33;
+
+struct DataPlaneTest : testing::Test {
+  DataPlaneTest() : loop(EventLoop::start().value()) {
+    sender = DataPlane::start(*loop, {}).value();
+    receiver = DataPlane::start(*loop, {}).value();
+  }
+  ~DataPlaneTest() override {
+    arrived.clear();
+    sender.reset();
+    receiver.reset();
+    loop.reset();
+  }
+
+  TensorInbox::StreamSpec stream(uint32_t begin, uint32_t count, uint32_t tensors_max = 100,
+                                 uint64_t generation = 1) {
+    TensorInbox::StreamSpec spec;
+    spec.generation = generation;
+    spec.receiver = 5;
+    spec.row_begin = begin;
+    spec.row_count = count;
+    spec.row_floats = kRowFloats;
+    spec.tensors_max = tensors_max;
+    spec.on_tensor = [this](const TensorKey& key, TensorHandle handle) {
+      std::lock_guard lock(mutex);
+      arrived[key.microbatch] = std::move(handle);
+      ++count_arrived;
+      changed.notify_all();
+    };
+    return spec;
+  }
+
+  /// Rows whose values are their row number and micro-batch.
+  DataPlane::Rows rows(uint32_t microbatch, uint32_t begin, uint32_t count,
+                       uint64_t generation = 1) {
+    auto values = std::make_shared<std::vector<float>>(size_t{count} * kRowFloats);
+    for (uint32_t r = 0; r < count; ++r) {
+      std::fill_n(values->begin() + r * kRowFloats, kRowFloats,
+                  static_cast<float>(100 * microbatch + begin + r));
+    }
+    DataPlane::Rows part;
+    part.key = {generation, 5, schema::TensorKind::ACTIVATION, 0, microbatch};
+    part.row_begin = begin;
+    part.row_count = count;
+    part.payload = *values;
+    part.owner = values;
+    return part;
+  }
+
+  bool wait_for(size_t tensors) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, kPatience, [&] { return count_arrived >= tensors; });
+  }
+
+  /// Asks again and again, for what no condition variable tells.
+  template <class Predicate>
+  bool eventually(Predicate predicate) {
+    std::unique_lock lock(mutex);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!predicate()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      changed.wait_for(lock, std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+
+  /// A plane that counts in `losses` what it is told of lost peers.
+  std::unique_ptr<DataPlane> plane_that_counts(std::atomic<int>& losses,
+                                               double connect_timeout_seconds = 10) {
+    DataPlane::Options options;
+    options.connect_timeout_seconds = connect_timeout_seconds;
+    options.on_peer_lost = [&losses](const std::string&, absl::Status) { ++losses; };
+    return DataPlane::start(*loop, options).value();
+  }
+
+  std::unique_ptr<EventLoop> loop;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<uint32_t, TensorHandle> arrived;
+  size_t count_arrived = 0;
+  std::unique_ptr<DataPlane> sender, receiver;
+};
+
+TEST_F(DataPlaneTest, ConcatenatesAnySplit) {
+  receiver->inbox().open(stream(2, 6));
+  const std::vector<std::vector<uint32_t>> splits = {{6}, {2, 4}, {1, 1, 4}, {3, 1, 1, 1}};
+  for (uint32_t m = 0; m < splits.size(); ++m) {
+    uint32_t begin = 2;
+    for (uint32_t count : splits[m]) {
+      sender->send(receiver->address(), rows(m, begin, count));
+      begin += count;
+    }
+  }
+  ASSERT_TRUE(wait_for(splits.size()));
+  for (auto& [m, handle] : arrived) {
+    ASSERT_EQ(handle->size(), 6u * kRowFloats);
+    for (uint32_t i = 0; i < handle->size(); ++i) {
+      ASSERT_EQ((*handle)[i], static_cast<float>(100 * m + 2 + i / kRowFloats));
+    }
+  }
+}
+
+TEST_F(DataPlaneTest, ATensorWaitsForItsStreamToOpen) {
+  sender->send(receiver->address(), rows(0, 0, 4));
+  receiver->inbox().open(stream(0, 4));
+  EXPECT_TRUE(wait_for(1));
+}
+
+TEST_F(DataPlaneTest, NoMoreTensorsArriveThanMayBeHeld) {
+  receiver->inbox().open(stream(0, 4, 2));
+  for (uint32_t m = 0; m < 10; ++m) sender->send(receiver->address(), rows(m, 0, 4));
+  for (uint32_t m = 0; m < 10; ++m) {
+    ASSERT_TRUE(wait_for(m + 1));
+    std::lock_guard lock(mutex);
+    EXPECT_LE(arrived.size(), 2u);
+    arrived.erase(m);  // Makes room for the next one.
+  }
+}
+
+TEST_F(DataPlaneTest, DropsRepeatsAndStaleGenerations) {
+  receiver->inbox().close_before(2);
+  receiver->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  sender->send(receiver->address(), rows(7, 0, 4, /*generation=*/1));
+  sender->send(receiver->address(), rows(0, 0, 2, 2));
+  sender->send(receiver->address(), rows(0, 0, 2, 2));
+  sender->send(receiver->address(), rows(0, 2, 2, 2));
+  sender->send(receiver->address(), rows(0, 0, 2, 2));
+  sender->send(receiver->address(), rows(1, 0, 4, 2));
+  ASSERT_TRUE(wait_for(2));
+  EXPECT_TRUE(eventually([&] { return receiver->statistics().dropped_headers == 3; }));
+  EXPECT_EQ(count_arrived, 2u);
+  EXPECT_FALSE(arrived.contains(7));
+}
+
+TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {
+  std::atomic<int> losses = 0;
+  auto alone = plane_that_counts(losses, 0.1);
+  alone->send("no address", rows(0, 0, 4));
+  EXPECT_TRUE(eventually([&] { return losses == 1; }));
+}
+
+TEST_F(DataPlaneTest, APeerThatCameBackReceivesTheNextGeneration) {
+  std::atomic<int> losses = 0;
+  auto survivor = plane_that_counts(losses, 0.1);
+  auto its_loop = EventLoop::start().value();  // Its sockets die with it, as a process's do.
+  auto peer = DataPlane::start(*its_loop, {}).value();
+  const std::string address = peer->address();
+  peer->inbox().open(stream(0, 4));
+  survivor->send(address, rows(0, 0, 4));
+  ASSERT_TRUE(wait_for(1));
+
+  peer.reset();
+  its_loop.reset();
+  ASSERT_TRUE(eventually([&] {
+    survivor->send(address, rows(1, 0, 4));
+    return losses > 0;
+  }));
+
+  its_loop = EventLoop::start().value();
+  DataPlane::Options again;
+  again.listen_address = address;
+  peer = DataPlane::start(*its_loop, again).value();
+  peer->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  survivor->close_before(2);
+  survivor->send(address, rows(2, 0, 4, /*generation=*/2));
+  EXPECT_TRUE(wait_for(2));
+  EXPECT_EQ(losses, 1);
+  arrived.clear();
+  peer.reset();
+  its_loop.reset();
+}
+
+TEST_F(DataPlaneTest, AWriteToAPeerThatDoesNotReadEndsWithItsGeneration) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  constexpr uint32_t kRows = 1 << 18;  // 33 MiB: more than the sockets hold.
+  auto pending = rows(0, 0, kRows);
+  const std::weak_ptr<const void> payload = pending.owner;
+  writer->send(receiver->address(), std::move(pending));  // Nobody opens its stream.
+  writer->send(receiver->address(), rows(1, 0, 4));
+  writer->close_before(2);
+  EXPECT_TRUE(eventually([&] { return payload.expired(); }));
+
+  receiver->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  writer->send(receiver->address(), rows(2, 0, 4, /*generation=*/1));
+  writer->send(receiver->address(), rows(3, 0, 4, /*generation=*/2));
+  ASSERT_TRUE(wait_for(1));
+  EXPECT_TRUE(arrived.contains(3));
+  EXPECT_EQ(losses, 0);
+}
+
+TEST_F(DataPlaneTest, ACloseInTheMiddleOfAWriteIsNoLoss) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  auto pending = rows(0, 0, 1 << 18);
+  const std::weak_ptr<const void> payload = pending.owner;
+  writer->send(receiver->address(), std::move(pending));
+  ASSERT_TRUE(eventually([&] { return writer->statistics().bytes_sent > 0; }));  // It has begun.
+  writer->close_before(2);
+  EXPECT_TRUE(eventually([&] { return payload.expired(); }));
+  EXPECT_EQ(losses, 0);
+}
+
+TEST_F(DataPlaneTest, APeerThatIsNotThereIsNotLostOnceItsGenerationIsClosed) {
+  std::atomic<int> losses = 0;
+  auto alone = plane_that_counts(losses, 0.2);
+  alone->send("127.0.0.1:1", rows(0, 0, 4));
+  alone->close_before(2);
+  alone->send("127.0.0.1:1", rows(0, 0, 4, /*generation=*/2));
+  ASSERT_TRUE(eventually([&] { return losses > 0; }));
+  EXPECT_EQ(losses, 1);
+}
+
+TEST_F(DataPlaneTest, ADroppedLinkIsLostAndCannotBeMadeAnew) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses, 0.1);
+  for (uint64_t generation : {1, 2}) {
+    receiver->inbox().open(stream(0, 4, 100, generation));
+  }
+  writer->send(receiver->address(), rows(1, 0, 4));
+  ASSERT_TRUE(wait_for(1));
+  writer->drop_link(receiver->address(), 0);
+  ASSERT_TRUE(eventually([&] { return losses == 1; }));
+  writer->send(receiver->address(), rows(2, 0, 4));
+  writer->close_before(2);
+  writer->send(receiver->address(), rows(3, 0, 4, /*generation=*/2));
+  ASSERT_TRUE(eventually([&] { return losses == 2; }));
+  EXPECT_EQ(count_arrived, 1u);
+}
+
+TEST_F(DataPlaneTest, ALinkThatIsDroppedForAWhileComesBack) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  receiver->inbox().open(stream(0, 4));
+  writer->drop_link(receiver->address(), 0.05);
+  writer->send(receiver->address(), rows(0, 0, 4));
+  EXPECT_TRUE(wait_for(1));
+  EXPECT_EQ(losses, 0);
+}
+
+TEST_F(DataPlaneTest, ADroppedLinkLeavesOtherPeersAlone) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  receiver->inbox().open(stream(0, 4));
+  writer->send(receiver->address(), rows(0, 0, 4));
+  writer->drop_link(sender->address(), 0);
+  writer->send(receiver->address(), rows(1, 0, 4));
+  EXPECT_TRUE(wait_for(2));
+  EXPECT_EQ(losses, 0);
+}
+
+TEST_F(DataPlaneTest, GenerationsCloseInAnyOrderAndTwice) {
+  receiver->inbox().open(stream(0, 4, 100, /*generation=*/3));
+  for (uint64_t generation : {3, 3, 1, 0, 2}) {
+    sender->close_before(generation);
+    receiver->close_before(generation);
+  }
+  sender->send(receiver->address(), rows(2, 0, 4, /*generation=*/2));
+  sender->send(receiver->address(), rows(3, 0, 4, /*generation=*/3));
+  ASSERT_TRUE(wait_for(1));
+  EXPECT_TRUE(arrived.contains(3));
+}
+
+}  // namespace
+}  // namespace skein::net

@@ -1,0 +1,367 @@
+#include "plans/collectives/communication_order.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <set>
+
+#include "plans/base/rng.hpp"
+#include "plans/collectives/collective_order.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr int64_t kRows = 6;
+constexpr int32_t kBuckets = 2;
+
+/// `replicas` [ranks] of each stage of the rank; stage s is on rank s mod R.
+Plan make_plan(ScheduleKind kind, const std::vector<int32_t>& replicas, size_t per_rank,
+               int32_t microbatches) {
+  Plan plan;
+  plan.microbatch_count = microbatches;
+  plan.microbatch_rows = kRows;
+  const size_t ranks = replicas.size();
+  for (size_t s = 0; s < ranks * per_rank; ++s) {
+    StagePlan stage;
+    stage.layers = {static_cast<int64_t>(s), static_cast<int64_t>(s) + 1};
+    stage.rank = static_cast<int32_t>(s % ranks);
+    uint32_t worker = 1;
+    for (size_t rank = 0; rank < s % ranks; ++rank) worker += static_cast<uint32_t>(replicas[rank]);
+    for (int32_t i = 0; i < replicas[s % ranks]; ++i) {
+      stage.replicas.push_back({{}, WorkerId{worker++}, even_rows(kRows, i, replicas[s % ranks])});
+    }
+    plan.stages.push_back(std::move(stage));
+  }
+  number_replicas(plan.stages);
+  plan.groups = reduction_groups(plan.stages, ranks > 1);
+  EXPECT_EQ(set_schedule(plan, kind), absl::OkStatus());
+  EXPECT_EQ(validate(plan, static_cast<int64_t>(ranks * per_rank), ranks > 1), absl::OkStatus());
+  return plan;
+}
+
+enum class Rule {
+  kPlaces,            // What is tested.
+  kAsItBecomesReady,  // Each device begins what its own list comes to next.
+  kRandomPlaces,      // One order on all, but any.
+};
+
+/// The workers of a plan, whose transfers and sums wait inside for all of their members. What runs
+/// next is the caller's choice; operations begin and end as soon as they can.
+class World {
+ public:
+  World(const Plan& plan, Rule rule, uint64_t steps, uint64_t seed = 1)
+      : plan_(&plan), rule_(rule), steps_(steps) {
+    for (const StagePlan& stage : plan.stages) {
+      for (const ReplicaPlan& each : stage.replicas) workers_[each.worker].rank = stage.rank;
+    }
+    CommunicationPlaces places = communication_places(plan);
+    std::vector<uint64_t> numbers(places.groups.size() + places.transfers.size());
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
+    Rng rng(seed);
+    for (size_t i = numbers.size(); rule == Rule::kRandomPlaces && i > 1; --i) {
+      std::swap(numbers[i - 1], numbers[rng.below(i)]);
+    }
+    for (auto& [id, place] : places.transfers) {
+      const WorkerId from = replica_of(plan, id.from).worker, to = replica_of(plan, id.to).worker;
+      if (from == to) continue;  // A copy on one device waits for nobody.
+      transfers_[id] = {0, numbers[place], 0};
+      members_[numbers[place]] = {from, to};
+    }
+    for (size_t group = 0; group < plan.groups.size(); ++group) {
+      sums_.push_back({0, numbers[places.groups[group]], 0});
+      for (ReplicaId member : plan.groups[group].members) {
+        members_[sums_.back().place].insert(replica_of(plan, member).worker);
+      }
+    }
+    for (auto& [id, worker] : workers_) begin_step(id);
+    settle();
+  }
+
+  std::vector<WorkerId> able() const {
+    std::vector<WorkerId> able;
+    for (const auto& [id, worker] : workers_) {
+      if (can_run(id, worker)) able.push_back(id);
+    }
+    return able;
+  }
+
+  /// The next action of a worker, or its next step.
+  void run(WorkerId id) {
+    Worker& worker = workers_.at(id);
+    const ActionList& actions = list_of(worker);
+    if (worker.next == actions.size()) {
+      ++worker.step;
+      worker.next = 0;
+      begin_step(id);
+    } else {
+      pass_on(id, actions[worker.next]);
+      ++worker.next;
+      post_receives(id);
+    }
+    settle();
+  }
+
+  bool is_done() const {
+    return std::all_of(workers_.begin(), workers_.end(),
+                       [&](const auto& each) {
+                         return each.second.step + 1 == steps_ &&
+                                each.second.next == list_of(each.second).size();
+                       }) &&
+           ended_.size() == steps_ * operation_count();
+  }
+
+  size_t operation_count() const {
+    size_t count = transfers_.size();
+    for (const CollectiveKey& each : sums_) {
+      if (members_.at(each.place).size() > 1) count += kBuckets;
+    }
+    return count;
+  }
+
+  using Position = std::pair<std::vector<size_t>, std::set<CollectiveKey>>;
+  Position position() const {
+    Position position;
+    for (const auto& [id, worker] : workers_) position.first.push_back(worker.next);
+    position.second = ended_;
+    return position;
+  }
+
+ private:
+  struct Worker {
+    int32_t rank = 0;
+    uint64_t step = 0;
+    size_t next = 0;
+    CollectiveOrder order;
+    std::deque<CollectiveKey> queue;  // kAsItBecomesReady
+    std::optional<CollectiveKey> running;
+  };
+
+  const ActionList& list_of(const Worker& worker) const {
+    return plan_->actions[static_cast<size_t>(worker.rank)];
+  }
+
+  const ReplicaPlan& replica_on(int32_t stage, WorkerId worker) const {
+    const auto& replicas = plan_->stages[static_cast<size_t>(stage)].replicas;
+    return *std::find_if(replicas.begin(), replicas.end(),
+                         [&](const ReplicaPlan& each) { return each.worker == worker; });
+  }
+
+  /// What an action waits for (`inwards`) or makes, in a step.
+  std::vector<CollectiveKey> transfers_of(WorkerId id, const Action& action, bool inwards,
+                                          uint64_t step) const {
+    std::vector<CollectiveKey> keys;
+    if (action.type == ActionType::kBackwardWeight) return keys;
+    const bool is_forward = action.type == ActionType::kForward;
+    const ReplicaId own = replica_on(action.stage, id).id;
+    for (const Route& route : routes_from(*plan_, own, is_forward == inwards ? -1 : +1)) {
+      const TransferId transfer = inwards ? TransferId{route.to, own, action.microbatch}
+                                          : TransferId{own, route.to, action.microbatch};
+      const auto found = transfers_.find(transfer);
+      if (found != transfers_.end()) keys.push_back({step, found->second.place, 0});
+    }
+    return keys;
+  }
+
+  void begin_step(WorkerId id) {
+    Worker& worker = workers_.at(id);
+    if (rule_ == Rule::kAsItBecomesReady) return post_receives(id);
+    for (const auto& [place, members] : members_) {
+      if (!members.contains(id) || members.size() < 2) continue;
+      const bool is_sum = std::any_of(sums_.begin(), sums_.end(),
+                                      [&](const auto& sum) { return sum.place == place; });
+      for (int32_t i = 0; i < (is_sum ? kBuckets : 1); ++i) {
+        worker.order.expect({worker.step, place, i});
+      }
+    }
+    for (const Action& action : list_of(worker)) {  // There is memory for all of them.
+      for (const CollectiveKey& key : transfers_of(id, action, true, worker.step)) {
+        on_ready(id, key);
+      }
+    }
+  }
+
+  void post_receives(WorkerId id) {
+    const Worker& worker = workers_.at(id);
+    if (rule_ != Rule::kAsItBecomesReady || worker.next == list_of(worker).size()) return;
+    const Action& action = list_of(worker)[worker.next];
+    for (const CollectiveKey& key : transfers_of(id, action, true, worker.step)) on_ready(id, key);
+  }
+
+  bool can_run(WorkerId id, const Worker& worker) const {
+    const ActionList& actions = list_of(worker);
+    if (worker.next == actions.size()) {  // A commit lets it go on: all have ended the step.
+      const size_t all = (worker.step + 1) * operation_count();
+      const bool is_committed =
+          std::all_of(workers_.begin(), workers_.end(), [&](const auto& each) {
+            return each.second.step > worker.step ||
+                   each.second.next == list_of(each.second).size();
+          });
+      return worker.step + 1 < steps_ && is_committed && ended_.size() >= all;
+    }
+    const auto inputs = transfers_of(id, actions[worker.next], true, worker.step);
+    return std::all_of(inputs.begin(), inputs.end(),
+                       [&](const CollectiveKey& key) { return ended_.contains(key); });
+  }
+
+  void pass_on(WorkerId id, const Action& action) {
+    const Worker& worker = workers_.at(id);
+    for (const CollectiveKey& key : transfers_of(id, action, false, worker.step)) on_ready(id, key);
+    const ActionList& actions = list_of(worker);
+    const bool is_last =
+        std::none_of(actions.begin() + static_cast<ptrdiff_t>(worker.next) + 1, actions.end(),
+                     [&](const Action& each) { return each.stage == action.stage; });
+    if (!is_last) return;
+    const ReplicaId own = replica_on(action.stage, id).id;
+    for (size_t group = 0; group < plan_->groups.size(); ++group) {
+      const auto& members = plan_->groups[group].members;
+      const bool is_member = std::find(members.begin(), members.end(), own) != members.end();
+      if (!is_member || members_.at(sums_[group].place).size() < 2) continue;
+      for (int32_t i = 0; i < kBuckets; ++i) on_ready(id, {worker.step, sums_[group].place, i});
+    }
+  }
+
+  void on_ready(WorkerId id, const CollectiveKey& key) {
+    Worker& worker = workers_.at(id);
+    if (rule_ == Rule::kAsItBecomesReady) {
+      worker.queue.push_back(key);
+    } else if (const auto begun = worker.order.on_ready(key)) {
+      EXPECT_FALSE(worker.running);
+      worker.running = begun;
+    }
+  }
+
+  /// Ends what all members have begun, until nothing can.
+  void settle() {
+    for (bool has_changed = true; has_changed;) {
+      has_changed = false;
+      for (auto& [id, worker] : workers_) {
+        if (!worker.running && !worker.queue.empty()) {
+          worker.running = worker.queue.front();
+          worker.queue.pop_front();
+        }
+      }
+      for (auto& [id, worker] : workers_) {
+        if (!worker.running) continue;
+        const CollectiveKey key = *worker.running;
+        const std::set<WorkerId>& members = members_.at(key.place);
+        const bool ends = std::all_of(members.begin(), members.end(), [&](WorkerId member) {
+          return workers_.at(member).running == key;
+        });
+        if (!ends) continue;
+        has_changed = true;
+        ended_.insert(key);
+        for (WorkerId member : members) {
+          Worker& each = workers_.at(member);
+          each.running.reset();
+          if (rule_ != Rule::kAsItBecomesReady) each.running = each.order.on_end(key);
+        }
+      }
+    }
+  }
+
+  const Plan* plan_;
+  Rule rule_;
+  uint64_t steps_;
+  std::map<WorkerId, Worker> workers_;
+  std::map<TransferId, CollectiveKey> transfers_;
+  std::vector<CollectiveKey> sums_;                 // [groups]
+  std::map<uint64_t, std::set<WorkerId>> members_;  // By place.
+  std::set<CollectiveKey> ended_;
+};
+
+/// Whether some order in which workers get on leads to a state in which nobody can. All are tried.
+bool can_get_stuck(const Plan& plan, Rule rule) {
+  std::set<World::Position> seen;
+  std::vector<World> open = {World(plan, rule, 1)};
+  while (!open.empty()) {
+    const World world = std::move(open.back());
+    open.pop_back();
+    const auto able = world.able();
+    if (able.empty() && !world.is_done()) return true;
+    for (WorkerId id : able) {
+      World next = world;
+      next.run(id);
+      if (seen.insert(next.position()).second) open.push_back(std::move(next));
+    }
+  }
+  return false;
+}
+
+bool gets_stuck(const Plan& plan, Rule rule, uint64_t seed) {
+  Rng rng(seed);
+  World world(plan, rule, 2, seed);
+  for (auto able = world.able(); !able.empty(); able = world.able()) {
+    // Some seeds let one worker run as far as it can.
+    world.run(seed % 3 == 0 ? able[seed % able.size()] : able[rng.below(able.size())]);
+  }
+  return !world.is_done();
+}
+
+constexpr ScheduleKind kStraightKinds[] = {ScheduleKind::kGPipe, ScheduleKind::k1F1B,
+                                           ScheduleKind::k1F1BPB, ScheduleKind::kZBH1,
+                                           ScheduleKind::kZBH2};
+
+TEST(CommunicationOrder, NoOrderOfArrivalLeavesASmallPipelineStuck) {
+  int stuck_without = 0;
+  for (ScheduleKind kind : kStraightKinds) {
+    for (const std::vector<int32_t>& replicas :
+         {std::vector<int32_t>{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 1, 1}, {1, 2, 1}}) {
+      for (int32_t microbatches : {1, 2, 3}) {
+        const Plan plan = make_plan(kind, replicas, 1, microbatches);
+        ASSERT_FALSE(can_get_stuck(plan, Rule::kPlaces))
+            << to_text(kind) << " " << replicas.size() << " stages, " << microbatches;
+        if (can_get_stuck(plan, Rule::kAsItBecomesReady)) ++stuck_without;
+      }
+    }
+  }
+  EXPECT_GT(stuck_without, 10) << "without the rule some must deadlock, or this tests nothing";
+}
+
+TEST(CommunicationOrder, EveryScheduleOfManyStagesAndReplicasEndsTwoSteps) {
+  int stuck_without = 0, stuck_at_random = 0;
+  for (uint64_t seed = 1; seed <= 400; ++seed) {
+    Rng rng(seed);
+    const bool is_looped = rng.below(3) == 0;
+    std::vector<int32_t> replicas(2 + rng.below(is_looped ? 2 : 4));
+    for (int32_t& count : replicas) count = static_cast<int32_t>(1 + rng.below(3));
+    const auto microbatches = static_cast<int32_t>(1 + rng.below(6));
+    ScheduleKind kind = kStraightKinds[rng.below(std::size(kStraightKinds))];
+    if (is_looped)
+      kind = rng.below(2) == 0 ? ScheduleKind::kInterleaved1F1B : ScheduleKind::kGreedy;
+    const Plan plan = make_plan(kind, replicas, is_looped ? 2 : 1, microbatches);
+    ASSERT_FALSE(gets_stuck(plan, Rule::kPlaces, seed)) << to_text(kind) << ", seed " << seed;
+    if (gets_stuck(plan, Rule::kAsItBecomesReady, seed)) ++stuck_without;
+    if (gets_stuck(plan, Rule::kRandomPlaces, seed)) ++stuck_at_random;
+  }
+  EXPECT_GT(stuck_without, 100);
+  EXPECT_GT(stuck_at_random, 100) << "one order is not enough: it must follow the schedule";
+}
+
+TEST(CommunicationOrder, ThePlacesOfAllOperationsDiffer) {
+  const Plan plan = make_plan(ScheduleKind::k1F1B, {2, 3, 1}, 1, 4);
+  const CommunicationPlaces places = communication_places(plan);
+  std::set<uint64_t> all(places.groups.begin(), places.groups.end());
+  for (const auto& [id, place] : places.transfers) all.insert(place);
+  // 2 to 3 rows: 4 overlaps; 3 to 1: 3; both ways.
+  EXPECT_EQ(places.transfers.size(), (4u + 3u) * 2 * 4);
+  EXPECT_EQ(all.size(), places.transfers.size() + plan.groups.size());
+}
+
+TEST(CommunicationOrder, EarlyBackwardsAlternateAndTheLastStageAddsUpFirst) {
+  const Plan plan = make_plan(ScheduleKind::k1F1B, {1, 1}, 1, 3);
+  const CommunicationPlaces places = communication_places(plan);
+  const ReplicaId front{0}, back{1};
+  // Stage 0: F0 F1 B0 F2 B1 B2; stage 1: F0 B0 F1 B1 F2 B2.
+  const std::vector<TransferId> order = {{front, back, 0}, {front, back, 1}, {back, front, 0},
+                                         {front, back, 2}, {back, front, 1}, {back, front, 2}};
+  std::vector<uint64_t> got;
+  for (const TransferId& each : order) got.push_back(places.transfers.at(each));
+  EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
+  EXPECT_LT(got.back(), places.groups[1]);
+  EXPECT_LT(places.groups[1], places.groups[0]);
+}
+
+}  // namespace
+}  // namespace skein::plans

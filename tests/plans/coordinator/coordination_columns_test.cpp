@@ -1,0 +1,271 @@
+// What the coordination does with columns of their own pace.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plans/modes/column_cluster.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<CommitRecord> records(const CoordinatorDecisions& decisions) {
+  std::vector<CommitRecord> found;
+  for (const auto& each : decisions) {
+    if (const auto* journal = std::get_if<JournalCommit>(&each)) found.push_back(journal->record);
+  }
+  return found;
+}
+
+std::vector<BroadcastCommit> commits(const CoordinatorDecisions& decisions) {
+  std::vector<BroadcastCommit> found;
+  for (const auto& each : decisions) {
+    if (const auto* commit = std::get_if<BroadcastCommit>(&each)) found.push_back(*commit);
+  }
+  return found;
+}
+
+TEST(CoordinationColumns, ASegmentIsOneRecordForAllOfItsSteps) {
+  ColumnCluster cluster;
+  const CoordinatorDecisions all = cluster.run(cluster.begun);
+  const std::vector<CommitRecord> journal = records(all);
+  ASSERT_EQ(journal.size(), 3u);
+  for (uint64_t segment = 0; segment < 3; ++segment) {
+    EXPECT_EQ(journal[segment].step, 4 * segment + 3);
+    EXPECT_EQ(journal[segment].first_sample, 24 * segment);
+    EXPECT_EQ(journal[segment].sample_count, 24u);
+    EXPECT_EQ(journal[segment].loss, 2);
+    EXPECT_EQ(journal[segment].gradient_norm, 3);
+    EXPECT_EQ(cluster.coordination.generation_of(4 * segment + 4), 1u);
+  }
+  uint64_t samples = 0;
+  for (const BroadcastCommit& commit : commits(all)) {
+    for (uint64_t each : commit.column_samples) samples += each;
+  }
+  EXPECT_EQ(samples, 72u);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kEnded);
+  EXPECT_TRUE(find<EndRun>(all)->status.ok());
+}
+
+TEST(CoordinationColumns, ASegmentEndsWhereValidationOrACheckpointIsDue) {
+  JobSpec job = segments_of_four();
+  job.validation.batches = 1;
+  job.validation.interval = 3;
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 5;
+  ColumnCluster cluster(job);
+  std::vector<std::string> ends;
+  for (const BroadcastCommit& each : commits(cluster.run(cluster.begun))) {
+    ends.push_back(std::to_string(each.order.step + 1) + (each.order.validate ? "v" : "") +
+                   (each.order.checkpoint ? "c" : ""));
+  }
+  EXPECT_THAT(ends, ElementsAre("3v", "4", "5c", "6v", "8", "9v", "10c", "12vc"));
+}
+
+TEST(CoordinationColumns, ASnapshotIsOrderedAtTheStartAndBehindEverySegmentButTheLast) {
+  ColumnCluster cluster;
+  ASSERT_NE(find<StartRun>(cluster.begun), nullptr);
+  EXPECT_TRUE(find<StartRun>(cluster.begun)->order.snapshot);
+  std::vector<bool> snapshots;
+  for (const auto& each : commits(cluster.run(cluster.begun))) {
+    snapshots.push_back(each.order.snapshot);
+  }
+  EXPECT_THAT(snapshots, ElementsAre(true, true, false));
+}
+
+TEST(CoordinationColumns, ALossInASegmentHaltsNobodyBeforeItsEnd) {
+  for (size_t until : {0, 1, 2, 5, 8}) {
+    ColumnCluster cluster;
+    const CoordinatorDecisions before = cluster.run(cluster.begun, until);
+    cluster.dead.insert(1);
+    const CoordinatorDecisions lost = cluster.lose(2);
+    EXPECT_EQ(count<HaltWorker>(lost), 0u) << until;
+    // Whatever was not carried out before is now.
+    CoordinatorDecisions rest = cluster.run(lost);
+    for (uint64_t step = 0; step < 20 && count<HaltWorker>(rest) == 0; ++step) {
+      for (uint32_t column : {0u, 2u}) {
+        cluster.coordination.on_group_start({.number = 1000 + step,
+                                             .combination = Combination::kLocal,
+                                             .members = {{{column}, step, 1.0}}},
+                                            ++cluster.now);
+        append(rest, cluster.run(cluster.ready_column(column, step)));
+      }
+    }
+    ASSERT_EQ(records(rest).size(), 1u) << until;
+    EXPECT_EQ(records(rest)[0].first_sample, 0u);
+    EXPECT_LT(records(rest)[0].step, 4u) << "cut short";
+    EXPECT_EQ(records(rest)[0].sample_count, 6 * (records(rest)[0].step + 1));
+    EXPECT_TRUE(commits(rest)[0].order.last) << "of this plan";
+    EXPECT_EQ(count<HaltWorker>(rest), 2u);
+    const uint64_t done = cluster.coordination.steps_done();
+    const CoordinatorDecisions assigned = cluster.all_halted(3, {{done, kAll}});
+    ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+    EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, done);
+    EXPECT_EQ(find<AssignPlan>(assigned)->plan.stages[0].replicas.size(), 2u);
+  }
+}
+
+TEST(CoordinationColumns, ALossWhileTheMeanIsTakenHaltsAndTheSegmentIsDoneAgain) {
+  ColumnCluster cluster;
+  cluster.holds_journal = true;
+  CoordinatorDecisions first = cluster.run(cluster.begun);
+  cluster.holds_journal = false;
+  cluster.holds_mean = true;
+  cluster.run(cluster.coordination.on_journaled(3, ++cluster.now));
+  const CoordinatorDecisions lost = cluster.lose(3);
+  EXPECT_EQ(count<HaltWorker>(lost), 2u);
+  EXPECT_EQ(find<HaltWorker>(lost)->committed_steps, 4u);
+  const CoordinatorDecisions assigned = cluster.all_halted(3, {{4, kAll}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 4u);
+  cluster.prepared(1);
+  const CoordinatorDecisions started = cluster.prepared(2);
+  ASSERT_NE(find<LeaseSamples>(started), nullptr);
+  EXPECT_EQ(find<LeaseSamples>(started)->lease, (SampleLease{24, 2}));
+  EXPECT_EQ(find<LeaseSamples>(started)->step, 0u);
+  EXPECT_EQ(find<RewindJournal>(started), nullptr);
+}
+
+TEST(CoordinationColumns, WithoutAnyColumnLeftTheRunWaitsForWorkersAndGoesOn) {
+  ColumnCluster cluster;
+  cluster.lose(1);
+  cluster.lose(2);
+  cluster.lose(3);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+  cluster.join(9);
+  cluster.now += 1'000'000;
+  cluster.coordination.on_timer(cluster.now);
+  const CoordinatorDecisions assigned = cluster.halted(4);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_TRUE(find<AssignPlan>(assigned)->restore.from_checkpoint);
+}
+
+TEST(CoordinationColumns, ANewcomerCutsTheSegmentShortAndIsOneMoreColumn) {
+  ColumnCluster cluster;
+  cluster.join(4);
+  cluster.now += 1'000'000;
+  EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 0u);
+  const CoordinatorDecisions all = cluster.run(cluster.begun);
+  ASSERT_EQ(records(all).size(), 1u);
+  EXPECT_EQ(records(all)[0].step, 0u) << "with the samples that were leased";
+  EXPECT_EQ(count<HaltWorker>(all), 4u);
+  const CoordinatorDecisions assigned = cluster.all_halted(4, {{1, kAll}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->plan.stages[0].replicas.size(), 4u);
+}
+
+TEST(CoordinationColumns, AStopEndsTheRunBehindTheStepInProgressWithACheckpoint) {
+  JobSpec job = segments_of_four();
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 100;
+  ColumnCluster cluster(job);
+  const CoordinatorDecisions stopping = cluster.coordination.on_stop_request("Ctrl-C");
+  EXPECT_EQ(find<EndRun>(stopping), nullptr);
+  const CoordinatorDecisions all = cluster.run(cluster.begun);
+  ASSERT_EQ(commits(all).size(), 1u);
+  const CommitOrder order = commits(all)[0].order;
+  EXPECT_EQ(order.step, 0u);
+  EXPECT_TRUE(order.last && order.checkpoint && !order.snapshot);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
+  const CoordinatorDecisions ended =
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
+  ASSERT_NE(find<EndRun>(ended), nullptr);
+  EXPECT_TRUE(find<EndRun>(ended)->stopped_early);
+}
+
+/// What the last commit orders is done by the next plan, as replicas of this one are missing.
+TEST(CoordinationColumns, ALossInTheLastSegmentEndsTheRunWithWhatIsDueInTheEnd) {
+  JobSpec job = segments_of_four();
+  job.training.steps = 4;
+  job.checkpoint.enable = true;
+  job.validation.batches = 1;
+  ColumnCluster cluster(job);
+  cluster.dead.insert(2);
+  CoordinatorDecisions all = cluster.run(cluster.begun, 3);
+  append(all, cluster.run(cluster.lose(3)));
+  for (uint64_t step = 0; step < 20 && cluster.coordination.steps_done() < 4; ++step) {
+    for (uint32_t column : {0u, 1u}) {
+      append(all, cluster.run(cluster.ready_column(column, step)));
+    }
+  }
+  uint64_t done = cluster.coordination.steps_done();
+  ASSERT_GT(done, 0u);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kHalting);
+  while (cluster.coordination.phase() == Coordination::Phase::kHalting) {
+    CoordinatorDecisions next = cluster.all_halted(3, {{done, kAll}});
+    cluster.prepared(1);
+    next = cluster.prepared(2);
+    const auto* started = find<StartRun>(next);
+    ASSERT_NE(started, nullptr);
+    if (done == 4) {
+      EXPECT_TRUE(started->order.last && started->order.checkpoint && started->order.validate);
+      EXPECT_FALSE(started->order.snapshot);
+      EXPECT_EQ(find<LeaseSamples>(next), nullptr);
+      break;
+    }
+    cluster.run(next);
+    done = cluster.coordination.steps_done();
+  }
+  EXPECT_EQ(done, 4u);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
+}
+
+TEST(CoordinationColumns, WordsOfAnOlderPlanChangeNothing) {
+  ColumnCluster cluster;
+  cluster.holds_mean = true;
+  const CoordinatorDecisions all = cluster.run(cluster.begun);
+  const uint64_t number = find<CombineWeights>(all)->number;
+  cluster.lose(1);
+  const uint64_t dropped = cluster.coordination.dropped();
+  EXPECT_TRUE(cluster.coordination.on_combined({1}, number, true, ++cluster.now).empty());
+  EXPECT_TRUE(
+      cluster.coordination.on_group_start({.members = {{{1}, 0, 1}}}, ++cluster.now).empty());
+  EXPECT_TRUE(cluster.ready_column(1, 0).empty());
+  EXPECT_EQ(cluster.coordination.dropped(), dropped + 3);
+}
+
+TEST(CoordinationColumns, TroubleWithALostNeighbourIsNone) {
+  ColumnCluster cluster(column_job(2, 2), 4);
+  cluster.lose(1);
+  EXPECT_TRUE(cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now).empty());
+  cluster.now += 1'000'000;
+  EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 0u);
+  // With one that is there it is.
+  cluster.coordination.on_trouble({2}, {4}, "its link broke", ++cluster.now);
+  cluster.now += 1'000'000;
+  const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
+  EXPECT_EQ(count<HaltWorker>(halts), 3u);
+  EXPECT_THAT(find<RunEvent>(halts)->text, HasSubstr("its link broke"));
+}
+
+TEST(CoordinationColumns, ALossExplainsOnlyTheTroubleThatItMade) {
+  ColumnCluster cluster(column_job(2, 2), 4);
+  cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now);
+  cluster.coordination.on_trouble({2}, {4}, "the other link broke", ++cluster.now);
+  EXPECT_EQ(count<HaltWorker>(cluster.lose(1)), 0u);
+  cluster.now += 1'000'000;
+  const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
+  ASSERT_EQ(count<HaltWorker>(halts), 3u) << "the column that goes on waits for itself";
+  EXPECT_THAT(find<RunEvent>(halts)->text, HasSubstr("the other link broke"));
+}
+
+TEST(CoordinationColumns, ALeaverIsLetGoBehindTheSegment) {
+  ColumnCluster cluster;
+  EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now)), 0u);
+  const CoordinatorDecisions all = cluster.run(cluster.begun);
+  ASSERT_EQ(records(all).size(), 1u);
+  EXPECT_EQ(count<HaltWorker>(all), 3u);
+  const CoordinatorDecisions assigned = cluster.all_halted(3, {{1, kAll}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->plan.stages[0].replicas.size(), 2u);
+  cluster.prepared(1);
+  const CoordinatorDecisions started = cluster.prepared(3);
+  ASSERT_NE(find<StopWorker>(started), nullptr);
+  EXPECT_EQ(find<StopWorker>(started)->worker, WorkerId{2});
+}
+
+}  // namespace
+}  // namespace skein::plans

@@ -1,0 +1,346 @@
+#include "plans/coordinator/coordination.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "plans/profile/estimate.hpp"
+#include "tests/plans/small_cluster.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Coordination, AssignsAPlanWhenTheLastExpectedWorkerJoins) {
+  Cluster cluster;
+  const CoordinatorDecisions first = cluster.join(1);
+  EXPECT_NE(find<WelcomeWorker>(first), nullptr);
+  EXPECT_EQ(find<AssignPlan>(first), nullptr);
+  const CoordinatorDecisions second = cluster.join(2);
+  EXPECT_EQ(find<AssignPlan>(second), nullptr) << "not before they have said what they hold";
+  EXPECT_NE(find<HaltWorker>(second), nullptr);
+  EXPECT_TRUE(cluster.halted(1).empty());
+  const CoordinatorDecisions third = cluster.halted(2);
+  ASSERT_NE(find<AssignPlan>(third), nullptr);
+  EXPECT_EQ(find<AssignPlan>(third)->plan.stages.size(), 2u);
+  EXPECT_TRUE(find<AssignPlan>(third)->restore.from_checkpoint);
+}
+
+TEST(Coordination, ARepeatedJoinChangesNothing) {
+  Cluster cluster;
+  cluster.join(1);
+  EXPECT_TRUE(cluster.join(1).empty());
+  EXPECT_EQ(cluster.coordination.members().size(), 1u);
+  EXPECT_EQ(cluster.coordination.dropped(), 1u);
+}
+
+TEST(Coordination, StartsWhenEveryWorkerIsPrepared) {
+  Cluster cluster;
+  cluster.gather();
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).empty());
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).empty()) << "a repeat";
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{2}, 7, 5).empty()) << "other generation";
+  EXPECT_NE(find<StartRun>(cluster.coordination.on_prepared(WorkerId{2}, 1, 5)), nullptr);
+}
+
+TEST(Coordination, JournalsBeforeItCommits) {
+  Cluster cluster;
+  cluster.start();
+  EXPECT_TRUE(cluster.ready(0, 0).empty());
+  const CoordinatorDecisions decisions = cluster.ready(1, 0);
+  ASSERT_NE(find<JournalCommit>(decisions), nullptr);
+  EXPECT_EQ(find<BroadcastCommit>(decisions), nullptr);
+  EXPECT_DOUBLE_EQ(find<JournalCommit>(decisions)->record.loss, 2);
+  EXPECT_DOUBLE_EQ(find<JournalCommit>(decisions)->record.gradient_norm, std::sqrt(8.0));
+  EXPECT_NE(find<BroadcastCommit>(cluster.coordination.on_journaled(0, 99)), nullptr);
+}
+
+TEST(Coordination, CommitsEachStepOnce) {
+  Cluster cluster;
+  cluster.start();
+  EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(0)), nullptr);
+  EXPECT_TRUE(cluster.coordination.on_journaled(0, 99).empty());
+  EXPECT_TRUE(cluster.ready(0, 0).empty()) << "late";
+  EXPECT_TRUE(cluster.ready(1, 5).empty()) << "early";
+  EXPECT_EQ(cluster.coordination.steps_done(), 1u);
+}
+
+TEST(Coordination, JournalsConsecutiveSampleRanges) {
+  Cluster cluster;
+  cluster.start();
+  for (uint64_t step = 0; step < 3; ++step) {
+    cluster.ready(0, step);
+    const CoordinatorDecisions decisions = cluster.ready(1, step);
+    ASSERT_NE(find<JournalCommit>(decisions), nullptr);
+    EXPECT_EQ(find<JournalCommit>(decisions)->record.first_sample, 4 * step);
+    EXPECT_EQ(find<JournalCommit>(decisions)->record.sample_count, 4u);
+    cluster.coordination.on_journaled(step, ++cluster.now);
+  }
+}
+
+TEST(Coordination, WaitsForReductionsOfReplicasThatNeedGroups) {
+  Cluster cluster;
+  cluster.start();
+  cluster.ready(0, 0);
+  ReadyReport report;
+  report.replica = ReplicaId{1};
+  report.needs_groups = true;
+  EXPECT_TRUE(cluster.coordination.on_ready(report, 9).empty());
+  EXPECT_NE(find<JournalCommit>(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5, 9)), nullptr);
+  EXPECT_TRUE(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5, 9).empty());
+}
+
+TEST(Coordination, EndsAfterTheLastStep) {
+  Cluster cluster;
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.finish_step(1);
+  const CoordinatorDecisions decisions = cluster.finish_step(2);
+  EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_TRUE(find<EndRun>(decisions)->status.ok());
+  EXPECT_FALSE(find<EndRun>(decisions)->stopped_early);
+}
+
+TEST(Coordination, EndsOnlyWhenTheLastCheckpointAndValidationAreThere) {
+  JobSpec job = small_job();
+  job.training.steps = 1;
+  job.checkpoint.enable = true;
+  job.validation.batches = 2;
+  Cluster cluster(job);
+  cluster.start();
+  const CoordinatorDecisions commit = cluster.finish_step(0);
+  EXPECT_EQ(find<EndRun>(commit), nullptr);
+  EXPECT_TRUE(find<BroadcastCommit>(commit)->order.validate);
+  EXPECT_TRUE(find<BroadcastCommit>(commit)->order.checkpoint);
+  EXPECT_NE(find<ReportValidation>(
+                cluster.coordination.on_validated(ReplicaId{1}, 0, 3.0, 2, ++cluster.now)),
+            nullptr);
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).empty());
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).empty())
+      << "a repeat";
+  EXPECT_NE(find<CompleteCheckpoint>(
+                cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now)),
+            nullptr);
+  EXPECT_NE(find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus())),
+            nullptr);
+}
+
+TEST(Coordination, AFailedCheckpointStopsNothing) {
+  JobSpec job = small_job();
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 1;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  const CoordinatorDecisions failed =
+      cluster.coordination.on_shard_saved(0, 1, absl::UnavailableError("disk full"), ++cluster.now);
+  ASSERT_NE(find<RunEvent>(failed), nullptr);
+  EXPECT_EQ(find<RunEvent>(failed)->name, "checkpoint.failed");
+  EXPECT_EQ(find<EndRun>(failed), nullptr);
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now).empty())
+      << "of a checkpoint that will not be complete";
+  EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(1)), nullptr);
+  cluster.coordination.on_shard_saved(0, 2, absl::OkStatus(), ++cluster.now);
+  EXPECT_NE(find<CompleteCheckpoint>(
+                cluster.coordination.on_shard_saved(1, 2, absl::OkStatus(), ++cluster.now)),
+            nullptr);
+}
+
+TEST(Coordination, AFailedLastCheckpointEndsTheRunWithItsReason) {
+  JobSpec job = small_job();
+  job.training.steps = 1;
+  job.checkpoint.enable = true;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  const CoordinatorDecisions decisions =
+      cluster.coordination.on_checkpoint_completed(1, absl::ResourceExhaustedError("disk full"));
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_EQ(find<EndRun>(decisions)->status.message(), "disk full");
+}
+
+TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
+  JobSpec job = small_job();
+  job.checkpoint.enable = true;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.coordination.on_stop_request("interrupted");
+  EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted").empty()) << "a repeat";
+  const CoordinatorDecisions decisions = cluster.finish_step(0);
+  EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
+  EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.checkpoint);
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9);
+  cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9);
+  const CoordinatorDecisions end =
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
+  ASSERT_NE(find<EndRun>(end), nullptr);
+  EXPECT_TRUE(find<EndRun>(end)->stopped_early);
+}
+
+TEST(Coordination, AStopRequestBeforeTrainingEndsAtOnce) {
+  Cluster cluster;
+  cluster.join(1);
+  EXPECT_NE(find<EndRun>(cluster.coordination.on_stop_request("interrupted")), nullptr);
+}
+
+TEST(Coordination, TellsOnceWhatAWorkerComputesOnIfItIsNotWhatItAskedFor) {
+  Cluster cluster;
+  cluster.start();
+  auto beat = [&](const std::string& device) {
+    WorkerActivity activity;
+    activity.device = device;
+    return cluster.coordination.on_heartbeat(WorkerId{1}, activity, 0);
+  };
+  EXPECT_TRUE(beat("").empty()) << "it has none yet";
+  const std::string asked = cluster.coordination.members().at(WorkerId{1}).request.device;
+  EXPECT_TRUE(beat(asked).empty());
+  const CoordinatorDecisions told = beat("cuda:1 a GPU");
+  ASSERT_NE(find<RunEvent>(told), nullptr);
+  EXPECT_EQ(find<RunEvent>(told)->text, "w1 computes on cuda:1 a GPU");
+  EXPECT_TRUE(beat("cuda:1 a GPU").empty());
+  EXPECT_TRUE(beat("").empty()) << "an older message says nothing";
+  EXPECT_EQ(cluster.coordination.members().at(WorkerId{1}).activity.device, "cuda:1 a GPU");
+}
+
+TEST(Coordination, BadInputOfOneWorkerEndsTheRunByName) {
+  Cluster cluster;
+  cluster.start();
+  const CoordinatorDecisions decisions =
+      cluster.coordination.on_worker_lost(WorkerId{2}, absl::DataLossError("no such file"), 9);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
+              testing::AllOf(HasSubstr("w2"), HasSubstr("stage 1"), HasSubstr("step 1")));
+  EXPECT_TRUE(cluster.lose(2).empty());
+}
+
+TEST(Coordination, ASilentWorkerIsLostPastItsLease) {
+  Cluster cluster;
+  cluster.start();
+  const uint64_t lease_us = 10'000'000;
+  cluster.coordination.on_heartbeat(WorkerId{1}, {}, lease_us);
+  EXPECT_TRUE(cluster.coordination.on_timer(lease_us).empty());
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(lease_us + 100);
+  ASSERT_NE(find<DismissWorker>(decisions), nullptr);
+  EXPECT_EQ(find<DismissWorker>(decisions)->worker, WorkerId{2});
+  ASSERT_NE(find<HaltWorker>(decisions), nullptr);
+  EXPECT_EQ(find<HaltWorker>(decisions)->worker, WorkerId{1});
+  EXPECT_EQ(find<EndRun>(decisions), nullptr);
+}
+
+TEST(Coordination, TooFewWorkersEndTheRunWithTheNumbers) {
+  JobSpec job = small_job();
+  job.comm.init_timeout_seconds = 5;
+  job.elastic.heartbeat_timeout_seconds = 100;
+  Cluster cluster(job);
+  cluster.join(1);
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(6'000'000);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
+              HasSubstr("1 of 2 workers joined"));
+}
+
+TEST(Coordination, AStalledStepNamesWhoIsMissing) {
+  JobSpec job = small_job();
+  job.comm.train_timeout_seconds = 5;
+  job.elastic.heartbeat_timeout_seconds = 1000;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.ready(0, 0);
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(60'000'000);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
+              HasSubstr("waiting for stage 1 on w2"));
+}
+
+TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
+  Coordination::Options options;
+  options.job = small_job();
+  options.worker_count = 2;
+  options.committed_steps = 2;
+  options.committed_norm = 1.5;
+  options.generation = 4;
+  Coordination coordination(std::move(options), 0);
+  CoordinatorDecisions decisions;
+  for (uint32_t worker : {1u, 2u}) {
+    decisions = coordination.on_join(
+        worker, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{worker}, 4}, worker);
+  }
+  const auto* halt = find<HaltWorker>(decisions);
+  ASSERT_NE(halt, nullptr);
+  EXPECT_EQ(halt->committed_steps, 2u);
+  EXPECT_EQ(halt->gradient_norm, 1.5) << "who waits for the commit clips by it";
+}
+
+TEST(Coordination, WhoJoinsWhileOthersMeasureIsAnsweredByThem) {
+  JobSpec job = small_job();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  Cluster cluster(std::move(job), 1);
+  cluster.join(1);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kProfiling);
+  std::set<WorkerId> told;
+  for (const CoordinatorDecision& decision : cluster.join(2)) {
+    if (const auto* request = std::get_if<RequestProfile>(&decision)) told.insert(request->worker);
+  }
+  EXPECT_EQ(told.size(), 2u) << "the one that measures, too, is to answer";
+}
+
+TEST(Coordination, TheSpeedOfALateWorkerIsTold) {
+  JobSpec job = small_job();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  const auto measured = [&job](double flops_per_second) {
+    MeasuredWorker worker;
+    worker.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                      job.optimizer, flops_per_second, flops_per_second);
+    return worker;
+  };
+  Cluster cluster(job, 1);
+  cluster.join(1);
+  cluster.coordination.on_profiled(WorkerId{1}, measured(1e9), ++cluster.now);
+  cluster.halted(1);
+  cluster.prepared(1);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+  cluster.join(2);
+  const CoordinatorDecisions decisions =
+      cluster.coordination.on_profiled(WorkerId{2}, measured(0.5e9), ++cluster.now);
+  const auto* event = find<RunEvent>(decisions);
+  ASSERT_NE(event, nullptr);
+  EXPECT_EQ(event->name, "worker.measured");
+  EXPECT_EQ(event->fields.at("worker"), "2");
+  EXPECT_EQ(event->fields.at("speed"), "0.5");
+}
+
+TEST(Coordination, ASuccessorWaitsForAsManyWorkersAsThePlanHad) {
+  Cluster before;
+  before.start();
+  Coordination::Options options;
+  options.job = small_job();
+  options.worker_count = 1;
+  options.generation = 1;
+  options.last_plan = before.coordination.plan();
+  Coordination after(std::move(options), 0);
+  const JoinRequest request = {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{1}, 1};
+  after.on_join(1, request, 1);
+  EXPECT_EQ(after.phase(), Coordination::Phase::kGathering);
+  after.on_timer(5'000'000);
+  EXPECT_EQ(after.phase(), Coordination::Phase::kHalting) << "but not for ever";
+}
+
+TEST(Coordination, ADivergedStepIsNotApplied) {
+  Cluster cluster;
+  cluster.start();
+  cluster.ready(0, 0);
+  const CoordinatorDecisions decisions =
+      cluster.ready(1, 0, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(find<JournalCommit>(decisions), nullptr);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()), HasSubstr("diverged"));
+}
+
+}  // namespace
+}  // namespace skein::plans

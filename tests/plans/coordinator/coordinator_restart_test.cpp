@@ -1,0 +1,101 @@
+// What a coordinator that was restarted makes of workers that come back, and of new ones.
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "plans/coordinator/coordination.hpp"
+#include "plans/plan/layout_plan.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr uint64_t kSecondUs = 1'000'000;
+constexpr int32_t kWorkers = 3;
+
+JobSpec job_of_three() {
+  JobSpec job;
+  job.model.layers = 6;
+  job.training.steps = 100;
+  job.training.micro_batch_size = 2;
+  job.training.global_batch_size = 4;
+  job.parallelism.pipeline_parallel_degree = kWorkers;
+  job.validation.batches = 0;
+  job.checkpoint.enable = false;
+  return job;
+}
+
+/// A coordinator whose last life had a plan for workers 1, 2, 3, and was told to start with one.
+struct Restarted {
+  explicit Restarted(JobSpec job = job_of_three()) {
+    Coordination::Options options;
+    options.last_plan = *make_layout_plan(job_of_three(), {{1}, {2}, {3}}, 4);
+    options.job = std::move(job);
+    options.worker_count = 1;
+    options.committed_steps = 7;
+    options.generation = 4;
+    coordination.emplace(std::move(options), 0);
+  }
+  CoordinatorDecisions join(PeerNumber peer, uint32_t process, uint32_t previous,
+                            uint64_t now_us = kSecondUs) {
+    return coordination->on_join(
+        peer, {"host", process, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}, 4}, now_us);
+  }
+  Coordination::Phase phase() const { return coordination->phase(); }
+
+  std::optional<Coordination> coordination;
+};
+
+template <class Decision>
+const Decision* find(const CoordinatorDecisions& decisions) {
+  for (const CoordinatorDecision& decision : decisions) {
+    if (const auto* found = std::get_if<Decision>(&decision)) return found;
+  }
+  return nullptr;
+}
+
+TEST(CoordinatorRestart, WaitsForAllWorkersThatMayHoldState) {
+  Restarted cluster;
+  EXPECT_EQ(find<HaltWorker>(cluster.join(1, 11, 1)), nullptr);
+  EXPECT_EQ(find<HaltWorker>(cluster.join(2, 12, 2)), nullptr);
+  EXPECT_NE(find<HaltWorker>(cluster.join(3, 13, 3)), nullptr);
+  EXPECT_EQ(cluster.phase(), Coordination::Phase::kHalting);
+}
+
+TEST(CoordinatorRestart, GoesOnWithoutThoseThatDoNotComeBack) {
+  Restarted cluster;
+  cluster.join(1, 11, 1);
+  EXPECT_EQ(find<HaltWorker>(cluster.coordination->on_timer(3 * kSecondUs)), nullptr);
+  EXPECT_NE(find<HaltWorker>(cluster.coordination->on_timer(6 * kSecondUs)), nullptr);
+}
+
+TEST(CoordinatorRestart, AnOldWorkerDoesNotPushOutANewOneThatHasItsNumber) {
+  Restarted cluster;
+  cluster.join(1, 21, 0);  // New, and the first: it is worker 1.
+  const CoordinatorDecisions decisions = cluster.join(2, 11, 1);
+  EXPECT_EQ(find<DismissWorker>(decisions), nullptr);
+  ASSERT_NE(find<WelcomeWorker>(decisions), nullptr);
+  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{2});
+  EXPECT_EQ(cluster.coordination->members().size(), 2u);
+}
+
+TEST(CoordinatorRestart, AWorkerThatConnectsAnewReplacesItself) {
+  Restarted cluster;
+  cluster.join(1, 11, 1);
+  const CoordinatorDecisions decisions = cluster.join(2, 11, 1);
+  ASSERT_NE(find<DismissWorker>(decisions), nullptr);
+  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{1});
+  EXPECT_EQ(cluster.coordination->members().size(), 1u);
+}
+
+TEST(CoordinatorRestart, MeasuresWhoeverIsBackWhenThePlannerIsToChoose) {
+  JobSpec job = job_of_three();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  Restarted cluster(job);
+  cluster.join(1, 11, 1);
+  EXPECT_NE(find<RequestProfile>(cluster.coordination->on_timer(6 * kSecondUs)), nullptr);
+  EXPECT_EQ(cluster.phase(), Coordination::Phase::kProfiling);
+}
+
+}  // namespace
+}  // namespace skein::plans
