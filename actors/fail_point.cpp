@@ -1,5 +1,6 @@
 #include "actors/fail_point.hpp"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,11 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace skein::actors {
 namespace {
 
-constexpr std::array<std::pair<const char*, FailPlace>, 12> kPlaces = {{
+constexpr std::array<std::pair<const char*, FailPlace>, 13> kPlaces = {{
     {"before-ready", FailPlace::kBeforeReady},
     {"after-ready", FailPlace::kAfterReady},
     {"during-reduction", FailPlace::kDuringReduction},
@@ -29,6 +31,7 @@ constexpr std::array<std::pair<const char*, FailPlace>, 12> kPlaces = {{
     {"during-snapshot", FailPlace::kDuringSnapshot},
     {"before-commit-broadcast", FailPlace::kBeforeCommitBroadcast},
     {"before-start", FailPlace::kBeforeStart},
+    {"while-planning", FailPlace::kWhilePlanning},
 }};
 
 std::optional<FailPlace> find_place(const std::string& name) {
@@ -49,10 +52,11 @@ std::optional<plans::WorkerId> parse_target(const std::string& text) {
 absl::Status bad_text(const std::string& text) {
   const std::string names = absl::StrJoin(
       kPlaces, ", ", [](std::string* out, const auto& each) { out->append(each.first); });
-  return absl::InvalidArgumentError(absl::StrCat("fail point \"", text,
-                                                 "\" is not [w2:|coordinator:]place[:count] with "
-                                                 "one of these places: ",
-                                                 names));
+  return absl::InvalidArgumentError(
+      absl::StrCat("fail point \"", text,
+                   "\" is not [w2:|coordinator:]place[:count|:20s] with "
+                   "one of these places: ",
+                   names));
 }
 
 }  // namespace
@@ -67,13 +71,24 @@ absl::StatusOr<std::shared_ptr<FailPoint>> FailPoint::parse(const std::string& t
   }
   const std::optional<FailPlace> place = find_place(words.front());
   int64_t count = 1;
-  const bool counts = words.size() < 2 || (absl::SimpleAtoi(words[1], &count) && count > 0);
-  if (!place || words.size() > 2 || !counts) return bad_text(text);
-  return std::make_shared<FailPoint>(*place, target, count);
+  int64_t pause_seconds = 0;
+  bool fits = place.has_value() && words.size() <= 2;
+  if (fits && words.size() == 2) {
+    absl::string_view number = words[1];
+    int64_t& to = absl::ConsumeSuffix(&number, "s") ? pause_seconds : count;
+    fits = absl::SimpleAtoi(number, &to) && to > 0;
+  }
+  if (!fits) return bad_text(text);
+  return std::make_shared<FailPoint>(*place, target, count, pause_seconds);
 }
 
 void FailPoint::reach(FailPlace place) {
-  if (place != place_ || !is_armed_ || ++reached_ != count_) return;
+  if (place != place_ || !is_armed_) return;
+  if (pause_seconds_ > 0) {
+    poll(nullptr, 0, static_cast<int>(pause_seconds_ * 1000));
+    return;
+  }
+  if (++reached_ != count_) return;
   for (const auto& [name, each] : kPlaces) {
     if (each == place) std::fprintf(stderr, "fail point %s: SIGKILL\n", name);
   }

@@ -27,19 +27,28 @@ enum class FailPlace {
   // Of the coordinator:
   kBeforeCommitBroadcast,  // A step is journaled, and no worker knows.
   kBeforeStart,            // Everybody is prepared.
+  kWhilePlanning,          // The planner thinks about a question.
 };
 
-/// Kills this process, with no word and no cleaning up, when it comes to a place for the n-th time:
-/// tests see what the others make of it. Thread-safe.
+/// Kills this process, with no word and no cleaning up, when it comes to a place for the n-th time,
+/// or holds up the thread that comes to a place for some seconds, each time: tests see what the
+/// others make of it. Thread-safe.
 class FailPoint {
  public:
   /// Reads "w2:before-ready:3" (worker 2, the third time), "coordinator:before-start",
-  /// "before-ready" (whichever process comes there, the first time).
+  /// "before-ready" (whichever process comes there, the first time),
+  /// "coordinator:while-planning:20s" (held up for 20 seconds each time).
   /// InvalidArgument   if there is no such place, or a part is not of this form.
   static absl::StatusOr<std::shared_ptr<FailPoint>> parse(const std::string& text);
 
-  FailPoint(FailPlace place, std::optional<plans::WorkerId> target, int64_t count)
-      : place_(place), target_(target), count_(count), is_armed_(!target) {}
+  /// `pause_seconds` above 0: nothing is killed.
+  FailPoint(FailPlace place, std::optional<plans::WorkerId> target, int64_t count,
+            int64_t pause_seconds = 0)
+      : place_(place),
+        target_(target),
+        count_(count),
+        pause_seconds_(pause_seconds),
+        is_armed_(!target) {}
 
   /// Tells which process this is; worker 0 is the coordinator. Nothing happens to others than the
   /// target, nor before this call if there is one.
@@ -50,6 +59,7 @@ class FailPoint {
   const FailPlace place_;
   const std::optional<plans::WorkerId> target_;
   const int64_t count_;
+  const int64_t pause_seconds_;
   std::atomic<bool> is_armed_;
   std::atomic<int64_t> reached_ = 0;
 };

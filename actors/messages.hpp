@@ -19,7 +19,7 @@
 #include "net/data/tensor_inbox.hpp"
 #include "plans/collectives/collective_order.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
-#include "plans/sync/group_scheduler.hpp"
+#include "plans/coordinator/planner_questions.hpp"
 
 namespace skein::actors {
 
@@ -28,6 +28,7 @@ namespace skein::actors {
 
 using TickAtom = caf::atom_constant<caf::atom("tick")>;
 using HeartbeatAtom = caf::atom_constant<caf::atom("heartbeat")>;
+using WakeAtom = caf::atom_constant<caf::atom("wake")>;
 using EndAtom = caf::atom_constant<caf::atom("end")>;
 using LeaveAtom = caf::atom_constant<caf::atom("leave")>;
 
@@ -147,12 +148,6 @@ struct TransferDone {
   absl::Status status;
 };
 
-/// The policy of a generation's plan lets a group begin.
-struct GroupStarted {
-  uint64_t generation = 0;
-  plans::GroupStart start;
-};
-
 /// A copy of a stage's state on its way to disk.
 struct ShardRequest {
   uint64_t steps_done = 0;
@@ -213,9 +208,8 @@ struct WorkerFault {
 // In-process messages need no serialisation.
 #define SKEIN_IN_PROCESS_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
 SKEIN_IN_PROCESS_MESSAGE(skein::net::ControlMessage)
-SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReadySignal)
-SKEIN_IN_PROCESS_MESSAGE(skein::plans::GroupOutcome)
-SKEIN_IN_PROCESS_MESSAGE(skein::plans::MembershipChange)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::RequestPlan)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::PlanReady)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::AssignPlan)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::Plan)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::RewindJournal)
@@ -237,7 +231,6 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::WorkDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::InputArrived)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::FormGroup)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupFormed)
-SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupStarted)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotTaken)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StateArrived)

@@ -35,7 +35,9 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
                             absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
                             {{"peer", rejected.address}, {"reason", rejected.reason}}});
       },
-      [self](const GroupStarted& started) { self->state.on_group_started(started); },
+      [self](const plans::PlanReady& ready) {
+        self->state.apply(self->state.coordination->on_plan_ready(ready, self->state.now_us()));
+      },
       [self](const CommitJournaled& done) {
         CoordinatorState& state = self->state;
         reach(state.config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
@@ -53,6 +55,10 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](TickAtom) {
         self->state.on_tick();
         self->delayed_send(self, kTick, TickAtom::value);
+      },
+      [self](WakeAtom) {
+        self->state.next_wake_us.reset();
+        self->state.on_tick();
       },
   };
 }
@@ -79,10 +85,26 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
 
 uint64_t CoordinatorState::now_us() const { return to_us(self->clock().now()); }
 
-void CoordinatorState::apply(plans::CoordinatorDecisions decisions) {
+void CoordinatorState::apply(const plans::CoordinatorDecisions& decisions) {
   for (const plans::CoordinatorDecision& decision : decisions) {
     std::visit([this](const auto& each) { carry_out(each); }, decision);
   }
+  if (config.checks_invariants) coordination->check_invariants();
+  wake_later();
+}
+
+void CoordinatorState::apply(const plans::CoordinatorOutcome& outcome) {
+  if (dropped.note(outcome)) apply(outcome.decisions());
+}
+
+/// Ticks are too rare for some wishes of a training mode. One that comes too early does no harm.
+void CoordinatorState::wake_later() {
+  const std::optional<uint64_t> wish_us = coordination->wake_us();
+  if (!wish_us || (next_wake_us && *next_wake_us <= *wish_us)) return;
+  next_wake_us = wish_us;
+  const uint64_t now = now_us();
+  const uint64_t wait_us = *wish_us > now ? *wish_us - now : 0;
+  self->delayed_send(self, std::chrono::microseconds(wait_us), WakeAtom::value);
 }
 
 void CoordinatorState::on_closed(const PeerClosed& closed) {
@@ -262,25 +284,6 @@ void CoordinatorState::carry_out(const plans::EndRun& decision) {
 
 void CoordinatorState::carry_out(const plans::RunEvent& decision) {
   self->send(config.observer, EventReport{decision.name, decision.text, decision.fields});
-}
-
-void CoordinatorState::on_group_started(const GroupStarted& started) {
-  const auto& plan = coordination->plan();
-  const plans::GroupStart& group = started.start;
-  // A policy of an older plan may speak late.
-  if (!plan || started.generation != coordination->generation()) return;
-  if (group.combination != plans::Combination::kReduceGradients) {
-    return apply(coordination->on_group_start(group, now_us()));
-  }
-  if (group.members.size() < 2) return;  // It needs no collective.
-  for (const plans::GroupMember& member : group.members) {
-    const plans::WorkerId worker = plans::replica_of(*plan, member.replica).worker;
-    send(worker, net::make_envelope(head(worker), [&](auto body) {
-           auto start = body.initGroupStart();
-           start.setGroup(group.group.value);
-           start.setStep(member.step);
-         }));
-  }
 }
 
 void CoordinatorState::on_emulate(const EmulateRequest& request) {

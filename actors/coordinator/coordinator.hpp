@@ -15,12 +15,14 @@
 
 #include "actors/coordinator/checkpoint_io.hpp"
 #include "actors/coordinator/coordinator_process.hpp"
-#include "actors/coordinator/grouping.hpp"
 #include "actors/coordinator/journal_io.hpp"
 #include "actors/coordinator/observer_io.hpp"
+#include "actors/coordinator/planner.hpp"
 #include "actors/coordinator/start_point.hpp"
 #include "actors/messages.hpp"
 #include "net/control/envelope.hpp"
+#include "plans/base/debug_checks.hpp"
+#include "plans/base/outcome.hpp"
 #include "plans/coordinator/coordination.hpp"
 
 namespace skein::actors {
@@ -28,19 +30,20 @@ namespace skein::actors {
 /// Turns the messages of workers into events of `plans::Coordination` and its decisions into
 /// messages. Decides nothing itself.
 ///   in   PeerOpened, PeerMessage, PeerClosed, PeerRejected   from the listener's links
-///   in   GroupStarted          from the Grouping: forwarded to the members' workers
+///   in   PlanReady             from the Planner: the answer to a `RequestPlan`
 ///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
 ///   in   CheckpointCompleted   from the CheckpointIo
 ///   in   StopRequest           end at the next step boundary; a repeat changes nothing
 ///   in   AbortRequest          end now
 ///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
 ///   in   TickAtom              from itself: leases and time-outs
+///   in   WakeAtom              from itself, when the training mode wished it
 ///   out  control messages to workers, reports to the ObserverIo, then EndAtom
 using Coordinator = caf::typed_actor<
     caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
-    caf::reacts_to<PeerRejected>, caf::reacts_to<GroupStarted>, caf::reacts_to<CommitJournaled>,
+    caf::reacts_to<PeerRejected>, caf::reacts_to<plans::PlanReady>, caf::reacts_to<CommitJournaled>,
     caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>,
-    caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>>;
+    caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>, caf::reacts_to<WakeAtom>>;
 
 struct CoordinatorConfig {
   CoordinatorOptions options;
@@ -49,6 +52,9 @@ struct CoordinatorConfig {
   JournalIo journal;
   CheckpointIo checkpoints;
   ObserverIo observer;
+  Planner planner;
+  /// The coordination sweeps its invariants after every event.
+  bool checks_invariants = plans::kDebugChecks;
   /// Called once, before the observer's EndAtom.
   std::function<void(RunResult)> on_result;
   /// Called after each commit and change of members; may be null.
@@ -70,16 +76,20 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   std::string checkpoint_path;  // To restore from; empty: the initial weights.
   std::map<plans::PeerNumber, Peer> peers;
   std::map<plans::WorkerId, plans::PeerNumber> peer_of;
-  std::optional<Grouping> grouping_actor;                       // Of the generation in force.
   std::map<uint64_t, std::vector<gpu::SavedFile>> shard_files;  // By steps done.
   RunResult result;
   double tokens_per_second = 0;
-  uint64_t stale_messages = 0;  // Of another generation or term, or out of place.
+  plans::DropCounts dropped;             // Messages that changed nothing, by reason.
+  std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
 
   void start(CoordinatorConfig new_config);
   uint64_t now_us() const;
   /// Carries out decisions in order.
-  void apply(plans::CoordinatorDecisions decisions);
+  void apply(const plans::CoordinatorDecisions& decisions);
+  /// The same, if the event was taken; else counts why not.
+  void apply(const plans::CoordinatorOutcome& outcome);
+  void drop(plans::DropReason why) { dropped.add(why); }
+  void wake_later();
   void on_message(const PeerMessage& message);
   void on_closed(const PeerClosed& closed);
   void on_tick();
@@ -100,7 +110,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::CommitColumn& decision);
   void carry_out(const plans::CombineWeights& decision);
   void carry_out(const plans::DissolveGroup& decision);
-  void carry_out(const plans::TellPolicy& decision);
+  void carry_out(const plans::RequestPlan& decision);
   std::set<plans::WorkerId> workers_of_column(uint32_t column) const;
   plans::WorkerId worker_of(plans::ReplicaId replica) const;
 
@@ -115,7 +125,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   // One per message that needs more than a line.
   void on_join(plans::PeerNumber peer, net::schema::Join::Reader join);
   void on_profiled(plans::WorkerId worker, net::schema::Profiled::Reader profiled);
-  void on_ready(net::schema::Ready::Reader ready);
+  void on_ready(plans::WorkerId worker, net::schema::Ready::Reader ready);
   void on_rendezvous(plans::WorkerId from, const net::ControlMessage& message);
   void on_shard_saved(net::schema::ShardSaved::Reader saved);
   void on_halted(plans::WorkerId worker, uint64_t generation, net::schema::Halted::Reader halted);
@@ -124,7 +134,6 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_timings(plans::WorkerId worker, net::schema::Timings::Reader timings);
   void on_failed(plans::WorkerId worker, net::schema::Failed::Reader failed);
   void on_status_request(plans::PeerNumber peer);
-  void on_group_started(const GroupStarted& started);
   void on_checkpoint_completed(const CheckpointCompleted& completed);
 
   net::EnvelopeHead head(plans::WorkerId receiver) const;

@@ -1,4 +1,4 @@
-// What is told to columns of their own pace, and to the policy that forms their groups.
+// What is told to pipeline replicas that train apart from each other, and to the planner.
 
 #include <utility>
 #include <variant>
@@ -83,9 +83,8 @@ void CoordinatorState::carry_out(const plans::DissolveGroup& decision) {
   }
 }
 
-void CoordinatorState::carry_out(const plans::TellPolicy& decision) {
-  if (!grouping_actor) return;
-  std::visit([this](const auto& each) { self->send(*grouping_actor, each); }, decision.what);
+void CoordinatorState::carry_out(const plans::RequestPlan& decision) {
+  self->send(config.planner, decision, PlannerListener(self));
 }
 
 }  // namespace skein::actors

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "actors/coordinator/coordinator.hpp"
 #include "net/codec/profile_codec.hpp"
-#include "plans/plan/column_plan.hpp"
 
 namespace skein::actors {
 namespace {
@@ -47,9 +46,8 @@ std::vector<std::string> hosted_replicas(const plans::Plan& plan, plans::WorkerI
   return hosted;
 }
 
-void fill_worker(net::schema::WorkerStatus::Builder worker,
-                 const plans::Coordination::Member& member, const std::optional<plans::Plan>& plan,
-                 uint64_t now_us) {
+void fill_worker(net::schema::WorkerStatus::Builder worker, const plans::Member& member,
+                 const std::optional<plans::Plan>& plan, uint64_t now_us) {
   worker.setWorker(member.id.value);
   worker.setHostName(member.request.host_name);
   worker.setProcessId(member.request.process_id);
@@ -80,10 +78,8 @@ void CoordinatorState::on_message(const PeerMessage& message) {
                                         "skein drain", now_us()));
   }
   // The rest is for members, and for the generation in force.
-  if (worker.value == 0 || envelope.getTerm() != config.term) {
-    ++stale_messages;
-    return;
-  }
+  if (worker.value == 0) return drop(plans::DropReason::kUnknown);
+  if (envelope.getTerm() != config.term) return drop(plans::DropReason::kStale);
   if (body.isHeartbeat()) return on_heartbeat(message.peer, body.getHeartbeat());
   if (body.isFailed()) return on_failed(worker, body.getFailed());
   if (body.isProfiled()) return on_profiled(worker, body.getProfiled());
@@ -96,8 +92,7 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     return apply(coordination->on_leave(worker, body.getLeave().getReason().cStr(), now_us()));
   }
   if (envelope.getGeneration() != coordination->generation()) {
-    ++stale_messages;
-    return;
+    return drop(plans::DropReason::kStale);
   }
   switch (body.which()) {
     case Body::HALTED:
@@ -112,15 +107,15 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     case Body::RENDEZVOUS:
       return on_rendezvous(worker, message.message);
     case Body::READY:
-      return on_ready(body.getReady());
+      return on_ready(worker, body.getReady());
     case Body::REDUCED: {
       const auto reduced = body.getReduced();
-      return apply(coordination->on_reduced(plans::ReplicaId{reduced.getReplica()},
+      return apply(coordination->on_reduced(worker, plans::ReplicaId{reduced.getReplica()},
                                             reduced.getStep(), reduced.getNormSquared(), now_us()));
     }
     case Body::COMBINED: {
       const auto combined = body.getCombined();
-      return apply(coordination->on_combined(plans::ReplicaId{combined.getReplica()},
+      return apply(coordination->on_combined(worker, plans::ReplicaId{combined.getReplica()},
                                              combined.getNumber(), combined.getOk(), now_us()));
     }
     case Body::VALIDATED: {
@@ -134,14 +129,13 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     case Body::TIMINGS:
       return on_timings(worker, body.getTimings());
     default:
-      ++stale_messages;
+      drop(plans::DropReason::kUnexpected);
   }
 }
 
 void CoordinatorState::on_join(plans::PeerNumber peer, net::schema::Join::Reader join) {
   if (peers.at(peer).role != net::schema::Role::WORKER) {
-    ++stale_messages;
-    return;
+    return drop(plans::DropReason::kNotAllowed);
   }
   plans::JoinRequest request;
   request.host_name = join.getHostName().cStr();
@@ -173,7 +167,7 @@ void CoordinatorState::on_profiled(plans::WorkerId worker, net::schema::Profiled
   apply(coordination->on_profiled(worker, std::move(measured), now_us()));
 }
 
-void CoordinatorState::on_ready(net::schema::Ready::Reader ready) {
+void CoordinatorState::on_ready(plans::WorkerId worker, net::schema::Ready::Reader ready) {
   plans::ReadyReport report;
   report.replica = plans::ReplicaId{ready.getReplica()};
   report.step = ready.getStep();
@@ -186,10 +180,7 @@ void CoordinatorState::on_ready(net::schema::Ready::Reader ready) {
   report.step_us = ready.getStepUs();
   report.stash_peak = ready.getStashPeak();
   report.snapshot_us = ready.getSnapshotUs();
-  if (report.needs_groups && grouping_actor) {
-    self->send(*grouping_actor, plans::ReadySignal{report.replica, report.step});
-  }
-  apply(coordination->on_ready(report, now_us()));
+  apply(coordination->on_ready(worker, report, now_us()));
 }
 
 void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::ControlMessage& message) {
@@ -201,15 +192,14 @@ void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::ControlMes
 }
 
 void CoordinatorState::on_shard_saved(net::schema::ShardSaved::Reader saved) {
-  const uint64_t dropped = coordination->dropped();
   const std::string error = saved.getError();
-  plans::CoordinatorDecisions decisions = coordination->on_shard_saved(
+  const plans::CoordinatorOutcome outcome = coordination->on_shard_saved(
       static_cast<int32_t>(saved.getStage()), saved.getStep(),
       error.empty() ? absl::OkStatus() : absl::UnavailableError(error), now_us());
-  if (coordination->dropped() != dropped) return;  // A repeat, or nobody asked for it.
-  if (!error.empty()) {
-    shard_files.erase(saved.getStep());
-    return apply(std::move(decisions));
+  if (outcome.is_dropped() || !error.empty()) {  // Nobody asked for it, or there is nothing.
+    if (outcome.is_accepted()) shard_files.erase(saved.getStep());
+    apply(outcome);
+    return;
   }
   std::vector<gpu::SavedFile>& files = shard_files[saved.getStep()];
   const auto list = saved.getFiles();
@@ -218,7 +208,7 @@ void CoordinatorState::on_shard_saved(net::schema::ShardSaved::Reader saved) {
     for (auto tensor : list[i].getTensors()) file.tensors.emplace_back(tensor.cStr());
     files.push_back(std::move(file));
   }
-  apply(std::move(decisions));
+  apply(outcome);
 }
 
 void CoordinatorState::on_halted(plans::WorkerId worker, uint64_t generation,
@@ -231,16 +221,7 @@ void CoordinatorState::on_halted(plans::WorkerId worker, uint64_t generation,
       holdings.push_back({each.getStep(), range, each.getGeneration()});
     }
   }
-  const uint64_t start_us = now_us();
-  plans::CoordinatorDecisions decisions =
-      coordination->on_halted(worker, generation, std::move(holdings), start_us);
-  for (plans::CoordinatorDecision& decision : decisions) {
-    auto* event = std::get_if<plans::RunEvent>(&decision);
-    if (event && event->name == "plan.made") {
-      event->fields["planning_us"] = absl::StrCat(now_us() - start_us);
-    }
-  }
-  apply(std::move(decisions));
+  apply(coordination->on_halted(worker, generation, std::move(holdings), now_us()));
 }
 
 void CoordinatorState::on_heartbeat(plans::PeerNumber peer,
@@ -267,10 +248,7 @@ void CoordinatorState::on_timings(plans::WorkerId worker, net::schema::Timings::
   report.step = timings.getStep() + 1;
   report.version = timings.getStep();
   report.staleness = timings.getStaleness();
-  if (coordination->plan()->in_columns) {
-    report.column =
-        static_cast<int32_t>(plans::column_layout(*coordination->plan()).column_of(replica));
-  }
+  report.column = coordination->pipeline_replica_of(replica);
   for (auto slice : timings.getSlices()) {
     report.slices.push_back({slice.getName().cStr(), slice.getTrack(), slice.getStartUs(),
                              slice.getDurationUs(), slice.getMicrobatch()});

@@ -4,15 +4,11 @@
 #include <utility>
 
 #include "actors/coordinator/coordinator.hpp"
-#include "plans/collectives/gradient_buckets.hpp"
-#include "plans/plan/column_plan.hpp"
-#include "plans/sync/allreduce.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {
 
-void fill_peers(const std::map<plans::WorkerId, plans::Coordination::Member>& members,
+void fill_peers(const std::map<plans::WorkerId, plans::Member>& members,
                 capnp::List<net::schema::Peer>::Builder to) {
   unsigned index = 0;
   for (const auto& [id, member] : members) {
@@ -40,8 +36,6 @@ void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
-  if (grouping_actor) self->send_exit(*grouping_actor, caf::exit_reason::user_shutdown);
-  grouping_actor.reset();
   shard_files.clear();
   net::EnvelopeHead envelope = head(decision.worker);
   envelope.generation = decision.generation;
@@ -59,18 +53,6 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   // Somebody else was lost in the same moment: what follows halts the plan before it was sent.
   if (decision.plan.generation != coordination->generation()) return;
   const plans::RestoreDecision& restore = decision.restore;
-  // Members that reduce in buckets begin by themselves: who takes part is in the plan.
-  if (decision.plan.in_columns) {
-    grouping_actor = self->spawn(grouping,
-                                 std::shared_ptr<plans::GroupScheduler>(plans::make_policy(
-                                     config.options.job, plans::column_layout(decision.plan))),
-                                 decision.plan.generation, GroupingListener(self));
-  } else if (plans::bucket_cap_mb(config.options.job) == 0) {
-    auto policy =
-        std::make_shared<plans::AllreducePolicy>(decision.plan.groups, restore.first_step);
-    grouping_actor =
-        self->spawn(grouping, std::move(policy), decision.plan.generation, GroupingListener(self));
-  }
   const auto& members = coordination->members();
   send_to_all([&](auto body) {
     auto assign = body.initAssign();

@@ -33,12 +33,14 @@ class LocalCoordinator final : public CoordinatorProcess {
     if (journal_io_) caf::anon_send_exit(journal_io_, caf::exit_reason::user_shutdown);
     if (checkpoint_io_) caf::anon_send_exit(checkpoint_io_, caf::exit_reason::user_shutdown);
     if (observer_io_) caf::anon_send_exit(observer_io_, caf::exit_reason::user_shutdown);
+    if (planner_) caf::anon_send_exit(planner_, caf::exit_reason::user_shutdown);
     if (system_) system_->await_all_actors_done();
     // The thread of a detached actor ends when the last handle to it goes.
     coordinator_ = nullptr;
     journal_io_ = nullptr;
     checkpoint_io_ = nullptr;
     observer_io_ = nullptr;
+    planner_ = nullptr;
     loop_.reset();
     system_.reset();
   }
@@ -93,6 +95,7 @@ class LocalCoordinator final : public CoordinatorProcess {
         system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder);
     observer_io_ = system_->spawn<caf::detached>(observer_io, options_.observer,
                                                  std::function<void()>([this] { signal_end(); }));
+    planner_ = system_->spawn<caf::detached>(planner, PlannerConfig{options_.fail_point});
     CoordinatorConfig config;
     config.options = options_;
     config.term = term;
@@ -100,6 +103,7 @@ class LocalCoordinator final : public CoordinatorProcess {
     config.journal = journal_io_;
     config.checkpoints = checkpoint_io_;
     config.observer = observer_io_;
+    config.planner = planner_;
     config.on_result = [this](RunResult result) {
       std::lock_guard lock(mutex_);
       result_ = std::move(result);
@@ -145,6 +149,7 @@ class LocalCoordinator final : public CoordinatorProcess {
   JournalIo journal_io_;
   CheckpointIo checkpoint_io_;
   ObserverIo observer_io_;
+  Planner planner_;
   Coordinator coordinator_;
   std::unique_ptr<net::ControlListener> listener_;
   std::string address_;

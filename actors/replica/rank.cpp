@@ -76,7 +76,7 @@ void RankState::start(RankConfig new_config) {
   options.first_step = config.first_step;
   options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
   options.reduces_early = plans::bucket_cap_mb(config.job) > 0;
-  options.is_column = plan.in_columns;
+  options.is_column = plan.mode == plans::kLocalMode;
   options.samples_per_step = static_cast<uint64_t>(config.job.training.global_batch_size);
   if (!config.device_groups.empty() || !config.links.empty()) {
     places = plans::communication_places(plan);

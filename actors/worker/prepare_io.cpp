@@ -127,7 +127,7 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
       prepared.id = replica.id;
       prepared.options = model_options(request, replica.id);
       // Columns of their own pace meet in groups that the plan does not know.
-      if (!request.plan.in_columns) {
+      if (request.plan.mode != plans::kLocalMode) {
         prepared.groups = groups_of(request.plan, replica.id);
       }
       if (!request.from_checkpoint) prepared.model = find_model(request, prepared.options);

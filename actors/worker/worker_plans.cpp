@@ -282,7 +282,7 @@ GroupRequest WorkerState::group_request(const net::GradientGroup::Options& optio
 }
 
 /// All workers of a plan answer alike: what they form together follows from it.
-bool WorkerState::may_link() const { return job.comm.backend != "gloo" && !plan.in_columns; }
+bool WorkerState::may_link() const { return job.comm.backend != "gloo" && plan.mode != plans::kLocalMode; }
 
 /// In the order of their numbers on every worker: forming one waits for all of its members.
 void WorkerState::form_groups() {

@@ -4,83 +4,148 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plans/base/bad_input.hpp"
+#include "plans/base/check.hpp"
 #include "plans/plan/layout_plan.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
+namespace {
+
+constexpr double kMicro = 1e-6;
+/// Workers that come or go together are handled together.
+constexpr uint64_t kSettleUs = 300'000;
+/// A coordinator that was restarted waits so long after the last worker that has come back: longer
+/// than one attempt of a worker to connect (net/control/control_link).
+constexpr uint64_t kRejoinUs = 2'500'000;
+/// A step that takes so many times the one before is stuck.
+constexpr double kStuckFactor = 20;
+
+const ModeList& modes_of(const Coordination::Options& options) {
+  return options.modes ? *options.modes : training_modes();
+}
+
+bool is_left_to_planner(const Coordination::Options& options) {
+  return !options.plan && options.job.parallelism.pipeline_parallel_degree == kAutoDegree;
+}
+
+}  // namespace
 
 Coordination::Coordination(Options options, uint64_t now_us)
     : options_(std::move(options)),
       generation_(options_.generation),
-      plan_(options_.last_plan),
-      commits_(options_.job, options_.term,
-               {options_.committed_steps, options_.committed_norm, options_.durable_step,
-                options_.generations}),
-      in_columns_(begins_in_columns(options_.job)),
+      members_(options_.job.elastic.heartbeat_timeout_seconds),
+      measurements_(options_.job),
+      change_(options_.job, options_.last_plan),
+      log_(options_.job, options_.term,
+           {options_.committed_steps, options_.committed_norm, options_.durable_step,
+            options_.generations}),
+      mode_name_(first_mode(modes_of(options_), options_.job).name),
+      mode_choice_(options_.job),
+      timings_(options_.job, is_left_to_planner(options_)),
       last_progress_us_(now_us) {
   goodput_.begin(now_us);
-  const bool may_change = may_run_columns(options_.job) && !in_columns_;
-  if (plan_ && may_change) in_columns_ = plan_->in_columns;
+  if (!options_.last_plan) return;
+  if (mode_choice_.may_change()) mode_name_ = options_.last_plan->mode;
   // A layout that follows the number of workers does not say how many there were.
-  if (plan_) options_.worker_count = std::max(options_.worker_count, plans::worker_count(*plan_));
+  options_.worker_count = std::max(options_.worker_count, worker_count(*options_.last_plan));
 }
 
-CoordinatorDecisions Coordination::on_ready(const ReadyReport& report, uint64_t now_us) {
-  if (phase_ != Phase::kTraining || halt_after_journal_) return drop();
-  if (columns_) return follow_columns(columns_->on_ready(report), now_us);
-  return follow(commits_.on_ready(report, now_us), now_us);
+// Steps -------------------------------------------------------------------------------------------
+
+CoordinatorOutcome Coordination::on_ready(WorkerId sender, const ReadyReport& report,
+                                          uint64_t now_us) {
+  if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
+  return advance(mode_->on_ready(sender, report, now_us), now_us);
 }
 
-CoordinatorDecisions Coordination::on_reduced(ReplicaId replica, uint64_t step, double norm_squared,
-                                              uint64_t now_us) {
-  if (phase_ != Phase::kTraining || halt_after_journal_) return drop();
-  return follow(commits_.on_reduced(replica, step, norm_squared), now_us);
+CoordinatorOutcome Coordination::on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
+                                            double norm_squared, uint64_t now_us) {
+  if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
+  return advance(mode_->on_reduced(sender, replica, step, norm_squared, now_us), now_us);
 }
 
-CoordinatorDecisions Coordination::on_journaled(uint64_t step, uint64_t now_us) {
-  if (phase_ != Phase::kTraining) return drop();
-  CoordinatorDecisions decisions = commits_.on_journaled(step, now_us);
-  if (decisions.empty()) return decisions;
+CoordinatorOutcome Coordination::on_combined(WorkerId sender, ReplicaId replica, uint64_t number,
+                                             bool ok, uint64_t now_us) {
+  if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
+  return advance(mode_->on_averaged(sender, replica, number, ok, now_us), now_us);
+}
+
+CoordinatorOutcome Coordination::advance(ModeOutcome outcome, uint64_t now_us) {
+  if (outcome.is_dropped()) return Dropped{*outcome.why_dropped()};
+  return advance(std::move(outcome).decisions(), now_us);
+}
+
+/// What follows for the run from what the mode has decided.
+CoordinatorDecisions Coordination::advance(ModeDecisions made, uint64_t now_us) {
+  last_progress_us_ = now_us;
+  CoordinatorDecisions decisions = std::move(made.orders);
+  if (made.completed) append(decisions, log_.on_completed(*made.completed, now_us));
+  for (const CoordinatorDecision& decision : decisions) {
+    if (const auto* ends = std::get_if<EndRun>(&decision)) return end(ends->status, false);
+  }
+  if (made.failed) append(decisions, begin_change(*made.failed, now_us));
+  return decisions;
+}
+
+CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
+  if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
+  CoordinatorOutcome committed = log_.on_journaled(step, now_us);
+  if (committed.is_dropped()) return committed;
+  CoordinatorDecisions decisions = std::move(committed).decisions();
   last_progress_us_ = now_us;
   goodput_.on_commit(step, now_us);
-  append(decisions, watch_speeds());
-  append(decisions, watch_sync());
-  if (halt_after_journal_) {
-    append(decisions, begin_halt(*std::exchange(halt_after_journal_, std::nullopt), now_us));
-  } else if (commits_.is_held() && (commits_.is_complete() || stop_requested_) &&
-             !(columns_ && columns_->has_lost())) {
+  const bool ends_run = log_.is_held() && (log_.is_complete() || stop_requested_);
+  if (change_after_journal_) {
+    append(decisions, begin_change(*std::exchange(change_after_journal_, std::nullopt), now_us));
+  } else if (ends_run && mode_->is_whole()) {
     phase_ = Phase::kFinishing;
     append(decisions, try_finish());
-  } else if (commits_.is_held()) {
-    append(decisions, begin_halt(change_reason_, now_us));
-  } else if (columns_ && !in_columns_) {
-    append(decisions, begin_halt(change_reason_, now_us));
-  } else if (columns_) {
-    append(decisions, begin_segment());
+  } else if (log_.is_held()) {
+    append(decisions, begin_change(change_reason_, now_us));
+  } else {
+    append(decisions, begin_work(now_us));
+    append(decisions, watch_timings());
   }
   return decisions;
 }
 
-CoordinatorDecisions Coordination::on_validated(ReplicaId replica, uint64_t step, double loss_sum,
-                                                uint64_t loss_tokens, uint64_t now_us) {
-  if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) return drop();
-  return follow(commits_.on_validated(replica, step, loss_sum, loss_tokens, now_us), now_us);
+CoordinatorDecisions Coordination::begin_work(uint64_t now_us) {
+  return advance(mode_->begin(log_.steps_done(), log_.next_boundary(mode_->commit_steps()), now_us),
+                 now_us);
 }
 
-CoordinatorDecisions Coordination::on_shard_saved(int32_t stage, uint64_t steps_done,
-                                                  const absl::Status& status, uint64_t now_us) {
-  if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) return drop();
-  if (!status.ok()) return on_checkpoint_completed(steps_done, status);
-  return follow(commits_.on_shard_saved(stage, steps_done), now_us);
-}
-
-CoordinatorDecisions Coordination::on_checkpoint_completed(uint64_t steps_done,
-                                                           const absl::Status& status) {
-  if (phase_ == Phase::kEnded || !commits_.on_checkpoint_completed(steps_done, status.ok())) {
-    return drop();
+CoordinatorOutcome Coordination::on_validated(ReplicaId replica, uint64_t step, double loss_sum,
+                                              uint64_t loss_tokens, uint64_t now_us) {
+  if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
+    return Dropped{DropReason::kUnexpected};
   }
+  return follow(log_.on_validated(replica, step, loss_sum, loss_tokens, now_us), now_us);
+}
+
+CoordinatorOutcome Coordination::on_shard_saved(int32_t stage, uint64_t steps_done,
+                                                const absl::Status& status, uint64_t now_us) {
+  if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
+    return Dropped{DropReason::kUnexpected};
+  }
+  if (!status.ok()) return on_checkpoint_completed(steps_done, status);
+  return follow(log_.on_shard_saved(stage, steps_done), now_us);
+}
+
+CoordinatorOutcome Coordination::follow(CoordinatorOutcome outcome, uint64_t now_us) {
+  if (outcome.is_dropped()) return outcome;
+  last_progress_us_ = now_us;
+  CoordinatorDecisions decisions = std::move(outcome).decisions();
+  append(decisions, try_finish());
+  return decisions;
+}
+
+CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
+                                                         const absl::Status& status) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  if (const auto why = log_.on_checkpoint_completed(steps_done, status.ok())) return Dropped{*why};
   if (status.ok()) return try_finish();
-  if (phase_ == Phase::kFinishing && steps_done == commits_.steps_done()) return end(status, false);
+  if (phase_ == Phase::kFinishing && steps_done == log_.steps_done()) return end(status, false);
   CoordinatorDecisions decisions = {RunEvent{
       "checkpoint.failed",
       absl::StrCat("the checkpoint of step ", steps_done, " is not written: ",
@@ -90,43 +155,796 @@ CoordinatorDecisions Coordination::on_checkpoint_completed(uint64_t steps_done,
   return decisions;
 }
 
-CoordinatorDecisions Coordination::on_snapshot_kept(WorkerId worker, int32_t stage,
-                                                    uint64_t steps_done) {
-  if (phase_ != Phase::kTraining) return drop();
-  commits_.on_snapshot_kept(worker, stage, steps_done);
+CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage,
+                                                  uint64_t steps_done) {
+  if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
+  log_.on_snapshot_kept(worker, stage, steps_done);
+  return CoordinatorDecisions{};
+}
+
+/// A commit is out: whoever has become slower or faster is known by that from now on. What is to be
+/// done about it, and about the mode, is for the planner to think about.
+CoordinatorDecisions Coordination::watch_timings() {
+  if (log_.is_held() || change_after_journal_ || stop_requested_) return {};
+  const ModeTimings timings = mode_->last_timings();
+  const TimingWatch::Observation seen = timings_.on_commit(log_.steps_done(), timings);
+  CoordinatorDecisions decisions;
+  for (const SpeedChange& change : seen.changes) {
+    decisions.push_back(RunEvent{"worker.speed_changed",
+                                 absl::StrCat(describe(change.worker), ": ", change.reason),
+                                 {{"worker", absl::StrCat(change.worker.value)},
+                                  {"slowdown", absl::StrCat(change.slowdown)}}});
+    measurements_.slow_down(change.worker, change.slowdown);
+  }
+  if (!seen.changes.empty()) append(decisions, ask_expectation());
+  if (!seen.due.empty()) {
+    MitigationQuestion question;
+    question.job = options_.job;
+    question.current = *plan();
+    question.measured = measurements_.all();
+    for (const SpeedChange& change : seen.due) {
+      if (change.slowdown > 1 && members_.has(change.worker)) {
+        question.stragglers.push_back(change.worker);
+      }
+    }
+    const auto total = static_cast<uint64_t>(options_.job.training.steps);
+    question.steps_left = total - std::min(total, log_.steps_done());
+    question.generation = generation_ + 1;
+    append(decisions, requests_.ask({std::move(question)}));
+  }
+  if (auto question = mode_choice_.on_commit(timings, log_.last_step_us())) {
+    append(decisions, requests_.ask({*std::move(question)}));
+  }
+  return decisions;
+}
+
+/// What the plan in force expects of its workers. By the layers' FLOPs it is known at once; at
+/// measured speeds it takes a simulation.
+CoordinatorDecisions Coordination::ask_expectation() {
+  ExpectationQuestion question{options_.job, *plan(), measurements_.of(change_.workers())};
+  if (!question.measured.empty()) return requests_.ask({std::move(question)});
+  timings_.expect({expected_busy_us(question.job, question.plan, {})});
   return {};
 }
 
-/// Or prepares it.
-bool Coordination::runs_plan() const {
-  return phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kPreparing;
+// Changes of plan ---------------------------------------------------------------------------------
+
+HaltWorker Coordination::quiesce(WorkerId worker) const {
+  const uint64_t steps = log_.steps_done();
+  return {worker, generation_, steps, log_.last_norm(), log_.generation_of(steps)};
 }
 
-/// What follows for the run from what the commit loop has decided.
-CoordinatorDecisions Coordination::follow(CoordinatorDecisions decisions, uint64_t now_us) {
-  last_progress_us_ = now_us;
-  for (const CoordinatorDecision& decision : decisions) {
-    if (const auto* ends = std::get_if<EndRun>(&decision)) return end(ends->status, false);
+CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint64_t now_us) {
+  if (log_.is_journaling()) {  // The commit goes out first: who quiesces has applied it then.
+    change_after_journal_ = reason;
+    return {};
   }
+  if (phase_ == Phase::kTraining && !log_.is_held()) goodput_.on_abandoned(now_us);
+  goodput_.enter(GoodputLedger::Activity::kMoving, now_us);
+  phase_ = Phase::kHalting;
+  generation_ = std::max(generation_, members_.seen_generation()) + 1;
+  last_progress_us_ = now_us;
+  failures_.clear();
+  requests_.forget_all();
+  CoordinatorDecisions decisions = log_.end_generation();
+  mode_.reset();
+  if (!reason.empty()) {
+    decisions.push_back(RunEvent{"plan.halted",
+                                 absl::StrCat("changing the plan: ", reason),
+                                 {{"generation", absl::StrCat(generation_)}, {"reason", reason}}});
+  }
+  change_.begin();
+  for (const auto& [id, member] : members_.all()) decisions.push_back(quiesce(id));
+  append(decisions, try_choose(now_us));  // There may be nobody left.
+  return decisions;
+}
+
+CoordinatorOutcome Coordination::on_halted(WorkerId worker, uint64_t generation,
+                                           std::vector<Holding> inventory, uint64_t now_us) {
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  if (generation != generation_) return Dropped{DropReason::kStale};
+  if (phase_ != Phase::kHalting) return Dropped{DropReason::kUnexpected};
+  // Who was away during a rollback may bring state of the steps that were taken back.
+  std::erase_if(inventory, [this](const Holding& each) {
+    return each.generation != log_.generation_of(each.step);
+  });
+  if (!change_.take_inventory(worker, std::move(inventory))) return Dropped{DropReason::kRepeated};
+  last_progress_us_ = now_us;
+  return try_choose(now_us);
+}
+
+ReplanRequest Coordination::replan_request(uint64_t now_us, Leavers leavers, bool is_urgent) const {
+  ReplanRequest request;
+  request.workers = eligible_workers(now_us, leavers);
+  request.job = options_.job;
+  request.given = options_.plan;
+  request.measured = measurements_.of(request.workers);
+  request.current = plan();
+  request.is_urgent = is_urgent;
+  request.generation = generation_;
+  return request;
+}
+
+/// Once everybody has quiesced: a plan for those who may take part, if need be with those who would
+/// rather leave, or a pause. After a loss a quick rule decides, and the planner's plan follows at a
+/// later commit if it pays; otherwise the planner is waited for.
+CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
+  if (phase_ != Phase::kHalting || !change_.is_quiet(members_.all())) return {};
+  const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWithout));
+  if (proposal && !is_urgent_) return assign(*proposal, 0, now_us);
+  RoundQuestion question;
+  question.make_plan = find_mode(modes_of(options_), mode_name_).make_plan;
+  question.request = replan_request(now_us, Leavers::kWithout, is_urgent_);
+  const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
+  if (members_.some_leave()) {
+    ReplanRequest all = replan_request(now_us, Leavers::kWith, is_urgent_);
+    if (question.request.workers.size() < fewest) {
+      question.request = std::move(all);
+    } else {
+      question.with_leavers = std::move(all);
+    }
+  }
+  const size_t count = question.request.workers.size();
+  if (count < std::max<size_t>(1, fewest)) {
+    return pause(absl::StrCat("waiting for workers: ", count,
+                              " can take part, elastic.min_workers is ", fewest),
+                 now_us);
+  }
+  if (!chooses_plan()) return choose(answer(question).chosen, 0, now_us);
+  if (is_urgent_) {
+    absl::StatusOr<PlannedPipeline> quick = quick_replan(question.request);
+    if (quick.ok()) return assign(*std::move(quick), 0, now_us);
+  }
+  // Whoever comes while the planner thinks is for the next change.
+  if (requests_.is_asked<RoundQuestion>()) return {};
+  return requests_.ask({std::move(question)});
+}
+
+CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanReady& ready,
+                                        uint64_t now_us) {
+  if (phase_ != Phase::kHalting || is_urgent_) return try_choose(now_us);
+  last_progress_us_ = now_us;
+  if (!answer.chosen.ok()) return choose(answer.chosen, ready.thinking_us, now_us);
+  // Somebody may have come or gone while it was being made.
+  change_.propose(*answer.chosen);
+  if (!change_.is_quiet(members_.all())) return {};
+  const auto chosen = change_.take_proposal(eligible_workers(now_us, Leavers::kWith));
+  return chosen ? assign(*chosen, ready.thinking_us, now_us) : try_choose(now_us);
+}
+
+CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>& chosen,
+                                          uint64_t planning_us, uint64_t now_us) {
+  if (chosen.ok()) return assign(*chosen, planning_us, now_us);
+  const bool lacks_workers = absl::IsUnavailable(chosen.status());
+  if (!has_trained_ && !lacks_workers) return end(chosen.status(), false);
+  return pause(std::string(chosen.status().message()), now_us);
+}
+
+CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
+  phase_ = Phase::kGathering;
+  goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
+  // Whoever comes is welcome now: not all of the first workers are waited for.
+  has_trained_ = true;
+  last_progress_us_ = now_us;
+  requests_.forget_all();
+  change_.pause();
+  change_at_us_ = members_.next_eligible_us(now_us);
+  return {RunEvent{"run.paused", why, {{"reason", why}}}};
+}
+
+CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t planning_us,
+                                          uint64_t now_us) {
+  requests_.forget_all();
+  chosen.plan.generation = generation_;
+  change_.assign(chosen.plan, members_.all(), {log_.steps_done(), log_.durable_step()});
+  phase_ = Phase::kPreparing;
+  last_progress_us_ = now_us;
+  const RestoreDecision& restore = change_.restore();
+  CoordinatorDecisions decisions = {change_.describe(chosen, has_trained_, planning_us)};
+  if (restore.first_step < log_.steps_done()) {
+    decisions.push_back(RunEvent{
+        "run.rolled_back",
+        absl::StrCat("nobody holds all state of step ", log_.steps_done(), ": going back to step ",
+                     restore.first_step,
+                     restore.from_checkpoint ? " of the checkpoint" : " of the snapshots"),
+        {{"from", absl::StrCat(log_.steps_done())}, {"to", absl::StrCat(restore.first_step)}}});
+  }
+  decisions.push_back(AssignPlan{*plan(), chosen.objective_us, restore, change_.snapshot_peers(),
+                                 log_.generation_of(restore.first_step)});
+  return decisions;
+}
+
+CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generation,
+                                             uint64_t now_us) {
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  if (generation != generation_) return Dropped{DropReason::kStale};
+  if (phase_ != Phase::kPreparing) return Dropped{DropReason::kUnexpected};
+  if (!change_.take_prepared(worker)) return Dropped{DropReason::kRepeated};
+  last_progress_us_ = now_us;
+  return try_start(now_us);
+}
+
+CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
+  return change_.is_everybody_prepared() ? start(now_us) : CoordinatorDecisions{};
+}
+
+CoordinatorDecisions Coordination::start(uint64_t now_us) {
+  CoordinatorDecisions decisions;
+  const uint64_t first_step = change_.restore().first_step;
+  if (first_step < log_.steps_done()) {
+    // Only now: if the plan had not come about, who has the newer state might have come back.
+    goodput_.on_rollback(first_step, now_us);
+    decisions.push_back(RewindJournal{first_step});
+  }
+  mode_ = find_mode(modes_of(options_), plan()->mode).make(options_.job, *plan());
+  const CommitOrder order = log_.begin_generation(*plan(), change_.snapshot_peers(), first_step,
+                                                  mode_->leaves_commits_behind(), now_us);
+  phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
+  goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
+  failures_.clear();
+  const bool was_urgent = std::exchange(is_urgent_, false);
+  const uint64_t next = steps_done() + 1;
+  decisions.push_back(StartRun{order});
+  decisions.push_back(
+      RunEvent{has_trained_ ? "run.continued" : "run.started",
+               absl::StrCat("training ", has_trained_ ? "goes on" : "starts", " at step ", next,
+                            " of ", options_.job.training.steps),
+               {{"step", absl::StrCat(next)}, {"generation", absl::StrCat(generation_)}}});
+  has_trained_ = true;
+  if (phase_ == Phase::kTraining) append(decisions, begin_work(now_us));
+  append(decisions, dismiss_leavers());
+  mode_choice_.begin_generation(*plan());
+  timings_.begin_generation(*plan());
+  if (options_.job.elastic.watch_speeds) append(decisions, ask_expectation());
+  // Whoever came or asked to leave meanwhile; and a plan that was made in a hurry may have a
+  // better.
+  const bool has_other_members = std::any_of(
+      members().begin(), members().end(),
+      [this](const auto& each) { return change_.hosts(each.first) == each.second.leaves; });
+  if (was_urgent || has_other_members) consider_change(now_us);
   append(decisions, try_finish());
   return decisions;
 }
 
+/// Lets go those who asked to leave and hold nothing any more.
+CoordinatorDecisions Coordination::dismiss_leavers() {
+  std::vector<WorkerId> gone;
+  for (const auto& [id, member] : members()) {
+    if (member.leaves && !change_.hosts(id)) gone.push_back(id);
+  }
+  CoordinatorDecisions decisions;
+  for (WorkerId id : gone) {
+    decisions.push_back(RunEvent{"worker.left",
+                                 absl::StrCat(describe(id), " has left; its state has moved"),
+                                 {{"worker", absl::StrCat(id.value)}}});
+    decisions.push_back(StopWorker{id, "drained"});
+    members_.remove(id);
+    change_.forget(id);
+    if (measurements_.forget(id)) append(decisions, measurements_.request(members()));
+  }
+  return decisions;
+}
+
+void Coordination::consider_change(uint64_t at_us) {
+  change_at_us_ = change_at_us_ ? std::min(*change_at_us_, at_us) : at_us;
+}
+
+/// A worker that holds replicas is to leave.
+bool Coordination::must_change() const {
+  return std::any_of(members().begin(), members().end(), [this](const auto& each) {
+    return each.second.leaves && change_.hosts(each.first);
+  });
+}
+
+/// The plan in force may be changed at its next commit.
+bool Coordination::may_change_plan() const {
+  return phase_ == Phase::kTraining && !change_after_journal_ && !stop_requested_;
+}
+
+/// If the members of the run have changed, another plan may be better: it comes after the step in
+/// progress.
+CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
+  if (!may_change_plan() || !change_at_us_ || now_us < *change_at_us_) return {};
+  if (requests_.is_asked<ChangeQuestion>()) return {};  // Its answer is for those who were here.
+  change_at_us_ = members_.next_eligible_us(now_us);
+  ChangeQuestion question;
+  question.make_plan = find_mode(modes_of(options_), mode_name_).make_plan;
+  question.request = replan_request(now_us, Leavers::kWithout, false);
+  const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
+  const size_t count = question.request.workers.size();
+  if (count < std::max<size_t>(1, fewest)) {
+    return take(ChangeAnswer{absl::UnavailableError(absl::StrCat(
+        "waiting for workers: ", count, " can take part, elastic.min_workers is ", fewest))});
+  }
+  if (!chooses_plan()) return take(answer(question));
+  question.is_planned = true;
+  question.measured = measurements_.all();
+  return requests_.ask({std::move(question)});
+}
+
+CoordinatorDecisions Coordination::take(const ChangeAnswer& answer) {
+  if (!may_change_plan()) return {};
+  const bool must = must_change();
+  if (!answer.candidate.ok()) {
+    if (!must) return {};
+    return {RunEvent{"worker.cannot_leave",
+                     absl::StrCat("a worker that is to leave stays for now: ",
+                                  std::string(answer.candidate.status().message())),
+                     {}}};
+  }
+  if (!must && !answer.is_worthwhile) return {};
+  // A layout is made anew, in no time, for those who are here then.
+  if (chooses_plan()) change_.propose(*answer.candidate);
+  return hold_for_change(must ? "a worker leaves" : "there are workers that could help");
+}
+
+CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
+  if (!may_change_plan()) return {};
+  const absl::StatusOr<Remedy>& mitigation = answer.mitigation;
+  if (!mitigation.ok()) {
+    return {RunEvent{"straggler.no_remedy", std::string(mitigation.status().message()), {}}};
+  }
+  CoordinatorDecisions decisions = {
+      RunEvent{"straggler.remedy",
+               absl::StrCat(to_text(mitigation->kind), ": ", mitigation->reason),
+               {{"kind", to_text(mitigation->kind)}, {"gain", absl::StrCat(mitigation->gain)}}}};
+  if (mitigation->kind == Remedy::Kind::kNone) return decisions;
+  timings_.on_mitigation(log_.steps_done());
+  change_.propose({mitigation->plan, mitigation->predicted_step_us, mitigation->reason});
+  append(decisions, hold_for_change(mitigation->reason));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::take(const PolicyAnswer& answer) {
+  if (!may_change_plan() || log_.is_held()) return {};
+  const auto change = mode_choice_.on_answer(answer);
+  if (!change) return {};
+  mode_name_ = change->mode;
+  CoordinatorDecisions decisions = {
+      RunEvent{"sync.changed", change->event, {{"why", change->event}}}};
+  append(decisions, hold_for_change(change->reason));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::take(const ExpectationAnswer& answer) {
+  timings_.expect(answer);
+  return {};
+}
+
+CoordinatorOutcome Coordination::on_plan_ready(const PlanReady& ready, uint64_t now_us) {
+  PlannerRequests::Answered answered = requests_.on_ready(ready.id);
+  if (!answered.is_known || phase_ == Phase::kEnded) return Dropped{DropReason::kStale};
+  CoordinatorDecisions decisions = std::move(answered.next);
+  if (!answered.is_wanted) return decisions;
+  const auto& what = ready.answer.what;
+  if (const auto* round = std::get_if<RoundAnswer>(&what)) {
+    append(decisions, take(*round, ready, now_us));
+  } else if (const auto* change = std::get_if<ChangeAnswer>(&what)) {
+    append(decisions, take(*change));
+  } else if (const auto* mitigation = std::get_if<MitigationAnswer>(&what)) {
+    append(decisions, take(*mitigation));
+  } else if (const auto* policy = std::get_if<PolicyAnswer>(&what)) {
+    append(decisions, take(*policy));
+  } else {
+    append(decisions, take(std::get<ExpectationAnswer>(what)));
+  }
+  return decisions;
+}
+
+/// The next commit is the last one of the plan.
+CoordinatorDecisions Coordination::hold_for_change(const std::string& reason) {
+  change_reason_ = reason;
+  log_.hold();
+  mode_->cut_short();
+  return {};
+}
+
+// Measurements ------------------------------------------------------------------------------------
+
+bool Coordination::chooses_plan() const { return is_left_to_planner(options_); }
+
+CoordinatorDecisions Coordination::start_profiling(uint64_t now_us) {
+  phase_ = Phase::kProfiling;
+  CoordinatorDecisions decisions = {
+      RunEvent{"profile.started",
+               absl::StrCat("measuring ", members_.count(), " devices and the links between them"),
+               {}}};
+  append(decisions, Measurements::tell_peers(members()));
+  append(decisions, measurements_.request(members()));
+  append(decisions, try_finish_profiling(now_us));
+  return decisions;
+}
+
+CoordinatorOutcome Coordination::on_profiled(WorkerId worker, MeasuredWorker measured,
+                                             uint64_t now_us) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  if (!measurements_.is_asked(worker)) return Dropped{DropReason::kUnexpected};
+  measurements_.take(members().at(worker), std::move(measured));
+  last_progress_us_ = now_us;
+  CoordinatorDecisions decisions = measurements_.request(members());
+  if (phase_ != Phase::kProfiling) {
+    decisions.push_back(measurements_.describe(worker));
+    consider_change(now_us);
+    return decisions;
+  }
+  append(decisions, try_finish_profiling(now_us));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
+  const std::vector<MeasuredWorker> workers =
+      measurements_.of(eligible_workers(now_us, Leavers::kWithout));
+  if (!measurements_.has_all(members()) || workers.empty()) return {};
+  CoordinatorDecisions decisions = {
+      ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)}};
+  append(decisions,
+         options_.only_profiles ? end(absl::OkStatus(), false) : begin_change("", now_us));
+  return decisions;
+}
+
+// Members -----------------------------------------------------------------------------------------
+
+/// Workers that may be given work, ascending; if the planner chooses, those that have measured.
+std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us, Leavers leavers) const {
+  std::vector<WorkerId> workers;
+  const auto most = static_cast<size_t>(options_.job.elastic.max_workers);
+  for (const auto& [id, member] : members()) {
+    if (!members_.may_work(member, now_us, leavers)) continue;
+    if (chooses_plan() && !measurements_.has(id)) continue;
+    if (most == 0 || workers.size() < most) workers.push_back(id);
+  }
+  return workers;
+}
+
+CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, uint64_t now_us) {
+  if (members_.has_peer(peer)) return Dropped{DropReason::kRepeated};
+  if (phase_ == Phase::kEnded || (options_.only_profiles && phase_ != Phase::kGathering)) {
+    return CoordinatorDecisions{RefusePeer{peer, "the run takes no more workers"}};
+  }
+  CoordinatorDecisions decisions;
+  if (const auto before = members_.same_process(request)) {
+    // Its old connection is dead, and we have not heard of it.
+    append(decisions, lose(*before, absl::UnavailableError("it has connected anew"), now_us));
+  }
+  append(decisions, welcome(peer, std::move(request), now_us));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request, uint64_t now_us) {
+  const bool is_back = request.previous.value != 0 && !members_.has(request.previous);
+  const Member& member = members_.admit(peer, std::move(request), now_us);
+  const WorkerId worker = member.id;
+  last_progress_us_ = now_us;
+  CoordinatorDecisions decisions = {
+      WelcomeWorker{peer, worker},
+      RunEvent{"worker.joined",
+               absl::StrCat("w", worker.value, is_back ? " is back (" : " joined (",
+                            member.request.device, " on ", member.request.host_name, ", pid ",
+                            member.request.process_id, "), ", members_.count(), "/",
+                            options_.worker_count),
+               {{"worker", absl::StrCat(worker.value)},
+                {"host", member.request.host_name},
+                {"pid", absl::StrCat(member.request.process_id)},
+                {"device", member.request.device}}}};
+  if (member.eligible_us > now_us) {
+    decisions.push_back(
+        RunEvent{"worker.held_back",
+                 absl::StrCat("w", worker.value, " comes and goes: it takes part again in ",
+                              (member.eligible_us - now_us) / 1'000'000, " s"),
+                 {{"worker", absl::StrCat(worker.value)}}});
+  }
+  const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
+  if (chooses_plan() && !gathers_first) {
+    append(decisions, Measurements::tell_peers(members()));
+    append(decisions, measurements_.request(members()));
+  }
+  if (phase_ == Phase::kGathering) {
+    if (has_trained_) consider_change(now_us + kSettleUs);
+    append(decisions, try_gather(now_us));
+  } else if (phase_ == Phase::kHalting) {
+    if (members_.seen_generation() < generation_) {
+      decisions.push_back(quiesce(worker));
+    } else {  // It would take this generation's halt for one that it has answered.
+      append(decisions, begin_change("a worker is back that has seen this generation", now_us));
+    }
+  } else if (phase_ != Phase::kProfiling) {
+    consider_change(std::max(now_us + kSettleUs, member.eligible_us));
+  }
+  return decisions;
+}
+
+/// Whether all who may hold state are here again after a restart of the coordinator: the workers of
+/// the last plan or, if some do not come back, as many as the job can do with.
+bool Coordination::is_everybody_back(uint64_t now_us) const {
+  if (static_cast<int64_t>(members_.count()) < options_.job.elastic.min_workers) return false;
+  return now_us >= members_.last_join_us() + kRejoinUs || members_.has_all_of(*options_.last_plan);
+}
+
+/// Goes on when there are enough workers: all that were asked for at first; after a pause, or a
+/// restart of the coordinator, as many as the job can do with.
+CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
+  if (phase_ != Phase::kGathering) return {};
+  if (!has_trained_) {
+    const bool enough = options_.last_plan
+                            ? is_everybody_back(now_us)
+                            : static_cast<int64_t>(members_.count()) >= options_.worker_count;
+    if (!enough) return {};
+    if (chooses_plan() || options_.only_profiles) return start_profiling(now_us);
+    return begin_change("", now_us);
+  }
+  int64_t count = 0;
+  bool all_known = true;
+  for (const auto& [id, member] : members()) {
+    if (!members_.may_work(member, now_us, Leavers::kWithout)) continue;
+    ++count;
+    all_known = all_known && (measurements_.has(id) || !chooses_plan());
+  }
+  const bool settled = change_at_us_ && now_us >= *change_at_us_;
+  if (count < options_.job.elastic.min_workers || !settled) return {};
+  change_at_us_.reset();
+  return all_known ? begin_change("there are workers again", now_us) : start_profiling(now_us);
+}
+
+CoordinatorOutcome Coordination::on_heartbeat(WorkerId worker, WorkerActivity activity,
+                                              uint64_t now_us) {
+  return members_.on_heartbeat(worker, std::move(activity), now_us);
+}
+
+CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Status& why,
+                                                uint64_t now_us) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  return lose(worker, why, now_us);
+}
+
+CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why, uint64_t now_us) {
+  if (phase_ == Phase::kEnded || !members_.has(worker)) return {};  // By what was lost before it.
+  const std::string who = describe(worker);
+  const uint64_t step = steps_done() + 1;
+  const std::string what = absl::StrCat(who, " lost at step ", step, ": ", why.message());
+  CoordinatorDecisions decisions = {RunEvent{"worker.lost",
+                                             what,
+                                             {{"worker", absl::StrCat(worker.value)},
+                                              {"step", absl::StrCat(step)},
+                                              {"reason", std::string(why.message())}}},
+                                    DismissWorker{worker}};
+  members_.lose(worker, now_us);
+  change_.forget(worker);
+  const bool was_asked = measurements_.forget(worker);
+  if (is_bad_input(why) || options_.only_profiles) {
+    append(decisions, end(absl::Status(why.code(), absl::StrCat(who, " failed at step ", step, ": ",
+                                                                why.message())),
+                          false));
+    return decisions;
+  }
+  if (was_asked) append(decisions, measurements_.request(members()));
+  append(decisions, go_on_without(worker, now_us));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_us) {
+  const bool hosts = change_.hosts(worker);
+  if (phase_ != Phase::kProfiling) is_urgent_ = is_urgent_ || hosts;
+  const std::string reason = absl::StrCat("w", worker.value, " is lost");
+  switch (phase_) {
+    case Phase::kProfiling:
+      // The others were measured with it; a worker that takes its place is measured like them.
+      phase_ = Phase::kGathering;
+      last_progress_us_ = now_us;
+      consider_change(now_us + kSettleUs);
+      return {};
+    case Phase::kHalting:
+      return try_choose(now_us);
+    case Phase::kPreparing:
+      return hosts || change_.gives_state(worker) ? begin_change(reason, now_us)
+                                                  : CoordinatorDecisions{};
+    case Phase::kTraining: {
+      if (!hosts) return {};
+      if (!mode_->survives_losses()) return begin_change(reason, now_us);
+      // The others go on, and make a new plan when they meet, which is soon. The loss explains what
+      // it was part of.
+      failures_.explain(worker);
+      ModeDecisions made = mode_->lose(worker, now_us);
+      hold_for_change(reason);
+      return advance(std::move(made), now_us);
+    }
+    case Phase::kFinishing:
+      return hosts ? begin_change(reason, now_us) : CoordinatorDecisions{};
+    case Phase::kGathering:
+    case Phase::kEnded:
+      return {};
+  }
+  return {};
+}
+
+CoordinatorOutcome Coordination::on_trouble(WorkerId worker, WorkerId peer,
+                                            const std::string& reason, uint64_t now_us) {
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  if (!runs_plan()) return Dropped{DropReason::kUnexpected};
+  // Others have gone on without one that is lost, and its neighbours hear of it as late as this.
+  if (peer.value != 0 && !members_.has(peer)) return Dropped{DropReason::kUnknown};
+  std::string text = absl::StrCat(describe(worker), " at step ", steps_done() + 1, ": ", reason);
+  if (!failures_.add(worker, peer, std::move(text), now_us)) {
+    return Dropped{DropReason::kRepeated};
+  }
+  return CoordinatorDecisions{};
+}
+
+CoordinatorOutcome Coordination::on_leave(WorkerId worker, const std::string& reason,
+                                          uint64_t now_us) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  if (!members_.mark_leaving(worker)) return Dropped{DropReason::kRepeated};
+  CoordinatorDecisions decisions = {
+      RunEvent{"worker.leaving",
+               absl::StrCat(describe(worker), " is to leave: ", reason),
+               {{"worker", absl::StrCat(worker.value)}, {"reason", reason}}}};
+  if (phase_ == Phase::kGathering) {
+    append(decisions, dismiss_leavers());
+  } else {
+    consider_change(now_us);
+    append(decisions, check_change(now_us));
+  }
+  return decisions;
+}
+
+std::string Coordination::describe(WorkerId worker) const {
+  const Member& member = members().at(worker);
+  std::string text = absl::StrCat("w", worker.value, " (pid ", member.request.process_id, " on ",
+                                  member.request.host_name);
+  const auto hosted = change_.hosted().find(worker);
+  if (hosted != change_.hosted().end() && plan()) {
+    absl::StrAppend(&text, ", stage ", stage_of(*plan(), *hosted->second.begin()));
+  }
+  if (!member.activity.action.empty()) {
+    absl::StrAppend(&text, member.activity.works ? ", computing " : ", waiting for ",
+                    member.activity.action);
+  }
+  return absl::StrCat(text, ")");
+}
+
+// Time-outs ---------------------------------------------------------------------------------------
+
+CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
+  CoordinatorDecisions decisions = lose_silent(now_us);
+  append(decisions, lose_slow_to_answer(now_us));
+  if (const auto reason = failures_.overdue(now_us); reason && runs_plan()) {
+    append(decisions, begin_change(*reason, now_us));
+  }
+  if (phase_ == Phase::kTraining && mode_->wake_us() && now_us >= *mode_->wake_us()) {
+    append(decisions, advance(mode_->on_timer(now_us), now_us));
+  }
+  append(decisions, check_change(now_us));
+  append(decisions, try_gather(now_us));
+  append(decisions, check_progress(now_us));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::lose_silent(uint64_t now_us) {
+  CoordinatorDecisions decisions;
+  for (const Membership::Silent& each : members_.silent(now_us)) {
+    append(decisions,
+           lose(each.worker,
+                absl::UnavailableError(absl::StrCat("no heartbeat for ", each.silent_us * kMicro,
+                                                    " s (elastic.heartbeat_timeout_seconds)")),
+                now_us));
+  }
+  return decisions;
+}
+
+/// Workers that live, but have not quiesced or prepared in time.
+CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
+  const bool quiesces = phase_ == Phase::kHalting;
+  if (!quiesces && !(phase_ == Phase::kPreparing && has_trained_)) return {};
+  const double limit_s = quiesces ? options_.job.elastic.heartbeat_timeout_seconds
+                                  : options_.job.comm.init_timeout_seconds;
+  if (static_cast<double>(now_us - last_progress_us_) * kMicro <= limit_s) return {};
+  std::vector<WorkerId> late;
+  for (const auto& [id, member] : members()) {
+    const bool is_late =
+        quiesces ? !change_.has_quiesced(id) : change_.hosts(id) && !change_.is_prepared(id);
+    if (is_late) late.push_back(id);
+  }
+  CoordinatorDecisions decisions;
+  for (WorkerId id : late) {
+    append(decisions, lose(id,
+                           absl::DeadlineExceededError(absl::StrCat(
+                               "it has not ", quiesces ? "halted" : "prepared its replicas",
+                               " for ", limit_s, " s")),
+                           now_us));
+  }
+  return decisions;
+}
+
+/// A step that takes far longer than the one before has a culprit: the worker whose device works
+/// for longest on one action.
+CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
+  if (phase_ == Phase::kEnded || now_us <= last_progress_us_) return {};
+  const double waited_us = static_cast<double>(now_us - last_progress_us_);
+  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
+  if (phase_ == Phase::kTraining && log_.last_step_us() > 0 &&
+      waited_us > std::max(lease_us, kStuckFactor * log_.last_step_us())) {
+    const Member* culprit = nullptr;
+    for (const auto& [id, member] : members()) {
+      const WorkerActivity& activity = member.activity;
+      const bool is_busy = activity.works && activity.action_us * 2 >= lease_us;
+      if (!change_.hosts(id) || !is_busy) continue;
+      if (!culprit || activity.action_us > culprit->activity.action_us) culprit = &member;
+    }
+    if (culprit) {
+      return lose(culprit->id,
+                  absl::DeadlineExceededError(
+                      absl::StrCat("its device works on ", culprit->activity.action, " for ",
+                                   culprit->activity.action_us * kMicro, " s")),
+                  now_us);
+    }
+  }
+  const bool starts = phase_ != Phase::kTraining && phase_ != Phase::kFinishing;
+  const double limit_s =
+      starts ? options_.job.comm.init_timeout_seconds : options_.job.comm.train_timeout_seconds;
+  if (waited_us * kMicro <= limit_s) return {};
+  if (phase_ == Phase::kGathering) {
+    const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
+    return end(absl::DeadlineExceededError(absl::StrCat(
+                   members_.count(), " of ", wanted, " workers joined within ", limit_s,
+                   " s (comm.init_timeout_seconds); start more workers or ask for fewer")),
+               false);
+  }
+  return end(absl::DeadlineExceededError(absl::StrCat(
+                 "no progress for ", waited_us * kMicro, " s at step ", steps_done() + 1, " (",
+                 starts ? "comm.init_timeout_seconds" : "comm.train_timeout_seconds",
+                 "); waiting for ", missing_replicas())),
+             false);
+}
+
+std::string Coordination::missing_replicas() const {
+  std::vector<std::string> missing;
+  for (WorkerId each : measurements_.asked()) {
+    missing.push_back(absl::StrCat("the measurements of w", each.value));
+  }
+  if (requests_.is_asked<RoundQuestion>()) missing.push_back("the planner");
+  for (const auto& [worker, replicas] : change_.hosted()) {
+    if (!members_.has(worker)) continue;
+    for (ReplicaId replica : replicas) {
+      const bool waits = mode_ ? mode_->awaits(replica) : !change_.is_prepared(worker);
+      if (waits) {
+        missing.push_back(
+            absl::StrCat("stage ", stage_of(*plan(), replica), " on w", worker.value));
+      }
+    }
+  }
+  return absl::StrJoin(missing, ", ");
+}
+
+// The run -----------------------------------------------------------------------------------------
+
+/// True from preparing through finishing.
+bool Coordination::runs_plan() const {
+  return phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kPreparing;
+}
+
+int32_t Coordination::pipeline_replica_of(ReplicaId replica) const {
+  return mode_ ? mode_->pipeline_replica_of(replica) : -1;
+}
+
 CoordinatorDecisions Coordination::try_finish() {
-  if (phase_ != Phase::kFinishing || !commits_.is_idle()) return {};
-  return end(absl::OkStatus(), !commits_.is_complete());
+  if (phase_ != Phase::kFinishing || !log_.is_idle()) return {};
+  return end(absl::OkStatus(), !log_.is_complete());
 }
 
-CoordinatorDecisions Coordination::on_fault(const absl::Status& why) {
-  return phase_ == Phase::kEnded ? drop() : end(why, false);
+CoordinatorOutcome Coordination::on_fault(const absl::Status& why) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  return end(why, false);
 }
 
-CoordinatorDecisions Coordination::on_stop_request(const std::string& reason) {
-  if (phase_ == Phase::kEnded || stop_requested_) return drop();
+CoordinatorOutcome Coordination::on_stop_request(const std::string& reason) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  if (stop_requested_) return Dropped{DropReason::kRepeated};
   stop_requested_ = true;
   stop_reason_ = reason;
-  commits_.stop();
-  if (columns_) columns_->cut_short();
+  log_.stop();
+  if (mode_) mode_->cut_short();
   CoordinatorDecisions decisions = {
       RunEvent{"run.stopping",
                absl::StrCat("stopping at the next step boundary: ", reason),
@@ -138,28 +956,30 @@ CoordinatorDecisions Coordination::on_stop_request(const std::string& reason) {
   return decisions;
 }
 
-CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
-  CoordinatorDecisions decisions = lose_silent(now_us);
-  append(decisions, lose_slow_to_answer(now_us));
-  append(decisions, check_troubles(now_us));
-  append(decisions, check_change(now_us));
-  append(decisions, try_gather(now_us));
-  append(decisions, check_progress(now_us));
-  return decisions;
-}
-
 CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) {
   if (phase_ == Phase::kEnded) return {};
   phase_ = Phase::kEnded;
+  mode_.reset();
+  change_after_journal_.reset();
   const std::string reason = !status.ok()    ? std::string(status.message())
                              : stopped_early ? stop_reason_
                                              : "done";
   return {StopWorkers{reason}, EndRun{std::move(status), stopped_early}};
 }
 
-CoordinatorDecisions Coordination::drop() {
-  ++dropped_;
-  return {};
+void Coordination::check_invariants() const {
+  const bool has_plan_in_force = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
+  SKEIN_CHECK((mode_ != nullptr) == has_plan_in_force) << static_cast<int>(phase_);
+  SKEIN_CHECK(!change_after_journal_ || log_.is_journaling()) << *change_after_journal_;
+  SKEIN_CHECK(generation_ >= options_.generation) << generation_;
+  SKEIN_CHECK(phase_ != Phase::kTraining || log_.is_journaling() || !log_.is_held());
+  members_.check_invariants();
+  measurements_.check_invariants(members());
+  if (phase_ == Phase::kEnded) return;
+  change_.check_invariants(members());
+  requests_.check_invariants();
+  log_.check_invariants();
+  if (mode_) mode_->check_invariants();
 }
 
 }  // namespace skein::plans

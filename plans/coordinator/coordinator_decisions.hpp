@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -166,9 +167,11 @@ struct DissolveGroup {
   uint64_t number = 0;
   std::vector<ReplicaId> members;
 };
-/// For the policy.
-struct TellPolicy {
-  std::variant<ReadySignal, GroupOutcome, MembershipChange> what;
+/// Something for the planner to think about; `PlanReady` with the same id is the answer.
+struct PlannerQuestion;
+struct RequestPlan {
+  uint64_t id = 0;
+  std::shared_ptr<const PlannerQuestion> question;
 };
 struct ReportValidation {
   uint64_t step = 0;
@@ -206,7 +209,7 @@ struct RunEvent {
 using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, HaltWorker, AssignPlan,
                  StartRun, RewindJournal, JournalCommit, BroadcastCommit, LeaseSamples,
-                 CommitColumn, CombineWeights, DissolveGroup, TellPolicy, ReportValidation,
+                 CommitColumn, CombineWeights, DissolveGroup, RequestPlan, ReportValidation,
                  CompleteCheckpoint, StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 

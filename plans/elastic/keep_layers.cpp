@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "plans/elastic/plan_change.hpp"
+#include "plans/elastic/plan_difference.hpp"
 
 namespace skein::plans {
 namespace {

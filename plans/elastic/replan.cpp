@@ -12,6 +12,7 @@
 #include "plans/elastic/reroute.hpp"
 #include "plans/plan/column_plan.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/planner/partition_min_max.hpp"
 
 namespace skein::plans {
 namespace {
@@ -20,10 +21,6 @@ std::string names(const std::vector<WorkerId>& workers) {
   return absl::StrJoin(workers, ", ", [](std::string* out, WorkerId worker) {
     absl::StrAppend(out, "w", worker.value);
   });
-}
-
-bool is_chosen_by_planner(const ReplanRequest& request) {
-  return !request.given && request.job.parallelism.pipeline_parallel_degree == kAutoDegree;
 }
 
 /// True if the layout follows the number of workers: one that was made for more of them may not be
@@ -122,20 +119,6 @@ absl::StatusOr<PlannedPipeline> without_lost(const ReplanRequest& request) {
   return chosen;
 }
 
-/// As many columns as there are workers for.
-absl::StatusOr<PlannedPipeline> columns_plan(const ReplanRequest& request) {
-  PlannedPipeline chosen;
-  SKEIN_ASSIGN_OR_RETURN(chosen.plan,
-                         make_column_plan(request.job, request.workers, request.generation));
-  if (request.current) {
-    chosen.plan = keep_state_in_place(std::move(chosen.plan), *request.current, request.workers,
-                                      request.job.model);
-  }
-  chosen.reason =
-      absl::StrCat(column_layout(chosen.plan).columns, " columns of the job's pipeline");
-  return chosen;
-}
-
 /// The job with an even layout in place of its own.
 JobSpec even_job(const ReplanRequest& request) {
   JobSpec job = request.job;
@@ -169,11 +152,85 @@ absl::StatusOr<PlannedPipeline> even_plan(const ReplanRequest& request, const st
   return lay_out(request, job, reason);
 }
 
+/// The workers in the order of the stages that they hold in the current plan, then the others.
+std::vector<WorkerId> in_stage_order(const ReplanRequest& request) {
+  std::vector<WorkerId> order;
+  auto add = [&](WorkerId worker) {
+    const bool is_there =
+        std::binary_search(request.workers.begin(), request.workers.end(), worker);
+    if (is_there && std::find(order.begin(), order.end(), worker) == order.end()) {
+      order.push_back(worker);
+    }
+  };
+  for (const StagePlan& stage : request.current->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) add(replica.worker);
+  }
+  for (WorkerId worker : request.workers) add(worker);
+  return order;
+}
+
+/// Blocks of each stage, so that the slowest stage is as fast as possible.
+absl::StatusOr<std::vector<int64_t>> layout_by_speed(const JobSpec& job,
+                                                     const std::vector<double>& stage_speed) {
+  std::vector<double> cost;
+  const int64_t layers = layer_count(job.model);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    cost.push_back(layer_flops(job.model, layer, 1, job.training.seq_len).total());
+  }
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<LayerRange> ranges,
+                         partition_min_max(cost, stage_speed));
+  std::vector<int64_t> blocks;
+  for (const LayerRange& range : ranges) {
+    // The embedding is the first layer, the head the last one.
+    blocks.push_back(range.size() - (range.begin == 0 ? 1 : 0) - (range.end == layers ? 1 : 0));
+  }
+  return blocks;
+}
+
+absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
+                                              const std::string& why) {
+  const std::vector<WorkerId> order = in_stage_order(request);
+  std::vector<MeasuredWorker> measured;
+  for (WorkerId worker : order) {
+    const auto found = std::find_if(request.measured.begin(), request.measured.end(),
+                                    [&](const MeasuredWorker& each) { return each.id == worker; });
+    if (found == request.measured.end()) {
+      return absl::FailedPreconditionError(absl::StrCat(names({worker}), " has not measured"));
+    }
+    measured.push_back(*found);
+  }
+  const PlanRequest asked = measured_request(request.job, measured);
+  JobSpec job = even_job(request);
+  job.training.micro_batch_size = request.current->microbatch_rows;
+  job.training.recompute = request.current->recompute;
+  job.parallelism.pipeline_parallel_schedule = std::string(to_text(ScheduleKind::k1F1B));
+  const auto ranks = static_cast<size_t>(job.parallelism.pipeline_parallel_degree);
+  std::vector<double> speed(ranks);
+  size_t worker = 0;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    int64_t& replicas = job.parallelism.replicas[rank];
+    replicas = std::min(replicas, job.training.micro_batch_size);
+    for (int64_t r = 0; r < replicas; ++r) speed[rank] += asked.cluster.devices[worker++].speed;
+  }
+  SKEIN_ASSIGN_OR_RETURN(job.parallelism.layout, layout_by_speed(job, speed));
+  PlannedPipeline chosen;
+  chosen.reason = absl::StrCat(why, ": for now an even layout by speed of ", ranks, " stages");
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_layout_plan(job, order, request.generation));
+  Plan positioned = chosen.plan;
+  for (StagePlan& stage : positioned.stages) {
+    for (ReplicaPlan& replica : stage.replicas) {
+      const auto place = std::find(order.begin(), order.end(), replica.worker) - order.begin();
+      replica.worker = WorkerId{static_cast<uint32_t>(place) + 1};
+    }
+  }
+  SKEIN_RETURN_IF_ERROR(check_memory(positioned, asked.profile, asked.cluster));
+  return chosen;
+}
+
 }  // namespace
 
 absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request) {
   SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
-  if (request.in_columns) return columns_plan(request);
   const bool may_reroute = request.is_urgent && request.current.has_value();
   if (may_reroute && is_chosen_by_planner(request)) {
     absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);
@@ -192,6 +249,31 @@ absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request) {
     if (rerouted.ok()) return rerouted;
   }
   return even_plan(request, why);
+}
+
+bool is_chosen_by_planner(const ReplanRequest& request) {
+  return !request.given && request.job.parallelism.pipeline_parallel_degree == kAutoDegree;
+}
+
+absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& request) {
+  PlannedPipeline chosen;
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan,
+                         make_column_plan(request.job, request.workers, request.generation));
+  if (request.current) {
+    chosen.plan = keep_state_in_place(std::move(chosen.plan), *request.current, request.workers,
+                                      request.job.model);
+  }
+  chosen.reason =
+      absl::StrCat(column_layout(chosen.plan).columns, " columns of the job's pipeline");
+  return chosen;
+}
+
+absl::StatusOr<PlannedPipeline> quick_replan(const ReplanRequest& request) {
+  SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
+  if (!request.current) return absl::NotFoundError("there is no plan to go on from");
+  absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);
+  if (rerouted.ok()) return rerouted;
+  return even_by_speed(request, std::string(rerouted.status().message()));
 }
 
 }  // namespace skein::plans

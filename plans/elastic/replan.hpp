@@ -23,11 +23,9 @@ struct ReplanRequest {
   /// are and split its rows over the rest (`reroute`).
   bool is_urgent = false;
   uint64_t generation = 1;
-  bool in_columns = false;  // Of their own pace.
 };
 
-/// The plan for these workers. In columns of their own pace: as many as there are workers for. Else
-/// in this order:
+/// The plan for these workers, in this order:
 ///   1 the plan that the job asks for (plan file, layout, or the planner's choice if it is to
 ///     choose), when the workers suffice for it. Workers that hold a stage's state keep the stage
 ///     where devices are alike (layouts), so that least state moves.
@@ -43,5 +41,20 @@ struct ReplanRequest {
 /// FailedPrecondition   if the planner is to choose and some workers have not measured.
 /// Else as `make_layout_plan`, `adopt_plan` and the planner; the message says what would fit.
 absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request);
+
+/// The same for pipeline replicas that train apart from each other: as many as there are workers
+/// for, and state stays in place as for layouts.
+absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& request);
+
+/// True if the job leaves its plan to the planner, which may think for seconds.
+bool is_chosen_by_planner(const ReplanRequest& request);
+
+/// A plan by a quick rule, for a job whose plan the planner chooses and that has just lost workers:
+/// the current one without them, their rows split over their stages' other replicas (`reroute`);
+/// else, if a stage has no replica left, an even layout by speed: as many stages as there are
+/// workers, at most one per layer, cut so that the slowest is as fast as possible, in the order in
+/// which the workers hold stages now.
+/// ResourceExhausted    if that does not fit the memory; else as `replan`.
+absl::StatusOr<PlannedPipeline> quick_replan(const ReplanRequest& request);
 
 }  // namespace skein::plans

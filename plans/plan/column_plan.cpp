@@ -40,7 +40,7 @@ absl::StatusOr<Plan> make_column_plan(const JobSpec& job, const std::vector<Work
   columns_job.training.micro_batch_size = column_rows(job) * columns;
   columns_job.training.global_batch_size = microbatches * columns_job.training.micro_batch_size;
   SKEIN_ASSIGN_OR_RETURN(Plan plan, make_layout_plan(columns_job, workers, generation));
-  plan.in_columns = true;
+  plan.mode = kLocalMode;
   return plan;
 }
 

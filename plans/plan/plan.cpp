@@ -84,7 +84,7 @@ absl::Status check_stages(const Plan& plan, int64_t layer_count) {
           absl::StrCat("stage ", s, " covers ", row, " of ", plan.microbatch_rows, " rows"));
     }
   }
-  if (plan.in_columns && !has_columns(plan)) {
+  if (plan.mode == kLocalMode && !has_columns(plan)) {
     return wrong("it has no columns: the stages' replicas have unlike rows");
   }
   if (layer != layer_count) {

@@ -50,6 +50,11 @@ struct ReductionGroup {
   bool operator==(const ReductionGroup&) const = default;
 };
 
+inline constexpr char kSynchronousMode[] = "synchronous";
+/// Replica c of every stage is of pipeline replica c, which trains apart from the others and meets
+/// them in groups that a policy forms; `Plan::groups` are for nobody then.
+inline constexpr char kLocalMode[] = "local";
+
 /// Layers -> stages -> replicas -> workers, the split of each micro-batch, and the schedule.
 struct Plan {
   uint64_t generation = 0;
@@ -57,9 +62,8 @@ struct Plan {
   int64_t microbatch_count = 0;  // M
   int64_t microbatch_rows = 0;   // B
   bool recompute = false;        // Stashes hold inputs only; backwards run the forward again.
-  /// Replica c of every stage is of column c, which has a pace of its own, and meets others in
-  /// groups that a policy forms; `groups` are for nobody then.
-  bool in_columns = false;
+  /// How its work becomes committed steps: a training mode of `plans/modes/mode_list.cpp`.
+  std::string mode = kSynchronousMode;
   std::vector<StagePlan> stages;
   std::vector<ReductionGroup> groups;
   Schedule actions;  // [ranks]; stages of one rank have the same workers in the same order.

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -68,13 +69,17 @@ bool scan_header(std::string_view line, Plan& plan) {
   if (!kind.ok()) return false;
   plan.schedule = *kind;
   scan.expect(" microbatches=").number(plan.microbatch_count);
-  int recompute = 0, in_columns = 0;
+  int recompute = 0, is_local = 0;
   scan.expect(" rows=").number(plan.microbatch_rows).expect(" recompute=").number(recompute);
-  if (scan.take(" columns=")) scan.number(in_columns);
   plan.recompute = recompute == 1;
-  plan.in_columns = in_columns == 1;
+  if (scan.take(" mode=")) {
+    plan.mode = std::string(scan.word());
+  } else if (scan.take(" columns=")) {  // As plans were written before modes had names.
+    scan.number(is_local);
+    if (is_local == 1) plan.mode = kLocalMode;
+  }
   const auto is_flag = [](int value) { return value == 0 || value == 1; };
-  return scan.done() && is_flag(recompute) && is_flag(in_columns);
+  return scan.done() && is_flag(recompute) && is_flag(is_local) && !plan.mode.empty();
 }
 
 bool scan_stage(std::string_view line, Plan& plan) {
@@ -126,7 +131,8 @@ std::string to_text(const Plan& plan) {
   std::string text = absl::StrCat(
       "plan generation=", plan.generation, " schedule=", std::string(to_text(plan.schedule)),
       " microbatches=", plan.microbatch_count, " rows=", plan.microbatch_rows,
-      " recompute=", plan.recompute ? 1 : 0, plan.in_columns ? " columns=1" : "", "\n");
+      " recompute=", plan.recompute ? 1 : 0,
+      plan.mode == kSynchronousMode ? "" : absl::StrCat(" mode=", plan.mode), "\n");
   for (const StagePlan& stage : plan.stages) {
     absl::StrAppend(&text, "stage layers=", stage.layers.begin, "..", stage.layers.end,
                     " rank=", stage.rank, " replicas=");

@@ -64,33 +64,31 @@ std::map<WorkerId, double> work_by_flops(const JobSpec& job, const Plan& plan) {
 
 }  // namespace
 
-void SpeedWatch::begin_generation(const JobSpec& job, const Plan& plan,
-                                  const std::vector<MeasuredWorker>& measured) {
-  job_ = job;
+void SpeedWatch::begin_generation(const Plan& plan) {
   plan_ = plan;
-  reset(measured);
-}
-
-void SpeedWatch::reset(const std::vector<MeasuredWorker>& measured) {
-  detector_.reset();
-  expect(measured);
-}
-
-void SpeedWatch::expect(const std::vector<MeasuredWorker>& measured) {
   expected_us_.clear();
-  const auto simulated = simulate_measured(job_, *plan_, measured);
-  if (!simulated.ok()) {
-    expected_us_ = work_by_flops(job_, *plan_);
-    return;
-  }
+  detector_.reset();
+}
+
+void SpeedWatch::expect(std::map<WorkerId, double> busy_us) {
+  expected_us_ = std::move(busy_us);
+  detector_.reset();
+}
+
+std::map<WorkerId, double> expected_busy_us(const JobSpec& job, const Plan& plan,
+                                            const std::vector<MeasuredWorker>& measured) {
+  const auto simulated = simulate_measured(job, plan, measured);
+  if (!simulated.ok()) return work_by_flops(job, plan);
+  std::map<WorkerId, double> expected;
   for (const SimulatedWorker& worker : simulated->workers) {
-    expected_us_[measured[worker.id.value - 1].id] = worker.busy_us;
+    expected[measured[worker.id.value - 1].id] = worker.busy_us;
   }
+  return expected;
 }
 
 std::vector<SpeedChange> SpeedWatch::on_step(uint64_t step,
                                              const std::map<ReplicaId, ReadyReport>& reports) {
-  if (!plan_) return {};
+  if (!plan_ || expected_us_.empty()) return {};
   std::map<WorkerId, WorkSample> samples;
   for (const auto& [replica, report] : reports) {
     const WorkerId worker = replica_of(*plan_, replica).worker;

@@ -18,23 +18,24 @@ namespace skein::plans {
 /// that worker ids have gaps, and the planner's devices do not.
 class SpeedWatch {
  public:
-  /// `plan` is in force; `measured` has what its workers have measured of themselves, in the speeds
-  /// known so far, or nothing: the work is then what the layers' FLOPs say.
-  void begin_generation(const JobSpec& job, const Plan& plan,
-                        const std::vector<MeasuredWorker>& measured);
+  /// `plan` is in force. Until it is known what it expects of its workers, steps say nothing.
+  void begin_generation(const Plan& plan);
+  /// What each worker of the plan is to be busy in a step, as `expected_busy_us`.
+  void expect(std::map<WorkerId, double> busy_us);
   /// The reports of a committed step. Ascending by worker.
   std::vector<SpeedChange> on_step(uint64_t step, const std::map<ReplicaId, ReadyReport>& reports);
-  /// New speeds are known, and the plan stays.
-  void reset(const std::vector<MeasuredWorker>& measured);
 
  private:
-  void expect(const std::vector<MeasuredWorker>& measured);
-
-  JobSpec job_;
   std::optional<Plan> plan_;
-  std::map<WorkerId, double> expected_us_;  // Busy time of a step.
+  std::map<WorkerId, double> expected_us_;  // Busy time of a step; empty: not known.
   StragglerDetector detector_;
 };
+
+/// Busy time of a step for each worker of the plan. `measured`: what its workers have measured of
+/// themselves, in the speeds known so far; empty: the work is what the layers' FLOPs say, in no
+/// unit. Cost: with measurements, a simulation of the plan.
+std::map<WorkerId, double> expected_busy_us(const JobSpec& job, const Plan& plan,
+                                            const std::vector<MeasuredWorker>& measured);
 
 /// Divides the speed of a measured worker by `slowdown`.
 void slow_down(MeasuredWorker& worker, double slowdown);

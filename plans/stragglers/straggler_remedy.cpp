@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
-#include "plans/elastic/plan_change.hpp"
+#include "plans/elastic/plan_difference.hpp"
 #include "plans/planner/plan_draft.hpp"
 #include "plans/stragglers/remedy_candidates.hpp"
 
@@ -103,7 +103,7 @@ class Ladder {
       const absl::StatusOr<Simulation> simulation =
           simulate(candidate.plan, request_.profile, request_.cluster, simulation_);
       if (!simulation.ok()) continue;
-      const PlanChange change = change_between(current_, candidate.plan, request_.profile);
+      const PlanDifference change = change_between(current_, candidate.plan, request_.profile);
       Priced& priced = priced_.emplace_back();
       priced.kind = !change.leaving.empty()                             ? Kind::kDropWorker
                     : change.moved_bytes > 0 || !change.joining.empty() ? Kind::kMoveLayers

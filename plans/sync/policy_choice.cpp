@@ -136,7 +136,10 @@ SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCand
 }
 
 std::optional<SyncChoice> SyncChooser::observe(const StragglerProfile& profile) {
-  SyncChoice choice = choose_sync(profile, candidates_, options_);
+  return judge(choose_sync(profile, candidates_, options_));
+}
+
+std::optional<SyncChoice> SyncChooser::judge(SyncChoice choice) {
   double promised = 0, present = 0;
   for (const SyncPrediction& prediction : choice.predictions) {
     if (prediction.candidate == now_) present = prediction.progress;

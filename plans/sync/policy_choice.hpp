@@ -101,6 +101,10 @@ class SyncChooser {
   bool is_wavering() const { return wishes_ > 0; }
   /// Another observation; what to change to, and why, if it is time.
   std::optional<SyncChoice> observe(const StragglerProfile& profile);
+  /// The same, in two parts: somebody else calls `choose_sync` with these.
+  std::optional<SyncChoice> judge(SyncChoice choice);
+  const std::vector<SyncCandidate>& candidates() const { return candidates_; }
+  const ChooserOptions& options() const { return options_; }
 
  private:
   ChooserOptions options_;

@@ -68,19 +68,29 @@ StragglerProfile SyncWatch::observed_profile() const {
   return profile;
 }
 
-std::optional<SyncChoice> SyncWatch::look() {
+std::optional<StragglerProfile> SyncWatch::due() {
   if (layout_.columns < 2 || steps_seen_ < steps_between_looks_ * layout_.columns) return {};
   const bool all_known = std::all_of(steps_us_.begin(), steps_us_.end(),
                                      [](const auto& each) { return each.size() >= kStepsMin; });
   if (!all_known) return std::nullopt;
   steps_seen_ = 0;
-  std::optional<SyncChoice> choice = chooser_.observe(observed_profile());
-  if (choice) {
+  return observed_profile();
+}
+
+std::optional<SyncChoice> SyncWatch::on_choice(SyncChoice choice) {
+  std::optional<SyncChoice> change = chooser_.judge(std::move(choice));
+  if (change) {
     steps_between_looks_ = options_.steps_between_looks;
   } else if (!chooser_.is_wavering()) {
     steps_between_looks_ = std::min(2 * steps_between_looks_, options_.steps_between_looks_max);
   }
-  return choice;
+  return change;
+}
+
+std::optional<SyncChoice> SyncWatch::look() {
+  const std::optional<StragglerProfile> profile = due();
+  if (!profile) return std::nullopt;
+  return on_choice(choose_sync(*profile, chooser_.candidates(), chooser_.options()));
 }
 
 }  // namespace skein::plans

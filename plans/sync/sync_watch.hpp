@@ -33,8 +33,13 @@ class SyncWatch {
   void on_step(uint32_t column, uint64_t busy_us);
   /// A synchronous step took so much longer than its slowest column computed.
   void on_added(uint64_t added_us);
-  /// If a look is due: what to change to, and why, if it is time.
+  /// If a look is due: what to change to, and why, if it is time. Cost: simulations.
   std::optional<SyncChoice> look();
+  /// The same, in two parts. If a look is due: what pipeline replicas are like.
+  std::optional<StragglerProfile> due();
+  /// What `choose_sync` says about that profile, with the candidates and options of `chooser`.
+  std::optional<SyncChoice> on_choice(SyncChoice choice);
+  const SyncChooser& chooser() const { return chooser_; }
 
  private:
   StragglerProfile observed_profile() const;

@@ -35,22 +35,23 @@ const Decision* find(const CoordinatorDecisions& decisions) {
 struct Cluster {
   explicit Cluster(JobSpec job = small_job(), int64_t workers = 2)
       : coordination({std::move(job), workers}, 0) {}
+  explicit Cluster(Coordination::Options options) : coordination(std::move(options), 0) {}
 
   CoordinatorDecisions join(PeerNumber peer, uint32_t previous = 0) {
-    return coordination.on_join(
-        peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}}, ++now);
+    return decided(coordination.on_join(
+        peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}}, ++now));
   }
   CoordinatorDecisions halted(uint32_t worker, std::vector<Holding> holdings = {}) {
     for (Holding& each : holdings) each.generation = coordination.generation_of(each.step);
-    return coordination.on_halted(WorkerId{worker}, coordination.generation(), std::move(holdings),
-                                  ++now);
+    return decided(coordination.on_halted(WorkerId{worker}, coordination.generation(),
+                                          std::move(holdings), ++now));
   }
   CoordinatorDecisions prepared(uint32_t worker) {
-    return coordination.on_prepared(WorkerId{worker}, coordination.generation(), ++now);
+    return decided(coordination.on_prepared(WorkerId{worker}, coordination.generation(), ++now));
   }
   CoordinatorDecisions lose(uint32_t worker) {
-    return coordination.on_worker_lost(WorkerId{worker}, absl::UnavailableError("link closed"),
-                                       ++now);
+    return decided(coordination.on_worker_lost(WorkerId{worker},
+                                               absl::UnavailableError("link closed"), ++now));
   }
   /// Until workers 1 and 2 are asked to prepare.
   CoordinatorDecisions gather() {
@@ -74,16 +75,37 @@ struct Cluster {
       report.loss_sum = loss;
       report.loss_tokens = 6;
     }
-    return coordination.on_ready(report, ++now);
+    return decided(coordination.on_ready(sender(report.replica), report, ++now));
   }
   CoordinatorDecisions finish_step(uint64_t step) {
     ready(0, step);
     ready(1, step);
-    return coordination.on_journaled(step, ++now);
+    return decided(coordination.on_journaled(step, ++now));
+  }
+  /// The worker that holds the replica; 0: there is no such replica.
+  WorkerId sender(ReplicaId replica) const {
+    const auto& plan = coordination.plan();
+    if (!plan || int64_t{replica.value} >= replica_count(*plan)) return {};
+    return replica_of(*plan, replica).worker;
+  }
+  /// What was decided, with everything that follows from what the planner answers at once.
+  CoordinatorDecisions decided(CoordinatorOutcome outcome) {
+    coordination.check_invariants();
+    return answered(std::move(outcome).decisions());
+  }
+  CoordinatorDecisions answered(CoordinatorDecisions decisions) {
+    for (size_t i = 0; i < decisions.size() && plans_at_once; ++i) {
+      const auto* request = std::get_if<RequestPlan>(&decisions[i]);
+      if (request == nullptr) continue;
+      const PlanReady ready{request->id, answer(*request->question), 0};
+      append(decisions, decided(coordination.on_plan_ready(ready, ++now)));
+    }
+    return decisions;
   }
 
   Coordination coordination;
   uint64_t now = 0;
+  bool plans_at_once = true;
 };
 
 }  // namespace skein::plans

@@ -80,7 +80,7 @@ void Checker::on_append(const plans::CommitRecord& record) {
   const uint64_t next = store_.commits.empty() ? record.step : store_.commits.rbegin()->first + 1;
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   const auto plan = store_.plans.find(record.generation);
-  const bool in_columns = plan != store_.plans.end() && plan->second.in_columns;
+  const bool in_columns = plan != store_.plans.end() && plan->second.mode == plans::kLocalMode;
   const uint64_t first = in_columns ? record.first_sample / batch : record.step;
   if (first != next && !(in_columns && store_.commits.empty())) {
     fail(absl::StrCat("the journal has ", next, " steps and steps ", first, " to ", record.step,
@@ -224,7 +224,7 @@ void Checker::on_read(ProcessId process, uint64_t sample) {
 void Checker::on_update(ProcessId process) {
   Hosted& hosted = hosted_[process];
   const auto found = assignments_.find({process, hosted.generation});
-  if (found != assignments_.end() && found->second.plan.in_columns) {
+  if (found != assignments_.end() && found->second.plan.mode == plans::kLocalMode) {
     return on_column_update(process);
   }
   for (const Held& held : hosted.replicas) {

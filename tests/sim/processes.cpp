@@ -11,6 +11,7 @@
 #include "actors/actor_system.hpp"
 #include "actors/coordinator/start_point.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/profile/estimate.hpp"
 #include "tests/sim/watched_data.hpp"
 
 namespace skein::sim {
@@ -59,7 +60,14 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         self->state.listener = listener;
         self->delayed_send(real, delay(), request, actors::PrepareListener(self));
       },
-      [](const actors::ProfileWork&, const actors::PrepareListener&) {},
+      [self, around, delay](const actors::ProfileWork& work,
+                            const actors::PrepareListener& listener) {
+        if (work.rows.empty()) return;  // It answers probes only, of which there are none.
+        const double speed = static_cast<double>(around->world.between(5, 20)) * 0.1;
+        self->delayed_send(
+            listener, delay(),
+            actors::ProfileMeasured{absl::OkStatus(), measure(around->job, work.rows, speed)});
+      },
       [self, around, process](const actors::PreparedReplicas& result) {
         actors::PreparedReplicas passed = result;
         if (around->mutation == Mutation::kStaleGeneration) {
@@ -100,6 +108,30 @@ actors::JournalIo::behavior_type journal_proxy(actors::JournalIo::stateful_point
       },
       [self, real, delay](const plans::Plan& plan) { self->delayed_send(real, delay(), plan); },
   };
+}
+
+/// The product's Planner, who thinks for a moment or for several leases.
+actors::Planner::behavior_type planner_proxy(actors::Planner::stateful_pointer<Turns> self,
+                                             Surroundings* around, actors::Planner real) {
+  constexpr uint64_t kLeases = 3;
+  return {[self, around, real](const plans::RequestPlan& request,
+                               const actors::PlannerListener& listener) {
+    World& world = around->world;
+    const double lease_us = around->job.elastic.heartbeat_timeout_seconds * 1e6;
+    const auto most_us =
+        world.chance(0.5) ? uint64_t{20'000} : static_cast<uint64_t>(kLeases * lease_us);
+    self->delayed_send(real, self->state.take(world, world.between(0, most_us)), request, listener);
+  }};
+}
+
+/// What a worker would measure of a device of its own speed.
+plans::MeasuredWorker measure(const plans::JobSpec& job, const std::vector<int64_t>& rows,
+                              double speed) {
+  constexpr double kFlops = 1e7;  // So that passes take about as long as the simulated device's.
+  plans::MeasuredWorker measured;
+  measured.profile = plans::estimate_profile(job.model, job.training.seq_len, rows, job.optimizer,
+                                             kFlops * speed, 1e12);
+  return measured;
 }
 
 void end_actor(const caf::actor& actor) {
@@ -268,6 +300,9 @@ absl::Status SimulatedCoordinator::start() {
   config.journal = journal_;
   config.checkpoints = checkpoints_;
   config.observer = observer_;
+  planner_ = spawn_planner();
+  config.planner = planner_;
+  config.checks_invariants = true;
   config.on_result = [this](actors::RunResult result) {
     if (is_alive()) result_ = std::move(result);
   };
@@ -286,6 +321,16 @@ absl::Status SimulatedCoordinator::start() {
             }};
       });
   return absl::OkStatus();
+}
+
+actors::Planner SimulatedCoordinator::spawn_planner() {
+  World& world = around_.world;
+  real_planner_ = world.spawn_in(process_, [&](auto& system) {
+    return actors::Planner(system.spawn(actors::planner, actors::PlannerConfig{}));
+  });
+  return world.spawn_in(process_, [&](auto& system) {
+    return actors::Planner(system.spawn(planner_proxy, &around_, real_planner_));
+  });
 }
 
 actors::JournalIo SimulatedCoordinator::spawn_journal(std::shared_ptr<actors::Journal> journal) {
@@ -313,12 +358,15 @@ void SimulatedCoordinator::kill(bool silent) {
     end_actor(caf::actor_cast<caf::actor>(real_journal_));
     end_actor(caf::actor_cast<caf::actor>(checkpoints_));
     end_actor(caf::actor_cast<caf::actor>(observer_));
+    end_actor(caf::actor_cast<caf::actor>(planner_));
+    end_actor(caf::actor_cast<caf::actor>(real_planner_));
   }
   world.drain(process_);
   coordinator_ = nullptr;
   journal_ = real_journal_ = nullptr;
   checkpoints_ = nullptr;
   observer_ = nullptr;
+  planner_ = real_planner_ = nullptr;
   world.drain(process_);
 }
 

@@ -89,6 +89,7 @@ class SimulatedCoordinator final : public actors::RunObserver {
  private:
   absl::Status start();
   actors::JournalIo spawn_journal(std::shared_ptr<actors::Journal> journal);
+  actors::Planner spawn_planner();
 
   Surroundings& around_;
   ProcessId process_ = 0;
@@ -96,6 +97,8 @@ class SimulatedCoordinator final : public actors::RunObserver {
   actors::JournalIo journal_;
   actors::CheckpointIo checkpoints_;
   actors::ObserverIo observer_;
+  actors::Planner real_planner_;
+  actors::Planner planner_;
   actors::Coordinator coordinator_;
   plans::PeerNumber peers_ = 0;
   std::optional<actors::RunResult> result_;

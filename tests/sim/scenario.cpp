@@ -92,6 +92,15 @@ void choose_layout(Draw& draw, int64_t workers, plans::JobSpec& job) {
       std::min(workers / ranks, job.training.micro_batch_size);
 }
 
+/// In some jobs the planner chooses, by what workers have measured. Drawn apart from the rest, so
+/// that it is the same for a seed with and without it.
+void choose_planner(uint64_t seed, plans::JobSpec& job) {
+  Draw draw{plans::Rng(seed, plans::random_stream("planner", 7))};
+  if (!draw.chance(0.25)) return;
+  job.parallelism = {};
+  job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
+}
+
 /// Columns that have their own pace: many short segments, so that faults hit all parts of them.
 void choose_columns(Draw& draw, const std::string& policy, Scenario& scenario) {
   plans::JobSpec& job = scenario.job;
@@ -182,6 +191,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   } else {
     scenario.worker_count = static_cast<int64_t>(draw.chance(0.1) ? 1 : draw.between(2, 6));
     choose_layout(draw, scenario.worker_count, scenario.job);
+    choose_planner(seed, scenario.job);
   }
   scenario.tensor_us_max = draw.one_of({uint64_t{5'000}, uint64_t{50'000}, uint64_t{200'000}});
   const uint64_t count = draw.chance(0.05) ? 0 : draw.between(1, 8);

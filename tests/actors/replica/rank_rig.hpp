@@ -139,7 +139,7 @@ struct RankRig {
       workers.push_back({id});
     }
     made.plan = plans::make_layout_plan(job, workers, kGeneration).value();
-    made.plan.in_columns = plans::begins_in_columns(job);
+    if (plans::begins_in_columns(job)) made.plan.mode = plans::kLocalMode;
     made.device = device;
     made.shards = shards;
     made.plane = plane;
@@ -162,7 +162,7 @@ struct RankRig {
     options.stash_count = 2;
     PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), options, {}};
     model = parts.model;
-    if (made.plan.in_columns) return parts;
+    if (made.plan.mode == plans::kLocalMode) return parts;
     for (const plans::ReductionGroup& group : made.plan.groups) {
       const auto& members = group.members;
       if (members.size() < 2 || members.front().value != 0) continue;

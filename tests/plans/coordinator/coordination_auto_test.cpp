@@ -35,7 +35,7 @@ struct AutoCluster : ColumnCluster {
     for (uint64_t i = 0; i < steps; ++i) {
       const uint64_t step = coordination.steps_done();
       for (uint32_t replica = 0; replica < kColumns; ++replica) ready_column(replica, step);
-      const CoordinatorDecisions decisions = coordination.on_journaled(step, ++now);
+      const CoordinatorDecisions decisions = decided(coordination.on_journaled(step, ++now));
       if (!why) why = change_in(decisions);
       if (find<HaltWorker>(decisions)) return why;
     }
@@ -68,7 +68,7 @@ struct AutoCluster : ColumnCluster {
 TEST(CoordinationAuto, BeginsWithoutColumnsAndStaysSoWhileNothingDisturbs) {
   for (const char* optimizer : {"adamw", "sgd"}) {
     AutoCluster cluster(optimizer);
-    EXPECT_FALSE(cluster.coordination.plan()->in_columns);
+    EXPECT_FALSE(cluster.coordination.plan()->mode == kLocalMode);
     EXPECT_EQ(find<LeaseSamples>(cluster.begun), nullptr);
     for (uint64_t& each : cluster.step_us) each *= 10;  // As all is done for the first time.
     EXPECT_FALSE(cluster.train(1));
@@ -87,7 +87,7 @@ TEST(CoordinationAuto, LetsColumnsGoForAStragglerAndTakesThemBackWhenItIsWell) {
   EXPECT_THAT(*loose, HasSubstr("slowest column 4 times the fastest"));
   const uint64_t done = cluster.coordination.steps_done();
   const auto [columns, begun] = cluster.next_plan();
-  EXPECT_TRUE(columns.in_columns);
+  EXPECT_TRUE(columns.mode == kLocalMode);
   EXPECT_EQ(cluster.coordination.steps_done(), done) << "no step is done again";
   ASSERT_NE(find<LeaseSamples>(begun), nullptr);
   EXPECT_EQ(find<LeaseSamples>(begun)->lease.first, 6 * done);
@@ -97,7 +97,7 @@ TEST(CoordinationAuto, LetsColumnsGoForAStragglerAndTakesThemBackWhenItIsWell) {
   ASSERT_TRUE(tight);
   EXPECT_THAT(*tight, HasSubstr("all-reduce of 2 policies"));
   const auto [together, none] = cluster.next_plan();
-  EXPECT_FALSE(together.in_columns);
+  EXPECT_FALSE(together.mode == kLocalMode);
   EXPECT_EQ(find<LeaseSamples>(none), nullptr);
   EXPECT_FALSE(cluster.train(50));
 }
@@ -108,9 +108,9 @@ Plan plan_after(const std::string& policy, bool was_in_columns) {
   job.sync.policy = policy;
   Coordination::Options options{job, kColumns};
   options.last_plan = make_column_plan(job, {{1}, {2}, {3}}, 1).value();
-  options.last_plan->in_columns = was_in_columns;
-  Cluster cluster;
-  cluster.coordination = Coordination(options, 0);
+  options.last_plan->mode = was_in_columns ? kLocalMode : kSynchronousMode;
+  Cluster cluster(options);
+
   for (uint32_t id = 1; id <= kColumns; ++id) cluster.join(id, id);
   CoordinatorDecisions assigned;
   for (uint32_t id = 1; id <= kColumns; ++id) append(assigned, cluster.halted(id));
@@ -123,9 +123,9 @@ TEST(CoordinationAuto, ARestartGoesOnAsThePlanDid) {
   for (const bool in_columns : {false, true}) {
     const Plan plan = plan_after("auto", in_columns);
     ASSERT_FALSE(plan.stages.empty());
-    EXPECT_EQ(plan.in_columns, in_columns);
-    EXPECT_TRUE(plan_after("sdpipe", in_columns).in_columns);
-    EXPECT_FALSE(plan_after("allreduce", in_columns).in_columns);
+    EXPECT_EQ(plan.mode == kLocalMode, in_columns);
+    EXPECT_TRUE(plan_after("sdpipe", in_columns).mode == kLocalMode);
+    EXPECT_FALSE(plan_after("allreduce", in_columns).mode == kLocalMode);
   }
 }
 

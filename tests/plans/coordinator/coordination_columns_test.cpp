@@ -86,10 +86,6 @@ TEST(CoordinationColumns, ALossInASegmentHaltsNobodyBeforeItsEnd) {
     CoordinatorDecisions rest = cluster.run(lost);
     for (uint64_t step = 0; step < 20 && count<HaltWorker>(rest) == 0; ++step) {
       for (uint32_t column : {0u, 2u}) {
-        cluster.coordination.on_group_start({.number = 1000 + step,
-                                             .combination = Combination::kLocal,
-                                             .members = {{{column}, step, 1.0}}},
-                                            ++cluster.now);
         append(rest, cluster.run(cluster.ready_column(column, step)));
       }
     }
@@ -113,7 +109,7 @@ TEST(CoordinationColumns, ALossWhileTheMeanIsTakenHaltsAndTheSegmentIsDoneAgain)
   CoordinatorDecisions first = cluster.run(cluster.begun);
   cluster.holds_journal = false;
   cluster.holds_mean = true;
-  cluster.run(cluster.coordination.on_journaled(3, ++cluster.now));
+  cluster.run(cluster.coordination.on_journaled(3, ++cluster.now).decisions());
   const CoordinatorDecisions lost = cluster.lose(3);
   EXPECT_EQ(count<HaltWorker>(lost), 2u);
   EXPECT_EQ(find<HaltWorker>(lost)->committed_steps, 4u);
@@ -161,7 +157,7 @@ TEST(CoordinationColumns, AStopEndsTheRunBehindTheStepInProgressWithACheckpoint)
   job.checkpoint.enable = true;
   job.checkpoint.interval = 100;
   ColumnCluster cluster(job);
-  const CoordinatorDecisions stopping = cluster.coordination.on_stop_request("Ctrl-C");
+  const CoordinatorDecisions stopping = cluster.coordination.on_stop_request("Ctrl-C").decisions();
   EXPECT_EQ(find<EndRun>(stopping), nullptr);
   const CoordinatorDecisions all = cluster.run(cluster.begun);
   ASSERT_EQ(commits(all).size(), 1u);
@@ -169,9 +165,9 @@ TEST(CoordinationColumns, AStopEndsTheRunBehindTheStepInProgressWithACheckpoint)
   EXPECT_EQ(order.step, 0u);
   EXPECT_TRUE(order.last && order.checkpoint && !order.snapshot);
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).decisions();
   const CoordinatorDecisions ended =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
   ASSERT_NE(find<EndRun>(ended), nullptr);
   EXPECT_TRUE(find<EndRun>(ended)->stopped_early);
 }
@@ -219,22 +215,24 @@ TEST(CoordinationColumns, WordsOfAnOlderPlanChangeNothing) {
   const CoordinatorDecisions all = cluster.run(cluster.begun);
   const uint64_t number = find<CombineWeights>(all)->number;
   cluster.lose(1);
-  const uint64_t dropped = cluster.coordination.dropped();
-  EXPECT_TRUE(cluster.coordination.on_combined({1}, number, true, ++cluster.now).empty());
-  EXPECT_TRUE(
-      cluster.coordination.on_group_start({.members = {{{1}, 0, 1}}}, ++cluster.now).empty());
-  EXPECT_TRUE(cluster.ready_column(1, 0).empty());
-  EXPECT_EQ(cluster.coordination.dropped(), dropped + 3);
+  const CoordinatorOutcome combined =
+      cluster.coordination.on_combined({2}, {1}, number, true, ++cluster.now);
+  EXPECT_TRUE(combined.is_dropped());
+  ReadyReport late;
+  late.replica = {1};
+  EXPECT_TRUE(cluster.coordination.on_ready({2}, late, ++cluster.now).is_dropped());
 }
 
 TEST(CoordinationColumns, TroubleWithALostNeighbourIsNone) {
   ColumnCluster cluster(column_job(2, 2), 4);
   cluster.lose(1);
-  EXPECT_TRUE(cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now).empty());
+  EXPECT_TRUE(cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now)
+                  .decisions()
+                  .empty());
   cluster.now += 1'000'000;
   EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 0u);
   // With one that is there it is.
-  cluster.coordination.on_trouble({2}, {4}, "its link broke", ++cluster.now);
+  cluster.coordination.on_trouble({2}, {4}, "its link broke", ++cluster.now).decisions();
   cluster.now += 1'000'000;
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
   EXPECT_EQ(count<HaltWorker>(halts), 3u);
@@ -243,8 +241,8 @@ TEST(CoordinationColumns, TroubleWithALostNeighbourIsNone) {
 
 TEST(CoordinationColumns, ALossExplainsOnlyTheTroubleThatItMade) {
   ColumnCluster cluster(column_job(2, 2), 4);
-  cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now);
-  cluster.coordination.on_trouble({2}, {4}, "the other link broke", ++cluster.now);
+  cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now).decisions();
+  cluster.coordination.on_trouble({2}, {4}, "the other link broke", ++cluster.now).decisions();
   EXPECT_EQ(count<HaltWorker>(cluster.lose(1)), 0u);
   cluster.now += 1'000'000;
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
@@ -254,7 +252,9 @@ TEST(CoordinationColumns, ALossExplainsOnlyTheTroubleThatItMade) {
 
 TEST(CoordinationColumns, ALeaverIsLetGoBehindTheSegment) {
   ColumnCluster cluster;
-  EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now)), 0u);
+  EXPECT_EQ(
+      count<HaltWorker>(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions()),
+      0u);
   const CoordinatorDecisions all = cluster.run(cluster.begun);
   ASSERT_EQ(records(all).size(), 1u);
   EXPECT_EQ(count<HaltWorker>(all), 3u);

@@ -70,7 +70,7 @@ TEST(CoordinationElastic, ARollbackThatDidNotStartIsForgottenWhenTheStateIsBack)
   cluster.lose(2);
   cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
   cluster.join(7, 2);
-  cluster.coordination.on_trouble({1}, {}, "a copy is damaged", ++cluster.now);
+  cluster.coordination.on_trouble({1}, {}, "a copy is damaged", ++cluster.now).decisions();
   cluster.now += 1'000'000;
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
   ASSERT_EQ(count<HaltWorker>(halts), 2u) << "who prepares in vain is not waited for";
@@ -88,14 +88,15 @@ TEST(CoordinationElastic, AWorkerOfALaterGenerationDoesNotSpoilThePlanThatIsPrep
   Cluster cluster(long_job());
   cluster.gather();
   JoinRequest request{"host", 9, "127.0.0.1:9", "cpu x1", 1.0, WorkerId{9}, 7};
-  cluster.coordination.on_join(9, request, ++cluster.now);
+  cluster.coordination.on_join(9, request, ++cluster.now).decisions();
   cluster.prepared(1);
   EXPECT_NE(find<StartRun>(cluster.prepared(2)), nullptr);
   const CoordinatorDecisions lost = cluster.lose(2);
   ASSERT_NE(find<HaltWorker>(lost), nullptr);
   EXPECT_EQ(find<HaltWorker>(lost)->generation, 8u) << "news to everybody";
   request.generation = 8;
-  const CoordinatorDecisions back = cluster.coordination.on_join(10, request, ++cluster.now);
+  const CoordinatorDecisions back =
+      cluster.coordination.on_join(10, request, ++cluster.now).decisions();
   ASSERT_NE(find<HaltWorker>(back), nullptr);
   EXPECT_EQ(find<HaltWorker>(back)->generation, 9u) << "it would not answer a repeat";
 }
@@ -106,7 +107,8 @@ TEST(CoordinationElastic, TheCommitBeforeAChangeOfPlanIsOfThePlanThatDidTheStep)
   cluster.ready(0, 0);
   cluster.ready(1, 0);
   cluster.lose(2);
-  const CoordinatorDecisions commit = cluster.coordination.on_journaled(0, ++cluster.now);
+  const CoordinatorDecisions commit =
+      cluster.coordination.on_journaled(0, ++cluster.now).decisions();
   ASSERT_NE(find<BroadcastCommit>(commit), nullptr);
   ASSERT_NE(find<HaltWorker>(commit), nullptr);
   EXPECT_EQ(find<BroadcastCommit>(commit)->generation, 1u);
@@ -123,7 +125,7 @@ TEST(CoordinationElastic, StateOfStepsThatWereTakenBackIsNotUsed) {
   EXPECT_EQ(cluster.coordination.generation_of(5), 1u) << "or of what comes in its place";
   cluster.ready(0, 3);
   cluster.ready(1, 3);
-  cluster.coordination.on_journaled(3, ++cluster.now);
+  cluster.coordination.on_journaled(3, ++cluster.now).decisions();
   EXPECT_EQ(cluster.coordination.generation_of(3), 1u);
   EXPECT_EQ(cluster.coordination.generation_of(4), 2u);
   cluster.join(7, 2);
@@ -131,8 +133,11 @@ TEST(CoordinationElastic, StateOfStepsThatWereTakenBackIsNotUsed) {
   const CoordinatorDecisions halts = cluster.lose(1);
   ASSERT_NE(find<HaltWorker>(halts), nullptr);
   EXPECT_EQ(find<HaltWorker>(halts)->committed_generation, 2u);
-  const CoordinatorDecisions assigned = cluster.coordination.on_halted(
-      {2}, cluster.coordination.generation(), {{4, {0, 6}, 1}, {3, {0, 6}, 1}}, ++cluster.now);
+  const CoordinatorDecisions assigned =
+      cluster.coordination
+          .on_halted({2}, cluster.coordination.generation(), {{4, {0, 6}, 1}, {3, {0, 6}, 1}},
+                     ++cluster.now)
+          .decisions();
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 3u);
   EXPECT_EQ(find<AssignPlan>(assigned)->state_generation, 1u);
@@ -155,7 +160,8 @@ TEST(CoordinationElastic, ACommitThatIsBeingJournaledGoesOutBeforeTheHalt) {
   cluster.ready(0, 0);
   cluster.ready(1, 0);
   EXPECT_EQ(find<HaltWorker>(cluster.lose(2)), nullptr) << "not yet";
-  const CoordinatorDecisions decisions = cluster.coordination.on_journaled(0, ++cluster.now);
+  const CoordinatorDecisions decisions =
+      cluster.coordination.on_journaled(0, ++cluster.now).decisions();
   ASSERT_NE(find<BroadcastCommit>(decisions), nullptr);
   ASSERT_NE(find<HaltWorker>(decisions), nullptr);
   EXPECT_TRUE(std::holds_alternative<BroadcastCommit>(decisions.front()));
@@ -168,8 +174,8 @@ TEST(CoordinationElastic, ReportsOfAnOlderGenerationAreStale) {
   cluster.ready(0, 0);
   cluster.lose(2);
   EXPECT_TRUE(cluster.ready(1, 0).empty());
-  EXPECT_TRUE(cluster.coordination.on_halted({1}, 1, {}, ++cluster.now).empty());
-  EXPECT_TRUE(cluster.coordination.on_prepared({1}, 1, ++cluster.now).empty());
+  EXPECT_TRUE(cluster.coordination.on_halted({1}, 1, {}, ++cluster.now).decisions().empty());
+  EXPECT_TRUE(cluster.coordination.on_prepared({1}, 1, ++cluster.now).decisions().empty());
   EXPECT_NE(find<AssignPlan>(cluster.halted(1)), nullptr);
   EXPECT_EQ(cluster.coordination.steps_done(), 0u);
 }
@@ -228,8 +234,9 @@ TEST(CoordinationElastic, AJoinerIsUsedFromTheNextStepBoundaryOn) {
 TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
   Cluster cluster(long_job());
   cluster.start();
-  cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
-  EXPECT_TRUE(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).empty()) << "a repeat";
+  cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions();
+  EXPECT_TRUE(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions().empty())
+      << "a repeat";
   EXPECT_EQ(count<HaltWorker>(cluster.finish_step(0)), 2u);
   cluster.halted(1, {{1, kFront}});
   const CoordinatorDecisions assigned = cluster.halted(2, {{1, kBack}});
@@ -247,9 +254,10 @@ TEST(CoordinationElastic, ALeaverWorksOnWhileItIsNeeded) {
   job.elastic.min_workers = 2;
   Cluster cluster(job);
   cluster.start();
-  const CoordinatorDecisions asked = cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
+  const CoordinatorDecisions asked =
+      cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions();
   EXPECT_EQ(find<RunEvent>(asked)->name, "worker.leaving");
-  cluster.coordination.on_trouble({1}, {}, "a link broke", ++cluster.now);
+  cluster.coordination.on_trouble({1}, {}, "a link broke", ++cluster.now).decisions();
   cluster.now += 1'000'000;
   EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
   cluster.halted(1);
@@ -306,7 +314,7 @@ TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGenerati
     JoinRequest request{"host", 100, "127.0.0.1:1", "cpu x1", 1.0};
     request.previous = WorkerId{static_cast<uint32_t>(peer)};
     request.generation = 4;  // One that was announced, and never journaled.
-    return successor.on_join(peer, request, peer);
+    return successor.on_join(peer, request, peer).decisions();
   };
   join(1);
   const CoordinatorDecisions all = join(2);
@@ -314,7 +322,7 @@ TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGenerati
   EXPECT_EQ(find<HaltWorker>(all)->generation, 5u);
   EXPECT_EQ(find<HaltWorker>(all)->committed_steps, 5u);
   successor.on_halted({1}, 5, {{5, kFront}}, 10);
-  const CoordinatorDecisions assigned = successor.on_halted({2}, 5, {{5, kBack}}, 11);
+  const CoordinatorDecisions assigned = successor.on_halted({2}, 5, {{5, kBack}}, 11).decisions();
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
 }
@@ -322,7 +330,7 @@ TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGenerati
 TEST(CoordinationElastic, TroubleWaitsForALossToExplainIt) {
   Cluster cluster(long_job());
   cluster.start();
-  cluster.coordination.on_trouble({1}, {}, "the data connection broke", ++cluster.now);
+  cluster.coordination.on_trouble({1}, {}, "the data connection broke", ++cluster.now).decisions();
   EXPECT_EQ(find<HaltWorker>(cluster.coordination.on_timer(cluster.now + 1000)), nullptr);
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now + 500'000);
   EXPECT_EQ(count<HaltWorker>(halts), 2u);
@@ -343,8 +351,8 @@ TEST(CoordinationElastic, AStuckDeviceIsTheCulpritOfAStuckStep) {
   for (int tick = 0; tick < 50 && find<DismissWorker>(decisions) == nullptr; ++tick) {
     now += 200'000;
     const auto waited = static_cast<uint64_t>(tick) * 200'000;
-    cluster.coordination.on_heartbeat({1}, {1, "the input of 0B0", waited, false}, now);
-    cluster.coordination.on_heartbeat({2}, {1, "1F0", waited, true}, now);
+    cluster.coordination.on_heartbeat({1}, {1, "the input of 0B0", waited, false}, now).decisions();
+    cluster.coordination.on_heartbeat({2}, {1, "1F0", waited, true}, now).decisions();
     decisions = cluster.coordination.on_timer(now);
   }
   ASSERT_NE(find<DismissWorker>(decisions), nullptr);
@@ -359,16 +367,17 @@ TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
   cluster.start();
   cluster.finish_step(0);
   cluster.lose(2);
-  EXPECT_EQ(find<EndRun>(cluster.coordination.on_stop_request("Ctrl-C")), nullptr);
+  EXPECT_EQ(find<EndRun>(cluster.coordination.on_stop_request("Ctrl-C").decisions()), nullptr);
   cluster.halted(1, {{1, kFront}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);
   ASSERT_NE(find<StartRun>(started), nullptr);
   EXPECT_TRUE(find<StartRun>(started)->order.last);
   EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
   EXPECT_EQ(find<EndRun>(started), nullptr);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
-  EXPECT_NE(find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus())),
-            nullptr);
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).decisions();
+  EXPECT_NE(
+      find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions()),
+      nullptr);
 }
 
 TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
@@ -378,7 +387,7 @@ TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
   Cluster cluster(job);
   cluster.start();
   cluster.finish_step(0);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).decisions();
   EXPECT_NE(find<HaltWorker>(cluster.lose(2)), nullptr) << "stage 1 was not saved";
   cluster.halted(1, {{1, kFront}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);

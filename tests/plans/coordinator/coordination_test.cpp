@@ -34,18 +34,21 @@ TEST(Coordination, AssignsAPlanWhenTheLastExpectedWorkerJoins) {
 TEST(Coordination, ARepeatedJoinChangesNothing) {
   Cluster cluster;
   cluster.join(1);
-  EXPECT_TRUE(cluster.join(1).empty());
+  const CoordinatorOutcome again = cluster.coordination.on_join(1, {}, 5);
+  EXPECT_EQ(again.why_dropped(), DropReason::kRepeated);
   EXPECT_EQ(cluster.coordination.members().size(), 1u);
-  EXPECT_EQ(cluster.coordination.dropped(), 1u);
 }
 
 TEST(Coordination, StartsWhenEveryWorkerIsPrepared) {
   Cluster cluster;
   cluster.gather();
-  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).empty());
-  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).empty()) << "a repeat";
-  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{2}, 7, 5).empty()) << "other generation";
-  EXPECT_NE(find<StartRun>(cluster.coordination.on_prepared(WorkerId{2}, 1, 5)), nullptr);
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).decisions().empty());
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{1}, 1, 5).decisions().empty())
+      << "a repeat";
+  EXPECT_TRUE(cluster.coordination.on_prepared(WorkerId{2}, 7, 5).decisions().empty())
+      << "other generation";
+  EXPECT_NE(find<StartRun>(cluster.coordination.on_prepared(WorkerId{2}, 1, 5).decisions()),
+            nullptr);
 }
 
 TEST(Coordination, JournalsBeforeItCommits) {
@@ -57,14 +60,14 @@ TEST(Coordination, JournalsBeforeItCommits) {
   EXPECT_EQ(find<BroadcastCommit>(decisions), nullptr);
   EXPECT_DOUBLE_EQ(find<JournalCommit>(decisions)->record.loss, 2);
   EXPECT_DOUBLE_EQ(find<JournalCommit>(decisions)->record.gradient_norm, std::sqrt(8.0));
-  EXPECT_NE(find<BroadcastCommit>(cluster.coordination.on_journaled(0, 99)), nullptr);
+  EXPECT_NE(find<BroadcastCommit>(cluster.coordination.on_journaled(0, 99).decisions()), nullptr);
 }
 
 TEST(Coordination, CommitsEachStepOnce) {
   Cluster cluster;
   cluster.start();
   EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(0)), nullptr);
-  EXPECT_TRUE(cluster.coordination.on_journaled(0, 99).empty());
+  EXPECT_TRUE(cluster.coordination.on_journaled(0, 99).decisions().empty());
   EXPECT_TRUE(cluster.ready(0, 0).empty()) << "late";
   EXPECT_TRUE(cluster.ready(1, 5).empty()) << "early";
   EXPECT_EQ(cluster.coordination.steps_done(), 1u);
@@ -79,7 +82,7 @@ TEST(Coordination, JournalsConsecutiveSampleRanges) {
     ASSERT_NE(find<JournalCommit>(decisions), nullptr);
     EXPECT_EQ(find<JournalCommit>(decisions)->record.first_sample, 4 * step);
     EXPECT_EQ(find<JournalCommit>(decisions)->record.sample_count, 4u);
-    cluster.coordination.on_journaled(step, ++cluster.now);
+    cluster.coordination.on_journaled(step, ++cluster.now).decisions();
   }
 }
 
@@ -90,9 +93,11 @@ TEST(Coordination, WaitsForReductionsOfReplicasThatNeedGroups) {
   ReadyReport report;
   report.replica = ReplicaId{1};
   report.needs_groups = true;
-  EXPECT_TRUE(cluster.coordination.on_ready(report, 9).empty());
-  EXPECT_NE(find<JournalCommit>(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5, 9)), nullptr);
-  EXPECT_TRUE(cluster.coordination.on_reduced(ReplicaId{1}, 0, 5, 9).empty());
+  EXPECT_TRUE(cluster.coordination.on_ready({2}, report, 9).is_accepted());
+  EXPECT_NE(
+      find<JournalCommit>(cluster.coordination.on_reduced({2}, ReplicaId{1}, 0, 5, 9).decisions()),
+      nullptr);
+  EXPECT_TRUE(cluster.coordination.on_reduced({2}, ReplicaId{1}, 0, 5, 9).is_dropped());
 }
 
 TEST(Coordination, EndsAfterTheLastStep) {
@@ -118,17 +123,24 @@ TEST(Coordination, EndsOnlyWhenTheLastCheckpointAndValidationAreThere) {
   EXPECT_EQ(find<EndRun>(commit), nullptr);
   EXPECT_TRUE(find<BroadcastCommit>(commit)->order.validate);
   EXPECT_TRUE(find<BroadcastCommit>(commit)->order.checkpoint);
-  EXPECT_NE(find<ReportValidation>(
-                cluster.coordination.on_validated(ReplicaId{1}, 0, 3.0, 2, ++cluster.now)),
-            nullptr);
-  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).empty());
-  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).empty())
+  EXPECT_NE(
+      find<ReportValidation>(
+          cluster.coordination.on_validated(ReplicaId{1}, 0, 3.0, 2, ++cluster.now).decisions()),
+      nullptr);
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now)
+                  .decisions()
+                  .empty());
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now)
+                  .decisions()
+                  .empty())
       << "a repeat";
-  EXPECT_NE(find<CompleteCheckpoint>(
-                cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now)),
-            nullptr);
-  EXPECT_NE(find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus())),
-            nullptr);
+  EXPECT_NE(
+      find<CompleteCheckpoint>(
+          cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now).decisions()),
+      nullptr);
+  EXPECT_NE(
+      find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions()),
+      nullptr);
 }
 
 TEST(Coordination, AFailedCheckpointStopsNothing) {
@@ -139,17 +151,21 @@ TEST(Coordination, AFailedCheckpointStopsNothing) {
   cluster.start();
   cluster.finish_step(0);
   const CoordinatorDecisions failed =
-      cluster.coordination.on_shard_saved(0, 1, absl::UnavailableError("disk full"), ++cluster.now);
+      cluster.coordination.on_shard_saved(0, 1, absl::UnavailableError("disk full"), ++cluster.now)
+          .decisions();
   ASSERT_NE(find<RunEvent>(failed), nullptr);
   EXPECT_EQ(find<RunEvent>(failed)->name, "checkpoint.failed");
   EXPECT_EQ(find<EndRun>(failed), nullptr);
-  EXPECT_TRUE(cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now).empty())
+  EXPECT_TRUE(cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now)
+                  .decisions()
+                  .empty())
       << "of a checkpoint that will not be complete";
   EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(1)), nullptr);
-  cluster.coordination.on_shard_saved(0, 2, absl::OkStatus(), ++cluster.now);
-  EXPECT_NE(find<CompleteCheckpoint>(
-                cluster.coordination.on_shard_saved(1, 2, absl::OkStatus(), ++cluster.now)),
-            nullptr);
+  cluster.coordination.on_shard_saved(0, 2, absl::OkStatus(), ++cluster.now).decisions();
+  EXPECT_NE(
+      find<CompleteCheckpoint>(
+          cluster.coordination.on_shard_saved(1, 2, absl::OkStatus(), ++cluster.now).decisions()),
+      nullptr);
 }
 
 TEST(Coordination, AFailedLastCheckpointEndsTheRunWithItsReason) {
@@ -160,7 +176,8 @@ TEST(Coordination, AFailedLastCheckpointEndsTheRunWithItsReason) {
   cluster.start();
   cluster.finish_step(0);
   const CoordinatorDecisions decisions =
-      cluster.coordination.on_checkpoint_completed(1, absl::ResourceExhaustedError("disk full"));
+      cluster.coordination.on_checkpoint_completed(1, absl::ResourceExhaustedError("disk full"))
+          .decisions();
   ASSERT_NE(find<EndRun>(decisions), nullptr);
   EXPECT_EQ(find<EndRun>(decisions)->status.message(), "disk full");
 }
@@ -170,15 +187,16 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   job.checkpoint.enable = true;
   Cluster cluster(job);
   cluster.start();
-  cluster.coordination.on_stop_request("interrupted");
-  EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted").empty()) << "a repeat";
+  cluster.coordination.on_stop_request("interrupted").decisions();
+  EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted").decisions().empty())
+      << "a repeat";
   const CoordinatorDecisions decisions = cluster.finish_step(0);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.checkpoint);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9);
-  cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9);
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9).decisions();
+  cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9).decisions();
   const CoordinatorDecisions end =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
   ASSERT_NE(find<EndRun>(end), nullptr);
   EXPECT_TRUE(find<EndRun>(end)->stopped_early);
 }
@@ -186,7 +204,7 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
 TEST(Coordination, AStopRequestBeforeTrainingEndsAtOnce) {
   Cluster cluster;
   cluster.join(1);
-  EXPECT_NE(find<EndRun>(cluster.coordination.on_stop_request("interrupted")), nullptr);
+  EXPECT_NE(find<EndRun>(cluster.coordination.on_stop_request("interrupted").decisions()), nullptr);
 }
 
 TEST(Coordination, TellsOnceWhatAWorkerComputesOnIfItIsNotWhatItAskedFor) {
@@ -195,7 +213,7 @@ TEST(Coordination, TellsOnceWhatAWorkerComputesOnIfItIsNotWhatItAskedFor) {
   auto beat = [&](const std::string& device) {
     WorkerActivity activity;
     activity.device = device;
-    return cluster.coordination.on_heartbeat(WorkerId{1}, activity, 0);
+    return cluster.coordination.on_heartbeat(WorkerId{1}, activity, 0).decisions();
   };
   EXPECT_TRUE(beat("").empty()) << "it has none yet";
   const std::string asked = cluster.coordination.members().at(WorkerId{1}).request.device;
@@ -212,7 +230,8 @@ TEST(Coordination, BadInputOfOneWorkerEndsTheRunByName) {
   Cluster cluster;
   cluster.start();
   const CoordinatorDecisions decisions =
-      cluster.coordination.on_worker_lost(WorkerId{2}, absl::DataLossError("no such file"), 9);
+      cluster.coordination.on_worker_lost(WorkerId{2}, absl::DataLossError("no such file"), 9)
+          .decisions();
   ASSERT_NE(find<EndRun>(decisions), nullptr);
   EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
               testing::AllOf(HasSubstr("w2"), HasSubstr("stage 1"), HasSubstr("step 1")));
@@ -223,7 +242,7 @@ TEST(Coordination, ASilentWorkerIsLostPastItsLease) {
   Cluster cluster;
   cluster.start();
   const uint64_t lease_us = 10'000'000;
-  cluster.coordination.on_heartbeat(WorkerId{1}, {}, lease_us);
+  cluster.coordination.on_heartbeat(WorkerId{1}, {}, lease_us).decisions();
   EXPECT_TRUE(cluster.coordination.on_timer(lease_us).empty());
   const CoordinatorDecisions decisions = cluster.coordination.on_timer(lease_us + 100);
   ASSERT_NE(find<DismissWorker>(decisions), nullptr);
@@ -268,8 +287,11 @@ TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
   Coordination coordination(std::move(options), 0);
   CoordinatorDecisions decisions;
   for (uint32_t worker : {1u, 2u}) {
-    decisions = coordination.on_join(
-        worker, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{worker}, 4}, worker);
+    decisions =
+        coordination
+            .on_join(worker, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{worker}, 4},
+                     worker)
+            .decisions();
   }
   const auto* halt = find<HaltWorker>(decisions);
   ASSERT_NE(halt, nullptr);
@@ -301,13 +323,13 @@ TEST(Coordination, TheSpeedOfALateWorkerIsTold) {
   };
   Cluster cluster(job, 1);
   cluster.join(1);
-  cluster.coordination.on_profiled(WorkerId{1}, measured(1e9), ++cluster.now);
+  cluster.coordination.on_profiled(WorkerId{1}, measured(1e9), ++cluster.now).decisions();
   cluster.halted(1);
   cluster.prepared(1);
   ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
   cluster.join(2);
   const CoordinatorDecisions decisions =
-      cluster.coordination.on_profiled(WorkerId{2}, measured(0.5e9), ++cluster.now);
+      cluster.coordination.on_profiled(WorkerId{2}, measured(0.5e9), ++cluster.now).decisions();
   const auto* event = find<RunEvent>(decisions);
   ASSERT_NE(event, nullptr);
   EXPECT_EQ(event->name, "worker.measured");

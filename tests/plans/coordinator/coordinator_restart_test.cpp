@@ -38,8 +38,10 @@ struct Restarted {
   }
   CoordinatorDecisions join(PeerNumber peer, uint32_t process, uint32_t previous,
                             uint64_t now_us = kSecondUs) {
-    return coordination->on_join(
-        peer, {"host", process, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}, 4}, now_us);
+    return coordination
+        ->on_join(peer, {"host", process, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}, 4},
+                  now_us)
+        .decisions();
   }
   Coordination::Phase phase() const { return coordination->phase(); }
 

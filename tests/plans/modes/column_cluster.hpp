@@ -1,11 +1,14 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <set>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "plans/modes/local_updates.hpp"
+#include "plans/modes/mode_list.hpp"
 #include "tests/plans/modes/column_world.hpp"
 #include "tests/plans/small_cluster.hpp"
 
@@ -27,13 +30,52 @@ size_t count(const CoordinatorDecisions& decisions) {
   return found;
 }
 
-/// Three workers, each a column of one stage, that do at once what they are told.
+/// Everybody goes on alone.
+class NobodyMeets final : public GroupScheduler {
+ public:
+  GroupDecisions on_ready(const ReadySignal& signal, uint64_t) override {
+    GroupStart alone{.number = next_++, .combination = Combination::kLocal};
+    alone.members = {{signal.replica, signal.step, 1.0}};
+    return {{alone}, {}};
+  }
+  GroupDecisions on_timer(uint64_t) override { return {}; }
+  GroupDecisions on_group_end(const GroupOutcome&, uint64_t) override { return {}; }
+  GroupDecisions on_membership(const MembershipChange&, uint64_t) override { return {}; }
+
+ private:
+  uint64_t next_ = 0;
+};
+
+/// The training modes, with that policy for every job.
+inline const ModeList& lonely_modes() {
+  static const ModeList modes = [] {
+    ModeList changed = training_modes();
+    for (ModeEntry& each : changed) {
+      if (each.name != kLocalMode) continue;
+      each.make = [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {
+        return std::make_unique<LocalUpdates>(job, plan, std::make_unique<NobodyMeets>());
+      };
+    }
+    return changed;
+  }();
+  return modes;
+}
+
+/// Three workers, each a pipeline replica of one stage, that do at once what they are told.
 struct ColumnCluster : Cluster {
   explicit ColumnCluster(const JobSpec& job = segments_of_four(), uint32_t workers = 3)
-      : Cluster(job, workers) {
+      : Cluster(options(job, workers)) {
     for (uint32_t id = 1; id <= workers; ++id) join(id);
     begun = all_halted(workers, {});
     for (uint32_t id = 1; id <= workers; ++id) append(begun, prepared(id));
+  }
+
+  static Coordination::Options options(const JobSpec& job, uint32_t workers) {
+    Coordination::Options options;
+    options.job = job;
+    options.worker_count = workers;
+    options.modes = &lonely_modes();
+    return options;
   }
 
   CoordinatorDecisions all_halted(uint32_t workers, const std::vector<Holding>& holdings) {
@@ -66,25 +108,22 @@ struct ColumnCluster : Cluster {
     if (const auto* lease = std::get_if<LeaseSamples>(&decision)) {
       return ready_column(lease->column, lease->step);
     }
-    if (const auto* tell = std::get_if<TellPolicy>(&decision)) {
-      const auto* ready = std::get_if<ReadySignal>(&tell->what);
-      if (ready == nullptr) return {};
-      GroupStart alone{.number = next_group++, .combination = Combination::kLocal};
-      alone.members = {{ready->replica, ready->step, 1.0}};
-      CoordinatorDecisions decisions = to.on_group_start(alone, ++now);
-      append(decisions, ready_column(ready->replica.value, ready->step + 1));
-      return decisions;
-    }
     if (const auto* combine = std::get_if<CombineWeights>(&decision)) {
       CoordinatorDecisions decisions;
+      if (!combine->is_closing) {
+        const GroupMember& alone = combine->members.front();
+        return ready_column(alone.replica.value, alone.step + 1);
+      }
       if (!combine->is_common || holds_mean) return decisions;
       for (const GroupMember& each : combine->members) {
-        append(decisions, to.on_combined(each.replica, combine->number, true, ++now));
+        append(decisions, decided(to.on_combined(sender(each.replica), each.replica,
+                                                 combine->number, true, ++now)));
       }
       return decisions;
     }
     if (const auto* journal = std::get_if<JournalCommit>(&decision)) {
-      return holds_journal ? CoordinatorDecisions{} : to.on_journaled(journal->record.step, ++now);
+      return holds_journal ? CoordinatorDecisions{}
+                           : decided(to.on_journaled(journal->record.step, ++now));
     }
     return {};
   }
@@ -98,13 +137,12 @@ struct ColumnCluster : Cluster {
     report.step_us = step_us.at(column);
     report.loss_sum = 4;
     report.loss_tokens = 2;
-    return coordination.on_ready(report, ++now);
+    return decided(coordination.on_ready(sender(report.replica), report, ++now));
   }
 
   CoordinatorDecisions begun;
   std::vector<uint64_t> step_us = std::vector<uint64_t>(8, 1000);  // By column.
-  uint64_t next_group = 0;
-  std::set<uint32_t> dead;  // Columns that do nothing.
+  std::set<uint32_t> dead;                                         // Columns that do nothing.
   bool holds_mean = false, holds_journal = false;
 };
 

@@ -61,8 +61,7 @@ ColumnWorld::ColumnWorld(JobSpec job, Options options)
                              1)
                 .value()),
       layout_(column_layout(plan_)),
-      loop_(job_, plan_),
-      policy_(make_policy(job_, layout_)),
+      loop_(job_, plan_, make_policy(job_, layout_)),
       served_(layout_.stages),
       segments_left_(options.segments),
       kills_left_(options.kills) {
@@ -83,10 +82,11 @@ uint64_t ColumnWorld::dropped_by_programs() const {
 
 void ColumnWorld::run() {
   begin_segment();
-  for (uint64_t event = 0; segments_left_ > 0 && !loop_.has_failed(); ++event) {
+  for (uint64_t event = 0; segments_left_ > 0 && !has_failed_; ++event) {
     ASSERT_LT(event, kEventsMax) << "seed " << options_.seed << ": it never ends";
     std::vector<Event> events = possible();
-    if (events.empty() && !wake_us_) {
+    const std::optional<uint64_t> wake_us = loop_.wake_us();
+    if (events.empty() && !wake_us) {
       ASSERT_TRUE(is_anybody_slow()) << "seed " << options_.seed << ": nothing can happen";
       continue;
     }
@@ -94,33 +94,24 @@ void ColumnWorld::run() {
     now_us_ += rng_.below(kTickUs);
     if (kills) {
       kill();
-    } else if (events.empty() || (wake_us_ && now_us_ >= *wake_us_)) {
-      now_us_ = std::max(now_us_, *std::exchange(wake_us_, std::nullopt));
-      const GroupDecisions decisions = policy_->on_timer(now_us_);
-      wake_us_ = decisions.wake_us;
-      from_policy_.insert(from_policy_.end(), decisions.starts.begin(), decisions.starts.end());
+    } else if (events.empty() || (wake_us && now_us_ >= *wake_us)) {
+      now_us_ = std::max(now_us_, *wake_us);
+      apply(loop_.on_timer(now_us_));
     } else {
       events[rng_.below(events.size())]();
     }
     if (options_.cut_share > 0 && rng_.uniform() < options_.cut_share) loop_.cut_short();
+    loop_.check_invariants();
     if (testing::Test::HasFatalFailure()) return;
   }
   const bool may_fail = takes_mean_ || lost_columns_.size() == layout_.columns;
-  EXPECT_TRUE(may_fail || !loop_.has_failed()) << "seed " << options_.seed;
+  EXPECT_TRUE(may_fail || !has_failed_) << "seed " << options_.seed;
 }
 
 /// What may happen next.
 std::vector<ColumnWorld::Event> ColumnWorld::possible() {
   std::vector<Event> events;
   for (uint32_t id = 0; id < ranks_.size(); ++id) add_rank_events(id, events);
-  if (!to_policy_.empty()) events.push_back([this] { tell_policy(); });
-  if (!from_policy_.empty()) {
-    events.push_back([this] {
-      const GroupStart start = from_policy_.front();
-      from_policy_.pop_front();
-      apply(loop_.on_group_start(start));
-    });
-  }
   return events;
 }
 
@@ -140,7 +131,7 @@ void ColumnWorld::add_rank_events(uint32_t id, std::vector<Event>& events) {
         const uint32_t column = layout_.column_of({id});
         lost_columns_.insert(column);
         leases_.erase(column);
-        apply(loop_.lose(replica_of(plan_, {id}).worker));
+        apply(loop_.lose(replica_of(plan_, {id}).worker, now_us_));
       });
     }
     return;
@@ -182,16 +173,20 @@ void ColumnWorld::kill() {
   ranks_[id].is_dead = true;
 }
 
-void ColumnWorld::apply(const CoordinatorDecisions& decisions) {
-  for (const CoordinatorDecision& decision : decisions) {
+void ColumnWorld::apply(ModeOutcome outcome) { apply(std::move(outcome).decisions()); }
+
+void ColumnWorld::apply(ModeDecisions decisions) {
+  for (const CoordinatorDecision& decision : decisions.orders) {
     if (const auto* lease = std::get_if<LeaseSamples>(&decision)) take(*lease);
     if (const auto* commit = std::get_if<CommitColumn>(&decision)) take(*commit);
     if (const auto* combine = std::get_if<CombineWeights>(&decision)) take(*combine);
     if (const auto* dissolve = std::get_if<DissolveGroup>(&decision)) take(*dissolve);
-    if (const auto* tell = std::get_if<TellPolicy>(&decision)) to_policy_.push_back(*tell);
     EXPECT_FALSE(std::holds_alternative<EndRun>(decision));
   }
-  if (loop_.take_end()) end_segment();
+  has_failed_ = has_failed_ || decisions.failed.has_value();
+  if (!decisions.completed) return;
+  completed_ = decisions.completed;
+  end_segment();
 }
 
 void ColumnWorld::take(const LeaseSamples& decision) {
@@ -304,9 +299,12 @@ void ColumnWorld::deliver_dissolve(Rank& rank, ReplicaId id, const DissolveGroup
 }
 
 void ColumnWorld::hear(uint32_t id, const FromRank& message) {
-  if (const auto* ready = std::get_if<ReadyReport>(&message)) return apply(loop_.on_ready(*ready));
+  if (const auto* ready = std::get_if<ReadyReport>(&message)) {
+    return apply(loop_.on_ready(replica_of(plan_, {id}).worker, *ready, now_us_));
+  }
   const auto& combined = std::get<Combined>(message);
-  apply(loop_.on_combined({id}, combined.number, combined.ok));
+  apply(loop_.on_averaged(replica_of(plan_, {id}).worker, {id}, combined.number, combined.ok,
+                          now_us_));
 }
 
 void ColumnWorld::carry_out(uint32_t id, const RankCommands& commands) {
@@ -402,21 +400,6 @@ void ColumnWorld::end_exchange(uint32_t id, bool ok) {
   carry_out(id, rank.program.on_combined(group.order.stage, ended.number, ok));
 }
 
-void ColumnWorld::tell_policy() {
-  const TellPolicy tell = to_policy_.front();
-  to_policy_.pop_front();
-  GroupDecisions decisions;
-  if (const auto* ready = std::get_if<ReadySignal>(&tell.what)) {
-    decisions = policy_->on_ready(*ready, now_us_);
-  } else if (const auto* outcome = std::get_if<GroupOutcome>(&tell.what)) {
-    decisions = policy_->on_group_end(*outcome, now_us_);
-  } else {
-    decisions = policy_->on_membership(std::get<MembershipChange>(tell.what), now_us_);
-  }
-  wake_us_ = decisions.wake_us;
-  from_policy_.insert(from_policy_.end(), decisions.starts.begin(), decisions.starts.end());
-}
-
 void ColumnWorld::begin_segment() {
   done_.clear();
   for (std::set<uint64_t>& each : served_) each.clear();
@@ -424,7 +407,7 @@ void ColumnWorld::begin_segment() {
     rank.carried.clear();
     rank.pending.clear();
   }
-  apply(loop_.begin_segment(first_step_, first_step_ + options_.segment_steps));
+  apply(loop_.begin(first_step_, first_step_ + options_.segment_steps, now_us_));
 }
 
 /// All live columns have the mean: as the coordinator, commit and begin the next one.
@@ -457,7 +440,7 @@ void ColumnWorld::check_segment() {
   }
   EXPECT_EQ(next, loop_.end_step() * batch) << "seed " << options_.seed;
   uint64_t counted = 0;
-  for (uint64_t samples : loop_.totals().samples) counted += samples;
+  for (uint64_t samples : completed_->replica_samples) counted += samples;
   EXPECT_EQ(counted, next - first_step_ * batch);
   EXPECT_EQ(loop_.totals().iterations, done_.size());
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {

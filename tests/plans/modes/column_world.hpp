@@ -13,7 +13,7 @@
 
 #include "plans/base/rng.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
-#include "plans/modes/column_loop.hpp"
+#include "plans/modes/local_updates.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "plans/worker/rank_program.hpp"
 
@@ -22,10 +22,10 @@ namespace skein::plans {
 /// A job of columns: three steps of two samples for each column, in one micro-batch of one row.
 JobSpec column_job(int64_t stages, int64_t columns, const std::string& policy = "sdpipe");
 
-/// Columns of one worker per replica that do what `ColumnLoop`, a policy and the `RankProgram`s
-/// say, in a random order of events: messages keep their order on each way and take any time.
-/// Checks what always holds, above all that the loop fails only if nobody is left or somebody dies
-/// while the mean is taken; breaches are failures of gtest, with the seed.
+/// Pipeline replicas of one worker per stage that do what `LocalUpdates` with its policy and the
+/// `RankProgram`s say, in a random order of events: messages keep their order on each way and take
+/// any time. Checks what always holds, above all that a round fails only if nobody is left or
+/// somebody dies while the average is taken; breaches are failures of gtest, with the seed.
 class ColumnWorld {
  public:
   struct Options {
@@ -44,7 +44,7 @@ class ColumnWorld {
   /// breach.
   void run();
 
-  bool has_failed() const { return loop_.has_failed(); }
+  bool has_failed() const { return has_failed_; }
   uint64_t steps_done() const { return first_step_; }
   uint64_t groups_of_several() const { return groups_of_several_; }
   uint64_t dissolved() const { return dissolved_; }
@@ -101,12 +101,12 @@ class ColumnWorld {
   void add_rank_events(uint32_t id, std::vector<Event>& events);
   bool is_anybody_slow() const;
   void kill();
-  void apply(const CoordinatorDecisions& decisions);
+  void apply(ModeDecisions decisions);
+  void apply(ModeOutcome outcome);
   void take(const LeaseSamples& decision);
   void take(const CommitColumn& decision);
   void take(const CombineWeights& decision);
   void take(const DissolveGroup& decision);
-  void take(const TellPolicy& decision);
   void send(ReplicaId replica, const ToRank& message);
   void deliver(uint32_t id, const ToRank& message);
   void deliver_combine(Rank& rank, ReplicaId id, const CombineWeights& combine);
@@ -117,7 +117,6 @@ class ColumnWorld {
   void begin_exchange(uint32_t id, uint64_t number, bool is_passive);
   bool can_end_exchange(const Rank& rank) const;
   void end_exchange(uint32_t id, bool ok);
-  void tell_policy();
   void begin_segment();
   void end_segment();
   void check_mean_is_due() const;
@@ -130,12 +129,10 @@ class ColumnWorld {
   Rng rng_;
   Plan plan_;
   ColumnLayout layout_;
-  ColumnLoop loop_;
-  std::unique_ptr<GroupScheduler> policy_;
-  std::vector<Rank> ranks_;  // By replica.
-  std::deque<TellPolicy> to_policy_;
-  std::deque<GroupStart> from_policy_;
-  std::optional<uint64_t> wake_us_;
+  LocalUpdates loop_;
+  bool has_failed_ = false;
+  std::optional<CommitTotals> completed_;  // The last round.
+  std::vector<Rank> ranks_;                // By replica.
   uint64_t now_us_ = 0;
   std::map<uint64_t, Group> groups_;
   std::map<uint32_t, SampleLease> leases_;  // By column.

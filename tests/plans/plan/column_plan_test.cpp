@@ -91,16 +91,15 @@ TEST(ColumnPlan, ATiedEmbeddingNeedsOneStage) {
 TEST(ColumnPlan, ANewPlanLeavesStateWhereItIs) {
   ReplanRequest request;
   request.job = column_job(2, 3);
-  request.in_columns = true;
   request.workers = workers(6);
   request.generation = 1;
-  const Plan before = replan(request)->plan;
+  const Plan before = replan_pipeline_replicas(request)->plan;
   for (uint32_t lost = 0; lost < 6; ++lost) {
     request.current = before;
     request.generation = 2;
     request.workers = workers(6);
     request.workers.erase(request.workers.begin() + lost);
-    const PlannedPipeline after = replan(request).value();
+    const PlannedPipeline after = replan_pipeline_replicas(request).value();
     EXPECT_EQ(after.reason, "2 columns of the job's pipeline");
     int moved = 0;
     for (const StagePlan& stage : after.plan.stages) {

@@ -8,7 +8,7 @@
 
 #include "../planner/planner_requests.hpp"
 #include "plans/elastic/keep_layers.hpp"
-#include "plans/elastic/plan_change.hpp"
+#include "plans/elastic/plan_difference.hpp"
 #include "plans/planner/draft_schedule.hpp"
 #include "plans/stragglers/remedy_candidates.hpp"
 
@@ -66,13 +66,13 @@ void expect_good(const Remedy& remedy, const Plan& current, const PlanRequest& r
   const double current_us = simulated_us(current, request);
   EXPECT_NEAR(remedy.gain, 1 - remedy.predicted_step_us / current_us, 1e-12) << remedy.reason;
   EXPECT_FALSE(remedy.reason.empty());
-  const PlanChange change = change_between(current, remedy.plan, request.profile);
+  const PlanDifference change = change_between(current, remedy.plan, request.profile);
   switch (remedy.kind) {
     case Kind::kNone:
       EXPECT_EQ(remedy.plan, current);
       break;
     case Kind::kSplitRows:
-      EXPECT_EQ(change, PlanChange{});
+      EXPECT_EQ(change, PlanDifference{});
       break;
     case Kind::kMoveLayers:
       EXPECT_TRUE(change.leaving.empty());
@@ -253,14 +253,14 @@ TEST(StragglerRemedy, NeverPredictsALongerRestOfTheRun) {
   }
 }
 
-TEST(PlanChange, CountsTheStateOfLayersThatAWorkerDidNotHold) {
+TEST(PlanDifference, CountsTheStateOfLayersThatAWorkerDidNotHold) {
   const PlanRequest request = pipeline_request();
   const Plan before = pipeline_plan();
   const Plan after = straight_plan(request, {0, 5, 8, 16}, {{0}, {1}, {3}});
   // Layer 4 goes to worker 1, layers 8 to 11 to worker 4; weights and two moments of 100 kB each.
   EXPECT_EQ(change_between(before, after, request.profile),
-            (PlanChange{5 * 3 * 100'000, {}, {WorkerId{3}}}));
-  EXPECT_EQ(change_between(before, before, request.profile), PlanChange{});
+            (PlanDifference{5 * 3 * 100'000, {}, {WorkerId{3}}}));
+  EXPECT_EQ(change_between(before, before, request.profile), PlanDifference{});
 }
 
 TEST(KeepLayers, RenamesAlikeWorkersSoThatLayersStay) {

@@ -1,4 +1,4 @@
-#include "plans/elastic/plan_change.hpp"
+#include "plans/elastic/plan_difference.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,10 +15,10 @@ std::map<WorkerId, std::set<int64_t>> layers_of_workers(const Plan& plan) {
   return layers;
 }
 
-PlanChange change_between(const Plan& before, const Plan& after, const Profile& profile) {
+PlanDifference change_between(const Plan& before, const Plan& after, const Profile& profile) {
   const std::map<WorkerId, std::set<int64_t>> old_layers = layers_of_workers(before);
   const std::map<WorkerId, std::set<int64_t>> new_layers = layers_of_workers(after);
-  PlanChange change;
+  PlanDifference change;
   double moved = 0;
   for (const auto& [worker, layers] : new_layers) {
     const auto known = old_layers.find(worker);

@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
+#include "plans/base/outcome.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/elastic/snapshot_schedule.hpp"
 #include "plans/job/job_spec.hpp"
-#include "plans/modes/column_loop.hpp"
+#include "plans/modes/training_mode.hpp"
 
 namespace skein::plans {
 
-/// Step after step: ready -> journal -> commit, with the validations, checkpoints and snapshots
-/// that commits order, through one plan after the other. A state machine without clock or I/O.
-///
-/// Events of a step that is not in progress change nothing and are counted in `dropped`.
-class CommitLoop {
+/// What is committed: journaling, what each commit orders (validations, checkpoints, snapshots),
+/// and what has become of those orders, through one plan after the other. The same for all training
+/// modes: what is committed comes as `CommitTotals`. A state machine without clock or I/O.
+class CommitLog {
  public:
   /// What an earlier life of the coordinator has left.
   struct Past {
@@ -28,35 +28,33 @@ class CommitLoop {
     /// By the journal: generation of the steps from each of these on.
     std::map<uint64_t, uint64_t> generations;
   };
-  CommitLoop(JobSpec job, uint64_t term, const Past& past);
+  CommitLog(JobSpec job, uint64_t term, const Past& past);
 
   /// A plan is in force from step `first_step` on. What is left to do of the step before it goes
-  /// into the order, if that step's state is what the plan starts with.
-  CommitOrder begin_generation(const Plan& plan, std::vector<WorkerId> keepers, uint64_t first_step,
-                               uint64_t now_us);
-  /// The plan is not in force any more; nothing is being journaled. What was reported of the step
-  /// in progress is void; what the last commit ordered and nobody has finished is kept for the next
-  /// plan. Returns a line for each thing that is given up.
+  /// into the order, if that step's state is what the plan starts with. `leaves_commits_behind`: as
+  /// the plan's training mode says.
+  CommitOrder begin_generation(const Plan& plan, std::vector<WorkerId> snapshot_peers,
+                               uint64_t first_step, bool leaves_commits_behind, uint64_t now_us);
+  /// The plan is not in force any more; nothing is being journaled. What the last commit
+  /// ordered and nobody has finished is kept for the next plan. Returns a line for each thing that
+  /// is given up.
   CoordinatorDecisions end_generation();
   /// The next commit is the last one of this plan.
   void hold() { holds_ = true; }
   /// The next commit is the last one of the run.
   void stop() { stops_ = true; }
 
-  CoordinatorDecisions on_ready(const ReadyReport& report, uint64_t now_us);
-  CoordinatorDecisions on_reduced(ReplicaId replica, uint64_t step, double norm_squared);
-  /// Columns of their own pace have done all steps before `end_step`, and are alike again: one
-  /// commit for all of these steps, numbered as the last of them.
-  CoordinatorDecisions on_segment(uint64_t end_step, const SegmentTotals& totals, uint64_t now_us);
-  /// Where a segment that begins now should end: at `steps` steps, or before that where something
-  /// else is due.
-  uint64_t segment_end(int64_t steps) const;
-  CoordinatorDecisions on_journaled(uint64_t step, uint64_t now_us);
-  CoordinatorDecisions on_validated(ReplicaId replica, uint64_t step, double loss_sum,
-                                    uint64_t loss_tokens, uint64_t now_us);
-  CoordinatorDecisions on_shard_saved(int32_t stage, uint64_t steps_done);
-  /// False if nobody waits for it.
-  bool on_checkpoint_completed(uint64_t steps_done, bool ok);
+  /// The work up to a step is done: its record goes to the journal. Ends the run if it diverged.
+  CoordinatorDecisions on_completed(const CommitTotals& totals, uint64_t now_us);
+  /// Where a commit that covers up to `steps` steps should end: there, or before that where
+  /// something else is due.
+  uint64_t next_boundary(uint64_t steps) const;
+  Outcome<CoordinatorDecisions> on_journaled(uint64_t step, uint64_t now_us);
+  Outcome<CoordinatorDecisions> on_validated(ReplicaId replica, uint64_t step, double loss_sum,
+                                             uint64_t loss_tokens, uint64_t now_us);
+  Outcome<CoordinatorDecisions> on_shard_saved(int32_t stage, uint64_t steps_done);
+  /// None: somebody waited for it.
+  std::optional<DropReason> on_checkpoint_completed(uint64_t steps_done, bool ok);
   void on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done) {
     snapshots_.on_kept(worker, stage, steps_done);
   }
@@ -77,9 +75,8 @@ class CommitLoop {
   bool is_complete() const;
   /// Nothing that a commit ordered is left to do.
   bool is_idle() const { return validations_.empty() && checkpoints_.empty() && !owes(); }
-  bool is_reduced(ReplicaId replica) const { return reduced_.contains(replica); }
-  const std::map<ReplicaId, ReadyReport>& last_reports() const { return last_reports_; }
-  uint64_t dropped() const { return dropped_; }
+
+  void check_invariants() const;
 
  private:
   struct Validation {
@@ -94,23 +91,21 @@ class CommitLoop {
     double loss = 0;
   };
 
-  CoordinatorDecisions try_commit();
-  CoordinatorDecisions journal(CommitRecord record);
   CommitOrder make_order() const;
   BroadcastCommit make_broadcast(const CommitOrder& order, uint64_t now_us) const;
   bool owes() const { return owed_validation_ || owed_checkpoint_; }
   uint64_t total_steps() const { return static_cast<uint64_t>(job_.training.steps); }
-  CoordinatorDecisions drop();
 
+  // Invariants: committed steps are at most those of the job; nothing is journaled after the last
+  // commit of a plan; what is journaled covers steps that are not committed; what is awaited is of
+  // committed steps.
   JobSpec job_;
   uint64_t term_ = 0;
   Plan plan_;
+  bool leaves_commits_behind_ = false;
   uint64_t step_ = 0;  // The step that is being computed; equals the number of committed steps.
-  std::map<ReplicaId, ReadyReport> ready_;
-  std::map<ReplicaId, double> reduced_;            // Squared norms.
-  std::map<ReplicaId, ReadyReport> last_reports_;  // Of the last committed step.
   std::optional<CommitRecord> journaling_;
-  std::optional<SegmentTotals> segment_;  // That is being journaled, if columns have done it.
+  CommitTotals totals_;  // Of what is being journaled.
   uint64_t last_ready_us_ = 0;
   uint64_t last_step_end_us_ = 0;  // For the reported step time.
   double last_loss_ = 0;
@@ -126,7 +121,6 @@ class CommitLoop {
   bool stops_ = false;
   bool owed_validation_ = false;  // Of the last committed step.
   bool owed_checkpoint_ = false;
-  uint64_t dropped_ = 0;
 };
 
 }  // namespace skein::plans

@@ -1,4 +1,4 @@
-#include "plans/coordinator/commit_loop.hpp"
+#include "plans/coordinator/commit_log.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
 #include "plans/job/sample_order.hpp"
 
 namespace skein::plans {
@@ -37,7 +38,7 @@ std::vector<WorkerId> first_workers(const Plan& plan) {
 
 }  // namespace
 
-CommitLoop::CommitLoop(JobSpec job, uint64_t term, const Past& past)
+CommitLog::CommitLog(JobSpec job, uint64_t term, const Past& past)
     : job_(std::move(job)),
       term_(term),
       step_(past.committed),
@@ -46,17 +47,20 @@ CommitLoop::CommitLoop(JobSpec job, uint64_t term, const Past& past)
       durable_step_(past.durable),
       snapshots_(job_.elastic.snapshot_interval) {}
 
-uint64_t CommitLoop::generation_of(uint64_t steps) const {
+uint64_t CommitLog::generation_of(uint64_t steps) const {
   if (steps == 0) return 0;
   const auto behind = generations_.upper_bound(steps - 1);
   return behind == generations_.begin() ? 0 : std::prev(behind)->second;
 }
 
-bool CommitLoop::is_complete() const { return step_ >= total_steps(); }
+bool CommitLog::is_complete() const { return step_ >= total_steps(); }
 
-CommitOrder CommitLoop::begin_generation(const Plan& plan, std::vector<WorkerId> keepers,
-                                         uint64_t first_step, uint64_t now_us) {
+CommitOrder CommitLog::begin_generation(const Plan& plan, std::vector<WorkerId> snapshot_peers,
+                                        uint64_t first_step, bool leaves_commits_behind,
+                                        uint64_t now_us) {
+  SKEIN_CHECK(first_step <= step_) << "step " << first_step << " of " << step_;
   plan_ = plan;
+  leaves_commits_behind_ = leaves_commits_behind;
   if (first_step != step_) {  // What is redone orders it again.
     owed_validation_ = owed_checkpoint_ = false;
   }
@@ -65,7 +69,7 @@ CommitOrder CommitLoop::begin_generation(const Plan& plan, std::vector<WorkerId>
   holds_ = is_held_ = false;
   last_step_end_us_ = now_us;
   last_step_us_ = 0;
-  snapshots_.begin_generation(first_workers(plan), std::move(keepers), first_step);
+  snapshots_.begin_generation(first_workers(plan), std::move(snapshot_peers), first_step);
   CommitOrder order;
   order.step = step_ > 0 ? step_ - 1 : 0;
   order.last = is_complete() || stops_;
@@ -77,19 +81,16 @@ CommitOrder CommitLoop::begin_generation(const Plan& plan, std::vector<WorkerId>
   if (order.validate) validations_[order.step].started_us = now_us;
   if (order.checkpoint) checkpoints_[step_].loss = last_loss_;
   is_held_ = order.last;
-  if (plan_.in_columns && !order.last && snapshots_.is_possible()) {
-    order.snapshot = true;  // Columns leave this state at once.
+  if (leaves_commits_behind_ && !order.last && snapshots_.is_possible()) {
+    order.snapshot = true;
     snapshots_.on_ordered(step_);
   }
   return order;
 }
 
-CoordinatorDecisions CommitLoop::end_generation() {
+CoordinatorDecisions CommitLog::end_generation() {
   CoordinatorDecisions decisions;
-  ready_.clear();
-  reduced_.clear();
-  last_reports_.clear();
-  segment_.reset();
+  SKEIN_CHECK(!journaling_) << "a commit is on its way to the journal";
   for (const auto& [step, validation] : validations_) {
     if (step + 1 == step_) owed_validation_ = true;
   }
@@ -112,70 +113,20 @@ CoordinatorDecisions CommitLoop::end_generation() {
   return decisions;
 }
 
-CoordinatorDecisions CommitLoop::on_ready(const ReadyReport& report, uint64_t now_us) {
-  if (report.step != step_ || journaling_ || is_held_ ||
-      static_cast<int64_t>(report.replica.value) >= replica_count(plan_) ||
-      !ready_.emplace(report.replica, report).second) {
-    return drop();
-  }
+CoordinatorDecisions CommitLog::on_completed(const CommitTotals& totals, uint64_t now_us) {
+  SKEIN_CHECK(!journaling_ && !is_held_ && totals.end_step > step_)
+      << "steps up to " << totals.end_step << " are complete, " << step_ << " are committed";
   last_ready_us_ = now_us;
-  if (!report.needs_groups) reduced_[report.replica] = report.norm_squared;
-  return try_commit();
-}
-
-CoordinatorDecisions CommitLoop::on_reduced(ReplicaId replica, uint64_t step, double norm_squared) {
-  if (step != step_ || journaling_ || !ready_.contains(replica) || reduced_.contains(replica)) {
-    return drop();
-  }
-  reduced_[replica] = norm_squared;
-  return try_commit();
-}
-
-CoordinatorDecisions CommitLoop::try_commit() {
-  if (static_cast<int64_t>(reduced_.size()) < replica_count(plan_)) return {};
+  totals_ = totals;
   CommitRecord record;
-  record.step = step_;
-  double norm_squared = 0;
-  for (const StagePlan& stage : plan_.stages) {
-    norm_squared += reduced_.at(stage.replicas.front().id);
-  }
-  record.gradient_norm = std::sqrt(norm_squared);
-  double loss_sum = 0;
-  uint64_t loss_tokens = 0;
-  for (const auto& [replica, report] : ready_) {
-    loss_sum += report.loss_sum;
-    loss_tokens += report.loss_tokens;
-  }
-  record.loss = mean(loss_sum, loss_tokens);
-  return journal(record);
-}
-
-CoordinatorDecisions CommitLoop::on_segment(uint64_t end_step, const SegmentTotals& totals,
-                                            uint64_t now_us) {
-  if (journaling_ || is_held_ || end_step <= step_) return drop();
-  last_ready_us_ = now_us;
-  segment_ = totals;
-  CommitRecord record;
-  record.step = end_step - 1;
-  record.gradient_norm = mean(totals.norm_sum, totals.iterations);
+  record.step = totals.end_step - 1;
+  record.gradient_norm = totals.gradient_norm;
   record.loss = mean(totals.loss_sum, totals.loss_tokens);
-  return journal(record);
-}
-
-uint64_t CommitLoop::segment_end(int64_t steps) const {
-  uint64_t end = next_due(steps, step_, total_steps());
-  if (job_.validation.batches > 0) end = next_due(job_.validation.interval, step_, end);
-  if (job_.checkpoint.enable) end = next_due(job_.checkpoint.interval, step_, end);
-  return end;
-}
-
-/// Of the steps from the one in progress to that of `record`.
-CoordinatorDecisions CommitLoop::journal(CommitRecord record) {
   record.generation = plan_.generation;
   record.term = term_;
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   record.first_sample = first_sample(step_, batch);
-  record.sample_count = (record.step + 1 - step_) * batch;
+  record.sample_count = (totals.end_step - step_) * batch;
   if (!std::isfinite(record.loss) || !std::isfinite(record.gradient_norm)) {
     return {diverged(absl::StrCat("step ", record.step + 1), record.loss, record.gradient_norm)};
   }
@@ -183,7 +134,14 @@ CoordinatorDecisions CommitLoop::journal(CommitRecord record) {
   return {JournalCommit{record}};
 }
 
-CommitOrder CommitLoop::make_order() const {
+uint64_t CommitLog::next_boundary(uint64_t steps) const {
+  uint64_t end = next_due(static_cast<int64_t>(steps), step_, total_steps());
+  if (job_.validation.batches > 0) end = next_due(job_.validation.interval, step_, end);
+  if (job_.checkpoint.enable) end = next_due(job_.checkpoint.interval, step_, end);
+  return end;
+}
+
+CommitOrder CommitLog::make_order() const {
   CommitOrder order;
   const uint64_t done = journaling_->step + 1;
   const bool ends_job = done >= total_steps();
@@ -194,13 +152,14 @@ CommitOrder CommitLoop::make_order() const {
   order.validate = job_.validation.batches > 0 &&
                    (ends_job || (!ends_run && is_due(job_.validation.interval, done)));
   order.checkpoint = job_.checkpoint.enable && (ends_run || is_due(job_.checkpoint.interval, done));
-  const bool is_due_now = segment_ ? snapshots_.is_possible() : snapshots_.is_due(done);
+  const bool is_due_now =
+      leaves_commits_behind_ ? snapshots_.is_possible() : snapshots_.is_due(done);
   order.snapshot = !order.last && is_due_now;
   order.snapshot_floor = snapshots_.floor();
   return order;
 }
 
-BroadcastCommit CommitLoop::make_broadcast(const CommitOrder& order, uint64_t now_us) const {
+BroadcastCommit CommitLog::make_broadcast(const CommitOrder& order, uint64_t now_us) const {
   BroadcastCommit commit;
   commit.order = order;
   commit.generation = plan_.generation;
@@ -212,39 +171,22 @@ BroadcastCommit CommitLoop::make_broadcast(const CommitOrder& order, uint64_t no
   commit.control_seconds = static_cast<double>(now_us - last_ready_us_) * kMicro;
   commit.samples = journaling_->sample_count;
   commit.tokens = commit.samples * static_cast<uint64_t>(job_.training.seq_len);
-  if (segment_) {
-    for (double busy : segment_->busy_seconds) {
-      commit.stage_busy_seconds.push_back(busy / static_cast<double>(segment_->samples.size()));
-    }
-    commit.stage_stash_peak = segment_->stash_peak;
-    commit.column_samples = segment_->samples;
-    commit.staleness = segment_->staleness_max;
-    return commit;
-  }
-  for (const StagePlan& stage : plan_.stages) {
-    double busy = 0;
-    uint32_t stash = 0;
-    for (const ReplicaPlan& replica : stage.replicas) {
-      const ReadyReport& report = ready_.at(replica.id);
-      busy += static_cast<double>(report.busy_us) * kMicro;
-      stash = std::max(stash, report.stash_peak);
-    }
-    commit.stage_busy_seconds.push_back(busy / static_cast<double>(stage.replicas.size()));
-    commit.stage_stash_peak.push_back(stash);
-  }
+  commit.stage_busy_seconds = totals_.stage_busy_seconds;
+  commit.stage_stash_peak = totals_.stage_stash_peak;
+  commit.column_samples = totals_.replica_samples;
+  commit.staleness = totals_.staleness;
   return commit;
 }
 
-CoordinatorDecisions CommitLoop::on_journaled(uint64_t step, uint64_t now_us) {
-  if (!journaling_ || journaling_->step != step) return drop();
+Outcome<CoordinatorDecisions> CommitLog::on_journaled(uint64_t step, uint64_t now_us) {
+  if (!journaling_) return Dropped{DropReason::kUnexpected};
+  if (journaling_->step != step) return Dropped{DropReason::kStale};
   const CommitOrder order = make_order();
   const uint64_t end = step + 1;
   CoordinatorDecisions decisions = {make_broadcast(order, now_us)};
-  uint64_t copy_us = 0;
-  for (const auto& [replica, report] : ready_) copy_us = std::max(copy_us, report.snapshot_us);
   last_step_us_ =
       static_cast<double>(now_us - last_step_end_us_) / static_cast<double>(end - step_);
-  snapshots_.on_cost(copy_us, last_step_us_);
+  snapshots_.on_cost(totals_.snapshot_us, last_step_us_);
   is_held_ = order.last;
   if (order.snapshot) snapshots_.on_ordered(end);
   if (order.validate) validations_[step].started_us = now_us;
@@ -253,24 +195,24 @@ CoordinatorDecisions CommitLoop::on_journaled(uint64_t step, uint64_t now_us) {
   last_norm_ = journaling_->gradient_norm;
   if (generation_of(step_) != plan_.generation) generations_[step_] = plan_.generation;
   journaling_.reset();
-  segment_.reset();
-  last_reports_ = std::move(ready_);
-  ready_.clear();
-  reduced_.clear();
   step_ = end;
   last_step_end_us_ = now_us;
   return decisions;
 }
 
-CoordinatorDecisions CommitLoop::on_validated(ReplicaId replica, uint64_t step, double loss_sum,
-                                              uint64_t loss_tokens, uint64_t now_us) {
+Outcome<CoordinatorDecisions> CommitLog::on_validated(ReplicaId replica, uint64_t step,
+                                                      double loss_sum, uint64_t loss_tokens,
+                                                      uint64_t now_us) {
   auto found = validations_.find(step);
-  if (found == validations_.end() || !found->second.reported.insert(replica).second) return drop();
+  if (found == validations_.end()) return Dropped{DropReason::kUnexpected};
+  if (!found->second.reported.insert(replica).second) return Dropped{DropReason::kRepeated};
   Validation& validation = found->second;
   validation.loss_sum += loss_sum;
   validation.loss_tokens += loss_tokens;
   last_step_end_us_ = now_us;  // The pass is no part of the next step's time.
-  if (validation.reported.size() < plan_.stages.back().replicas.size()) return {};
+  if (validation.reported.size() < plan_.stages.back().replicas.size()) {
+    return CoordinatorDecisions{};
+  }
   const double tokens = static_cast<double>(std::max<uint64_t>(1, validation.loss_tokens));
   CoordinatorDecisions decisions = {
       ReportValidation{step, validation.loss_sum / tokens, validation.loss_tokens,
@@ -279,26 +221,35 @@ CoordinatorDecisions CommitLoop::on_validated(ReplicaId replica, uint64_t step, 
   return decisions;
 }
 
-CoordinatorDecisions CommitLoop::on_shard_saved(int32_t stage, uint64_t steps_done) {
+Outcome<CoordinatorDecisions> CommitLog::on_shard_saved(int32_t stage, uint64_t steps_done) {
   auto found = checkpoints_.find(steps_done);
-  if (found == checkpoints_.end() || found->second.is_completing ||
-      !found->second.stages.insert(stage).second) {
-    return drop();
+  if (found == checkpoints_.end()) return Dropped{DropReason::kUnexpected};
+  if (stage < 0 || stage >= static_cast<int32_t>(plan_.stages.size())) {
+    return Dropped{DropReason::kUnknown};
   }
-  if (found->second.stages.size() < plan_.stages.size()) return {};
+  if (found->second.is_completing || !found->second.stages.insert(stage).second) {
+    return Dropped{DropReason::kRepeated};
+  }
+  if (found->second.stages.size() < plan_.stages.size()) return CoordinatorDecisions{};
   found->second.is_completing = true;
-  return {CompleteCheckpoint{steps_done, found->second.loss}};
+  return CoordinatorDecisions{CompleteCheckpoint{steps_done, found->second.loss}};
 }
 
-bool CommitLoop::on_checkpoint_completed(uint64_t steps_done, bool ok) {
-  if (checkpoints_.erase(steps_done) == 0) return false;
+std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done, bool ok) {
+  if (checkpoints_.erase(steps_done) == 0) return DropReason::kUnexpected;
   if (ok) durable_step_ = std::max(durable_step_, steps_done);
-  return true;
+  return std::nullopt;
 }
 
-CoordinatorDecisions CommitLoop::drop() {
-  ++dropped_;
-  return {};
+void CommitLog::check_invariants() const {
+  SKEIN_CHECK(step_ <= total_steps()) << step_ << " of " << total_steps() << " steps";
+  SKEIN_CHECK(!journaling_ || (!is_held_ && journaling_->step >= step_)) << step_;
+  for (const auto& [step, validation] : validations_) {
+    SKEIN_CHECK(step < std::max<uint64_t>(1, step_)) << "a validation of step " << step;
+  }
+  for (const auto& [step, generation] : generations_) {
+    SKEIN_CHECK(step < std::max<uint64_t>(1, step_)) << "step " << step << " has a generation";
+  }
 }
 
 }  // namespace skein::plans

@@ -1,0 +1,124 @@
+#include "plans/coordinator/membership.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// Rather than one that took the number in another life of the coordinator.
+bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
+  return one.host_name == other.host_name && one.process_id == other.process_id &&
+         one.data_address == other.data_address;
+}
+
+}  // namespace
+
+WorkerId Membership::number(const JoinRequest& request) {
+  if (request.previous.value != 0 && !members_.contains(request.previous)) {
+    last_worker_ = std::max(last_worker_, request.previous.value);
+    return request.previous;
+  }
+  return WorkerId{++last_worker_};
+}
+
+Member& Membership::admit(PeerNumber peer, JoinRequest request, uint64_t now_us) {
+  SKEIN_CHECK(!has_peer(peer)) << "connection " << peer << " has a member";
+  seen_generation_ = std::max(seen_generation_, request.generation);
+  const WorkerId worker = number(request);
+  Member& member = members_[worker];
+  member.peer = peer;
+  member.id = worker;
+  member.request = std::move(request);
+  member.last_heard_us = now_us;
+  member.eligible_us = hold_back_.eligible_us(worker, now_us);
+  last_join_us_ = now_us;
+  return member;
+}
+
+void Membership::lose(WorkerId worker, uint64_t now_us) {
+  hold_back_.on_lost(worker, now_us);
+  members_.erase(worker);
+}
+
+Outcome<CoordinatorDecisions> Membership::on_heartbeat(WorkerId worker, WorkerActivity activity,
+                                                       uint64_t now_us) {
+  const auto member = members_.find(worker);
+  if (member == members_.end()) return Dropped{DropReason::kUnknown};
+  member->second.last_heard_us = now_us;
+  WorkerActivity& known = member->second.activity;
+  activity.steps_done = std::max(known.steps_done, activity.steps_done);
+  if (activity.device.empty()) activity.device = known.device;
+  const bool is_news = activity.device != known.device;
+  known = std::move(activity);
+  // Most compute on what they have asked for, as they said when they joined.
+  if (!is_news || known.device == member->second.request.device) return CoordinatorDecisions{};
+  return CoordinatorDecisions{
+      RunEvent{"worker.device",
+               absl::StrCat("w", worker.value, " computes on ", known.device),
+               {{"worker", absl::StrCat(worker.value)}, {"device", known.device}}}};
+}
+
+bool Membership::mark_leaving(WorkerId worker) {
+  return !std::exchange(members_.at(worker).leaves, true);
+}
+
+bool Membership::has_peer(PeerNumber peer) const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const auto& each) { return each.second.peer == peer; });
+}
+
+std::optional<WorkerId> Membership::same_process(const JoinRequest& request) const {
+  const auto before = members_.find(request.previous);
+  if (before == members_.end() || !is_same_process(before->second.request, request)) {
+    return std::nullopt;
+  }
+  return before->first;
+}
+
+bool Membership::some_leave() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& each) { return each.second.leaves; });
+}
+
+std::optional<uint64_t> Membership::next_eligible_us(uint64_t now_us) const {
+  std::optional<uint64_t> next;
+  for (const auto& [id, member] : members_) {
+    if (member.eligible_us <= now_us) continue;
+    next = next ? std::min(*next, member.eligible_us) : member.eligible_us;
+  }
+  return next;
+}
+
+std::vector<Membership::Silent> Membership::silent(uint64_t now_us) const {
+  std::vector<Silent> silent;
+  for (const auto& [id, member] : members_) {
+    const uint64_t heard = std::min(member.last_heard_us, now_us);
+    const auto silent_us = static_cast<double>(now_us - heard);
+    if (silent_us > lease_us_) silent.push_back({id, silent_us});
+  }
+  return silent;
+}
+
+bool Membership::has_all_of(const Plan& plan) const {
+  for (const StagePlan& stage : plan.stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      if (!members_.contains(replica.worker)) return false;
+    }
+  }
+  return true;
+}
+
+void Membership::check_invariants() const {
+  std::set<PeerNumber> peers;
+  for (const auto& [id, member] : members_) {
+    SKEIN_CHECK(id == member.id && id.value > 0 && id.value <= last_worker_) << id;
+    SKEIN_CHECK(peers.insert(member.peer).second) << id << " shares its connection";
+  }
+}
+
+}  // namespace skein::plans

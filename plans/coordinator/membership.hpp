@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plans/base/ids.hpp"
+#include "plans/base/outcome.hpp"
+#include "plans/coordinator/coordinator_decisions.hpp"
+#include "plans/elastic/hold_back.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::plans {
+
+/// A worker that takes part in the run.
+struct Member {
+  PeerNumber peer = 0;
+  WorkerId id;
+  JoinRequest request;
+  uint64_t last_heard_us = 0;
+  WorkerActivity activity;
+  uint64_t eligible_us = 0;  // May be given work from then on.
+  bool leaves = false;       // Its state is to move away.
+};
+
+/// Whether workers that are to leave are counted on.
+enum class Leavers { kWithout, kWith };
+
+/// Who is here: admission, identity, heartbeat leases, those that are held back as they come and
+/// go, and departures. A state machine without clock or I/O; times are microseconds of one steady
+/// clock.
+class Membership {
+ public:
+  explicit Membership(double lease_seconds) : lease_us_(lease_seconds * 1e6) {}
+
+  /// A worker is admitted under its old number, if that is free, or a new one. Its connection must
+  /// have no member yet.
+  Member& admit(PeerNumber peer, JoinRequest request, uint64_t now_us);
+  /// It was lost: if it comes and goes often, it is held back when it is here again.
+  void lose(WorkerId worker, uint64_t now_us);
+  /// It has left as it was asked to.
+  void remove(WorkerId worker) { members_.erase(worker); }
+  /// What its device does now; an event if it computes on something else than it had said.
+  Outcome<CoordinatorDecisions> on_heartbeat(WorkerId worker, WorkerActivity activity,
+                                             uint64_t now_us);
+  /// False if it was known.
+  bool mark_leaving(WorkerId worker);
+
+  const std::map<WorkerId, Member>& all() const { return members_; }
+  size_t count() const { return members_.size(); }
+  bool has(WorkerId worker) const { return members_.contains(worker); }
+  bool has_peer(PeerNumber peer) const;
+  /// The member that this very process was on a connection that must have died since.
+  std::optional<WorkerId> same_process(const JoinRequest& request) const;
+  bool may_work(const Member& member, uint64_t now_us, Leavers leavers) const {
+    return member.eligible_us <= now_us && (!member.leaves || leavers == Leavers::kWith);
+  }
+  bool some_leave() const;
+  /// When the next member that is held back may be given work; none: nobody is held back.
+  std::optional<uint64_t> next_eligible_us(uint64_t now_us) const;
+  /// Whose lease has run out, and for how long nothing was heard of them.
+  struct Silent {
+    WorkerId worker;
+    double silent_us = 0;
+  };
+  std::vector<Silent> silent(uint64_t now_us) const;
+  /// The largest generation that a worker has come with.
+  uint64_t seen_generation() const { return seen_generation_; }
+  uint64_t last_join_us() const { return last_join_us_; }
+  /// Every worker of the plan is here.
+  bool has_all_of(const Plan& plan) const;
+
+  void check_invariants() const;
+
+ private:
+  WorkerId number(const JoinRequest& request);
+
+  // Invariants: members have their own ids, up to the last one that was given, and unlike
+  // connections.
+  double lease_us_ = 0;
+  std::map<WorkerId, Member> members_;
+  uint32_t last_worker_ = 0;
+  HoldBack hold_back_;
+  uint64_t seen_generation_ = 0;
+  uint64_t last_join_us_ = 0;
+};
+
+}  // namespace skein::plans

@@ -1,0 +1,124 @@
+#include "plans/coordinator/plan_change.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plans/base/check.hpp"
+#include "plans/elastic/snapshot_keepers.hpp"
+
+namespace skein::plans {
+
+PlanChange::PlanChange(const JobSpec& job, std::optional<Plan> last)
+    : job_(job), plan_(std::move(last)) {}
+
+void PlanChange::begin() {
+  inventories_.clear();
+  prepared_.clear();
+}
+
+bool PlanChange::take_inventory(WorkerId worker, std::vector<Holding> inventory) {
+  return inventories_.emplace(worker, std::move(inventory)).second;
+}
+
+void PlanChange::forget(WorkerId worker) {
+  inventories_.erase(worker);
+  prepared_.erase(worker);
+}
+
+bool PlanChange::is_quiet(const std::map<WorkerId, Member>& members) const {
+  return std::all_of(members.begin(), members.end(),
+                     [this](const auto& each) { return inventories_.contains(each.first); });
+}
+
+std::optional<PlannedPipeline> PlanChange::take_proposal(const std::vector<WorkerId>& workers) {
+  std::optional<PlannedPipeline> proposed = std::exchange(proposed_, std::nullopt);
+  if (!proposed) return std::nullopt;
+  for (const StagePlan& stage : proposed->plan.stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      if (std::find(workers.begin(), workers.end(), replica.worker) == workers.end()) {
+        return std::nullopt;
+      }
+    }
+  }
+  return proposed;
+}
+
+void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
+                        const Durable& durable) {
+  plan_ = std::move(plan);
+  hosted_.clear();
+  prepared_.clear();
+  std::map<WorkerId, std::string> hosts;
+  for (const StagePlan& stage : plan_->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      const auto member = members.find(replica.worker);
+      SKEIN_CHECK(member != members.end()) << replica.worker << " of the plan is no member";
+      hosted_[replica.worker].insert(replica.id);
+      hosts[replica.worker] = member->second.request.host_name;
+    }
+  }
+  StateSources sources;
+  sources.holdings = inventories_;
+  sources.committed = durable.committed;
+  sources.durable_step = durable.durable;
+  restore_ = decide_restore(*plan_, layer_count(job_.model), sources);
+  SKEIN_CHECK(restore_.first_step <= durable.committed) << "state of a step that is not committed";
+  snapshot_peers_ = snapshot_keepers(*plan_, job_.model, hosts);
+}
+
+bool PlanChange::take_prepared(WorkerId worker) {
+  return hosts(worker) && prepared_.insert(worker).second;
+}
+
+bool PlanChange::is_everybody_prepared() const {
+  return std::all_of(hosted_.begin(), hosted_.end(),
+                     [this](const auto& each) { return prepared_.contains(each.first); });
+}
+
+bool PlanChange::gives_state(WorkerId worker) const {
+  return std::any_of(restore_.moves.begin(), restore_.moves.end(),
+                     [&](const LayerMove& move) { return move.from == worker; });
+}
+
+std::vector<WorkerId> PlanChange::workers() const {
+  std::vector<WorkerId> workers;
+  for (const auto& [worker, replicas] : hosted_) workers.push_back(worker);
+  return workers;
+}
+
+RunEvent PlanChange::describe(const PlannedPipeline& chosen, bool has_trained,
+                              uint64_t planning_us) const {
+  std::vector<std::string> shape;
+  for (const StagePlan& stage : plan_->stages) {
+    shape.push_back(absl::StrCat(stage.layers.size(), "x", stage.replicas.size()));
+  }
+  std::string text = absl::StrCat(
+      "plan ", plan_->generation, ": ", plan_->stages.size(), " stages (layers x replicas ",
+      absl::StrJoin(shape, " | "), "), ", std::string(to_text(plan_->schedule)), ", ",
+      plan_->microbatch_count, " micro-batches of ", plan_->microbatch_rows);
+  if (has_trained) absl::StrAppend(&text, ", ", restore_.moves.size(), " layers move");
+  return {"plan.made",
+          std::move(text),
+          {{"generation", absl::StrCat(plan_->generation)},
+           {"stages", absl::StrCat(plan_->stages.size())},
+           {"moves", absl::StrCat(restore_.moves.size())},
+           {"predicted_step_us", absl::StrCat(chosen.objective_us)},
+           {"planning_us", absl::StrCat(planning_us)},
+           {"reason", chosen.reason}}};
+}
+
+void PlanChange::check_invariants(const std::map<WorkerId, Member>& members) const {
+  for (const auto& [worker, inventory] : inventories_) {
+    SKEIN_CHECK(members.contains(worker)) << worker << " has quiesced, and is no member";
+  }
+  for (WorkerId worker : prepared_) SKEIN_CHECK(hosts(worker)) << worker << " has no part";
+  for (const auto& [worker, replicas] : hosted_) {
+    for (ReplicaId replica : replicas) {
+      SKEIN_CHECK(plan_ && replica_of(*plan_, replica).worker == worker) << replica;
+    }
+  }
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,481 @@
+#include "plans/modes/local_updates.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+#include "plans/plan/column_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
+
+namespace skein::plans {
+
+LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
+                           std::unique_ptr<GroupScheduler> policy)
+    : layout_(column_layout(plan)),
+      plan_(plan),
+      batch_(static_cast<uint64_t>(job.training.global_batch_size)),
+      samples_each_(column_samples(job)),
+      round_steps_(static_cast<uint64_t>(std::max<int64_t>(1, job.sync.segment_steps))),
+      profiles_(job.profiling.enable_profiling),
+      profile_freq_(static_cast<uint64_t>(std::max<int64_t>(1, job.profiling.profile_freq))),
+      columns_(layout_.columns),
+      has_server_(has_server(job)),
+      carried_(layout_),
+      policy_(std::move(policy)) {
+  for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
+}
+
+ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) {
+  SKEIN_CHECK(is_common_ && !has_failed_ && first_step < end_step)
+      << "the round before " << first_step << " has not ended";
+  now_us_ = now_us;
+  end_step_ = end_step;
+  is_common_ = is_meeting_ = has_ended_ = has_pushed_ = false;
+  iterations_.clear();
+  staleness_max_ = 0;
+  pool_.emplace(LeaseState{
+      .samples = end_step * batch_, .samples_each = samples_each_, .fresh = first_step * batch_});
+  for (Column& each : columns_) each.has_committed = false;
+  profiles_round_ = profiles_ && (!profiled_step_ || first_step >= *profiled_step_ + profile_freq_);
+  if (profiles_round_) profiled_step_ = first_step;
+  CoordinatorDecisions orders;
+  for (uint32_t column = 0; column < layout_.columns; ++column) resume(column, orders);
+  return made(std::move(orders));
+}
+
+/// What an event has led to, with the end of the round if it was that.
+ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
+  ModeDecisions decisions;
+  decisions.orders = std::move(orders);
+  if (has_failed_) {
+    decisions.failed = "no pipeline replica can end the round";
+  } else if (std::exchange(has_ended_, false)) {
+    const SegmentTotals done = totals();
+    CommitTotals& totals = decisions.completed.emplace();
+    totals.end_step = end_step_;
+    totals.loss_sum = done.loss_sum;
+    totals.loss_tokens = done.loss_tokens;
+    totals.gradient_norm =
+        done.iterations == 0 ? 0 : done.norm_sum / static_cast<double>(done.iterations);
+    for (double busy : done.busy_seconds) {
+      totals.stage_busy_seconds.push_back(busy / static_cast<double>(layout_.columns));
+    }
+    totals.stage_stash_peak = done.stash_peak;
+    totals.replica_samples = done.samples;
+    totals.staleness = done.staleness_max;
+    totals.is_round = true;
+    last_timings_ = {};
+    for (const ColumnIteration& each : iterations_) {
+      last_timings_.passes.push_back({each.column, each.step_us()});
+    }
+  }
+  return decisions;
+}
+
+/// Samples of a lost pipeline replica are for whoever has nothing to do.
+void LocalUpdates::redo_returned(CoordinatorDecisions& orders) {
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    if (!pool_->state().returned.empty()) resume(column, orders);
+  }
+}
+
+void LocalUpdates::cut_short() {
+  if (is_common_ || is_meeting_) return;
+  const uint64_t fresh = pool_->state().fresh;
+  end_step_ = std::min(end_step_, (fresh + batch_ - 1) / batch_);
+  pool_->limit(end_step_ * batch_);
+}
+
+void LocalUpdates::claim(uint32_t column, const SampleLease& lease) {
+  columns_[column].is_computing = true;
+  columns_[column].lease = lease;
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    stages_[stage].expect(layout_.replica(stage, column), columns_[column].step);
+  }
+}
+
+/// Lets a pipeline replica that does nothing have samples, if there are any. While it is in the
+/// push of a round's end it does not get any: it does once it is through.
+void LocalUpdates::resume(uint32_t column, CoordinatorDecisions& orders) {
+  Column& own = columns_[column];
+  if (own.is_lost || own.is_computing) return;
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    if (is_in_group(layout_.replica(stage, column))) return;
+  }
+  const std::optional<SampleLease> lease = pool_->lease(column);
+  if (!lease) return leave_policy(column, orders);
+  claim(column, *lease);
+  orders.push_back(LeaseSamples{column, own.step, *lease, is_profiled()});
+  if (own.has_policy) return;
+  own.has_policy = true;
+  tell_policy({column, true, own.step}, orders);
+}
+
+void LocalUpdates::leave_policy(uint32_t column, CoordinatorDecisions& orders) {
+  if (!std::exchange(columns_[column].has_policy, false)) return;
+  tell_policy({column, false, columns_[column].step}, orders);
+}
+
+void LocalUpdates::tell_policy(const MembershipChange& change, CoordinatorDecisions& orders) {
+  follow_policy(policy_->on_membership(change, now_us_), orders);
+}
+
+/// Executes what the policy has decided, and what it decides when it hears that a group could not
+/// be. Each of those sets members free who are not ready any more, so this ends.
+void LocalUpdates::follow_policy(GroupDecisions decisions, CoordinatorDecisions& orders) {
+  std::deque<GroupStart> starts(decisions.starts.begin(), decisions.starts.end());
+  wake_us_ = decisions.wake_us;
+  while (!starts.empty()) {
+    const GroupStart start = std::move(starts.front());
+    starts.pop_front();
+    if (start_group(start, orders)) continue;
+    GroupDecisions more = policy_->on_group_end({start.number, false}, now_us_);
+    wake_us_ = more.wake_us;
+    for (GroupStart& each : more.starts) starts.push_back(std::move(each));
+  }
+}
+
+ModeOutcome LocalUpdates::on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) {
+  if (!layout_.has(report.replica)) return Dropped{DropReason::kUnknown};
+  now_us_ = now_us;
+  const uint32_t column = layout_.column_of(report.replica);
+  if (columns_[column].is_lost) return Dropped{DropReason::kUnknown};
+  if (!columns_[column].is_computing || has_diverged_) return Dropped{DropReason::kUnexpected};
+  ReadyReport whole = report;
+  whole.needs_groups = false;  // Its update is its own: nothing is reduced.
+  if (const auto why = stage_of(report.replica).on_ready(sender, whole)) return Dropped{*why};
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    if (!stages_[stage].is_final(layout_.replica(stage, column))) return ModeDecisions{};
+  }
+  CoordinatorDecisions orders;
+  update(column, orders);
+  return made(std::move(orders));
+}
+
+/// From the start of a round until all pipeline replicas have done an iteration: fast ones several.
+bool LocalUpdates::is_profiled() const {
+  return profiles_round_ && std::any_of(columns_.begin(), columns_.end(), [](const Column& each) {
+           return !each.is_lost && !each.has_committed;
+         });
+}
+
+SegmentTotals LocalUpdates::totals() const {
+  SegmentTotals totals = totals_of(layout_, iterations_);
+  totals.staleness_max = staleness_max_;
+  return totals;
+}
+
+/// There is none, too, if the others are through with the round before this one would be through
+/// with one more iteration: nobody waits for the slowest one at the end of a round.
+std::optional<SampleLease> LocalUpdates::next_lease(uint32_t column) {
+  if (would_be_last(column)) return std::nullopt;
+  return pool_->lease(column);
+}
+
+bool LocalUpdates::would_be_last(uint32_t column) const {
+  const LeaseState& pool = pool_->state();
+  if (!pool.returned.empty()) return false;
+  double rate = 0;   // Of the others, claims a microsecond.
+  double count = 0;  // Of claims: what is left, and what the others are at.
+  for (uint32_t other = 0; other < layout_.columns; ++other) {
+    if (other == column || !columns_[other].is_computing) continue;
+    if (columns_[other].busy_us == 0) return false;
+    rate += 1 / static_cast<double>(columns_[other].busy_us);
+    ++count;
+  }
+  if (rate == 0) return false;
+  count += static_cast<double>((pool.samples - pool.fresh) / pool.samples_each);
+  return static_cast<double>(columns_[column].busy_us) > count / rate;
+}
+
+/// All replicas of a pipeline replica are ready: they apply their updates, and go on.
+void LocalUpdates::update(uint32_t column, CoordinatorDecisions& orders) {
+  Column& own = columns_[column];
+  ColumnIteration& iteration = iterations_.emplace_back();
+  iteration.column = column;
+  iteration.step = own.step;
+  iteration.lease = own.lease;
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    iteration.reports[stage] = stages_[stage].report(layout_.replica(stage, column));
+  }
+  own.busy_us = iteration.busy_us();
+  CommitColumn commit;
+  commit.column = column;
+  commit.step = own.step;
+  commit.gradient_norm = iteration.gradient_norm();
+  commit.lease = own.lease;
+  if (!std::isfinite(iteration.loss_sum()) || !std::isfinite(commit.gradient_norm)) {
+    has_diverged_ = true;
+    orders.push_back(diverged(
+        absl::StrCat("pipeline replica ", column, ", samples from ", own.lease.first),
+        iteration.loss_sum() / static_cast<double>(iteration.loss_tokens()), commit.gradient_norm));
+    return;
+  }
+  carried_.on_update(column);
+  SKEIN_CHECK(pool_->finish(column, own.lease.first)) << "column " << column << " has no claim";
+  commit.next = next_lease(column);
+  const uint64_t step = own.step++;
+  own.has_committed = true;
+  own.is_computing = false;
+  if (commit.next) claim(column, *commit.next);
+  commit.profile = commit.next && is_profiled();
+  const bool goes_on = commit.next.has_value();
+  orders.push_back(std::move(commit));
+  if (!goes_on) {
+    leave_policy(column, orders);
+    return try_meet(orders);
+  }
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    const ReplicaId replica = layout_.replica(stage, column);
+    follow_policy(policy_->on_ready({replica, step}, now_us_), orders);
+  }
+}
+
+/// False if there can be no such group, as the server has lost a shard: who waits goes on alone.
+bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& orders) {
+  const bool is_served = start.combination == Combination::kServer;
+  const bool is_local = start.combination == Combination::kLocal;
+  for (const GroupMember& member : start.members) {
+    const bool is_lost = columns_[layout_.column_of(member.replica)].is_lost;
+    SKEIN_CHECK(!is_lost) << "the policy has put " << member.replica << ", lost, in a group";
+    SKEIN_CHECK(is_local || !is_in_group(member.replica))
+        << "the policy has put " << member.replica << " in two groups";
+  }
+  if (is_served && has_lost()) {
+    go_on_alone(start, orders);
+    return false;
+  }
+  CombineWeights combine;
+  combine.number = next_number_++;
+  combine.stage = start.stage;
+  combine.members = start.members;
+  combine.staleness = start.staleness;
+  staleness_max_ = std::max(staleness_max_, start.staleness);
+  if (!is_local) {
+    Group group;
+    group.policy_number = start.number;
+    group.has_server = is_served;
+    if (is_served) {
+      combine.shards = stages_[static_cast<size_t>(start.stage)].live();
+      // The policy's weights depend on who is in its hands now; a sample counts the same at all
+      // times.
+      for (GroupMember& each : combine.members) each.weight = 1.0 / layout_.columns;
+    }
+    begin_group(combine, std::move(group));
+  }
+  orders.push_back(std::move(combine));
+  return true;
+}
+
+void LocalUpdates::go_on_alone(const GroupStart& start, CoordinatorDecisions& orders) {
+  for (const GroupMember& member : start.members) {
+    if (member.is_passive) continue;
+    CombineWeights alone;
+    alone.number = next_number_++;
+    alone.stage = start.stage;
+    alone.members = {{member.replica, columns_[layout_.column_of(member.replica)].step, 1}};
+    orders.push_back(std::move(alone));
+  }
+}
+
+void LocalUpdates::begin_group(const CombineWeights& combine, Group group) {
+  group.stage = static_cast<uint32_t>(combine.stage);
+  group.put_in = carried_.put_in(group.stage, combine.members, group.has_server);
+  std::set<ReplicaId> members;
+  for (const GroupMember& member : combine.members) members.insert(member.replica);
+  stages_[group.stage].begin_group(combine.number, members);
+  groups_[combine.number] = std::move(group);
+}
+
+ModeOutcome LocalUpdates::on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
+                                      uint64_t now_us) {
+  if (!layout_.has(replica)) return Dropped{DropReason::kUnknown};
+  now_us_ = now_us;
+  const auto through = stage_of(replica).on_group_done(sender, replica, number, ok);
+  if (through.is_dropped()) return Dropped{*through.why_dropped()};
+  CoordinatorDecisions orders;
+  for (const EndedGroup& ended : through.decisions()) end_group(ended, orders);
+  redo_returned(orders);
+  try_meet(orders);
+  return made(std::move(orders));
+}
+
+void LocalUpdates::end_group(const EndedGroup& ended, CoordinatorDecisions& orders) {
+  const Group group = groups_.at(ended.number);
+  groups_.erase(ended.number);
+  const bool has_live = std::any_of(ended.members.begin(), ended.members.end(), [&](ReplicaId id) {
+    return !columns_[layout_.column_of(id)].is_lost;
+  });
+  if (!has_live) return;
+  if (ended.ok) carried_.on_combined(group.stage, ended.members, group.put_in, group.has_server);
+  if (!group.is_closing) {
+    return follow_policy(policy_->on_group_end({group.policy_number, ended.ok}, now_us_), orders);
+  }
+  if (!group.is_common) return;
+  has_failed_ = has_failed_ || !ended.ok;
+  if (!groups_.empty() || has_failed_) return;
+  is_meeting_ = false;
+  is_common_ = has_ended_ = true;
+  carried_.on_common();
+}
+
+ModeDecisions LocalUpdates::on_timer(uint64_t now_us) {
+  now_us_ = now_us;
+  CoordinatorDecisions orders;
+  if (wake_us_ && now_us >= *wake_us_) {
+    wake_us_.reset();
+    follow_policy(policy_->on_timer(now_us), orders);
+  }
+  return made(std::move(orders));
+}
+
+/// Starts the global average, and before it the push to the servers, when every pipeline replica
+/// is idle and no group runs.
+void LocalUpdates::try_meet(CoordinatorDecisions& orders) {
+  if (is_meeting_ || is_common_ || has_failed_ || !pool_ || !pool_->is_over() || !groups_.empty()) {
+    return;
+  }
+  for (const Column& each : columns_) {
+    if (each.is_computing) return;
+  }
+  const bool pushes = has_server_ && !has_lost() && !std::exchange(has_pushed_, true);
+  is_meeting_ = !pushes;
+  close(!pushes, orders);
+}
+
+/// Groups of all pipeline replicas at every stage.
+void LocalUpdates::close(bool is_common, CoordinatorDecisions& orders) {
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    const std::vector<ReplicaId> live = stages_[stage].live();
+    CombineWeights combine;
+    combine.number = next_number_++;
+    combine.stage = static_cast<int32_t>(stage);
+    combine.is_closing = true;
+    combine.is_common = is_common;
+    combine.steps_done = end_step_;
+    if (!is_common) combine.shards = live;
+    Group group;
+    group.is_closing = true;
+    group.is_common = is_common;
+    group.has_server = !is_common;
+    for (ReplicaId replica : live) {
+      combine.members.push_back({replica, columns_[layout_.column_of(replica)].step,
+                                 1.0 / static_cast<double>(live.size())});
+    }
+    begin_group(combine, std::move(group));
+    orders.push_back(std::move(combine));
+  }
+}
+
+std::set<uint32_t> LocalUpdates::columns_of(WorkerId worker) const {
+  std::set<uint32_t> columns;
+  for (const StagePlan& stage : plan_.stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      if (replica.worker == worker) columns.insert(layout_.column_of(replica.id));
+    }
+  }
+  return columns;
+}
+
+/// Also those that it was through with: what it has sent may be on its way, or gone with it. With a
+/// server, all of them lack its shard.
+void LocalUpdates::abort_groups_of(uint32_t column, CoordinatorDecisions& orders) {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, group] : groups_) {
+    const ReplicaId own = layout_.replica(group.stage, column);
+    if (group.has_server || stages_[group.stage].is_member(number, own)) numbers.push_back(number);
+  }
+  for (uint64_t number : numbers) {
+    const Group& group = groups_.at(number);
+    if (group.is_common) has_failed_ = true;
+    StageSync::Abort abort = stages_[group.stage].abort_group(number);
+    if (!abort.awaited.empty()) orders.push_back(DissolveGroup{number, std::move(abort.awaited)});
+    if (abort.ended) end_group(*abort.ended, orders);
+  }
+}
+
+/// Gives the samples back whose updates are in the weights of lost pipeline replicas only, at some
+/// stage.
+void LocalUpdates::redo_lost_iterations() {
+  std::vector<uint32_t> live;
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    if (!columns_[column].is_lost) live.push_back(column);
+  }
+  std::erase_if(iterations_, [&](const ColumnIteration& each) {
+    if (each.step < carried_.carried(each.column, live)) return false;
+    pool_->undo(each.column, each.lease);
+    return true;
+  });
+}
+
+ModeDecisions LocalUpdates::lose(WorkerId worker, uint64_t now_us) {
+  now_us_ = now_us;
+  CoordinatorDecisions orders;
+  std::vector<uint32_t> lost;
+  for (uint32_t column : columns_of(worker)) {
+    Column& own = columns_[column];
+    if (std::exchange(own.is_lost, true)) continue;
+    lost.push_back(column);
+    own.is_computing = false;
+    for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+      stages_[stage].lose(layout_.replica(stage, column));
+    }
+    if (pool_) pool_->forget(column);
+  }
+  if (lost.empty()) return made(std::move(orders));
+  // The policy hears of it first: with the outcome of a group it might put who is lost into others.
+  for (uint32_t column : lost) leave_policy(column, orders);
+  for (uint32_t column : lost) abort_groups_of(column, orders);
+  // The average may have been taken in part.
+  has_failed_ = has_failed_ || is_meeting_ ||
+                std::all_of(columns_.begin(), columns_.end(),
+                            [](const Column& each) { return each.is_lost; });
+  if (!has_failed_ && !is_common_) {
+    redo_lost_iterations();
+    redo_returned(orders);
+    try_meet(orders);
+  }
+  return made(std::move(orders));
+}
+
+bool LocalUpdates::has_lost() const {
+  return std::any_of(columns_.begin(), columns_.end(),
+                     [](const Column& each) { return each.is_lost; });
+}
+
+bool LocalUpdates::awaits(ReplicaId replica) const {
+  const Column& own = columns_[layout_.column_of(replica)];
+  return (own.is_computing && !stage_of(replica).is_final(replica)) || is_in_group(replica);
+}
+
+void LocalUpdates::check_invariants() const {
+  size_t computing = 0;
+  for (uint32_t column = 0; column < layout_.columns; ++column) {
+    const Column& own = columns_[column];
+    computing += own.is_computing ? 1 : 0;
+    SKEIN_CHECK(!own.is_lost || (!own.is_computing && !own.has_policy)) << column << " is lost";
+    if (!own.is_computing || has_diverged_) continue;
+    const auto& held = pool_->state().held;
+    const auto claim = held.find(own.lease.first);
+    const bool is_own = claim != held.end() && claim->second.column == column &&
+                        claim->second.count == own.lease.count;
+    SKEIN_CHECK(is_own) << "pipeline replica " << column << " trains on what it does not hold";
+  }
+  SKEIN_CHECK(!pool_ || has_diverged_ || pool_->state().held.size() == computing)
+      << pool_->state().held.size() << " claims, " << computing << " compute";
+  size_t running = 0;
+  for (const StageSync& stage : stages_) {
+    stage.check_invariants();
+    running += stage.has_groups() ? 1 : 0;
+  }
+  SKEIN_CHECK((running == 0) == groups_.empty()) << groups_.size() << " groups";
+  for (const auto& [number, group] : groups_) {
+    SKEIN_CHECK(number < next_number_ && (!is_meeting_ || group.is_common)) << "group " << number;
+  }
+  SKEIN_CHECK(!is_meeting_ || computing == 0) << computing << " compute while all meet";
+  SKEIN_CHECK(!is_common_ || (computing == 0 && groups_.empty())) << "the round has ended";
+}
+
+}  // namespace skein::plans

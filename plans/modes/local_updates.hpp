@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "plans/coordinator/stage_sync.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/modes/carried_updates.hpp"
+#include "plans/modes/lease_pool.hpp"
+#include "plans/modes/segment_totals.hpp"
+#include "plans/modes/training_mode.hpp"
+#include "plans/sync/column_layout.hpp"
+#include "plans/sync/group_scheduler.hpp"
+
+namespace skein::plans {
+
+/// Pipeline replicas train apart from each other, through one plan. A commit is a round.
+///
+/// Time is cut in rounds of whole steps. Within one, a pipeline replica claims samples, applies its
+/// own updates, and between two iterations averages weights with whom the policy says. When the
+/// samples of a round are done, each once, and no group runs, all pipeline replicas take the global
+/// average of their weights and moments: then they are as alike as after a synchronous step.
+///
+/// With a parameter server, whose shards are with the pipeline replicas, a group pushes its
+/// members' updates to it and takes its weights; a round ends with a push of all. A pipeline
+/// replica that is lost takes its shard along: then the rest of the round, which should be cut
+/// short, is done without a server.
+///
+/// A pipeline replica is lost with the first of its workers. The policy hears of it first, its
+/// groups are aborted, and the others go on; only in the global average can nobody be missed. Its
+/// claim goes to another one, and so do the samples of its iterations that are, at some stage, in
+/// nobody's weights any more.
+///
+/// The policy, one for all stages, is asked directly: what it starts begins with the same event.
+/// Groups get numbers of their own in the order in which their members hear of them, as the policy
+/// knows nothing of the global average.
+class LocalUpdates final : public TrainingMode {
+ public:
+  /// All pipeline replicas of the plan are there, and nothing is claimed.
+  LocalUpdates(const JobSpec& job, const Plan& plan, std::unique_ptr<GroupScheduler> policy);
+
+  ModeDecisions begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) override;
+  ModeOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) override;
+  ModeOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
+                          uint64_t now_us) override;
+  ModeDecisions on_timer(uint64_t now_us) override;
+  std::optional<uint64_t> wake_us() const override { return wake_us_; }
+  /// The round ends with the step in which a sample was claimed last.
+  void cut_short() override;
+  bool survives_losses() const override { return true; }
+  ModeDecisions lose(WorkerId worker, uint64_t now_us) override;
+  bool is_whole() const override { return !has_lost(); }
+  uint64_t commit_steps() const override { return round_steps_; }
+  bool leaves_commits_behind() const override { return true; }
+  int32_t pipeline_replica_of(ReplicaId replica) const override {
+    return static_cast<int32_t>(layout_.column_of(replica));
+  }
+  bool awaits(ReplicaId replica) const override;
+  ModeTimings last_timings() const override { return last_timings_; }
+  void check_invariants() const override;
+
+  uint64_t end_step() const { return end_step_; }
+  /// Of the round, without the iterations that have been lost.
+  SegmentTotals totals() const;
+
+ private:
+  struct Column {  // A pipeline replica.
+    bool is_lost = false;
+    bool is_computing = false;
+    bool has_policy = true;      // The policy counts it as present.
+    bool has_committed = false;  // In this round.
+    uint64_t busy_us = 0;  // Of its last iteration, of the stage that took longest; 0: none yet.
+    uint64_t step = 0;     // Its own iterations so far.
+    SampleLease lease;     // is_computing: its claim.
+  };
+  struct Group {
+    uint64_t policy_number = 0;
+    bool is_closing = false;
+    bool is_common = false;
+    bool has_server = false;
+    uint32_t stage = 0;
+    CarriedUpdates::Counts put_in;
+  };
+
+  StageSync& stage_of(ReplicaId replica) { return stages_[layout_.stage_of(replica)]; }
+  const StageSync& stage_of(ReplicaId replica) const { return stages_[layout_.stage_of(replica)]; }
+  bool is_in_group(ReplicaId replica) const { return stage_of(replica).is_in_group(replica); }
+  void update(uint32_t column, CoordinatorDecisions& orders);
+  void resume(uint32_t column, CoordinatorDecisions& orders);
+  void claim(uint32_t column, const SampleLease& lease);
+  void redo_returned(CoordinatorDecisions& orders);
+  std::optional<SampleLease> next_lease(uint32_t column);
+  bool would_be_last(uint32_t column) const;
+  bool is_profiled() const;
+
+  void tell_policy(const MembershipChange& change, CoordinatorDecisions& orders);
+  void follow_policy(GroupDecisions decisions, CoordinatorDecisions& orders);
+  bool start_group(const GroupStart& start, CoordinatorDecisions& orders);
+  void go_on_alone(const GroupStart& start, CoordinatorDecisions& orders);
+  void leave_policy(uint32_t column, CoordinatorDecisions& orders);
+  void begin_group(const CombineWeights& combine, Group group);
+  void end_group(const EndedGroup& ended, CoordinatorDecisions& orders);
+  void abort_groups_of(uint32_t column, CoordinatorDecisions& orders);
+
+  void try_meet(CoordinatorDecisions& orders);
+  void close(bool is_common, CoordinatorDecisions& orders);
+  void redo_lost_iterations();
+  std::set<uint32_t> columns_of(WorkerId worker) const;
+  bool has_lost() const;
+  ModeDecisions made(CoordinatorDecisions orders);
+
+  // Invariants: a pipeline replica that computes is there and holds exactly its claim; one that
+  // does not holds none; a lost one is neither present to the policy nor awaited by a group. Groups
+  // here are those that the stages run. While all take the global average nobody computes, and no
+  // other group runs. Once all have it, nothing runs until the next round.
+  ColumnLayout layout_;
+  Plan plan_;
+  uint64_t batch_ = 0;         // Samples of a step.
+  uint64_t samples_each_ = 0;  // Of one iteration.
+  uint64_t round_steps_ = 1;   // At most.
+  bool profiles_ = false;
+  uint64_t profile_freq_ = 0;
+  std::optional<uint64_t> profiled_step_;  // First step of the last round with timings.
+  bool profiles_round_ = false;
+  std::vector<StageSync> stages_;
+  std::vector<Column> columns_;
+  std::optional<LeasePool> pool_;
+  std::map<uint64_t, Group> groups_;  // That run, by number.
+  uint64_t next_number_ = 1;
+  uint64_t end_step_ = 0;
+  bool has_server_ = false;
+  bool has_pushed_ = false;  // All have, at the end of the round.
+  bool is_meeting_ = false;  // The global average is taken.
+  bool is_common_ = true;    // All pipeline replicas have it.
+  bool has_ended_ = false;   // The round has, and nobody was told yet.
+  bool has_failed_ = false;  // Nobody can end the round: it has to be done again.
+  bool has_diverged_ = false;
+  std::vector<ColumnIteration> iterations_;  // Of the round.
+  CarriedUpdates carried_;
+  uint64_t staleness_max_ = 0;  // Of the round's groups.
+  ModeTimings last_timings_;
+  std::unique_ptr<GroupScheduler> policy_;
+  std::optional<uint64_t> wake_us_;  // The policy's wish.
+  uint64_t now_us_ = 0;              // Of the event that is handled.
+};
+
+}  // namespace skein::plans

@@ -1,0 +1,42 @@
+#include "plans/modes/mode_list.hpp"
+
+#include <algorithm>
+
+#include "plans/base/check.hpp"
+#include "plans/elastic/replan.hpp"
+#include "plans/modes/local_updates.hpp"
+#include "plans/modes/synchronous_steps.hpp"
+#include "plans/plan/column_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
+
+namespace skein::plans {
+
+const ModeList& training_modes() {
+  static const ModeList all = {
+      {"synchronous", [](const JobSpec& job) { return !begins_in_columns(job); }, replan,
+       [](const JobSpec&, const Plan& plan) -> std::unique_ptr<TrainingMode> {
+         return std::make_unique<SynchronousSteps>(plan);
+       }},
+      {"local", [](const JobSpec& job) { return begins_in_columns(job); }, replan_pipeline_replicas,
+       [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {
+         return std::make_unique<LocalUpdates>(job, plan, make_policy(job, column_layout(plan)));
+       }},
+  };
+  return all;
+}
+
+const ModeEntry& find_mode(const ModeList& modes, const std::string& name) {
+  const auto found = std::find_if(modes.begin(), modes.end(),
+                                  [&](const ModeEntry& each) { return each.name == name; });
+  SKEIN_CHECK(found != modes.end()) << "there is no training mode \"" << name << "\"";
+  return *found;
+}
+
+const ModeEntry& first_mode(const ModeList& modes, const JobSpec& job) {
+  const auto found = std::find_if(modes.begin(), modes.end(),
+                                  [&](const ModeEntry& each) { return each.begins(job); });
+  SKEIN_CHECK(found != modes.end()) << "no training mode takes the job";
+  return *found;
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plans/coordinator/planner_questions.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/modes/training_mode.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::plans {
+
+/// What the coordination needs to know of a training mode before there is a plan in it.
+struct ModeEntry {
+  std::string name;  // As in the text of a plan.
+  /// The job begins in this mode.
+  bool (*begins)(const JobSpec& job) = nullptr;
+  PlanMaker make_plan = nullptr;
+  /// The plan is one of this mode.
+  std::unique_ptr<TrainingMode> (*make)(const JobSpec& job, const Plan& plan) = nullptr;
+};
+using ModeList = std::vector<ModeEntry>;
+
+/// All training modes of the product. To add one, write its class and list it in `mode_list.cpp`.
+const ModeList& training_modes();
+
+/// Ends the process if there is no such mode: plans and jobs have been validated.
+const ModeEntry& find_mode(const ModeList& modes, const std::string& name);
+/// The first one that the job begins in.
+const ModeEntry& first_mode(const ModeList& modes, const JobSpec& job);
+
+}  // namespace skein::plans

@@ -1,0 +1,115 @@
+#include "plans/modes/synchronous_steps.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "plans/base/check.hpp"
+#include "plans/plan/column_plan.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr double kMicro = 1e-6;
+
+}  // namespace
+
+SynchronousSteps::SynchronousSteps(const Plan& plan) : plan_(plan) {
+  for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
+}
+
+ModeDecisions SynchronousSteps::begin(uint64_t first_step, uint64_t end_step, uint64_t) {
+  SKEIN_CHECK(!is_in_progress_ && end_step == first_step + 1) << "step " << first_step;
+  step_ = first_step;
+  is_in_progress_ = true;
+  for (StageSync& stage : stages_) stage.expect_all(first_step);
+  return {};
+}
+
+ModeOutcome SynchronousSteps::on_ready(WorkerId sender, const ReadyReport& report, uint64_t) {
+  if (int64_t{report.replica.value} >= replica_count(plan_)) return Dropped{DropReason::kUnknown};
+  if (!is_in_progress_) return Dropped{DropReason::kUnexpected};
+  StageSync& stage = stages_[static_cast<size_t>(stage_of(plan_, report.replica))];
+  if (const auto why = stage.on_ready(sender, report)) return Dropped{*why};
+  return try_complete();
+}
+
+ModeOutcome SynchronousSteps::on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
+                                         double norm_squared, uint64_t) {
+  if (int64_t{replica.value} >= replica_count(plan_)) return Dropped{DropReason::kUnknown};
+  if (!is_in_progress_) return Dropped{DropReason::kUnexpected};
+  StageSync& stage = stages_[static_cast<size_t>(stage_of(plan_, replica))];
+  if (const auto why = stage.on_reduced(sender, replica, step, norm_squared)) return Dropped{*why};
+  return try_complete();
+}
+
+ModeDecisions SynchronousSteps::try_complete() {
+  ModeDecisions decisions;
+  const bool all = std::all_of(stages_.begin(), stages_.end(),
+                               [](const StageSync& stage) { return stage.is_complete(); });
+  if (!all) return decisions;
+  is_in_progress_ = false;
+  last_timings_ = timings();
+  decisions.completed = totals();
+  return decisions;
+}
+
+CommitTotals SynchronousSteps::totals() const {
+  CommitTotals totals;
+  totals.end_step = step_ + 1;
+  double norm_squared = 0;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    norm_squared += stages_[s].norm_squared();
+    double busy = 0;
+    uint32_t stash = 0;
+    for (const ReplicaPlan& replica : plan_.stages[s].replicas) {
+      const ReadyReport& report = stages_[s].report(replica.id);
+      totals.loss_sum += report.loss_sum;
+      totals.loss_tokens += report.loss_tokens;
+      totals.snapshot_us = std::max(totals.snapshot_us, report.snapshot_us);
+      busy += static_cast<double>(report.busy_us) * kMicro;
+      stash = std::max(stash, report.stash_peak);
+    }
+    const auto count = static_cast<double>(plan_.stages[s].replicas.size());
+    totals.stage_busy_seconds.push_back(busy / count);
+    totals.stage_stash_peak.push_back(stash);
+  }
+  totals.gradient_norm = std::sqrt(norm_squared);
+  return totals;
+}
+
+ModeTimings SynchronousSteps::timings() const {
+  ModeTimings timings;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    for (const ReplicaPlan& replica : plan_.stages[s].replicas) {
+      timings.step_reports[replica.id] = stages_[s].report(replica.id);
+    }
+  }
+  if (!has_columns(plan_)) return timings;
+  const ColumnLayout layout = column_layout(plan_);
+  for (uint32_t column = 0; column < layout.columns; ++column) {
+    uint64_t longest = 0;
+    for (uint32_t stage = 0; stage < layout.stages; ++stage) {
+      longest = std::max(longest, timings.step_reports.at(layout.replica(stage, column)).step_us);
+    }
+    timings.passes.push_back({column, longest});
+  }
+  return timings;
+}
+
+bool SynchronousSteps::awaits(ReplicaId replica) const {
+  return is_in_progress_ &&
+         !stages_[static_cast<size_t>(stage_of(plan_, replica))].is_final(replica);
+}
+
+void SynchronousSteps::check_invariants() const {
+  bool all = true;
+  for (const StageSync& stage : stages_) {
+    stage.check_invariants();
+    SKEIN_CHECK(!stage.has_groups()) << "synchronous steps form no groups";
+    all = all && stage.is_complete();
+  }
+  SKEIN_CHECK(!is_in_progress_ || !all) << "step " << step_ << " is complete";
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,400 @@
+#include "plans/modes/local_updates.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "plans/plan/column_plan.hpp"
+#include "tests/plans/modes/column_world.hpp"
+#include "tests/plans/small_cluster.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const std::vector<std::string>& policies() {
+  static const std::vector<std::string> all = {
+      "sdpipe", "partial_reduce", "prague",     "adpsgd",  "adpsgd_paired", "overlapped", "auto",
+      "ps",     "ps_async",       "ps_bounded", "hetpipe", "grouped_ps"};
+  return all;
+}
+
+/// Calls `check` with worlds of all policies and some layouts; returns how many there were.
+template <class Check>
+void for_worlds(uint64_t seeds, const ColumnWorld::Options& base, Check check) {
+  for (const std::string& policy : policies()) {
+    for (const auto& [stages, columns] : {std::pair(1, 1), {1, 4}, {2, 3}, {3, 2}}) {
+      for (uint64_t seed = 1; seed <= seeds; ++seed) {
+        SCOPED_TRACE(testing::Message() << policy << " " << stages << "x" << columns);
+        ColumnWorld::Options options = base;
+        options.seed = seed;
+        ColumnWorld world(column_job(stages, columns, policy), options);
+        world.run();
+        check(world);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(LocalUpdates, EverySampleIsCommittedOnceAndAllMeetInTheEnd) {
+  uint64_t groups = 0, passive = 0, pushes = 0;
+  for_worlds(20, {}, [&](const ColumnWorld& world) {
+    EXPECT_EQ(world.steps_done(), 9u);
+    EXPECT_EQ(world.dropped_by_programs(), 0u);
+    groups += world.groups_of_several();
+    passive += world.passive();
+    pushes += world.pushes();
+  });
+  EXPECT_GT(pushes, 1000u);
+  EXPECT_GT(groups, 1000u);
+  EXPECT_GT(passive, 50u);
+}
+
+TEST(LocalUpdates, RepeatedAndLateWordsOfTheCoordinatorChangeNothing) {
+  uint64_t dropped = 0;
+  for_worlds(20, {.repeat_share = 0.2}, [&](const ColumnWorld& world) {
+    EXPECT_EQ(world.steps_done(), 9u);
+    dropped += world.dropped_by_programs();
+  });
+  EXPECT_GT(dropped, 1000u);
+}
+
+TEST(LocalUpdates, ALostColumnCostsItsLeaseWhichAnotherOneDoes) {
+  uint64_t ended = 0, failed = 0, dissolved = 0;
+  for_worlds(100, {.kills = 1, .kill_after = 100}, [&](const ColumnWorld& world) {
+    ++(world.has_failed() ? failed : ended);
+    dissolved += world.dissolved();
+  });
+  EXPECT_GT(ended, failed) << "most losses do not come while the mean is taken";
+  EXPECT_GT(dissolved, 20u);
+}
+
+TEST(LocalUpdates, SeveralLossesLeaveTheOthersGoingOn) {
+  uint64_t redone = 0;
+  for_worlds(100, {.kills = 3, .kill_after = 30},
+             [&](const ColumnWorld& world) { redone += world.redone(); });
+  EXPECT_GT(redone, 50u) << "iterations that nobody has any more are done again";
+}
+
+TEST(LocalUpdates, ASegmentThatIsCutShortEndsAtAWholeStep) {
+  uint64_t shorter = 0;
+  for_worlds(20, {.segment_steps = 8, .cut_share = 0.01}, [&](const ColumnWorld& world) {
+    EXPECT_LE(world.steps_done(), 24u);
+    if (world.steps_done() < 24) ++shorter;
+  });
+  EXPECT_GT(shorter, 50u);
+}
+
+/// Starts what it is told to, when its timer is called, and remembers what it has heard.
+class ScriptedPolicy final : public GroupScheduler {
+ public:
+  GroupDecisions on_ready(const ReadySignal& signal, uint64_t) override {
+    signals.push_back(signal);
+    return {{}, 0};
+  }
+  GroupDecisions on_timer(uint64_t) override { return {std::exchange(next, {}), 0}; }
+  GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t) override {
+    heard.emplace_back(outcome);
+    return {std::exchange(after_group, {}), 0};
+  }
+  GroupDecisions on_membership(const MembershipChange& change, uint64_t) override {
+    heard.emplace_back(change);
+    return {{}, 0};
+  }
+
+  std::vector<GroupStart> next, after_group;
+  std::vector<ReadySignal> signals;
+  std::vector<std::variant<GroupOutcome, MembershipChange>> heard;
+};
+
+GroupStart average(uint64_t number, const std::vector<uint32_t>& members) {
+  GroupStart start;
+  start.number = number;
+  start.combination = Combination::kAverageWeights;
+  for (uint32_t member : members) start.members.push_back({{member}, 0, 1.0});
+  return start;
+}
+
+/// Three pipeline replicas of one stage, numbered as their replicas; worker n + 1 has number n.
+struct Replicas {
+  explicit Replicas(const std::string& policy_of_job = "sdpipe")
+      : mode(job(policy_of_job), make_column_plan(job(policy_of_job), {{1}, {2}, {3}}, 1).value(),
+             owned()) {}
+  static JobSpec job(const std::string& policy) { return column_job(1, 3, policy); }
+  std::unique_ptr<GroupScheduler> owned() {
+    auto made = std::make_unique<ScriptedPolicy>();
+    policy = made.get();
+    return made;
+  }
+
+  ModeOutcome report(uint32_t replica, uint64_t step, double norm_squared = 4, double loss = 2) {
+    ReadyReport report;
+    report.replica = {replica};
+    report.step = step;
+    report.norm_squared = norm_squared;
+    report.loss_sum = loss;
+    report.loss_tokens = 1;
+    ModeOutcome outcome = mode.on_ready({replica + 1}, report, 1);
+    mode.check_invariants();
+    return outcome;
+  }
+  CoordinatorDecisions ready(uint32_t replica, uint64_t step, double norm_squared = 4,
+                             double loss = 2) {
+    return report(replica, step, norm_squared, loss).decisions().orders;
+  }
+  CoordinatorDecisions begin(uint64_t first, uint64_t end) {
+    return mode.begin(first, end, 1).orders;
+  }
+  CoordinatorDecisions start(const GroupStart& group) {
+    policy->next = {group};
+    CoordinatorDecisions orders = mode.on_timer(2).orders;
+    mode.check_invariants();
+    return orders;
+  }
+  ModeOutcome averaged(uint32_t replica, uint64_t number, bool ok = true) {
+    ModeOutcome outcome = mode.on_averaged({replica + 1}, {replica}, number, ok, 3);
+    mode.check_invariants();
+    return outcome;
+  }
+  ModeDecisions lose(uint32_t worker) {
+    ModeDecisions lost = mode.lose({worker}, 4);
+    mode.check_invariants();
+    return lost;
+  }
+  /// All do all samples of a round of one step, which are one iteration of each, alone.
+  CoordinatorDecisions finish(uint64_t step) {
+    ready(0, step);
+    ready(1, step);
+    return ready(2, step);
+  }
+
+  ScriptedPolicy* policy = nullptr;
+  LocalUpdates mode;
+};
+
+TEST(LocalUpdates, AReplicaHasOneClaimAndTheNextOneComesWithTheCommit) {
+  Replicas replicas;
+  const CoordinatorDecisions begun = replicas.begin(2, 4);
+  ASSERT_EQ(begun.size(), 3u);
+  for (uint32_t column = 0; column < 3; ++column) {
+    const auto& lease = std::get<LeaseSamples>(begun[column]);
+    EXPECT_EQ(lease.column, column);
+    EXPECT_EQ(lease.lease, (SampleLease{12 + 2 * column, 2}));
+  }
+  const CoordinatorDecisions decisions = replicas.ready(1, 0);
+  const auto* commit = find<CommitColumn>(decisions);
+  ASSERT_NE(commit, nullptr);
+  EXPECT_EQ(commit->column, 1u);
+  EXPECT_EQ(commit->lease, (SampleLease{14, 2}));
+  EXPECT_EQ(commit->next, (SampleLease{18, 2}));
+  EXPECT_EQ(commit->gradient_norm, 2);
+  ASSERT_EQ(replicas.policy->signals.size(), 1u) << "the policy is asked with the same event";
+  EXPECT_EQ(replicas.policy->signals[0].replica, ReplicaId{1});
+}
+
+TEST(LocalUpdates, WhatIsNotAwaitedIsDroppedWithItsReason) {
+  Replicas replicas;
+  replicas.begin(2, 4);
+  replicas.ready(1, 0);
+  EXPECT_EQ(replicas.report(1, 0).why_dropped(), DropReason::kStale) << "a repeat";
+  EXPECT_EQ(replicas.report(0, 1).why_dropped(), DropReason::kEarly);
+  EXPECT_EQ(replicas.report(9, 0).why_dropped(), DropReason::kUnknown);
+  ReadyReport report;
+  EXPECT_EQ(replicas.mode.on_ready({3}, report, 1).why_dropped(), DropReason::kNotAllowed)
+      << "worker 3 does not hold replica 0";
+  EXPECT_EQ(replicas.averaged(0, 7).why_dropped(), DropReason::kStale);
+  replicas.lose(1);
+  EXPECT_EQ(replicas.report(0, 0).why_dropped(), DropReason::kUnknown);
+}
+
+TEST(LocalUpdates, TheAverageBeginsWhenTheLastOneIsThrough) {
+  Replicas replicas;
+  replicas.begin(0, 1);
+  EXPECT_EQ(find<CombineWeights>(replicas.ready(0, 0)), nullptr);
+  EXPECT_EQ(find<CombineWeights>(replicas.ready(2, 0)), nullptr);
+  const CoordinatorDecisions decisions = replicas.ready(1, 0);
+  const auto* mean = find<CombineWeights>(decisions);
+  ASSERT_NE(mean, nullptr);
+  EXPECT_TRUE(mean->is_common);
+  EXPECT_EQ(mean->steps_done, 1u);
+  ASSERT_EQ(mean->members.size(), 3u);
+  EXPECT_DOUBLE_EQ(mean->members[0].weight, 1.0 / 3);
+  std::optional<CommitTotals> completed;
+  for (uint32_t replica = 0; replica < 3; ++replica) {
+    EXPECT_FALSE(completed);
+    completed = replicas.averaged(replica, mean->number).decisions().completed;
+    EXPECT_TRUE(replicas.averaged(replica, mean->number).is_dropped()) << "once a round";
+  }
+  ASSERT_TRUE(completed);
+  EXPECT_EQ(completed->end_step, 1u);
+  EXPECT_EQ(completed->loss_sum, 6);
+  EXPECT_THAT(completed->replica_samples, ElementsAre(2u, 2u, 2u));
+}
+
+TEST(LocalUpdates, ALostMemberAbortsTheGroupForAllWhoHaveNotSaidThatTheyAreThrough) {
+  Replicas replicas;
+  replicas.begin(0, 5);
+  replicas.finish(0);
+  const CoordinatorDecisions started = replicas.start(average(7, {0, 1, 2}));
+  const uint64_t number = find<CombineWeights>(started)->number;
+  replicas.averaged(1, number);
+  const CoordinatorDecisions lost = replicas.lose(1).orders;
+  const auto* abort = find<DissolveGroup>(lost);
+  ASSERT_NE(abort, nullptr);
+  EXPECT_EQ(abort->number, number);
+  EXPECT_THAT(abort->members, ElementsAre(ReplicaId{2}));
+  replicas.policy->heard.clear();
+  replicas.averaged(2, number, false);
+  ASSERT_FALSE(replicas.policy->heard.empty()) << "the policy waits for the outcome";
+  const auto& outcome = std::get<GroupOutcome>(replicas.policy->heard.front());
+  EXPECT_EQ(outcome.number, 7u);
+  EXPECT_FALSE(outcome.ok);
+  EXPECT_THAT(replicas.lose(1).orders, IsEmpty()) << "a repeat";
+}
+
+TEST(LocalUpdates, WhatThePolicyDecidesOnAnOutcomeBeginsWithIt) {
+  Replicas replicas;
+  replicas.begin(0, 5);
+  replicas.finish(0);
+  const CoordinatorDecisions started = replicas.start(average(7, {0, 1}));
+  const uint64_t number = find<CombineWeights>(started)->number;
+  replicas.averaged(0, number);
+  replicas.policy->after_group = {average(8, {1, 2})};
+  const CoordinatorDecisions ended = replicas.averaged(1, number).decisions().orders;
+  ASSERT_NE(find<CombineWeights>(ended), nullptr);
+  EXPECT_EQ(find<CombineWeights>(ended)->members.size(), 2u);
+}
+
+TEST(LocalUpdates, WhenAServerHasLostAShardWhoWaitsGoesOnAlone) {
+  Replicas replicas("ps_async");
+  replicas.begin(0, 5);
+  replicas.finish(0);
+  replicas.lose(3);
+  replicas.policy->heard.clear();
+  GroupStart served = average(7, {0, 1});
+  served.combination = Combination::kServer;
+  const CoordinatorDecisions started = replicas.start(served);
+  ASSERT_EQ(started.size(), 2u);
+  for (const auto& each : started) {
+    EXPECT_EQ(std::get<CombineWeights>(each).members.size(), 1u);
+    EXPECT_TRUE(std::get<CombineWeights>(each).shards.empty());
+  }
+  ASSERT_EQ(replicas.policy->heard.size(), 1u) << "the policy waits for the outcome";
+  EXPECT_EQ(std::get<GroupOutcome>(replicas.policy->heard[0]).number, 7u);
+  EXPECT_FALSE(std::get<GroupOutcome>(replicas.policy->heard[0]).ok);
+}
+
+TEST(LocalUpdatesDeathTest, APolicyThatPutsAReplicaInTwoGroupsIsABug) {
+  Replicas replicas;
+  replicas.begin(0, 5);
+  replicas.finish(0);
+  replicas.start(average(7, {0, 1}));
+  EXPECT_DEATH(replicas.start(average(8, {1, 2})), "in two groups");
+}
+
+TEST(LocalUpdatesDeathTest, APolicyThatTakesALostReplicaIsABug) {
+  Replicas replicas;
+  replicas.begin(0, 5);
+  replicas.finish(0);
+  replicas.lose(3);
+  EXPECT_DEATH(replicas.start(average(7, {0, 2})), "lost");
+}
+
+TEST(LocalUpdates, ThePolicyHearsOfALossBeforeWhatFollowsFromIt) {
+  Replicas replicas;
+  replicas.begin(0, 5);
+  replicas.finish(0);
+  const CoordinatorDecisions started = replicas.start(average(7, {0, 1}));
+  replicas.averaged(0, find<CombineWeights>(started)->number);
+  replicas.policy->heard.clear();
+  replicas.lose(2);  // All are through, but for the dead.
+  ASSERT_EQ(replicas.policy->heard.size(), 2u);
+  ASSERT_TRUE(std::holds_alternative<MembershipChange>(replicas.policy->heard[0]));
+  EXPECT_EQ(std::get<MembershipChange>(replicas.policy->heard[0]).column, 1u);
+  EXPECT_FALSE(std::get<GroupOutcome>(replicas.policy->heard[1]).ok);
+}
+
+TEST(LocalUpdates, WhoHasEndedTakesTheClaimOfALostReplica) {
+  Replicas replicas;
+  replicas.begin(0, 1);
+  replicas.ready(0, 0);
+  replicas.policy->heard.clear();
+  const CoordinatorDecisions lost = replicas.lose(2).orders;
+  const auto* lease = find<LeaseSamples>(lost);
+  ASSERT_NE(lease, nullptr);
+  EXPECT_EQ(lease->column, 0u);
+  EXPECT_EQ(lease->lease, (SampleLease{2, 2}));
+  EXPECT_EQ(lease->step, 1u);
+  ASSERT_EQ(replicas.policy->heard.size(), 2u);
+  EXPECT_TRUE(std::get<MembershipChange>(replicas.policy->heard[1]).joins);
+  replicas.ready(2, 0);
+  const CoordinatorDecisions last = replicas.ready(0, 1);
+  ASSERT_NE(find<CombineWeights>(last), nullptr);
+  EXPECT_EQ(find<CombineWeights>(last)->members.size(), 2u);
+  EXPECT_FALSE(replicas.mode.is_whole());
+}
+
+TEST(LocalUpdates, ALossWhileTheAverageIsTakenFailsTheRoundAndOneBehindItDoesNot) {
+  for (uint32_t through = 0; through <= 3; ++through) {
+    Replicas replicas;
+    replicas.begin(0, 1);
+    const CoordinatorDecisions mean = replicas.finish(0);
+    const uint64_t number = find<CombineWeights>(mean)->number;
+    bool has_ended = false;
+    for (uint32_t id = 0; id < through; ++id) {
+      has_ended = replicas.averaged(id, number).decisions().completed.has_value();
+    }
+    EXPECT_EQ(replicas.lose(1).failed.has_value(), through < 3) << through << " were through";
+    EXPECT_EQ(has_ended, through == 3);
+  }
+}
+
+TEST(LocalUpdates, WithoutAnyReplicaTheRoundFails) {
+  Replicas replicas;
+  replicas.begin(0, 5);
+  EXPECT_FALSE(replicas.lose(1).failed);
+  EXPECT_FALSE(replicas.lose(2).failed);
+  EXPECT_TRUE(replicas.lose(3).failed);
+}
+
+TEST(LocalUpdates, ALossBetweenTwoRoundsLeavesTheStateWhole) {
+  Replicas replicas;
+  EXPECT_FALSE(replicas.lose(1).failed);
+  EXPECT_EQ(replicas.begin(0, 1).size(), 2u);
+}
+
+TEST(LocalUpdates, CutShortEndsBehindTheStepInWhichASampleWasClaimedLast) {
+  for (uint32_t iterations = 0; iterations <= 9; ++iterations) {
+    Replicas replicas;
+    replicas.begin(3, 10);
+    for (uint64_t i = 0; i < iterations; ++i) replicas.ready(0, i);
+    replicas.mode.cut_short();
+    // Three claims were given at first, and a step has three.
+    EXPECT_EQ(replicas.mode.end_step(), 3 + (3 + iterations + 2) / 3) << iterations;
+    const uint64_t end = replicas.mode.end_step();
+    replicas.mode.cut_short();
+    EXPECT_EQ(replicas.mode.end_step(), end) << "a repeat";
+  }
+}
+
+TEST(LocalUpdates, AnIterationThatDivergedIsNotAppliedAndEndsTheRun) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const auto& [norm, loss] : {std::pair(nan, 1.0), {infinity, 1.0}, {1.0, nan}}) {
+    Replicas replicas;
+    replicas.begin(0, 5);
+    const CoordinatorDecisions decisions = replicas.ready(1, 0, norm, loss);
+    ASSERT_EQ(decisions.size(), 1u);
+    const auto& end = std::get<EndRun>(decisions.front());
+    EXPECT_THAT(std::string(end.status.message()), HasSubstr("pipeline replica 1, samples from 2"));
+  }
+}
+
+}  // namespace
+}  // namespace skein::plans
