@@ -165,9 +165,9 @@ TEST(CoordinationColumns, AStopEndsTheRunBehindTheStepInProgressWithACheckpoint)
   EXPECT_EQ(order.step, 0u);
   EXPECT_TRUE(order.last && order.checkpoint && !order.snapshot);
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).decisions();
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
   const CoordinatorDecisions ended =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
   ASSERT_NE(find<EndRun>(ended), nullptr);
   EXPECT_TRUE(find<EndRun>(ended)->stopped_early);
 }
@@ -232,7 +232,7 @@ TEST(CoordinationColumns, TroubleWithALostNeighbourIsNone) {
   cluster.now += 1'000'000;
   EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 0u);
   // With one that is there it is.
-  cluster.coordination.on_trouble({2}, {4}, "its link broke", ++cluster.now).decisions();
+  cluster.coordination.on_trouble({2}, {4}, "its link broke", ++cluster.now);
   cluster.now += 1'000'000;
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
   EXPECT_EQ(count<HaltWorker>(halts), 3u);
@@ -241,8 +241,8 @@ TEST(CoordinationColumns, TroubleWithALostNeighbourIsNone) {
 
 TEST(CoordinationColumns, ALossExplainsOnlyTheTroubleThatItMade) {
   ColumnCluster cluster(column_job(2, 2), 4);
-  cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now).decisions();
-  cluster.coordination.on_trouble({2}, {4}, "the other link broke", ++cluster.now).decisions();
+  cluster.coordination.on_trouble({3}, {1}, "its link broke", ++cluster.now);
+  cluster.coordination.on_trouble({2}, {4}, "the other link broke", ++cluster.now);
   EXPECT_EQ(count<HaltWorker>(cluster.lose(1)), 0u);
   cluster.now += 1'000'000;
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);

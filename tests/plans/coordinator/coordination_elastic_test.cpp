@@ -70,7 +70,7 @@ TEST(CoordinationElastic, ARollbackThatDidNotStartIsForgottenWhenTheStateIsBack)
   cluster.lose(2);
   cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
   cluster.join(7, 2);
-  cluster.coordination.on_trouble({1}, {}, "a copy is damaged", ++cluster.now).decisions();
+  cluster.coordination.on_trouble({1}, {}, "a copy is damaged", ++cluster.now);
   cluster.now += 1'000'000;
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
   ASSERT_EQ(count<HaltWorker>(halts), 2u) << "who prepares in vain is not waited for";
@@ -88,15 +88,14 @@ TEST(CoordinationElastic, AWorkerOfALaterGenerationDoesNotSpoilThePlanThatIsPrep
   Cluster cluster(long_job());
   cluster.gather();
   JoinRequest request{"host", 9, "127.0.0.1:9", "cpu x1", 1.0, WorkerId{9}, 7};
-  cluster.coordination.on_join(9, request, ++cluster.now).decisions();
+  cluster.coordination.on_join(9, request, ++cluster.now);
   cluster.prepared(1);
   EXPECT_NE(find<StartRun>(cluster.prepared(2)), nullptr);
   const CoordinatorDecisions lost = cluster.lose(2);
   ASSERT_NE(find<HaltWorker>(lost), nullptr);
   EXPECT_EQ(find<HaltWorker>(lost)->generation, 8u) << "news to everybody";
   request.generation = 8;
-  const CoordinatorDecisions back =
-      cluster.coordination.on_join(10, request, ++cluster.now).decisions();
+  const CoordinatorDecisions back = cluster.coordination.on_join(10, request, ++cluster.now);
   ASSERT_NE(find<HaltWorker>(back), nullptr);
   EXPECT_EQ(find<HaltWorker>(back)->generation, 9u) << "it would not answer a repeat";
 }
@@ -107,8 +106,7 @@ TEST(CoordinationElastic, TheCommitBeforeAChangeOfPlanIsOfThePlanThatDidTheStep)
   cluster.ready(0, 0);
   cluster.ready(1, 0);
   cluster.lose(2);
-  const CoordinatorDecisions commit =
-      cluster.coordination.on_journaled(0, ++cluster.now).decisions();
+  const CoordinatorDecisions commit = cluster.coordination.on_journaled(0, ++cluster.now);
   ASSERT_NE(find<BroadcastCommit>(commit), nullptr);
   ASSERT_NE(find<HaltWorker>(commit), nullptr);
   EXPECT_EQ(find<BroadcastCommit>(commit)->generation, 1u);
@@ -125,7 +123,7 @@ TEST(CoordinationElastic, StateOfStepsThatWereTakenBackIsNotUsed) {
   EXPECT_EQ(cluster.coordination.generation_of(5), 1u) << "or of what comes in its place";
   cluster.ready(0, 3);
   cluster.ready(1, 3);
-  cluster.coordination.on_journaled(3, ++cluster.now).decisions();
+  cluster.coordination.on_journaled(3, ++cluster.now);
   EXPECT_EQ(cluster.coordination.generation_of(3), 1u);
   EXPECT_EQ(cluster.coordination.generation_of(4), 2u);
   cluster.join(7, 2);
@@ -160,8 +158,7 @@ TEST(CoordinationElastic, ACommitThatIsBeingJournaledGoesOutBeforeTheHalt) {
   cluster.ready(0, 0);
   cluster.ready(1, 0);
   EXPECT_EQ(find<HaltWorker>(cluster.lose(2)), nullptr) << "not yet";
-  const CoordinatorDecisions decisions =
-      cluster.coordination.on_journaled(0, ++cluster.now).decisions();
+  const CoordinatorDecisions decisions = cluster.coordination.on_journaled(0, ++cluster.now);
   ASSERT_NE(find<BroadcastCommit>(decisions), nullptr);
   ASSERT_NE(find<HaltWorker>(decisions), nullptr);
   EXPECT_TRUE(std::holds_alternative<BroadcastCommit>(decisions.front()));
@@ -234,7 +231,7 @@ TEST(CoordinationElastic, AJoinerIsUsedFromTheNextStepBoundaryOn) {
 TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
   Cluster cluster(long_job());
   cluster.start();
-  cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions();
+  cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
   EXPECT_TRUE(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions().empty())
       << "a repeat";
   EXPECT_EQ(count<HaltWorker>(cluster.finish_step(0)), 2u);
@@ -254,10 +251,9 @@ TEST(CoordinationElastic, ALeaverWorksOnWhileItIsNeeded) {
   job.elastic.min_workers = 2;
   Cluster cluster(job);
   cluster.start();
-  const CoordinatorDecisions asked =
-      cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions();
+  const CoordinatorDecisions asked = cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
   EXPECT_EQ(find<RunEvent>(asked)->name, "worker.leaving");
-  cluster.coordination.on_trouble({1}, {}, "a link broke", ++cluster.now).decisions();
+  cluster.coordination.on_trouble({1}, {}, "a link broke", ++cluster.now);
   cluster.now += 1'000'000;
   EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
   cluster.halted(1);
@@ -330,7 +326,7 @@ TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGenerati
 TEST(CoordinationElastic, TroubleWaitsForALossToExplainIt) {
   Cluster cluster(long_job());
   cluster.start();
-  cluster.coordination.on_trouble({1}, {}, "the data connection broke", ++cluster.now).decisions();
+  cluster.coordination.on_trouble({1}, {}, "the data connection broke", ++cluster.now);
   EXPECT_EQ(find<HaltWorker>(cluster.coordination.on_timer(cluster.now + 1000)), nullptr);
   const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now + 500'000);
   EXPECT_EQ(count<HaltWorker>(halts), 2u);
@@ -351,8 +347,8 @@ TEST(CoordinationElastic, AStuckDeviceIsTheCulpritOfAStuckStep) {
   for (int tick = 0; tick < 50 && find<DismissWorker>(decisions) == nullptr; ++tick) {
     now += 200'000;
     const auto waited = static_cast<uint64_t>(tick) * 200'000;
-    cluster.coordination.on_heartbeat({1}, {1, "the input of 0B0", waited, false}, now).decisions();
-    cluster.coordination.on_heartbeat({2}, {1, "1F0", waited, true}, now).decisions();
+    cluster.coordination.on_heartbeat({1}, {1, "the input of 0B0", waited, false}, now);
+    cluster.coordination.on_heartbeat({2}, {1, "1F0", waited, true}, now);
     decisions = cluster.coordination.on_timer(now);
   }
   ASSERT_NE(find<DismissWorker>(decisions), nullptr);
@@ -374,7 +370,7 @@ TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
   EXPECT_TRUE(find<StartRun>(started)->order.last);
   EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
   EXPECT_EQ(find<EndRun>(started), nullptr);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).decisions();
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
   EXPECT_NE(
       find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions()),
       nullptr);
@@ -387,7 +383,7 @@ TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
   Cluster cluster(job);
   cluster.start();
   cluster.finish_step(0);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now).decisions();
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
   EXPECT_NE(find<HaltWorker>(cluster.lose(2)), nullptr) << "stage 1 was not saved";
   cluster.halted(1, {{1, kFront}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);

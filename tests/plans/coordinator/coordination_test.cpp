@@ -82,7 +82,7 @@ TEST(Coordination, JournalsConsecutiveSampleRanges) {
     ASSERT_NE(find<JournalCommit>(decisions), nullptr);
     EXPECT_EQ(find<JournalCommit>(decisions)->record.first_sample, 4 * step);
     EXPECT_EQ(find<JournalCommit>(decisions)->record.sample_count, 4u);
-    cluster.coordination.on_journaled(step, ++cluster.now).decisions();
+    cluster.coordination.on_journaled(step, ++cluster.now);
   }
 }
 
@@ -161,7 +161,7 @@ TEST(Coordination, AFailedCheckpointStopsNothing) {
                   .empty())
       << "of a checkpoint that will not be complete";
   EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(1)), nullptr);
-  cluster.coordination.on_shard_saved(0, 2, absl::OkStatus(), ++cluster.now).decisions();
+  cluster.coordination.on_shard_saved(0, 2, absl::OkStatus(), ++cluster.now);
   EXPECT_NE(
       find<CompleteCheckpoint>(
           cluster.coordination.on_shard_saved(1, 2, absl::OkStatus(), ++cluster.now).decisions()),
@@ -187,16 +187,16 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   job.checkpoint.enable = true;
   Cluster cluster(job);
   cluster.start();
-  cluster.coordination.on_stop_request("interrupted").decisions();
+  cluster.coordination.on_stop_request("interrupted");
   EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted").decisions().empty())
       << "a repeat";
   const CoordinatorDecisions decisions = cluster.finish_step(0);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.checkpoint);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9).decisions();
-  cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9).decisions();
+  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9);
+  cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9);
   const CoordinatorDecisions end =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
   ASSERT_NE(find<EndRun>(end), nullptr);
   EXPECT_TRUE(find<EndRun>(end)->stopped_early);
 }
@@ -242,7 +242,7 @@ TEST(Coordination, ASilentWorkerIsLostPastItsLease) {
   Cluster cluster;
   cluster.start();
   const uint64_t lease_us = 10'000'000;
-  cluster.coordination.on_heartbeat(WorkerId{1}, {}, lease_us).decisions();
+  cluster.coordination.on_heartbeat(WorkerId{1}, {}, lease_us);
   EXPECT_TRUE(cluster.coordination.on_timer(lease_us).empty());
   const CoordinatorDecisions decisions = cluster.coordination.on_timer(lease_us + 100);
   ASSERT_NE(find<DismissWorker>(decisions), nullptr);
@@ -323,13 +323,13 @@ TEST(Coordination, TheSpeedOfALateWorkerIsTold) {
   };
   Cluster cluster(job, 1);
   cluster.join(1);
-  cluster.coordination.on_profiled(WorkerId{1}, measured(1e9), ++cluster.now).decisions();
+  cluster.coordination.on_profiled(WorkerId{1}, measured(1e9), ++cluster.now);
   cluster.halted(1);
   cluster.prepared(1);
   ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
   cluster.join(2);
   const CoordinatorDecisions decisions =
-      cluster.coordination.on_profiled(WorkerId{2}, measured(0.5e9), ++cluster.now).decisions();
+      cluster.coordination.on_profiled(WorkerId{2}, measured(0.5e9), ++cluster.now);
   const auto* event = find<RunEvent>(decisions);
   ASSERT_NE(event, nullptr);
   EXPECT_EQ(event->name, "worker.measured");

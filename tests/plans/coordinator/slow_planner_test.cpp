@@ -1,0 +1,193 @@
+// What the coordination does while the planner thinks, for as long as several leases.
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "plans/coordinator/planner_requests.hpp"
+#include "plans/profile/estimate.hpp"
+#include "tests/plans/small_cluster.hpp"
+
+namespace skein::plans {
+namespace {
+
+constexpr LayerRange kAll{0, 6};
+constexpr uint64_t kLeaseUs = 2'000'000;
+
+JobSpec planned_job() {
+  JobSpec job = small_job();
+  job.training.steps = 100;
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  job.elastic.heartbeat_timeout_seconds = kLeaseUs * 1e-6;
+  return job;
+}
+
+/// Workers whose plan the planner chooses; it answers when the test says so.
+struct PlannedCluster : Cluster {
+  explicit PlannedCluster(uint32_t count) : Cluster(planned_job(), count) {
+    plans_at_once = false;
+    for (uint32_t id = 1; id <= count; ++id) join(id);
+    for (uint32_t id = 1; id <= count; ++id) measure(id);
+  }
+  CoordinatorDecisions measure(uint32_t worker, double flops_per_second = 1e9) {
+    const JobSpec job = planned_job();
+    MeasuredWorker measured;
+    measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                        job.optimizer, flops_per_second, flops_per_second);
+    return noted(coordination.on_profiled({worker}, measured, ++now));
+  }
+  /// Remembers what the planner is asked.
+  CoordinatorDecisions noted(CoordinatorDecisions decisions) {
+    for (const CoordinatorDecision& each : decisions) {
+      if (const auto* request = std::get_if<RequestPlan>(&each)) asked.push_back(*request);
+    }
+    return decisions;
+  }
+  CoordinatorDecisions noted(CoordinatorOutcome outcome) {
+    return noted(decided(std::move(outcome)));
+  }
+  CoordinatorDecisions quiesce(uint32_t worker, std::vector<Holding> inventory = {}) {
+    return noted(halted(worker, std::move(inventory)));
+  }
+  CoordinatorOutcome answer_last() {
+    const RequestPlan request = asked.back();
+    return coordination.on_plan_ready({request.id, answer(*request.question), 0}, ++now);
+  }
+  /// Heartbeats of all members, and a tick, until `us` have passed. Returns what was decided.
+  CoordinatorDecisions wait(uint64_t us) {
+    CoordinatorDecisions all;
+    for (const uint64_t end = now + us; now < end; now += 200'000) {
+      for (const auto& [id, member] : std::map(coordination.members())) {
+        EXPECT_TRUE(coordination.on_heartbeat(id, {}, now).is_accepted());
+      }
+      append(all, noted(coordination.on_timer(now)));
+      coordination.check_invariants();
+    }
+    return all;
+  }
+  /// Until the first plan is in force.
+  void run_first_plan(uint32_t count) {
+    for (uint32_t id = 1; id <= count; ++id) quiesce(id);
+    noted(answer_last());
+    for (uint32_t id = 1; id <= count; ++id) noted(prepared(id));
+    ASSERT_EQ(coordination.phase(), Coordination::Phase::kTraining);
+  }
+
+  std::vector<RequestPlan> asked;
+};
+
+TEST(SlowPlanner, NobodyIsLostWhileItThinksForThreeLeases) {
+  PlannedCluster cluster(3);
+  for (uint32_t id = 1; id <= 3; ++id) cluster.quiesce(id);
+  ASSERT_EQ(cluster.asked.size(), 1u);
+  const CoordinatorDecisions meanwhile = cluster.wait(3 * kLeaseUs);
+  EXPECT_EQ(find<DismissWorker>(meanwhile), nullptr);
+  EXPECT_EQ(find<AssignPlan>(meanwhile), nullptr);
+  EXPECT_EQ(cluster.asked.size(), 1u) << "it is asked once";
+  const CoordinatorDecisions assigned = cluster.noted(cluster.answer_last());
+  EXPECT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_TRUE(cluster.answer_last().is_dropped()) << "a repeat";
+}
+
+TEST(SlowPlanner, ALossThatLeavesAStageWithoutAReplicaIsMendedByAQuickRule) {
+  PlannedCluster cluster(3);
+  cluster.run_first_plan(3);
+  const size_t asked = cluster.asked.size();
+  const WorkerId lost = cluster.coordination.plan()->stages.front().replicas.front().worker;
+  cluster.noted(cluster.lose(lost.value));
+  CoordinatorDecisions assigned;
+  for (uint32_t id = 1; id <= 3; ++id) {
+    if (WorkerId{id} != lost) append(assigned, cluster.quiesce(id, {{0, kAll}}));
+  }
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr) << "without the planner";
+  EXPECT_EQ(cluster.asked.size(), asked);
+  for (const auto& [id, member] : std::map(cluster.coordination.members())) {
+    cluster.noted(cluster.prepared(id.value));
+  }
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+  // The planner's own plan follows, if it pays.
+  cluster.wait(400'000);
+  ASSERT_TRUE(std::holds_alternative<ExpectationQuestion>(cluster.asked.back().question->what));
+  cluster.noted(cluster.answer_last());
+  EXPECT_TRUE(std::holds_alternative<ChangeQuestion>(cluster.asked.back().question->what));
+}
+
+TEST(SlowPlanner, StepsAreCommittedAndALossIsHandledWhileItThinksAboutAChange) {
+  PlannedCluster cluster(2);
+  cluster.run_first_plan(2);
+  // What the plan expects of its workers is asked first.
+  ASSERT_TRUE(std::holds_alternative<ExpectationQuestion>(cluster.asked.back().question->what));
+  cluster.noted(cluster.join(3));
+  cluster.measure(3);
+  cluster.wait(1'000'000);
+  cluster.noted(cluster.answer_last());  // The expectation: now it thinks about the change.
+  ASSERT_TRUE(std::holds_alternative<ChangeQuestion>(cluster.asked.back().question->what));
+  const auto change = cluster.asked.back();
+  const auto replicas = static_cast<uint32_t>(replica_count(*cluster.coordination.plan()));
+  for (uint64_t step = 0; step < 3; ++step) {
+    for (uint32_t id = 0; id < replicas; ++id) cluster.noted(cluster.ready(id, step));
+    const auto committed = cluster.noted(cluster.coordination.on_journaled(step, ++cluster.now));
+    EXPECT_NE(find<BroadcastCommit>(committed), nullptr);
+    EXPECT_TRUE(std::holds_alternative<BroadcastCommit>(committed.front()))
+        << "what was decided goes out before anybody thinks";
+  }
+  const WorkerId lost = cluster.coordination.plan()->stages.front().replicas.front().worker;
+  EXPECT_NE(find<HaltWorker>(cluster.noted(cluster.lose(lost.value))), nullptr);
+  // Its answer comes in another generation.
+  const CoordinatorOutcome late =
+      cluster.coordination.on_plan_ready({change.id, answer(*change.question), 0}, ++cluster.now);
+  EXPECT_EQ(find<AssignPlan>(late.decisions()), nullptr);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kHalting);
+}
+
+TEST(SlowPlanner, APlanForSomebodyWhoHasGoneMeanwhileIsMadeAnew) {
+  PlannedCluster cluster(3);
+  for (uint32_t id = 1; id <= 3; ++id) cluster.quiesce(id);
+  const RequestPlan first = cluster.asked.back();
+  cluster.noted(cluster.lose(3));
+  const CoordinatorDecisions again = cluster.noted(
+      cluster.coordination.on_plan_ready({first.id, answer(*first.question), 0}, ++cluster.now));
+  const bool has_all = find<AssignPlan>(again) != nullptr;
+  if (!has_all) {
+    EXPECT_NE(cluster.asked.back().id, first.id) << "the planner is asked again";
+    const CoordinatorDecisions assigned = cluster.noted(cluster.answer_last());
+    ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  }
+  for (const StagePlan& stage : cluster.coordination.plan()->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) EXPECT_NE(replica.worker, WorkerId{3});
+  }
+}
+
+PlannerQuestion expectation() { return {ExpectationQuestion{}}; }
+PlannerQuestion round() { return {RoundQuestion{}}; }
+
+TEST(PlannerRequests, OneQuestionIsInFlightAndTheNewestOfEachKindWaits) {
+  PlannerRequests requests;
+  const CoordinatorDecisions first = requests.ask(expectation());
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_TRUE(requests.ask(round()).empty());
+  EXPECT_TRUE(requests.ask(round()).empty()) << "it takes the place of the one before";
+  EXPECT_TRUE(requests.is_asked<RoundQuestion>());
+  const auto answered = requests.on_ready(std::get<RequestPlan>(first[0]).id);
+  EXPECT_TRUE(answered.is_known && answered.is_wanted);
+  ASSERT_EQ(answered.next.size(), 1u);
+  const auto last = requests.on_ready(std::get<RequestPlan>(answered.next[0]).id);
+  EXPECT_TRUE(last.is_wanted && last.next.empty());
+  EXPECT_FALSE(requests.is_asked<RoundQuestion>());
+}
+
+TEST(PlannerRequests, WhatIsOvertakenIsNotWantedAndAStrangerIsNotKnown) {
+  PlannerRequests requests;
+  const auto first = requests.ask(round());
+  requests.ask(expectation());
+  requests.forget_all();
+  EXPECT_FALSE(requests.on_ready(77).is_known);
+  const auto answered = requests.on_ready(std::get<RequestPlan>(first[0]).id);
+  EXPECT_TRUE(answered.is_known);
+  EXPECT_FALSE(answered.is_wanted);
+  EXPECT_TRUE(answered.next.empty()) << "what waited is forgotten, too";
+  requests.check_invariants();
+}
+
+}  // namespace
+}  // namespace skein::plans
