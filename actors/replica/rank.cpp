@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
 #include "plans/base/check.hpp"
+#include "plans/base/debug_checks.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/job/learning_rate.hpp"
+#include "plans/worker/make_program.hpp"
 
 namespace skein::actors {
 namespace {
@@ -72,18 +74,17 @@ void RankState::start(RankConfig new_config) {
   SKEIN_CHECK(!config.replicas.empty()) << "a rank holds at least one replica";
   row_floats = config.job.training.seq_len * config.job.model.channels;
   const plans::Plan& plan = config.plan;
-  plans::RankProgram::Options options;
+  plans::ProgramOptions options;
   options.first_step = config.first_step;
   options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
-  options.reduces_early = plans::bucket_cap_mb(config.job) > 0;
-  options.is_column = plan.in_columns;
+  options.microbatch_rows = plan.microbatch_rows;
   options.samples_per_step = static_cast<uint64_t>(config.job.training.global_batch_size);
   if (!config.device_groups.empty() || !config.links.empty()) {
     places = plans::communication_places(plan);
   }
   for (const PreparedReplica& parts : config.replicas) {
     hold(parts);
-    plans::RankProgram::StageRole role;
+    plans::StageRole role;
     role.stage = plans::stage_of(plan, parts.id);
     const plans::StagePlan& stage_plan = plan.stages[static_cast<size_t>(role.stage)];
     options.actions = plan.actions[static_cast<size_t>(stage_plan.rank)];
@@ -100,10 +101,10 @@ void RankState::start(RankConfig new_config) {
       worker_number_max = std::max(worker_number_max, static_cast<int32_t>(each.worker.value));
     }
   }
-  program.emplace(std::move(options));
+  program = plans::make_program(plan, std::move(options));
   for (auto& [stage, replica] : held) {
     open_inputs(replica);
-    if (program->is_column()) open_exchange(replica);
+    if (program->averages_weights()) open_exchange(replica);
   }
 }
 
@@ -175,37 +176,18 @@ void RankState::on_control(const net::ControlMessage& message) {
     left.checkpoint = start.getCheckpoint();
     left.last = start.getLast();
     left.snapshot = start.getSnapshot();
-    const uint64_t dropped = program->dropped();
-    const plans::RankCommands commands = program->on_start(left);
-    if (program->dropped() != dropped) return;
-    step_start_us = now_us();
-    if (!left.last) begin_serving();
-    apply(commands);
-  } else if (body.isGroupStart()) {
-    const auto start = body.getGroupStart();
-    apply(program->on_group_start(plans::GroupId{start.getGroup()}, start.getStep()));
+    const plans::ProgramOutcome outcome = program->on_start(left);
+    if (outcome.is_accepted()) step_start_us = now_us();
+    apply(outcome);
   } else if (on_column_control(body)) {
     return;
   } else if (body.isCommit()) {
     const auto commit = body.getCommit();
-    const plans::CommitOrder order{commit.getStep(),         commit.getGradientNorm(),
-                                   commit.getValidate(),     commit.getCheckpoint(),
-                                   commit.getLast(),         commit.getSnapshot(),
-                                   commit.getSnapshotFloor()};
-    const uint64_t dropped = program->dropped();
-    const plans::RankCommands commands = program->on_commit(order);
-    if (program->dropped() != dropped) return;
-    if (program->is_column()) {  // Its own commits were those of its steps.
-      if (!order.last) begin_serving();
-      return apply(commands);
-    }
-    for (const auto& [stage, replica] : held) {
-      record(stage, "commit", 4, replica.ready_us, now_us(), -1);
-    }
-    if (profiles) send_timings(order.step);
-    profiles = commit.getProfile();
-    step_start_us = now_us();
-    apply(commands);
+    const plans::CommitOrder order{commit.getStep(),          commit.getGradientNorm(),
+                                   commit.getValidate(),      commit.getCheckpoint(),
+                                   commit.getLast(),          commit.getSnapshot(),
+                                   commit.getSnapshotFloor(), commit.getProfile()};
+    apply(program->on_commit(order));
   }
 }
 
@@ -214,16 +196,15 @@ void RankState::on_input(const InputArrived& arrived) {
   const int32_t stage = plans::stage_of(config.plan, plans::ReplicaId{arrived.key.receiver});
   const plans::InputKey key{from_schema(arrived.key.kind), arrived.key.step, stage,
                             static_cast<int32_t>(arrived.key.microbatch)};
-  const uint64_t dropped = program->dropped();
-  const plans::RankCommands commands = program->on_input(key);
-  if (program->dropped() != dropped) return;
+  const plans::ProgramOutcome outcome = program->on_input(key);
+  if (!drops.note(outcome)) return;
   inputs[key] = arrived.tensor;
   if (profiles && key.kind != plans::InputKind::kValidation) {
     const char* kind = key.kind == plans::InputKind::kActivation ? "RECV_F" : "RECV_B";
     record(stage, absl::StrCat(stage, kind, key.microbatch), 2, now_us(), now_us() + 1,
            key.microbatch);
   }
-  apply(commands);
+  apply(outcome.decisions());
 }
 
 void RankState::on_work_done(const WorkDone& done) {
@@ -261,9 +242,10 @@ void RankState::on_retire(const RetireRank& order) {
   if (retires) return;
   // The step may have been committed without us, in a generation that we have no part in.
   const bool is_ours = order.committed_generation == config.plan.generation;
-  if (is_ours && program->waits_for_commit() && program->step() + 1 == order.committed_steps) {
+  const std::optional<uint64_t> awaited = program->awaited_commit();
+  if (is_ours && awaited && *awaited + 1 == order.committed_steps) {
     plans::CommitOrder commit;
-    commit.step = program->step();
+    commit.step = *awaited;
     commit.gradient_norm = order.gradient_norm;
     commit.last = true;
     apply(program->on_commit(commit));
@@ -296,13 +278,19 @@ void RankState::tell_activity() {
   self->send(config.listener, std::move(activity));
 }
 
-void RankState::apply(const plans::RankCommands& commands) {
+bool RankState::apply(const plans::ProgramOutcome& outcome) {
+  if (drops.note(outcome)) apply(outcome.decisions());
+  return outcome.is_accepted();
+}
+
+void RankState::apply(const plans::ProgramCommands& commands) {
   if (retires) return;
   if (!commands.empty()) activity_since_us = std::max(activity_since_us, now_us());
-  for (const plans::RankCommand& command : commands) {
+  for (const plans::ProgramCommand& command : commands) {
     std::visit([this](const auto& each) { carry_out(each); }, command);
   }
-  if (program->computes()) expect_operations(program->step());
+  if (const auto step = program->computed_step()) expect_operations(*step);
+  if constexpr (plans::kDebugChecks) program->check_invariants();
 }
 
 void RankState::carry_out(const plans::RunAction& command) {
@@ -332,6 +320,7 @@ void RankState::carry_out(const plans::RunNorm& command) {
 }
 
 void RankState::carry_out(const plans::RunUpdate& command) {
+  end_profiled_step(command.step, command.profile);
   submit(command, update_work(command));
 }
 
@@ -351,7 +340,7 @@ void RankState::submit_aside(uint64_t token, gpu::Work work) {
                         });
 }
 
-void RankState::submit(const plans::RankCommand& command, gpu::Work work, Outgoing output) {
+void RankState::submit(const plans::ProgramCommand& command, gpu::Work work, Outgoing output) {
   running.push_back({command, now_us()});
   work.piece = piece_of(command);
   work.name = name_of(command);

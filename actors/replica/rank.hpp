@@ -32,7 +32,7 @@
 #include "plans/collectives/collective_order.hpp"
 #include "plans/collectives/communication_order.hpp"
 #include "plans/collectives/gradient_buckets.hpp"
-#include "plans/worker/rank_program.hpp"
+#include "plans/worker/worker_program.hpp"
 
 namespace skein::actors {
 
@@ -76,8 +76,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::ChunkArrived)
 namespace skein::actors {
 
 /// Drives the replicas that a worker holds, one of each stage of its rank, through their schedule.
-/// What to do next is decided by `plans::RankProgram`; this actor asks the device, the groups and
-/// the network to do it.
+/// What to do next is decided by the `plans::WorkerProgram` of the training mode; this actor asks
+/// the device, the groups and the network to do it.
 ///   in   ControlMessage   Start, GroupStart, Commit from the coordinator; for columns of their own
 ///        pace, Lease, ColumnCommit, Combine, Dissolve; others are dropped
 ///   in   InputArrived     a neighbour's tensor; of another generation: dropped by the inbox
@@ -215,7 +215,8 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
 
   Rank::stateful_pointer<RankState> self = nullptr;
   RankConfig config;
-  std::optional<plans::RankProgram> program;
+  std::unique_ptr<plans::WorkerProgram> program;
+  plans::DropCounts drops;
   std::map<int32_t, HeldReplica> held;      // By stage.
   std::map<uint64_t, Combination> offered;  // By number: that the program has not begun.
   std::set<uint64_t> dissolved;             // Of them, by number.
@@ -224,7 +225,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
 
   /// A piece of the program's work that the device has.
   struct Running {
-    plans::RankCommand command;
+    plans::ProgramCommand command;
     uint64_t submitted_us = 0;
   };
   std::deque<Running> running;    // In the order of submission, which is that of the device.
@@ -264,7 +265,9 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   absl::Status with_estimates(absl::Status why) const;
 
   /// Starts the commands in order.
-  void apply(const plans::RankCommands& commands);
+  void apply(const plans::ProgramCommands& commands);
+  /// The same, if the program took the event; returns whether it did.
+  bool apply(const plans::ProgramOutcome& outcome);
   void carry_out(const plans::RunAction& command);
   void carry_out(const plans::RunNorm& command);
   void carry_out(const plans::RunUpdate& command);
@@ -276,7 +279,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void carry_out(const plans::SendValidated& command);
 
   // Groups, in rank_reductions.cpp.
-  plans::RankProgram::GroupRole role_in(plans::GroupId group, const HeldReplica& replica) const;
+  plans::GroupRole role_in(plans::GroupId group, const HeldReplica& replica) const;
   void carry_out(const plans::RunReduction& command);
   void reduce(const plans::RunReduction& command);
   plans::CollectiveKey collective_key(plans::GroupId group, uint64_t step, int32_t bucket) const;
@@ -304,12 +307,12 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void on_column_commit(net::schema::ColumnCommit::Reader commit);
   void on_combine(net::schema::Combine::Reader combine);
   void on_dissolve(net::schema::Dissolve::Reader dissolve);
-  void carry_out(const plans::RunCombination& command);
+  void carry_out(const plans::BeginRound& command);
+  void carry_out(const plans::RunAverage& command);
   void begin_combination(HeldReplica& replica);
   void submit_column_work(uint64_t what, int32_t stage, gpu::Work work);
   void on_column_work(uint64_t number);
   void on_chunk(const ChunkArrived& arrived);
-  void begin_serving();
   void begin_serving(HeldReplica& replica);
   void on_exchanged(HeldReplica& replica, std::vector<float> values);
   void on_pulled(HeldReplica& replica, std::optional<WeightServer::Done> done);
@@ -320,10 +323,9 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   // Device work, in rank_work.cpp.
   /// Layers that a piece of a backward passes.
   /// What a device's scenario goes by. Only the first part of an action sleeps.
-  plans::WorkPiece piece_of(const plans::RankCommand& command) const;
-  static std::string name_of(const plans::RankCommand& command);
+  plans::WorkPiece piece_of(const plans::ProgramCommand& command) const;
+  static std::string name_of(const plans::ProgramCommand& command);
   plans::LayerRange layers_of(const plans::RunAction& run, const HeldReplica& replica) const;
-  uint64_t first_row(const plans::RunAction& run, const HeldReplica& replica) const;
   gpu::Work forward_work(const plans::RunAction& run, HeldReplica& replica,
                          const net::TensorHandle& output);
   gpu::Work backward_work(const plans::RunAction& run, HeldReplica& replica,
@@ -332,7 +334,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
                             const net::TensorHandle& output);
   gpu::Work update_work(const plans::RunUpdate& run);
   net::TensorHandle take_input(const plans::InputKey& key);
-  void submit(const plans::RankCommand& command, gpu::Work work, Outgoing output = {});
+  void submit(const plans::ProgramCommand& command, gpu::Work work, Outgoing output = {});
   void submit_aside(uint64_t token, gpu::Work work);
   /// Memory and destinations of an output that is about to be made; empty if nobody takes it.
   Outgoing outgoing(const HeldReplica& from, net::schema::TensorKind kind, uint64_t step,

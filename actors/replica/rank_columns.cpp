@@ -51,13 +51,13 @@ void RankState::open_exchange(HeldReplica& replica) {
       WeightExchange::Options{std::move(streams), float_count(model, ModelFloats::kWithMoments)});
 }
 
-void RankState::begin_serving() {
+void RankState::carry_out(const plans::BeginRound&) {
   for (auto& [stage, replica] : held) {
     if (replica.server) begin_serving(replica);
   }
 }
 
-/// The segment's first weights, which all columns have, are the server's: copied before the device
+/// The round's first weights, which all replicas have, are the server's: copied before the device
 /// does anything else.
 void RankState::begin_serving(HeldReplica& replica) {
   replica.taken = std::make_shared<std::vector<float>>();
@@ -91,7 +91,6 @@ HeldReplica* RankState::find_replica(plans::ReplicaId id) {
 
 /// True if the message was one for columns.
 bool RankState::on_column_control(net::schema::Envelope::Body::Reader body) {
-  if (!program->is_column()) return false;
   if (body.isLease()) {
     on_lease(body.getLease());
   } else if (body.isColumnCommit()) {
@@ -116,22 +115,18 @@ void RankState::end_profiled_step(uint64_t step, bool profiles_next) {
 }
 
 void RankState::on_lease(net::schema::Lease::Reader lease) {
-  if (program->may_begin(lease.getStep())) profiles = lease.getProfile();
-  const plans::RankCommands commands =
-      program->on_lease(lease.getStep(), {lease.getFirstSample(), lease.getSampleCount()});
-  if (commands.empty()) return;
-  step_start_us = now_us();
-  apply(commands);
+  const plans::ProgramOutcome outcome =
+      program->on_claim({lease.getStep(), {lease.getFirstSample(), lease.getSampleCount()}});
+  if (outcome.is_accepted()) profiles = lease.getProfile();
+  if (!outcome.decisions().empty()) step_start_us = now_us();
+  apply(outcome);
 }
 
 void RankState::on_column_commit(net::schema::ColumnCommit::Reader commit) {
   std::optional<plans::SampleLease> next;
   if (commit.getNextCount() > 0) next = {commit.getNextSample(), commit.getNextCount()};
-  const plans::RankCommands commands =
-      program->on_column_commit(commit.getStep(), commit.getGradientNorm(), next);
-  if (commands.empty()) return;
-  end_profiled_step(commit.getStep(), commit.getProfile());
-  apply(commands);
+  apply(
+      program->on_update({commit.getStep(), commit.getGradientNorm(), next, commit.getProfile()}));
 }
 
 void RankState::on_combine(net::schema::Combine::Reader combine) {
@@ -163,29 +158,28 @@ void RankState::on_combine(net::schema::Combine::Reader combine) {
     replica->combination = std::move(combination);
     return begin_combination(*replica);
   }
-  plans::CombineOrder order;
+  plans::AverageOrder order;
   order.stage = combination.stage;
   order.number = combination.number;
   order.is_closing = combine.getClosing();
-  order.is_common = combination.is_common;
+  order.is_global = combination.is_common;
   order.is_alone =
       combination.members.size() < 2 && !combination.is_common && !combination.has_server;
   order.steps_done = combine.getStepsDone();
   if (!order.is_alone) offered[order.number] = std::move(combination);
-  const uint64_t dropped = program->dropped();
-  const plans::RankCommands commands = program->on_combine(order);
-  if (program->dropped() != dropped) offered.erase(order.number);
-  apply(commands);
+  const plans::ProgramOutcome outcome = program->on_average(order);
+  if (outcome.is_dropped()) offered.erase(order.number);
+  apply(outcome);
 }
 
-void RankState::carry_out(const plans::RunCombination& command) {
+void RankState::carry_out(const plans::RunAverage& command) {
   HeldReplica& replica = held.at(command.stage);
   auto offer = offered.extract(command.number);
   SKEIN_CHECK(!offer.empty() && !replica.combination)
       << "group " << command.number << " was not offered to stage " << command.stage;
   replica.combination = std::move(offer.mapped());
   if (dissolved.erase(command.number) > 0) return end_combination(replica, false);
-  if (command.is_common && replica.combination->members.size() < 2) {
+  if (command.is_global && replica.combination->members.size() < 2) {
     return end_combination(replica, true);
   }
   begin_combination(replica);
@@ -314,7 +308,7 @@ void RankState::end_combination(HeldReplica& replica, bool ok) {
     combined.setOk(ok);
   });
   if (ended.is_common && replica.server) replica.server->suspend();
-  if (!ended.is_passive) apply(program->on_combined(ended.stage, ended.number, ok));
+  if (!ended.is_passive) apply(program->on_averaged(ended.stage, ended.number, ok));
 }
 
 }  // namespace skein::actors

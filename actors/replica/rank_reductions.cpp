@@ -23,8 +23,7 @@ HeldReplica& member_of(plans::GroupId group, std::map<int32_t, HeldReplica>& hel
 }  // namespace
 
 /// A tied gradient is one parameter, which the first stage completes last of all.
-plans::RankProgram::GroupRole RankState::role_in(plans::GroupId group,
-                                                 const HeldReplica& replica) const {
+plans::GroupRole RankState::role_in(plans::GroupId group, const HeldReplica& replica) const {
   if (config.plan.groups[group.value].scope == plans::GroupScope::kTied) return {group, 1};
   return {group, static_cast<int32_t>(replica.buckets.size())};
 }
@@ -90,12 +89,11 @@ void RankState::on_reduction_done(const ReductionDone& done) {
   if (config.device_groups.contains(done.group)) {
     begin_operation(order.on_end(collective_key(done.group, done.step, done.bucket)));
   }
-  const uint64_t dropped = program->dropped();
-  const plans::RankCommands commands =
+  const plans::ProgramOutcome outcome =
       program->on_group_reduced(done.group, done.step, done.bucket);
-  if (program->dropped() != dropped) return;
+  if (!drops.note(outcome)) return;
   record(member_of(done.group, held).stage, "reduce", 3, reduce_start_us[done.group], now_us(), -1);
-  apply(commands);
+  apply(outcome.decisions());
 }
 
 /// What crosses by way of the host: what a group adds up there.

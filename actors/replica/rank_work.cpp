@@ -100,31 +100,20 @@ net::TensorHandle RankState::take_input(const plans::InputKey& key) {
   return node.empty() ? nullptr : std::move(node.mapped());
 }
 
-/// The sample of the first row of a forward.
-uint64_t RankState::first_row(const plans::RunAction& run, const HeldReplica& replica) const {
-  const uint64_t first = program->samples().first;
-  const int64_t microbatch = run.action.microbatch;
-  if (program->is_column()) {  // All of its samples are its own.
-    return first + static_cast<uint64_t>(microbatch * replica.rows.count);
-  }
-  return first +
-         static_cast<uint64_t>(microbatch * config.plan.microbatch_rows + replica.rows.begin);
-}
-
 gpu::Work RankState::forward_work(const plans::RunAction& run, HeldReplica& replica,
                                   const net::TensorHandle& output) {
   const auto& training = config.job.training;
   ForwardInput input;
   input.model = replica.parts.model;
   input.data = config.data;
-  input.first = first_row(run, replica);
+  input.first = program->first_sample(run.action.microbatch, replica.rows);
   input.rows = replica.rows.count;
   input.seq_len = training.seq_len;
   input.activations =
       take_input({plans::InputKind::kActivation, run.step, replica.stage, run.action.microbatch});
   input.output = output;
   const double loss_scale =
-      1.0 / (static_cast<double>(program->samples().count) * static_cast<double>(training.seq_len));
+      1.0 / (static_cast<double>(program->sample_count()) * static_cast<double>(training.seq_len));
   gpu::Work work;
   work.kind = gpu::WorkKind::kForward;
   work.share = replica.block_count * replica.row_share;
@@ -139,7 +128,7 @@ gpu::Work RankState::forward_work(const plans::RunAction& run, HeldReplica& repl
 }
 
 /// What profilers show a piece of work as.
-std::string RankState::name_of(const plans::RankCommand& command) {
+std::string RankState::name_of(const plans::ProgramCommand& command) {
   if (const auto* run = std::get_if<plans::RunAction>(&command)) {
     const std::string action = plans::to_text(run->action);
     return run->is_whole() ? action : absl::StrCat(action, " part ", run->part);
@@ -156,7 +145,7 @@ absl::Status RankState::with_estimates(absl::Status why) const {
   return why;
 }
 
-plans::WorkPiece RankState::piece_of(const plans::RankCommand& command) const {
+plans::WorkPiece RankState::piece_of(const plans::ProgramCommand& command) const {
   const plans::ReplicaId own = config.replicas.front().id;
   plans::WorkPiece piece;
   piece.device = static_cast<int32_t>(plans::replica_of(config.plan, own).worker.value) - 1;
@@ -242,10 +231,9 @@ gpu::Work RankState::validation_work(const plans::RunValidation& run, HeldReplic
 
 gpu::Work RankState::update_work(const plans::RunUpdate& run) {
   gpu::UpdateOptions options;
-  options.lr = plans::learning_rate(config.job, static_cast<int64_t>(run.commit.step));
-  options.gradient_factor =
-      plans::clip_factor(run.commit.gradient_norm, config.job.training.max_norm);
-  options.step = static_cast<int64_t>(run.commit.step);
+  options.lr = plans::learning_rate(config.job, static_cast<int64_t>(run.job_step));
+  options.gradient_factor = plans::clip_factor(run.gradient_norm, config.job.training.max_norm);
+  options.step = static_cast<int64_t>(run.job_step);
   gpu::Work work;
   work.kind = gpu::WorkKind::kUpdate;
   struct Update {

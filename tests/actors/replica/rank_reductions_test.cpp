@@ -65,19 +65,6 @@ TEST(RankReductions, BucketsTileTheGradientsFromTheirEnd) {
   }
 }
 
-TEST(RankReductions, AGroupStartIsNotNeededAndChangesNothing) {
-  BucketRig rig;
-  rig.end_all();
-  rig.group_start(0, 0);
-  EXPECT_THAT(rig.started(), ElementsAre(0));
-  for (int32_t bucket = 0; bucket < kBuckets; ++bucket) {
-    rig.reduced(0, 0, bucket);
-    rig.group_start(0, 0);
-  }
-  EXPECT_THAT(rig.started(), ElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(rig.end_all(), 1) << "the norm";
-}
-
 TEST(RankReductions, ACommitBeforeAllBucketsAreReducedHasNoEffect) {
   for (int32_t reduced = 0; reduced < kBuckets; ++reduced) {
     BucketRig rig;

@@ -199,13 +199,6 @@ struct RankRig {
       commit.setProfile(profile);
     });
   }
-  void group_start(uint32_t group, uint64_t step) {
-    control([&](auto body) {
-      auto start = body.initGroupStart();
-      start.setGroup(group);
-      start.setStep(step);
-    });
-  }
   void reduced(uint32_t group, uint64_t step, int32_t bucket = 0) {
     tell(ReductionDone{{group}, step, bucket, absl::OkStatus()});
   }
