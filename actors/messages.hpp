@@ -181,13 +181,13 @@ struct StateArrived {
 };
 
 /// Stop: first, if the commit of step `committed_steps` - 1 is what you wait for, apply it.
-struct RetireRank {
+struct RetireReplicas {
   uint64_t committed_steps = 0;
   double gradient_norm = 0;
   uint64_t committed_generation = 0;  // In which the last of them was committed.
 };
 /// What a rank does, for the heartbeat.
-struct RankActivity {
+struct ReplicaActivity {
   std::string action;
   uint64_t action_us = 0;
   bool works = false;
@@ -234,8 +234,8 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupFormed)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotTaken)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StateArrived)
-SKEIN_IN_PROCESS_MESSAGE(skein::actors::RetireRank)
-SKEIN_IN_PROCESS_MESSAGE(skein::actors::RankActivity)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::RetireReplicas)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReplicaActivity)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::TransferRequest)

@@ -51,8 +51,8 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
       },
       [self](const ProfileMeasured& result) { self->state.on_measured(result); },
       [self](const GroupFormed& formed) { self->state.on_formed(formed); },
-      [self](const RankRetired& retired) { self->state.on_retired(retired); },
-      [self](const RankActivity& activity) { self->state.activity = activity; },
+      [self](const ReplicasRetired& retired) { self->state.on_retired(retired); },
+      [self](const ReplicaActivity& activity) { self->state.activity = activity; },
       [self](const SnapshotTaken& taken) { self->state.on_snapshot(taken); },
       [self](const StateArrived& arrived) { self->state.on_state(arrived); },
       [self](const WorkerFault& fault) { self->state.on_fault(fault); },
@@ -134,7 +134,7 @@ void WorkerState::on_control(const net::ControlMessage& message) {
   if (body.isCommit()) on_commit(body.getCommit());
   const bool is_for_rank = body.isGroupStart() || body.isCommit() || body.isLease() ||
                            body.isColumnCommit() || body.isCombine() || body.isDissolve();
-  if (is_for_rank && rank_actor) self->send(*rank_actor, message);
+  if (is_for_rank && replica_actor) self->send(*replica_actor, message);
 }
 
 void WorkerState::on_joined(const net::ControlMessage& message) {
@@ -174,7 +174,7 @@ void WorkerState::on_heartbeat() {
     connect(job.elastic.coordinator_timeout_seconds);
   }
   if (joined_us != 0) {
-    if (rank_actor) self->send(*rank_actor, HeartbeatAtom::value);
+    if (replica_actor) self->send(*replica_actor, HeartbeatAtom::value);
     tell([&](auto body) {
       auto heartbeat = body.initHeartbeat();
       heartbeat.setStepsDone(steps_done);
@@ -197,7 +197,7 @@ void WorkerState::on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack) {
   const uint64_t middle = ack.getSentUs() + (now - ack.getSentUs()) / 2;
   const ClockOffset offset{static_cast<int64_t>(ack.getCoordinatorUs()) -
                            static_cast<int64_t>(middle)};
-  if (rank_actor) self->send(*rank_actor, offset);
+  if (replica_actor) self->send(*replica_actor, offset);
 }
 
 void WorkerState::on_profile_request(net::schema::ProfileRequest::Reader profile) {

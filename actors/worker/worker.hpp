@@ -15,7 +15,7 @@
 
 #include "actors/collectives/stage_link_io.hpp"
 #include "actors/messages.hpp"
-#include "actors/replica/rank.hpp"
+#include "actors/replica/replica.hpp"
 #include "actors/worker/layer_state.hpp"
 #include "actors/worker/prepare_io.hpp"
 #include "actors/worker/worker_process.hpp"
@@ -62,7 +62,8 @@ namespace skein::actors {
 ///        lost is made anew, and the plan in force goes on until the coordinator halts it
 ///   in   PreparedReplicas, StateSent, ProfileMeasured   from the PrepareIo
 ///   in   GroupFormed        from a GroupIo
-///   in   RankRetired, RankActivity, SnapshotTaken, WorkerFault   from the rank, or (the last one)
+///   in   ReplicasRetired, ReplicaActivity, SnapshotTaken, WorkerFault   from the rank, or (the
+///   last one)
 ///        from the data plane
 ///   in   StateArrived       from the data plane: a layer, for us or to be kept
 ///   in   LeaveRequest       SIGTERM or a notice: told to the coordinator
@@ -72,7 +73,7 @@ namespace skein::actors {
 using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<net::ControlMessage>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
-    caf::reacts_to<GroupFormed>, caf::reacts_to<RankRetired>, caf::reacts_to<RankActivity>,
+    caf::reacts_to<GroupFormed>, caf::reacts_to<ReplicasRetired>, caf::reacts_to<ReplicaActivity>,
     caf::reacts_to<SnapshotTaken>, caf::reacts_to<StateArrived>, caf::reacts_to<WorkerFault>,
     caf::reacts_to<LeaveRequest>, caf::reacts_to<HeartbeatAtom>>;
 
@@ -145,7 +146,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::shared_ptr<net::LinkProbe> links;  // From the first request to measure on.
   bool profiling = false;
   uint64_t steps_done = 0;
-  RankActivity activity;
+  ReplicaActivity activity;
 
   // The plan.
   plans::Plan plan;  // The newest one that was assigned.
@@ -160,8 +161,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::set<plans::GroupId> forming;
   std::set<plans::GroupId> device_groups;  // Of those that are formed.
   std::map<plans::GroupId, StageLinkParts> stage_links;
-  std::optional<Rank> rank_actor;  // Of the plan; none if it gives us nothing to do.
-  bool retiring = false;           // The rank of the plan before has not stopped yet.
+  std::optional<Replica> replica_actor;  // Of the plan; none if it gives us nothing to do.
+  bool retiring = false;                 // The rank of the plan before has not stopped yet.
 
   // State that we could give.
   std::vector<HeldState> held;
@@ -190,7 +191,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
 
   // From one plan to the next, in worker_plans.cpp.
   void on_halt(const net::ControlMessage& message);
-  void on_retired(const RankRetired& retired);
+  void on_retired(const ReplicasRetired& retired);
   void drop_damaged();
   void tell_halted();
   void on_assign(net::schema::Assign::Reader assign);
@@ -208,7 +209,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   bool may_link() const;
   void form_links();
   void on_formed(const GroupFormed& formed);
-  void spawn_rank();
+  void spawn_replica();
   void on_start(const net::ControlMessage& message);
   void on_commit(net::schema::Commit::Reader commit);
 };

@@ -42,25 +42,25 @@ void WorkerState::on_halt(const net::ControlMessage& message) {
   awaited_layers.clear();
   arriving.clear();
   config.plane->close_before(generation);
-  if (!prepared.empty() && !rank_actor) {
+  if (!prepared.empty() && !replica_actor) {
     // Of a plan that never started: its models hold the state they were given.
     prepared.clear();
   }
   if (retiring) return;  // Its end is on its way.
-  if (!rank_actor) return tell_halted();
+  if (!replica_actor) return tell_halted();
   retiring = true;
   const auto halt = (*message).getBody().getHalt();
-  self->send(*rank_actor, RetireRank{halt.getCommittedSteps(), halt.getGradientNorm(),
-                                     halt.getCommittedGeneration()});
+  self->send(*replica_actor, RetireReplicas{halt.getCommittedSteps(), halt.getGradientNorm(),
+                                            halt.getCommittedGeneration()});
 }
 
-void WorkerState::on_retired(const RankRetired& retired) {
+void WorkerState::on_retired(const ReplicasRetired& retired) {
   if (!retiring) return;
   retiring = false;
   // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
-  self->unlink_from(rank_actor->address());
-  self->send_exit(*rank_actor, caf::exit_reason::user_shutdown);
-  rank_actor.reset();
+  self->unlink_from(replica_actor->address());
+  self->send_exit(*replica_actor, caf::exit_reason::user_shutdown);
+  replica_actor.reset();
   activity = {};
   for (const PreparedReplica& replica : retired.replicas) {
     // A plan that was prepared and never started has taken over the model of the one before.
@@ -303,7 +303,7 @@ void WorkerState::form_groups() {
     }
   }
   form_links();
-  if (forming.empty()) spawn_rank();
+  if (forming.empty()) spawn_replica();
 }
 
 void WorkerState::form_links() {
@@ -329,12 +329,12 @@ void WorkerState::on_formed(const GroupFormed& formed) {
   if (plans::is_bad_input(formed.status)) return tell_failed(formed.status);
   if (!formed.status.ok()) return tell_trouble(formed.status);
   if (formed.is_on_device) device_groups.insert(formed.group);
-  if (forming.erase(formed.group) > 0 && forming.empty()) spawn_rank();
+  if (forming.erase(formed.group) > 0 && forming.empty()) spawn_replica();
 }
 
-void WorkerState::spawn_rank() {
+void WorkerState::spawn_replica() {
   if (!prepared.empty()) {
-    RankConfig next;
+    ReplicaConfig next;
     next.job = job;
     next.plan = plan;
     next.first_step = first_step;
@@ -356,8 +356,8 @@ void WorkerState::spawn_rank() {
     next.head = head;
     next.keepers = keepers;
     next.fail_point = config.options.fail_point;
-    next.listener = RankListener(self);
-    rank_actor = self->spawn<caf::linked>(rank, std::move(next));
+    next.listener = ReplicaListener(self);
+    replica_actor = self->spawn<caf::linked>(replica, std::move(next));
   }
   prepared.clear();
   reach(config.options.fail_point, FailPlace::kBeforePrepared);
@@ -369,7 +369,7 @@ void WorkerState::spawn_rank() {
 void WorkerState::on_start(const net::ControlMessage& message) {
   std::erase_if(held, [&](const HeldState& each) { return each.model || each.step > first_step; });
   steps_done = first_step;
-  if (rank_actor) self->send(*rank_actor, message);
+  if (replica_actor) self->send(*replica_actor, message);
 }
 
 void WorkerState::on_commit(net::schema::Commit::Reader commit) {

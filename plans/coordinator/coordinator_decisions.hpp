@@ -16,7 +16,7 @@
 #include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/sync/group_scheduler.hpp"
-#include "plans/worker/rank_program.hpp"
+#include "plans/worker/program_commands.hpp"
 
 namespace skein::plans {
 

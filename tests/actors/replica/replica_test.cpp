@@ -1,9 +1,9 @@
-#include "actors/replica/rank.hpp"
+#include "actors/replica/replica.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/actors/replica/rank_rig.hpp"
+#include "tests/actors/replica/replica_rig.hpp"
 
 namespace skein::actors {
 namespace {
@@ -15,9 +15,9 @@ using Body = RecordingLink::Body;
 /// Of a step of two micro-batches on one stage: two forwards and two backwards.
 constexpr int kStepWork = 4;
 
-TEST(Rank, AStartTwiceRunsTheStepOnce) {
+TEST(Replica, AStartTwiceRunsTheStepOnce) {
   for (int ended_before = 0; ended_before <= kStepWork; ++ended_before) {
-    RankRig rig;
+    ReplicaRig rig;
     EXPECT_EQ(rig.end_all(), 0) << "nothing runs before the start";
     rig.start();
     for (int i = 0; i < ended_before; ++i) rig.end_one();
@@ -29,8 +29,8 @@ TEST(Rank, AStartTwiceRunsTheStepOnce) {
   }
 }
 
-TEST(Rank, ADeviceIsToldWhichPieceOfTheStepItsWorkIs) {
-  RankRig rig;
+TEST(Replica, ADeviceIsToldWhichPieceOfTheStepItsWorkIs) {
+  ReplicaRig rig;
   rig.start();
   rig.end_all();
   rig.commit(0);
@@ -46,9 +46,9 @@ TEST(Rank, ADeviceIsToldWhichPieceOfTheStepItsWorkIs) {
   EXPECT_GT(rig.device->pieces.size(), 2u * kStepWork) << "the update, which never sleeps";
 }
 
-TEST(Rank, ACommitBeforeReadyHasNoEffect) {
+TEST(Replica, ACommitBeforeReadyHasNoEffect) {
   for (int ended_before = 0; ended_before < kStepWork; ++ended_before) {
-    RankRig rig;
+    ReplicaRig rig;
     rig.commit(0);
     rig.start();
     for (int i = 0; i < ended_before; ++i) rig.end_one();
@@ -63,9 +63,9 @@ TEST(Rank, ACommitBeforeReadyHasNoEffect) {
   }
 }
 
-TEST(Rank, ACommitTwiceAppliesTheUpdateOnce) {
+TEST(Replica, ACommitTwiceAppliesTheUpdateOnce) {
   for (int ended_before = 0; ended_before <= 1 + kStepWork; ++ended_before) {
-    RankRig rig;
+    ReplicaRig rig;
     rig.start();
     rig.end_all();
     rig.commit(0);
@@ -77,8 +77,8 @@ TEST(Rank, ACommitTwiceAppliesTheUpdateOnce) {
   }
 }
 
-TEST(Rank, ACommitOfAnotherStepIsDropped) {
-  RankRig rig;
+TEST(Replica, ACommitOfAnotherStepIsDropped) {
+  ReplicaRig rig;
   rig.start();
   rig.end_all();
   rig.commit(1);
@@ -92,8 +92,8 @@ TEST(Rank, ACommitOfAnotherStepIsDropped) {
   EXPECT_EQ(rig.updates(), 2);
 }
 
-TEST(Rank, SignalsReadyOncePerStepAndStopsAfterTheLastCommit) {
-  RankRig rig;
+TEST(Replica, SignalsReadyOncePerStepAndStopsAfterTheLastCommit) {
+  ReplicaRig rig;
   for (uint64_t step = 0; step < 5; ++step) {
     rig.start();
     rig.end_all();
@@ -111,8 +111,8 @@ TEST(Rank, SignalsReadyOncePerStepAndStopsAfterTheLastCommit) {
   EXPECT_THAT(rig.faults, IsEmpty());
 }
 
-TEST(Rank, WhatOnlyACoordinatorOrWorkerTakesIsDropped) {
-  RankRig rig;
+TEST(Replica, WhatOnlyACoordinatorOrWorkerTakesIsDropped) {
+  ReplicaRig rig;
   rig.start();
   rig.control([](auto body) { body.initStop(); });
   rig.control([](auto body) { body.initJoined(); });
@@ -123,30 +123,24 @@ TEST(Rank, WhatOnlyACoordinatorOrWorkerTakesIsDropped) {
   EXPECT_THAT(rig.faults, IsEmpty());
 }
 
-TEST(Rank, AGroupStartOfAForeignGroupOrAnotherStepIsDropped) {
-  RankRig rig(1, 2);
+TEST(Replica, AReductionBeginsWithTheLastActionAndWaitsForNobodysWord) {
+  ReplicaRig rig(1, 2);
   rig.start();
-  rig.group_start(0, 0);
-  EXPECT_THAT(rig.reductions, IsEmpty()) << "before the gradient is complete";
-  rig.end_all();
-  ASSERT_THAT(rig.readies(), ElementsAre(0u));
-  rig.group_start(1, 0);
-  rig.group_start(99, 0);
-  rig.group_start(0, 1);
-  EXPECT_THAT(rig.reductions, IsEmpty());
-  rig.group_start(0, 0);
-  rig.group_start(0, 0);
+  for (int ended = 0; ended < kStepWork; ++ended) {
+    EXPECT_THAT(rig.reductions, IsEmpty()) << "before the gradient is complete";
+    rig.end_one();
+  }
+  EXPECT_THAT(rig.readies(), ElementsAre(0u));
   EXPECT_THAT(rig.reductions, ElementsAre(0u));
 }
 
-TEST(Rank, AReductionIsReportedOnceAndAwaitedByTheCommit) {
-  RankRig rig(1, 2);
+TEST(Replica, AReductionIsReportedOnceAndAwaitedByTheCommit) {
+  ReplicaRig rig(1, 2);
   rig.start();
-  rig.end_all();
   rig.reduced(0, 0);
+  rig.end_all();
   rig.commit(0);
   EXPECT_EQ(rig.end_all(), 0) << "a reduction that was not asked for";
-  rig.group_start(0, 0);
   rig.reduced(99, 0);
   rig.reduced(0, 7);
   rig.commit(0);
@@ -159,21 +153,19 @@ TEST(Rank, AReductionIsReportedOnceAndAwaitedByTheCommit) {
   rig.commit(0);
   rig.end_all();
   rig.reduced(0, 0);
-  rig.group_start(0, 0);
   EXPECT_EQ(rig.end_all(), 0) << "late";
   EXPECT_EQ(rig.updates(), 1);
-  EXPECT_THAT(rig.reductions, ElementsAre(0u));
+  EXPECT_THAT(rig.reductions, ElementsAre(0u, 1u));
   EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u));
 }
 
-TEST(Rank, AReductionTwiceDoesNotStandForThatOfAnotherGroup) {
-  RankRig rig(2, 2, true);
+TEST(Replica, AReductionTwiceDoesNotStandForThatOfAnotherGroup) {
+  ReplicaRig rig(2, 2, true);
   ASSERT_EQ(rig.group_ids.size(), 2u) << "the stage's and that of the tied embedding";
   rig.start();
   rig.gradient(0, 0);
   rig.gradient(0, 1);
   rig.end_all();
-  for (uint32_t group : rig.group_ids) rig.group_start(group, 0);
   rig.reduced(rig.group_ids[0], 0);
   rig.reduced(rig.group_ids[0], 0);
   EXPECT_EQ(rig.end_all(), 0);
@@ -182,8 +174,8 @@ TEST(Rank, AReductionTwiceDoesNotStandForThatOfAnotherGroup) {
   EXPECT_EQ(rig.link->bodies(Body::REDUCED).size(), 1u);
 }
 
-TEST(Rank, AnInputTwiceLateOrEarlyIsUsedOnceInTheOrderOfTheSchedule) {
-  RankRig rig(2, 1);
+TEST(Replica, AnInputTwiceLateOrEarlyIsUsedOnceInTheOrderOfTheSchedule) {
+  ReplicaRig rig(2, 1);
   rig.gradient(1, 0);
   rig.start();
   rig.gradient(0, 1);
@@ -206,8 +198,8 @@ TEST(Rank, AnInputTwiceLateOrEarlyIsUsedOnceInTheOrderOfTheSchedule) {
   EXPECT_EQ(rig.plane->sent.size(), 4u) << "one activation for each micro-batch";
 }
 
-TEST(Rank, AnErrorOfMemoryInAStepSaysWhatThePlanCountsOn) {
-  RankRig rig;
+TEST(Replica, AnErrorOfMemoryInAStepSaysWhatThePlanCountsOn) {
+  ReplicaRig rig;
   rig.start();
   EXPECT_TRUE(rig.end_one(absl::ResourceExhaustedError("no memory")));
   ASSERT_EQ(rig.faults.size(), 1u);
@@ -216,9 +208,9 @@ TEST(Rank, AnErrorOfMemoryInAStepSaysWhatThePlanCountsOn) {
               testing::StartsWith("no memory; the plan counts on "));
 }
 
-TEST(Rank, ADeviceErrorBecomesAFaultAndNoReadySignal) {
+TEST(Replica, ADeviceErrorBecomesAFaultAndNoReadySignal) {
   for (int ended_before = 0; ended_before < kStepWork; ++ended_before) {
-    RankRig rig;
+    ReplicaRig rig;
     rig.start();
     for (int i = 0; i < ended_before; ++i) rig.end_one();
     EXPECT_TRUE(rig.end_one(absl::InternalError("the device is lost")));
@@ -232,19 +224,18 @@ TEST(Rank, ADeviceErrorBecomesAFaultAndNoReadySignal) {
   }
 }
 
-TEST(Rank, AnErrorOfAReductionBecomesAFault) {
-  RankRig rig(1, 2);
+TEST(Replica, AnErrorOfAReductionBecomesAFault) {
+  ReplicaRig rig(1, 2);
   rig.start();
   rig.end_all();
-  rig.group_start(0, 0);
   rig.tell(ReductionDone{{0}, 0, 0, absl::UnavailableError("a member is gone")});
   EXPECT_THAT(rig.faults, ElementsAre(absl::UnavailableError("a member is gone")));
   rig.end_all();
   EXPECT_THAT(rig.link->bodies(Body::REDUCED), IsEmpty());
 }
 
-TEST(Rank, AShardThatIsNotWrittenIsReportedAndNoFault) {
-  RankRig rig;
+TEST(Replica, AShardThatIsNotWrittenIsReportedAndNoFault) {
+  ReplicaRig rig;
   rig.start();
   rig.tell(ShardWritten{1, 0, absl::UnavailableError("disk full")});
   EXPECT_THAT(rig.faults, IsEmpty());
@@ -253,9 +244,9 @@ TEST(Rank, AShardThatIsNotWrittenIsReportedAndNoFault) {
   EXPECT_EQ(std::string(saved[0].getShardSaved().getError()), "disk full");
 }
 
-TEST(Rank, NewsForTheTraceDoNotDisturbTheRun) {
+TEST(Replica, NewsForTheTraceDoNotDisturbTheRun) {
   auto messages = [](bool disturbed, bool profiled) {
-    RankRig rig;
+    ReplicaRig rig;
     auto disturb = [&] {
       if (!disturbed) return;
       rig.tell(ClockOffset{-1'000'000'000'000});

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "actors/replica/rank.hpp"
-#include "tests/actors/replica/rank_rig.hpp"
+#include "actors/replica/replica.hpp"
+#include "tests/actors/replica/replica_rig.hpp"
 
 namespace skein::actors {
 namespace {
@@ -16,8 +16,8 @@ constexpr double kLayerByLayer = 1e-9;  // comm.bucket_cap_mb
 constexpr int kStepWork = 7;
 constexpr int32_t kBuckets = 4;
 
-struct BucketRig : RankRig {
-  BucketRig() : RankRig(1, 2, false, kLayerByLayer) { start(); }
+struct BucketRig : ReplicaRig {
+  BucketRig() : ReplicaRig(1, 2, false, kLayerByLayer) { start(); }
   std::vector<int32_t> started() const {
     std::vector<int32_t> numbers;
     for (const ReductionRequest& request : buckets) numbers.push_back(request.bucket);
@@ -25,7 +25,7 @@ struct BucketRig : RankRig {
   }
 };
 
-TEST(RankReductions, BucketsGoOutInOrderAsTheLastBackwardCompletesThem) {
+TEST(ReplicaReductions, BucketsGoOutInOrderAsTheLastBackwardCompletesThem) {
   BucketRig rig;
   for (int i = 0; i < 3; ++i) rig.end_one();
   EXPECT_THAT(rig.started(), IsEmpty()) << "only the last micro-batch completes gradients";
@@ -54,7 +54,7 @@ TEST(RankReductions, BucketsGoOutInOrderAsTheLastBackwardCompletesThem) {
   EXPECT_THAT(rig.started(), ElementsAre(0, 1, 2, 3, 0));
 }
 
-TEST(RankReductions, BucketsTileTheGradientsFromTheirEnd) {
+TEST(ReplicaReductions, BucketsTileTheGradientsFromTheirEnd) {
   BucketRig rig;
   rig.end_all();
   for (int32_t bucket = 0; bucket < kBuckets; ++bucket) rig.reduced(0, 0, bucket);
@@ -65,20 +65,7 @@ TEST(RankReductions, BucketsTileTheGradientsFromTheirEnd) {
   }
 }
 
-TEST(RankReductions, AGroupStartIsNotNeededAndChangesNothing) {
-  BucketRig rig;
-  rig.end_all();
-  rig.group_start(0, 0);
-  EXPECT_THAT(rig.started(), ElementsAre(0));
-  for (int32_t bucket = 0; bucket < kBuckets; ++bucket) {
-    rig.reduced(0, 0, bucket);
-    rig.group_start(0, 0);
-  }
-  EXPECT_THAT(rig.started(), ElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(rig.end_all(), 1) << "the norm";
-}
-
-TEST(RankReductions, ACommitBeforeAllBucketsAreReducedHasNoEffect) {
+TEST(ReplicaReductions, ACommitBeforeAllBucketsAreReducedHasNoEffect) {
   for (int32_t reduced = 0; reduced < kBuckets; ++reduced) {
     BucketRig rig;
     rig.end_all();
@@ -90,7 +77,7 @@ TEST(RankReductions, ACommitBeforeAllBucketsAreReducedHasNoEffect) {
 }
 
 /// As a change of plan does it: groups are aborted, so a running collective fails; then the order.
-TEST(RankReductions, RetiresOnlyWhenNeitherTheDeviceNorABucketUsesTheModel) {
+TEST(ReplicaReductions, RetiresOnlyWhenNeitherTheDeviceNorABucketUsesTheModel) {
   for (int ended = 0; ended <= kStepWork; ++ended) {
     for (bool fails_first : {false, true}) {
       BucketRig rig;
@@ -98,7 +85,7 @@ TEST(RankReductions, RetiresOnlyWhenNeitherTheDeviceNorABucketUsesTheModel) {
       const size_t running = rig.started().size();
       ASSERT_LE(running, 1u);
       const ReductionDone aborted{{0}, 0, 0, absl::UnavailableError("aborted")};
-      rig.tell(RetireRank{});
+      rig.tell(RetireReplicas{});
       if (running > 0 && fails_first) rig.tell(aborted);
       if (running > 0 && !fails_first) {
         rig.end_all();
@@ -114,7 +101,7 @@ TEST(RankReductions, RetiresOnlyWhenNeitherTheDeviceNorABucketUsesTheModel) {
   }
 }
 
-TEST(RankReductions, ABucketThatFailsIsAFaultAndTheLastOneOfItsGroup) {
+TEST(ReplicaReductions, ABucketThatFailsIsAFaultAndTheLastOneOfItsGroup) {
   for (int ended = 4; ended <= kStepWork; ++ended) {
     BucketRig rig;
     for (int i = 0; i < ended; ++i) rig.end_one();
@@ -129,8 +116,8 @@ TEST(RankReductions, ABucketThatFailsIsAFaultAndTheLastOneOfItsGroup) {
   }
 }
 
-TEST(RankReductions, ATiedGradientIsOneBucketAtTheEnd) {
-  RankRig rig(2, 2, true, kLayerByLayer);
+TEST(ReplicaReductions, ATiedGradientIsOneBucketAtTheEnd) {
+  ReplicaRig rig(2, 2, true, kLayerByLayer);
   ASSERT_EQ(rig.group_ids.size(), 2u) << "the stage's and that of the tied embedding";
   rig.start();
   rig.gradient(0, 0);
@@ -146,8 +133,8 @@ TEST(RankReductions, ATiedGradientIsOneBucketAtTheEnd) {
   EXPECT_EQ(rig.buckets[1].values.size(), 8u * 4u) << "V * C";
 }
 
-TEST(RankReductions, GroupsThatShareTheDeviceTakeTurnsInTheOrderOfAllMembers) {
-  RankRig rig(2, 2, true, kLayerByLayer, "allreduce", true);
+TEST(ReplicaReductions, GroupsThatShareTheDeviceTakeTurnsInTheOrderOfAllMembers) {
+  ReplicaRig rig(2, 2, true, kLayerByLayer, "allreduce", true);
   ASSERT_EQ(rig.group_ids.size(), 2u);
   rig.start();
   for (uint64_t step : {0, 1}) {

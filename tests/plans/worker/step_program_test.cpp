@@ -1,4 +1,4 @@
-#include "plans/worker/rank_program.hpp"
+#include "plans/worker/step_program.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,67 +8,72 @@
 #include <random>
 #include <vector>
 
+#include "plans/schedule/schedule.hpp"
+#include "tests/plans/worker/watched_program.hpp"
+
 namespace skein::plans {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+using Program = Watched<StepProgram>;
+
 constexpr int32_t kMicrobatches = 3;
 
-RankProgram::Options middle_stage() {
-  RankProgram::Options options;
+ProgramOptions middle_stage() {
+  ProgramOptions options;
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, kMicrobatches))->at(1);
   options.stages = {{.stage = 1}};
   return options;
 }
 
-RankProgram::Options only_stage() {
-  RankProgram::Options options;
+ProgramOptions only_stage() {
+  ProgramOptions options;
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(1, kMicrobatches))->at(0);
   options.stages = {{.stage = 0, .is_first = true, .is_last = true, .leads = true}};
   return options;
 }
 
 /// Answers every piece of work of the device, one after the other, and collects all commands.
-RankCommands run_to_quiet(RankProgram& program, RankCommands commands) {
-  RankCommands all;
+ProgramCommands run_to_quiet(Program& program, ProgramCommands commands) {
+  ProgramCommands all;
   size_t running = 0;
   do {
-    for (const RankCommand& command : commands) {
+    for (const ProgramCommand& command : commands) {
       all.push_back(command);
       running += std::holds_alternative<RunAction>(command) ||
                  std::holds_alternative<RunNorm>(command) ||
                  std::holds_alternative<RunUpdate>(command) ||
                  std::holds_alternative<RunValidation>(command);
     }
-    commands = running > 0 ? program.on_work_done() : RankCommands{};
+    commands = running > 0 ? program.on_work_done() : ProgramCommands{};
     if (running > 0) --running;
   } while (running > 0 || !commands.empty());
   return all;
 }
 
 template <class Command>
-size_t count(const RankCommands& commands) {
-  return static_cast<size_t>(
-      std::count_if(commands.begin(), commands.end(),
-                    [](const RankCommand& each) { return std::holds_alternative<Command>(each); }));
+size_t count(const ProgramCommands& commands) {
+  return static_cast<size_t>(std::count_if(
+      commands.begin(), commands.end(),
+      [](const ProgramCommand& each) { return std::holds_alternative<Command>(each); }));
 }
 
-TEST(RankProgram, RunsAllActionsInOrderThenSignalsReady) {
-  RankProgram program(only_stage());
-  const RankCommands commands = run_to_quiet(program, program.on_start());
+TEST(StepProgram, RunsAllActionsInOrderThenSignalsReady) {
+  Program program(only_stage());
+  const ProgramCommands commands = run_to_quiet(program, program.on_start());
   std::vector<Action> actions;
-  for (const RankCommand& command : commands) {
+  for (const ProgramCommand& command : commands) {
     if (const auto* run = std::get_if<RunAction>(&command)) actions.push_back(run->action);
   }
   EXPECT_EQ(actions, only_stage().actions);
-  EXPECT_EQ(commands.back(), RankCommand(SendReady{0, 0}));
+  EXPECT_EQ(commands.back(), ProgramCommand(SendReady{0, 0}));
 }
 
-TEST(RankProgram, MarksTheFirstAndTheLastActionOfAStep) {
-  RankProgram program(only_stage());
-  const RankCommands commands = run_to_quiet(program, program.on_start());
+TEST(StepProgram, MarksTheFirstAndTheLastActionOfAStep) {
+  Program program(only_stage());
+  const ProgramCommands commands = run_to_quiet(program, program.on_start());
   for (size_t i = 0; i + 1 < commands.size(); ++i) {
     const auto& run = std::get<RunAction>(commands[i]);
     EXPECT_EQ(run.begins_step, i == 0);
@@ -76,8 +81,8 @@ TEST(RankProgram, MarksTheFirstAndTheLastActionOfAStep) {
   }
 }
 
-TEST(RankProgram, GivesTheDeviceOneActionAheadIfItsInputIsThere) {
-  RankProgram program(middle_stage());
+TEST(StepProgram, GivesTheDeviceOneActionAheadIfItsInputIsThere) {
+  Program program(middle_stage());
   program.on_start();
   EXPECT_EQ(program.on_input({InputKind::kActivation, 0, 1, 0}).size(), 1u);
   EXPECT_EQ(program.on_input({InputKind::kActivation, 0, 1, 1}).size(), 1u) << "one ahead";
@@ -85,8 +90,8 @@ TEST(RankProgram, GivesTheDeviceOneActionAheadIfItsInputIsThere) {
   EXPECT_EQ(program.on_work_done().size(), 1u);
 }
 
-TEST(RankProgram, AMiddleStageWaitsForBothNeighbours) {
-  RankProgram program(middle_stage());
+TEST(StepProgram, AMiddleStageWaitsForBothNeighbours) {
+  Program program(middle_stage());
   EXPECT_THAT(program.on_start(), IsEmpty());
   EXPECT_EQ(program.on_input({InputKind::kActivation, 0, 1, 0}).size(), 1u);
   EXPECT_THAT(program.on_work_done(), IsEmpty());
@@ -95,20 +100,20 @@ TEST(RankProgram, AMiddleStageWaitsForBothNeighbours) {
   EXPECT_EQ(program.on_input({InputKind::kGradient, 0, 1, 0}).size(), 1u);
 }
 
-TEST(RankProgram, FinishesAStepForAnyOrderOfInputs) {
+TEST(StepProgram, FinishesAStepForAnyOrderOfInputs) {
   std::mt19937 shuffle(7);
   for (int trial = 0; trial < 200; ++trial) {
-    RankProgram program(middle_stage());
+    Program program(middle_stage());
     std::vector<InputKey> keys;
     for (int32_t m = 0; m < kMicrobatches; ++m) {
       keys.push_back({InputKind::kActivation, 0, 1, m});
       keys.push_back({InputKind::kGradient, 0, 1, m});
     }
     std::shuffle(keys.begin(), keys.end(), shuffle);
-    RankCommands all = run_to_quiet(program, program.on_start());
+    ProgramCommands all = run_to_quiet(program, program.on_start());
     for (const InputKey& key : keys) {
       for (int repeat = 0; repeat < 2; ++repeat) {
-        const RankCommands more = run_to_quiet(program, program.on_input(key));
+        const ProgramCommands more = run_to_quiet(program, program.on_input(key));
         all.insert(all.end(), more.begin(), more.end());
       }
     }
@@ -117,113 +122,151 @@ TEST(RankProgram, FinishesAStepForAnyOrderOfInputs) {
   }
 }
 
-TEST(RankProgram, ReducesEachGroupOnceAndThenReportsTheNorm) {
-  RankProgram::Options options = only_stage();
+TEST(StepProgram, ReducesEachGroupOnceAndThenReportsTheNorm) {
+  ProgramOptions options = only_stage();
   options.stages[0].groups = {{GroupId{0}}, {GroupId{3}}};
-  RankProgram program(options);
-  run_to_quiet(program, program.on_start());
-  EXPECT_THAT(program.on_group_start(GroupId{9}, 0), IsEmpty()) << "not a member";
-  EXPECT_THAT(program.on_group_start(GroupId{0}, 1), IsEmpty()) << "another step";
-  EXPECT_THAT(program.on_group_start(GroupId{0}, 0),
-              ElementsAre(RankCommand(RunReduction{GroupId{0}, 0})));
-  EXPECT_THAT(program.on_group_start(GroupId{0}, 0), IsEmpty()) << "a repeat";
+  Program program(options);
+  const ProgramCommands commands = run_to_quiet(program, program.on_start());
+  EXPECT_EQ(count<RunReduction>(commands), 2u) << "nobody has to say so";
+  EXPECT_THAT(program.on_group_reduced(GroupId{9}, 0, 0), IsEmpty()) << "not a member";
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 1, 0), IsEmpty()) << "another step";
   EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty());
-  program.on_group_start(GroupId{3}, 0);
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "a repeat";
+  EXPECT_EQ(program.dropped(), 3u);
   EXPECT_THAT(run_to_quiet(program, program.on_group_reduced(GroupId{3}, 0, 0)),
-              ElementsAre(RankCommand(RunNorm{0, 0}), RankCommand(SendReduced{0, 0})));
+              ElementsAre(ProgramCommand(RunNorm{0, 0}), ProgramCommand(SendReduced{0, 0})));
   EXPECT_EQ(program.dropped(), 3u);
 }
 
-TEST(RankProgram, AppliesACommitOnceAndOnlyOfItsStep) {
-  RankProgram program(only_stage());
+TEST(StepProgram, AppliesACommitOnceAndOnlyOfItsStep) {
+  Program program(only_stage());
   run_to_quiet(program, program.on_start());
   EXPECT_THAT(program.on_commit({.step = 1}), IsEmpty());
-  const RankCommands commands = program.on_commit({.step = 0, .gradient_norm = 2});
+  const ProgramCommands commands = program.on_commit({.step = 0, .gradient_norm = 2});
   EXPECT_EQ(count<RunUpdate>(commands), 1u);
   EXPECT_THAT(program.on_commit({.step = 0}), IsEmpty());
   run_to_quiet(program, program.on_work_done());
-  EXPECT_EQ(program.step(), 1u);
+  EXPECT_EQ(program->steps_done(), 1u);
 }
 
-TEST(RankProgram, ACommitBeforeReadyHasNoEffect) {
-  RankProgram program(middle_stage());
+TEST(StepProgram, SaysWhyItDropsAnEvent) {
+  ProgramOptions options = middle_stage();
+  options.first_step = 7;
+  Program program(options);
+  EXPECT_THAT(program.on_commit({.step = 7}), IsEmpty());
+  EXPECT_EQ(program.dropped(DropReason::kEarly), 1u);
+  program.on_start();
+  program.on_start();
+  EXPECT_EQ(program.dropped(DropReason::kRepeated), 1u);
+  program.on_commit({.step = 6});
+  EXPECT_EQ(program.dropped(DropReason::kStale), 1u);
+  program.on_group_reduced(GroupId{0}, 7, 0);
+  EXPECT_EQ(program.dropped(DropReason::kUnknown), 1u);
+  for (int repeat = 0; repeat < 2; ++repeat) program.on_input({InputKind::kGradient, 8, 1, 0});
+  EXPECT_EQ(program.dropped(DropReason::kRepeated), 2u);
+  EXPECT_EQ(program.dropped(), 5u);
+}
+
+TEST(StepProgram, DropsEventsOfOtherModes) {
+  Program program(only_stage());
+  program.on_start();
+  EXPECT_THAT(program.on_claim({0, {0, 1}}), IsEmpty());
+  EXPECT_THAT(program.on_update({0, 1}), IsEmpty());
+  EXPECT_THAT(program.on_average({0, 1}), IsEmpty());
+  EXPECT_THAT(program.on_averaged(0, 1, true), IsEmpty());
+  EXPECT_EQ(program.dropped(DropReason::kUnexpected), 4u);
+}
+
+TEST(StepProgram, EachReplicaReadsItsOwnRowsOfAStepsSamples) {
+  ProgramOptions options = only_stage();
+  options.first_step = 5;
+  options.samples_per_step = 12;
+  options.microbatch_rows = 4;
+  Program program(options);
+  program.on_start();
+  EXPECT_EQ(program->first_sample(0, {0, 3}), 60u);
+  EXPECT_EQ(program->first_sample(2, {3, 1}), 60u + 2 * 4 + 3);
+  EXPECT_EQ(program->sample_count(), 12u);
+}
+
+TEST(StepProgram, ACommitBeforeReadyHasNoEffect) {
+  Program program(middle_stage());
   program.on_start();
   EXPECT_THAT(program.on_commit({.step = 0}), IsEmpty());
-  EXPECT_EQ(program.step(), 0u);
+  EXPECT_EQ(program->steps_done(), 0u);
 }
 
-TEST(RankProgram, TheLeaderSavesBetweenTheUpdateAndTheNextStep) {
-  RankProgram program(only_stage());
+TEST(StepProgram, TheLeaderSavesBetweenTheUpdateAndTheNextStep) {
+  Program program(only_stage());
   run_to_quiet(program, program.on_start());
   program.on_commit({.step = 0, .checkpoint = true});
-  const RankCommands commands = program.on_work_done();
+  const ProgramCommands commands = program.on_work_done();
   ASSERT_EQ(commands.size(), 3u);
-  EXPECT_EQ(commands[0], RankCommand(SaveState{1, 0}));
+  EXPECT_EQ(commands[0], ProgramCommand(SaveState{1, 0}));
   EXPECT_TRUE(std::holds_alternative<RunAction>(commands[1]));
 }
 
-TEST(RankProgram, ValidatesAfterTheUpdateAndSaysSo) {
-  RankProgram::Options options = only_stage();
+TEST(StepProgram, ValidatesAfterTheUpdateAndSaysSo) {
+  ProgramOptions options = only_stage();
   options.validation_batches = 2;
-  RankProgram program(options);
+  Program program(options);
   run_to_quiet(program, program.on_start());
-  const RankCommands commands =
+  const ProgramCommands commands =
       run_to_quiet(program, program.on_commit({.step = 0, .validate = true, .last = true}));
-  EXPECT_THAT(commands, ElementsAre(RankCommand(RunUpdate{{0, 0, true, false, true}}),
-                                    RankCommand(RunValidation{0, 0, 0, true}),
-                                    RankCommand(RunValidation{0, 0, 1, false}),
-                                    RankCommand(SendValidated{0, 0})));
-  EXPECT_TRUE(program.finished());
+  EXPECT_THAT(commands, ElementsAre(ProgramCommand(RunUpdate{0, 0, 0, false}),
+                                    ProgramCommand(RunValidation{0, 0, 0, true}),
+                                    ProgramCommand(RunValidation{0, 0, 1, false}),
+                                    ProgramCommand(SendValidated{0, 0})));
+  EXPECT_TRUE(program->is_finished());
 }
 
-TEST(RankProgram, AStepIsDoneWhileItsValidationStillRuns) {
-  RankProgram::Options options = only_stage();
+TEST(StepProgram, AStepIsDoneWhileItsValidationStillRuns) {
+  ProgramOptions options = only_stage();
   options.validation_batches = 2;
-  RankProgram program(options);
+  Program program(options);
   run_to_quiet(program, program.on_start());
   program.on_commit({.step = 0, .validate = true});
-  EXPECT_EQ(program.steps_done(), 0u) << "the update runs";
+  EXPECT_EQ(program->steps_done(), 0u) << "the update runs";
   program.on_work_done();
-  EXPECT_EQ(program.steps_done(), 1u) << "whoever is halted now has applied it";
+  EXPECT_EQ(program->steps_done(), 1u) << "whoever is halted now has applied it";
   program.on_work_done();
   program.on_work_done();
-  EXPECT_EQ(program.steps_done(), 1u);
-  EXPECT_EQ(program.step(), 1u);
+  EXPECT_EQ(program->steps_done(), 1u);
+  EXPECT_EQ(program->steps_done(), 1u);
 }
 
-TEST(RankProgram, TakesAnInputOfTheValidationThatIsLeftBeforeTheStart) {
-  RankProgram::Options options;
+TEST(StepProgram, TakesAnInputOfTheValidationThatIsLeftBeforeTheStart) {
+  ProgramOptions options;
   options.first_step = 5;
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
   options.stages = {{.stage = 2, .is_last = true}};
   options.validation_batches = 1;
-  RankProgram program(options);
+  Program program(options);
   EXPECT_THAT(program.on_input({InputKind::kActivation, 4, 2, 0}), IsEmpty());
   EXPECT_EQ(program.dropped(), 1u) << "that step is done";
   EXPECT_THAT(program.on_input({InputKind::kValidation, 4, 2, 0}), IsEmpty());
   EXPECT_EQ(program.dropped(), 1u);
   EXPECT_THAT(program.on_start({.step = 4, .validate = true}),
-              ElementsAre(RankCommand(RunValidation{4, 2, 0, true})));
+              ElementsAre(ProgramCommand(RunValidation{4, 2, 0, true})));
 }
 
-TEST(RankProgram, TakesTheNextStepsInputsEarlyAndDropsOldOnes) {
-  RankProgram::Options options;
+TEST(StepProgram, TakesTheNextStepsInputsEarlyAndDropsOldOnes) {
+  ProgramOptions options;
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
   options.stages = {{.stage = 2, .is_last = true}};
-  RankProgram program(options);
+  Program program(options);
   program.on_start();
   run_to_quiet(program, program.on_input({InputKind::kActivation, 0, 2, 0}));
   EXPECT_THAT(program.on_input({InputKind::kActivation, 1, 2, 0}), IsEmpty()) << "one step ahead";
-  const RankCommands commands = run_to_quiet(program, program.on_commit({.step = 0}));
+  const ProgramCommands commands = run_to_quiet(program, program.on_commit({.step = 0}));
   EXPECT_EQ(count<RunAction>(commands), 2u) << "step 1 runs from the input that came early";
   EXPECT_THAT(program.on_input({InputKind::kActivation, 0, 2, 0}), IsEmpty());
   EXPECT_EQ(program.dropped(), 1u);
 }
 
-RankProgram::Options bucketed_stage(int32_t buckets) {
-  RankProgram::Options options = only_stage();
+ProgramOptions bucketed_stage(int32_t buckets) {
+  ProgramOptions options = only_stage();
   options.stages[0].groups = {{GroupId{0}, buckets}, {GroupId{3}}};
-  options.reduces_early = true;
   return options;
 }
 
@@ -235,8 +278,8 @@ struct EveryOrder {
 
   /// What has happened on the way to here.
   struct Path {
-    RankProgram program;
-    std::vector<RankCommand> device;
+    Program program;
+    std::vector<ProgramCommand> device;
     std::map<GroupId, RunReduction> collectives;
     std::map<GroupId, int32_t> next_bucket;
     int32_t parts_ended = 0;
@@ -244,8 +287,8 @@ struct EveryOrder {
     bool reduced = false;
   };
 
-  void take(Path& path, const RankCommands& commands) {
-    for (const RankCommand& command : commands) {
+  void take(Path& path, const ProgramCommands& commands) {
+    for (const ProgramCommand& command : commands) {
       if (const auto* reduction = std::get_if<RunReduction>(&command)) {
         EXPECT_TRUE(path.collectives.emplace(reduction->group, *reduction).second)
             << "two collectives of one group at once";
@@ -271,11 +314,11 @@ struct EveryOrder {
     if (path.device.empty() && path.collectives.empty()) {
       ++orders;
       EXPECT_TRUE(path.reduced);
-      EXPECT_TRUE(path.program.waits_for_commit());
+      EXPECT_TRUE(path.program->awaited_commit().has_value());
       EXPECT_EQ(path.program.dropped(), 0u);
       return;
     }
-    EXPECT_FALSE(path.program.waits_for_commit());
+    EXPECT_FALSE(path.program->awaited_commit().has_value());
     if (!path.device.empty()) {
       Path next = path;
       const auto* run = std::get_if<RunAction>(&next.device.front());
@@ -293,23 +336,23 @@ struct EveryOrder {
   }
 };
 
-TEST(RankProgram, ReducesBucketsInOrderOneAtATimeAndNoneBeforeItIsComplete) {
+TEST(StepProgram, ReducesBucketsInOrderOneAtATimeAndNoneBeforeItIsComplete) {
   for (int32_t buckets = 1; buckets <= 4; ++buckets) {
     EveryOrder all{buckets};
-    EveryOrder::Path path{RankProgram(bucketed_stage(buckets)), {}, {}, {}};
+    EveryOrder::Path path{Program(bucketed_stage(buckets)), {}, {}, {}};
     all.take(path, path.program.on_start());
     all.explore(path);
     EXPECT_GE(all.orders, buckets) << "nothing was interleaved";
   }
 }
 
-TEST(RankProgram, OnlyTheLastBackwardIsCutAndItsPartsAreGivenTogether) {
-  RankProgram program(bucketed_stage(4));
+TEST(StepProgram, OnlyTheLastBackwardIsCutAndItsPartsAreGivenTogether) {
+  Program program(bucketed_stage(4));
   std::vector<RunAction> runs;
-  RankCommands commands = program.on_start();
+  ProgramCommands commands = program.on_start();
   for (size_t ended = 0; ended < runs.size() || !commands.empty(); ++ended) {
     size_t parts = 0;
-    for (const RankCommand& command : commands) {
+    for (const ProgramCommand& command : commands) {
       const auto* run = std::get_if<RunAction>(&command);
       if (run == nullptr) continue;
       runs.push_back(*run);
@@ -328,37 +371,35 @@ TEST(RankProgram, OnlyTheLastBackwardIsCutAndItsPartsAreGivenTogether) {
   }
 }
 
-TEST(RankProgram, ALateOrForeignBucketChangesNothing) {
-  RankProgram program(bucketed_stage(2));
+TEST(StepProgram, ALateOrForeignBucketChangesNothing) {
+  Program program(bucketed_stage(2));
   EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "before it was started";
-  RankCommands commands = program.on_start();
+  ProgramCommands commands = program.on_start();
   for (int work = 0; work < 2 * kMicrobatches; ++work) commands = program.on_work_done();
-  EXPECT_THAT(commands, ElementsAre(RankCommand(RunReduction{GroupId{0}, 0, 0})));
-  EXPECT_THAT(program.on_group_start(GroupId{0}, 0), IsEmpty()) << "nobody has to say so";
+  EXPECT_THAT(commands, ElementsAre(ProgramCommand(RunReduction{GroupId{0}, 0, 0})));
   EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 1), IsEmpty()) << "not the running one";
   EXPECT_THAT(program.on_group_reduced(GroupId{3}, 0, 0), IsEmpty()) << "of a group that waits";
   EXPECT_THAT(program.on_group_reduced(GroupId{0}, 1, 0), IsEmpty()) << "of another step";
   EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "the next is not complete";
   EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "a repeat";
-  EXPECT_EQ(program.dropped(), 6u);
-  EXPECT_THAT(program.on_work_done(),
-              ElementsAre(RankCommand(SendReady{0, 0}), RankCommand(RunReduction{GroupId{0}, 0, 1}),
-                          RankCommand(RunReduction{GroupId{3}, 0, 0})));
+  EXPECT_EQ(program.dropped(), 5u);
+  EXPECT_THAT(program.on_work_done(), ElementsAre(ProgramCommand(SendReady{0, 0}),
+                                                  ProgramCommand(RunReduction{GroupId{0}, 0, 1}),
+                                                  ProgramCommand(RunReduction{GroupId{3}, 0, 0})));
   EXPECT_THAT(program.on_commit({.step = 0}), IsEmpty()) << "not all is reduced";
 }
 
-TEST(RankProgram, TheLastWeightBackwardIsCutWhereBackwardsAreSplit) {
-  RankProgram::Options options;
+TEST(StepProgram, TheLastWeightBackwardIsCutWhereBackwardsAreSplit) {
+  ProgramOptions options;
   options.actions = {{0, ActionType::kForward, 0},
                      {0, ActionType::kForward, 1},
                      {0, ActionType::kBackwardInput, 1},
                      {0, ActionType::kBackward, 0},
                      {0, ActionType::kBackwardWeight, 1}};
   options.stages = {{.stage = 0, .is_first = true, .is_last = true, .groups = {{GroupId{0}, 3}}}};
-  options.reduces_early = true;
-  RankProgram program(options);
-  const RankCommands commands = run_to_quiet(program, program.on_start());
-  for (const RankCommand& command : commands) {
+  Program program(options);
+  const ProgramCommands commands = run_to_quiet(program, program.on_start());
+  for (const ProgramCommand& command : commands) {
     const auto* run = std::get_if<RunAction>(&command);
     if (run == nullptr) continue;
     const bool is_last = run->action.type == ActionType::kBackwardWeight;
@@ -369,8 +410,8 @@ TEST(RankProgram, TheLastWeightBackwardIsCutWhereBackwardsAreSplit) {
 }
 
 /// Stages 0 and 2 of four on this rank, one micro-batch.
-RankProgram::Options two_stages() {
-  RankProgram::Options options;
+ProgramOptions two_stages() {
+  ProgramOptions options;
   options.actions = {{0, ActionType::kForward, 0},
                      {2, ActionType::kForward, 0},
                      {2, ActionType::kBackward, 0},
@@ -382,40 +423,42 @@ RankProgram::Options two_stages() {
   return options;
 }
 
-TEST(RankProgram, AStageSignalsReadyWhileAnotherOneStillComputes) {
-  RankProgram program(two_stages());
+TEST(StepProgram, AStageSignalsReadyWhileAnotherOneStillComputes) {
+  Program program(two_stages());
   run_to_quiet(program, program.on_start());
   EXPECT_THAT(program.on_input({InputKind::kActivation, 0, 0, 0}), IsEmpty());
   run_to_quiet(program, program.on_input({InputKind::kActivation, 0, 2, 0}));
-  const RankCommands commands =
-      run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 2, 0}));
-  EXPECT_THAT(commands.back(), RankCommand(SendReady{0, 2}));
-  EXPECT_THAT(program.on_group_start(GroupId{0}, 0), IsEmpty()) << "stage 0 is not ready";
-  EXPECT_EQ(program.on_group_start(GroupId{2}, 0).size(), 1u);
+  EXPECT_THAT(
+      run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 2, 0})),
+      ElementsAre(ProgramCommand(RunAction{0, {2, ActionType::kBackward, 0}, false, true}),
+                  ProgramCommand(SendReady{0, 2}), ProgramCommand(RunReduction{GroupId{2}, 0, 0})));
+  EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "stage 0 is not ready";
   EXPECT_EQ(program.on_group_reduced(GroupId{2}, 0, 0).size(), 1u) << "the norm of stage 2";
-  EXPECT_THAT(program.on_work_done(), ElementsAre(RankCommand(SendReduced{0, 2})));
+  EXPECT_THAT(program.on_work_done(), ElementsAre(ProgramCommand(SendReduced{0, 2})));
   EXPECT_THAT(program.on_commit({.step = 0}), IsEmpty());
-  EXPECT_THAT(run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 0, 0})).back(),
-              RankCommand(SendReady{0, 0}));
+  const ProgramCommands commands =
+      run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 0, 0}));
+  ASSERT_GE(commands.size(), 2u);
+  EXPECT_EQ(commands[commands.size() - 2], ProgramCommand(SendReady{0, 0}));
+  EXPECT_EQ(commands.back(), ProgramCommand(RunReduction{GroupId{0}, 0, 0}));
 }
 
-TEST(RankProgram, ValidatesAndSavesEveryStage) {
-  RankProgram program(two_stages());
+TEST(StepProgram, ValidatesAndSavesEveryStage) {
+  Program program(two_stages());
   run_to_quiet(program, program.on_start());
   run_to_quiet(program, program.on_input({InputKind::kActivation, 0, 2, 0}));
   run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 2, 0}));
   run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 0, 0}));
   for (GroupId group : {GroupId{0}, GroupId{2}}) {
-    program.on_group_start(group, 0);
     run_to_quiet(program, program.on_group_reduced(group, 0, 0));
   }
-  RankCommands commands = run_to_quiet(
+  ProgramCommands commands = run_to_quiet(
       program, program.on_commit({.step = 0, .validate = true, .checkpoint = true, .last = true}));
   EXPECT_EQ(count<SaveState>(commands), 2u);
   EXPECT_EQ(count<RunValidation>(commands), 1u) << "stage 2 waits for its input";
   commands = run_to_quiet(program, program.on_input({InputKind::kValidation, 0, 2, 0}));
   EXPECT_EQ(count<RunValidation>(commands), 1u);
-  EXPECT_TRUE(program.finished());
+  EXPECT_TRUE(program->is_finished());
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "actors/replica/rank.hpp"
-#include "tests/actors/replica/rank_rig.hpp"
+#include "actors/replica/replica.hpp"
+#include "tests/actors/replica/replica_rig.hpp"
 
 namespace skein::actors {
 namespace {
@@ -14,9 +14,9 @@ constexpr double kOneBucket = 25;  // comm.bucket_cap_mb
 
 /// The first of two stages, with two micro-batches: it sends two activations and receives their
 /// gradients.
-struct LinkRig : RankRig {
+struct LinkRig : ReplicaRig {
   explicit LinkRig(int64_t replicas = 1)
-      : RankRig(2, replicas, replicas > 1, kOneBucket, "allreduce", true, true) {}
+      : ReplicaRig(2, replicas, replicas > 1, kOneBucket, "allreduce", true, true) {}
 
   std::vector<bool> sent() const {
     std::vector<bool> sent;
@@ -37,7 +37,7 @@ struct LinkRig : RankRig {
   }
 };
 
-TEST(RankTransfers, OutputsLeaveInOrderOneAtATimeAndNotByTheHosts) {
+TEST(ReplicaTransfers, OutputsLeaveInOrderOneAtATimeAndNotByTheHosts) {
   LinkRig rig;
   rig.start();
   EXPECT_THAT(rig.transfers, IsEmpty()) << "the first in the order is an activation";
@@ -59,7 +59,7 @@ TEST(RankTransfers, OutputsLeaveInOrderOneAtATimeAndNotByTheHosts) {
   EXPECT_FALSE(rig.plane->streams.contains(net::schema::TensorKind::GRADIENT));
 }
 
-TEST(RankTransfers, EveryStepPassesOnTheSame) {
+TEST(ReplicaTransfers, EveryStepPassesOnTheSame) {
   LinkRig rig;
   rig.start();
   for (uint64_t step : {0, 1, 2}) {
@@ -75,11 +75,11 @@ TEST(RankTransfers, EveryStepPassesOnTheSame) {
   EXPECT_THAT(rig.faults, IsEmpty());
 }
 
-TEST(RankTransfers, RetiresOnlyWhenNoTransferUsesItsMemory) {
+TEST(ReplicaTransfers, RetiresOnlyWhenNoTransferUsesItsMemory) {
   LinkRig rig;
   rig.start();
   rig.end_one();
-  rig.tell(RetireRank{});
+  rig.tell(RetireReplicas{});
   rig.end_all();
   EXPECT_THAT(rig.retired, IsEmpty());
   rig.end_transfer(absl::UnavailableError("aborted"));
@@ -88,7 +88,7 @@ TEST(RankTransfers, RetiresOnlyWhenNoTransferUsesItsMemory) {
   EXPECT_EQ(rig.transfers.size(), 1u) << "nothing new is started";
 }
 
-TEST(RankTransfers, ATransferThatFailsIsAFaultAndTheLastOne) {
+TEST(ReplicaTransfers, ATransferThatFailsIsAFaultAndTheLastOne) {
   LinkRig rig;
   rig.start();
   rig.end_one();
@@ -98,7 +98,7 @@ TEST(RankTransfers, ATransferThatFailsIsAFaultAndTheLastOne) {
   EXPECT_EQ(rig.transfers.size(), 1u);
 }
 
-TEST(RankTransfers, SumsTakeTheirTurnBehindTheTransfersOfTheStep) {
+TEST(ReplicaTransfers, SumsTakeTheirTurnBehindTheTransfersOfTheStep) {
   LinkRig rig(2);
   rig.start();
   rig.run_step();

@@ -7,7 +7,7 @@
 #include "gpu/host/host_ops.hpp"
 #include "gpu/host/thread_pool.hpp"
 #include "tests/actors/averaging/flying_plane.hpp"
-#include "tests/actors/replica/rank_rig.hpp"
+#include "tests/actors/replica/replica_rig.hpp"
 
 namespace skein::actors {
 namespace {
@@ -19,8 +19,8 @@ using Body = RecordingLink::Body;
 constexpr plans::ReplicaId kSelf{0}, kOther{1};
 
 /// Of two columns of one stage, the first one.
-struct ColumnRig : RankRig {
-  explicit ColumnRig(const std::string& policy = "sdpipe") : RankRig(1, 2, false, 0, policy) {
+struct ColumnRig : ReplicaRig {
+  explicit ColumnRig(const std::string& policy = "sdpipe") : ReplicaRig(1, 2, false, 0, policy) {
     device->ops = std::make_shared<gpu::HostOps>(pool);
     WeightExchange::Options options;
     options.streams.plane = other_plane;
@@ -146,7 +146,7 @@ void expect_mix(const std::vector<float>& found, const std::vector<float>& own, 
   }
 }
 
-TEST(RankColumns, AStepGoesFromLeaseToCommitToTheMeanToTheNextStep) {
+TEST(ReplicaAverages, AStepGoesFromLeaseToCommitToTheMeanToTheNextStep) {
   ColumnRig rig;
   EXPECT_EQ(rig.forwards(), 0);
   rig.update();
@@ -166,7 +166,7 @@ TEST(RankColumns, AStepGoesFromLeaseToCommitToTheMeanToTheNextStep) {
   EXPECT_THAT(rig.faults, IsEmpty());
 }
 
-TEST(RankColumns, TheOtherMayBeFirst) {
+TEST(ReplicaAverages, TheOtherMayBeFirst) {
   ColumnRig rig;
   rig.other_begins(5, 2);
   rig.fly();
@@ -179,7 +179,7 @@ TEST(RankColumns, TheOtherMayBeFirst) {
   expect_mix(rig.weights(), own, 2);
 }
 
-TEST(RankColumns, AGroupOfOneGoesOnAtOnceAndSaysNothing) {
+TEST(ReplicaAverages, AGroupOfOneGoesOnAtOnceAndSaysNothing) {
   ColumnRig rig;
   rig.update();
   rig.combine(5, {}, true);
@@ -190,7 +190,7 @@ TEST(RankColumns, AGroupOfOneGoesOnAtOnceAndSaysNothing) {
 
 /// 0: while the update runs, 1: while it copies, 2: while it waits for the other, 3: while it
 /// writes, 4: when it is through.
-TEST(RankColumns, ADissolvedGroupLeavesWhatItHadUnlessItIsThrough) {
+TEST(ReplicaAverages, ADissolvedGroupLeavesWhatItHadUnlessItIsThrough) {
   for (int place = 0; place <= 4; ++place) {
     ColumnRig rig;
     rig.lease(0);
@@ -226,7 +226,7 @@ TEST(RankColumns, ADissolvedGroupLeavesWhatItHadUnlessItIsThrough) {
 }
 
 /// What the others add comes on top of the next update: as if the average had been taken behind it.
-TEST(RankColumns, APassiveMemberGoesOnAndHasTheAverageWithItsNextUpdate) {
+TEST(ReplicaAverages, APassiveMemberGoesOnAndHasTheAverageWithItsNextUpdate) {
   ColumnRig calm;
   const std::vector<float> before = calm.weights();
   calm.update();
@@ -255,7 +255,7 @@ TEST(RankColumns, APassiveMemberGoesOnAndHasTheAverageWithItsNextUpdate) {
   }
 }
 
-TEST(RankColumns, WhatAPassiveMemberWasGivenGoesIntoTheCommonMean) {
+TEST(ReplicaAverages, WhatAPassiveMemberWasGivenGoesIntoTheCommonMean) {
   ColumnRig rig;
   const std::vector<float> before = rig.weights();
   rig.combine(5, {.passive = true});
@@ -274,7 +274,7 @@ TEST(RankColumns, WhatAPassiveMemberWasGivenGoesIntoTheCommonMean) {
   }
 }
 
-TEST(RankColumns, ACommitBehindTheCommonMeanLetsItGoOnWithMoreSamples) {
+TEST(ReplicaAverages, ACommitBehindTheCommonMeanLetsItGoOnWithMoreSamples) {
   ColumnRig rig;
   rig.lease(0);
   rig.end_all();
@@ -290,12 +290,12 @@ TEST(RankColumns, ACommitBehindTheCommonMeanLetsItGoOnWithMoreSamples) {
   rig.lease(1);
   rig.end_all();
   EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u));
-  rig.tell(RetireRank{3, 0, RankRig::kGeneration});
+  rig.tell(RetireReplicas{3, 0, ReplicaRig::kGeneration});
   rig.end_all();
   EXPECT_THAT(rig.retired, ElementsAre(3u));
 }
 
-TEST(RankColumns, RepeatsOfGroupsChangeNothing) {
+TEST(ReplicaAverages, RepeatsOfGroupsChangeNothing) {
   for (int place = 0; place <= 3; ++place) {
     ColumnRig rig;
     auto repeat_at = [&](int here) {
@@ -329,7 +329,7 @@ TEST(RankColumns, RepeatsOfGroupsChangeNothing) {
 }
 
 /// A repeat must not stand in the way of the word that the group is dissolved.
-TEST(RankColumns, ADissolvedGroupIsOverAlsoWhenItWasToldTwice) {
+TEST(ReplicaAverages, ADissolvedGroupIsOverAlsoWhenItWasToldTwice) {
   ColumnRig rig;
   rig.update();
   rig.combine(5);
@@ -340,11 +340,11 @@ TEST(RankColumns, ADissolvedGroupIsOverAlsoWhenItWasToldTwice) {
   EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u));
 }
 
-TEST(RankColumns, AShardServesAlsoInASegmentWithoutSamplesForIt) {
+TEST(ReplicaAverages, AShardServesAlsoInASegmentWithoutSamplesForIt) {
   ColumnRig rig("ps");
   const std::vector<float> first = rig.weights();
   WeightServer server({{rig.other_plane,
-                        RankRig::kGeneration,
+                        ReplicaRig::kGeneration,
                         kOther,
                         {{kSelf, "self"}, {kOther, "other"}},
                         [](const net::TensorKey&, const net::TensorHandle&) {}},
@@ -365,7 +365,7 @@ TEST(RankColumns, AShardServesAlsoInASegmentWithoutSamplesForIt) {
   for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], first[i] + 0.75 * 2, 1e-6) << i;
 }
 
-TEST(RankColumns, AMessageForNobodyOrOfNoGroupChangesNothing) {
+TEST(ReplicaAverages, AMessageForNobodyOrOfNoGroupChangesNothing) {
   ColumnRig rig;
   rig.update();
   rig.control([](auto body) { body.initCombine().setReplica(1); });

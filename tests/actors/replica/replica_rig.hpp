@@ -15,7 +15,7 @@
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
 
-#include "actors/replica/rank.hpp"
+#include "actors/replica/replica.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "tests/actors/recording_link.hpp"
@@ -81,19 +81,19 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
 };
 
 /// The rank of worker 1 with everything around it played by the test, in virtual time.
-struct RankRig {
+struct ReplicaRig {
   using Body = RecordingLink::Body;
 
-  explicit RankRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
-                   double bucket_cap_mb = 0, const std::string& policy = "allreduce",
-                   bool groups_are_on_device = false, bool has_stage_link = false)
+  explicit ReplicaRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
+                      double bucket_cap_mb = 0, const std::string& policy = "allreduce",
+                      bool groups_are_on_device = false, bool has_stage_link = false)
       : on_device(groups_are_on_device), has_link(has_stage_link) {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
-    listener = system->spawn([this]() -> RankListener::behavior_type {
+    listener = system->spawn([this]() -> ReplicaListener::behavior_type {
       return {[this](const WorkerFault& fault) { faults.push_back(fault.why); },
-              [this](const RankRetired& done) { retired.push_back(done.steps_done); },
-              [](const SnapshotTaken&) {}, [](const RankActivity&) {}};
+              [this](const ReplicasRetired& done) { retired.push_back(done.steps_done); },
+              [](const SnapshotTaken&) {}, [](const ReplicaActivity&) {}};
     });
     groups = system->spawn([this]() -> GroupIo::behavior_type {
       return {[](const FormGroup&, const FormListener&) {},
@@ -116,10 +116,10 @@ struct RankRig {
     job.model.tied_head = tied;
     job.comm.bucket_cap_mb = bucket_cap_mb;
     job.sync.policy = policy;
-    actor = system->spawn(rank, make_config(job));
+    actor = system->spawn(replica, make_config(job));
     run();
   }
-  ~RankRig() {
+  ~ReplicaRig() {
     caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(listener, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(groups, caf::exit_reason::user_shutdown);
@@ -129,8 +129,8 @@ struct RankRig {
     device->drop_work();
   }
 
-  RankConfig make_config(const plans::JobSpec& job) {
-    RankConfig made;
+  ReplicaConfig make_config(const plans::JobSpec& job) {
+    ReplicaConfig made;
     made.job = job;
     std::vector<plans::WorkerId> workers;
     const auto& degrees = job.parallelism;
@@ -153,7 +153,7 @@ struct RankRig {
   }
 
   /// Replica 0, with the groups that it shares with others.
-  PreparedReplica first_replica(RankConfig& made) {
+  PreparedReplica first_replica(ReplicaConfig& made) {
     gpu::StageModelOptions options;
     options.model = made.job.model;
     options.layers = made.plan.stages[0].layers;
@@ -197,13 +197,6 @@ struct RankRig {
       commit.setGradientNorm(1);
       commit.setLast(last);
       commit.setProfile(profile);
-    });
-  }
-  void group_start(uint32_t group, uint64_t step) {
-    control([&](auto body) {
-      auto start = body.initGroupStart();
-      start.setGroup(group);
-      start.setStep(step);
     });
   }
   void reduced(uint32_t group, uint64_t step, int32_t bucket = 0) {
@@ -257,11 +250,11 @@ struct RankRig {
   std::vector<ReductionRequest> buckets;
   std::vector<TransferRequest> transfers;
   std::shared_ptr<gpu::StageModel> model;  // Of replica 0.
-  RankListener listener;
+  ReplicaListener listener;
   GroupIo groups;
   StageLinkIo stage_link;
   ShardIo shards;
-  Rank actor;
+  Replica actor;
 };
 
 }  // namespace skein::actors
