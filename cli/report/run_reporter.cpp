@@ -156,7 +156,11 @@ void RunReporter::on_step(const actors::StepReport& report) {
   // Columns of their own pace commit several steps at once.
   const uint64_t count = std::max<uint64_t>(
       1, report.samples / static_cast<uint64_t>(options_.job.training.global_batch_size));
-  if (steps_ == 0) first_step_ = report.step;
+  if (steps_ == 0) {
+    const absl::Status status =
+        options_.simulated ? absl::OkStatus() : point_latest_at(options_.folder);
+    if (!status.ok()) event_line(std::string(status.message()));
+  }
   ++steps_;
   tokens_ += report.tokens;
   last_loss_ = report.loss;

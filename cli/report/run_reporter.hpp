@@ -71,7 +71,6 @@ class RunReporter final : public actors::RunObserver {
   std::chrono::steady_clock::time_point start_;
 
   // For the progress line and the summary.
-  uint64_t first_step_ = 0;
   uint64_t steps_ = 0;
   uint64_t tokens_ = 0;
   double rate_ = 0;         // Moving average of tokens per second, before bias correction.

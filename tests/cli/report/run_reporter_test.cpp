@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <regex>
@@ -68,7 +69,8 @@ class RunReporterTest : public testing::Test {
   RunReporterTest() {
     options_.job.training.steps = kSteps;
     options_.job.metrics.log_freq = 2;
-    options_.folder = {folder_.path(), "job"};
+    std::filesystem::create_directory(folder_.file("job"));
+    options_.folder = {folder_.file("job"), "job"};
     options_.out = out_;
   }
   ~RunReporterTest() override { std::fclose(out_); }
@@ -97,7 +99,7 @@ class RunReporterTest : public testing::Test {
     return result;
   }
   std::string file(const std::string& name) const {
-    std::ifstream stream(folder_.file(name));
+    std::ifstream stream(options_.folder.file(name));
     std::ostringstream text;
     text << stream.rdbuf();
     return text.str();
@@ -117,7 +119,7 @@ class RunReporterTest : public testing::Test {
     std::string text;
     std::rewind(out_);
     for (int c = std::fgetc(out_); c != EOF; c = std::fgetc(out_)) text += static_cast<char>(c);
-    text = absl::StrReplaceAll(text, {{folder_.path(), "FOLDER"}});
+    text = absl::StrReplaceAll(text, {{options_.folder.path, "FOLDER"}});
     if (options_.simulated) return text;
     return std::regex_replace(text, std::regex("tokens in [0-9.]+s"), "tokens in TIME");
   }
