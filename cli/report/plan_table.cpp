@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/report/number_text.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::cli {
 namespace {
@@ -72,15 +73,6 @@ std::string plan_table(const plans::Plan& plan, const plans::Simulation& simulat
   return aligned(lines);
 }
 
-std::string stages_text(const plans::Plan& plan) {
-  std::string text;
-  for (const plans::StagePlan& stage : plan.stages) {
-    absl::StrAppend(&text, text.empty() ? "" : " | ", stage.layers.size(), "x",
-                    stage.replicas.size());
-  }
-  return text;
-}
-
 std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>& verdicts,
                                            const plans::PlanVerdict& chosen) {
   std::vector<ReportPlanner> planners;
@@ -90,7 +82,7 @@ std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>
     if (!verdict.status.ok()) {
       planner.trouble = std::string(verdict.status.message());
     } else {
-      planner.stages = stages_text(verdict.pipeline.plan);
+      planner.stages = plans::stages_text(verdict.pipeline.plan);
       planner.step_us = verdict.simulation.step_us;
       planner.bubble = verdict.simulation.bubble;
       if (chosen.simulation.step_us > 0) {
@@ -103,7 +95,8 @@ std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>
 }
 
 std::string planner_table(const std::vector<ReportPlanner>& planners, const std::string& chosen) {
-  std::vector<Cells> lines = {{"planner", "step", "against " + chosen, "bubble", "stages"}};
+  std::vector<Cells> lines = {
+      {"planner", "step", "against " + chosen, "bubble", "layers x replicas"}};
   std::string troubles;
   for (const ReportPlanner& planner : planners) {
     if (!planner.trouble.empty()) {
