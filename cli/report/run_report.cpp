@@ -12,6 +12,7 @@ namespace skein::cli {
 absl::Status write_run_report(const RunRecord& record, const std::string& path) {
   Report report;
   report.title = plan_title(record.job.name, record.plan);
+  report.history = record.history;
   report.measured = picture_of(record.timings);
   report.facts = {
       {"model", plans::layers_text(record.job.model)},

@@ -97,6 +97,7 @@ void RunReporter::on_profiles(const plans::ReportProfiles& report) {
 
 void RunReporter::on_plan(const plans::Plan& plan, double predicted_step_us) {
   plan_ = plan;
+  if (steps_ > 0) history_.mark({elapsed_seconds(), absl::StrCat("plan ", plan.generation), false});
   predicted_step_us_ = predicted_step_us;
   step_seconds_ = control_seconds_ = 0;  // The summary speaks of the last plan.
   timed_tokens_ = 0;
@@ -166,6 +167,7 @@ void RunReporter::on_step(const actors::StepReport& report) {
   last_loss_ = report.loss;
   all_seconds_ += report.step_seconds;
   // The first step warms up caches and connections.
+  history_.add({elapsed_seconds(), static_cast<double>(report.samples), report.loss});
   if ((steps_ > 1 || options_.simulated) && report.step_seconds > 0) {
     rate_ = kRateDecay * rate_ +
             (1 - kRateDecay) * static_cast<double>(report.tokens) / report.step_seconds;
@@ -247,22 +249,43 @@ void RunReporter::on_event(const actors::EventReport& report) {
   Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
   for (const auto& [name, value] : report.fields) json[name] = value;
   events_ << json.dump() << std::endl;
+  mark_event(report);
   if (options_.format == LogFormat::kJson && !options_.quiet) line(json.dump());
   event_line(report.text);
 }
 
-void RunReporter::summarise(const actors::RunResult& result) {
+/// Comings and goings, once there is something that they change.
+void RunReporter::mark_event(const actors::EventReport& report) {
+  const bool is_loss = report.name == "worker.lost";
+  const auto worker = report.fields.find("worker");
+  if (steps_ == 0 || worker == report.fields.end()) return;
+  if (!is_loss && report.name != "worker.joined") return;
+  history_.mark({elapsed_seconds(),
+                 absl::StrCat("w", worker->second, is_loss ? " lost" : " joined"), is_loss});
+}
+
+void RunReporter::write_pages(const std::string& history) {
+  absl::Status status;
+  if (!history.empty()) {
+    status.Update(gpu::write_durably(options_.folder.file("history.svg"), history));
+  }
   if (!trace_.empty()) {
-    absl::Status status = trace_.write();
+    status.Update(trace_.write());
     if (plan_ && !options_.simulated) {
-      status.Update(write_run_report({options_.job, *plan_, profiles_, trace_.reports()},
+      status.Update(write_run_report({options_.job, *plan_, profiles_, trace_.reports(), history},
                                      options_.folder.file("report.html")));
     }
-    if (!status.ok()) event_line(std::string(status.message()));
   }
   const double wall = elapsed_seconds();
   const double rate = step_seconds_ > 0 ? static_cast<double>(timed_tokens_) / step_seconds_ : 0;
   const double control = step_seconds_ > 0 ? control_seconds_ / step_seconds_ : 0;
+  if (!status.ok()) event_line(std::string(status.message()));
+}
+
+void RunReporter::summarise(const actors::RunResult& result) {
+  history_.title = absl::StrCat(options_.job.name, ": the run over time");
+  const std::string history = options_.simulated ? "" : run_history_svg(history_);
+  write_pages(history);
   if (options_.format == LogFormat::kJson) {
     Json json = {{"kind", "summary"},
                  {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
@@ -320,5 +343,6 @@ void RunReporter::summarise(const actors::RunResult& result) {
     line(absl::StrCat("  next         skein generate ", options_.folder.path));
   }
 }
+      history.empty() ? "" : ", history.svg",
 
 }  // namespace skein::cli

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "actors/coordinator/coordinator_process.hpp"
 #include "actors/coordinator/run_observer.hpp"
+#include "cli/pictures/run_history.hpp"
 #include "cli/report/trace_writer.hpp"
 #include "cli/run/run_folder.hpp"
 #include "plans/job/job_spec.hpp"
@@ -20,7 +21,8 @@ namespace skein::cli {
 enum class LogFormat { kText, kJson };
 
 /// Tells people and files how a run goes: progress and event lines on a stream, metrics.jsonl,
-/// events.jsonl, plan.txt and the trace in the run directory. Calls come from one thread at a time.
+/// events.jsonl, plan.txt, history.svg and the trace in the run directory. Calls come from one
+/// thread at a time.
 class RunReporter final : public actors::RunObserver {
  public:
   struct Options {
@@ -59,6 +61,8 @@ class RunReporter final : public actors::RunObserver {
   std::string prediction_line() const;
   double bubble(const actors::StepReport& report) const;
   double ideal_bubble() const;
+  void mark_event(const actors::EventReport& report);
+  void write_pages(const std::string& history);
   std::string now_text() const;
   double elapsed_seconds() const;
 
@@ -86,6 +90,7 @@ class RunReporter final : public actors::RunObserver {
   std::vector<uint32_t> stash_peak_;
   double last_loss_ = 0;
   std::optional<double> validation_loss_;
+  RunHistory history_;
 };
 
 }  // namespace skein::cli
