@@ -115,15 +115,17 @@ std::vector<std::pair<std::string, std::string>> prediction_facts(
   const plans::Profile& profile = inputs.request.profile;
   std::string source = inputs.estimated ? "estimated from the model, not measured" : profile.source;
   if (!profile.device.empty()) absl::StrAppend(&source, " (", profile.device, ")");
-  const auto tokens = static_cast<double>(step_tokens(inputs.job.spec));
-  const double rate = simulation.step_us > 0 ? tokens / simulation.step_us * 1e6 : 0;
+  const Throughput rate = throughput(inputs, simulation.step_us);
+  std::string rates = rate_text(rate.samples) + " samples/s";
+  if (inputs.has_job) absl::StrAppend(&rates, ", ", rate_text(rate.tokens), " tok/s");
   int64_t peak = 0;
   for (const plans::SimulatedWorker& worker : simulation.workers) {
     peak = std::max(peak, worker.peak_bytes);
   }
-  return {{"profile", source},
+  return {{"model", model_text(inputs)},
+          {"profile", source},
           {"step", time_text(simulation.step_us, true)},
-          {"throughput", absl::StrCat(with_commas(static_cast<uint64_t>(rate)), " tok/s")},
+          {"throughput", rates},
           {"bubble", absl::StrFormat("%.1f%%", simulation.bubble * 100)},
           {"memory", bytes_text(peak) + " on the fullest device"}};
 }

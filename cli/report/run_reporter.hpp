@@ -34,6 +34,8 @@ class RunReporter final : public actors::RunObserver {
     /// Nothing is trained: there is no loss, the first step warms up nothing, and time is that of
     /// the steps.
     bool simulated = false;
+    /// The model is not one of tokens, or nobody knows: rates are of samples.
+    bool counts_samples = false;
     std::FILE* out = stdout;
   };
   /// Unavailable if a file of the run directory cannot be opened.
@@ -59,10 +61,10 @@ class RunReporter final : public actors::RunObserver {
   std::string progress_line(const actors::StepReport& report) const;
   /// Measured against predicted; there is at least one step after the first.
   std::string prediction_line() const;
-  double bubble(const actors::StepReport& report) const;
-  double ideal_bubble() const;
   void mark_event(const actors::EventReport& report);
   void write_pages(const std::string& history);
+  double bubble(const actors::StepReport& report) const;
+  double ideal_bubble() const;
   std::string now_text() const;
   double elapsed_seconds() const;
 
@@ -76,11 +78,11 @@ class RunReporter final : public actors::RunObserver {
 
   // For the progress line and the summary.
   uint64_t steps_ = 0;
-  uint64_t tokens_ = 0;
+  uint64_t amount_ = 0;     // Tokens, or samples.
   double rate_ = 0;         // Moving average of tokens per second, before bias correction.
   double rate_weight_ = 0;  // Its bias correction.
   plans::Goodput goodput_;
-  uint64_t timed_tokens_ = 0;  // Of the plan in force, like what follows.
+  uint64_t timed_amount_ = 0;  // Of the plan in force, like what follows.
   double step_seconds_ = 0;    // Of the steps that count for throughput.
   double all_seconds_ = 0;
   std::vector<double> step_times_;  // Of the same steps, in seconds.
@@ -88,9 +90,9 @@ class RunReporter final : public actors::RunObserver {
   double control_seconds_ = 0;
   std::vector<double> busy_seconds_;
   std::vector<uint32_t> stash_peak_;
+  RunHistory history_;
   double last_loss_ = 0;
   std::optional<double> validation_loss_;
-  RunHistory history_;
 };
 
 }  // namespace skein::cli
