@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -47,7 +48,9 @@ std::string goodput_line(const plans::Goodput& goodput) {
 absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::create(Options options) {
   std::unique_ptr<RunReporter> reporter(new RunReporter(std::move(options)));  // Private.
   // Appending: a resumed run goes on in the same files.
-  reporter->metrics_.open(reporter->options_.folder.file("metrics.jsonl"), std::ios::app);
+  reporter->metrics_.open(reporter->options_.folder.file("metrics.jsonl"),
+                          std::ios::app | std::ios::ate);
+  reporter->has_commits_ = reporter->metrics_.tellp() > 0;
   reporter->events_.open(reporter->options_.folder.file("events.jsonl"), std::ios::app);
   if (!reporter->metrics_ || !reporter->events_) {
     return absl::UnavailableError(absl::StrCat("cannot write metrics.jsonl and events.jsonl in ",
@@ -158,9 +161,8 @@ void RunReporter::on_step(const actors::StepReport& report) {
   // Columns of their own pace commit several steps at once.
   const uint64_t count = std::max<uint64_t>(
       1, report.samples / static_cast<uint64_t>(options_.job.training.global_batch_size));
-  if (steps_ == 0) {
-    const absl::Status status =
-        options_.simulated ? absl::OkStatus() : point_latest_at(options_.folder);
+  if (!std::exchange(has_commits_, true) && !options_.simulated) {
+    const absl::Status status = point_latest_at(options_.folder);
     if (!status.ok()) event_line(std::string(status.message()));
   }
   ++steps_;

@@ -77,6 +77,7 @@ class RunReporter final : public actors::RunObserver {
   std::chrono::steady_clock::time_point start_;
 
   // For the progress line and the summary.
+  bool has_commits_ = false;  // The run has, of this life or one before.
   uint64_t steps_ = 0;
   uint64_t amount_ = 0;     // Tokens, or samples.
   double rate_ = 0;         // Moving average of tokens per second, before bias correction.
