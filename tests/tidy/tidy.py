@@ -13,7 +13,7 @@ MAY_INCLUDE = {"plans": {"plans"}, "gpu": {"gpu", "plans"}, "net": {"net", "plan
                "actors": {"actors", "gpu", "net", "plans"}, "cli": set(FOLDERS)}
 LIBRARIES = {  # Header pattern: folders that may include it.
     r"caf/": {"actors", "cli", "tests"},
-    r"(capnp|kj)/": {"net", "tests"},
+    r"(capnp|kj)/": {"net", "tests", "bench"},
     r"gloo/": {"net"},
     r"oneapi/|dnnl|omp\.h": {"gpu"},
     r"cuda_|cublas|nccl|vector_functions\.h": {"gpu", "tests"},
