@@ -80,6 +80,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.durable_step = config.start.durable_step;
   options.generation = config.start.generation;
   options.last_plan = config.start.last_plan;
+  options.modes = config.modes;
   coordination.emplace(std::move(options), now_us());
 }
 

@@ -53,6 +53,7 @@ struct CoordinatorConfig {
   CheckpointIo checkpoints;
   ObserverIo observer;
   Planner planner;
+  const plans::ModeList* modes = nullptr;  // Of training; null: those of the product.
   /// The coordination sweeps its invariants after every event.
   bool checks_invariants = plans::kDebugChecks;
   /// Called once, before the observer's EndAtom.

@@ -13,7 +13,6 @@
 #include "plans/base/check.hpp"
 #include "plans/base/debug_checks.hpp"
 #include "plans/sync/policy_kind.hpp"
-#include "plans/worker/make_program.hpp"
 
 namespace skein::actors {
 namespace {
@@ -111,7 +110,8 @@ void ReplicaState::start(ReplicaConfig new_config) {
   }
   const plans::StagePlan& first = plan.stages[static_cast<size_t>(replicas.begin()->first)];
   options.actions = plan.actions[static_cast<size_t>(first.rank)];
-  program = plans::make_program(plan, std::move(options));
+  const plans::ModeList& modes = config.modes ? *config.modes : plans::training_modes();
+  program = plans::find_mode(modes, plan.mode).make_program(std::move(options));
   reports = std::make_unique<Reports>(config.link, config.head);
   const int64_t row_floats = config.job.training.seq_len * config.job.model.channels;
   std::set<int32_t> linked;

@@ -31,6 +31,7 @@
 #include "gpu/data/token_data.hpp"
 #include "net/control/envelope.hpp"
 #include "net/data/data_plane.hpp"
+#include "plans/modes/mode_list.hpp"
 #include "plans/worker/worker_program.hpp"
 
 namespace skein::actors {
@@ -81,7 +82,8 @@ struct ReplicaConfig {
   net::EnvelopeHead head;
   std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots.
   ReplicaListener listener;
-  FailPointHandle fail_point;  // Of tests; else null.
+  const plans::ModeList* modes = nullptr;  // Null: those of the product.
+  FailPointHandle fail_point;              // Of tests; else null.
 };
 
 /// The components, and who carries out which of the program's commands. Owned by one actor; touched

@@ -335,6 +335,7 @@ void WorkerState::on_formed(const GroupFormed& formed) {
 void WorkerState::spawn_replica() {
   if (!prepared.empty()) {
     ReplicaConfig next;
+    next.modes = config.parts.modes;
     next.job = job;
     next.plan = plan;
     next.first_step = first_step;

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
 #include "plans/elastic/snapshot_keepers.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
 
@@ -90,14 +90,11 @@ std::vector<WorkerId> PlanChange::workers() const {
 
 RunEvent PlanChange::describe(const PlannedPipeline& chosen, bool has_trained,
                               uint64_t planning_us) const {
-  std::vector<std::string> shape;
-  for (const StagePlan& stage : plan_->stages) {
-    shape.push_back(absl::StrCat(stage.layers.size(), "x", stage.replicas.size()));
-  }
-  std::string text = absl::StrCat(
-      "plan ", plan_->generation, ": ", plan_->stages.size(), " stages (layers x replicas ",
-      absl::StrJoin(shape, " | "), "), ", std::string(to_text(plan_->schedule)), ", ",
-      plan_->microbatch_count, " micro-batches of ", plan_->microbatch_rows);
+  std::string text =
+      absl::StrCat("plan ", plan_->generation, ": ", plan_->stages.size(),
+                   " stages (layers x replicas ", stages_text(*plan_), "; ",
+                   layers_text(job_.model), "), ", std::string(to_text(plan_->schedule)), ", ",
+                   plan_->microbatch_count, " micro-batches of ", plan_->microbatch_rows);
   if (has_trained) absl::StrAppend(&text, ", ", restore_.moves.size(), " layers move");
   return {"plan.made",
           std::move(text),

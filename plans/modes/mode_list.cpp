@@ -1,6 +1,7 @@
 #include "plans/modes/mode_list.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "plans/base/check.hpp"
 #include "plans/elastic/replan.hpp"
@@ -8,18 +9,27 @@
 #include "plans/modes/synchronous_steps.hpp"
 #include "plans/plan/column_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
+#include "plans/worker/local_program.hpp"
+#include "plans/worker/step_program.hpp"
 
 namespace skein::plans {
 
 const ModeList& training_modes() {
   static const ModeList all = {
-      {"synchronous", [](const JobSpec& job) { return !begins_in_columns(job); }, replan,
+      {kSynchronousMode, [](const JobSpec& job) { return !begins_in_columns(job); }, replan,
        [](const JobSpec&, const Plan& plan) -> std::unique_ptr<TrainingMode> {
          return std::make_unique<SynchronousSteps>(plan);
+       },
+       [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
+         return std::make_unique<StepProgram>(std::move(options));
        }},
-      {"local", [](const JobSpec& job) { return begins_in_columns(job); }, replan_pipeline_replicas,
+      {kLocalMode, [](const JobSpec& job) { return begins_in_columns(job); },
+       replan_pipeline_replicas,
        [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {
          return std::make_unique<LocalUpdates>(job, plan, make_policy(job, column_layout(plan)));
+       },
+       [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
+         return std::make_unique<LocalProgram>(std::move(options));
        }},
   };
   return all;

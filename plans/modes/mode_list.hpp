@@ -8,10 +8,11 @@
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/training_mode.hpp"
 #include "plans/plan/plan.hpp"
+#include "plans/worker/worker_program.hpp"
 
 namespace skein::plans {
 
-/// What the coordination needs to know of a training mode before there is a plan in it.
+/// A training mode: its part in the planning of a job, in the coordinator and in a worker.
 struct ModeEntry {
   std::string name;  // As in the text of a plan.
   /// The job begins in this mode.
@@ -19,6 +20,8 @@ struct ModeEntry {
   PlanMaker make_plan = nullptr;
   /// The plan is one of this mode.
   std::unique_ptr<TrainingMode> (*make)(const JobSpec& job, const Plan& plan) = nullptr;
+  /// The worker's part: what happens between two passes over the pipeline.
+  std::unique_ptr<WorkerProgram> (*make_program)(ProgramOptions options) = nullptr;
 };
 using ModeList = std::vector<ModeEntry>;
 
