@@ -475,7 +475,8 @@ CoordinatorDecisions Coordination::take(const ChangeAnswer& answer) {
   if (!must && !answer.is_worthwhile) return {};
   // A layout is made anew, in no time, for those who are here then.
   if (chooses_plan()) change_.propose(*answer.candidate);
-  return hold_for_change(must ? "a worker leaves" : "there are workers that could help");
+  hold_for_change(must ? "a worker leaves" : "there are workers that could help");
+  return {};
 }
 
 CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
@@ -491,7 +492,7 @@ CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
   if (mitigation->kind == Remedy::Kind::kNone) return decisions;
   timings_.on_mitigation(log_.steps_done());
   change_.propose({mitigation->plan, mitigation->predicted_step_us, mitigation->reason});
-  append(decisions, hold_for_change(mitigation->reason));
+  hold_for_change(mitigation->reason);
   return decisions;
 }
 
@@ -502,7 +503,7 @@ CoordinatorDecisions Coordination::take(const PolicyAnswer& answer) {
   mode_name_ = change->mode;
   CoordinatorDecisions decisions = {
       RunEvent{"sync.changed", change->event, {{"why", change->event}}}};
-  append(decisions, hold_for_change(change->reason));
+  hold_for_change(change->reason);
   return decisions;
 }
 
@@ -532,11 +533,10 @@ CoordinatorOutcome Coordination::on_plan_ready(const PlanReady& ready, uint64_t 
 }
 
 /// The next commit is the last one of the plan.
-CoordinatorDecisions Coordination::hold_for_change(const std::string& reason) {
+void Coordination::hold_for_change(const std::string& reason) {
   change_reason_ = reason;
   log_.hold();
   mode_->cut_short();
-  return {};
 }
 
 // Measurements ------------------------------------------------------------------------------------
@@ -813,7 +813,10 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
     append(decisions, begin_change(*reason, now_us));
   }
   if (phase_ == Phase::kTraining && mode_->wake_us() && now_us >= *mode_->wake_us()) {
-    append(decisions, advance(mode_->on_timer(now_us), now_us));
+    ModeDecisions made = mode_->on_timer(now_us);
+    // That a policy looks at the time is no progress.
+    const bool is_news = !made.orders.empty() || made.completed || made.failed;
+    if (is_news) append(decisions, advance(std::move(made), now_us));
   }
   append(decisions, check_change(now_us));
   append(decisions, try_gather(now_us));

@@ -154,7 +154,7 @@ class Coordination {
   void consider_change(uint64_t at_us);
   bool must_change() const;
   CoordinatorDecisions check_change(uint64_t now_us);
-  CoordinatorDecisions hold_for_change(const std::string& reason);
+  void hold_for_change(const std::string& reason);
 
   // What the planner has answered.
   CoordinatorDecisions take(const RoundAnswer& answer, const PlanReady& ready, uint64_t now_us);
