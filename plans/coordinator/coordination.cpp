@@ -293,7 +293,10 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (!chooses_plan()) return choose(answer(question).chosen, 0, now_us);
   if (is_urgent_) {
     absl::StatusOr<PlannedPipeline> quick = quick_replan(question.request);
-    if (quick.ok()) return assign(*std::move(quick), 0, now_us);
+    if (quick.ok()) {
+      quick->plan.mode = mode_name_;
+      return assign(*std::move(quick), 0, now_us);
+    }
   }
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};
@@ -491,7 +494,9 @@ CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
                {{"kind", to_text(mitigation->kind)}, {"gain", absl::StrCat(mitigation->gain)}}}};
   if (mitigation->kind == Remedy::Kind::kNone) return decisions;
   timings_.on_mitigation(log_.steps_done());
-  change_.propose({mitigation->plan, mitigation->predicted_step_us, mitigation->reason});
+  PlannedPipeline next{mitigation->plan, mitigation->predicted_step_us, mitigation->reason};
+  next.plan.mode = plan()->mode;
+  change_.propose(std::move(next));
   hold_for_change(mitigation->reason);
   return decisions;
 }

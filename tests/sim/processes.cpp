@@ -40,6 +40,16 @@ struct PrepareState {
   uint64_t newest = 0;  // Generation.
 };
 
+/// What a worker would measure of a device of its own speed.
+plans::MeasuredWorker measure(const plans::JobSpec& job, const std::vector<int64_t>& rows,
+                              double speed) {
+  constexpr double kFlops = 1e7;  // So that passes take about as long as the simulated device's.
+  plans::MeasuredWorker measured;
+  measured.profile = plans::estimate_profile(job.model, job.training.seq_len, rows, job.optimizer,
+                                             kFlops * speed, 1e12);
+  return measured;
+}
+
 /// The product's PrepareIo behind a delay, with the checker in between.
 PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<PrepareState> self,
                                           Surroundings* around, ProcessId process,
@@ -124,16 +134,6 @@ actors::Planner::behavior_type planner_proxy(actors::Planner::stateful_pointer<T
   }};
 }
 
-/// What a worker would measure of a device of its own speed.
-plans::MeasuredWorker measure(const plans::JobSpec& job, const std::vector<int64_t>& rows,
-                              double speed) {
-  constexpr double kFlops = 1e7;  // So that passes take about as long as the simulated device's.
-  plans::MeasuredWorker measured;
-  measured.profile = plans::estimate_profile(job.model, job.training.seq_len, rows, job.optimizer,
-                                             kFlops * speed, 1e12);
-  return measured;
-}
-
 void end_actor(const caf::actor& actor) {
   if (actor) caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
@@ -187,6 +187,7 @@ actors::WorkerConfig SimulatedWorker::make_config() {
 
 actors::WorkerParts SimulatedWorker::make_parts() {
   actors::WorkerParts parts;
+  parts.modes = around_.modes;
   parts.make_device = [this](const plans::DeviceSpec& spec) {
     DeviceWatch watch;
     watch.on_update_begun = [this] { around_.checker.on_update_begun(process_); };
@@ -303,6 +304,7 @@ absl::Status SimulatedCoordinator::start() {
   config.observer = observer_;
   planner_ = spawn_planner();
   config.planner = planner_;
+  config.modes = around_.modes;
   config.checks_invariants = true;
   config.on_result = [this](actors::RunResult result) {
     if (is_alive()) result_ = std::move(result);

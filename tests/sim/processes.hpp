@@ -27,6 +27,7 @@ struct Surroundings {
   std::string run_folder;
   int64_t worker_count = 0;
   Mutation mutation = Mutation::kNone;
+  const plans::ModeList* modes = nullptr;  // Null: those of the product.
 };
 
 /// A worker's actors as one simulated process, wired as `WorkerProcess` does.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/sync/policy_kind.hpp"
 #include "tests/sim/message_text.hpp"
+#include "tests/sim/third_mode.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::sim {
@@ -54,7 +55,8 @@ class Simulation {
                 job_,
                 folder_.path(),
                 scenario.worker_count,
-                options.mutation} {
+                options.mutation,
+                scenario.has_third_mode ? &modes_with_third() : nullptr} {
     network_.watch(
         [this](ProcessId from, ProcessId to, const net::ControlMessage& message, bool arrives) {
           checker_.on_control(from, to, message, arrives);

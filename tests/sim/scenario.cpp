@@ -180,11 +180,12 @@ std::string to_text(const Fault& fault) {
 }
 
 Scenario make_scenario(uint64_t seed, const std::string& policy) {
-  const bool has_columns = policy != "allreduce";
+  const bool has_columns = policy != "allreduce" && policy != kThirdMode;
   Draw draw{plans::Rng(seed, has_columns ? plans::random_stream("columns", 7)
                                          : plans::random_stream("scenario", 8))};
   Scenario scenario;
   scenario.seed = seed;
+  scenario.has_third_mode = policy == kThirdMode;
   scenario.job = small_job(draw);
   if (has_columns) {
     choose_columns(draw, policy, scenario);
@@ -222,6 +223,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
 Scenario undisturbed(const Scenario& scenario) {
   Scenario alone = scenario;
   alone.faults.clear();
+  alone.has_third_mode = false;
   alone.worker_count = 1;
   alone.job.parallelism.pipeline_parallel_degree = 1;
   alone.job.parallelism.data_parallel_replicate_degree = 1;

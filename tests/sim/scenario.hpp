@@ -41,10 +41,14 @@ struct Scenario {
   uint64_t seed = 0;
   plans::JobSpec job;
   int64_t worker_count = 0;
-  uint64_t tensor_us_max = 0;  // That a tensor takes between two workers.
-  std::vector<Fault> faults;   // By time.
-  std::string shape;           // Of the job, in words.
+  uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
+  std::vector<Fault> faults;    // By time.
+  std::string shape;            // Of the job, in words.
+  bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };
+
+/// Instead of a `sync.policy`: the jobs of "allreduce", in the mode of `third_mode.hpp`.
+inline constexpr char kThirdMode[] = "third-mode";
 
 /// What a seed stands for. `policy`: as `sync.policy`; with another one than "allreduce" the job is
 /// one of columns that have their own pace.

@@ -25,6 +25,7 @@ constexpr const char* kUsage =
     "skein-sim --seed N [--faults 0,2] [--trace]     one run\n"
     "skein-sim --seeds A..B [--jobs 2] [--limit S]   many, at most S seconds\n"
     "  --policy NAME                  a sync.policy: columns of their own pace\n"
+    "  --policy third-mode            a training mode that the product does not have\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored   a broken protocol\n"
     "           dissolve-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
     "columns\n"
@@ -72,7 +73,7 @@ bool parse_flag(const std::string& flag, const std::string& value, Arguments& ar
   if (flag == "--jobs") return absl::SimpleAtoi(value, &arguments.runner.jobs);
   if (flag == "--policy") {
     arguments.runner.policy = value;
-    return plans::parse_policy_kind(value).ok();
+    return value == kThirdMode || plans::parse_policy_kind(value).ok();
   }
   if (flag == "--limit") return absl::SimpleAtod(value, &arguments.runner.limit_seconds);
   if (flag != "--mutate" || !kMutations.contains(value)) return false;
