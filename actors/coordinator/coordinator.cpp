@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 #include "plans/base/check.hpp"
 #include "plans/job/learning_rate.hpp"
@@ -20,6 +21,7 @@ constexpr auto kTick = std::chrono::milliseconds(200);
 
 Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<CoordinatorState> self,
                                        CoordinatorConfig config) {
+  end_process_on_failure(*self);
   self->state.self = self;
   self->state.start(std::move(config));
   self->delayed_send(self, kTick, TickAtom::value);

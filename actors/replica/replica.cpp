@@ -7,6 +7,7 @@
 #include <caf/send.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 #include "actors/replica/model_work.hpp"
 #include "gpu/model/memory_estimate.hpp"
@@ -74,6 +75,7 @@ GroupOrder order_of(net::schema::Combine::Reader combine) {
 }  // namespace
 
 Replica::behavior_type replica(Replica::stateful_pointer<ReplicaState> self, ReplicaConfig config) {
+  end_process_on_failure(*self);
   self->state.self = self;
   self->state.start(std::move(config));
   return {
@@ -293,21 +295,22 @@ void ReplicaState::on_chunk(const ChunkArrived& arrived) {
 }
 
 void ReplicaState::on_reduction_done(const ReductionDone& done) {
-  const uint64_t start_us = reductions->on_end(done);
+  const std::optional<uint64_t> start_us = reductions->on_end(done);
+  if (!start_us) return drops.add(plans::DropReason::kUnexpected);
   if (retires) return try_retire();
   if (!done.status.ok()) return fail(done.status);
   reductions->pass_turn(done);
   const plans::ProgramOutcome outcome =
       program->on_group_reduced(done.group, done.step, done.bucket);
   if (outcome.is_accepted()) {
-    trace.record(member_of(replicas, done.group).stage, "reduce", StepTrace::kGradients, start_us,
+    trace.record(member_of(replicas, done.group).stage, "reduce", StepTrace::kGradients, *start_us,
                  now_us());
   }
   apply(outcome);
 }
 
 void ReplicaState::on_transfer_done(const TransferDone& done) {
-  links->on_end();
+  if (!links->on_end(done.key)) return drops.add(plans::DropReason::kUnexpected);
   if (retires) return try_retire();
   if (!done.status.ok()) return fail(done.status);
   const LinkTransfers::Ended ended = links->finish(done.key);
