@@ -77,7 +77,7 @@ function(skein_use_test_headers target)
   endif()
 endfunction()
 
-# skein_test(NAME plans_split SOURCES plans/split_test.cpp LABELS unit LINK skein::plans
+# skein_test(NAME plans_student_t SOURCES plans/base/student_t_test.cpp LABELS unit LINK skein::plans
 #            [TIMEOUT 60] [ARGS ...] [ENVIRONMENT A=1])
 # Declares one GoogleTest program that ctest runs whole.
 function(skein_test)

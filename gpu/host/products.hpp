@@ -17,7 +17,7 @@ struct Matrix {
 };
 
 /// One product on the calling thread: c = factor op(a) op(b), or c + ... if `shape.accumulate`.
-/// oneDNN or OpenBLAS, whichever was measured to be faster for the shape (bench/gpu_products).
+/// oneDNN or OpenBLAS, whichever was measured to be faster for the shape.
 void matmul_on_this_thread(const Ops::Matmul& shape, float factor, ConstMatrix a, ConstMatrix b,
                            Matrix c);
 

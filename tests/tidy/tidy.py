@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Checks the rules of the house that a compiler does not. `--self-test` shows that each rule fires."""
+"""Checks the rules of the house that a compiler does not; those about words are in words.py.
+`--self-test` shows that each rule fires."""
 import os
 import re
 import shutil
 import subprocess
 import sys
+
+import words
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDERS = ["plans", "gpu", "net", "actors", "cli"]
@@ -13,7 +16,7 @@ MAY_INCLUDE = {"plans": {"plans"}, "gpu": {"gpu", "plans"}, "net": {"net", "plan
                "actors": {"actors", "gpu", "net", "plans"}, "cli": set(FOLDERS)}
 LIBRARIES = {  # Header pattern: folders that may include it.
     r"caf/": {"actors", "cli", "tests"},
-    r"(capnp|kj)/": {"net", "tests"},
+    r"(capnp|kj)/": {"net", "tests", "bench"},
     r"gloo/": {"net"},
     r"oneapi/|dnnl|omp\.h": {"gpu"},
     r"cuda_|cublas|nccl|vector_functions\.h": {"gpu", "tests"},
@@ -125,6 +128,8 @@ def main():
             complaints.append(f"{folder}/ has no README.md")
         elif sum(1 for _ in open(readme, encoding="utf-8")) > README_LINES_MAX:
             complaints.append(f"{folder}/README.md has more than {README_LINES_MAX} lines")
+    complaints += words.self_test()
+    complaints += [each for kind in words.check_tree(SOURCE).values() for each in kind]
     if shutil.which("clang-format"):
         result = subprocess.run(["clang-format", "--dry-run", "-Werror", *paths], cwd=SOURCE,
                                 capture_output=True, text=True, check=False)

@@ -48,7 +48,9 @@ struct WorkerRig {
     made.options.parse_job = [this](const std::string&) {
       return absl::StatusOr<plans::JobSpec>(job);
     };
-    made.parts.make_device = [this](const plans::DeviceSpec&) { return device; };
+    made.parts.make_device = [this](const plans::DeviceSpec&) {
+      return absl::StatusOr<std::shared_ptr<gpu::Device>>(device);
+    };
     made.parts.make_shard_io = [this](const ShardIoConfig&) { return shards; };
     made.plane = plane;
     made.prepare = prepare;
