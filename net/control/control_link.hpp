@@ -7,13 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "net/control/wire.hpp"
+#include "net/codec/envelope.hpp"
 #include "net/event_loop.hpp"
-#include "net/schema/control.capnp.h"
 
 namespace skein::net {
-
-using ControlMessage = Wire<schema::Envelope>;
 
 /// Messages that may wait to be written on a link; a peer that does not read for so long is lost.
 inline constexpr int kLinkQueueMax = 4096;
