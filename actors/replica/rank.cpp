@@ -50,7 +50,7 @@ Rank::behavior_type rank(Rank::stateful_pointer<RankState> self, RankConfig conf
   self->state.self = self;
   self->state.start(std::move(config));
   return {
-      [self](const net::ControlMessage& message) { self->state.on_control(message); },
+      [self](const net::Envelope& message) { self->state.on_control(message); },
       [self](const InputArrived& arrived) { self->state.on_input(arrived); },
       [self](const WorkDone& done) { self->state.on_work_done(done); },
       [self](const ReductionDone& done) { self->state.on_reduction_done(done); },
@@ -163,35 +163,31 @@ void RankState::open_inputs(const HeldReplica& replica) {
 
 uint64_t RankState::now_us() const { return to_us(self->clock().now()); }
 
-void RankState::on_control(const net::ControlMessage& message) {
-  const auto body = (*message).getBody();
+void RankState::on_control(const net::Envelope& message) {
+  const net::ControlBody& body = message.body;
   if (retires) return;
-  if (body.isGroupStart() || body.isCommit()) reach(config.fail_point, FailPlace::kAfterReady);
-  if (body.isStart()) {
-    const auto start = body.getStart();
+  const auto* group = std::get_if<net::GroupStart>(&body);
+  const auto* commit = std::get_if<net::Commit>(&body);
+  if (group || commit) reach(config.fail_point, FailPlace::kAfterReady);
+  if (const auto* start = std::get_if<net::Start>(&body)) {
     plans::CommitOrder left;
     left.step = config.first_step - 1;
-    left.validate = start.getValidate();
-    left.checkpoint = start.getCheckpoint();
-    left.last = start.getLast();
-    left.snapshot = start.getSnapshot();
+    left.validate = start->validate;
+    left.checkpoint = start->checkpoint;
+    left.last = start->last;
+    left.snapshot = start->snapshot;
     const uint64_t dropped = program->dropped();
     const plans::RankCommands commands = program->on_start(left);
     if (program->dropped() != dropped) return;
     step_start_us = now_us();
     if (!left.last) begin_serving();
     apply(commands);
-  } else if (body.isGroupStart()) {
-    const auto start = body.getGroupStart();
-    apply(program->on_group_start(plans::GroupId{start.getGroup()}, start.getStep()));
+  } else if (group) {
+    apply(program->on_group_start(group->group, group->step));
   } else if (on_column_control(body)) {
     return;
-  } else if (body.isCommit()) {
-    const auto commit = body.getCommit();
-    const plans::CommitOrder order{commit.getStep(),         commit.getGradientNorm(),
-                                   commit.getValidate(),     commit.getCheckpoint(),
-                                   commit.getLast(),         commit.getSnapshot(),
-                                   commit.getSnapshotFloor()};
+  } else if (commit) {
+    const plans::CommitOrder& order = commit->order;
     const uint64_t dropped = program->dropped();
     const plans::RankCommands commands = program->on_commit(order);
     if (program->dropped() != dropped) return;
@@ -203,7 +199,7 @@ void RankState::on_control(const net::ControlMessage& message) {
       record(stage, "commit", 4, replica.ready_us, now_us(), -1);
     }
     if (profiles) send_timings(order.step);
-    profiles = commit.getProfile();
+    profiles = commit->profile;
     step_start_us = now_us();
     apply(commands);
   }

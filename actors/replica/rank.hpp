@@ -27,7 +27,7 @@
 #include "gpu/device_pool.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "gpu/staging_pool.hpp"
-#include "net/control/envelope.hpp"
+#include "net/codec/envelope.hpp"
 #include "net/data/data_plane.hpp"
 #include "plans/collectives/collective_order.hpp"
 #include "plans/collectives/communication_order.hpp"
@@ -78,7 +78,7 @@ namespace skein::actors {
 /// Drives the replicas that a worker holds, one of each stage of its rank, through their schedule.
 /// What to do next is decided by `plans::RankProgram`; this actor asks the device, the groups and
 /// the network to do it.
-///   in   ControlMessage   Start, GroupStart, Commit from the coordinator; for columns of their own
+///   in   Envelope    Start, GroupStart, Commit from the coordinator; for columns of their own
 ///        pace, Lease, ColumnCommit, Combine, Dissolve; others are dropped
 ///   in   InputArrived     a neighbour's tensor; of another generation: dropped by the inbox
 ///   in   WorkDone         from the device, in the order of the work
@@ -93,7 +93,7 @@ namespace skein::actors {
 ///   out  Ready, Reduced, Combined, Validated, ShardSaved, Timings to the coordinator; WorkerFault,
 ///        RankRetired, RankActivity and (from the ShardIo) SnapshotTaken to the listener
 using Rank = caf::typed_actor<
-    caf::reacts_to<net::ControlMessage>, caf::reacts_to<InputArrived>, caf::reacts_to<WorkDone>,
+    caf::reacts_to<net::Envelope>, caf::reacts_to<InputArrived>, caf::reacts_to<WorkDone>,
     caf::reacts_to<ReductionDone>, caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,
     caf::reacts_to<TensorSent>, caf::reacts_to<ChunkArrived>, caf::reacts_to<RetireRank>,
     caf::reacts_to<HeartbeatAtom>, caf::reacts_to<TransferDone>>;
@@ -253,7 +253,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void hold(const PreparedReplica& parts);
   void open_inputs(const HeldReplica& replica);
   uint64_t now_us() const;
-  void on_control(const net::ControlMessage& message);
+  void on_control(const net::Envelope& message);
   void on_input(const InputArrived& arrived);
   void on_work_done(const WorkDone& done);
   void on_shard_written(const ShardWritten& written);
@@ -299,11 +299,11 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   // Columns of their own pace, in rank_columns.cpp.
   void open_exchange(HeldReplica& replica);
   HeldReplica* find_replica(plans::ReplicaId id);
-  bool on_column_control(net::schema::Envelope::Body::Reader body);
-  void on_lease(net::schema::Lease::Reader lease);
-  void on_column_commit(net::schema::ColumnCommit::Reader commit);
-  void on_combine(net::schema::Combine::Reader combine);
-  void on_dissolve(net::schema::Dissolve::Reader dissolve);
+  bool on_column_control(const net::ControlBody& body);
+  void on_lease(const net::Claim& claim);
+  void on_column_commit(const net::CommitUpdate& commit);
+  void on_combine(const net::Average& average);
+  void on_dissolve(const net::AbortGroup& abort);
   void carry_out(const plans::RunCombination& command);
   void begin_combination(HeldReplica& replica);
   void submit_column_work(uint64_t what, int32_t stage, gpu::Work work);
@@ -344,10 +344,7 @@ struct RankState {  // Owned by one actor; touched only from its handlers.
   void record(int32_t stage, const std::string& slice, uint8_t track, uint64_t start_us,
               uint64_t end_us, int32_t microbatch);
   void send_timings(uint64_t step);
-  template <class Fill>
-  void report(Fill fill) {
-    config.link->send(net::make_envelope(config.head, fill));
-  }
+  void report(const net::ControlBody& body) { config.link->send(net::encode(config.head, body)); }
 };
 
 double block_count(const plans::ModelSpec& model, const plans::LayerRange& layers);

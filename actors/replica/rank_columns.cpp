@@ -90,16 +90,16 @@ HeldReplica* RankState::find_replica(plans::ReplicaId id) {
 }
 
 /// True if the message was one for columns.
-bool RankState::on_column_control(net::schema::Envelope::Body::Reader body) {
+bool RankState::on_column_control(const net::ControlBody& body) {
   if (!program->is_column()) return false;
-  if (body.isLease()) {
-    on_lease(body.getLease());
-  } else if (body.isColumnCommit()) {
-    on_column_commit(body.getColumnCommit());
-  } else if (body.isCombine()) {
-    on_combine(body.getCombine());
-  } else if (body.isDissolve()) {
-    on_dissolve(body.getDissolve());
+  if (const auto* claim = std::get_if<net::Claim>(&body)) {
+    on_lease(*claim);
+  } else if (const auto* commit = std::get_if<net::CommitUpdate>(&body)) {
+    on_column_commit(*commit);
+  } else if (const auto* average = std::get_if<net::Average>(&body)) {
+    on_combine(*average);
+  } else if (const auto* abort = std::get_if<net::AbortGroup>(&body)) {
+    on_dissolve(*abort);
   } else {
     return false;
   }
@@ -115,38 +115,33 @@ void RankState::end_profiled_step(uint64_t step, bool profiles_next) {
   step_start_us = now_us();
 }
 
-void RankState::on_lease(net::schema::Lease::Reader lease) {
-  if (program->may_begin(lease.getStep())) profiles = lease.getProfile();
-  const plans::RankCommands commands =
-      program->on_lease(lease.getStep(), {lease.getFirstSample(), lease.getSampleCount()});
+void RankState::on_lease(const net::Claim& claim) {
+  if (program->may_begin(claim.step)) profiles = claim.profile;
+  const plans::RankCommands commands = program->on_lease(claim.step, claim.samples);
   if (commands.empty()) return;
   step_start_us = now_us();
   apply(commands);
 }
 
-void RankState::on_column_commit(net::schema::ColumnCommit::Reader commit) {
-  std::optional<plans::SampleLease> next;
-  if (commit.getNextCount() > 0) next = {commit.getNextSample(), commit.getNextCount()};
+void RankState::on_column_commit(const net::CommitUpdate& commit) {
   const plans::RankCommands commands =
-      program->on_column_commit(commit.getStep(), commit.getGradientNorm(), next);
+      program->on_column_commit(commit.step, commit.gradient_norm, commit.next);
   if (commands.empty()) return;
-  end_profiled_step(commit.getStep(), commit.getProfile());
+  end_profiled_step(commit.step, commit.profile);
   apply(commands);
 }
 
-void RankState::on_combine(net::schema::Combine::Reader combine) {
-  HeldReplica* replica = find_replica(plans::ReplicaId{combine.getReplica()});
+void RankState::on_combine(const net::Average& average) {
+  HeldReplica* replica = find_replica(average.replica);
   if (!replica) return;
   Combination combination;
-  combination.number = combine.getNumber();
+  combination.number = average.number;
   combination.stage = replica->stage;
-  combination.is_passive = combine.getPassive();
-  combination.is_common = combine.getCommon();
-  combination.has_server = combine.getServer();
-  combination.staleness = combine.getStaleness();
-  for (auto member : combine.getMembers()) {
-    combination.members.push_back({plans::ReplicaId{member.getReplica()}, 0, member.getWeight()});
-  }
+  combination.members = average.members;
+  combination.is_passive = average.is_passive;
+  combination.is_common = average.is_common;
+  combination.has_server = average.has_server;
+  combination.staleness = average.staleness;
   const bool is_repeat = combination.number <= replica->newest_group;
   if (is_repeat || !is_group(*replica, combination)) return;
   replica->newest_group = combination.number;
@@ -166,11 +161,11 @@ void RankState::on_combine(net::schema::Combine::Reader combine) {
   plans::CombineOrder order;
   order.stage = combination.stage;
   order.number = combination.number;
-  order.is_closing = combine.getClosing();
+  order.is_closing = average.is_closing;
   order.is_common = combination.is_common;
   order.is_alone =
       combination.members.size() < 2 && !combination.is_common && !combination.has_server;
-  order.steps_done = combine.getStepsDone();
+  order.steps_done = average.steps_done;
   if (!order.is_alone) offered[order.number] = std::move(combination);
   const uint64_t dropped = program->dropped();
   const plans::RankCommands commands = program->on_combine(order);
@@ -278,10 +273,10 @@ void RankState::on_exchanged(HeldReplica& replica, std::vector<float> values) {
   submit_column_work(kWrite, replica.stage, std::move(work));
 }
 
-void RankState::on_dissolve(net::schema::Dissolve::Reader dissolve) {
-  HeldReplica* replica = find_replica(plans::ReplicaId{dissolve.getReplica()});
+void RankState::on_dissolve(const net::AbortGroup& abort) {
+  HeldReplica* replica = find_replica(abort.replica);
   if (!replica) return;
-  const uint64_t number = dissolve.getNumber();
+  const uint64_t number = abort.number;
   if (offered.contains(number)) {
     dissolved.insert(number);
     return;
@@ -307,12 +302,7 @@ void RankState::end_combination(HeldReplica& replica, bool ok) {
     record(replica.stage, "combine", 3,
            reduce_start_us[plans::GroupId{static_cast<uint32_t>(replica.stage)}], now_us(), -1);
   }
-  report([&](auto body) {
-    auto combined = body.initCombined();
-    combined.setReplica(replica.parts.id.value);
-    combined.setNumber(ended.number);
-    combined.setOk(ok);
-  });
+  report(net::Averaged{replica.parts.id, ended.number, ok});
   if (ended.is_common && replica.server) replica.server->suspend();
   if (!ended.is_passive) apply(program->on_combined(ended.stage, ended.number, ok));
 }

@@ -41,62 +41,42 @@ void RankState::carry_out(const plans::SendReady& command) {
   HeldReplica& replica = held.at(command.stage);
   replica.ready_us = now_us();
   const gpu::StageModel& model = *replica.parts.model;
-  report([&](auto body) {
-    auto ready = body.initReady();
-    ready.setReplica(replica.parts.id.value);
-    ready.setStep(command.step);
-    ready.setSamples(static_cast<uint32_t>(replica.rows.count * config.plan.microbatch_count));
-    ready.setLossSum(model.has_head() ? model.loss_sum() : 0);
-    ready.setLossTokens(model.has_head() ? static_cast<uint64_t>(model.loss_tokens()) : 0);
-    ready.setNeedsGroups(!replica.parts.groups.empty());
-    ready.setNormSquared(*replica.norm_squared);
-    ready.setBusyUs(replica.busy_us);
-    ready.setStepUs(replica.ready_us - step_start_us);
-    ready.setStashPeak(replica.stash_peak);
-    ready.setSnapshotUs(replica.snapshot_us);
-  });
+  plans::ReadyReport ready;
+  ready.replica = replica.parts.id;
+  ready.step = command.step;
+  ready.samples = static_cast<uint32_t>(replica.rows.count * config.plan.microbatch_count);
+  ready.loss_sum = model.has_head() ? model.loss_sum() : 0;
+  ready.loss_tokens = model.has_head() ? static_cast<uint64_t>(model.loss_tokens()) : 0;
+  ready.needs_groups = !replica.parts.groups.empty();
+  ready.norm_squared = *replica.norm_squared;
+  ready.busy_us = replica.busy_us;
+  ready.step_us = replica.ready_us - step_start_us;
+  ready.stash_peak = replica.stash_peak;
+  ready.snapshot_us = replica.snapshot_us;
+  report(ready);
   replica.busy_us = 0;
   replica.stash_peak = replica.stashes;
 }
 
 void RankState::carry_out(const plans::SendReduced& command) {
   const HeldReplica& replica = held.at(command.stage);
-  report([&](auto body) {
-    auto reduced = body.initReduced();
-    reduced.setReplica(replica.parts.id.value);
-    reduced.setStep(command.step);
-    reduced.setNormSquared(*replica.norm_squared);
-  });
+  report(net::Reduced{replica.parts.id, command.step, *replica.norm_squared});
 }
 
 void RankState::carry_out(const plans::SendValidated& command) {
   const HeldReplica& replica = held.at(command.stage);
   const gpu::StageModel& model = *replica.parts.model;
-  report([&](auto body) {
-    auto validated = body.initValidated();
-    validated.setReplica(replica.parts.id.value);
-    validated.setStep(command.step);
-    validated.setLossSum(model.loss_sum());
-    validated.setLossTokens(static_cast<uint64_t>(model.loss_tokens()));
-  });
+  report(net::Validated{replica.parts.id, command.step, model.loss_sum(),
+                        static_cast<uint64_t>(model.loss_tokens())});
 }
 
 void RankState::on_shard_written(const ShardWritten& written) {
-  const std::vector<gpu::SavedFile> files = written.files.value_or(std::vector<gpu::SavedFile>());
-  report([&](auto body) {
-    auto saved = body.initShardSaved();
-    saved.setStage(static_cast<uint32_t>(written.stage));
-    saved.setStep(written.steps_done);
-    saved.setError(std::string(written.files.status().message()));
-    auto list = saved.initFiles(static_cast<unsigned>(files.size()));
-    for (unsigned i = 0; i < files.size(); ++i) {
-      list[i].setName(files[i].name);
-      list[i].setBytes(files[i].bytes);
-      list[i].setCrc32c(files[i].crc32c);
-      auto tensors = list[i].initTensors(static_cast<unsigned>(files[i].tensors.size()));
-      for (unsigned t = 0; t < files[i].tensors.size(); ++t) tensors.set(t, files[i].tensors[t]);
-    }
-  });
+  net::ShardSaved saved;
+  saved.stage = written.stage;
+  saved.step = written.steps_done;
+  saved.files = written.files.value_or(std::vector<gpu::SavedFile>());
+  saved.error = std::string(written.files.status().message());
+  report(std::move(saved));
 }
 
 void RankState::record(int32_t stage, const std::string& slice, uint8_t track, uint64_t start_us,
@@ -106,22 +86,14 @@ void RankState::record(int32_t stage, const std::string& slice, uint8_t track, u
 }
 
 void RankState::send_timings(uint64_t step) {
-  for (const auto& [stage, own] : slices) {
-    report([&](auto body) {
-      auto timings = body.initTimings();
-      timings.setReplica(held.at(stage).parts.id.value);
-      timings.setStep(step);
-      timings.setStaleness(held.at(stage).staleness);
-      auto list = timings.initSlices(static_cast<unsigned>(own.size()));
-      for (unsigned i = 0; i < own.size(); ++i) {
-        list[i].setName(own[i].name);
-        list[i].setTrack(own[i].track);
-        list[i].setStartUs(
-            static_cast<uint64_t>(static_cast<int64_t>(own[i].start_us) + clock_offset_us));
-        list[i].setDurationUs(own[i].duration_us);
-        list[i].setMicrobatch(own[i].microbatch);
-      }
-    });
+  for (auto& [stage, own] : slices) {
+    for (SliceReport& slice : own) {
+      // The coordinator's clock may be so far behind ours that a slice began before its zero.
+      const int64_t start_us = static_cast<int64_t>(slice.start_us) + clock_offset_us;
+      slice.start_us = static_cast<uint64_t>(std::max<int64_t>(start_us, 0));
+    }
+    const HeldReplica& replica = held.at(stage);
+    report(net::Timings{replica.parts.id, step, std::move(own), replica.staleness});
   }
   slices.clear();
 }

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
 #include "actors/worker/emulation.hpp"
-#include "net/codec/profile_codec.hpp"
 #include "plans/base/bad_input.hpp"
 
 namespace skein::actors {
@@ -40,7 +39,7 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
   self->state.connect(self->state.config.options.connect_timeout_seconds);
   return {
       [self](const LinkOpened& opened) { self->state.on_link(opened); },
-      [self](const net::ControlMessage& message) { self->state.on_control(message); },
+      [self](const net::Envelope& message) { self->state.on_control(message); },
       [self](const LinkClosed& closed) { self->state.on_link_closed(closed); },
       [self](const PreparedReplicas& result) { self->state.on_prepared(result); },
       [self](const StateSent& sent) {
@@ -77,16 +76,15 @@ void WorkerState::on_link(const LinkOpened& opened) {
   plans::DeviceSpec device_spec = job.device;
   if (config.options.change_device) config.options.change_device(device_spec);
   net::EnvelopeHead unknown;  // What we know of a plan is of an older life, or of none.
-  link->send(net::make_envelope(unknown, [&](auto body) {
-    auto join = body.initJoin();
-    join.setHostName(host_name());
-    join.setProcessId(static_cast<uint32_t>(getpid()));
-    join.setDataAddress(config.plane->address());
-    join.setDevice(absl::StrCat(device_spec.type, " x", device_spec.threads));
-    join.setSpeed(device_spec.speed);
-    join.setPreviousWorker(head.sender);
-    join.setGeneration(head.generation);
-  }));
+  plans::JoinRequest join;
+  join.host_name = host_name();
+  join.process_id = static_cast<uint32_t>(getpid());
+  join.data_address = config.plane->address();
+  join.device = absl::StrCat(device_spec.type, " x", device_spec.threads);
+  join.speed = device_spec.speed;
+  join.previous = id();
+  join.generation = head.generation;
+  link->send(net::encode(unknown, std::move(join)));
 }
 
 void WorkerState::on_link_closed(const LinkClosed& closed) {
@@ -101,53 +99,60 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
   connect(job.elastic.coordinator_timeout_seconds);
 }
 
-void WorkerState::on_control(const net::ControlMessage& message) {
-  const auto envelope = *message;
-  const auto body = envelope.getBody();
-  if (ended || envelope.getTerm() < head.term) return;
-  if (body.isJoined()) return on_joined(message);
-  if (body.isRefused()) {
-    return end(absl::InvalidArgumentError(
-        absl::StrCat("the coordinator refused us: ", body.getRefused().getReason().cStr())));
+void WorkerState::on_control(const net::Envelope& message) {
+  const net::ControlBody& body = message.body;
+  if (ended || message.head.term < head.term) return;
+  if (const auto* joined = std::get_if<net::Joined>(&body)) {
+    return on_joined(*joined, message.head.term);
+  }
+  if (const auto* refused = std::get_if<net::Refused>(&body)) {
+    return end(
+        absl::InvalidArgumentError(absl::StrCat("the coordinator refused us: ", refused->reason)));
   }
   if (joined_us == 0) return;
-  if (body.isStop()) return end(absl::OkStatus());
-  if (body.isHalt()) return on_halt(message);
-  if (body.isProfileRequest()) return on_profile_request(body.getProfileRequest());
-  if (body.isHeartbeatAck()) return on_heartbeat_ack(body.getHeartbeatAck());
-  if (body.isEmulate()) {
-    (void)emulate(body.getEmulate(), device.get(), *config.plane, addresses);
+  if (std::holds_alternative<net::Stop>(body)) return end(absl::OkStatus());
+  if (const auto* quiesce = std::get_if<net::Quiesce>(&body)) {
+    return on_halt(*quiesce, message.head.generation);
+  }
+  if (const auto* request = std::get_if<net::ProfileRequest>(&body)) {
+    return on_profile_request(*request);
+  }
+  if (const auto* ack = std::get_if<net::HeartbeatAck>(&body)) return on_heartbeat_ack(*ack);
+  if (const auto* wanted = std::get_if<net::Emulate>(&body)) {
+    (void)emulate(*wanted, device.get(), *config.plane, addresses);
     return;
   }
-  if (envelope.getGeneration() != head.generation) return;
-  if (body.isAssign()) return on_assign(body.getAssign());
-  if (body.isRendezvous()) {
-    const auto entry = body.getRendezvous();
-    const auto value = entry.getValue();
-    config.board->deliver(entry.getKey().cStr(),
-                          std::vector<char>(reinterpret_cast<const char*>(value.begin()),
-                                            reinterpret_cast<const char*>(value.end())));
-    return;
+  if (message.head.generation == head.generation) on_plan_message(message);
+}
+
+/// What belongs to the newest generation.
+void WorkerState::on_plan_message(const net::Envelope& message) {
+  const net::ControlBody& body = message.body;
+  if (const auto* assign = std::get_if<net::Assign>(&body)) return on_assign(*assign);
+  if (const auto* entry = std::get_if<net::RendezvousEntry>(&body)) {
+    return config.board->deliver(entry->key, entry->value);
   }
   if (plan.generation != head.generation || retiring) return;
-  if (body.isStart()) return on_start(message);
-  if (body.isCommit()) on_commit(body.getCommit());
-  const bool is_for_rank = body.isGroupStart() || body.isCommit() || body.isLease() ||
-                           body.isColumnCommit() || body.isCombine() || body.isDissolve();
+  if (std::holds_alternative<net::Start>(body)) return on_start(message);
+  const auto* commit = std::get_if<net::Commit>(&body);
+  if (commit) on_commit(commit->order);
+  const bool is_for_rank =
+      commit || std::holds_alternative<net::GroupStart>(body) ||
+      std::holds_alternative<net::Claim>(body) || std::holds_alternative<net::CommitUpdate>(body) ||
+      std::holds_alternative<net::Average>(body) || std::holds_alternative<net::AbortGroup>(body);
   if (is_for_rank && rank_actor) self->send(*rank_actor, message);
 }
 
-void WorkerState::on_joined(const net::ControlMessage& message) {
+void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
   if (joined_us != 0) return;  // A repeat.
-  const auto joined = (*message).getBody().getJoined();
   const bool is_new = head.sender == 0;
-  head.sender = joined.getWorker();
-  head.term = (*message).getTerm();
+  head.sender = joined.worker.value;
+  head.term = term;
   joined_us = last_ack_us = now_us();
   if (config.options.fail_point) config.options.fail_point->identify(id());
   if (is_new) {
-    run_folder = joined.getRunFolder().cStr();
-    absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.getJobConfig().cStr());
+    run_folder = joined.run_folder;
+    absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.job_config);
     if (!parsed.ok()) return tell_failed(parsed.status());
     job = *std::move(parsed);
     const size_t number = head.sender - 1;
@@ -162,7 +167,7 @@ void WorkerState::on_joined(const net::ControlMessage& message) {
 void WorkerState::on_leave(const LeaveRequest& leave) {
   leaves = leave.reason;
   if (head.sender == 0) return end(absl::CancelledError(leave.reason));
-  tell([&](auto body) { body.initLeave().setReason(leave.reason); });
+  tell(net::Leave{leave.reason});
 }
 
 void WorkerState::on_heartbeat() {
@@ -175,46 +180,40 @@ void WorkerState::on_heartbeat() {
   }
   if (joined_us != 0) {
     if (rank_actor) self->send(*rank_actor, HeartbeatAtom::value);
-    tell([&](auto body) {
-      auto heartbeat = body.initHeartbeat();
-      heartbeat.setStepsDone(steps_done);
-      heartbeat.setSentUs(now_us());
-      heartbeat.setAction(activity.action);
-      heartbeat.setActionUs(activity.action_us);
-      heartbeat.setWorks(activity.works);
-      if (device) heartbeat.setDevice(device->info().name);
-    });
+    net::Heartbeat heartbeat;
+    heartbeat.activity = {steps_done, activity.action, activity.action_us, activity.works,
+                          device ? device->info().name : ""};
+    heartbeat.sent_us = now_us();
+    tell(std::move(heartbeat));
   }
   self->delayed_send(self, to_duration(job.elastic.heartbeat_interval_seconds),
                      HeartbeatAtom::value);
 }
 
-void WorkerState::on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack) {
+void WorkerState::on_heartbeat_ack(const net::HeartbeatAck& ack) {
   const uint64_t now = now_us();
   last_ack_us = now;
-  if (now < ack.getSentUs()) return;
+  if (now < ack.sent_us) return;
   // The coordinator answered half a round trip ago.
-  const uint64_t middle = ack.getSentUs() + (now - ack.getSentUs()) / 2;
-  const ClockOffset offset{static_cast<int64_t>(ack.getCoordinatorUs()) -
-                           static_cast<int64_t>(middle)};
+  const uint64_t middle = ack.sent_us + (now - ack.sent_us) / 2;
+  const ClockOffset offset{static_cast<int64_t>(ack.coordinator_us) - static_cast<int64_t>(middle)};
   if (rank_actor) self->send(*rank_actor, offset);
 }
 
-void WorkerState::on_profile_request(net::schema::ProfileRequest::Reader profile) {
+void WorkerState::on_profile_request(const net::ProfileRequest& wanted) {
   if (!device) return;
   ProfileWork work;
   std::map<plans::WorkerId, std::string> planes;
-  for (auto peer : profile.getPeers()) {
-    const plans::WorkerId each{peer.getWorker()};
-    planes[each] = peer.getDataAddress().cStr();
-    if (each != id()) work.peers.push_back(each);
+  for (const net::Peer& peer : wanted.peers) {
+    planes[peer.worker] = peer.data_address;
+    if (peer.worker != id()) work.peers.push_back(peer.worker);
   }
   if (links && links->self() == id()) {
     links->set_addresses(std::move(planes));  // Somebody may be measuring just now.
   } else {
     links = net::LinkProbe::open(*config.plane, id(), std::move(planes));
   }
-  for (uint32_t rows : profile.getRows()) work.rows.push_back(rows);
+  work.rows = wanted.rows;
   if (work.rows.empty() || profiling) return;
   profiling = true;
   work.job = job;
@@ -227,21 +226,9 @@ void WorkerState::on_measured(const ProfileMeasured& result) {
   profiling = false;
   if (ended) return;
   if (!result.status.ok()) return tell_failed(result.status);
-  const plans::MeasuredWorker& measured = result.measured;
-  tell([&](auto body) {
-    auto profiled = body.initProfiled();
-    net::encode_profile(measured.profile, profiled.initProfile());
-    profiled.setMemoryBytes(static_cast<uint64_t>(measured.memory_bytes));
-    profiled.setIsDeviceMemory(measured.is_device_memory);
-    profiled.setMemoryBytesMax(static_cast<uint64_t>(measured.memory_bytes_max));
-    auto list = profiled.initLinks(static_cast<unsigned>(measured.links.size()));
-    unsigned index = 0;
-    for (const auto& [peer, speed] : measured.links) {
-      list[index].setPeer(peer.value);
-      list[index].setBytesPerSecond(speed.bytes_per_second);
-      list[index++].setLatencyUs(speed.latency_us);
-    }
-  });
+  plans::MeasuredWorker measured = result.measured;
+  std::erase_if(measured.links, [](const auto& each) { return !net::is_link_speed(each.second); });
+  tell(std::move(measured));
 }
 
 void WorkerState::on_fault(const WorkerFault& fault) {
@@ -257,19 +244,11 @@ void WorkerState::on_fault(const WorkerFault& fault) {
 }
 
 void WorkerState::tell_trouble(const absl::Status& why, plans::WorkerId peer) {
-  tell([&](auto body) {
-    auto trouble = body.initTrouble();
-    trouble.setReason(std::string(why.message()));
-    trouble.setPeer(peer.value);
-  });
+  tell(net::PeerFailure{std::string(why.message()), peer});
 }
 
 void WorkerState::tell_failed(const absl::Status& why) {
-  tell([&](auto body) {
-    auto failed = body.initFailed();
-    failed.setReason(std::string(why.message()));
-    failed.setBadInput(plans::is_bad_input(why));
-  });
+  tell(net::Failed{std::string(why.message()), plans::is_bad_input(why)});
   end(why);
 }
 

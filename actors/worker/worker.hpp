@@ -58,7 +58,7 @@ namespace skein::actors {
 ///   5 forming:    groups are formed; then Prepared
 ///   6 hosting:    a rank runs, or waits for Start
 ///
-///   in   LinkOpened, ControlMessage, LinkClosed   from the link to the coordinator; a link that is
+///   in   LinkOpened, Envelope, LinkClosed   from the link to the coordinator; a link that is
 ///        lost is made anew, and the plan in force goes on until the coordinator halts it
 ///   in   PreparedReplicas, StateSent, ProfileMeasured   from the PrepareIo
 ///   in   GroupFormed        from a GroupIo
@@ -70,7 +70,7 @@ namespace skein::actors {
 ///   out  Join, Profiled, Halted, Prepared, SnapshotKept, Trouble, Leave, Heartbeat, Failed to the
 ///        coordinator
 using Worker = caf::typed_actor<
-    caf::reacts_to<LinkOpened>, caf::reacts_to<net::ControlMessage>, caf::reacts_to<LinkClosed>,
+    caf::reacts_to<LinkOpened>, caf::reacts_to<net::Envelope>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
     caf::reacts_to<GroupFormed>, caf::reacts_to<RankRetired>, caf::reacts_to<RankActivity>,
     caf::reacts_to<SnapshotTaken>, caf::reacts_to<StateArrived>, caf::reacts_to<WorkerFault>,
@@ -170,12 +170,13 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void connect(double seconds);
   void on_link(const LinkOpened& opened);
   void on_link_closed(const LinkClosed& closed);
-  void on_control(const net::ControlMessage& message);
-  void on_joined(const net::ControlMessage& message);
+  void on_control(const net::Envelope& message);
+  void on_plan_message(const net::Envelope& message);
+  void on_joined(const net::Joined& joined, uint64_t term);
   void on_leave(const LeaveRequest& leave);
   void on_heartbeat();
-  void on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack);
-  void on_profile_request(net::schema::ProfileRequest::Reader request);
+  void on_heartbeat_ack(const net::HeartbeatAck& ack);
+  void on_profile_request(const net::ProfileRequest& request);
   void on_measured(const ProfileMeasured& result);
   void on_fault(const WorkerFault& fault);
   void tell_failed(const absl::Status& why);
@@ -183,19 +184,18 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void end(const absl::Status& status);
   uint64_t now_us() const;
   plans::WorkerId id() const { return plans::WorkerId{head.sender}; }
-  template <class Fill>
-  void tell(Fill fill) {
-    if (link) link->send(net::make_envelope(head, fill));
+  void tell(const net::ControlBody& body) {
+    if (link) link->send(net::encode(head, body));
   }
 
   // From one plan to the next, in worker_plans.cpp.
-  void on_halt(const net::ControlMessage& message);
+  void on_halt(const net::Quiesce& order, uint64_t generation);
   void on_retired(const RankRetired& retired);
   void drop_damaged();
   void tell_halted();
-  void on_assign(net::schema::Assign::Reader assign);
-  void send_layers(net::schema::Assign::Reader assign);
-  void fetch_layers(net::schema::Assign::Reader assign);
+  void on_assign(const net::Assign& assign);
+  void send_layers(const net::Assign& assign);
+  void fetch_layers(const net::Assign& assign);
   void keep_snapshots();
   void open_stream(net::schema::TensorKind kind, int64_t layer, uint32_t tensors_max);
   void on_state(const StateArrived& arrived);
@@ -209,8 +209,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void form_links();
   void on_formed(const GroupFormed& formed);
   void spawn_rank();
-  void on_start(const net::ControlMessage& message);
-  void on_commit(net::schema::Commit::Reader commit);
+  void on_start(const net::Envelope& message);
+  void on_commit(const plans::CommitOrder& order);
 };
 
 Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerConfig config);

@@ -28,8 +28,7 @@ bool has_layers(const HeldState& state, const plans::LayerRange& layers) {
 
 }  // namespace
 
-void WorkerState::on_halt(const net::ControlMessage& message) {
-  const uint64_t generation = (*message).getGeneration();
+void WorkerState::on_halt(const net::Quiesce& order, uint64_t generation) {
   if (generation <= head.generation) return;  // A repeat.
   head.generation = generation;
   for (const auto& [group, parts] : groups) parts.abort();
@@ -49,9 +48,8 @@ void WorkerState::on_halt(const net::ControlMessage& message) {
   if (retiring) return;  // Its end is on its way.
   if (!rank_actor) return tell_halted();
   retiring = true;
-  const auto halt = (*message).getBody().getHalt();
-  self->send(*rank_actor, RetireRank{halt.getCommittedSteps(), halt.getGradientNorm(),
-                                     halt.getCommittedGeneration()});
+  self->send(*rank_actor,
+             RetireRank{order.committed_steps, order.gradient_norm, order.committed_generation});
 }
 
 void WorkerState::on_retired(const RankRetired& retired) {
@@ -88,48 +86,39 @@ void WorkerState::drop_damaged() {
 
 void WorkerState::tell_halted() {
   reach(config.options.fail_point, FailPlace::kBeforeHalted);
-  tell([&](auto body) {
-    auto list = body.initHalted().initHoldings(static_cast<unsigned>(held.size()));
-    for (unsigned i = 0; i < list.size(); ++i) {
-      list[i].setStep(held[i].step);
-      list[i].setLayerBegin(static_cast<uint32_t>(held[i].layers.begin));
-      list[i].setLayerEnd(static_cast<uint32_t>(held[i].layers.end));
-      list[i].setGeneration(held[i].generation);
-    }
-  });
+  net::Quiesced quiesced;
+  for (const HeldState& each : held) {
+    quiesced.state_inventory.push_back({each.step, each.layers, each.generation});
+  }
+  tell(std::move(quiesced));
 }
 
-void WorkerState::on_assign(net::schema::Assign::Reader assign) {
+void WorkerState::on_assign(const net::Assign& assign) {
   if (plan.generation == head.generation || retiring) return;  // A repeat.
-  absl::StatusOr<plans::Plan> parsed = plans::parse_plan(assign.getPlan().cStr());
-  if (!parsed.ok()) return tell_failed(parsed.status());
-  if (parsed->generation != head.generation) return;
-  if (absl::Status status = plans::validate(*parsed, job.model); !status.ok()) {
+  if (assign.plan.generation != head.generation) return;
+  if (absl::Status status = plans::validate(assign.plan, job.model); !status.ok()) {
     return tell_failed(status);
   }
-  plan = *std::move(parsed);
+  plan = assign.plan;
   addresses.clear();
-  for (auto peer : assign.getPeers()) {
-    addresses[plans::WorkerId{peer.getWorker()}] = peer.getDataAddress().cStr();
-  }
-  keepers.clear();
-  for (uint32_t keeper : assign.getKeepers()) keepers.push_back(plans::WorkerId{keeper});
+  for (const net::Peer& peer : assign.peers) addresses[peer.worker] = peer.data_address;
+  keepers = assign.keepers;
   keepers.resize(plan.stages.size());
   PrepareRequest next;
   next.worker = id();
   next.job = job;
   next.plan = plan;
-  next.first_step = first_step = assign.getFirstStep();
-  state_generation = assign.getStateGeneration();
-  next.from_checkpoint = assign.getFromCheckpoint();
-  next.load_path = assign.getLoadPath().cStr();
+  next.first_step = first_step = assign.restore.first_step;
+  state_generation = assign.state_generation;
+  next.from_checkpoint = assign.restore.from_checkpoint;
+  next.load_path = assign.load_path;
   // State of the same step, but of a past that was rolled back while we were away.
   std::erase_if(held, [this](const HeldState& each) {
     return each.step == first_step && each.generation != state_generation;
   });
   next.held = held;
-  next.data_bytes = assign.getDataBytes();
-  next.data_digest = assign.getDataDigest();
+  next.data_bytes = assign.data_bytes;
+  next.data_digest = assign.data_digest;
   next.data = data;
   next.device = device;
   request = std::move(next);
@@ -139,12 +128,12 @@ void WorkerState::on_assign(net::schema::Assign::Reader assign) {
   try_prepare();
 }
 
-void WorkerState::send_layers(net::schema::Assign::Reader assign) {
+void WorkerState::send_layers(const net::Assign& assign) {
   SendStateRequest sending;
-  for (auto move : assign.getMoves()) {
-    if (move.getFrom() != head.sender) continue;
-    const auto to = addresses.find(plans::WorkerId{move.getTo()});
-    if (to != addresses.end()) sending.layers.emplace_back(move.getLayer(), to->second);
+  for (const plans::LayerMove& move : assign.restore.moves) {
+    if (move.from != id()) continue;
+    const auto to = addresses.find(move.to);
+    if (to != addresses.end()) sending.layers.emplace_back(move.layer, to->second);
   }
   if (sending.layers.empty()) return;
   sending.generation = plan.generation;
@@ -156,10 +145,10 @@ void WorkerState::send_layers(net::schema::Assign::Reader assign) {
   self->send(config.prepare, std::move(sending), PrepareListener(self));
 }
 
-void WorkerState::fetch_layers(net::schema::Assign::Reader assign) {
-  for (auto move : assign.getMoves()) {
-    const int64_t layer = move.getLayer();
-    if (move.getTo() != head.sender || layer >= plans::layer_count(job.model)) continue;
+void WorkerState::fetch_layers(const net::Assign& assign) {
+  for (const plans::LayerMove& move : assign.restore.moves) {
+    const int64_t layer = move.layer;
+    if (move.to != id() || layer >= plans::layer_count(job.model)) continue;
     if (awaited_layers.insert(layer).second) open_stream(net::schema::TensorKind::STATE, layer, 1);
   }
 }
@@ -229,11 +218,7 @@ void WorkerState::on_snapshot(const SnapshotTaken& taken) {
   held.push_back(taken.state);
   const bool is_first = taken.state.step == first_step;  // What the plan began with.
   held.back().generation = is_first ? state_generation : plan.generation;
-  tell([&](auto body) {
-    auto kept = body.initSnapshotKept();
-    kept.setStage(static_cast<uint32_t>(taken.stage));
-    kept.setStep(taken.state.step);
-  });
+  tell(net::SnapshotKept{taken.stage, taken.state.step});
 }
 
 void WorkerState::try_prepare() {
@@ -361,21 +346,20 @@ void WorkerState::spawn_rank() {
   }
   prepared.clear();
   reach(config.options.fail_point, FailPlace::kBeforePrepared);
-  tell([](auto body) { body.initPrepared(); });
+  tell(net::Prepared());
 }
 
 /// The plan is in force: the state of the one before is not needed any more, nor are snapshots of a
 /// future that did not come.
-void WorkerState::on_start(const net::ControlMessage& message) {
+void WorkerState::on_start(const net::Envelope& message) {
   std::erase_if(held, [&](const HeldState& each) { return each.model || each.step > first_step; });
   steps_done = first_step;
   if (rank_actor) self->send(*rank_actor, message);
 }
 
-void WorkerState::on_commit(net::schema::Commit::Reader commit) {
-  steps_done = commit.getStep() + 1;
-  const uint64_t floor = commit.getSnapshotFloor();
-  std::erase_if(held, [&](const HeldState& each) { return each.step < floor; });
+void WorkerState::on_commit(const plans::CommitOrder& order) {
+  steps_done = order.step + 1;
+  std::erase_if(held, [&](const HeldState& each) { return each.step < order.snapshot_floor; });
 }
 
 }  // namespace skein::actors

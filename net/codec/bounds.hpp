@@ -76,7 +76,8 @@ inline constexpr double kSpeedMax = 1e9;
 inline constexpr double kWeightMax = 1e3;
 /// Multiples of a model's bytes: 4 is usual.
 inline constexpr double kFactorMax = 1e3;
-/// More than any link and any memory.
+/// Times are divided by a link's speed; no link and no memory has as much.
+inline constexpr double kBytesPerSecondMin = 1;
 inline constexpr double kBytesPerSecondMax = 1e18;
 inline constexpr double kTokensPerSecondMax = 1e18;
 

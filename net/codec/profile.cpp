@@ -97,6 +97,12 @@ void write_profile(const plans::Profile& from, schema::Profile::Builder to) {
 
 }  // namespace
 
+bool is_link_speed(const plans::LinkSpeed& speed) {
+  return speed.bytes_per_second >= kBytesPerSecondMin &&
+         speed.bytes_per_second <= kBytesPerSecondMax && speed.latency_us >= 0 &&
+         speed.latency_us <= kTimeUsMaxReal;
+}
+
 void read(schema::ProfileRequest::Reader from, Bounds& bounds, ProfileRequest& to) {
   read_rows(from.getRows(), bounds, to.rows);
   read(from.getPeers(), bounds, to.peers);
@@ -117,9 +123,9 @@ void read(schema::Profiled::Reader from, Bounds& bounds, plans::MeasuredWorker& 
   for (unsigned i = 0; i < count; ++i) {
     const auto in = bounds.element("links", i);
     const auto link = links[i];
-    // A byte a second at least: times are divided by it.
     to.links[bounds.worker("peer", link.getPeer())] = {
-        bounds.finite("bytesPerSecond", link.getBytesPerSecond(), 1, kBytesPerSecondMax),
+        bounds.finite("bytesPerSecond", link.getBytesPerSecond(), kBytesPerSecondMin,
+                      kBytesPerSecondMax),
         bounds.finite("latencyUs", link.getLatencyUs(), 0, kTimeUsMaxReal)};
   }
 }

@@ -18,4 +18,7 @@ struct ProfileRequest {
   bool operator==(const ProfileRequest&) const = default;
 };
 
+/// Whether Profiled may name this speed. A measurement that took no time has none.
+bool is_link_speed(const plans::LinkSpeed& speed);
+
 }  // namespace skein::net

@@ -19,9 +19,10 @@ inline constexpr int kLinkQueueMax = 4096;
 class ControlLink {
  public:
   /// Called on the event loop's thread: short, never blocking. `on_closed` is the last call, made
-  /// once, with the reason: end of stream, garbage, a limit passed, or `close`.
+  /// once, with the reason: end of stream, a limit passed, or `close`. A message that does not
+  /// decode, or is none, is an InvalidArgument, and ends the link.
   struct Handlers {
-    std::function<void(ControlMessage)> on_message;
+    std::function<void(Envelope)> on_message;
     std::function<void(absl::Status)> on_closed;
   };
 
