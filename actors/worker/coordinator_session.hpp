@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "net/codec/envelope.hpp"
 #include "net/control/control_link.hpp"
-#include "net/control/envelope.hpp"
 #include "plans/base/ids.hpp"
 
 namespace skein::actors {
@@ -42,9 +42,8 @@ class CoordinatorSession {
     return link_ && static_cast<double>(now_us - last_answer_us_) > lease_us;
   }
   /// Nothing is sent while there is no link.
-  template <class Fill>
-  void tell(Fill fill) const {
-    if (link_) link_->send(net::make_envelope(head_, fill));
+  void tell(const net::ControlBody& body) const {
+    if (link_) link_->send(net::encode(head_, body));
   }
 
  private:

@@ -27,12 +27,14 @@ constexpr double kPatience = 2;
 PlanPreparation::PlanPreparation(Options options, StateStore& store)
     : options_(std::move(options)), store_(store) {}
 
-void PlanPreparation::begin(const Host& host, Assignment assignment) {
+void PlanPreparation::begin(const Host& host, net::Assign assignment) {
   SKEIN_CHECK(!has_plan()) << "plan " << assignment.plan.generation << " comes in plan "
                            << plan().generation;
   host_ = host;
   assignment_ = std::move(assignment);
   assignment_.keepers.resize(plan().stages.size());
+  addresses_.clear();
+  for (const net::Peer& peer : assignment_.peers) addresses_[peer.worker] = peer.data_address;
   step_ = Step::kFetching;
   store_.drop_rolled_back(first_step(), assignment_.state_generation);
   send_layers();

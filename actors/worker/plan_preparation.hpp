@@ -16,24 +16,13 @@
 #include "actors/worker/state_store.hpp"
 #include "actors/worker/worker_parts.hpp"
 #include "gpu/data/token_data.hpp"
+#include "net/codec/plans.hpp"
 #include "net/data/data_plane.hpp"
 #include "plans/elastic/restore.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/plan/plan.hpp"
 
 namespace skein::actors {
-
-/// A plan, and what the coordinator says of how its state comes about.
-struct Assignment {
-  plans::Plan plan;
-  std::map<plans::WorkerId, std::string> addresses;  // Data planes of all workers of the run.
-  plans::RestoreDecision restore;
-  std::string load_path;  // Empty: initial weights.
-  uint64_t data_bytes = 0;
-  uint64_t data_digest = 0;
-  std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots; 0: nobody.
-  uint64_t state_generation = 0;         // In which the step before the first was committed.
-};
 
 /// What a worker does between an assignment and being prepared: state comes from other workers and
 /// goes to them, models are built and loaded, groups and links are formed. Owned by one actor;
@@ -72,7 +61,7 @@ class PlanPreparation {
     std::shared_ptr<gpu::Device> device;
   };
   /// There is no plan: `end` was called.
-  void begin(const Host& host, Assignment assignment);
+  void begin(const Host& host, net::Assign assignment);
   /// A layer has come: a fetched one, or one of a snapshot that is whole if it is returned.
   std::optional<SnapshotTaken> on_layer(const StateArrived& arrived);
   void on_prepared(const PreparedReplicas& result);
@@ -85,7 +74,7 @@ class PlanPreparation {
   bool has_plan() const { return step_ != Step::kNone; }
   /// Of the newest plan, also when it is over.
   const plans::Plan& plan() const { return assignment_.plan; }
-  const std::map<plans::WorkerId, std::string>& addresses() const { return assignment_.addresses; }
+  const std::map<plans::WorkerId, std::string>& addresses() const { return addresses_; }
   uint64_t first_step() const { return assignment_.restore.first_step; }
   /// The generation in which the last of `steps` steps was committed, if this plan got so far.
   uint64_t generation_of(uint64_t steps) const;
@@ -111,15 +100,16 @@ class PlanPreparation {
   StateStore& store_;
   Host host_;
   Step step_ = Step::kNone;
-  Assignment assignment_;                           // The newest one.
-  std::shared_ptr<const gpu::TokenData> data_;      // Once it was opened.
-  std::vector<HeldState> fetched_;                  // kFetching: of other workers, a layer each.
-  std::set<int64_t> awaited_;                       // kFetching: layers that have not come.
-  std::vector<PreparedReplica> prepared_;           // kForming, kPrepared, until handed over.
-  std::map<plans::GroupId, GroupParts> groups_;     // From kForming on.
-  std::map<plans::GroupId, StageLinkParts> links_;  // The same.
-  std::set<plans::GroupId> forming_;                // kForming: groups and links, not empty.
-  std::set<plans::GroupId> device_groups_;          // Formed ones that use the device's memory.
+  net::Assign assignment_;                            // The newest one.
+  std::map<plans::WorkerId, std::string> addresses_;  // Data planes of all workers of the run.
+  std::shared_ptr<const gpu::TokenData> data_;        // Once it was opened.
+  std::vector<HeldState> fetched_;                    // kFetching: of other workers, a layer each.
+  std::set<int64_t> awaited_;                         // kFetching: layers that have not come.
+  std::vector<PreparedReplica> prepared_;             // kForming, kPrepared, until handed over.
+  std::map<plans::GroupId, GroupParts> groups_;       // From kForming on.
+  std::map<plans::GroupId, StageLinkParts> links_;    // The same.
+  std::set<plans::GroupId> forming_;                  // kForming: groups and links, not empty.
+  std::set<plans::GroupId> device_groups_;            // Formed ones that use the device's memory.
 };
 
 }  // namespace skein::actors

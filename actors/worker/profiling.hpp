@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "actors/messages.hpp"
+#include "net/codec/profile.hpp"
 #include "net/data/data_plane.hpp"
 #include "net/data/link_probe.hpp"
-#include "net/schema/control.capnp.h"
 #include "plans/job/job_spec.hpp"
 
 namespace skein::actors {
@@ -19,8 +19,8 @@ class Profiling {
 
   /// What is to be measured; none: others are only to be answered, or something is measured
   /// already.
-  std::optional<ProfileWork> on_request(net::schema::ProfileRequest::Reader request,
-                                        plans::WorkerId self, const plans::JobSpec& job,
+  std::optional<ProfileWork> on_request(const net::ProfileRequest& request, plans::WorkerId self,
+                                        const plans::JobSpec& job,
                                         const std::shared_ptr<gpu::Device>& device);
   void on_measured() { is_measuring_ = false; }
 

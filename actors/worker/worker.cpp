@@ -13,7 +13,6 @@
 #include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 #include "actors/worker/emulation.hpp"
-#include "net/codec/profile_codec.hpp"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/debug_checks.hpp"
@@ -37,29 +36,6 @@ bool is_of_others(const absl::Status& status) {
          absl::IsCancelled(status);
 }
 
-Assignment assignment_of(net::schema::Assign::Reader assign, plans::Plan plan) {
-  Assignment assignment;
-  assignment.plan = std::move(plan);
-  for (auto peer : assign.getPeers()) {
-    assignment.addresses[plans::WorkerId{peer.getWorker()}] = peer.getDataAddress().cStr();
-  }
-  assignment.restore.first_step = assign.getFirstStep();
-  assignment.restore.from_checkpoint = assign.getFromCheckpoint();
-  for (auto move : assign.getMoves()) {
-    assignment.restore.moves.push_back({static_cast<int64_t>(move.getLayer()),
-                                        plans::WorkerId{move.getFrom()},
-                                        plans::WorkerId{move.getTo()}});
-  }
-  assignment.load_path = assign.getLoadPath().cStr();
-  assignment.data_bytes = assign.getDataBytes();
-  assignment.data_digest = assign.getDataDigest();
-  for (uint32_t keeper : assign.getKeepers()) {
-    assignment.keepers.push_back(plans::WorkerId{keeper});
-  }
-  assignment.state_generation = assign.getStateGeneration();
-  return assignment;
-}
-
 }  // namespace
 
 Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerConfig config) {
@@ -68,7 +44,7 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
   self->state.start(std::move(config));
   return {
       [self](const LinkOpened& opened) { self->state.on_link(opened); },
-      [self](const net::ControlMessage& message) { self->state.on_control(message); },
+      [self](const net::Envelope& message) { self->state.on_control(message); },
       [self](const LinkClosed& closed) { self->state.on_link_closed(closed); },
       [self](const PreparedReplicas& result) { self->state.preparation->on_prepared(result); },
       [self](const StateSent& sent) { self->state.on_state_sent(sent); },
@@ -122,17 +98,16 @@ void WorkerState::on_link(const LinkOpened& opened) {
   if (!beats) on_heartbeat();
   plans::DeviceSpec device_spec = job.device;
   if (config.options.change_device) config.options.change_device(device_spec);
-  net::EnvelopeHead unknown;  // What we know of a plan is of an older life, or of none.
-  opened.link->send(net::make_envelope(unknown, [&](auto body) {
-    auto join = body.initJoin();
-    join.setHostName(host_name());
-    join.setProcessId(static_cast<uint32_t>(getpid()));
-    join.setDataAddress(config.plane->address());
-    join.setDevice(absl::StrCat(device_spec.type, " x", device_spec.threads));
-    join.setSpeed(device_spec.speed);
-    join.setPreviousWorker(session->self().value);
-    join.setGeneration(session->generation());
-  }));
+  plans::JoinRequest join;
+  join.host_name = host_name();
+  join.process_id = static_cast<uint32_t>(getpid());
+  join.data_address = config.plane->address();
+  join.device = absl::StrCat(device_spec.type, " x", device_spec.threads);
+  join.speed = device_spec.speed;
+  join.previous = session->self();
+  join.generation = session->generation();
+  // What we know of a plan is of an older life, or of none.
+  opened.link->send(net::encode({}, join));
 }
 
 void WorkerState::on_link_closed(const LinkClosed& closed) {
@@ -145,64 +120,58 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
   session->connect(job.elastic.coordinator_timeout_seconds);
 }
 
-void WorkerState::on_control(const net::ControlMessage& message) {
-  const auto envelope = *message;
-  const auto body = envelope.getBody();
-  if (has_ended() || envelope.getTerm() < session->head().term) return;
-  if (body.isJoined()) return on_joined(message);
-  if (body.isRefused()) {
-    return end(absl::InvalidArgumentError(
-        absl::StrCat("the coordinator refused us: ", body.getRefused().getReason().cStr())));
+void WorkerState::on_control(const net::Envelope& message) {
+  const net::ControlBody& body = message.body;
+  if (has_ended() || message.head.term < session->head().term) return;
+  if (const auto* joined = std::get_if<net::Joined>(&body)) {
+    return on_joined(*joined, message.head.term);
+  }
+  if (const auto* refused = std::get_if<net::Refused>(&body)) {
+    return end(
+        absl::InvalidArgumentError(absl::StrCat("the coordinator refused us: ", refused->reason)));
   }
   if (!session->is_joined()) return;
-  if (body.isStop()) return end(absl::OkStatus());
-  if (body.isHalt()) return on_quiesce(message);
-  if (body.isHeartbeatAck()) return on_heartbeat_ack(body.getHeartbeatAck());
-  if (body.isProfileRequest()) {
+  if (std::holds_alternative<net::Stop>(body)) return end(absl::OkStatus());
+  if (const auto* order = std::get_if<net::Quiesce>(&body)) {
+    return on_quiesce(*order, message.head.generation);
+  }
+  if (const auto* ack = std::get_if<net::HeartbeatAck>(&body)) return on_heartbeat_ack(*ack);
+  if (const auto* request = std::get_if<net::ProfileRequest>(&body)) {
     if (!device) return;
-    auto work = profiling->on_request(body.getProfileRequest(), session->self(), job, device);
+    auto work = profiling->on_request(*request, session->self(), job, device);
     if (work) self->send(config.prepare, *std::move(work), PrepareListener(self));
     return;
   }
-  if (body.isEmulate()) {
-    (void)emulate(body.getEmulate(), device.get(), *config.plane, preparation->addresses());
+  if (const auto* order = std::get_if<net::Emulate>(&body)) {
+    (void)emulate(*order, device.get(), *config.plane, preparation->addresses());
     return;
   }
-  if (envelope.getGeneration() == session->generation()) on_plan_message(message);
+  if (message.head.generation == session->generation()) on_plan_message(message);
 }
 
 /// A message of the newest generation.
-void WorkerState::on_plan_message(const net::ControlMessage& message) {
-  const auto body = (*message).getBody();
-  if (body.isAssign()) return on_assign(body.getAssign());
-  if (body.isRendezvous()) {
-    const auto entry = body.getRendezvous();
-    const auto value = entry.getValue();
-    config.board->deliver(entry.getKey().cStr(),
-                          std::vector<char>(reinterpret_cast<const char*>(value.begin()),
-                                            reinterpret_cast<const char*>(value.end())));
-    return;
+void WorkerState::on_plan_message(const net::Envelope& message) {
+  const net::ControlBody& body = message.body;
+  if (const auto* assign = std::get_if<net::Assign>(&body)) return on_assign(*assign);
+  if (const auto* entry = std::get_if<net::RendezvousEntry>(&body)) {
+    return config.board->deliver(entry->key, entry->value);
   }
   if (phase != Phase::kPreparing && phase != Phase::kHosting) return;
-  if (body.isStart()) return on_start(message);
-  if (body.isCommit()) on_commit(body.getCommit());
-  const bool is_for_replica = body.isCommit() || body.isLease() || body.isColumnCommit() ||
-                              body.isCombine() || body.isDissolve();
-  if (is_for_replica && replica_actor) self->send(*replica_actor, message);
+  if (std::holds_alternative<net::Start>(body)) return on_start(message);
+  if (const auto* commit = std::get_if<net::Commit>(&body)) on_commit(commit->order);
+  if (replica_actor) self->send(*replica_actor, message);  // It drops what is not for it.
 }
 
-void WorkerState::on_joined(const net::ControlMessage& message) {
-  const auto joined = (*message).getBody().getJoined();
+void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
   const bool is_new = !session->was_member();
-  const plans::WorkerId own{joined.getWorker()};
-  if (!session->on_joined(own, (*message).getTerm(), now_us())) return;  // A repeat.
-  if (config.options.fail_point) config.options.fail_point->identify(own);
+  if (!session->on_joined(joined.worker, term, now_us())) return;  // A repeat.
+  if (config.options.fail_point) config.options.fail_point->identify(joined.worker);
   if (is_new) {
-    run_folder = joined.getRunFolder().cStr();
-    absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.getJobConfig().cStr());
+    run_folder = joined.run_folder;
+    absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.job_config);
     if (!parsed.ok()) return tell_failed(parsed.status());
     job = *std::move(parsed);
-    const size_t number = own.value - 1;
+    const size_t number = joined.worker.value - 1;
     if (number < job.device.speeds.size()) job.device.speed = job.device.speeds[number];
     if (config.options.change_device) config.options.change_device(job.device);
     absl::StatusOr<std::shared_ptr<gpu::Device>> made = config.parts.make_device(job.device);
@@ -213,8 +182,7 @@ void WorkerState::on_joined(const net::ControlMessage& message) {
   if (!beats) on_heartbeat();
 }
 
-void WorkerState::on_quiesce(const net::ControlMessage& message) {
-  const uint64_t generation = (*message).getGeneration();
+void WorkerState::on_quiesce(const net::Quiesce& order, uint64_t generation) {
   if (!session->on_generation(generation)) return;  // A repeat.
   preparation->end();
   store.drop_partial();
@@ -225,9 +193,8 @@ void WorkerState::on_quiesce(const net::ControlMessage& message) {
     return tell_quiesced();
   }
   phase = Phase::kQuiescing;
-  const auto halt = (*message).getBody().getHalt();
-  self->send(*replica_actor, RetireReplicas{halt.getCommittedSteps(), halt.getGradientNorm(),
-                                            halt.getCommittedGeneration()});
+  self->send(*replica_actor, RetireReplicas{order.committed_steps, order.gradient_norm,
+                                            order.committed_generation});
 }
 
 void WorkerState::on_retired(const ReplicasRetired& retired) {
@@ -244,28 +211,17 @@ void WorkerState::on_retired(const ReplicasRetired& retired) {
 
 void WorkerState::tell_quiesced() {
   reach(config.options.fail_point, FailPlace::kBeforeHalted);
-  session->tell([&](auto body) {
-    const std::vector<plans::Holding> inventory = store.inventory();
-    auto list = body.initHalted().initHoldings(static_cast<unsigned>(inventory.size()));
-    for (unsigned i = 0; i < list.size(); ++i) {
-      list[i].setStep(inventory[i].step);
-      list[i].setLayerBegin(static_cast<uint32_t>(inventory[i].layers.begin));
-      list[i].setLayerEnd(static_cast<uint32_t>(inventory[i].layers.end));
-      list[i].setGeneration(inventory[i].generation);
-    }
-  });
+  session->tell(net::Quiesced{store.inventory()});
 }
 
-void WorkerState::on_assign(net::schema::Assign::Reader assign) {
+void WorkerState::on_assign(const net::Assign& assign) {
   if (phase != Phase::kIdle) return;  // A repeat, or the old plan has not ended.
-  absl::StatusOr<plans::Plan> parsed = plans::parse_plan(assign.getPlan().cStr());
-  if (!parsed.ok()) return tell_failed(parsed.status());
-  if (parsed->generation != session->generation()) return;
-  if (absl::Status status = plans::validate(*parsed, job.model); !status.ok()) {
+  if (assign.plan.generation != session->generation()) return;
+  if (absl::Status status = plans::validate(assign.plan, job.model); !status.ok()) {
     return tell_failed(status);
   }
   phase = Phase::kPreparing;
-  preparation->begin({session->self(), job, device}, assignment_of(assign, *std::move(parsed)));
+  preparation->begin({session->self(), job, device}, assign);
 }
 
 /// The plan is prepared; the Replica waits for its start.
@@ -283,19 +239,19 @@ void WorkerState::on_ready() {
     replica_actor = self->spawn<caf::linked>(replica, std::move(next));
   }
   reach(config.options.fail_point, FailPlace::kBeforePrepared);
-  session->tell([](auto body) { body.initPrepared(); });
+  session->tell(net::Prepared());
   if constexpr (plans::kDebugChecks) check_invariants();
 }
 
-void WorkerState::on_start(const net::ControlMessage& message) {
+void WorkerState::on_start(const net::Envelope& message) {
   store.begin_plan(preparation->first_step());
   steps_done = preparation->first_step();
   if (replica_actor) self->send(*replica_actor, message);
 }
 
-void WorkerState::on_commit(net::schema::Commit::Reader commit) {
-  steps_done = commit.getStep() + 1;
-  store.drop_before(commit.getSnapshotFloor());
+void WorkerState::on_commit(const plans::CommitOrder& order) {
+  steps_done = order.step + 1;
+  store.drop_before(order.snapshot_floor);
 }
 
 void WorkerState::on_state(const StateArrived& arrived) {
@@ -309,11 +265,7 @@ void WorkerState::on_snapshot(const SnapshotTaken& taken) {
   // Quiesced meanwhile: the inventory does not list it.
   if (phase != Phase::kPreparing && phase != Phase::kHosting) return;
   store.keep(taken.state, preparation->generation_of(taken.state.step));
-  session->tell([&](auto body) {
-    auto kept = body.initSnapshotKept();
-    kept.setStage(static_cast<uint32_t>(taken.stage));
-    kept.setStep(taken.state.step);
-  });
+  session->tell(net::SnapshotKept{taken.stage, taken.state.step});
 }
 
 void WorkerState::on_state_sent(const StateSent& sent) {
@@ -326,27 +278,15 @@ void WorkerState::on_measured(const ProfileMeasured& result) {
   profiling->on_measured();
   if (has_ended()) return;
   if (!result.status.ok()) return tell_failed(result.status);
-  const plans::MeasuredWorker& measured = result.measured;
-  session->tell([&](auto body) {
-    auto profiled = body.initProfiled();
-    net::encode_profile(measured.profile, profiled.initProfile());
-    profiled.setMemoryBytes(static_cast<uint64_t>(measured.memory_bytes));
-    profiled.setIsDeviceMemory(measured.is_device_memory);
-    profiled.setMemoryBytesMax(static_cast<uint64_t>(measured.memory_bytes_max));
-    auto list = profiled.initLinks(static_cast<unsigned>(measured.links.size()));
-    unsigned index = 0;
-    for (const auto& [peer, speed] : measured.links) {
-      list[index].setPeer(peer.value);
-      list[index].setBytesPerSecond(speed.bytes_per_second);
-      list[index++].setLatencyUs(speed.latency_us);
-    }
-  });
+  plans::MeasuredWorker measured = result.measured;
+  std::erase_if(measured.links, [](const auto& each) { return !net::is_link_speed(each.second); });
+  session->tell(std::move(measured));
 }
 
 void WorkerState::on_leave(const LeaveRequest& leave) {
   leaves = leave.reason;
   if (!session->was_member()) return end(absl::CancelledError(leave.reason));
-  session->tell([&](auto body) { body.initLeave().setReason(leave.reason); });
+  session->tell(net::Leave{leave.reason});
 }
 
 void WorkerState::on_heartbeat() {
@@ -358,29 +298,24 @@ void WorkerState::on_heartbeat() {
   }
   if (session->is_joined()) {
     if (replica_actor) self->send(*replica_actor, HeartbeatAtom::value);
-    session->tell([&](auto body) {
-      auto heartbeat = body.initHeartbeat();
-      heartbeat.setStepsDone(steps_done);
-      heartbeat.setSentUs(now_us());
-      heartbeat.setAction(activity.action);
-      heartbeat.setActionUs(activity.action_us);
-      heartbeat.setWorks(activity.works);
-      if (device) heartbeat.setDevice(device->info().name);
-    });
+    net::Heartbeat heartbeat;
+    heartbeat.sent_us = now_us();
+    heartbeat.activity = {steps_done, activity.action, activity.action_us, activity.works,
+                          device ? device->info().name : ""};
+    session->tell(heartbeat);
   }
   if constexpr (plans::kDebugChecks) check_invariants();
   self->delayed_send(self, to_duration(job.elastic.heartbeat_interval_seconds),
                      HeartbeatAtom::value);
 }
 
-void WorkerState::on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack) {
+void WorkerState::on_heartbeat_ack(const net::HeartbeatAck& ack) {
   const uint64_t now = now_us();
   session->on_answer(now);
-  if (now < ack.getSentUs()) return;
+  if (now < ack.sent_us) return;
   // The coordinator answered half a round trip ago.
-  const uint64_t middle = ack.getSentUs() + (now - ack.getSentUs()) / 2;
-  const ClockOffset offset{static_cast<int64_t>(ack.getCoordinatorUs()) -
-                           static_cast<int64_t>(middle)};
+  const uint64_t middle = ack.sent_us + (now - ack.sent_us) / 2;
+  const ClockOffset offset{static_cast<int64_t>(ack.coordinator_us) - static_cast<int64_t>(middle)};
   if (replica_actor) self->send(*replica_actor, offset);
 }
 
@@ -397,19 +332,11 @@ void WorkerState::on_fault(const WorkerFault& fault) {
 }
 
 void WorkerState::tell_trouble(const absl::Status& why, plans::WorkerId peer) {
-  session->tell([&](auto body) {
-    auto trouble = body.initTrouble();
-    trouble.setReason(std::string(why.message()));
-    trouble.setPeer(peer.value);
-  });
+  session->tell(net::PeerFailure{std::string(why.message()), peer});
 }
 
 void WorkerState::tell_failed(const absl::Status& why) {
-  session->tell([&](auto body) {
-    auto failed = body.initFailed();
-    failed.setReason(std::string(why.message()));
-    failed.setBadInput(plans::is_bad_input(why));
-  });
+  session->tell(net::Failed{std::string(why.message()), plans::is_bad_input(why)});
   end(why);
 }
 

@@ -57,7 +57,7 @@ namespace skein::actors {
 ///   4 hosting:    a Replica runs, or waits for Start; none if the plan gives us nothing to do
 ///   5 ended:      nothing happens any more
 ///
-///   in   LinkOpened, ControlMessage, LinkClosed   from the link to the coordinator; a link that is
+///   in   LinkOpened, Envelope, LinkClosed   from the link to the coordinator; a link that is
 ///        lost is made anew, and the plan in force goes on until the coordinator quiesces it
 ///   in   PreparedReplicas, StateSent, ProfileMeasured   from the PrepareIo
 ///   in   GroupFormed        from a GroupIo or a StageLinkIo
@@ -69,7 +69,7 @@ namespace skein::actors {
 ///   out  Join, Profiled, Halted, Prepared, SnapshotKept, Trouble, Leave, Heartbeat, Failed to the
 ///        coordinator
 using Worker = caf::typed_actor<
-    caf::reacts_to<LinkOpened>, caf::reacts_to<net::ControlMessage>, caf::reacts_to<LinkClosed>,
+    caf::reacts_to<LinkOpened>, caf::reacts_to<net::Envelope>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
     caf::reacts_to<GroupFormed>, caf::reacts_to<ReplicasRetired>, caf::reacts_to<ReplicaActivity>,
     caf::reacts_to<SnapshotTaken>, caf::reacts_to<StateArrived>, caf::reacts_to<WorkerFault>,
@@ -113,22 +113,22 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   bool has_ended() const { return phase == Phase::kEnded; }
   void on_link(const LinkOpened& opened);
   void on_link_closed(const LinkClosed& closed);
-  void on_control(const net::ControlMessage& message);
-  void on_plan_message(const net::ControlMessage& message);
-  void on_joined(const net::ControlMessage& message);
-  void on_quiesce(const net::ControlMessage& message);
+  void on_control(const net::Envelope& message);
+  void on_plan_message(const net::Envelope& message);
+  void on_joined(const net::Joined& joined, uint64_t term);
+  void on_quiesce(const net::Quiesce& order, uint64_t generation);
   void on_retired(const ReplicasRetired& retired);
-  void on_assign(net::schema::Assign::Reader assign);
+  void on_assign(const net::Assign& assign);
   void on_ready();
-  void on_start(const net::ControlMessage& message);
-  void on_commit(net::schema::Commit::Reader commit);
+  void on_start(const net::Envelope& message);
+  void on_commit(const plans::CommitOrder& order);
   void on_state(const StateArrived& arrived);
   void on_snapshot(const SnapshotTaken& taken);
   void on_state_sent(const StateSent& sent);
   void on_measured(const ProfileMeasured& result);
   void on_leave(const LeaveRequest& leave);
   void on_heartbeat();
-  void on_heartbeat_ack(net::schema::HeartbeatAck::Reader ack);
+  void on_heartbeat_ack(const net::HeartbeatAck& ack);
   void on_fault(const WorkerFault& fault);
   void tell_quiesced();
   void tell_failed(const absl::Status& why);

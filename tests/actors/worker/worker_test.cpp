@@ -68,42 +68,32 @@ struct WorkerRig {
     caf::anon_send(actor, std::move(message));
     run();
   }
-  template <class Fill>
-  void control(uint64_t generation, Fill fill) {
+  void control(uint64_t generation, net::ControlBody body) {
     net::EnvelopeHead head;
     head.generation = generation;
     head.term = 1;
-    tell(net::make_envelope(head, fill));
+    tell(net::Envelope{head, std::move(body)});
   }
   void open() { tell(LinkOpened{attempts.back(), link}); }
   void joined() {
-    control(0, [](auto body) { body.initJoined().setWorker(1); });
+    net::Joined joined;
+    joined.worker = {1};
+    control(0, std::move(joined));
   }
   void join() {
     open();
     joined();
   }
-  void quiesce(uint64_t generation) {
-    control(generation, [](auto body) { body.initHalt(); });
-  }
+  void quiesce(uint64_t generation) { control(generation, net::Quiesce()); }
   /// A plan of one stage on this worker, from step `first_step` on.
   void assign(uint64_t generation, uint64_t first_step = 0, bool fetches = false) {
     plan = plans::make_layout_plan(job, {{1}}, generation).value();
-    control(generation, [&](auto body) {
-      auto assign = body.initAssign();
-      assign.setPlan(plans::to_text(plan));
-      assign.setFirstStep(first_step);
-      auto peers = assign.initPeers(2);
-      for (uint32_t i = 0; i < 2; ++i) {
-        peers[i].setWorker(i + 1);
-        peers[i].setDataAddress("127.0.0.1:" + std::to_string(i + 1));
-      }
-      if (!fetches) return;
-      auto moves = assign.initMoves(1);
-      moves[0].setLayer(0);
-      moves[0].setFrom(2);
-      moves[0].setTo(1);
-    });
+    net::Assign assign;
+    assign.plan = plan;
+    assign.restore.first_step = first_step;
+    assign.peers = {{{1}, "127.0.0.1:1"}, {{2}, "127.0.0.1:2"}};
+    if (fetches) assign.restore.moves.push_back({0, {2}, {1}});
+    control(generation, std::move(assign));
   }
   void prepared(uint64_t generation, absl::Status status = absl::OkStatus()) {
     PreparedReplicas result;
@@ -121,9 +111,7 @@ struct WorkerRig {
     options.stash_count = 2;
     return {{0}, gpu::StageModel::create(options, *device).value(), options, {}};
   }
-  void start(uint64_t generation) {
-    control(generation, [](auto body) { body.initStart(); });
-  }
+  void start(uint64_t generation) { control(generation, net::Start()); }
   /// Up to a Replica that waits for its start.
   void host(uint64_t generation) {
     quiesce(generation);
@@ -318,7 +306,7 @@ TEST(Worker, LeavesWithAReasonAlsoAfterALinkWasLost) {
   rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
   rig.join();
   EXPECT_EQ(rig.count(Body::LEAVE), 2u) << "the coordinator may be a new one";
-  rig.control(0, [](auto body) { body.initStop(); });
+  rig.control(0, net::Stop());
   EXPECT_THAT(rig.ends, ElementsAre(absl::OkStatus()));
 }
 
