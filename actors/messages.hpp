@@ -24,7 +24,7 @@
 namespace skein::actors {
 
 // What actors of one process tell each other. None of it leaves the process: between processes
-// everything is an `net::ControlMessage`.
+// everything is a `net::Envelope`.
 
 using TickAtom = caf::atom_constant<caf::atom("tick")>;
 using HeartbeatAtom = caf::atom_constant<caf::atom("heartbeat")>;
@@ -39,7 +39,7 @@ struct PeerOpened {
 };
 struct PeerMessage {
   plans::PeerNumber peer = 0;
-  net::ControlMessage message;
+  net::Envelope message;
 };
 struct PeerClosed {
   plans::PeerNumber peer = 0;
@@ -186,13 +186,13 @@ struct StateArrived {
 };
 
 /// Stop: first, if the commit of step `committed_steps` - 1 is what you wait for, apply it.
-struct RetireRank {
+struct RetireReplicas {
   uint64_t committed_steps = 0;
   double gradient_norm = 0;
   uint64_t committed_generation = 0;  // In which the last of them was committed.
 };
 /// What a rank does, for the heartbeat.
-struct RankActivity {
+struct ReplicaActivity {
   std::string action;
   uint64_t action_us = 0;
   bool works = false;
@@ -212,7 +212,7 @@ struct WorkerFault {
 
 // In-process messages need no serialisation.
 #define SKEIN_IN_PROCESS_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
-SKEIN_IN_PROCESS_MESSAGE(skein::net::ControlMessage)
+SKEIN_IN_PROCESS_MESSAGE(skein::net::Envelope)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReadySignal)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::GroupOutcome)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::MembershipChange)
@@ -241,8 +241,8 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::GroupStarted)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::SnapshotTaken)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StateArrived)
-SKEIN_IN_PROCESS_MESSAGE(skein::actors::RetireRank)
-SKEIN_IN_PROCESS_MESSAGE(skein::actors::RankActivity)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::RetireReplicas)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReplicaActivity)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ReductionDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::TransferRequest)

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 
 namespace skein::actors {
@@ -11,6 +12,7 @@ namespace skein::actors {
 Grouping::behavior_type grouping(Grouping::stateful_pointer<GroupingState> self,
                                  std::shared_ptr<plans::GroupScheduler> policy, uint64_t generation,
                                  GroupingListener listener) {
+  end_process_on_failure(*self);
   GroupingState& state = self->state;
   state.self = self;
   state.policy = std::move(policy);

@@ -20,14 +20,13 @@ std::vector<WorkerId> workers(int64_t count) {
   return all;
 }
 
-RankProgram::Options program_options(const Plan& plan, uint32_t stage) {
-  RankProgram::Options options;
+ProgramOptions program_options(const Plan& plan, uint32_t stage) {
+  ProgramOptions options;
   options.actions = plan.actions.at(static_cast<size_t>(plan.stages[stage].rank));
   options.stages = {{.stage = static_cast<int32_t>(stage),
                      .is_first = stage == 0,
                      .is_last = stage + 1 == plan.stages.size()}};
   options.samples_per_step = 1;
-  options.is_column = true;
   return options;
 }
 
@@ -262,11 +261,11 @@ void ColumnWorld::deliver(uint32_t id, const ToRank& message) {
   Rank& rank = ranks_[id];
   if (const auto* lease = std::get_if<Lease>(&message)) {
     rank.leases[lease->step] = lease->lease;
-    return carry_out(id, rank.program.on_lease(lease->step, lease->lease));
+    return carry_out(id, rank.program.on_claim({lease->step, lease->lease}));
   }
   if (const auto* commit = std::get_if<CommitColumn>(&message)) {
     if (commit->next) rank.leases[commit->step + 1] = *commit->next;
-    return carry_out(id, rank.program.on_column_commit(commit->step, 1, commit->next));
+    return carry_out(id, rank.program.on_update({commit->step, 1, commit->next}));
   }
   if (const auto* order = std::get_if<CommitOrder>(&message)) {
     return carry_out(id, rank.program.on_commit(*order));
@@ -286,14 +285,14 @@ void ColumnWorld::deliver_combine(Rank& rank, ReplicaId id, const CombineWeights
     return begin_exchange(id.value, combine.number, true);
   }
   rank.newest = std::max(rank.newest, combine.number);
-  CombineOrder order;
+  AverageOrder order;
   order.stage = combine.stage;
   order.number = combine.number;
   order.is_closing = combine.is_closing;
-  order.is_common = combine.is_common;
+  order.is_global = combine.is_common;
   order.is_alone = combine.members.size() == 1 && !combine.is_common && combine.shards.empty();
   order.steps_done = combine.steps_done;
-  carry_out(id.value, rank.program.on_combine(order));
+  carry_out(id.value, rank.program.on_average(order));
 }
 
 void ColumnWorld::deliver_dissolve(Rank& rank, ReplicaId id, const DissolveGroup& dissolve) {
@@ -309,9 +308,9 @@ void ColumnWorld::hear(uint32_t id, const FromRank& message) {
   apply(loop_.on_combined({id}, combined.number, combined.ok));
 }
 
-void ColumnWorld::carry_out(uint32_t id, const RankCommands& commands) {
+void ColumnWorld::carry_out(uint32_t id, const ProgramCommands& commands) {
   Rank& rank = ranks_[id];
-  for (const RankCommand& command : commands) {
+  for (const ProgramCommand& command : commands) {
     if (const auto* ready = std::get_if<SendReady>(&command)) {
       ReadyReport report;
       report.replica = {id};
@@ -320,9 +319,9 @@ void ColumnWorld::carry_out(uint32_t id, const RankCommands& commands) {
       report.busy_us = slowness_[layout_.column_of({id})] * (50 + rng_.below(100));
       report.loss_sum = report.loss_tokens = ready->stage + 1 == int64_t{layout_.stages} ? 1 : 0;
       rank.out.emplace_back(report);
-    } else if (const auto* run = std::get_if<RunCombination>(&command)) {
+    } else if (const auto* run = std::get_if<RunAverage>(&command)) {
       begin_exchange(id, run->number, false);
-    } else {
+    } else if (!std::holds_alternative<BeginRound>(command)) {
       rank.device.push_back(command);
     }
   }
@@ -330,7 +329,7 @@ void ColumnWorld::carry_out(uint32_t id, const RankCommands& commands) {
 
 void ColumnWorld::end_work(uint32_t id) {
   Rank& rank = ranks_[id];
-  const RankCommand work = rank.device.front();
+  const ProgramCommand work = rank.device.front();
   rank.device.pop_front();
   if (const auto* run = std::get_if<RunAction>(&work)) {
     const bool is_forward = run->action.type == ActionType::kForward;
@@ -399,7 +398,7 @@ void ColumnWorld::end_exchange(uint32_t id, bool ok) {
   }
   rank.out.emplace_back(Combined{ended.number, ok});
   if (ended.is_passive) return;
-  carry_out(id, rank.program.on_combined(group.order.stage, ended.number, ok));
+  carry_out(id, rank.program.on_averaged(group.order.stage, ended.number, ok));
 }
 
 void ColumnWorld::tell_policy() {
@@ -466,8 +465,8 @@ void ColumnWorld::check_segment() {
       const Rank& rank = ranks_[layout_.replica(stage, column).value];
       if (!is_live(column) || rank.is_dead) continue;
       weights.insert(rank.weight);
-      EXPECT_TRUE(rank.program.has_common_state()) << "seed " << options_.seed;
-      EXPECT_EQ(rank.program.steps_done(), loop_.end_step()) << "seed " << options_.seed;
+      EXPECT_TRUE(rank.program->has_common_state()) << "seed " << options_.seed;
+      EXPECT_EQ(rank.program->steps_done(), loop_.end_step()) << "seed " << options_.seed;
       check_carried(stage, rank);
     }
     EXPECT_LE(weights.size(), 1u) << "seed " << options_.seed << ": columns are not alike";

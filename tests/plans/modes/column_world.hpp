@@ -15,14 +15,15 @@
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/modes/column_loop.hpp"
 #include "plans/sync/policy_kind.hpp"
-#include "plans/worker/rank_program.hpp"
+#include "plans/worker/local_program.hpp"
+#include "tests/plans/worker/watched_program.hpp"
 
 namespace skein::plans {
 
 /// A job of columns: three steps of two samples for each column, in one micro-batch of one row.
 JobSpec column_job(int64_t stages, int64_t columns, const std::string& policy = "sdpipe");
 
-/// Columns of one worker per replica that do what `ColumnLoop`, a policy and the `RankProgram`s
+/// Columns of one worker per replica that do what `ColumnLoop`, a policy and the `LocalProgram`s
 /// say, in a random order of events: messages keep their order on each way and take any time.
 /// Checks what always holds, above all that the loop fails only if nobody is left or somebody dies
 /// while the mean is taken; breaches are failures of gtest, with the seed.
@@ -70,11 +71,11 @@ class ColumnWorld {
     bool is_passive = false;
   };
   struct Rank {
-    explicit Rank(RankProgram::Options options) : program(std::move(options)) {}
-    RankProgram program;
+    explicit Rank(ProgramOptions options) : program(std::move(options)) {}
+    Watched<LocalProgram> program;
     bool is_dead = false;
     bool is_known_dead = false;
-    std::deque<RankCommand> device;
+    std::deque<ProgramCommand> device;
     std::deque<ToRank> in;
     std::vector<ToRank> repeats;  // Older ones, to come again.
     std::deque<FromRank> out;
@@ -112,7 +113,7 @@ class ColumnWorld {
   void deliver_combine(Rank& rank, ReplicaId id, const CombineWeights& combine);
   void deliver_dissolve(Rank& rank, ReplicaId id, const DissolveGroup& dissolve);
   void hear(uint32_t id, const FromRank& message);
-  void carry_out(uint32_t id, const RankCommands& commands);
+  void carry_out(uint32_t id, const ProgramCommands& commands);
   void end_work(uint32_t id);
   void begin_exchange(uint32_t id, uint64_t number, bool is_passive);
   bool can_end_exchange(const Rank& rank) const;

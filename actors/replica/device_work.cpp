@@ -1,0 +1,74 @@
+#include "actors/replica/device_work.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// What profilers show a piece of work as.
+std::string name_of(const plans::ProgramCommand& command) {
+  if (const auto* run = std::get_if<plans::RunAction>(&command)) {
+    const std::string action = plans::to_text(run->action);
+    return run->is_whole() ? action : absl::StrCat(action, " part ", run->part);
+  }
+  if (std::holds_alternative<plans::RunNorm>(command)) return "norm";
+  return std::holds_alternative<plans::RunUpdate>(command) ? "update" : "validation";
+}
+
+}  // namespace
+
+DeviceWork::DeviceWork(Options options) : options_(std::move(options)) {
+  for (const plans::StagePlan& stage : options_.plan.stages) {
+    for (const plans::ReplicaPlan& each : stage.replicas) {
+      worker_number_max_ = std::max(worker_number_max_, static_cast<int32_t>(each.worker.value));
+    }
+  }
+}
+
+void DeviceWork::submit(const plans::ProgramCommand& command, gpu::Work work, Outgoing output) {
+  running_.push_back({command, options_.now_us()});
+  work.piece = piece_of(command);
+  work.name = name_of(command);
+  work.device_count = worker_number_max_;
+  options_.submit(kProgram, std::move(work), std::move(output));
+}
+
+void DeviceWork::submit_aside(uint64_t token, gpu::Work work) {
+  options_.submit(token, std::move(work), {});
+}
+
+DeviceWork::Done DeviceWork::end(uint64_t end_us) {
+  SKEIN_CHECK(!running_.empty()) << "the device has done what nobody gave it";
+  const Running ended = std::move(running_.front());
+  running_.pop_front();
+  Done done{ended.command, std::max(ended.submitted_us, device_free_us_), end_us};
+  device_free_us_ = end_us;
+  return done;
+}
+
+uint64_t DeviceWork::end_aside(uint64_t end_us) {
+  return end_us - std::exchange(device_free_us_, end_us);
+}
+
+/// What a device's scenario goes by. Only the first part of an action of a step sleeps.
+plans::WorkPiece DeviceWork::piece_of(const plans::ProgramCommand& command) const {
+  plans::WorkPiece piece;
+  piece.device = static_cast<int32_t>(options_.worker.value) - 1;
+  piece.index = -1;
+  const auto* run = std::get_if<plans::RunAction>(&command);
+  if (run == nullptr || run->part > 0) return piece;
+  piece.step = static_cast<int32_t>(run->step);
+  const plans::StagePlan& stage = options_.plan.stages[static_cast<size_t>(run->action.stage)];
+  const plans::ActionList& actions = options_.plan.actions[static_cast<size_t>(stage.rank)];
+  const auto found = std::find(actions.begin(), actions.end(), run->action);
+  piece.index = static_cast<int32_t>(found - actions.begin());
+  return piece;
+}
+
+}  // namespace skein::actors

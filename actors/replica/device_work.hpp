@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+
+#include "actors/messages.hpp"
+#include "actors/replica/outgoing.hpp"
+#include "gpu/device.hpp"
+#include "plans/plan/plan.hpp"
+#include "plans/worker/program_commands.hpp"
+
+namespace skein::actors {
+
+/// The work that a Replica has given to the device, which does it in order, and when each piece of
+/// the program's ran. Owned by one actor; touched only from its handlers.
+class DeviceWork {
+ public:
+  /// What a piece of work is. `kAverage` and above: `StageAverages::Work` of a stage.
+  enum Token : uint64_t { kProgram = 0, kSave = 1, kSnapshot = 2, kLast = 3, kAverage = 16 };
+
+  struct Options {
+    plans::Plan plan;
+    plans::WorkerId worker;
+    /// Gives the device a piece of work; WorkDone with its token follows. What it makes leaves from
+    /// the device's thread.
+    std::function<void(uint64_t token, gpu::Work work, Outgoing output)> submit;
+    std::function<uint64_t()> now_us;
+  };
+  explicit DeviceWork(Options options);
+
+  /// Work of the program.
+  void submit(const plans::ProgramCommand& command, gpu::Work work, Outgoing output = {});
+  /// Work that is not the program's.
+  void submit_aside(uint64_t token, gpu::Work work);
+
+  /// A piece of work that the device has done, and when it did.
+  struct Done {
+    plans::ProgramCommand command;
+    uint64_t start_us = 0;
+    uint64_t end_us = 0;
+  };
+  /// The oldest piece of the program's work has ended.
+  Done end(uint64_t end_us);
+  /// A piece that is not the program's has; returns what it has taken.
+  uint64_t end_aside(uint64_t end_us);
+
+ private:
+  plans::WorkPiece piece_of(const plans::ProgramCommand& command) const;
+
+  /// A piece of the program's work that the device has.
+  struct Running {
+    plans::ProgramCommand command;
+    uint64_t submitted_us = 0;
+  };
+
+  const Options options_;
+  int32_t worker_number_max_ = 0;  // Of the plan: so many take turns in a scenario.
+  std::deque<Running> running_;    // In the order of submission, which is that of the device.
+  uint64_t device_free_us_ = 0;    // When the newest piece of work ended; never goes back.
+};
+
+}  // namespace skein::actors

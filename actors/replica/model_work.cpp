@@ -1,0 +1,168 @@
+#include "actors/replica/model_work.hpp"
+
+#include <span>
+#include <utility>
+
+#include "actors/averaging/model_floats.hpp"
+#include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/job/learning_rate.hpp"
+#include "plans/job/sample_order.hpp"
+
+namespace skein::actors {
+namespace {
+
+std::span<float> span_of(const net::TensorHandle& tensor) {
+  return tensor ? std::span<float>(*tensor) : std::span<float>();
+}
+
+/// The input of a forward, alive until the device has done it.
+struct ForwardInput {
+  std::shared_ptr<gpu::StageModel> model;
+  int64_t rows = 0;
+  bool validates = false;
+  ForwardWork forward;
+
+  /// Reads tokens and targets; `run` then gets spans that live as long as its call.
+  template <class Run>
+  absl::Status with_input(Run run) const {
+    const int64_t seq_len = forward.seq_len;
+    std::vector<int32_t> tokens(model->has_embedding() ? rows * seq_len : 0);
+    std::vector<int32_t> targets(model->has_head() ? rows * seq_len : 0);
+    for (int64_t row = 0; row < rows; ++row) {
+      if (tokens.empty() && targets.empty()) break;
+      const uint64_t sample = forward.first_sample + static_cast<uint64_t>(row);
+      auto part = [&](std::vector<int32_t>& all) {
+        return all.empty() ? std::span<int32_t>()
+                           : std::span<int32_t>(all).subspan(row * seq_len, seq_len);
+      };
+      if (validates) {
+        forward.data->validation_sample(sample, part(tokens), part(targets));
+      } else {
+        forward.data->training_sample(sample, part(tokens), part(targets));
+      }
+    }
+    gpu::StageModel::Input input;
+    input.tokens = tokens;
+    input.targets = targets;
+    if (forward.activations) input.activations = *forward.activations;
+    return run(input);
+  }
+};
+
+gpu::WorkKind to_work_kind(plans::ActionType type) {
+  switch (type) {
+    case plans::ActionType::kForward:
+      return gpu::WorkKind::kForward;
+    case plans::ActionType::kBackward:
+      return gpu::WorkKind::kBackward;
+    case plans::ActionType::kBackwardInput:
+      return gpu::WorkKind::kBackwardInput;
+    case plans::ActionType::kBackwardWeight:
+      return gpu::WorkKind::kBackwardWeight;
+  }
+  return gpu::WorkKind::kOther;
+}
+
+/// Layers that a piece of a backward passes.
+plans::LayerRange layers_of(const plans::RunAction& run, const StageReplica& replica) {
+  if (run.is_whole()) return replica.parts.options.layers;
+  SKEIN_CHECK(static_cast<size_t>(run.part_count) == replica.buckets.size())
+      << run.part_count << " parts for " << replica.buckets.size() << " buckets";
+  return replica.buckets[static_cast<size_t>(run.part)].layers;
+}
+
+}  // namespace
+
+gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
+                       ForwardWork forward, uint64_t sample_count) {
+  const double loss_scale =
+      1.0 / (static_cast<double>(sample_count) * static_cast<double>(forward.seq_len));
+  ForwardInput input{replica.parts.model, replica.rows.count, false, std::move(forward)};
+  gpu::Work work;
+  work.kind = gpu::WorkKind::kForward;
+  work.share = replica.block_count * replica.row_share;
+  work.run = [input = std::move(input), loss_scale, begins = run.begins_step,
+              microbatch = run.action.microbatch](gpu::Ops& ops) -> absl::Status {
+    if (begins) SKEIN_RETURN_IF_ERROR(input.model->start_step(ops, loss_scale));
+    return input.with_input([&](const gpu::StageModel::Input& spans) {
+      return input.model->forward(ops, microbatch, spans, span_of(input.forward.output));
+    });
+  };
+  return work;
+}
+
+gpu::Work validation_work(const plans::RunValidation& run, const StageReplica& replica,
+                          ForwardWork forward) {
+  ForwardInput input{replica.parts.model, replica.rows.count, true, std::move(forward)};
+  gpu::Work work;
+  work.kind = gpu::WorkKind::kForward;
+  work.share = replica.block_count * replica.row_share;
+  work.run = [input = std::move(input), begins = run.begins](gpu::Ops& ops) {
+    if (begins) input.model->reset_loss();
+    return input.with_input([&](const gpu::StageModel::Input& spans) {
+      return input.model->evaluate(ops, spans, span_of(input.forward.output));
+    });
+  };
+  return work;
+}
+
+gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& model,
+                        const StageReplica& replica, BackwardWork backward) {
+  const plans::ActionType type = run.action.type;
+  const plans::LayerRange layers = layers_of(run, replica);
+  const bool ends_norm = run.ends_step && replica.parts.groups.empty();
+  const bool shares = run.ends_step && !replica.parts.groups.empty();
+  gpu::Work work;
+  work.kind = to_work_kind(type);
+  work.share = block_count(model, layers) * replica.row_share;
+  work.run = [model = replica.parts.model, backward = std::move(backward), type, layers, ends_norm,
+              shares, norm = replica.norm_squared,
+              microbatch = run.action.microbatch](gpu::Ops& ops) {
+    const std::span<const float> in = span_of(backward.gradient);
+    const std::span<float> out = span_of(backward.output);
+    absl::Status status;
+    if (type == plans::ActionType::kBackward) {
+      status = model->backward_part(ops, microbatch, layers, in, out);
+    } else if (type == plans::ActionType::kBackwardInput) {
+      status = model->backward_input(ops, microbatch, in, out);
+    } else {
+      status = model->backward_weight_part(ops, microbatch, layers);
+    }
+    if (status.ok() && shares) status = model->share_gradients(ops, layers, backward.host_parts);
+    if (status.ok() && ends_norm) status = model->gradient_norm_squared(ops, norm.get());
+    return status;
+  };
+  return work;
+}
+
+gpu::Work norm_work(const StageReplica& replica) {
+  gpu::Work work;
+  work.run = [model = replica.parts.model, norm = replica.norm_squared](gpu::Ops& ops) {
+    return model->gradient_norm_squared(ops, norm.get());
+  };
+  return work;
+}
+
+gpu::Work update_work(const plans::RunUpdate& run, const plans::JobSpec& job,
+                      std::vector<StageUpdate> stages, FailPointHandle fail_point) {
+  gpu::UpdateOptions options;
+  options.lr = plans::learning_rate(job, static_cast<int64_t>(run.job_step));
+  options.gradient_factor = plans::clip_factor(run.gradient_norm, job.training.max_norm);
+  options.step = static_cast<int64_t>(run.job_step);
+  gpu::Work work;
+  work.kind = gpu::WorkKind::kUpdate;
+  work.share = 0;
+  for (const StageUpdate& each : stages) work.share += each.block_count;
+  work.run = [stages = std::move(stages), options, fail_point](gpu::Ops& ops) -> absl::Status {
+    for (const StageUpdate& each : stages) {
+      SKEIN_RETURN_IF_ERROR(each.model->update(ops, options));
+      if (each.addend) SKEIN_RETURN_IF_ERROR(add_weights(*each.model, *each.addend));
+      reach(fail_point, FailPlace::kWhileApplying);
+    }
+    return absl::OkStatus();
+  };
+  return work;
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "actors/fail_point.hpp"
+#include "actors/replica/stage_replica.hpp"
+#include "gpu/data/token_data.hpp"
+#include "gpu/device.hpp"
+#include "gpu/model/stage_model.hpp"
+#include "net/data/tensor_inbox.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/worker/program_commands.hpp"
+
+namespace skein::actors {
+
+// What a program's commands are as work of a device. The work holds all that it needs: whoever
+// made it may be gone when it runs.
+
+/// Everything a micro-batch's forward needs.
+struct ForwardWork {
+  std::shared_ptr<const gpu::TokenData> data;
+  uint64_t first_sample = 0;  // Of the first row; of the validation data if it validates.
+  int64_t seq_len = 0;
+  net::TensorHandle activations;  // Null: the stage reads tokens.
+  net::TensorHandle output;       // Null: nobody takes it.
+};
+/// `sample_count` is that of the whole step, over which the loss is averaged.
+gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
+                       ForwardWork forward, uint64_t sample_count);
+gpu::Work validation_work(const plans::RunValidation& run, const StageReplica& replica,
+                          ForwardWork forward);
+
+struct BackwardWork {
+  net::TensorHandle gradient;     // Null: it comes from the loss, or the part has none.
+  net::TensorHandle output;       // Null: nobody takes it.
+  gpu::GradientParts host_parts;  // What crosses by way of the host.
+};
+gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& model,
+                        const StageReplica& replica, BackwardWork backward);
+
+gpu::Work norm_work(const StageReplica& replica);
+
+/// A stage to be updated, and what is added to its weights afterwards.
+struct StageUpdate {
+  std::shared_ptr<gpu::StageModel> model;
+  double block_count = 0;
+  std::shared_ptr<const std::vector<float>> addend;  // From averages; null: nothing.
+};
+gpu::Work update_work(const plans::RunUpdate& run, const plans::JobSpec& job,
+                      std::vector<StageUpdate> stages, FailPointHandle fail_point);
+
+}  // namespace skein::actors

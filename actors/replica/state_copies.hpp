@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "actors/replica/shard_io.hpp"
+#include "actors/replica/stage_replica.hpp"
+#include "gpu/device.hpp"
+#include "gpu/staging_pool.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::actors {
+
+/// State that leaves a worker while it trains: shards of checkpoints, and snapshots for other
+/// workers. The copies are work of the device, so that they run before the next step's first action
+/// changes anything. Owned by one actor; touched only from its handlers.
+class StateCopies {
+ public:
+  struct Options {
+    plans::ModelSpec model;
+    uint64_t generation = 0;
+    ShardIo shards;
+    std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots; 0: nobody.
+    std::map<plans::WorkerId, std::string> addresses;
+    ShardListener shard_listener;
+    SnapshotListener snapshot_listener;
+  };
+  StateCopies(Options options, const StageReplicas& replicas);
+
+  gpu::Work save(const StageReplica& replica, uint64_t steps_done) const;
+  /// No `run`: nobody keeps the stage's snapshots.
+  gpu::Work keep(const StageReplica& replica, uint64_t steps_done) const;
+
+ private:
+  const Options options_;
+  std::map<int64_t, std::shared_ptr<gpu::StagingPool>> memory_;  // By layer.
+};
+
+/// Copies the whole state of `model` into `copy`, whose `parameters` are set.
+absl::Status snapshot(const gpu::StageModel& model, ShardRequest& copy);
+
+}  // namespace skein::actors

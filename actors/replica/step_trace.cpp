@@ -1,0 +1,78 @@
+#include "actors/replica/step_trace.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "plans/base/check.hpp"
+
+namespace skein::actors {
+
+void StepTrace::end_step(
+    uint64_t now_us, bool profiles_next,
+    const std::function<void(int32_t stage, std::vector<net::Slice>)>& report) {
+  for (const auto& [stage, times] : stages_) {
+    record(stage, "commit", kControl, times.ready_us, now_us);
+  }
+  for (auto& [stage, slices] : slices_) {
+    for (net::Slice& each : slices) {
+      // The coordinator's clock may be so far behind ours that a slice began before its zero.
+      const int64_t start_us = static_cast<int64_t>(each.start_us) + clock_offset_us_;
+      each.start_us = static_cast<uint64_t>(std::max<int64_t>(start_us, 0));
+    }
+    report(stage, std::move(slices));
+  }
+  slices_.clear();
+  profiles_ = profiles_next;
+  step_start_us_ = now_us;
+}
+
+void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, uint64_t end_us) {
+  const uint64_t taken_us = end_us - start_us;
+  if (const auto* run = std::get_if<plans::RunAction>(&work)) {
+    const int32_t stage = run->action.stage;
+    StageTimes& times = stages_.at(stage);
+    times.busy_us += taken_us;
+    if (run->part == 0) times.parts_start_us = start_us;
+    if (!run->is_last_part()) return;
+    record(stage, plans::to_text(run->action), kCompute, times.parts_start_us, end_us,
+           run->action.microbatch);
+    count_stash(*run);
+  } else if (const auto* norm = std::get_if<plans::RunNorm>(&work)) {
+    stages_.at(norm->stage).busy_us += taken_us;
+  } else if (std::holds_alternative<plans::RunUpdate>(work)) {
+    for (auto& [stage, times] : stages_) times.busy_us += taken_us / stages_.size();
+    record(stages_.begin()->first, "update", kCompute, start_us, end_us);
+  }
+}
+
+void StepTrace::count_stash(const plans::RunAction& run) {
+  StageTimes& times = stages_.at(run.action.stage);
+  if (run.action.type == plans::ActionType::kForward) {
+    times.stash_peak = std::max(times.stash_peak, ++times.stashes);
+  } else if (run.action.type != plans::ActionType::kBackwardInput) {
+    SKEIN_CHECK(times.stashes > 0) << plans::to_text(run.action) << " has no forward";
+    --times.stashes;
+  }
+}
+
+void StepTrace::on_snapshot(uint64_t taken_us) {
+  for (auto& [stage, times] : stages_) times.snapshot_us = taken_us;
+}
+
+void StepTrace::on_ready(int32_t stage, uint64_t now_us, plans::ReadyReport& report) {
+  StageTimes& times = stages_.at(stage);
+  times.ready_us = now_us;
+  report.busy_us = std::exchange(times.busy_us, 0);
+  report.step_us = now_us - step_start_us_;
+  report.stash_peak = std::exchange(times.stash_peak, times.stashes);
+  report.snapshot_us = times.snapshot_us;
+}
+
+void StepTrace::record(int32_t stage, const std::string& slice, Track track, uint64_t start_us,
+                       uint64_t end_us, int32_t microbatch) {
+  if (!profiles_ || end_us < start_us) return;
+  slices_[stage].push_back({slice, track, start_us, end_us - start_us, microbatch});
+}
+
+}  // namespace skein::actors

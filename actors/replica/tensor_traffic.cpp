@@ -1,0 +1,120 @@
+#include "actors/replica/tensor_traffic.hpp"
+
+#include <utility>
+
+namespace skein::actors {
+namespace {
+
+using Kind = net::schema::TensorKind;
+
+/// Validation outputs that may wait at a slower neighbour.
+constexpr uint32_t kValidationTensorsMax = 4;
+
+}  // namespace
+
+net::TensorHandle as_tensor(gpu::StagingPool::Handle memory) {
+  struct Tensor {
+    gpu::StagingPool::Handle memory;
+    std::span<float> span;
+  };
+  auto tensor = std::make_shared<Tensor>(Tensor{memory, *memory});
+  return net::TensorHandle(tensor, &tensor->span);
+}
+
+Kind to_schema(plans::InputKind kind) {
+  switch (kind) {
+    case plans::InputKind::kActivation:
+      return Kind::ACTIVATION;
+    case plans::InputKind::kGradient:
+      return Kind::GRADIENT;
+    case plans::InputKind::kValidation:
+      return Kind::VALIDATION;
+  }
+  return Kind::ACTIVATION;
+}
+
+plans::InputKind from_schema(Kind kind) {
+  switch (kind) {
+    case Kind::GRADIENT:
+      return plans::InputKind::kGradient;
+    case Kind::VALIDATION:
+      return plans::InputKind::kValidation;
+    default:
+      return plans::InputKind::kActivation;  // No other kind has a stream here.
+  }
+}
+
+TensorTraffic::TensorTraffic(Options options, const StageReplicas& replicas)
+    : options_(std::move(options)) {
+  for (const auto& [stage, replica] : replicas) {
+    staging_[stage] = gpu::StagingPool::create(replica.rows.count * options_.row_floats);
+    open_inputs(replica);
+  }
+}
+
+void TensorTraffic::open_inputs(const StageReplica& replica) {
+  auto open = [&](plans::InputKind kind, uint32_t tensors_max) {
+    net::TensorInbox::StreamSpec stream;
+    stream.generation = options_.plan.generation;
+    stream.receiver = replica.parts.id.value;
+    stream.kind = to_schema(kind);
+    stream.row_begin = static_cast<uint32_t>(replica.rows.begin);
+    stream.row_count = static_cast<uint32_t>(replica.rows.count);
+    stream.row_floats = static_cast<uint32_t>(options_.row_floats);
+    stream.tensors_max = tensors_max;
+    stream.on_tensor = options_.on_tensor;
+    options_.plane->inbox().open(std::move(stream));
+  };
+  // A neighbour never waits for us to take an input of its step: one for every micro-batch, and one
+  // that is already of the next step.
+  const auto step_tensors = static_cast<uint32_t>(options_.plan.microbatch_count) + 1;
+  if (replica.stage > 0 && !options_.linked.contains(replica.stage - 1)) {
+    open(plans::InputKind::kActivation, step_tensors);
+  }
+  if (!replica.routes_forward.empty() && !options_.linked.contains(replica.stage)) {
+    open(plans::InputKind::kGradient, step_tensors);
+  }
+  if (replica.stage > 0) open(plans::InputKind::kValidation, kValidationTensorsMax);
+}
+
+plans::InputKey TensorTraffic::input_key(const net::TensorKey& key) const {
+  return {from_schema(key.kind), key.step,
+          plans::stage_of(options_.plan, plans::ReplicaId{key.receiver}),
+          static_cast<int32_t>(key.microbatch)};
+}
+
+void TensorTraffic::keep(const plans::InputKey& key, net::TensorHandle tensor) {
+  inputs_[key] = std::move(tensor);
+}
+
+net::TensorHandle TensorTraffic::take(const plans::InputKey& key) {
+  auto node = inputs_.extract(key);
+  return node.empty() ? nullptr : std::move(node.mapped());
+}
+
+Outgoing TensorTraffic::outgoing(const StageReplica& from, Kind kind, uint64_t step,
+                                 int32_t microbatch) {
+  const auto& routes = kind == Kind::GRADIENT ? from.routes_backward : from.routes_forward;
+  Outgoing out;
+  if (routes.empty()) return out;
+  out.memory = as_tensor(staging_.at(from.stage)->take());
+  out.plane = options_.plane;
+  for (const plans::Route& route : routes) {
+    net::DataPlane::Rows part;
+    part.key = {options_.plan.generation, route.to.value, kind, step,
+                static_cast<uint32_t>(microbatch)};
+    part.sender = from.parts.id.value;
+    part.row_begin = static_cast<uint32_t>(route.rows.begin);
+    part.row_count = static_cast<uint32_t>(route.rows.count);
+    part.payload = std::span<const float>(*out.memory)
+                       .subspan(static_cast<size_t>((route.rows.begin - from.rows.begin) *
+                                                    options_.row_floats),
+                                static_cast<size_t>(route.rows.count * options_.row_floats));
+    part.owner = out.memory;
+    const plans::WorkerId worker = plans::replica_of(options_.plan, route.to).worker;
+    out.parts.emplace_back(options_.addresses.at(worker), std::move(part));
+  }
+  return out;
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "actors/replica/outgoing.hpp"
+#include "actors/replica/stage_replica.hpp"
+#include "gpu/staging_pool.hpp"
+#include "net/data/data_plane.hpp"
+#include "plans/plan/plan.hpp"
+#include "plans/worker/program_commands.hpp"
+
+namespace skein::actors {
+
+/// Pooled memory as a tensor that gives it back with its last handle.
+net::TensorHandle as_tensor(gpu::StagingPool::Handle memory);
+
+net::schema::TensorKind to_schema(plans::InputKind kind);
+plans::InputKind from_schema(net::schema::TensorKind kind);
+
+/// Activations, gradients and validation outputs that travel by way of the hosts, and inputs that
+/// wait for their action. Owned by one actor; touched only from its handlers.
+class TensorTraffic {
+ public:
+  struct Options {
+    plans::Plan plan;
+    int64_t row_floats = 0;    // T * C
+    std::set<int32_t> linked;  // Stages in front of a link of devices.
+    std::shared_ptr<net::DataPlane> plane;
+    std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.
+    /// Called on any thread with what arrives.
+    std::function<void(const net::TensorKey&, net::TensorHandle)> on_tensor;
+  };
+  TensorTraffic(Options options, const StageReplicas& replicas);
+
+  /// What an arrived tensor is to the program.
+  plans::InputKey input_key(const net::TensorKey& key) const;
+  void keep(const plans::InputKey& key, net::TensorHandle tensor);
+  /// Null: there is none, as for a stage that reads tokens.
+  net::TensorHandle take(const plans::InputKey& key);
+
+  /// Memory and destinations of an output that is about to be made; empty if nobody takes it.
+  Outgoing outgoing(const StageReplica& from, net::schema::TensorKind kind, uint64_t step,
+                    int32_t microbatch);
+
+ private:
+  void open_inputs(const StageReplica& replica);
+
+  const Options options_;
+  std::map<int32_t, std::shared_ptr<gpu::StagingPool>> staging_;  // By stage.
+  std::map<plans::InputKey, net::TensorHandle> inputs_;           // The program knows of each.
+};
+
+}  // namespace skein::actors

@@ -1,0 +1,254 @@
+#pragma once
+
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <caf/send.hpp>
+
+#include "actors/replica/replica.hpp"
+#include "plans/plan/layout_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
+#include "tests/actors/recording_link.hpp"
+#include "tests/actors/small_job.hpp"
+
+namespace skein::actors {
+
+/// Work waits until the test says that the oldest piece has ended. It computes nothing but, with
+/// `ops`, updates and copies.
+class HandDevice : public gpu::Device {
+ public:
+  const gpu::DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
+    return gpu::Buffer(std::calloc(1, static_cast<size_t>(bytes)), bytes, std::free);
+  }
+  void submit(gpu::Work work, std::function<void(absl::Status)> done) override {
+    ++submitted[work.kind];
+    pieces.push_back(work.piece);
+    waiting_.push_back({std::move(work), std::move(done)});
+  }
+  /// False if no work waits.
+  bool end_one(const absl::Status& status = absl::OkStatus()) {
+    if (waiting_.empty()) return false;
+    auto [work, done] = std::move(waiting_.front());
+    waiting_.pop_front();
+    const bool runs = work.kind == gpu::WorkKind::kOther || work.kind == gpu::WorkKind::kUpdate;
+    done(ops && runs && work.run ? work.run(*ops) : status);
+    return true;
+  }
+
+  /// Work that never ends would keep its tensors, and they the device.
+  void drop_work() { waiting_.clear(); }
+
+  std::map<gpu::WorkKind, int> submitted;
+  std::vector<plans::WorkPiece> pieces;
+  std::shared_ptr<gpu::Ops> ops;
+
+ private:
+  gpu::DeviceInfo info_{"by hand", 0, 1.0, false};
+  std::deque<std::pair<gpu::Work, std::function<void(absl::Status)>>> waiting_;
+};
+
+/// Counts what is sent, and lets a test hand tensors to the streams that were opened.
+class HandPlane : public net::DataPlane, public net::TensorInbox {
+ public:
+  const std::string& address() const override { return address_; }
+  net::TensorInbox& inbox() override { return *this; }
+  void send(const std::string&, Rows rows) override {
+    sent.push_back(rows.key);
+    rows_sent.push_back(std::move(rows));
+  }
+  net::DataPlaneStatistics statistics() const override { return {}; }
+  void open(StreamSpec stream) override { streams[stream.kind] = std::move(stream); }
+  void close_before(uint64_t) override {}  // Of the plane and of its inbox.
+  void drop_link(const std::string&, double) override {}
+
+  std::vector<net::TensorKey> sent;
+  std::deque<Rows> rows_sent;
+  std::map<net::schema::TensorKind, StreamSpec> streams;
+
+ private:
+  std::string address_ = "127.0.0.1:2";
+};
+
+/// The rank of worker 1 with everything around it played by the test, in virtual time.
+struct ReplicaRig {
+  using Body = RecordingLink::Body;
+
+  explicit ReplicaRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
+                      double bucket_cap_mb = 0, const std::string& policy = "allreduce",
+                      bool groups_are_on_device = false, bool has_stage_link = false)
+      : on_device(groups_are_on_device), has_link(has_stage_link) {
+    config.set("scheduler.policy", caf::atom("testing"));
+    system = std::make_unique<caf::actor_system>(config);
+    listener = system->spawn([this]() -> ReplicaListener::behavior_type {
+      return {[this](const WorkerFault& fault) { faults.push_back(fault.why); },
+              [this](const ReplicasRetired& done) { retired.push_back(done.steps_done); },
+              [](const SnapshotTaken&) {}, [](const ReplicaActivity&) {}};
+    });
+    groups = system->spawn([this]() -> GroupIo::behavior_type {
+      return {[](const FormGroup&, const FormListener&) {},
+              [this](const ReductionRequest& request, const ReductionListener&) {
+                reductions.push_back(request.step);
+                buckets.push_back(request);
+              }};
+    });
+    stage_link = system->spawn([this]() -> StageLinkIo::behavior_type {
+      return {[](const FormGroup&, const FormListener&) {},
+              [this](const TransferRequest& request, const TransferListener&) {
+                transfers.push_back(request);
+              }};
+    });
+    shards = system->spawn([]() -> ShardIo::behavior_type {
+      return {[](const ShardRequest&, const ShardListener&) {},
+              [](const SnapshotRequest&, const SnapshotListener&) {}};
+    });
+    plans::JobSpec job = small_job(ranks, replicas);
+    job.model.tied_head = tied;
+    job.comm.bucket_cap_mb = bucket_cap_mb;
+    job.sync.policy = policy;
+    actor = system->spawn(replica, make_config(job));
+    run();
+  }
+  ~ReplicaRig() {
+    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(listener, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(groups, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(shards, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(stage_link, caf::exit_reason::user_shutdown);
+    run();
+    device->drop_work();
+  }
+
+  ReplicaConfig make_config(const plans::JobSpec& job) {
+    ReplicaConfig made;
+    made.job = job;
+    std::vector<plans::WorkerId> workers;
+    const auto& degrees = job.parallelism;
+    for (uint32_t id = 1;
+         id <= degrees.pipeline_parallel_degree * degrees.data_parallel_replicate_degree; ++id) {
+      workers.push_back({id});
+    }
+    made.plan = plans::make_layout_plan(job, workers, kGeneration).value();
+    made.plan.in_columns = plans::begins_in_columns(job);
+    made.device = device;
+    made.shards = shards;
+    made.plane = plane;
+    if (has_link) made.links[0] = stage_link;
+    for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
+    made.link = link;
+    made.keepers.resize(made.plan.stages.size());
+    made.listener = listener;
+    made.replicas.push_back(first_replica(made));
+    return made;
+  }
+
+  /// Replica 0, with the groups that it shares with others.
+  PreparedReplica first_replica(ReplicaConfig& made) {
+    gpu::StageModelOptions options;
+    options.model = made.job.model;
+    options.layers = made.plan.stages[0].layers;
+    options.rows = plans::replica_of(made.plan, {0}).rows.count;
+    options.seq_len = made.job.training.seq_len;
+    options.stash_count = 2;
+    PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), options, {}};
+    model = parts.model;
+    if (made.plan.in_columns) return parts;
+    for (const plans::ReductionGroup& group : made.plan.groups) {
+      const auto& members = group.members;
+      if (members.size() < 2 || members.front().value != 0) continue;
+      parts.groups.push_back(group.id);
+      made.groups[group.id] = groups;
+      if (on_device) made.device_groups.insert(group.id);
+      group_ids.push_back(group.id.value);
+    }
+    return parts;
+  }
+
+  void run() { scheduler().run(); }
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system->scheduler());
+  }
+  template <class Message>
+  void tell(Message message) {
+    caf::anon_send(actor, std::move(message));
+    run();
+  }
+  void control(net::ControlBody body) { tell(net::Envelope{{}, std::move(body)}); }
+  void start() { control(net::Start()); }
+  void commit(uint64_t step, bool last = false, bool profile = false) {
+    net::Commit commit;
+    commit.order.step = step;
+    commit.order.gradient_norm = 1;
+    commit.order.last = last;
+    commit.profile = profile;
+    control(commit);
+  }
+  void reduced(uint32_t group, uint64_t step, int32_t bucket = 0) {
+    tell(ReductionDone{{group}, step, bucket, absl::OkStatus()});
+  }
+  /// Hands in the gradient of the stage's output.
+  void gradient(uint64_t step, uint32_t microbatch) {
+    struct Tensor {
+      std::vector<float> values = std::vector<float>(2 * 4 * 4);  // rows * T * C
+      std::span<float> span = values;
+    };
+    auto tensor = std::make_shared<Tensor>();
+    const auto kind = net::schema::TensorKind::GRADIENT;
+    plane->streams.at(kind).on_tensor({kGeneration, 0, kind, step, microbatch},
+                                      net::TensorHandle(tensor, &tensor->span));
+    run();
+  }
+  bool end_one(const absl::Status& status = absl::OkStatus()) {
+    const bool ended = device->end_one(status);
+    run();
+    return ended;
+  }
+  /// Ends all work; returns how many pieces there were.
+  int end_all() {
+    int count = 0;
+    while (end_one()) ++count;
+    return count;
+  }
+
+  int forwards() { return device->submitted[gpu::WorkKind::kForward]; }
+  int backwards() { return device->submitted[gpu::WorkKind::kBackward]; }
+  int updates() { return device->submitted[gpu::WorkKind::kUpdate]; }
+  /// Steps of the ready signals, in order.
+  std::vector<uint64_t> readies() const {
+    std::vector<uint64_t> steps;
+    for (auto body : link->bodies(Body::READY)) steps.push_back(body.getReady().getStep());
+    return steps;
+  }
+
+  static constexpr uint64_t kGeneration = 1;
+  const bool on_device, has_link;
+  caf::actor_system_config config;
+  std::unique_ptr<caf::actor_system> system;
+  std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();
+  std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
+  std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
+  std::vector<absl::Status> faults;
+  std::vector<uint64_t> retired;     // Steps done.
+  std::vector<uint32_t> group_ids;   // Of more than one member, that the replica belongs to.
+  std::vector<uint64_t> reductions;  // Steps.
+  std::vector<ReductionRequest> buckets;
+  std::vector<TransferRequest> transfers;
+  std::shared_ptr<gpu::StageModel> model;  // Of replica 0.
+  ReplicaListener listener;
+  GroupIo groups;
+  StageLinkIo stage_link;
+  ShardIo shards;
+  Replica actor;
+};
+
+}  // namespace skein::actors
