@@ -8,6 +8,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 option(SKEIN_TESTS "Build the tests" ON)
 option(SKEIN_BENCH "Build the benchmarks" ON)
+option(SKEIN_LONG_TESTS "Run the long forms of tests: hours" OFF)
+option(SKEIN_UNITY "Compile the sources of a room at once, where names permit it" OFF)
 option(SKEIN_FUZZ "Build the fuzzers (clang only)" OFF)
 option(SKEIN_WERROR "Treat warnings as errors" ON)
 set(SKEIN_MARCH "native" CACHE STRING
