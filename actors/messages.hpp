@@ -24,7 +24,7 @@
 namespace skein::actors {
 
 // What actors of one process tell each other. None of it leaves the process: between processes
-// everything is an `net::ControlMessage`.
+// everything is a `net::Envelope`.
 
 using TickAtom = caf::atom_constant<caf::atom("tick")>;
 using HeartbeatAtom = caf::atom_constant<caf::atom("heartbeat")>;
@@ -40,7 +40,7 @@ struct PeerOpened {
 };
 struct PeerMessage {
   plans::PeerNumber peer = 0;
-  net::ControlMessage message;
+  net::Envelope message;
 };
 struct PeerClosed {
   plans::PeerNumber peer = 0;
@@ -207,7 +207,7 @@ struct WorkerFault {
 
 // In-process messages need no serialisation.
 #define SKEIN_IN_PROCESS_MESSAGE(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(type)
-SKEIN_IN_PROCESS_MESSAGE(skein::net::ControlMessage)
+SKEIN_IN_PROCESS_MESSAGE(skein::net::Envelope)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::RequestPlan)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::PlanReady)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::AssignPlan)

@@ -23,8 +23,7 @@ function(skein_precompiled)
   cmake_parse_arguments(ARG "" "NAME;KIND" "HEADERS;LINK" ${ARGN})
   set(target skein_pch_${ARG_NAME})
   if(ARG_KIND STREQUAL "program")
-    file(WRITE ${PROJECT_BINARY_DIR}/pch/main.cpp "int main() {}\n")
-    add_executable(${target} ${PROJECT_BINARY_DIR}/pch/main.cpp)
+    add_executable(${target} ${PROJECT_SOURCE_DIR}/cmake/empty_program.cpp)
   else()
     add_library(${target} STATIC ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
   endif()
@@ -54,10 +53,12 @@ if(SKEIN_TESTS)
                          GTest::gtest)
 endif()
 
-# skein_library(NAME plans SOURCES a.cpp b.cpp PRECOMPILED base LINK absl::status)
-# Declares the library skein_<name> with the alias skein::<name>. Sources are listed by hand.
+# skein_library(NAME plans SOURCES a.cpp b.cpp PRECOMPILED base LINK absl::status [UNITY room ...])
+# Declares the library skein_<name> with the alias skein::<name>. Sources are listed by hand. With
+# SKEIN_UNITY the sources of each room of UNITY are compiled as one: a third of the time where they
+# include CAF. Names in their unnamed namespaces must then differ, or SKIP_UNITY_BUILD_INCLUSION be set.
 function(skein_library)
-  cmake_parse_arguments(ARG "" "NAME;PRECOMPILED" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;PRECOMPILED" "SOURCES;LINK;UNITY" ${ARGN})
   if(NOT ARG_SOURCES)
     set(ARG_SOURCES ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
   endif()
@@ -66,15 +67,41 @@ function(skein_library)
   target_include_directories(skein_${ARG_NAME} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(skein_${ARG_NAME} PUBLIC ${ARG_LINK})
   target_precompile_headers(skein_${ARG_NAME} REUSE_FROM skein_pch_${ARG_PRECOMPILED})
+  if(SKEIN_UNITY)
+    set_target_properties(skein_${ARG_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    foreach(source ${ARG_SOURCES})
+      cmake_path(GET source PARENT_PATH room)
+      if(room IN_LIST ARG_UNITY)
+        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${room})
+      endif()
+    endforeach()
+  endif()
 endfunction()
 
-# Gives a program of tests the precompiled headers that suit what it links.
+# Gives a program of tests the precompiled headers that suit what it links. They were compiled with
+# GoogleTest's definitions, so they are for programs that have these, too.
 function(skein_use_test_headers target)
+  target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest)
   if("${ARGN}" MATCHES "skein::(actors|cli)")
     target_precompile_headers(${target} REUSE_FROM skein_pch_caf_test)
   else()
     target_precompile_headers(${target} REUSE_FROM skein_pch_test)
   endif()
+endfunction()
+
+# skein_tests_<label> builds what the tests of that label need, and no more. `words` are commands and
+# variables that may name targets.
+function(skein_build_for_label label words)
+  if(NOT TARGET skein_tests_${label})
+    add_custom_target(skein_tests_${label})
+  endif()
+  foreach(word ${words})
+    if(word MATCHES "TARGET_FILE:([^>]+)>")
+      add_dependencies(skein_tests_${label} ${CMAKE_MATCH_1})
+    elseif(TARGET ${word})
+      add_dependencies(skein_tests_${label} ${word})
+    endif()
+  endforeach()
 endfunction()
 
 # skein_test(NAME plans_student_t SOURCES plans/base/student_t_test.cpp LABELS unit LINK skein::plans
@@ -93,27 +120,63 @@ function(skein_test)
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${SKEIN_TEST_ENVIRONMENT};${ARG_ENVIRONMENT}")
-endfunction()
-
-# skein_unit_tests(plans ROOM sync UNITS sdpipe prague [WITH sync/policy_driver.cpp] LINK skein::plans)
-# Declares the test plans_<unit> of each <room>/<unit>_test.cpp, linked with the sources of WITH.
-function(skein_unit_tests folder)
-  cmake_parse_arguments(ARG "" "ROOM" "UNITS;WITH;LINK" ${ARGN})
-  foreach(unit ${ARG_UNITS})
-    skein_test(NAME ${folder}_${unit} SOURCES ${ARG_ROOM}/${unit}_test.cpp ${ARG_WITH} LABELS unit
-      LINK ${ARG_LINK})
+  foreach(label ${ARG_LABELS})
+    skein_build_for_label(${label} "${ARG_NAME}_test;${ARG_ENVIRONMENT}")
   endforeach()
 endfunction()
 
-# skein_program_test(NAME e2e_layouts COMMAND bash e2e/layouts.sh LABELS e2e [TIMEOUT 120])
+# skein_unit_tests(plans ROOM sync UNITS sdpipe prague [WITH sync/policy_driver.cpp]
+#                  [LABELS threads] LINK skein::plans)
+# Declares the test plans_<unit> of each <room>/<unit>_test.cpp, linked with the sources of WITH,
+# which are compiled once for all tests. The label threads: the thread sanitizer watches it, too.
+function(skein_unit_tests folder)
+  cmake_parse_arguments(ARG "" "ROOM" "UNITS;WITH;LABELS;LINK" ${ARGN})
+  set(shared)
+  foreach(source ${ARG_WITH})
+    skein_shared_source(object ${source} "${ARG_LINK}")
+    list(APPEND shared ${object})
+  endforeach()
+  foreach(unit ${ARG_UNITS})
+    skein_test(NAME ${folder}_${unit} SOURCES ${ARG_ROOM}/${unit}_test.cpp
+      LABELS unit ${ARG_LABELS} LINK ${shared} ${ARG_LINK})
+  endforeach()
+endfunction()
+
+# Sets `result` to a target that brings the object of a source that several tests use.
+function(skein_shared_source result source libraries)
+  cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+  string(MAKE_C_IDENTIFIER shared_${source} target)
+  if(NOT TARGET ${target})
+    add_library(${target} OBJECT ${PROJECT_SOURCE_DIR}/${source})
+    target_link_libraries(${target} PRIVATE ${libraries})
+    # As programs are compiled, or their precompiled headers do not fit.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIE)
+    skein_use_test_headers(${target} ${libraries})
+  endif()
+  set(${result} ${target} PARENT_SCOPE)
+endfunction()
+
+# skein_program_test(NAME e2e_layouts COMMAND bash e2e/layouts.sh LABELS e2e [TIMEOUT 120]
+#                    [PROCESSORS 2])
 # Declares a test that is a program or a script. Exit code 77 means skipped, and is shown as such.
+# With PROCESSORS, so many other tests wait for it when tests run side by side.
 function(skein_program_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
-  if(NOT ARG_TIMEOUT)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
+  if(SKEIN_LONG_TESTS)
+    set(ARG_TIMEOUT 7200)
+  elseif(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}/tests)
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                        SKIP_RETURN_CODE 77
                        ENVIRONMENT "${SKEIN_TEST_ENVIRONMENT};${ARG_ENVIRONMENT}")
+  if(ARG_PROCESSORS)
+    set_tests_properties(${ARG_NAME} PROPERTIES PROCESSORS ${ARG_PROCESSORS})
+  endif()
+  foreach(label ${ARG_LABELS})
+    skein_build_for_label(${label} "${ARG_COMMAND};${ARG_ENVIRONMENT}")
+  endforeach()
 endfunction()

@@ -8,6 +8,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 option(SKEIN_TESTS "Build the tests" ON)
 option(SKEIN_BENCH "Build the benchmarks" ON)
+option(SKEIN_LONG_TESTS "Run the long forms of tests: hours" OFF)
+option(SKEIN_UNITY "Compile the sources of a room at once, where names permit it" OFF)
 option(SKEIN_FUZZ "Build the fuzzers (clang only)" OFF)
 option(SKEIN_WERROR "Treat warnings as errors" ON)
 set(SKEIN_MARCH "native" CACHE STRING
@@ -45,5 +47,10 @@ if(SKEIN_SANITIZER)
   # CAF's headers bind null references; every other check of -fsanitize=undefined stays on.
   add_compile_options(-fsanitize=${SKEIN_SANITIZER} -fno-sanitize=null -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
+  if(SKEIN_SANITIZER MATCHES "undefined")
+    # Half of what the compiler spends on undefined behaviour; the address sanitizer sees most of it,
+    # and the fuzzers' clang has these checks.
+    add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fno-sanitize=alignment,object-size,vptr>)
+  endif()
   add_link_options(-fsanitize=${SKEIN_SANITIZER})
 endif()

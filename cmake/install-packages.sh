@@ -21,4 +21,4 @@ fi
 echo "installing ${#missing[@]} Debian packages"
 "${as_root[@]}" apt-get update -qq
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  apt-get install -y -qq --no-install-recommends --no-remove "${missing[@]}" >/dev/null

@@ -23,7 +23,10 @@ show_progress() {
 
 [ "${1:-}" = "--no-install" ] || bash cmake/install-packages.sh build
 echo "building build/release/skein"
-cmake --preset release -DSKEIN_TESTS=OFF -DSKEIN_BENCH=OFF >/dev/null
+# In a new folder fewer, larger compilations, as in tests/run.sh, which goes on in the same folder.
+unity=()
+[ -e build/release/CMakeCache.txt ] || unity=(-DSKEIN_UNITY=ON)
+cmake --preset release -DSKEIN_TESTS=OFF -DSKEIN_BENCH=OFF "${unity[@]}" >/dev/null
 if [ -t 1 ]; then build; else build | show_progress; fi
 build/release/skein train examples/quickstart.toml --workers 2
 echo

@@ -1,40 +1,90 @@
 #!/usr/bin/env bash
-# Installs what is needed, builds everything and runs the tests.
-#   tests/run.sh [--no-install] [--preset release|debug|asan|tsan] [--label REGEX] [--sanitizers]
-# --sanitizers also builds and runs the unit tests under asan and tsan.
+# Installs what is needed, builds, runs the tests, and prints where the time went.
+#   tests/run.sh [--no-install] [--preset release|debug|asan|tsan] [--label REGEX] [--long] [--gate]
+# --label REGEX  builds and runs only the tests that have such a label
+# --long         runs the long form of the tests that have one: hours
+# --gate         what .ci/run does: also the sanitizers, and clang-tidy and the headers for what a
+#                change touches; a test that is skipped without a known reason is a failure
 set -euo pipefail
 cd "$(dirname "$0")/.."
-install=1 preset=release label='.' sanitizers=0
+install=1 preset=release label='.' long=OFF gate=0
 while [ $# -gt 0 ]; do
   case "$1" in
     --no-install) install=0 ;;
     --preset) preset="$2"; shift ;;
     --label) label="$2"; shift ;;
-    --sanitizers) sanitizers=1 ;;
-    *) sed -n '2,4p' "$0" >&2; exit 2 ;;
+    --long) long=ON ;;
+    --gate) gate=1 ;;
+    *) sed -n '2,7p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
-[ $install -eq 0 ] || bash cmake/install-packages.sh build test
-# An engine of containers is only of use to root, and another one may be here that excludes Debian's;
-# without any, the test that needs it says that it is skipped.
-if [ $install -eq 1 ] && [ "$(id -u)" -eq 0 ] && [[ compose =~ $label ]] \
-    && ! command -v docker >/dev/null; then
-  bash cmake/install-packages.sh docker || echo "no engine of containers: its test will be skipped"
-fi
 
-run_preset() {  # preset, label
-  [ "$1" != tsan ] || bash cmake/instrument-caf.sh
-  echo "== $1: build"
-  cmake --preset "$1" >/dev/null
-  # The log matters only when the build fails.
-  cmake --build "build/$1" >"build/$1/build.log" 2>&1 || { tail -n 60 "build/$1/build.log"; exit 1; }
-  echo "== $1: test"
-  ctest --test-dir "build/$1" --output-on-failure -L "$2"
+times=()  # Lines of "seconds what".
+timed() {  # what, command...
+  local what="$1" start=$SECONDS
+  shift
+  echo "== $what"
+  "$@"
+  times+=("$((SECONDS - start)) $what")
+}
+print_times() {
+  echo "== where the time went, in seconds"
+  printf '%s\n' "${times[@]}" "$SECONDS all" | awk '{n = $1; $1 = ""; printf "%6d %s\n", n, $0}'
 }
 
-run_preset "$preset" "$label"
-if [ $sanitizers -eq 1 ]; then
-  run_preset asan 'unit|fuzz'
-  run_preset tsan 'unit'
+# What tests/e2e/compose.py needs: an engine that runs or can be started, Compose, and an image or
+# what makes one. A client alone is of no use.
+can_compose() {
+  { docker compose version || command -v docker-compose; } >/dev/null 2>&1 &&
+    { docker info || { command -v dockerd && command -v iptables; }; } >/dev/null 2>&1 &&
+    { docker image inspect debian:bookworm-slim || command -v debootstrap; } >/dev/null 2>&1
+}
+
+install_packages() {
+  bash cmake/install-packages.sh build test
+  # Only root can use an engine. Where Debian's would replace another one, apt refuses.
+  if [ "$(id -u)" -eq 0 ] && [[ compose =~ $label ]] && ! can_compose; then
+    bash cmake/install-packages.sh docker || echo "no container engine: its test will be skipped"
+  fi
+}
+
+build() {  # preset, label
+  local folder="build/$1" targets=() unity=()
+  [ "$1" != tsan ] || bash cmake/instrument-caf.sh
+  # In a new folder, as in examples/quickstart.sh: fewer, larger compilations.
+  [ -e "$folder/CMakeCache.txt" ] || unity=(-DSKEIN_UNITY=ON)
+  cmake --preset "$1" -DSKEIN_LONG_TESTS=$long "${unity[@]}" >/dev/null
+  if [ "$2" != '.' ]; then
+    mapfile -t targets < <(ctest --test-dir "$folder" --print-labels |
+                           sed -n 's/^  //p' | grep -E -- "$2" | sed 's/^/skein_tests_/')
+    [ ${#targets[@]} -gt 0 ] || { echo "no test has a label like '$2'" >&2; return 1; }
+  fi
+  # The log matters only when the build fails.
+  cmake --build "$folder" --target "${targets[@]:-all}" >"$folder/build.log" 2>&1 ||
+    { tail -n 60 "$folder/build.log"; return 1; }
+}
+
+run_tests() {  # preset, label
+  local folder="build/$1" report=() failed=0
+  [ $gate -eq 0 ] || report=(--skipped-is-failure)
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$(nproc)" \
+    --output-junit tests.xml -L "$2" || failed=1
+  python3 tests/support/report_suites.py "${report[@]}" "$folder/tests.xml" || failed=1
+  return $failed
+}
+
+trap print_times EXIT
+[ $install -eq 0 ] || timed "install" install_packages
+timed "$preset: build" build "$preset" "$label"
+if [ $gate -eq 1 ]; then
+  timed "headers and clang-tidy of what the change touches" \
+    python3 tests/tidy/changed.py --build "build/$preset"
+fi
+timed "$preset: tests" run_tests "$preset" "$label"
+if [ $gate -eq 1 ]; then
+  timed "asan: build" build asan 'unit|fuzz|sim'
+  timed "asan: tests" run_tests asan 'unit|fuzz|sim'
+  timed "tsan: build" build tsan threads
+  timed "tsan: tests" run_tests tsan threads
 fi

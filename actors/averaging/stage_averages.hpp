@@ -14,23 +14,12 @@
 #include "actors/fail_point.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/stage_model.hpp"
+#include "net/codec/local_updates.hpp"
 #include "plans/base/outcome.hpp"
 #include "plans/sync/group_scheduler.hpp"
 #include "plans/worker/program_commands.hpp"
 
 namespace skein::actors {
-
-/// The coordinator's word on a group that averages weights, for one replica.
-struct GroupOrder {
-  uint64_t number = 0;                      // > 0; ascending for each replica.
-  std::vector<plans::GroupMember> members;  // Ascending.
-  bool is_passive = false;  // The replica goes on computing: it is a non-blocking member.
-  bool is_global = false;   // The global average, of moments as well: the end of a round.
-  bool has_server = false;  // Updates are exchanged with the stage's parameter server.
-  bool is_closing = false;  // One of the last of a round, for members that wait for samples.
-  uint64_t steps_done = 0;  // is_global: the steps of the job that are then done.
-  uint64_t staleness = 0;   // Between the oldest and the newest of what is averaged.
-};
 
 /// One replica's part in the groups that average weights: what it contributes, what it takes over,
 /// and its share of the stage's parameter server. The program says when a group begins that it
@@ -70,7 +59,7 @@ class StageAverages {
 
   /// What the program is to be told of a group: none, as the replica is a shard only or does not
   /// wait for it. A repeat and a group that cannot be are dropped.
-  plans::Outcome<std::optional<plans::AverageOrder>> on_order(GroupOrder order);
+  plans::Outcome<std::optional<plans::AverageOrder>> on_order(net::Average order);
   /// The program does not take the group that it was just told of.
   void withdraw(uint64_t number) { offered_.erase(number); }
   /// The program begins a group that was offered to it.
@@ -94,14 +83,14 @@ class StageAverages {
   using Floats = std::shared_ptr<std::vector<float>>;
   enum class Progress { kOffered, kCopying, kExchanging, kWriting };
   struct Group {
-    GroupOrder order;
+    net::Average order;
     Progress progress = Progress::kOffered;
     uint64_t start_us = 0;
     Floats contribution;                               // From kCopying on.
     std::shared_ptr<const std::vector<float>> addend;  // That the contribution contains.
   };
 
-  bool can_be(const GroupOrder& order) const;
+  bool can_be(const net::Average& order) const;
   void copy();
   void on_copied();
   void on_exchanged(std::vector<float> values);
@@ -111,14 +100,14 @@ class StageAverages {
 
   const Options options_;
   std::unique_ptr<WeightExchange> exchange_;
-  std::unique_ptr<WeightServer> server_;    // Null: the stage has none.
-  Floats taken_;                            // What was taken from the server last.
-  std::map<uint64_t, GroupOrder> offered_;  // By number: those that the program has not begun.
-  std::set<uint64_t> aborted_;              // Of them, by number.
-  std::optional<Group> running_;            // One at a time; never an offered one.
-  int void_copies_ = 0;                     // Under way, for groups that were aborted; >= 0.
-  uint64_t newest_ = 0;                     // Group that it was told of.
-  uint64_t staleness_ = 0;                  // Of its last group.
+  std::unique_ptr<WeightServer> server_;      // Null: the stage has none.
+  Floats taken_;                              // What was taken from the server last.
+  std::map<uint64_t, net::Average> offered_;  // By number: those that the program has not begun.
+  std::set<uint64_t> aborted_;                // Of them, by number.
+  std::optional<Group> running_;              // One at a time; never an offered one.
+  int void_copies_ = 0;                       // Under way, for groups that were aborted; >= 0.
+  uint64_t newest_ = 0;                       // Group that it was told of.
+  uint64_t staleness_ = 0;                    // Of its last group.
   /// What groups that the replica did not wait for add to its weights; null: nothing.
   std::shared_ptr<const std::vector<float>> addend_;
 };

@@ -1,11 +1,13 @@
 #include "actors/collectives/group_io.hpp"
 
 #include <utility>
+#include "actors/end_process.hpp"
 
 namespace skein::actors {
 
 GroupIo::behavior_type group_io(GroupIo::stateful_pointer<GroupIoState> self, plans::GroupId group,
                                 std::shared_ptr<net::GradientGroup> members) {
+  end_process_on_failure(*self);
   self->state.group = group;
   self->state.members = std::move(members);
   return {

@@ -1,11 +1,13 @@
 #include "actors/collectives/stage_link_io.hpp"
 
 #include <utility>
+#include "actors/end_process.hpp"
 
 namespace skein::actors {
 
 StageLinkIo::behavior_type stage_link_io(StageLinkIo::stateful_pointer<StageLinkIoState> self,
                                          plans::GroupId group, std::shared_ptr<StageLink> link) {
+  end_process_on_failure(*self);
   self->state.group = group;
   self->state.link = std::move(link);
   return {

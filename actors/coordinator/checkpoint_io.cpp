@@ -1,11 +1,13 @@
 #include "actors/coordinator/checkpoint_io.hpp"
 
 #include <utility>
+#include "actors/end_process.hpp"
 
 namespace skein::actors {
 
 CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<CheckpointIoState> self,
                                           plans::JobSpec job, std::string run_folder) {
+  end_process_on_failure(*self);
   self->state.job = std::move(job);
   self->state.run_folder = std::move(run_folder);
   return {

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 #include "plans/base/check.hpp"
 #include "plans/job/learning_rate.hpp"
@@ -20,6 +21,7 @@ constexpr auto kTick = std::chrono::milliseconds(200);
 
 Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<CoordinatorState> self,
                                        CoordinatorConfig config) {
+  end_process_on_failure(*self);
   self->state.self = self;
   self->state.start(std::move(config));
   self->delayed_send(self, kTick, TickAtom::value);
@@ -112,6 +114,7 @@ void CoordinatorState::on_closed(const PeerClosed& closed) {
   auto peer = peers.find(closed.peer);
   if (peer == peers.end()) return;
   const plans::WorkerId worker = peer->second.worker;
+  if (absl::IsInvalidArgument(closed.why)) tell_malformed(peer->second, closed.why);
   peers.erase(peer);
   if (worker.value == 0) return;
   auto current = peer_of.find(worker);
@@ -121,6 +124,18 @@ void CoordinatorState::on_closed(const PeerClosed& closed) {
   const std::string text =
       closed.why.ok() ? "it closed its connection" : std::string(closed.why.message());
   apply(coordination->on_worker_lost(worker, absl::UnavailableError(text), now_us()));
+}
+
+void CoordinatorState::tell_malformed(const Peer& peer, const absl::Status& why) {
+  ++malformed_messages;
+  const std::string& address = peer.link->peer_address();
+  const std::string reason(why.message());
+  std::map<std::string, std::string> fields = {
+      {"peer", address}, {"reason", reason}, {"count", absl::StrCat(malformed_messages)}};
+  if (peer.worker.value != 0) fields["worker"] = absl::StrCat(peer.worker.value);
+  carry_out(plans::RunEvent{
+      "peer.malformed", absl::StrCat("closed the link of ", address, ", whose message ", reason),
+      std::move(fields)});
 }
 
 void CoordinatorState::on_tick() { apply(coordination->on_timer(now_us())); }
@@ -148,30 +163,32 @@ void CoordinatorState::tell_progress() {
   config.on_progress(progress);
 }
 
-void CoordinatorState::send(plans::WorkerId worker, net::ControlMessage message) {
-  auto peer = peer_of.find(worker);
-  if (peer != peer_of.end()) peers.at(peer->second).link->send(std::move(message));
+void CoordinatorState::send(plans::WorkerId worker, const net::ControlBody& body) {
+  send(head(worker), body);
+}
+
+void CoordinatorState::send(const net::EnvelopeHead& head, const net::ControlBody& body) {
+  auto peer = peer_of.find(plans::WorkerId{head.receiver});
+  if (peer != peer_of.end()) peers.at(peer->second).link->send(net::encode(head, body));
+}
+
+void CoordinatorState::send_to_all(const net::ControlBody& body) {
+  for (const auto& [worker, peer] : peer_of) send(worker, body);
 }
 
 void CoordinatorState::carry_out(const plans::WelcomeWorker& decision) {
   Peer& peer = peers.at(decision.peer);
   peer.worker = decision.worker;
   peer_of[decision.worker] = decision.peer;
-  send(decision.worker, net::make_envelope(head(decision.worker), [&](auto body) {
-         auto joined = body.initJoined();
-         joined.setWorker(decision.worker.value);
-         joined.setJob(config.options.job_id);
-         joined.setJobConfig(config.options.job_config);
-         joined.setRunFolder(config.options.run_folder);
-       }));
+  send(decision.worker, net::Joined{decision.worker, config.options.job_id,
+                                    config.options.job_config, config.options.run_folder});
   tell_progress();
 }
 
 void CoordinatorState::carry_out(const plans::RefusePeer& decision) {
   auto peer = peers.find(decision.peer);
   if (peer == peers.end()) return;
-  peer->second.link->send(net::make_envelope(
-      head({}), [&](auto body) { body.initRefused().setReason(decision.reason); }));
+  peer->second.link->send(net::encode(head({}), net::Refused{decision.reason}));
   peer->second.link->close();
 }
 
@@ -184,21 +201,10 @@ void CoordinatorState::carry_out(const plans::JournalCommit& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
-  auto fill = [&](auto body) {
-    auto commit = body.initCommit();
-    commit.setStep(decision.order.step);
-    commit.setGradientNorm(decision.order.gradient_norm);
-    commit.setValidate(decision.order.validate);
-    commit.setCheckpoint(decision.order.checkpoint);
-    commit.setLast(decision.order.last);
-    commit.setProfile(decision.profile);
-    commit.setSnapshot(decision.order.snapshot);
-    commit.setSnapshotFloor(decision.order.snapshot_floor);
-  };
   for (const auto& [worker, peer] : peer_of) {
     net::EnvelopeHead envelope = head(worker);
     envelope.generation = decision.generation;
-    send(worker, net::make_envelope(envelope, fill));
+    send(envelope, net::Commit{decision.order, decision.profile});
   }
   result.steps_done = decision.order.step + 1;
   StepReport report;
@@ -247,9 +253,7 @@ void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::StopWorker& decision) {
-  send(decision.worker, net::make_envelope(head(decision.worker), [&](auto body) {
-         body.initStop().setReason(decision.reason);
-       }));
+  send(decision.worker, net::Stop{decision.reason});
   tell_progress();
 }
 
@@ -266,7 +270,7 @@ void CoordinatorState::carry_out(const plans::DismissWorker& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::StopWorkers& decision) {
-  send_to_all([&](auto body) { body.initStop().setReason(decision.reason); });
+  send_to_all(net::Stop{decision.reason});
 }
 
 void CoordinatorState::carry_out(const plans::EndRun& decision) {
@@ -288,12 +292,7 @@ void CoordinatorState::carry_out(const plans::RunEvent& decision) {
 }
 
 void CoordinatorState::on_emulate(const EmulateRequest& request) {
-  send(request.worker, net::make_envelope(head(request.worker), [&](auto body) {
-         auto emulate = body.initEmulate();
-         emulate.setSpeed(request.speed);
-         emulate.setDropLinkTo(request.drop_link_to.value);
-         emulate.setDropSeconds(request.drop_seconds);
-       }));
+  send(request.worker, net::Emulate{request.speed, request.drop_link_to, request.drop_seconds});
 }
 
 void CoordinatorState::on_checkpoint_completed(const CheckpointCompleted& completed) {

@@ -20,7 +20,6 @@
 #include "actors/coordinator/planner.hpp"
 #include "actors/coordinator/start_point.hpp"
 #include "actors/messages.hpp"
-#include "net/control/envelope.hpp"
 #include "plans/base/debug_checks.hpp"
 #include "plans/base/outcome.hpp"
 #include "plans/coordinator/coordination.hpp"
@@ -82,6 +81,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   double tokens_per_second = 0;
   plans::DropCounts dropped;             // Messages that changed nothing, by reason.
   std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
+  uint64_t malformed_messages = 0;       // What did not decode; each has closed its link.
 
   void start(CoordinatorConfig new_config);
   uint64_t now_us() const;
@@ -92,7 +92,9 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void drop(plans::DropReason why) { dropped.add(why); }
   void wake_later();
   void on_message(const PeerMessage& message);
+  void on_plan_message(plans::WorkerId worker, const net::Envelope& message);
   void on_closed(const PeerClosed& closed);
+  void tell_malformed(const Peer& peer, const absl::Status& why);
   void on_tick();
 
   // One per decision.
@@ -124,28 +126,22 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::RunEvent& decision);
 
   // One per message that needs more than a line.
-  void on_join(plans::PeerNumber peer, net::schema::Join::Reader join);
-  void on_profiled(plans::WorkerId worker, net::schema::Profiled::Reader profiled);
-  void on_ready(plans::WorkerId worker, net::schema::Ready::Reader ready);
-  void on_rendezvous(plans::WorkerId from, const net::ControlMessage& message);
-  void on_shard_saved(net::schema::ShardSaved::Reader saved);
-  void on_halted(plans::WorkerId worker, uint64_t generation, net::schema::Halted::Reader halted);
+  void on_join(plans::PeerNumber peer, const plans::JoinRequest& join);
+  void on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry);
+  void on_shard_saved(const net::ShardSaved& saved);
+  void on_halted(plans::WorkerId worker, uint64_t generation, const net::Quiesced& quiesced);
   void on_emulate(const EmulateRequest& request);
-  void on_heartbeat(plans::PeerNumber peer, net::schema::Heartbeat::Reader heartbeat);
-  void on_timings(plans::WorkerId worker, net::schema::Timings::Reader timings);
-  void on_failed(plans::WorkerId worker, net::schema::Failed::Reader failed);
+  void on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat);
+  void on_timings(plans::WorkerId worker, const net::Timings& timings);
+  void on_failed(plans::WorkerId worker, const net::Failed& failed);
   void on_status_request(plans::PeerNumber peer);
   void on_checkpoint_completed(const CheckpointCompleted& completed);
 
   net::EnvelopeHead head(plans::WorkerId receiver) const;
-  void send(plans::WorkerId worker, net::ControlMessage message);
+  void send(plans::WorkerId worker, const net::ControlBody& body);
+  void send(const net::EnvelopeHead& head, const net::ControlBody& body);  // To its receiver.
+  void send_to_all(const net::ControlBody& body);
   void tell_progress();
-  template <class Fill>
-  void send_to_all(Fill fill) {
-    for (const auto& [worker, peer] : peer_of) {
-      send(worker, net::make_envelope(head(worker), fill));
-    }
-  }
 };
 
 Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<CoordinatorState> self,

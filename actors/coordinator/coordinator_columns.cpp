@@ -21,65 +21,39 @@ plans::WorkerId CoordinatorState::worker_of(plans::ReplicaId replica) const {
 
 void CoordinatorState::carry_out(const plans::LeaseSamples& decision) {
   for (plans::WorkerId worker : workers_of_column(decision.column)) {
-    send(worker, net::make_envelope(head(worker), [&](auto body) {
-           auto lease = body.initLease();
-           lease.setStep(decision.step);
-           lease.setFirstSample(decision.lease.first);
-           lease.setSampleCount(decision.lease.count);
-           lease.setProfile(decision.profile);
-         }));
+    send(worker, net::Claim{decision.step, decision.lease, decision.profile});
   }
 }
 
 void CoordinatorState::carry_out(const plans::CommitColumn& decision) {
   for (plans::WorkerId worker : workers_of_column(decision.column)) {
-    send(worker, net::make_envelope(head(worker), [&](auto body) {
-           auto commit = body.initColumnCommit();
-           commit.setStep(decision.step);
-           commit.setGradientNorm(decision.gradient_norm);
-           if (decision.next) {
-             commit.setNextSample(decision.next->first);
-             commit.setNextCount(decision.next->count);
-           }
-           commit.setProfile(decision.profile);
-         }));
+    send(worker,
+         net::CommitUpdate{decision.step, decision.gradient_norm, decision.next, decision.profile});
   }
 }
 
 void CoordinatorState::carry_out(const plans::CombineWeights& decision) {
-  const auto count = static_cast<unsigned>(decision.members.size());
   std::map<plans::ReplicaId, bool> receivers;  // Whether they are passive.
   for (plans::ReplicaId shard : decision.shards) receivers[shard] = false;
   for (const plans::GroupMember& each : decision.members) receivers[each.replica] = each.is_passive;
+  net::Average average;
+  average.number = decision.number;
+  average.members = decision.members;
+  average.is_common = decision.is_common;
+  average.has_server = !decision.shards.empty();
+  average.is_closing = decision.is_closing;
+  average.steps_done = decision.steps_done;
+  average.staleness = decision.staleness;
   for (const auto& [receiver, is_passive] : receivers) {
-    const plans::WorkerId worker = worker_of(receiver);
-    send(worker, net::make_envelope(head(worker), [&](auto body) {
-           auto combine = body.initCombine();
-           combine.setReplica(receiver.value);
-           combine.setNumber(decision.number);
-           combine.setPassive(is_passive);
-           combine.setServer(!decision.shards.empty());
-           combine.setClosing(decision.is_closing);
-           combine.setCommon(decision.is_common);
-           combine.setStepsDone(decision.steps_done);
-           combine.setStaleness(decision.staleness);
-           auto members = combine.initMembers(count);
-           for (unsigned i = 0; i < count; ++i) {
-             members[i].setReplica(decision.members[i].replica.value);
-             members[i].setWeight(decision.members[i].weight);
-           }
-         }));
+    average.replica = receiver;
+    average.is_passive = is_passive;
+    send(worker_of(receiver), average);
   }
 }
 
 void CoordinatorState::carry_out(const plans::DissolveGroup& decision) {
   for (plans::ReplicaId replica : decision.members) {
-    const plans::WorkerId worker = worker_of(replica);
-    send(worker, net::make_envelope(head(worker), [&](auto body) {
-           auto dissolve = body.initDissolve();
-           dissolve.setReplica(replica.value);
-           dissolve.setNumber(decision.number);
-         }));
+    send(worker_of(replica), net::AbortGroup{replica, decision.number});
   }
 }
 

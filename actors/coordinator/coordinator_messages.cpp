@@ -1,16 +1,11 @@
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/coordinator/coordinator.hpp"
-#include "net/codec/profile_codec.hpp"
 
 namespace skein::actors {
 namespace {
-
-/// Files a stage may report for one checkpoint: model and optimizer, with room for more.
-constexpr unsigned kFilesPerShardMax = 64;
 
 const char* phase_text(plans::Coordination::Phase phase) {
   switch (phase) {
@@ -46,20 +41,19 @@ std::vector<std::string> hosted_replicas(const plans::Plan& plan, plans::WorkerI
   return hosted;
 }
 
-void fill_worker(net::schema::WorkerStatus::Builder worker, const plans::Member& member,
-                 const std::optional<plans::Plan>& plan, uint64_t now_us) {
-  worker.setWorker(member.id.value);
-  worker.setHostName(member.request.host_name);
-  worker.setProcessId(member.request.process_id);
+net::WorkerStatus status_of(const plans::Member& member, const std::optional<plans::Plan>& plan,
+                            uint64_t now_us) {
+  net::WorkerStatus status;
+  status.worker = member.id;
+  status.host_name = member.request.host_name;
+  status.process_id = member.request.process_id;
   const std::string& device = member.activity.device;
-  worker.setDevice(device.empty() ? member.request.device : device);
-  worker.setStepsDone(member.activity.steps_done);
+  status.device = device.empty() ? member.request.device : device;
+  status.steps_done = member.activity.steps_done;
   const uint64_t heard = member.last_heard_us;
-  worker.setHeartbeatAgeMs(now_us > heard ? (now_us - heard) / 1000 : 0);
-  if (!plan) return;
-  const std::vector<std::string> hosted = hosted_replicas(*plan, member.id);
-  auto replicas = worker.initReplicas(static_cast<unsigned>(hosted.size()));
-  for (unsigned i = 0; i < hosted.size(); ++i) replicas.set(i, hosted[i]);
+  status.heartbeat_age_ms = now_us > heard ? (now_us - heard) / 1000 : 0;
+  if (plan) status.replicas = hosted_replicas(*plan, member.id);
+  return status;
 }
 
 }  // namespace
@@ -67,220 +61,146 @@ void fill_worker(net::schema::WorkerStatus::Builder worker, const plans::Member&
 void CoordinatorState::on_message(const PeerMessage& message) {
   auto peer = peers.find(message.peer);
   if (peer == peers.end()) return;
-  const auto envelope = *message.message;
-  const auto body = envelope.getBody();
+  const net::EnvelopeHead& from = message.message.head;
+  const net::ControlBody& body = message.message.body;
   const plans::WorkerId worker = peer->second.worker;
-  using Body = net::schema::Envelope::Body;
-  if (body.isJoin()) return on_join(message.peer, body.getJoin());
-  if (body.isStatusRequest()) return on_status_request(message.peer);
-  if (body.isDrainRequest() && peer->second.role == net::schema::Role::VIEWER) {
-    return apply(coordination->on_leave(plans::WorkerId{body.getDrainRequest().getWorker()},
-                                        "skein drain", now_us()));
+  if (const auto* join = std::get_if<plans::JoinRequest>(&body))
+    return on_join(message.peer, *join);
+  if (std::holds_alternative<net::StatusRequest>(body)) return on_status_request(message.peer);
+  const auto* drain = std::get_if<net::DrainRequest>(&body);
+  if (drain && peer->second.role == net::schema::Role::VIEWER) {
+    return apply(coordination->on_leave(drain->worker, "skein drain", now_us()));
   }
   // The rest is for members, and for the generation in force.
   if (worker.value == 0) return drop(plans::DropReason::kUnknown);
-  if (envelope.getTerm() != config.term) return drop(plans::DropReason::kStale);
-  if (body.isHeartbeat()) return on_heartbeat(message.peer, body.getHeartbeat());
-  if (body.isFailed()) return on_failed(worker, body.getFailed());
-  if (body.isProfiled()) return on_profiled(worker, body.getProfiled());
-  if (body.isTrouble()) {
-    const auto trouble = body.getTrouble();
-    return apply(coordination->on_trouble(worker, plans::WorkerId{trouble.getPeer()},
-                                          trouble.getReason().cStr(), now_us()));
+  if (from.term != config.term) return drop(plans::DropReason::kStale);
+  if (const auto* heartbeat = std::get_if<net::Heartbeat>(&body)) {
+    return on_heartbeat(message.peer, *heartbeat);
   }
-  if (body.isLeave()) {
-    return apply(coordination->on_leave(worker, body.getLeave().getReason().cStr(), now_us()));
+  if (const auto* failed = std::get_if<net::Failed>(&body)) return on_failed(worker, *failed);
+  if (const auto* measured = std::get_if<plans::MeasuredWorker>(&body)) {
+    return apply(coordination->on_profiled(worker, *measured, now_us()));
   }
-  if (envelope.getGeneration() != coordination->generation()) {
-    return drop(plans::DropReason::kStale);
+  if (const auto* failure = std::get_if<net::PeerFailure>(&body)) {
+    return apply(coordination->on_trouble(worker, failure->peer, failure->reason, now_us()));
   }
-  switch (body.which()) {
-    case Body::HALTED:
-      return on_halted(worker, envelope.getGeneration(), body.getHalted());
-    case Body::SNAPSHOT_KEPT: {
-      const auto kept = body.getSnapshotKept();
-      return apply(coordination->on_snapshot_kept(worker, static_cast<int32_t>(kept.getStage()),
-                                                  kept.getStep()));
-    }
-    case Body::PREPARED:
-      return apply(coordination->on_prepared(worker, envelope.getGeneration(), now_us()));
-    case Body::RENDEZVOUS:
-      return on_rendezvous(worker, message.message);
-    case Body::READY:
-      return on_ready(worker, body.getReady());
-    case Body::REDUCED: {
-      const auto reduced = body.getReduced();
-      return apply(coordination->on_reduced(worker, plans::ReplicaId{reduced.getReplica()},
-                                            reduced.getStep(), reduced.getNormSquared(), now_us()));
-    }
-    case Body::COMBINED: {
-      const auto combined = body.getCombined();
-      return apply(coordination->on_combined(worker, plans::ReplicaId{combined.getReplica()},
-                                             combined.getNumber(), combined.getOk(), now_us()));
-    }
-    case Body::VALIDATED: {
-      const auto validated = body.getValidated();
-      return apply(coordination->on_validated(plans::ReplicaId{validated.getReplica()},
-                                              validated.getStep(), validated.getLossSum(),
-                                              validated.getLossTokens(), now_us()));
-    }
-    case Body::SHARD_SAVED:
-      return on_shard_saved(body.getShardSaved());
-    case Body::TIMINGS:
-      return on_timings(worker, body.getTimings());
-    default:
-      drop(plans::DropReason::kUnexpected);
+  if (const auto* leave = std::get_if<net::Leave>(&body)) {
+    return apply(coordination->on_leave(worker, leave->reason, now_us()));
+  }
+  if (from.generation != coordination->generation()) return drop(plans::DropReason::kStale);
+  on_plan_message(worker, message.message);
+}
+
+/// What belongs to the generation in force.
+void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelope& message) {
+  const net::ControlBody& body = message.body;
+  if (const auto* quiesced = std::get_if<net::Quiesced>(&body)) {
+    on_halted(worker, message.head.generation, *quiesced);
+  } else if (const auto* kept = std::get_if<net::SnapshotKept>(&body)) {
+    apply(coordination->on_snapshot_kept(worker, kept->stage, kept->step));
+  } else if (std::holds_alternative<net::Prepared>(body)) {
+    apply(coordination->on_prepared(worker, message.head.generation, now_us()));
+  } else if (const auto* entry = std::get_if<net::RendezvousEntry>(&body)) {
+    on_rendezvous(worker, *entry);
+  } else if (const auto* ready = std::get_if<plans::ReadyReport>(&body)) {
+    apply(coordination->on_ready(worker, *ready, now_us()));
+  } else if (const auto* reduced = std::get_if<net::Reduced>(&body)) {
+    apply(coordination->on_reduced(worker, reduced->replica, reduced->step, reduced->norm_squared,
+                                   now_us()));
+  } else if (const auto* averaged = std::get_if<net::Averaged>(&body)) {
+    apply(coordination->on_combined(worker, averaged->replica, averaged->number, averaged->ok,
+                                    now_us()));
+  } else if (const auto* validated = std::get_if<net::Validated>(&body)) {
+    apply(coordination->on_validated(validated->replica, validated->step, validated->loss_sum,
+                                     validated->loss_tokens, now_us()));
+  } else if (const auto* saved = std::get_if<net::ShardSaved>(&body)) {
+    on_shard_saved(*saved);
+  } else if (const auto* timings = std::get_if<net::Timings>(&body)) {
+    on_timings(worker, *timings);
+  } else {
+    drop(plans::DropReason::kUnexpected);
   }
 }
 
-void CoordinatorState::on_join(plans::PeerNumber peer, net::schema::Join::Reader join) {
+void CoordinatorState::on_join(plans::PeerNumber peer, const plans::JoinRequest& join) {
   if (peers.at(peer).role != net::schema::Role::WORKER) {
     return drop(plans::DropReason::kNotAllowed);
   }
-  plans::JoinRequest request;
-  request.host_name = join.getHostName().cStr();
-  request.process_id = join.getProcessId();
-  request.data_address = join.getDataAddress().cStr();
-  request.device = join.getDevice().cStr();
-  request.speed = join.getSpeed();
-  request.previous = plans::WorkerId{join.getPreviousWorker()};
-  request.generation = join.getGeneration();
-  apply(coordination->on_join(peer, std::move(request), now_us()));
+  apply(coordination->on_join(peer, join, now_us()));
 }
 
-void CoordinatorState::on_profiled(plans::WorkerId worker, net::schema::Profiled::Reader profiled) {
-  absl::StatusOr<plans::Profile> profile = net::decode_profile(profiled.getProfile());
-  if (!profile.ok()) {
-    return apply(coordination->on_worker_lost(worker, profile.status(), now_us()));
-  }
-  plans::MeasuredWorker measured;
-  measured.profile = *std::move(profile);
-  measured.memory_bytes = static_cast<int64_t>(profiled.getMemoryBytes());
-  measured.is_device_memory = profiled.getIsDeviceMemory();
-  measured.memory_bytes_max = static_cast<int64_t>(profiled.getMemoryBytesMax());
-  for (auto link : profiled.getLinks()) {
-    const plans::LinkSpeed speed{link.getBytesPerSecond(), link.getLatencyUs()};
-    const bool fits = std::isfinite(speed.bytes_per_second) && speed.bytes_per_second > 0 &&
-                      std::isfinite(speed.latency_us) && speed.latency_us >= 0;
-    if (fits) measured.links[plans::WorkerId{link.getPeer()}] = speed;
-  }
-  apply(coordination->on_profiled(worker, std::move(measured), now_us()));
-}
-
-void CoordinatorState::on_ready(plans::WorkerId worker, net::schema::Ready::Reader ready) {
-  plans::ReadyReport report;
-  report.replica = plans::ReplicaId{ready.getReplica()};
-  report.step = ready.getStep();
-  report.samples = ready.getSamples();
-  report.loss_sum = ready.getLossSum();
-  report.loss_tokens = ready.getLossTokens();
-  report.needs_groups = ready.getNeedsGroups();
-  report.norm_squared = ready.getNormSquared();
-  report.busy_us = ready.getBusyUs();
-  report.step_us = ready.getStepUs();
-  report.stash_peak = ready.getStashPeak();
-  report.snapshot_us = ready.getSnapshotUs();
-  apply(coordination->on_ready(worker, report, now_us()));
-}
-
-void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::ControlMessage& message) {
-  const auto entry = (*message).getBody().getRendezvous();
+void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry) {
   for (const auto& [worker, peer] : peer_of) {
-    if (worker == from) continue;
-    send(worker, net::make_envelope(head(worker), [&](auto body) { body.setRendezvous(entry); }));
+    if (worker != from) send(worker, entry);
   }
 }
 
-void CoordinatorState::on_shard_saved(net::schema::ShardSaved::Reader saved) {
-  const std::string error = saved.getError();
+void CoordinatorState::on_shard_saved(const net::ShardSaved& saved) {
   const plans::CoordinatorOutcome outcome = coordination->on_shard_saved(
-      static_cast<int32_t>(saved.getStage()), saved.getStep(),
-      error.empty() ? absl::OkStatus() : absl::UnavailableError(error), now_us());
-  if (outcome.is_dropped() || !error.empty()) {  // Nobody asked for it, or there is nothing.
-    if (outcome.is_accepted()) shard_files.erase(saved.getStep());
-    apply(outcome);
-    return;
+      saved.stage, saved.step,
+      saved.error.empty() ? absl::OkStatus() : absl::UnavailableError(saved.error), now_us());
+  if (outcome.is_dropped() || !saved.error.empty()) {  // Nobody asked for it, or there is nothing.
+    if (outcome.is_accepted()) shard_files.erase(saved.step);
+    return apply(outcome);
   }
-  std::vector<gpu::SavedFile>& files = shard_files[saved.getStep()];
-  const auto list = saved.getFiles();
-  for (unsigned i = 0; i < std::min(list.size(), kFilesPerShardMax); ++i) {
-    gpu::SavedFile file{list[i].getName().cStr(), list[i].getBytes(), list[i].getCrc32c(), {}};
-    for (auto tensor : list[i].getTensors()) file.tensors.emplace_back(tensor.cStr());
-    files.push_back(std::move(file));
-  }
+  std::vector<gpu::SavedFile>& files = shard_files[saved.step];
+  files.insert(files.end(), saved.files.begin(), saved.files.end());
   apply(outcome);
 }
 
 void CoordinatorState::on_halted(plans::WorkerId worker, uint64_t generation,
-                                 net::schema::Halted::Reader halted) {
+                                 const net::Quiesced& quiesced) {
   const int64_t layers = plans::layer_count(config.options.job.model);
   std::vector<plans::Holding> holdings;
-  for (auto each : halted.getHoldings()) {
-    const plans::LayerRange range{each.getLayerBegin(), each.getLayerEnd()};
-    if (range.begin < range.end && range.end <= layers) {
-      holdings.push_back({each.getStep(), range, each.getGeneration()});
-    }
+  for (const plans::Holding& each : quiesced.state_inventory) {
+    if (each.layers.end <= layers) holdings.push_back(each);
   }
   apply(coordination->on_halted(worker, generation, std::move(holdings), now_us()));
 }
 
-void CoordinatorState::on_heartbeat(plans::PeerNumber peer,
-                                    net::schema::Heartbeat::Reader heartbeat) {
-  const Peer& sender = peers.at(peer);
-  send(sender.worker, net::make_envelope(head(sender.worker), [&](auto body) {
-         auto ack = body.initHeartbeatAck();
-         ack.setSentUs(heartbeat.getSentUs());
-         ack.setCoordinatorUs(now_us());
-       }));
-  plans::WorkerActivity activity{heartbeat.getStepsDone(), heartbeat.getAction().cStr(),
-                                 heartbeat.getActionUs(), heartbeat.getWorks(),
-                                 heartbeat.getDevice().cStr()};
-  apply(coordination->on_heartbeat(sender.worker, std::move(activity), now_us()));
+void CoordinatorState::on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat) {
+  const plans::WorkerId worker = peers.at(peer).worker;
+  send(worker, net::HeartbeatAck{heartbeat.sent_us, now_us()});
+  apply(coordination->on_heartbeat(worker, heartbeat.activity, now_us()));
 }
 
-void CoordinatorState::on_timings(plans::WorkerId worker, net::schema::Timings::Reader timings) {
-  const plans::ReplicaId replica{timings.getReplica()};
+void CoordinatorState::on_timings(plans::WorkerId worker, const net::Timings& timings) {
+  const plans::ReplicaId replica = timings.replica;
   if (static_cast<int64_t>(replica.value) >= plans::replica_count(*coordination->plan())) return;
   TimingsReport report;
   report.worker = worker;
   report.replica = replica;
   report.stage = plans::stage_of(*coordination->plan(), replica);
-  report.step = timings.getStep() + 1;
-  report.version = timings.getStep();
-  report.staleness = timings.getStaleness();
+  report.step = timings.step + 1;
+  report.version = timings.step;
+  report.staleness = timings.staleness;
   report.column = coordination->pipeline_replica_of(replica);
-  for (auto slice : timings.getSlices()) {
-    report.slices.push_back({slice.getName().cStr(), slice.getTrack(), slice.getStartUs(),
-                             slice.getDurationUs(), slice.getMicrobatch()});
-  }
+  report.slices = timings.slices;
   self->send(config.observer, std::move(report));
 }
 
-void CoordinatorState::on_failed(plans::WorkerId worker, net::schema::Failed::Reader failed) {
-  const std::string reason = failed.getReason().cStr();
+void CoordinatorState::on_failed(plans::WorkerId worker, const net::Failed& failed) {
   apply(coordination->on_worker_lost(
-      worker, failed.getBadInput() ? absl::DataLossError(reason) : absl::AbortedError(reason),
+      worker,
+      failed.bad_input ? absl::DataLossError(failed.reason) : absl::AbortedError(failed.reason),
       now_us()));
 }
 
 void CoordinatorState::on_status_request(plans::PeerNumber peer) {
-  const auto& members = coordination->members();
-  const auto& plan = coordination->plan();
-  peers.at(peer).link->send(net::make_envelope(head({}), [&](auto body) {
-    auto status = body.initStatus();
-    status.setJob(config.options.job_id);
-    status.setState(phase_text(coordination->phase()));
-    status.setStepsDone(coordination->steps_done());
-    status.setStepsTotal(static_cast<uint64_t>(config.options.job.training.steps));
-    status.setLoss(coordination->last_loss());
-    status.setTokensPerSecond(tokens_per_second);
-    status.setGeneration(coordination->generation());
-    status.setTerm(config.term);
-    status.setRunFolder(config.options.run_folder);
-    auto workers = status.initWorkers(static_cast<unsigned>(members.size()));
-    unsigned index = 0;
-    for (const auto& [id, member] : members) fill_worker(workers[index++], member, plan, now_us());
-  }));
+  net::Status status;
+  status.job = config.options.job_id;
+  status.state = phase_text(coordination->phase());
+  status.steps_done = coordination->steps_done();
+  status.steps_total = static_cast<uint64_t>(config.options.job.training.steps);
+  status.loss = coordination->last_loss();
+  status.tokens_per_second = tokens_per_second;
+  status.generation = coordination->generation();
+  status.term = config.term;
+  status.run_folder = config.options.run_folder;
+  for (const auto& [id, member] : coordination->members()) {
+    status.workers.push_back(status_of(member, coordination->plan(), now_us()));
+  }
+  peers.at(peer).link->send(net::encode(head({}), std::move(status)));
 }
 
 }  // namespace skein::actors

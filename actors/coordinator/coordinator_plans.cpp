@@ -8,27 +8,16 @@
 namespace skein::actors {
 namespace {
 
-void fill_peers(const std::map<plans::WorkerId, plans::Member>& members,
-                capnp::List<net::schema::Peer>::Builder to) {
-  unsigned index = 0;
-  for (const auto& [id, member] : members) {
-    to[index].setWorker(id.value);
-    to[index++].setDataAddress(member.request.data_address);
-  }
+std::vector<net::Peer> peers_of(const std::map<plans::WorkerId, plans::Member>& members) {
+  std::vector<net::Peer> peers;
+  for (const auto& [id, member] : members) peers.push_back({id, member.request.data_address});
+  return peers;
 }
 
 }  // namespace
 
 void CoordinatorState::carry_out(const plans::RequestProfile& decision) {
-  const auto& members = coordination->members();
-  send(decision.worker, net::make_envelope(head(decision.worker), [&](auto body) {
-         auto request = body.initProfileRequest();
-         auto rows = request.initRows(static_cast<unsigned>(decision.rows.size()));
-         for (unsigned i = 0; i < rows.size(); ++i) {
-           rows.set(i, static_cast<uint32_t>(decision.rows[i]));
-         }
-         fill_peers(members, request.initPeers(static_cast<unsigned>(members.size())));
-       }));
+  send(decision.worker, net::ProfileRequest{decision.rows, peers_of(coordination->members())});
 }
 
 void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
@@ -39,12 +28,8 @@ void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
   shard_files.clear();
   net::EnvelopeHead envelope = head(decision.worker);
   envelope.generation = decision.generation;
-  send(decision.worker, net::make_envelope(envelope, [&](auto body) {
-         auto halt = body.initHalt();
-         halt.setCommittedSteps(decision.committed_steps);
-         halt.setGradientNorm(decision.gradient_norm);
-         halt.setCommittedGeneration(decision.committed_generation);
-       }));
+  send(envelope, net::Quiesce{decision.committed_steps, decision.gradient_norm,
+                              decision.committed_generation});
 }
 
 void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
@@ -53,37 +38,22 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   // Somebody else was lost in the same moment: what follows halts the plan before it was sent.
   if (decision.plan.generation != coordination->generation()) return;
   const plans::RestoreDecision& restore = decision.restore;
-  const auto& members = coordination->members();
-  send_to_all([&](auto body) {
-    auto assign = body.initAssign();
-    assign.setPlan(plans::to_text(decision.plan));
-    fill_peers(members, assign.initPeers(static_cast<unsigned>(members.size())));
-    assign.setFirstStep(restore.first_step);
-    assign.setStateGeneration(decision.state_generation);
-    assign.setLoadPath(checkpoint_path);
-    assign.setDataBytes(config.start.data_bytes);
-    assign.setDataDigest(config.start.data_digest);
-    assign.setFromCheckpoint(restore.from_checkpoint);
-    auto moves = assign.initMoves(static_cast<unsigned>(restore.moves.size()));
-    for (unsigned i = 0; i < moves.size(); ++i) {
-      moves[i].setLayer(static_cast<uint32_t>(restore.moves[i].layer));
-      moves[i].setFrom(restore.moves[i].from.value);
-      moves[i].setTo(restore.moves[i].to.value);
-    }
-    auto keepers = assign.initKeepers(static_cast<unsigned>(decision.keepers.size()));
-    for (unsigned i = 0; i < keepers.size(); ++i) keepers.set(i, decision.keepers[i].value);
-  });
+  net::Assign assign;
+  assign.plan = decision.plan;
+  assign.peers = peers_of(coordination->members());
+  assign.restore = restore;
+  assign.load_path = checkpoint_path;
+  assign.data_bytes = config.start.data_bytes;
+  assign.data_digest = config.start.data_digest;
+  assign.keepers = decision.keepers;
+  assign.state_generation = decision.state_generation;
+  send_to_all(std::move(assign));
 }
 
 void CoordinatorState::carry_out(const plans::StartRun& decision) {
   reach(config.options.fail_point, FailPlace::kBeforeStart);
-  send_to_all([&](auto body) {
-    auto start = body.initStart();
-    start.setValidate(decision.order.validate);
-    start.setCheckpoint(decision.order.checkpoint);
-    start.setLast(decision.order.last);
-    start.setSnapshot(decision.order.snapshot);
-  });
+  const plans::CommitOrder& order = decision.order;
+  send_to_all(net::Start{order.validate, order.checkpoint, order.last, order.snapshot});
   tell_progress();
 }
 

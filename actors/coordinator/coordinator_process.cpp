@@ -124,7 +124,7 @@ class LocalCoordinator final : public CoordinatorProcess {
                                    net::schema::Role role) -> net::ControlLink::Handlers {
       const plans::PeerNumber peer = ++*numbers;
       caf::anon_send(to, PeerOpened{peer, std::move(link), role});
-      return {[to, peer](net::ControlMessage message) {
+      return {[to, peer](net::Envelope message) {
                 caf::anon_send(to, PeerMessage{peer, std::move(message)});
               },
               [to, peer](absl::Status why) {

@@ -1,11 +1,13 @@
 #include "actors/coordinator/journal_io.hpp"
 
 #include <utility>
+#include "actors/end_process.hpp"
 
 namespace skein::actors {
 
 JournalIo::behavior_type journal_io(JournalIo::stateful_pointer<JournalIoState> self,
                                     std::shared_ptr<Journal> journal) {
+  end_process_on_failure(*self);
   self->state.journal = std::move(journal);
   return {
       [self](const JournalRequest& request, const JournalListener& listener) {

@@ -1,11 +1,13 @@
 #include "actors/coordinator/observer_io.hpp"
 
 #include <utility>
+#include "actors/end_process.hpp"
 
 namespace skein::actors {
 
 ObserverIo::behavior_type observer_io(ObserverIo::stateful_pointer<ObserverIoState> self,
                                       RunObserver* observer, std::function<void()> on_end) {
+  end_process_on_failure(*self);
   self->state.observer = observer;
   self->state.on_end = std::move(on_end);
   return {

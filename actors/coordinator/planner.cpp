@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 
 namespace skein::actors {
 
 Planner::behavior_type planner(Planner::stateful_pointer<PlannerConfig> self,
                                PlannerConfig config) {
+  end_process_on_failure(*self);
   self->state = std::move(config);
   return {
       [self](const plans::RequestPlan& request, const PlannerListener& listener) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "net/codec/steps.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/elastic/goodput.hpp"
@@ -53,13 +54,7 @@ struct EventReport {
   std::map<std::string, std::string> fields;
 };
 
-struct SliceReport {
-  std::string name;       // "0F3", "SEND_F", "update"
-  uint8_t track = 0;      // 0 compute, 1 send, 2 receive, 3 gradient sync, 4 control, 5 checkpoint.
-  uint64_t start_us = 0;  // Coordinator's steady clock.
-  uint64_t duration_us = 0;
-  int32_t microbatch = -1;
-};
+using SliceReport = net::Slice;
 
 struct TimingsReport {
   plans::WorkerId worker;

@@ -113,7 +113,7 @@ bool LinkTransfers::begin(const plans::CollectiveKey& key) {
     begun.tensor = whole.tensor;
   }
   begun.start_us = options_.now_us();
-  ++running_;
+  running_.insert(key);
   const std::span<float> values = begun.tensor->subspan(static_cast<size_t>(begun.float_begin),
                                                         static_cast<size_t>(begun.float_count));
   options_.transfer(begun.front, TransferRequest{key, values, begun.peer, begun.is_sent});

@@ -70,12 +70,13 @@ class LinkTransfers {
     Transfer transfer;
     net::TensorHandle input;  // The whole tensor, if this was its last part; else null.
   };
-  /// A transfer has ended, well or not: the device has nothing of it any more.
-  void on_end() { --running_; }
+  /// A transfer has ended, well or not: the device has nothing of it any more. False: it does not
+  /// run here.
+  bool on_end(const plans::CollectiveKey& key) { return running_.erase(key) > 0; }
   /// It has ended well; the next operation begins.
   Ended finish(const plans::CollectiveKey& key);
 
-  bool is_idle() const { return running_ == 0; }
+  bool is_idle() const { return running_.empty(); }
   /// Lets go of the device's memory.
   void clear();
 
@@ -99,7 +100,7 @@ class LinkTransfers {
   std::map<std::tuple<int32_t, plans::ActionType, int32_t>, net::TensorHandle>
       outputs_;  // To come.
   std::map<plans::InputKey, Arriving> arriving_;
-  int running_ = 0;  // That a link works on.
+  std::set<plans::CollectiveKey> running_;  // That a link works on; of `transfers_`.
 };
 
 }  // namespace skein::actors

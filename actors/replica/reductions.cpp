@@ -47,15 +47,22 @@ void Reductions::reduce(const plans::RunReduction& command) {
     values = on_device ? model.device_stage_gradients() : model.stage_gradients();
     values = values.subspan(static_cast<size_t>(bucket.begin), static_cast<size_t>(bucket.count));
   }
-  start_us_[command.group] = options_.now_us();
-  ++running_;
+  const bool is_alone =
+      running_.emplace(command.group, Running{command.step, command.bucket, options_.now_us()})
+          .second;
+  SKEIN_CHECK(is_alone) << "group " << command.group.value << " runs twice";
   options_.reduce(command.group, ReductionRequest{command.step, command.bucket, values});
 }
 
-uint64_t Reductions::on_end(const ReductionDone& done) {
-  SKEIN_CHECK(running_ > 0) << "a reduction of group " << done.group.value << " ends twice";
-  --running_;
-  return start_us_[done.group];
+std::optional<uint64_t> Reductions::on_end(const ReductionDone& done) {
+  const auto found = running_.find(done.group);
+  if (found == running_.end() || found->second.step != done.step ||
+      found->second.bucket != done.bucket) {
+    return std::nullopt;
+  }
+  const uint64_t start_us = found->second.start_us;
+  running_.erase(found);
+  return start_us;
 }
 
 void Reductions::pass_turn(const ReductionDone& done) {

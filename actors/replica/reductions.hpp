@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "actors/collectives/group_io.hpp"
@@ -35,17 +36,23 @@ class Reductions {
   void start(const plans::RunReduction& command);
   /// The turn of a reduction on the device has come. False: the operation is not a reduction.
   bool begin(const plans::CollectiveKey& key);
-  /// A reduction has ended, well or not; returns when it began.
-  uint64_t on_end(const ReductionDone& done);
+  /// A reduction has ended, well or not; returns when it began. None: it does not run here.
+  std::optional<uint64_t> on_end(const ReductionDone& done);
   /// The next operation on the device may begin.
   void pass_turn(const ReductionDone& done);
 
   /// None runs.
-  bool is_idle() const { return running_ == 0; }
+  bool is_idle() const { return running_.empty(); }
   /// What of a replica's gradients crosses by way of the host: what a group adds up there.
   gpu::GradientParts host_parts(const StageReplica& replica) const;
 
  private:
+  struct Running {
+    uint64_t step = 0;
+    int32_t bucket = 0;
+    uint64_t start_us = 0;
+  };
+
   plans::CollectiveKey key_of(plans::GroupId group, uint64_t step, int32_t bucket) const;
   void reduce(const plans::RunReduction& command);
 
@@ -53,8 +60,7 @@ class Reductions {
   const StageReplicas& replicas_;
   DeviceOperations& operations_;
   std::map<plans::CollectiveKey, plans::RunReduction> ready_;  // On the device: wait for a turn.
-  std::map<plans::GroupId, uint64_t> start_us_;                // Of each group's newest one.
-  int running_ = 0;                                            // >= 0
+  std::map<plans::GroupId, Running> running_;                  // At most one of each group.
 };
 
 }  // namespace skein::actors

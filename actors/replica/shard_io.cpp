@@ -1,6 +1,7 @@
 #include "actors/replica/shard_io.hpp"
 
 #include <utility>
+#include "actors/end_process.hpp"
 
 namespace skein::actors {
 
@@ -35,6 +36,7 @@ SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
 
 ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self,
                                 ShardIoConfig config) {
+  end_process_on_failure(*self);
   self->state.config = std::move(config);
   return {
       [self](const ShardRequest& request, const ShardListener& listener) {

@@ -10,13 +10,15 @@ namespace skein::actors {
 
 void StepTrace::end_step(
     uint64_t now_us, bool profiles_next,
-    const std::function<void(int32_t stage, std::vector<SliceReport>)>& report) {
+    const std::function<void(int32_t stage, std::vector<net::Slice>)>& report) {
   for (const auto& [stage, times] : stages_) {
     record(stage, "commit", kControl, times.ready_us, now_us);
   }
   for (auto& [stage, slices] : slices_) {
-    for (SliceReport& each : slices) {
-      each.start_us = static_cast<uint64_t>(static_cast<int64_t>(each.start_us) + clock_offset_us_);
+    for (net::Slice& each : slices) {
+      // The coordinator's clock may be so far behind ours that a slice began before its zero.
+      const int64_t start_us = static_cast<int64_t>(each.start_us) + clock_offset_us_;
+      each.start_us = static_cast<uint64_t>(std::max<int64_t>(start_us, 0));
     }
     report(stage, std::move(slices));
   }

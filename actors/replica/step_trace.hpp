@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/coordinator/run_observer.hpp"
+#include "net/codec/steps.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/worker/program_commands.hpp"
 
@@ -29,7 +29,7 @@ class StepTrace {
   /// The step was committed, and the next one begins. `report` gets the slices of each stage if
   /// the step was profiled.
   void end_step(uint64_t now_us, bool profiles_next,
-                const std::function<void(int32_t stage, std::vector<SliceReport>)>& report);
+                const std::function<void(int32_t stage, std::vector<net::Slice>)>& report);
 
   /// A piece of the program's work has run. A validation pass is no part of a step's time.
   void on_work(const plans::ProgramCommand& work, uint64_t start_us, uint64_t end_us);
@@ -60,7 +60,7 @@ class StepTrace {
   uint64_t step_start_us_ = 0;
   int64_t clock_offset_us_ = 0;
   bool profiles_ = false;
-  std::map<int32_t, std::vector<SliceReport>> slices_;  // By stage; empty unless it profiles.
+  std::map<int32_t, std::vector<net::Slice>> slices_;  // By stage; empty unless it profiles.
 };
 
 }  // namespace skein::actors

@@ -2,18 +2,13 @@
 
 namespace skein::actors {
 
-bool emulate(net::schema::Emulate::Reader wanted, gpu::Device* device, net::DataPlane& plane,
+bool emulate(const net::Emulate& wanted, gpu::Device* device, net::DataPlane& plane,
              const std::map<plans::WorkerId, std::string>& addresses) {
-  const double speed = wanted.getSpeed();
-  const double seconds = wanted.getDropSeconds();
-  const plans::WorkerId to{wanted.getDropLinkTo()};
-  const auto peer = addresses.find(to);
-  // Not a number is in no range.
-  const bool is_speed = speed >= 0 && speed <= 1;
-  const bool is_link = to.value == 0 || (seconds >= 0 && peer != addresses.end());
-  if (!is_speed || !is_link) return false;
-  if (speed > 0 && device != nullptr) device->set_speed(device->info().speed * speed);
-  if (to.value > 0) plane.drop_link(peer->second, seconds);
+  const auto peer = addresses.find(wanted.drop_link_to);
+  const bool drops = wanted.drop_link_to.value > 0;
+  if (drops && peer == addresses.end()) return false;
+  if (wanted.speed > 0 && device != nullptr) device->set_speed(device->info().speed * wanted.speed);
+  if (drops) plane.drop_link(peer->second, wanted.drop_seconds);
   return true;
 }
 

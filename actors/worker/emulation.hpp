@@ -4,17 +4,17 @@
 #include <string>
 
 #include "gpu/device.hpp"
+#include "net/codec/membership.hpp"
 #include "net/data/data_plane.hpp"
-#include "net/schema/control.capnp.h"
 #include "plans/base/ids.hpp"
 
 namespace skein::actors {
 
 /// Does to this worker what an experiment asks for: another emulated speed, relative to the one
 /// that `device` was made with, a dropped link to one of `addresses`, or both. False, and nothing
-/// happens, if a number is out of range or the other worker is unknown. `device` may be null before
+/// happens, if the other worker is unknown. `device` may be null before
 /// it is made. A repeat drops the link anew.
-bool emulate(net::schema::Emulate::Reader wanted, gpu::Device* device, net::DataPlane& plane,
+bool emulate(const net::Emulate& wanted, gpu::Device* device, net::DataPlane& plane,
              const std::map<plans::WorkerId, std::string>& addresses);
 
 }  // namespace skein::actors

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/end_process.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
@@ -186,6 +187,7 @@ absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
 }  // namespace
 
 PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> self) {
+  end_process_on_failure(*self);
   return {
       [self](const PrepareRequest& request, const PrepareListener& listener) {
         PreparedReplicas result;

@@ -223,11 +223,15 @@ class LocalWorker final : public WorkerProcess {
     const Worker to = worker_;
     lock.unlock();
     net::ControlLink::Handlers handlers = {
-        [this, to](net::ControlMessage message) {
+        [this, to](net::Envelope message) {
           remember_head(message);
           caf::anon_send(to, std::move(message));
         },
         [to, attempt](absl::Status why) {
+          if (absl::IsInvalidArgument(why)) {
+            std::fprintf(stderr, "skein: closed the link to the coordinator: %s\n",
+                         std::string(why.message()).c_str());
+          }
           caf::anon_send(to, LinkClosed{attempt, std::move(why)});
         }};
     net::connect_control(
@@ -255,26 +259,20 @@ class LocalWorker final : public WorkerProcess {
 
   /// The board publishes from the thread that forms groups, so it cannot ask the actor for the
   /// head of its envelopes: the newest assignment says what it is.
-  void remember_head(const net::ControlMessage& message) {
-    const auto envelope = *message;
+  void remember_head(const net::Envelope& message) {
     std::lock_guard lock(mutex_);
-    if (envelope.getBody().isJoined()) {
-      head_.sender = envelope.getBody().getJoined().getWorker();
-      head_.term = envelope.getTerm();
-    } else if (envelope.getBody().isHalt()) {
-      head_.generation = envelope.getGeneration();
+    if (const auto* joined = std::get_if<net::Joined>(&message.body)) {
+      head_.sender = joined->worker.value;
+      head_.term = message.head.term;
+    } else if (std::holds_alternative<net::Quiesce>(message.body)) {
+      head_.generation = message.head.generation;
     }
   }
 
   void publish(const std::string& key, const std::vector<char>& value) {
     std::lock_guard lock(mutex_);
     if (!link_) return;
-    link_->send(net::make_envelope(head_, [&](auto body) {
-      auto entry = body.initRendezvous();
-      entry.setKey(key);
-      auto bytes = entry.initValue(static_cast<unsigned>(value.size()));
-      std::copy(value.begin(), value.end(), reinterpret_cast<char*>(bytes.begin()));
-    }));
+    link_->send(net::encode(head_, net::RendezvousEntry{key, value}));
   }
 
   void signal_end(absl::Status status) {

@@ -18,7 +18,6 @@
 #include "cli/config/text_file.hpp"
 #include "cli/run/run_folder.hpp"
 #include "net/control/control_link.hpp"
-#include "net/control/envelope.hpp"
 #include "net/event_loop.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -35,27 +34,27 @@ std::string address_of(const std::string& where) {
 
 /// What one exchange needs, kept alive by the callbacks.
 struct Exchange {
-  std::promise<absl::StatusOr<net::ControlMessage>> answer;
+  std::promise<absl::StatusOr<net::Status>> answer;
   bool answered = false;  // Touched on the event loop's thread only.
 
-  void give(absl::StatusOr<net::ControlMessage> result) {
+  void give(absl::StatusOr<net::Status> result) {
     if (std::exchange(answered, true)) return;
     answer.set_value(std::move(result));
   }
 };
 
-using Requests = std::vector<net::ControlMessage>;
+using Requests = std::vector<net::ControlBody>;
 
 /// Sends the requests, the last of which is answered with a status.
-absl::StatusOr<net::ControlMessage> ask(net::EventLoop& loop, const std::string& address,
-                                        const Requests& requests) {
+absl::StatusOr<net::Status> ask(net::EventLoop& loop, const std::string& address,
+                                const Requests& requests) {
   auto exchange = std::make_shared<Exchange>();
   net::ControlLink::Handlers handlers = {
-      [exchange](net::ControlMessage message) {
-        const auto body = (*message).getBody();
-        if (body.isStatus()) exchange->give(std::move(message));
-        if (body.isRefused()) {
-          exchange->give(absl::FailedPreconditionError(body.getRefused().getReason().cStr()));
+      [exchange](net::Envelope message) {
+        if (auto* status = std::get_if<net::Status>(&message.body)) {
+          exchange->give(std::move(*status));
+        } else if (const auto* refused = std::get_if<net::Refused>(&message.body)) {
+          exchange->give(absl::FailedPreconditionError(refused->reason));
         }
       },
       [exchange](absl::Status why) { exchange->give(std::move(why)); }};
@@ -69,75 +68,73 @@ absl::StatusOr<net::ControlMessage> ask(net::EventLoop& loop, const std::string&
       [exchange, link, requests](absl::StatusOr<std::shared_ptr<net::ControlLink>> made) {
         if (!made.ok()) return exchange->give(made.status());
         *link = *made;
-        for (const net::ControlMessage& request : requests) (*made)->send(request);
+        for (const net::ControlBody& request : requests) (*made)->send(net::encode({}, request));
       });
   auto answer = exchange->answer.get_future();
   if (answer.wait_for(std::chrono::duration<double>(kTimeoutSeconds)) !=
       std::future_status::ready) {
     return absl::DeadlineExceededError(absl::StrCat(address, " does not answer"));
   }
-  absl::StatusOr<net::ControlMessage> result = answer.get();
+  absl::StatusOr<net::Status> result = answer.get();
   link->reset();
   return result;
 }
 
-net::ControlMessage status_request() {
-  return net::make_envelope({}, [](auto body) { body.setStatusRequest(); });
-}
-
-nlohmann::ordered_json to_json(net::schema::Status::Reader status) {
-  nlohmann::ordered_json json = {{"job", status.getJob().cStr()},
-                                 {"state", status.getState().cStr()},
-                                 {"steps_done", status.getStepsDone()},
-                                 {"steps_total", status.getStepsTotal()},
-                                 {"loss", status.getLoss()},
-                                 {"tokens_per_second", status.getTokensPerSecond()},
-                                 {"generation", status.getGeneration()},
-                                 {"term", status.getTerm()},
-                                 {"folder", status.getRunFolder().cStr()},
+nlohmann::ordered_json to_json(const net::Status& status) {
+  nlohmann::ordered_json json = {{"job", status.job},
+                                 {"state", status.state},
+                                 {"steps_done", status.steps_done},
+                                 {"steps_total", status.steps_total},
+                                 {"loss", status.loss},
+                                 {"tokens_per_second", status.tokens_per_second},
+                                 {"generation", status.generation},
+                                 {"term", status.term},
+                                 {"folder", status.run_folder},
                                  {"workers", nlohmann::ordered_json::array()}};
-  for (auto worker : status.getWorkers()) {
+  for (const net::WorkerStatus& worker : status.workers) {
     nlohmann::ordered_json replicas = nlohmann::ordered_json::array();
-    for (auto replica : worker.getReplicas()) replicas.push_back(replica.cStr());
-    json["workers"].push_back({{"worker", worker.getWorker()},
-                               {"host", worker.getHostName().cStr()},
-                               {"pid", worker.getProcessId()},
-                               {"device", worker.getDevice().cStr()},
-                               {"steps_done", worker.getStepsDone()},
-                               {"heartbeat_age_ms", worker.getHeartbeatAgeMs()},
+    for (const std::string& replica : worker.replicas) replicas.push_back(replica);
+    json["workers"].push_back({{"worker", worker.worker.value},
+                               {"host", worker.host_name},
+                               {"pid", worker.process_id},
+                               {"device", worker.device},
+                               {"steps_done", worker.steps_done},
+                               {"heartbeat_age_ms", worker.heartbeat_age_ms},
                                {"replicas", replicas}});
   }
   return json;
 }
 
-void print_table(net::schema::Status::Reader status) {
+void print_table(const net::Status& status) {
   // Neither is known before a step has ended.
-  const bool has_loss = status.getLoss() > 0;
-  const bool has_rate = status.getTokensPerSecond() > 0;
-  std::printf("%s: %s, step %llu/%llu, loss %s, %s tok/s, generation %llu, term %llu\n",
-              status.getJob().cStr(), status.getState().cStr(),
-              static_cast<unsigned long long>(status.getStepsDone()),
-              static_cast<unsigned long long>(status.getStepsTotal()),
-              has_loss ? absl::StrFormat("%.4f", status.getLoss()).c_str() : "-",
-              has_rate ? absl::StrFormat("%.0f", status.getTokensPerSecond()).c_str() : "-",
-              static_cast<unsigned long long>(status.getGeneration()),
-              static_cast<unsigned long long>(status.getTerm()));
+  const bool has_loss = status.loss > 0;
+  const bool has_rate = status.tokens_per_second > 0;
+  std::printf(
+      "%s: %s, step %llu/%llu, loss %s, %s tok/s, generation %llu, term %llu
+      ",
+      status.job.c_str(),
+      status.state.c_str(), static_cast<unsigned long long>(status.steps_done),
+      static_cast<unsigned long long>(status.steps_total),
+      has_loss ? absl::StrFormat("%.4f", status.loss).c_str() : "-",
+      has_rate ? absl::StrFormat("%.0f", status.tokens_per_second).c_str() : "-",
+      static_cast<unsigned long long>(status.generation),
+      static_cast<unsigned long long>(status.term));
   int width = 10;  // GPUs have long names.
-  for (auto worker : status.getWorkers()) {
-    width = std::max(width, static_cast<int>(worker.getDevice().size()));
+  for (const net::WorkerStatus& worker : status.workers) {
+    width = std::max(width, static_cast<int>(worker.device.size()));
   }
   std::printf("%-7s %-20s %-8s %-*s %-7s %-10s %s\n", "worker", "host", "pid", width, "device",
               "steps", "heard", "replicas");
-  for (auto worker : status.getWorkers()) {
+  for (const net::WorkerStatus& worker : status.workers) {
     std::string replicas;
-    for (auto replica : worker.getReplicas()) {
-      absl::StrAppend(&replicas, replicas.empty() ? "" : "; ", replica.cStr());
+    for (const std::string& replica : worker.replicas) {
+      absl::StrAppend(&replicas, replicas.empty() ? "" : "; ", replica);
     }
-    const std::string heard = absl::StrCat(worker.getHeartbeatAgeMs(), " ms");
-    std::printf("w%-6u %-20s %-8u %-*s %-7llu %-10s %s\n", worker.getWorker(),
-                worker.getHostName().cStr(), worker.getProcessId(), width,
-                worker.getDevice().cStr(), static_cast<unsigned long long>(worker.getStepsDone()),
-                heard.c_str(), replicas.empty() ? "idle" : replicas.c_str());
+    const std::string heard = absl::StrCat(worker.heartbeat_age_ms, " ms");
+    std::printf("w%-6u %-20s %-8u %-*s %-7llu %-10s %s\n", worker.worker.value,
+                worker.host_name.c_str(), worker.process_id, width, worker.device.c_str(),
+                static_cast<unsigned long long>(worker.steps_done), heard.c_str(),
+                replicas.empty() ? "idle" : replicas.c_str());
   }
 }
 
@@ -187,21 +184,19 @@ absl::Status print_ended(const RunFolder& folder, bool as_json) {
 
 absl::Status drain_worker(const std::string& where, uint32_t worker) {
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
-  const net::ControlMessage question = status_request();
   // Asked twice: who is a member before it is told to leave.
-  SKEIN_ASSIGN_OR_RETURN(const net::ControlMessage before,
-                         ask(*loop, address_of(where), {question}));
+  SKEIN_ASSIGN_OR_RETURN(const net::Status before,
+                         ask(*loop, address_of(where), {net::StatusRequest()}));
   std::vector<std::string> members;
-  for (auto each : (*before).getBody().getStatus().getWorkers()) {
-    members.push_back(absl::StrCat("w", each.getWorker()));
+  for (const net::WorkerStatus& each : before.workers) {
+    members.push_back(absl::StrCat("w", each.worker.value));
   }
   if (std::find(members.begin(), members.end(), absl::StrCat("w", worker)) == members.end()) {
     return absl::NotFoundError(absl::StrCat("there is no worker w", worker, "; the run has ",
                                             absl::StrJoin(members, ", ")));
   }
-  const net::ControlMessage order =
-      net::make_envelope({}, [&](auto body) { body.initDrainRequest().setWorker(worker); });
-  SKEIN_RETURN_IF_ERROR(ask(*loop, address_of(where), {order, question}).status());
+  const Requests requests = {net::DrainRequest{{worker}}, net::StatusRequest()};
+  SKEIN_RETURN_IF_ERROR(ask(*loop, address_of(where), requests).status());
   std::printf("w%u is to leave: its state moves to the others after the step in progress\n",
               worker);
   return absl::OkStatus();
@@ -210,17 +205,14 @@ absl::Status drain_worker(const std::string& where, uint32_t worker) {
 absl::Status print_status(const std::string& where, bool as_json) {
   const absl::StatusOr<RunFolder> folder = open_run_folder(where);
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
-  const absl::StatusOr<net::ControlMessage> answer =
-      ask(*loop, address_of(where), {status_request()});
+  const absl::StatusOr<net::Status> answer = ask(*loop, address_of(where), {net::StatusRequest()});
   // After its end, another run may listen at a run's address.
-  const bool is_answered =
-      answer.ok() &&
-      (!folder.ok() || (**answer).getBody().getStatus().getRunFolder().cStr() == folder->path);
+  const bool is_answered = answer.ok() && (!folder.ok() || answer->run_folder == folder->path);
   if (!is_answered && folder.ok() && !actors::RunLock::is_held(folder->path)) {
     return print_ended(*folder, as_json);
   }
   SKEIN_RETURN_IF_ERROR(answer.status());
-  const auto status = (**answer).getBody().getStatus();
+  const net::Status& status = *answer;
   if (as_json) {
     std::printf("%s\n", to_json(status).dump(2).c_str());
   } else {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "plans/elastic/saved_file.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/job/model_spec.hpp"
 
@@ -26,13 +27,7 @@ struct TrainerState {
   bool operator==(const TrainerState&) const = default;
 };
 
-struct SavedFile {
-  std::string name;  // Relative to the checkpoint's folder.
-  uint64_t bytes = 0;
-  uint32_t crc32c = 0;
-  std::vector<std::string> tensors;
-  bool operator==(const SavedFile&) const = default;
-};
+using SavedFile = plans::SavedFile;
 
 /// One parameter of a stage with its optimizer state. Unused moments are empty.
 struct SavedParameter {

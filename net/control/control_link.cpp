@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "net/address.hpp"
-#include "net/control/envelope.hpp"
 #include "net/control/frame.hpp"
 #include "net/control/hello.hpp"
 #include "net/kj_event_loop.hpp"
@@ -67,11 +66,12 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
       const auto raw = frame.words.asBytes();
       auto message =
           ControlMessage::parse({reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
-      if (!message.ok()) {
-        end(message.status());
+      absl::StatusOr<Envelope> decoded = message.ok() ? decode(*message) : message.status();
+      if (!decoded.ok()) {
+        end(decoded.status());
         return kj::READY_NOW;
       }
-      if (handlers_.on_message) handlers_.on_message(*std::move(message));
+      if (handlers_.on_message) handlers_.on_message(*std::move(decoded));
       if (ended_) return kj::READY_NOW;
       return read_next();
     });

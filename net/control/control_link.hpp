@@ -7,13 +7,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "net/control/wire.hpp"
+#include "net/codec/envelope.hpp"
 #include "net/event_loop.hpp"
-#include "net/schema/control.capnp.h"
 
 namespace skein::net {
-
-using ControlMessage = Wire<schema::Envelope>;
 
 /// Messages that may wait to be written on a link; a peer that does not read for so long is lost.
 inline constexpr int kLinkQueueMax = 4096;
@@ -22,9 +19,10 @@ inline constexpr int kLinkQueueMax = 4096;
 class ControlLink {
  public:
   /// Called on the event loop's thread: short, never blocking. `on_closed` is the last call, made
-  /// once, with the reason: end of stream, garbage, a limit passed, or `close`.
+  /// once, with the reason: end of stream, a limit passed, or `close`. A message that does not
+  /// decode, or is none, is an InvalidArgument, and ends the link.
   struct Handlers {
-    std::function<void(ControlMessage)> on_message;
+    std::function<void(Envelope)> on_message;
     std::function<void(absl::Status)> on_closed;
   };
 

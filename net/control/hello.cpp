@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "net/address.hpp"
-#include "net/control/envelope.hpp"
+#include "net/codec/envelope.hpp"
 
 namespace skein::net {
 namespace {
@@ -175,7 +175,7 @@ void Acceptor::reject(const std::shared_ptr<Handshake>& handshake, const std::st
     FrameHead head;
     kj::ArrayPtr<const kj::byte> pieces[2];
   };
-  auto message = make_envelope({}, [&](auto body) { body.initRefused().setReason(reason); });
+  auto message = encode({}, Refused{reason});
   const auto bytes = message.bytes();
   auto refusal = std::make_shared<Answer>(Answer{message, frame_head(bytes), {}});
   refusal->pieces[0] = {reinterpret_cast<const kj::byte*>(&refusal->head), sizeof(FrameHead)};

@@ -33,6 +33,7 @@ struct JoinRequest {
   double speed = 1.0;
   WorkerId previous;        // What it was on a connection that was lost; 0: new.
   uint64_t generation = 0;  // Largest that it has seen.
+  bool operator==(const JoinRequest&) const = default;
 };
 
 struct ReadyReport {
@@ -47,6 +48,7 @@ struct ReadyReport {
   uint64_t step_us = 0;
   uint32_t stash_peak = 0;
   uint64_t snapshot_us = 0;  // Device time of the last snapshot's copy; 0: none was taken.
+  bool operator==(const ReadyReport&) const = default;
 };
 
 /// What a worker does, for people and to find who holds up a step.
@@ -56,6 +58,7 @@ struct WorkerActivity {
   uint64_t action_us = 0;
   bool works = false;  // The device works; false: it waits.
   std::string device;  // Its name; empty: not known yet.
+  bool operator==(const WorkerActivity&) const = default;
 };
 
 /// What the coordinator keeps of a committed step.

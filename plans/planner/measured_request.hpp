@@ -28,6 +28,7 @@ struct MeasuredWorker {
   bool is_device_memory = false;
   int64_t memory_bytes_max = 0;         // That it may take of it; 0: all.
   std::map<WorkerId, LinkSpeed> links;  // To the other workers.
+  bool operator==(const MeasuredWorker&) const = default;
 };
 
 /// Numbers of rows of a micro-batch at which the layers of `job` are to be measured, ascending.

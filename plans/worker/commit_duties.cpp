@@ -14,8 +14,8 @@ CommitDuties::CommitDuties(Options options)
 ProgramCommands CommitDuties::begin(const CommitOrder& order, uint64_t steps_done) {
   SKEIN_CHECK(!is_under_way_) << "the duties of " << steps_done << " steps come during others";
   is_under_way_ = true;
-  step_min_ = step_ = steps_done > 0 ? steps_done - 1 : 0;
-  std::erase_if(inputs_, [&](const InputKey& key) { return key.step < step_min_; });
+  step_ = steps_done > 0 ? steps_done - 1 : 0;
+  leave_behind(step_);
   ProgramCommands commands;
   for (const StageRole& each : options_.stages) {
     if (order.snapshot && each.leads) commands.push_back(KeepSnapshot{steps_done, each.stage});
@@ -29,7 +29,7 @@ ProgramCommands CommitDuties::begin(const CommitOrder& order, uint64_t steps_don
     append(commands, advance());
   } else {
     is_under_way_ = false;
-    step_min_ = steps_done;
+    leave_behind(steps_done);
   }
   return commands;
 }
@@ -55,7 +55,7 @@ ProgramCommands CommitDuties::advance() {
     if (ended.is_last) commands.push_back(SendValidated{step_, ended.stage});
     is_under_way_ = role_ < options_.stages.size();
     if (!is_under_way_) {
-      step_min_ = step_ + 1;
+      leave_behind(step_ + 1);
       return commands;
     }
   }
@@ -65,6 +65,11 @@ ProgramCommands CommitDuties::advance() {
   is_working_ = true;
   commands.push_back(RunValidation{step_, own.stage, microbatch_, microbatch_ == 0});
   return commands;
+}
+
+void CommitDuties::leave_behind(uint64_t step) {
+  step_min_ = step;
+  std::erase_if(inputs_, [&](const InputKey& key) { return key.step < step; });
 }
 
 void CommitDuties::check_invariants() const {

@@ -40,6 +40,8 @@ class CommitDuties {
 
  private:
   ProgramCommands advance();
+  /// Nobody needs inputs of the steps before it any more.
+  void leave_behind(uint64_t step);
 
   const Options options_;
   bool is_under_way_ = false;

@@ -28,6 +28,7 @@ ProgramCommands PipelinePass::begin(uint64_t step) {
   ended_actions_ = 0;
   groups_.clear();
   progress_.clear();
+  used_.clear();
   for (const StageRole& each : options_.stages) {
     StageProgress& progress = progress_[each.stage];
     progress.groups_left = each.groups.size();
@@ -46,7 +47,7 @@ ProgramCommands PipelinePass::begin(uint64_t step) {
 
 ProgramOutcome PipelinePass::on_input(const InputKey& key) {
   if (key.step < step_ || (is_complete() && key.step == step_)) return Dropped{DropReason::kStale};
-  if (!inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
+  if (used_.contains(key) || !inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
   return computes() ? advance() : ProgramCommands();
 }
 
@@ -111,7 +112,11 @@ bool PipelinePass::can_start_action() {
   const bool needs_input =
       is_forward ? !own.is_first : !own.is_last && action.type != ActionType::kBackwardWeight;
   const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
-  return !needs_input || inputs_.erase(InputKey{kind, step_, action.stage, action.microbatch}) > 0;
+  if (!needs_input) return true;
+  const InputKey input{kind, step_, action.stage, action.microbatch};
+  if (inputs_.erase(input) == 0) return false;
+  used_.insert(input);
+  return true;
 }
 
 RunAction PipelinePass::start_action() {
@@ -212,7 +217,7 @@ void PipelinePass::check_invariants() const {
         << each.reduced;
   }
   for (const InputKey& key : inputs_) {
-    SKEIN_CHECK(key.step >= step_ && key.kind != InputKind::kValidation)
+    SKEIN_CHECK(key.step >= step_ && key.kind != InputKind::kValidation && !used_.contains(key))
         << "an input of step " << key.step << " in step " << step_;
   }
   SKEIN_CHECK(!is_complete() || running_.empty()) << "a complete pass has work on the device";

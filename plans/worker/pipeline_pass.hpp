@@ -117,6 +117,7 @@ class PipelinePass {
   std::map<GroupId, GroupProgress> groups_;
   std::deque<int32_t> norms_;  // Stages whose norm is to be computed: their groups have ended.
   std::set<InputKey> inputs_;  // Arrived and not used yet; none is of a step before `step_`.
+  std::set<InputKey> used_;    // Of this step; none of them is in `inputs_`.
 };
 
 }  // namespace skein::plans

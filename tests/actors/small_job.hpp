@@ -22,7 +22,7 @@ inline plans::JobSpec small_job(int64_t ranks, int64_t replicas) {
   job.validation.batches = 0;
   job.checkpoint.enable = false;
   job.profiling.enable_profiling = false;
-  job.comm.bucket_cap_mb = 0;  // The coordinator starts groups.
+  job.comm.bucket_cap_mb = 0;  // One bucket for each group.
   return job;
 }
 

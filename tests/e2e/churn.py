@@ -1,6 +1,6 @@
 """Many changes of members leave no thread, socket, file or memory behind.
 
-  churn.py SKEIN [CHANGES]      20 changes; 200 take a few minutes
+  churn.py SKEIN [CHANGES]      20 changes, or 200 with SKEIN_TEST_LONG=1
 """
 import os
 import random
@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from elastic_runs import GLOBAL_BATCH, LEASE_SECONDS, ElasticRun, wait_until  # noqa: E402
-from running import Program  # noqa: E402
+from running import LONG, Program  # noqa: E402
 
 # Changes before what is normal is known: pools and caches fill. An even number: somebody comes, then
 # somebody goes, and what is open depends on how many there are.
@@ -40,7 +40,7 @@ def settle(pid, seconds=10):
 def main():
     program = Program()
     numbers = [int(word) for word in sys.argv[2:] if word.isdigit()]
-    changes = 2 * ((numbers[0] if numbers else 20) // 2)
+    changes = 2 * ((numbers[0] if numbers else 200 if LONG else 20) // 2)
     random.seed(3)
     run = ElasticRun(program, "churn", 2, "--training.steps", "1000000", "--device.type", "sleep",
                      "--device.sleep_forward_us", "1000", "--device.sleep_backward_us", "2000",

@@ -2,6 +2,7 @@
 GPU may be lost or too small.  cuda_unlike.py SKEIN REFERENCE PLUGIN
 PLUGIN is one with emulated GPUs (tests/gpu/emulated_cuda), which are slow: the processors are slowed
 down to let the planner give them work."""
+import concurrent.futures
 import os
 import re
 import sys
@@ -107,9 +108,13 @@ def main():
     program = Program()
     gpu = {"SKEIN_CUDA_PLUGIN": os.path.abspath(sys.argv[3])}
     reference = read_model(newest(program.run_reference("reference", *SMALL) + "/final"))
-    check_memory(program, gpu)
-    check_plan(program, reference, gpu)
-    check_loss(program, reference, gpu)
+    # Slowed devices sleep, so all runs fit side by side.
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        checks = [pool.submit(check_plan, program, reference, gpu),
+                  pool.submit(check_loss, program, reference, gpu),
+                  pool.submit(check_memory, program, gpu)]
+    for check in checks:
+        check.result()
     program.finish()
 
 

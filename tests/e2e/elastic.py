@@ -1,5 +1,6 @@
 """Real faults on real processes: training goes on, loses no sample, and ends with the weights of a
-run that nobody disturbed. `--long` does many more trials; `--only WORD`, `--seed N`, `--jobs N`."""
+run that nobody disturbed. `--long`, or SKEIN_TEST_LONG=1, does many more trials; `--only WORD`,
+`--seed N`, `--jobs N`."""
 import argparse
 import concurrent.futures
 import contextlib
@@ -15,7 +16,7 @@ import traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoints import newest, read_model, same_bits, worst_relative  # noqa: E402
 from elastic_runs import LAYOUTS, LEASE_SECONDS, PACE, ElasticRun, wait_until  # noqa: E402
-from running import Program  # noqa: E402
+from running import LONG, Program  # noqa: E402
 
 STEPS = 60
 TOLERANCE = 1e-4  # Where sums over rows were cut differently for some steps.
@@ -381,7 +382,7 @@ def carry_out(trials, name, layout, deed, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*")
-    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--long", action="store_true", default=LONG)
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=3)

@@ -1,6 +1,7 @@
 """Faults of the network between machines (network namespaces): partitions that heal, packets that
 are dropped while sockets stay open, a slow link. Training goes on and ends with the weights of a run
 that nobody disturbed."""
+import concurrent.futures
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from namespaces import Network  # noqa: E402
 from running import Program  # noqa: E402
 
 WORKERS = 3
+JOBS = 2  # Trials at a time, each in a network of its own.
 SLOW = ["--device.speed", "0.1"]  # Some 60 ms a step.
 TOLERANCE = 1e-4
 
@@ -122,6 +124,20 @@ class Trial:
         self.expect("nobody is lost", not self.run.events("worker.lost"))
 
 
+def carry_out(program, name, deed, steps, words, workers, rate):
+    network = Network(WORKERS + 1)
+    try:
+        if rate:
+            network.shape(WORKERS, rate)
+        trial = Trial(program, network, name, steps, words, workers)
+        try:
+            deed(trial)
+        finally:
+            trial.run.end()
+    finally:
+        network.remove()
+
+
 def main():
     program = Program()
     if os.geteuid() != 0 or not Network.is_possible():
@@ -131,23 +147,15 @@ def main():
     three, shared, auto = (LAYOUTS[layout][1] for layout in ("3x1", "1x3", "auto"))
     large = ["--parallelism.pipeline_parallel_degree", "2", "--model.n_embd", "128",
              "--elastic.snapshot_interval", "0"]
-    for name, deed, steps, words, workers, rate in (
-            ("partition", Trial.partition, 60, three, WORKERS, None),
-            ("silent drop", Trial.silent_drop, 60, shared, WORKERS, None),
-            ("cut between two", Trial.cut_between_two, 60, three, WORKERS, None),
-            ("slow link", Trial.slow_link, 16, auto, WORKERS, "10mbit"),
-            ("slow move", Trial.slow_move, 10, large, 2, "10mbit")):
-        network = Network(WORKERS + 1)
-        try:
-            if rate:
-                network.shape(WORKERS, rate)
-            trial = Trial(program, network, name, steps, words, workers)
-            try:
-                deed(trial)
-            finally:
-                trial.run.end()
-        finally:
-            network.remove()
+    trials = (("partition", Trial.partition, 60, three, WORKERS, None),
+              ("silent drop", Trial.silent_drop, 60, shared, WORKERS, None),
+              ("cut between two", Trial.cut_between_two, 60, three, WORKERS, None),
+              ("slow link", Trial.slow_link, 16, auto, WORKERS, "10mbit"),
+              ("slow move", Trial.slow_move, 10, large, 2, "10mbit"))
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        done = [pool.submit(carry_out, program, *trial) for trial in trials]
+    for each in done:
+        each.result()
     program.finish()
 
 

@@ -1,15 +1,35 @@
-// Bytes from a socket: the head of a frame, then a message of any of the three types.
+// Bytes from a socket: the head of a frame, then a message of any of the three types. A control
+// message that decodes is within its bounds, so that it decodes again after it has been encoded.
+#include <algorithm>
 #include <cstring>
 #include <span>
 
-#include "net/control/envelope.hpp"
 #include "net/control/frame.hpp"
 #include "net/control/wire.hpp"
 #include "net/data/tensor_stream.hpp"
 #include "net/schema/tensor.capnp.h"
 #include "tests/fuzz/target.hpp"
+#include "tests/net/codec/random_messages.hpp"
 
 namespace skein::fuzz {
+namespace {
+
+void check_control(std::span<const std::byte> body) {
+  const auto message = net::ControlMessage::parse(body);
+  if (!message.ok()) return;
+  const auto decoded = net::decode(*message);
+  if (!decoded.ok()) return;
+  // Bytes are compared, as what is not a number equals nothing.
+  const net::ControlMessage once = net::encode(decoded->head, decoded->body);
+  const auto again = net::decode(once);
+  if (!again.ok()) __builtin_trap();
+  const net::ControlMessage twice = net::encode(again->head, again->body);
+  const bool same = std::equal(once.bytes().begin(), once.bytes().end(), twice.bytes().begin(),
+                               twice.bytes().end());
+  if (!same) __builtin_trap();
+}
+
+}  // namespace
 
 void run_one(const uint8_t* data, size_t bytes) {
   net::FrameHead head;
@@ -19,7 +39,7 @@ void run_one(const uint8_t* data, size_t bytes) {
   if (accepted && size_t{head.words} * 8 > net::kControlBytesMax) __builtin_trap();
   // The body is tried whatever its head says, so that mutations of it are not lost.
   const auto body = std::as_bytes(std::span(data, bytes)).subspan(sizeof(head));
-  (void)net::ControlMessage::parse(body);
+  check_control(body);
   (void)net::Wire<net::schema::Hello>::parse(body);
   auto header = net::Wire<net::schema::TensorHeader>::parse(body);
   if (!header.ok()) return;
@@ -46,19 +66,18 @@ std::vector<std::vector<uint8_t>> seeds() {
     std::memcpy(bytes.data() + sizeof(head), message.data(), message.size());
     return bytes;
   };
-  const auto saved = net::make_envelope({}, [](auto body) {
-    auto files = body.initShardSaved().initFiles(2);
-    files[0].setName("model");
-    files[1].initTensors(2).set(0, "wte");
-  });
-  const auto ready = net::make_envelope({}, [](auto body) { body.initReady().setLossSum(1.5); });
   capnp::MallocMessageBuilder message;
   auto header = message.initRoot<net::schema::TensorHeader>();
   header.setRowBegin(2);
   header.setRowCount(4);
   header.setPayloadBytes(128);
   const auto tensor = net::Wire<net::schema::TensorHeader>::encode(message);
-  return {framed(saved.bytes()), framed(ready.bytes()), framed(tensor.bytes())};
+  std::vector<std::vector<uint8_t>> all = {framed(tensor.bytes())};
+  net::RandomMessages random(1);
+  for (size_t kind = 0; kind < std::variant_size_v<net::ControlBody>; ++kind) {
+    all.push_back(framed(net::encode(random.head(), random.body(kind)).bytes()));
+  }
+  return all;
 }
 
 }  // namespace skein::fuzz

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int kMutations = 20000;
+constexpr size_t kMutations = 100'000;  // Shared by the seeds.
 constexpr uint64_t kChangesMax = 6;
 
 }  // namespace
@@ -16,11 +16,12 @@ constexpr uint64_t kChangesMax = 6;
 int main() {
   skein::plans::Rng rng(2026);
   int runs = 0;
-  for (const std::vector<uint8_t>& seed : skein::fuzz::seeds()) {
+  const std::vector<std::vector<uint8_t>> seeds = skein::fuzz::seeds();
+  for (const std::vector<uint8_t>& seed : seeds) {
     for (size_t length = 0; length <= seed.size(); ++length, ++runs) {
       skein::fuzz::run_one(seed.data(), length);
     }
-    for (int i = 0; i < kMutations; ++i, ++runs) {
+    for (size_t i = 0; i < kMutations / seeds.size(); ++i, ++runs) {
       std::vector<uint8_t> bytes = seed;
       for (uint64_t changes = 1 + rng.below(kChangesMax); changes > 0; --changes) {
         bytes[rng.below(bytes.size())] = static_cast<uint8_t>(rng.bits());

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "net/control/control_link.hpp"
+#include "net/codec/envelope.hpp"
 
 namespace skein::sim {
 
@@ -25,7 +25,7 @@ class BrokenMessages {
   explicit BrokenMessages(Mutation mutation) : mutation_(mutation) {}
 
   /// None: the message is lost.
-  std::optional<net::ControlMessage> receive(net::ControlMessage message);
+  std::optional<net::Envelope> receive(net::Envelope message);
 
  private:
   const Mutation mutation_;

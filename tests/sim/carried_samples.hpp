@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "net/control/envelope.hpp"
+#include "net/codec/envelope.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/modes/lease_pool.hpp"
 #include "tests/sim/world.hpp"

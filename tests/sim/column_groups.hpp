@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gpu/model/stage_model.hpp"
-#include "net/control/envelope.hpp"
+#include "net/codec/envelope.hpp"
 #include "plans/base/ids.hpp"
 #include "tests/sim/world.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/control/envelope.hpp"
+#include "net/codec/envelope.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/lease_pool.hpp"

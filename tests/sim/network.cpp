@@ -82,8 +82,10 @@ struct Connection : std::enable_shared_from_this<Connection> {
     if (network.on_message()) {
       network.on_message()(ends[1 - to].process, end.process, *message, true);
     }
+    auto decoded = net::decode(*message);
+    SKEIN_CHECK(decoded.ok()) << std::string(decoded.status().message());
     const auto on_message = end.handlers.on_message;
-    if (on_message) on_message(*std::move(message));
+    if (on_message) on_message(*std::move(decoded));
   }
 
   /// An end is closed by its process, which hears of it, or (`why`) by the other.

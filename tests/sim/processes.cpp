@@ -212,7 +212,7 @@ actors::WorkerParts SimulatedWorker::make_parts() {
 
 void SimulatedWorker::connect(uint64_t attempt, double seconds) {
   net::ControlLink::Handlers handlers = {
-      [this](net::ControlMessage message) {
+      [this](net::Envelope message) {
         auto received = broken_.receive(std::move(message));
         if (received) caf::anon_send(worker_, *std::move(received));
       },
@@ -316,7 +316,7 @@ absl::Status SimulatedCoordinator::start() {
         const plans::PeerNumber peer = ++peers_;
         caf::anon_send(coordinator_, actors::PeerOpened{peer, std::move(link), role});
         return net::ControlLink::Handlers{
-            [this, peer](net::ControlMessage message) {
+            [this, peer](net::Envelope message) {
               caf::anon_send(coordinator_, actors::PeerMessage{peer, std::move(message)});
             },
             [this, peer](absl::Status why) {

@@ -1,7 +1,9 @@
 """Machines of a small network, each a network namespace of Linux behind one bridge. Only for root."""
+import itertools
 import os
 import subprocess
 
+NETWORKS = itertools.count()  # This process may have several at a time.
 BURST = "32kbit"
 
 
@@ -14,7 +16,7 @@ class Network:
 
     def __init__(self, count):
         self.count = count
-        self.prefix = f"sk{os.getpid() % 100000}"
+        self.prefix = f"sk{os.getpid() % 100000}n{next(NETWORKS)}"
         self.bridge = self.prefix + "b"
         ip("netns", "add", self.bridge)
         try:

@@ -4,8 +4,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Whether to run the long form of a suite that has one: tests/run.sh --long.
+LONG = os.environ.get("SKEIN_TEST_LONG") == "1"
 SMALL_JOB = os.path.join(SOURCE, "tests", "support", "small_job.toml")
 
 
@@ -18,6 +21,7 @@ class Program:
         self.temporary = tempfile.TemporaryDirectory(prefix="skein-test-")
         self.folder = self.temporary.name
         self.failures = 0
+        self.telling = threading.Lock()
 
     def run(self, *words, timeout=120, **options):
         return subprocess.run([self.skein, *words], timeout=timeout, cwd=self.folder, text=True,
@@ -35,10 +39,11 @@ class Program:
         return os.path.join(self.folder, out)
 
     def expect(self, claim, holds, detail=""):
-        print(f"{'ok  ' if holds else 'FAIL'}  {claim}" + (f"  ({detail})" if detail else ""),
-              flush=True)
-        if not holds:
-            self.failures += 1
+        with self.telling:
+            print(f"{'ok  ' if holds else 'FAIL'}  {claim}" + (f"  ({detail})" if detail else ""),
+                  flush=True)
+            if not holds:
+                self.failures += 1
 
     def finish(self):
         self.temporary.cleanup()

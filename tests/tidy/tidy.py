@@ -79,6 +79,10 @@ def check_file(path, text):
                 complain(f"banned here: {pattern}")
     if path.endswith(".hpp") and "#pragma once" not in text:
         complaints.append(f"{path}: no #pragma once")
+    # An actor that fails alone would leave its process up and deaf.
+    actors = len(re.findall(r"::behavior_type \w+\(", text)) if path.endswith(".cpp") else 0
+    if folder == "actors" and actors > text.count("end_process_on_failure(*self);"):
+        complaints.append(f"{path}: an actor without end_process_on_failure")
     if BANNED_NAMES.search(os.path.basename(path)):
         complaints.append(f"{path}: a name that says nothing")
     return complaints
@@ -97,7 +101,8 @@ def self_test():
                            "int* p = new int;", "throw 1;", "std::unordered_map<int, int> m;",
                            "x" * 101, "\tint i;", "// FIXME later"],
            "gpu/b.cpp": ['#include "net/control/wire.hpp"', "#include <capnp/message.h>", "delete p;"],
-           "actors/c.cpp": ["usleep(3);", "#include <toml++/toml.h>"]}
+           "actors/c.cpp": ["usleep(3);", "#include <toml++/toml.h>",
+                            "Worker::behavior_type worker(Worker::pointer self) {"]}
     silent = [f"{path}: {line[:40]}" for path, lines in bad.items() for line in lines
               if not check_file(path, line + "\n")]
     silent += ["no pragma"] if not check_file("gpu/d.hpp", "int i;\n") else []

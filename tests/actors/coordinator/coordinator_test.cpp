@@ -29,6 +29,27 @@ using Body = RecordingLink::Body;
 constexpr uint64_t kTerm = 3;
 constexpr uint64_t kGeneration = 1;
 
+/// Keeps the events of a run.
+struct Events : RunObserver {
+  void on_plan(const plans::Plan&, double) override {}
+  void on_profiles(const plans::ReportProfiles&) override {}
+  void on_step(const StepReport&) override {}
+  void on_validation(const ValidationReport&) override {}
+  void on_checkpoint(const CheckpointReport&) override {}
+  void on_timings(const TimingsReport&) override {}
+  void on_event(const EventReport& report) override { all.push_back(report); }
+
+  std::vector<EventReport> named(const std::string& name) const {
+    std::vector<EventReport> found;
+    for (const EventReport& each : all) {
+      if (each.name == name) found.push_back(each);
+    }
+    return found;
+  }
+
+  std::vector<EventReport> all;
+};
+
 /// A coordinator with everything around it played by the test, in virtual time. Two workers hold
 /// two stages, or two replicas of one. Worker n is on connection n.
 struct CoordinatorRig {
@@ -47,7 +68,7 @@ struct CoordinatorRig {
         saved.push_back(request.state.steps_done);
       }};
     });
-    observer = system->spawn(observer_io, nullptr, [] {});
+    observer = system->spawn(observer_io, static_cast<RunObserver*>(&events), [] {});
     CoordinatorConfig made;
     made.options.job = small_job(ranks, replicas);
     made.options.job.checkpoint.enable = saves;
@@ -88,42 +109,32 @@ struct CoordinatorRig {
     links[peer] = std::make_shared<RecordingLink>();
     tell(PeerOpened{peer, links[peer], role});
   }
-  template <class Fill>
-  void send(plans::PeerNumber from, Fill fill) {
-    tell(PeerMessage{from, net::make_envelope({generation, term, 0, 0, 0, 0}, fill)});
+  void send(plans::PeerNumber from, net::ControlBody body) {
+    tell(PeerMessage{from, {{generation, term, 0, 0, 0, 0}, std::move(body)}});
   }
   void join(plans::PeerNumber from) {
-    send(from, [](auto body) { body.initJoin().setDataAddress("127.0.0.1:1"); });
+    plans::JoinRequest join;
+    join.data_address = "127.0.0.1:1";
+    send(from, std::move(join));
   }
-  void halted(plans::PeerNumber from) {
-    send(from, [](auto body) { body.initHalted(); });
-  }
-  void prepared(plans::PeerNumber from) {
-    send(from, [](auto body) { body.initPrepared(); });
-  }
+  void halted(plans::PeerNumber from) { send(from, net::Quiesced()); }
+  void prepared(plans::PeerNumber from) { send(from, net::Prepared()); }
   void ready(uint32_t replica, uint64_t step, bool needs_groups = false, double norm = 1) {
-    send(replica + 1, [&](auto body) {
-      auto ready = body.initReady();
-      ready.setReplica(replica);
-      ready.setStep(step);
-      ready.setNeedsGroups(needs_groups);
-      ready.setNormSquared(norm);
-    });
+    plans::ReadyReport ready;
+    ready.replica = {replica};
+    ready.step = step;
+    ready.needs_groups = needs_groups;
+    ready.norm_squared = norm;
+    send(replica + 1, ready);
   }
   void reduced(uint32_t replica, uint64_t step) {
-    send(replica + 1, [&](auto body) {
-      auto reduced = body.initReduced();
-      reduced.setReplica(replica);
-      reduced.setStep(step);
-      reduced.setNormSquared(1);
-    });
+    send(replica + 1, net::Reduced{{replica}, step, 1});
   }
   void shard_saved(uint32_t stage, uint64_t step) {
-    send(stage + 1, [&](auto body) {
-      auto saved = body.initShardSaved();
-      saved.setStage(stage);
-      saved.setStep(step);
-    });
+    net::ShardSaved saved;
+    saved.stage = static_cast<int32_t>(stage);
+    saved.step = step;
+    send(stage + 1, std::move(saved));
   }
   void gather() {
     for (plans::PeerNumber peer : {1, 2}) {
@@ -161,6 +172,7 @@ struct CoordinatorRig {
   std::vector<absl::Status> results;
   JournalIo journal;
   CheckpointIo checkpoints;
+  Events events;
   ObserverIo observer;
   Planner planner_actor;
   Coordinator actor;
@@ -320,7 +332,7 @@ TEST(Coordinator, ASilentWorkerIsTurnedOutOnceAndTheOthersHalt) {
   CoordinatorRig rig;
   rig.start();
   for (int second = 0; second < 15; ++second) {
-    rig.send(1, [](auto body) { body.initHeartbeat(); });
+    rig.send(1, net::Heartbeat());
     for (int tick = 0; tick < 5; ++tick) {
       rig.scheduler().advance_time(std::chrono::milliseconds(200));
       rig.run();
@@ -348,6 +360,27 @@ TEST(Coordinator, WhatALostWorkerStillSendsHasNoEffect) {
   EXPECT_EQ(rig.count(1, Body::ASSIGN), 1u);
   rig.halted(1);
   EXPECT_EQ(rig.count(1, Body::ASSIGN), 2u);
+}
+
+TEST(Coordinator, AMessageThatDoesNotDecodeIsToldOfAndItsWorkerIsLost) {
+  CoordinatorRig rig;
+  rig.start();
+  const absl::Status why = absl::InvalidArgumentError("Ready.step is 9, at most 8");
+  rig.tell(PeerClosed{2, why});
+  rig.tell(PeerClosed{2, why});
+  const std::vector<EventReport> told = rig.events.named("peer.malformed");
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].fields.at("reason"), "Ready.step is 9, at most 8");
+  EXPECT_EQ(told[0].fields.at("worker"), "2");
+  EXPECT_EQ(rig.events.named("worker.lost").size(), 1u);
+  // Whoever had not joined is told of, too.
+  rig.open(3);
+  rig.tell(PeerClosed{3, why});
+  ASSERT_EQ(rig.events.named("peer.malformed").size(), 2u);
+  EXPECT_EQ(rig.events.named("peer.malformed")[1].fields.at("count"), "2");
+  rig.open(4);
+  rig.tell(PeerClosed{4, absl::UnavailableError("gone")});
+  EXPECT_EQ(rig.events.named("peer.malformed").size(), 2u);
 }
 
 }  // namespace

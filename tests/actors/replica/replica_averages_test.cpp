@@ -34,51 +34,30 @@ struct ColumnRig : ReplicaRig {
     end_all();
   }
 
-  void lease(uint64_t step) {
-    control([&](auto body) {
-      auto lease = body.initLease();
-      lease.setStep(step);
-      lease.setFirstSample(2 * step);
-      lease.setSampleCount(2);
-    });
-  }
+  void lease(uint64_t step) { control(net::Claim{step, {2 * step, 2}, false}); }
   void column_commit(uint64_t step, bool has_next = true) {
-    control([&](auto body) {
-      auto commit = body.initColumnCommit();
-      commit.setStep(step);
-      commit.setGradientNorm(1);
-      commit.setNextSample(2 * (step + 1));
-      commit.setNextCount(has_next ? 2 : 0);
-    });
+    net::CommitUpdate commit{step, 1, std::nullopt, false};
+    if (has_next) commit.next = plans::SampleLease{2 * (step + 1), 2};
+    control(commit);
   }
   struct Kind {
     bool passive = false, common = false, server = false, closing = false;
   };
   void combine(uint64_t number, Kind kind, bool alone = false) {
-    control([&](auto body) {
-      auto combine = body.initCombine();
-      combine.setReplica(kSelf.value);
-      combine.setNumber(number);
-      combine.setPassive(kind.passive);
-      combine.setCommon(kind.common);
-      combine.setClosing(kind.common || kind.closing);
-      combine.setServer(kind.server);
-      combine.setStepsDone(kind.common ? 3 : 0);
-      auto members = combine.initMembers(alone ? 1 : 2);
-      for (uint32_t i = 0; i < members.size(); ++i) {
-        members[i].setReplica(i);
-        members[i].setWeight(alone ? 1 : i == 0 ? 0.25 : 0.75);
-      }
-    });
+    net::Average average;
+    average.replica = kSelf;
+    average.number = number;
+    average.is_passive = kind.passive;
+    average.is_common = kind.common;
+    average.is_closing = kind.common || kind.closing;
+    average.has_server = kind.server;
+    average.steps_done = kind.common ? 3 : 0;
+    average.members = {{kSelf, 0, alone ? 1 : 0.25}};
+    if (!alone) average.members.push_back({kOther, 0, 0.75});
+    control(std::move(average));
   }
   void combine(uint64_t number) { combine(number, {}); }
-  void dissolve(uint64_t number) {
-    control([&](auto body) {
-      auto dissolve = body.initDissolve();
-      dissolve.setReplica(kSelf.value);
-      dissolve.setNumber(number);
-    });
-  }
+  void dissolve(uint64_t number) { control(net::AbortGroup{kSelf, number}); }
 
   /// The other member puts in `value` everywhere.
   void other_begins(uint64_t number, float value, ModelFloats which = ModelFloats::kWeights) {
@@ -368,9 +347,13 @@ TEST(ReplicaAverages, AShardServesAlsoInASegmentWithoutSamplesForIt) {
 TEST(ReplicaAverages, AMessageForNobodyOrOfNoGroupChangesNothing) {
   ColumnRig rig;
   rig.update();
-  rig.control([](auto body) { body.initCombine().setReplica(1); });
-  rig.control([](auto body) { body.initCombine().setNumber(9); });  // Without members.
-  rig.control([](auto body) { body.initDissolve().setReplica(7); });
+  net::Average for_nobody;
+  for_nobody.replica = {1};
+  rig.control(for_nobody);
+  net::Average without_members;
+  without_members.number = 9;
+  rig.control(without_members);
+  rig.control(net::AbortGroup{{7}, 0});
   rig.dissolve(3);
   rig.combine(5, {.server = true});  // There is none.
   rig.combine(5, {}, true);

@@ -183,21 +183,15 @@ struct ReplicaRig {
     caf::anon_send(actor, std::move(message));
     run();
   }
-  template <class Fill>
-  void control(Fill fill) {
-    tell(net::make_envelope({}, fill));
-  }
-  void start() {
-    control([](auto body) { body.initStart(); });
-  }
+  void control(net::ControlBody body) { tell(net::Envelope{{}, std::move(body)}); }
+  void start() { control(net::Start()); }
   void commit(uint64_t step, bool last = false, bool profile = false) {
-    control([&](auto body) {
-      auto commit = body.initCommit();
-      commit.setStep(step);
-      commit.setGradientNorm(1);
-      commit.setLast(last);
-      commit.setProfile(profile);
-    });
+    net::Commit commit;
+    commit.order.step = step;
+    commit.order.gradient_norm = 1;
+    commit.order.last = last;
+    commit.profile = profile;
+    control(commit);
   }
   void reduced(uint32_t group, uint64_t step, int32_t bucket = 0) {
     tell(ReductionDone{{group}, step, bucket, absl::OkStatus()});

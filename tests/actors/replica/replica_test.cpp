@@ -114,10 +114,10 @@ TEST(Replica, SignalsReadyOncePerStepAndStopsAfterTheLastCommit) {
 TEST(Replica, WhatOnlyACoordinatorOrWorkerTakesIsDropped) {
   ReplicaRig rig;
   rig.start();
-  rig.control([](auto body) { body.initStop(); });
-  rig.control([](auto body) { body.initJoined(); });
-  rig.control([](auto body) { body.initReady(); });
-  rig.control([](auto body) { body.initHeartbeatAck(); });
+  rig.control(net::Stop());
+  rig.control(net::Joined());
+  rig.control(plans::ReadyReport());
+  rig.control(net::HeartbeatAck());
   rig.end_all();
   EXPECT_THAT(rig.readies(), ElementsAre(0u));
   EXPECT_THAT(rig.faults, IsEmpty());

@@ -2,12 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
-
-#include <capnp/message.h>
 
 namespace skein::actors {
 namespace {
@@ -46,12 +42,8 @@ class LinkPlane : public net::DataPlane, public net::TensorInbox {
 
 struct EmulationTest : testing::Test {
   bool tell(double speed, uint32_t drop_link_to, double seconds, bool has_device = true) {
-    capnp::MallocMessageBuilder message;
-    auto wanted = message.initRoot<net::schema::Emulate>();
-    wanted.setSpeed(speed);
-    wanted.setDropLinkTo(drop_link_to);
-    wanted.setDropSeconds(seconds);
-    return emulate(wanted.asReader(), has_device ? &device : nullptr, plane, {{{2}, "b:1"}});
+    return emulate({speed, {drop_link_to}, seconds}, has_device ? &device : nullptr, plane,
+                   {{{2}, "b:1"}});
   }
 
   SpeedDevice device;
@@ -76,12 +68,8 @@ TEST_F(EmulationTest, DropsALinkBeforeThereIsADevice) {
   EXPECT_EQ(plane.dropped.size(), 1u);
 }
 
-TEST_F(EmulationTest, DoesNothingWithNumbersOutOfRange) {
-  const double nan = std::nan("");
-  const double infinity = std::numeric_limits<double>::infinity();
-  for (double speed : {-1.0, 1.5, nan, infinity}) EXPECT_FALSE(tell(speed, 2, 1)) << speed;
-  for (double seconds : {-1.0, nan}) EXPECT_FALSE(tell(0.5, 2, seconds)) << seconds;
-  EXPECT_FALSE(tell(0.5, 3, 1)) << "nobody";
+TEST_F(EmulationTest, DoesNothingToALinkThatNobodyHas) {
+  EXPECT_FALSE(tell(0.5, 3, 1));
   EXPECT_TRUE(device.speeds.empty());
   EXPECT_TRUE(plane.dropped.empty());
 }

@@ -13,7 +13,7 @@
 #include <mutex>
 #include <vector>
 
-#include "net/control/envelope.hpp"
+#include "net/codec/bounds.hpp"
 
 namespace skein::net {
 namespace {
@@ -26,13 +26,13 @@ constexpr auto kPatience = std::chrono::seconds(20);
 struct Seen {
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<ControlMessage> messages;
+  std::vector<Envelope> messages;
   std::vector<absl::Status> closings;
   std::vector<std::string> rejections;
   std::shared_ptr<ControlLink> link;
 
   ControlLink::Handlers handlers() {
-    return {[this](ControlMessage message) {
+    return {[this](Envelope message) {
               std::lock_guard lock(mutex);
               messages.push_back(std::move(message));
               changed.notify_all();
@@ -107,9 +107,7 @@ struct ControlLinkTest : testing::Test {
   std::unique_ptr<ControlListener> listener;
 };
 
-ControlMessage numbered(uint64_t number) {
-  return make_envelope({.generation = number}, [](auto body) { body.initStart(); });
-}
+ControlMessage numbered(uint64_t number) { return encode({.generation = number}, Start()); }
 
 TEST_F(ControlLinkTest, DeliversMessagesInOrderBothWays) {
   ASSERT_TRUE(connect().ok());
@@ -122,8 +120,8 @@ TEST_F(ControlLinkTest, DeliversMessagesInOrderBothWays) {
   ASSERT_TRUE(server.wait([&] { return server.messages.size() == kCount; }));
   ASSERT_TRUE(client.wait([&] { return client.messages.size() == kCount; }));
   for (uint64_t i = 0; i < kCount; ++i) {
-    EXPECT_EQ((*server.messages[i]).getGeneration(), i);
-    EXPECT_EQ((*client.messages[i]).getGeneration(), kCount + i);
+    EXPECT_EQ(server.messages[i].head.generation, i);
+    EXPECT_EQ(client.messages[i].head.generation, kCount + i);
   }
 }
 
@@ -138,6 +136,17 @@ TEST_F(ControlLinkTest, CloseWritesWhatIsQueuedAndTellsBothOnce) {
   EXPECT_EQ(client.closings.size(), 1u);
   client.link->send(numbered(1));
   client.link->close();
+}
+
+TEST_F(ControlLinkTest, AMessageOutOfItsBoundsEndsTheLinkWithWhatAndWhere) {
+  ASSERT_TRUE(connect().ok());
+  client.link->send(numbered(1));
+  client.link->send(encode({}, SnapshotKept{0, kStepsMax + 1}));
+  client.link->send(numbered(2));
+  ASSERT_TRUE(server.wait([&] { return !server.closings.empty(); }));
+  EXPECT_EQ(server.messages.size(), 1u);
+  EXPECT_TRUE(absl::IsInvalidArgument(server.closings[0])) << server.closings[0];
+  EXPECT_THAT(std::string(server.closings[0].message()), HasSubstr("SnapshotKept.step is "));
 }
 
 TEST_F(ControlLinkTest, TurnsGarbageAway) {
@@ -159,9 +168,9 @@ TEST_F(ControlLinkTest, TurnsMalformedMessagesAway) {
 TEST_F(ControlLinkTest, AnswersAnotherProtocolVersionWithWhatToDo) {
   ASSERT_TRUE(connect(schema::PROTOCOL_VERSION + 1).ok());
   ASSERT_TRUE(client.wait([&] { return !client.messages.empty(); }));
-  const auto body = (*client.messages[0]).getBody();
-  ASSERT_TRUE(body.isRefused());
-  EXPECT_THAT(body.getRefused().getReason().cStr(), HasSubstr("same release"));
+  const auto* refused = std::get_if<Refused>(&client.messages[0].body);
+  ASSERT_NE(refused, nullptr);
+  EXPECT_THAT(refused->reason, HasSubstr("same release"));
   EXPECT_EQ(server.link, nullptr);
 }
 

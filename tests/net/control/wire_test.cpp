@@ -4,35 +4,30 @@
 
 #include <vector>
 
-#include "net/control/envelope.hpp"
+#include "net/codec/envelope.hpp"
 #include "net/schema/tensor.capnp.h"
 #include "plans/base/rng.hpp"
 
 namespace skein::net {
 namespace {
 
-ControlMessage assignment() {
-  return make_envelope({.generation = 3, .term = 2, .sender = 1}, [](auto body) {
-    auto assign = body.initAssign();
-    assign.setPlan("plan generation=3");
-    auto peers = assign.initPeers(2);
-    peers[1].setWorker(7);
-    peers[1].setDataAddress("127.0.0.1:1");
-  });
+ControlMessage request() {
+  return encode({.generation = 3, .term = 2, .sender = 1},
+                ProfileRequest{{1, 4}, {{{1}, ""}, {{7}, "127.0.0.1:1"}}});
 }
 
 TEST(Wire, RoundTrips) {
-  const ControlMessage message = assignment();
+  const ControlMessage message = request();
   const auto parsed = ControlMessage::parse(message.bytes());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   const auto envelope = **parsed;
   EXPECT_EQ(envelope.getGeneration(), 3u);
-  ASSERT_TRUE(envelope.getBody().isAssign());
-  EXPECT_EQ(envelope.getBody().getAssign().getPeers()[1].getWorker(), 7u);
+  ASSERT_TRUE(envelope.getBody().isProfileRequest());
+  EXPECT_EQ(envelope.getBody().getProfileRequest().getPeers()[1].getWorker(), 7u);
 }
 
 TEST(Wire, RefusesEveryTruncation) {
-  const ControlMessage message = assignment();
+  const ControlMessage message = request();
   for (size_t length = 0; length < message.bytes().size(); ++length) {
     EXPECT_FALSE(ControlMessage::parse(message.bytes().first(length)).ok()) << length;
   }
@@ -44,7 +39,7 @@ TEST(Wire, RefusesWhatIsTooLarge) {
 }
 
 TEST(Wire, NeverThrowsWhateverTheBytes) {
-  const ControlMessage message = assignment();
+  const ControlMessage message = request();
   plans::Rng rng(11);
   int accepted = 0;
   for (int trial = 0; trial < 20000; ++trial) {

@@ -250,6 +250,23 @@ TEST(StepProgram, TakesAnInputOfTheValidationThatIsLeftBeforeTheStart) {
               ElementsAre(ProgramCommand(RunValidation{4, 2, 0, true})));
 }
 
+TEST(StepProgram, ARepeatOfAnInputThatWasUsedIsNotKept) {
+  ProgramOptions options;
+  options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
+  options.stages = {{.stage = 2, .is_last = true}};
+  options.validation_batches = 1;
+  Program program(options);
+  program.on_start();
+  for (int repeat = 0; repeat < 2; ++repeat) program.on_input({InputKind::kActivation, 0, 2, 0});
+  EXPECT_EQ(program.dropped(DropReason::kRepeated), 1u);
+  run_to_quiet(program, program.on_work_done());
+  run_to_quiet(program, program.on_commit({.step = 0, .validate = true}));
+  run_to_quiet(program, program.on_input({InputKind::kValidation, 0, 2, 0}));
+  EXPECT_EQ(program->steps_done(), 1u);
+  program.on_input({InputKind::kValidation, 0, 2, 0});
+  EXPECT_EQ(program.dropped(DropReason::kStale), 1u);
+}
+
 TEST(StepProgram, TakesTheNextStepsInputsEarlyAndDropsOldOnes) {
   ProgramOptions options;
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);

@@ -1,0 +1,180 @@
+#include "actors/replica/command_runner.hpp"
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/replica/model_work.hpp"
+
+namespace skein::actors {
+namespace {
+
+using Kind = net::schema::TensorKind;
+
+}  // namespace
+
+std::string slice_name(int32_t stage, const std::string& kind, int32_t microbatch) {
+  return absl::StrCat(stage, kind, microbatch);
+}
+
+CommandRunner::CommandRunner(Options options, const ReplicaConfig& config,
+                             const plans::WorkerProgram& program, ReplicaParts& parts)
+    : options_(std::move(options)), config_(config), program_(program), parts_(parts) {}
+
+void CommandRunner::run(const plans::ProgramCommand& command) {
+  std::visit([this](const auto& each) { carry_out(each); }, command);
+}
+
+void CommandRunner::expect_operations(uint64_t step) {
+  if (!parts_.operations->is_new(step)) return;
+  parts_.reductions->expect(step);
+  parts_.links->expect(step);
+  parts_.links->await_inputs(step);
+}
+
+void CommandRunner::carry_out(const plans::RunAction& command) {
+  const StageReplica& own = parts_.replicas.at(command.action.stage);
+  const bool is_forward = command.action.type == plans::ActionType::kForward;
+  is_forward ? run_forward(command, own) : run_backward(command, own);
+}
+
+void CommandRunner::run_forward(const plans::RunAction& command, const StageReplica& own) {
+  const int32_t microbatch = command.action.microbatch;
+  Outgoing output = outgoing(own, Kind::ACTIVATION, command);
+  ForwardWork forward;
+  forward.data = config_.data;
+  forward.first_sample = program_.first_sample(microbatch, own.rows);
+  forward.seq_len = config_.job.training.seq_len;
+  forward.activations =
+      parts_.traffic->take({plans::InputKind::kActivation, command.step, own.stage, microbatch});
+  forward.output = output.memory;
+  gpu::Work work = forward_work(command, own, std::move(forward), program_.sample_count());
+  parts_.device->submit(command, std::move(work), std::move(output));
+}
+
+void CommandRunner::run_backward(const plans::RunAction& command, const StageReplica& own) {
+  const int32_t microbatch = command.action.microbatch;
+  const bool passes_on = command.action.type != plans::ActionType::kBackwardWeight;
+  Outgoing output;
+  if (passes_on && command.is_last_part()) output = outgoing(own, Kind::GRADIENT, command);
+  BackwardWork backward;
+  backward.host_parts = parts_.reductions->host_parts(own);
+  if (passes_on && command.part == 0) {
+    backward.gradient =
+        parts_.traffic->take({plans::InputKind::kGradient, command.step, own.stage, microbatch});
+  }
+  backward.output = output.memory;
+  gpu::Work work = backward_work(command, config_.job.model, own, std::move(backward));
+  parts_.device->submit(command, std::move(work), std::move(output));
+}
+
+Outgoing CommandRunner::outgoing(const StageReplica& from, Kind kind, const plans::RunAction& run) {
+  const int32_t microbatch = run.action.microbatch;
+  Outgoing output;
+  if (parts_.links->carries(from.stage, kind)) {  // `LinkTransfers::pass_on` sends it.
+    absl::StatusOr<net::TensorHandle> made = parts_.links->make_output(from, run.action);
+    if (!made.ok()) options_.fail(made.status());
+    output.memory = made.value_or(nullptr);
+    return output;
+  }
+  output = parts_.traffic->outgoing(from, kind, run.step, microbatch);
+  if (!parts_.trace.profiles() || output.parts.empty()) return output;
+  const char* name = kind == Kind::ACTIVATION ? "SEND_F" : "SEND_B";
+  output.sent = {from.stage, slice_name(from.stage, name, microbatch), microbatch, 0};
+  output.on_sent = options_.on_sent;
+  return output;
+}
+
+void CommandRunner::carry_out(const plans::RunNorm& command) {
+  parts_.device->submit(command, norm_work(parts_.replicas.at(command.stage)));
+}
+
+void CommandRunner::carry_out(const plans::RunUpdate& command) {
+  parts_.trace.end_step(options_.now_us(), command.profile,
+                        [&](int32_t stage, const std::vector<net::Slice>& slices) {
+                          const auto own = parts_.averages.find(stage);
+                          const uint64_t staleness =
+                              own == parts_.averages.end() ? 0 : own->second->staleness();
+                          options_.report(net::Timings{parts_.replicas.at(stage).parts.id,
+                                                       command.step, slices, staleness});
+                        });
+  std::vector<StageUpdate> stages;
+  for (const auto& [stage, own] : parts_.replicas) {
+    StageUpdate update{own.parts.model, own.block_count, nullptr};
+    if (parts_.averages.contains(stage)) update.addend = parts_.averages.at(stage)->take_addend();
+    stages.push_back(std::move(update));
+  }
+  parts_.device->submit(command,
+                        update_work(command, config_.job, std::move(stages), config_.fail_point));
+}
+
+void CommandRunner::carry_out(const plans::RunValidation& command) {
+  const StageReplica& own = parts_.replicas.at(command.stage);
+  Outgoing output =
+      parts_.traffic->outgoing(own, Kind::VALIDATION, command.step, command.microbatch);
+  ForwardWork forward;
+  forward.data = config_.data;
+  forward.first_sample =
+      static_cast<uint64_t>(command.microbatch * config_.plan.microbatch_rows + own.rows.begin);
+  forward.seq_len = config_.job.training.seq_len;
+  forward.activations = parts_.traffic->take(
+      {plans::InputKind::kValidation, command.step, command.stage, command.microbatch});
+  forward.output = output.memory;
+  parts_.device->submit(command, validation_work(command, own, std::move(forward)),
+                        std::move(output));
+}
+
+void CommandRunner::carry_out(const plans::SendReady& command) {
+  reach(config_.fail_point, FailPlace::kBeforeReady);
+  const StageReplica& own = parts_.replicas.at(command.stage);
+  const gpu::StageModel& model = *own.parts.model;
+  plans::ReadyReport report;
+  report.replica = own.parts.id;
+  report.step = command.step;
+  report.samples = static_cast<uint32_t>(own.rows.count * config_.plan.microbatch_count);
+  report.loss_sum = model.has_head() ? model.loss_sum() : 0;
+  report.loss_tokens = model.has_head() ? static_cast<uint64_t>(model.loss_tokens()) : 0;
+  report.needs_groups = !own.parts.groups.empty();
+  report.norm_squared = *own.norm_squared;
+  parts_.trace.on_ready(command.stage, options_.now_us(), report);
+  options_.report(report);
+}
+
+void CommandRunner::carry_out(const plans::RunReduction& command) {
+  expect_operations(command.step);
+  parts_.reductions->start(command);
+}
+
+void CommandRunner::carry_out(const plans::SendReduced& command) {
+  const StageReplica& own = parts_.replicas.at(command.stage);
+  options_.report(net::Reduced{own.parts.id, command.step, *own.norm_squared});
+}
+
+void CommandRunner::carry_out(const plans::SaveState& command) {
+  parts_.device->submit_aside(
+      DeviceWork::kSave,
+      parts_.copies->save(parts_.replicas.at(command.stage), command.steps_done));
+}
+
+void CommandRunner::carry_out(const plans::KeepSnapshot& command) {
+  gpu::Work work = parts_.copies->keep(parts_.replicas.at(command.stage), command.steps_done);
+  if (work.run) parts_.device->submit_aside(DeviceWork::kSnapshot, std::move(work));
+}
+
+void CommandRunner::carry_out(const plans::SendValidated& command) {
+  const StageReplica& own = parts_.replicas.at(command.stage);
+  const gpu::StageModel& model = *own.parts.model;
+  options_.report(net::Validated{own.parts.id, command.step, model.loss_sum(),
+                                 static_cast<uint64_t>(model.loss_tokens())});
+}
+
+void CommandRunner::carry_out(const plans::BeginRound&) {
+  for (const auto& [stage, each] : parts_.averages) each->begin_round();
+}
+
+void CommandRunner::carry_out(const plans::RunAverage& command) {
+  parts_.averages.at(command.stage)->begin(command.number);
+}
+
+}  // namespace skein::actors

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <caf/typed_actor.hpp>
+
+#include "actors/collectives/group_io.hpp"
+#include "actors/collectives/stage_link_io.hpp"
+#include "actors/fail_point.hpp"
+#include "actors/messages.hpp"
+#include "actors/replica/replica_messages.hpp"
+#include "actors/replica/shard_io.hpp"
+#include "gpu/data/token_data.hpp"
+#include "net/codec/envelope.hpp"
+#include "net/control/control_link.hpp"
+#include "net/data/data_plane.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/modes/mode_list.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::actors {
+
+/// Who owns a Replica.
+using ReplicaListener =
+    caf::typed_actor<caf::reacts_to<WorkerFault>, caf::reacts_to<ReplicasRetired>,
+                     caf::reacts_to<SnapshotTaken>, caf::reacts_to<ReplicaActivity>>;
+
+struct ReplicaConfig {
+  plans::JobSpec job;
+  plans::Plan plan;
+  uint64_t first_step = 0;
+  std::vector<PreparedReplica> replicas;  // By ascending stage.
+  std::shared_ptr<const gpu::TokenData> data;
+  std::shared_ptr<gpu::Device> device;
+  ShardIo shards;
+  std::map<plans::GroupId, GroupIo> groups;
+  std::set<plans::GroupId> device_groups;  // Those that add up in the device's memory.
+  /// By the stage in front: of the neighbouring stages whose devices pass on activations.
+  std::map<int32_t, StageLinkIo> links;
+  std::shared_ptr<net::DataPlane> plane;
+  std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.
+  std::shared_ptr<net::ControlLink> link;            // To the coordinator.
+  net::EnvelopeHead head;
+  std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots.
+  ReplicaListener listener;
+  const plans::ModeList* modes = nullptr;  // Null: those of the product.
+  FailPointHandle fail_point;  // Of tests; else null.
+};
+
+}  // namespace skein::actors

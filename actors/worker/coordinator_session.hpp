@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "net/codec/envelope.hpp"
+#include "net/control/control_link.hpp"
+#include "plans/base/ids.hpp"
+
+namespace skein::actors {
+
+/// A worker's connection to the coordinator: links come and go, and who the worker is there stays.
+/// Owned by one actor; touched only from its handlers.
+class CoordinatorSession {
+ public:
+  /// `connect` opens a link, trying for so many seconds, and says which attempt it was for.
+  explicit CoordinatorSession(std::function<void(uint64_t attempt, double seconds)> connect)
+      : connect_(std::move(connect)) {}
+
+  /// Gives up the link, if there is one, and connects anew.
+  void connect(double seconds);
+  bool is_current(uint64_t attempt) const { return attempt == attempt_; }
+  void on_opened(std::shared_ptr<net::ControlLink> link, uint64_t now_us);
+  /// The coordinator has taken us in; false: it had already said so on this link.
+  bool on_joined(plans::WorkerId self, uint64_t term, uint64_t now_us);
+  void on_answer(uint64_t now_us) { last_answer_us_ = now_us; }
+  /// A generation that the coordinator has told us of; false: it is not newer than the last one.
+  bool on_generation(uint64_t generation);
+  void close();
+
+  bool has_link() const { return link_ != nullptr; }
+  const std::shared_ptr<net::ControlLink>& link() const { return link_; }
+  bool is_joined() const { return is_joined_; }  // On this link.
+  bool was_member() const { return head_.sender != 0; }
+  const net::EnvelopeHead& head() const { return head_; }
+  plans::WorkerId self() const { return plans::WorkerId{head_.sender}; }
+  uint64_t generation() const { return head_.generation; }  // The newest that we have seen.
+  /// Nothing has been heard on the link for longer than `lease_us`: it is half open.
+  bool is_silent(uint64_t now_us, double lease_us) const {
+    return link_ && static_cast<double>(now_us - last_answer_us_) > lease_us;
+  }
+  /// Nothing is sent while there is no link.
+  void tell(const net::ControlBody& body) const {
+    if (link_) link_->send(net::encode(head_, body));
+  }
+
+ private:
+  const std::function<void(uint64_t attempt, double seconds)> connect_;
+  uint64_t attempt_ = 0;                    // Links of older ones are closed.
+  std::shared_ptr<net::ControlLink> link_;  // Null while there is none.
+  bool is_joined_ = false;                  // Only with a link.
+  uint64_t last_answer_us_ = 0;             // Valid with a link.
+  net::EnvelopeHead head_;                  // Neither term nor generation ever goes back.
+};
+
+}  // namespace skein::actors

@@ -1,0 +1,286 @@
+#include "actors/worker/plan_preparation.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/collectives/group_reducer.hpp"
+#include "plans/base/bad_input.hpp"
+#include "plans/base/check.hpp"
+#include "plans/collectives/communication_order.hpp"
+#include "plans/collectives/reducer_kind.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// Sets of a kept stage's snapshots: the newest whole one, one that is arriving, and one more that
+/// a slow coordinator has not let go yet.
+constexpr uint32_t kSnapshotSets = 3;
+
+/// A member waits in a collective for the slowest one: when that is for too long, and what to do,
+/// is for the coordinator to say, which counts from the last progress and is first with this
+/// factor.
+constexpr double kPatience = 2;
+
+}  // namespace
+
+PlanPreparation::PlanPreparation(Options options, StateStore& store)
+    : options_(std::move(options)), store_(store) {}
+
+void PlanPreparation::begin(const Host& host, net::Assign assignment) {
+  SKEIN_CHECK(!has_plan()) << "plan " << assignment.plan.generation << " comes in plan "
+                           << plan().generation;
+  host_ = host;
+  assignment_ = std::move(assignment);
+  assignment_.keepers.resize(plan().stages.size());
+  addresses_.clear();
+  for (const net::Peer& peer : assignment_.peers) addresses_[peer.worker] = peer.data_address;
+  step_ = Step::kFetching;
+  store_.drop_rolled_back(first_step(), assignment_.state_generation);
+  send_layers();
+  fetch_layers();
+  keep_snapshots();
+  try_prepare();
+}
+
+void PlanPreparation::send_layers() {
+  SendStateRequest sending;
+  for (const plans::LayerMove& move : assignment_.restore.moves) {
+    const auto to = addresses().find(move.to);
+    if (move.from != host_.self || to == addresses().end()) continue;
+    sending.layers.emplace_back(move.layer, to->second);
+  }
+  if (sending.layers.empty()) return;
+  sending.generation = plan().generation;
+  sending.step = first_step();
+  sending.model = host_.job.model;
+  sending.held = store_.held();
+  sending.plane = options_.plane;
+  sending.fail_point = options_.fail_point;
+  options_.send_state(std::move(sending));
+}
+
+void PlanPreparation::fetch_layers() {
+  for (const plans::LayerMove& move : assignment_.restore.moves) {
+    if (move.to != host_.self || move.layer >= plans::layer_count(host_.job.model)) continue;
+    if (awaited_.insert(move.layer).second) {
+      open_stream(net::schema::TensorKind::STATE, move.layer, 1);
+    }
+  }
+}
+
+/// Opens the streams of the snapshots that we keep for others.
+void PlanPreparation::keep_snapshots() {
+  for (size_t stage = 0; stage < assignment_.keepers.size(); ++stage) {
+    if (assignment_.keepers[stage] != host_.self) continue;
+    const plans::LayerRange& layers = plan().stages[stage].layers;
+    for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+      open_stream(net::schema::TensorKind::SNAPSHOT, layer, kSnapshotSets);
+    }
+  }
+}
+
+void PlanPreparation::open_stream(net::schema::TensorKind kind, int64_t layer,
+                                  uint32_t tensors_max) {
+  net::TensorInbox::StreamSpec stream;
+  stream.generation = plan().generation;
+  stream.receiver = static_cast<uint32_t>(layer);
+  stream.kind = kind;
+  stream.row_count = 1;
+  stream.row_floats = static_cast<uint32_t>(layer_state_floats(host_.job.model, layer));
+  stream.tensors_max = tensors_max;
+  stream.on_tensor = options_.on_state;
+  options_.plane->inbox().open(std::move(stream));
+}
+
+std::optional<SnapshotTaken> PlanPreparation::on_layer(const StateArrived& arrived) {
+  if (!has_plan() || arrived.key.generation != plan().generation) return std::nullopt;
+  if (arrived.key.kind == net::schema::TensorKind::SNAPSHOT) {
+    return store_.on_layer(host_.job.model, plan(), arrived);
+  }
+  const int64_t layer = arrived.key.receiver;
+  if (step_ != Step::kFetching || arrived.key.step != first_step() || awaited_.erase(layer) == 0) {
+    return std::nullopt;
+  }
+  reach(options_.fail_point, FailPlace::kDuringStateFetch);
+  HeldState state;
+  state.step = arrived.key.step;
+  state.layers = {layer, layer + 1};
+  state.copies[layer] = arrived.tensor;
+  fetched_.push_back(std::move(state));
+  try_prepare();
+  return std::nullopt;
+}
+
+void PlanPreparation::try_prepare() {
+  if (step_ != Step::kFetching || !awaited_.empty()) return;
+  step_ = Step::kPreparing;
+  PrepareRequest request;
+  request.worker = host_.self;
+  request.job = host_.job;
+  request.plan = plan();
+  request.first_step = first_step();
+  request.from_checkpoint = assignment_.restore.from_checkpoint;
+  request.load_path = assignment_.load_path;
+  request.held = store_.held();
+  for (HeldState& each : std::exchange(fetched_, {})) request.held.push_back(std::move(each));
+  request.data_bytes = assignment_.data_bytes;
+  request.data_digest = assignment_.data_digest;
+  request.data = data_;
+  request.device = host_.device;
+  options_.prepare(std::move(request));
+}
+
+void PlanPreparation::on_prepared(const PreparedReplicas& result) {
+  if (step_ != Step::kPreparing || result.generation != plan().generation) return;
+  if (result.data) data_ = result.data;
+  if (absl::IsUnavailable(result.status)) {
+    store_.drop_damaged(host_.job.model);
+    return give_up(result.status);
+  }
+  if (!result.status.ok()) return options_.fail(result.status);
+  prepared_ = result.replicas;
+  step_ = Step::kForming;
+  form_groups();
+}
+
+/// In the order of their numbers on every worker: forming one waits for all of its members.
+void PlanPreparation::form_groups() {
+  for (const PreparedReplica& replica : prepared_) {
+    for (plans::GroupId number : replica.groups) {
+      const plans::ReductionGroup& group = plan().groups[number.value];
+      const auto position = std::find(group.members.begin(), group.members.end(), replica.id);
+      net::GradientGroup::Options options;
+      options.name = absl::StrCat("generation-", plan().generation, "/group-", number.value);
+      options.rank = static_cast<uint32_t>(position - group.members.begin());
+      options.rank_count = static_cast<uint32_t>(group.members.size());
+      options.reducer = group_reducer(host_.job, plan(), group, replica, addresses());
+      absl::StatusOr<GroupParts> parts = options_.parts.make_group(number, group_request(options));
+      if (!parts.ok()) return options_.fail(parts.status());
+      options_.form_group(parts->io);
+      groups_[number] = *std::move(parts);
+      forming_.insert(number);
+    }
+  }
+  form_links();
+  try_end();
+}
+
+void PlanPreparation::form_links() {
+  if (!options_.parts.make_stage_link || !may_link()) return;
+  for (const plans::StagePair& pair : plans::linked_stages(plan())) {
+    const std::vector<plans::WorkerId> members = plans::workers_of(plan(), pair);
+    if (std::find(members.begin(), members.end(), host_.self) == members.end()) continue;
+    net::GradientGroup::Options options;
+    options.name =
+        absl::StrCat("generation-", plan().generation, "/stages-", pair.front, "-", pair.front + 1);
+    std::optional<StageLinkParts> parts =
+        options_.parts.make_stage_link(pair.group, group_request(options));
+    if (!parts) continue;
+    options_.form_link(parts->io);
+    links_[pair.group] = *std::move(parts);
+    forming_.insert(pair.group);
+  }
+}
+
+GroupRequest PlanPreparation::group_request(const net::GradientGroup::Options& options) const {
+  const plans::JobSpec& job = host_.job;
+  GroupRequest request{options,          {},          {}, host_.self, plan().generation,
+                       job.comm.backend, host_.device};
+  // Another member may be waiting for gigabytes of state. One that dies ends the generation.
+  request.options.appear_timeout_seconds = job.comm.init_timeout_seconds;
+  request.options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
+  request.options.timeout_seconds = kPatience * job.comm.train_timeout_seconds;
+  request.options.bind_host = options_.bind_address;
+  for (const auto& [worker, address] : addresses()) request.workers.insert(worker);
+  const auto reducer = plans::parse_reducer_kind(job.sync.reducer);
+  const bool adds_up = reducer.ok() && *reducer == plans::ReducerKind::kSum;
+  for (const plans::ReductionGroup& group : plan().groups) {
+    if (group.members.size() < 2) continue;
+    FormationRound::Wanted& wanted = request.wanted[group.id];
+    const bool is_sum = adds_up || group.scope == plans::GroupScope::kTied;
+    wanted.use = is_sum ? FormationRound::Use::kSum : FormationRound::Use::kOtherReducer;
+    for (plans::ReplicaId member : group.members) {
+      wanted.members.push_back(plans::replica_of(plan(), member).worker);
+    }
+  }
+  if (!may_link()) return request;
+  for (const plans::StagePair& pair : plans::linked_stages(plan())) {
+    request.wanted[pair.group] = {plans::workers_of(plan(), pair),
+                                  FormationRound::Use::kActivations};
+  }
+  return request;
+}
+
+/// All workers of a plan answer alike: what they form together follows from it.
+bool PlanPreparation::may_link() const {
+  return host_.job.comm.backend != "gloo" && plan().mode != plans::kLocalMode;
+}
+
+void PlanPreparation::on_formed(const GroupFormed& formed) {
+  if (step_ != Step::kForming || formed.generation != plan().generation) return;
+  // What the job asks for cannot be had here: another plan would not change that.
+  if (plans::is_bad_input(formed.status)) return options_.fail(formed.status);
+  if (!formed.status.ok()) return give_up(formed.status);
+  if (formed.is_on_device) device_groups_.insert(formed.group);
+  if (forming_.erase(formed.group) > 0) try_end();
+}
+
+void PlanPreparation::try_end() {
+  if (!forming_.empty()) return;
+  step_ = Step::kPrepared;
+  options_.on_ready();
+}
+
+/// The coordinator will say what comes instead.
+void PlanPreparation::give_up(const absl::Status& why) {
+  step_ = Step::kFailed;
+  forming_.clear();
+  options_.trouble(why);
+}
+
+void PlanPreparation::hand_over(ReplicaConfig& to) {
+  SKEIN_CHECK(step_ == Step::kPrepared && hosts_replicas()) << "nothing is prepared";
+  to.job = host_.job;
+  to.plan = plan();
+  to.first_step = first_step();
+  to.replicas = std::exchange(prepared_, {});
+  to.data = data_;
+  to.device = host_.device;
+  for (const auto& [group, parts] : groups_) to.groups[group] = parts.io;
+  to.device_groups = device_groups_;
+  for (const plans::StagePair& pair : plans::linked_stages(plan())) {
+    if (device_groups_.contains(pair.group)) to.links[pair.front] = links_.at(pair.group).io;
+  }
+  to.plane = options_.plane;
+  to.addresses = addresses();
+  to.keepers = assignment_.keepers;
+  to.fail_point = options_.fail_point;
+}
+
+uint64_t PlanPreparation::generation_of(uint64_t steps) const {
+  return steps > first_step() ? plan().generation : assignment_.state_generation;
+}
+
+void PlanPreparation::end() {
+  for (const auto& [group, parts] : groups_) parts.abort();
+  for (const auto& [group, parts] : links_) parts.abort();
+  groups_.clear();
+  links_.clear();
+  forming_.clear();
+  device_groups_.clear();
+  fetched_.clear();
+  awaited_.clear();
+  prepared_.clear();  // Of a plan that never started: its models hold the state they were given.
+  step_ = Step::kNone;
+}
+
+void PlanPreparation::check_invariants() const {
+  SKEIN_CHECK(step_ == Step::kFetching || (awaited_.empty() && fetched_.empty()))
+      << "layers are awaited in step " << static_cast<int>(step_);
+  SKEIN_CHECK(step_ == Step::kForming || forming_.empty()) << "groups form that nobody awaits";
+  SKEIN_CHECK(step_ >= Step::kForming || (prepared_.empty() && groups_.empty() && links_.empty()))
+      << "replicas are prepared in step " << static_cast<int>(step_);
+}
+
+}  // namespace skein::actors

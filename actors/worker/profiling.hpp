@@ -1,0 +1,33 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "actors/messages.hpp"
+#include "net/codec/profile.hpp"
+#include "net/data/data_plane.hpp"
+#include "net/data/link_probe.hpp"
+#include "plans/job/job_spec.hpp"
+
+namespace skein::actors {
+
+/// What a worker measures of itself and of its links, and answers others that measure theirs.
+/// Owned by one actor; touched only from its handlers.
+class Profiling {
+ public:
+  explicit Profiling(std::shared_ptr<net::DataPlane> plane) : plane_(std::move(plane)) {}
+
+  /// What is to be measured; none: others are only to be answered, or something is measured
+  /// already.
+  std::optional<ProfileWork> on_request(const net::ProfileRequest& request, plans::WorkerId self,
+                                        const plans::JobSpec& job,
+                                        const std::shared_ptr<gpu::Device>& device);
+  void on_measured() { is_measuring_ = false; }
+
+ private:
+  const std::shared_ptr<net::DataPlane> plane_;
+  std::shared_ptr<net::LinkProbe> links_;  // From the first request on.
+  bool is_measuring_ = false;
+};
+
+}  // namespace skein::actors

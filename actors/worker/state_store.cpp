@@ -1,0 +1,75 @@
+#include "actors/worker/state_store.hpp"
+
+#include <algorithm>
+
+namespace skein::actors {
+
+std::vector<plans::Holding> StateStore::inventory() const {
+  std::vector<plans::Holding> all;
+  for (const HeldState& each : held_) all.push_back({each.step, each.layers, each.generation});
+  return all;
+}
+
+void StateStore::keep_models(const ReplicasRetired& retired, uint64_t generation) {
+  for (const PreparedReplica& replica : retired.replicas) {
+    // A plan that was prepared and never started has taken over the model of the one before.
+    std::erase_if(held_, [&](const HeldState& each) { return each.model == replica.model; });
+    if (!retired.has_common_state) continue;  // It has its own, which is that of no step.
+    HeldState state;
+    state.step = retired.steps_done;
+    state.generation = generation;
+    state.layers = replica.options.layers;
+    state.model = replica.model;
+    state.options = replica.options;
+    held_.push_back(std::move(state));
+  }
+}
+
+void StateStore::keep(const HeldState& snapshot, uint64_t generation) {
+  held_.push_back(snapshot);
+  held_.back().generation = generation;
+}
+
+std::optional<SnapshotTaken> StateStore::on_layer(const plans::ModelSpec& model,
+                                                  const plans::Plan& plan,
+                                                  const StateArrived& arrived) {
+  const int64_t layer = arrived.key.receiver;
+  const auto stage = std::find_if(plan.stages.begin(), plan.stages.end(),
+                                  [&](const auto& each) { return each.layers.contains(layer); });
+  if (stage == plan.stages.end() || !check_layer_state(model, layer, *arrived.tensor).ok()) {
+    return std::nullopt;
+  }
+  const auto number = static_cast<int32_t>(stage - plan.stages.begin());
+  HeldState& state = arriving_[{number, arrived.key.step}];
+  state.step = arrived.key.step;
+  state.layers = stage->layers;
+  state.copies[layer] = arrived.tensor;
+  if (static_cast<int64_t>(state.copies.size()) < stage->layers.size()) return std::nullopt;
+  SnapshotTaken whole{number, std::move(state)};
+  arriving_.erase({number, arrived.key.step});
+  return whole;
+}
+
+void StateStore::drop_damaged(const plans::ModelSpec& model) {
+  std::erase_if(held_, [&](const HeldState& each) {
+    return std::any_of(each.copies.begin(), each.copies.end(), [&](const auto& copy) {
+      return !check_layer_state(model, copy.first, *copy.second).ok();
+    });
+  });
+}
+
+void StateStore::drop_rolled_back(uint64_t step, uint64_t generation) {
+  std::erase_if(held_, [&](const HeldState& each) {
+    return each.step == step && each.generation != generation;
+  });
+}
+
+void StateStore::drop_before(uint64_t step) {
+  std::erase_if(held_, [&](const HeldState& each) { return each.step < step; });
+}
+
+void StateStore::begin_plan(uint64_t first_step) {
+  std::erase_if(held_, [&](const HeldState& each) { return each.model || each.step > first_step; });
+}
+
+}  // namespace skein::actors

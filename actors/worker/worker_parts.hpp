@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "actors/collectives/formation_round.hpp"
+#include "actors/collectives/group_io.hpp"
+#include "actors/collectives/stage_link_io.hpp"
+#include "actors/replica/shard_io.hpp"
+#include "gpu/device.hpp"
+#include "net/reduce/gradient_group.hpp"
+#include "plans/base/ids.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/modes/mode_list.hpp"
+
+namespace skein::actors {
+
+/// A group and how to make it fail at once, from any thread.
+struct GroupParts {
+  GroupIo io;
+  std::function<void()> abort;
+};
+
+/// The I/O actor of a stage link, and how to make it fail at once, from any thread.
+struct StageLinkParts {
+  StageLinkIo io;
+  std::function<void()> abort;
+};
+
+/// A group that is to be made.
+struct GroupRequest {
+  net::GradientGroup::Options options;
+  /// All groups of the plan with more than one member, and those for activations.
+  std::map<plans::GroupId, FormationRound::Wanted> wanted;
+  std::set<plans::WorkerId> workers;  // Of the plan.
+  plans::WorkerId self;
+  uint64_t generation = 0;
+  std::string backend;  // comm.backend
+  std::shared_ptr<gpu::Device> device;
+};
+
+/// How a worker gets what depends on the machine it runs on.
+struct WorkerParts {
+  /// An error ends the worker.
+  std::function<absl::StatusOr<std::shared_ptr<gpu::Device>>(const plans::DeviceSpec&)> make_device;
+  std::function<absl::StatusOr<GroupParts>(plans::GroupId, const GroupRequest&)> make_group;
+  /// Null: devices pass on nothing without the hosts. None: this worker's does not.
+  std::function<std::optional<StageLinkParts>(plans::GroupId, const GroupRequest&)> make_stage_link;
+  std::function<ShardIo(ShardIoConfig)> make_shard_io;
+  const plans::ModeList* modes = nullptr;  // Of training; null: those of the product.
+};
+
+}  // namespace skein::actors

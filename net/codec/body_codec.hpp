@@ -1,0 +1,90 @@
+#pragma once
+
+#include "net/codec/bounds.hpp"
+#include "net/codec/envelope.hpp"
+
+namespace skein::net {
+
+// One pair for each message. `read` leaves in `bounds` what is wrong; what it has read is then of
+// no use.
+
+// membership.cpp
+void read(schema::Join::Reader from, Bounds& bounds, plans::JoinRequest& to);
+void write(const plans::JoinRequest& from, schema::Join::Builder to);
+void read(schema::Joined::Reader from, Bounds& bounds, Joined& to);
+void write(const Joined& from, schema::Joined::Builder to);
+void read(schema::Refused::Reader from, Bounds& bounds, Refused& to);
+void write(const Refused& from, schema::Refused::Builder to);
+void read(schema::Heartbeat::Reader from, Bounds& bounds, Heartbeat& to);
+void write(const Heartbeat& from, schema::Heartbeat::Builder to);
+void read(schema::HeartbeatAck::Reader from, Bounds& bounds, HeartbeatAck& to);
+void write(const HeartbeatAck& from, schema::HeartbeatAck::Builder to);
+void read(schema::Failed::Reader from, Bounds& bounds, Failed& to);
+void write(const Failed& from, schema::Failed::Builder to);
+void read(schema::Trouble::Reader from, Bounds& bounds, PeerFailure& to);
+void write(const PeerFailure& from, schema::Trouble::Builder to);
+void read(schema::Leave::Reader from, Bounds& bounds, Leave& to);
+void write(const Leave& from, schema::Leave::Builder to);
+void read(schema::DrainRequest::Reader from, Bounds& bounds, DrainRequest& to);
+void write(const DrainRequest& from, schema::DrainRequest::Builder to);
+void read(schema::Stop::Reader from, Bounds& bounds, Stop& to);
+void write(const Stop& from, schema::Stop::Builder to);
+void read(schema::Emulate::Reader from, Bounds& bounds, Emulate& to);
+void write(const Emulate& from, schema::Emulate::Builder to);
+
+// plans.cpp
+using PeerList = capnp::List<schema::Peer>;
+void read(PeerList::Reader from, Bounds& bounds, std::vector<Peer>& to);
+void write(const std::vector<Peer>& from, PeerList::Builder to);  // As many elements.
+void read(schema::Halt::Reader from, Bounds& bounds, Quiesce& to);
+void write(const Quiesce& from, schema::Halt::Builder to);
+void read(schema::Halted::Reader from, Bounds& bounds, Quiesced& to);
+void write(const Quiesced& from, schema::Halted::Builder to);
+void read(schema::Assign::Reader from, Bounds& bounds, Assign& to);
+void write(const Assign& from, schema::Assign::Builder to);
+void read(schema::Rendezvous::Reader from, Bounds& bounds, RendezvousEntry& to);
+void write(const RendezvousEntry& from, schema::Rendezvous::Builder to);
+void read(schema::Start::Reader from, Bounds& bounds, Start& to);
+void write(const Start& from, schema::Start::Builder to);
+void read(schema::SnapshotKept::Reader from, Bounds& bounds, SnapshotKept& to);
+void write(const SnapshotKept& from, schema::SnapshotKept::Builder to);
+
+// steps.cpp
+void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to);
+void write(const plans::ReadyReport& from, schema::Ready::Builder to);
+void read(schema::GroupStart::Reader from, Bounds& bounds, GroupStart& to);
+void write(const GroupStart& from, schema::GroupStart::Builder to);
+void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to);
+void write(const Reduced& from, schema::Reduced::Builder to);
+void read(schema::Commit::Reader from, Bounds& bounds, Commit& to);
+void write(const Commit& from, schema::Commit::Builder to);
+void read(schema::Validated::Reader from, Bounds& bounds, Validated& to);
+void write(const Validated& from, schema::Validated::Builder to);
+void read(schema::ShardSaved::Reader from, Bounds& bounds, ShardSaved& to);
+void write(const ShardSaved& from, schema::ShardSaved::Builder to);
+void read(schema::Timings::Reader from, Bounds& bounds, Timings& to);
+void write(const Timings& from, schema::Timings::Builder to);
+
+// local_updates.cpp
+void read(schema::Lease::Reader from, Bounds& bounds, Claim& to);
+void write(const Claim& from, schema::Lease::Builder to);
+void read(schema::ColumnCommit::Reader from, Bounds& bounds, CommitUpdate& to);
+void write(const CommitUpdate& from, schema::ColumnCommit::Builder to);
+void read(schema::Combine::Reader from, Bounds& bounds, Average& to);
+void write(const Average& from, schema::Combine::Builder to);
+void read(schema::Combined::Reader from, Bounds& bounds, Averaged& to);
+void write(const Averaged& from, schema::Combined::Builder to);
+void read(schema::Dissolve::Reader from, Bounds& bounds, AbortGroup& to);
+void write(const AbortGroup& from, schema::Dissolve::Builder to);
+
+// profile.cpp
+void read(schema::ProfileRequest::Reader from, Bounds& bounds, ProfileRequest& to);
+void write(const ProfileRequest& from, schema::ProfileRequest::Builder to);
+void read(schema::Profiled::Reader from, Bounds& bounds, plans::MeasuredWorker& to);
+void write(const plans::MeasuredWorker& from, schema::Profiled::Builder to);
+
+// status.cpp
+void read(schema::Status::Reader from, Bounds& bounds, Status& to);
+void write(const Status& from, schema::Status::Builder to);
+
+}  // namespace skein::net

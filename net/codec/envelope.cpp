@@ -1,0 +1,171 @@
+#include "net/codec/envelope.hpp"
+
+#include <utility>
+
+#include <capnp/message.h>
+
+#include "absl/strings/str_cat.h"
+#include "net/codec/body_codec.hpp"
+
+namespace skein::net {
+namespace {
+
+using Body = schema::Envelope::Body;
+
+template <class Struct, class Reader>
+absl::StatusOr<ControlBody> read_body(const char* name, Reader from) {
+  Bounds bounds(name);
+  Struct to;
+  read(from, bounds, to);
+  if (!bounds.status().ok()) return bounds.status();
+  return to;
+}
+
+absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
+  switch (body.which()) {
+    case Body::JOIN:
+      return read_body<plans::JoinRequest>("Join", body.getJoin());
+    case Body::JOINED:
+      return read_body<Joined>("Joined", body.getJoined());
+    case Body::REFUSED:
+      return read_body<Refused>("Refused", body.getRefused());
+    case Body::ASSIGN:
+      return read_body<Assign>("Assign", body.getAssign());
+    case Body::PREPARED:
+      return Prepared();
+    case Body::RENDEZVOUS:
+      return read_body<RendezvousEntry>("Rendezvous", body.getRendezvous());
+    case Body::START:
+      return read_body<Start>("Start", body.getStart());
+    case Body::READY:
+      return read_body<plans::ReadyReport>("Ready", body.getReady());
+    case Body::GROUP_START:
+      return read_body<GroupStart>("GroupStart", body.getGroupStart());
+    case Body::REDUCED:
+      return read_body<Reduced>("Reduced", body.getReduced());
+    case Body::COMMIT:
+      return read_body<Commit>("Commit", body.getCommit());
+    case Body::VALIDATED:
+      return read_body<Validated>("Validated", body.getValidated());
+    case Body::SHARD_SAVED:
+      return read_body<ShardSaved>("ShardSaved", body.getShardSaved());
+    case Body::HEARTBEAT:
+      return read_body<Heartbeat>("Heartbeat", body.getHeartbeat());
+    case Body::HEARTBEAT_ACK:
+      return read_body<HeartbeatAck>("HeartbeatAck", body.getHeartbeatAck());
+    case Body::TIMINGS:
+      return read_body<Timings>("Timings", body.getTimings());
+    case Body::FAILED:
+      return read_body<Failed>("Failed", body.getFailed());
+    case Body::STOP:
+      return read_body<Stop>("Stop", body.getStop());
+    case Body::STATUS_REQUEST:
+      return StatusRequest();
+    case Body::STATUS:
+      return read_body<Status>("Status", body.getStatus());
+    case Body::PROFILE_REQUEST:
+      return read_body<ProfileRequest>("ProfileRequest", body.getProfileRequest());
+    case Body::PROFILED:
+      return read_body<plans::MeasuredWorker>("Profiled", body.getProfiled());
+    case Body::HALT:
+      return read_body<Quiesce>("Halt", body.getHalt());
+    case Body::HALTED:
+      return read_body<Quiesced>("Halted", body.getHalted());
+    case Body::TROUBLE:
+      return read_body<PeerFailure>("Trouble", body.getTrouble());
+    case Body::LEAVE:
+      return read_body<Leave>("Leave", body.getLeave());
+    case Body::DRAIN_REQUEST:
+      return read_body<DrainRequest>("DrainRequest", body.getDrainRequest());
+    case Body::SNAPSHOT_KEPT:
+      return read_body<SnapshotKept>("SnapshotKept", body.getSnapshotKept());
+    case Body::EMULATE:
+      return read_body<Emulate>("Emulate", body.getEmulate());
+    case Body::LEASE:
+      return read_body<Claim>("Lease", body.getLease());
+    case Body::COLUMN_COMMIT:
+      return read_body<CommitUpdate>("ColumnCommit", body.getColumnCommit());
+    case Body::COMBINE:
+      return read_body<Average>("Combine", body.getCombine());
+    case Body::COMBINED:
+      return read_body<Averaged>("Combined", body.getCombined());
+    case Body::DISSOLVE:
+      return read_body<AbortGroup>("Dissolve", body.getDissolve());
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("Envelope.body is of an unknown kind, ", static_cast<int>(body.which())));
+}
+
+/// Sets the member of the union that belongs to a struct.
+struct BodyWriter {
+  Body::Builder to;
+
+  void operator()(const plans::JoinRequest& from) { write(from, to.initJoin()); }
+  void operator()(const Joined& from) { write(from, to.initJoined()); }
+  void operator()(const Refused& from) { write(from, to.initRefused()); }
+  void operator()(const Assign& from) { write(from, to.initAssign()); }
+  void operator()(const Prepared&) { to.initPrepared(); }
+  void operator()(const RendezvousEntry& from) { write(from, to.initRendezvous()); }
+  void operator()(const Start& from) { write(from, to.initStart()); }
+  void operator()(const plans::ReadyReport& from) { write(from, to.initReady()); }
+  void operator()(const GroupStart& from) { write(from, to.initGroupStart()); }
+  void operator()(const Reduced& from) { write(from, to.initReduced()); }
+  void operator()(const Commit& from) { write(from, to.initCommit()); }
+  void operator()(const Validated& from) { write(from, to.initValidated()); }
+  void operator()(const ShardSaved& from) { write(from, to.initShardSaved()); }
+  void operator()(const Heartbeat& from) { write(from, to.initHeartbeat()); }
+  void operator()(const HeartbeatAck& from) { write(from, to.initHeartbeatAck()); }
+  void operator()(const Timings& from) { write(from, to.initTimings()); }
+  void operator()(const Failed& from) { write(from, to.initFailed()); }
+  void operator()(const Stop& from) { write(from, to.initStop()); }
+  void operator()(const StatusRequest&) { to.setStatusRequest(); }
+  void operator()(const Status& from) { write(from, to.initStatus()); }
+  void operator()(const ProfileRequest& from) { write(from, to.initProfileRequest()); }
+  void operator()(const plans::MeasuredWorker& from) { write(from, to.initProfiled()); }
+  void operator()(const Quiesce& from) { write(from, to.initHalt()); }
+  void operator()(const Quiesced& from) { write(from, to.initHalted()); }
+  void operator()(const PeerFailure& from) { write(from, to.initTrouble()); }
+  void operator()(const Leave& from) { write(from, to.initLeave()); }
+  void operator()(const DrainRequest& from) { write(from, to.initDrainRequest()); }
+  void operator()(const SnapshotKept& from) { write(from, to.initSnapshotKept()); }
+  void operator()(const Emulate& from) { write(from, to.initEmulate()); }
+  void operator()(const Claim& from) { write(from, to.initLease()); }
+  void operator()(const CommitUpdate& from) { write(from, to.initColumnCommit()); }
+  void operator()(const Average& from) { write(from, to.initCombine()); }
+  void operator()(const Averaged& from) { write(from, to.initCombined()); }
+  void operator()(const AbortGroup& from) { write(from, to.initDissolve()); }
+};
+
+}  // namespace
+
+absl::StatusOr<Envelope> decode(const ControlMessage& message) {
+  const auto from = *message;
+  Bounds bounds("Envelope");
+  Envelope to;
+  to.head.generation = bounds.count("generation", from.getGeneration(), kGenerationsMax);
+  to.head.term = bounds.count("term", from.getTerm(), kTermsMax);
+  to.head.sender = bounds.worker_or_none("sender", from.getSender()).value;
+  to.head.receiver = bounds.worker_or_none("receiver", from.getReceiver()).value;
+  to.head.trace_high = from.getTraceHigh();
+  to.head.trace_low = from.getTraceLow();
+  if (!bounds.status().ok()) return bounds.status();
+  absl::StatusOr<ControlBody> body = decode_body(from.getBody());
+  if (!body.ok()) return body.status();
+  to.body = *std::move(body);
+  return to;
+}
+
+ControlMessage encode(const EnvelopeHead& head, const ControlBody& body) {
+  capnp::MallocMessageBuilder message;
+  auto to = message.initRoot<schema::Envelope>();
+  to.setGeneration(head.generation);
+  to.setTerm(head.term);
+  to.setSender(head.sender);
+  to.setReceiver(head.receiver);
+  to.setTraceHigh(head.trace_high);
+  to.setTraceLow(head.trace_low);
+  std::visit(BodyWriter{to.getBody()}, body);
+  return ControlMessage::encode(message);
+}
+
+}  // namespace skein::net

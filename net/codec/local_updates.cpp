@@ -1,0 +1,100 @@
+#include "net/codec/local_updates.hpp"
+
+#include "net/codec/body_codec.hpp"
+
+namespace skein::net {
+
+void read(schema::Lease::Reader from, Bounds& bounds, Claim& to) {
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.samples.first = bounds.count("firstSample", from.getFirstSample(), kSamplesMax);
+  to.samples.count = bounds.count("sampleCount", from.getSampleCount(), kSamplesMax);
+  to.profile = from.getProfile();
+}
+
+void write(const Claim& from, schema::Lease::Builder to) {
+  to.setStep(from.step);
+  to.setFirstSample(from.samples.first);
+  to.setSampleCount(from.samples.count);
+  to.setProfile(from.profile);
+}
+
+void read(schema::ColumnCommit::Reader from, Bounds& bounds, CommitUpdate& to) {
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.gradient_norm = bounds.norm("gradientNorm", from.getGradientNorm());
+  plans::SampleLease next;
+  next.first = bounds.count("nextSample", from.getNextSample(), kSamplesMax);
+  next.count = bounds.count("nextCount", from.getNextCount(), kSamplesMax);
+  if (next.count > 0) to.next = next;
+  to.profile = from.getProfile();
+}
+
+void write(const CommitUpdate& from, schema::ColumnCommit::Builder to) {
+  to.setStep(from.step);
+  to.setGradientNorm(from.gradient_norm);
+  if (from.next) {
+    to.setNextSample(from.next->first);
+    to.setNextCount(from.next->count);
+  }
+  to.setProfile(from.profile);
+}
+
+void read(schema::Combine::Reader from, Bounds& bounds, Average& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.number = bounds.count("number", from.getNumber(), kStepsMax);
+  const auto members = from.getMembers();
+  const unsigned count = bounds.size("members", members.size(), kMembersMax);
+  to.members.reserve(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("members", i);
+    plans::GroupMember member;
+    member.replica = bounds.replica("replica", members[i].getReplica());
+    member.weight = bounds.finite("weight", members[i].getWeight(), -kWeightMax, kWeightMax);
+    to.members.push_back(member);
+  }
+  to.is_passive = from.getPassive();
+  to.is_common = from.getCommon();
+  to.has_server = from.getServer();
+  to.is_closing = from.getClosing();
+  to.steps_done = bounds.count("stepsDone", from.getStepsDone(), kStepsMax);
+  to.staleness = bounds.count("staleness", from.getStaleness(), kStepsMax);
+}
+
+void write(const Average& from, schema::Combine::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setNumber(from.number);
+  auto members = to.initMembers(static_cast<unsigned>(from.members.size()));
+  for (unsigned i = 0; i < members.size(); ++i) {
+    members[i].setReplica(from.members[i].replica.value);
+    members[i].setWeight(from.members[i].weight);
+  }
+  to.setPassive(from.is_passive);
+  to.setCommon(from.is_common);
+  to.setServer(from.has_server);
+  to.setClosing(from.is_closing);
+  to.setStepsDone(from.steps_done);
+  to.setStaleness(from.staleness);
+}
+
+void read(schema::Combined::Reader from, Bounds& bounds, Averaged& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.number = bounds.count("number", from.getNumber(), kStepsMax);
+  to.ok = from.getOk();
+}
+
+void write(const Averaged& from, schema::Combined::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setNumber(from.number);
+  to.setOk(from.ok);
+}
+
+void read(schema::Dissolve::Reader from, Bounds& bounds, AbortGroup& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.number = bounds.count("number", from.getNumber(), kStepsMax);
+}
+
+void write(const AbortGroup& from, schema::Dissolve::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setNumber(from.number);
+}
+
+}  // namespace skein::net

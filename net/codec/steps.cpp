@@ -1,0 +1,185 @@
+#include "net/codec/steps.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "net/codec/body_codec.hpp"
+
+namespace skein::net {
+namespace {
+
+plans::SavedFile read_file(schema::SavedFile::Reader from, Bounds& bounds) {
+  plans::SavedFile to;
+  to.name = bounds.file_name("name", from.getName());
+  to.bytes = bounds.count("bytes", from.getBytes(), kBytesMax);
+  to.crc32c = from.getCrc32c();  // Any 32 bits.
+  const auto tensors = from.getTensors();
+  const unsigned count = bounds.size("tensors", tensors.size(), kTensorsPerFileMax);
+  to.tensors.reserve(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("tensors", i);
+    to.tensors.push_back(bounds.name("", tensors[i]));
+  }
+  return to;
+}
+
+Slice read_slice(schema::Slice::Reader from, Bounds& bounds) {
+  Slice to;
+  to.name = bounds.name("name", from.getName());
+  to.track = static_cast<uint8_t>(bounds.index("track", from.getTrack(), kTracks));
+  to.start_us = bounds.count("startUs", from.getStartUs(), kTimeUsMax);
+  to.duration_us = bounds.count("durationUs", from.getDurationUs(), kTimeUsMax);
+  to.microbatch = from.getMicrobatch();
+  if (to.microbatch < -1 || to.microbatch >= static_cast<int64_t>(kMicrobatchesMax)) {
+    bounds.refuse("microbatch", absl::StrCat("is ", to.microbatch, ", -1 for none or less than ",
+                                             kMicrobatchesMax));
+  }
+  return to;
+}
+
+}  // namespace
+
+void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.samples = from.getSamples();   // Any 32 bits: the sum over a cluster fits 64.
+  to.loss_sum = from.getLossSum();  // Not finite if the training has diverged.
+  to.loss_tokens = bounds.count("lossTokens", from.getLossTokens(), kSamplesMax);
+  to.needs_groups = from.getNeedsGroups();
+  to.norm_squared = bounds.norm_or_diverged("normSquared", from.getNormSquared());
+  to.busy_us = bounds.count("busyUs", from.getBusyUs(), kTimeUsMax);
+  to.step_us = bounds.count("stepUs", from.getStepUs(), kTimeUsMax);
+  to.stash_peak =
+      static_cast<uint32_t>(bounds.count("stashPeak", from.getStashPeak(), kMicrobatchesMax));
+  to.snapshot_us = bounds.count("snapshotUs", from.getSnapshotUs(), kTimeUsMax);
+}
+
+void write(const plans::ReadyReport& from, schema::Ready::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setStep(from.step);
+  to.setSamples(from.samples);
+  to.setLossSum(from.loss_sum);
+  to.setLossTokens(from.loss_tokens);
+  to.setNeedsGroups(from.needs_groups);
+  to.setNormSquared(from.norm_squared);
+  to.setBusyUs(from.busy_us);
+  to.setStepUs(from.step_us);
+  to.setStashPeak(from.stash_peak);
+  to.setSnapshotUs(from.snapshot_us);
+}
+
+void read(schema::GroupStart::Reader from, Bounds& bounds, GroupStart& to) {
+  to.group = {static_cast<uint32_t>(bounds.index("group", from.getGroup(), kGroupsMax))};
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+}
+
+void write(const GroupStart& from, schema::GroupStart::Builder to) {
+  to.setGroup(from.group.value);
+  to.setStep(from.step);
+}
+
+void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.norm_squared = bounds.norm_or_diverged("normSquared", from.getNormSquared());
+}
+
+void write(const Reduced& from, schema::Reduced::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setStep(from.step);
+  to.setNormSquared(from.norm_squared);
+}
+
+void read(schema::Commit::Reader from, Bounds& bounds, Commit& to) {
+  to.order.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.order.gradient_norm = bounds.norm("gradientNorm", from.getGradientNorm());
+  to.order.validate = from.getValidate();
+  to.order.checkpoint = from.getCheckpoint();
+  to.order.last = from.getLast();
+  to.order.snapshot = from.getSnapshot();
+  to.order.snapshot_floor = bounds.count("snapshotFloor", from.getSnapshotFloor(), kStepsMax);
+  to.profile = from.getProfile();
+}
+
+void write(const Commit& from, schema::Commit::Builder to) {
+  to.setStep(from.order.step);
+  to.setGradientNorm(from.order.gradient_norm);
+  to.setValidate(from.order.validate);
+  to.setCheckpoint(from.order.checkpoint);
+  to.setLast(from.order.last);
+  to.setSnapshot(from.order.snapshot);
+  to.setSnapshotFloor(from.order.snapshot_floor);
+  to.setProfile(from.profile);
+}
+
+void read(schema::Validated::Reader from, Bounds& bounds, Validated& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.loss_sum = from.getLossSum();  // Not finite if the training has diverged.
+  to.loss_tokens = bounds.count("lossTokens", from.getLossTokens(), kSamplesMax);
+}
+
+void write(const Validated& from, schema::Validated::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setStep(from.step);
+  to.setLossSum(from.loss_sum);
+  to.setLossTokens(from.loss_tokens);
+}
+
+void read(schema::ShardSaved::Reader from, Bounds& bounds, ShardSaved& to) {
+  to.stage = bounds.stage("stage", from.getStage());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  const auto files = from.getFiles();
+  const unsigned count = bounds.size("files", files.size(), kFilesPerShardMax);
+  to.files.reserve(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("files", i);
+    to.files.push_back(read_file(files[i], bounds));
+  }
+  to.error = bounds.text("error", from.getError(), kReasonBytesMax);
+}
+
+void write(const ShardSaved& from, schema::ShardSaved::Builder to) {
+  to.setStage(static_cast<uint32_t>(from.stage));
+  to.setStep(from.step);
+  to.setError(fit_text(from.error, kReasonBytesMax));
+  auto files = to.initFiles(static_cast<unsigned>(from.files.size()));
+  for (unsigned i = 0; i < files.size(); ++i) {
+    const plans::SavedFile& file = from.files[i];
+    files[i].setName(file.name);
+    files[i].setBytes(file.bytes);
+    files[i].setCrc32c(file.crc32c);
+    auto tensors = files[i].initTensors(static_cast<unsigned>(file.tensors.size()));
+    for (unsigned t = 0; t < tensors.size(); ++t) tensors.set(t, file.tensors[t]);
+  }
+}
+
+void read(schema::Timings::Reader from, Bounds& bounds, Timings& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.staleness = bounds.count("staleness", from.getStaleness(), kStepsMax);
+  const auto slices = from.getSlices();
+  const unsigned count = bounds.size("slices", slices.size(), kSlicesMax);
+  to.slices.reserve(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("slices", i);
+    to.slices.push_back(read_slice(slices[i], bounds));
+  }
+}
+
+void write(const Timings& from, schema::Timings::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setStep(from.step);
+  to.setStaleness(from.staleness);
+  auto slices = to.initSlices(static_cast<unsigned>(std::min(from.slices.size(), kSlicesMax)));
+  for (unsigned i = 0; i < slices.size(); ++i) {
+    const Slice& slice = from.slices[i];
+    slices[i].setName(slice.name);
+    slices[i].setTrack(slice.track);
+    slices[i].setStartUs(slice.start_us);
+    slices[i].setDurationUs(slice.duration_us);
+    slices[i].setMicrobatch(slice.microbatch);
+  }
+}
+
+}  // namespace skein::net

@@ -1,0 +1,328 @@
+#include "actors/worker/worker.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "actors/end_process.hpp"
+#include "tests/actors/replica/replica_rig.hpp"
+
+namespace skein::actors {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Body = RecordingLink::Body;
+using std::chrono_literals::operator""s;
+
+/// Worker 1 with everything around it played by the test, in virtual time.
+struct WorkerRig {
+  WorkerRig() {
+    config.set("scheduler.policy", caf::atom("testing"));
+    system = std::make_unique<caf::actor_system>(config);
+    prepare = system->spawn([this]() -> PrepareIo::behavior_type {
+      return {[this](const PrepareRequest& request, const PrepareListener&) {
+                prepares.push_back(request);
+              },
+              [this](const SendStateRequest& request, const PrepareListener&) {
+                sent_states.push_back(request);
+              },
+              [](const ProfileWork&, const PrepareListener&) {}};
+    });
+    shards = system->spawn([]() -> ShardIo::behavior_type {
+      return {[](const ShardRequest&, const ShardListener&) {},
+              [](const SnapshotRequest&, const SnapshotListener&) {}};
+    });
+    actor = system->spawn(worker, make_config());
+    run();
+  }
+  ~WorkerRig() {
+    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(prepare, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(shards, caf::exit_reason::user_shutdown);
+    run();
+    device->drop_work();
+  }
+
+  WorkerConfig make_config() {
+    WorkerConfig made;
+    made.options.parse_job = [this](const std::string&) {
+      return absl::StatusOr<plans::JobSpec>(job);
+    };
+    made.parts.make_device = [this](const plans::DeviceSpec&) {
+      return absl::StatusOr<std::shared_ptr<gpu::Device>>(device);
+    };
+    made.parts.make_shard_io = [this](const ShardIoConfig&) { return shards; };
+    made.plane = plane;
+    made.prepare = prepare;
+    made.connect = [this](uint64_t attempt, double) { attempts.push_back(attempt); };
+    made.on_end = [this](absl::Status status) { ends.push_back(std::move(status)); };
+    return made;
+  }
+
+  void run() { scheduler().run(); }
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(system->scheduler());
+  }
+  template <class Message>
+  void tell(Message message) {
+    caf::anon_send(actor, std::move(message));
+    run();
+  }
+  void control(uint64_t generation, net::ControlBody body) {
+    net::EnvelopeHead head;
+    head.generation = generation;
+    head.term = 1;
+    tell(net::Envelope{head, std::move(body)});
+  }
+  void open() { tell(LinkOpened{attempts.back(), link}); }
+  void joined() {
+    net::Joined joined;
+    joined.worker = {1};
+    control(0, std::move(joined));
+  }
+  void join() {
+    open();
+    joined();
+  }
+  void quiesce(uint64_t generation) { control(generation, net::Quiesce()); }
+  /// A plan of one stage on this worker, from step `first_step` on.
+  void assign(uint64_t generation, uint64_t first_step = 0, bool fetches = false) {
+    plan = plans::make_layout_plan(job, {{1}}, generation).value();
+    net::Assign assign;
+    assign.plan = plan;
+    assign.restore.first_step = first_step;
+    assign.peers = {{{1}, "127.0.0.1:1"}, {{2}, "127.0.0.1:2"}};
+    if (fetches) assign.restore.moves.push_back({0, {2}, {1}});
+    control(generation, std::move(assign));
+  }
+  void prepared(uint64_t generation, absl::Status status = absl::OkStatus()) {
+    PreparedReplicas result;
+    result.generation = generation;
+    result.status = std::move(status);
+    if (result.status.ok()) result.replicas.push_back(first_replica());
+    tell(std::move(result));
+  }
+  PreparedReplica first_replica() {
+    gpu::StageModelOptions options;
+    options.model = job.model;
+    options.layers = plan.stages[0].layers;
+    options.rows = plans::replica_of(plan, {0}).rows.count;
+    options.seq_len = job.training.seq_len;
+    options.stash_count = 2;
+    return {{0}, gpu::StageModel::create(options, *device).value(), options, {}};
+  }
+  void start(uint64_t generation) { control(generation, net::Start()); }
+  /// Up to a Replica that waits for its start.
+  void host(uint64_t generation) {
+    quiesce(generation);
+    assign(generation);
+    prepared(generation);
+  }
+  bool end_one() {
+    const bool ended = device->end_one();
+    run();
+    return ended;
+  }
+  size_t count(Body::Which kind) const { return link->bodies(kind).size(); }
+  /// Steps of the states that the newest inventory lists.
+  std::vector<uint64_t> inventory() const {
+    std::vector<uint64_t> steps;
+    const auto all = link->bodies(Body::HALTED);
+    if (all.empty()) return steps;
+    auto last = all.back();
+    for (auto each : last.getHalted().getHoldings()) steps.push_back(each.getStep());
+    return steps;
+  }
+
+  plans::JobSpec job = small_job(1, 1);
+  plans::Plan plan;
+  caf::actor_system_config config;
+  std::unique_ptr<caf::actor_system> system;
+  std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();
+  std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
+  std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
+  std::vector<uint64_t> attempts;
+  std::vector<absl::Status> ends;
+  std::vector<PrepareRequest> prepares;
+  std::vector<SendStateRequest> sent_states;
+  PrepareIo prepare;
+  ShardIo shards;
+  Worker actor;
+};
+
+TEST(Worker, JoinsOnceForEachLinkAndThenBeats) {
+  WorkerRig rig;
+  EXPECT_THAT(rig.attempts, ElementsAre(1u));
+  rig.open();
+  EXPECT_EQ(rig.count(Body::JOIN), 1u);
+  rig.scheduler().advance_time(10s);
+  rig.run();
+  EXPECT_EQ(rig.count(Body::HEARTBEAT), 0u) << "it is no member yet";
+  rig.joined();
+  rig.joined();
+  rig.scheduler().advance_time(1s);
+  rig.run();
+  EXPECT_GE(rig.count(Body::HEARTBEAT), 1u);
+  EXPECT_EQ(rig.count(Body::JOIN), 1u);
+}
+
+TEST(Worker, ALostLinkIsMadeAnewAndSaysWhoItWas) {
+  WorkerRig rig;
+  rig.join();
+  rig.tell(LinkClosed{7, absl::UnavailableError("of another attempt")});
+  EXPECT_THAT(rig.attempts, ElementsAre(1u));
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  EXPECT_THAT(rig.attempts, ElementsAre(1u, 2u));
+  rig.open();
+  auto joins = rig.link->bodies(Body::JOIN);
+  ASSERT_EQ(joins.size(), 2u);
+  EXPECT_EQ(joins[0].getJoin().getPreviousWorker(), 0u);
+  EXPECT_EQ(joins[1].getJoin().getPreviousWorker(), 1u);
+  EXPECT_THAT(rig.ends, IsEmpty());
+}
+
+TEST(Worker, WhoIsNoMemberEndsWithItsLink) {
+  WorkerRig rig;
+  rig.open();
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  ASSERT_EQ(rig.ends.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(rig.ends[0]));
+}
+
+TEST(Worker, AnswersAQuiesceOnceWithItsInventory) {
+  WorkerRig rig;
+  rig.join();
+  rig.quiesce(1);
+  rig.quiesce(1);
+  rig.quiesce(0);
+  EXPECT_EQ(rig.count(Body::HALTED), 1u);
+  EXPECT_THAT(rig.inventory(), IsEmpty());
+}
+
+TEST(Worker, AnAssignmentIsPreparedOnceAndOnlyInItsGeneration) {
+  WorkerRig rig;
+  rig.join();
+  rig.assign(1);
+  EXPECT_THAT(rig.prepares, IsEmpty()) << "nobody has quiesced it";
+  rig.quiesce(1);
+  rig.assign(1);
+  rig.assign(1);
+  ASSERT_EQ(rig.prepares.size(), 1u);
+  rig.prepared(7);
+  EXPECT_EQ(rig.count(Body::PREPARED), 0u) << "of another generation";
+  rig.prepared(1);
+  rig.prepared(1);
+  rig.assign(1);
+  EXPECT_EQ(rig.count(Body::PREPARED), 1u);
+  EXPECT_EQ(rig.prepares.size(), 1u);
+}
+
+TEST(Worker, WaitsForTheLayersOfOthersAndTakesEachOnce) {
+  WorkerRig rig;
+  rig.join();
+  rig.quiesce(1);
+  rig.assign(1, 5, true);
+  EXPECT_THAT(rig.prepares, IsEmpty());
+  const auto kind = net::schema::TensorKind::STATE;
+  ASSERT_TRUE(rig.plane->streams.contains(kind));
+  const net::TensorHandle layer = make_layer_memory(layer_state_floats(rig.job.model, 0));
+  rig.tell(StateArrived{{1, 0, kind, 4, 0}, layer});
+  rig.tell(StateArrived{{7, 0, kind, 5, 0}, layer});
+  EXPECT_THAT(rig.prepares, IsEmpty()) << "of another step, of another generation";
+  rig.tell(StateArrived{{1, 0, kind, 5, 0}, layer});
+  rig.tell(StateArrived{{1, 0, kind, 5, 0}, layer});
+  ASSERT_EQ(rig.prepares.size(), 1u);
+  ASSERT_EQ(rig.prepares[0].held.size(), 1u);
+  EXPECT_EQ(rig.prepares[0].held[0].step, 5u);
+}
+
+TEST(Worker, APlanThatIsOverBeforeItIsPreparedNeverRuns) {
+  WorkerRig rig;
+  rig.join();
+  rig.quiesce(1);
+  rig.assign(1);
+  rig.quiesce(2);
+  EXPECT_EQ(rig.count(Body::HALTED), 2u);
+  rig.prepared(1);
+  EXPECT_EQ(rig.count(Body::PREPARED), 0u);
+  rig.assign(2);
+  EXPECT_EQ(rig.prepares.size(), 2u);
+  rig.prepared(2);
+  EXPECT_EQ(rig.count(Body::PREPARED), 1u);
+}
+
+TEST(Worker, HostsAReplicaAndGivesItsStateWhenItIsQuiesced) {
+  WorkerRig rig;
+  rig.join();
+  rig.host(1);
+  EXPECT_EQ(rig.device->submitted.size(), 0u) << "it waits for the start";
+  rig.start(1);
+  while (rig.end_one()) continue;
+  EXPECT_EQ(rig.count(Body::READY), 1u);
+  rig.quiesce(2);
+  EXPECT_EQ(rig.count(Body::HALTED), 1u) << "the device still has its last work";
+  rig.assign(2);
+  EXPECT_EQ(rig.prepares.size(), 1u) << "the old plan has not ended";
+  rig.end_one();
+  EXPECT_EQ(rig.count(Body::HALTED), 2u);
+  EXPECT_THAT(rig.inventory(), ElementsAre(0u));
+  rig.assign(2);
+  ASSERT_EQ(rig.prepares.size(), 2u);
+  EXPECT_EQ(rig.prepares[1].held.size(), 1u) << "the model goes on";
+}
+
+TEST(Worker, TroubleOfOthersIsToldAndItsOwnEndsIt) {
+  for (bool of_others : {true, false}) {
+    WorkerRig rig;
+    rig.join();
+    rig.quiesce(1);
+    rig.assign(1);
+    rig.prepared(1, of_others ? absl::UnavailableError("damaged") : absl::InternalError("bug"));
+    EXPECT_EQ(rig.count(Body::TROUBLE), of_others ? 1u : 0u);
+    EXPECT_EQ(rig.count(Body::FAILED), of_others ? 0u : 1u);
+    EXPECT_EQ(rig.ends.size(), of_others ? 0u : 1u);
+    rig.prepared(1);
+    EXPECT_EQ(rig.count(Body::PREPARED), 0u) << "that round is over";
+  }
+}
+
+TEST(Worker, ALostNeighbourIsNamedAndAForeignAddressIsNot) {
+  WorkerRig rig;
+  rig.join();
+  rig.host(1);
+  rig.tell(WorkerFault{absl::UnavailableError("broke"), "127.0.0.1:99"});
+  EXPECT_EQ(rig.count(Body::TROUBLE), 0u) << "it is no neighbour";
+  rig.tell(WorkerFault{absl::UnavailableError("broke"), "127.0.0.1:2"});
+  auto troubles = rig.link->bodies(Body::TROUBLE);
+  ASSERT_EQ(troubles.size(), 1u);
+  EXPECT_EQ(troubles[0].getTrouble().getPeer(), 2u);
+}
+
+TEST(Worker, LeavesWithAReasonAlsoAfterALinkWasLost) {
+  WorkerRig rig;
+  rig.join();
+  rig.tell(LeaveRequest{"a notice"});
+  EXPECT_EQ(rig.count(Body::LEAVE), 1u);
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  rig.join();
+  EXPECT_EQ(rig.count(Body::LEAVE), 2u) << "the coordinator may be a new one";
+  rig.control(0, net::Stop());
+  EXPECT_THAT(rig.ends, ElementsAre(absl::OkStatus()));
+}
+
+/// CAF would end the actor alone, and the process would stay up, deaf.
+TEST(WorkerDeathTest, AnExceptionInAnActorEndsTheProcessWithTheFacts) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  auto fail = [] {
+    WorkerRig rig;
+    WorkerConfig broken = rig.make_config();
+    broken.connect = nullptr;  // Calling it raises std::bad_function_call.
+    rig.system->spawn(worker, std::move(broken));
+    rig.run();
+  };
+  EXPECT_EXIT(fail(), ::testing::ExitedWithCode(kExitActorFailed),
+              "event=actor.failed actor=worker reason=\"bad_function_call\"");
+}
+
+}  // namespace
+}  // namespace skein::actors

@@ -1,0 +1,283 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/codec/bounds.hpp"
+#include "net/codec/envelope.hpp"
+#include "plans/base/check.hpp"
+#include "plans/base/rng.hpp"
+
+namespace skein::net {
+
+/// Draws messages whose every field is within its bounds, often at one of their ends. Lists have
+/// one to three elements, so that there is always one to look at.
+class RandomMessages {
+ public:
+  explicit RandomMessages(uint64_t seed) : rng_(seed) {}
+
+  /// A body of the `kind`-th alternative of ControlBody.
+  ControlBody body(size_t kind) {
+    return body_of(kind, std::make_index_sequence<std::variant_size_v<ControlBody>>());
+  }
+  EnvelopeHead head() {
+    return {count(kGenerationsMax),  count(kTermsMax), below(kWorkerIdMax + 1),
+            below(kWorkerIdMax + 1), rng_.bits(),      rng_.bits()};
+  }
+
+ private:
+  template <size_t... I>
+  ControlBody body_of(size_t kind, std::index_sequence<I...>) {
+    ControlBody made;
+    ((I == kind ? fill(made.emplace<I>()) : void()), ...);
+    return made;
+  }
+
+  /// 0..max.
+  uint64_t count(uint64_t max) {
+    const uint64_t choice = rng_.below(4);
+    return choice == 0 ? 0 : choice == 1 ? max : rng_.below(max + 1);
+  }
+  uint32_t below(uint64_t end) { return static_cast<uint32_t>(count(end - 1)); }
+  int64_t from_one(uint64_t max) { return static_cast<int64_t>(1 + count(max - 1)); }
+  bool flag() { return rng_.below(2) == 1; }
+  double real(double min, double max) {
+    const uint64_t choice = rng_.below(4);
+    return choice == 0 ? min : choice == 1 ? max : min + (max - min) * rng_.uniform();
+  }
+  double norm() { return real(0, 1e30); }
+  std::string text(size_t max, const std::vector<std::string>& pieces) {
+    if (rng_.below(8) == 0) return std::string(max, 'x');
+    std::string made;
+    for (uint64_t i = rng_.below(6); i > 0; --i) made += pieces[rng_.below(pieces.size())];
+    return made;
+  }
+  std::string line(size_t max = kNameBytesMax) {
+    return text(max, {"wte", "0F3", "/", ".", " ", "caf\u00e9", "\u540d", "\U0001F9A2"});
+  }
+  size_t elements() { return 1 + rng_.below(3); }
+  template <class Item>
+  void fill_list(std::vector<Item>& list) {
+    list.resize(elements());
+    for (Item& item : list) fill(item);
+  }
+
+  void fill(plans::WorkerId& to) { to.value = 1 + below(kWorkerIdMax); }
+  plans::WorkerId worker() {
+    plans::WorkerId made;
+    fill(made);
+    return made;
+  }
+  plans::WorkerId worker_or_none() { return {below(kWorkerIdMax + 1)}; }
+  plans::ReplicaId replica() { return {below(kReplicasMax)}; }
+  int32_t stage() { return static_cast<int32_t>(below(kStagesMax)); }
+  plans::SampleLease samples() { return {count(kSamplesMax), count(kSamplesMax)}; }
+
+  // Membership.
+  void fill(plans::JoinRequest& to) {
+    to = {line(),           below(1ULL << 32),     line(), line(), real(kSpeedMin, kSpeedMax),
+          worker_or_none(), count(kGenerationsMax)};
+  }
+  void fill(Joined& to) {
+    to = {worker(), line(), text(kJobConfigBytesMax, {"[model]\n", "\tlayers = 2\r\n"}),
+          line(kPathBytesMax)};
+  }
+  void fill(Refused& to) { to.reason = line(kReasonBytesMax); }
+  void fill(Heartbeat& to) {
+    to = {{count(kStepsMax), line(), count(kTimeUsMax), flag(), line()}, count(kTimeUsMax)};
+  }
+  void fill(HeartbeatAck& to) { to = {count(kTimeUsMax), count(kTimeUsMax)}; }
+  void fill(Failed& to) { to = {line(kReasonBytesMax), flag()}; }
+  void fill(PeerFailure& to) { to = {line(kReasonBytesMax), worker_or_none()}; }
+  void fill(Leave& to) { to.reason = line(kReasonBytesMax); }
+  void fill(DrainRequest& to) { fill(to.worker); }
+  void fill(Stop& to) { to.reason = line(kReasonBytesMax); }
+  void fill(Emulate& to) { to = {real(0, 1), worker_or_none(), real(0, 86'400)}; }
+
+  // Plans.
+  void fill(Peer& to) { to = {worker(), line()}; }
+  void fill(Quiesce& to) { to = {count(kStepsMax), norm(), count(kGenerationsMax)}; }
+  void fill(plans::Holding& to) {
+    const auto end = from_one(kLayersMax);
+    to = {count(kStepsMax),
+          {static_cast<int64_t>(rng_.below(static_cast<uint64_t>(end))), end},
+          count(kGenerationsMax)};
+  }
+  void fill(Quiesced& to) { fill_list(to.state_inventory); }
+  void fill(plans::LayerMove& to) { to = {below(kLayersMax), worker(), worker()}; }
+  void fill(plans::Plan& to) {
+    to.generation = count(kGenerationsMax);
+    to.microbatch_count = static_cast<int64_t>(elements());
+    to.microbatch_rows = 4;
+    to.recompute = flag();
+    if (flag()) to.mode = plans::kLocalMode;
+    const auto stages = static_cast<int32_t>(elements());
+    for (int32_t s = 0; s < stages; ++s) {
+      plans::StagePlan& stage_plan = to.stages.emplace_back();
+      stage_plan.layers = {s, s + 1};
+      stage_plan.rank = s;
+      const auto replicas = static_cast<int64_t>(elements());
+      for (int64_t r = 0; r < replicas; ++r) {
+        stage_plan.replicas.push_back({{}, worker(), plans::even_rows(4, r, replicas)});
+      }
+    }
+    plans::number_replicas(to.stages);
+    to.groups = plans::reduction_groups(to.stages, flag());
+    SKEIN_CHECK(plans::set_schedule(to, plans::ScheduleKind::k1F1B).ok()) << "a plain schedule";
+  }
+  void fill(Assign& to) {
+    fill(to.plan);
+    fill_list(to.peers);
+    to.restore.first_step = count(kStepsMax);
+    to.restore.from_checkpoint = flag();
+    fill_list(to.restore.moves);
+    to.load_path = line(kPathBytesMax);
+    to.data_bytes = count(kBytesMax);
+    to.data_digest = rng_.bits();
+    to.keepers.resize(elements());
+    for (plans::WorkerId& keeper : to.keepers) keeper = worker_or_none();
+    to.state_generation = count(kGenerationsMax);
+  }
+  void fill(Prepared&) {}
+  void fill(RendezvousEntry& to) {
+    to.key = line(kKeyBytesMax);
+    to.value.resize(rng_.below(100));
+    for (char& byte : to.value) byte = static_cast<char>(rng_.bits());
+  }
+  void fill(Start& to) { to = {flag(), flag(), flag(), flag()}; }
+  void fill(SnapshotKept& to) { to = {stage(), count(kStepsMax)}; }
+
+  // Steps.
+  void fill(plans::ReadyReport& to) {
+    to.replica = replica();
+    to.step = count(kStepsMax);
+    to.samples = below(1ULL << 32);
+    to.loss_sum = real(-1e30, 1e30);
+    to.loss_tokens = count(kSamplesMax);
+    to.needs_groups = flag();
+    to.norm_squared = norm();
+    to.busy_us = count(kTimeUsMax);
+    to.step_us = count(kTimeUsMax);
+    to.stash_peak = below(kMicrobatchesMax + 1);
+    to.snapshot_us = count(kTimeUsMax);
+  }
+  void fill(GroupStart& to) { to = {{below(kGroupsMax)}, count(kStepsMax)}; }
+  void fill(Reduced& to) { to = {replica(), count(kStepsMax), norm()}; }
+  void fill(Commit& to) {
+    to.order = {count(kStepsMax), norm(), flag(), flag(), flag(), flag(), count(kStepsMax)};
+    to.profile = flag();
+  }
+  void fill(Validated& to) {
+    to = {replica(), count(kStepsMax), real(-1e30, 1e30), count(kSamplesMax)};
+  }
+  void fill(plans::SavedFile& to) {
+    to = {flag() ? "model.safetensors" : "stage-1/optimizer", count(kBytesMax), below(1ULL << 32),
+          std::vector<std::string>(elements(), line())};
+  }
+  void fill(ShardSaved& to) {
+    to.stage = stage();
+    to.step = count(kStepsMax);
+    fill_list(to.files);
+    to.error = line(kReasonBytesMax);
+  }
+  void fill(Slice& to) {
+    to = {line(), static_cast<uint8_t>(rng_.below(kTracks)), count(kTimeUsMax), count(kTimeUsMax),
+          static_cast<int32_t>(below(kMicrobatchesMax + 1)) - 1};
+  }
+  void fill(Timings& to) {
+    to.replica = replica();
+    to.step = count(kStepsMax);
+    fill_list(to.slices);
+    to.staleness = count(kStepsMax);
+  }
+
+  // Local updates.
+  void fill(Claim& to) { to = {count(kStepsMax), samples(), flag()}; }
+  void fill(CommitUpdate& to) {
+    to = {count(kStepsMax), norm(), std::nullopt, flag()};
+    if (flag()) to.next = plans::SampleLease{count(kSamplesMax), 1 + rng_.below(kSamplesMax)};
+  }
+  void fill(plans::GroupMember& to) {
+    to.replica = replica();
+    to.weight = real(-kWeightMax, kWeightMax);
+  }
+  void fill(Average& to) {
+    to.replica = replica();
+    to.number = count(kStepsMax);
+    fill_list(to.members);
+    to.is_passive = flag();
+    to.is_common = flag();
+    to.has_server = flag();
+    to.is_closing = flag();
+    to.steps_done = count(kStepsMax);
+    to.staleness = count(kStepsMax);
+  }
+  void fill(Averaged& to) { to = {replica(), count(kStepsMax), flag()}; }
+  void fill(AbortGroup& to) { to = {replica(), count(kStepsMax)}; }
+
+  // Profiles.
+  void fill(ProfileRequest& to) {
+    to.rows.resize(elements());
+    for (int64_t& rows : to.rows) rows = from_one(kRowsMax);
+    fill_list(to.peers);
+  }
+  plans::LayerTimes times() { return {real(0, 1e6), real(0, 1e6), real(0, 1e6)}; }
+  void fill(plans::MeasuredWorker& to) {
+    plans::Profile& profile = to.profile;
+    profile.source = "measured";
+    profile.device = line();
+    for (size_t i = elements(); i > 0; --i) {
+      const int64_t before = profile.rows.empty() ? 0 : profile.rows.back();
+      profile.rows.push_back(before + from_one(100));
+    }
+    for (size_t l = elements(); l > 0; --l) {
+      plans::LayerProfile& layer = profile.layers.emplace_back();
+      layer.name = line();
+      for (size_t i = 0; i < profile.rows.size(); ++i) layer.at.push_back(times());
+      layer.activation_row_bytes = static_cast<int64_t>(count(kBytesMax));
+      layer.stash_row_bytes = static_cast<int64_t>(count(kBytesMax));
+      layer.parameter_bytes = static_cast<int64_t>(count(kBytesMax));
+    }
+    profile.state_factor = real(0, kFactorMax);
+    profile.activation_factor = real(0.1, kFactorMax);
+    profile.gradient_factor = real(0, kFactorMax);
+    profile.update_us_per_byte = real(0, 10);
+    profile.tied_bytes = 0;
+    to.memory_bytes = static_cast<int64_t>(count(kBytesMax));
+    to.is_device_memory = flag();
+    to.memory_bytes_max = static_cast<int64_t>(count(kBytesMax));
+    for (size_t i = elements(); i > 0; --i) {
+      to.links[worker()] = {real(1, kBytesPerSecondMax), real(0, 1e9)};
+    }
+  }
+
+  // Status.
+  void fill(StatusRequest&) {}
+  void fill(WorkerStatus& to) {
+    to = {worker(),
+          line(),
+          below(1ULL << 32),
+          line(),
+          count(kStepsMax),
+          count(kTimeUsMax),
+          std::vector<std::string>(elements(), line())};
+  }
+  void fill(Status& to) {
+    to.job = line();
+    to.state = line();
+    to.steps_done = count(kStepsMax);
+    to.steps_total = count(kStepsMax);
+    to.loss = real(-1e30, 1e30);
+    to.tokens_per_second = real(0, kTokensPerSecondMax);
+    to.generation = count(kGenerationsMax);
+    to.term = count(kTermsMax);
+    fill_list(to.workers);
+    to.run_folder = line(kPathBytesMax);
+  }
+
+  plans::Rng rng_;
+};
+
+}  // namespace skein::net
