@@ -223,6 +223,10 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   report.stage_stash_peak = decision.stage_stash_peak;
   report.column_samples = decision.column_samples;
   report.staleness = decision.staleness;
+  for (size_t i = 0; i < plans::kDropReasons; ++i) {
+    const auto why = static_cast<plans::DropReason>(i);
+    if (dropped.of(why) > 0) report.dropped_messages[plans::to_text(why)] = dropped.of(why);
+  }
   report.goodput = coordination->goodput(now_us());
   if (report.step_seconds > 0) {
     tokens_per_second = static_cast<double>(report.tokens) / report.step_seconds;

@@ -32,6 +32,9 @@ struct StepReport {
   /// of a group among them, in steps. Such a commit is one of several steps.
   std::vector<uint64_t> column_samples;
   uint64_t staleness = 0;
+  /// Messages of the run so far that changed nothing, by `plans::DropReason`; those of no message
+  /// are left out.
+  std::map<std::string, uint64_t> dropped_messages;
 };
 
 struct ValidationReport {

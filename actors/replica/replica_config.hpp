@@ -49,7 +49,7 @@ struct ReplicaConfig {
   std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots.
   ReplicaListener listener;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
-  FailPointHandle fail_point;  // Of tests; else null.
+  FailPointHandle fail_point;              // Of tests; else null.
 };
 
 }  // namespace skein::actors

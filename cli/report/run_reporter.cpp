@@ -207,6 +207,7 @@ void RunReporter::on_step(const actors::StepReport& report) {
     json["steps"] = count;
     json["column_samples"] = report.column_samples;
   }
+  if (!report.dropped_messages.empty()) json["dropped_messages"] = report.dropped_messages;
   if (options_.simulated) json["simulated"] = true;
   if (options_.counts_samples) json.erase("tokens");
   goodput_ = report.goodput;
