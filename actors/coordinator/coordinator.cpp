@@ -27,7 +27,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
   self->delayed_send(self, kTick, TickAtom::value);
   return {
       [self](const PeerOpened& opened) {
-        self->state.peers[opened.peer] = {opened.link, opened.role, plans::WorkerId{}};
+        self->state.links.open(opened.peer, opened.link, opened.role);
       },
       [self](const PeerMessage& message) { self->state.on_message(message); },
       [self](const PeerClosed& closed) { self->state.on_closed(closed); },
@@ -111,22 +111,18 @@ void CoordinatorState::wake_later() {
 }
 
 void CoordinatorState::on_closed(const PeerClosed& closed) {
-  auto peer = peers.find(closed.peer);
-  if (peer == peers.end()) return;
-  const plans::WorkerId worker = peer->second.worker;
-  if (absl::IsInvalidArgument(closed.why)) tell_malformed(peer->second, closed.why);
-  peers.erase(peer);
+  const WorkerLinks::Peer* peer = links.find(closed.peer);
+  if (peer == nullptr) return;
+  if (absl::IsInvalidArgument(closed.why)) tell_malformed(*peer, closed.why);
+  const plans::WorkerId worker = links.close(closed.peer);
   if (worker.value == 0) return;
-  auto current = peer_of.find(worker);
-  if (current == peer_of.end() || current->second != closed.peer) return;  // It is back already.
-  peer_of.erase(current);
   tell_progress();
   const std::string text =
       closed.why.ok() ? "it closed its connection" : std::string(closed.why.message());
   apply(coordination->on_worker_lost(worker, absl::UnavailableError(text), now_us()));
 }
 
-void CoordinatorState::tell_malformed(const Peer& peer, const absl::Status& why) {
+void CoordinatorState::tell_malformed(const WorkerLinks::Peer& peer, const absl::Status& why) {
   ++malformed_messages;
   const std::string& address = peer.link->peer_address();
   const std::string reason(why.message());
@@ -159,37 +155,79 @@ void CoordinatorState::tell_progress() {
   for (const auto& [id, member] : coordination->members()) {
     progress.processes[id] = member.request.process_id;
   }
-  progress.links = peer_of.size();
+  progress.links = links.workers().size();
   config.on_progress(progress);
 }
 
 void CoordinatorState::send(plans::WorkerId worker, const net::ControlBody& body) {
-  send(head(worker), body);
+  links.send(head(worker), body);
 }
 
-void CoordinatorState::send(const net::EnvelopeHead& head, const net::ControlBody& body) {
-  auto peer = peer_of.find(plans::WorkerId{head.receiver});
-  if (peer != peer_of.end()) peers.at(peer->second).link->send(net::encode(head, body));
+void CoordinatorState::send(const WorkerOrders& orders) {
+  for (const WorkerOrder& order : orders) send(order.to, order.body);
 }
 
 void CoordinatorState::send_to_all(const net::ControlBody& body) {
-  for (const auto& [worker, peer] : peer_of) send(worker, body);
+  for (const auto& [worker, peer] : links.workers()) send(worker, body);
 }
 
 void CoordinatorState::carry_out(const plans::WelcomeWorker& decision) {
-  Peer& peer = peers.at(decision.peer);
-  peer.worker = decision.worker;
-  peer_of[decision.worker] = decision.peer;
+  links.bind(decision.peer, decision.worker);
   send(decision.worker, net::Joined{decision.worker, config.options.job_id,
                                     config.options.job_config, config.options.run_folder});
   tell_progress();
 }
 
 void CoordinatorState::carry_out(const plans::RefusePeer& decision) {
-  auto peer = peers.find(decision.peer);
-  if (peer == peers.end()) return;
-  peer->second.link->send(net::encode(head({}), net::Refused{decision.reason}));
-  peer->second.link->close();
+  const WorkerLinks::Peer* peer = links.find(decision.peer);
+  if (peer == nullptr) return;
+  peer->link->send(net::encode(head({}), net::Refused{decision.reason}));
+  peer->link->close();
+}
+
+void CoordinatorState::carry_out(const plans::RequestProfile& decision) {
+  send(decision.worker, net::ProfileRequest{decision.rows, addresses_of(coordination->members())});
+}
+
+void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
+  self->send(config.observer, decision);
+}
+
+void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
+  shard_files.clear();
+  net::EnvelopeHead envelope = head(decision.worker);
+  envelope.generation = decision.generation;
+  links.send(envelope, net::Quiesce{decision.committed_steps, decision.gradient_norm,
+                                    decision.committed_generation});
+}
+
+void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
+  self->send(config.observer, decision);
+  self->send(config.journal, decision.plan);
+  // Somebody else was lost in the same moment: what follows halts the plan before it was sent.
+  if (decision.plan.generation != coordination->generation()) return;
+  const plans::RestoreDecision& restore = decision.restore;
+  net::Assign assign;
+  assign.plan = decision.plan;
+  assign.peers = addresses_of(coordination->members());
+  assign.restore = restore;
+  assign.load_path = checkpoint_path;
+  assign.data_bytes = config.start.data_bytes;
+  assign.data_digest = config.start.data_digest;
+  assign.keepers = decision.keepers;
+  assign.state_generation = decision.state_generation;
+  send_to_all(std::move(assign));
+}
+
+void CoordinatorState::carry_out(const plans::StartRun& decision) {
+  reach(config.options.fail_point, FailPlace::kBeforeStart);
+  const plans::CommitOrder& order = decision.order;
+  send_to_all(net::Start{order.validate, order.checkpoint, order.last, order.snapshot});
+  tell_progress();
+}
+
+void CoordinatorState::carry_out(const plans::RequestPlan& decision) {
+  self->send(config.planner, decision, PlannerListener(self));
 }
 
 void CoordinatorState::carry_out(const plans::RewindJournal& decision) {
@@ -201,10 +239,10 @@ void CoordinatorState::carry_out(const plans::JournalCommit& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
-  for (const auto& [worker, peer] : peer_of) {
+  for (const auto& [worker, peer] : links.workers()) {
     net::EnvelopeHead envelope = head(worker);
     envelope.generation = decision.generation;
-    send(envelope, net::Commit{decision.order, decision.profile});
+    links.send(envelope, net::Commit{decision.order, decision.profile});
   }
   result.steps_done = decision.order.step + 1;
   StepReport report;
@@ -262,14 +300,7 @@ void CoordinatorState::carry_out(const plans::StopWorker& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::DismissWorker& decision) {
-  auto number = peer_of.find(decision.worker);
-  if (number != peer_of.end()) {
-    // Its link may be half open and never end by itself: nothing of it is heard any more.
-    auto peer = peers.find(number->second);
-    if (peer != peers.end()) peer->second.link->close();
-    peers.erase(number->second);
-    peer_of.erase(number);
-  }
+  links.dismiss(decision.worker);
   tell_progress();
 }
 
@@ -284,9 +315,7 @@ void CoordinatorState::carry_out(const plans::EndRun& decision) {
   config.on_result(result);
   // A worker closes its link when it has read Stop. If we were first, what it still sends us would
   // meet a closed socket, and the reset could take Stop away from it.
-  for (const auto& [number, peer] : peers) {
-    if (peer.worker.value == 0) peer.link->close();
-  }
+  links.close_strangers();
   tell_progress();
   self->send(config.observer, EndAtom::value);
 }
@@ -307,6 +336,143 @@ void CoordinatorState::on_checkpoint_completed(const CheckpointCompleted& comple
                CheckpointReport{completed.steps_done, completed.path, completed.bytes});
   }
   apply(coordination->on_checkpoint_completed(completed.steps_done, completed.status));
+}
+
+void CoordinatorState::on_message(const PeerMessage& message) {
+  const WorkerLinks::Peer* peer = links.find(message.peer);
+  if (peer == nullptr) return;
+  const net::EnvelopeHead& from = message.message.head;
+  const net::ControlBody& body = message.message.body;
+  const plans::WorkerId worker = peer->worker;
+  if (const auto* join = std::get_if<plans::JoinRequest>(&body))
+    return on_join(message.peer, *join);
+  if (std::holds_alternative<net::StatusRequest>(body)) return on_status_request(message.peer);
+  const auto* drain = std::get_if<net::DrainRequest>(&body);
+  if (drain && peer->role == net::schema::Role::VIEWER) {
+    return apply(coordination->on_leave(drain->worker, "skein drain", now_us()));
+  }
+  // The rest is for members, and for the generation in force.
+  if (worker.value == 0) return drop(plans::DropReason::kUnknown);
+  if (from.term != config.term) return drop(plans::DropReason::kStale);
+  if (const auto* heartbeat = std::get_if<net::Heartbeat>(&body)) {
+    return on_heartbeat(message.peer, *heartbeat);
+  }
+  if (const auto* failed = std::get_if<net::Failed>(&body)) return on_failed(worker, *failed);
+  if (const auto* measured = std::get_if<plans::MeasuredWorker>(&body)) {
+    return apply(coordination->on_profiled(worker, *measured, now_us()));
+  }
+  if (const auto* failure = std::get_if<net::PeerFailure>(&body)) {
+    return apply(coordination->on_trouble(worker, failure->peer, failure->reason, now_us()));
+  }
+  if (const auto* leave = std::get_if<net::Leave>(&body)) {
+    return apply(coordination->on_leave(worker, leave->reason, now_us()));
+  }
+  if (from.generation != coordination->generation()) return drop(plans::DropReason::kStale);
+  on_plan_message(worker, message.message);
+}
+
+/// What belongs to the generation in force.
+void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelope& message) {
+  const net::ControlBody& body = message.body;
+  if (const auto* quiesced = std::get_if<net::Quiesced>(&body)) {
+    on_halted(worker, message.head.generation, *quiesced);
+  } else if (const auto* kept = std::get_if<net::SnapshotKept>(&body)) {
+    apply(coordination->on_snapshot_kept(worker, kept->stage, kept->step));
+  } else if (std::holds_alternative<net::Prepared>(body)) {
+    apply(coordination->on_prepared(worker, message.head.generation, now_us()));
+  } else if (const auto* entry = std::get_if<net::RendezvousEntry>(&body)) {
+    on_rendezvous(worker, *entry);
+  } else if (const auto* ready = std::get_if<plans::ReadyReport>(&body)) {
+    apply(coordination->on_ready(worker, *ready, now_us()));
+  } else if (const auto* reduced = std::get_if<net::Reduced>(&body)) {
+    apply(coordination->on_reduced(worker, reduced->replica, reduced->step, reduced->norm_squared,
+                                   now_us()));
+  } else if (const auto* averaged = std::get_if<net::Averaged>(&body)) {
+    apply(coordination->on_combined(worker, averaged->replica, averaged->number, averaged->ok,
+                                    now_us()));
+  } else if (const auto* validated = std::get_if<net::Validated>(&body)) {
+    apply(coordination->on_validated(validated->replica, validated->step, validated->loss_sum,
+                                     validated->loss_tokens, now_us()));
+  } else if (const auto* saved = std::get_if<net::ShardSaved>(&body)) {
+    on_shard_saved(*saved);
+  } else if (const auto* timings = std::get_if<net::Timings>(&body)) {
+    on_timings(worker, *timings);
+  } else {
+    drop(plans::DropReason::kUnexpected);
+  }
+}
+
+void CoordinatorState::on_join(plans::PeerNumber peer, const plans::JoinRequest& join) {
+  if (links.find(peer)->role != net::schema::Role::WORKER) {
+    return drop(plans::DropReason::kNotAllowed);
+  }
+  apply(coordination->on_join(peer, join, now_us()));
+}
+
+void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry) {
+  for (const auto& [worker, peer] : links.workers()) {
+    if (worker != from) send(worker, entry);
+  }
+}
+
+void CoordinatorState::on_shard_saved(const net::ShardSaved& saved) {
+  const plans::CoordinatorOutcome outcome = coordination->on_shard_saved(
+      saved.stage, saved.step,
+      saved.error.empty() ? absl::OkStatus() : absl::UnavailableError(saved.error), now_us());
+  if (outcome.is_dropped() || !saved.error.empty()) {  // Nobody asked for it, or there is nothing.
+    if (outcome.is_accepted()) shard_files.erase(saved.step);
+    return apply(outcome);
+  }
+  std::vector<gpu::SavedFile>& files = shard_files[saved.step];
+  files.insert(files.end(), saved.files.begin(), saved.files.end());
+  apply(outcome);
+}
+
+void CoordinatorState::on_halted(plans::WorkerId worker, uint64_t generation,
+                                 const net::Quiesced& quiesced) {
+  const int64_t layers = plans::layer_count(config.options.job.model);
+  std::vector<plans::Holding> holdings;
+  for (const plans::Holding& each : quiesced.state_inventory) {
+    if (each.layers.end <= layers) holdings.push_back(each);
+  }
+  apply(coordination->on_halted(worker, generation, std::move(holdings), now_us()));
+}
+
+void CoordinatorState::on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat) {
+  const plans::WorkerId worker = links.find(peer)->worker;
+  send(worker, net::HeartbeatAck{heartbeat.sent_us, now_us()});
+  apply(coordination->on_heartbeat(worker, heartbeat.activity, now_us()));
+}
+
+void CoordinatorState::on_timings(plans::WorkerId worker, const net::Timings& timings) {
+  const plans::ReplicaId replica = timings.replica;
+  if (static_cast<int64_t>(replica.value) >= plans::replica_count(*coordination->plan())) return;
+  TimingsReport report;
+  report.worker = worker;
+  report.replica = replica;
+  report.stage = plans::stage_of(*coordination->plan(), replica);
+  report.step = timings.step + 1;
+  report.version = timings.step;
+  report.staleness = timings.staleness;
+  report.column = coordination->pipeline_replica_of(replica);
+  report.slices = timings.slices;
+  self->send(config.observer, std::move(report));
+}
+
+void CoordinatorState::on_failed(plans::WorkerId worker, const net::Failed& failed) {
+  apply(coordination->on_worker_lost(
+      worker,
+      failed.bad_input ? absl::DataLossError(failed.reason) : absl::AbortedError(failed.reason),
+      now_us()));
+}
+
+void CoordinatorState::on_status_request(plans::PeerNumber peer) {
+  net::Status status = status_of(*coordination, now_us());
+  status.job = config.options.job_id;
+  status.tokens_per_second = tokens_per_second;
+  status.term = config.term;
+  status.run_folder = config.options.run_folder;
+  links.find(peer)->link->send(net::encode(head({}), std::move(status)));
 }
 
 }  // namespace skein::actors

@@ -19,6 +19,8 @@
 #include "actors/coordinator/observer_io.hpp"
 #include "actors/coordinator/planner.hpp"
 #include "actors/coordinator/start_point.hpp"
+#include "actors/coordinator/worker_links.hpp"
+#include "actors/coordinator/worker_orders.hpp"
 #include "actors/messages.hpp"
 #include "plans/base/debug_checks.hpp"
 #include "plans/base/outcome.hpp"
@@ -64,18 +66,11 @@ struct CoordinatorConfig {
 struct CoordinatorState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "coordinator";
 
-  struct Peer {
-    std::shared_ptr<net::ControlLink> link;
-    net::schema::Role role = net::schema::Role::VIEWER;
-    plans::WorkerId worker;  // 0 until it has joined.
-  };
-
   Coordinator::stateful_pointer<CoordinatorState> self = nullptr;
   CoordinatorConfig config;
   std::optional<plans::Coordination> coordination;
   std::string checkpoint_path;  // To restore from; empty: the initial weights.
-  std::map<plans::PeerNumber, Peer> peers;
-  std::map<plans::WorkerId, plans::PeerNumber> peer_of;
+  WorkerLinks links;
   std::map<uint64_t, std::vector<gpu::SavedFile>> shard_files;  // By steps done.
   RunResult result;
   double tokens_per_second = 0;
@@ -94,7 +89,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_message(const PeerMessage& message);
   void on_plan_message(plans::WorkerId worker, const net::Envelope& message);
   void on_closed(const PeerClosed& closed);
-  void tell_malformed(const Peer& peer, const absl::Status& why);
+  void tell_malformed(const WorkerLinks::Peer& peer, const absl::Status& why);
   void on_tick();
 
   // One per decision.
@@ -108,15 +103,11 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::RewindJournal& decision);
   void carry_out(const plans::JournalCommit& decision);
   void carry_out(const plans::BroadcastCommit& decision);
-  // Columns of their own pace, in coordinator_columns.cpp.
-  void carry_out(const plans::LeaseSamples& decision);
-  void carry_out(const plans::CommitColumn& decision);
-  void carry_out(const plans::CombineWeights& decision);
-  void carry_out(const plans::DissolveGroup& decision);
   void carry_out(const plans::RequestPlan& decision);
-  std::set<plans::WorkerId> workers_of_column(uint32_t column) const;
-  plans::WorkerId worker_of(plans::ReplicaId replica) const;
-
+  void carry_out(const plans::LeaseSamples& decision) { order(decision); }
+  void carry_out(const plans::CommitColumn& decision) { order(decision); }
+  void carry_out(const plans::CombineWeights& decision) { order(decision); }
+  void carry_out(const plans::DissolveGroup& decision) { order(decision); }
   void carry_out(const plans::ReportValidation& decision);
   void carry_out(const plans::CompleteCheckpoint& decision);
   void carry_out(const plans::StopWorker& decision);
@@ -139,7 +130,11 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
 
   net::EnvelopeHead head(plans::WorkerId receiver) const;
   void send(plans::WorkerId worker, const net::ControlBody& body);
-  void send(const net::EnvelopeHead& head, const net::ControlBody& body);  // To its receiver.
+  void send(const WorkerOrders& orders);
+  template <class Decision>
+  void order(const Decision& decision) {
+    send(orders_of(decision, *coordination->plan()));
+  }
   void send_to_all(const net::ControlBody& body);
   void tell_progress();
 };

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "net/codec/envelope.hpp"
+#include "net/control/control_link.hpp"
+#include "plans/base/ids.hpp"
+#include "plans/coordinator/coordinator_decisions.hpp"
+
+namespace skein::actors {
+
+/// The connections of the coordinator, and which worker is on which. Belongs to the Coordinator.
+class WorkerLinks {
+ public:
+  struct Peer {
+    std::shared_ptr<net::ControlLink> link;
+    net::schema::Role role = net::schema::Role::VIEWER;
+    plans::WorkerId worker;  // 0 until it has joined.
+  };
+
+  void open(plans::PeerNumber number, std::shared_ptr<net::ControlLink> link,
+            net::schema::Role role);
+  /// Null: it is closed.
+  const Peer* find(plans::PeerNumber number) const;
+  /// The worker has joined on this connection, which is open.
+  void bind(plans::PeerNumber number, plans::WorkerId worker);
+  /// The connection has ended. The worker that is without one now; 0: nobody is.
+  plans::WorkerId close(plans::PeerNumber number);
+  /// The worker is no member any more. Its link may be half open and never end by itself: nothing
+  /// of it is heard from now on.
+  void dismiss(plans::WorkerId worker);
+  /// Ends the connections of those that have not joined.
+  void close_strangers();
+
+  /// To the receiver of the head, if it has a connection.
+  void send(const net::EnvelopeHead& head, const net::ControlBody& body) const;
+  const std::map<plans::WorkerId, plans::PeerNumber>& workers() const { return peer_of_; }
+
+ private:
+  // Invariant: a worker's connection is open, and says that it is the worker's.
+  std::map<plans::PeerNumber, Peer> peers_;
+  std::map<plans::WorkerId, plans::PeerNumber> peer_of_;
+};
+
+}  // namespace skein::actors
