@@ -109,16 +109,14 @@ void print_table(const net::Status& status) {
   // Neither is known before a step has ended.
   const bool has_loss = status.loss > 0;
   const bool has_rate = status.tokens_per_second > 0;
-  std::printf(
-      "%s: %s, step %llu/%llu, loss %s, %s tok/s, generation %llu, term %llu
-      ",
-      status.job.c_str(),
-      status.state.c_str(), static_cast<unsigned long long>(status.steps_done),
-      static_cast<unsigned long long>(status.steps_total),
-      has_loss ? absl::StrFormat("%.4f", status.loss).c_str() : "-",
-      has_rate ? absl::StrFormat("%.0f", status.tokens_per_second).c_str() : "-",
-      static_cast<unsigned long long>(status.generation),
-      static_cast<unsigned long long>(status.term));
+  std::printf("%s: %s, step %llu/%llu, loss %s, %s tok/s, generation %llu, term %llu\n",
+              status.job.c_str(), status.state.c_str(),
+              static_cast<unsigned long long>(status.steps_done),
+              static_cast<unsigned long long>(status.steps_total),
+              has_loss ? absl::StrFormat("%.4f", status.loss).c_str() : "-",
+              has_rate ? absl::StrFormat("%.0f", status.tokens_per_second).c_str() : "-",
+              static_cast<unsigned long long>(status.generation),
+              static_cast<unsigned long long>(status.term));
   int width = 10;  // GPUs have long names.
   for (const net::WorkerStatus& worker : status.workers) {
     width = std::max(width, static_cast<int>(worker.device.size()));
