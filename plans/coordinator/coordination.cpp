@@ -234,6 +234,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
                                  {{"generation", absl::StrCat(generation_)}, {"reason", reason}}});
   }
   change_.begin();
+  if (is_urgent_) change_.drop_proposal();  // It was made for others.
   for (const auto& [id, member] : members_.all()) decisions.push_back(quiesce(id));
   append(decisions, try_choose(now_us));  // There may be nobody left.
   return decisions;
@@ -270,8 +271,8 @@ ReplanRequest Coordination::replan_request(uint64_t now_us, Leavers leavers, boo
 /// later commit if it pays; otherwise the planner is waited for.
 CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (phase_ != Phase::kHalting || !change_.is_quiet(members_.all())) return {};
-  const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWithout));
-  if (proposal && !is_urgent_) return assign(*proposal, 0, now_us);
+  const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWith));
+  if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
   question.make_plan = find_mode(modes_of(options_), mode_name_).make_plan;
   question.request = replan_request(now_us, Leavers::kWithout, is_urgent_);
@@ -305,7 +306,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
 
 CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanReady& ready,
                                         uint64_t now_us) {
-  if (phase_ != Phase::kHalting || is_urgent_) return try_choose(now_us);
+  if (phase_ != Phase::kHalting) return {};
   last_progress_us_ = now_us;
   if (!answer.chosen.ok()) return choose(answer.chosen, ready.thinking_us, now_us);
   // Somebody may have come or gone while it was being made.
@@ -740,6 +741,7 @@ CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_u
       consider_change(now_us + kSettleUs);
       return {};
     case Phase::kHalting:
+      if (hosts) change_.drop_proposal();
       return try_choose(now_us);
     case Phase::kPreparing:
       return hosts || change_.gives_state(worker) ? begin_change(reason, now_us)

@@ -37,6 +37,7 @@ class PlanChange {
 
   /// What may be taken up in the next round instead of a new answer of the planner.
   void propose(PlannedPipeline plan) { proposed_ = std::move(plan); }
+  void drop_proposal() { proposed_.reset(); }
   /// The proposal, if all of its workers are among `workers`; it is gone then, in any case.
   std::optional<PlannedPipeline> take_proposal(const std::vector<WorkerId>& workers);
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 namespace skein::actors {
 namespace {
 
@@ -39,12 +41,21 @@ TEST(FailPoint, WithTargetSparesAProcessThatDoesNotKnowItsNumberYet) {
   reach(FailPoint::parse("w1:while-applying").value(), FailPlace::kWhileApplying);
 }
 
+TEST(FailPoint, WithSecondsItHoldsUpItsTargetAndKillsNobody) {
+  const auto begin = std::chrono::steady_clock::now();
+  reach_as("coordinator:while-planning:1s", plans::WorkerId{1}, FailPlace::kWhilePlanning, 3);
+  reach_as("coordinator:while-planning:1s", {}, FailPlace::kBeforeStart, 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(900));
+  reach_as("coordinator:while-planning:1s", {}, FailPlace::kWhilePlanning, 1);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(990));
+}
+
 TEST(FailPoint, NoneDoesNothing) { reach(nullptr, FailPlace::kBeforeReady); }
 
 TEST(FailPoint, NamesThePlacesWhenTheTextIsWrong) {
-  for (const char* text :
-       {"", "before-redy", "w0:before-ready", "x2:before-ready", "w2", "before-ready:0",
-        "before-ready:-1", "before-ready:two", "w2:before-ready:1:2", "w2:w3:before-ready"}) {
+  for (const char* text : {"", "before-redy", "w0:before-ready", "x2:before-ready", "w2",
+                           "before-ready:0", "before-ready:-1", "before-ready:0s", "before-ready:s",
+                           "before-ready:two", "w2:before-ready:1:2", "w2:w3:before-ready"}) {
     const auto point = FailPoint::parse(text);
     EXPECT_TRUE(absl::IsInvalidArgument(point.status())) << text;
     EXPECT_NE(point.status().message().find("during-snapshot"), std::string::npos) << text;

@@ -24,7 +24,9 @@ JobSpec planned_job() {
 
 /// Workers whose plan the planner chooses; it answers when the test says so.
 struct PlannedCluster : Cluster {
-  explicit PlannedCluster(uint32_t count) : Cluster(planned_job(), count) {
+  /// `bytes`: of each worker's memory; 0: enough for everything.
+  explicit PlannedCluster(uint32_t count, int64_t bytes = 0)
+      : Cluster(planned_job(), count), memory_bytes(bytes) {
     plans_at_once = false;
     for (uint32_t id = 1; id <= count; ++id) join(id);
     for (uint32_t id = 1; id <= count; ++id) measure(id);
@@ -32,6 +34,7 @@ struct PlannedCluster : Cluster {
   CoordinatorDecisions measure(uint32_t worker, double flops_per_second = 1e9) {
     const JobSpec job = planned_job();
     MeasuredWorker measured;
+    measured.memory_bytes = memory_bytes;
     measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
                                         job.optimizer, flops_per_second, flops_per_second);
     return noted(coordination.on_profiled({worker}, measured, ++now));
@@ -73,8 +76,18 @@ struct PlannedCluster : Cluster {
     ASSERT_EQ(coordination.phase(), Coordination::Phase::kTraining);
   }
 
+  int64_t memory_bytes = 0;
   std::vector<RequestPlan> asked;
 };
+
+/// The least memory of each worker with which that many of them can train, to within a tenth.
+int64_t memory_for(uint32_t count) {
+  for (int64_t bytes = 1 << 16;; bytes += bytes / 10) {
+    PlannedCluster cluster(count, bytes);
+    for (uint32_t id = 1; id <= count; ++id) cluster.quiesce(id);
+    if (find<AssignPlan>(cluster.answer_last().decisions()) != nullptr) return bytes;
+  }
+}
 
 TEST(SlowPlanner, NobodyIsLostWhileItThinksForThreeLeases) {
   PlannedCluster cluster(3);
@@ -156,6 +169,24 @@ TEST(SlowPlanner, APlanForSomebodyWhoHasGoneMeanwhileIsMadeAnew) {
   for (const StagePlan& stage : cluster.coordination.plan()->stages) {
     for (const ReplicaPlan& replica : stage.replicas) EXPECT_NE(replica.worker, WorkerId{3});
   }
+}
+
+TEST(SlowPlanner, WhereTheQuickRuleFindsNothingThePlannerIsAskedOnceAndItsWordCounts) {
+  PlannedCluster cluster(3, memory_for(3));
+  cluster.run_first_plan(3);
+  const WorkerId lost = cluster.coordination.plan()->stages.front().replicas.front().worker;
+  cluster.noted(cluster.lose(lost.value));
+  const size_t before = cluster.asked.size();
+  for (uint32_t id = 1; id <= 3; ++id) {
+    if (WorkerId{id} != lost) cluster.quiesce(id, {{0, kAll}});
+  }
+  // The expectation of the plan before is still thought about: then comes the round.
+  if (cluster.asked.size() == before) cluster.noted(cluster.answer_last());
+  ASSERT_TRUE(std::holds_alternative<RoundQuestion>(cluster.asked.back().question->what));
+  const size_t asked = cluster.asked.size();
+  const CoordinatorDecisions answered = cluster.noted(cluster.answer_last());
+  EXPECT_EQ(cluster.asked.size(), asked) << "it is not asked the same again";
+  EXPECT_NE(cluster.coordination.phase(), Coordination::Phase::kHalting) << "a plan, or a pause";
 }
 
 PlannerQuestion expectation() { return {ExpectationQuestion{}}; }

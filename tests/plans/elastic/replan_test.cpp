@@ -5,6 +5,7 @@
 
 #include "../planner/planner_requests.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/stragglers/speed_watch.hpp"
 #include "small_plans.hpp"
 
 namespace skein::plans {
@@ -240,6 +241,51 @@ TEST(Replan, KeepsThePlannersPlanWithoutTheLostOnlyWhenItIsUrgent) {
   request.is_urgent = true;
   request.workers = ids({1, 2});
   EXPECT_GT(replan(request)->objective_us, 0);
+}
+
+TEST(QuickReplan, KeepsThePlanWithoutTheLostWhileEveryStageHasAReplica) {
+  JobSpec layout = small_job(4, false);
+  layout.parallelism.replicas = {2, 2};
+  const auto current = make_layout_plan(layout, first_ids(4), 1);
+  ASSERT_TRUE(current.ok()) << current.status();
+  ReplanRequest request = request_of(auto_job(), ids({1, 2, 4}), *current);
+  request.measured = measured(request.workers);
+  const auto quick = quick_replan(request);
+  expect_usable(quick, request);
+  EXPECT_EQ(moved_elements(quick->plan, *current, layout.model), 0);
+}
+
+TEST(QuickReplan, CutsByTheSpeedsOfWhoIsLeftInTheOrderOfTheirStages) {
+  JobSpec layout = small_job(4, false);
+  layout.parallelism.pipeline_parallel_degree = 3;
+  const auto current = make_layout_plan(layout, ids({3, 1, 2}), 1);
+  ASSERT_TRUE(current.ok()) << current.status();
+  ReplanRequest request = request_of(auto_job(), ids({2, 3}), *current);
+  request.measured = measured(request.workers);
+  slow_down(request.measured[0], 4);  // Worker 2.
+  const auto quick = quick_replan(request);
+  expect_usable(quick, request);
+  ASSERT_EQ(quick->plan.stages.size(), 2u);
+  EXPECT_EQ(quick->plan.stages[0].replicas[0].worker, WorkerId{3}) << "it held the first stage";
+  EXPECT_GT(quick->plan.stages[0].layers.size(), quick->plan.stages[1].layers.size());
+  EXPECT_THAT(quick->reason, HasSubstr("by speed"));
+}
+
+TEST(QuickReplan, AlwaysFindsAPlanAfterOneLossUnlessItDoesNotFit) {
+  for (uint32_t count = 2; count <= 6; ++count) {
+    JobSpec layout = small_job(4, false);
+    layout.parallelism.pipeline_parallel_degree = count;
+    const auto current = make_layout_plan(layout, first_ids(count), 1);
+    ASSERT_TRUE(current.ok()) << current.status();
+    for (uint32_t lost = 1; lost <= count; ++lost) {
+      ReplanRequest request =
+          request_of(auto_job(), without(first_ids(count), {WorkerId{lost}}), *current);
+      request.measured = measured(request.workers);
+      expect_usable(quick_replan(request), request);
+      for (MeasuredWorker& each : request.measured) each.memory_bytes = 1;
+      EXPECT_EQ(quick_replan(request).status().code(), absl::StatusCode::kResourceExhausted);
+    }
+  }
 }
 
 }  // namespace
