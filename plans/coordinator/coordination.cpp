@@ -271,7 +271,7 @@ ReplanRequest Coordination::replan_request(uint64_t now_us, Leavers leavers, boo
 /// later commit if it pays; otherwise the planner is waited for.
 CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (phase_ != Phase::kHalting || !change_.is_quiet(members_.all())) return {};
-  const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWith));
+  const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
   question.make_plan = find_mode(modes_of(options_), mode_name_).make_plan;
