@@ -304,7 +304,7 @@ TEST(Coordinator, AReportOfAReplicaThatTheSenderDoesNotHoldChangesNothing) {
   CoordinatorRig rig;
   rig.start();
   rig.ready(0, 0);
-  rig.send(1, [](auto body) { body.initReady().setReplica(1); });
+  rig.send(1, plans::ReadyReport{{1}});
   EXPECT_THAT(rig.journaled, IsEmpty()) << "worker 1 speaks for worker 2";
   rig.ready(1, 0);
   EXPECT_THAT(rig.journaled, ElementsAre(0u));
