@@ -30,12 +30,6 @@ plans::CommitOrder order_of(const net::Start& start) {
   return left;
 }
 
-plans::CommitOrder order_of(const net::Commit& commit) {
-  plans::CommitOrder order = commit.order;
-  order.profile = commit.profile;
-  return order;
-}
-
 }  // namespace
 
 Replica::behavior_type replica(Replica::stateful_pointer<ReplicaState> self, ReplicaConfig config) {
@@ -129,9 +123,9 @@ void ReplicaState::on_message(const net::Start& start) {
   apply(outcome);
 }
 
-void ReplicaState::on_message(const net::Commit& commit) {
+void ReplicaState::on_message(const plans::CommitOrder& order) {
   reach(config.fail_point, FailPlace::kAfterReady);
-  apply(program->on_commit(order_of(commit)));
+  apply(program->on_commit(order));
 }
 
 void ReplicaState::on_message(const net::Claim& claim) {
@@ -141,9 +135,7 @@ void ReplicaState::on_message(const net::Claim& claim) {
   apply(outcome);
 }
 
-void ReplicaState::on_message(const net::CommitUpdate& commit) {
-  apply(program->on_update({commit.step, commit.gradient_norm, commit.next, commit.profile}));
-}
+void ReplicaState::on_message(const plans::UpdateOrder& order) { apply(program->on_update(order)); }
 
 void ReplicaState::on_message(const net::Average& average) {
   StageAverages* own = parts.averages_of(average.replica);

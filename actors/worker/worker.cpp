@@ -159,7 +159,7 @@ void WorkerState::on_plan_message(const net::Envelope& message) {
   }
   if (phase != Phase::kPreparing && phase != Phase::kHosting) return;
   if (std::holds_alternative<net::Start>(body)) return on_start(message);
-  if (const auto* commit = std::get_if<net::Commit>(&body)) on_commit(commit->order);
+  if (const auto* commit = std::get_if<plans::CommitOrder>(&body)) on_commit(*commit);
   if (replica_actor) self->send(*replica_actor, message);  // It drops what is not for it.
 }
 

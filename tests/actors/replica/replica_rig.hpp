@@ -200,12 +200,12 @@ struct ReplicaRig {
   void control(net::ControlBody body) { tell(net::Envelope{{}, std::move(body)}); }
   void start() { control(net::Start()); }
   void commit(uint64_t step, bool last = false, bool profile = false) {
-    net::Commit commit;
-    commit.order.step = step;
-    commit.order.gradient_norm = 1;
-    commit.order.last = last;
-    commit.profile = profile;
-    control(commit);
+    plans::CommitOrder order;
+    order.step = step;
+    order.gradient_norm = 1;
+    order.last = last;
+    order.profile = profile;
+    control(order);
   }
   void reduced(uint32_t group, uint64_t step, int32_t bucket = 0) {
     tell(ReductionDone{{group}, step, bucket, absl::OkStatus()});
