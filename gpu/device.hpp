@@ -50,7 +50,7 @@ struct Work {
   /// Which piece it is, for a device that emulates a scenario; `work_us` is the device's to say.
   plans::WorkPiece piece = {.device = -1, .index = -1};  // Device -1: no scenario applies.
   int32_t device_count = 1;                              // That take turns in an H3.
-  std::string name;  // Of the action in the schedule, as "0F3", for profilers.
+  std::string name;  // The action in the schedule, as "0F3", for profilers.
 };
 
 struct DeviceInfo {

@@ -17,7 +17,7 @@ struct RunRecord {
   plans::JobSpec job;
   plans::Plan plan;
   std::optional<plans::ReportProfiles> profiles;  // If the workers measured before they started.
-  std::vector<actors::TimingsReport> timings;     // Of the profiled steps.
+  std::vector<actors::TimingsReport> timings;     // The timings of the profiled steps.
 };
 
 /// Writes report.html: the last profiled step as it was measured, and as the plan predicts it where

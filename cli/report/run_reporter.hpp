@@ -70,7 +70,7 @@ class RunReporter final : public actors::RunObserver {
   std::optional<plans::ReportProfiles> profiles_;
   std::chrono::steady_clock::time_point start_;
 
-  // For the progress line and the summary.
+  // What the progress line and the summary are made of.
   uint64_t first_step_ = 0;
   uint64_t steps_ = 0;
   uint64_t tokens_ = 0;
@@ -80,7 +80,7 @@ class RunReporter final : public actors::RunObserver {
   uint64_t timed_tokens_ = 0;  // Of the plan in force, like what follows.
   double step_seconds_ = 0;    // Of the steps that count for throughput.
   double all_seconds_ = 0;
-  std::vector<double> step_times_;  // Of the same steps, in seconds.
+  std::vector<double> step_times_;  // The times of the same steps, in seconds.
   double predicted_step_us_ = 0;    // 0: nobody predicted it.
   double control_seconds_ = 0;
   std::vector<double> busy_seconds_;

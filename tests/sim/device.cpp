@@ -13,7 +13,7 @@
 namespace skein::sim {
 namespace {
 
-/// Of a copy of state.
+/// What a copy of state takes.
 constexpr double kOtherUs = 500;
 
 class SimulatedDevice final : public gpu::Device,

@@ -33,7 +33,7 @@ struct Fault {
   uint64_t at_us = 0;  // Since the start.
   uint64_t duration_us = 0;
   uint64_t target = 0;  // Modulo the number of workers that live then.
-  uint64_t other = 0;   // For pairs.
+  uint64_t other = 0;   // The other one of a pair.
 };
 
 /// One run: a job, workers, and what goes wrong.
@@ -43,7 +43,7 @@ struct Scenario {
   int64_t worker_count = 0;
   uint64_t tensor_us_max = 0;  // That a tensor takes between two workers.
   std::vector<Fault> faults;   // By time.
-  std::string shape;           // Of the job, in words.
+  std::string shape;           // The job's shape, in words.
 };
 
 /// What a seed stands for. `policy`: as `sync.policy`; with another one than "allreduce" the job is
