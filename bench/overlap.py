@@ -14,6 +14,7 @@ round are interleaved and take turns in who is first. Target fixed before: at le
 median of the rounds.
 """
 import argparse
+import glob
 import json
 import os
 import statistics
@@ -94,6 +95,11 @@ def read_file(path):
         return ""
 
 
+def run_folder(dump):
+    """The one run in the folder; nothing is there before it begins."""
+    return next(iter(glob.glob(os.path.join(dump, "*-*"))), dump)
+
+
 def run(skein, folder, network, kind, stages, cap):
     """Step times after the first ones, in seconds."""
     dump = tempfile.mkdtemp(dir=folder)
@@ -109,13 +115,14 @@ def run(skein, folder, network, kind, stages, cap):
         coordinator = spawn(0, "coordinator", "job.toml", "--workers", str(stages * columns),
                             "--listen", network.address(0) + ":0", "--insecure",
                             "--job.dump_folder", dump, *words_of(kind, stages, cap))
-        latest = os.path.join(dump, "latest")
-        address = wait_for(lambda: read_file(os.path.join(latest, "coordinator.address")).strip(),
+        address = wait_for(lambda: read_file(os.path.join(run_folder(dump),
+                                                          "coordinator.address")).strip(),
                            coordinator, "the coordinator's address")
+        made = run_folder(dump)
         for number in range(stages * columns):
             # Replicas of a stage have consecutive numbers: each column is on its own machine.
             spawn(number % columns, "worker", "--join", address, "--bind", "auto", "--insecure")
-            wait_for(lambda: read_file(os.path.join(latest, "events.jsonl")).count('"worker.joined"')
+            wait_for(lambda: read_file(os.path.join(made, "events.jsonl")).count('"worker.joined"')
                      > number, coordinator, "a worker")
         error = coordinator.communicate(timeout=RUN_SECONDS)[1]
         if coordinator.returncode != 0:
@@ -124,7 +131,7 @@ def run(skein, folder, network, kind, stages, cap):
         for process in processes:
             process.terminate()
             process.wait()
-    lines = [json.loads(line) for line in read_file(os.path.join(latest, "metrics.jsonl")).splitlines()]
+    lines = [json.loads(line) for line in read_file(os.path.join(made, "metrics.jsonl")).splitlines()]
     return [line["step_seconds"] for line in lines if line["kind"] == "step"][WARM_UP_STEPS:]
 
 

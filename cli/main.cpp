@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,14 +64,20 @@ struct WorkerArguments {
   std::string spot_url = kMetadataUrl;
 };
 
+void say_waiting(const std::string& why, double seconds) {
+  std::fprintf(stderr, "skein: waiting for the coordinator, for at most %.0f s: %s\n", seconds,
+               why.c_str());
+}
+
 /// What `--bind auto` stands for, as soon as there is a way to the coordinator.
 absl::StatusOr<std::string> find_bind_address(const WorkerArguments& arguments,
                                               double timeout_seconds, Signals& signals) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
-  while (true) {
+  for (bool is_first = true;; is_first = false) {
     absl::StatusOr<std::string> found = skein::net::local_address_to(arguments.join);
     if (!absl::IsUnavailable(found.status()) || Clock::now() > deadline) return found;
+    if (is_first) say_waiting(std::string(found.status().message()), timeout_seconds);
     if (signals.wait(0.1) != 0) return absl::CancelledError("told to leave by a signal");
   }
 }
@@ -106,6 +114,7 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   }
   options.insecure = arguments.insecure;
   options.local_rank = arguments.local_rank;
+  options.on_waiting = say_waiting;
   options.parse_job = parse_job;
   options.fail_point = std::move(fail_point);
   options.change_device = [arguments](skein::plans::DeviceSpec& device) {
@@ -142,15 +151,46 @@ int show_config(const std::string& path, const Overrides& overrides) {
   return kExitDone;
 }
 
-/// Says which word was meant before CLI11 says that it does not know it.
-int check_verb(const CLI::App& app, const std::vector<std::string>& words) {
+/// Says which command was meant before CLI11 says that it does not know the word; `words` begins
+/// with the command of `app`.
+int check_verb(const CLI::App& app, std::span<const std::string> words) {
   if (words.empty() || words.front().starts_with("-")) return kExitDone;
   std::vector<std::string> verbs;
   for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
-  if (std::find(verbs.begin(), verbs.end(), words.front()) != verbs.end()) return kExitDone;
+  if (verbs.empty()) return kExitDone;
+  if (std::find(verbs.begin(), verbs.end(), words.front()) != verbs.end()) {
+    return check_verb(*app.get_subcommand(words.front()), words.subspan(1));
+  }
+  const std::string whole = app.get_parent() == nullptr ? "skein" : "skein " + app.get_name();
   return report_error(absl::InvalidArgumentError(absl::StrCat("unknown command ", words.front(),
                                                               suggestion(words.front(), verbs),
-                                                              "; skein --help lists them")));
+                                                              "; ", whole, " --help lists them")));
+}
+
+/// The verb that was parsed, or `app` itself.
+const CLI::App& innermost(const CLI::App& app) {
+  for (const CLI::App* verb : app.get_subcommands()) return innermost(*verb);
+  return app;
+}
+
+/// What CLI11 says of arguments that it cannot take, with the option that was meant.
+int report_arguments(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kExitDone : kExitUsage;  // Help.
+  const CLI::App& verb = innermost(app);
+  std::vector<std::string> known;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  std::string meant;
+  for (const std::string& word : verb.remaining()) {
+    if (meant.empty() && word.starts_with("--")) {
+      meant = suggestion(word.substr(0, word.find('=')), known);
+    }
+  }
+  const std::string place =
+      &verb == &app ? "skein --help" : absl::StrCat("skein ", verb.get_name(), " --help");
+  return report_error(absl::InvalidArgumentError(
+      absl::StrCat(error.what(), meant, "; ", place, " lists what there is")));
 }
 
 absl::StatusOr<skein::actors::FailPointHandle> read_fail_point() {
@@ -307,7 +347,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitDone : kExitUsage;
+    return report_arguments(app, error);
   }
 
   train_options.overrides = *overrides;

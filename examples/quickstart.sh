@@ -4,10 +4,27 @@
 #   examples/quickstart.sh [--no-install]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+build() {
+  NINJA_STATUS="[%f/%t, %e s] " cmake --build build/release --target skein
+}
+
+# For a file or a pipe: a line every ten seconds, and whatever the compiler says. A terminal sees how
+# far the build is on one line that changes.
+show_progress() {
+  local line next=0
+  while IFS= read -r line; do
+    case "$line" in
+      \[*) [ $SECONDS -lt $next ] || { echo "$line"; next=$((SECONDS + 10)); } ;;
+      *) echo "$line" ;;
+    esac
+  done
+}
+
 [ "${1:-}" = "--no-install" ] || bash cmake/install-packages.sh build
 echo "building build/release/skein"
 cmake --preset release -DSKEIN_TESTS=OFF -DSKEIN_BENCH=OFF >/dev/null
-cmake --build build/release --target skein | tail -n 1
+if [ -t 1 ]; then build; else build | show_progress; fi
 build/release/skein train examples/quickstart.toml --workers 2
 echo
 echo "--- what the model writes:"

@@ -14,7 +14,6 @@
 #include "actors/actor_system.hpp"
 #include "actors/coordinator/coordinator.hpp"
 #include "actors/coordinator/run_lock.hpp"
-#include "actors/coordinator/start_point.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
 #include "plans/base/status_macros.hpp"
@@ -45,7 +44,10 @@ class LocalCoordinator final : public CoordinatorProcess {
 
   absl::Status run() {
     SKEIN_ASSIGN_OR_RETURN(lock_, RunLock::take(options_.run_folder));
-    SKEIN_ASSIGN_OR_RETURN(StartPoint start, find_start(options_));
+    if (!options_.start) {
+      SKEIN_ASSIGN_OR_RETURN(options_.start, find_start(options_.job, options_.load_path));
+    }
+    StartPoint start = *options_.start;
     SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<Journal> journal,
                            Journal::open(options_.run_folder + "/journal.sqlite"));
     SKEIN_RETURN_IF_ERROR(read_journal(*journal, start));

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/coordinator/run_observer.hpp"
+#include "actors/coordinator/start_point.hpp"
 #include "actors/fail_point.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/job/job_spec.hpp"
@@ -27,6 +28,8 @@ struct CoordinatorOptions {
   std::optional<plans::Plan> plan;  // To use as it is; none: the job's layout.
   bool only_profiles = false;       // Ends when devices and links are measured.
   std::string load_path;            // Checkpoint to go on from; empty: fresh weights.
+  /// What `find_start` found, for a run that is new; none: it is looked for under the run's lock.
+  std::optional<StartPoint> start;
   RunObserver* observer = nullptr;  // Outlives the process object; may be null.
   FailPointHandle fail_point;       // Of tests; else null.
 };

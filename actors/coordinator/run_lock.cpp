@@ -24,6 +24,14 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::take(const std::string& run_fo
                    "; two would commit steps twice: end it first, or join it with skein worker"));
 }
 
+bool RunLock::is_held(const std::string& run_folder) {
+  const int file = open((run_folder + "/coordinator.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool is_free = flock(file, LOCK_SH | LOCK_NB) == 0;
+  close(file);
+  return !is_free;
+}
+
 RunLock::~RunLock() { close(file_); }
 
 }  // namespace skein::actors

@@ -12,6 +12,8 @@ class RunLock {
  public:
   /// FailedPrecondition if another coordinator has it. Unavailable if the file cannot be made.
   static absl::StatusOr<std::unique_ptr<RunLock>> take(const std::string& run_folder);
+  /// Whether a coordinator has it. False for a folder without one.
+  static bool is_held(const std::string& run_folder);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;

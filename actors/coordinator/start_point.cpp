@@ -10,8 +10,7 @@
 
 namespace skein::actors {
 
-absl::StatusOr<StartPoint> find_start(const CoordinatorOptions& options) {
-  const plans::JobSpec& job = options.job;
+absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::string& load_path) {
   StartPoint start;
   if (job.device.type != "sleep") {
     SKEIN_ASSIGN_OR_RETURN(auto data, gpu::TokenData::open({job.data, job.training.seq_len,
@@ -19,9 +18,9 @@ absl::StatusOr<StartPoint> find_start(const CoordinatorOptions& options) {
     start.data_bytes = data->bytes();
     start.data_digest = data->digest();
   }
-  if (options.load_path.empty()) return start;
+  if (load_path.empty()) return start;
   SKEIN_ASSIGN_OR_RETURN(auto reader,
-                         gpu::CheckpointReader::open(options.load_path, /*verify_digests=*/true));
+                         gpu::CheckpointReader::open(load_path, /*verify_digests=*/true));
   SKEIN_RETURN_IF_ERROR(reader->check_model(job.model));
   const gpu::TrainerState& state = reader->trainer_state();
   if (state.data_bytes != 0 && state.data_digest != start.data_digest) {

@@ -3,11 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "actors/coordinator/coordinator_process.hpp"
 #include "actors/coordinator/journal.hpp"
+#include "plans/job/job_spec.hpp"
 #include "plans/plan/plan.hpp"
 
 namespace skein::actors {
@@ -24,10 +25,10 @@ struct StartPoint {
   uint64_t data_digest = 0;
 };
 
-/// Looks at the data and the checkpoint to go on from.
+/// Looks at the data and at `load_path`, the checkpoint to go on from; empty: fresh weights.
 /// InvalidArgument   if the checkpoint is of another model or of other data, or has all steps.
 /// Else as `TokenData::open` and `CheckpointReader::open`.
-absl::StatusOr<StartPoint> find_start(const CoordinatorOptions& options);
+absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::string& load_path);
 /// Adds what an earlier life of this run's coordinator has left.
 absl::Status read_journal(Journal& journal, StartPoint& start);
 

@@ -153,7 +153,9 @@ void WorkerState::on_joined(const net::ControlMessage& message) {
     const size_t number = head.sender - 1;
     if (number < job.device.speeds.size()) job.device.speed = job.device.speeds[number];
     if (config.options.change_device) config.options.change_device(job.device);
-    device = config.parts.make_device(job.device);
+    absl::StatusOr<std::shared_ptr<gpu::Device>> made = config.parts.make_device(job.device);
+    if (!made.ok()) return tell_failed(made.status());
+    device = *std::move(made);
   }
   if (leaves) on_leave({*leaves});
   if (!beats) on_heartbeat();

@@ -102,7 +102,8 @@ struct GroupRequest {
 
 /// How a worker gets what depends on the machine it runs on.
 struct WorkerParts {
-  std::function<std::shared_ptr<gpu::Device>(const plans::DeviceSpec&)> make_device;
+  /// An error ends the worker.
+  std::function<absl::StatusOr<std::shared_ptr<gpu::Device>>(const plans::DeviceSpec&)> make_device;
   std::function<absl::StatusOr<GroupParts>(plans::GroupId, const GroupRequest&)> make_group;
   /// Null: devices pass on nothing without the hosts. None: this worker's does not.
   std::function<std::optional<StageLinkParts>(plans::GroupId, const GroupRequest&)> make_stage_link;

@@ -24,7 +24,10 @@
 namespace skein::actors {
 namespace {
 
-std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec, int32_t local_rank) {
+/// FailedPrecondition   if a CUDA device is asked for and there is none; "auto" takes the processor
+///                       instead.
+absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec& spec,
+                                                         int32_t local_rank) {
   plans::Scenario scenario = plans::device_scenario(spec);
   if (spec.type == "sleep") {
     return gpu::make_sleep_device(
@@ -32,7 +35,7 @@ std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec, int32_t 
         std::move(scenario));
   }
   const auto threads = static_cast<int32_t>(spec.threads);
-  const auto slowed = [&](std::unique_ptr<gpu::Device> device) {
+  const auto slowed = [&](std::unique_ptr<gpu::Device> device) -> std::shared_ptr<gpu::Device> {
     return gpu::make_slowed_device(std::move(device), spec.speed, std::move(scenario));
   };
   if (spec.type == "cpu") return slowed(gpu::make_host_device(threads));
@@ -46,6 +49,12 @@ std::shared_ptr<gpu::Device> make_device(const plans::DeviceSpec& spec, int32_t 
     std::fprintf(stderr, "skein: local rank %d computes on %s\n", local_rank,
                  (*cuda)->info().name.c_str());
     return slowed(*std::move(cuda));
+  }
+  if (spec.type == "cuda") {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device.type = \"cuda\", but there is no CUDA device: ",
+        std::string(cuda.status().message()),
+        "; with device.type = \"auto\" a worker without one computes on the processor"));
   }
   std::fprintf(stderr, "skein: no CUDA device: %s; using %d threads of the processor\n",
                std::string(cuda.status().message()).c_str(), threads);
@@ -200,6 +209,11 @@ class LocalWorker final : public WorkerProcess {
     net::ConnectOptions options;
     options.address = options_.coordinator_address;
     options.timeout_seconds = seconds;
+    if (options_.on_waiting) {
+      options.on_waiting = [this, seconds](const absl::Status& why) {
+        options_.on_waiting(std::string(why.message()), seconds);
+      };
+    }
     loop_->post([this, attempt, options] { start_connecting(attempt, options); });
   }
 

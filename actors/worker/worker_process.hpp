@@ -23,6 +23,9 @@ struct WorkerOptions {
   /// Changes what the job says of the device; may be null.
   std::function<void(plans::DeviceSpec&)> change_device;
   double connect_timeout_seconds = 30;
+  /// Told, from any thread, when the coordinator does not answer at once: why, and for how long it
+  /// is waited for. May be null.
+  std::function<void(const std::string& why, double seconds)> on_waiting;
   FailPointHandle fail_point;  // Of tests; else null.
   /// Parses the job file that the coordinator sends (the cli knows the format).
   std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;

@@ -4,9 +4,13 @@
 #define TOML_HEADER_ONLY 1
 #include "cli/config/job_file.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
+#include <iterator>
+#include <set>
 #include <sstream>
 
 #include <toml++/toml.h>
@@ -56,6 +60,14 @@ bool has_type(const toml::node& node, const std::string& type) {
   return node.is_array();
 }
 
+constexpr const char* kEnvironmentPrefix = "SKEIN_";
+/// Variables that are no keys: of tests, of plugins, and of docker/compose.yaml.
+constexpr const char* kOtherVariables[] = {"SKEIN_FAIL_POINT",    "SKEIN_CUDA_PLUGIN",
+                                           "SKEIN_NCCL_LIBRARY",  "SKEIN_UPDATE_GOLDEN",
+                                           "SKEIN_TEST_SLOWNESS", "SKEIN_TEST_CUDA_PLUGIN",
+                                           "SKEIN_JOB",           "SKEIN_WORKERS",
+                                           "SKEIN_KEYS",          "SKEIN_IMAGE"};
+
 struct Assignment {
   const JobKey* key = nullptr;
   std::string text;
@@ -104,12 +116,66 @@ absl::StatusOr<std::vector<Assignment>> read_toml(const std::string& text,
   return read_table(result.table(), file);
 }
 
-void add_environment(std::vector<Assignment>& assignments) {
+absl::Status unknown_variable(const std::string& name, const std::string& meant) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": no key of the job has this name",
+                   meant.empty() ? "" : absl::StrCat(" (did you mean ", meant, "?)"),
+                   "; unset it, or see skein config keys"));
+}
+
+std::string environment_name(const JobKey& key) {
+  return absl::AsciiStrToUpper(absl::StrCat(kEnvironmentPrefix, key.section, "_", key.name));
+}
+
+/// Variables that an engine of containers sets for a service whose name begins with "skein":
+/// SKEIN_SERVICE_HOST, SKEIN_PORT_29400_TCP_ADDR and the like.
+bool is_of_a_service(const std::string& name) {
+  return name.find("_SERVICE_") != std::string::npos || name.ends_with("_PORT") ||
+         name.find("_PORT_") != std::string::npos;
+}
+
+/// InvalidArgument if the variable was meant to be a key of the job: it is near one, or begins with
+/// a section's name.
+absl::Status check_variable(const std::string& name) {
+  const std::string rest = name.substr(std::string(kEnvironmentPrefix).size());
+  std::vector<std::string> names;
+  bool has_section = false;
   for (const JobKey& key : job_keys()) {
-    const std::string name =
-        absl::AsciiStrToUpper(absl::StrCat("SKEIN_", key.section, "_", key.name));
+    const std::string known = environment_name(key);
+    names.push_back(known.substr(name.size() - rest.size()));
+    // The right key without its section is as near as can be.
+    if (names.back().ends_with("_" + rest)) return unknown_variable(name, known);
+    has_section = has_section || rest.starts_with(absl::AsciiStrToUpper(key.section) + "_");
+  }
+  const std::string nearest = plans::nearest_name(rest, names);
+  if (nearest.empty() && !has_section) return absl::OkStatus();  // It is for somebody else.
+  return unknown_variable(name, nearest.empty() ? "" : kEnvironmentPrefix + nearest);
+}
+
+absl::Status add_environment(std::vector<Assignment>& assignments) {
+  std::set<std::string> known(std::begin(kOtherVariables), std::end(kOtherVariables));
+  for (const JobKey& key : job_keys()) {
+    const std::string name = environment_name(key);
+    known.insert(name);
     if (const char* value = std::getenv(name.c_str())) assignments.push_back({&key, value, name});
   }
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const std::string name = text.substr(0, text.find('='));
+    if (!name.starts_with(kEnvironmentPrefix) || known.contains(name) || is_of_a_service(name)) {
+      continue;
+    }
+    SKEIN_RETURN_IF_ERROR(check_variable(name));
+  }
+  return absl::OkStatus();
+}
+
+/// What is wrong with the value of a key, with where it is from. `message` begins with the key,
+/// which is said once: a flag and a variable have it in their names.
+absl::Status at_key(const std::string& origin, const std::string& key, const std::string& message) {
+  const bool names_key = origin.starts_with("--") || origin.starts_with(kEnvironmentPrefix);
+  if (!names_key || !message.starts_with(key)) return at(origin, message);
+  return absl::InvalidArgumentError(absl::StrCat(origin, message.substr(key.size())));
 }
 
 /// What a key like `model.flavor` sets: these keys, unless they are set themselves.
@@ -124,7 +190,7 @@ absl::Status apply_defaults(LoadedJob& job) {
   }
   if (job.spec.model.flavor.empty()) return absl::OkStatus();
   if (absl::Status status = plans::apply_flavor(job.spec.model); !status.ok()) {
-    return at(job.origins["model.flavor"], std::string(status.message()));
+    return at_key(job.origins["model.flavor"], "model.flavor", std::string(status.message()));
   }
   set_origins(job, {"vocab_size", "n_layer", "n_head", "n_embd"}, "flavor");
   return absl::OkStatus();
@@ -138,7 +204,8 @@ absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& j
       const std::string name = key.full_name();
       if ((name == "model.name" || name == "model.flavor") != is_first) continue;
       if (absl::Status status = key.set(job.spec, assignment.text); !status.ok()) {
-        return at(assignment.origin, absl::StrCat(name, ": ", std::string(status.message())));
+        return at_key(assignment.origin, name,
+                      absl::StrCat(name, ": ", std::string(status.message())));
       }
       job.origins[name] = assignment.origin;
     }
@@ -147,8 +214,9 @@ absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& j
   if (absl::Status status = plans::validate(job.spec); !status.ok()) {
     // Begins with the key's name: say where its value is from.
     const std::string message(status.message());
-    const auto origin = job.origins.find(message.substr(0, message.find(' ')));
-    return origin == job.origins.end() ? status : at(origin->second, message);
+    const std::string key = message.substr(0, message.find(' '));
+    const auto origin = job.origins.find(key);
+    return origin == job.origins.end() ? status : at_key(origin->second, key, message);
   }
   return absl::OkStatus();
 }
@@ -165,7 +233,7 @@ absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::stri
   LoadedJob job;
   job.text = text;
   SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(text, name));
-  add_environment(assignments);
+  SKEIN_RETURN_IF_ERROR(add_environment(assignments));
   for (const auto& [key, value] : overrides) {
     assignments.push_back({find_key(key), value, absl::StrCat("--", key)});
   }

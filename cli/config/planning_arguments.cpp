@@ -8,11 +8,13 @@ namespace {
 constexpr const char* kPlanFooter =
     R"(Prints which layers, rows and micro-batches each device gets and why, what a step is
 predicted to take, and how other planners' plans compare. All plans are judged by the same
-simulation. Without a profile, times are estimated from the model's operations, and marked so.
+simulation. Without a profile, times are estimated from the model's operations, and marked so. With
+one, the job may be left out: any model can be planned for.
 
 Examples:
   skein plan job.toml cluster.toml
   skein plan job.toml cluster.toml --profile profile.json --show --html plan.html
+  skein plan cluster.toml --profile vgg16.json --batch 2048 --microbatch-rows 64
   skein plan job.toml cluster.toml --schedules 1F1B,ZBH1 --microbatch-rows 1,2,4,8
   skein plan job.toml cluster.toml --json --out plan.txt --csv schedule.csv
   skein plan job.toml cluster.toml --html compare.html --measured outputs/latest
@@ -29,6 +31,7 @@ between neighbours.
 
 Examples:
   skein simulate job.toml cluster.toml --steps 20
+  skein simulate cluster.toml --profile vgg16.json --steps 20
   skein simulate job.toml cluster.toml --plan plan.txt --scenario 'H2 factor=4 devices=0'
   skein simulate --stages 4 --microbatches 8 --tf 1 --tb 2
   skein simulate --stages 4 --microbatches 12 --tf 1 --tb 1 --tw 1 --schedule ZBH1 --svg zb.svg
@@ -38,7 +41,7 @@ Examples:
 Exit codes: 0 simulated, 2 bad file or argument, or the plan does not fit the memory.)";
 
 void add_planning(CLI::App& verb, PlanningOptions& options) {
-  verb.add_option("job", options.job_path, "job file (TOML)");
+  verb.add_option("job", options.job_path, "job file (TOML); left out, --profile is the model");
   verb.add_option("cluster", options.cluster_path, "cluster file (TOML)");
   verb.add_option("--profile", options.profile_path,
                   "what the layers cost (JSON); default: an estimate");
@@ -52,11 +55,15 @@ void add_planning(CLI::App& verb, PlanningOptions& options) {
       ->check(CLI::Range(1e-3, 1e9));
   verb.add_option("--planner", options.planner, "whose plan is taken")->capture_default_str();
   verb.add_option("--schedules", options.schedules,
-                  "schedules that may be chosen; default: the job's")
+                  "schedules that may be chosen; default: the job's, or 1F1B")
       ->delimiter(',');
-  verb.add_option("--microbatch-rows", options.microbatch_rows,
-                  "samples of a micro-batch that may be chosen; default: the job's")
+  verb.add_option(
+          "--microbatch-rows", options.microbatch_rows,
+          "samples of a micro-batch that may be chosen; default: the job's, or the profile's")
       ->delimiter(',');
+  verb.add_option("--batch", options.batch,
+                  "samples of one step; default: the job's, or four micro-batches for each device")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   verb.add_flag("--may-recompute", options.may_recompute,
                 "recomputation may be chosen where memory is short");
   verb.add_option("--scenario", options.scenario,
@@ -79,8 +86,6 @@ CLI::App* add_plan_verb(CLI::App& app, PlanOptions& options) {
   CLI::App* verb = app.add_subcommand("plan", "decide which device computes what, and say why");
   verb->footer(kPlanFooter);
   add_planning(*verb, options.planning);
-  verb->get_option("job")->required();
-  verb->get_option("cluster")->required();
   add_files(*verb, options.files);
   verb->add_option("--out", options.out, "write the plan as text into this file");
   verb->add_flag("--json", options.json, "print JSON");

@@ -1,6 +1,7 @@
 #include "cli/config/planning_inputs.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,6 +10,7 @@
 #include "cli/config/profile_file.hpp"
 #include "cli/config/text_file.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/profile/estimate.hpp"
 #include "plans/schedule/schedule_csv.hpp"
@@ -16,6 +18,10 @@
 
 namespace skein::cli {
 namespace {
+
+/// Micro-batches of a step that keep a pipeline of so many devices busy for four fifths of the
+/// time.
+constexpr int64_t kMicrobatchesPerDevice = 4;
 
 absl::Status with_place(const std::string& place, const absl::Status& status) {
   if (status.ok()) return status;
@@ -44,10 +50,29 @@ absl::StatusOr<plans::Profile> profile_for(const PlanningOptions& options,
   if (static_cast<int64_t>(profile.layers.size()) != layers) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.profile_path, ": it has ", profile.layers.size(),
-                     " layers, but the job's model has ", layers, " (", job.model.layers,
-                     " blocks, embedding and head); use the profile of this model"));
+                     " layers, but the job's model has ", plans::layers_text(job.model),
+                     "; use the profile of this model, or leave out the job file"));
   }
   return profile;
+}
+
+/// What stands for the job where a profile says all of the model.
+absl::StatusOr<LoadedJob> job_without_file(const PlanningOptions& options,
+                                           const plans::Profile& profile, size_t device_count) {
+  SKEIN_ASSIGN_OR_RETURN(LoadedJob job, load_job_text("", "no job file", options.overrides));
+  if (!job.origins.contains("job.name")) {
+    job.spec.name = std::filesystem::path(options.profile_path).stem().string();
+  }
+  plans::TrainingSpec& training = job.spec.training;
+  if (!job.origins.contains("training.micro_batch_size")) {
+    training.micro_batch_size =
+        options.microbatch_rows.empty() ? profile.rows.back() : options.microbatch_rows.front();
+  }
+  if (!job.origins.contains("training.global_batch_size")) {
+    training.global_batch_size =
+        training.micro_batch_size * kMicrobatchesPerDevice * static_cast<int64_t>(device_count);
+  }
+  return job;
 }
 
 absl::Status choose_rows(const PlanningOptions& options, const plans::JobSpec& job,
@@ -60,9 +85,9 @@ absl::Status choose_rows(const PlanningOptions& options, const plans::JobSpec& j
   choices.erase(std::unique(choices.begin(), choices.end()), choices.end());
   for (const int64_t rows : request.microbatch_rows) {
     if (rows < 1 || request.global_batch_rows % rows != 0) {
-      return absl::InvalidArgumentError(absl::StrCat("--microbatch-rows ", rows,
-                                                     " does not divide training.global_batch_size ",
-                                                     request.global_batch_rows));
+      return absl::InvalidArgumentError(
+          absl::StrCat("micro-batches of ", rows, " rows (--microbatch-rows ", rows,
+                       ") do not divide the batch of ", request.global_batch_rows, " (--batch)"));
     }
   }
   return absl::OkStatus();
@@ -85,12 +110,32 @@ absl::Status choose_schedules(const PlanningOptions& options, const plans::JobSp
 
 absl::StatusOr<PlanningInputs> load_planning_inputs(const PlanningOptions& options) {
   PlanningInputs inputs;
-  SKEIN_ASSIGN_OR_RETURN(inputs.job, load_job(options.job_path, options.overrides));
-  const plans::JobSpec& job = inputs.job.spec;
+  inputs.has_job = !options.cluster_path.empty();
   inputs.estimated = options.profile_path.empty();
-  SKEIN_ASSIGN_OR_RETURN(inputs.request.cluster, load_cluster(options.cluster_path));
+  if (!inputs.has_job && (inputs.estimated || options.job_path.empty())) {
+    return absl::InvalidArgumentError(
+        "give a job file and a cluster file, or a cluster file and --profile; examples/ has some");
+  }
+  const std::string& cluster_path = inputs.has_job ? options.cluster_path : options.job_path;
+  plans::JobSpec& job = inputs.job.spec;
+  if (inputs.has_job) {
+    SKEIN_ASSIGN_OR_RETURN(inputs.job, load_job(options.job_path, options.overrides));
+    SKEIN_ASSIGN_OR_RETURN(inputs.request.cluster, load_cluster(cluster_path));
+    SKEIN_ASSIGN_OR_RETURN(inputs.request.profile, profile_for(options, job));
+  } else {
+    SKEIN_ASSIGN_OR_RETURN(inputs.request.profile, load_profile(options.profile_path));
+    absl::StatusOr<plans::ClusterSpec> cluster = load_cluster(cluster_path);
+    if (!cluster.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(std::string(cluster.status().message()),
+                       "; with --profile and one file, that file is the cluster"));
+    }
+    inputs.request.cluster = *std::move(cluster);
+    SKEIN_ASSIGN_OR_RETURN(inputs.job, job_without_file(options, inputs.request.profile,
+                                                        inputs.request.cluster.devices.size()));
+  }
+  if (options.batch > 0) job.training.global_batch_size = options.batch;
   SKEIN_RETURN_IF_ERROR(choose_rows(options, job, inputs.request));
-  SKEIN_ASSIGN_OR_RETURN(inputs.request.profile, profile_for(options, job));
   SKEIN_RETURN_IF_ERROR(choose_schedules(options, job, inputs.request));
   inputs.request.may_recompute = options.may_recompute || job.training.recompute;
   inputs.request.simulation.commit_us = plans::kCommitUs;
@@ -135,8 +180,16 @@ absl::Status use_schedule_csv(const std::string& path, const PlanningInputs& inp
                       inputs.request.profile.tied_bytes > 0));
 }
 
-int64_t step_tokens(const plans::JobSpec& job) {
-  return job.training.global_batch_size * job.training.seq_len;
+Throughput throughput(const PlanningInputs& inputs, double step_us) {
+  if (!(step_us > 0)) return {};
+  const double samples = static_cast<double>(inputs.request.global_batch_rows) / step_us * 1e6;
+  const double length = static_cast<double>(inputs.job.spec.training.seq_len);
+  return {samples, inputs.has_job ? samples * length : 0};
+}
+
+std::string model_text(const PlanningInputs& inputs) {
+  return inputs.has_job ? plans::layers_text(inputs.job.spec.model)
+                        : absl::StrCat(inputs.request.profile.layers.size(), " layers");
 }
 
 }  // namespace skein::cli

@@ -49,7 +49,7 @@ DemoObserver::DemoObserver(plans::JobSpec job, double seconds_planned)
     : job_(std::move(job)), start_(std::chrono::steady_clock::now()) {
   view_.seconds_planned = seconds_planned;
   view_.phase = "starting";
-  view_.layers = plans::layer_count(job_.model);
+  view_.model = plans::layers_text(job_.model);
 }
 
 double DemoObserver::elapsed() const {

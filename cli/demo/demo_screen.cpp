@@ -72,8 +72,7 @@ std::string title_line(const DemoView& view, const DemoScreenOptions& options) {
 
 std::string plan_summary(const DemoView& view) {
   if (view.schedule.empty()) return "pipeline: not planned yet";
-  std::string text =
-      absl::StrFormat("pipeline of %d layers, schedule %s", view.layers, view.schedule);
+  std::string text = absl::StrCat(view.model, ", ", view.schedule);
   if (view.gain > 0) {
     absl::StrAppendFormat(&text, ", predicted %.2fx an even split", view.gain);
   }

@@ -39,7 +39,7 @@ struct DemoView {
   double tokens_per_second = 0;
   uint64_t generation = 0;
   uint64_t steps_of_plan = 0;  // Committed under the plan in force.
-  int64_t layers = 0;          // The layers of the model.
+  std::string model;           // "14 layers = embedding, 12 blocks, head"
   std::string schedule;        // "1F1B"; empty: there is no plan yet.
   double predicted_step_us = 0;
   double gain = 0;                  // Predicted, over an even split of the layers; 0: not known.

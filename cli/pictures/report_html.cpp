@@ -179,6 +179,10 @@ std::string report_html(const Report& report) {
       absl::StrCat("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<title>", escaped(report.title),
                    "</title>\n", kHead, "</head>\n<body>\n<h1>", escaped(report.title), "</h1>\n");
   absl::StrAppend(&text, facts_html(report));
+  if (!report.history.empty()) {
+    absl::StrAppend(&text, heading("The run over time"), "<div class=\"wide\">", report.history,
+                    "</div>\n");
+  }
   const SvgOptions options = shared_options(report);
   absl::StrAppend(&text, timelines_html(report, options));
   if (report.planned && report.measured) {

@@ -22,14 +22,15 @@ struct ReportPlanner {
 struct Report {
   std::string title;
   std::vector<std::pair<std::string, std::string>> facts;  // "predicted step", "123 ms".
+  std::string history;  // SVG of the whole run; empty: there is none.
   std::optional<Picture> planned;
   std::optional<Picture> measured;
   std::vector<ReportPlanner> planners;
 };
 
-/// One self-contained HTML file: facts, the planned and the measured timeline on one time axis,
-/// bubble and peak memory of each worker as bars, memory over time, the planners, and predicted
-/// against measured times.
+/// One self-contained HTML file: facts, the run over time, the planned and the measured timeline on
+/// one time axis, bubble and peak memory of each worker as bars, memory over time, the planners,
+/// and predicted against measured times.
 std::string report_html(const Report& report);
 
 }  // namespace skein::cli

@@ -21,6 +21,12 @@ std::string with_commas(uint64_t value) {
   return digits;
 }
 
+std::string rate_text(double per_second) {
+  if (!(per_second > 0)) return "-";
+  return per_second < 100 ? absl::StrFormat("%.3g", per_second)
+                          : with_commas(static_cast<uint64_t>(per_second));
+}
+
 std::string duration_text(double seconds) {
   const auto whole = static_cast<int64_t>(seconds);
   if (seconds < 10) return absl::StrFormat("%.1fs", seconds);

@@ -17,4 +17,7 @@ std::string time_text(double us, bool has_units);
 /// "3.2 GB", a GB being 10^9 bytes.
 std::string bytes_text(int64_t bytes);
 
+/// A rate per second: "7,166", "28.4"; a dash for one that is not known, which is 0.
+std::string rate_text(double per_second);
+
 }  // namespace skein::cli

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/report/number_text.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::cli {
 namespace {
@@ -72,15 +73,6 @@ std::string plan_table(const plans::Plan& plan, const plans::Simulation& simulat
   return aligned(lines);
 }
 
-std::string stages_text(const plans::Plan& plan) {
-  std::string text;
-  for (const plans::StagePlan& stage : plan.stages) {
-    absl::StrAppend(&text, text.empty() ? "" : " | ", stage.layers.size(), "x",
-                    stage.replicas.size());
-  }
-  return text;
-}
-
 std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>& verdicts,
                                            const plans::PlanVerdict& chosen) {
   std::vector<ReportPlanner> planners;
@@ -90,7 +82,7 @@ std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>
     if (!verdict.status.ok()) {
       planner.trouble = std::string(verdict.status.message());
     } else {
-      planner.stages = stages_text(verdict.pipeline.plan);
+      planner.stages = plans::stages_text(verdict.pipeline.plan);
       planner.step_us = verdict.simulation.step_us;
       planner.bubble = verdict.simulation.bubble;
       if (chosen.simulation.step_us > 0) {
@@ -103,7 +95,8 @@ std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>
 }
 
 std::string planner_table(const std::vector<ReportPlanner>& planners, const std::string& chosen) {
-  std::vector<Cells> lines = {{"planner", "step", "against " + chosen, "bubble", "stages"}};
+  std::vector<Cells> lines = {
+      {"planner", "step", "against " + chosen, "bubble", "layers x replicas"}};
   std::string troubles;
   for (const ReportPlanner& planner : planners) {
     if (!planner.trouble.empty()) {
@@ -122,15 +115,17 @@ std::vector<std::pair<std::string, std::string>> prediction_facts(
   const plans::Profile& profile = inputs.request.profile;
   std::string source = inputs.estimated ? "estimated from the model, not measured" : profile.source;
   if (!profile.device.empty()) absl::StrAppend(&source, " (", profile.device, ")");
-  const auto tokens = static_cast<double>(step_tokens(inputs.job.spec));
-  const double rate = simulation.step_us > 0 ? tokens / simulation.step_us * 1e6 : 0;
+  const Throughput rate = throughput(inputs, simulation.step_us);
+  std::string rates = rate_text(rate.samples) + " samples/s";
+  if (inputs.has_job) absl::StrAppend(&rates, ", ", rate_text(rate.tokens), " tok/s");
   int64_t peak = 0;
   for (const plans::SimulatedWorker& worker : simulation.workers) {
     peak = std::max(peak, worker.peak_bytes);
   }
-  return {{"profile", source},
+  return {{"model", model_text(inputs)},
+          {"profile", source},
           {"step", time_text(simulation.step_us, true)},
-          {"throughput", absl::StrCat(with_commas(static_cast<uint64_t>(rate)), " tok/s")},
+          {"throughput", rates},
           {"bubble", absl::StrFormat("%.1f%%", simulation.bubble * 100)},
           {"memory", bytes_text(peak) + " on the fullest device"}};
 }

@@ -13,9 +13,6 @@ namespace skein::cli {
 std::string plan_table(const plans::Plan& plan, const plans::Simulation& simulation,
                        const plans::PlanRequest& request);
 
-/// "layers x replicas" of each stage: "4x1 | 2x2".
-std::string stages_text(const plans::Plan& plan);
-
 /// The verdicts as they are reported; `chosen` is compared with.
 std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>& verdicts,
                                            const plans::PlanVerdict& chosen);

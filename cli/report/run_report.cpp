@@ -3,18 +3,20 @@
 #include "absl/strings/str_format.h"
 #include "cli/pictures/report_html.hpp"
 #include "cli/report/number_text.hpp"
-#include "cli/report/plan_table.hpp"
 #include "cli/report/planned_report.hpp"
 #include "gpu/files/durable_file.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::cli {
 
 absl::Status write_run_report(const RunRecord& record, const std::string& path) {
   Report report;
   report.title = plan_title(record.job.name, record.plan);
+  report.history = record.history;
   report.measured = picture_of(record.timings);
   report.facts = {
-      {"stages", stages_text(record.plan) + " (layers x replicas)"},
+      {"model", plans::layers_text(record.job.model)},
+      {"stages", plans::stages_text(record.plan) + " (layers x replicas)"},
       {"measured step", time_text(report.measured->end_us, true)},
       {"measured bubble", absl::StrFormat("%.1f%%", bubble_of(*report.measured) * 100)}};
   if (record.profiles) {

@@ -18,10 +18,11 @@ struct RunRecord {
   plans::Plan plan;
   std::optional<plans::ReportProfiles> profiles;  // If the workers measured before they started.
   std::vector<actors::TimingsReport> timings;     // The timings of the profiled steps.
+  std::string history;                            // As `run_history_svg` drew it; may be empty.
 };
 
-/// Writes report.html: the last profiled step as it was measured, and as the plan predicts it where
-/// the workers were measured. Errors of `gpu::write_durably`.
+/// Writes report.html: the run over time, the last profiled step as it was measured, and as the
+/// plan predicts it where the workers were measured. Errors of `gpu::write_durably`.
 absl::Status write_run_report(const RunRecord& record, const std::string& path);
 
 }  // namespace skein::cli

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -47,7 +48,9 @@ std::string goodput_line(const plans::Goodput& goodput) {
 absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::create(Options options) {
   std::unique_ptr<RunReporter> reporter(new RunReporter(std::move(options)));  // Private.
   // Appending: a resumed run goes on in the same files.
-  reporter->metrics_.open(reporter->options_.folder.file("metrics.jsonl"), std::ios::app);
+  reporter->metrics_.open(reporter->options_.folder.file("metrics.jsonl"),
+                          std::ios::app | std::ios::ate);
+  reporter->has_commits_ = reporter->metrics_.tellp() > 0;
   reporter->events_.open(reporter->options_.folder.file("events.jsonl"), std::ios::app);
   if (!reporter->metrics_ || !reporter->events_) {
     return absl::UnavailableError(absl::StrCat("cannot write metrics.jsonl and events.jsonl in ",
@@ -97,9 +100,10 @@ void RunReporter::on_profiles(const plans::ReportProfiles& report) {
 
 void RunReporter::on_plan(const plans::Plan& plan, double predicted_step_us) {
   plan_ = plan;
+  if (steps_ > 0) history_.mark({elapsed_seconds(), absl::StrCat("plan ", plan.generation), false});
   predicted_step_us_ = predicted_step_us;
   step_seconds_ = control_seconds_ = 0;  // The summary speaks of the last plan.
-  timed_tokens_ = 0;
+  timed_amount_ = 0;
   step_times_.clear();
   busy_seconds_.assign(plan.stages.size(), 0);
   stash_peak_.assign(plan.stages.size(), 0);
@@ -130,16 +134,17 @@ std::string RunReporter::progress_line(const actors::StepReport& report) const {
   const int64_t total = options_.job.training.steps;
   const double rate = rate_weight_ > 0 ? rate_ / rate_weight_ : 0;
   const double left = static_cast<double>(total) - static_cast<double>(report.step);
-  const double eta = rate > 0 ? left * static_cast<double>(report.tokens) / rate : 0;
+  const std::string eta =
+      rate > 0 ? duration_text(left * static_cast<double>(report.tokens) / rate) : "-";
   const std::string training =
       options_.simulated ? std::string()
                          : absl::StrFormat("loss %.4f | gnorm %.3f | lr %.2e | ", report.loss,
                                            report.gradient_norm, report.learning_rate);
-  return absl::StrFormat("step %5d/%d | %s%.0f ms | %s tok/s | bubble %.1f%% | %d/%d workers%s",
-                         report.step, total, training, report.step_seconds * 1e3,
-                         with_commas(static_cast<uint64_t>(rate)), bubble(report) * 100,
+  return absl::StrFormat("step %5d/%d | %s%.0f ms | %s %s/s | bubble %.1f%% | %d/%d workers%s",
+                         report.step, total, training, report.step_seconds * 1e3, rate_text(rate),
+                         options_.counts_samples ? "samples" : "tok", bubble(report) * 100,
                          report.workers_active, report.workers_total,
-                         options_.simulated ? "" : " | eta " + duration_text(eta));
+                         options_.simulated ? "" : " | eta " + eta);
 }
 
 std::string RunReporter::prediction_line() const {
@@ -156,18 +161,23 @@ void RunReporter::on_step(const actors::StepReport& report) {
   // Columns of their own pace commit several steps at once.
   const uint64_t count = std::max<uint64_t>(
       1, report.samples / static_cast<uint64_t>(options_.job.training.global_batch_size));
-  if (steps_ == 0) first_step_ = report.step;
+  if (!std::exchange(has_commits_, true) && !options_.simulated) {
+    const absl::Status status = point_latest_at(options_.folder);
+    if (!status.ok()) event_line(std::string(status.message()));
+  }
   ++steps_;
-  tokens_ += report.tokens;
+  const uint64_t amount = options_.counts_samples ? report.samples : report.tokens;
+  amount_ += amount;
   last_loss_ = report.loss;
+  history_.add({elapsed_seconds(), static_cast<double>(report.samples), report.loss});
   all_seconds_ += report.step_seconds;
   // The first step warms up caches and connections.
   if ((steps_ > 1 || options_.simulated) && report.step_seconds > 0) {
-    rate_ = kRateDecay * rate_ +
-            (1 - kRateDecay) * static_cast<double>(report.tokens) / report.step_seconds;
+    rate_ =
+        kRateDecay * rate_ + (1 - kRateDecay) * static_cast<double>(amount) / report.step_seconds;
     rate_weight_ = kRateDecay * rate_weight_ + (1 - kRateDecay);
     step_seconds_ += report.step_seconds;
-    timed_tokens_ += report.tokens;
+    timed_amount_ += amount;
     step_times_.push_back(report.step_seconds / static_cast<double>(count));
     control_seconds_ += report.control_seconds;
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
@@ -198,6 +208,7 @@ void RunReporter::on_step(const actors::StepReport& report) {
     json["column_samples"] = report.column_samples;
   }
   if (options_.simulated) json["simulated"] = true;
+  if (options_.counts_samples) json.erase("tokens");
   goodput_ = report.goodput;
   if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
   metrics_ << json.dump() << std::endl;
@@ -240,6 +251,7 @@ void RunReporter::on_event(const actors::EventReport& report) {
     trace_.set_device(static_cast<uint32_t>(std::stoul(report.fields.at("worker"))),
                       report.fields.at("device"));
   }
+  mark_event(report);
   Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
   for (const auto& [name, value] : report.fields) json[name] = value;
   events_ << json.dump() << std::endl;
@@ -247,26 +259,46 @@ void RunReporter::on_event(const actors::EventReport& report) {
   event_line(report.text);
 }
 
-void RunReporter::summarise(const actors::RunResult& result) {
+/// Comings and goings, once there is something that they change.
+void RunReporter::mark_event(const actors::EventReport& report) {
+  const bool is_loss = report.name == "worker.lost";
+  const auto worker = report.fields.find("worker");
+  if (steps_ == 0 || worker == report.fields.end()) return;
+  if (!is_loss && report.name != "worker.joined") return;
+  history_.mark({elapsed_seconds(),
+                 absl::StrCat("w", worker->second, is_loss ? " lost" : " joined"), is_loss});
+}
+
+void RunReporter::write_pages(const std::string& history) {
+  absl::Status status;
+  if (!history.empty()) {
+    status.Update(gpu::write_durably(options_.folder.file("history.svg"), history));
+  }
   if (!trace_.empty()) {
-    absl::Status status = trace_.write();
+    status.Update(trace_.write());
     if (plan_ && !options_.simulated) {
-      status.Update(write_run_report({options_.job, *plan_, profiles_, trace_.reports()},
+      status.Update(write_run_report({options_.job, *plan_, profiles_, trace_.reports(), history},
                                      options_.folder.file("report.html")));
     }
-    if (!status.ok()) event_line(std::string(status.message()));
   }
+  if (!status.ok()) event_line(std::string(status.message()));
+}
+
+void RunReporter::summarise(const actors::RunResult& result) {
+  history_.title = absl::StrCat(options_.job.name, ": the run over time");
+  const std::string history = options_.simulated ? "" : run_history_svg(history_);
+  write_pages(history);
   const double wall = elapsed_seconds();
-  const double rate = step_seconds_ > 0 ? static_cast<double>(timed_tokens_) / step_seconds_ : 0;
+  const double rate = step_seconds_ > 0 ? static_cast<double>(timed_amount_) / step_seconds_ : 0;
   const double control = step_seconds_ > 0 ? control_seconds_ / step_seconds_ : 0;
   if (options_.format == LogFormat::kJson) {
     Json json = {{"kind", "summary"},
                  {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
                  {"steps_done", result.steps_done},
                  {"loss", last_loss_},
-                 {"tokens", tokens_},
+                 {options_.counts_samples ? "samples" : "tokens", amount_},
                  {"wall_seconds", wall},
-                 {"tokens_per_second", rate},
+                 {options_.counts_samples ? "samples_per_second" : "tokens_per_second", rate},
                  {"control_share", control},
                  {"checkpoint", result.checkpoint_path},
                  {"folder", options_.folder.path}};
@@ -279,9 +311,11 @@ void RunReporter::summarise(const actors::RunResult& result) {
                     : result.stopped_early ? "stopped"
                     : options_.simulated   ? "simulated: done"
                                            : "done";
-  line(absl::StrFormat("%s after %d of %d steps, %s tokens in %s (%s tok/s)", end,
-                       result.steps_done, options_.job.training.steps, with_commas(tokens_),
-                       duration_text(wall), with_commas(static_cast<uint64_t>(rate))));
+  const char* unit = options_.counts_samples ? "samples" : "tok";
+  line(absl::StrFormat("%s after %d of %d steps, %s %s in %s%s", end, result.steps_done,
+                       options_.job.training.steps, with_commas(amount_),
+                       options_.counts_samples ? "samples" : "tokens", duration_text(wall),
+                       rate > 0 ? absl::StrCat(" (", rate_text(rate), " ", unit, "/s)") : ""));
   if (steps_ > 0 && !options_.simulated) {
     line(absl::StrFormat("  loss         %.4f%s", last_loss_,
                          validation_loss_ ? absl::StrFormat(", validation %.4f", *validation_loss_)
@@ -311,6 +345,7 @@ void RunReporter::summarise(const actors::RunResult& result) {
   if (!result.checkpoint_path.empty()) line("  checkpoint   " + result.checkpoint_path);
   line(absl::StrCat(
       "  run          ", options_.folder.path, " (metrics.jsonl, events.jsonl, plan.txt",
+      history.empty() ? "" : ", history.svg",
       trace_.empty() ? "" : ", report.html, traces/trace.json for ui.perfetto.dev", ")"));
   if (!result.checkpoint_path.empty()) {
     line(absl::StrCat("  next         skein generate ", options_.folder.path));

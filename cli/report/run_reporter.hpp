@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "actors/coordinator/coordinator_process.hpp"
 #include "actors/coordinator/run_observer.hpp"
+#include "cli/pictures/run_history.hpp"
 #include "cli/report/trace_writer.hpp"
 #include "cli/run/run_folder.hpp"
 #include "plans/job/job_spec.hpp"
@@ -20,7 +21,8 @@ namespace skein::cli {
 enum class LogFormat { kText, kJson };
 
 /// Tells people and files how a run goes: progress and event lines on a stream, metrics.jsonl,
-/// events.jsonl, plan.txt and the trace in the run directory. Calls come from one thread at a time.
+/// events.jsonl, plan.txt, history.svg and the trace in the run directory. Calls come from one
+/// thread at a time.
 class RunReporter final : public actors::RunObserver {
  public:
   struct Options {
@@ -32,6 +34,8 @@ class RunReporter final : public actors::RunObserver {
     /// Nothing is trained: there is no loss, the first step warms up nothing, and time is that of
     /// the steps.
     bool simulated = false;
+    /// The model is not one of tokens, or nobody knows: rates are of samples.
+    bool counts_samples = false;
     std::FILE* out = stdout;
   };
   /// Unavailable if a file of the run directory cannot be opened.
@@ -57,6 +61,8 @@ class RunReporter final : public actors::RunObserver {
   std::string progress_line(const actors::StepReport& report) const;
   /// Measured against predicted; there is at least one step after the first.
   std::string prediction_line() const;
+  void mark_event(const actors::EventReport& report);
+  void write_pages(const std::string& history);
   double bubble(const actors::StepReport& report) const;
   double ideal_bubble() const;
   std::string now_text() const;
@@ -71,13 +77,13 @@ class RunReporter final : public actors::RunObserver {
   std::chrono::steady_clock::time_point start_;
 
   // What the progress line and the summary are made of.
-  uint64_t first_step_ = 0;
+  bool has_commits_ = false;  // The run has, of this life or one before.
   uint64_t steps_ = 0;
-  uint64_t tokens_ = 0;
+  uint64_t amount_ = 0;     // Tokens, or samples.
   double rate_ = 0;         // Moving average of tokens per second, before bias correction.
   double rate_weight_ = 0;  // Its bias correction.
   plans::Goodput goodput_;
-  uint64_t timed_tokens_ = 0;  // Of the plan in force, like what follows.
+  uint64_t timed_amount_ = 0;  // Of the plan in force, like what follows.
   double step_seconds_ = 0;    // Of the steps that count for throughput.
   double all_seconds_ = 0;
   std::vector<double> step_times_;  // The times of the same steps, in seconds.
@@ -85,6 +91,7 @@ class RunReporter final : public actors::RunObserver {
   double control_seconds_ = 0;
   std::vector<double> busy_seconds_;
   std::vector<uint32_t> stash_peak_;
+  RunHistory history_;
   double last_loss_ = 0;
   std::optional<double> validation_loss_;
 };

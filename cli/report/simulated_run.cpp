@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "plans/plan/layout_plan.hpp"
 #include "plans/schedule/action.hpp"
 
 namespace skein::cli {
@@ -37,9 +38,10 @@ void tell_workers(const plans::Plan& plan, const plans::ClusterSpec& cluster,
   observer.on_plan(plan, 0);
   actors::EventReport event;
   event.name = "plan.made";
-  event.text = absl::StrFormat("plan %d: %d stages, %s, %d micro-batches of %d", plan.generation,
-                               plan.stages.size(), std::string(plans::to_text(plan.schedule)),
-                               plan.microbatch_count, plan.microbatch_rows);
+  event.text = absl::StrFormat(
+      "plan %d: %d stages (layers x replicas %s), %s, %d micro-batches of %d", plan.generation,
+      plan.stages.size(), plans::stages_text(plan), std::string(plans::to_text(plan.schedule)),
+      plan.microbatch_count, plan.microbatch_rows);
   event.fields = {{"generation", absl::StrCat(plan.generation)}};
   observer.on_event(event);
 }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "cli/config/text_file.hpp"
 #include "cli/version.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
@@ -59,10 +60,20 @@ std::string environment_json() {
 }  // namespace
 
 absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job) {
+  SKEIN_ASSIGN_OR_RETURN(RunFolder folder,
+                         make_bare_run_folder(job.spec.dump_folder, job.spec.name));
+  SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("config.toml"), job.text));
+  SKEIN_RETURN_IF_ERROR(
+      gpu::write_durably(folder.file("config.resolved.toml"), to_toml(job.spec, nullptr)));
+  return folder;
+}
+
+absl::StatusOr<RunFolder> make_bare_run_folder(const std::string& dump_folder,
+                                               const std::string& run_name) {
   std::error_code error;
-  const fs::path parent = fs::absolute(job.spec.dump_folder, error);
+  const fs::path parent = fs::absolute(dump_folder, error);
   fs::create_directories(parent, error);
-  const std::string base = absl::StrCat(job.spec.name, "-", timestamp());
+  const std::string base = absl::StrCat(run_name, "-", timestamp());
   RunFolder folder;
   for (int n = 1; n <= kSameSecondMax && folder.path.empty(); ++n) {
     const std::string name = n == 1 ? base : absl::StrCat(base, "-", n);
@@ -80,14 +91,39 @@ absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job) {
   for (const char* name : {"logs", "traces", "checkpoint"}) {
     fs::create_directory(fs::path(folder.path) / name, error);
   }
-  SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("config.toml"), job.text));
-  SKEIN_RETURN_IF_ERROR(
-      gpu::write_durably(folder.file("config.resolved.toml"), to_toml(job.spec, nullptr)));
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("env.json"), environment_json()));
-  const fs::path temporary = parent / absl::StrCat("latest.", getpid(), ".tmp");
+  return folder;
+}
+
+absl::Status point_latest_at(const RunFolder& folder) {
+  const fs::path parent = fs::path(folder.path).parent_path();
+  const fs::path temporary = parent / absl::StrCat("latest.", folder.job_id, ".tmp");
+  std::error_code error;
+  fs::remove(temporary, error);  // A process may have died here.
   fs::create_symlink(folder.job_id, temporary, error);
   if (!error) fs::rename(temporary, parent / "latest", error);
-  return folder;
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot point ", (parent / "latest").string(), " at ",
+                                             folder.job_id, ": ", error.message(),
+                                             "; give the run directory itself instead of latest"));
+}
+
+std::string find_begun_run(const plans::JobSpec& job) {
+  const std::string resolved = to_toml(job, nullptr);
+  std::string newest;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(job.dump_folder, error)) {
+    const fs::path& path = entry.path();
+    // The journal is made when the run begins; its name has the time it began at.
+    if (!fs::exists(path / "journal.sqlite", error) || path.string() <= newest ||
+        !path.filename().string().starts_with(job.name + "-")) {
+      continue;
+    }
+    const auto config = read_text_file(path / "config.resolved.toml", "resolved job");
+    const bool is_begun = fs::file_size(path / "metrics.jsonl", error) == 0;
+    if (config.ok() && *config == resolved && is_begun && !error) newest = path.string();
+  }
+  return newest;
 }
 
 absl::StatusOr<RunFolder> open_run_folder(const std::string& path) {

@@ -16,9 +16,20 @@ struct RunFolder {
   std::string file(const std::string& name) const { return path + "/" + name; }
 };
 
-/// Makes "<dump_folder>/<name>-<yyyymmdd-hhmmss>" (with "-2", "-3", ... if it exists) and points
-/// "<dump_folder>/latest" at it. Unavailable with the reason if it cannot be made.
+/// Makes "<dump_folder>/<name>-<yyyymmdd-hhmmss>" (with "-2", "-3", ... if it exists). Unavailable
+/// with the reason if it cannot be made.
 absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job);
+/// The same for what is simulated without a job: it has no config files.
+absl::StatusOr<RunFolder> make_bare_run_folder(const std::string& dump_folder,
+                                               const std::string& name);
+
+/// Points "latest", beside the run's folder, at it: for a run that has something to go on from.
+/// Unavailable with the reason if it cannot be made.
+absl::Status point_latest_at(const RunFolder& folder);
+
+/// The newest run of this very job in its dump folder that has begun and committed nothing yet: a
+/// coordinator that was killed so early goes on in it. Empty if there is none.
+std::string find_begun_run(const plans::JobSpec& job);
 
 /// An existing run's folder, to go on in. NotFound if it is none.
 absl::StatusOr<RunFolder> open_run_folder(const std::string& path);

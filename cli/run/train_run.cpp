@@ -38,8 +38,14 @@ double seconds_since(Clock::time_point start) {
 }
 
 absl::StatusOr<LoadedJob> load_job_of(const TrainOptions& options) {
-  return options.job_text.empty() ? load_job(options.job_path, options.overrides)
-                                  : load_job_text(options.job_text, kNoFile, options.overrides);
+  SKEIN_ASSIGN_OR_RETURN(LoadedJob job,
+                         options.job_text.empty()
+                             ? load_job(options.job_path, options.overrides)
+                             : load_job_text(options.job_text, kNoFile, options.overrides));
+  // The run may be resumed from another folder.
+  std::string& plan = job.spec.parallelism.plan;
+  if (!plan.empty()) plan = std::filesystem::absolute(plan).string();
+  return job;
 }
 
 /// The run directory to go on in; empty: a new one is made.
@@ -48,12 +54,13 @@ absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job_of(options));
   const std::string latest = job.spec.dump_folder + "/latest";
   std::error_code error;
-  if (!std::filesystem::exists(latest, error)) return "";
+  if (!std::filesystem::exists(latest, error)) return find_begun_run(job.spec);
   SKEIN_ASSIGN_OR_RETURN(const RunFolder folder, open_run_folder(latest));
   SKEIN_ASSIGN_OR_RETURN(const std::string text,
                          read_text_file(folder.file("config.resolved.toml"), "resolved job"));
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec found, parse_job(text));
-  return found.name == job.spec.name ? folder.path : "";  // Jobs may share a dump folder.
+  // Jobs may share a dump folder.
+  return found.name == job.spec.name ? folder.path : find_begun_run(job.spec);
 }
 
 absl::StatusOr<int64_t> worker_count(const TrainOptions& options, const plans::JobSpec& job,
@@ -98,8 +105,14 @@ TrainRun::~TrainRun() {
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::start(const TrainOptions& options) {
   std::unique_ptr<TrainRun> run(new TrainRun(options));  // Private.
   SKEIN_RETURN_IF_ERROR(run->load());
-  if (!run->is_done_) SKEIN_RETURN_IF_ERROR(run->prepare());
-  return run;
+  if (run->is_done_) return run;
+  const absl::Status status = run->prepare();
+  if (status.ok()) return run;
+  const std::string made = run->is_new_ ? run->folder_.path : "";
+  run.reset();  // It has files of the folder open.
+  std::error_code error;
+  if (!made.empty()) std::filesystem::remove_all(made, error);
+  return status;
 }
 
 absl::Status TrainRun::load() {
@@ -110,9 +123,6 @@ absl::Status TrainRun::load() {
   if (resume.empty()) {
     SKEIN_ASSIGN_OR_RETURN(job_, load_job_of(options_));
     load_path_ = job_.spec.checkpoint.initial_load_path;
-    std::string& plan = job_.spec.parallelism.plan;
-    // The run may be resumed from another folder.
-    if (!plan.empty()) plan = std::filesystem::absolute(plan).string();
     return absl::OkStatus();
   }
   SKEIN_ASSIGN_OR_RETURN(folder_, open_run_folder(resume));
@@ -150,11 +160,16 @@ absl::Status TrainRun::prepare() {
   SKEIN_ASSIGN_OR_RETURN(const int64_t workers, worker_count(options_, job_.spec, given));
   SKEIN_RETURN_IF_ERROR(try_plan(options_, job_.spec, given, workers));
   SKEIN_RETURN_IF_ERROR(resolve_scenario(workers));
+  actors::CoordinatorOptions coordinating;
+  coordinating.worker_count = workers;
+  coordinating.plan = std::move(given);
   if (folder_.path.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(coordinating.start, actors::find_start(job_.spec, load_path_));
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
+    is_new_ = true;
   }
   SKEIN_RETURN_IF_ERROR(open_reporter());
-  return start_processes(std::move(given), workers);
+  return start_processes(std::move(coordinating));
 }
 
 absl::Status TrainRun::resolve_scenario(int64_t workers) {
@@ -202,16 +217,14 @@ absl::Status TrainRun::open_reporter() {
   return absl::OkStatus();
 }
 
-absl::Status TrainRun::start_processes(std::optional<plans::Plan> given, int64_t workers) {
-  actors::CoordinatorOptions coordinating;
+absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) {
+  const int64_t workers = coordinating.worker_count;
   coordinating.job = job_.spec;
   coordinating.job_config = to_toml(job_.spec, nullptr);
   coordinating.job_id = folder_.job_id;
   coordinating.run_folder = folder_.path;
   coordinating.listen_address = options_.listen;
   coordinating.insecure = options_.insecure;
-  coordinating.worker_count = workers;
-  coordinating.plan = std::move(given);
   coordinating.only_profiles = options_.only_profiles;
   coordinating.load_path = load_path_;
   coordinating.fail_point = options_.fail_point;

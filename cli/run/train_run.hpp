@@ -50,8 +50,8 @@ struct TrainOptions {
 /// the faults that are done to it. Used by one thread.
 class TrainRun {
  public:
-  /// Loads the job and starts everything, unless it is done. Nothing is left behind if a plan
-  /// cannot be made.
+  /// Loads the job and starts everything, unless it is done. Nothing is left behind if that fails:
+  /// what can be checked is checked before anything is made.
   static absl::StatusOr<std::unique_ptr<TrainRun>> start(const TrainOptions& options);
   ~TrainRun();
 
@@ -98,7 +98,8 @@ class TrainRun {
   /// reads config.resolved.toml, knows the same.
   absl::Status resolve_scenario(int64_t workers);
   absl::Status open_reporter();
-  absl::Status start_processes(std::optional<plans::Plan> given, int64_t workers);
+  /// Fills in what does not depend on the plan and the start, and starts coordinator and workers.
+  absl::Status start_processes(actors::CoordinatorOptions coordinating);
   void say(const std::string& line) const;
   ChaosHands chaos_hands();
   void check_children(const actors::RunProgress& progress);
@@ -108,6 +109,7 @@ class TrainRun {
   LoadedJob job_;
   RunFolder folder_;
   std::string load_path_;
+  bool is_new_ = false;  // We have made the folder.
   bool is_done_ = false;
   plans::ChaosScript chaos_script_;
   std::FILE* log_ = nullptr;  // Ours if it is not stdout.

@@ -71,18 +71,20 @@ Json json_of(const PlanningInputs& inputs, const plans::PlanVerdict& chosen,
     }
     others.push_back(json);
   }
-  const auto tokens = static_cast<double>(step_tokens(inputs.job.spec));
-  return {{"planner", chosen.planner},
-          {"reason", chosen.pipeline.reason},
-          {"profile", inputs.estimated ? "estimated" : inputs.request.profile.source},
-          {"step_us", simulation.step_us},
-          {"objective_us", chosen.pipeline.objective_us},
-          {"tokens_per_second", tokens / simulation.step_us * 1e6},
-          {"bubble", simulation.bubble},
-          {"workers", workers_json(simulation, inputs.request.cluster)},
-          {"planners", others},
-          {"plan", plan_json(chosen.pipeline.plan)},
-          {"plan_text", plans::to_text(chosen.pipeline.plan)}};
+  const Throughput rate = throughput(inputs, simulation.step_us);
+  Json json = {{"planner", chosen.planner},
+               {"reason", chosen.pipeline.reason},
+               {"profile", inputs.estimated ? "estimated" : inputs.request.profile.source},
+               {"step_us", simulation.step_us},
+               {"objective_us", chosen.pipeline.objective_us},
+               {"samples_per_second", rate.samples},
+               {"bubble", simulation.bubble},
+               {"workers", workers_json(simulation, inputs.request.cluster)},
+               {"planners", others},
+               {"plan", plan_json(chosen.pipeline.plan)},
+               {"plan_text", plans::to_text(chosen.pipeline.plan)}};
+  if (inputs.has_job) json["tokens_per_second"] = rate.tokens;
+  return json;
 }
 
 void print(const PlanOptions& options, const PlanningInputs& inputs,

@@ -54,11 +54,6 @@ absl::StatusOr<plans::Plan> plan_for(const SimulateOptions& options, const Plann
 }
 
 absl::Status run_with_files(const SimulateOptions& options) {
-  if (options.planning.cluster_path.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("give a cluster file, too: skein simulate ",
-                                                   options.planning.job_path,
-                                                   " CLUSTER.toml; examples/ has some"));
-  }
   if (options.steps < 1 || options.steps > kStepsMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("--steps ", options.steps, ": expected 1 to ", kStepsMax));
@@ -75,7 +70,9 @@ absl::Status run_with_files(const SimulateOptions& options) {
   job.training.steps = options.steps;
   job.training.micro_batch_size = plan.microbatch_rows;
   job.training.global_batch_size = plan.microbatch_rows * plan.microbatch_count;
-  SKEIN_ASSIGN_OR_RETURN(const RunFolder folder, make_run_folder(inputs.job));
+  SKEIN_ASSIGN_OR_RETURN(const RunFolder folder,
+                         inputs.has_job ? make_run_folder(inputs.job)
+                                        : make_bare_run_folder(job.dump_folder, job.name));
   SKEIN_RETURN_IF_ERROR(save_profile(folder.file("profile.json"), request.profile));
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("cluster.toml"), to_toml(request.cluster)));
   RunReporter::Options reporting;
@@ -85,6 +82,7 @@ absl::Status run_with_files(const SimulateOptions& options) {
   reporting.quiet = options.quiet;
   reporting.colours = isatty(STDOUT_FILENO) == 1;
   reporting.simulated = true;
+  reporting.counts_samples = !inputs.has_job;
   SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<RunReporter> reporter,
                          RunReporter::create(std::move(reporting)));
   replay(job, plan, request.cluster, simulation, *reporter);
@@ -118,7 +116,8 @@ absl::Status run_quick(const SimulateOptions& options) {
   QuickOptions asked = options.quick;
   if (asked.stages == 0 && asked.microbatches == 0 && options.planning.schedule_csv.empty()) {
     return absl::InvalidArgumentError(
-        "give a job and a cluster file, or --stages and --microbatches, or --schedule-csv");
+        "give a job and a cluster file, or a cluster file and --profile, or --stages and "
+        "--microbatches, or --schedule-csv");
   }
   asked.schedule_csv = options.planning.schedule_csv;
   SKEIN_ASSIGN_OR_RETURN(const QuickSimulation quick, quick_simulation(asked));
@@ -146,7 +145,8 @@ absl::Status run_quick(const SimulateOptions& options) {
 }  // namespace
 
 int simulate(const SimulateOptions& options) {
-  const bool with_files = !options.planning.job_path.empty();
+  const bool with_files =
+      !options.planning.job_path.empty() || !options.planning.profile_path.empty();
   const absl::Status status = with_files ? run_with_files(options) : run_quick(options);
   if (status.ok()) return kExitDone;
   return absl::IsResourceExhausted(status) ? report_error(status, kExitUsage)

@@ -11,7 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "actors/coordinator/run_lock.hpp"
+#include "cli/config/job_file.hpp"
+#include "cli/config/text_file.hpp"
+#include "cli/run/run_folder.hpp"
 #include "net/control/control_link.hpp"
 #include "net/control/envelope.hpp"
 #include "net/event_loop.hpp"
@@ -106,11 +111,16 @@ nlohmann::ordered_json to_json(net::schema::Status::Reader status) {
 }
 
 void print_table(net::schema::Status::Reader status) {
-  std::printf("%s: %s, step %llu/%llu, loss %.4f, %.0f tok/s, generation %llu, term %llu\n",
+  // Neither is known before a step has ended.
+  const bool has_loss = status.getLoss() > 0;
+  const bool has_rate = status.getTokensPerSecond() > 0;
+  std::printf("%s: %s, step %llu/%llu, loss %s, %s tok/s, generation %llu, term %llu\n",
               status.getJob().cStr(), status.getState().cStr(),
               static_cast<unsigned long long>(status.getStepsDone()),
-              static_cast<unsigned long long>(status.getStepsTotal()), status.getLoss(),
-              status.getTokensPerSecond(), static_cast<unsigned long long>(status.getGeneration()),
+              static_cast<unsigned long long>(status.getStepsTotal()),
+              has_loss ? absl::StrFormat("%.4f", status.getLoss()).c_str() : "-",
+              has_rate ? absl::StrFormat("%.0f", status.getTokensPerSecond()).c_str() : "-",
+              static_cast<unsigned long long>(status.getGeneration()),
               static_cast<unsigned long long>(status.getTerm()));
   int width = 10;  // GPUs have long names.
   for (auto worker : status.getWorkers()) {
@@ -129,6 +139,48 @@ void print_table(net::schema::Status::Reader status) {
                 worker.getDevice().cStr(), static_cast<unsigned long long>(worker.getStepsDone()),
                 heard.c_str(), replicas.empty() ? "idle" : replicas.c_str());
   }
+}
+
+/// The last step in a run's metrics.jsonl; null if there is none.
+nlohmann::json last_step(const RunFolder& folder) {
+  constexpr std::streamoff kTailBytes = 1 << 20;  // Many lines more than follow the last step's.
+  std::ifstream file(folder.file("metrics.jsonl"), std::ios::ate);
+  if (!file) return nullptr;
+  file.seekg(std::max<std::streamoff>(0, file.tellg() - kTailBytes));
+  nlohmann::json last;
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (row.is_object() && row.value("kind", "") == "step") last = std::move(row);
+  }
+  return last;
+}
+
+/// What the folder of a run says that no coordinator runs any more.
+absl::Status print_ended(const RunFolder& folder, bool as_json) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string text,
+                         read_text_file(folder.file("config.resolved.toml"), "resolved job"));
+  SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec job, parse_job(text));
+  const nlohmann::json step = last_step(folder);
+  const int64_t done = step.is_object() ? step.value("step", int64_t{0}) : 0;
+  const bool is_complete = done >= job.training.steps;
+  if (as_json) {
+    nlohmann::ordered_json json = {
+        {"job", folder.job_id},  {"state", is_complete ? "done" : "ended"},
+        {"steps_done", done},    {"steps_total", job.training.steps},
+        {"folder", folder.path}, {"workers", nlohmann::ordered_json::array()}};
+    if (done > 0) json["loss"] = step["loss"];
+    std::printf("%s\n", json.dump(2).c_str());
+    return absl::OkStatus();
+  }
+  std::string line = absl::StrFormat("%s: the run has ended, at step %d/%d", folder.job_id, done,
+                                     job.training.steps);
+  const bool has_loss = done > 0 && step["loss"].is_number();
+  if (has_loss) absl::StrAppendFormat(&line, ", loss %.4f", step["loss"].get<double>());
+  if (!is_complete) {
+    absl::StrAppend(&line, "; skein train --resume ", folder.path, " goes on");
+  }
+  std::printf("%s\n", line.c_str());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -156,10 +208,19 @@ absl::Status drain_worker(const std::string& where, uint32_t worker) {
 }
 
 absl::Status print_status(const std::string& where, bool as_json) {
+  const absl::StatusOr<RunFolder> folder = open_run_folder(where);
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
-  SKEIN_ASSIGN_OR_RETURN(const net::ControlMessage answer,
-                         ask(*loop, address_of(where), {status_request()}));
-  const auto status = (*answer).getBody().getStatus();
+  const absl::StatusOr<net::ControlMessage> answer =
+      ask(*loop, address_of(where), {status_request()});
+  // After its end, another run may listen at a run's address.
+  const bool is_answered =
+      answer.ok() &&
+      (!folder.ok() || (**answer).getBody().getStatus().getRunFolder().cStr() == folder->path);
+  if (!is_answered && folder.ok() && !actors::RunLock::is_held(folder->path)) {
+    return print_ended(*folder, as_json);
+  }
+  SKEIN_RETURN_IF_ERROR(answer.status());
+  const auto status = (**answer).getBody().getStatus();
   if (as_json) {
     std::printf("%s\n", to_json(status).dump(2).c_str());
   } else {

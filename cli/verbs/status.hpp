@@ -8,7 +8,8 @@
 namespace skein::cli {
 
 /// Asks a running coordinator and prints its answer, as a table or as JSON. `where` is its address,
-/// or a run directory, whose coordinator.address is used.
+/// or a run directory, whose coordinator.address is used. Of a run that has ended, the directory
+/// says at which step.
 /// Unavailable if nobody answers there.
 absl::Status print_status(const std::string& where, bool as_json);
 

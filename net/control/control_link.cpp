@@ -193,12 +193,11 @@ class Connector : public std::enable_shared_from_this<Connector> {
   }
 
   void on_refused(const kj::Exception& exception) {
-    if (loop_.timer().now() >= deadline_) {
-      on_done_(absl::UnavailableError(absl::StrCat("nobody answers at ", options_.address, " (",
-                                                   exception.getDescription().cStr(),
-                                                   "); is the coordinator running there?")));
-      return;
-    }
+    absl::Status why = absl::UnavailableError(absl::StrCat("nobody answers at ", options_.address,
+                                                           " (", exception.getDescription().cStr(),
+                                                           "); is the coordinator running there?"));
+    if (loop_.timer().now() >= deadline_) return on_done_(std::move(why));
+    if (const auto on_waiting = std::exchange(options_.on_waiting, nullptr)) on_waiting(why);
     loop_.run(loop_.timer().afterDelay(kRetryInterval).then([self = shared_from_this()] {
       self->attempt();
     }));

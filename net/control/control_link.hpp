@@ -45,6 +45,9 @@ struct ConnectOptions {
   schema::Role role = schema::Role::WORKER;
   uint32_t protocol_version = schema::PROTOCOL_VERSION;  // Another one only in tests.
   double timeout_seconds = 30;
+  /// Called once on the loop's thread, with the reason, if the first attempt fails and others
+  /// follow; may be null.
+  std::function<void(const absl::Status&)> on_waiting;
 };
 void connect_control(EventLoop& loop, const ConnectOptions& options, ControlLink::Handlers handlers,
                      std::function<void(absl::StatusOr<std::shared_ptr<ControlLink>>)> on_done);

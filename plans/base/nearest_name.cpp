@@ -26,7 +26,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::string suggestion(const std::string& wrong, const std::vector<std::string>& names) {
+std::string nearest_name(const std::string& wrong, const std::vector<std::string>& names) {
   std::string nearest;
   size_t best = std::max<size_t>(2, wrong.size() / 3) + 1;
   for (const std::string& name : names) {
@@ -39,6 +39,11 @@ std::string suggestion(const std::string& wrong, const std::vector<std::string>&
       nearest = name;
     }
   }
+  return nearest;
+}
+
+std::string suggestion(const std::string& wrong, const std::vector<std::string>& names) {
+  const std::string nearest = nearest_name(wrong, names);
   return nearest.empty() ? "" : absl::StrCat(" (did you mean ", nearest, "?)");
 }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "plans/coordinator/coordination.hpp"
 #include "plans/elastic/snapshot_keepers.hpp"
 #include "plans/plan/layout_plan.hpp"
@@ -161,14 +160,11 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t now_u
 }
 
 RunEvent Coordination::describe_plan(const PlannedPipeline& chosen) const {
-  std::vector<std::string> shape;
-  for (const StagePlan& stage : plan_->stages) {
-    shape.push_back(absl::StrCat(stage.layers.size(), "x", stage.replicas.size()));
-  }
-  std::string text = absl::StrCat(
-      "plan ", plan_->generation, ": ", plan_->stages.size(), " stages (layers x replicas ",
-      absl::StrJoin(shape, " | "), "), ", std::string(to_text(plan_->schedule)), ", ",
-      plan_->microbatch_count, " micro-batches of ", plan_->microbatch_rows);
+  std::string text =
+      absl::StrCat("plan ", plan_->generation, ": ", plan_->stages.size(),
+                   " stages (layers x replicas ", stages_text(*plan_), "; ",
+                   layers_text(options_.job.model), "), ", std::string(to_text(plan_->schedule)),
+                   ", ", plan_->microbatch_count, " micro-batches of ", plan_->microbatch_rows);
   if (has_trained_) absl::StrAppend(&text, ", ", restore_.moves.size(), " layers move");
   return {"plan.made",
           std::move(text),

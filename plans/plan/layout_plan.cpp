@@ -163,6 +163,20 @@ absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<Work
   return plan;
 }
 
+std::string layers_text(const ModelSpec& model) {
+  return absl::StrCat(layer_count(model), " layers = embedding, ", model.layers,
+                      model.layers == 1 ? " block" : " blocks", ", head");
+}
+
+std::string stages_text(const Plan& plan) {
+  std::string text;
+  for (const StagePlan& stage : plan.stages) {
+    absl::StrAppend(&text, text.empty() ? "" : " | ", stage.layers.size(), "x",
+                    stage.replicas.size());
+  }
+  return text;
+}
+
 int64_t worker_count(const Plan& plan) {
   std::set<WorkerId> workers;
   for (const StagePlan& stage : plan.stages) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,6 +30,12 @@ absl::Status check_plan(const JobSpec& job, const Plan& plan);
 /// InvalidArgument   as `check_plan`, or if there are too few workers.
 absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector<WorkerId>& workers,
                                 uint64_t generation);
+
+/// "8 layers = embedding, 6 blocks, head": plans count layers, parallelism.layout counts blocks.
+std::string layers_text(const ModelSpec& model);
+
+/// "4x1 | 2x2": the layers and the replicas of each stage.
+std::string stages_text(const Plan& plan);
 
 /// Number of workers that hold replicas of the plan.
 int64_t worker_count(const Plan& plan);

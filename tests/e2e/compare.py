@@ -112,7 +112,7 @@ def stops(program, experiment):
              "--device.sleep_forward_us", "2000000"]
     process = subprocess.Popen([program.skein, *words], cwd=program.folder, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    address = os.path.join(folder, "runs/seed-1/*/pipeline/latest/coordinator.address")
+    address = os.path.join(folder, "runs/seed-1/*/pipeline/run-*/coordinator.address")
     deadline = time.monotonic() + LIMIT_SECONDS
     while not glob.glob(address) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -65,6 +65,38 @@ def plans(program):
                    json.loads(free.stdout)["step_us"] <= ours * (1 + 1e-9), free.stderr.strip())
 
 
+def any_model(program):
+    """A profile of a model that is no transformer, and a cluster: no job is needed."""
+    layers = [{"name": f"conv{n}", "forward_us": [3000 / (n + 1)], "backward_us": [6000 / (n + 1)],
+               "activation_row_bytes": 4096, "stash_row_bytes": 8192,
+               "parameter_bytes": 10000 * (n + 1)} for n in range(11)]
+    profile = write(program, "convolutions.json", json.dumps(
+        {"format": "skein-profile-1", "source": "measured", "rows": [16], "layers": layers}))
+    words = [UNEQUAL, "--profile", profile]
+    result = program.run("plan", *words, "--show", "--out", "any.txt", "--html", "any.html", "--svg",
+                         "any.svg")
+    program.expect("a profile and a cluster can be planned for", result.returncode == 0 and
+                   "11 layers" in result.stdout and "samples/s" in result.stdout and
+                   "tok" not in result.stdout, result.stderr.strip())
+    check_pictures(program, "any model", os.path.join(program.folder, "any.svg"),
+                   os.path.join(program.folder, "any.html"))
+    batch = ["--batch", "96", "--microbatch-rows", "8,16", "--schedules", "GPipe,ZBH1"]
+    plan = json.loads(program.run("plan", *words, *batch, "--json").stdout)
+    rows = plan["plan"]["microbatches"] * plan["plan"]["microbatch_rows"]
+    program.expect("batch, micro-batches and schedules are flags", rows == 96 and
+                   plan["plan"]["schedule"] in ("GPipe", "ZBH1") and
+                   abs(plan["samples_per_second"] * plan["step_us"] / 96e6 - 1) < 1e-9 and
+                   "tokens_per_second" not in plan, str(plan["plan"])[:120])
+    result = program.run("simulate", *words, "--plan", "any.txt", "--steps", "3",
+                         "--job.dump_folder", "any", "--log-format", "json")
+    last = json.loads(result.stdout.splitlines()[-1]) if result.returncode == 0 else {}
+    program.expect("and simulated, in samples", last.get("samples_per_second", 0) > 0 and
+                   not any("tokens" in key for key in last), result.stderr.strip() or str(last))
+    runs = os.listdir(os.path.join(program.folder, "any"))
+    program.expect("which leaves a run directory that is not the latest",
+                   len(runs) == 1 and runs[0].startswith("convolutions-"), str(runs))
+
+
 def simulates(program):
     result = program.run("simulate", SMALL_JOB, UNEQUAL, "--plan", "plan.txt", "--schedule-csv",
                          "schedule.csv", "--steps", "3", "--job.dump_folder", "runs")
@@ -158,6 +190,7 @@ def refuses(program):
 def main():
     program = Program()
     plans(program)
+    any_model(program)
     simulates(program)
     draws(program)
     refuses(program)

@@ -249,7 +249,8 @@ absl::Status SimulatedCoordinator::start() {
   if (std::filesystem::exists(around_.run_folder + "/checkpoint/latest")) {
     options.load_path = around_.run_folder;  // As `skein train --resume` does.
   }
-  SKEIN_ASSIGN_OR_RETURN(actors::StartPoint start, actors::find_start(options));
+  SKEIN_ASSIGN_OR_RETURN(actors::StartPoint start,
+                         actors::find_start(options.job, options.load_path));
   std::shared_ptr<actors::Journal> journal = open_journal(around_.store);
   SKEIN_RETURN_IF_ERROR(actors::read_journal(*journal, start));
   actors::CoordinatorConfig config;

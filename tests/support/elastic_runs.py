@@ -111,7 +111,10 @@ class ElasticRun:
             return file.read().strip()
 
     def folder(self):
-        return os.path.realpath(os.path.join(self.dump, "latest"))
+        """The newest run in our dump folder; "latest" points at it after its first commit only."""
+        runs = glob.glob(os.path.join(self.dump, "*", "config.resolved.toml"))
+        newest = max(runs, key=os.path.getmtime, default=os.path.join(self.dump, "none", ""))
+        return os.path.dirname(os.path.realpath(newest))
 
     def address(self, seconds=20):
         """Where workers join; written once the coordinator listens."""

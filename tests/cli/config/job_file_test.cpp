@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/config/job_keys.hpp"
@@ -265,10 +266,37 @@ TEST_F(JobFile, AutoIsTheWordForTheDegreeOnly) {
 TEST_F(JobFile, AValueOutOfRangeSaysWhereItIsFrom) {
   EXPECT_EQ(trouble("[training]\nsteps = 0\n"),
             "job.toml:2: training.steps = 0: must be at least 1");
-  EXPECT_THAT(trouble("", {{"training.steps", "0"}}), StartsWith("--training.steps: "));
+  EXPECT_EQ(trouble("", {{"training.steps", "0"}}), "--training.steps = 0: must be at least 1");
+  EXPECT_EQ(trouble("", {{"training.steps", "x"}}), "--training.steps: expected an integer, got x");
   const Environment variable("SKEIN_TRAINING_STEPS", "many");
   EXPECT_EQ(trouble("[training]\nsteps = 5\n"),
-            "SKEIN_TRAINING_STEPS: training.steps: expected an integer, got many");
+            "SKEIN_TRAINING_STEPS: expected an integer, got many");
+}
+
+TEST_F(JobFile, AVariableThatIsNearlyAKeyIsRefused) {
+  const std::pair<const char*, const char*> typos[] = {
+      {"SKEIN_TRAINING_STPES", "SKEIN_TRAINING_STEPS"},
+      {"SKEIN_TRAINNIG_STEPS", "SKEIN_TRAINING_STEPS"},
+      {"SKEIN_STEPS", "SKEIN_TRAINING_STEPS"},
+      {"SKEIN_OPTIMIZER_LRR", "SKEIN_OPTIMIZER_LR"}};
+  for (const auto& [wrong, meant] : typos) {
+    const Environment variable(wrong, "5");
+    EXPECT_EQ(trouble(""), std::string(wrong) + ": no key of the job has this name (did you mean " +
+                               meant + "?); unset it, or see skein config keys");
+    EXPECT_TRUE(parse_job("").ok()) << "a worker's environment changes nothing";
+  }
+  const Environment of_a_section("SKEIN_MODEL_SOMETHING_ELSE_ALTOGETHER", "5");
+  EXPECT_THAT(trouble(""), StartsWith("SKEIN_MODEL_SOMETHING_ELSE_ALTOGETHER: no key"));
+}
+
+TEST_F(JobFile, VariablesOfOthersAreLeftAlone) {
+  for (const char* name :
+       {"SKEIN_JOB", "SKEIN_WORKERS", "SKEIN_KEYS", "SKEIN_IMAGE", "SKEIN_CUDA_PLUGIN",
+        "SKEIN_SERVICE_HOST", "SKEIN_PORT_29400_TCP_ADDR", "SKEIN_COORDINATOR_SERVICE_PORT",
+        "SKEIN_HOME", "SKEINS_TRAINING_STEPS"}) {
+    const Environment variable(name, "5");
+    EXPECT_EQ(trouble(""), "nothing") << name;
+  }
 }
 
 TEST_F(JobFile, AWrongReducerGetsTheNearestOne) {

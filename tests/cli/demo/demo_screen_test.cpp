@@ -25,7 +25,7 @@ DemoView full_view() {
   view.step = 240;
   view.tokens_per_second = 15432;
   view.generation = 3;
-  view.layers = 14;
+  view.model = "14 layers = embedding, 12 blocks, head";
   view.schedule = "ZBH1";
   view.gain = 1.42;
   view.workers = {{1, 1.0, {0}, 5, false},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <regex>
@@ -68,7 +69,8 @@ class RunReporterTest : public testing::Test {
   RunReporterTest() {
     options_.job.training.steps = kSteps;
     options_.job.metrics.log_freq = 2;
-    options_.folder = {folder_.path(), "job"};
+    std::filesystem::create_directory(folder_.file("job"));
+    options_.folder = {folder_.file("job"), "job"};
     options_.out = out_;
   }
   ~RunReporterTest() override { std::fclose(out_); }
@@ -97,7 +99,7 @@ class RunReporterTest : public testing::Test {
     return result;
   }
   std::string file(const std::string& name) const {
-    std::ifstream stream(folder_.file(name));
+    std::ifstream stream(options_.folder.file(name));
     std::ostringstream text;
     text << stream.rdbuf();
     return text.str();
@@ -117,7 +119,7 @@ class RunReporterTest : public testing::Test {
     std::string text;
     std::rewind(out_);
     for (int c = std::fgetc(out_); c != EOF; c = std::fgetc(out_)) text += static_cast<char>(c);
-    text = absl::StrReplaceAll(text, {{folder_.path(), "FOLDER"}});
+    text = absl::StrReplaceAll(text, {{options_.folder.path, "FOLDER"}});
     if (options_.simulated) return text;
     return std::regex_replace(text, std::regex("tokens in [0-9.]+s"), "tokens in TIME");
   }
@@ -231,9 +233,65 @@ TEST_F(RunReporterTest, ARunWithoutStepsHasASummary) {
   result.status = absl::UnavailableError("no workers");
   to->on_plan(two_stages(), 0);
   to->summarise(result);
-  EXPECT_THAT(told(), HasSubstr("failed after 0 of 6 steps, 0 tokens in TIME (0 tok/s)"));
+  EXPECT_THAT(told(), HasSubstr("failed after 0 of 6 steps, 0 tokens in TIME\n"));
   EXPECT_THAT(told(), Not(HasSubstr("nan")));
   EXPECT_THAT(file("metrics.jsonl"), IsEmpty());
+}
+
+TEST_F(RunReporterTest, WhatIsNotKnownYetIsADash) {
+  report_run(done());
+  const std::string text = told();
+  EXPECT_THAT(text, HasSubstr("2000 ms | - tok/s | bubble 37.5% | 2/3 workers | eta -\n"));
+  EXPECT_THAT(text, Not(HasSubstr(" 0 tok/s")));
+}
+
+TEST_F(RunReporterTest, LatestIsTheRunOnceAStepIsCommitted) {
+  const std::string latest = folder_.file("latest");
+  const auto to = reporter();
+  to->on_plan(two_stages(), 0);
+  EXPECT_FALSE(std::filesystem::is_symlink(latest)) << "nothing to go on from yet";
+  to->on_step(step_report(1));
+  EXPECT_EQ(std::filesystem::read_symlink(latest), "job");
+  // Another run is the latest by the time that this one goes on.
+  std::filesystem::remove(latest);
+  const auto resumed = reporter();
+  resumed->on_plan(two_stages(), 0);
+  resumed->on_step(step_report(2));
+  EXPECT_FALSE(std::filesystem::is_symlink(latest));
+}
+
+TEST_F(RunReporterTest, ASimulatedRunIsNotTheLatest) {
+  options_.simulated = true;
+  report_run(done());
+  EXPECT_FALSE(std::filesystem::is_symlink(folder_.file("latest")));
+}
+
+TEST_F(RunReporterTest, AModelWithoutTokensIsCountedInSamples) {
+  options_.simulated = options_.counts_samples = true;
+  report_run(done());
+  const std::string text = told();
+  EXPECT_THAT(text, HasSubstr("2000 ms | 4 samples/s | bubble"));
+  EXPECT_THAT(text, HasSubstr("simulated: done after 6 of 6 steps, 48 samples in 4.7s (10.2 "));
+  EXPECT_THAT(text, Not(HasSubstr("tok")));
+  EXPECT_THAT(file("metrics.jsonl"), Not(HasSubstr("tokens")));
+}
+
+TEST_F(RunReporterTest, TheHistoryShowsWhoWasLostAndWhoCame) {
+  const auto to = reporter();
+  to->on_event({"worker.joined", "w1 joined", {{"worker", "1"}}});
+  to->on_plan(two_stages(), 0);
+  to->on_step(step_report(1));
+  to->on_event({"worker.lost", "w2 lost", {{"worker", "2"}}});
+  to->on_plan(two_stages(), 0);
+  to->on_step(step_report(2));
+  to->on_event({"worker.joined", "w3 joined", {{"worker", "3"}}});
+  to->on_step(step_report(3));
+  to->summarise(done());
+  const std::string drawing = file("history.svg");
+  EXPECT_THAT(drawing, HasSubstr(">w2 lost</text>"));
+  EXPECT_THAT(drawing, HasSubstr(">w3 joined</text>"));
+  EXPECT_THAT(drawing, Not(HasSubstr("w1 joined"))) << "the run began with it";
+  EXPECT_THAT(told(), HasSubstr(" plan.txt, history.svg)"));
 }
 
 TEST_F(RunReporterTest, AFolderThatIsNotThereIsAnError) {

@@ -1,0 +1,101 @@
+#include "cli/run/run_folder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/support/temporary_folder.hpp"
+
+namespace skein::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class RunFolderTest : public testing::Test {
+ protected:
+  RunFolderTest() {
+    job_.spec.name = "small";
+    job_.spec.dump_folder = folder_.path();
+  }
+  RunFolder make() {
+    const auto made = make_run_folder(job_);
+    EXPECT_TRUE(made.ok()) << made.status();
+    return *made;
+  }
+  /// A coordinator has begun here, and was killed before its first commit.
+  RunFolder begin() {
+    const RunFolder made = make();
+    std::ofstream(made.file("journal.sqlite")) << "some";
+    std::ofstream(made.file("metrics.jsonl"));
+    return made;
+  }
+  std::string latest() const {
+    std::error_code error;
+    return fs::read_symlink(folder_.file("latest"), error).string();
+  }
+
+  tests::TemporaryFolder folder_;
+  LoadedJob job_;
+};
+
+TEST_F(RunFolderTest, ANewRunIsNotTheLatestBeforeItIsPointedAt) {
+  const RunFolder first = make();
+  EXPECT_EQ(latest(), "");
+  EXPECT_TRUE(fs::exists(first.file("config.resolved.toml")));
+  ASSERT_TRUE(point_latest_at(first).ok());
+  EXPECT_EQ(latest(), first.job_id);
+  const RunFolder second = make();
+  EXPECT_NE(second.path, first.path);
+  EXPECT_EQ(latest(), first.job_id);
+  // A process that was killed while it did so is in nobody's way.
+  fs::create_symlink("nowhere", folder_.file("latest." + second.job_id + ".tmp"));
+  ASSERT_TRUE(point_latest_at(second).ok());
+  EXPECT_EQ(latest(), second.job_id);
+}
+
+TEST_F(RunFolderTest, AFolderThatCannotBeMadeIsAnErrorThatSaysWhichKeyToSet) {
+  job_.spec.dump_folder = "/proc/none";
+  const auto made = make_run_folder(job_);
+  EXPECT_EQ(made.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("/proc/none"));
+  EXPECT_THAT(std::string(made.status().message()), EndsWith("set job.dump_folder"));
+}
+
+TEST_F(RunFolderTest, WhatIsSimulatedWithoutAJobHasNoConfig) {
+  const auto made = make_bare_run_folder(folder_.path(), "vgg16");
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_TRUE(fs::exists(made->file("env.json")));
+  EXPECT_FALSE(fs::exists(made->file("config.resolved.toml")));
+  EXPECT_FALSE(open_run_folder(made->path).ok());
+}
+
+TEST_F(RunFolderTest, ARunThatHasBegunAndCommittedNothingIsFound) {
+  EXPECT_EQ(find_begun_run(job_.spec), "");
+  make();
+  EXPECT_EQ(find_begun_run(job_.spec), "") << "its coordinator never began";
+  begin();
+  const RunFolder newest = begin();
+  EXPECT_EQ(find_begun_run(job_.spec), newest.path);
+}
+
+TEST_F(RunFolderTest, ARunOfAnotherJobOrWithCommitsIsNotFound) {
+  const RunFolder begun = begin();
+  plans::JobSpec other = job_.spec;
+  other.training.steps += 1;
+  EXPECT_EQ(find_begun_run(other), "") << "the job has been changed since";
+  other = job_.spec;
+  other.name = "smaller";
+  EXPECT_EQ(find_begun_run(other), "");
+  std::ofstream(begun.file("metrics.jsonl")) << "{\"kind\":\"step\"}\n";
+  EXPECT_EQ(find_begun_run(job_.spec), "");
+  job_.spec.dump_folder = folder_.file("none");
+  EXPECT_EQ(find_begun_run(job_.spec), "") << "no folder at all";
+}
+
+}  // namespace
+}  // namespace skein::cli
