@@ -31,8 +31,8 @@ WARM_UP_STEPS = 3
 STEPS = 12
 START_SECONDS = 60
 RUN_SECONDS = 300
-ROWS = 2  # Of a micro-batch and a column.
-FORWARD_US, BACKWARD_US = 15000, 36000  # Of a block and these rows.
+ROWS = 2  # Rows that one replica trains of a micro-batch.
+FORWARD_US, BACKWARD_US = 15000, 36000  # The time of one block with these rows.
 
 JOB = """
 [job]

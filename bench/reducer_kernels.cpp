@@ -40,7 +40,7 @@ std::vector<double> measure(const std::function<void()>& work) {
 
 /// `passes`: reads and writes of the gradients that the work cannot do without; a copy has 2.
 void report(const std::string& name, double passes, const std::function<void()>& work) {
-  static double copy_us = 0;  // Of the first report, the copy.
+  static double copy_us = 0;  // The time of the first report, which is the copy.
   const std::vector<double> us = measure(work);
   if (copy_us == 0) copy_us = us[0];
   std::printf("%-34s %8.1f %8.1f %8.1f %11.0f%%\n", name.c_str(), us[0], us[1], us[2],

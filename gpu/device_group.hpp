@@ -29,7 +29,7 @@ class DeviceGroup {
  public:
   enum class OnFailure { kAbort, kKeep };
   struct Options {
-    std::string name;  // For people.
+    std::string name;  // The name that people read.
     double form_timeout_seconds = 60;
     double operation_timeout_seconds = 60;
     OnFailure on_failure = OnFailure::kAbort;
@@ -100,7 +100,7 @@ class DeviceGroups {
  public:
   struct Info {
     std::string library;  // "nccl 2.28.9"; members need the same.
-    /// Of the machine and the device. The library refuses two members with the same.
+    /// Names the machine and the device. The library refuses two members with the same.
     std::string place;
     bool can_split = false, can_shrink = false, can_revoke = false;
   };

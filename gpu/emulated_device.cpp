@@ -37,7 +37,7 @@ void sleep_until(Clock::time_point deadline) {
   }
 }
 
-/// Of the calling thread.
+/// The processor time that the calling thread has used.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -23,7 +23,7 @@ struct FreeFound {
 };
 
 struct Found {
-  int code = 0;  // Of getaddrinfo.
+  int code = 0;  // What getaddrinfo returned.
   std::unique_ptr<addrinfo, FreeFound> first;
 };
 

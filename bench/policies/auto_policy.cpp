@@ -7,7 +7,7 @@
 namespace skein::bench {
 namespace {
 
-constexpr uint64_t kFirstNumber = uint64_t{1} << 32;  // Of groups of overlapped averages.
+constexpr uint64_t kFirstNumber = uint64_t{1} << 32;  // Overlapped averages begin here.
 
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace skein::bench {
 namespace {
 
 constexpr double kStepUs = 60'000;  // Compute of a step, as in `simulation_options`.
-constexpr double kDecay = 0.5;      // Of weights by staleness.
+constexpr double kDecay = 0.5;      // Factor on a member's weight for each step of staleness.
 constexpr size_t kFinalEvaluations = 10;
 constexpr uint64_t kPilotSeeds[] = {201, 202};
 

@@ -46,7 +46,7 @@ struct ComparisonRow {
   std::string policy, scenario;
   bool is_skewed = false;
   double lr = 0;
-  bool lr_is_at_edge = false;     // Of the grid: another one might be better.
+  bool lr_is_at_edge = false;  // It lies at the edge of the grid, so another one might be better.
   std::vector<double> target_us;  // By seed; the duration if it was missed.
   uint64_t reached = 0;           // Seeds that reached the target.
   double steps_per_second = 0;    // Means over the seeds from here on.

@@ -16,7 +16,7 @@ struct LabelledPart {
 };
 
 struct LabelledData {
-  std::string source;  // For the output.
+  std::string source;  // The name that the output gives to the data.
   uint64_t width = 0;
   uint64_t class_count = 0;
   LabelledPart training, held_out;

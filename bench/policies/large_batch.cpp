@@ -20,7 +20,7 @@ namespace {
 constexpr std::array<uint32_t, 5> kRanks = {1, 2, 4, 8, 16};
 constexpr float kMomentum = 0.9F;
 constexpr uint64_t kEvaluations = 40;
-constexpr double kBolder = 4;  // Of the best rate of one rank: how much room there is.
+constexpr double kBolder = 4;  // The boldest rate tried, relative to the best one of one rank.
 
 enum class Combining { kSum, kMean, kAdasum };
 constexpr std::array<std::pair<Combining, const char*>, 3> kCombinings = {
@@ -139,7 +139,7 @@ class Training {
   Weights weights_, moments_;
 };
 
-/// Of one way to combine, one number of ranks and one rate.
+/// What was measured with one reducer, one number of ranks and one rate.
 struct Cell {
   double lr = 0;
   std::vector<double> losses;

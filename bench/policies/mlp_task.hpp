@@ -41,7 +41,7 @@ class MlpTask final : public Task {
 
   const LabelledData& data_;
   uint32_t stages_;
-  std::vector<uint64_t> widths_;  // Of the input, of each layer's output.
+  std::vector<uint64_t> widths_;  // The width of the input, then that of each layer's output.
 };
 
 }  // namespace skein::bench

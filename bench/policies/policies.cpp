@@ -103,7 +103,7 @@ absl::StatusOr<Workload> open_workload(const Arguments& arguments) {
     options.target_loss = 0.18;  // Pilot in H0 and H2: the worst, HetPipe in H2, gets to 0.156.
   } else {
     *data = make_teacher_data(kTeacherSeed);
-    options.target_loss = 1.1;  // For the smoke test: far above what all reach.
+    options.target_loss = 1.1;  // The smoke test's target is far above what all reach.
   }
   workload.make_task = [data, stages = options.layout.stages] {
     return std::make_unique<MlpTask>(*data, stages, kHidden);

@@ -73,7 +73,7 @@ class ReplicaTraining final : public plans::PolicyListener {
   void on_group_end(const plans::GroupStart& start, bool ok) override;
 
   const std::vector<TrainingPoint>& points() const { return points_; }
-  /// Of all members of all groups.
+  /// The mean over all members of all groups.
   double staleness_mean() const;
   /// By how much an average with equal weights changed the mean of a stage at most, relative to
   /// the largest weight there.
@@ -94,7 +94,7 @@ class ReplicaTraining final : public plans::PolicyListener {
   /// One step of a column on its way through the stages.
   struct Flow {
     std::vector<uint32_t> samples;
-    std::vector<std::vector<float>> outputs, gradients;  // Of each stage's outputs.
+    std::vector<std::vector<float>> outputs, gradients;  // One for each stage.
   };
 
   using State = std::vector<float> Replica::*;

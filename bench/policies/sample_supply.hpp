@@ -27,7 +27,7 @@ class SampleSupply {
 
  private:
   struct Part {
-    uint64_t begin = 0, count = 0;  // Of `order_`.
+    uint64_t begin = 0, count = 0;  // A range of `order_`.
   };
   size_t pool_of(uint32_t column) const { return pools_.size() > 1 ? column : 0; }
 

@@ -23,7 +23,7 @@
 namespace skein::cli {
 namespace {
 
-constexpr size_t kNameCharsMax = 40;  // Of a variant or in a folder's name.
+constexpr size_t kNameCharsMax = 40;  // The longest name of a variant, also in a folder's name.
 
 const std::vector<std::string>& compare_keys() {
   static const std::vector<std::string> keys = {"name",   "base",  "folder",   "workers",

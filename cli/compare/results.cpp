@@ -101,7 +101,7 @@ uint64_t equal_samples(const std::vector<std::vector<const RunCurve*>>& all) {
   return least == std::numeric_limits<uint64_t>::max() ? 0 : least;
 }
 
-/// Of the time to the target, the part since the validation before.
+/// How much of the time to the target lies behind the validation before it.
 double resolution(double target, const std::vector<std::vector<const RunCurve*>>& all) {
   double largest = 0;
   for (const auto& curves : all) {

@@ -103,7 +103,7 @@ class CurveReader {
   }
 
   RunCurve curve_;
-  std::optional<double> start_;  // Of the first step.
+  std::optional<double> start_;  // When the first step ended.
   double seconds_ = 0;
   double validating_ = 0;  // Seconds of all validations so far.
   uint64_t samples_ = 0;

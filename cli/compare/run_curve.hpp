@@ -11,7 +11,7 @@ namespace skein::cli {
 
 /// A validation of a run.
 struct CurvePoint {
-  double seconds = 0;  // Of training before it: validations themselves do not count.
+  double seconds = 0;  // Training before it; validations themselves do not count.
   uint64_t step = 0;
   uint64_t samples = 0;  // Trained on before it.
   double loss = 0;       // Infinity if it was none any more.
@@ -21,7 +21,7 @@ struct CurvePoint {
 /// What metrics.jsonl tells of one run.
 struct RunCurve {
   std::vector<CurvePoint> points;  // Ascending by step.
-  double seconds = 0;              // Of all steps, without validations.
+  double seconds = 0;              // The time of all steps, without validations.
   double steps_per_second = 0;
   double samples_per_second = 0;
   // What only some runs tell.

@@ -8,9 +8,9 @@
 namespace skein::cli {
 
 struct DemoOptions {
-  double seconds = 90;             // For all of it, >= kDemoSecondsMin.
+  double seconds = 90;             // The length of the demo, >= kDemoSecondsMin.
   std::string keep = "./outputs";  // Where the run directory is made.
-  Overrides overrides;             // Of the demo's job.
+  Overrides overrides;             // Changes to the demo's job.
 };
 
 /// Less than that shows nothing.

@@ -13,7 +13,7 @@ struct DemoWorker {
   uint32_t number = 0;
   double speed = 0;             // As measured, w1 being 1.0; 0: not known yet.
   std::vector<int32_t> stages;  // Empty: it has no work.
-  int64_t layers = 0;           // Of all its stages.
+  int64_t layers = 0;           // The layers of all its stages.
   bool is_lost = false;
 };
 
@@ -46,7 +46,7 @@ struct DemoView {
   std::vector<DemoWorker> workers;  // In order of their numbers.
   Picture timeline;                 // Of the last step that was recorded; no rows: none was.
   uint64_t timeline_step = 0;
-  std::vector<double> losses;  // Of steps 1, 2, ...
+  std::vector<double> losses;  // The losses of steps 1, 2, ...
   std::vector<DemoMark> marks;
   std::vector<DemoEvent> events;  // Oldest first.
 };

@@ -10,7 +10,7 @@ enum class DemoDeed { kNone, kKillWorker, kAddWorker, kStop };
 /// What the demo knows of its run at one moment.
 struct DemoState {
   double seconds = 0;          // Since the demo's start.
-  uint64_t generation = 0;     // Of the plan in force.
+  uint64_t generation = 0;     // The generation of the plan in force.
   uint64_t steps_of_plan = 0;  // Committed under it.
   uint32_t newest_worker = 0;  // Largest number of a worker that has work.
 };

@@ -19,7 +19,7 @@ struct ChartBar {
   std::string label;
   size_t colour = 0;
   std::optional<double> value;  // >= 0; none: there is no bar, and the note says why.
-  double low = 0;               // Of its interval; both equal the value if there is none.
+  double low = 0;               // The ends of its interval; both equal the value if there is none.
   double high = 0;
   std::string note;          // Behind the bar.
   Tone tone = Tone::kPlain;  // Of the note.

@@ -18,7 +18,7 @@ namespace {
 // Sizes in pixels.
 constexpr double kAxisPixelsMin = 720;
 constexpr double kAxisPixelsMax = 4200;
-constexpr double kSlotPixels = 14;  // Of a usual forward: room for two digits.
+constexpr double kSlotPixels = 14;  // The width of a usual forward: room for two digits.
 constexpr double kNameCharPixels = 6.6;
 constexpr double kDigitPixels = 5.6;
 constexpr double kBubblePixels = 58;
@@ -34,7 +34,7 @@ struct Page {
   double top = 0;
   double axis_pixels = 0;
   double axis_end_us = 0;
-  double row_height = 0;  // Of the slots.
+  double row_height = 0;  // The height of a slot.
   double row_pitch = 0;
   bool has_reductions = false;
   bool has_arrows = false;

@@ -39,7 +39,7 @@ struct PictureMemory {
 /// One worker.
 struct PictureRow {
   std::string name;
-  std::vector<PictureSlot> slots;     // Of one lane each, in order of time and without overlap.
+  std::vector<PictureSlot> slots;  // The slots of one lane, in order of time and without overlap.
   std::vector<PictureMemory> memory;  // Empty: not known.
   int64_t memory_peak_bytes = 0;      // 0: not known.
   int64_t memory_capacity_bytes = 0;  // 0: not limited.

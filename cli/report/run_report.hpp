@@ -17,7 +17,7 @@ struct RunRecord {
   plans::JobSpec job;
   plans::Plan plan;
   std::optional<plans::ReportProfiles> profiles;  // If the workers measured before they started.
-  std::vector<actors::TimingsReport> timings;     // Of the profiled steps.
+  std::vector<actors::TimingsReport> timings;     // The timings of the profiled steps.
   std::string history;                            // As `run_history_svg` drew it; may be empty.
 };
 

@@ -76,7 +76,7 @@ class RunReporter final : public actors::RunObserver {
   std::optional<plans::ReportProfiles> profiles_;
   std::chrono::steady_clock::time_point start_;
 
-  // For the progress line and the summary.
+  // What the progress line and the summary are made of.
   bool has_commits_ = false;  // The run has, of this life or one before.
   uint64_t steps_ = 0;
   uint64_t amount_ = 0;     // Tokens, or samples.
@@ -86,7 +86,7 @@ class RunReporter final : public actors::RunObserver {
   uint64_t timed_amount_ = 0;  // Of the plan in force, like what follows.
   double step_seconds_ = 0;    // Of the steps that count for throughput.
   double all_seconds_ = 0;
-  std::vector<double> step_times_;  // Of the same steps, in seconds.
+  std::vector<double> step_times_;  // The times of the same steps, in seconds.
   double predicted_step_us_ = 0;    // 0: nobody predicted it.
   double control_seconds_ = 0;
   std::vector<double> busy_seconds_;

@@ -53,9 +53,9 @@ class ChaosRunner {
   plans::ChaosTimeline timeline_;
   const ChaosHands hands_;
   std::optional<double> started_at_;
-  /// Of all workers so far: one that is paused for long is no member, and must go on all the same.
+  /// All workers so far: one that is paused for long is no member, and must go on all the same.
   std::map<plans::WorkerId, uint32_t> processes_;
-  std::map<plans::WorkerId, uint32_t> members_;  // Of `processes_`, those of now.
+  std::map<plans::WorkerId, uint32_t> members_;  // Those of `processes_` that are members now.
   std::map<plans::WorkerId, uint32_t> stopped_;
 };
 

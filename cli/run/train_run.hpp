@@ -32,7 +32,7 @@ struct TrainOptions {
   bool spawns_workers = true;   // False: `skein coordinator`, workers join from elsewhere.
   std::string listen = "127.0.0.1:0";
   bool insecure = false;
-  actors::FailPointHandle fail_point;  // Of tests; else null.
+  actors::FailPointHandle fail_point;  // Set by tests; else null.
   LogFormat format = LogFormat::kText;
   bool quiet = false;
   std::string log_name;  // File of the run directory for the progress lines; empty: stdout.

@@ -8,7 +8,7 @@ namespace skein::cli {
 
 /// What the metadata service of a cloud answered.
 struct MetadataAnswer {
-  int status = 0;  // Of HTTP; 0: no answer came.
+  int status = 0;  // The status of HTTP; 0: no answer came.
   std::string body;
 };
 

@@ -50,7 +50,7 @@ class SpotWatch {
   bool is_ending();
 
   const SpotWatchOptions options_;
-  std::vector<SpotSource> sources_;  // Of the watch's thread.
+  std::vector<SpotSource> sources_;  // Used by the watch's thread only.
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;

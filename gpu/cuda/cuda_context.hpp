@@ -24,7 +24,7 @@ class CudaContext {
 
   const std::string& name() const { return name_; }  // "cuda:0 NVIDIA H200 (0000:1b:00.0)"
   cudaStream_t compute() const { return compute_.raw(); }
-  /// For operations of groups of GPUs.
+  /// The stream for operations of groups of GPUs.
   cudaStream_t communication() const { return communication_.raw(); }
 
   /// "0000:19:00.0": one of the machine's has no other's.

@@ -68,7 +68,7 @@ constexpr int64_t kTensorCoreHeadMax = 128;
 
 /// Where head `index` of [batch * heads] lies in qkv [B, T, 3C] and in [B, T, C].
 struct HeadOffsets {
-  int64_t qkv;  // Of q; k and v are C and 2C further.
+  int64_t qkv;  // The offset of q; k and v are C and 2C further.
   int64_t out;
 };
 #ifdef __CUDACC__

@@ -13,7 +13,7 @@ struct CudaOptions {
   static constexpr int32_t kByLocalRank = -1;
   int32_t ordinal = kByLocalRank;  // Of the GPUs that the driver shows to this process.
   int32_t local_rank = 0;          // Number of this worker among those of its machine, >= 0.
-  /// Of activations and products ("bfloat16"), or of products only ("tf32" or "float32").
+  /// The type of activations and products ("bfloat16"), or of products only ("tf32", "float32").
   std::string precision = "bfloat16";
   int64_t memory_bytes_max = 0;  // 0: as much as there is.
 };

@@ -19,7 +19,7 @@ class TokenData {
     plans::DataSpec data;
     int64_t seq_len = 0;     // T
     int64_t vocab_size = 0;  // Tokens must be below it.
-    uint64_t seed = 0;       // Of the order of samples.
+    uint64_t seed = 0;       // The seed of the order of samples.
   };
 
   /// Text is used as bytes; "kjv" is made from Debian's `bible` program and cached under

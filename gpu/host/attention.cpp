@@ -26,7 +26,7 @@ struct Head {
   }
   int64_t size;  // D
   int64_t qkv_stride;
-  int64_t qkv_offset;  // Of q in qkv; k and v are C and 2C further.
+  int64_t qkv_offset;  // The offset of q in qkv; k and v are C and 2C further.
   int64_t out_offset;  // In [B, T, C].
   int64_t row_offset;  // In [B, H, T].
 };

@@ -196,7 +196,7 @@ class Block final : public Layer {
   bool has_mean_, has_gate_, is_rotary_, transposed_;
   Ops::Attention attention_;
   float epsilon_;
-  std::vector<BlockPart> parts_;  // Of each tensor.
+  std::vector<BlockPart> parts_;  // The part that each tensor belongs to.
 };
 
 }  // namespace

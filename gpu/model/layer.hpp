@@ -35,7 +35,8 @@ class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Of the stash of one micro-batch, beside its input: activations, and statistics in float32.
+  /// Numbers that the stash of one micro-batch has beside its input: activations, and statistics in
+  /// float32.
   virtual int64_t stash_numbers() const = 0;
   virtual int64_t statistics_floats() const = 0;
   /// That `backward_input` leaves for `backward_weight`.

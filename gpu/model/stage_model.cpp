@@ -368,9 +368,9 @@ class TransformerStage final : public StageModel {
   GradientParts shared_ = kNoParts;  // That the host has of this step.
 
   StashSlots slots_;
-  NumberType type_ = NumberType::kFloat32;  // Of activations and their gradients.
+  NumberType type_ = NumberType::kFloat32;  // The type of activations and their gradients.
   int64_t slot_numbers_ = 0, slot_statistics_ = 0;
-  int64_t stash_numbers_ = 0, statistics_floats_ = 0;  // Of a block.
+  int64_t stash_numbers_ = 0, statistics_floats_ = 0;  // What a block stashes.
   int64_t pending_numbers_ = 0;
   Buffer scratch_, statistics_, gradient_, pending_, passing_, turns_;
 

@@ -15,7 +15,7 @@ namespace skein::gpu {
 struct StashSlot {
   Buffer memory;
   Buffer statistics;
-  Buffer pending;  // Of all blocks; only once I and W are run apart.
+  Buffer pending;  // Shared by all blocks; allocated once I and W are run apart.
   std::vector<int32_t> tokens;
   bool input_done = false;
 };

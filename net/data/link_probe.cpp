@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kBulkFloats = 1 << 20;  // 4 MiB: an activation of a small model.
 constexpr int kSmallProbes = 9;
 constexpr int kBulkProbes = 4;
-constexpr double kSureSeconds = 0.2;  // Of a bulk probe: noise is small beside it.
+constexpr double kSureSeconds = 0.2;  // Noise is small beside so long a probe.
 constexpr auto kPatience = std::chrono::milliseconds(10000);
 constexpr auto kKnockPatience = std::chrono::milliseconds(100);
 constexpr uint32_t kTensorsMax = 4;

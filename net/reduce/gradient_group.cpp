@@ -246,10 +246,10 @@ class GlooGroup final : public GradientGroup {
   Options options_;
   std::shared_ptr<RendezvousBoard> board_;
   Reducer reducer_;
-  uint64_t calls_ = 0;  // Of the one caller at a time.
+  uint64_t calls_ = 0;  // Touched by the one caller at a time.
   std::mutex mutex_;
   std::shared_ptr<gloo::rendezvous::Context> context_;
-  std::vector<gloo::transport::UnboundBuffer*> waiting_;  // Of a running call.
+  std::vector<gloo::transport::UnboundBuffer*> waiting_;  // The running call's.
   bool is_aborted_ = false;
 };
 

@@ -42,7 +42,7 @@ class GradientGroup {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     std::string bind_host = "127.0.0.1";  // Interface address of this member.
-    double timeout_seconds = 60;          // Of a collective.
+    double timeout_seconds = 60;          // The longest time that a collective may take.
     double appear_timeout_seconds = 60;   // For the others to begin; they may be at other work.
     double connect_timeout_seconds = 60;
     ReducerOptions reducer;  // The same kind and density on all members.

@@ -15,11 +15,11 @@ namespace skein::net {
 /// smallest host has ranks.
 struct HostShards {
   std::vector<uint32_t> local;  // Ranks of this rank's host, ascending.
-  uint32_t local_position = 0;  // Of this rank among them; its shard, if it owns one.
+  uint32_t local_position = 0;  // This rank's place among them; its shard, if it owns one.
   uint32_t shard_count = 1;
-  std::vector<uint32_t> owners;  // Of this rank's shard, one a host, in the order of the hosts'
-                                 // first ranks; empty if this rank owns none.
-  uint32_t owner_position = 0;   // Of this rank among them.
+  std::vector<uint32_t> owners;  // The owners of this rank's shard, one a host, in the order of the
+                                 // hosts' first ranks; empty if this rank owns none.
+  uint32_t owner_position = 0;   // This rank's place among them.
   uint32_t host_count = 1;
 
   bool owns() const { return !owners.empty(); }

@@ -45,7 +45,7 @@ class TopKSum {
 
   double density_;
   std::vector<uint32_t> hosts_;
-  std::map<size_t, std::vector<float>> left_out_;  // Of this rank's shard, by `first`.
+  std::map<size_t, std::vector<float>> left_out_;  // By `first`, in this rank's shard.
 };
 
 }  // namespace skein::net

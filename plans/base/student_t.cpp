@@ -7,8 +7,8 @@
 namespace skein::plans {
 namespace {
 
-constexpr int kTermsMax = 500;  // Of the continued fraction; some ten are needed.
-constexpr int kHalvings = 200;  // Of an interval of doubles: until its ends meet.
+constexpr int kTermsMax = 500;  // Terms of the continued fraction; some ten are needed.
+constexpr int kHalvings = 200;  // Halvings of an interval of doubles, until its ends meet.
 constexpr double kPrecision = 1e-15;
 constexpr double kTiny = 1e-300;  // In the place of zero in a denominator.
 

@@ -77,7 +77,7 @@ absl::StatusOr<WorkerId> parse_worker(const std::string& text) {
 }
 
 absl::Status parse_link(const std::string& text, ChaosAction& action) {
-  const std::string inside = text.substr(5, text.size() - 6);  // Of "link(...)".
+  const std::string inside = text.substr(5, text.size() - 6);  // What stands in "link(...)".
   const std::vector<std::string> ends = absl::StrSplit(inside, ',');
   if (ends.size() != 2) {
     return wrong(absl::StrCat("\"", text, "\" does not name two workers; write link(w1,w2)"));

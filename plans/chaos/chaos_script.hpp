@@ -29,8 +29,8 @@ struct ChaosAction {
   };
   Kind kind = Kind::kKill;
   WorkerId worker;        // 0: the coordinator, which can only be killed; unused by kJoin.
-  WorkerId other;         // Of kDropLink; 0 otherwise.
-  double factor = 1;      // Of kSlow, >= 1.
+  WorkerId other;         // The other end for kDropLink; else 0.
+  double factor = 1;      // The factor of kSlow, >= 1.
   double duration_s = 0;  // > 0 of kPause; of kSlow and kDropLink 0 is for ever.
   Trigger when;
   bool operator==(const ChaosAction&) const = default;

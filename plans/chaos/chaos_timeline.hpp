@@ -14,9 +14,9 @@ struct ChaosDeed {
   enum class Kind { kSetSpeed, kKill, kTerm, kStop, kContinue, kDropLink, kJoin };
   Kind kind = Kind::kKill;
   WorkerId worker;        // 0: the coordinator; unused by kJoin.
-  WorkerId other;         // Of kDropLink.
-  double speed = 1;       // Of kSetSpeed: relative to the worker's own device.
-  double duration_s = 0;  // Of kDropLink; 0: for ever.
+  WorkerId other;         // The other end for kDropLink.
+  double speed = 1;       // The speed of kSetSpeed, relative to the worker's own device.
+  double duration_s = 0;  // How long kDropLink lasts; 0: for ever.
   bool operator==(const ChaosDeed&) const = default;
 };
 

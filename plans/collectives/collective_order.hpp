@@ -13,7 +13,7 @@ namespace skein::plans {
 struct CollectiveKey {
   uint64_t step = 0;
   uint64_t place = 0;    // Among all that is done in a step: `communication_places`.
-  int32_t sequence = 0;  // Of the operation in the group and step: its bucket.
+  int32_t sequence = 0;  // The operation's number in its group and step: its bucket.
   auto operator<=>(const CollectiveKey&) const = default;
 };
 

@@ -33,7 +33,7 @@ class ActionEnds {
   uint64_t forward(size_t stage, size_t microbatch) const {
     return forward_[stage * microbatch_count_ + microbatch];
   }
-  /// Of the B or I.
+  /// The place of the B or I.
   uint64_t backward(size_t stage, size_t microbatch) const {
     return backward_[stage * microbatch_count_ + microbatch];
   }

@@ -52,7 +52,7 @@ CommunicationPlaces communication_places(const Plan& plan);
 /// Two neighbouring stages on unlike workers, which pass on activations and their gradients.
 struct StagePair {
   int32_t front = 0;
-  GroupId group;  // Of their devices; behind the plan's own groups.
+  GroupId group;  // The group of their devices; its id is behind those of the plan's own groups.
 };
 /// By ascending stage. Stages of one rank are on the same workers.
 std::vector<StagePair> linked_stages(const Plan& plan);

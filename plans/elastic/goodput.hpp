@@ -89,8 +89,8 @@ class GoodputLedger {
   Activity activity_ = Activity::kWaiting;
   uint64_t last_us_ = 0;
   Parts parts_;
-  uint64_t progress_us_ = 0;  // Of the step in progress; counted in `useful_us`.
-  uint64_t cut_off_us_ = 0;   // Of the step that was last cut off, while its commit may follow.
+  uint64_t progress_us_ = 0;  // Time of the step in progress; counted in `useful_us`.
+  uint64_t cut_off_us_ = 0;  // Time of the step that was last cut off, while its commit may follow.
   std::deque<CommittedSpan> committed_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 /// What one worker of a plan has.
 struct Slot {
   WorkerId worker;
-  std::vector<LayerRange> layers;  // Of each of its stages.
+  std::vector<LayerRange> layers;  // The layers of each of its stages.
   std::vector<size_t> positions;   // Among the replicas of each.
   bool is_same_place(const Slot& other) const {
     return layers == other.layers && positions == other.positions;

@@ -27,9 +27,9 @@ struct LayerMove {
 
 /// What the workers can give, and what is on disk.
 struct StateSources {
-  std::map<WorkerId, std::vector<Holding>> holdings;  // Of every live worker.
+  std::map<WorkerId, std::vector<Holding>> holdings;  // What every live worker holds.
   uint64_t committed = 0;     // Steps that are committed: state of a later step is not used.
-  uint64_t durable_step = 0;  // Of the newest complete checkpoint; 0: the initial weights.
+  uint64_t durable_step = 0;  // The step of the newest complete checkpoint; 0: the initial weights.
 };
 
 /// Where training goes on, and how each worker of the plan gets its layers.

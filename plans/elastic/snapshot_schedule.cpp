@@ -7,7 +7,7 @@
 namespace skein::plans {
 namespace {
 
-/// Of the device's time for a copy: the rest is what sending and receiving it takes of the machine.
+/// In device times of a copy: the rest is what sending and receiving it takes of the machine.
 constexpr double kCopyCost = 2.0;
 /// Sets that are being copied at once; older incomplete ones are given up.
 constexpr size_t kSetsMax = 2;

@@ -22,8 +22,8 @@ class SnapshotSchedule {
   /// `interval`   steps between snapshots; 0: never; -1: chosen from what they cost.
   explicit SnapshotSchedule(int64_t interval);
 
-  /// Of a new plan: `owners[s]` takes the snapshots of stage s, `keepers[s]` keeps them. A stage
-  /// without a keeper (worker 0) turns snapshots off.
+  /// A new plan is in force: `owners[s]` takes the snapshots of stage s, `keepers[s]` keeps them. A
+  /// stage without a keeper (worker 0) turns snapshots off.
   void begin_generation(std::vector<WorkerId> owners, std::vector<WorkerId> keepers,
                         uint64_t first_step);
   /// True if the state after `steps_done` steps is to be copied: after the first step of a plan, so

@@ -38,7 +38,7 @@ struct OptimizerSpec {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;  // On matrices only: never on biases, norms.
-  double momentum = 0.9;      // For "sgd".
+  double momentum = 0.9;      // Used by "sgd" only.
   bool operator==(const OptimizerSpec&) const = default;
 };
 
@@ -68,7 +68,7 @@ struct DeviceSpec {
   std::string type = "cpu";      // "cpu", "cuda", "auto" (cuda if there, else cpu) or "sleep".
   int64_t threads = 1;           // Host threads per device.
   double speed = 1.0;            // In (0, 1]: 0.5 takes twice the time for every action.
-  std::vector<double> speeds;    // Of workers 1, 2, ...; `speed` for those beyond the list.
+  std::vector<double> speeds;    // Speeds of workers 1, 2, ...; `speed` for those beyond the list.
   double sleep_forward_us = 0;   // Type "sleep": F of one block and a whole micro-batch.
   double sleep_backward_us = 0;  // Type "sleep": B of one block and a whole micro-batch.
   double sleep_update_us = 0;    // Type "sleep": the optimizer's update of one block.

@@ -24,7 +24,7 @@ struct ModelSpec {
   std::string norm = "layer_norm";  // Or "rms_norm" (Zhang and Sennrich, NeurIPS'19).
   std::string mlp = "gelu";         // Or "swiglu" (Shazeer, arXiv 2002.05202).
   int64_t intermediate_size = 0;    // I, width inside the MLP; 0: as `mlp_width` says.
-  bool has_bias = true;             // Of products; a layer norm always has one.
+  bool has_bias = true;             // Products have biases; a layer norm always has one.
   // "learned" or "rotary" (Su et al., arXiv 2104.09864).
   std::string position_embedding_type = "learned";
   double rope_theta = 10000;  // Rotary: pair i of a head of D turns by theta^(-2i / D) a position.

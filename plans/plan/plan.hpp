@@ -23,7 +23,7 @@ struct RowRange {
 struct ReplicaPlan {
   ReplicaId id;
   WorkerId worker;
-  RowRange rows;  // Of every micro-batch; the replicas of a stage tile [0, B) in order.
+  RowRange rows;  // Its rows of every micro-batch; the replicas of a stage tile [0, B) in order.
   bool operator==(const ReplicaPlan&) const = default;
 };
 

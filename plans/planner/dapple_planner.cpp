@@ -31,10 +31,10 @@ absl::Status beyond_budget(const EqualDevices& ground, int64_t layers) {
 /// The first j layers cut into stages; the rest of the model waits.
 struct State {
   double length_us = std::numeric_limits<double>::infinity();  // With the rest as one stage.
-  std::vector<int64_t> cuts;                                   // Of the stages so far; ends with j.
-  std::vector<std::vector<int32_t>> devices;                   // Of the stages so far.
-  std::vector<DappleStage> stages;                             // Network stages between.
-  bool has_rows = true;                                        // For each replica so far.
+  std::vector<int64_t> cuts;                  // The ends of the stages so far, j last.
+  std::vector<std::vector<int32_t>> devices;  // The devices of the stages so far.
+  std::vector<DappleStage> stages;            // Network stages between.
+  bool has_rows = true;                       // Each replica so far has some.
 };
 using Memo = std::map<Occupancy, State>;
 

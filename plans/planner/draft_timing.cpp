@@ -127,7 +127,7 @@ class Play {
   std::vector<RankState> ranks_;
   std::vector<double> activation_us_;  // [S * M] arrival; < 0: not known yet.
   std::vector<double> gradient_us_;
-  std::vector<double> out_free_us_;  // Of a rank: inside the host 2 r, to other hosts 2 r + 1.
+  std::vector<double> out_free_us_;  // Inside rank r's host 2 r, to other hosts 2 r + 1.
   std::vector<double> last_backward_us_;
 };
 

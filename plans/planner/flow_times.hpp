@@ -26,7 +26,7 @@ class FlowTimes {
 
   struct Duration {
     double bytes_us = 0;         // Until the last byte has left.
-    double latency_us = 0;       // Of the slowest path.
+    double latency_us = 0;       // The latency of the slowest path.
     bool crosses_hosts = false;  // Some flow leaves its host.
     double total_us() const { return bytes_us + latency_us; }
   };

@@ -22,8 +22,8 @@ struct MeasuredWorker {
   WorkerId id;
   std::string host;
   Profile profile;  // In times of its own device.
-  /// Of its machine, which the workers there share; or of its device, which those share whose
-  /// profiles name the same one. 0: not known.
+  /// Memory of its machine, which the workers there share; or of its device, which those share
+  /// whose profiles name the same one. 0: not known.
   int64_t memory_bytes = 0;
   bool is_device_memory = false;
   int64_t memory_bytes_max = 0;         // That it may take of it; 0: all.

@@ -12,7 +12,7 @@ namespace skein::plans {
 /// What a worker needs at its peak; as `simulate` counts it, but from the lists alone.
 struct WorkerMemory {
   WorkerId worker;
-  int64_t state_bytes = 0;  // Of all its stages.
+  int64_t state_bytes = 0;  // The state of all its stages.
   int64_t stash_bytes = 0;  // The most at any point of its list.
   int64_t extra_bytes = 0;  // With recomputation: the layer that is computed again.
   int64_t total_bytes() const { return state_bytes + stash_bytes + extra_bytes; }

@@ -58,7 +58,7 @@ const std::vector<Planner>& planners();
 /// What a planner's plan is worth.
 struct PlanVerdict {
   std::string planner;
-  absl::Status status;  // Of the planner, or of the memory check; the rest is empty if not OK.
+  absl::Status status;  // What the planner or the memory check says; the rest is empty if not OK.
   PlannedPipeline pipeline;
   Simulation simulation;  // With records if the request's options keep them.
 };

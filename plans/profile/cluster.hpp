@@ -17,8 +17,8 @@ struct LinkSpeed {
 
 struct ClusterHost {
   std::string name;
-  LinkSpeed inside;   // Of each device of the host to the others of the host.
-  LinkSpeed network;  // Of the host's network card, which its devices share.
+  LinkSpeed inside;   // The link of each device of the host to the others of the host.
+  LinkSpeed network;  // The speed of the host's network card, which its devices share.
   bool operator==(const ClusterHost&) const = default;
 };
 

@@ -24,9 +24,9 @@ struct Sizes {
   int64_t sent_row = 0;        // One tensor of [T, C] on its way to another stage.
   int64_t activation_row = 0;  // One tensor of [T, C].
   int64_t stash_row = 0;       // With the output.
-  int64_t pending_row = 0;     // Of a block: what its I leaves for its W.
-  int64_t tables_row = 0;      // Of the embedding: what is read of its tables.
-  int64_t logits_row = 0;      // Of the head: [T, V].
+  int64_t pending_row = 0;     // What a block's I leaves for its W.
+  int64_t tables_row = 0;      // What is read of the embedding's tables.
+  int64_t logits_row = 0;      // The head's logits: [T, V].
 };
 
 /// Bytes that the passes of a layer move.

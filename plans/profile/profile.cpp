@@ -62,7 +62,7 @@ absl::Status check_layer(const Profile& profile, size_t index) {
 /// The number of `Profile::rows` from which the line to the next one is followed, and how far.
 struct Position {
   size_t from = 0;
-  double share = 0;     // Of the way to `from + 1`; beyond 1 behind the last number.
+  double share = 0;     // Share of the way to `from + 1`; beyond 1 behind the last number.
   double factor = 1.0;  // Used instead where `share` is 0.
 };
 

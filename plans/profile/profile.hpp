@@ -70,7 +70,7 @@ LayerTimes range_times(const Profile& profile, const LayerRange& layers, int64_t
 /// Bytes of a stage on one replica of `rows` rows.
 struct StageMemory {
   int64_t state_bytes = 0;  // Weights, gradients, optimizer.
-  int64_t stash_bytes = 0;  // Of one micro-batch.
+  int64_t stash_bytes = 0;  // The stash of one micro-batch.
   /// With recomputation: the stash of the one layer that is computed again, the largest of them.
   int64_t extra_bytes = 0;
 };

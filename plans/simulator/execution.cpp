@@ -131,7 +131,7 @@ void Execution::start_next(int32_t w) {
     Input& arrived = input(r, action);
     if (arrived.missing > 0) return;
     start_us = std::max(start_us, arrived.last_us + options_.action_overhead_us);
-    arrived.missing = replica.input_count[direction_of(action)];  // For the next step.
+    arrived.missing = replica.input_count[direction_of(action)];  // The next step needs as many.
   }
   if (action.type == ActionType::kForward) change_memory(w, replica.stash_bytes, start_us);
   start_work(w, start_us, replica.work_us[static_cast<size_t>(action.type)], false);

@@ -52,7 +52,7 @@ class Execution {
   /// Bytes on their way: rows of an output, or an edge of a ring.
   struct Delivery {
     int32_t group = -1;                     // -1: rows of an output.
-    const SimulatedRoute* route = nullptr;  // Of rows of an output.
+    const SimulatedRoute* route = nullptr;  // The way of rows of an output.
     double latency_us = 0;
     SimulatedTransfer transfer;
   };
@@ -63,7 +63,7 @@ class Execution {
   };
   struct GroupState {
     int32_t edges_left = 0;
-    double start_us = 0;  // Of the first share.
+    double start_us = 0;  // When the first share began.
     bool has_begun = false;
   };
 
@@ -103,7 +103,7 @@ class Execution {
   GradientRings rings_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<WorkerState> workers_;
-  std::array<std::vector<Input>, 2> inputs_;  // Of F; of B and I: [replicas * M].
+  std::array<std::vector<Input>, 2> inputs_;  // Inputs of F, then of B and I: [replicas * M].
   std::vector<Delivery> deliveries_;
   std::vector<int32_t> unused_deliveries_;
   std::vector<Stream> streams_;

@@ -14,14 +14,14 @@ namespace skein::plans {
 struct PolicySimulationOptions {
   ColumnLayout layout;
   std::vector<double> forward_us, backward_us;  // [stages], > 0, undisturbed.
-  /// Of a group of n: 2 (n - 1) / n * exchange_us + n * latency_us, a ring; exchange_us is a
+  /// A group of n takes 2 (n - 1) / n * exchange_us + n * latency_us, a ring; exchange_us is a
   /// stage's bytes by a link's bandwidth.
   double exchange_us = 0;
   double latency_us = 0;
-  /// Of a kReduceGradients: what of it is done when the last member is ready, as buckets are
+  /// The part of a kReduceGradients that is done when the last member is ready, as buckets are
   /// reduced beside the backward.
   double hidden_us = 0;
-  double moments_per_weight = 0;  // Of the optimizer: what a group that averages them moves, too.
+  double moments_per_weight = 0;  // A group that averages the optimizer's moments moves them, too.
   /// A server serves one member after the other, each for `server_us`; a member takes at least
   /// `server_latency_us` for its push and pull. A group server then does the same as a member of
   /// the central one, unless there are none: then, as in runs, members push
@@ -49,7 +49,7 @@ struct PolicySimulation {
   /// The size that the groups of a share `q` of all updates do not exceed: what a member sees. A
   /// group of n is n updates.
   uint64_t size_quantile(double q) const;
-  double size_mean() const;  // Of groups.
+  double size_mean() const;  // The mean size of a group.
 };
 
 /// Runs a policy over simulated columns, each a PipeDream 1F1B pipeline without flush: stage s does

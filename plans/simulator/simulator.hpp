@@ -45,7 +45,7 @@ struct SimulatedTransfer {
   double end_us = 0;
 };
 
-/// Of a group of more than one replica.
+/// The reduction of a group of more than one replica.
 struct SimulatedReduction {
   int32_t step = 0;
   GroupId group;

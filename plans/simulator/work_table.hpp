@@ -23,7 +23,7 @@ struct SimulatedRoute {
 struct SimulatedReplica {
   int32_t worker = 0;                                 // Position in `WorkTable::workers`.
   std::array<double, 4> work_us{};                    // By `ActionType`, on its device.
-  std::array<std::vector<SimulatedRoute>, 2> routes;  // Of the output of F; of B and I.
+  std::array<std::vector<SimulatedRoute>, 2> routes;  // Routes of the output of F, then of B and I.
   std::array<int32_t, 2> input_count{};               // Routes into it, of F; of B and I.
   int64_t stash_bytes = 0;
 };

@@ -25,7 +25,7 @@ constexpr double kLevelError = 1.2;
 /// noise does not carry it away, quick enough to follow a machine that gets warm.
 constexpr double kAnchorShare = 1.0 / 32;
 
-/// Of an even number: the mean of the two in the middle. Not empty.
+/// The median; with an even number of values the mean of the two in the middle. Not empty.
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;

@@ -28,7 +28,7 @@ enum class Combination {
 struct GroupMember {
   ReplicaId replica;
   uint64_t step = 0;  // Its own.
-  double weight = 0;  // Of what it contributes.
+  double weight = 0;  // The weight of what it contributes.
   /// It has not signalled that step for this group, and goes on computing meanwhile.
   bool is_passive = false;
   bool operator==(const GroupMember&) const = default;

@@ -57,7 +57,7 @@ class PartialReducePolicy final : public PeerPolicy {
 
   PartialReduceOptions options_;
   PlannedGroups planned_;
-  Components components_;      // Of the groups that the guard looks at.
+  Components components_;      // Components that the groups make at which the guard looks.
   uint64_t groups_since_ = 0;  // kSinceConnected: that all columns were connected.
   std::deque<std::vector<uint32_t>> last_groups_;  // kLastGroups: up to T.
   std::deque<uint32_t> waiting_;  // Columns whose last stage is ready, in the order of arrival.

@@ -14,7 +14,7 @@
 namespace skein::plans {
 namespace {
 
-constexpr double kStallsBeyond = 1.5;    // Of the median step.
+constexpr double kStallsBeyond = 1.5;    // Times the median step.
 constexpr double kPiecesOfStep = 2;      // A forward and a backward.
 constexpr double kSimulatedSteps = 100;  // Of a column as fast as the slowest one is typically.
 constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.

@@ -6,8 +6,8 @@
 namespace skein::plans {
 namespace {
 
-/// Of the newest step in the moving average: a single sleep does not make a straggler, and one that
-/// has recovered is seen after about ten steps.
+/// Weight of the newest step in the moving average: a single sleep does not make a straggler, and
+/// one that has recovered is seen after about ten steps.
 constexpr double kNewestShare = 0.2;
 
 }  // namespace

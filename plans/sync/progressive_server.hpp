@@ -41,7 +41,7 @@ class ProgressiveServerPolicy final : public GroupScheduler {
   GroupedServerPolicy groups_;
   RegroupTrigger trigger_;
   std::vector<Pace> paces_;                             // [replicas]
-  std::map<uint64_t, std::vector<ReplicaId>> members_;  // Of groups under way, by number.
+  std::map<uint64_t, std::vector<ReplicaId>> members_;  // By number of a group under way.
   uint64_t steps_seen_ = 0;  // Of columns at stage 0, since the last look.
 };
 

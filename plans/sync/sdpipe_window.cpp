@@ -6,7 +6,7 @@ namespace skein::plans {
 namespace {
 
 constexpr double kUnmeasuredStepUs = 10'000;  // Makes the first window 1 ms, as the artefact's.
-constexpr double kSmoothing = 0.2;            // Of the moving average: about the last five steps.
+constexpr double kSmoothing = 0.2;            // The average is over about the last five steps.
 
 }  // namespace
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kStepsKept = 32;          // Of a column: enough to see a stall rate of a tenth.
 constexpr size_t kStepsMin = 3;            // Below that nothing is known of a column.
-constexpr double kForwardShare = 1.0 / 3;  // Of a step: a backward is two products a weight.
+constexpr double kForwardShare = 1.0 / 3;  // A backward is two products a weight.
 
 std::vector<SyncCandidate> candidates_of(const SyncWatchOptions& options) {
   std::vector<SyncCandidate> candidates = {{}};

@@ -15,7 +15,7 @@ struct SyncWatchOptions {
   /// step.
   StragglerProfile profile;
   ChooserOptions chooser;
-  std::vector<uint64_t> local_steps = {1, 2};  // Of the candidates beside all-reduce.
+  std::vector<uint64_t> local_steps = {1, 2};  // What the candidates beside all-reduce have.
   /// Of each column, at the beginning: what is done for the first time takes longer.
   uint64_t steps_left_out = 0;
   /// Of a column, in the mean. Looks that change nothing come to be twice as rare each time.

@@ -329,7 +329,7 @@ def short_list():
     yield "2x2 full disk to the end", "2x2", Trial.full_disk_for_the_last_checkpoint
 
 
-RANDOM_DEATHS = 6  # Of each layout, in the long form.
+RANDOM_DEATHS = 6  # So many for each layout, in the long form.
 
 
 def long_list():

@@ -10,7 +10,7 @@ from elastic_runs import ElasticRun, wait_until  # noqa: E402
 from running import Program  # noqa: E402
 
 STEPS = 8  # An emulated GPU takes its time.
-TOLERANCE = 1e-4  # Of losses: rows are cut differently, and sums made in another order.
+TOLERANCE = 1e-4  # Losses differ as rows are cut differently and sums made in another order.
 REPLICAS = ["--parallelism.pipeline_parallel_degree", "1",
             "--parallelism.data_parallel_replicate_degree", "3",
             "--device.precision", "float32", "--training.steps", str(STEPS),

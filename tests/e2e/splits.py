@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from checkpoints import newest, read_model, worst_relative  # noqa: E402
 from running import Program  # noqa: E402
 
-TOLERANCE = 1e-5  # Of each gradient's norm.
+TOLERANCE = 1e-5  # Relative to each gradient's norm.
 ROWS = {1: [8], 2: [5, 3], 3: [4, 1, 3], 4: [1, 3, 2, 2]}
 RATE = 1000.0
 WORDS = ["--training.steps", "1", "--training.micro_batch_size", "8", "--training.max_norm", "0",

@@ -160,7 +160,7 @@ class CudaOps : public testing::TestWithParam<const char*> {
     if (is_emulated()) return;  // It has no order of threads that could change.
     EXPECT_EQ(run_case(*cuda_), got) << what << " differs from run to run";
   }
-  /// Of products.
+  /// The tolerance of products.
   double tolerance() const { return std::string(GetParam()) == "float32" ? kExact : kRounded; }
   /// Of everything else that is computed from activations.
   double tolerance_of(double float32, double bfloat16) const {

@@ -119,7 +119,7 @@ TEST_P(Reducers, CombineByAdasumAsTheHostDoes) {
         run([&](Ops& ops) { ops.add_dots(there_a.floats(), there_b.floats(), n, &got); }).ok());
     net::AdasumDots wanted;
     net::add_dots(a, b, wanted);
-    const double size = wanted.aa + wanted.bb;  // Of float64 sums in another order.
+    const double size = wanted.aa + wanted.bb;  // Float64 sums are made in another order.
     EXPECT_NEAR(got.ab - 100, wanted.ab, 1e-12 * size) << n;
     EXPECT_NEAR(got.aa - 200, wanted.aa, 1e-12 * size) << n;
     EXPECT_NEAR(got.bb - 300, wanted.bb, 1e-12 * size) << n;

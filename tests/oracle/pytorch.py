@@ -18,7 +18,7 @@ STEPS = 20
 SAMPLED = 24
 JOB = {"heads": 4, "rows": 4, "seq_len": 32, "lr": 1e-3, "warmup": 10, "min_factor": 0.1,
        "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "decay": 0.1, "max_norm": 1.0}
-GRADIENT_TOLERANCE = 1e-4  # Of each tensor's norm.
+GRADIENT_TOLERANCE = 1e-4  # Relative to each tensor's norm.
 LOSS_TOLERANCE = 1e-3
 
 

@@ -38,7 +38,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   net::TensorInbox& inbox() override { return *this; }
   void send(const std::string& address, Rows rows) override;
   void open(StreamSpec stream) override;
-  void close_before(uint64_t generation) override;  // Of the plane and of its inbox.
+  void close_before(uint64_t generation) override;  // Called by the plane and by its inbox.
   void drop_link(const std::string& address, double seconds) override;
   net::DataPlaneStatistics statistics() const override { return {}; }
 

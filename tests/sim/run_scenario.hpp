@@ -19,14 +19,14 @@ struct RunOptions {
 
 struct Outcome {
   std::optional<std::string> failure;
-  uint64_t hash = 0;    // Of all events.
+  uint64_t hash = 0;    // A hash of all events.
   uint64_t events = 0;  // Number of them.
   double virtual_seconds = 0;
   std::array<int, kFaultKinds> injected{};
   RecoveryCounts recoveries;
   TrainedModel model;
   bool has_one_shape = false;  // All plans were alike.
-  std::string shape;           // Of one of them.
+  std::string shape;           // The shape of one of them.
   bool compared_bits = false;  // With the run without faults.
 };
 

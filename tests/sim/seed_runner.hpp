@@ -29,7 +29,7 @@ struct SeedFailure {
   std::string what;
 };
 
-/// Of many seeds.
+/// What many seeds came to.
 struct Summary {
   uint64_t seeds = 0;
   uint64_t events = 0;

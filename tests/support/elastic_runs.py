@@ -15,7 +15,7 @@ LEASE = ["--elastic.heartbeat_timeout_seconds", str(LEASE_SECONDS),
          "--elastic.heartbeat_interval_seconds", "0.5"]
 # Devices that sleep most of the time: steps of some 20 ms that hardly take the processor.
 PACE = ["--device.speed", "0.25"]
-GLOBAL_BATCH = 16  # Of the small job.
+GLOBAL_BATCH = 16  # The global batch of the small job.
 
 LAYOUTS = {  # Stages x replicas: the workers it needs, and how the job says it.
     "3x1": (3, ["--parallelism.pipeline_parallel_degree", "3"]),

@@ -80,7 +80,7 @@ EXCEPTIONS = {
     "put in": CORE,
     "rank": CORE,
 }
-FRAGMENT_EXCEPTIONS = [*CORE, "gpu/*"]
+FRAGMENT_EXCEPTIONS = ["plans/*", "actors/*", "net/schema/*", "tests/*", "bench/policies/*"]
 PATH_EXCEPTIONS = []
 
 FINITE = re.compile(
@@ -94,7 +94,7 @@ FINITE = re.compile(
     r"returns?|returned|depends?|belongs?|follows?|followed|applies|applied|has|contains?|"
     r"matters?|differs?|ignores?|fails?|failed|tries|tried|gone|stays?|remains?|reaches|reached|"
     r"proves?|wants?|wanted|see|compare|note|skip|pass|set|choose)\b", re.I)
-FRAGMENT = re.compile(r"(Of|For|As an?|Or|Once)\b")
+FRAGMENT = re.compile(r"(Of|For|As an?|Or (?=[a-z])|Once)\b")
 TOP = ("plans", "gpu", "net", "actors", "cli", "tests", "bench", "docs", "examples", "docker", "cmake",
        ".ci")
 PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./*{},-]*[\w*}/])" % "|".join(map(re.escape, TOP)))

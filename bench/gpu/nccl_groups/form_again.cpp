@@ -18,7 +18,7 @@ constexpr int kWarmUps = 10;
 constexpr int64_t kGrowthMaxKb = 32 << 10;
 constexpr int64_t kGrowthMaxGpuMb = 64;
 
-/// Of one rank: RSS in KiB, threads, descriptors, MiB of the GPU in use.
+/// What one rank uses: RSS in KiB, threads, descriptors, MiB of the GPU.
 using Counts = std::array<int64_t, 4>;
 
 absl::StatusOr<Counts> largest(Team& team, const std::vector<int>& members) {

@@ -14,7 +14,7 @@
 namespace skein::bench {
 namespace {
 
-constexpr int64_t kSamples = 12;  // Of a step.
+constexpr int64_t kSamples = 12;  // Samples in a step.
 constexpr int64_t kSteps = 4;
 constexpr int64_t kStepOfLoss = 2;
 

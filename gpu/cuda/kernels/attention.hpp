@@ -32,7 +32,7 @@ struct AttentionBackward {
   Numbers dqkv;            // [B, T, 3C], overwritten.
 };
 
-/// Of bfloat16 numbers: products by tensor cores, float32 sums and softmax (FlashAttention-2,
+/// Attention of bfloat16 numbers: tensor cores, float32 sums and softmax (FlashAttention-2,
 /// section 3). Heads of at most kTensorCoreHeadMax.
 void attention_forward(const AttentionForward& call, cudaStream_t stream);
 void attention_backward(const AttentionBackward& call, cudaStream_t stream);

@@ -73,7 +73,7 @@ __device__ inline FragmentA as_a(const float (&left)[4], const float (&right)[4]
            round_two(right[2], right[3])}};
 }
 
-/// Of the four lanes that share a row of a result. All of them get it.
+/// The largest value among the four lanes that share a row of a result. All of them get it.
 __device__ inline float row_max(float value) {
   value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, 1));
   return fmaxf(value, __shfl_xor_sync(kAllLanes, value, 2));

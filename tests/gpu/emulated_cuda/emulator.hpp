@@ -40,7 +40,7 @@ void meet_block();
 /// at lane * kExchangeBytes, is valid until the lane's next meeting.
 constexpr int kExchangeBytes = 64;
 const unsigned char* meet_warp(const void* mine, int bytes);
-/// Of the running thread in its warp.
+/// The running thread's lane in its warp.
 int lane();
 
 template <class T>

@@ -11,7 +11,7 @@ using emulated::Member;
 
 namespace {
 
-/// Of this rank: the real library takes equal ones for one GPU.
+/// The place of this rank: the real library takes equal ones for one GPU.
 std::string place_of(int rank) {
   char host[64] = {};
   gethostname(host, sizeof host - 1);

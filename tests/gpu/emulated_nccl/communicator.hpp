@@ -71,7 +71,7 @@ struct ncclComm {
   std::atomic<bool> is_revoked_{false};
   std::atomic<uint64_t> queued_{0};   // Operations.
   std::atomic<uint64_t> stopped_{0};  // Of them, so many from the first on are not carried out.
-  uint64_t meetings_ = 0;             // Of the thread.
+  uint64_t meetings_ = 0;             // Meetings that the thread has come to.
   uint64_t managed_ = 0;
   int splits_ = 0;
   std::map<std::vector<int>, int> shrinks_;  // By who left.

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr LayerRange kFront{0, 3};  // Of a model of 4 blocks in two stages.
+constexpr LayerRange kFront{0, 3};  // A model of 4 blocks in two stages.
 constexpr LayerRange kBack{3, 6};
 
 JobSpec long_job() {

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// For workers, after `current`.
+/// A request for these workers, after `current`.
 ReplanRequest request_of(JobSpec job, std::vector<WorkerId> workers, Plan current) {
   return {std::move(job), std::nullopt, std::move(workers), {}, std::move(current), false, 2};
 }

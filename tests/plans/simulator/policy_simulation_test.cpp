@@ -75,7 +75,7 @@ TEST(PolicySimulation, AveragesBesideTheComputingTakeNoStepsTime) {
       const PolicySimulation result = run(policy, options);
       const double values = average_moments ? 3 : 1;
       const double average_us = values * 2 * 7.0 / 8 * options.exchange_us;
-      const double most_us = std::max(kStepUs, average_us / 8);  // Of a step.
+      const double most_us = std::max(kStepUs, average_us / 8);  // The longest part of a step.
       EXPECT_GT(result.steps_per_second, 0.97 * 8 / most_us * 1e6) << average_us;
       // A column that has waited does one more before the next average begins.
       EXPECT_LT(result.steps_per_second, 9.1 / 8 * 8 / most_us * 1e6) << average_us;

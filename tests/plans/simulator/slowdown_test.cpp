@@ -108,7 +108,7 @@ TEST(Slowdown, AnotherSeedStrikesOthers) {
   for_pieces(20, 20, [&](const WorkPiece& piece) {
     unlike += duration_us(one, piece) != duration_us(two, piece) ? 1 : 0;
   });
-  EXPECT_GT(unlike, 400);  // Of 1600; half are expected.
+  EXPECT_GT(unlike, 400);  // There are 1600; half are expected.
 }
 
 TEST(Slowdown, LaterStartsNeverEndEarlier) {

@@ -11,7 +11,7 @@
 namespace skein::plans {
 namespace {
 
-constexpr int kEvents = 120000;  // Of each of the parameters.
+constexpr int kEvents = 120000;  // So many for each of the parameters.
 
 using Shape = std::tuple<uint32_t, uint64_t, uint64_t>;  // Stages, wave, distance.
 

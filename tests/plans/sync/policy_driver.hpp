@@ -23,7 +23,7 @@ struct DriverOptions {
   bool coupled = false;
   uint64_t step_us = 1000;    // Mean; each step takes 0.5 to 1.5 of it.
   double slow_share = 0.2;    // Of columns, the first ones: four times slower for good.
-  double stall_rate = 0.05;   // Of steps that take ten times as long.
+  double stall_rate = 0.05;   // Share of steps that take ten times as long.
   uint64_t group_us = 200;    // Until the last member is through; others are earlier.
   double death_rate = 0;      // Of a column, per event; joins come as often.
   uint32_t columns_min = 1;   // No death leaves fewer.

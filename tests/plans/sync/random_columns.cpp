@@ -7,8 +7,8 @@
 namespace skein::plans {
 namespace {
 
-constexpr double kSlow = 0.03;               // Of the speed of the others.
-constexpr double kSpeedChangeShare = 0.001;  // Of the events.
+constexpr double kSlow = 0.03;               // Share of the others' speed.
+constexpr double kSpeedChangeShare = 0.001;  // Share of the events.
 constexpr size_t kRepeatable = 64;
 
 }  // namespace

@@ -19,7 +19,7 @@ class RandomColumns {
  public:
   struct Options {
     uint64_t seed = 1;
-    double death_share = 0.002, join_share = 0.01;  // Of the events.
+    double death_share = 0.002, join_share = 0.01;  // Shares of the events.
     double repeat_share = 0.02, failure_share = 0.05;
   };
 
