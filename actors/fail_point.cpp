@@ -26,7 +26,7 @@ constexpr std::array<std::pair<const char*, FailPlace>, 13> kPlaces = {{
     {"during-state-send", FailPlace::kDuringStateSend},
     {"during-state-fetch", FailPlace::kDuringStateFetch},
     {"before-prepared", FailPlace::kBeforePrepared},
-    {"before-halted", FailPlace::kBeforeHalted},
+    {"before-quiesced", FailPlace::kBeforeQuiesced},
     {"during-checkpoint", FailPlace::kDuringCheckpoint},
     {"during-snapshot", FailPlace::kDuringSnapshot},
     {"before-commit-broadcast", FailPlace::kBeforeCommitBroadcast},

@@ -11,9 +11,10 @@
 
 namespace skein::actors {
 
-/// Where a process can be told to kill itself, between two deeds that must survive it together.
+/// Where a process can be told to kill itself, between two fault actions that must survive it
+/// together.
 enum class FailPlace {
-  // Of a worker:
+  // Places in a worker:
   kBeforeReady,       // A replica's gradients are whole, and nobody has heard of it.
   kAfterReady,        // The coordinator has answered the ready signal: group start, or commit.
   kDuringReduction,   // This member takes part in a sum.
@@ -21,10 +22,10 @@ enum class FailPlace {
   kDuringStateSend,   // A layer is on its way to another worker.
   kDuringStateFetch,  // A layer has come.
   kBeforePrepared,    // The replicas are ready to run, and nobody has heard of it.
-  kBeforeHalted,      // The old plan is left, and nobody has heard of it.
+  kBeforeQuiesced,    // The old plan is left, and nobody has heard of it.
   kDuringCheckpoint,  // A stage's files are written, and nobody has heard of it.
-  kDuringSnapshot,    // A layer is on its way to its keeper.
-  // Of the coordinator:
+  kDuringSnapshot,    // A layer is on its way to its snapshot peer.
+  // Places in the coordinator:
   kBeforeCommitBroadcast,  // A step is journaled, and no worker knows.
   kBeforeStart,            // Everybody is prepared.
   kWhilePlanning,          // The planner thinks about a question.

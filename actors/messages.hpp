@@ -138,7 +138,7 @@ struct ReductionDone {
 /// Pass on rows in the device's memory to another device, or take them from it. They stay alive
 /// until `TransferDone`.
 struct TransferRequest {
-  plans::CollectiveKey key;  // Of the transfer in the order of the device's operations.
+  plans::CollectiveKey key;  // The transfer's place in the order of the device's operations.
   std::span<float> values;
   plans::WorkerId peer;
   bool is_sent = false;
@@ -168,7 +168,7 @@ struct SnapshotRequest {
   uint64_t generation = 0;
   int32_t stage = 0;
   HeldState state;      // Copies that are not sealed yet.
-  std::string address;  // Of the keeper's data plane.
+  std::string address;  // The snapshot peer's data plane.
 };
 struct SnapshotTaken {
   int32_t stage = 0;
@@ -200,7 +200,7 @@ struct ClockOffset {
 /// A replica, a group or a data connection cannot go on.
 struct WorkerFault {
   absl::Status why;
-  std::string peer_address;  // Of a data connection that broke; else empty.
+  std::string peer_address;  // The other end of a data connection that broke; else empty.
 };
 
 }  // namespace skein::actors

@@ -3,10 +3,10 @@
 
     bench/overlap.py build/release/skein [--rounds 5] [--stages 1] [--cap 4] [--rate 1gbit]
 
-Two columns, each on a machine of its own: network namespaces whose links are shaped to 1 Gbit/s with
+Two pipeline replicas, each on a machine of its own: network namespaces whose links are shaped to 1 Gbit/s with
 bursts of 1 MB. Devices only sleep; the last backward takes somewhat longer than the gradients' way,
 so nearly all of it could be hidden. Step times of the same work per device
-  none   in one column, so that nothing is added up,
+  none   in one pipeline replica, so that nothing is added up,
   end    with the all-reduce behind the last backward (comm.bucket_cap_mb = 0),
   under  with buckets under it.
 Hidden is the share of the exposed communication, end - none, that under does not have. The runs of a
@@ -63,15 +63,15 @@ watch_speeds = false
 
 
 def words_of(kind, stages, cap):
-    columns = 1 if kind == "none" else 2
+    pipelines = 1 if kind == "none" else 2
     words = {
         "parallelism.pipeline_parallel_degree": stages,
-        "parallelism.data_parallel_replicate_degree": columns,
-        "training.micro_batch_size": ROWS * columns,
-        "training.global_batch_size": ROWS * columns * 2 * stages,
+        "parallelism.data_parallel_replicate_degree": pipelines,
+        "training.micro_batch_size": ROWS * pipelines,
+        "training.global_batch_size": ROWS * pipelines * 2 * stages,
         "training.steps": STEPS + WARM_UP_STEPS,
-        "device.sleep_forward_us": FORWARD_US * columns,  # A device has a share of the rows.
-        "device.sleep_backward_us": BACKWARD_US * columns,
+        "device.sleep_forward_us": FORWARD_US * pipelines,  # A device has a share of the rows.
+        "device.sleep_backward_us": BACKWARD_US * pipelines,
         "comm.bucket_cap_mb": cap if kind == "under" else 0,
     }
     return [word for name, value in words.items() for word in ("--" + name, str(value))]
@@ -103,7 +103,7 @@ def run_folder(dump):
 def run(skein, folder, network, kind, stages, cap):
     """Step times after the first ones, in seconds."""
     dump = tempfile.mkdtemp(dir=folder)
-    columns = 1 if kind == "none" else 2
+    pipelines = 1 if kind == "none" else 2
     quiet = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     processes = []
 
@@ -112,16 +112,16 @@ def run(skein, folder, network, kind, stages, cap):
         return processes[-1]
 
     try:
-        coordinator = spawn(0, "coordinator", "job.toml", "--workers", str(stages * columns),
+        coordinator = spawn(0, "coordinator", "job.toml", "--workers", str(stages * pipelines),
                             "--listen", network.address(0) + ":0", "--insecure",
                             "--job.dump_folder", dump, *words_of(kind, stages, cap))
         address = wait_for(lambda: read_file(os.path.join(run_folder(dump),
                                                           "coordinator.address")).strip(),
                            coordinator, "the coordinator's address")
         made = run_folder(dump)
-        for number in range(stages * columns):
-            # Replicas of a stage have consecutive numbers: each column is on its own machine.
-            spawn(number % columns, "worker", "--join", address, "--bind", "auto", "--insecure")
+        for number in range(stages * pipelines):
+            # Replicas of a stage have consecutive numbers: each pipeline replica is on its own machine.
+            spawn(number % pipelines, "worker", "--join", address, "--bind", "auto", "--insecure")
             wait_for(lambda: read_file(os.path.join(made, "events.jsonl")).count('"worker.joined"')
                      > number, coordinator, "a worker")
         error = coordinator.communicate(timeout=RUN_SECONDS)[1]

@@ -28,7 +28,7 @@ from elastic_runs import (LAYOUTS, LEASE_SECONDS, PACE, ElasticRun, Place,  # no
 
 MEDIAN_TARGET, P95_TARGET, STOP_SLACK = 1.0, 2.0, 1.0  # Seconds.
 WORKERS = 4
-PARTS = ["detection", "halting", "planning", "moving", "first step"]
+PARTS = ["detection", "quiescing", "planning", "moving", "first step"]
 # Layout, and more words of the job.
 CASES = {"4x1, state in snapshots": ("4x1", []),
          "4x1, a snapshot every step": ("4x1", ["--elastic.snapshot_interval", "1"]),

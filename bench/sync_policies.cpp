@@ -1,7 +1,7 @@
-// How many ready signals a second each policy decides on, one core, 1,024 columns of 8 stages. In
-// every run all replicas signal in a random order, groups end when all of a round have signalled or
-// nobody is left who could, and timers fire when they are due. Prints the median of five runs with
-// the slowest and the fastest, and the mean size of a group.
+// How many ready signals a second each policy decides on, one core, 1,024 pipeline replicas of 8
+// stages. In every run all replicas signal in a random order, groups end when all of a round have
+// signalled or nobody is left who could, and timers fire when they are due. Prints the median of
+// five runs with the slowest and the fastest, and the mean size of a group.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace skein::bench {
 namespace {
 
 constexpr int kRuns = 5;
-constexpr plans::ColumnLayout kLayout{1024, 8};
+constexpr plans::PipelineLayout kLayout{1024, 8};
 constexpr uint64_t kSignals = 400'000;
 constexpr uint64_t kStepUs = 1'000'000;
 constexpr uint64_t kGroupUs = 50'000;
@@ -72,7 +72,7 @@ class Load {
     wake_us_ = decisions.wake_us;
     for (const plans::GroupStart& start : decisions.starts) {
       ++starts_;
-      const bool is_local = start.combination == plans::Combination::kLocal;
+      const bool is_local = start.average == plans::Average::kLocal;
       const uint64_t end_us = is_local ? now_us_ : now_us_ + kGroupUs;
       if (!is_local) ends_.emplace_back(end_us, start.number);
       for (const plans::GroupMember& member : start.members) {

@@ -56,7 +56,7 @@ struct Work {
   /// device's to say.
   plans::WorkPiece piece = {.device = -1, .index = -1};  // Device -1: no scenario applies.
   int32_t device_count = 1;                              // That take turns in an H3.
-  std::string name;  // Of the action in the schedule, as "0F3", for profilers.
+  std::string name;  // The action in the schedule, as "0F3", for profilers.
   /// When it was given to whoever runs it: a device that only sleeps counts
   /// from then, if it was free, so that the wake of a thread is no work. Zero:
   /// when `Device::run` is called.

@@ -9,8 +9,8 @@
 
 namespace skein::actors {
 
-/// What columns put together: the weights of a stage as one vector in the order of its parameters,
-/// or, `with_moments`, the weights, then the first and the second moments.
+/// What pipeline replicas put together: the weights of a stage as one vector in the order of its
+/// parameters, or, `with_moments`, the weights, then the first and the second moments.
 enum class ModelFloats { kWeights, kWithMoments };
 
 size_t float_count(const gpu::StageModel& model, ModelFloats which);

@@ -41,7 +41,7 @@ plans::Outcome<std::optional<plans::AverageOrder>> StageAverages::on_order(net::
     on_pulled(server_->serve(order.number, order.members));
     if (!has_member(order, options_.streams.self)) return std::optional<plans::AverageOrder>();
   }
-  if (order.is_passive) {
+  if (order.is_nonblocking) {
     // No policy begins a second group.
     if (running_) return plans::Dropped{plans::DropReason::kUnexpected};
     running_ = Group{std::move(order)};
@@ -87,11 +87,11 @@ void StageAverages::copy() {
   own.start_us = options_.now_us();
   own.contribution = std::make_shared<std::vector<float>>();
   own.addend = addend_;
-  if (!own.order.is_passive) addend_.reset();  // The result has it.
+  if (!own.order.is_nonblocking) addend_.reset();  // The result has it.
   const bool with_moments = own.order.is_global || options_.averages_moments;
   const ModelFloats which = with_moments ? ModelFloats::kWithMoments : ModelFloats::kWeights;
   gpu::Work work;
-  work.name = absl::StrCat("combine", own.order.number);
+  work.name = absl::StrCat("average", own.order.number);
   work.run = [model = options_.model, which, to = own.contribution,
               addend = own.addend](gpu::Ops&) -> absl::Status {
     SKEIN_RETURN_IF_ERROR(read_floats(*model, which, *to));
@@ -138,7 +138,7 @@ void StageAverages::on_copied() {
   }
   // A non-blocking member needs its contribution, to know what the others add.
   std::vector<float> values =
-      own.order.is_passive ? *own.contribution : std::move(*own.contribution);
+      own.order.is_nonblocking ? *own.contribution : std::move(*own.contribution);
   std::optional<WeightExchange::Done> done =
       exchange_->begin(own.order.number, own.order.members, std::move(values));
   reach(options_.fail_point, FailPlace::kDuringReduction);
@@ -166,7 +166,7 @@ void StageAverages::on_exchanged(std::vector<float> values) {
   SKEIN_CHECK(running_ && running_->progress == Progress::kExchanging)
       << "stage " << options_.stage << " has a result of no group";
   Group& own = *running_;
-  if (own.order.is_passive) {
+  if (own.order.is_nonblocking) {
     // The step in progress goes on with its weights; the difference comes on top of its update.
     for (size_t i = 0; i < values.size(); ++i) values[i] -= (*own.contribution)[i];
     if (addend_) add(values, *addend_);
@@ -193,12 +193,12 @@ void StageAverages::abort(uint64_t number) {
     return;  // The replica is through with it.
   }
   if (running_->order.has_server) {
-    server_->dissolve(number);
+    server_->abort(number);
   } else {
-    exchange_->dissolve(number);
+    exchange_->abort(number);
   }
   if (running_->progress == Progress::kCopying) ++void_copies_;
-  if (!running_->order.is_passive) addend_ = running_->addend;
+  if (!running_->order.is_nonblocking) addend_ = running_->addend;
   end(false);
 }
 
@@ -206,7 +206,7 @@ void StageAverages::end(bool ok) {
   const Group group = *std::exchange(running_, std::nullopt);
   if (ok) staleness_ = group.order.staleness;
   if (group.order.is_global && server_) server_->suspend();
-  Ended ended{options_.stage, group.order.number, ok, group.order.is_passive, std::nullopt};
+  Ended ended{options_.stage, group.order.number, ok, group.order.is_nonblocking, std::nullopt};
   if (group.contribution) ended.start_us = group.start_us;
   options_.on_ended(ended);
 }
@@ -216,7 +216,7 @@ void StageAverages::check_invariants() const {
     SKEIN_CHECK(offered_.contains(number)) << "group " << number << " is aborted twice";
   }
   for (const auto& [number, order] : offered_) {
-    SKEIN_CHECK(number == order.number && number <= newest_ && !order.is_passive)
+    SKEIN_CHECK(number == order.number && number <= newest_ && !order.is_nonblocking)
         << "group " << number << " is offered";
   }
   SKEIN_CHECK(!running_ ||

@@ -39,13 +39,13 @@ class StageAverages {
     int32_t stage = 0;
     uint64_t number = 0;
     bool ok = false;                   // False: it was aborted.
-    bool is_passive = false;           // The program does not wait for it.
+    bool is_nonblocking = false;       // The program does not wait for it.
     std::optional<uint64_t> start_us;  // When the copy was ordered; none: it never was.
   };
   struct Options {
     int32_t stage = 0;
     std::shared_ptr<gpu::StageModel> model;
-    WeightStreams streams;                         // Of this replica.
+    WeightStreams streams;                         // This replica's own.
     std::vector<plans::ReplicaId> stage_replicas;  // All of the stage.
     bool has_server = false;
     bool averages_moments = false;
@@ -103,7 +103,7 @@ class StageAverages {
   std::unique_ptr<WeightServer> server_;      // Null: the stage has none.
   Floats taken_;                              // What was taken from the server last.
   std::map<uint64_t, net::Average> offered_;  // By number: those that the program has not begun.
-  std::set<uint64_t> aborted_;                // Of them, by number.
+  std::set<uint64_t> aborted_;                // Some of them, by number.
   std::optional<Group> running_;              // One at a time; never an offered one.
   int void_copies_ = 0;                       // Under way, for groups that were aborted; >= 0.
   uint64_t newest_ = 0;                       // Group that it was told of.

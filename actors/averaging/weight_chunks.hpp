@@ -37,7 +37,7 @@ struct WeightStreams {
   void send(net::schema::TensorKind kind, plans::ReplicaId to, uint64_t number,
             const ChunkPlace& place, std::span<const float> values,
             std::shared_ptr<const void> owner) const;
-  /// Of this generation, for us, and of the right size.
+  /// It is for us, in this generation, and of the right size.
   bool fits(const net::TensorKey& key, const net::TensorHandle& chunk, uint32_t chunk_floats) const;
 };
 

@@ -42,7 +42,7 @@ void check_members(const std::vector<plans::GroupMember>& members,
 
 /// The group that is under way.
 struct WeightExchange::Group {
-  /// Of one of our chunks, by member; ours is not among them.
+  /// One of our chunks, by member; ours is not among them.
   using Parts = std::map<uint32_t, net::TensorHandle>;
   using Floats = std::shared_ptr<const std::vector<float>>;
 
@@ -116,7 +116,7 @@ std::optional<WeightExchange::Done> WeightExchange::on_chunk(const net::TensorKe
   return finish();
 }
 
-void WeightExchange::dissolve(uint64_t number) {
+void WeightExchange::abort(uint64_t number) {
   if (is_over(number)) return;
   newest_ = number;
   group_.reset();
@@ -157,7 +157,7 @@ void WeightExchange::send_parts() {
   }
 }
 
-/// What we put in of a chunk.
+/// Our contribution to a chunk.
 WeightExchange::Chunk WeightExchange::own_part(uint32_t chunk) const {
   if (chunk + 1 == group_->slices.chunk_count()) return {group_->own_tail, *group_->own_tail};
   const size_t first = size_t{chunk} * chunk_floats_;

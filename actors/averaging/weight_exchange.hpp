@@ -29,7 +29,7 @@ namespace skein::actors {
 /// floats that are sent and F that come in, beside the chunks that are being added up.
 ///
 /// A replica is in one group at a time, and numbers ascend: a group is over when it is done or
-/// dissolved, and when one with a higher number begins or is dissolved. Parts may come before
+/// aborted, and when one with a higher number begins or is aborted. Parts may come before
 /// `begin`, whose word is on another way: they are kept. Averages cannot, as they need our part.
 /// Chunks that are late, repeated or of a wrong shape are dropped.
 class WeightExchange {
@@ -46,13 +46,13 @@ class WeightExchange {
 
   struct Done {
     uint64_t number = 0;
-    std::vector<float> values;  // sum of weight * what the member put in.
+    std::vector<float> values;  // sum of weight * contribution.
   };
 
   /// Our part of group `number` begins. A group that is over or under way is not begun again.
   ///
   /// `members`  >= 2, ascending, self among them, all with an address.
-  /// `values`   what we put in, <= `floats_max`; all members put in equally many.
+  /// `values`   our contribution, <= `floats_max`; those of all members are equally long.
   /// Returns    the result if nothing is awaited: all values are ours to average and the others'
   ///            parts were early.
   std::optional<Done> begin(uint64_t number, const std::vector<plans::GroupMember>& members,
@@ -61,7 +61,7 @@ class WeightExchange {
   std::optional<Done> on_chunk(const net::TensorKey& key, net::TensorHandle chunk);
   /// The group will not come about (a member died): its chunks are dropped, also late ones. May
   /// come before the group's `begin`, which then changes nothing.
-  void dissolve(uint64_t number);
+  void abort(uint64_t number);
 
  private:
   struct Group;
@@ -87,7 +87,7 @@ class WeightExchange {
   const uint32_t chunk_floats_;
   const uint64_t parts_max_;        // That one group may send us.
   std::unique_ptr<Group> group_;    // None between groups.
-  std::optional<uint64_t> newest_;  // Number of the newest group that was begun or dissolved.
+  std::optional<uint64_t> newest_;  // Number of the newest group that was begun or aborted.
   Early early_;                     // At most `parts_max_`.
 };
 

@@ -163,7 +163,7 @@ void WeightServer::on_pull(uint64_t number, uint32_t chunk, std::span<const floa
               pull_->weights.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_));
 }
 
-void WeightServer::dissolve(uint64_t number) {
+void WeightServer::abort(uint64_t number) {
   newest_ = std::max(newest_.value_or(number), number);
   groups_.erase(number);
   const auto early = early_.extract(number);

@@ -31,7 +31,7 @@ namespace skein::actors {
 /// different ages. Costs a member F (K - 1) / K floats out and as many in.
 ///
 /// Chunks may come before the word of their group, and are kept; those of a group that is over or
-/// dissolved, repeated ones and those of a wrong shape are dropped.
+/// aborted, repeated ones and those of a wrong shape are dropped.
 class WeightServer {
  public:
   struct Options {
@@ -44,7 +44,7 @@ class WeightServer {
 
   struct Done {
     uint64_t number = 0;
-    std::vector<float> weights;  // Of the server, behind the group's updates.
+    std::vector<float> weights;  // The server's, behind the group's updates.
   };
 
   /// Until `resume`, what is pushed waits: other members may be ahead of us.
@@ -57,7 +57,7 @@ class WeightServer {
   std::optional<Done> push(uint64_t number, const std::vector<float>& update);
   std::optional<Done> on_chunk(const net::TensorKey& key, const net::TensorHandle& chunk);
   /// The group lacks a shard: what it has pushed may be in some shards and not in others.
-  void dissolve(uint64_t number);
+  void abort(uint64_t number);
 
  private:
   using Floats = std::shared_ptr<const std::vector<float>>;
@@ -86,7 +86,7 @@ class WeightServer {
   uint32_t self_ = 0;      // Our shard.
   plans::ChunkRange own_;  // Our chunks.
   bool is_ready_ = false;
-  std::vector<float> weights_;  // Of our shard.
+  std::vector<float> weights_;  // Our shard's.
   std::map<uint64_t, Group> groups_;
   std::map<uint64_t, std::map<std::pair<uint32_t, uint32_t>, Floats>> early_;
   size_t early_count_ = 0;

@@ -12,15 +12,15 @@ namespace {
 class DeviceGradientGroup final : public net::GradientGroup {
  public:
   DeviceGradientGroup(DeviceGradientGroupOptions options,
-                      std::shared_ptr<net::RendezvousBoard> board,
+                      std::shared_ptr<net::RendezvousStore> store,
                       std::unique_ptr<net::GradientGroup> host)
       : options_(std::move(options)),
-        members_(options_.devices, std::move(board)),
+        members_(options_.devices, std::move(store)),
         host_(std::move(host)) {}
 
   absl::Status connect() override {
     const DeviceMembersOptions& devices = options_.devices;
-    devices.keeper->end_given_up();
+    devices.group_store->end_given_up();
     const PathEntry own = devices.round->tell();
     // Whatever the others have, and nobody asks a processor why: no need to wait for their words.
     if (options_.backend != "nccl" && !own.is_gpu) return host_->connect();
@@ -67,9 +67,9 @@ class DeviceGradientGroup final : public net::GradientGroup {
 }  // namespace
 
 std::unique_ptr<net::GradientGroup> make_device_gradient_group(
-    DeviceGradientGroupOptions options, std::shared_ptr<net::RendezvousBoard> board,
+    DeviceGradientGroupOptions options, std::shared_ptr<net::RendezvousStore> store,
     std::unique_ptr<net::GradientGroup> host) {
-  return std::make_unique<DeviceGradientGroup>(std::move(options), std::move(board),
+  return std::make_unique<DeviceGradientGroup>(std::move(options), std::move(store),
                                                std::move(host));
 }
 

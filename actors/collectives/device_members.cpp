@@ -10,7 +10,7 @@ namespace skein::actors {
 namespace {
 
 /// Not bad input, whatever it is called: that would end the run.
-absl::Status trouble(const absl::Status& why) { return absl::UnavailableError(why.message()); }
+absl::Status peer_failure(const absl::Status& why) { return absl::UnavailableError(why.message()); }
 
 }  // namespace
 
@@ -37,7 +37,7 @@ absl::Status DeviceMembers::run(const std::function<absl::Status(gpu::DeviceGrou
 }
 
 void DeviceMembers::abort() {
-  board_->cancel_prefix(options_.name + "/");
+  store_->cancel_prefix(options_.name + "/");
   std::lock_guard lock(mutex_);
   is_aborted_ = true;
   if (is_calling_) return signal_->raise();
@@ -45,7 +45,7 @@ void DeviceMembers::abort() {
 }
 
 void DeviceMembers::leave() {
-  if (members_) options_.keeper->release(number_);
+  if (members_) options_.group_store->release(number_);
   members_.reset();
 }
 
@@ -54,7 +54,7 @@ absl::Status DeviceMembers::form_from(FormationRound::Outcome outcome) {
   auto formed = make_from(outcome);
   outcome.from.reset();  // Every member has what it needs of it, or it is broken.
   if (!end_call()) return aborted();
-  if (!formed.ok()) return trouble(formed.status());
+  if (!formed.ok()) return peer_failure(formed.status());
   const bool is_split = outcome.formation.kind == plans::FormationKind::kSplit;
   options_.say(absl::StrCat("the GPUs of ", options_.name, " have ", is_split ? "split" : "shrunk",
                             " their group of ", outcome.parent.members.size(),
@@ -87,20 +87,20 @@ absl::Status DeviceMembers::form_anew(std::vector<plans::WorkerId> members) {
   if (rank == 0) {
     const absl::StatusOr<std::string> made = groups->make_id();
     if (!made.ok()) {
-      options_.keeper->on_formed(made.status());
+      options_.group_store->on_formed(made.status());
       return made.status();
     }
-    board_->put(id_key, {made->begin(), made->end()});
+    store_->put(id_key, {made->begin(), made->end()});
   }
   SKEIN_ASSIGN_OR_RETURN(const std::vector<char> id,
-                         board_->wait(id_key, options_.appear_timeout_seconds));
+                         store_->wait(id_key, options_.appear_timeout_seconds));
   if (!begin_call()) return aborted();
   absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> formed =
       groups->form(std::string(id.begin(), id.end()), static_cast<int32_t>(rank),
                    static_cast<int32_t>(members.size()), device_options());
   if (!end_call()) return aborted();
-  options_.keeper->on_formed(formed.status());
-  if (!formed.ok()) return trouble(formed.status());
+  options_.group_store->on_formed(formed.status());
+  if (!formed.ok()) return peer_failure(formed.status());
   return keep(std::move(members), *std::move(formed));
 }
 
@@ -126,7 +126,7 @@ absl::Status DeviceMembers::keep(std::vector<plans::WorkerId> members,
     return absl::UnavailableError(absl::StrCat(options_.name, " has no group here"));
   }
   std::shared_ptr<gpu::DeviceGroup> shared = std::move(formed);
-  options_.keeper->add({options_.number, std::move(members), 0}, shared, options_.device);
+  options_.group_store->add({options_.number, std::move(members), 0}, shared, options_.device);
   adopt(options_.number, std::move(shared));
   return absl::OkStatus();
 }
@@ -161,9 +161,9 @@ void DeviceMembers::end_operation(bool is_done) {
     }
   }
   if (can_revoke() && members_->revoke().ok()) {
-    options_.keeper->release_revoked(number_);
+    options_.group_store->release_revoked(number_);
   } else {
-    options_.keeper->end(number_);
+    options_.group_store->end(number_);
   }
   members_.reset();  // Broken: ends here, which takes long.
   std::lock_guard lock(mutex_);

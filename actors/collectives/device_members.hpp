@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "actors/collectives/device_group_keeper.hpp"
+#include "actors/collectives/device_group_store.hpp"
 #include "actors/collectives/formation_round.hpp"
 #include "gpu/device.hpp"
 #include "net/reduce/gradient_group.hpp"
@@ -18,15 +18,15 @@ namespace skein::actors {
 
 struct DeviceMembersOptions {
   std::string name;                    // The same on all members, under that of the round.
-  double appear_timeout_seconds = 60;  // For the id of a new group.
+  double appear_timeout_seconds = 60;  // Names the id of a new group.
   double form_timeout_seconds = 60;
   double operation_timeout_seconds = 60;
   plans::GroupId id;
   uint64_t number = 0;  // Never given out twice, and the same on all members.
   plans::WorkerId self;
   std::shared_ptr<gpu::Device> device;
-  std::shared_ptr<DeviceGroupKeeper> keeper;
-  std::shared_ptr<FormationRound> round;        // Of the plan.
+  std::shared_ptr<DeviceGroupStore> group_store;
+  std::shared_ptr<FormationRound> round;        // The plan's.
   std::function<void(const std::string&)> say;  // One line, for the log.
 };
 
@@ -38,8 +38,8 @@ struct DeviceMembersOptions {
 /// broken, here and, as that operation cannot end, for all.
 class DeviceMembers {
  public:
-  DeviceMembers(DeviceMembersOptions options, std::shared_ptr<net::RendezvousBoard> board)
-      : options_(std::move(options)), board_(std::move(board)) {}
+  DeviceMembers(DeviceMembersOptions options, std::shared_ptr<net::RendezvousStore> store)
+      : options_(std::move(options)), store_(std::move(store)) {}
   ~DeviceMembers() { leave(); }
 
   /// As the round has decided. Never InvalidArgument: that would end the run.
@@ -66,7 +66,7 @@ class DeviceMembers {
   absl::Status aborted() const;
 
   const DeviceMembersOptions options_;
-  const std::shared_ptr<net::RendezvousBoard> board_;
+  const std::shared_ptr<net::RendezvousStore> store_;
   std::mutex mutex_;
   uint64_t number_ = 0;
   std::shared_ptr<gpu::DeviceGroup> members_;

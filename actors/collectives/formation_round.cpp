@@ -8,16 +8,16 @@
 
 namespace skein::actors {
 
-FormationRound::FormationRound(Options options, std::shared_ptr<net::RendezvousBoard> board)
-    : options_(std::move(options)), board_(std::move(board)) {}
+FormationRound::FormationRound(Options options, std::shared_ptr<net::RendezvousStore> store)
+    : options_(std::move(options)), store_(std::move(store)) {}
 
 FormationRound::~FormationRound() {
   for (auto& [group, outcome] : outcomes_) {
     if (!outcome.ok() || outcome->from == nullptr) continue;
     if (outcome->formation.kind == plans::FormationKind::kCached) {
-      options_.keeper->release(outcome->formation.parent);
+      options_.group_store->release(outcome->formation.parent);
     } else {
-      options_.keeper->give_up(std::move(outcome->from));
+      options_.group_store->give_up(std::move(outcome->from));
     }
   }
 }
@@ -28,7 +28,7 @@ PathEntry FormationRound::tell() {
   own_ = own_entry();
   has_told_ = true;
   const std::string text = to_text(own_);
-  board_->put(key_of(options_.self), {text.begin(), text.end()});
+  store_->put(key_of(options_.self), {text.begin(), text.end()});
   return own_;
 }
 
@@ -45,7 +45,7 @@ absl::StatusOr<FormationRound::Outcome> FormationRound::decide(plans::GroupId gr
   return absl::InternalError(absl::StrCat("group ", group.value, " is not one of ", options_.name));
 }
 
-void FormationRound::abort() { board_->cancel_prefix(options_.name + "/"); }
+void FormationRound::abort() { store_->cancel_prefix(options_.name + "/"); }
 
 PathEntry FormationRound::own_entry() const {
   PathEntry entry;
@@ -55,12 +55,12 @@ PathEntry FormationRound::own_entry() const {
     entry.detail = std::string(groups.status().message());
     return entry;
   }
-  entry.detail = options_.keeper->trouble();
+  entry.detail = options_.group_store->peer_failure();
   if (!entry.detail.empty()) return entry;
   const gpu::DeviceGroups::Info& info = (*groups)->info();
   entry.library = info.library;
   entry.detail = info.place;
-  entry.offer = {options_.keeper->offer(), info.can_shrink, info.can_split, info.can_revoke};
+  entry.offer = {options_.group_store->offer(), info.can_shrink, info.can_split, info.can_revoke};
   return entry;
 }
 
@@ -73,7 +73,7 @@ absl::Status FormationRound::hear() {
     for (plans::WorkerId member : wanted.members) {
       if (entries_.contains(member)) continue;
       SKEIN_ASSIGN_OR_RETURN(const std::vector<char> bytes,
-                             board_->wait(key_of(member), options_.appear_timeout_seconds));
+                             store_->wait(key_of(member), options_.appear_timeout_seconds));
       absl::StatusOr<PathEntry> entry = parse_path_entry(std::string(bytes.begin(), bytes.end()));
       // Not bad input, whatever it is called: that would end the run.
       if (!entry.ok()) return absl::UnavailableError(entry.status().message());
@@ -124,27 +124,27 @@ void FormationRound::settle() {
     outcome.formation = formations[i];
     claim(groups[i], outcome);
   }
-  options_.keeper->keep_only(options_.workers);
+  options_.group_store->keep_only(options_.workers);
 }
 
 /// What a group comes of is nobody else's from now on. A parent that others shrink goes, too: it is
 /// none any more to them. One that is split has a part for each of its members.
 void FormationRound::claim(plans::GroupId group, Outcome& outcome) {
   const plans::Formation& formation = outcome.formation;
-  DeviceGroupKeeper& keeper = *options_.keeper;
+  DeviceGroupStore& group_store = *options_.group_store;
   const bool is_own =
       std::binary_search(outcome.members.begin(), outcome.members.end(), options_.self);
   if (formation.kind == plans::FormationKind::kNewId) return;
   if (!is_own) {
     plans::FormedGroup unused;
     if (formation.kind == plans::FormationKind::kShrink) {
-      keeper.give_up(keeper.take(formation.parent, unused));
+      group_store.give_up(group_store.take(formation.parent, unused));
     }
     return;
   }
   outcome.from = formation.kind == plans::FormationKind::kCached
-                     ? keeper.use(formation.parent)
-                     : keeper.take(formation.parent, outcome.parent);
+                     ? group_store.use(formation.parent)
+                     : group_store.take(formation.parent, outcome.parent);
   if (outcome.from != nullptr) return;
   outcomes_.at(group) = absl::UnavailableError(
       absl::StrCat("group ", formation.parent, ", which was offered, is gone"));

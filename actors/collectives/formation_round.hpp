@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "actors/collectives/device_group_keeper.hpp"
+#include "actors/collectives/device_group_store.hpp"
 #include "actors/collectives/gradient_path.hpp"
 #include "gpu/device.hpp"
 #include "net/reduce/gradient_group.hpp"
@@ -17,9 +17,9 @@
 namespace skein::actors {
 
 /// A round in which the workers of a plan form its groups: each tells once what its device has and
-/// which groups it keeps, on the board, which is the authenticated control connection. When all
-/// have, each decides for all groups from the same words, so alike. Thread-safe; shared by the
-/// groups of one worker.
+/// which groups it keeps, on the rendezvous store, which is the authenticated control connection.
+/// When all have, each decides for all groups from the same words, so alike. Thread-safe; shared by
+/// the groups of one worker.
 class FormationRound {
  public:
   enum class Use { kSum, kOtherReducer, kActivations };
@@ -28,14 +28,14 @@ class FormationRound {
     Use use = Use::kSum;
   };
   struct Options {
-    std::string name;  // Of the plan, the same on all: keys on the board are under it.
+    std::string name;  // The same on all, from the plan: keys on the rendezvous store are under it.
     plans::WorkerId self;
     std::map<plans::GroupId, Wanted> wanted;
-    std::set<plans::WorkerId> workers;   // Of the plan.
+    std::set<plans::WorkerId> workers;   // The plan's.
     std::string backend;                 // comm.backend
     double appear_timeout_seconds = 60;  // For the others to tell.
     std::shared_ptr<gpu::Device> device;
-    std::shared_ptr<DeviceGroupKeeper> keeper;
+    std::shared_ptr<DeviceGroupStore> group_store;
   };
   /// How one of this worker's groups comes about.
   struct Outcome {
@@ -47,7 +47,7 @@ class FormationRound {
     plans::FormedGroup parent;
   };
 
-  FormationRound(Options options, std::shared_ptr<net::RendezvousBoard> board);
+  FormationRound(Options options, std::shared_ptr<net::RendezvousStore> store);
   ~FormationRound();
 
   /// Tells the others what this worker has, the first time, and returns it.
@@ -67,7 +67,7 @@ class FormationRound {
   void claim(plans::GroupId group, Outcome& outcome);
 
   const Options options_;
-  const std::shared_ptr<net::RendezvousBoard> board_;
+  const std::shared_ptr<net::RendezvousStore> store_;
   std::mutex tell_mutex_;
   bool has_told_ = false;
   PathEntry own_;

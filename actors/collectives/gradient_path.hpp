@@ -10,7 +10,7 @@ namespace skein::actors {
 
 /// What a member of a group tells the others before it is formed.
 struct PathEntry {
-  std::string library;  // Of its device's groups, "nccl 2.28.9"; empty: it has none.
+  std::string library;  // What its device's groups use, "nccl 2.28.9"; empty: it has none.
   std::string detail;   // Which device it is, of which machine; or why it has none.
   bool is_gpu = false;  // It could be expected to have one.
   plans::GroupOffer offer;

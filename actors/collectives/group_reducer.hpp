@@ -15,7 +15,7 @@ namespace skein::actors {
 /// What the job's reducer has to know of `group`, of which `replica` is a member. A tied gradient
 /// is always summed: the members' values are parts of one gradient, not gradients of their own.
 ///
-/// `addresses`   of the workers' data planes; those of one host are combined first by "hitopk".
+/// `addresses`   of the workers' data planes; those of one host are averaged first by "hitopk".
 net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::Plan& plan,
                                   const plans::ReductionGroup& group,
                                   const PreparedReplica& replica,

@@ -16,7 +16,7 @@ absl::Status as_internal(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<bool> StageLink::connect() {
-  options_.keeper->end_given_up();
+  options_.group_store->end_given_up();
   options_.round->tell();
   SKEIN_ASSIGN_OR_RETURN(FormationRound::Outcome outcome, options_.round->decide(options_.id));
   if (!outcome.path.on_device) {

@@ -15,8 +15,8 @@ namespace skein::actors {
 /// one call at a time.
 class StageLink {
  public:
-  StageLink(DeviceMembersOptions options, std::shared_ptr<net::RendezvousBoard> board)
-      : options_(options), members_(std::move(options), std::move(board)) {}
+  StageLink(DeviceMembersOptions options, std::shared_ptr<net::RendezvousStore> store)
+      : options_(options), members_(std::move(options), std::move(store)) {}
 
   /// Waits until every member has called it. False: they go by way of the hosts, which is said.
   absl::StatusOr<bool> connect();

@@ -193,7 +193,7 @@ void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
   self->send(config.observer, decision);
 }
 
-void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
+void CoordinatorState::carry_out(const plans::QuiesceWorker& decision) {
   shard_files.clear();
   net::EnvelopeHead envelope = head(decision.worker);
   envelope.generation = decision.generation;
@@ -204,7 +204,7 @@ void CoordinatorState::carry_out(const plans::HaltWorker& decision) {
 void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   self->send(config.observer, decision);
   self->send(config.journal, decision.plan);
-  // Somebody else was lost in the same moment: what follows halts the plan before it was sent.
+  // Somebody else was lost in the same moment: what follows quiesces the plan before it was sent.
   if (decision.plan.generation != coordination->generation()) return;
   const plans::RestoreDecision& restore = decision.restore;
   net::Assign assign;
@@ -214,7 +214,7 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   assign.load_path = checkpoint_path;
   assign.data_bytes = config.start.data_bytes;
   assign.data_digest = config.start.data_digest;
-  assign.keepers = decision.keepers;
+  assign.snapshot_peers = decision.snapshot_peers;
   assign.state_generation = decision.state_generation;
   send_to_all(std::move(assign));
 }
@@ -261,7 +261,7 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   report.control_seconds = decision.control_seconds;
   report.stage_busy_seconds = decision.stage_busy_seconds;
   report.stage_stash_peak = decision.stage_stash_peak;
-  report.column_samples = decision.column_samples;
+  report.pipeline_samples = decision.pipeline_samples;
   report.staleness = decision.staleness;
   for (size_t i = 0; i < plans::kDropReasons; ++i) {
     const auto why = static_cast<plans::DropReason>(i);
@@ -364,7 +364,7 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     return apply(coordination->on_profiled(worker, *measured, now_us()));
   }
   if (const auto* failure = std::get_if<net::PeerFailure>(&body)) {
-    return apply(coordination->on_trouble(worker, failure->peer, failure->reason, now_us()));
+    return apply(coordination->on_peer_failure(worker, failure->peer, failure->reason, now_us()));
   }
   if (const auto* leave = std::get_if<net::Leave>(&body)) {
     return apply(coordination->on_leave(worker, leave->reason, now_us()));
@@ -377,7 +377,7 @@ void CoordinatorState::on_message(const PeerMessage& message) {
 void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelope& message) {
   const net::ControlBody& body = message.body;
   if (const auto* quiesced = std::get_if<net::Quiesced>(&body)) {
-    on_halted(worker, message.head.generation, *quiesced);
+    on_quiesced(worker, message.head.generation, *quiesced);
   } else if (const auto* kept = std::get_if<net::SnapshotKept>(&body)) {
     apply(coordination->on_snapshot_kept(worker, kept->stage, kept->step));
   } else if (std::holds_alternative<net::Prepared>(body)) {
@@ -390,7 +390,7 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
     apply(coordination->on_reduced(worker, reduced->replica, reduced->step, reduced->norm_squared,
                                    now_us()));
   } else if (const auto* averaged = std::get_if<net::Averaged>(&body)) {
-    apply(coordination->on_combined(worker, averaged->replica, averaged->number, averaged->ok,
+    apply(coordination->on_averaged(worker, averaged->replica, averaged->number, averaged->ok,
                                     now_us()));
   } else if (const auto* validated = std::get_if<net::Validated>(&body)) {
     apply(coordination->on_validated(validated->replica, validated->step, validated->loss_sum,
@@ -430,14 +430,14 @@ void CoordinatorState::on_shard_saved(const net::ShardSaved& saved) {
   apply(outcome);
 }
 
-void CoordinatorState::on_halted(plans::WorkerId worker, uint64_t generation,
-                                 const net::Quiesced& quiesced) {
+void CoordinatorState::on_quiesced(plans::WorkerId worker, uint64_t generation,
+                                   const net::Quiesced& quiesced) {
   const int64_t layers = plans::layer_count(config.options.job.model);
-  std::vector<plans::Holding> holdings;
-  for (const plans::Holding& each : quiesced.state_inventory) {
-    if (each.layers.end <= layers) holdings.push_back(each);
+  std::vector<plans::InventoryItem> inventory;
+  for (const plans::InventoryItem& each : quiesced.state_inventory) {
+    if (each.layers.end <= layers) inventory.push_back(each);
   }
-  apply(coordination->on_halted(worker, generation, std::move(holdings), now_us()));
+  apply(coordination->on_quiesced(worker, generation, std::move(inventory), now_us()));
 }
 
 void CoordinatorState::on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat) {
@@ -456,7 +456,7 @@ void CoordinatorState::on_timings(plans::WorkerId worker, const net::Timings& ti
   report.step = timings.step + 1;
   report.version = timings.step;
   report.staleness = timings.staleness;
-  report.column = coordination->pipeline_replica_of(replica);
+  report.pipeline = coordination->pipeline_replica_of(replica);
   report.slices = timings.slices;
   self->send(config.observer, std::move(report));
 }

@@ -54,7 +54,7 @@ struct CoordinatorConfig {
   CheckpointIo checkpoints;
   ObserverIo observer;
   Planner planner;
-  const plans::ModeList* modes = nullptr;  // Of training; null: those of the product.
+  const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.
   /// The coordination sweeps its invariants after every event.
   bool checks_invariants = plans::kDebugChecks;
   /// Called once, before the observer's EndAtom.
@@ -97,17 +97,17 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::RefusePeer& decision);
   void carry_out(const plans::RequestProfile& decision);
   void carry_out(const plans::ReportProfiles& decision);
-  void carry_out(const plans::HaltWorker& decision);
+  void carry_out(const plans::QuiesceWorker& decision);
   void carry_out(const plans::AssignPlan& decision);
   void carry_out(const plans::StartRun& decision);
   void carry_out(const plans::RewindJournal& decision);
   void carry_out(const plans::JournalCommit& decision);
   void carry_out(const plans::BroadcastCommit& decision);
   void carry_out(const plans::RequestPlan& decision);
-  void carry_out(const plans::LeaseSamples& decision) { order(decision); }
-  void carry_out(const plans::CommitColumn& decision) { order(decision); }
-  void carry_out(const plans::CombineWeights& decision) { order(decision); }
-  void carry_out(const plans::DissolveGroup& decision) { order(decision); }
+  void carry_out(const plans::ClaimSamples& decision) { order(decision); }
+  void carry_out(const plans::CommitPipeline& decision) { order(decision); }
+  void carry_out(const plans::AverageWeights& decision) { order(decision); }
+  void carry_out(const plans::AbortGroup& decision) { order(decision); }
   void carry_out(const plans::ReportValidation& decision);
   void carry_out(const plans::CompleteCheckpoint& decision);
   void carry_out(const plans::StopWorker& decision);
@@ -120,7 +120,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_join(plans::PeerNumber peer, const plans::JoinRequest& join);
   void on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry);
   void on_shard_saved(const net::ShardSaved& saved);
-  void on_halted(plans::WorkerId worker, uint64_t generation, const net::Quiesced& quiesced);
+  void on_quiesced(plans::WorkerId worker, uint64_t generation, const net::Quiesced& quiesced);
   void on_emulate(const EmulateRequest& request);
   void on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat);
   void on_timings(plans::WorkerId worker, const net::Timings& timings);

@@ -31,7 +31,7 @@ struct CoordinatorOptions {
   /// What `find_start` found, for a run that is new; none: it is looked for under the run's lock.
   std::optional<StartPoint> start;
   RunObserver* observer = nullptr;  // Outlives the process object; may be null.
-  FailPointHandle fail_point;       // Of tests; else null.
+  FailPointHandle fail_point;       // Set by tests; else null.
 };
 
 /// How a run ended. `status` tells bad input (InvalidArgument, DataLoss, NotFound) from faults.

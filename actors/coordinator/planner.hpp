@@ -19,7 +19,7 @@ using PlannerListener = caf::typed_actor<caf::reacts_to<plans::PlanReady>>;
 using Planner = caf::typed_actor<caf::reacts_to<plans::RequestPlan, PlannerListener>>;
 
 struct PlannerConfig {
-  FailPointHandle fail_point;  // Of tests; else null.
+  FailPointHandle fail_point;  // Set by tests; else null.
 };
 
 Planner::behavior_type planner(Planner::stateful_pointer<PlannerConfig> self, PlannerConfig config);

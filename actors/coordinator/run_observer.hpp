@@ -28,9 +28,9 @@ struct StepReport {
   std::vector<double> stage_busy_seconds;  // Device time per stage, mean of its replicas.
   std::vector<uint32_t> stage_stash_peak;  // Stashes held at once, largest of its replicas.
   plans::Goodput goodput;                  // Of the run so far.
-  /// Columns of their own pace: samples of each since the commit before, and the largest staleness
-  /// of a group among them, in steps. Such a commit is one of several steps.
-  std::vector<uint64_t> column_samples;
+  /// Pipeline replicas under local updates: samples of each since the commit before, and the
+  /// largest staleness of a group among them, in steps. Such a commit is one of several steps.
+  std::vector<uint64_t> pipeline_samples;
   uint64_t staleness = 0;
   /// Messages of the run so far that changed nothing, by `plans::DropReason`; those of no message
   /// are left out.
@@ -63,10 +63,11 @@ struct TimingsReport {
   plans::WorkerId worker;
   plans::ReplicaId replica;
   int32_t stage = 0;
-  uint64_t step = 0;       // Counted from 1; of a column of its own pace, the column's own.
-  int32_t column = -1;     // -1: all replicas do every step together.
+  uint64_t step =
+      0;  // Counted from 1; of a pipeline replica under local updates, the pipeline replica's own.
+  int32_t pipeline = -1;   // -1: all replicas do every step together.
   uint64_t version = 0;    // Updates of the weights that the step was computed with.
-  uint64_t staleness = 0;  // Of them; 0 where all replicas do every step together.
+  uint64_t staleness = 0;  // Largest of them; 0 where all replicas do every step together.
   std::vector<SliceReport> slices;
 };
 

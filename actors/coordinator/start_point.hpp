@@ -17,7 +17,7 @@ namespace skein::actors {
 struct StartPoint {
   uint64_t committed_steps = 0;                   // By the journal.
   double committed_norm = 0;                      // Gradient norm of the last of them.
-  std::map<uint64_t, uint64_t> step_generations;  // Of the steps from each of these on.
+  std::map<uint64_t, uint64_t> step_generations;  // By the first step that each covers.
   uint64_t durable_step = 0;  // Of the checkpoint to go on from; 0: the initial weights.
   uint64_t generation = 0;    // Largest one that was assigned.
   std::optional<plans::Plan> last_plan;

@@ -17,7 +17,7 @@ const char* phase_text(plans::Coordination::Phase phase) {
       return "waiting for workers";
     case plans::Coordination::Phase::kProfiling:
       return "measuring";
-    case plans::Coordination::Phase::kHalting:
+    case plans::Coordination::Phase::kQuiescing:
       return "changing the plan";
     case plans::Coordination::Phase::kPreparing:
       return "preparing";
@@ -74,45 +74,46 @@ plans::WorkerId worker_of(const plans::Plan& plan, plans::ReplicaId replica) {
 
 }  // namespace
 
-WorkerOrders orders_of(const plans::LeaseSamples& decision, const plans::Plan& plan) {
+WorkerOrders orders_of(const plans::ClaimSamples& decision, const plans::Plan& plan) {
   WorkerOrders orders;
-  for (plans::WorkerId worker : workers_of_replica(plan, decision.column)) {
-    orders.push_back({worker, net::Claim{decision.step, decision.lease, decision.profile}});
+  for (plans::WorkerId worker : workers_of_replica(plan, decision.pipeline)) {
+    orders.push_back({worker, net::Claim{decision.step, decision.claim, decision.profile}});
   }
   return orders;
 }
 
-WorkerOrders orders_of(const plans::CommitColumn& decision, const plans::Plan& plan) {
+WorkerOrders orders_of(const plans::CommitPipeline& decision, const plans::Plan& plan) {
   WorkerOrders orders;
-  for (plans::WorkerId worker : workers_of_replica(plan, decision.column)) {
+  for (plans::WorkerId worker : workers_of_replica(plan, decision.pipeline)) {
     orders.push_back({worker, plans::UpdateOrder{decision.step, decision.gradient_norm,
-                                                decision.next, decision.profile}});
+                                                 decision.next, decision.profile}});
   }
   return orders;
 }
 
-WorkerOrders orders_of(const plans::CombineWeights& decision, const plans::Plan& plan) {
-  std::map<plans::ReplicaId, bool> receivers;  // Whether they are passive.
+WorkerOrders orders_of(const plans::AverageWeights& decision, const plans::Plan& plan) {
+  std::map<plans::ReplicaId, bool> receivers;  // Whether they are non-blocking.
   for (plans::ReplicaId shard : decision.shards) receivers[shard] = false;
-  for (const plans::GroupMember& each : decision.members) receivers[each.replica] = each.is_passive;
+  for (const plans::GroupMember& each : decision.members)
+    receivers[each.replica] = each.is_nonblocking;
   net::Average average;
   average.number = decision.number;
   average.members = decision.members;
-  average.is_global = decision.is_common;
+  average.is_global = decision.is_global;
   average.has_server = !decision.shards.empty();
   average.is_closing = decision.is_closing;
   average.steps_done = decision.steps_done;
   average.staleness = decision.staleness;
   WorkerOrders orders;
-  for (const auto& [receiver, is_passive] : receivers) {
+  for (const auto& [receiver, is_nonblocking] : receivers) {
     average.replica = receiver;
-    average.is_passive = is_passive;
+    average.is_nonblocking = is_nonblocking;
     orders.push_back({worker_of(plan, receiver), average});
   }
   return orders;
 }
 
-WorkerOrders orders_of(const plans::DissolveGroup& decision, const plans::Plan& plan) {
+WorkerOrders orders_of(const plans::AbortGroup& decision, const plans::Plan& plan) {
   WorkerOrders orders;
   for (plans::ReplicaId replica : decision.members) {
     orders.push_back({worker_of(plan, replica), net::AbortGroup{replica, decision.number}});

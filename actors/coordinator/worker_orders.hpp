@@ -20,11 +20,11 @@ using WorkerOrders = std::vector<WorkerOrder>;
 // What a decision means for the workers of the plan in force, as messages in their order.
 
 /// To the workers of one pipeline replica.
-WorkerOrders orders_of(const plans::LeaseSamples& decision, const plans::Plan& plan);
-WorkerOrders orders_of(const plans::CommitColumn& decision, const plans::Plan& plan);
+WorkerOrders orders_of(const plans::ClaimSamples& decision, const plans::Plan& plan);
+WorkerOrders orders_of(const plans::CommitPipeline& decision, const plans::Plan& plan);
 /// To the members of a group, and the shards of its server.
-WorkerOrders orders_of(const plans::CombineWeights& decision, const plans::Plan& plan);
-WorkerOrders orders_of(const plans::DissolveGroup& decision, const plans::Plan& plan);
+WorkerOrders orders_of(const plans::AverageWeights& decision, const plans::Plan& plan);
+WorkerOrders orders_of(const plans::AbortGroup& decision, const plans::Plan& plan);
 
 /// How to reach the members.
 std::vector<net::Peer> addresses_of(const std::map<plans::WorkerId, plans::Member>& members);

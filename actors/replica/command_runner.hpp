@@ -21,7 +21,7 @@ class CommandRunner {
   struct Options {
     std::function<uint64_t()> now_us;
     std::function<void(const net::ControlBody&)> report;  // To the coordinator.
-    std::function<void(const absl::Status&)> fail;        // Of memory.
+    std::function<void(const absl::Status&)> fail;        // Runs out of memory.
     std::function<void(const TensorSent&)> on_sent;       // On any thread.
   };
   CommandRunner(Options options, const ReplicaConfig& config, const plans::WorkerProgram& program,

@@ -34,7 +34,7 @@ class DeviceOperations {
     if (key) begin_(*key);
   }
 
-  const plans::CommunicationPlaces places_;  // Of the plan.
+  const plans::CommunicationPlaces places_;  // The plan's.
   const std::function<void(const plans::CollectiveKey&)> begin_;
   plans::CollectiveOrder order_;
   uint64_t expected_until_ = 0;  // Operations of the steps before it are in the order.

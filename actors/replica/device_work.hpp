@@ -56,7 +56,7 @@ class DeviceWork {
   };
 
   const Options options_;
-  int32_t worker_number_max_ = 0;  // Of the plan: so many take turns in a scenario.
+  int32_t worker_number_max_ = 0;  // The plan has so many, which take turns in a scenario.
   std::deque<Running> running_;    // In the order of submission, which is that of the device.
   uint64_t device_free_us_ = 0;    // When the newest piece of work ended; never goes back.
 };

@@ -33,7 +33,7 @@ class LinkTransfers {
     std::shared_ptr<gpu::Device> device;
     /// Asks the StageLinkIo of the link behind stage `front`; `on_end` follows.
     std::function<void(int32_t front, const TransferRequest&)> transfer;
-    std::function<void(const absl::Status&)> fail;  // Of memory.
+    std::function<void(const absl::Status&)> fail;  // Runs out of memory.
     std::function<uint64_t()> now_us;
   };
   LinkTransfers(Options options, const StageReplicas& replicas, DeviceOperations& operations);
@@ -56,12 +56,12 @@ class LinkTransfers {
   /// Rows that the device sends to another, or receives, in a step.
   struct Transfer {
     plans::TransferId id;
-    int32_t front = 0;  // Of the link.
+    int32_t front = 0;  // The link's stage in front.
     int32_t stage = 0;  // Ours.
     bool is_sent = false;
-    net::TensorKey key;  // Of the tensor, for its receiver.
+    net::TensorKey key;  // Names the tensor for its receiver.
     plans::WorkerId peer;
-    int64_t float_begin = 0;  // Of the rows, in the tensor here.
+    int64_t float_begin = 0;  // Where the rows are in the tensor here.
     int64_t float_count = 0;
     net::TensorHandle tensor;  // On the device. Null: it is not there yet.
     uint64_t start_us = 0;

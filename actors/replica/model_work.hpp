@@ -21,7 +21,7 @@ namespace skein::actors {
 /// Everything a micro-batch's forward needs.
 struct ForwardWork {
   std::shared_ptr<const gpu::TokenData> data;
-  uint64_t first_sample = 0;  // Of the first row; of the validation data if it validates.
+  uint64_t first_sample = 0;  // The first row's; in the validation data if it validates.
   int64_t seq_len = 0;
   net::TensorHandle activations;  // Null: the stage reads tokens.
   net::TensorHandle output;       // Null: nobody takes it.

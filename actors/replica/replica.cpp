@@ -199,7 +199,7 @@ void ReplicaState::on_average_ended(const StageAverages::Ended& ended) {
     parts.trace.record(ended.stage, "average", StepTrace::kGradients, *ended.start_us, now_us());
   }
   report(net::Averaged{parts.replicas.at(ended.stage).parts.id, ended.number, ended.ok});
-  if (!ended.is_passive) apply(program->on_averaged(ended.stage, ended.number, ended.ok));
+  if (!ended.is_nonblocking) apply(program->on_averaged(ended.stage, ended.number, ended.ok));
 }
 
 void ReplicaState::on_shard_written(const ShardWritten& written) {
@@ -287,7 +287,7 @@ void ReplicaState::try_retire() {
   ReplicasRetired retired;
   retired.generation = config.plan.generation;
   retired.steps_done = program->steps_done();
-  retired.has_common_state = program->has_common_state();
+  retired.has_global_state = program->has_global_state();
   retired.replicas = std::move(config.replicas);
   self->send(config.listener, std::move(retired));
   parts.clear();

@@ -46,13 +46,13 @@ struct ReplicaConfig {
   /// activations.
   std::map<int32_t, StageLinkIo> links;
   std::shared_ptr<net::DataPlane> plane;
-  std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.
+  std::map<plans::WorkerId, std::string> addresses;  // The workers' data planes.
   std::shared_ptr<net::ControlLink> link;            // To the coordinator.
   net::EnvelopeHead head;
-  std::vector<plans::WorkerId> keepers;  // Of each stage's snapshots.
+  std::vector<plans::WorkerId> snapshot_peers;  // Who keeps each stage's snapshots.
   ReplicaListener listener;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
-  FailPointHandle fail_point;              // Of tests; else null.
+  FailPointHandle fail_point;              // Set by tests; else null.
 };
 
 }  // namespace skein::actors

@@ -17,7 +17,7 @@ namespace skein::actors {
 struct ReplicasRetired {
   uint64_t generation = 0;
   uint64_t steps_done = 0;       // That its models have applied.
-  bool has_common_state = true;  // Its models have applied no more than these.
+  bool has_global_state = true;  // Its models have applied no more than these.
   std::vector<PreparedReplica> replicas;
 };
 

@@ -82,7 +82,7 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
                              hooks.now_us},
       parts.replicas, *parts.operations);
   parts.copies = std::make_unique<StateCopies>(
-      StateCopies::Options{config.job.model, plan.generation, config.shards, config.keepers,
+      StateCopies::Options{config.job.model, plan.generation, config.shards, config.snapshot_peers,
                            config.addresses, hooks.shard_listener,
                            SnapshotListener(config.listener)},
       parts.replicas);

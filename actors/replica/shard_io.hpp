@@ -30,8 +30,8 @@ struct ShardIoConfig {
   std::string run_folder;
   std::string optimizer;                  // "adamw" or "sgd".
   int shard_count = 0;                    // Stages of the plan.
-  std::shared_ptr<net::DataPlane> plane;  // For snapshots.
-  FailPointHandle fail_point;             // Of tests; else null.
+  std::shared_ptr<net::DataPlane> plane;  // Carries snapshots.
+  FailPointHandle fail_point;             // Set by tests; else null.
 };
 
 struct ShardIoState {  // Owned by one actor; touched only from its handlers.

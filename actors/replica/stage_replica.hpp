@@ -23,7 +23,7 @@ struct StageReplica {
   std::vector<plans::Route> routes_backward;
   double block_count = 0;  // Transformer blocks of the stage.
   double row_share = 0;    // Rows / training.micro_batch_size; times blocks, it is `Work::share`.
-  std::vector<plans::GradientBucket> buckets;  // Of the stage's group.
+  std::vector<plans::GradientBucket> buckets;  // The buckets of the stage's group.
   std::shared_ptr<double> norm_squared = std::make_shared<double>(0);
 };
 using StageReplicas = std::map<int32_t, StageReplica>;  // By stage.

@@ -36,12 +36,13 @@ gpu::Work StateCopies::save(const StageReplica& replica, uint64_t steps_done) co
 }
 
 gpu::Work StateCopies::keep(const StageReplica& replica, uint64_t steps_done) const {
-  const plans::WorkerId keeper = options_.keepers.at(static_cast<size_t>(replica.stage));
-  if (keeper.value == 0) return {};
+  const plans::WorkerId snapshot_peer =
+      options_.snapshot_peers.at(static_cast<size_t>(replica.stage));
+  if (snapshot_peer.value == 0) return {};
   auto request = std::make_shared<SnapshotRequest>();
   request->generation = options_.generation;
   request->stage = replica.stage;
-  request->address = options_.addresses.at(keeper);
+  request->address = options_.addresses.at(snapshot_peer);
   request->state.step = steps_done;
   const plans::LayerRange& layers = replica.parts.options.layers;
   request->state.layers = layers;

@@ -31,7 +31,7 @@ class TensorTraffic {
     int64_t row_floats = 0;    // T * C
     std::set<int32_t> linked;  // Stages in front of a link of devices.
     std::shared_ptr<net::DataPlane> plane;
-    std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.
+    std::map<plans::WorkerId, std::string> addresses;  // The workers' data planes.
     /// Called on any thread with what arrives.
     std::function<void(const net::TensorKey&, net::TensorHandle)> on_tensor;
   };

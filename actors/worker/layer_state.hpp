@@ -43,7 +43,7 @@ struct HeldState {
   uint64_t generation = 0;  // In which the last of the steps was committed.
   plans::LayerRange layers = {};
   std::shared_ptr<gpu::StageModel> model;       // Null: `copies` has every layer.
-  gpu::StageModelOptions options;               // Of the model.
+  gpu::StageModelOptions options;               // The model's.
   std::map<int64_t, net::TensorHandle> copies;  // By layer.
 };
 

@@ -32,7 +32,7 @@ void PlanPreparation::begin(const Host& host, net::Assign assignment) {
                            << plan().generation;
   host_ = host;
   assignment_ = std::move(assignment);
-  assignment_.keepers.resize(plan().stages.size());
+  assignment_.snapshot_peers.resize(plan().stages.size());
   addresses_.clear();
   for (const net::Peer& peer : assignment_.peers) addresses_[peer.worker] = peer.data_address;
   step_ = Step::kFetching;
@@ -71,8 +71,8 @@ void PlanPreparation::fetch_layers() {
 
 /// Opens the streams of the snapshots that we keep for others.
 void PlanPreparation::keep_snapshots() {
-  for (size_t stage = 0; stage < assignment_.keepers.size(); ++stage) {
-    if (assignment_.keepers[stage] != host_.self) continue;
+  for (size_t stage = 0; stage < assignment_.snapshot_peers.size(); ++stage) {
+    if (assignment_.snapshot_peers[stage] != host_.self) continue;
     const plans::LayerRange& layers = plan().stages[stage].layers;
     for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
       open_stream(net::schema::TensorKind::SNAPSHOT, layer, kSnapshotSets);
@@ -239,7 +239,7 @@ void PlanPreparation::try_end() {
 void PlanPreparation::give_up(const absl::Status& why) {
   step_ = Step::kFailed;
   forming_.clear();
-  options_.trouble(why);
+  options_.peer_failure(why);
 }
 
 void PlanPreparation::hand_over(ReplicaConfig& to) {
@@ -258,7 +258,7 @@ void PlanPreparation::hand_over(ReplicaConfig& to) {
   }
   to.plane = options_.plane;
   to.addresses = addresses();
-  to.keepers = assignment_.keepers;
+  to.snapshot_peers = assignment_.snapshot_peers;
   to.fail_point = options_.fail_point;
 }
 

@@ -48,9 +48,9 @@ class PlanPreparation {
     std::function<void(const GroupIo&)> form_group;                          // `on_formed` follows.
     std::function<void(const StageLinkIo&)> form_link;                       // The same.
     std::function<void(const net::TensorKey&, net::TensorHandle)> on_state;  // On any thread.
-    std::function<void()> on_ready;                    // Everything is prepared.
-    std::function<void(const absl::Status&)> fail;     // Another plan would not mend it.
-    std::function<void(const absl::Status&)> trouble;  // A new plan mends it.
+    std::function<void()> on_ready;                         // Everything is prepared.
+    std::function<void(const absl::Status&)> fail;          // Another plan would not mend it.
+    std::function<void(const absl::Status&)> peer_failure;  // A new plan mends it.
   };
   PlanPreparation(Options options, StateStore& store);
 
@@ -69,7 +69,7 @@ class PlanPreparation {
   void on_prepared(const PreparedReplicas& result);
   void on_formed(const GroupFormed& formed);
   /// The plan is over, or will never start. Its groups and links fail at once.
-  /// May be called by `fail` and `trouble`.
+  /// May be called by `fail` and `peer_failure`.
   void end();
 
   Step step() const { return step_; }

@@ -127,7 +127,7 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
       PreparedReplica prepared;
       prepared.id = replica.id;
       prepared.options = model_options(request, replica.id);
-      // Columns of their own pace meet in groups that the plan does not know.
+      // Pipeline replicas under local updates meet in groups that the plan does not know.
       if (request.plan.mode != plans::kLocalMode) {
         prepared.groups = groups_of(request.plan, replica.id);
       }
@@ -164,7 +164,7 @@ absl::Status send_state(const SendStateRequest& request) {
   return absl::OkStatus();
 }
 
-/// Of this machine; 0 if the system does not say.
+/// Memory of this machine; 0 if the system does not say.
 int64_t machine_memory_bytes() {
   struct sysinfo info {};
   if (sysinfo(&info) != 0) return 0;

@@ -39,7 +39,7 @@ struct PrepareRequest {
 struct PreparedReplica {
   plans::ReplicaId id;
   std::shared_ptr<gpu::StageModel> model;
-  gpu::StageModelOptions options;      // Of the model.
+  gpu::StageModelOptions options;      // The model's.
   std::vector<plans::GroupId> groups;  // Of more than one member, that it belongs to.
 };
 struct PreparedReplicas {
@@ -57,7 +57,7 @@ struct SendStateRequest {
   std::vector<std::pair<int64_t, std::string>> layers;  // And the address of who needs each.
   std::vector<HeldState> held;
   std::shared_ptr<net::DataPlane> plane;
-  FailPointHandle fail_point;  // Of tests; else null.
+  FailPointHandle fail_point;  // Set by tests; else null.
 };
 struct StateSent {
   uint64_t generation = 0;

@@ -4,8 +4,8 @@
 
 namespace skein::actors {
 
-std::vector<plans::Holding> StateStore::inventory() const {
-  std::vector<plans::Holding> all;
+std::vector<plans::InventoryItem> StateStore::inventory() const {
+  std::vector<plans::InventoryItem> all;
   for (const HeldState& each : held_) all.push_back({each.step, each.layers, each.generation});
   return all;
 }
@@ -14,7 +14,7 @@ void StateStore::keep_models(const ReplicasRetired& retired, uint64_t generation
   for (const PreparedReplica& replica : retired.replicas) {
     // A plan that was prepared and never started has taken over the model of the one before.
     std::erase_if(held_, [&](const HeldState& each) { return each.model == replica.model; });
-    if (!retired.has_common_state) continue;  // It has its own, which is that of no step.
+    if (!retired.has_global_state) continue;  // It has its own, which is that of no step.
     HeldState state;
     state.step = retired.steps_done;
     state.generation = generation;

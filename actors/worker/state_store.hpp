@@ -19,7 +19,7 @@ namespace skein::actors {
 class StateStore {
  public:
   const std::vector<HeldState>& held() const { return held_; }
-  std::vector<plans::Holding> inventory() const;
+  std::vector<plans::InventoryItem> inventory() const;
 
   /// Models that have stopped, with the state after `retired.steps_done` steps, the last of which
   /// was committed in `generation`.

@@ -83,7 +83,7 @@ void WorkerState::start(WorkerConfig new_config) {
   };
   options.on_ready = [this] { on_ready(); };
   options.fail = [this](const absl::Status& why) { tell_failed(why); };
-  options.trouble = [this](const absl::Status& why) { tell_trouble(why); };
+  options.peer_failure = [this](const absl::Status& why) { tell_peer_failure(why); };
   preparation = std::make_unique<PlanPreparation>(std::move(options), store);
   profiling = std::make_unique<Profiling>(config.plane);
   session = std::make_unique<CoordinatorSession>(config.connect);
@@ -155,7 +155,7 @@ void WorkerState::on_plan_message(const net::Envelope& message) {
   const net::ControlBody& body = message.body;
   if (const auto* assign = std::get_if<net::Assign>(&body)) return on_assign(*assign);
   if (const auto* entry = std::get_if<net::RendezvousEntry>(&body)) {
-    return config.board->deliver(entry->key, entry->value);
+    return config.store->deliver(entry->key, entry->value);
   }
   if (phase != Phase::kPreparing && phase != Phase::kHosting) return;
   if (std::holds_alternative<net::Start>(body)) return on_start(message);
@@ -213,7 +213,7 @@ void WorkerState::on_retired(const ReplicasRetired& retired) {
 }
 
 void WorkerState::tell_quiesced() {
-  reach(config.options.fail_point, FailPlace::kBeforeHalted);
+  reach(config.options.fail_point, FailPlace::kBeforeQuiesced);
   session->tell(net::Quiesced{store.inventory()});
 }
 
@@ -275,7 +275,7 @@ void WorkerState::on_snapshot(const SnapshotTaken& taken) {
 void WorkerState::on_state_sent(const StateSent& sent) {
   if (has_ended() || sent.status.ok()) return;
   store.drop_damaged(job.model);
-  if (sent.generation == session->generation()) tell_trouble(sent.status);
+  if (sent.generation == session->generation()) tell_peer_failure(sent.status);
 }
 
 void WorkerState::on_measured(const ProfileMeasured& result) {
@@ -333,10 +333,10 @@ void WorkerState::on_fault(const WorkerFault& fault) {
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
   if (!is_of_others(fault.why)) return tell_failed(fault.why);
-  tell_trouble(fault.why, of_plan ? peer->first : plans::WorkerId{});
+  tell_peer_failure(fault.why, of_plan ? peer->first : plans::WorkerId{});
 }
 
-void WorkerState::tell_trouble(const absl::Status& why, plans::WorkerId peer) {
+void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId peer) {
   session->tell(net::PeerFailure{std::string(why.message()), peer});
 }
 

@@ -53,7 +53,7 @@ namespace skein::actors {
 /// stages.
 ///
 ///   1 idle:       no plan
-///   2 quiescing:  the Replica of the plan before retires; then Halted
+///   2 quiescing:  the Replica of the plan before retires; then Quiesced
 ///   3 preparing:  a plan is assigned: see PlanPreparation; then Prepared
 ///   4 hosting:    a Replica runs, or waits for Start; none if the plan gives
 ///   us nothing to do 5 ended:      nothing happens any more
@@ -70,8 +70,8 @@ namespace skein::actors {
 ///   in   StateArrived       from the data plane: a layer, for us or to be kept
 ///   in   LeaveRequest       SIGTERM or a notice: told to the coordinator
 ///   in   HeartbeatAtom      from itself, every
-///   elastic.heartbeat_interval_seconds out  Join, Profiled, Halted, Prepared,
-///   SnapshotKept, Trouble, Leave, Heartbeat, Failed to the
+///   elastic.heartbeat_interval_seconds out  Join, Profiled, Quiesced, Prepared,
+///   SnapshotKept, Peer failure, Leave, Heartbeat, Failed to the
 ///        coordinator
 using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<net::Envelope>, caf::reacts_to<LinkClosed>,
@@ -84,7 +84,7 @@ struct WorkerConfig {
   WorkerOptions options;
   WorkerParts parts;
   std::shared_ptr<net::DataPlane> plane;
-  std::shared_ptr<net::RendezvousBoard> board;
+  std::shared_ptr<net::RendezvousStore> store;
   PrepareIo prepare;
   /// Connects to the coordinator, trying for so many seconds; LinkOpened or
   /// LinkClosed follows.
@@ -139,7 +139,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_fault(const WorkerFault& fault);
   void tell_quiesced();
   void tell_failed(const absl::Status& why);
-  void tell_trouble(const absl::Status& why, plans::WorkerId peer = {});
+  void tell_peer_failure(const absl::Status& why, plans::WorkerId peer = {});
   void end(const absl::Status& status);
   void check_invariants() const;
   uint64_t now_us() const;

@@ -40,7 +40,7 @@ struct GroupRequest {
   /// All groups of the plan with more than one member, and those for
   /// activations.
   std::map<plans::GroupId, FormationRound::Wanted> wanted;
-  std::set<plans::WorkerId> workers;  // Of the plan.
+  std::set<plans::WorkerId> workers;  // The plan's.
   plans::WorkerId self;
   uint64_t generation = 0;
   std::string backend;  // comm.backend
@@ -58,7 +58,7 @@ struct WorkerParts {
   /// not.
   std::function<std::optional<StageLinkParts>(plans::GroupId, const GroupRequest&)> make_stage_link;
   std::function<ShardIo(ShardIoConfig)> make_shard_io;
-  const plans::ModeList* modes = nullptr;  // Of training; null: those of the product.
+  const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.
 };
 
 }  // namespace skein::actors

@@ -69,7 +69,7 @@ class LocalWorker final : public WorkerProcess {
       : options_(std::move(options)), system_config_(make_system_config()) {}
 
   ~LocalWorker() override {
-    if (board_) board_->cancel();
+    if (store_) store_->cancel();
     if (worker_) caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
     if (prepare_) caf::anon_send_exit(prepare_, caf::exit_reason::user_shutdown);
     if (system_) system_->await_all_actors_done();
@@ -78,10 +78,10 @@ class LocalWorker final : public WorkerProcess {
     prepare_ = nullptr;
     round_.reset();  // They have the device, whose work tells the time by the
                      // actors' clock.
-    keeper_.reset();
+    group_store_.reset();
     link_.reset();
     plane_.reset();
-    board_.reset();
+    store_.reset();
     loop_.reset();
     system_.reset();
   }
@@ -100,13 +100,13 @@ class LocalWorker final : public WorkerProcess {
                       address});
     };
     SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
-    board_ = net::RendezvousBoard::create(
+    store_ = net::RendezvousStore::create(
         [this](const std::string& key, const std::vector<char>& value) { publish(key, value); });
     prepare_ = system_->spawn<caf::detached>(prepare_io);
     WorkerConfig config;
     config.options = options_;
     config.plane = plane_;
-    config.board = board_;
+    config.store = store_;
     config.prepare = prepare_;
     config.on_end = [this](absl::Status status) { signal_end(std::move(status)); };
     config.parts = make_parts();
@@ -157,7 +157,7 @@ class LocalWorker final : public WorkerProcess {
         formation_round(request)->tell();  // The other end may be a GPU, which waits for that.
         return std::nullopt;
       }
-      const auto link = std::make_shared<StageLink>(device_members(number, request), board_);
+      const auto link = std::make_shared<StageLink>(device_members(number, request), store_);
       return StageLinkParts{system_->spawn<caf::detached>(stage_link_io, number, link),
                             [link] { link->abort(); }};
     };
@@ -167,12 +167,12 @@ class LocalWorker final : public WorkerProcess {
   absl::StatusOr<std::unique_ptr<net::GradientGroup>> make_group(plans::GroupId number,
                                                                  const GroupRequest& request) {
     SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::GradientGroup> host,
-                           net::GradientGroup::create(request.options, board_));
+                           net::GradientGroup::create(request.options, store_));
     if (request.backend == "gloo") return host;
     DeviceGradientGroupOptions options;
     options.backend = request.backend;
     options.devices = device_members(number, request);
-    return make_device_gradient_group(std::move(options), board_, std::move(host));
+    return make_device_gradient_group(std::move(options), store_, std::move(host));
   }
 
   DeviceMembersOptions device_members(plans::GroupId number, const GroupRequest& request) {
@@ -185,7 +185,7 @@ class LocalWorker final : public WorkerProcess {
     options.number = request.generation << 16 | number.value;  // A plan has fewer groups.
     options.self = request.self;
     options.device = request.device;
-    options.keeper = keeper_;
+    options.group_store = group_store_;
     options.round = formation_round(request);
     options.say = [](const std::string& line) {
       std::fprintf(stderr, "skein: %s\n", line.c_str());
@@ -204,8 +204,8 @@ class LocalWorker final : public WorkerProcess {
     options.backend = request.backend;
     options.appear_timeout_seconds = request.options.appear_timeout_seconds;
     options.device = request.device;
-    options.keeper = keeper_;
-    round_ = std::make_shared<FormationRound>(std::move(options), board_);
+    options.group_store = group_store_;
+    round_ = std::make_shared<FormationRound>(std::move(options), store_);
     round_generation_ = request.generation;
     return round_;
   }
@@ -263,7 +263,7 @@ class LocalWorker final : public WorkerProcess {
         });
   }
 
-  /// The board publishes from the thread that forms groups, so it cannot ask
+  /// The rendezvous store publishes from the thread that forms groups, so it cannot ask
   /// the actor for the head of its envelopes: the newest assignment says what
   /// it is.
   void remember_head(const net::Envelope& message) {
@@ -295,8 +295,8 @@ class LocalWorker final : public WorkerProcess {
   std::unique_ptr<net::EventLoop> loop_;
   std::unique_ptr<caf::actor_system> system_;
   std::shared_ptr<net::DataPlane> plane_;
-  std::shared_ptr<net::RendezvousBoard> board_;
-  std::shared_ptr<DeviceGroupKeeper> keeper_ = std::make_shared<DeviceGroupKeeper>();
+  std::shared_ptr<net::RendezvousStore> store_;
+  std::shared_ptr<DeviceGroupStore> group_store_ = std::make_shared<DeviceGroupStore>();
   std::shared_ptr<FormationRound> round_;
   uint64_t round_generation_ = 0;
   PrepareIo prepare_;

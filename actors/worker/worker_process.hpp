@@ -26,7 +26,7 @@ struct WorkerOptions {
   /// Told, from any thread, when the coordinator does not answer at once: why, and for how long it
   /// is waited for. May be null.
   std::function<void(const std::string& why, double seconds)> on_waiting;
-  FailPointHandle fail_point;  // Of tests; else null.
+  FailPointHandle fail_point;  // Set by tests; else null.
   /// Parses the job file that the coordinator sends (the cli knows the format).
   std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;
 };

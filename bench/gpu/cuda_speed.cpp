@@ -59,7 +59,7 @@ class Clock {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  /// Of one call: the difference of many calls and one, so that what starts a
+  /// One call costs the difference of many calls and one, so that what starts a
   /// work costs nothing.
   double seconds_each(int64_t repeats, const std::function<void(Ops&)>& call) {
     auto calls = [&](int64_t count) {
@@ -297,7 +297,7 @@ class Table {
   const Sizes s_;
   std::vector<gpu::Buffer> buffers_;
   double bandwidth_ = 0, product_rate_ = 0;
-  double number_bytes_ = 0;  // Of an activation.
+  double number_bytes_ = 0;  // An activation's.
 };
 
 /// Steps of the whole model in one stage.

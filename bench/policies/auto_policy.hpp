@@ -12,11 +12,12 @@ namespace skein::bench {
 
 /// What a run with `sync.policy = "auto"` does, as one policy: it begins as all-reduce, watches
 /// what steps take, and changes to overlapped averages when these promise more, behind a step that
-/// all have begun. It does not change back, as a run does at the end of a segment: in the scenarios
-/// that are compared nothing ever asks for it. Columns are those of the layout throughout.
+/// all have begun. It does not change back, as a run does at the end of a round: in the scenarios
+/// that are compared nothing ever asks for it. Pipeline replicas are those of the layout
+/// throughout.
 class AutoPolicy final : public plans::GroupScheduler {
  public:
-  AutoPolicy(const plans::ColumnLayout& layout, const plans::SyncWatchOptions& options);
+  AutoPolicy(const plans::PipelineLayout& layout, const plans::SyncWatchOptions& options);
 
   plans::GroupDecisions on_ready(const plans::ReadySignal& signal, uint64_t now_us) override;
   plans::GroupDecisions on_timer(uint64_t) override { return {}; }
@@ -24,18 +25,18 @@ class AutoPolicy final : public plans::GroupScheduler {
   plans::GroupDecisions on_membership(const plans::MembershipChange&, uint64_t) override;
 
  private:
-  struct Column {
+  struct Pipeline {
     uint64_t since_us = 0;  // Of the step that it is in.
     uint64_t next_step = 0;
   };
 
-  plans::ColumnLayout layout_;
+  plans::PipelineLayout layout_;
   plans::ChooserOptions chooser_;
   plans::SyncWatch watch_;
   std::unique_ptr<plans::AllreducePolicy> allreduce_;
   std::unique_ptr<plans::OverlappedAveragePolicy> overlapped_;  // None: not yet.
-  uint64_t first_step_ = 0;                                     // Of columns of their own pace.
-  std::vector<Column> columns_;                                 // Of their first stage.
+  uint64_t first_step_ = 0;          // While pipeline replicas are under local updates.
+  std::vector<Pipeline> pipelines_;  // Their first stage's.
 };
 
 }  // namespace skein::bench

@@ -68,7 +68,7 @@ ComparisonRow row_of(const ComparisonOptions& options, const Cell& cell, const T
     row.staleness += result.staleness_mean / count;
     row.accuracy += result.final_accuracy(kFinalEvaluations) / count;
     const auto [least, most] =
-        std::minmax_element(result.steps_by_column.begin(), result.steps_by_column.end());
+        std::minmax_element(result.steps_by_pipeline.begin(), result.steps_by_pipeline.end());
     row.steps_min += static_cast<double>(*least) / count;
     row.steps_max += static_cast<double>(*most) / count;
   }
@@ -83,7 +83,7 @@ NamedPolicy sdpipe_weighted(uint64_t period) {
 }
 
 NamedPolicy adaptive(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
-  return {"auto", [parts_are_unlike, optimizer](const plans::ColumnLayout& layout, uint64_t) {
+  return {"auto", [parts_are_unlike, optimizer](const plans::PipelineLayout& layout, uint64_t) {
             const plans::PolicySimulationOptions known =
                 simulation_options(layout, plans::homogeneous());
             plans::SyncWatchOptions options;
@@ -108,7 +108,7 @@ NamedPolicy at_the_end(NamedPolicy allreduce) {
 }
 
 NamedPolicy overlapped_with_moments() {
-  return {"overlapped m", [](const plans::ColumnLayout& layout, uint64_t) {
+  return {"overlapped m", [](const plans::PipelineLayout& layout, uint64_t) {
             return std::make_unique<plans::OverlappedAveragePolicy>(
                 layout, plans::overlapped_options({.local_steps = 1}, true));
           }};
@@ -116,10 +116,10 @@ NamedPolicy overlapped_with_moments() {
 
 }  // namespace
 
-plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t number,
-                                  uint64_t seed) {
+plans::PipelineScenario scenario_of(const plans::PipelineLayout& layout, uint32_t number,
+                                    uint64_t seed) {
   if (number == 1) return plans::sleeping_pieces(2 * kStepUs, kStepUs, seed);
-  if (number == 2) return plans::slow_columns(layout, 1, 4);
+  if (number == 2) return plans::slow_pipelines(layout, 1, 4);
   if (number == 3) return plans::round_robin_straggler(2 * kStepUs, kStepUs);
   return plans::homogeneous();
 }

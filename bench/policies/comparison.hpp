@@ -10,11 +10,11 @@
 namespace skein::bench {
 
 /// H0 to H3 of the heterogeneity suite; H1 sleeps, with probability 0.1 before each piece, for
-/// twice a step's compute; H2 is one column, four times slower; H3's sleep is twice a step's
-/// compute, too.
+/// twice a step's compute; H2 is one pipeline replica, four times slower; H3's sleep is twice a
+/// step's compute, too.
 constexpr uint32_t kScenarioCount = 4;
-plans::ColumnScenario scenario_of(const plans::ColumnLayout& layout, uint32_t number,
-                                  uint64_t seed);
+plans::PipelineScenario scenario_of(const plans::PipelineLayout& layout, uint32_t number,
+                                    uint64_t seed);
 
 /// Every policy of the table. Only "auto" is told whether the parts are unlike.
 std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoice::Kind optimizer);
@@ -22,7 +22,7 @@ std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoic
 /// How the table is measured. Learning rates are tuned for each policy, scenario and kind of parts:
 /// the same grid, the same seeds, and no run for longer than `duration_us`.
 struct ComparisonOptions {
-  plans::ColumnLayout layout{8, 1};
+  plans::PipelineLayout layout{8, 1};
   std::vector<NamedPolicy> policies;
   std::vector<NamedPolicy> skewed_policies;  // The same ones, for unlike parts.
   std::vector<uint32_t> scenarios = {0, 1, 2, 3};
@@ -51,7 +51,7 @@ struct ComparisonRow {
   uint64_t reached = 0;           // Seeds that reached the target.
   double steps_per_second = 0;    // Means over the seeds from here on.
   double staleness = 0;
-  double steps_min = 0, steps_max = 0;  // Of a column, so of its samples, in batches.
+  double steps_min = 0, steps_max = 0;  // A pipeline replica's, so that of its samples, in batches.
   double accuracy = 0;                  // At the end of the duration.
   double speed = 0;                     // Median time of all-reduce, divided by ours.
   double target_median_us() const;

@@ -17,7 +17,7 @@ namespace skein::bench {
 /// is a window of the text; every tenth window is held out.
 class GptTask final : public Task {
  public:
-  /// `rows`: samples of a step of a column.
+  /// `rows`: samples of a step of a pipeline replica.
   static absl::StatusOr<std::unique_ptr<GptTask>> create(const std::string& text_path,
                                                          uint64_t rows);
 

@@ -84,10 +84,11 @@ void print_table(const TaskMaker& make_task, ComparisonOptions options, uint64_t
   options.scenarios = {2};
   options.policies = delayed_policies(options.optimizer);
   std::printf(
-      "\n1 of %u columns 4 times slower, %llu samples; relative to synchronous without delay (%.1f "
+      "\n1 of %u pipeline replicas 4 times slower, %llu samples; relative to synchronous without "
+      "delay (%.1f "
       "s, target at %.1f s, accuracy %.1f%%, lr %g; all-reduce %.1f s)\n%-14s %6s %8s %9s %7s\n",
-      options.layout.columns, static_cast<unsigned long long>(samples), reference.samples_us / 1e6,
-      reference.target_us / 1e6, 100 * reference.accuracy, reference.lr,
+      options.layout.pipelines, static_cast<unsigned long long>(samples),
+      reference.samples_us / 1e6, reference.target_us / 1e6, 100 * reference.accuracy, reference.lr,
       undisturbed[1].samples_us / 1e6, "policy", "time", "target", "accuracy", "loses");
   for (const Measured& row : measure(make_task, options, samples)) {
     const double slowdown = row.samples_us / reference.samples_us;

@@ -1,8 +1,8 @@
 // Real training under every synchronisation policy, in simulated time: the policy simulation says
-// when each column computes, waits and combines, and the mathematics is done at these events. So
-// times to a target are exact and repeatable, whatever else the machine does.
+// when each pipeline replica computes, waits and averages, and the mathematics is done at these
+// events. So times to a target are exact and repeatable, whatever else the machine does.
 //   policies [--fashion-mnist FOLDER | --digits FOLDER | --gpt TEXT]  otherwise: synthetic data
-//            [--columns N] [--stages S] [--seeds N] [--threads N] [--target LOSS] [--csv FILE]
+//            [--pipelines N] [--stages S] [--seeds N] [--threads N] [--target LOSS] [--csv FILE]
 //            [--only "NAME,NAME"] [--scenarios 0,1] [--parts shuffled|skewed] [--rates 0.1,0.2]
 //            [--first-seed N] [--stop-at-target] [--pilot | --headline | --large-batch |
 //            --quick]
@@ -80,7 +80,7 @@ absl::StatusOr<Workload> gpt_workload(const std::string& text_path, Workload wor
 absl::StatusOr<Workload> open_workload(const Arguments& arguments) {
   Workload workload;
   ComparisonOptions& options = workload.options;
-  options.layout = {static_cast<uint32_t>(number(arguments, "--columns", 8)),
+  options.layout = {static_cast<uint32_t>(number(arguments, "--pipelines", 8)),
                     static_cast<uint32_t>(number(arguments, "--stages", 1))};
   const bool is_gpt = arguments.contains("--gpt");
   using Kind = OptimizerChoice::Kind;
@@ -186,8 +186,9 @@ int run(const Arguments& arguments) {
   if (arguments.contains("--quick")) return check_quickly(std::move(workload));
 
   const std::unique_ptr<Task> task = workload.make_task();
-  std::printf("%s; %u columns of %u stages; target loss %g\n", task->description().c_str(),
-              options.layout.columns, options.layout.stages, options.target_loss);
+  std::printf("%s; %u pipeline replicas of %u stages; target loss %g\n",
+              task->description().c_str(), options.layout.pipelines, options.layout.stages,
+              options.target_loss);
   if (arguments.contains("--pilot")) {
     print_ceilings(workload.make_task, options);
     return 0;

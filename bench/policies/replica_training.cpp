@@ -8,7 +8,7 @@
 namespace skein::bench {
 namespace {
 
-using plans::Combination;
+using plans::Average;
 using plans::GroupMember;
 using plans::GroupStart;
 using plans::ReplicaId;
@@ -20,18 +20,18 @@ constexpr double kMomentum = 0.9, kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
 ReplicaTraining::ReplicaTraining(Task& task, const TrainingOptions& options)
     : task_(task),
       options_(options),
-      supply_(task.skewed_order(), {.columns = options.layout.columns,
+      supply_(task.skewed_order(), {.pipelines = options.layout.pipelines,
                                     .batch = options.batch,
                                     .is_skewed = options.is_skewed,
                                     .seed = options.seed}),
       replicas_(options.layout.replica_count()),
       has_served_(options.layout.stages),
-      flows_(options.layout.columns) {
+      flows_(options.layout.pipelines) {
   SKEIN_CHECK(task.stage_count() == options.layout.stages) << task.stage_count();
   for (uint32_t stage = 0; stage < options.layout.stages; ++stage) {
     servers_.push_back(task.initial_weights(stage, options.seed));
-    for (uint32_t column = 0; column < options.layout.columns; ++column) {
-      Replica& replica = replicas_[options.layout.replica(stage, column).value];
+    for (uint32_t pipeline = 0; pipeline < options.layout.pipelines; ++pipeline) {
+      Replica& replica = replicas_[options.layout.replica(stage, pipeline).value];
       replica.weights = replica.taken = servers_.back();
       replica.gradient.resize(replica.weights.size());
       replica.moment1.resize(replica.weights.size());
@@ -49,10 +49,10 @@ bool ReplicaTraining::advance(double now_us) {
 }
 
 void ReplicaTraining::on_forward_start(ReplicaId id, uint64_t step) {
-  const uint32_t column = options_.layout.column_of(id);
+  const uint32_t pipeline = options_.layout.pipeline_of(id);
   if (options_.layout.stage_of(id) == 0) {
-    Flow& flow = flows_[column][step];
-    flow.samples = supply_.take(column, step);
+    Flow& flow = flows_[pipeline][step];
+    flow.samples = supply_.take(pipeline, step);
     flow.outputs.resize(options_.layout.stages);
     flow.gradients.resize(options_.layout.stages);
   }
@@ -63,7 +63,7 @@ void ReplicaTraining::on_forward_start(ReplicaId id, uint64_t step) {
 void ReplicaTraining::on_forward_end(ReplicaId id, uint64_t step) {
   const uint32_t stage = options_.layout.stage_of(id);
   if (stage + 1 == options_.layout.stages) return;  // Its backward makes the loss, too.
-  Flow& flow = flows_[options_.layout.column_of(id)].at(step);
+  Flow& flow = flows_[options_.layout.pipeline_of(id)].at(step);
   const Stashed& stashed = replicas_[id.value].stash.back();
   SKEIN_CHECK(stashed.step == step) << stashed.step << " " << step;
   flow.outputs[stage] = task_.forward(stage, stashed.weights, flow.samples,
@@ -72,9 +72,9 @@ void ReplicaTraining::on_forward_end(ReplicaId id, uint64_t step) {
 
 void ReplicaTraining::on_gradient(ReplicaId id, uint64_t step) {
   const uint32_t stage = options_.layout.stage_of(id);
-  const uint32_t column = options_.layout.column_of(id);
+  const uint32_t pipeline = options_.layout.pipeline_of(id);
   Replica& replica = replicas_[id.value];
-  Flow& flow = flows_[column].at(step);
+  Flow& flow = flows_[pipeline].at(step);
   SKEIN_CHECK(!replica.has_gradient && replica.stash.front().step == step) << id << " " << step;
   std::vector<float> input_gradient =
       task_.backward(stage, replica.stash.front().weights, flow.samples,
@@ -87,12 +87,12 @@ void ReplicaTraining::on_gradient(ReplicaId id, uint64_t step) {
     return;
   }
   samples_ += flow.samples.size();
-  flows_[column].erase(step);
-  supply_.finish(column, step);
+  flows_[pipeline].erase(step);
+  supply_.finish(pipeline, step);
 }
 
 void ReplicaTraining::update(Replica& replica) {
-  if (!replica.has_gradient) return;  // A passive member of AD-PSGD.
+  if (!replica.has_gradient) return;  // A non-blocking member of AD-PSGD.
   replica.has_gradient = false;
   const auto lr = static_cast<float>(options_.optimizer.lr);
   const size_t count = replica.weights.size();
@@ -121,27 +121,28 @@ void ReplicaTraining::update(Replica& replica) {
 void ReplicaTraining::on_group_start(const GroupStart& start) {
   staleness_sum_ += static_cast<double>(start.staleness * start.members.size());
   member_count_ += start.members.size();
-  if (start.combination == Combination::kReduceGradients) return;  // When all have been added up.
+  if (start.average == Average::kReduceGradients) return;  // When all have been added up.
   for (const GroupMember& member : start.members) update(replicas_[member.replica.value]);
-  if (start.combination == Combination::kAverageWeights) put_in(start);
+  if (start.average == Average::kAverageWeights) contribution(start);
 }
 
 void ReplicaTraining::on_group_end(const GroupStart& start, bool ok) {
   if (!ok) {
-    put_in_.erase(start.number);
+    contributions_.erase(start.number);
     return;
   }
-  if (start.combination == Combination::kReduceGradients) reduce(start);
-  if (start.combination == Combination::kAverageWeights) {
+  if (start.average == Average::kReduceGradients) reduce(start);
+  if (start.average == Average::kAverageWeights) {
     average(start);
-    put_in_.erase(start.number);
+    contributions_.erase(start.number);
   }
-  if (start.combination == Combination::kServer) serve(start);
+  if (start.average == Average::kServer) serve(start);
 }
 
 void ReplicaTraining::reduce(const GroupStart& start) {
   std::vector<float> mean(replicas_[start.members[0].replica.value].weights.size());
-  // The policy's weights add up gradients of the whole batch's mean; ours are of a column's mean.
+  // The policy's weights add up gradients of the whole batch's mean; ours are of a pipeline
+  // replica's mean.
   const float share = 1.0f / static_cast<float>(start.members.size());
   for (const GroupMember& member : start.members) {
     const std::vector<float>& gradient = replicas_[member.replica.value].gradient;
@@ -154,14 +155,14 @@ void ReplicaTraining::reduce(const GroupStart& start) {
   }
 }
 
-void ReplicaTraining::put_in(const GroupStart& start) {
+void ReplicaTraining::contribution(const GroupStart& start) {
   std::vector<State> states = {&Replica::weights};
   if (start.averages_moments) {
     states.push_back(&Replica::moment1);
     states.push_back(&Replica::moment2);
   }
   for (const State state : states) {
-    PutIn& each = put_in_[start.number].emplace_back(PutIn{state, {}});
+    Contribution& each = contributions_[start.number].emplace_back(Contribution{state, {}});
     for (const GroupMember& member : start.members) {
       each.values.push_back(replicas_[member.replica.value].*state);
     }
@@ -175,23 +176,23 @@ void ReplicaTraining::average(const GroupStart& start) {
       [&](const GroupMember& member) { return member.weight == start.members[0].weight; });
   const bool checks = options_.checks_means && is_equal;
   const std::vector<double> before = checks ? stage_sum(stage) : std::vector<double>();
-  for (const PutIn& each : put_in_.at(start.number)) add_average(start, each);
+  for (const Contribution& each : contributions_.at(start.number)) add_average(start, each);
   if (checks) check_mean(stage, before);
 }
 
-void ReplicaTraining::add_average(const GroupStart& start, const PutIn& put_in) {
-  std::vector<float> sum(put_in.values[0].size());
+void ReplicaTraining::add_average(const GroupStart& start, const Contribution& contribution) {
+  std::vector<float> sum(contribution.values[0].size());
   for (size_t m = 0; m < start.members.size(); ++m) {
     const auto share = static_cast<float>(start.members[m].weight);
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * put_in.values[m][i];
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += share * contribution.values[m][i];
   }
   for (size_t m = 0; m < start.members.size(); ++m) {
-    std::vector<float>& own = replicas_[start.members[m].replica.value].*put_in.state;
-    if (!start.members[m].is_passive) {
+    std::vector<float>& own = replicas_[start.members[m].replica.value].*contribution.state;
+    if (!start.members[m].is_nonblocking) {
       own = sum;
       continue;
     }
-    for (size_t i = 0; i < sum.size(); ++i) own[i] += sum[i] - put_in.values[m][i];
+    for (size_t i = 0; i < sum.size(); ++i) own[i] += sum[i] - contribution.values[m][i];
   }
 }
 
@@ -213,8 +214,8 @@ void ReplicaTraining::serve(const GroupStart& start) {
 
 std::vector<double> ReplicaTraining::stage_sum(uint32_t stage) const {
   std::vector<double> sum(servers_[stage].size());
-  for (uint32_t column = 0; column < options_.layout.columns; ++column) {
-    const Replica& replica = replicas_[options_.layout.replica(stage, column).value];
+  for (uint32_t pipeline = 0; pipeline < options_.layout.pipelines; ++pipeline) {
+    const Replica& replica = replicas_[options_.layout.replica(stage, pipeline).value];
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += replica.weights[i];
   }
   return sum;
@@ -236,7 +237,7 @@ void ReplicaTraining::evaluate(double at_us) {
     if (has_served_[stage]) continue;
     const std::vector<double> sum = stage_sum(stage);
     for (size_t i = 0; i < sum.size(); ++i) {
-      weights[stage][i] = static_cast<float>(sum[i] / options_.layout.columns);
+      weights[stage][i] = static_cast<float>(sum[i] / options_.layout.pipelines);
     }
   }
   points_.push_back({at_us, samples_, task_.evaluate(weights)});

@@ -9,7 +9,7 @@
 #include "bench/policies/sample_supply.hpp"
 #include "bench/policies/task.hpp"
 #include "plans/simulator/policy_listener.hpp"
-#include "plans/sync/column_layout.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::bench {
 
@@ -25,7 +25,7 @@ inline double moments_per_weight(OptimizerChoice::Kind kind) {
 }
 
 struct TrainingOptions {
-  plans::ColumnLayout layout;
+  plans::PipelineLayout layout;
   OptimizerChoice optimizer;
   uint64_t batch = 8;
   bool is_skewed = false;
@@ -39,7 +39,7 @@ struct TrainingOptions {
 /// What an evaluation found.
 struct TrainingPoint {
   double at_us = 0;
-  uint64_t samples = 0;  // Whose gradients have been computed, over all columns.
+  uint64_t samples = 0;  // Whose gradients have been computed, over all pipeline replicas.
   Score score;
   bool operator==(const TrainingPoint& other) const {
     return at_us == other.at_us && samples == other.samples && score.loss == other.score.loss &&
@@ -53,8 +53,8 @@ struct TrainingPoint {
 /// - The gradient of a step is that at the weights its forward began with (weight stashing).
 /// - kReduceGradients: everybody applies the mean gradient when the group ends.
 /// - kAverageWeights: who has a gradient applies it when the group starts; when it ends, all have
-///   the weighted sum of what they had then, and passive members the updates on top of it that they
-///   have done meanwhile. The optimizers' states are averaged only where the policy says so.
+///   the weighted sum of what they had then, and non-blocking members the updates on top of it that
+///   they have done meanwhile. The optimizers' states are averaged only where the policy says so.
 /// - kServer: likewise; what a member pushes is all that its weights have changed by since it took
 ///   the server's. So momentum is the members' own, and the server only adds.
 /// - A group that fails leaves everybody with what it had.
@@ -91,23 +91,23 @@ class ReplicaTraining final : public plans::PolicyListener {
     bool has_gradient = false;
     std::deque<Stashed> stash;  // Of the steps whose backward is still to come.
   };
-  /// One step of a column on its way through the stages.
+  /// One step of a pipeline replica on its way through the stages.
   struct Flow {
     std::vector<uint32_t> samples;
     std::vector<std::vector<float>> outputs, gradients;  // One for each stage.
   };
 
   using State = std::vector<float> Replica::*;
-  struct PutIn {
+  struct Contribution {
     State state = nullptr;
     std::vector<std::vector<float>> values;  // By member.
   };
 
   void update(Replica& replica);
   void reduce(const plans::GroupStart& start);
-  void put_in(const plans::GroupStart& start);
+  void contribution(const plans::GroupStart& start);
   void average(const plans::GroupStart& start);
-  void add_average(const plans::GroupStart& start, const PutIn& put_in);
+  void add_average(const plans::GroupStart& start, const Contribution& contribution);
   void serve(const plans::GroupStart& start);
   std::vector<double> stage_sum(uint32_t stage) const;
   void check_mean(uint32_t stage, const std::vector<double>& before);
@@ -117,10 +117,10 @@ class ReplicaTraining final : public plans::PolicyListener {
   TrainingOptions options_;
   SampleSupply supply_;
   std::vector<Replica> replicas_;
-  std::vector<std::vector<float>> servers_;        // By stage.
-  std::vector<bool> has_served_;                   // By stage.
-  std::vector<std::map<uint64_t, Flow>> flows_;    // By column and step.
-  std::map<uint64_t, std::vector<PutIn>> put_in_;  // Of averages under way, by number.
+  std::vector<std::vector<float>> servers_;                      // By stage.
+  std::vector<bool> has_served_;                                 // By stage.
+  std::vector<std::map<uint64_t, Flow>> flows_;                  // By pipeline replica and step.
+  std::map<uint64_t, std::vector<Contribution>> contributions_;  // Averages under way, by number.
   std::vector<TrainingPoint> points_;
   double next_evaluation_us_ = 0;
   uint64_t samples_ = 0;

@@ -35,7 +35,7 @@ bool check_policies(const TaskMaker& make_task, const ComparisonOptions& options
   const auto require = [&](bool claim, const NamedPolicy& policy, const char* what, double value) {
     if (claim) return;
     holds = false;
-    std::printf("%ux%u %s: %s (%g)\n", options.layout.columns, options.layout.stages,
+    std::printf("%ux%u %s: %s (%g)\n", options.layout.pipelines, options.layout.stages,
                 policy.name.c_str(), what, value);
   };
   for (size_t p = 0; p < options.policies.size(); ++p) {

@@ -37,14 +37,14 @@ double TrialResult::final_accuracy(size_t count) const {
 
 double hidden_us(const plans::PolicySimulationOptions& options) {
   constexpr double kBuckets = 8;
-  const auto columns = static_cast<double>(options.layout.columns);
+  const auto pipelines = static_cast<double>(options.layout.pipelines);
   const double exchange_us =
-      2 * (columns - 1) / columns * options.exchange_us + columns * options.latency_us;
+      2 * (pipelines - 1) / pipelines * options.exchange_us + pipelines * options.latency_us;
   return (kBuckets - 1) / kBuckets * std::min(exchange_us, options.backward_us[0]);
 }
 
 TrialResult run_trial(Task& task, const Trial& trial) {
-  const plans::ColumnLayout& layout = trial.training.layout;
+  const plans::PipelineLayout& layout = trial.training.layout;
   plans::PolicySimulationOptions options = simulation_options(layout, trial.scenario);
   options.exchange_us *= trial.communication;
   options.latency_us *= trial.communication;
@@ -62,7 +62,7 @@ TrialResult run_trial(Task& task, const Trial& trial) {
           .steps_per_second = simulated.steps_per_second,
           .staleness_mean = training.staleness_mean(),
           .mean_error = training.mean_error(),
-          .steps_by_column = simulated.steps_by_column};
+          .steps_by_pipeline = simulated.steps_by_pipeline};
 }
 
 std::vector<TrialResult> run_trials(const TaskMaker& make_task, std::span<const Trial> trials,

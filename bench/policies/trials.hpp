@@ -15,7 +15,7 @@ namespace skein::bench {
 /// One training run.
 struct Trial {
   NamedPolicy policy;
-  plans::ColumnScenario scenario;
+  plans::PipelineScenario scenario;
   TrainingOptions training;
   double duration_us = 0;
   double communication = 1;  // Multiplies what exchanges and servers take.
@@ -27,7 +27,7 @@ struct TrialResult {
   double steps_per_second = 0;
   double staleness_mean = 0;
   double mean_error = 0;
-  std::vector<uint64_t> steps_by_column;
+  std::vector<uint64_t> steps_by_pipeline;
 
   /// When the loss came down to `loss` first, between evaluations by a straight line.
   std::optional<double> time_to_loss_us(double loss) const;

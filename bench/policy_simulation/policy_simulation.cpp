@@ -1,6 +1,6 @@
-// What synchronisation policies make of columns of unlike speeds, simulated: throughput beside
-// all-reduce, group sizes, staleness, waiting, and samples per column. Five seeds, mean and
-// standard deviation; beside the values of another simulation of the same artefact, so
+// What synchronisation policies make of pipeline replicas of unlike speeds, simulated: throughput
+// beside all-reduce, group sizes, staleness, waiting, and samples per pipeline replica. Five seeds,
+// mean and standard deviation; beside the values of another simulation of the same artefact, so
 // shape and rank are what should agree.
 #include <algorithm>
 #include <cmath>
@@ -84,8 +84,8 @@ void print_sizes() {
 
 void print_details(const TableRow& row) {
   std::printf(
-      "\n%s: steps/s, mean group, most stale, waiting and combining share, steps of the "
-      "column with fewest and most\n",
+      "\n%s: steps/s, mean group, most stale, waiting and averaging share, steps of the "
+      "pipeline replica with fewest and most\n",
       row.name().c_str());
   std::vector<NamedPolicy> policies = {allreduce()};
   for (NamedPolicy& policy : published_policies()) policies.push_back(std::move(policy));
@@ -93,24 +93,24 @@ void print_details(const TableRow& row) {
   for (const NamedPolicy& policy : policies) {
     const plans::PolicySimulation result = simulate(row, policy, 1, kSeconds);
     const auto [fewest, most] =
-        std::minmax_element(result.steps_by_column.begin(), result.steps_by_column.end());
+        std::minmax_element(result.steps_by_pipeline.begin(), result.steps_by_pipeline.end());
     std::printf("%-12s %7.1f %5.2f %6llu   %4.2f %4.2f  %6llu %6llu%s\n", policy.name.c_str(),
                 result.steps_per_second, result.size_mean(),
                 static_cast<unsigned long long>(result.staleness.rbegin()->first),
-                result.waiting_share, result.combining_share,
+                result.waiting_share, result.averaging_share,
                 static_cast<unsigned long long>(*fewest), static_cast<unsigned long long>(*most),
                 result.is_stuck ? "  STUCK" : "");
   }
 }
 
 /// All-reduce has fixed members, so it ends with the first death of H7.
-void print_suite(const plans::ColumnLayout& layout) {
-  std::printf("\n%ux%u, steps/s in the suite H0-H7\n%-24s", layout.columns, layout.stages, "");
+void print_suite(const plans::PipelineLayout& layout) {
+  std::printf("\n%ux%u, steps/s in the suite H0-H7\n%-24s", layout.pipelines, layout.stages, "");
   std::vector<NamedPolicy> policies = {allreduce(), sdpipe_artefact(5), adpsgd_wait_free()};
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));
   for (const NamedPolicy& policy : policies) std::printf(" %11s", policy.name.c_str());
   std::printf("\n");
-  for (const plans::ColumnScenario& scenario : suite(layout, kSeconds, 1)) {
+  for (const plans::PipelineScenario& scenario : suite(layout, kSeconds, 1)) {
     std::printf("%-24s", scenario.name.c_str());
     for (const NamedPolicy& policy : policies) {
       const plans::PolicySimulation result = simulate(layout, scenario, policy, 1, kSeconds);

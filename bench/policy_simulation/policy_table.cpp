@@ -16,7 +16,7 @@
 namespace skein::bench {
 namespace {
 
-using plans::ColumnLayout;
+using plans::PipelineLayout;
 
 constexpr double kForwardUs = 20000, kBackwardUs = 40000, kExchangeUs = 20000, kSleepUs = 100000;
 constexpr double kWarmUpUs = 20e6;
@@ -24,13 +24,13 @@ constexpr double kWarmUpUs = 20e6;
 /// A policy of `Policy(layout, arguments...)`.
 template <class Policy, class... Arguments>
 NamedPolicy named(std::string name, Arguments... arguments) {
-  return {std::move(name), [arguments...](const ColumnLayout& layout, uint64_t) {
+  return {std::move(name), [arguments...](const PipelineLayout& layout, uint64_t) {
             return std::make_unique<Policy>(layout, arguments...);
           }};
 }
 
 NamedPolicy server(std::string name, plans::ServerMode mode, uint64_t bound = 0) {
-  return {std::move(name), [mode, bound](const ColumnLayout& layout, uint64_t) {
+  return {std::move(name), [mode, bound](const PipelineLayout& layout, uint64_t) {
             return plans::parameter_server(layout, {mode, bound});
           }};
 }
@@ -38,15 +38,15 @@ NamedPolicy server(std::string name, plans::ServerMode mode, uint64_t bound = 0)
 }  // namespace
 
 NamedPolicy allreduce() {
-  return {"all-reduce", [](const ColumnLayout& layout, uint64_t) {
+  return {"all-reduce", [](const PipelineLayout& layout, uint64_t) {
             return std::make_unique<plans::AllreducePolicy>(layout);
           }};
 }
 
 NamedPolicy sdpipe_artefact(uint64_t period) {
-  return {"P=" + std::to_string(period), [period](const ColumnLayout& layout, uint64_t) {
+  return {"P=" + std::to_string(period), [period](const PipelineLayout& layout, uint64_t) {
             return std::make_unique<plans::SdpipePolicy>(
-                layout, plans::sdpipe_artefact(layout.columns, period));
+                layout, plans::sdpipe_artefact(layout.pipelines, period));
           }};
 }
 
@@ -56,21 +56,21 @@ NamedPolicy sdpipe_ours(uint64_t period) {
 }
 
 NamedPolicy adpsgd_artefact() {
-  return {"AD pairs", [](const ColumnLayout& layout, uint64_t seed) {
+  return {"AD pairs", [](const PipelineLayout& layout, uint64_t seed) {
             return std::make_unique<plans::PairedRoundsPolicy>(layout, seed);
           }};
 }
 
 NamedPolicy adpsgd_wait_free() {
-  return {"AD free", [](const ColumnLayout& layout, uint64_t seed) {
+  return {"AD free", [](const PipelineLayout& layout, uint64_t seed) {
             return std::make_unique<plans::AdPsgdPolicy>(layout, seed);
           }};
 }
 
 NamedPolicy fixed_groups(std::string name, int32_t count) {
-  return {std::move(name), [count](const ColumnLayout& layout, uint64_t) {
-            // Column 0, which may be slow, is in the first group.
-            const std::vector<double> equal_us(layout.columns, 1);
+  return {std::move(name), [count](const PipelineLayout& layout, uint64_t) {
+            // Pipeline replica 0, which may be slow, is in the first group.
+            const std::vector<double> equal_us(layout.pipelines, 1);
             return std::make_unique<plans::GroupedServerPolicy>(
                 layout, plans::group_by_speed(equal_us, count));
           }};
@@ -90,7 +90,7 @@ std::vector<NamedPolicy> other_policies() {
       sdpipe_ours(10),
       named<plans::PartialReducePolicy>("P-Reduce 3", plans::PartialReduceOptions{}),
       {"Prague 4",
-       [](const ColumnLayout& layout, uint64_t seed) {
+       [](const PipelineLayout& layout, uint64_t seed) {
          return std::make_unique<plans::PraguePolicy>(layout, plans::PragueOptions{.seed = seed});
        }},
       server("PS sync", ServerMode::kSynchronous),
@@ -103,7 +103,7 @@ std::vector<NamedPolicy> other_policies() {
 }
 
 std::string TableRow::name() const {
-  const std::string shape = std::to_string(layout.columns) + "x" + std::to_string(layout.stages);
+  const std::string shape = std::to_string(layout.pipelines) + "x" + std::to_string(layout.stages);
   if (disturbance == Disturbance::kNone) return shape + " homogeneous";
   return shape + (disturbance == Disturbance::kDynamic ? " dynamic h=0.1" : " one 4x slow");
 }
@@ -121,28 +121,29 @@ std::vector<TableRow> table_rows() {
 
 plans::PolicySimulation simulate(const TableRow& row, const NamedPolicy& policy, uint64_t seed,
                                  double seconds) {
-  plans::ColumnScenario scenario = plans::homogeneous();
+  plans::PipelineScenario scenario = plans::homogeneous();
   if (row.disturbance == Disturbance::kDynamic) {
     scenario = plans::sleeping_pieces(kSleepUs, kForwardUs + kBackwardUs, seed);
   } else if (row.disturbance == Disturbance::kOneSlow) {
-    scenario = plans::slow_columns(row.layout, 1, 4);
+    scenario = plans::slow_pipelines(row.layout, 1, 4);
   }
   return simulate(row.layout, scenario, policy, seed, seconds);
 }
 
-plans::PolicySimulationOptions simulation_options(const ColumnLayout& layout,
-                                                  const plans::ColumnScenario& scenario) {
+plans::PolicySimulationOptions simulation_options(const PipelineLayout& layout,
+                                                  const plans::PipelineScenario& scenario) {
   plans::PolicySimulationOptions options{.layout = layout, .scenario = scenario};
   options.forward_us.assign(layout.stages, kForwardUs);
   options.backward_us.assign(layout.stages, kBackwardUs);
   options.exchange_us = kExchangeUs;
-  options.server_us = 2 * kExchangeUs / layout.columns;
+  options.server_us = 2 * kExchangeUs / layout.pipelines;
   options.server_latency_us = 2 * kExchangeUs - options.server_us;
   return options;
 }
 
-plans::PolicySimulation simulate(const ColumnLayout& layout, const plans::ColumnScenario& scenario,
-                                 const NamedPolicy& policy, uint64_t seed, double seconds) {
+plans::PolicySimulation simulate(const PipelineLayout& layout,
+                                 const plans::PipelineScenario& scenario, const NamedPolicy& policy,
+                                 uint64_t seed, double seconds) {
   plans::PolicySimulationOptions options = simulation_options(layout, scenario);
   options.warm_up_us = kWarmUpUs;
   options.duration_us = kWarmUpUs + seconds * 1e6;
@@ -150,8 +151,8 @@ plans::PolicySimulation simulate(const ColumnLayout& layout, const plans::Column
   return plans::simulate_policy(*scheduler, options);
 }
 
-std::vector<plans::ColumnScenario> suite(const ColumnLayout& layout, double seconds,
-                                         uint64_t seed) {
+std::vector<plans::PipelineScenario> suite(const PipelineLayout& layout, double seconds,
+                                           uint64_t seed) {
   return plans::heterogeneity_suite(layout, kForwardUs + kBackwardUs, kWarmUpUs + seconds * 1e6,
                                     seed);
 }

@@ -10,10 +10,10 @@
 
 namespace skein::bench {
 
-/// A column of the table: a policy and how it is made.
+/// A pipeline replica of the table: a policy and how it is made.
 struct NamedPolicy {
   std::string name;
-  std::function<std::unique_ptr<plans::GroupScheduler>(const plans::ColumnLayout&, uint64_t seed)>
+  std::function<std::unique_ptr<plans::GroupScheduler>(const plans::PipelineLayout&, uint64_t seed)>
       make;
   bool hides_reductions = true;  // In `bench/policies`: gradients are reduced beside the backward.
 };
@@ -23,7 +23,7 @@ NamedPolicy sdpipe_artefact(uint64_t period);
 NamedPolicy sdpipe_ours(uint64_t period);
 NamedPolicy adpsgd_artefact();
 NamedPolicy adpsgd_wait_free();
-/// Grouped servers with so many even groups, column 0 in the first one.
+/// Grouped servers with so many even groups, pipeline replica 0 in the first one.
 NamedPolicy fixed_groups(std::string name, int32_t count);
 
 /// Those that SDPipe's artefact has, all-reduce left out.
@@ -36,7 +36,7 @@ enum class Disturbance { kNone, kDynamic, kOneSlow };
 
 /// A row of the table.
 struct TableRow {
-  plans::ColumnLayout layout;
+  plans::PipelineLayout layout;
   Disturbance disturbance = Disturbance::kNone;
   std::vector<double> published;  // By its artefact, as `published_policies`.
   std::string name() const;
@@ -44,22 +44,23 @@ struct TableRow {
 std::vector<TableRow> table_rows();
 
 /// Simulated, after 20 s to warm up, with these constants: 20 ms forward, 40 ms backward,
-/// 20 ms x 2 (n - 1) / n for a group; dynamic: h = 0.1 s. A server is sharded over the columns'
-/// workers, so it serves a member in 40 ms / N, and push and pull take 40 ms x (N - 1) / N.
+/// 20 ms x 2 (n - 1) / n for a group; dynamic: h = 0.1 s. A server is sharded over the pipeline
+/// replicas' workers, so it serves a member in 40 ms / N, and push and pull take 40 ms x (N - 1) /
+/// N.
 plans::PolicySimulation simulate(const TableRow& row, const NamedPolicy& policy, uint64_t seed,
                                  double seconds);
 
 /// What of that does not depend on the policy, in any scenario.
-plans::PolicySimulationOptions simulation_options(const plans::ColumnLayout& layout,
-                                                  const plans::ColumnScenario& scenario);
+plans::PolicySimulationOptions simulation_options(const plans::PipelineLayout& layout,
+                                                  const plans::PipelineScenario& scenario);
 
 /// The same in any scenario.
-plans::PolicySimulation simulate(const plans::ColumnLayout& layout,
-                                 const plans::ColumnScenario& scenario, const NamedPolicy& policy,
+plans::PolicySimulation simulate(const plans::PipelineLayout& layout,
+                                 const plans::PipelineScenario& scenario, const NamedPolicy& policy,
                                  uint64_t seed, double seconds);
 /// The suite H0-H7, sleeps in proportion to a step of these constants.
-std::vector<plans::ColumnScenario> suite(const plans::ColumnLayout& layout, double seconds,
-                                         uint64_t seed);
+std::vector<plans::PipelineScenario> suite(const plans::PipelineLayout& layout, double seconds,
+                                           uint64_t seed);
 
 /// Throughput of the policy, relative to all-reduce with the same seed.
 double relative_throughput(const TableRow& row, const NamedPolicy& policy, uint64_t seed,

@@ -237,11 +237,11 @@ std::string shards_text(const std::vector<double>& samples) {
 }
 
 std::string table_html(const Results& results, const ScenarioResult& scenario) {
-  bool has_bytes = false, has_staleness = false, has_columns = false;
+  bool has_bytes = false, has_staleness = false, has_pipelines = false;
   for (const VariantResult& variant : scenario.variants) {
     has_bytes |= variant.bytes_sent.has_value();
     has_staleness |= variant.staleness.has_value();
-    has_columns |= !variant.column_samples.empty();
+    has_pipelines |= !variant.pipeline_samples.empty();
   }
   std::string text = absl::StrCat(
       "<table>\n<tr><th>variant</th><th class=\"r\">time to loss ", results.experiment.target,
@@ -250,7 +250,7 @@ std::string table_html(const Results& results, const ScenarioResult& scenario) {
       with_commas(scenario.equal_samples), " samples</th>",
       has_bytes ? "<th class=\"r\">sent</th>" : "",
       has_staleness ? "<th class=\"r\">staleness</th>" : "",
-      has_columns ? "<th class=\"r\">samples of each column</th>" : "", "</tr>\n");
+      has_pipelines ? "<th class=\"r\">samples of each pipeline replica</th>" : "", "</tr>\n");
   for (const size_t v : scenario.ranking()) {
     const VariantResult& variant = scenario.variants[v];
     const bool fails = !variant.has_reached();
@@ -271,7 +271,7 @@ std::string table_html(const Results& results, const ScenarioResult& scenario) {
           &text,
           optional_cell(variant.staleness ? absl::StrFormat("%.2f", *variant.staleness) : ""));
     }
-    if (has_columns) absl::StrAppend(&text, optional_cell(shards_text(variant.column_samples)));
+    if (has_pipelines) absl::StrAppend(&text, optional_cell(shards_text(variant.pipeline_samples)));
     text += "</tr>\n";
   }
   return absl::StrCat("<div class=\"wide\">", text, "</table></div>\n");

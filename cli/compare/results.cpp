@@ -36,12 +36,13 @@ std::optional<double> mean_of(std::optional<plans::MeanInterval> interval) {
   return interval ? std::optional<double>(interval->mean) : std::nullopt;
 }
 
-std::vector<double> mean_columns(const std::vector<RunCurve>& curves) {
+std::vector<double> mean_pipelines(const std::vector<RunCurve>& curves) {
   std::vector<double> means;
   for (const RunCurve& curve : curves) {
-    means.resize(std::max(means.size(), curve.column_samples.size()));
-    for (size_t c = 0; c < curve.column_samples.size(); ++c) {
-      means[c] += static_cast<double>(curve.column_samples[c]) / static_cast<double>(curves.size());
+    means.resize(std::max(means.size(), curve.pipeline_samples.size()));
+    for (size_t c = 0; c < curve.pipeline_samples.size(); ++c) {
+      means[c] +=
+          static_cast<double>(curve.pipeline_samples[c]) / static_cast<double>(curves.size());
     }
   }
   return means;
@@ -71,7 +72,7 @@ VariantResult variant_result(const std::string& name, double target,
       mean_of(interval_of(curves, [](const RunCurve& curve) { return curve.bytes_sent; }));
   result.staleness =
       mean_of(interval_of(curves, [](const RunCurve& curve) { return curve.staleness; }));
-  result.column_samples = mean_columns(result.curves);
+  result.pipeline_samples = mean_pipelines(result.curves);
   return result;
 }
 

@@ -36,7 +36,7 @@ struct VariantResult {
   // Means over the runs; none if no run tells.
   std::optional<double> bytes_sent;
   std::optional<double> staleness;
-  std::vector<double> column_samples;
+  std::vector<double> pipeline_samples;
   std::vector<RunCurve> curves;  // Of the runs that did not fail, by seed.
 
   bool has_reached() const { return seconds_to_target.has_value(); }

@@ -84,7 +84,7 @@ class CurveReader {
     if (!start_) start_ = time - *taken;
     seconds_ = std::max(0.0, time - *start_ - validating_);
     samples_ += *samples;
-    // Columns of their own pace commit several steps in one line.
+    // Pipeline replicas under local updates commit several steps in one line.
     steps_ += number<uint64_t>(line, "steps").value_or(1);
     if (const auto bytes = number<double>(line, "bytes_sent")) {
       curve_.bytes_sent = curve_.bytes_sent.value_or(0) + *bytes;
@@ -93,11 +93,12 @@ class CurveReader {
       staleness_ += *staleness;
       ++stale_lines_;
     }
-    const auto columns = line.find("column_samples");
-    if (columns == line.end() || !columns->is_array()) return absl::OkStatus();
-    curve_.column_samples.resize(std::max(curve_.column_samples.size(), columns->size()));
-    for (size_t c = 0; c < columns->size(); ++c) {
-      if ((*columns)[c].is_number()) curve_.column_samples[c] += (*columns)[c].get<uint64_t>();
+    const auto pipelines = line.find("pipeline_samples");
+    if (pipelines == line.end() || !pipelines->is_array()) return absl::OkStatus();
+    curve_.pipeline_samples.resize(std::max(curve_.pipeline_samples.size(), pipelines->size()));
+    for (size_t c = 0; c < pipelines->size(); ++c) {
+      if ((*pipelines)[c].is_number())
+        curve_.pipeline_samples[c] += (*pipelines)[c].get<uint64_t>();
     }
     return absl::OkStatus();
   }

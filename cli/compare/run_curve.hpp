@@ -25,9 +25,9 @@ struct RunCurve {
   double steps_per_second = 0;
   double samples_per_second = 0;
   // What only some runs tell.
-  std::optional<double> bytes_sent;      // Sum of the lines.
-  std::optional<double> staleness;       // Mean of the lines.
-  std::vector<uint64_t> column_samples;  // Sums of the lines.
+  std::optional<double> bytes_sent;        // Sum of the lines.
+  std::optional<double> staleness;         // Mean of the lines.
+  std::vector<uint64_t> pipeline_samples;  // Sums of the lines.
 
   /// The first validation with a loss of at most `target`.
   const CurvePoint* reached(double target) const;

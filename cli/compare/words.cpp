@@ -96,7 +96,7 @@ std::string csv_line(const Results& results, const RunOutcome& outcome) {
                                            absl::StrCat(equal),
                                            csv_number(curve.bytes_sent),
                                            csv_number(curve.staleness),
-                                           absl::StrJoin(curve.column_samples, " "),
+                                           absl::StrJoin(curve.pipeline_samples, " "),
                                            csv_field(outcome.folder),
                                            csv_field(outcome.trouble)};
   return absl::StrJoin(fields, ",") + "\n";
@@ -199,7 +199,7 @@ std::string terminal_text(const Results& results) {
     absl::StrAppendFormat(&text, "\n%s\n", scenario.scenario);
     const auto row = [&](const std::string& a, const std::string& b, const std::string& c,
                          const std::string& d, const std::string& e) {
-      // The width of a column counts characters, and "\u00b1" has two bytes.
+      // The width of a pipeline replica counts characters, and "\u00b1" has two bytes.
       const auto wide = [](const std::string& cell, size_t width) {
         const size_t extra = cell.find("\u00b1") == std::string::npos ? 0 : 1;
         return cell +
@@ -225,7 +225,7 @@ std::string csv_text(const Results& results) {
   std::string text =
       "scenario,variant,seed,status,reached,seconds_to_target,steps_to_target,samples_to_target,"
       "seconds,steps_per_second,samples_per_second,loss_least,loss_last,loss_at_equal_samples,"
-      "equal_samples,bytes_sent,staleness,column_samples,folder,trouble\n";
+      "equal_samples,bytes_sent,staleness,pipeline_samples,folder,trouble\n";
   for (const RunOutcome& outcome : results.runs) absl::StrAppend(&text, csv_line(results, outcome));
   return text;
 }

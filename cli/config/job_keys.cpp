@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -300,31 +302,34 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("elastic", "coordinator_timeout_seconds",
                      SKEIN_FIELD(elastic.coordinator_timeout_seconds),
                      "workers wait so long for a lost coordinator to come back"));
-  keys.push_back(key("sync", "policy", SKEIN_FIELD(sync.policy),
-                     "who combines with whom, when: \"allreduce\" (all, every step); or columns of "
-                     "their own pace: "
-                     "\"overlapped\", \"sdpipe\", \"partial_reduce\", \"prague\", \"adpsgd\" or "
-                     "\"adpsgd_paired\" average weights, "
-                     "\"ps\", \"ps_async\", \"ps_bounded\", \"hetpipe\" or \"grouped_ps\" have a "
-                     "parameter server; \"auto\": allreduce or overlapped, as stragglers want it"));
+  keys.push_back(
+      key("sync", "policy", SKEIN_FIELD(sync.policy),
+          "who averages with whom, when: \"allreduce\" (all, every step); or pipeline replicas "
+          "under local updates: \"overlapped\", \"sdpipe\", \"partial_reduce\", \"prague\", "
+          "\"adpsgd\" or "
+          "\"adpsgd_paired\" average weights, "
+          "\"ps\", \"ps_async\", \"ps_bounded\", \"hetpipe\" or \"grouped_ps\" have a "
+          "parameter server; \"auto\": allreduce or overlapped, as stragglers want it"));
   keys.push_back(key("sync", "period", SKEIN_FIELD(sync.period),
-                     "sdpipe: all columns are connected every so many updates of each"));
-  keys.push_back(key("sync", "local_steps", SKEIN_FIELD(sync.local_steps),
-                     "overlapped: updates of each column, in the mean, between two averages"));
+                     "sdpipe: all pipeline replicas are connected every so many updates of each"));
+  keys.push_back(
+      key("sync", "local_steps", SKEIN_FIELD(sync.local_steps),
+          "overlapped: updates of each pipeline replica, in the mean, between two averages"));
   keys.push_back(key("sync", "group_size", SKEIN_FIELD(sync.group_size),
-                     "partial_reduce, prague: columns of a group"));
+                     "partial_reduce, prague: pipeline replicas of a group"));
   keys.push_back(key("sync", "wave", SKEIN_FIELD(sync.wave),
-                     "hetpipe: steps of a column from one push to the next one"));
-  keys.push_back(key("sync", "bound", SKEIN_FIELD(sync.bound),
-                     "ps_bounded, hetpipe: steps, or waves, that a column may be ahead of the "
-                     "slowest one"));
+                     "hetpipe: steps of a pipeline replica from one push to the next one"));
+  keys.push_back(
+      key("sync", "bound", SKEIN_FIELD(sync.bound),
+          "ps_bounded, hetpipe: steps, or waves, that a pipeline replica may be ahead of the "
+          "slowest one"));
   keys.push_back(key("sync", "staleness_decay", SKEIN_FIELD(sync.staleness_decay),
                      "sdpipe, partial_reduce: the weight of a member in an average falls by "
                      "this factor with each step it is behind; 1: all weigh the same"));
   keys.push_back(key("sync", "average_moments", SKEIN_FIELD(sync.average_moments),
                      "average the optimizer's state as well as the weights"));
-  keys.push_back(key("sync", "segment_steps", SKEIN_FIELD(sync.segment_steps),
-                     "columns of their own pace all meet after so many steps"));
+  keys.push_back(key("sync", "round_steps", SKEIN_FIELD(sync.round_steps),
+                     "pipeline replicas under local updates all meet after so many steps"));
   keys.push_back(
       key("sync", "reducer", SKEIN_FIELD(sync.reducer),
           "how replicas put gradients together: \"sum\", \"mean\", \"adasum\", \"topk\", "
@@ -370,6 +375,13 @@ const std::vector<JobKey>& job_keys() {
 const JobKey* find_key(const std::string& full_name) {
   std::string name = full_name;
   std::replace(name.begin(), name.end(), '-', '_');
+  if (name == "sync.segment_steps") {  // Old key.
+    static bool is_said = false;
+    name = "sync.round_steps";
+    if (!std::exchange(is_said, true)) {
+      std::fprintf(stderr, "skein: %s is called %s now\n", full_name.c_str(), name.c_str());
+    }
+  }
   for (const JobKey& key : job_keys()) {
     if (key.full_name() == name) return &key;
   }

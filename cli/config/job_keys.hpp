@@ -30,7 +30,8 @@ struct JobKey {
 /// All keys, section by section.
 const std::vector<JobKey>& job_keys();
 
-/// The key called `full_name`, with `-` and `_` the same; null if there is none.
+/// The key called `full_name`, with `-` and `_` the same; null if there is none. A key that has
+/// been renamed is found by its old name as well, with a line on stderr the first time.
 const JobKey* find_key(const std::string& full_name);
 
 using plans::suggestion;

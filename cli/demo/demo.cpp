@@ -104,11 +104,11 @@ class DemoShow {
 
  private:
   void act(const DemoView& view) {
-    const DemoDeed deed =
+    const DemoAction fault_action =
         script_.next({view.seconds, view.generation, view.steps_of_plan, newest_worker(view)});
-    if (deed == DemoDeed::kKillWorker) kill_one(view);
-    if (deed == DemoDeed::kAddWorker) add_one();
-    if (deed == DemoDeed::kStop) run_.request_stop("the demo is over");
+    if (fault_action == DemoAction::kKillWorker) kill_one(view);
+    if (fault_action == DemoAction::kAddWorker) add_one();
+    if (fault_action == DemoAction::kStop) run_.request_stop("the demo is over");
     constexpr int64_t kWorkersKept = 3;  // The script wants to kill one, too.
     if (front_->key() == 'k' && working_count(view) >= kWorkersKept && !script_.is_waiting()) {
       kill_one(view);

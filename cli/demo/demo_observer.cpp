@@ -242,7 +242,7 @@ bool DemoObserver::on_worker_event(const actors::EventReport& report) {
 bool DemoObserver::on_run_event(const actors::EventReport& report) {
   if (report.name == "profile.started") {
     view_.phase = "measuring devices and links";
-  } else if (report.name == "plan.halted") {
+  } else if (report.name == "plan.quiesced") {
     view_.phase = "changing the plan";
     if (!pause_began_) pause_began_ = elapsed();
   } else if (report.name == "run.rolled_back") {
@@ -251,8 +251,8 @@ bool DemoObserver::on_run_event(const actors::EventReport& report) {
     add_event(report.text, true);
   } else if (report.name == "run.started" || report.name == "run.continued") {
     view_.phase = "training";
-  } else if (report.name == "straggler.remedy") {
-    add_event(absl::StrCat("remedy: ", text_in(report, "kind")));
+  } else if (report.name == "straggler.mitigation") {
+    add_event(absl::StrCat("mitigation: ", text_in(report, "kind")));
   } else {
     return false;
   }

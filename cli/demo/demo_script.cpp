@@ -9,7 +9,7 @@ namespace {
 constexpr double kKillShare = 0.40;
 constexpr double kAddShare = 0.20;  // After the kill, and half of it after the recovery.
 constexpr double kStopShare = 0.93;
-/// Steps that a plan is to be seen with before the next deed.
+/// Steps that a plan is to be seen with before the next fault action.
 constexpr uint64_t kStepsShown = 3;
 /// A machine so slow that the story is not over so long after its time does not see its end.
 constexpr double kPatienceSeconds = 60;
@@ -18,14 +18,14 @@ constexpr double kPatienceSeconds = 60;
 
 DemoScript::DemoScript(double seconds) : seconds_(seconds) {}
 
-DemoDeed DemoScript::next(const DemoState& state) {
-  if (stopped_) return DemoDeed::kNone;
+DemoAction DemoScript::next(const DemoState& state) {
+  if (stopped_) return DemoAction::kNone;
   const bool shown = state.steps_of_plan >= kStepsShown;
   if (!killed_at_) {
     if (shown && state.seconds >= kKillShare * seconds_) {
       killed_at_ = state.seconds;
       generation_before_ = state.generation;
-      return DemoDeed::kKillWorker;
+      return DemoAction::kKillWorker;
     }
   } else if (!recovered_) {
     recovered_ = shown && state.generation > generation_before_;
@@ -36,15 +36,15 @@ DemoDeed DemoScript::next(const DemoState& state) {
     if (state.seconds >= due) {
       added_at_ = state.seconds;
       newest_before_ = state.newest_worker;
-      return DemoDeed::kAddWorker;
+      return DemoAction::kAddWorker;
     }
   } else if (!grown_) {
     grown_ = shown && state.newest_worker > newest_before_;
   }
   const bool is_over = grown_ && state.seconds >= kStopShare * seconds_;
-  if (!is_over && state.seconds < seconds_ + kPatienceSeconds) return DemoDeed::kNone;
+  if (!is_over && state.seconds < seconds_ + kPatienceSeconds) return DemoAction::kNone;
   stopped_ = true;
-  return DemoDeed::kStop;
+  return DemoAction::kStop;
 }
 
 }  // namespace skein::cli

@@ -5,7 +5,7 @@
 
 namespace skein::cli {
 
-enum class DemoDeed { kNone, kKillWorker, kAddWorker, kStop };
+enum class DemoAction { kNone, kKillWorker, kAddWorker, kStop };
 
 /// What the demo knows of its run at one moment.
 struct DemoState {
@@ -15,18 +15,18 @@ struct DemoState {
   uint32_t newest_worker = 0;  // Largest number of a worker that has work.
 };
 
-/// Decides when the demo kills a worker, adds one, and ends. Each deed waits for its time and until
-/// the deed before it was seen to work: steps are committed under another plan, without the killed
-/// worker or with the added one. Plans may change for other reasons, too.
+/// Decides when the demo kills a worker, adds one, and ends. Each fault action waits for its time
+/// and until the fault action before it was seen to work: steps are committed under another plan,
+/// without the killed worker or with the added one. Plans may change for other reasons, too.
 class DemoScript {
  public:
   /// `seconds`   that the whole demo takes, > 0, if the machine is quick enough.
   explicit DemoScript(double seconds);
 
-  /// The next deed, each once.
-  DemoDeed next(const DemoState& state);
+  /// The next fault action, each once.
+  DemoAction next(const DemoState& state);
 
-  /// A deed was done and is not yet seen to work.
+  /// A fault action was done and is not yet seen to work.
   bool is_waiting() const { return (killed_at_ && !recovered_) || (added_at_ && !grown_); }
   bool has_recovered() const { return recovered_; }  // Steps were committed after the kill.
   bool has_grown() const { return grown_; }          // And with the added worker.

@@ -182,13 +182,13 @@ Span span_of(const actors::TimingsReport& report) {
   return span;
 }
 
-/// Columns of their own pace: the longest of the columns' last profiled steps, and what the others
-/// did meanwhile.
+/// Pipeline replicas under local updates: the longest of the columns' last profiled steps, and what
+/// the others did meanwhile.
 Span last_span(const std::vector<actors::TimingsReport>& reports) {
   std::map<int32_t, Span> last;  // By column.
   for (const actors::TimingsReport& report : reports) {
     const Span span = span_of(report);
-    Span& own = last[report.column];
+    Span& own = last[report.pipeline];
     if (own.size() == 0 || span.start_us > own.start_us) own = span;
   }
   Span longest;
@@ -205,7 +205,7 @@ Picture picture_of(const std::vector<actors::TimingsReport>& reports) {
   uint64_t step = 0;
   for (const actors::TimingsReport& report : reports) step = std::max(step, report.step);
   const bool has_columns = std::any_of(reports.begin(), reports.end(),
-                                       [](const auto& report) { return report.column >= 0; });
+                                       [](const auto& report) { return report.pipeline >= 0; });
   const Span shown = has_columns ? last_span(reports) : Span{0, UINT64_MAX};
   const auto is_shown = [&](const actors::TimingsReport& report) {
     const Span span = span_of(report);

@@ -158,7 +158,7 @@ std::string RunReporter::prediction_line() const {
 }
 
 void RunReporter::on_step(const actors::StepReport& report) {
-  // Columns of their own pace commit several steps at once.
+  // Pipeline replicas under local updates commit several steps at once.
   const uint64_t count = std::max<uint64_t>(
       1, report.samples / static_cast<uint64_t>(options_.job.training.global_batch_size));
   if (!std::exchange(has_commits_, true) && !options_.simulated) {
@@ -203,9 +203,9 @@ void RunReporter::on_step(const actors::StepReport& report) {
                {"version", report.step},
                {"staleness", report.staleness},
                {"workers", report.workers_active}};
-  if (!report.column_samples.empty()) {
+  if (!report.pipeline_samples.empty()) {
     json["steps"] = count;
-    json["column_samples"] = report.column_samples;
+    json["pipeline_samples"] = report.pipeline_samples;
   }
   if (!report.dropped_messages.empty()) json["dropped_messages"] = report.dropped_messages;
   if (options_.simulated) json["simulated"] = true;

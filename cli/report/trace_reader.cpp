@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<actors::TimingsReport>> load_trace(const std::string&
     report.worker = {worker};
     report.step = step;
     report.stage = stage;
-    report.column = number_at<int32_t>(*args, "column", -1);
+    report.pipeline = number_at<int32_t>(*args, "pipeline", -1);
     report.version = number_at<uint64_t>(*args, "version", 0);
     report.staleness = number_at<uint64_t>(*args, "staleness", 0);
     report.slices.push_back(

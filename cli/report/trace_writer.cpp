@@ -32,7 +32,7 @@ struct Entry {
 };
 
 /// "0SEND_F3" of stage 0 and "1RECV_F3" of stage 1 are the two ends of one transfer: what both know
-/// is kind, micro-batch, step, the boundary between the stages, and the column.
+/// is kind, micro-batch, step, the boundary between the stages, and the pipeline replica.
 std::string transfer_id(const Entry& entry) {
   const actors::SliceReport& slice = entry.slice;
   const auto stage = static_cast<int32_t>(std::strtol(slice.name.c_str(), nullptr, 10));
@@ -41,7 +41,7 @@ std::string transfer_id(const Entry& entry) {
   const int32_t boundary = forward == sends ? stage : stage - 1;
   std::string id =
       absl::StrCat(forward ? "F" : "B", slice.microbatch, "/", entry.report->step, "/", boundary);
-  if (entry.report->column >= 0) absl::StrAppend(&id, "/", entry.report->column);
+  if (entry.report->pipeline >= 0) absl::StrAppend(&id, "/", entry.report->pipeline);
   return id;
 }
 
@@ -68,7 +68,7 @@ Json arguments_of(const Entry& entry) {
                     {"microbatch", entry.slice.microbatch},
                     {"version", report.version},
                     {"staleness", report.staleness}};
-  if (report.column >= 0) arguments["column"] = report.column;
+  if (report.pipeline >= 0) arguments["pipeline"] = report.pipeline;
   return arguments;
 }
 

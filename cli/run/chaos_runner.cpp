@@ -16,7 +16,7 @@
 namespace skein::cli {
 namespace {
 
-using Kind = plans::ChaosDeed::Kind;
+using Kind = plans::FaultAction::Kind;
 
 int signal_of(Kind kind) {
   if (kind == Kind::kStop) return SIGSTOP;
@@ -39,14 +39,14 @@ void ChaosRunner::poll(const Now& now) {
   if (!started_at_ && !now.has_started) return;
   if (!started_at_) started_at_ = now.seconds;
   const double elapsed_s = now.seconds - *started_at_;
-  for (const plans::ChaosDeed& deed : timeline_.due(elapsed_s, now.steps_done)) {
-    const std::string what = plans::to_text(deed);
+  for (const plans::FaultAction& fault_action : timeline_.due(elapsed_s, now.steps_done)) {
+    const std::string what = plans::to_text(fault_action);
     const std::string when = absl::StrFormat("at %.1f s, step %d", elapsed_s, now.steps_done);
-    if (deed.worker.value == 0 &&
-        deed.kind == Kind::kKill) {  // Said before: afterwards nobody can.
+    if (fault_action.worker.value == 0 &&
+        fault_action.kind == Kind::kKill) {  // Said before: afterwards nobody can.
       hands_.say(absl::StrCat("chaos: ", what, " ", when));
       hands_.kill_coordinator();
-    } else if (absl::Status status = carry_out(deed); status.ok()) {
+    } else if (absl::Status status = carry_out(fault_action); status.ok()) {
       hands_.say(absl::StrCat("chaos: ", what, " ", when));
     } else {
       hands_.say(absl::StrCat("chaos: could not do \"", what, "\" ", when, ": ",
@@ -55,20 +55,21 @@ void ChaosRunner::poll(const Now& now) {
   }
 }
 
-absl::Status ChaosRunner::carry_out(const plans::ChaosDeed& deed) {
-  if (deed.kind == Kind::kJoin) return hands_.add_worker();
-  const bool acts_on_members = deed.kind == Kind::kSetSpeed || deed.kind == Kind::kDropLink;
-  if (!acts_on_members) return send_signal(deed.worker, signal_of(deed.kind));
-  for (plans::WorkerId worker : {deed.worker, deed.other}) {
+absl::Status ChaosRunner::carry_out(const plans::FaultAction& fault_action) {
+  if (fault_action.kind == Kind::kJoin) return hands_.add_worker();
+  const bool acts_on_members =
+      fault_action.kind == Kind::kSetSpeed || fault_action.kind == Kind::kDropLink;
+  if (!acts_on_members) return send_signal(fault_action.worker, signal_of(fault_action.kind));
+  for (plans::WorkerId worker : {fault_action.worker, fault_action.other}) {
     if (worker.value == 0 || members_.contains(worker)) continue;
     return absl::NotFoundError(absl::StrCat("w", worker.value, " is not a member of the run"));
   }
-  if (deed.kind == Kind::kSetSpeed) {
-    hands_.set_speed(deed.worker, deed.speed);
+  if (fault_action.kind == Kind::kSetSpeed) {
+    hands_.set_speed(fault_action.worker, fault_action.speed);
     return absl::OkStatus();
   }
-  hands_.drop_link(deed.worker, deed.other, deed.duration_s);
-  hands_.drop_link(deed.other, deed.worker, deed.duration_s);
+  hands_.drop_link(fault_action.worker, fault_action.other, fault_action.duration_s);
+  hands_.drop_link(fault_action.other, fault_action.worker, fault_action.duration_s);
   return absl::OkStatus();
 }
 

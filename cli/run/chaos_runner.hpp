@@ -43,11 +43,12 @@ class ChaosRunner {
     bool has_started = false;  // The first step has begun; from then on times are counted.
     uint64_t steps_done = 0;
   };
-  /// Does what is due, with a line for each deed. Call it often: a deed is as late as this.
+  /// Does what is due, with a line for each fault action. Call it often: a fault action is as late
+  /// as this.
   void poll(const Now& now);
 
  private:
-  absl::Status carry_out(const plans::ChaosDeed& deed);
+  absl::Status carry_out(const plans::FaultAction& fault_action);
   absl::Status send_signal(plans::WorkerId worker, int signal);
 
   plans::ChaosTimeline timeline_;

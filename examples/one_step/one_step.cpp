@@ -59,9 +59,9 @@ class OneStep {
       std::visit([this](const auto& each) { carry_out(each); }, decision);
     }
   }
-  void carry_out(const HaltWorker& quiesce) {  // Nobody holds any state yet.
+  void carry_out(const QuiesceWorker& quiesce) {  // Nobody holds any state yet.
     later_.push([=, this] {
-      apply(coordination_.on_halted(quiesce.worker, quiesce.generation, {}, now_us_));
+      apply(coordination_.on_quiesced(quiesce.worker, quiesce.generation, {}, now_us_));
     });
   }
   void carry_out(const AssignPlan& assign) {

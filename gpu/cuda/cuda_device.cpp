@@ -64,7 +64,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<CudaOps> ops_;
   std::mutex groups_mutex_;
   std::unique_ptr<NcclGroups> groups_;  // From the first call for it on.
-  std::mutex mutex_;                    // Of `ops_`.
+  std::mutex mutex_;                    // Owned by `ops_`.
 };
 
 absl::StatusOr<std::unique_ptr<Device>> make_device(const CudaOptions& options) {

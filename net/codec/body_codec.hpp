@@ -21,8 +21,8 @@ void read(schema::HeartbeatAck::Reader from, Bounds& bounds, HeartbeatAck& to);
 void write(const HeartbeatAck& from, schema::HeartbeatAck::Builder to);
 void read(schema::Failed::Reader from, Bounds& bounds, Failed& to);
 void write(const Failed& from, schema::Failed::Builder to);
-void read(schema::Trouble::Reader from, Bounds& bounds, PeerFailure& to);
-void write(const PeerFailure& from, schema::Trouble::Builder to);
+void read(schema::PeerFailure::Reader from, Bounds& bounds, PeerFailure& to);
+void write(const PeerFailure& from, schema::PeerFailure::Builder to);
 void read(schema::Leave::Reader from, Bounds& bounds, Leave& to);
 void write(const Leave& from, schema::Leave::Builder to);
 void read(schema::DrainRequest::Reader from, Bounds& bounds, DrainRequest& to);
@@ -36,10 +36,10 @@ void write(const Emulate& from, schema::Emulate::Builder to);
 using PeerList = capnp::List<schema::Peer>;
 void read(PeerList::Reader from, Bounds& bounds, std::vector<Peer>& to);
 void write(const std::vector<Peer>& from, PeerList::Builder to);  // As many elements.
-void read(schema::Halt::Reader from, Bounds& bounds, Quiesce& to);
-void write(const Quiesce& from, schema::Halt::Builder to);
-void read(schema::Halted::Reader from, Bounds& bounds, Quiesced& to);
-void write(const Quiesced& from, schema::Halted::Builder to);
+void read(schema::Quiesce::Reader from, Bounds& bounds, Quiesce& to);
+void write(const Quiesce& from, schema::Quiesce::Builder to);
+void read(schema::Quiesced::Reader from, Bounds& bounds, Quiesced& to);
+void write(const Quiesced& from, schema::Quiesced::Builder to);
 void read(schema::Assign::Reader from, Bounds& bounds, Assign& to);
 void write(const Assign& from, schema::Assign::Builder to);
 void read(schema::Rendezvous::Reader from, Bounds& bounds, RendezvousEntry& to);
@@ -64,16 +64,16 @@ void read(schema::Timings::Reader from, Bounds& bounds, Timings& to);
 void write(const Timings& from, schema::Timings::Builder to);
 
 // local_updates.cpp
-void read(schema::Lease::Reader from, Bounds& bounds, Claim& to);
-void write(const Claim& from, schema::Lease::Builder to);
-void read(schema::ColumnCommit::Reader from, Bounds& bounds, plans::UpdateOrder& to);
-void write(const plans::UpdateOrder& from, schema::ColumnCommit::Builder to);
-void read(schema::Combine::Reader from, Bounds& bounds, Average& to);
-void write(const Average& from, schema::Combine::Builder to);
-void read(schema::Combined::Reader from, Bounds& bounds, Averaged& to);
-void write(const Averaged& from, schema::Combined::Builder to);
-void read(schema::Dissolve::Reader from, Bounds& bounds, AbortGroup& to);
-void write(const AbortGroup& from, schema::Dissolve::Builder to);
+void read(schema::Claim::Reader from, Bounds& bounds, Claim& to);
+void write(const Claim& from, schema::Claim::Builder to);
+void read(schema::PipelineCommit::Reader from, Bounds& bounds, plans::UpdateOrder& to);
+void write(const plans::UpdateOrder& from, schema::PipelineCommit::Builder to);
+void read(schema::Average::Reader from, Bounds& bounds, Average& to);
+void write(const Average& from, schema::Average::Builder to);
+void read(schema::Averaged::Reader from, Bounds& bounds, Averaged& to);
+void write(const Averaged& from, schema::Averaged::Builder to);
+void read(schema::Abort::Reader from, Bounds& bounds, AbortGroup& to);
+void write(const AbortGroup& from, schema::Abort::Builder to);
 
 // profile.cpp
 void read(schema::ProfileRequest::Reader from, Bounds& bounds, ProfileRequest& to);

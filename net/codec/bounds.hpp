@@ -38,7 +38,7 @@ inline constexpr size_t kRendezvousBytesMax = 1 << 20;
 /// Ten times the largest cluster in mind.
 inline constexpr size_t kPeersMax = 16384;
 /// A worker gives its own stages and three sets of each stage that it keeps.
-inline constexpr size_t kHoldingsMax = 65536;
+inline constexpr size_t kInventoryMax = 65536;
 /// As many as fit into kControlBytesMax: all layers of a model for every replica of a cluster.
 inline constexpr size_t kMovesMax = 262144;
 /// A group's members open a stream to each other; `kChunkSendersMax` is the same.

@@ -67,12 +67,12 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
       return read_body<ProfileRequest>("ProfileRequest", body.getProfileRequest());
     case Body::PROFILED:
       return read_body<plans::MeasuredWorker>("Profiled", body.getProfiled());
-    case Body::HALT:
-      return read_body<Quiesce>("Halt", body.getHalt());
-    case Body::HALTED:
-      return read_body<Quiesced>("Halted", body.getHalted());
-    case Body::TROUBLE:
-      return read_body<PeerFailure>("Trouble", body.getTrouble());
+    case Body::QUIESCE:
+      return read_body<Quiesce>("Quiesce", body.getQuiesce());
+    case Body::QUIESCED:
+      return read_body<Quiesced>("Quiesced", body.getQuiesced());
+    case Body::PEER_FAILURE:
+      return read_body<PeerFailure>("PeerFailure", body.getPeerFailure());
     case Body::LEAVE:
       return read_body<Leave>("Leave", body.getLeave());
     case Body::DRAIN_REQUEST:
@@ -81,16 +81,16 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
       return read_body<SnapshotKept>("SnapshotKept", body.getSnapshotKept());
     case Body::EMULATE:
       return read_body<Emulate>("Emulate", body.getEmulate());
-    case Body::LEASE:
-      return read_body<Claim>("Lease", body.getLease());
-    case Body::COLUMN_COMMIT:
-      return read_body<plans::UpdateOrder>("ColumnCommit", body.getColumnCommit());
-    case Body::COMBINE:
-      return read_body<Average>("Combine", body.getCombine());
-    case Body::COMBINED:
-      return read_body<Averaged>("Combined", body.getCombined());
-    case Body::DISSOLVE:
-      return read_body<AbortGroup>("Dissolve", body.getDissolve());
+    case Body::CLAIM:
+      return read_body<Claim>("Claim", body.getClaim());
+    case Body::PIPELINE_COMMIT:
+      return read_body<plans::UpdateOrder>("PipelineCommit", body.getPipelineCommit());
+    case Body::AVERAGE:
+      return read_body<Average>("Average", body.getAverage());
+    case Body::AVERAGED:
+      return read_body<Averaged>("Averaged", body.getAveraged());
+    case Body::ABORT:
+      return read_body<AbortGroup>("Abort", body.getAbort());
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Envelope.body is of an unknown kind, ", static_cast<int>(body.which())));
@@ -121,18 +121,18 @@ struct BodyWriter {
   void operator()(const Status& from) { write(from, to.initStatus()); }
   void operator()(const ProfileRequest& from) { write(from, to.initProfileRequest()); }
   void operator()(const plans::MeasuredWorker& from) { write(from, to.initProfiled()); }
-  void operator()(const Quiesce& from) { write(from, to.initHalt()); }
-  void operator()(const Quiesced& from) { write(from, to.initHalted()); }
-  void operator()(const PeerFailure& from) { write(from, to.initTrouble()); }
+  void operator()(const Quiesce& from) { write(from, to.initQuiesce()); }
+  void operator()(const Quiesced& from) { write(from, to.initQuiesced()); }
+  void operator()(const PeerFailure& from) { write(from, to.initPeerFailure()); }
   void operator()(const Leave& from) { write(from, to.initLeave()); }
   void operator()(const DrainRequest& from) { write(from, to.initDrainRequest()); }
   void operator()(const SnapshotKept& from) { write(from, to.initSnapshotKept()); }
   void operator()(const Emulate& from) { write(from, to.initEmulate()); }
-  void operator()(const Claim& from) { write(from, to.initLease()); }
-  void operator()(const plans::UpdateOrder& from) { write(from, to.initColumnCommit()); }
-  void operator()(const Average& from) { write(from, to.initCombine()); }
-  void operator()(const Averaged& from) { write(from, to.initCombined()); }
-  void operator()(const AbortGroup& from) { write(from, to.initDissolve()); }
+  void operator()(const Claim& from) { write(from, to.initClaim()); }
+  void operator()(const plans::UpdateOrder& from) { write(from, to.initPipelineCommit()); }
+  void operator()(const Average& from) { write(from, to.initAverage()); }
+  void operator()(const Averaged& from) { write(from, to.initAveraged()); }
+  void operator()(const AbortGroup& from) { write(from, to.initAbort()); }
 };
 
 }  // namespace

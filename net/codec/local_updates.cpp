@@ -4,31 +4,31 @@
 
 namespace skein::net {
 
-void read(schema::Lease::Reader from, Bounds& bounds, Claim& to) {
+void read(schema::Claim::Reader from, Bounds& bounds, Claim& to) {
   to.step = bounds.count("step", from.getStep(), kStepsMax);
   to.samples.first = bounds.count("firstSample", from.getFirstSample(), kSamplesMax);
   to.samples.count = bounds.count("sampleCount", from.getSampleCount(), kSamplesMax);
   to.profile = from.getProfile();
 }
 
-void write(const Claim& from, schema::Lease::Builder to) {
+void write(const Claim& from, schema::Claim::Builder to) {
   to.setStep(from.step);
   to.setFirstSample(from.samples.first);
   to.setSampleCount(from.samples.count);
   to.setProfile(from.profile);
 }
 
-void read(schema::ColumnCommit::Reader from, Bounds& bounds, plans::UpdateOrder& to) {
+void read(schema::PipelineCommit::Reader from, Bounds& bounds, plans::UpdateOrder& to) {
   to.step = bounds.count("step", from.getStep(), kStepsMax);
   to.gradient_norm = bounds.norm("gradientNorm", from.getGradientNorm());
-  plans::SampleLease next;
+  plans::SampleClaim next;
   next.first = bounds.count("nextSample", from.getNextSample(), kSamplesMax);
   next.count = bounds.count("nextCount", from.getNextCount(), kSamplesMax);
   if (next.count > 0) to.next = next;
   to.profile = from.getProfile();
 }
 
-void write(const plans::UpdateOrder& from, schema::ColumnCommit::Builder to) {
+void write(const plans::UpdateOrder& from, schema::PipelineCommit::Builder to) {
   to.setStep(from.step);
   to.setGradientNorm(from.gradient_norm);
   if (from.next) {
@@ -38,7 +38,7 @@ void write(const plans::UpdateOrder& from, schema::ColumnCommit::Builder to) {
   to.setProfile(from.profile);
 }
 
-void read(schema::Combine::Reader from, Bounds& bounds, Average& to) {
+void read(schema::Average::Reader from, Bounds& bounds, Average& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.number = bounds.count("number", from.getNumber(), kStepsMax);
   const auto members = from.getMembers();
@@ -51,15 +51,15 @@ void read(schema::Combine::Reader from, Bounds& bounds, Average& to) {
     member.weight = bounds.finite("weight", members[i].getWeight(), -kWeightMax, kWeightMax);
     to.members.push_back(member);
   }
-  to.is_passive = from.getPassive();
-  to.is_global = from.getCommon();
+  to.is_nonblocking = from.getNonblocking();
+  to.is_global = from.getGlobal();
   to.has_server = from.getServer();
   to.is_closing = from.getClosing();
   to.steps_done = bounds.count("stepsDone", from.getStepsDone(), kStepsMax);
   to.staleness = bounds.count("staleness", from.getStaleness(), kStepsMax);
 }
 
-void write(const Average& from, schema::Combine::Builder to) {
+void write(const Average& from, schema::Average::Builder to) {
   to.setReplica(from.replica.value);
   to.setNumber(from.number);
   auto members = to.initMembers(static_cast<unsigned>(from.members.size()));
@@ -67,32 +67,32 @@ void write(const Average& from, schema::Combine::Builder to) {
     members[i].setReplica(from.members[i].replica.value);
     members[i].setWeight(from.members[i].weight);
   }
-  to.setPassive(from.is_passive);
-  to.setCommon(from.is_global);
+  to.setNonblocking(from.is_nonblocking);
+  to.setGlobal(from.is_global);
   to.setServer(from.has_server);
   to.setClosing(from.is_closing);
   to.setStepsDone(from.steps_done);
   to.setStaleness(from.staleness);
 }
 
-void read(schema::Combined::Reader from, Bounds& bounds, Averaged& to) {
+void read(schema::Averaged::Reader from, Bounds& bounds, Averaged& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.number = bounds.count("number", from.getNumber(), kStepsMax);
   to.ok = from.getOk();
 }
 
-void write(const Averaged& from, schema::Combined::Builder to) {
+void write(const Averaged& from, schema::Averaged::Builder to) {
   to.setReplica(from.replica.value);
   to.setNumber(from.number);
   to.setOk(from.ok);
 }
 
-void read(schema::Dissolve::Reader from, Bounds& bounds, AbortGroup& to) {
+void read(schema::Abort::Reader from, Bounds& bounds, AbortGroup& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.number = bounds.count("number", from.getNumber(), kStepsMax);
 }
 
-void write(const AbortGroup& from, schema::Dissolve::Builder to) {
+void write(const AbortGroup& from, schema::Abort::Builder to) {
   to.setReplica(from.replica.value);
   to.setNumber(from.number);
 }

@@ -4,19 +4,19 @@
 #include <vector>
 
 #include "plans/base/ids.hpp"
-#include "plans/modes/lease_pool.hpp"
+#include "plans/modes/claim_pool.hpp"
 #include "plans/sync/group_scheduler.hpp"
 #include "plans/worker/program_commands.hpp"
 
 namespace skein::net {
 
 // What pipeline replicas are told, and tell, when each applies updates of its own.
-// `plans::UpdateOrder` is the message ColumnCommit.
+// `plans::UpdateOrder` is the message PipelineCommit.
 
 /// Coordinator -> workers of a pipeline replica that waits for samples: train on these.
 struct Claim {
   uint64_t step = 0;  // The pipeline replica's own, counted from 0 in each generation.
-  plans::SampleLease samples;
+  plans::SampleClaim samples;
   bool profile = false;  // Report the timings of the step.
   bool operator==(const Claim&) const = default;
 };
@@ -28,8 +28,8 @@ struct Average {
   uint64_t number = 0;       // Ascending for each replica; kStepsMax.
   /// Ascending; kMembersMax. Replica and weight only: the rest does not travel.
   std::vector<plans::GroupMember> members;
-  bool is_passive = false;  // The replica goes on computing meanwhile.
-  bool is_global = false;   // The global average, of moments as well: the end of a round.
+  bool is_nonblocking = false;  // The replica goes on computing meanwhile.
+  bool is_global = false;       // The global average, of moments as well: the end of a round.
   bool has_server = false;
   bool is_closing = false;  // One of the last of a round, for members that wait for samples.
   uint64_t steps_done = 0;  // is_global: the steps of the job that are then done.

@@ -96,12 +96,12 @@ void write(const Failed& from, schema::Failed::Builder to) {
   to.setBadInput(from.bad_input);
 }
 
-void read(schema::Trouble::Reader from, Bounds& bounds, PeerFailure& to) {
+void read(schema::PeerFailure::Reader from, Bounds& bounds, PeerFailure& to) {
   to.reason = read_reason(bounds, from.getReason());
   to.peer = bounds.worker_or_none("peer", from.getPeer());
 }
 
-void write(const PeerFailure& from, schema::Trouble::Builder to) {
+void write(const PeerFailure& from, schema::PeerFailure::Builder to) {
   to.setReason(fit_reason(from.reason));
   to.setPeer(from.peer.value);
 }

@@ -55,25 +55,25 @@ void write(const std::vector<Peer>& from, PeerList::Builder to) {
   }
 }
 
-void read(schema::Halt::Reader from, Bounds& bounds, Quiesce& to) {
+void read(schema::Quiesce::Reader from, Bounds& bounds, Quiesce& to) {
   to.committed_steps = bounds.count("committedSteps", from.getCommittedSteps(), kStepsMax);
   to.gradient_norm = bounds.norm("gradientNorm", from.getGradientNorm());
   to.committed_generation =
       bounds.count("committedGeneration", from.getCommittedGeneration(), kGenerationsMax);
 }
 
-void write(const Quiesce& from, schema::Halt::Builder to) {
+void write(const Quiesce& from, schema::Quiesce::Builder to) {
   to.setCommittedSteps(from.committed_steps);
   to.setGradientNorm(from.gradient_norm);
   to.setCommittedGeneration(from.committed_generation);
 }
 
-void read(schema::Halted::Reader from, Bounds& bounds, Quiesced& to) {
-  const auto list = from.getHoldings();
-  const unsigned count = bounds.size("holdings", list.size(), kHoldingsMax);
+void read(schema::Quiesced::Reader from, Bounds& bounds, Quiesced& to) {
+  const auto list = from.getInventory();
+  const unsigned count = bounds.size("inventory", list.size(), kInventoryMax);
   to.state_inventory.reserve(count);
   for (unsigned i = 0; i < count; ++i) {
-    const auto in = bounds.element("holdings", i);
+    const auto in = bounds.element("inventory", i);
     const auto each = list[i];
     to.state_inventory.push_back(
         {bounds.count("step", each.getStep(), kStepsMax),
@@ -82,10 +82,10 @@ void read(schema::Halted::Reader from, Bounds& bounds, Quiesced& to) {
   }
 }
 
-void write(const Quiesced& from, schema::Halted::Builder to) {
-  auto list = to.initHoldings(static_cast<unsigned>(from.state_inventory.size()));
+void write(const Quiesced& from, schema::Quiesced::Builder to) {
+  auto list = to.initInventory(static_cast<unsigned>(from.state_inventory.size()));
   for (unsigned i = 0; i < list.size(); ++i) {
-    const plans::Holding& each = from.state_inventory[i];
+    const plans::InventoryItem& each = from.state_inventory[i];
     list[i].setStep(each.step);
     list[i].setLayerBegin(static_cast<uint32_t>(each.layers.begin));
     list[i].setLayerEnd(static_cast<uint32_t>(each.layers.end));
@@ -102,12 +102,12 @@ void read(schema::Assign::Reader from, Bounds& bounds, Assign& to) {
   to.load_path = bounds.text("loadPath", from.getLoadPath(), kPathBytesMax);
   to.data_bytes = bounds.count("dataBytes", from.getDataBytes(), kBytesMax);
   to.data_digest = from.getDataDigest();
-  const auto keepers = from.getKeepers();
-  const unsigned count = bounds.size("keepers", keepers.size(), kStagesMax);
-  to.keepers.reserve(count);
+  const auto snapshot_peers = from.getSnapshotPeers();
+  const unsigned count = bounds.size("snapshot_peers", snapshot_peers.size(), kStagesMax);
+  to.snapshot_peers.reserve(count);
   for (unsigned i = 0; i < count; ++i) {
-    const auto in = bounds.element("keepers", i);
-    to.keepers.push_back(bounds.worker_or_none("", keepers[i]));
+    const auto in = bounds.element("snapshot_peers", i);
+    to.snapshot_peers.push_back(bounds.worker_or_none("", snapshot_peers[i]));
   }
   to.state_generation = bounds.count("stateGeneration", from.getStateGeneration(), kGenerationsMax);
 }
@@ -127,8 +127,9 @@ void write(const Assign& from, schema::Assign::Builder to) {
   to.setLoadPath(from.load_path);
   to.setDataBytes(from.data_bytes);
   to.setDataDigest(from.data_digest);
-  auto keepers = to.initKeepers(static_cast<unsigned>(from.keepers.size()));
-  for (unsigned i = 0; i < keepers.size(); ++i) keepers.set(i, from.keepers[i].value);
+  auto snapshot_peers = to.initSnapshotPeers(static_cast<unsigned>(from.snapshot_peers.size()));
+  for (unsigned i = 0; i < snapshot_peers.size(); ++i)
+    snapshot_peers.set(i, from.snapshot_peers[i].value);
   to.setStateGeneration(from.state_generation);
 }
 

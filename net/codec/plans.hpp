@@ -30,7 +30,7 @@ struct Quiesce {
 
 /// Worker -> coordinator: nothing of an older generation runs here any more.
 struct Quiesced {
-  std::vector<plans::Holding> state_inventory;  // kHoldingsMax.
+  std::vector<plans::InventoryItem> state_inventory;  // kInventoryMax.
   bool operator==(const Quiesced&) const = default;
 };
 
@@ -43,8 +43,9 @@ struct Assign {
   std::string load_path;           // kPathBytesMax; empty: initial weights of the seed.
   uint64_t data_bytes = 0;         // Size of the training data; kBytesMax.
   uint64_t data_digest = 0;        // Any 64 bits.
-  std::vector<plans::WorkerId> keepers;  // For each stage who keeps its snapshots; 0: nobody.
-  uint64_t state_generation = 0;         // In which the step before the first was committed.
+  std::vector<plans::WorkerId>
+      snapshot_peers;             // For each stage who keeps its snapshots; 0: nobody.
+  uint64_t state_generation = 0;  // In which the step before the first was committed.
   bool operator==(const Assign&) const = default;
 };
 
@@ -65,7 +66,7 @@ struct Start {
   bool validate = false;
   bool checkpoint = false;
   bool last = false;      // No step follows.
-  bool snapshot = false;  // Copy the state that you start with to its keeper.
+  bool snapshot = false;  // Copy the state that you start with to its snapshot peer.
   bool operator==(const Start&) const = default;
 };
 

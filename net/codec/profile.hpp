@@ -13,7 +13,7 @@ namespace skein::net {
 
 /// Coordinator -> worker: measure the job's layers on your device, and your links to the peers.
 struct ProfileRequest {
-  std::vector<int64_t> rows;  // Of a micro-batch, each >= 1; kRowCountsMax. None: only answer.
+  std::vector<int64_t> rows;  // Rows of a micro-batch, each >= 1; kRowCountsMax. None: only answer.
   std::vector<Peer> peers;    // All workers; kPeersMax.
   bool operator==(const ProfileRequest&) const = default;
 };

@@ -24,9 +24,9 @@ std::chrono::milliseconds to_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-class Board final : public RendezvousBoard {
+class Store final : public RendezvousStore {
  public:
-  explicit Board(Publish publish) : publish_(std::move(publish)) {}
+  explicit Store(Publish publish) : publish_(std::move(publish)) {}
 
   void put(const std::string& key, const std::vector<char>& value) override {
     deliver(key, value);
@@ -81,9 +81,9 @@ class Board final : public RendezvousBoard {
 };
 
 /// Thrown through Gloo's code, which knows errors only as exceptions, and caught in `fenced`.
-class BoardError final : public std::exception {
+class RendezvousStoreError final : public std::exception {
  public:
-  explicit BoardError(absl::Status status) : status_(std::move(status)) {}
+  explicit RendezvousStoreError(absl::Status status) : status_(std::move(status)) {}
   const char* what() const noexcept override { return "rendezvous failed"; }
   const absl::Status& status() const { return status_; }
 
@@ -91,18 +91,19 @@ class BoardError final : public std::exception {
   absl::Status status_;
 };
 
-/// Gloo's view of the board: keys of one group.
-class BoardStore final : public gloo::rendezvous::Store {
+/// Gloo's view of the rendezvous store: keys of one group.
+class GlooRendezvousStore final : public gloo::rendezvous::Store {
  public:
-  BoardStore(RendezvousBoard& board, std::string prefix, double timeout_seconds)
-      : board_(board), prefix_(std::move(prefix)), timeout_seconds_(timeout_seconds) {}
+  GlooRendezvousStore(RendezvousStore& store, std::string prefix, double timeout_seconds)
+      : store_(store), prefix_(std::move(prefix)), timeout_seconds_(timeout_seconds) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    board_.put(full(key), data);
+    store_.put(full(key), data);
   }
   std::vector<char> get(const std::string& key) override {
-    auto value = board_.wait(full(key), timeout_seconds_);
-    if (!value.ok()) std::rethrow_exception(std::make_exception_ptr(BoardError(value.status())));
+    auto value = store_.wait(full(key), timeout_seconds_);
+    if (!value.ok())
+      std::rethrow_exception(std::make_exception_ptr(RendezvousStoreError(value.status())));
     return *value;
   }
   void wait(const std::vector<std::string>& keys) override {
@@ -115,7 +116,7 @@ class BoardStore final : public gloo::rendezvous::Store {
  private:
   std::string full(const std::string& key) const { return absl::StrCat(prefix_, "/", key); }
 
-  RendezvousBoard& board_;
+  RendezvousStore& store_;
   std::string prefix_;
   double timeout_seconds_;
 };
@@ -126,7 +127,7 @@ absl::Status fenced(const std::string& what, Call call) {
   try {
     call();
     return absl::OkStatus();
-  } catch (const BoardError& error) {
+  } catch (const RendezvousStoreError& error) {
     return error.status();
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat(what, ": ", error.what()));
@@ -135,8 +136,8 @@ absl::Status fenced(const std::string& what, Call call) {
 
 class GlooGroup final : public GradientGroup {
  public:
-  GlooGroup(Options options, std::shared_ptr<RendezvousBoard> board)
-      : options_(std::move(options)), board_(std::move(board)), reducer_(options_.reducer) {}
+  GlooGroup(Options options, std::shared_ptr<RendezvousStore> store)
+      : options_(std::move(options)), store_(std::move(store)), reducer_(options_.reducer) {}
 
   absl::Status connect() override {
     return fenced(absl::StrCat("forming ", options_.name), [&] {
@@ -146,7 +147,7 @@ class GlooGroup final : public GradientGroup {
       auto context = std::make_shared<gloo::rendezvous::Context>(
           static_cast<int>(options_.rank), static_cast<int>(options_.rank_count));
       context->setTimeout(to_milliseconds(options_.connect_timeout_seconds));
-      BoardStore store(*board_, options_.name, options_.appear_timeout_seconds);
+      GlooRendezvousStore store(*store_, options_.name, options_.appear_timeout_seconds);
       context->connectFullMesh(store, device);
       context->setTimeout(to_milliseconds(options_.timeout_seconds));
       std::lock_guard lock(mutex_);
@@ -162,7 +163,7 @@ class GlooGroup final : public GradientGroup {
   }
 
   void abort() override {
-    board_->cancel_prefix(options_.name + "/");
+    store_->cancel_prefix(options_.name + "/");
     std::lock_guard lock(mutex_);
     is_aborted_ = true;
     for (gloo::transport::UnboundBuffer* buffer : waiting_) {
@@ -244,7 +245,7 @@ class GlooGroup final : public GradientGroup {
   static constexpr uint64_t kFirstSlot = uint64_t{1} << 32;
 
   Options options_;
-  std::shared_ptr<RendezvousBoard> board_;
+  std::shared_ptr<RendezvousStore> store_;
   Reducer reducer_;
   uint64_t calls_ = 0;  // Touched by the one caller at a time.
   std::mutex mutex_;
@@ -255,17 +256,17 @@ class GlooGroup final : public GradientGroup {
 
 }  // namespace
 
-std::shared_ptr<RendezvousBoard> RendezvousBoard::create(Publish publish) {
-  return std::make_shared<Board>(std::move(publish));
+std::shared_ptr<RendezvousStore> RendezvousStore::create(Publish publish) {
+  return std::make_shared<Store>(std::move(publish));
 }
 
 absl::StatusOr<std::unique_ptr<GradientGroup>> GradientGroup::create(
-    const Options& options, std::shared_ptr<RendezvousBoard> board) {
+    const Options& options, std::shared_ptr<RendezvousStore> store) {
   if (options.rank_count < 2 || options.rank >= options.rank_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", options.rank, " of ", options.rank_count, " makes no group"));
   }
-  return std::unique_ptr<GradientGroup>(std::make_unique<GlooGroup>(options, std::move(board)));
+  return std::unique_ptr<GradientGroup>(std::make_unique<GlooGroup>(options, std::move(store)));
 }
 
 }  // namespace skein::net

@@ -16,12 +16,12 @@ namespace skein::net {
 /// Keys and values by which the members of groups find each other. What one worker puts, every
 /// worker gets: `publish` sends an entry to the others, `deliver` is called with theirs.
 /// Thread-safe.
-class RendezvousBoard {
+class RendezvousStore {
  public:
   using Publish = std::function<void(const std::string& key, const std::vector<char>& value)>;
 
-  static std::shared_ptr<RendezvousBoard> create(Publish publish);
-  virtual ~RendezvousBoard() = default;
+  static std::shared_ptr<RendezvousStore> create(Publish publish);
+  virtual ~RendezvousStore() = default;
 
   virtual void put(const std::string& key, const std::vector<char>& value) = 0;
   virtual void deliver(const std::string& key, const std::vector<char>& value) = 0;
@@ -49,7 +49,7 @@ class GradientGroup {
   };
   /// InvalidArgument   if the rank is not one of the group, or it has only one member.
   static absl::StatusOr<std::unique_ptr<GradientGroup>> create(
-      const Options& options, std::shared_ptr<RendezvousBoard> board);
+      const Options& options, std::shared_ptr<RendezvousStore> store);
   virtual ~GradientGroup() = default;
 
   /// Waits until every member is connected: every one calls it. Call it first, and once.

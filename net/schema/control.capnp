@@ -55,18 +55,18 @@ struct Envelope {
     status @25 :Status;
     profileRequest @26 :ProfileRequest;
     profiled @27 :Profiled;
-    halt @28 :Halt;
-    halted @29 :Halted;
-    trouble @30 :Trouble;
+    quiesce @28 :Quiesce;
+    quiesced @29 :Quiesced;
+    peerFailure @30 :PeerFailure;
     leave @31 :Leave;
     drainRequest @32 :DrainRequest;
     snapshotKept @33 :SnapshotKept;
     emulate @34 :Emulate;
-    lease @35 :Lease;
-    columnCommit @36 :ColumnCommit;
-    combine @37 :Combine;
-    combined @38 :Combined;
-    dissolve @39 :Dissolve;
+    claim @35 :Claim;
+    pipelineCommit @36 :PipelineCommit;
+    average @37 :Average;
+    averaged @38 :Averaged;
+    abort @39 :Abort;
   }
 }
 
@@ -99,26 +99,26 @@ struct Peer {
   dataAddress @1 :Text;
 }
 
-struct Halt {
+struct Quiesce {
   # Coordinator -> every member: the plan is about to change, to that of the envelope's generation.
-  # Abort the groups of older ones, let the work that your device has end, and answer `Halted`. A
+  # Abort the groups of older ones, let the work that your device has end, and answer `Quiesced`. A
   # repeat of a generation is answered no second time.
   committedSteps @0 :UInt64;  # Whoever waits for the commit of the last of them applies it first:
                               # the coordinator may have died between its journal and its word.
-  gradientNorm @1 :Float64;   # Of that step.
+  gradientNorm @1 :Float64;   # That step's.
   committedGeneration @2 :UInt64;  # In which that step was committed: others wait for one in vain.
 }
 
-struct Holding {
+struct InventoryItem {
   step @0 :UInt64;        # The state is that after so many committed steps.
   layerBegin @1 :UInt32;
   layerEnd @2 :UInt32;
   generation @3 :UInt64;  # In which the last of the steps was committed; 0: none was.
 }
 
-struct Halted {
+struct Quiesced {
   # Worker -> coordinator: nothing of an older generation runs here any more.
-  holdings @0 :List(Holding);  # State that we can give: live or kept for another worker.
+  inventory @0 :List(InventoryItem);  # State that we can give: live or kept for another worker.
 }
 
 struct LayerMove {
@@ -131,7 +131,7 @@ struct Assign {
   # Coordinator -> worker: prepare the replicas that the plan places on you, and send the layers
   # that move from you. A repeat of a generation is dropped.
   plan @0 :Text;          # As `plans::to_text(Plan)`.
-  peers @1 :List(Peer);   # Of every worker of the plan.
+  peers @1 :List(Peer);   # Every worker of the plan.
   firstStep @2 :UInt64;   # Step to start with, counted from 0.
   loadPath @3 :Text;      # Checkpoint directory to load; empty: initial weights of the seed.
   dataBytes @4 :UInt64;   # Size of the training data; another one is an error.
@@ -139,7 +139,7 @@ struct Assign {
   fromCheckpoint @6 :Bool;     # All state is read from `loadPath`; else it comes by `moves`, and
                                # what is not listed there is held already.
   moves @7 :List(LayerMove);
-  keepers @8 :List(UInt32);    # For each stage the worker that keeps its snapshots; 0: none.
+  snapshotPeers @8 :List(UInt32);    # For each stage the worker that keeps its snapshots; 0: none.
   stateGeneration @9 :UInt64;  # In which the step before `firstStep` was committed: state of that
                                # step and another generation is of a past that was rolled back.
 }
@@ -153,7 +153,7 @@ struct ProfileRequest {
   # repeat while it is measured is dropped.
   rows @0 :List(UInt32);  # Numbers of rows of a micro-batch, ascending; none: only be ready to
                           # answer the others' probes.
-  peers @1 :List(Peer);   # Of all workers.
+  peers @1 :List(Peer);   # All workers.
 }
 
 struct LayerTimes {
@@ -192,13 +192,13 @@ struct Profiled {
   # Worker -> coordinator: what was measured. A repeat is dropped.
   profile @0 :Profile;
   links @1 :List(LinkMeasured);
-  memoryBytes @2 :UInt64;           # Of the machine, or the device; 0: not known.
-  isDeviceMemory @3 :Bool;          # Of the device, which the profile names.
+  memoryBytes @2 :UInt64;           # The machine's or the device's; 0: not known.
+  isDeviceMemory @3 :Bool;          # The device is the one that the profile names.
   memoryBytesMax @4 :UInt64;        # That the worker may take of it; 0: all.
 }
 
 struct Rendezvous {
-  # Worker -> coordinator -> every other worker of the generation: an entry of the board by which
+  # Worker -> coordinator -> every other worker of the generation: an entry of the rendezvous store by which
   # collective groups find each other. A repeat changes nothing.
   key @0 :Text;
   value @1 :Data;
@@ -210,55 +210,55 @@ struct Start {
   validate @0 :Bool;
   checkpoint @1 :Bool;
   last @2 :Bool;          # No step follows.
-  snapshot @3 :Bool;      # Copy the state that you start with to its keeper.
+  snapshot @3 :Bool;      # Copy the state that you start with to its snapshot peer.
 }
 
-struct Lease {
-  # Coordinator -> workers of a column that has its own pace and waits for samples: train on these.
-  step @0 :UInt64;        # Of the column's own, counted from 0 in each generation.
+struct Claim {
+  # Coordinator -> workers of a pipeline replica that waits for samples: train on these.
+  step @0 :UInt64;        # The pipeline replica's own, counted from 0 in each generation.
   firstSample @1 :UInt64;
   sampleCount @2 :UInt64;
   profile @3 :Bool;       # Report the timings of the step.
 }
 
-struct ColumnCommit {
-  # Coordinator -> workers of a column: all of its replicas are ready; apply your own update. A
+struct PipelineCommit {
+  # Coordinator -> workers of a pipeline replica: all of its replicas are ready; apply your own update. A
   # repeat is dropped.
-  step @0 :UInt64;            # The column's own.
-  gradientNorm @1 :Float64;   # Of the column, over all stages.
-  nextSample @2 :UInt64;      # Train on these next, once `Combine` has been carried out.
-  nextCount @3 :UInt64;       # 0: none; wait for `Lease`, or for a `Combine` of all columns.
+  step @0 :UInt64;            # The pipeline replica's own.
+  gradientNorm @1 :Float64;   # The pipeline replica's, over all stages.
+  nextSample @2 :UInt64;      # Train on these next, once `Average` has been carried out.
+  nextCount @3 :UInt64;       # 0: none; wait for `Claim`, or for a `Average` of all pipeline replicas.
   profile @4 :Bool;           # Report the timings of the next step.
 }
 
-struct CombineMember {
+struct AverageMember {
   replica @0 :UInt32;
   weight @1 :Float64;
 }
 
-struct Combine {
-  # Coordinator -> members of a group of columns: take the weighted sum of the members' weights. Or,
+struct Average {
+  # Coordinator -> members of a group of pipeline replicas: take the weighted sum of the members' weights. Or,
   # to all replicas of the stage: the members push their updates to the stage's parameter server and
   # take its weights. A repeat is dropped.
-  replica @0 :UInt32;     # Of the receiver.
-  number @1 :UInt64;      # Of the group; ascending for each replica.
-  members @2 :List(CombineMember);  # Ascending; of one only, there is nothing to do.
-  passive @3 :Bool;       # Not what the replica waits for: it goes on computing meanwhile.
-  common @4 :Bool;        # Of all columns, moments as well: the end of a segment.
-  stepsDone @5 :UInt64;   # If common: the steps of the job that are then done.
+  replica @0 :UInt32;     # The receiver's.
+  number @1 :UInt64;      # The group's; ascending for each replica.
+  members @2 :List(AverageMember);  # Ascending; of one only, there is nothing to do.
+  nonblocking @3 :Bool;       # Not what the replica waits for: it goes on computing meanwhile.
+  global @4 :Bool;        # All pipeline replicas take part, with their moments: the end of a round.
+  stepsDone @5 :UInt64;   # If global: the steps of the job that are then done.
   server @6 :Bool;        # By the stage's parameter server.
-  staleness @8 :UInt64;   # Between the oldest and the newest of what is combined.
-  closing @7 :Bool;       # The last ones of a segment: for members that wait for samples.
+  staleness @8 :UInt64;   # Between the oldest and the newest of what is averaged.
+  closing @7 :Bool;       # The last ones of a round: for members that wait for samples.
 }
 
-struct Combined {
+struct Averaged {
   # Worker -> coordinator: the replica is through with a group of more than one member.
   replica @0 :UInt32;
   number @1 :UInt64;
-  ok @2 :Bool;            # False: it was dissolved, and the replica goes on with what it had.
+  ok @2 :Bool;            # False: it was aborted, and the replica goes on with what it had.
 }
 
-struct Dissolve {
+struct Abort {
   # Coordinator -> member: the group lacks a member; go on with what you have.
   replica @0 :UInt32;
   number @1 :UInt64;
@@ -300,7 +300,7 @@ struct Commit {
   checkpoint @3 :Bool;        # Save the state after this update.
   last @4 :Bool;              # No further step of this generation follows.
   profile @5 :Bool;           # Report the timings of the next step.
-  snapshot @6 :Bool;          # Copy the state after this update to its keeper.
+  snapshot @6 :Bool;          # Copy the state after this update to its snapshot peer.
   snapshotFloor @7 :UInt64;   # Snapshots of fewer steps are not needed any more.
 }
 
@@ -332,7 +332,7 @@ struct Heartbeat {
   stepsDone @0 :UInt64;   # Committed steps applied.
   sentUs @1 :UInt64;      # Worker's steady clock.
   action @2 :Text;        # What the device works on ("2B5"), or what it waits for; for people.
-  actionUs @3 :UInt64;    # For how long.
+  actionUs @3 :UInt64;    # So long, in seconds.
   works @4 :Bool;         # The device works; false: it waits.
   device @5 :Text;        # As `DeviceInfo::name`; empty: there is none yet.
 }
@@ -365,7 +365,7 @@ struct Failed {
   badInput @1 :Bool;      # True for bad data or checkpoints: exit code 3.
 }
 
-struct Trouble {
+struct PeerFailure {
   # Worker -> coordinator: a neighbour or a group does not answer; we wait for what you decide.
   reason @0 :Text;        # One line.
   peer @1 :UInt32;        # The neighbour; 0: not known.
@@ -392,7 +392,7 @@ struct Emulate {
   # Coordinator -> worker, in experiments: be slower, or lose a link, from now on.
   speed @0 :Float64;      # New speed in (0, 1], relative to the device's own; 0: as it is.
   dropLinkTo @1 :UInt32;  # Break the data connections to this worker; 0: none.
-  dropSeconds @2 :Float64;  # For so long; 0: for ever.
+  dropSeconds @2 :Float64;  # So long, in seconds; 0: for ever.
 }
 
 struct Stop {

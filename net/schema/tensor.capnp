@@ -14,7 +14,7 @@ enum TensorKind {
   probeBulk @4;    # 4 MiB: to be answered when it has arrived.
   probeReply @5;   # One float: the answer.
   # State of one layer after `step` steps; `receiver` is the layer, a row is the whole layer.
-  state @6;        # For a worker of a new plan; of its generation.
+  state @6;        # Goes to a worker of a new plan, in its generation.
   snapshot @7;     # For the worker that keeps the stage's snapshots.
   # Weights that the members of a group average, in chunks of equally many floats, of which the last
   # one is padded; `step` is the number of the group, `microbatch` is 2^20 * m + chunk, and a row is

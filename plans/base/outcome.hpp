@@ -21,7 +21,7 @@ enum class DropReason {
 };
 inline constexpr size_t kDropReasons = 7;
 
-/// For logs and the label of `skein_dropped_messages_total`: "repeated", "stale", ...
+/// Goes into logs and the label of `skein_dropped_messages_total`: "repeated", "stale", ...
 constexpr const char* to_text(DropReason why) {
   constexpr const char* kNames[kDropReasons] = {
       "repeated", "stale", "early", "unknown", "unexpected", "not_allowed", "out_of_bounds"};

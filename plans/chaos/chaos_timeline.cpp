@@ -20,34 +20,36 @@ bool is_due(const ChaosAction::Trigger& when, double elapsed_s, uint64_t steps_d
 
 }  // namespace
 
-std::string to_text(const ChaosDeed& deed) {
-  const std::string who = name_of(deed.worker);
-  switch (deed.kind) {
-    case ChaosDeed::Kind::kSetSpeed:
-      return deed.speed == 1 ? absl::StrCat(who, " runs at its own speed")
-                             : absl::StrCat(who, " runs ", 1 / deed.speed, "x slower");
-    case ChaosDeed::Kind::kKill:
+std::string to_text(const FaultAction& fault_action) {
+  const std::string who = name_of(fault_action.worker);
+  switch (fault_action.kind) {
+    case FaultAction::Kind::kSetSpeed:
+      return fault_action.speed == 1
+                 ? absl::StrCat(who, " runs at its own speed")
+                 : absl::StrCat(who, " runs ", 1 / fault_action.speed, "x slower");
+    case FaultAction::Kind::kKill:
       return absl::StrCat(who, " killed");
-    case ChaosDeed::Kind::kTerm:
+    case FaultAction::Kind::kTerm:
       return absl::StrCat(who, " asked to leave");
-    case ChaosDeed::Kind::kStop:
+    case FaultAction::Kind::kStop:
       return absl::StrCat(who, " paused");
-    case ChaosDeed::Kind::kContinue:
+    case FaultAction::Kind::kContinue:
       return absl::StrCat(who, " goes on");
-    case ChaosDeed::Kind::kJoin:
+    case FaultAction::Kind::kJoin:
       return "another worker starts";
-    case ChaosDeed::Kind::kDropLink:
+    case FaultAction::Kind::kDropLink:
       break;
   }
-  return absl::StrCat(
-      "link of ", who, " and ", name_of(deed.other), " dropped",
-      deed.duration_s > 0 ? absl::StrCat(" for ", deed.duration_s, " s") : " for ever");
+  return absl::StrCat("link of ", who, " and ", name_of(fault_action.other), " dropped",
+                      fault_action.duration_s > 0
+                          ? absl::StrCat(" for ", fault_action.duration_s, " s")
+                          : " for ever");
 }
 
 ChaosTimeline::ChaosTimeline(ChaosScript script) : script_(std::move(script)) {}
 
-std::vector<ChaosDeed> ChaosTimeline::due(double elapsed_s, uint64_t steps_done) {
-  std::vector<ChaosDeed> deeds;
+std::vector<FaultAction> ChaosTimeline::due(double elapsed_s, uint64_t steps_done) {
+  std::vector<FaultAction> fault_actions;
   ChaosScript later;
   for (const ChaosAction& action : script_) {
     if (!is_due(action.when, elapsed_s, steps_done)) {
@@ -56,23 +58,23 @@ std::vector<ChaosDeed> ChaosTimeline::due(double elapsed_s, uint64_t steps_done)
     }
     // When exactly the step was done is not known: now.
     const double begin_s = action.when.at_step ? elapsed_s : action.when.at_s;
-    end_until(begin_s, deeds);
-    begin(action, begin_s, deeds);
+    end_until(begin_s, fault_actions);
+    begin(action, begin_s, fault_actions);
   }
   script_ = std::move(later);
-  end_until(elapsed_s, deeds);
-  return deeds;
+  end_until(elapsed_s, fault_actions);
+  return fault_actions;
 }
 
 void ChaosTimeline::begin(const ChaosAction& action, double begin_s,
-                          std::vector<ChaosDeed>& deeds) {
-  ChaosDeed deed{ChaosDeed::Kind::kKill, action.worker, action.other, 1, 0};
+                          std::vector<FaultAction>& fault_actions) {
+  FaultAction fault_action{FaultAction::Kind::kKill, action.worker, action.other, 1, 0};
   const End slow{action.worker, Lasting::kSlow};
   const End pause{action.worker, Lasting::kPause};
   switch (action.kind) {
     case Kind::kSlow:
-      deed.kind = ChaosDeed::Kind::kSetSpeed;
-      deed.speed = 1 / action.factor;
+      fault_action.kind = FaultAction::Kind::kSetSpeed;
+      fault_action.speed = 1 / action.factor;
       ends_.erase(slow);
       if (action.duration_s > 0) ends_[slow] = begin_s + action.duration_s;
       break;
@@ -81,32 +83,32 @@ void ChaosTimeline::begin(const ChaosAction& action, double begin_s,
       ends_.erase(pause);
       break;
     case Kind::kTerm:
-      deed.kind = ChaosDeed::Kind::kTerm;
+      fault_action.kind = FaultAction::Kind::kTerm;
       break;
     case Kind::kPause:
-      deed.kind = ChaosDeed::Kind::kStop;
+      fault_action.kind = FaultAction::Kind::kStop;
       ends_[pause] = begin_s + action.duration_s;
       break;
     case Kind::kDropLink:
-      deed.kind = ChaosDeed::Kind::kDropLink;
-      deed.duration_s = action.duration_s;
+      fault_action.kind = FaultAction::Kind::kDropLink;
+      fault_action.duration_s = action.duration_s;
       break;
     case Kind::kJoin:
-      deed.kind = ChaosDeed::Kind::kJoin;
+      fault_action.kind = FaultAction::Kind::kJoin;
       break;
   }
-  deeds.push_back(deed);
+  fault_actions.push_back(fault_action);
 }
 
-void ChaosTimeline::end_until(double until_s, std::vector<ChaosDeed>& deeds) {
+void ChaosTimeline::end_until(double until_s, std::vector<FaultAction>& fault_actions) {
   const auto sooner = [](const auto& a, const auto& b) { return a.second < b.second; };
   while (!ends_.empty()) {
     const auto next = std::min_element(ends_.begin(), ends_.end(), sooner);
     if (next->second > until_s) return;
     const auto& [worker, lasting] = next->first;
     const auto kind =
-        lasting == Lasting::kSlow ? ChaosDeed::Kind::kSetSpeed : ChaosDeed::Kind::kContinue;
-    deeds.push_back({kind, worker, {}, 1, 0});
+        lasting == Lasting::kSlow ? FaultAction::Kind::kSetSpeed : FaultAction::Kind::kContinue;
+    fault_actions.push_back({kind, worker, {}, 1, 0});
     ends_.erase(next);
   }
 }

@@ -173,7 +173,7 @@ BroadcastCommit CommitLog::make_broadcast(const CommitOrder& order, uint64_t now
   commit.tokens = commit.samples * static_cast<uint64_t>(job_.training.seq_len);
   commit.stage_busy_seconds = totals_.stage_busy_seconds;
   commit.stage_stash_peak = totals_.stage_stash_peak;
-  commit.column_samples = totals_.replica_samples;
+  commit.pipeline_samples = totals_.replica_samples;
   commit.staleness = totals_.staleness;
   return commit;
 }

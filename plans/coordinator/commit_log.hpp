@@ -107,10 +107,10 @@ class CommitLog {
   std::optional<CommitRecord> journaling_;
   CommitTotals totals_;  // Of what is being journaled.
   uint64_t last_ready_us_ = 0;
-  uint64_t last_step_end_us_ = 0;  // For the reported step time.
+  uint64_t last_step_end_us_ = 0;  // Begins the reported step time.
   double last_loss_ = 0;
   double last_norm_ = 0;
-  std::map<uint64_t, uint64_t> generations_;  // Of the committed steps from each of these on.
+  std::map<uint64_t, uint64_t> generations_;  // By the first committed step that each covers.
   double last_step_us_ = 0;
   uint64_t durable_step_ = 0;
   std::map<uint64_t, Validation> validations_;  // By step.

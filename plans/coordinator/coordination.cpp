@@ -65,7 +65,7 @@ CoordinatorOutcome Coordination::on_reduced(WorkerId sender, ReplicaId replica, 
   return advance(mode_->on_reduced(sender, replica, step, norm_squared, now_us), now_us);
 }
 
-CoordinatorOutcome Coordination::on_combined(WorkerId sender, ReplicaId replica, uint64_t number,
+CoordinatorOutcome Coordination::on_averaged(WorkerId sender, ReplicaId replica, uint64_t number,
                                              bool ok, uint64_t now_us) {
   if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
   return advance(mode_->on_averaged(sender, replica, number, ok, now_us), now_us);
@@ -209,7 +209,7 @@ CoordinatorDecisions Coordination::ask_expectation() {
 
 // Changes of plan ---------------------------------------------------------------------------------
 
-HaltWorker Coordination::quiesce(WorkerId worker) const {
+QuiesceWorker Coordination::quiesce(WorkerId worker) const {
   const uint64_t steps = log_.steps_done();
   return {worker, generation_, steps, log_.last_norm(), log_.generation_of(steps)};
 }
@@ -221,7 +221,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   }
   if (phase_ == Phase::kTraining && !log_.is_held()) goodput_.on_abandoned(now_us);
   goodput_.enter(GoodputLedger::Activity::kMoving, now_us);
-  phase_ = Phase::kHalting;
+  phase_ = Phase::kQuiescing;
   generation_ = std::max(generation_, members_.seen_generation()) + 1;
   last_progress_us_ = now_us;
   failures_.clear();
@@ -229,7 +229,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   CoordinatorDecisions decisions = log_.end_generation();
   mode_.reset();
   if (!reason.empty()) {
-    decisions.push_back(RunEvent{"plan.halted",
+    decisions.push_back(RunEvent{"plan.quiesced",
                                  absl::StrCat("changing the plan: ", reason),
                                  {{"generation", absl::StrCat(generation_)}, {"reason", reason}}});
   }
@@ -240,13 +240,14 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   return decisions;
 }
 
-CoordinatorOutcome Coordination::on_halted(WorkerId worker, uint64_t generation,
-                                           std::vector<Holding> inventory, uint64_t now_us) {
+CoordinatorOutcome Coordination::on_quiesced(WorkerId worker, uint64_t generation,
+                                             std::vector<InventoryItem> inventory,
+                                             uint64_t now_us) {
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
   if (generation != generation_) return Dropped{DropReason::kStale};
-  if (phase_ != Phase::kHalting) return Dropped{DropReason::kUnexpected};
+  if (phase_ != Phase::kQuiescing) return Dropped{DropReason::kUnexpected};
   // Who was away during a rollback may bring state of the steps that were taken back.
-  std::erase_if(inventory, [this](const Holding& each) {
+  std::erase_if(inventory, [this](const InventoryItem& each) {
     return each.generation != log_.generation_of(each.step);
   });
   if (!change_.take_inventory(worker, std::move(inventory))) return Dropped{DropReason::kRepeated};
@@ -270,7 +271,7 @@ ReplanRequest Coordination::replan_request(uint64_t now_us, Leavers leavers, boo
 /// rather leave, or a pause. After a loss a quick rule decides, and the planner's plan follows at a
 /// later commit if it pays; otherwise the planner is waited for.
 CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
-  if (phase_ != Phase::kHalting || !change_.is_quiet(members_.all())) return {};
+  if (phase_ != Phase::kQuiescing || !change_.is_quiet(members_.all())) return {};
   const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
@@ -306,7 +307,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
 
 CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanReady& ready,
                                         uint64_t now_us) {
-  if (phase_ != Phase::kHalting) return {};
+  if (phase_ != Phase::kQuiescing) return {};
   last_progress_us_ = now_us;
   if (!answer.chosen.ok()) return choose(answer.chosen, ready.thinking_us, now_us);
   // Somebody may have come or gone while it was being made.
@@ -485,15 +486,15 @@ CoordinatorDecisions Coordination::take(const ChangeAnswer& answer) {
 
 CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
   if (!may_change_plan()) return {};
-  const absl::StatusOr<Remedy>& mitigation = answer.mitigation;
+  const absl::StatusOr<Mitigation>& mitigation = answer.mitigation;
   if (!mitigation.ok()) {
-    return {RunEvent{"straggler.no_remedy", std::string(mitigation.status().message()), {}}};
+    return {RunEvent{"straggler.no_mitigation", std::string(mitigation.status().message()), {}}};
   }
   CoordinatorDecisions decisions = {
-      RunEvent{"straggler.remedy",
+      RunEvent{"straggler.mitigation",
                absl::StrCat(to_text(mitigation->kind), ": ", mitigation->reason),
                {{"kind", to_text(mitigation->kind)}, {"gain", absl::StrCat(mitigation->gain)}}}};
-  if (mitigation->kind == Remedy::Kind::kNone) return decisions;
+  if (mitigation->kind == Mitigation::Kind::kNone) return decisions;
   timings_.on_mitigation(log_.steps_done());
   PlannedPipeline next{mitigation->plan, mitigation->predicted_step_us, mitigation->reason};
   next.plan.mode = plan()->mode;
@@ -648,10 +649,10 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   if (phase_ == Phase::kGathering) {
     if (has_trained_) consider_change(now_us + kSettleUs);
     append(decisions, try_gather(now_us));
-  } else if (phase_ == Phase::kHalting) {
+  } else if (phase_ == Phase::kQuiescing) {
     if (members_.seen_generation() < generation_) {
       decisions.push_back(quiesce(worker));
-    } else {  // It would take this generation's halt for one that it has answered.
+    } else {  // It would take this generation's quiesce for one that it has answered.
       append(decisions, begin_change("a worker is back that has seen this generation", now_us));
     }
   } else if (phase_ != Phase::kProfiling) {
@@ -740,7 +741,7 @@ CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_u
       last_progress_us_ = now_us;
       consider_change(now_us + kSettleUs);
       return {};
-    case Phase::kHalting:
+    case Phase::kQuiescing:
       if (hosts) change_.drop_proposal();
       return try_choose(now_us);
     case Phase::kPreparing:
@@ -765,8 +766,8 @@ CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_u
   return {};
 }
 
-CoordinatorOutcome Coordination::on_trouble(WorkerId worker, WorkerId peer,
-                                            const std::string& reason, uint64_t now_us) {
+CoordinatorOutcome Coordination::on_peer_failure(WorkerId worker, WorkerId peer,
+                                                 const std::string& reason, uint64_t now_us) {
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
   if (!runs_plan()) return Dropped{DropReason::kUnexpected};
   // Others have gone on without one that is lost, and its neighbours hear of it as late as this.
@@ -845,7 +846,7 @@ CoordinatorDecisions Coordination::lose_silent(uint64_t now_us) {
 
 /// Workers that live, but have not quiesced or prepared in time.
 CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
-  const bool quiesces = phase_ == Phase::kHalting;
+  const bool quiesces = phase_ == Phase::kQuiescing;
   if (!quiesces && !(phase_ == Phase::kPreparing && has_trained_)) return {};
   const double limit_s = quiesces ? options_.job.elastic.heartbeat_timeout_seconds
                                   : options_.job.comm.init_timeout_seconds;
@@ -860,7 +861,7 @@ CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
   for (WorkerId id : late) {
     append(decisions, lose(id,
                            absl::DeadlineExceededError(absl::StrCat(
-                               "it has not ", quiesces ? "halted" : "prepared its replicas",
+                               "it has not ", quiesces ? "quiesced" : "prepared its replicas",
                                " for ", limit_s, " s")),
                            now_us));
   }
@@ -960,7 +961,7 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason) {
                absl::StrCat("stopping at the next step boundary: ", reason),
                {{"reason", reason}}}};
   // A change of plan on its way is waited for: its workers hold what is to be saved.
-  const bool changes = phase_ == Phase::kHalting || phase_ == Phase::kPreparing;
+  const bool changes = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
   if (!runs && !(changes && has_trained_)) append(decisions, end(absl::OkStatus(), true));
   return decisions;

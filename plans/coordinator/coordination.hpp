@@ -37,7 +37,7 @@ using CoordinatorOutcome = Outcome<CoordinatorDecisions>;
 ///   1 gathering:  workers join until there are enough; also when too few are left
 ///   2 profiling:  workers measure devices and links, one after the other on each host (only when
 ///                 the planner is to choose, or nothing but measuring is asked for)
-///   3 halting:    a new generation: every member quiesces, and says what state it holds; then a
+///   3 quiescing:    a new generation: every member quiesces, and says what state it holds; then a
 ///                 plan is chosen, which may take the planner a while
 ///   4 preparing:  the plan is assigned; workers move state, allocate, load and form groups
 ///   5 training:   the mode and the commit log; a lost member or a change that waits for a commit
@@ -59,26 +59,34 @@ class Coordination {
     std::map<uint64_t, uint64_t> generations;  // As `CommitLog::Past`.
     uint64_t durable_step = 0;                 // By the newest checkpoint; 0: the initial weights.
     uint64_t generation = 0;                   // Largest one of the journal.
-    std::optional<Plan> last_plan;             // Of the journal: what the workers may still hold.
+    std::optional<Plan> last_plan;  // The journal's newest: what the workers may still hold.
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
     bool only_profiles = false;  // Ends when devices and links are measured.
     const ModeList* modes = nullptr;  // Outlives this; null: those of the product.
   };
-  enum class Phase { kGathering, kProfiling, kHalting, kPreparing, kTraining, kFinishing, kEnded };
+  enum class Phase {
+    kGathering,
+    kProfiling,
+    kQuiescing,
+    kPreparing,
+    kTraining,
+    kFinishing,
+    kEnded
+  };
 
   Coordination(Options options, uint64_t now_us);
 
   CoordinatorOutcome on_join(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorOutcome on_profiled(WorkerId worker, MeasuredWorker measured, uint64_t now_us);
-  CoordinatorOutcome on_halted(WorkerId worker, uint64_t generation, std::vector<Holding> inventory,
-                               uint64_t now_us);
+  CoordinatorOutcome on_quiesced(WorkerId worker, uint64_t generation,
+                                 std::vector<InventoryItem> inventory, uint64_t now_us);
   CoordinatorOutcome on_prepared(WorkerId worker, uint64_t generation, uint64_t now_us);
   CoordinatorOutcome on_plan_ready(const PlanReady& ready, uint64_t now_us);
   CoordinatorOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us);
   CoordinatorOutcome on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
                                 double norm_squared, uint64_t now_us);
   /// The replica is through with a group; not `ok`: it goes on with what it had.
-  CoordinatorOutcome on_combined(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
+  CoordinatorOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
                                  uint64_t now_us);
   CoordinatorOutcome on_journaled(uint64_t step, uint64_t now_us);
   CoordinatorOutcome on_validated(ReplicaId replica, uint64_t step, double loss_sum,
@@ -94,8 +102,8 @@ class Coordination {
   /// NotFound) ends the run: another worker would fail alike; one with more memory may not.
   CoordinatorOutcome on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
   /// A neighbour (`peer`; 0: not known) or a group does not answer the worker.
-  CoordinatorOutcome on_trouble(WorkerId worker, WorkerId peer, const std::string& reason,
-                                uint64_t now_us);
+  CoordinatorOutcome on_peer_failure(WorkerId worker, WorkerId peer, const std::string& reason,
+                                     uint64_t now_us);
   /// The worker must go: its state is moved away first.
   CoordinatorOutcome on_leave(WorkerId worker, const std::string& reason, uint64_t now_us);
   CoordinatorOutcome on_fault(const absl::Status& why);
@@ -142,7 +150,7 @@ class Coordination {
 
   // Changes of plan.
   CoordinatorDecisions begin_change(const std::string& reason, uint64_t now_us);
-  HaltWorker quiesce(WorkerId worker) const;
+  QuiesceWorker quiesce(WorkerId worker) const;
   CoordinatorDecisions try_choose(uint64_t now_us);
   CoordinatorDecisions choose(const absl::StatusOr<PlannedPipeline>& chosen, uint64_t planning_us,
                               uint64_t now_us);
@@ -193,7 +201,7 @@ class Coordination {
   PlanChange change_;
   PlannerRequests requests_;
   CommitLog log_;
-  std::unique_ptr<TrainingMode> mode_;  // Of the plan in force.
+  std::unique_ptr<TrainingMode> mode_;  // That of the plan in force.
   std::string mode_name_;               // Of the plans that are made from now on.
   ModeChoice mode_choice_;
   TimingWatch timings_;
@@ -203,7 +211,7 @@ class Coordination {
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
   std::string change_reason_;             // Of the change that the commit log is held for.
-  uint64_t last_progress_us_ = 0;         // For the time-outs.
+  uint64_t last_progress_us_ = 0;         // What the time-outs count from.
   bool stop_requested_ = false;
   std::string stop_reason_;
 };

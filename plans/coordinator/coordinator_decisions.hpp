@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "plans/base/ids.hpp"
 #include "plans/elastic/restore.hpp"
-#include "plans/modes/lease_pool.hpp"
+#include "plans/modes/claim_pool.hpp"
 #include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/sync/group_scheduler.hpp"
@@ -95,7 +95,7 @@ struct ReportProfiles {
 };
 /// The worker stops what it does for older generations than `generation`, applies the last of
 /// `committed_steps` if it waits for that commit, and says what state it holds.
-struct HaltWorker {
+struct QuiesceWorker {
   WorkerId worker;
   uint64_t generation = 0;
   uint64_t committed_steps = 0;
@@ -106,8 +106,8 @@ struct AssignPlan {
   Plan plan;
   double predicted_step_us = 0;  // By the planner; 0: the plan was not predicted.
   RestoreDecision restore;
-  std::vector<WorkerId> keepers;  // Of each stage's snapshots; 0: nobody.
-  uint64_t state_generation = 0;  // In which the step before the first one was committed.
+  std::vector<WorkerId> snapshot_peers;  // Who keeps each stage's snapshots; 0: nobody.
+  uint64_t state_generation = 0;         // In which the step before the first one was committed.
 };
 /// Everybody is prepared. `order` is what is left to do of the step before the first one.
 struct StartRun {
@@ -126,7 +126,7 @@ struct BroadcastCommit {
   CommitOrder order;
   uint64_t generation = 0;  // Of the plan that did the step: a change of plan may follow at once.
   bool profile = false;     // Timings of the next step are wanted.
-  // For reports:
+  // What reports say:
   double loss = 0;
   double step_seconds = 0;
   double control_seconds = 0;  // From the last ready signal to this decision.
@@ -134,39 +134,41 @@ struct BroadcastCommit {
   uint64_t samples = 0;
   std::vector<double> stage_busy_seconds;
   std::vector<uint32_t> stage_stash_peak;
-  std::vector<uint64_t> column_samples;  // Columns of their own pace: what each has trained on.
-  uint64_t staleness = 0;                // ... and the largest one of their groups.
+  std::vector<uint64_t>
+      pipeline_samples;    // Pipeline replicas under local updates: what each has trained on.
+  uint64_t staleness = 0;  // ... and the largest one of their groups.
 };
-/// A column goes on with an iteration of its own pace, on samples that are leased to it.
-struct LeaseSamples {
-  uint32_t column = 0;
+/// A pipeline replica goes on with an iteration under local updates, on samples that are claimed to
+/// it.
+struct ClaimSamples {
+  uint32_t pipeline = 0;
   uint64_t step = 0;  // Its own iterations so far.
-  SampleLease lease;
+  SampleClaim claim;
   bool profile = false;  // Timings of the iteration are wanted.
 };
-/// All replicas of a column are ready: they apply their updates.
-struct CommitColumn {
-  uint32_t column = 0;
-  uint64_t step = 0;  // The column's own.
+/// All replicas of a pipeline replica are ready: they apply their updates.
+struct CommitPipeline {
+  uint32_t pipeline = 0;
+  uint64_t step = 0;  // The pipeline replica's own.
   double gradient_norm = 0;
-  std::optional<SampleLease> next;  // Goes on with it once it has combined; none: waits for more.
+  std::optional<SampleClaim> next;  // Goes on with it once it has averaged; none: waits for more.
   bool profile = false;             // Timings of the next iteration are wanted.
-  SampleLease lease;                // That the iteration has trained on, for reports.
+  SampleClaim claim;                // That the iteration has trained on, for reports.
 };
-/// The members of a group combine their weights, or push their updates to the stage's parameter
+/// The members of a group average their weights, or push their updates to the stage's parameter
 /// server and take its weights.
-struct CombineWeights {
+struct AverageWeights {
   uint64_t number = 0;
   int32_t stage = 0;
   std::vector<GroupMember> members;  // One: it goes on alone.
-  std::vector<ReplicaId> shards;     // Of the server; empty: there is none.
-  bool is_closing = false;           // For members that wait for samples, at a segment's end.
-  bool is_common = false;            // All columns take the mean, of moments as well.
-  uint64_t steps_done = 0;           // is_common: of the job, after which the mean is the state.
+  std::vector<ReplicaId> shards;     // The server's; empty: there is none.
+  bool is_closing = false;           // For members that wait for samples, at a round's end.
+  bool is_global = false;            // All pipeline replicas take the mean, of moments as well.
+  uint64_t steps_done = 0;           // is_global: of the job, after which the mean is the state.
   uint64_t staleness = 0;            // As `GroupStart::staleness`.
 };
 /// The group lacks a member: these go on with what they have.
-struct DissolveGroup {
+struct AbortGroup {
   uint64_t number = 0;
   std::vector<ReplicaId> members;
 };
@@ -210,9 +212,9 @@ struct RunEvent {
 };
 
 using CoordinatorDecision =
-    std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, HaltWorker, AssignPlan,
-                 StartRun, RewindJournal, JournalCommit, BroadcastCommit, LeaseSamples,
-                 CommitColumn, CombineWeights, DissolveGroup, RequestPlan, ReportValidation,
+    std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, QuiesceWorker,
+                 AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
+                 CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
                  CompleteCheckpoint, StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 

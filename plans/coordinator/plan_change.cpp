@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
-#include "plans/elastic/snapshot_keepers.hpp"
+#include "plans/elastic/snapshot_peers.hpp"
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
@@ -18,7 +18,7 @@ void PlanChange::begin() {
   prepared_.clear();
 }
 
-bool PlanChange::take_inventory(WorkerId worker, std::vector<Holding> inventory) {
+bool PlanChange::take_inventory(WorkerId worker, std::vector<InventoryItem> inventory) {
   return inventories_.emplace(worker, std::move(inventory)).second;
 }
 
@@ -60,12 +60,12 @@ void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
     }
   }
   StateSources sources;
-  sources.holdings = inventories_;
+  sources.inventory = inventories_;
   sources.committed = durable.committed;
   sources.durable_step = durable.durable;
   restore_ = decide_restore(*plan_, layer_count(job_.model), sources);
   SKEIN_CHECK(restore_.first_step <= durable.committed) << "state of a step that is not committed";
-  snapshot_peers_ = snapshot_keepers(*plan_, job_.model, hosts);
+  snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts);
 }
 
 bool PlanChange::take_prepared(WorkerId worker) {

@@ -29,7 +29,7 @@ class PlanChange {
   /// A new round: nobody has quiesced, and nothing is prepared.
   void begin();
   /// False: the member has answered in this round.
-  bool take_inventory(WorkerId worker, std::vector<Holding> inventory);
+  bool take_inventory(WorkerId worker, std::vector<InventoryItem> inventory);
   /// A worker is lost, or has left.
   void forget(WorkerId worker);
   bool has_quiesced(WorkerId worker) const { return inventories_.contains(worker); }
@@ -74,12 +74,12 @@ class PlanChange {
   // Invariants: inventories are of members; whoever has prepared has a part in the plan; parts are
   // of the plan.
   JobSpec job_;
-  std::map<WorkerId, std::vector<Holding>> inventories_;  // Of this round.
+  std::map<WorkerId, std::vector<InventoryItem>> inventories_;  // This change's own.
   std::set<WorkerId> prepared_;
   std::optional<PlannedPipeline> proposed_;
   std::optional<Plan> plan_;
-  RestoreDecision restore_;               // Of the plan.
-  std::vector<WorkerId> snapshot_peers_;  // Of each stage of the plan; 0: there is none.
+  RestoreDecision restore_;               // The plan's.
+  std::vector<WorkerId> snapshot_peers_;  // By stage of the plan; 0: there is none.
   std::map<WorkerId, std::set<ReplicaId>> hosted_;
 };
 

@@ -27,9 +27,9 @@ PlannerAnswer::What answer_any(const RoundQuestion& question) { return answer(qu
 PlannerAnswer::What answer_any(const ChangeQuestion& question) { return answer(question); }
 
 PlannerAnswer::What answer_any(const MitigationQuestion& question) {
-  return MitigationAnswer{choose_remedy(question.job, question.current, question.measured,
-                                        question.stragglers, question.steps_left,
-                                        question.generation)};
+  return MitigationAnswer{choose_mitigation(question.job, question.current, question.measured,
+                                            question.stragglers, question.steps_left,
+                                            question.generation)};
 }
 
 PlannerAnswer::What answer_any(const PolicyQuestion& question) {

@@ -13,7 +13,7 @@
 #include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/planner/planner.hpp"
-#include "plans/stragglers/straggler_remedy.hpp"
+#include "plans/stragglers/straggler_mitigation.hpp"
 #include "plans/sync/policy_choice.hpp"
 
 namespace skein::plans {
@@ -56,7 +56,7 @@ struct MitigationQuestion {
   uint64_t generation = 0;
 };
 struct MitigationAnswer {
-  absl::StatusOr<Remedy> mitigation;
+  absl::StatusOr<Mitigation> mitigation;
 };
 
 /// Which policy makes most progress with pipeline replicas like these?
@@ -73,7 +73,7 @@ struct PolicyAnswer {
 struct ExpectationQuestion {
   JobSpec job;
   Plan plan;
-  std::vector<MeasuredWorker> measured;  // Of the plan's workers.
+  std::vector<MeasuredWorker> measured;  // What the plan's workers have measured.
 };
 struct ExpectationAnswer {
   std::map<WorkerId, double> busy_us;

@@ -9,7 +9,7 @@
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/training_mode.hpp"
-#include "plans/stragglers/remedy_pace.hpp"
+#include "plans/stragglers/mitigation_pace.hpp"
 #include "plans/stragglers/speed_watch.hpp"
 
 namespace skein::plans {
@@ -32,13 +32,13 @@ class TimingWatch {
   };
   Observation on_commit(uint64_t steps_done, const ModeTimings& timings);
   /// The plan is changed for what was due.
-  void on_mitigation(uint64_t steps_done) { pace_.on_remedy(steps_done); }
+  void on_mitigation(uint64_t steps_done) { pace_.on_mitigation(steps_done); }
 
  private:
   JobSpec job_;
   bool mitigates_ = false;
   SpeedWatch speeds_;
-  RemedyPace pace_;
+  MitigationPace pace_;
 };
 
 }  // namespace skein::plans

@@ -10,8 +10,8 @@
 #include "plans/base/status_macros.hpp"
 #include "plans/elastic/keep_state_in_place.hpp"
 #include "plans/elastic/reroute.hpp"
-#include "plans/plan/column_plan.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/plan/pipeline_plan.hpp"
 #include "plans/planner/partition_min_max.hpp"
 
 namespace skein::plans {
@@ -258,13 +258,13 @@ bool is_chosen_by_planner(const ReplanRequest& request) {
 absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& request) {
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan,
-                         make_column_plan(request.job, request.workers, request.generation));
+                         make_pipeline_plan(request.job, request.workers, request.generation));
   if (request.current) {
     chosen.plan = keep_state_in_place(std::move(chosen.plan), *request.current, request.workers,
                                       request.job.model);
   }
-  chosen.reason =
-      absl::StrCat(column_layout(chosen.plan).columns, " columns of the job's pipeline");
+  chosen.reason = absl::StrCat(pipeline_layout(chosen.plan).pipelines,
+                               " pipeline replicas of the job's pipeline");
   return chosen;
 }
 

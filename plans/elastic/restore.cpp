@@ -14,8 +14,8 @@ using Holders = std::vector<std::set<WorkerId>>;  // [L]
 
 Holders holders_at(const StateSources& sources, int64_t layer_count, uint64_t step) {
   Holders holders(static_cast<size_t>(layer_count));
-  for (const auto& [worker, holdings] : sources.holdings) {
-    for (const Holding& holding : holdings) {
+  for (const auto& [worker, inventory] : sources.inventory) {
+    for (const InventoryItem& holding : inventory) {
       if (holding.step != step) continue;
       // A worker speaks for itself: what it says beyond the model is of no use.
       const int64_t end = std::min(holding.layers.end, layer_count);
@@ -35,8 +35,8 @@ bool is_whole(const Holders& holders) {
 /// The newest step that may be used and at which every layer is held.
 std::optional<uint64_t> newest_whole_step(const StateSources& sources, int64_t layer_count) {
   std::set<uint64_t> steps;
-  for (const auto& [worker, holdings] : sources.holdings) {
-    for (const Holding& holding : holdings) {
+  for (const auto& [worker, inventory] : sources.inventory) {
+    for (const InventoryItem& holding : inventory) {
       const bool is_usable =
           holding.step <= sources.committed && holding.step >= sources.durable_step;
       if (is_usable) steps.insert(holding.step);

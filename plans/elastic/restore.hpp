@@ -10,11 +10,11 @@
 namespace skein::plans {
 
 /// State of layers that a worker can give: of its live replicas, or of a snapshot that it keeps.
-struct Holding {
+struct InventoryItem {
   uint64_t step = 0;  // The state is that after so many committed steps.
   LayerRange layers;
   uint64_t generation = 0;  // In which the last of those steps was committed; 0: none was.
-  bool operator==(const Holding&) const = default;
+  bool operator==(const InventoryItem&) const = default;
 };
 
 /// The state of `layer` travels from one worker to another.
@@ -27,7 +27,7 @@ struct LayerMove {
 
 /// What the workers can give, and what is on disk.
 struct StateSources {
-  std::map<WorkerId, std::vector<Holding>> holdings;  // What every live worker holds.
+  std::map<WorkerId, std::vector<InventoryItem>> inventory;  // What every live worker holds.
   uint64_t committed = 0;     // Steps that are committed: state of a later step is not used.
   uint64_t durable_step = 0;  // The step of the newest complete checkpoint; 0: the initial weights.
 };

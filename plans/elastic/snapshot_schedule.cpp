@@ -20,20 +20,20 @@ SnapshotSchedule::SnapshotSchedule(int64_t interval)
     : chooses_(interval < 0),
       interval_(interval < 0 ? kFirstInterval : static_cast<uint64_t>(interval)) {}
 
-void SnapshotSchedule::begin_generation(std::vector<WorkerId> owners, std::vector<WorkerId> keepers,
-                                        uint64_t first_step) {
+void SnapshotSchedule::begin_generation(std::vector<WorkerId> owners,
+                                        std::vector<WorkerId> snapshot_peers, uint64_t first_step) {
   wanted_.clear();
   missing_.clear();
   last_ = first_step;
   has_ordered_ = false;
   floor_ = 0;  // What is kept was kept for the plan before; it goes with the first whole new set.
   for (size_t stage = 0; stage < owners.size(); ++stage) {
-    if (stage >= keepers.size() || keepers[stage].value == 0) {
+    if (stage >= snapshot_peers.size() || snapshot_peers[stage].value == 0) {
       wanted_.clear();
       return;
     }
     wanted_.insert({static_cast<int32_t>(stage), owners[stage]});
-    wanted_.insert({static_cast<int32_t>(stage), keepers[stage]});
+    wanted_.insert({static_cast<int32_t>(stage), snapshot_peers[stage]});
   }
 }
 

@@ -15,16 +15,16 @@ inline constexpr double kSnapshotShareMax = 0.02;
 /// Longest interval that is chosen: losing more steps than this is worth no snapshot.
 inline constexpr uint64_t kSnapshotIntervalMax = 500;
 
-/// When the stages copy their state to their keepers, and which set of copies is whole: a set of
-/// one step, of every stage, held by the stage's first worker and by its keeper.
+/// When the stages copy their state to their snapshot peers, and which set of copies is whole: a
+/// set of one step, of every stage, held by the stage's first worker and by its snapshot peer.
 class SnapshotSchedule {
  public:
   /// `interval`   steps between snapshots; 0: never; -1: chosen from what they cost.
   explicit SnapshotSchedule(int64_t interval);
 
-  /// A new plan is in force: `owners[s]` takes the snapshots of stage s, `keepers[s]` keeps them. A
-  /// stage without a keeper (worker 0) turns snapshots off.
-  void begin_generation(std::vector<WorkerId> owners, std::vector<WorkerId> keepers,
+  /// A new plan is in force: `owners[s]` takes the snapshots of stage s, `snapshot_peers[s]` keeps
+  /// them. A stage without a snapshot peer (worker 0) turns snapshots off.
+  void begin_generation(std::vector<WorkerId> owners, std::vector<WorkerId> snapshot_peers,
                         uint64_t first_step);
   /// True if the state after `steps_done` steps is to be copied: after the first step of a plan, so
   /// that a second loss finds something, and every interval.

@@ -209,11 +209,11 @@ absl::Status check_sync(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(expect(sync.staleness_decay > 0 && sync.staleness_decay <= 1,
                                "sync.staleness_decay", sync.staleness_decay,
                                "must be in (0, 1]; 1: all members weigh the same"));
-  SKEIN_RETURN_IF_ERROR(at_least(sync.segment_steps, 1, "sync.segment_steps"));
+  SKEIN_RETURN_IF_ERROR(at_least(sync.round_steps, 1, "sync.round_steps"));
   SKEIN_RETURN_IF_ERROR(parse_reducer_kind(sync.reducer).status());
   SKEIN_RETURN_IF_ERROR(expect(sync.density > 0 && sync.density <= 1, "sync.density", sync.density,
                                "must be in (0, 1]"));
-  return check_columns(job);
+  return check_pipelines(job);
 }
 
 }  // namespace

@@ -110,18 +110,18 @@ struct ElasticSpec {
 
 /// How the replicas of a stage put what they have learnt together.
 struct SyncSpec {
-  std::string policy = "allreduce";  // As `parse_policy_kind`: who combines with whom, when.
-  int64_t period = 10;      // "sdpipe": P, all columns are connected every P updates of each.
+  std::string policy = "allreduce";  // As `parse_policy_kind`: who averages with whom, when.
+  int64_t period = 10;  // "sdpipe": P, all pipeline replicas are connected every P updates of each.
   int64_t local_steps = 1;  // "overlapped": updates of each, in the mean, between two averages.
-  int64_t group_size = 3;   // "partial_reduce", "prague": columns of a group, >= 2.
-  int64_t wave = 4;         // "hetpipe": steps of a column from one push to the next one.
+  int64_t group_size = 3;   // "partial_reduce", "prague": pipeline replicas of a group, >= 2.
+  int64_t wave = 4;         // "hetpipe": steps of a pipeline replica from one push to the next one.
   int64_t bound = 3;  // "ps_bounded": steps, "hetpipe": waves that one may be ahead of the slowest.
   /// "sdpipe", "partial_reduce": weights in an average fall by this factor with each step
   /// that a member is behind the newest; in (0, 1], 1: equal ones.
   double staleness_decay = 1;
   /// Averages take in the optimizer's state. Not with "adpsgd", "overlapped", "auto" and servers.
   bool average_moments = false;
-  int64_t segment_steps = 50;   // Columns of their own pace all meet after so many steps.
+  int64_t round_steps = 50;  // Pipeline replicas under local updates all meet after so many steps.
   std::string reducer = "sum";  // As `parse_reducer_kind`.
   double density = 0.01;        // In (0, 1]: share of the values that "topk" and "hitopk" send.
   bool operator==(const SyncSpec&) const = default;

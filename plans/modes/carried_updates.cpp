@@ -6,54 +6,55 @@ namespace skein::plans {
 namespace {
 
 void take_larger(const CarriedUpdates::Counts& from, CarriedUpdates::Counts& to) {
-  for (size_t column = 0; column < to.size(); ++column) {
-    to[column] = std::max(to[column], from[column]);
+  for (size_t pipeline = 0; pipeline < to.size(); ++pipeline) {
+    to[pipeline] = std::max(to[pipeline], from[pipeline]);
   }
 }
 
 }  // namespace
 
-CarriedUpdates::CarriedUpdates(ColumnLayout layout)
+CarriedUpdates::CarriedUpdates(PipelineLayout layout)
     : layout_(layout),
-      updates_(layout.columns),
+      updates_(layout.pipelines),
       replicas_(layout.replica_count(), updates_),
       servers_(layout.stages, updates_) {}
 
-void CarriedUpdates::on_common() {
+void CarriedUpdates::on_global() {
   for (Counts& each : replicas_) each = updates_;
   for (Counts& each : servers_) each = updates_;
 }
 
-uint64_t CarriedUpdates::count(ReplicaId replica, uint32_t column) const {
-  return layout_.column_of(replica) == column ? updates_[column] : replicas_[replica.value][column];
+uint64_t CarriedUpdates::count(ReplicaId replica, uint32_t pipeline) const {
+  return layout_.pipeline_of(replica) == pipeline ? updates_[pipeline]
+                                                  : replicas_[replica.value][pipeline];
 }
 
-CarriedUpdates::Counts CarriedUpdates::put_in(uint32_t stage,
-                                              const std::vector<GroupMember>& members,
-                                              bool has_server) const {
-  Counts counts = has_server ? servers_[stage] : Counts(layout_.columns);
+CarriedUpdates::Counts CarriedUpdates::contribution(uint32_t stage,
+                                                    const std::vector<GroupMember>& members,
+                                                    bool has_server) const {
+  Counts counts = has_server ? servers_[stage] : Counts(layout_.pipelines);
   for (const GroupMember& member : members) {
     Counts own = replicas_[member.replica.value];
-    const uint32_t column = layout_.column_of(member.replica);
-    own[column] = updates_[column];
+    const uint32_t pipeline = layout_.pipeline_of(member.replica);
+    own[pipeline] = updates_[pipeline];
     // It may not have come to its last one, as it goes on computing.
-    if (member.is_passive && own[column] > 0) --own[column];
+    if (member.is_nonblocking && own[pipeline] > 0) --own[pipeline];
     take_larger(own, counts);
   }
   return counts;
 }
 
-void CarriedUpdates::on_combined(uint32_t stage, const std::set<ReplicaId>& members,
+void CarriedUpdates::on_averaged(uint32_t stage, const std::set<ReplicaId>& members,
                                  const Counts& counts, bool has_server) {
   for (ReplicaId replica : members) take_larger(counts, replicas_[replica.value]);
   if (has_server) take_larger(counts, servers_[stage]);
 }
 
-uint64_t CarriedUpdates::carried(uint32_t column, const std::vector<uint32_t>& live) const {
-  uint64_t everywhere = updates_[column];
+uint64_t CarriedUpdates::carried(uint32_t pipeline, const std::vector<uint32_t>& live) const {
+  uint64_t everywhere = updates_[pipeline];
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     uint64_t most = 0;
-    for (uint32_t each : live) most = std::max(most, count(layout_.replica(stage, each), column));
+    for (uint32_t each : live) most = std::max(most, count(layout_.replica(stage, each), pipeline));
     everywhere = std::min(everywhere, most);
   }
   return everywhere;

@@ -6,21 +6,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
-#include "plans/plan/column_plan.hpp"
+#include "plans/plan/pipeline_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 
 LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
                            std::unique_ptr<GroupScheduler> policy)
-    : layout_(column_layout(plan)),
+    : layout_(pipeline_layout(plan)),
       plan_(plan),
       batch_(static_cast<uint64_t>(job.training.global_batch_size)),
-      samples_each_(column_samples(job)),
-      round_steps_(static_cast<uint64_t>(std::max<int64_t>(1, job.sync.segment_steps))),
+      samples_each_(pipeline_samples(job)),
+      round_steps_(static_cast<uint64_t>(std::max<int64_t>(1, job.sync.round_steps))),
       profiles_(job.profiling.enable_profiling),
       profile_freq_(static_cast<uint64_t>(std::max<int64_t>(1, job.profiling.profile_freq))),
-      columns_(layout_.columns),
+      pipelines_(layout_.pipelines),
       has_server_(has_server(job)),
       carried_(layout_),
       policy_(std::move(policy)) {
@@ -28,20 +28,20 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
 }
 
 ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) {
-  SKEIN_CHECK(is_common_ && !has_failed_ && first_step < end_step)
+  SKEIN_CHECK(is_global_ && !has_failed_ && first_step < end_step)
       << "the round before " << first_step << " has not ended";
   now_us_ = now_us;
   end_step_ = end_step;
-  is_common_ = is_meeting_ = has_ended_ = has_pushed_ = false;
+  is_global_ = is_meeting_ = has_ended_ = has_pushed_ = false;
   iterations_.clear();
   staleness_max_ = 0;
-  pool_.emplace(LeaseState{
+  pool_.emplace(ClaimState{
       .samples = end_step * batch_, .samples_each = samples_each_, .fresh = first_step * batch_});
-  for (Column& each : columns_) each.has_committed = false;
+  for (Pipeline& each : pipelines_) each.has_committed = false;
   profiles_round_ = profiles_ && (!profiled_step_ || first_step >= *profiled_step_ + profile_freq_);
   if (profiles_round_) profiled_step_ = first_step;
   CoordinatorDecisions orders;
-  for (uint32_t column = 0; column < layout_.columns; ++column) resume(column, orders);
+  for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) resume(pipeline, orders);
   return made(std::move(orders));
 }
 
@@ -52,7 +52,7 @@ ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
   if (has_failed_) {
     decisions.failed = "no pipeline replica can end the round";
   } else if (std::exchange(has_ended_, false)) {
-    const SegmentTotals done = totals();
+    const RoundTotals done = totals();
     CommitTotals& totals = decisions.completed.emplace();
     totals.end_step = end_step_;
     totals.loss_sum = done.loss_sum;
@@ -60,15 +60,15 @@ ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
     totals.gradient_norm =
         done.iterations == 0 ? 0 : done.norm_sum / static_cast<double>(done.iterations);
     for (double busy : done.busy_seconds) {
-      totals.stage_busy_seconds.push_back(busy / static_cast<double>(layout_.columns));
+      totals.stage_busy_seconds.push_back(busy / static_cast<double>(layout_.pipelines));
     }
     totals.stage_stash_peak = done.stash_peak;
     totals.replica_samples = done.samples;
     totals.staleness = done.staleness_max;
     totals.is_round = true;
     last_timings_ = {};
-    for (const ColumnIteration& each : iterations_) {
-      last_timings_.passes.push_back({each.column, each.step_us()});
+    for (const PipelineIteration& each : iterations_) {
+      last_timings_.passes.push_back({each.pipeline, each.step_us()});
     }
   }
   return decisions;
@@ -76,46 +76,46 @@ ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
 
 /// Samples of a lost pipeline replica are for whoever has nothing to do.
 void LocalUpdates::redo_returned(CoordinatorDecisions& orders) {
-  for (uint32_t column = 0; column < layout_.columns; ++column) {
-    if (!pool_->state().returned.empty()) resume(column, orders);
+  for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
+    if (!pool_->state().returned.empty()) resume(pipeline, orders);
   }
 }
 
 void LocalUpdates::cut_short() {
-  if (is_common_ || is_meeting_) return;
+  if (is_global_ || is_meeting_) return;
   const uint64_t fresh = pool_->state().fresh;
   end_step_ = std::min(end_step_, (fresh + batch_ - 1) / batch_);
   pool_->limit(end_step_ * batch_);
 }
 
-void LocalUpdates::claim(uint32_t column, const SampleLease& lease) {
-  columns_[column].is_computing = true;
-  columns_[column].lease = lease;
+void LocalUpdates::begin_claim(uint32_t pipeline, const SampleClaim& claim) {
+  pipelines_[pipeline].is_computing = true;
+  pipelines_[pipeline].claim = claim;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    stages_[stage].expect(layout_.replica(stage, column), columns_[column].step);
+    stages_[stage].expect(layout_.replica(stage, pipeline), pipelines_[pipeline].step);
   }
 }
 
 /// Lets a pipeline replica that does nothing have samples, if there are any. While it is in the
 /// push of a round's end it does not get any: it does once it is through.
-void LocalUpdates::resume(uint32_t column, CoordinatorDecisions& orders) {
-  Column& own = columns_[column];
+void LocalUpdates::resume(uint32_t pipeline, CoordinatorDecisions& orders) {
+  Pipeline& own = pipelines_[pipeline];
   if (own.is_lost || own.is_computing) return;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    if (is_in_group(layout_.replica(stage, column))) return;
+    if (is_in_group(layout_.replica(stage, pipeline))) return;
   }
-  const std::optional<SampleLease> lease = pool_->lease(column);
-  if (!lease) return leave_policy(column, orders);
-  claim(column, *lease);
-  orders.push_back(LeaseSamples{column, own.step, *lease, is_profiled()});
+  const std::optional<SampleClaim> claim = pool_->claim(pipeline);
+  if (!claim) return leave_policy(pipeline, orders);
+  begin_claim(pipeline, *claim);
+  orders.push_back(ClaimSamples{pipeline, own.step, *claim, is_profiled()});
   if (own.has_policy) return;
   own.has_policy = true;
-  tell_policy({column, true, own.step}, orders);
+  tell_policy({pipeline, true, own.step}, orders);
 }
 
-void LocalUpdates::leave_policy(uint32_t column, CoordinatorDecisions& orders) {
-  if (!std::exchange(columns_[column].has_policy, false)) return;
-  tell_policy({column, false, columns_[column].step}, orders);
+void LocalUpdates::leave_policy(uint32_t pipeline, CoordinatorDecisions& orders) {
+  if (!std::exchange(pipelines_[pipeline].has_policy, false)) return;
+  tell_policy({pipeline, false, pipelines_[pipeline].step}, orders);
 }
 
 void LocalUpdates::tell_policy(const MembershipChange& change, CoordinatorDecisions& orders) {
@@ -140,105 +140,106 @@ void LocalUpdates::follow_policy(GroupDecisions decisions, CoordinatorDecisions&
 ModeOutcome LocalUpdates::on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) {
   if (!layout_.has(report.replica)) return Dropped{DropReason::kUnknown};
   now_us_ = now_us;
-  const uint32_t column = layout_.column_of(report.replica);
-  if (columns_[column].is_lost) return Dropped{DropReason::kUnknown};
-  if (!columns_[column].is_computing || has_diverged_) return Dropped{DropReason::kUnexpected};
+  const uint32_t pipeline = layout_.pipeline_of(report.replica);
+  if (pipelines_[pipeline].is_lost) return Dropped{DropReason::kUnknown};
+  if (!pipelines_[pipeline].is_computing || has_diverged_) return Dropped{DropReason::kUnexpected};
   ReadyReport whole = report;
   whole.needs_groups = false;  // Its update is its own: nothing is reduced.
   if (const auto why = stage_of(report.replica).on_ready(sender, whole)) return Dropped{*why};
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    if (!stages_[stage].is_final(layout_.replica(stage, column))) return ModeDecisions{};
+    if (!stages_[stage].is_final(layout_.replica(stage, pipeline))) return ModeDecisions{};
   }
   CoordinatorDecisions orders;
-  update(column, orders);
+  update(pipeline, orders);
   return made(std::move(orders));
 }
 
 /// From the start of a round until all pipeline replicas have done an iteration: fast ones several.
 bool LocalUpdates::is_profiled() const {
-  return profiles_round_ && std::any_of(columns_.begin(), columns_.end(), [](const Column& each) {
-           return !each.is_lost && !each.has_committed;
-         });
+  return profiles_round_ &&
+         std::any_of(pipelines_.begin(), pipelines_.end(),
+                     [](const Pipeline& each) { return !each.is_lost && !each.has_committed; });
 }
 
-SegmentTotals LocalUpdates::totals() const {
-  SegmentTotals totals = totals_of(layout_, iterations_);
+RoundTotals LocalUpdates::totals() const {
+  RoundTotals totals = totals_of(layout_, iterations_);
   totals.staleness_max = staleness_max_;
   return totals;
 }
 
 /// There is none, too, if the others are through with the round before this one would be through
 /// with one more iteration: nobody waits for the slowest one at the end of a round.
-std::optional<SampleLease> LocalUpdates::next_lease(uint32_t column) {
-  if (would_be_last(column)) return std::nullopt;
-  return pool_->lease(column);
+std::optional<SampleClaim> LocalUpdates::next_claim(uint32_t pipeline) {
+  if (would_be_last(pipeline)) return std::nullopt;
+  return pool_->claim(pipeline);
 }
 
-bool LocalUpdates::would_be_last(uint32_t column) const {
-  const LeaseState& pool = pool_->state();
+bool LocalUpdates::would_be_last(uint32_t pipeline) const {
+  const ClaimState& pool = pool_->state();
   if (!pool.returned.empty()) return false;
-  double rate = 0;   // Of the others, claims a microsecond.
-  double count = 0;  // Of claims: what is left, and what the others are at.
-  for (uint32_t other = 0; other < layout_.columns; ++other) {
-    if (other == column || !columns_[other].is_computing) continue;
-    if (columns_[other].busy_us == 0) return false;
-    rate += 1 / static_cast<double>(columns_[other].busy_us);
+  double rate = 0;   // What the others do, in claims a microsecond.
+  double count = 0;  // In claims: what is left, and what the others are at.
+  for (uint32_t other = 0; other < layout_.pipelines; ++other) {
+    if (other == pipeline || !pipelines_[other].is_computing) continue;
+    if (pipelines_[other].busy_us == 0) return false;
+    rate += 1 / static_cast<double>(pipelines_[other].busy_us);
     ++count;
   }
   if (rate == 0) return false;
   count += static_cast<double>((pool.samples - pool.fresh) / pool.samples_each);
-  return static_cast<double>(columns_[column].busy_us) > count / rate;
+  return static_cast<double>(pipelines_[pipeline].busy_us) > count / rate;
 }
 
 /// All replicas of a pipeline replica are ready: they apply their updates, and go on.
-void LocalUpdates::update(uint32_t column, CoordinatorDecisions& orders) {
-  Column& own = columns_[column];
-  ColumnIteration& iteration = iterations_.emplace_back();
-  iteration.column = column;
+void LocalUpdates::update(uint32_t pipeline, CoordinatorDecisions& orders) {
+  Pipeline& own = pipelines_[pipeline];
+  PipelineIteration& iteration = iterations_.emplace_back();
+  iteration.pipeline = pipeline;
   iteration.step = own.step;
-  iteration.lease = own.lease;
+  iteration.claim = own.claim;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    iteration.reports[stage] = stages_[stage].report(layout_.replica(stage, column));
+    iteration.reports[stage] = stages_[stage].report(layout_.replica(stage, pipeline));
   }
   own.busy_us = iteration.busy_us();
-  CommitColumn commit;
-  commit.column = column;
+  CommitPipeline commit;
+  commit.pipeline = pipeline;
   commit.step = own.step;
   commit.gradient_norm = iteration.gradient_norm();
-  commit.lease = own.lease;
+  commit.claim = own.claim;
   if (!std::isfinite(iteration.loss_sum()) || !std::isfinite(commit.gradient_norm)) {
     has_diverged_ = true;
     orders.push_back(diverged(
-        absl::StrCat("pipeline replica ", column, ", samples from ", own.lease.first),
+        absl::StrCat("pipeline replica ", pipeline, ", samples from ", own.claim.first),
         iteration.loss_sum() / static_cast<double>(iteration.loss_tokens()), commit.gradient_norm));
     return;
   }
-  carried_.on_update(column);
-  SKEIN_CHECK(pool_->finish(column, own.lease.first)) << "column " << column << " has no claim";
-  commit.next = next_lease(column);
+  carried_.on_update(pipeline);
+  SKEIN_CHECK(pool_->finish(pipeline, own.claim.first))
+      << "pipeline replica " << pipeline << " has no claim";
+  commit.next = next_claim(pipeline);
   const uint64_t step = own.step++;
   own.has_committed = true;
   own.is_computing = false;
-  if (commit.next) claim(column, *commit.next);
+  if (commit.next) begin_claim(pipeline, *commit.next);
   commit.profile = commit.next && is_profiled();
   const bool goes_on = commit.next.has_value();
   orders.push_back(std::move(commit));
   if (!goes_on) {
-    leave_policy(column, orders);
+    leave_policy(pipeline, orders);
     return try_meet(orders);
   }
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    const ReplicaId replica = layout_.replica(stage, column);
+    const ReplicaId replica = layout_.replica(stage, pipeline);
     follow_policy(policy_->on_ready({replica, step}, now_us_), orders);
   }
 }
 
 /// False if there can be no such group, as the server has lost a shard: who waits goes on alone.
 bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& orders) {
-  const bool is_served = start.combination == Combination::kServer;
-  const bool is_local = start.combination == Combination::kLocal;
+  const bool is_served = start.average == Average::kServer;
+  const bool is_local = start.average == Average::kLocal;
   for (const GroupMember& member : start.members) {
-    const bool is_lost = columns_[layout_.column_of(member.replica)].is_lost;
+    const bool is_lost = pipelines_[layout_.pipeline_of(member.replica)].is_lost;
     SKEIN_CHECK(!is_lost) << "the policy has put " << member.replica << ", lost, in a group";
     SKEIN_CHECK(is_local || !is_in_group(member.replica))
         << "the policy has put " << member.replica << " in two groups";
@@ -247,46 +248,46 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
     go_on_alone(start, orders);
     return false;
   }
-  CombineWeights combine;
-  combine.number = next_number_++;
-  combine.stage = start.stage;
-  combine.members = start.members;
-  combine.staleness = start.staleness;
+  AverageWeights average;
+  average.number = next_number_++;
+  average.stage = start.stage;
+  average.members = start.members;
+  average.staleness = start.staleness;
   staleness_max_ = std::max(staleness_max_, start.staleness);
   if (!is_local) {
     Group group;
     group.policy_number = start.number;
     group.has_server = is_served;
     if (is_served) {
-      combine.shards = stages_[static_cast<size_t>(start.stage)].live();
+      average.shards = stages_[static_cast<size_t>(start.stage)].live();
       // The policy's weights depend on who is in its hands now; a sample counts the same at all
       // times.
-      for (GroupMember& each : combine.members) each.weight = 1.0 / layout_.columns;
+      for (GroupMember& each : average.members) each.weight = 1.0 / layout_.pipelines;
     }
-    begin_group(combine, std::move(group));
+    begin_group(average, std::move(group));
   }
-  orders.push_back(std::move(combine));
+  orders.push_back(std::move(average));
   return true;
 }
 
 void LocalUpdates::go_on_alone(const GroupStart& start, CoordinatorDecisions& orders) {
   for (const GroupMember& member : start.members) {
-    if (member.is_passive) continue;
-    CombineWeights alone;
+    if (member.is_nonblocking) continue;
+    AverageWeights alone;
     alone.number = next_number_++;
     alone.stage = start.stage;
-    alone.members = {{member.replica, columns_[layout_.column_of(member.replica)].step, 1}};
+    alone.members = {{member.replica, pipelines_[layout_.pipeline_of(member.replica)].step, 1}};
     orders.push_back(std::move(alone));
   }
 }
 
-void LocalUpdates::begin_group(const CombineWeights& combine, Group group) {
-  group.stage = static_cast<uint32_t>(combine.stage);
-  group.put_in = carried_.put_in(group.stage, combine.members, group.has_server);
+void LocalUpdates::begin_group(const AverageWeights& average, Group group) {
+  group.stage = static_cast<uint32_t>(average.stage);
+  group.contribution = carried_.contribution(group.stage, average.members, group.has_server);
   std::set<ReplicaId> members;
-  for (const GroupMember& member : combine.members) members.insert(member.replica);
-  stages_[group.stage].begin_group(combine.number, members);
-  groups_[combine.number] = std::move(group);
+  for (const GroupMember& member : average.members) members.insert(member.replica);
+  stages_[group.stage].begin_group(average.number, members);
+  groups_[average.number] = std::move(group);
 }
 
 ModeOutcome LocalUpdates::on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
@@ -306,19 +307,20 @@ void LocalUpdates::end_group(const EndedGroup& ended, CoordinatorDecisions& orde
   const Group group = groups_.at(ended.number);
   groups_.erase(ended.number);
   const bool has_live = std::any_of(ended.members.begin(), ended.members.end(), [&](ReplicaId id) {
-    return !columns_[layout_.column_of(id)].is_lost;
+    return !pipelines_[layout_.pipeline_of(id)].is_lost;
   });
   if (!has_live) return;
-  if (ended.ok) carried_.on_combined(group.stage, ended.members, group.put_in, group.has_server);
+  if (ended.ok)
+    carried_.on_averaged(group.stage, ended.members, group.contribution, group.has_server);
   if (!group.is_closing) {
     return follow_policy(policy_->on_group_end({group.policy_number, ended.ok}, now_us_), orders);
   }
-  if (!group.is_common) return;
+  if (!group.is_global) return;
   has_failed_ = has_failed_ || !ended.ok;
   if (!groups_.empty() || has_failed_) return;
   is_meeting_ = false;
-  is_common_ = has_ended_ = true;
-  carried_.on_common();
+  is_global_ = has_ended_ = true;
+  carried_.on_global();
 }
 
 ModeDecisions LocalUpdates::on_timer(uint64_t now_us) {
@@ -334,10 +336,10 @@ ModeDecisions LocalUpdates::on_timer(uint64_t now_us) {
 /// Starts the global average, and before it the push to the servers, when every pipeline replica
 /// is idle and no group runs.
 void LocalUpdates::try_meet(CoordinatorDecisions& orders) {
-  if (is_meeting_ || is_common_ || has_failed_ || !pool_ || !pool_->is_over() || !groups_.empty()) {
+  if (is_meeting_ || is_global_ || has_failed_ || !pool_ || !pool_->is_over() || !groups_.empty()) {
     return;
   }
-  for (const Column& each : columns_) {
+  for (const Pipeline& each : pipelines_) {
     if (each.is_computing) return;
   }
   const bool pushes = has_server_ && !has_lost() && !std::exchange(has_pushed_, true);
@@ -346,52 +348,52 @@ void LocalUpdates::try_meet(CoordinatorDecisions& orders) {
 }
 
 /// Groups of all pipeline replicas at every stage.
-void LocalUpdates::close(bool is_common, CoordinatorDecisions& orders) {
+void LocalUpdates::close(bool is_global, CoordinatorDecisions& orders) {
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     const std::vector<ReplicaId> live = stages_[stage].live();
-    CombineWeights combine;
-    combine.number = next_number_++;
-    combine.stage = static_cast<int32_t>(stage);
-    combine.is_closing = true;
-    combine.is_common = is_common;
-    combine.steps_done = end_step_;
-    if (!is_common) combine.shards = live;
+    AverageWeights average;
+    average.number = next_number_++;
+    average.stage = static_cast<int32_t>(stage);
+    average.is_closing = true;
+    average.is_global = is_global;
+    average.steps_done = end_step_;
+    if (!is_global) average.shards = live;
     Group group;
     group.is_closing = true;
-    group.is_common = is_common;
-    group.has_server = !is_common;
+    group.is_global = is_global;
+    group.has_server = !is_global;
     for (ReplicaId replica : live) {
-      combine.members.push_back({replica, columns_[layout_.column_of(replica)].step,
+      average.members.push_back({replica, pipelines_[layout_.pipeline_of(replica)].step,
                                  1.0 / static_cast<double>(live.size())});
     }
-    begin_group(combine, std::move(group));
-    orders.push_back(std::move(combine));
+    begin_group(average, std::move(group));
+    orders.push_back(std::move(average));
   }
 }
 
-std::set<uint32_t> LocalUpdates::columns_of(WorkerId worker) const {
-  std::set<uint32_t> columns;
+std::set<uint32_t> LocalUpdates::pipelines_of(WorkerId worker) const {
+  std::set<uint32_t> pipelines;
   for (const StagePlan& stage : plan_.stages) {
     for (const ReplicaPlan& replica : stage.replicas) {
-      if (replica.worker == worker) columns.insert(layout_.column_of(replica.id));
+      if (replica.worker == worker) pipelines.insert(layout_.pipeline_of(replica.id));
     }
   }
-  return columns;
+  return pipelines;
 }
 
 /// Also those that it was through with: what it has sent may be on its way, or gone with it. With a
 /// server, all of them lack its shard.
-void LocalUpdates::abort_groups_of(uint32_t column, CoordinatorDecisions& orders) {
+void LocalUpdates::abort_groups_of(uint32_t pipeline, CoordinatorDecisions& orders) {
   std::vector<uint64_t> numbers;
   for (const auto& [number, group] : groups_) {
-    const ReplicaId own = layout_.replica(group.stage, column);
+    const ReplicaId own = layout_.replica(group.stage, pipeline);
     if (group.has_server || stages_[group.stage].is_member(number, own)) numbers.push_back(number);
   }
   for (uint64_t number : numbers) {
     const Group& group = groups_.at(number);
-    if (group.is_common) has_failed_ = true;
+    if (group.is_global) has_failed_ = true;
     StageSync::Abort abort = stages_[group.stage].abort_group(number);
-    if (!abort.awaited.empty()) orders.push_back(DissolveGroup{number, std::move(abort.awaited)});
+    if (!abort.awaited.empty()) orders.push_back(AbortGroup{number, std::move(abort.awaited)});
     if (abort.ended) end_group(*abort.ended, orders);
   }
 }
@@ -400,12 +402,12 @@ void LocalUpdates::abort_groups_of(uint32_t column, CoordinatorDecisions& orders
 /// stage.
 void LocalUpdates::redo_lost_iterations() {
   std::vector<uint32_t> live;
-  for (uint32_t column = 0; column < layout_.columns; ++column) {
-    if (!columns_[column].is_lost) live.push_back(column);
+  for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
+    if (!pipelines_[pipeline].is_lost) live.push_back(pipeline);
   }
-  std::erase_if(iterations_, [&](const ColumnIteration& each) {
-    if (each.step < carried_.carried(each.column, live)) return false;
-    pool_->undo(each.column, each.lease);
+  std::erase_if(iterations_, [&](const PipelineIteration& each) {
+    if (each.step < carried_.carried(each.pipeline, live)) return false;
+    pool_->undo(each.pipeline, each.claim);
     return true;
   });
 }
@@ -414,25 +416,25 @@ ModeDecisions LocalUpdates::lose(WorkerId worker, uint64_t now_us) {
   now_us_ = now_us;
   CoordinatorDecisions orders;
   std::vector<uint32_t> lost;
-  for (uint32_t column : columns_of(worker)) {
-    Column& own = columns_[column];
+  for (uint32_t pipeline : pipelines_of(worker)) {
+    Pipeline& own = pipelines_[pipeline];
     if (std::exchange(own.is_lost, true)) continue;
-    lost.push_back(column);
+    lost.push_back(pipeline);
     own.is_computing = false;
     for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-      stages_[stage].lose(layout_.replica(stage, column));
+      stages_[stage].lose(layout_.replica(stage, pipeline));
     }
-    if (pool_) pool_->forget(column);
+    if (pool_) pool_->forget(pipeline);
   }
   if (lost.empty()) return made(std::move(orders));
   // The policy hears of it first: with the outcome of a group it might put who is lost into others.
-  for (uint32_t column : lost) leave_policy(column, orders);
-  for (uint32_t column : lost) abort_groups_of(column, orders);
+  for (uint32_t pipeline : lost) leave_policy(pipeline, orders);
+  for (uint32_t pipeline : lost) abort_groups_of(pipeline, orders);
   // The average may have been taken in part.
   has_failed_ = has_failed_ || is_meeting_ ||
-                std::all_of(columns_.begin(), columns_.end(),
-                            [](const Column& each) { return each.is_lost; });
-  if (!has_failed_ && !is_common_) {
+                std::all_of(pipelines_.begin(), pipelines_.end(),
+                            [](const Pipeline& each) { return each.is_lost; });
+  if (!has_failed_ && !is_global_) {
     redo_lost_iterations();
     redo_returned(orders);
     try_meet(orders);
@@ -441,27 +443,27 @@ ModeDecisions LocalUpdates::lose(WorkerId worker, uint64_t now_us) {
 }
 
 bool LocalUpdates::has_lost() const {
-  return std::any_of(columns_.begin(), columns_.end(),
-                     [](const Column& each) { return each.is_lost; });
+  return std::any_of(pipelines_.begin(), pipelines_.end(),
+                     [](const Pipeline& each) { return each.is_lost; });
 }
 
 bool LocalUpdates::awaits(ReplicaId replica) const {
-  const Column& own = columns_[layout_.column_of(replica)];
+  const Pipeline& own = pipelines_[layout_.pipeline_of(replica)];
   return (own.is_computing && !stage_of(replica).is_final(replica)) || is_in_group(replica);
 }
 
 void LocalUpdates::check_invariants() const {
   size_t computing = 0;
-  for (uint32_t column = 0; column < layout_.columns; ++column) {
-    const Column& own = columns_[column];
+  for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
+    const Pipeline& own = pipelines_[pipeline];
     computing += own.is_computing ? 1 : 0;
-    SKEIN_CHECK(!own.is_lost || (!own.is_computing && !own.has_policy)) << column << " is lost";
+    SKEIN_CHECK(!own.is_lost || (!own.is_computing && !own.has_policy)) << pipeline << " is lost";
     if (!own.is_computing || has_diverged_) continue;
     const auto& held = pool_->state().held;
-    const auto claim = held.find(own.lease.first);
-    const bool is_own = claim != held.end() && claim->second.column == column &&
-                        claim->second.count == own.lease.count;
-    SKEIN_CHECK(is_own) << "pipeline replica " << column << " trains on what it does not hold";
+    const auto claim = held.find(own.claim.first);
+    const bool is_own = claim != held.end() && claim->second.pipeline == pipeline &&
+                        claim->second.count == own.claim.count;
+    SKEIN_CHECK(is_own) << "pipeline replica " << pipeline << " trains on what it does not hold";
   }
   SKEIN_CHECK(!pool_ || has_diverged_ || pool_->state().held.size() == computing)
       << pool_->state().held.size() << " claims, " << computing << " compute";
@@ -472,10 +474,10 @@ void LocalUpdates::check_invariants() const {
   }
   SKEIN_CHECK((running == 0) == groups_.empty()) << groups_.size() << " groups";
   for (const auto& [number, group] : groups_) {
-    SKEIN_CHECK(number < next_number_ && (!is_meeting_ || group.is_common)) << "group " << number;
+    SKEIN_CHECK(number < next_number_ && (!is_meeting_ || group.is_global)) << "group " << number;
   }
   SKEIN_CHECK(!is_meeting_ || computing == 0) << computing << " compute while all meet";
-  SKEIN_CHECK(!is_common_ || (computing == 0 && groups_.empty())) << "the round has ended";
+  SKEIN_CHECK(!is_global_ || (computing == 0 && groups_.empty())) << "the round has ended";
 }
 
 }  // namespace skein::plans

@@ -12,11 +12,11 @@
 #include "plans/coordinator/stage_sync.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/carried_updates.hpp"
-#include "plans/modes/lease_pool.hpp"
-#include "plans/modes/segment_totals.hpp"
+#include "plans/modes/claim_pool.hpp"
+#include "plans/modes/round_totals.hpp"
 #include "plans/modes/training_mode.hpp"
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
@@ -59,7 +59,7 @@ class LocalUpdates final : public TrainingMode {
   uint64_t commit_steps() const override { return round_steps_; }
   bool leaves_commits_behind() const override { return true; }
   int32_t pipeline_replica_of(ReplicaId replica) const override {
-    return static_cast<int32_t>(layout_.column_of(replica));
+    return static_cast<int32_t>(layout_.pipeline_of(replica));
   }
   bool awaits(ReplicaId replica) const override;
   ModeTimings last_timings() const override { return last_timings_; }
@@ -67,51 +67,51 @@ class LocalUpdates final : public TrainingMode {
 
   uint64_t end_step() const { return end_step_; }
   /// Of the round, without the iterations that have been lost.
-  SegmentTotals totals() const;
+  RoundTotals totals() const;
 
  private:
-  struct Column {  // A pipeline replica.
+  struct Pipeline {  // A pipeline replica.
     bool is_lost = false;
     bool is_computing = false;
     bool has_policy = true;      // The policy counts it as present.
     bool has_committed = false;  // In this round.
     uint64_t busy_us = 0;  // Of its last iteration, of the stage that took longest; 0: none yet.
     uint64_t step = 0;     // Its own iterations so far.
-    SampleLease lease;     // is_computing: its claim.
+    SampleClaim claim;     // is_computing: its claim.
   };
   struct Group {
     uint64_t policy_number = 0;
     bool is_closing = false;
-    bool is_common = false;
+    bool is_global = false;
     bool has_server = false;
     uint32_t stage = 0;
-    CarriedUpdates::Counts put_in;
+    CarriedUpdates::Counts contribution;
   };
 
   StageSync& stage_of(ReplicaId replica) { return stages_[layout_.stage_of(replica)]; }
   const StageSync& stage_of(ReplicaId replica) const { return stages_[layout_.stage_of(replica)]; }
   bool is_in_group(ReplicaId replica) const { return stage_of(replica).is_in_group(replica); }
-  void update(uint32_t column, CoordinatorDecisions& orders);
-  void resume(uint32_t column, CoordinatorDecisions& orders);
-  void claim(uint32_t column, const SampleLease& lease);
+  void update(uint32_t pipeline, CoordinatorDecisions& orders);
+  void resume(uint32_t pipeline, CoordinatorDecisions& orders);
+  void begin_claim(uint32_t pipeline, const SampleClaim& claim);
   void redo_returned(CoordinatorDecisions& orders);
-  std::optional<SampleLease> next_lease(uint32_t column);
-  bool would_be_last(uint32_t column) const;
+  std::optional<SampleClaim> next_claim(uint32_t pipeline);
+  bool would_be_last(uint32_t pipeline) const;
   bool is_profiled() const;
 
   void tell_policy(const MembershipChange& change, CoordinatorDecisions& orders);
   void follow_policy(GroupDecisions decisions, CoordinatorDecisions& orders);
   bool start_group(const GroupStart& start, CoordinatorDecisions& orders);
   void go_on_alone(const GroupStart& start, CoordinatorDecisions& orders);
-  void leave_policy(uint32_t column, CoordinatorDecisions& orders);
-  void begin_group(const CombineWeights& combine, Group group);
+  void leave_policy(uint32_t pipeline, CoordinatorDecisions& orders);
+  void begin_group(const AverageWeights& average, Group group);
   void end_group(const EndedGroup& ended, CoordinatorDecisions& orders);
-  void abort_groups_of(uint32_t column, CoordinatorDecisions& orders);
+  void abort_groups_of(uint32_t pipeline, CoordinatorDecisions& orders);
 
   void try_meet(CoordinatorDecisions& orders);
-  void close(bool is_common, CoordinatorDecisions& orders);
+  void close(bool is_global, CoordinatorDecisions& orders);
   void redo_lost_iterations();
-  std::set<uint32_t> columns_of(WorkerId worker) const;
+  std::set<uint32_t> pipelines_of(WorkerId worker) const;
   bool has_lost() const;
   ModeDecisions made(CoordinatorDecisions orders);
 
@@ -119,31 +119,31 @@ class LocalUpdates final : public TrainingMode {
   // does not holds none; a lost one is neither present to the policy nor awaited by a group. Groups
   // here are those that the stages run. While all take the global average nobody computes, and no
   // other group runs. Once all have it, nothing runs until the next round.
-  ColumnLayout layout_;
+  PipelineLayout layout_;
   Plan plan_;
   uint64_t batch_ = 0;         // Samples of a step.
-  uint64_t samples_each_ = 0;  // Of one iteration.
+  uint64_t samples_each_ = 0;  // One iteration's.
   uint64_t round_steps_ = 1;   // At most.
   bool profiles_ = false;
   uint64_t profile_freq_ = 0;
   std::optional<uint64_t> profiled_step_;  // First step of the last round with timings.
   bool profiles_round_ = false;
   std::vector<StageSync> stages_;
-  std::vector<Column> columns_;
-  std::optional<LeasePool> pool_;
+  std::vector<Pipeline> pipelines_;
+  std::optional<ClaimPool> pool_;
   std::map<uint64_t, Group> groups_;  // That run, by number.
   uint64_t next_number_ = 1;
   uint64_t end_step_ = 0;
   bool has_server_ = false;
   bool has_pushed_ = false;  // All have, at the end of the round.
   bool is_meeting_ = false;  // The global average is taken.
-  bool is_common_ = true;    // All pipeline replicas have it.
+  bool is_global_ = true;    // All pipeline replicas have it.
   bool has_ended_ = false;   // The round has, and nobody was told yet.
   bool has_failed_ = false;  // Nobody can end the round: it has to be done again.
   bool has_diverged_ = false;
-  std::vector<ColumnIteration> iterations_;  // Of the round.
+  std::vector<PipelineIteration> iterations_;  // The round's.
   CarriedUpdates carried_;
-  uint64_t staleness_max_ = 0;  // Of the round's groups.
+  uint64_t staleness_max_ = 0;  // Largest of the round's groups.
   ModeTimings last_timings_;
   std::unique_ptr<GroupScheduler> policy_;
   std::optional<uint64_t> wake_us_;  // The policy's wish.

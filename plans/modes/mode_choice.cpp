@@ -2,18 +2,18 @@
 
 #include <algorithm>
 
-#include "plans/plan/column_plan.hpp"
+#include "plans/plan/pipeline_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 
 ModeChoice::ModeChoice(const JobSpec& job)
-    : job_(job), may_change_(may_run_columns(job) && !begins_in_columns(job)) {}
+    : job_(job), may_change_(may_run_pipelines(job) && !begins_in_pipelines(job)) {}
 
 void ModeChoice::begin_generation(const Plan& plan) {
   constexpr uint32_t kDoublingsMax = 5;
   watch_.reset();
-  if (!may_change_ || !has_columns(plan)) return;
+  if (!may_change_ || !has_pipelines(plan)) return;
   const auto local_steps = static_cast<uint64_t>(job_.sync.local_steps);
   SyncWatchOptions options;
   options.chooser.is_adaptive = job_.optimizer.name == "adamw";
@@ -22,7 +22,7 @@ void ModeChoice::begin_generation(const Plan& plan) {
   // Who changes often does so ever more rarely, as each change costs something.
   options.steps_between_looks <<= std::min(changes_, kDoublingsMax);
   const SyncCandidate now{plan.mode == kLocalMode ? local_steps : 0};
-  watch_.emplace(column_layout(plan), options, now);
+  watch_.emplace(pipeline_layout(plan), options, now);
 }
 
 std::optional<PolicyQuestion> ModeChoice::on_commit(const ModeTimings& timings, double commit_us) {
@@ -47,9 +47,9 @@ std::optional<ModeChoice::Change> ModeChoice::on_answer(const PolicyAnswer& answ
   const std::optional<SyncChoice> choice = watch_->on_choice(answer.choice);
   if (!choice) return std::nullopt;
   ++changes_;
-  const bool apart = choice->candidate.runs_columns();
+  const bool apart = choice->candidate.runs_pipelines();
   return Change{apart ? kLocalMode : kSynchronousMode, choice->reason,
-                apart ? "columns go at their own pace" : "all do every step together"};
+                apart ? "pipeline replicas go under local updates" : "all do every step together"};
 }
 
 }  // namespace skein::plans

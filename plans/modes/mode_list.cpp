@@ -7,7 +7,7 @@
 #include "plans/elastic/replan.hpp"
 #include "plans/modes/local_updates.hpp"
 #include "plans/modes/synchronous_steps.hpp"
-#include "plans/plan/column_plan.hpp"
+#include "plans/plan/pipeline_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "plans/worker/local_program.hpp"
 #include "plans/worker/step_program.hpp"
@@ -16,17 +16,17 @@ namespace skein::plans {
 
 const ModeList& training_modes() {
   static const ModeList all = {
-      {kSynchronousMode, [](const JobSpec& job) { return !begins_in_columns(job); }, replan,
+      {kSynchronousMode, [](const JobSpec& job) { return !begins_in_pipelines(job); }, replan,
        [](const JobSpec&, const Plan& plan) -> std::unique_ptr<TrainingMode> {
          return std::make_unique<SynchronousSteps>(plan);
        },
        [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
          return std::make_unique<StepProgram>(std::move(options));
        }},
-      {kLocalMode, [](const JobSpec& job) { return begins_in_columns(job); },
+      {kLocalMode, [](const JobSpec& job) { return begins_in_pipelines(job); },
        replan_pipeline_replicas,
        [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {
-         return std::make_unique<LocalUpdates>(job, plan, make_policy(job, column_layout(plan)));
+         return std::make_unique<LocalUpdates>(job, plan, make_policy(job, pipeline_layout(plan)));
        },
        [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
          return std::make_unique<LocalProgram>(std::move(options));

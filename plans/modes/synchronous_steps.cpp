@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "plans/base/check.hpp"
-#include "plans/plan/column_plan.hpp"
+#include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {
 namespace {
@@ -85,14 +85,14 @@ ModeTimings SynchronousSteps::timings() const {
       timings.step_reports[replica.id] = stages_[s].report(replica.id);
     }
   }
-  if (!has_columns(plan_)) return timings;
-  const ColumnLayout layout = column_layout(plan_);
-  for (uint32_t column = 0; column < layout.columns; ++column) {
+  if (!has_pipelines(plan_)) return timings;
+  const PipelineLayout layout = pipeline_layout(plan_);
+  for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
     uint64_t longest = 0;
     for (uint32_t stage = 0; stage < layout.stages; ++stage) {
-      longest = std::max(longest, timings.step_reports.at(layout.replica(stage, column)).step_us);
+      longest = std::max(longest, timings.step_reports.at(layout.replica(stage, pipeline)).step_us);
     }
-    timings.passes.push_back({column, longest});
+    timings.passes.push_back({pipeline, longest});
   }
   return timings;
 }

@@ -19,7 +19,7 @@ struct CommitTotals {
   uint64_t end_step = 0;  // The commit covers the steps from the last one up to here.
   double loss_sum = 0;
   uint64_t loss_tokens = 0;
-  double gradient_norm = 0;                // Of the step; of several updates, their mean.
+  double gradient_norm = 0;                // The step's; the mean, if there are several updates.
   std::vector<double> stage_busy_seconds;  // [stages], mean of the replicas.
   std::vector<uint32_t> stage_stash_peak;  // [stages]
   std::vector<uint64_t> replica_samples;   // [pipeline replicas]; empty: they train together.
@@ -30,7 +30,7 @@ struct CommitTotals {
 
 /// What the timings of a commit's work tell those that watch them.
 struct ModeTimings {
-  /// Of the one step behind the commit; empty if replicas wait for nobody, so that none holds up
+  /// The one step behind the commit; empty if replicas wait for nobody, so that none holds up
   /// the others.
   std::map<ReplicaId, ReadyReport> step_reports;
   struct Pass {

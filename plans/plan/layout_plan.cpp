@@ -39,8 +39,8 @@ absl::StatusOr<int64_t> rank_count(const JobSpec& job, int64_t available) {
   SKEIN_ASSIGN_OR_RETURN(int64_t ranks, requested_ranks(parallelism));
   const int64_t most = layer_count(job.model) / parallelism.virtual_stages;
   if (ranks == 0) {
-    const int64_t columns = parallelism.data_parallel_replicate_degree;
-    ranks = std::clamp<int64_t>(available / columns, 1, std::max<int64_t>(1, most));
+    const int64_t pipelines = parallelism.data_parallel_replicate_degree;
+    ranks = std::clamp<int64_t>(available / pipelines, 1, std::max<int64_t>(1, most));
   }
   if (ranks > most) {
     return absl::InvalidArgumentError(absl::StrCat(

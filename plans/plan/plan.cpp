@@ -84,8 +84,8 @@ absl::Status check_stages(const Plan& plan, int64_t layer_count) {
           absl::StrCat("stage ", s, " covers ", row, " of ", plan.microbatch_rows, " rows"));
     }
   }
-  if (plan.mode == kLocalMode && !has_columns(plan)) {
-    return wrong("it has no columns: the stages' replicas have unlike rows");
+  if (plan.mode == kLocalMode && !has_pipelines(plan)) {
+    return wrong("it has no pipeline replicas: the stages' replicas have unlike rows");
   }
   if (layer != layer_count) {
     return wrong(absl::StrCat("it covers ", layer, " of ", layer_count, " layers"));
@@ -121,7 +121,7 @@ absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head) {
   return validate_schedule(plan.actions, static_cast<int32_t>(plan.microbatch_count));
 }
 
-bool has_columns(const Plan& plan) {
+bool has_pipelines(const Plan& plan) {
   const StagePlan& first = plan.stages.front();
   return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& stage) {
     return std::equal(stage.replicas.begin(), stage.replicas.end(), first.replicas.begin(),

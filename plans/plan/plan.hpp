@@ -90,8 +90,9 @@ void number_replicas(std::vector<StagePlan>& stages);
 /// Rows as even as possible, earlier replicas get the rest.
 RowRange even_rows(int64_t rows, int64_t index, int64_t count);
 
-/// Every stage has as many replicas, with the same rows: replica c of each is of column c.
-bool has_columns(const Plan& plan);
+/// Every stage has as many replicas, with the same rows: replica c of each is of pipeline replica
+/// c.
+bool has_pipelines(const Plan& plan);
 
 const ReplicaPlan& replica_of(const Plan& plan, ReplicaId id);
 int32_t stage_of(const Plan& plan, ReplicaId id);

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plans/planner/candidate_plan.hpp"
 #include "plans/planner/layer_sums.hpp"
-#include "plans/planner/plan_draft.hpp"
 #include "plans/planner/plan_memory.hpp"
 #include "plans/planner/planner.hpp"
 
@@ -93,14 +93,14 @@ int64_t fitting_stages(const Plan& plan, const Profile& profile, const ClusterSp
       devices.push_back({order[s]});
       memory.push_back(room(order[s]));
     }
-    PlanDraft draft =
-        straight_draft(filled_cuts(sums, plan, memory), devices, plan.microbatch_rows);
-    if (draft.cuts.empty()) continue;
-    draft.recompute = plan.recompute;
+    CandidatePlan candidate =
+        straight_candidate_plan(filled_cuts(sums, plan, memory), devices, plan.microbatch_rows);
+    if (candidate.cuts.empty()) continue;
+    candidate.recompute = plan.recompute;
     PlanRequest request;
     request.profile.tied_bytes = profile.tied_bytes;
     request.global_batch_rows = plan.microbatch_rows * plan.microbatch_count;
-    Plan changed = listless_plan(draft, request);
+    Plan changed = listless_plan(candidate, request);
     if (set_schedule(changed, ScheduleKind::k1F1B).ok() && fits(changed, profile, cluster)) {
       return static_cast<int64_t>(stages);
     }
@@ -109,33 +109,33 @@ int64_t fitting_stages(const Plan& plan, const Profile& profile, const ClusterSp
 }
 
 /// What would make the plan fit; only what was tried and does.
-std::vector<std::string> remedies(const Plan& plan, const Profile& profile,
-                                  const ClusterSpec& cluster) {
-  std::vector<std::string> remedies;
+std::vector<std::string> mitigations(const Plan& plan, const Profile& profile,
+                                     const ClusterSpec& cluster) {
+  std::vector<std::string> mitigations;
   Plan changed = plan;
   changed.recompute = true;
-  if (!plan.recompute && fits(changed, profile, cluster)) remedies.push_back("recomputation");
+  if (!plan.recompute && fits(changed, profile, cluster)) mitigations.push_back("recomputation");
   changed = plan;
   if (plan.schedule != ScheduleKind::k1F1B && set_schedule(changed, ScheduleKind::k1F1B).ok() &&
       fits(changed, profile, cluster)) {
-    remedies.push_back("the schedule 1F1B");
+    mitigations.push_back("the schedule 1F1B");
   }
   if (const int64_t rows = fitting_rows(plan, profile, cluster); rows > 0) {
-    remedies.push_back(absl::StrCat("micro-batches of ", rows, " rows"));
+    mitigations.push_back(absl::StrCat("micro-batches of ", rows, " rows"));
   }
   if (const int64_t stages = fitting_stages(plan, profile, cluster); stages > 0) {
-    remedies.push_back(absl::StrCat(stages, " stages of one device"));
+    mitigations.push_back(absl::StrCat(stages, " stages of one device"));
   }
-  if (!remedies.empty() || plan.recompute) return remedies;
+  if (!mitigations.empty() || plan.recompute) return mitigations;
   changed = plan;
   changed.recompute = true;
   if (const int64_t rows = fitting_rows(changed, profile, cluster); rows > 0) {
-    remedies.push_back(absl::StrCat("recomputation and micro-batches of ", rows, " rows"));
+    mitigations.push_back(absl::StrCat("recomputation and micro-batches of ", rows, " rows"));
   }
   if (const int64_t stages = fitting_stages(changed, profile, cluster); stages > 0) {
-    remedies.push_back(absl::StrCat("recomputation and ", stages, " stages of one device"));
+    mitigations.push_back(absl::StrCat("recomputation and ", stages, " stages of one device"));
   }
-  return remedies;
+  return mitigations;
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ absl::Status check_memory(const Plan& plan, const Profile& profile, const Cluste
   }
   if (worst == nullptr) return absl::OkStatus();
   const ClusterDevice& device = cluster.devices[worst->worker.value - 1];
-  const std::vector<std::string> ways = remedies(plan, profile, cluster);
+  const std::vector<std::string> ways = mitigations(plan, profile, cluster);
   return absl::ResourceExhaustedError(absl::StrCat(
       "device ", device.name, " (worker ", worst->worker.value, ") lacks ", lacking,
       " bytes: it needs ", worst->state_bytes, " for weights, gradients and optimizer, ",

@@ -58,7 +58,7 @@ class Search {
       }
     }
     if (!best_) return best_;
-    choose_policy(best_->draft);
+    choose_policy(best_->candidate);
     return best_;
   }
 
@@ -86,7 +86,7 @@ class Search {
   FlowTimes::Duration cut(const std::vector<int32_t>& from, const std::vector<int32_t>& to) {
     const int64_t rows = attempt_.rows;
     auto rank = [&](const std::vector<int32_t>& devices) {
-      return DraftRank{devices, even_row_counts(rows, static_cast<int64_t>(devices.size()))};
+      return CandidateRank{devices, even_row_counts(rows, static_cast<int64_t>(devices.size()))};
     };
     return ground_.model().flows_between(rank(from), rank(to), 1.0);
   }
@@ -131,8 +131,8 @@ class Search {
       ++evaluations_;
       remember(state, after, devices, end, length_us, stages);
       if (!has_rows || (best_ && length_us >= best_->objective_us)) continue;
-      // Most drafts that lack memory are not made; one is, so that the error can say what is
-      // lacking.
+      // Most candidate plans that lack memory are not made; one is, so that the error can say what
+      // is lacking.
       if (ground_.lacks_memory() && !have_room({begin, end}, devices, rest)) continue;
       std::vector<int64_t> cuts = state.cuts;
       cuts.push_back(end);
@@ -159,11 +159,11 @@ class Search {
 
   void consider(std::vector<int64_t> cuts, std::vector<std::vector<int32_t>> devices,
                 double length_us) {
-    PlanDraft draft = ground_.draft(std::move(cuts), std::move(devices), attempt_);
-    if (!ground_.is_possible(draft, attempt_, length_us)) return;
-    best_ = Found{draft, length_us,
+    CandidatePlan candidate = ground_.candidate(std::move(cuts), std::move(devices), attempt_);
+    if (!ground_.is_possible(candidate, attempt_, length_us)) return;
+    best_ = Found{candidate, length_us,
                   absl::StrCat("shortest of DAPPLE's search: ",
-                               draft_text(draft, ground_.request().global_batch_rows))};
+                               candidate_text(candidate, ground_.request().global_batch_rows))};
   }
 
   DappleStage network(int64_t layer, const FlowTimes::Duration& row_byte) const {
@@ -173,18 +173,18 @@ class Search {
   }
 
   /// PA or PB: DAPPLE, section 3.2.
-  void choose_policy(PlanDraft& draft) {
+  void choose_policy(CandidatePlan& candidate) {
     const std::vector<ScheduleKind>& allowed = ground_.request().schedules;
     if (std::find(allowed.begin(), allowed.end(), ScheduleKind::k1F1BPB) == allowed.end()) return;
     double compute_us = 0;
     double network_us = 0;
-    const std::vector<DappleStage> stages = ground_.dapple_stages(draft);
+    const std::vector<DappleStage> stages = ground_.dapple_stages(candidate);
     for (size_t i = 0; i < stages.size(); ++i) {
       double& longest_us = i % 2 == 0 ? compute_us : network_us;
       longest_us = std::max(longest_us, stages[i].forward_us + stages[i].backward_us);
     }
     if (network_us < kComparableShare * compute_us) return;
-    draft.schedule = ScheduleKind::k1F1BPB;
+    candidate.schedule = ScheduleKind::k1F1BPB;
   }
 
   EqualDevices& ground_;

@@ -87,8 +87,8 @@ class SlowestBlock {
 
   double transfer_us(const State& state, const std::vector<int32_t>& to) {
     auto rank = [&](const std::vector<int32_t>& devices) {
-      return DraftRank{devices,
-                       even_row_counts(attempt_.rows, static_cast<int64_t>(devices.size()))};
+      return CandidateRank{devices,
+                           even_row_counts(attempt_.rows, static_cast<int64_t>(devices.size()))};
     };
     return ground_.model()
         .cut_cost(state.cuts.back(), rank(state.devices.back()), rank(to))
@@ -115,9 +115,9 @@ std::vector<std::vector<int32_t>> copies_of(const State& state, int64_t copies,
 }
 
 /// The released length formula.
-double released_length_us(EqualDevices& ground, const PlanDraft& draft,
+double released_length_us(EqualDevices& ground, const CandidatePlan& candidate,
                           const EqualDevices::Attempt& attempt) {
-  const std::vector<DappleStage> stages = ground.dapple_stages(draft);
+  const std::vector<DappleStage> stages = ground.dapple_stages(candidate);
   double block_us = 0;
   double total_us = 0;
   for (const DappleStage& stage : stages) {
@@ -136,16 +136,16 @@ double released_length_us(EqualDevices& ground, const PlanDraft& draft,
 absl::StatusOr<std::optional<Found>> search(EqualDevices& ground,
                                             const EqualDevices::Attempt& attempt) {
   std::optional<Found> best;
-  auto consider = [&](const PlanDraft& draft, const std::string& family) {
-    for (const DraftRank& rank : draft.ranks) {
+  auto consider = [&](const CandidatePlan& candidate, const std::string& family) {
+    for (const CandidateRank& rank : candidate.ranks) {
       if (static_cast<int64_t>(rank.devices.size()) > attempt.rows) return;
     }
-    const double length_us = released_length_us(ground, draft, attempt);
+    const double length_us = released_length_us(ground, candidate, attempt);
     if (best && length_us >= best->objective_us) return;
-    if (!ground.is_possible(draft, attempt, length_us)) return;
-    best = Found{draft, length_us,
+    if (!ground.is_possible(candidate, attempt, length_us)) return;
+    best = Found{candidate, length_us,
                  absl::StrCat("shortest by the released formula: ", family, ", ",
-                              draft_text(draft, ground.request().global_batch_rows))};
+                              candidate_text(candidate, ground.request().global_batch_rows))};
   };
   SKEIN_ASSIGN_OR_RETURN(const std::vector<State> ends, SlowestBlock(ground, attempt).run());
   const std::vector<int32_t> all = ground.devices();
@@ -155,16 +155,16 @@ absl::StatusOr<std::optional<Found>> search(EqualDevices& ground,
       devices += static_cast<int64_t>(own.size());
     }
     const int64_t copies = ground.device_count() / devices;
-    consider(ground.draft(state.cuts, copies == 1 ? state.devices : copies_of(state, copies, all),
-                          attempt),
+    consider(ground.candidate(state.cuts,
+                              copies == 1 ? state.devices : copies_of(state, copies, all), attempt),
              absl::StrCat("slowest block with ", copies, " copies"));
   }
   consider(straight_candidate(ground, attempt), "straight");
   SKEIN_ASSIGN_OR_RETURN(const std::optional<Found> two,
-                         best_two_stage(ground, attempt, [&](const PlanDraft& draft) {
-                           return released_length_us(ground, draft, attempt);
+                         best_two_stage(ground, attempt, [&](const CandidatePlan& candidate) {
+                           return released_length_us(ground, candidate, attempt);
                          }));
-  if (two) consider(two->draft, "two stages");
+  if (two) consider(two->candidate, "two stages");
   return best;
 }
 

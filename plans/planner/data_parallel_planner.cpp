@@ -23,11 +23,12 @@ absl::StatusOr<PlannedPipeline> plan_data_parallel(const PlanRequest& request) {
   }
   auto search = [](EqualDevices& ground,
                    const EqualDevices::Attempt& attempt) -> absl::StatusOr<std::optional<Found>> {
-    PlanDraft draft = ground.draft({0, ground.layer_count()}, {ground.devices()}, attempt);
+    CandidatePlan candidate =
+        ground.candidate({0, ground.layer_count()}, {ground.devices()}, attempt);
     const double length_us =
-        dapple_length(ground.dapple_stages(draft), ground.microbatch_count(attempt)).total_us();
-    if (!ground.is_possible(draft, attempt, length_us)) return std::nullopt;
-    return Found{draft, length_us,
+        dapple_length(ground.dapple_stages(candidate), ground.microbatch_count(attempt)).total_us();
+    if (!ground.is_possible(candidate, attempt, length_us)) return std::nullopt;
+    return Found{candidate, length_us,
                  absl::StrCat("the whole model on each of ", ground.device_count(), " devices")};
   };
   return plan_with_equal_devices(request, rows, search);

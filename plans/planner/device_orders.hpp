@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/planner/draft_cost.hpp"
+#include "plans/planner/candidate_cost.hpp"
 
 namespace skein::plans {
 

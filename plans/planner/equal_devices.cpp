@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
-#include "plans/planner/draft_schedule.hpp"
+#include "plans/planner/candidate_schedule.hpp"
 
 namespace skein::plans {
 namespace {
@@ -18,9 +18,9 @@ ScheduleKind only_schedule(const PlanRequest& request) {
 }
 
 /// What the device with the least room lacks, and what would help.
-absl::Status explain(const PlanDraft& draft, const PlanRequest& request) {
-  Plan plan = listless_plan(draft, request);
-  SKEIN_RETURN_IF_ERROR(set_schedule(plan, draft.schedule));
+absl::Status explain(const CandidatePlan& candidate, const PlanRequest& request) {
+  Plan plan = listless_plan(candidate, request);
+  SKEIN_RETURN_IF_ERROR(set_schedule(plan, candidate.schedule));
   SKEIN_RETURN_IF_ERROR(check_memory(plan, request.profile, request.cluster));
   return absl::ResourceExhaustedError("no plan of this kind fits the devices' memory");
 }
@@ -38,12 +38,14 @@ std::vector<int32_t> EqualDevices::devices() const {
   return free_devices(by_host_, Occupancy(by_host_.size(), 0));
 }
 
-PlanDraft EqualDevices::draft(std::vector<int64_t> cuts, std::vector<std::vector<int32_t>> devices,
-                              const Attempt& attempt) const {
-  PlanDraft draft = straight_draft(std::move(cuts), std::move(devices), attempt.rows);
-  draft.recompute = attempt.recompute;
-  draft.schedule = only_schedule(request_);
-  return draft;
+CandidatePlan EqualDevices::candidate(std::vector<int64_t> cuts,
+                                      std::vector<std::vector<int32_t>> devices,
+                                      const Attempt& attempt) const {
+  CandidatePlan candidate =
+      straight_candidate_plan(std::move(cuts), std::move(devices), attempt.rows);
+  candidate.recompute = attempt.recompute;
+  candidate.schedule = only_schedule(request_);
+  return candidate;
 }
 
 bool EqualDevices::has_room(const LayerRange& layers, const std::vector<int32_t>& devices,
@@ -62,21 +64,21 @@ bool EqualDevices::has_room(const LayerRange& layers, const std::vector<int32_t>
   return true;
 }
 
-bool EqualDevices::is_possible(const PlanDraft& draft, const Attempt& attempt,
+bool EqualDevices::is_possible(const CandidatePlan& candidate, const Attempt& attempt,
                                double objective_us) {
-  for (const DraftRank& rank : draft.ranks) {
+  for (const CandidateRank& rank : candidate.ranks) {
     if (static_cast<int64_t>(rank.devices.size()) > attempt.rows) return false;
   }
-  const int64_t S = draft.stage_count();
+  const int64_t S = candidate.stage_count();
   bool fits = true;
   for (int32_t s = 0; s < S && fits; ++s) {
-    const bool all = draft.schedule == ScheduleKind::kGPipe;
+    const bool all = candidate.schedule == ScheduleKind::kGPipe;
     const int64_t stashes =
         std::min(all ? microbatch_count(attempt) : S - s, microbatch_count(attempt));
-    fits = has_room(draft.layers(s), draft.rank(s).devices, attempt, stashes);
+    fits = has_room(candidate.layers(s), candidate.rank(s).devices, attempt, stashes);
   }
   if (!fits && (!lacks_memory_ || objective_us < lacks_memory_us_)) {
-    lacks_memory_ = draft;
+    lacks_memory_ = candidate;
     lacks_memory_us_ = objective_us;
   }
   return fits;
@@ -103,8 +105,8 @@ DappleStage EqualDevices::dapple_stage(const LayerRange& layers, int64_t devices
   return stage;
 }
 
-std::vector<DappleStage> EqualDevices::dapple_stages(const PlanDraft& draft) {
-  const DraftCost cost = model_.cost(draft);
+std::vector<DappleStage> EqualDevices::dapple_stages(const CandidatePlan& candidate) {
+  const CandidateCost cost = model_.cost(candidate);
   std::vector<DappleStage> stages;
   for (size_t s = 0; s < cost.stages.size(); ++s) {
     if (s > 0) stages.push_back({cost.cuts[s - 1].total_us(), cost.cuts[s - 1].total_us(), 0});
@@ -129,7 +131,7 @@ absl::StatusOr<PlannedPipeline> plan_with_equal_devices(const PlanRequest& reque
     SKEIN_ASSIGN_OR_RETURN(const std::optional<Found> found, search(ground, {rows, recompute}));
     if (!found) continue;
     CostModel real(request, request.cluster);
-    absl::StatusOr<Plan> plan = plan_of(found->draft, real);
+    absl::StatusOr<Plan> plan = plan_of(found->candidate, real);
     if (!plan.ok()) continue;
     return PlannedPipeline{*std::move(plan), found->objective_us, found->reason};
   }

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "plans/planner/candidate_cost.hpp"
+#include "plans/planner/candidate_plan.hpp"
 #include "plans/planner/dapple_objective.hpp"
-#include "plans/planner/draft_cost.hpp"
 #include "plans/planner/placement.hpp"
-#include "plans/planner/plan_draft.hpp"
 
 namespace skein::plans {
 
@@ -29,17 +29,17 @@ class EqualDevices {
   };
 
   /// One stage per entry, all with this schedule.
-  PlanDraft draft(std::vector<int64_t> cuts, std::vector<std::vector<int32_t>> devices,
-                  const Attempt& attempt) const;
+  CandidatePlan candidate(std::vector<int64_t> cuts, std::vector<std::vector<int32_t>> devices,
+                          const Attempt& attempt) const;
   /// Every replica has a row and every device room for its stage under the schedule. Remembers the
-  /// draft with the smallest objective that only lacks memory, for the error.
-  bool is_possible(const PlanDraft& draft, const Attempt& attempt, double objective_us);
+  /// candidate plan with the smallest objective that only lacks memory, for the error.
+  bool is_possible(const CandidatePlan& candidate, const Attempt& attempt, double objective_us);
   /// Whether the devices have room for a stage with so many stashes. O(devices).
   bool has_room(const LayerRange& layers, const std::vector<int32_t>& devices,
                 const Attempt& attempt, int64_t stashes);
-  const std::optional<PlanDraft>& lacks_memory() const { return lacks_memory_; }
-  /// DAPPLE's list of stages for a draft, network stages between.
-  std::vector<DappleStage> dapple_stages(const PlanDraft& draft);
+  const std::optional<CandidatePlan>& lacks_memory() const { return lacks_memory_; }
+  /// DAPPLE's list of stages for a candidate plan, network stages between.
+  std::vector<DappleStage> dapple_stages(const CandidatePlan& candidate);
   /// A compute stage of that list. O(1): `ring` is the all-reduce of one byte over its devices.
   DappleStage dapple_stage(const LayerRange& layers, int64_t devices,
                            const FlowTimes::Duration& ring, const Attempt& attempt);
@@ -62,13 +62,13 @@ class EqualDevices {
   CostModel model_;
   std::vector<std::vector<int32_t>> by_host_;
   double speed_ = 1.0;
-  std::optional<PlanDraft> lacks_memory_;
+  std::optional<CandidatePlan> lacks_memory_;
   double lacks_memory_us_ = 0;
 };
 
 /// A search's best plan and what it thinks of it.
 struct Found {
-  PlanDraft draft;
+  CandidatePlan candidate;
   double objective_us = 0;
   std::string reason;
 };

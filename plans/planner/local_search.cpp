@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "plans/planner/draft_moves.hpp"
+#include "plans/planner/candidate_moves.hpp"
 
 namespace skein::plans {
 namespace {
@@ -14,12 +14,12 @@ constexpr int kImprovementsMax = 10'000;
 
 }  // namespace
 
-RatedDraft local_search(CostModel& model, RatedDraft start, const DraftMeasure& measure,
-                        const std::function<bool()>& may_go_on) {
+RatedCandidate local_search(CostModel& model, RatedCandidate start, const CandidateMeasure& measure,
+                            const std::function<bool()>& may_go_on) {
   for (int i = 0; i < kImprovementsMax; ++i) {
-    RatedDraft better = start;
+    RatedCandidate better = start;
     const double cutoff_us = start.step_us * (1 - kGainMin);
-    visit_neighbours(model, start.draft, [&](const PlanDraft& neighbour) {
+    visit_neighbours(model, start.candidate, [&](const CandidatePlan& neighbour) {
       if (!may_go_on()) return false;
       const double step_us = measure(neighbour, cutoff_us);
       if (step_us >= cutoff_us) return true;

@@ -56,7 +56,7 @@ class Partitioner {
   }
 
   /// The partition for one limit; empty cuts if there is none.
-  PlanDraft solve(double limit_us) {
+  CandidatePlan solve(double limit_us) {
     cells_.assign(static_cast<size_t>((blocks() + 1) * (units() + 1)), {});
     for (int32_t u = 0; u <= units(); ++u) cell(blocks(), u).total_us = 0;
     for (int32_t block = blocks() - 1; block >= 0; --block) {
@@ -193,24 +193,24 @@ class Partitioner {
     });
   }
 
-  PlanDraft read() {
-    PlanDraft draft;
-    if (cell(0, 0).total_us == kNever) return draft;
-    draft.microbatch_rows = question_.rows;
-    draft.recompute = question_.recompute;
+  CandidatePlan read() {
+    CandidatePlan candidate;
+    if (cell(0, 0).total_us == kNever) return candidate;
+    candidate.microbatch_rows = question_.rows;
+    candidate.recompute = question_.recompute;
     int32_t block = 0;
     int32_t unit = 0;
     while (block < blocks()) {
       while (cell(block, unit).skips) ++unit;
       const Cell& own = cell(block, unit);
-      draft.cuts.push_back(block_begin_[static_cast<size_t>(block)]);
-      draft.rank_of_stage.push_back(static_cast<int32_t>(draft.ranks.size()));
-      draft.ranks.push_back(rank_of(model_, devices_of(unit, own.next_unit), question_.rows));
+      candidate.cuts.push_back(block_begin_[static_cast<size_t>(block)]);
+      candidate.rank_of_stage.push_back(static_cast<int32_t>(candidate.ranks.size()));
+      candidate.ranks.push_back(rank_of(model_, devices_of(unit, own.next_unit), question_.rows));
       block = own.next_block;
       unit = own.next_unit;
     }
-    draft.cuts.push_back(model_.sums().layer_count());
-    return draft;
+    candidate.cuts.push_back(model_.sums().layer_count());
+    return candidate;
   }
 
   CostModel& model_;
@@ -226,23 +226,23 @@ class Partitioner {
 
 }  // namespace
 
-std::vector<PlanDraft> partitions_of_order(CostModel& model, const std::vector<int32_t>& order,
-                                           const PartitionQuestion& question) {
+std::vector<CandidatePlan> partitions_of_order(CostModel& model, const std::vector<int32_t>& order,
+                                               const PartitionQuestion& question) {
   Partitioner partitioner(model, order, question);
   // What perfect balance over all devices would give; slow devices may be better left out.
   double speeds = 0;
   for (int32_t device : order) speeds += model.speed(device);
   const double ideal_us =
       model.sums().model_us(question.rows) * (question.recompute ? 4.0 / 3.0 : 1.0) / speeds;
-  std::vector<PlanDraft> drafts;
+  std::vector<CandidatePlan> candidates;
   for (const double limit : kLimits) {
-    PlanDraft draft = partitioner.solve(limit * ideal_us);
-    if (draft.cuts.empty()) continue;
-    if (std::find(drafts.begin(), drafts.end(), draft) == drafts.end()) {
-      drafts.push_back(std::move(draft));
+    CandidatePlan candidate = partitioner.solve(limit * ideal_us);
+    if (candidate.cuts.empty()) continue;
+    if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end()) {
+      candidates.push_back(std::move(candidate));
     }
   }
-  return drafts;
+  return candidates;
 }
 
 }  // namespace skein::plans

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/planner/draft_cost.hpp"
-#include "plans/planner/plan_draft.hpp"
+#include "plans/planner/candidate_cost.hpp"
+#include "plans/planner/candidate_plan.hpp"
 
 namespace skein::plans {
 
@@ -23,10 +23,10 @@ struct PartitionQuestion {
 ///
 /// The recurrence over suffixes, with the limit T on the slowest stage as parameter instead of the
 /// value (PipeDream's), prices what PipeDream's ignores.
-/// Returns   the distinct drafts, rows by `split_rows`, schedule not set.
+/// Returns   the distinct candidate plans, rows by `split_rows`, schedule not set.
 /// Cost      O(limits * blocks^2 * units^2).
-std::vector<PlanDraft> partitions_of_order(CostModel& model, const std::vector<int32_t>& order,
-                                           const PartitionQuestion& question);
+std::vector<CandidatePlan> partitions_of_order(CostModel& model, const std::vector<int32_t>& order,
+                                               const PartitionQuestion& question);
 
 inline constexpr int64_t kPartitionUnits = 16;
 inline constexpr int64_t kPartitionBlocks = 40;

@@ -137,13 +137,13 @@ class Search {
           kBudget, " steps; use the planner \"skein\""));
     }
     const Layout layout = hierarchical ? two_levels(inner, outer) : one_level(P);
-    PlanDraft draft = ground_.draft(layout.cuts, layout.devices, attempt_);
+    CandidatePlan candidate = ground_.candidate(layout.cuts, layout.devices, attempt_);
     const double objective_us =
         layout.slowest_us * static_cast<double>(ground_.microbatch_count(attempt_));
-    if (!ground_.is_possible(draft, attempt_, objective_us)) return std::nullopt;
-    return Found{draft, objective_us,
+    if (!ground_.is_possible(candidate, attempt_, objective_us)) return std::nullopt;
+    return Found{candidate, objective_us,
                  absl::StrCat("fastest slowest stage: ",
-                              draft_text(draft, ground_.request().global_batch_rows))};
+                              candidate_text(candidate, ground_.request().global_batch_rows))};
   }
 
  private:

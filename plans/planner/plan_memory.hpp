@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "plans/plan/plan.hpp"
-#include "plans/planner/plan_draft.hpp"
+#include "plans/planner/candidate_plan.hpp"
 #include "plans/profile/profile.hpp"
 
 namespace skein::plans {

@@ -55,7 +55,7 @@ std::vector<int64_t> split_rows(CostModel& model, const std::vector<int32_t>& de
   return split;
 }
 
-DraftRank rank_of(CostModel& model, std::vector<int32_t> devices, int64_t rows) {
+CandidateRank rank_of(CostModel& model, std::vector<int32_t> devices, int64_t rows) {
   std::vector<int64_t> split = split_rows(model, devices, rows);
   return {std::move(devices), std::move(split)};
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/planner/draft_cost.hpp"
+#include "plans/planner/candidate_cost.hpp"
 
 namespace skein::plans {
 
@@ -18,6 +18,6 @@ std::vector<int64_t> split_rows(CostModel& model, const std::vector<int32_t>& de
                                 int64_t rows);
 
 /// A rank with rows by `split_rows`.
-DraftRank rank_of(CostModel& model, std::vector<int32_t> devices, int64_t rows);
+CandidateRank rank_of(CostModel& model, std::vector<int32_t> devices, int64_t rows);
 
 }  // namespace skein::plans

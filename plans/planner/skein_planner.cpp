@@ -133,7 +133,7 @@ class Planning {
     const std::vector<Other> others = plans_of_others(request_, failure);
     CandidatePool pool(timing_, kPoolCapacity);
     for (const Other& other : others) {
-      pool.add(draft_of(other.plan), absl::StrCat("the plan of ", other.planner));
+      pool.add(candidate_of(other.plan), absl::StrCat("the plan of ", other.planner));
     }
     add_partitions(timing_, pool);
     improve_candidates(timing_, pool);
@@ -163,7 +163,7 @@ class Planning {
     for (const Candidate& candidate : pool.candidates()) {
       const size_t wanted = only_affordable ? kFinalists : 1;
       if (judged >= wanted || (judged > 0 && !judge_.may_go_on())) break;
-      absl::StatusOr<Plan> plan = plan_of(candidate.draft, model_);
+      absl::StatusOr<Plan> plan = plan_of(candidate.candidate, model_);
       if (!plan.ok() || (only_affordable && !judge_.is_affordable(*plan))) continue;
       ++judged;
       const double step_us = judge_.step_us(*plan);
@@ -177,15 +177,15 @@ class Planning {
   /// Where flows of several cuts meet, or a scenario disturbs, the ratings are not the truth.
   void search_by_simulation() {
     std::optional<Plan> last;
-    const DraftMeasure measure = [&](const PlanDraft& draft, double cutoff_us) {
-      if (least_step_us(draft, model_) >= cutoff_us && !speeds_up()) return cutoff_us;
-      const absl::StatusOr<Plan> plan = plan_of(draft, model_);
+    const CandidateMeasure measure = [&](const CandidatePlan& candidate, double cutoff_us) {
+      if (least_step_us(candidate, model_) >= cutoff_us && !speeds_up()) return cutoff_us;
+      const absl::StatusOr<Plan> plan = plan_of(candidate, model_);
       return plan.ok() ? judge_.step_us(*plan) : std::numeric_limits<double>::infinity();
     };
-    const RatedDraft better = local_search(model_, {draft_of(best_.plan), best_.step_us}, measure,
-                                           [&] { return judge_.may_go_on(); });
+    const RatedCandidate better = local_search(model_, {candidate_of(best_.plan), best_.step_us},
+                                               measure, [&] { return judge_.may_go_on(); });
     if (better.step_us >= best_.step_us) return;
-    absl::StatusOr<Plan> plan = plan_of(better.draft, model_);
+    absl::StatusOr<Plan> plan = plan_of(better.candidate, model_);
     if (plan.ok()) best_ = {*std::move(plan), better.step_us, best_.origin + ", improved"};
   }
 
@@ -195,8 +195,9 @@ class Planning {
   /// All of them, whatever the budget, but for those that cannot win.
   void judge_others(const std::vector<Other>& others) {
     for (const Other& other : others) {
-      const PlanDraft draft = draft_of(other.plan);
-      if (!speeds_up() && least_step_us(draft, model_) > best_of_others_us_ * kRounding) continue;
+      const CandidatePlan candidate = candidate_of(other.plan);
+      if (!speeds_up() && least_step_us(candidate, model_) > best_of_others_us_ * kRounding)
+        continue;
       const double step_us = judge_.step_us(other.plan);
       if (step_us < best_of_others_us_) {
         best_of_others_us_ = step_us;
@@ -209,7 +210,7 @@ class Planning {
   }
 
   std::string reason() const {
-    const std::string shape = draft_text(draft_of(best_.plan), request_.global_batch_rows);
+    const std::string shape = candidate_text(candidate_of(best_.plan), request_.global_batch_rows);
     std::string text = absl::StrCat(shape, "; from ", best_.origin);
     if (best_other_.empty()) return absl::StrCat(text, "; no other planner has a plan that fits");
     const double gain = best_of_others_us_ / best_.step_us - 1;
@@ -220,10 +221,10 @@ class Planning {
 
   const PlanRequest& request_;
   CostModel model_;
-  DraftTiming timing_;
+  CandidateTiming timing_;
   Judge judge_;
   Judged best_;
-  double rated_us_ = 0;  // What `DraftTiming` says of it.
+  double rated_us_ = 0;  // What `CandidateTiming` says of it.
   double best_of_others_us_ = std::numeric_limits<double>::infinity();
   std::string best_other_;
 };

@@ -11,7 +11,7 @@ namespace skein::plans {
 ///
 ///   1. candidates: partitions of several orders of the devices (`partitions_of_order`,
 ///      `grouped_stages`), and the plans of all other planners, these for every number of rows;
-///   2. each is rated by `DraftTiming`; the best and the most unlike are improved by
+///   2. each is rated by `CandidateTiming`; the best and the most unlike are improved by
 ///   `local_search`;
 ///   3. the best of these and all plans of the others are simulated; where simulation and rating
 ///      differ, a further local search goes by simulation;

@@ -67,22 +67,22 @@ std::vector<Question> questions(const PlanRequest& request) {
   return questions;
 }
 
-void add_order(DraftTiming& timing, CandidatePool& pool, const std::vector<int32_t>& order,
+void add_order(CandidateTiming& timing, CandidatePool& pool, const std::vector<int32_t>& order,
                const Question& question, const std::string& origin) {
   CostModel& model = timing.model();
   for (const bool one_stash : {false, true}) {
     if (one_stash && !is_memory_limited(model.cluster())) continue;
     const PartitionQuestion partition{question.rows, question.recompute, one_stash};
-    for (PlanDraft& draft : partitions_of_order(model, order, partition)) {
-      pool.add_with_schedules(std::move(draft), origin);
+    for (CandidatePlan& candidate : partitions_of_order(model, order, partition)) {
+      pool.add_with_schedules(std::move(candidate), origin);
     }
   }
   const int64_t stages_max =
       std::min(model.sums().layer_count(), static_cast<int64_t>(order.size()));
   for (const int64_t stages : stage_counts(stages_max)) {
-    for (PlanDraft& draft : grouped_stages(model, order, question.rows, stages)) {
-      draft.recompute = question.recompute;
-      pool.add_with_schedules(std::move(draft), origin);
+    for (CandidatePlan& candidate : grouped_stages(model, order, question.rows, stages)) {
+      candidate.recompute = question.recompute;
+      pool.add_with_schedules(std::move(candidate), origin);
     }
   }
 }
@@ -94,7 +94,7 @@ std::vector<Candidate> starts(const CandidatePool& pool) {
   std::set<std::pair<int32_t, int64_t>> seen;
   for (const Candidate& candidate : pool.candidates()) {
     const bool is_new =
-        seen.emplace(candidate.draft.stage_count(), candidate.draft.microbatch_rows).second;
+        seen.emplace(candidate.candidate.stage_count(), candidate.candidate.microbatch_rows).second;
     (is_new ? first : others).push_back(candidate);
   }
   first.insert(first.end(), others.begin(), others.end());
@@ -108,30 +108,30 @@ int64_t search_budget(const PlanRequest& request) {
   return kWork + kWorkPerDevice * static_cast<int64_t>(request.cluster.devices.size());
 }
 
-void CandidatePool::add(const PlanDraft& draft, const std::string& origin) {
-  if (draft.cuts.empty() || !seen_.insert(draft).second) return;
+void CandidatePool::add(const CandidatePlan& candidate, const std::string& origin) {
+  if (candidate.cuts.empty() || !seen_.insert(candidate).second) return;
   const double worst_us = candidates_.size() < capacity_ ? std::numeric_limits<double>::infinity()
                                                          : candidates_.back().step_us;
-  const absl::StatusOr<double> step_us = timing_.step_us_below(draft, worst_us);
+  const absl::StatusOr<double> step_us = timing_.step_us_below(candidate, worst_us);
   if (!step_us.ok() || *step_us >= worst_us) return;
   const auto at = std::upper_bound(
       candidates_.begin(), candidates_.end(), *step_us,
       [](double value, const Candidate& candidate) { return value < candidate.step_us; });
-  candidates_.insert(at, {draft, *step_us, origin});
+  candidates_.insert(at, {candidate, *step_us, origin});
   if (candidates_.size() > capacity_) candidates_.pop_back();
 }
 
-void CandidatePool::add_with_schedules(PlanDraft draft, const std::string& origin) {
+void CandidatePool::add_with_schedules(CandidatePlan candidate, const std::string& origin) {
   const std::vector<ScheduleKind>& allowed = timing_.model().request().schedules;
   const bool any_cheap = std::any_of(allowed.begin(), allowed.end(), is_cheap);
   for (const ScheduleKind kind : allowed) {
     if (any_cheap && !is_cheap(kind)) continue;
-    draft.schedule = kind;
-    add(draft, origin);
+    candidate.schedule = kind;
+    add(candidate, origin);
   }
 }
 
-void add_partitions(DraftTiming& timing, CandidatePool& pool) {
+void add_partitions(CandidateTiming& timing, CandidatePool& pool) {
   const PlanRequest& request = timing.model().request();
   const auto limit =
       static_cast<int64_t>(kPartitionShare * static_cast<double>(search_budget(request)));
@@ -143,11 +143,12 @@ void add_partitions(DraftTiming& timing, CandidatePool& pool) {
   }
 }
 
-void add_virtual_stages(DraftTiming& timing, CandidatePool& pool) {
+void add_virtual_stages(CandidateTiming& timing, CandidatePool& pool) {
   const std::vector<Candidate> all = pool.candidates();
   size_t bases = 0;
   for (const Candidate& base : all) {
-    if (base.draft.ranks.size() < 2 || base.draft.ranks.size() != base.draft.rank_of_stage.size()) {
+    if (base.candidate.ranks.size() < 2 ||
+        base.candidate.ranks.size() != base.candidate.rank_of_stage.size()) {
       continue;
     }
     if (++bases > kVirtualBases) break;
@@ -157,19 +158,20 @@ void add_virtual_stages(DraftTiming& timing, CandidatePool& pool) {
       for (const int32_t per_rank : {2, 3, 4}) {
         for (const bool folds : {false, true}) {
           if (folds && (loops || per_rank != 2)) continue;
-          PlanDraft draft = with_virtual_stages(timing.model(), base.draft, per_rank, folds);
-          draft.schedule = kind;
-          pool.add(draft, absl::StrCat(base.origin, ", ", per_rank, " stages per rank"));
+          CandidatePlan candidate =
+              with_virtual_stages(timing.model(), base.candidate, per_rank, folds);
+          candidate.schedule = kind;
+          pool.add(candidate, absl::StrCat(base.origin, ", ", per_rank, " stages per rank"));
         }
       }
     }
   }
 }
 
-void improve_candidates(DraftTiming& timing, CandidatePool& pool) {
+void improve_candidates(CandidateTiming& timing, CandidatePool& pool) {
   const int64_t budget = search_budget(timing.model().request());
-  const DraftMeasure measure = [&](const PlanDraft& draft, double cutoff_us) {
-    const absl::StatusOr<double> step_us = timing.step_us_below(draft, cutoff_us);
+  const CandidateMeasure measure = [&](const CandidatePlan& candidate, double cutoff_us) {
+    const absl::StatusOr<double> step_us = timing.step_us_below(candidate, cutoff_us);
     return step_us.ok() ? *step_us : std::numeric_limits<double>::infinity();
   };
   const std::vector<Candidate> chosen = starts(pool);
@@ -177,9 +179,10 @@ void improve_candidates(DraftTiming& timing, CandidatePool& pool) {
     // What is left is shared by the searches that are left.
     const int64_t own = (budget - timing.work()) / static_cast<int64_t>(chosen.size() - i);
     const int64_t limit = timing.work() + own;
-    const RatedDraft better = local_search(timing.model(), {chosen[i].draft, chosen[i].step_us},
-                                           measure, [&] { return timing.work() < limit; });
-    pool.add(better.draft, absl::StrCat(chosen[i].origin, ", improved"));
+    const RatedCandidate better =
+        local_search(timing.model(), {chosen[i].candidate, chosen[i].step_us}, measure,
+                     [&] { return timing.work() < limit; });
+    pool.add(better.candidate, absl::StrCat(chosen[i].origin, ", improved"));
   }
 }
 

@@ -11,7 +11,7 @@ namespace skein::plans {
 namespace {
 
 /// Speed of a rank for a whole micro-batch.
-double rank_speed(CostModel& model, const DraftRank& rank, int64_t rows) {
+double rank_speed(CostModel& model, const CandidateRank& rank, int64_t rows) {
   double slowest_us = 0;
   for (size_t r = 0; r < rank.devices.size(); ++r) {
     slowest_us =
@@ -43,39 +43,39 @@ std::vector<size_t> even_speed_ends(CostModel& model, const std::vector<int32_t>
   return ends;
 }
 
-PlanDraft grouped(CostModel& model, const std::vector<int32_t>& order, int64_t rows,
-                  const std::vector<size_t>& ends) {
-  PlanDraft draft;
-  draft.microbatch_rows = rows;
+CandidatePlan grouped(CostModel& model, const std::vector<int32_t>& order, int64_t rows,
+                      const std::vector<size_t>& ends) {
+  CandidatePlan candidate;
+  candidate.microbatch_rows = rows;
   size_t begin = 0;
   for (size_t end : ends) {
     if (static_cast<int64_t>(end - begin) > rows) return {};
-    draft.rank_of_stage.push_back(static_cast<int32_t>(draft.ranks.size()));
-    draft.ranks.push_back(rank_of(model,
-                                  {order.begin() + static_cast<std::ptrdiff_t>(begin),
-                                   order.begin() + static_cast<std::ptrdiff_t>(end)},
-                                  rows));
+    candidate.rank_of_stage.push_back(static_cast<int32_t>(candidate.ranks.size()));
+    candidate.ranks.push_back(rank_of(model,
+                                      {order.begin() + static_cast<std::ptrdiff_t>(begin),
+                                       order.begin() + static_cast<std::ptrdiff_t>(end)},
+                                      rows));
     begin = end;
   }
-  rebalance(model, draft);
-  return draft;
+  rebalance(model, candidate);
+  return candidate;
 }
 
 }  // namespace
 
-void rebalance(CostModel& model, PlanDraft& draft) {
+void rebalance(CostModel& model, CandidatePlan& candidate) {
   std::vector<double> of_rank;
-  for (const DraftRank& rank : draft.ranks) {
-    of_rank.push_back(rank_speed(model, rank, draft.microbatch_rows));
+  for (const CandidateRank& rank : candidate.ranks) {
+    of_rank.push_back(rank_speed(model, rank, candidate.microbatch_rows));
   }
   std::vector<double> speeds;
-  for (int32_t rank : draft.rank_of_stage) speeds.push_back(of_rank[static_cast<size_t>(rank)]);
-  draft.cuts = balanced_cuts(model.sums(), draft.microbatch_rows, speeds);
+  for (int32_t rank : candidate.rank_of_stage) speeds.push_back(of_rank[static_cast<size_t>(rank)]);
+  candidate.cuts = balanced_cuts(model.sums(), candidate.microbatch_rows, speeds);
 }
 
-std::vector<PlanDraft> grouped_stages(CostModel& model, const std::vector<int32_t>& order,
-                                      int64_t rows, int64_t stages) {
-  std::vector<PlanDraft> drafts;
+std::vector<CandidatePlan> grouped_stages(CostModel& model, const std::vector<int32_t>& order,
+                                          int64_t rows, int64_t stages) {
+  std::vector<CandidatePlan> candidates;
   const auto count = static_cast<size_t>(stages);
   const std::vector<size_t> by_speed = even_speed_ends(model, order, count);
   std::vector<size_t> by_number;
@@ -85,16 +85,16 @@ std::vector<PlanDraft> grouped_stages(CostModel& model, const std::vector<int32_
   snap_to_hosts(model.cluster(), order, all[3]);
   for (auto ends = all.begin(); ends != all.end(); ++ends) {
     if (std::find(all.begin(), ends, *ends) != ends) continue;
-    drafts.push_back(grouped(model, order, rows, *ends));
+    candidates.push_back(grouped(model, order, rows, *ends));
   }
-  std::erase_if(drafts, [](const PlanDraft& draft) { return draft.cuts.empty(); });
-  return drafts;
+  std::erase_if(candidates, [](const CandidatePlan& candidate) { return candidate.cuts.empty(); });
+  return candidates;
 }
 
-PlanDraft with_virtual_stages(CostModel& model, const PlanDraft& draft, int32_t per_rank,
-                              bool folds) {
-  PlanDraft changed = draft;
-  const auto R = static_cast<int32_t>(draft.ranks.size());
+CandidatePlan with_virtual_stages(CostModel& model, const CandidatePlan& candidate,
+                                  int32_t per_rank, bool folds) {
+  CandidatePlan changed = candidate;
+  const auto R = static_cast<int32_t>(candidate.ranks.size());
   if (int64_t{R} * per_rank > model.sums().layer_count()) return {};
   changed.rank_of_stage.clear();
   for (int32_t s = 0; s < R * per_rank; ++s) {

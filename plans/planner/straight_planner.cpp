@@ -8,25 +8,26 @@
 
 namespace skein::plans {
 
-PlanDraft straight_candidate(EqualDevices& ground, const EqualDevices::Attempt& attempt) {
+CandidatePlan straight_candidate(EqualDevices& ground, const EqualDevices::Attempt& attempt) {
   const int64_t stages = std::min(ground.layer_count(), ground.device_count());
   const std::vector<double> speeds(static_cast<size_t>(stages), 1.0);
   std::vector<std::vector<int32_t>> devices;
   for (int32_t device : ground.devices()) {
     if (static_cast<int64_t>(devices.size()) < stages) devices.push_back({device});
   }
-  return ground.draft(balanced_cuts(ground.model().sums(), attempt.rows, speeds),
-                      std::move(devices), attempt);
+  return ground.candidate(balanced_cuts(ground.model().sums(), attempt.rows, speeds),
+                          std::move(devices), attempt);
 }
 
 absl::StatusOr<PlannedPipeline> plan_straight(const PlanRequest& request) {
   auto search = [](EqualDevices& ground,
                    const EqualDevices::Attempt& attempt) -> absl::StatusOr<std::optional<Found>> {
-    PlanDraft draft = straight_candidate(ground, attempt);
+    CandidatePlan candidate = straight_candidate(ground, attempt);
     const double length_us =
-        dapple_length(ground.dapple_stages(draft), ground.microbatch_count(attempt)).total_us();
-    if (!ground.is_possible(draft, attempt, length_us)) return std::nullopt;
-    return Found{draft, length_us, absl::StrCat(draft.stage_count(), " stages of one device")};
+        dapple_length(ground.dapple_stages(candidate), ground.microbatch_count(attempt)).total_us();
+    if (!ground.is_possible(candidate, attempt, length_us)) return std::nullopt;
+    return Found{candidate, length_us,
+                 absl::StrCat(candidate.stage_count(), " stages of one device")};
   };
   return plan_with_equal_devices(request, search);
 }

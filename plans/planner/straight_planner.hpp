@@ -13,7 +13,7 @@ namespace skein::plans {
 /// DAPPLE planner (HPGO, orchestrate.rs).
 absl::StatusOr<PlannedPipeline> plan_straight(const PlanRequest& request);
 
-/// Its draft, for planners that have it among their candidates.
-PlanDraft straight_candidate(EqualDevices& ground, const EqualDevices::Attempt& attempt);
+/// Its candidate plan, for planners that have it among their candidates.
+CandidatePlan straight_candidate(EqualDevices& ground, const EqualDevices::Attempt& attempt);
 
 }  // namespace skein::plans

@@ -12,7 +12,7 @@ constexpr int64_t kBudget = 1'000'000;
 
 absl::StatusOr<std::optional<Found>> best_two_stage(
     EqualDevices& ground, const EqualDevices::Attempt& attempt,
-    const std::function<double(const PlanDraft&)>& objective) {
+    const std::function<double(const CandidatePlan&)>& objective) {
   const int64_t L = ground.layer_count();
   const int64_t P = ground.device_count();
   if (3 * L * P * P > kBudget) {
@@ -29,11 +29,11 @@ absl::StatusOr<std::optional<Found>> best_two_stage(
           place_devices(ground.by_host(), policy, static_cast<int32_t>(count), used);
       const std::vector<int32_t> second = free_devices(ground.by_host(), used);
       for (int64_t cut = 1; cut < L; ++cut) {
-        PlanDraft draft = ground.draft({0, cut, L}, {first, second}, attempt);
-        const double length_us = objective(draft);
+        CandidatePlan candidate = ground.candidate({0, cut, L}, {first, second}, attempt);
+        const double length_us = objective(candidate);
         if (best && length_us >= best->objective_us) continue;
-        if (!ground.is_possible(draft, attempt, length_us)) continue;
-        best = Found{draft, length_us,
+        if (!ground.is_possible(candidate, attempt, length_us)) continue;
+        best = Found{candidate, length_us,
                      absl::StrCat(count, ":", P - count, " devices, cut at layer ", cut)};
       }
     }
@@ -43,8 +43,8 @@ absl::StatusOr<std::optional<Found>> best_two_stage(
 
 absl::StatusOr<PlannedPipeline> plan_two_stage(const PlanRequest& request) {
   auto search = [](EqualDevices& ground, const EqualDevices::Attempt& attempt) {
-    return best_two_stage(ground, attempt, [&](const PlanDraft& draft) {
-      return dapple_length(ground.dapple_stages(draft), ground.microbatch_count(attempt))
+    return best_two_stage(ground, attempt, [&](const CandidatePlan& candidate) {
+      return dapple_length(ground.dapple_stages(candidate), ground.microbatch_count(attempt))
           .total_us();
     });
   };

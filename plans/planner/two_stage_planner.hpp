@@ -18,6 +18,6 @@ absl::StatusOr<PlannedPipeline> plan_two_stage(const PlanRequest& request);
 /// evaluations of the objective.
 absl::StatusOr<std::optional<Found>> best_two_stage(
     EqualDevices& ground, const EqualDevices::Attempt& attempt,
-    const std::function<double(const PlanDraft&)>& objective);
+    const std::function<double(const CandidatePlan&)>& objective);
 
 }  // namespace skein::plans

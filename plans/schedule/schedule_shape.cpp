@@ -16,7 +16,7 @@ constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 constexpr int64_t kStashBytesMax = int64_t{1} << 40;
 /// Longer times (a year) are a mistake, and sums stay far from the end of the numbers.
 constexpr double kTimeMaxUs = 366.0 * 24 * 3600 * 1e6;
-constexpr const char* kRemedy =
+constexpr const char* kMitigation =
     "; use fewer rows per micro-batch, recomputation, fewer layers on this rank, or more memory";
 
 template <class T>
@@ -126,7 +126,7 @@ absl::Status check_one_fits(const ScheduleShape& shape, const ScheduleCosts& cos
     return absl::ResourceExhaustedError(
         absl::StrCat("rank ", rank, " lacks ", bytes[rank] - costs.limit_bytes[rank],
                      " bytes: one micro-batch stashes ", bytes[rank],
-                     " on its stages, the limit is ", costs.limit_bytes[rank], kRemedy));
+                     " on its stages, the limit is ", costs.limit_bytes[rank], kMitigation));
   }
   return absl::OkStatus();
 }
@@ -139,7 +139,7 @@ absl::Status check_peaks(std::string_view name, const Schedule& schedule,
     return absl::ResourceExhaustedError(
         absl::StrCat(std::string(name), ": rank ", rank, " lacks ", peak - costs.limit_bytes[rank],
                      " bytes: its stashes need ", peak, ", the limit is ", costs.limit_bytes[rank],
-                     kRemedy, ", or the schedule \"Greedy\""));
+                     kMitigation, ", or the schedule \"Greedy\""));
   }
   return absl::OkStatus();
 }

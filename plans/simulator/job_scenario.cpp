@@ -77,13 +77,13 @@ JobScenario usual_scenario(const JobSpec& job, int32_t worker_count) {
   const std::string& name = job.device.scenario;
   const double step_us = job.device.scenario_step_seconds * 1e6;
   const uint64_t seed = job.debug.seed;
-  const ColumnLayout layout{.columns = static_cast<uint32_t>(worker_count), .stages = 1};
+  const PipelineLayout layout{.pipelines = static_cast<uint32_t>(worker_count), .stages = 1};
   // As if the slowest worker were at a quarter of its speed: what comes later nobody sees.
   const double duration_us = 4 * step_us * static_cast<double>(job.training.steps);
   const double period_us = kPeriodSteps * step_us;
   if (name == "H1")
     return {sleeping_pieces(kPieceSleepSteps * step_us, step_us, seed).slowdown, {}};
-  if (name == "H2") return {slow_columns(layout, 1, kSlowFactor).slowdown, {}};
+  if (name == "H2") return {slow_pipelines(layout, 1, kSlowFactor).slowdown, {}};
   if (name == "H3") return {round_robin_straggler(kTurnSleepSteps * step_us, step_us).slowdown, {}};
   if (name == "H4") {
     const double sleep_us = kDrawSleepSteps * step_us;

@@ -8,8 +8,8 @@
 namespace skein::plans {
 
 /// Is told what happens in a simulated run, at the simulated moment, so that it can do the real
-/// work there: compute, update, average. Steps are a column's own, as in `ReadySignal`. Columns
-/// that die or join are not told of.
+/// work there: compute, update, average. Steps are a pipeline replica's own, as in `ReadySignal`.
+/// Pipeline replicas that die or join are not told of.
 class PolicyListener {
  public:
   virtual ~PolicyListener() = default;
@@ -23,7 +23,7 @@ class PolicyListener {
   /// A backward has ended: the gradients of the replica's weights and inputs are there. The signal
   /// that it is ready comes next.
   virtual void on_gradient(ReplicaId replica, uint64_t step) = 0;
-  /// The members begin to combine; kLocal is over with that.
+  /// The members begin to average; kLocal is over with that.
   virtual void on_group_start(const GroupStart& start) = 0;
   /// They are through, and go on after this call. Not called for kLocal.
   virtual void on_group_end(const GroupStart& start, bool ok) = 0;

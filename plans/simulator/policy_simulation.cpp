@@ -24,7 +24,7 @@ class Run {
     uint64_t sequence = 0;  // Breaks ties.
     Kind kind = Kind::kPieceEnd;
     uint64_t subject = 0;  // Replica, group, wish or change.
-    uint64_t life = 0;     // Of the replica's column.
+    uint64_t life = 0;     // That of the replica's pipeline replica.
     bool operator>(const Event& other) const {
       return at_us != other.at_us ? at_us > other.at_us : sequence > other.sequence;
     }
@@ -33,10 +33,10 @@ class Run {
     uint64_t forwards = 0, backwards = 0;
     bool is_running = false, is_backward = false;
     bool is_ready = false;  // Stands still until a group is over.
-    bool is_combining = false;
-    double since_us = 0;  // is_ready: of the signal; is_combining: of the start.
+    bool is_averaging = false;
+    double since_us = 0;  // is_ready: of the signal; is_averaging: of the start.
   };
-  struct Column {
+  struct Pipeline {
     bool is_live = true;
     uint64_t life = 0;
     uint64_t first_step = 0;
@@ -52,11 +52,11 @@ class Run {
     events_.push({at_us, sequence_++, kind, subject, life});
   }
   uint64_t time() const { return static_cast<uint64_t>(now_us_); }
-  Replica& at(uint32_t stage, uint32_t column) {
-    return replicas_[layout_.replica(stage, column).value];
+  Replica& at(uint32_t stage, uint32_t pipeline) {
+    return replicas_[layout_.replica(stage, pipeline).value];
   }
   bool wants_backward(uint32_t stage, const Replica& replica) const;
-  void try_run(uint32_t stage, uint32_t column);
+  void try_run(uint32_t stage, uint32_t pipeline);
   void end_piece(ReplicaId id);
   void apply(const GroupDecisions& decisions);
   void begin(const GroupStart& start);
@@ -65,7 +65,7 @@ class Run {
   double serve(uint32_t stage, int32_t server, uint64_t members, double from_us);
   void release(ReplicaId id);
   void end_group(uint64_t number);
-  void change(const ColumnChange& change);
+  void change(const PipelineChange& change);
   double measured(double from_us) const {
     return std::max(0.0, now_us_ - std::max(from_us, options_.warm_up_us));
   }
@@ -73,16 +73,16 @@ class Run {
   GroupScheduler& policy_;
   const PolicySimulationOptions& options_;
   PolicyListener* const listener_;  // May be null.
-  const ColumnLayout layout_;
+  const PipelineLayout layout_;
   double now_us_ = 0;
   uint64_t sequence_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Replica> replicas_;
-  std::vector<Column> columns_;
+  std::vector<Pipeline> pipelines_;
   std::map<uint64_t, Group> groups_;
   std::map<std::pair<uint32_t, int32_t>, double> server_free_us_;  // By stage and server.
   uint64_t wish_ = 0;
-  double waiting_us_ = 0, combining_us_ = 0;
+  double waiting_us_ = 0, averaging_us_ = 0;
   PolicySimulation result_;
 };
 
@@ -92,16 +92,16 @@ Run::Run(GroupScheduler& policy, const PolicySimulationOptions& options, PolicyL
       listener_(listener),
       layout_(options.layout),
       replicas_(layout_.replica_count()),
-      columns_(layout_.columns) {
+      pipelines_(layout_.pipelines) {
   SKEIN_CHECK(options.forward_us.size() == layout_.stages);
   SKEIN_CHECK(options.backward_us.size() == layout_.stages);
-  result_.steps_by_column.resize(layout_.columns);
+  result_.steps_by_pipeline.resize(layout_.pipelines);
 }
 
 PolicySimulation Run::run() {
   const auto& changes = options_.scenario.changes;
   for (size_t i = 0; i < changes.size(); ++i) push(changes[i].at_us, Kind::kChange, i);
-  for (uint32_t column = 0; column < layout_.columns; ++column) try_run(0, column);
+  for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) try_run(0, pipeline);
   double end_us = options_.duration_us;
   while (!events_.empty() && events_.top().at_us <= options_.duration_us) {
     const Event event = events_.top();
@@ -115,7 +115,7 @@ PolicySimulation Run::run() {
     if (event.kind == Kind::kGroupEnd) end_group(event.subject);
     if (event.kind == Kind::kChange) change(changes[event.subject]);
     const ReplicaId id{static_cast<uint32_t>(event.subject)};
-    if (event.kind == Kind::kPieceEnd && columns_[layout_.column_of(id)].life == event.life) {
+    if (event.kind == Kind::kPieceEnd && pipelines_[layout_.pipeline_of(id)].life == event.life) {
       end_piece(id);
     }
   }
@@ -127,15 +127,15 @@ PolicySimulation Run::run() {
 void Run::finish(double end_us) {
   now_us_ = end_us;
   for (const Replica& replica : replicas_) {
-    if (replica.is_combining) combining_us_ += measured(replica.since_us);
-    if (replica.is_ready && !replica.is_combining) waiting_us_ += measured(replica.since_us);
+    if (replica.is_averaging) averaging_us_ += measured(replica.since_us);
+    if (replica.is_ready && !replica.is_averaging) waiting_us_ += measured(replica.since_us);
   }
   const double span_us = std::max(1.0, end_us - options_.warm_up_us);
-  for (const uint64_t steps : result_.steps_by_column) {
+  for (const uint64_t steps : result_.steps_by_pipeline) {
     result_.steps_per_second += static_cast<double>(steps) / span_us * 1e6;
   }
   result_.waiting_share = waiting_us_ / span_us / layout_.replica_count();
-  result_.combining_share = combining_us_ / span_us / layout_.replica_count();
+  result_.averaging_share = averaging_us_ / span_us / layout_.replica_count();
 }
 
 /// Stage s keeps S - s forwards ahead of its backwards.
@@ -143,45 +143,45 @@ bool Run::wants_backward(uint32_t stage, const Replica& replica) const {
   return replica.forwards - replica.backwards >= layout_.stages - stage;
 }
 
-void Run::try_run(uint32_t stage, uint32_t column) {
-  Replica& replica = at(stage, column);
-  if (!columns_[column].is_live || replica.is_running || replica.is_ready) return;
+void Run::try_run(uint32_t stage, uint32_t pipeline) {
+  Replica& replica = at(stage, pipeline);
+  if (!pipelines_[pipeline].is_live || replica.is_running || replica.is_ready) return;
   const bool is_backward = wants_backward(stage, replica);
   if (is_backward) {
     const bool has_input =
-        stage + 1 == layout_.stages || at(stage + 1, column).backwards > replica.backwards;
+        stage + 1 == layout_.stages || at(stage + 1, pipeline).backwards > replica.backwards;
     if (!has_input) return;
-  } else if (stage > 0 && at(stage - 1, column).forwards <= replica.forwards) {
+  } else if (stage > 0 && at(stage - 1, pipeline).forwards <= replica.forwards) {
     return;
   }
   replica.is_running = true;
   replica.is_backward = is_backward;
   const uint64_t step =
-      columns_[column].first_step + (is_backward ? replica.backwards : replica.forwards);
-  const ReplicaId id = layout_.replica(stage, column);
+      pipelines_[pipeline].first_step + (is_backward ? replica.backwards : replica.forwards);
+  const ReplicaId id = layout_.replica(stage, pipeline);
   if (listener_ != nullptr && !is_backward) listener_->on_forward_start(id, step);
   const auto& work_us = is_backward ? options_.backward_us : options_.forward_us;
-  const ColumnPiece piece{stage, column, step, is_backward, work_us[stage]};
+  const PipelinePiece piece{stage, pipeline, step, is_backward, work_us[stage]};
   push(end_of_piece(options_.scenario, layout_, piece, now_us_), Kind::kPieceEnd, id.value,
-       columns_[column].life);
+       pipelines_[pipeline].life);
 }
 
 void Run::end_piece(ReplicaId id) {
   Replica& replica = replicas_[id.value];
   const uint32_t stage = layout_.stage_of(id);
-  const uint32_t column = layout_.column_of(id);
+  const uint32_t pipeline = layout_.pipeline_of(id);
   replica.is_running = false;
   if (!replica.is_backward) {
-    const uint64_t step = columns_[column].first_step + replica.forwards++;
+    const uint64_t step = pipelines_[pipeline].first_step + replica.forwards++;
     if (listener_ != nullptr) listener_->on_forward_end(id, step);
-    if (stage + 1 < layout_.stages) try_run(stage + 1, column);
-    return try_run(stage, column);
+    if (stage + 1 < layout_.stages) try_run(stage + 1, pipeline);
+    return try_run(stage, pipeline);
   }
-  const uint64_t step = columns_[column].first_step + replica.backwards++;
+  const uint64_t step = pipelines_[pipeline].first_step + replica.backwards++;
   replica.is_ready = true;
   replica.since_us = now_us_;
   if (listener_ != nullptr) listener_->on_gradient(id, step);
-  if (stage > 0) try_run(stage - 1, column);
+  if (stage > 0) try_run(stage - 1, pipeline);
   apply(policy_.on_ready({id, step}, time()));
 }
 
@@ -199,7 +199,7 @@ void Run::begin(const GroupStart& start) {
     ++result_.staleness[start.staleness];
   }
   if (listener_ != nullptr) listener_->on_group_start(start);
-  if (start.combination == Combination::kLocal) return release(start.members[0].replica);
+  if (start.average == Average::kLocal) return release(start.members[0].replica);
   Group& group = groups_[start.number];
   group.start = start;
   for (const GroupMember& member : start.members) {
@@ -208,7 +208,7 @@ void Run::begin(const GroupStart& start) {
     if (!replica.is_ready) continue;
     group.stood.push_back(member.replica);
     waiting_us_ += measured(replica.since_us);
-    replica.is_combining = true;
+    replica.is_averaging = true;
     replica.since_us = now_us_;
   }
   push(end_of_group(start), Kind::kGroupEnd, start.number);
@@ -216,11 +216,11 @@ void Run::begin(const GroupStart& start) {
 
 double Run::end_of_group(const GroupStart& start) {
   const auto members = static_cast<double>(start.members.size());
-  if (start.combination != Combination::kServer) {
+  if (start.average != Average::kServer) {
     const double values = 1 + (start.averages_moments ? options_.moments_per_weight : 0);
     const double took_us = 2 * (members - 1) / members * values * options_.exchange_us +
                            (members > 1 ? members * options_.latency_us : 0);
-    const bool is_hidden = start.combination == Combination::kReduceGradients;
+    const bool is_hidden = start.average == Average::kReduceGradients;
     return now_us_ + std::max(0.0, took_us - (is_hidden ? options_.hidden_us : 0));
   }
   const auto stage = static_cast<uint32_t>(start.stage);
@@ -237,13 +237,13 @@ double Run::serve(uint32_t stage, int32_t server, uint64_t members, double from_
 
 void Run::release(ReplicaId id) {
   Replica& replica = replicas_[id.value];
-  (replica.is_combining ? combining_us_ : waiting_us_) += measured(replica.since_us);
-  replica.is_ready = replica.is_combining = false;
-  const uint32_t column = layout_.column_of(id);
+  (replica.is_averaging ? averaging_us_ : waiting_us_) += measured(replica.since_us);
+  replica.is_ready = replica.is_averaging = false;
+  const uint32_t pipeline = layout_.pipeline_of(id);
   if (layout_.stage_of(id) == 0 && now_us_ >= options_.warm_up_us) {
-    ++result_.steps_by_column[column];
+    ++result_.steps_by_pipeline[pipeline];
   }
-  try_run(layout_.stage_of(id), column);
+  try_run(layout_.stage_of(id), pipeline);
 }
 
 void Run::end_group(uint64_t number) {
@@ -256,16 +256,16 @@ void Run::end_group(uint64_t number) {
   apply(policy_.on_group_end({number, group.ok}, time()));
 }
 
-void Run::change(const ColumnChange& change) {
-  Column& column = columns_[change.column];
-  if (column.is_live == change.joins) return;
+void Run::change(const PipelineChange& change) {
+  Pipeline& pipeline = pipelines_[change.pipeline];
+  if (pipeline.is_live == change.joins) return;
   uint64_t step = 0;
   for (uint32_t r = 0; r < replicas_.size(); ++r) {
-    step = std::max(step, columns_[layout_.column_of({r})].first_step + replicas_[r].backwards);
+    step = std::max(step, pipelines_[layout_.pipeline_of({r})].first_step + replicas_[r].backwards);
   }
-  column = {.is_live = change.joins, .life = column.life + 1, .first_step = step};
+  pipeline = {.is_live = change.joins, .life = pipeline.life + 1, .first_step = step};
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    const ReplicaId id = layout_.replica(stage, change.column);
+    const ReplicaId id = layout_.replica(stage, change.pipeline);
     replicas_[id.value] = {};
     for (auto& [number, group] : groups_) {
       if (std::erase(group.members, id) > 0) group.ok = false;
@@ -273,8 +273,8 @@ void Run::change(const ColumnChange& change) {
     }
   }
   std::erase_if(groups_, [](const auto& each) { return each.second.members.empty(); });
-  apply(policy_.on_membership({change.column, change.joins, step}, time()));
-  try_run(0, change.column);
+  apply(policy_.on_membership({change.pipeline, change.joins, step}, time()));
+  try_run(0, change.pipeline);
 }
 
 }  // namespace

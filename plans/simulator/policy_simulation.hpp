@@ -6,13 +6,13 @@
 
 #include "plans/simulator/heterogeneity.hpp"
 #include "plans/simulator/policy_listener.hpp"
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
 struct PolicySimulationOptions {
-  ColumnLayout layout;
+  PipelineLayout layout;
   std::vector<double> forward_us, backward_us;  // [stages], > 0, undisturbed.
   /// A group of n takes 2 (n - 1) / n * exchange_us + n * latency_us, a ring; exchange_us is a
   /// stage's bytes by a link's bandwidth.
@@ -29,21 +29,21 @@ struct PolicySimulationOptions {
   double server_us = 0;
   double server_latency_us = 0;
   bool has_group_servers = true;
-  ColumnScenario scenario;
+  PipelineScenario scenario;
   /// Measured from `warm_up_us` to `duration_us`, of the simulated time.
   double warm_up_us = 0;
   double duration_us = 0;
 };
 
 struct PolicySimulation {
-  double steps_per_second = 0;             // Updates of the first stage, over all columns.
-  std::vector<uint64_t> steps_by_column;   // The samples per shard, in batches.
-  std::map<uint64_t, uint64_t> sizes;      // Groups by number of members; kLocal is 1.
-  std::map<uint64_t, uint64_t> staleness;  // Groups by staleness.
+  double steps_per_second = 0;  // Updates of the first stage, over all pipeline replicas.
+  std::vector<uint64_t> steps_by_pipeline;  // The samples per shard, in batches.
+  std::map<uint64_t, uint64_t> sizes;       // Groups by number of members; kLocal is 1.
+  std::map<uint64_t, uint64_t> staleness;   // Groups by staleness.
   /// Shares of the live replicas' time: between the ready signal and the start of the group, and
   /// in it.
   double waiting_share = 0;
-  double combining_share = 0;
+  double averaging_share = 0;
   bool is_stuck = false;  // Nothing more would ever have happened.
 
   /// The size that the groups of a share `q` of all updates do not exceed: what a member sees. A
@@ -52,14 +52,14 @@ struct PolicySimulation {
   double size_mean() const;  // The mean size of a group.
 };
 
-/// Runs a policy over simulated columns, each a PipeDream 1F1B pipeline without flush: stage s does
-/// S - s forwards, then a backward and a forward in turn. After each backward it signals ready, and
-/// stands still until a group that it was ready for is over. A member that was still computing (a
-/// passive one) computes on, and may go on with kLocal.
+/// Runs a policy over simulated pipeline replicas, each a PipeDream 1F1B pipeline without flush:
+/// stage s does S - s forwards, then a backward and a forward in turn. After each backward it
+/// signals ready, and stands still until a group that it was ready for is over. A member that was
+/// still computing (a non-blocking one) computes on, and may go on with kLocal.
 ///
-/// A column that dies loses what it was doing, and its groups fail when they would have ended; one
-/// that joins begins with an empty pipeline. Between neighbouring stages nothing takes time, nor do
-/// decisions. Deterministic; cost O(events * log).
+/// A pipeline replica that dies loses what it was doing, and its groups fail when they would have
+/// ended; one that joins begins with an empty pipeline. Between neighbouring stages nothing takes
+/// time, nor do decisions. Deterministic; cost O(events * log).
 ///
 /// `listener`, if any, is told of all of it, and may end the run early; what is measured then ends
 /// there, too.

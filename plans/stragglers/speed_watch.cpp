@@ -109,15 +109,15 @@ void slow_down(MeasuredWorker& worker, double slowdown) {
   worker.profile.update_us_per_byte *= slowdown;
 }
 
-absl::StatusOr<Remedy> choose_remedy(const JobSpec& job, const Plan& current,
-                                     const std::vector<MeasuredWorker>& measured,
-                                     const std::vector<WorkerId>& stragglers, uint64_t steps_left,
-                                     uint64_t generation) {
+absl::StatusOr<Mitigation> choose_mitigation(const JobSpec& job, const Plan& current,
+                                             const std::vector<MeasuredWorker>& measured,
+                                             const std::vector<WorkerId>& stragglers,
+                                             uint64_t steps_left, uint64_t generation) {
   const std::vector<WorkerId> ids = ids_of(measured);
   SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(current, ids));
   PlanRequest request = measured_request(job, measured);
   request.generation = generation;
-  RemedyOptions options;
+  MitigationOptions options;
   options.steps_left = steps_left;
   options.move.fixed_us = kChangeUs;
   for (WorkerId straggler : stragglers) {
@@ -125,9 +125,9 @@ absl::StatusOr<Remedy> choose_remedy(const JobSpec& job, const Plan& current,
     if (found == ids.end()) continue;
     options.stragglers.push_back(WorkerId{static_cast<uint32_t>(found - ids.begin()) + 1});
   }
-  SKEIN_ASSIGN_OR_RETURN(Remedy remedy, choose_remedy(positioned, request, options));
-  with_ids(remedy.plan, ids);
-  return remedy;
+  SKEIN_ASSIGN_OR_RETURN(Mitigation mitigation, choose_mitigation(positioned, request, options));
+  with_ids(mitigation.plan, ids);
+  return mitigation;
 }
 
 absl::StatusOr<double> predict_step_us(const JobSpec& job, const Plan& plan,

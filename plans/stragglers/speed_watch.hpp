@@ -10,7 +10,7 @@
 #include "plans/job/job_spec.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/stragglers/straggler_detector.hpp"
-#include "plans/stragglers/straggler_remedy.hpp"
+#include "plans/stragglers/straggler_mitigation.hpp"
 
 namespace skein::plans {
 
@@ -40,12 +40,12 @@ std::map<WorkerId, double> expected_busy_us(const JobSpec& job, const Plan& plan
 /// Divides the speed of a measured worker by `slowdown`.
 void slow_down(MeasuredWorker& worker, double slowdown);
 
-/// What to do about `stragglers`: `choose_remedy` for a plan over workers with any ids, all of whom
-/// have measured.
-absl::StatusOr<Remedy> choose_remedy(const JobSpec& job, const Plan& current,
-                                     const std::vector<MeasuredWorker>& measured,
-                                     const std::vector<WorkerId>& stragglers, uint64_t steps_left,
-                                     uint64_t generation);
+/// What to do about `stragglers`: `choose_mitigation` for a plan over workers with any ids, all of
+/// whom have measured.
+absl::StatusOr<Mitigation> choose_mitigation(const JobSpec& job, const Plan& current,
+                                             const std::vector<MeasuredWorker>& measured,
+                                             const std::vector<WorkerId>& stragglers,
+                                             uint64_t steps_left, uint64_t generation);
 
 /// Step time of the plan at the speeds that were measured, as `simulate`.
 absl::StatusOr<double> predict_step_us(const JobSpec& job, const Plan& plan,

@@ -52,7 +52,7 @@ double noise_of(std::vector<double> values, const NoiseQuantile& quantile) {
   return values[std::min(at, values.size() - 1)] / quantile.deviations;
 }
 
-/// What is common to workers at `levels`. Where the two in the middle are further apart than `gap`,
+/// What workers share at `levels`. Where the two in the middle are further apart than `gap`,
 /// they are not one group, and the one closer to `anchor` decides; the lower one on a tie.
 double common_level(std::vector<double> levels, double anchor, double gap) {
   std::sort(levels.begin(), levels.end());

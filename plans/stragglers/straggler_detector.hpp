@@ -30,7 +30,7 @@ struct SpeedChange {
 /// thread-safe.
 ///
 /// What counts is busy over expected time, so that neither uneven plans nor steps of unlike work
-/// raise alarms (ResiHP: raw times do). What is common to all workers is no one's slowness and is
+/// raise alarms (ResiHP: raw times do). What all workers share is no one's slowness and is
 /// divided away: the median over the workers of each one's own level in the window. Where the two
 /// in the middle differ (one of two workers has changed, but which?), the one that is closer to
 /// what was common so far is taken for the unchanged one.

@@ -5,12 +5,12 @@
 namespace skein::plans {
 namespace {
 
-std::vector<ReductionGroup> groups_of(const ColumnLayout& layout) {
+std::vector<ReductionGroup> groups_of(const PipelineLayout& layout) {
   std::vector<ReductionGroup> groups;
   for (uint32_t stage = 0; stage < layout.stages; ++stage) {
     groups.push_back({{stage}, GroupScope::kStage, static_cast<int32_t>(stage), {}});
-    for (uint32_t column = 0; column < layout.columns; ++column) {
-      groups.back().members.push_back(layout.replica(stage, column));
+    for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
+      groups.back().members.push_back(layout.replica(stage, pipeline));
     }
   }
   return groups;
@@ -18,7 +18,7 @@ std::vector<ReductionGroup> groups_of(const ColumnLayout& layout) {
 
 }  // namespace
 
-AllreducePolicy::AllreducePolicy(const ColumnLayout& layout)
+AllreducePolicy::AllreducePolicy(const PipelineLayout& layout)
     : AllreducePolicy(groups_of(layout), 0) {}
 
 AllreducePolicy::AllreducePolicy(const std::vector<ReductionGroup>& groups, uint64_t first_step) {

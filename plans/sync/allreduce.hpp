@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "plans/plan/plan.hpp"
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
@@ -16,7 +16,7 @@ class AllreducePolicy final : public GroupScheduler {
  public:
   AllreducePolicy(const std::vector<ReductionGroup>& groups, uint64_t first_step);
   /// All replicas of a stage together, from step 0 on.
-  explicit AllreducePolicy(const ColumnLayout& layout);
+  explicit AllreducePolicy(const PipelineLayout& layout);
 
   GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
   GroupDecisions on_timer(uint64_t) override { return {}; }

@@ -6,23 +6,23 @@
 
 namespace skein::plans {
 
-/// Which columns the groups so far have connected: a union-find in which columns come and go. What
-/// a column that leaves has connected stays connected, as what it knew has reached the others; one
-/// that comes is connected to nobody.
-/// Cost: near O(1) amortised, but `reset`, which is O(columns).
+/// Which pipeline replicas the groups so far have connected: a union-find in which pipeline
+/// replicas come and go. What a pipeline replica that leaves has connected stays connected, as what
+/// it knew has reached the others; one that comes is connected to nobody. Cost: near O(1)
+/// amortised, but `reset`, which is O(pipeline replicas).
 class Components {
  public:
-  /// `present` [columns]; each is a component by itself.
+  /// `present` [pipeline replicas]; each is a component by itself.
   explicit Components(std::vector<bool> present);
 
-  /// Components that have a column.
+  /// Components that have a pipeline replica.
   uint32_t count() const { return count_; }
-  /// Names the component of a present column; valid until the next change.
-  uint32_t find(uint32_t column) const;
-  void connect(std::span<const uint32_t> columns);
-  void leave(uint32_t column);
-  void join(uint32_t column);
-  /// Each present column is a component by itself again.
+  /// Names the component of a present pipeline replica; valid until the next change.
+  uint32_t find(uint32_t pipeline) const;
+  void connect(std::span<const uint32_t> pipelines);
+  void leave(uint32_t pipeline);
+  void join(uint32_t pipeline);
+  /// Each present pipeline replica is a component by itself again.
   void reset();
 
  private:
@@ -30,9 +30,10 @@ class Components {
   void compact();
 
   std::vector<bool> present_;
-  std::vector<uint32_t> node_of_;         // [columns]; a column that comes again gets a new node.
+  std::vector<uint32_t>
+      node_of_;  // [pipeline replicas]; a pipeline replica that comes again gets a new node.
   mutable std::vector<uint32_t> parent_;  // [nodes]; paths are halved by looking.
-  std::vector<uint32_t> weight_;          // [nodes], of roots: present columns.
+  std::vector<uint32_t> weight_;          // [nodes], of roots: present pipeline replicas.
   uint32_t count_ = 0;
 };
 

@@ -9,16 +9,17 @@
 namespace skein::plans {
 
 /// A replica has computed its part of its step number `step`: its gradient (synchronous policies)
-/// or its own update is complete. Policies other than all-reduce count steps of each column by
-/// itself. The replica goes on as soon as it is through with the group that it was ready for. So
-/// its next signal may come before the outcome of that group; it counts when the group has ended.
+/// or its own update is complete. Policies other than all-reduce count steps of each pipeline
+/// replica by itself. The replica goes on as soon as it is through with the group that it was ready
+/// for. So its next signal may come before the outcome of that group; it counts when the group has
+/// ended.
 struct ReadySignal {
   ReplicaId replica;
   uint64_t step = 0;
 };
 
 /// What the members of a group do with each other.
-enum class Combination {
+enum class Average {
   kReduceGradients,  // Sum of weight * gradient; applied when the step commits.
   kAverageWeights,   // Everybody applies its own update, then takes the sum of weight * weights.
   kServer,           // The server applies the sum of weight * update; members take its weights.
@@ -30,22 +31,23 @@ struct GroupMember {
   uint64_t step = 0;  // Its own.
   double weight = 0;  // The weight of what it contributes.
   /// It has not signalled that step for this group, and goes on computing meanwhile.
-  bool is_passive = false;
+  bool is_nonblocking = false;
   bool operator==(const GroupMember&) const = default;
 };
 
-/// The members combine now. None of them is in another group until this one has ended, but for
+/// The members average now. None of them is in another group until this one has ended, but for
 /// kReduceGradients, where a replica may belong to several groups of its plan. kLocal is over when
-/// it starts, and nobody waits for its outcome; so a passive member of a group may go on with it.
+/// it starts, and nobody waits for its outcome; so a non-blocking member of a group may go on with
+/// it.
 struct GroupStart {
   uint64_t number = 0;  // Ascending in the order of starts; names the group in `GroupOutcome`.
   int32_t stage = 0;
-  Combination combination = Combination::kReduceGradients;
+  Average average = Average::kReduceGradients;
   int32_t server = 0;                // kServer: which; 0 is the central one.
   GroupId group;                     // kReduceGradients: of the plan.
   std::vector<GroupMember> members;  // Ascending by replica: the rank in the collective.
-  /// kAverageWeights: the optimizer's state as well. Only for columns with parts of their own,
-  /// which those of a job do not have: there `sync.average_moments` says it for all groups.
+  /// kAverageWeights: the optimizer's state as well. Only for pipeline replicas with parts of their
+  /// own, which those of a job do not have: there `sync.average_moments` says it for all groups.
   bool averages_moments = false;
   uint64_t staleness = 0;  // Steps (peers) or updates (server) between the oldest and newest state.
   bool operator==(const GroupStart&) const = default;
@@ -58,10 +60,10 @@ struct GroupOutcome {
   bool ok = true;
 };
 
-/// A column (one replica of every stage) comes, or has died or left. Its replicas are in no group
-/// from then on; of a group that it was in, the others report the outcome.
+/// A pipeline replica (one replica of every stage) comes, or has died or left. Its replicas are in
+/// no group from then on; of a group that it was in, the others report the outcome.
 struct MembershipChange {
-  uint32_t column = 0;
+  uint32_t pipeline = 0;
   bool joins = false;
   uint64_t step = 0;  // joins: of its first ready signals; signals of earlier steps are stale.
 };
@@ -71,7 +73,7 @@ struct GroupDecisions {
   std::optional<uint64_t> wake_us;  // When to call `on_timer`; replaces every earlier wish.
 };
 
-/// Decides who combines with whom, when: one state machine for all stages of a job, one class per
+/// Decides who averages with whom, when: one state machine for all stages of a job, one class per
 /// policy, without clock or I/O. Times are microseconds of one steady clock. Signals may be
 /// repeated or late, and timers early; they then change nothing.
 class GroupScheduler {

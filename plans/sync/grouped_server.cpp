@@ -7,19 +7,19 @@
 
 namespace skein::plans {
 
-GroupedServerPolicy::GroupedServerPolicy(const ColumnLayout& layout, const ColumnGroups& groups,
+GroupedServerPolicy::GroupedServerPolicy(const PipelineLayout& layout, const PipelineGroups& groups,
                                          int32_t first_server, uint64_t first_step)
     : ServerPolicy(layout), first_server_(first_server) {
   open(groups);
-  for (uint32_t column = 0; column < layout.columns; ++column) {
-    SKEIN_CHECK(groups[column] >= 0) << "column " << column << " has no group";
-    table_.change({column, true, first_step});
-    barriers_[group_of_[column]].enter(column, 0);
+  for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
+    SKEIN_CHECK(groups[pipeline] >= 0) << "pipeline replica " << pipeline << " has no group";
+    table_.change({pipeline, true, first_step});
+    barriers_[group_of_[pipeline]].enter(pipeline, 0);
   }
 }
 
-void GroupedServerPolicy::open(const ColumnGroups& groups) {
-  SKEIN_CHECK(groups.size() == table_.layout().columns) << groups.size();
+void GroupedServerPolicy::open(const PipelineGroups& groups) {
+  SKEIN_CHECK(groups.size() == table_.layout().pipelines) << groups.size();
   group_of_ = groups;
   group_count_ = *std::max_element(groups.begin(), groups.end()) + 1;
   SKEIN_CHECK(group_count_ > 0);
@@ -33,30 +33,30 @@ GroupDecisions GroupedServerPolicy::on_membership(const MembershipChange& change
   GroupDecisions decisions;
   if (!table_.change(change)) return decisions;
   if (change.joins) {
-    join(change.column);
+    join(change.pipeline);
   } else {
-    for (StepBarrier& barrier : barriers_) barrier.leave(change.column);
-    group_of_[change.column] = -1;
+    for (StepBarrier& barrier : barriers_) barrier.leave(change.pipeline);
+    group_of_[change.pipeline] = -1;
   }
   advance_all(decisions);
   return decisions;
 }
 
-void GroupedServerPolicy::join(uint32_t column) {
+void GroupedServerPolicy::join(uint32_t pipeline) {
   const auto open = barriers_.end() - group_count_;
   const auto smallest = std::min_element(open, barriers_.end(), [](const auto& a, const auto& b) {
-    return a.column_count() < b.column_count();
+    return a.pipeline_count() < b.pipeline_count();
   });
-  smallest->enter(column, 0);
-  group_of_[column] = static_cast<int32_t>(smallest - open);
-  versions_.join(column);
+  smallest->enter(pipeline, 0);
+  group_of_[pipeline] = static_cast<int32_t>(smallest - open);
+  versions_.join(pipeline);
 }
 
 bool GroupedServerPolicy::is_regrouping() const { return barriers_.front().is_closed(); }
 
-ColumnGroups GroupedServerPolicy::groups() const { return group_of_; }
+PipelineGroups GroupedServerPolicy::groups() const { return group_of_; }
 
-GroupDecisions GroupedServerPolicy::regroup(const ColumnGroups& groups) {
+GroupDecisions GroupedServerPolicy::regroup(const PipelineGroups& groups) {
   GroupDecisions decisions;
   if (is_regrouping()) return decisions;
   std::vector<std::pair<uint32_t, uint64_t>> entering;
@@ -66,12 +66,12 @@ GroupDecisions GroupedServerPolicy::regroup(const ColumnGroups& groups) {
   }
   open(groups);
   const size_t first = barriers_.size() - group_count_;
-  for (uint32_t column = 0; column < groups.size(); ++column) {
-    if (!table_.is_live(column)) group_of_[column] = -1;
+  for (uint32_t pipeline = 0; pipeline < groups.size(); ++pipeline) {
+    if (!table_.is_live(pipeline)) group_of_[pipeline] = -1;
   }
-  for (const auto& [column, steps] : entering) {
-    SKEIN_CHECK(group_of_[column] >= 0) << "column " << column << " has no group";
-    barriers_[first + group_of_[column]].enter(column, steps);
+  for (const auto& [pipeline, steps] : entering) {
+    SKEIN_CHECK(group_of_[pipeline] >= 0) << "pipeline replica " << pipeline << " has no group";
+    barriers_[first + group_of_[pipeline]].enter(pipeline, steps);
   }
   advance_all(decisions);
   return decisions;
@@ -83,10 +83,9 @@ void GroupedServerPolicy::advance_all(GroupDecisions& decisions) {
 
 void GroupedServerPolicy::advance(uint32_t stage, GroupDecisions& decisions) {
   for (StepBarrier& barrier : barriers_) {
-    const auto columns = barrier.begin_round(stage, table_);
-    if (!columns) continue;
-    GroupStart start =
-        table_.start(stage, *columns, Combination::kServer, 1.0 / table_.live_count());
+    const auto pipelines = barrier.begin_round(stage, table_);
+    if (!pipelines) continue;
+    GroupStart start = table_.start(stage, *pipelines, Average::kServer, 1.0 / table_.live_count());
     start.server = barrier.server();
     versions_.push(start, 1);
     decisions.starts.push_back(std::move(start));

@@ -8,8 +8,8 @@
 
 namespace skein::plans {
 
-/// Which group a column belongs to: [columns], each in 0..G-1.
-using ColumnGroups = std::vector<int32_t>;
+/// Which group a pipeline replica belongs to: [pipeline replicas], each in 0..G-1.
+using PipelineGroups = std::vector<int32_t>;
 
 /// Grouped parameter servers: inside a group synchronous, between groups asynchronous. Source:
 /// Basu et al., Balancing Stragglers Against Staleness, HiPC 2018.
@@ -21,39 +21,40 @@ using ColumnGroups = std::vector<int32_t>;
 /// at the central server since this group took its weights: G - 1 where groups are equally fast,
 /// as many as the others manage meanwhile where it is slow.
 ///
-/// The weight of a member is 1 / (number of live columns). In even groups that is 1 / |group|, the
-/// mean, times 1 / G, the rule for the learning rate without which groups lose accuracy; in uneven
-/// ones every column's gradient still counts the same.
+/// The weight of a member is 1 / (number of live pipeline replicas). In even groups that is 1 /
+/// |group|, the mean, times 1 / G, the rule for the learning rate without which groups lose
+/// accuracy; in uneven ones every pipeline replica's gradient still counts the same.
 ///
 /// With one group this is a synchronous parameter server; `first_server` 0 then leaves out the way
 /// over a group's server.
 ///
-/// A column that joins goes into the group with the fewest live columns, of several the first one,
-/// and takes part from the first step on that the group has not begun at any stage.
+/// A pipeline replica that joins goes into the group with the fewest live pipeline replicas, of
+/// several the first one, and takes part from the first step on that the group has not begun at any
+/// stage.
 class GroupedServerPolicy final : public ServerPolicy {
  public:
-  /// All columns of the layout are there, and begin with `first_step`.
-  GroupedServerPolicy(const ColumnLayout& layout, const ColumnGroups& groups,
+  /// All pipeline replicas of the layout are there, and begin with `first_step`.
+  GroupedServerPolicy(const PipelineLayout& layout, const PipelineGroups& groups,
                       int32_t first_server = 1, uint64_t first_step = 0);
 
   GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
 
   /// Regroups at the next safe boundary: each old group still does, at all stages, the steps that
-  /// it has begun at any. Changes nothing while the last regrouping is under way. Every column that
-  /// is there needs a group; what is said of others does not matter.
-  GroupDecisions regroup(const ColumnGroups& groups);
+  /// it has begun at any. Changes nothing while the last regrouping is under way. Every pipeline
+  /// replica that is there needs a group; what is said of others does not matter.
+  GroupDecisions regroup(const PipelineGroups& groups);
   bool is_regrouping() const;
-  /// -1: the column is not there.
-  ColumnGroups groups() const;
+  /// -1: the pipeline replica is not there.
+  PipelineGroups groups() const;
 
  private:
-  void open(const ColumnGroups& groups);
-  void join(uint32_t column);
+  void open(const PipelineGroups& groups);
+  void join(uint32_t pipeline);
   void advance(uint32_t stage, GroupDecisions& decisions) override;
   void advance_all(GroupDecisions& decisions);
 
   std::vector<StepBarrier> barriers_;  // Those that close, then the G open ones.
-  ColumnGroups group_of_;              // [columns], of the open ones; -1: not there.
+  PipelineGroups group_of_;            // [pipeline replicas], of the open ones; -1: not there.
   int32_t group_count_ = 0;
   int32_t first_server_;
 };

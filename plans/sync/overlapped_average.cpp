@@ -7,7 +7,7 @@
 
 namespace skein::plans {
 
-OverlappedAveragePolicy::OverlappedAveragePolicy(ColumnLayout layout,
+OverlappedAveragePolicy::OverlappedAveragePolicy(PipelineLayout layout,
                                                  OverlappedAverageOptions options)
     : options_(options), roster_(layout), stages_(layout.stages), ahead_(layout.replica_count()) {
   SKEIN_CHECK(options.local_steps >= 1 && options.ahead_max >= 1)
@@ -34,13 +34,13 @@ void OverlappedAveragePolicy::go_on(ReplicaId replica, Starts& starts) {
 
 /// All who are present are in it: nobody is in another one.
 void OverlappedAveragePolicy::average_if_due(uint32_t s, Starts& starts) {
-  const ColumnLayout& layout = roster_.layout();
+  const PipelineLayout& layout = roster_.layout();
   Stage& stage = stages_[s];
   const uint64_t present = roster_.present_count();
   if (stage.average || present < 2 || stage.updates < options_.local_steps * present) return;
   std::vector<ReplicaId> members;
-  for (uint32_t column = 0; column < layout.columns; ++column) {
-    if (roster_.is_present(column)) members.push_back(layout.replica(s, column));
+  for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
+    if (roster_.is_present(pipeline)) members.push_back(layout.replica(s, pipeline));
   }
   for (const ReplicaId each : members) ahead_[each.value] = 0;
   GroupStart start = roster_.start(members);

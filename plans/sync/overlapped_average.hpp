@@ -18,22 +18,22 @@ struct OverlappedAverageOptions {
 };
 
 /// Averages beside the computing: a replica that is ready applies its update and goes on at once,
-/// and every so many updates all replicas of the stage average what they have just then, as passive
-/// members. What the average adds to a replica comes on top of the updates that it has done
-/// meanwhile. So neither an exchange nor somebody else's step is ever waited for, and a link that
-/// is slow makes averages rarer, not steps longer. The mean of the replicas moves by the mean of
-/// their updates, as if they were averaged all the time.
+/// and every so many updates all replicas of the stage average what they have just then, as
+/// non-blocking members. What the average adds to a replica comes on top of the updates that it has
+/// done meanwhile. So neither an exchange nor somebody else's step is ever waited for, and a link
+/// that is slow makes averages rarer, not steps longer. The mean of the replicas moves by the mean
+/// of their updates, as if they were averaged all the time.
 ///
 /// Source: Overlap Local-SGD (Wang, Liang, Joshi, ICASSP'20), with the difference of an average in
 /// place of an anchor that pulls. Differs: who is slow has done fewer updates when an average
 /// begins, and is not waited for; and nobody runs away: a replica does at most `ahead_max` updates
 /// during one average, and between two averages a stage does `local_steps` * N.
 ///
-/// Of columns that die or leave, an average goes on among the rest or fails; the next one begins
-/// with whoever is present. Cost: O(1) a signal, O(N) an average.
+/// Of pipeline replicas that die or leave, an average goes on among the rest or fails; the next one
+/// begins with whoever is present. Cost: O(1) a signal, O(N) an average.
 class OverlappedAveragePolicy final : public GroupScheduler {
  public:
-  OverlappedAveragePolicy(ColumnLayout layout, OverlappedAverageOptions options);
+  OverlappedAveragePolicy(PipelineLayout layout, OverlappedAverageOptions options);
 
   GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
   GroupDecisions on_timer(uint64_t) override { return {}; }

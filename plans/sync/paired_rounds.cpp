@@ -5,13 +5,13 @@
 
 namespace skein::plans {
 
-PairedRoundsPolicy::PairedRoundsPolicy(ColumnLayout layout, uint64_t seed)
+PairedRoundsPolicy::PairedRoundsPolicy(PipelineLayout layout, uint64_t seed)
     : PeerPolicy(layout), planned_(roster_), rng_(seed, random_stream("pairs", 5)) {}
 
 void PairedRoundsPolicy::on_joined(uint32_t, uint64_t /*now_us*/, Starts&) {}
 
-void PairedRoundsPolicy::on_left(uint32_t column, uint64_t /*now_us*/, Starts& starts) {
-  planned_.leave(column, starts);
+void PairedRoundsPolicy::on_left(uint32_t pipeline, uint64_t /*now_us*/, Starts& starts) {
+  planned_.leave(pipeline, starts);
 }
 
 /// Whoever comes first to a round that has not been drawn draws it for everybody, so all lists have
@@ -23,8 +23,8 @@ void PairedRoundsPolicy::on_waiting(ReplicaId replica, uint64_t /*now_us*/, Star
 
 void PairedRoundsPolicy::draw_round(Starts& starts) {
   std::vector<uint32_t> order;
-  for (uint32_t column = 0; column < roster_.layout().columns; ++column) {
-    if (roster_.is_present(column)) order.push_back(column);
+  for (uint32_t pipeline = 0; pipeline < roster_.layout().pipelines; ++pipeline) {
+    if (roster_.is_present(pipeline)) order.push_back(pipeline);
   }
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng_.below(i)]);
   for (size_t i = 0; i < order.size(); i += 2) {

@@ -5,11 +5,11 @@
 
 namespace skein::plans {
 
-std::unique_ptr<GroupScheduler> parameter_server(const ColumnLayout& layout,
+std::unique_ptr<GroupScheduler> parameter_server(const PipelineLayout& layout,
                                                  const ParameterServerOptions& options,
                                                  uint64_t first_step) {
   if (options.mode == ServerMode::kSynchronous) {
-    return std::make_unique<GroupedServerPolicy>(layout, ColumnGroups(layout.columns, 0),
+    return std::make_unique<GroupedServerPolicy>(layout, PipelineGroups(layout.pipelines, 0),
                                                  /*first_server=*/0, first_step);
   }
   const uint64_t distance = options.mode == ServerMode::kBounded ? options.bound : kAnyDistance;

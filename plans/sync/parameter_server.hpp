@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
@@ -20,17 +20,18 @@ struct ParameterServerOptions {
 /// Distributed Machine Learning with the Parameter Server, OSDI'14, section 3.4; bounded: Ho et
 /// al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server, NIPS'13.
 ///
-/// - Synchronous: a step of all live columns is one group; staleness 0. It is a grouped server with
+/// - Synchronous: a step of all live pipeline replicas is one group; staleness 0. It is a grouped
+/// server with
 ///   one group.
 /// - Asynchronous: every ready member is a group by itself, at once. Staleness has no bound.
 /// - Bounded: a member that is, with this step, more than s of its own steps ahead of the slowest
-///   live column at its stage is held until that one has moved; s = 0 is lockstep. Staleness is at
-///   most 2 s (n - 1) updates of n columns. It is HetPipe with waves of one step, which says why
-///   nothing deadlocks.
+///   live pipeline replica at its stage is held until that one has moved; s = 0 is lockstep.
+///   Staleness is at most 2 s (n - 1) updates of n pipeline replicas. It is HetPipe with waves of
+///   one step, which says why nothing deadlocks.
 ///
-/// A member's weight is 1 / (number of live columns) in all three, so that a sample moves the
-/// weights as much as in synchronous training with the same learning rate.
-std::unique_ptr<GroupScheduler> parameter_server(const ColumnLayout& layout,
+/// A member's weight is 1 / (number of live pipeline replicas) in all three, so that a sample moves
+/// the weights as much as in synchronous training with the same learning rate.
+std::unique_ptr<GroupScheduler> parameter_server(const PipelineLayout& layout,
                                                  const ParameterServerOptions& options,
                                                  uint64_t first_step = 0);
 

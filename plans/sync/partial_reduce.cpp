@@ -7,37 +7,37 @@
 
 namespace skein::plans {
 
-PartialReducePolicy::PartialReducePolicy(ColumnLayout layout, PartialReduceOptions options)
+PartialReducePolicy::PartialReducePolicy(PipelineLayout layout, PartialReduceOptions options)
     : PeerPolicy(layout, options.decay),
       options_(options),
       planned_(roster_),
-      components_(std::vector<bool>(layout.columns, true)) {
+      components_(std::vector<bool>(layout.pipelines, true)) {
   SKEIN_CHECK(options.group_size >= 2) << options.group_size;
 }
 
-void PartialReducePolicy::on_joined(uint32_t column, uint64_t /*now_us*/, Starts&) {
-  components_.join(column);
+void PartialReducePolicy::on_joined(uint32_t pipeline, uint64_t /*now_us*/, Starts&) {
+  components_.join(pipeline);
 }
 
-void PartialReducePolicy::on_left(uint32_t column, uint64_t /*now_us*/, Starts& starts) {
-  std::erase(waiting_, column);
-  components_.leave(column);
-  for (std::vector<uint32_t>& group : last_groups_) std::erase(group, column);
-  planned_.leave(column, starts);
+void PartialReducePolicy::on_left(uint32_t pipeline, uint64_t /*now_us*/, Starts& starts) {
+  std::erase(waiting_, pipeline);
+  components_.leave(pipeline);
+  for (std::vector<uint32_t>& group : last_groups_) std::erase(group, pipeline);
+  planned_.leave(pipeline, starts);
   form_groups(starts);  // Fewer may be enough now.
 }
 
 void PartialReducePolicy::on_waiting(ReplicaId replica, uint64_t /*now_us*/, Starts& starts) {
-  const ColumnLayout& layout = roster_.layout();
+  const PipelineLayout& layout = roster_.layout();
   if (!planned_.is_idle(replica)) return planned_.arrive(replica, starts);
   if (layout.stage_of(replica) + 1 < layout.stages) return;  // Until the last stage has a group.
-  waiting_.push_back(layout.column_of(replica));
+  waiting_.push_back(layout.pipeline_of(replica));
   form_groups(starts);
 }
 
 void PartialReducePolicy::form_groups(Starts& starts) {
   while (std::optional<std::vector<uint32_t>> group = next_group()) {
-    for (const uint32_t column : *group) std::erase(waiting_, column);
+    for (const uint32_t pipeline : *group) std::erase(waiting_, pipeline);
     std::sort(group->begin(), group->end());
     remember(*group);
     planned_.plan(*group, starts);
@@ -63,7 +63,7 @@ std::optional<std::vector<uint32_t>> PartialReducePolicy::next_group() const {
   std::vector<uint32_t> group(waiting_.begin(), waiting_.begin() + size);
   if (!must_bridge(size)) return group;
   const uint32_t component = components_.find(group[0]);
-  const auto bridges = [&](uint32_t column) { return components_.find(column) != component; };
+  const auto bridges = [&](uint32_t pipeline) { return components_.find(pipeline) != component; };
   if (std::any_of(group.begin(), group.end(), bridges)) return group;
   const auto bridge = std::find_if(waiting_.begin() + size, waiting_.end(), bridges);
   if (bridge == waiting_.end()) return std::nullopt;

@@ -31,9 +31,9 @@ GroupDecisions PeerPolicy::on_group_end(const GroupOutcome& outcome, uint64_t no
 GroupDecisions PeerPolicy::on_membership(const MembershipChange& change, uint64_t now_us) {
   GroupDecisions decisions;
   if (change.joins) {
-    if (roster_.join(change)) on_joined(change.column, now_us, decisions.starts);
+    if (roster_.join(change)) on_joined(change.pipeline, now_us, decisions.starts);
   } else if (roster_.leave(change)) {
-    on_left(change.column, now_us, decisions.starts);
+    on_left(change.pipeline, now_us, decisions.starts);
   }
   decisions.wake_us = wake_us();
   return decisions;

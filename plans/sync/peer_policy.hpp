@@ -26,16 +26,16 @@ class PeerPolicy : public GroupScheduler {
   using Starts = std::vector<GroupStart>;
 
   /// `decay`: see `PeerRoster`.
-  explicit PeerPolicy(ColumnLayout layout, std::optional<double> decay = {})
+  explicit PeerPolicy(PipelineLayout layout, std::optional<double> decay = {})
       : roster_(layout, decay) {}
 
   /// The replica is ready and in no group. Called once for each step that it finishes.
   virtual void on_waiting(ReplicaId replica, uint64_t now_us, Starts& starts) = 0;
   /// The replica's group has ended. `on_waiting` follows if it is ready and still free.
   virtual void on_free(ReplicaId, uint64_t /*now_us*/, Starts&) {}
-  /// The roster has taken the column in, or let it go.
-  virtual void on_joined(uint32_t column, uint64_t now_us, Starts& starts) = 0;
-  virtual void on_left(uint32_t column, uint64_t now_us, Starts& starts) = 0;
+  /// The roster has taken the pipeline replica in, or let it go.
+  virtual void on_joined(uint32_t pipeline, uint64_t now_us, Starts& starts) = 0;
+  virtual void on_left(uint32_t pipeline, uint64_t now_us, Starts& starts) = 0;
   virtual void on_due(uint64_t /*now_us*/, Starts&) {}
   /// When `on_due` is due.
   virtual std::optional<uint64_t> wake_us() const { return std::nullopt; }

@@ -8,17 +8,18 @@
 
 namespace skein::plans {
 
-PeerRoster::PeerRoster(ColumnLayout layout, std::optional<double> decay)
+PeerRoster::PeerRoster(PipelineLayout layout, std::optional<double> decay)
     : layout_(layout),
       decay_(decay),
       peers_(layout.replica_count()),
-      present_(layout.columns, true),
-      present_count_(layout.columns) {
-  SKEIN_CHECK(layout.columns > 0 && layout.stages > 0) << layout.columns << " " << layout.stages;
+      present_(layout.pipelines, true),
+      present_count_(layout.pipelines) {
+  SKEIN_CHECK(layout.pipelines > 0 && layout.stages > 0)
+      << layout.pipelines << " " << layout.stages;
 }
 
 bool PeerRoster::take_ready(const ReadySignal& signal) {
-  if (!layout_.has(signal.replica) || !present_[layout_.column_of(signal.replica)]) return false;
+  if (!layout_.has(signal.replica) || !present_[layout_.pipeline_of(signal.replica)]) return false;
   Peer& peer = peers_[signal.replica.value];
   if (peer.ready || signal.step < peer.next_step) return false;
   peer.version += signal.step + 1 - peer.next_step;
@@ -40,7 +41,7 @@ GroupStart PeerRoster::start(std::span<const ReplicaId> members) {
   GroupStart start;
   start.number = started_count_++;
   start.stage = static_cast<int32_t>(layout_.stage_of(members[0]));
-  start.combination = members.size() == 1 ? Combination::kLocal : Combination::kAverageWeights;
+  start.average = members.size() == 1 ? Average::kLocal : Average::kAverageWeights;
   const std::vector<double> weight = weights(members);
   uint64_t newest = 0, oldest = UINT64_MAX;
   for (const ReplicaId member : members) {
@@ -52,7 +53,7 @@ GroupStart PeerRoster::start(std::span<const ReplicaId> members) {
   for (size_t m = 0; m < members.size(); ++m) {
     Peer& peer = peers_[members[m].value];
     SKEIN_CHECK(members.size() == 1 || !peer.group) << members[m] << " is in group " << *peer.group;
-    // A passive member (see AdPsgdPolicy) may not have finished a step yet.
+    // A non-blocking member (see AdPsgdPolicy) may not have finished a step yet.
     start.members.push_back({members[m], peer.next_step - std::min<uint64_t>(peer.next_step, 1),
                              weight[m], !peer.ready});
     peer.ready = false;
@@ -80,11 +81,11 @@ std::vector<ReplicaId> PeerRoster::end(const GroupOutcome& outcome) {
 }
 
 bool PeerRoster::leave(const MembershipChange& change) {
-  if (change.column >= layout_.columns || !present_[change.column]) return false;
-  present_[change.column] = false;
+  if (change.pipeline >= layout_.pipelines || !present_[change.pipeline]) return false;
+  present_[change.pipeline] = false;
   --present_count_;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    const ReplicaId replica = layout_.replica(stage, change.column);
+    const ReplicaId replica = layout_.replica(stage, change.pipeline);
     Peer& peer = peers_[replica.value];
     if (peer.group) {
       auto group = open_.find(*peer.group);
@@ -98,15 +99,15 @@ bool PeerRoster::leave(const MembershipChange& change) {
 
 /// A joiner has the weights of somebody present, most likely of the newest.
 bool PeerRoster::join(const MembershipChange& change) {
-  if (change.column >= layout_.columns || present_[change.column]) return false;
-  present_[change.column] = true;
+  if (change.pipeline >= layout_.pipelines || present_[change.pipeline]) return false;
+  present_[change.pipeline] = true;
   ++present_count_;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     uint64_t newest = 0;
-    for (uint32_t column = 0; column < layout_.columns; ++column) {
-      newest = std::max(newest, peers_[layout_.replica(stage, column).value].version);
+    for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
+      newest = std::max(newest, peers_[layout_.replica(stage, pipeline).value].version);
     }
-    Peer& peer = peers_[layout_.replica(stage, change.column).value];
+    Peer& peer = peers_[layout_.replica(stage, change.pipeline).value];
     peer.next_step = change.step;
     peer.version = newest;
   }

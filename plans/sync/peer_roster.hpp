@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
@@ -19,11 +19,12 @@ namespace skein::plans {
 /// replica's own count of steps never catches up with a faster one's.
 class PeerRoster {
  public:
-  /// All columns are present. `decay`: averages weigh members by `staleness_weights`; else equally.
-  explicit PeerRoster(ColumnLayout layout, std::optional<double> decay = {});
+  /// All pipeline replicas are present. `decay`: averages weigh members by `staleness_weights`;
+  /// else equally.
+  explicit PeerRoster(PipelineLayout layout, std::optional<double> decay = {});
 
-  const ColumnLayout& layout() const { return layout_; }
-  bool is_present(uint32_t column) const { return present_[column]; }
+  const PipelineLayout& layout() const { return layout_; }
+  bool is_present(uint32_t pipeline) const { return present_[pipeline]; }
   uint32_t present_count() const { return present_count_; }
   /// Not in a group.
   bool is_free(ReplicaId replica) const { return !peers_[replica.value].group; }
@@ -48,7 +49,7 @@ class PeerRoster {
   /// Has not ended, and has members that are present.
   bool is_open(uint64_t number) const { return open_.contains(number); }
 
-  /// False, and nothing changes: the column is unknown, or absent or present already.
+  /// False, and nothing changes: the pipeline replica is unknown, or absent or present already.
   bool leave(const MembershipChange& change);
   bool join(const MembershipChange& change);
 
@@ -66,10 +67,10 @@ class PeerRoster {
 
   std::vector<double> weights(std::span<const ReplicaId> members) const;
 
-  ColumnLayout layout_;
+  PipelineLayout layout_;
   std::optional<double> decay_;
   std::vector<Peer> peers_;    // [replicas]
-  std::vector<bool> present_;  // [columns]
+  std::vector<bool> present_;  // [pipeline replicas]
   uint32_t present_count_;
   uint64_t started_count_ = 0;
   std::map<uint64_t, std::vector<OpenMember>> open_;  // By number; members that are present.

@@ -7,23 +7,24 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
 #include "plans/base/upper_median.hpp"
-#include "plans/simulator/disagreement.hpp"
+#include "plans/simulator/consensus_distance.hpp"
 #include "plans/simulator/policy_simulation.hpp"
 #include "plans/sync/allreduce.hpp"
 
 namespace skein::plans {
 namespace {
 
-constexpr double kStallsBeyond = 1.5;    // Times the median step.
-constexpr double kPiecesOfStep = 2;      // A forward and a backward.
-constexpr double kSimulatedSteps = 100;  // Of a column as fast as the slowest one is typically.
+constexpr double kStallsBeyond = 1.5;  // Times the median step.
+constexpr double kPiecesOfStep = 2;    // A forward and a backward.
+constexpr double kSimulatedSteps =
+    100;  // Of a pipeline replica as fast as the slowest one is typically.
 constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.
 constexpr double kAdaptive = 0.77;       // As `progress_per_step` says.
 constexpr double kLossOnLikeParts = 1.0 / 50, kLossWithMoments = 1.0 / 10;
 
 std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
-                                            const ColumnLayout& layout, bool averages_moments) {
-  if (candidate.runs_columns()) {
+                                            const PipelineLayout& layout, bool averages_moments) {
+  if (candidate.runs_pipelines()) {
     return std::make_unique<OverlappedAveragePolicy>(
         layout, overlapped_options(candidate, averages_moments));
   }
@@ -50,15 +51,15 @@ SyncPrediction predict(const StragglerProfile& profile, const SyncCandidate& can
   options.duration_us = kSimulatedSteps * step_us * slowest;
   options.warm_up_us = options.duration_us / 5;
   const auto policy = make_policy(candidate, profile.layout, averages_moments);
-  Disagreement disagreement(profile.layout, options.warm_up_us);
-  const PolicySimulation result = simulate_policy(*policy, options, &disagreement);
-  return {candidate, result.steps_per_second, disagreement.mean(), 0};
+  ConsensusDistance consensus_distance(profile.layout, options.warm_up_us);
+  const PolicySimulation result = simulate_policy(*policy, options, &consensus_distance);
+  return {candidate, result.steps_per_second, consensus_distance.mean(), 0};
 }
 
 std::string reason_of(const StragglerProfile& profile, const SyncChoice& choice) {
   std::string reason = absl::StrCat(
       choice.candidate.name(), " of", absl::StrCat(" ", choice.predictions.size()),
-      " policies: slowest column ",
+      " policies: slowest pipeline replica ",
       absl::SixDigits(*std::max_element(profile.slowness.begin(), profile.slowness.end())),
       " times the fastest, ", absl::SixDigits(100 * profile.stall_rate), " % of pieces stall for ",
       absl::SixDigits(profile.stall_us), " us; progress");
@@ -72,13 +73,13 @@ std::string reason_of(const StragglerProfile& profile, const SyncChoice& choice)
 }  // namespace
 
 void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerProfile& profile) {
-  SKEIN_CHECK(step_us.size() == profile.layout.columns) << step_us.size();
+  SKEIN_CHECK(step_us.size() == profile.layout.pipelines) << step_us.size();
   std::vector<double> typical_us;
   double stalled = 0, excess_us = 0, steps = 0;
-  for (const std::vector<double>& column : step_us) {
-    SKEIN_CHECK(!column.empty());
-    typical_us.push_back(upper_median(column));
-    for (const double each_us : column) {
+  for (const std::vector<double>& pipeline : step_us) {
+    SKEIN_CHECK(!pipeline.empty());
+    typical_us.push_back(upper_median(pipeline));
+    for (const double each_us : pipeline) {
       ++steps;
       if (each_us <= kStallsBeyond * typical_us.back()) continue;
       ++stalled;
@@ -95,7 +96,7 @@ void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerP
 }
 
 std::string SyncCandidate::name() const {
-  if (!runs_columns()) return "all-reduce";
+  if (!runs_pipelines()) return "all-reduce";
   return absl::StrCat("overlapped k=", local_steps);
 }
 
@@ -106,11 +107,11 @@ OverlappedAverageOptions overlapped_options(const SyncCandidate& candidate, bool
   return options;
 }
 
-double progress_per_step(double disagreement, const DriftKind& kind) {
+double progress_per_step(double consensus_distance, const DriftKind& kind) {
   const double share = kind.is_adaptive ? kAdaptive : 1;
-  if (!kind.parts_are_unlike) return share / (1 + kLossOnLikeParts * disagreement);
-  if (kind.averages_moments) return share / (1 + kLossWithMoments * disagreement);
-  return share / (1 + std::sqrt(disagreement));
+  if (!kind.parts_are_unlike) return share / (1 + kLossOnLikeParts * consensus_distance);
+  if (kind.averages_moments) return share / (1 + kLossWithMoments * consensus_distance);
+  return share / (1 + std::sqrt(consensus_distance));
 }
 
 SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCandidate> candidates,
@@ -124,7 +125,7 @@ SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCand
     SyncPrediction prediction = predict(profile, candidate, averages_moments);
     const DriftKind kind{options.parts_are_unlike, averages_moments, options.is_adaptive};
     const double worth =
-        candidate.runs_columns() ? progress_per_step(prediction.disagreement, kind) : 1;
+        candidate.runs_pipelines() ? progress_per_step(prediction.consensus_distance, kind) : 1;
     prediction.progress = prediction.steps_per_second / reference * worth;
     choice.predictions.push_back(prediction);
     if (prediction.progress <= most) continue;

@@ -6,35 +6,38 @@
 #include <string>
 #include <vector>
 
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/overlapped_average.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
-/// What the columns of a job were like lately.
+/// What the pipeline replicas of a job were like lately.
 struct StragglerProfile {
-  ColumnLayout layout;
-  std::vector<double> forward_us, backward_us;  // [stages] of the fastest column, undisturbed.
-  double exchange_us = 0;                       // As in `PolicySimulationOptions`.
+  PipelineLayout layout;
+  std::vector<double> forward_us,
+      backward_us;         // [stages] of the fastest pipeline replica, undisturbed.
+  double exchange_us = 0;  // As in `PolicySimulationOptions`.
   double latency_us = 0;
   double hidden_us = 0;           // As there.
   double moments_per_weight = 0;  // As there: 1 for momentum, 2 for AdamW.
-  std::vector<double> slowness;   // [columns] >= 1: typical step time, relative to the fastest's.
-  double stall_rate = 0;          // Share of forwards and backwards that stall, 0 to 1.
-  double stall_us = 0;            // For how long, in the mean.
+  std::vector<double>
+      slowness;           // [pipeline replicas] >= 1: typical step time, relative to the fastest's.
+  double stall_rate = 0;  // Share of forwards and backwards that stall, 0 to 1.
+  double stall_us = 0;    // For how long, in the mean.
 };
 
-/// Typical steps and stalls, told apart: a column is as slow as the median of its steps; what a
-/// step takes beyond one and a half of that is a stall.
+/// Typical steps and stalls, told apart: a pipeline replica is as slow as the median of its steps;
+/// what a step takes beyond one and a half of that is a stall.
 ///
-/// `step_us`  [columns][>= 1] what the last steps took to compute, without waiting for others.
-/// `profile`  whose `slowness`, `stall_rate` and `stall_us` are overwritten; a step is two pieces.
+/// `step_us`  [pipeline replicas][>= 1] what the last steps took to compute, without waiting for
+/// others. `profile`  whose `slowness`, `stall_rate` and `stall_us` are overwritten; a step is two
+/// pieces.
 void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerProfile& profile);
 
 /// A policy that may be chosen.
 struct SyncCandidate {
   uint64_t local_steps = 0;  // 0: all-reduce; else as in `OverlappedAverageOptions`.
-  bool runs_columns() const { return local_steps > 0; }
+  bool runs_pipelines() const { return local_steps > 0; }
   std::string name() const;
   bool operator==(const SyncCandidate&) const = default;
 };
@@ -42,8 +45,8 @@ struct SyncCandidate {
 struct SyncPrediction {
   SyncCandidate candidate;
   double steps_per_second = 0;
-  double disagreement = 0;  // See `Disagreement`.
-  double progress = 0;      // Steps, counted at what they bring; relative to all-reduce.
+  double consensus_distance = 0;  // See `ConsensusDistance`.
+  double progress = 0;            // Steps, counted at what they bring; relative to all-reduce.
 };
 
 struct SyncChoice {
@@ -54,19 +57,21 @@ struct SyncChoice {
 
 /// What a step is worth that replicas do apart from each other.
 struct DriftKind {
-  bool parts_are_unlike = false;  // Every column has its own part of the data, and these differ.
+  bool parts_are_unlike =
+      false;  // Every pipeline replica has its own part of the data, and these differ.
   bool averages_moments = false;  // Groups do.
   bool is_adaptive = false;       // The optimizer scales steps by second moments, as AdamW does.
 };
 
 /// How much of the progress of a synchronous step one step makes if replicas are so far apart.
-/// Measured with `bench/policies` on 8 columns, steps to the target relative to all-reduce.
-/// Momentum, like parts: 1 / (1 + disagreement / 50), from no loss that could be seen at 0.4 to
-/// 0.72 at 20. Unlike parts: 1 / (1 + disagreement / 10) if momentum is averaged, from 0.8 to 1.09
-/// below 1.5, and about 0.75 from 2 to 10; else 1 / (1 + sqrt(disagreement)), as momentum of their
-/// own then drives replicas apart between groups. AdamW: 0.77 of that, from 0.73 to 0.81, however
-/// close replicas are, as each scales by the noise of its own samples.
-double progress_per_step(double disagreement, const DriftKind& kind);
+/// Measured with `bench/policies` on 8 pipeline replicas, steps to the target relative to
+/// all-reduce. Momentum, like parts: 1 / (1 + consensus distance / 50), from no loss that could be
+/// seen at 0.4 to 0.72 at 20. Unlike parts: 1 / (1 + consensus distance / 10) if momentum is
+/// averaged, from 0.8 to 1.09 below 1.5, and about 0.75 from 2 to 10; else 1 / (1 + sqrt(consensus
+/// distance)), as momentum of their own then drives replicas apart between groups. AdamW: 0.77 of
+/// that, from 0.73 to 0.81, however close replicas are, as each scales by the noise of its own
+/// samples.
+double progress_per_step(double consensus_distance, const DriftKind& kind);
 
 struct ChooserOptions {
   double gain_min = 1.05;  // What another policy has to promise over the present one.
@@ -74,13 +79,13 @@ struct ChooserOptions {
   bool parts_are_unlike = false;
   bool is_adaptive = false;  // As in `DriftKind`.
 
-  /// On unlike parts columns average moments: replicas go apart there at once.
+  /// On unlike parts pipeline replicas average moments: replicas go apart there at once.
   bool averages_moments(const SyncCandidate& candidate) const {
-    return parts_are_unlike && candidate.runs_columns();
+    return parts_are_unlike && candidate.runs_pipelines();
   }
 };
 
-/// Of a candidate that runs columns. Unlike parts go apart with each step.
+/// Of a candidate that runs pipeline replicas. Unlike parts go apart with each step.
 OverlappedAverageOptions overlapped_options(const SyncCandidate& candidate, bool averages_moments);
 
 /// Simulates each candidate on the profile, and takes the one that makes most progress; on a tie

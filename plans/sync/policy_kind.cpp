@@ -36,7 +36,7 @@ PolicyKind kind_of(const JobSpec& job) {
 }
 
 /// Members go on computing, on weights that nobody may touch.
-bool is_passive(PolicyKind kind) {
+bool is_nonblocking(PolicyKind kind) {
   return kind == PolicyKind::kAdPsgd || kind == PolicyKind::kOverlapped ||
          kind == PolicyKind::kAuto;
 }
@@ -48,15 +48,15 @@ absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name) {
   return static_cast<PolicyKind>(place);
 }
 
-bool may_run_columns(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllreduce; }
+bool may_run_pipelines(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllreduce; }
 
-bool begins_in_columns(const JobSpec& job) {
-  return may_run_columns(job) && kind_of(job) != PolicyKind::kAuto;
+bool begins_in_pipelines(const JobSpec& job) {
+  return may_run_pipelines(job) && kind_of(job) != PolicyKind::kAuto;
 }
 
 bool has_server(const JobSpec& job) { return kind_of(job) >= PolicyKind::kPs; }
 
-std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayout& layout) {
+std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLayout& layout) {
   const std::optional<double> decay =
       job.sync.staleness_decay < 1 ? std::optional(job.sync.staleness_decay) : std::nullopt;
   const auto group_size = static_cast<uint32_t>(job.sync.group_size);
@@ -95,28 +95,28 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayo
     case PolicyKind::kGroupedPs:
       return std::make_unique<ProgressiveServerPolicy>(layout, RegroupOptions{});
   }
-  SKEIN_CHECK(false) << "all-reduce has no columns";
+  SKEIN_CHECK(false) << "all-reduce has no pipeline replicas";
   return nullptr;
 }
 
-absl::Status check_columns(const JobSpec& job) {
-  if (!may_run_columns(job)) return absl::OkStatus();
+absl::Status check_pipelines(const JobSpec& job) {
+  if (!may_run_pipelines(job)) return absl::OkStatus();
   const ParallelismSpec& parallelism = job.parallelism;
   const std::string policy = absl::StrCat("sync.policy = \"", job.sync.policy, "\"");
   if (!parallelism.replicas.empty() || !parallelism.plan.empty() ||
       parallelism.pipeline_parallel_degree == kAutoDegree) {
     return absl::InvalidArgumentError(
         absl::StrCat(policy,
-                     " trains whole columns: give them by "
+                     " trains whole pipeline replicas: give them by "
                      "parallelism.pipeline_parallel_degree and data_parallel_replicate_degree, "
                      "without parallelism.replicas, parallelism.plan or \"auto\""));
   }
-  const int64_t columns = parallelism.data_parallel_replicate_degree;
-  if (job.training.micro_batch_size % columns != 0) {
+  const int64_t pipelines = parallelism.data_parallel_replicate_degree;
+  if (job.training.micro_batch_size % pipelines != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "training.micro_batch_size = ", job.training.micro_batch_size, ": with ", policy,
-        " it must be a multiple of parallelism.data_parallel_replicate_degree = ", columns,
-        ", as every column trains the same number of samples at once"));
+        " it must be a multiple of parallelism.data_parallel_replicate_degree = ", pipelines,
+        ", as every pipeline replica trains the same number of samples at once"));
   }
   if (job.model.tied_head &&
       parallelism.pipeline_parallel_degree * parallelism.virtual_stages > 1) {
@@ -125,7 +125,7 @@ absl::Status check_columns(const JobSpec& job) {
                      " averages each stage by itself, which would pull the two copies of a tied "
                      "embedding apart; set model.tie_word_embeddings = false or use one stage"));
   }
-  if (job.sync.average_moments && (is_passive(kind_of(job)) || has_server(job))) {
+  if (job.sync.average_moments && (is_nonblocking(kind_of(job)) || has_server(job))) {
     return absl::InvalidArgumentError(
         absl::StrCat("sync.average_moments = true: ", policy,
                      " moves weights only; leave it out or choose another policy"));

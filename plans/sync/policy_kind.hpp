@@ -6,12 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "plans/job/job_spec.hpp"
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
-/// Who combines with whom, when: what `sync.policy` may be.
+/// Who averages with whom, when: what `sync.policy` may be.
 enum class PolicyKind {
   kAllreduce,      // All replicas add up the gradients of every step.
   kSdpipe,         // Whoever is ready within a window averages weights.
@@ -33,20 +33,21 @@ enum class PolicyKind {
 /// nearest name otherwise.
 absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
 
-/// True if columns may train at their own pace, on samples that are leased to them; false if all
-/// replicas do every step together throughout. The job has been validated.
-bool may_run_columns(const JobSpec& job);
+/// True if pipeline replicas may train under local updates, on samples that are claimed to them;
+/// false if all replicas do every step together throughout. The job has been validated.
+bool may_run_pipelines(const JobSpec& job);
 /// True if they do so from the beginning; else "auto" may let them later.
-bool begins_in_columns(const JobSpec& job);
+bool begins_in_pipelines(const JobSpec& job);
 
-/// True if columns meet at a parameter server.
+/// True if pipeline replicas meet at a parameter server.
 bool has_server(const JobSpec& job);
 
-/// The policy of a job that `may_run_columns`; all columns of the layout are there, and begin with
-/// their step 0.
-std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const ColumnLayout& layout);
+/// The policy of a job that `may_run_pipelines`; all pipeline replicas of the layout are there, and
+/// begin with their step 0.
+std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLayout& layout);
 
-/// InvalidArgument   if the job's layout cannot be run in columns; OK for jobs that are not to be.
-absl::Status check_columns(const JobSpec& job);
+/// InvalidArgument   if the job's layout cannot be run in pipeline replicas; OK for jobs that are
+/// not to be.
+absl::Status check_pipelines(const JobSpec& job);
 
 }  // namespace skein::plans

@@ -7,11 +7,11 @@
 
 namespace skein::plans {
 
-PraguePolicy::PraguePolicy(ColumnLayout layout, PragueOptions options)
+PraguePolicy::PraguePolicy(PipelineLayout layout, PragueOptions options)
     : PeerPolicy(layout),
       options_(options),
       planned_(roster_),
-      head_starts_(layout.columns),
+      head_starts_(layout.pipelines),
       rng_(options.seed, random_stream("prague", 6)) {
   SKEIN_CHECK(options.group_size >= 2) << options.group_size;
 }
@@ -19,19 +19,19 @@ PraguePolicy::PraguePolicy(ColumnLayout layout, PragueOptions options)
 /// A joiner counts as the most advanced one, or it would be taken for a slow one.
 void PraguePolicy::on_joined(uint32_t joined, uint64_t /*now_us*/, Starts&) {
   uint64_t most = 0;
-  for (uint32_t column = 0; column < roster_.layout().columns; ++column) {
-    if (column == joined || !roster_.is_present(column)) continue;
-    most = std::max(most, progress(column));
+  for (uint32_t pipeline = 0; pipeline < roster_.layout().pipelines; ++pipeline) {
+    if (pipeline == joined || !roster_.is_present(pipeline)) continue;
+    most = std::max(most, progress(pipeline));
   }
   head_starts_[joined] = most;
 }
 
-void PraguePolicy::on_left(uint32_t column, uint64_t /*now_us*/, Starts& starts) {
-  planned_.leave(column, starts);
+void PraguePolicy::on_left(uint32_t pipeline, uint64_t /*now_us*/, Starts& starts) {
+  planned_.leave(pipeline, starts);
 }
 
-uint64_t PraguePolicy::progress(uint32_t column) const {
-  return head_starts_[column] + planned_.planned_count(column);
+uint64_t PraguePolicy::progress(uint32_t pipeline) const {
+  return head_starts_[pipeline] + planned_.planned_count(pipeline);
 }
 
 void PraguePolicy::on_waiting(ReplicaId replica, uint64_t /*now_us*/, Starts& starts) {
@@ -40,13 +40,14 @@ void PraguePolicy::on_waiting(ReplicaId replica, uint64_t /*now_us*/, Starts& st
 }
 
 void PraguePolicy::divide(ReplicaId asking, Starts& starts) {
-  const ColumnLayout& layout = roster_.layout();
-  const uint32_t stage = layout.stage_of(asking), self = layout.column_of(asking);
-  std::vector<uint32_t> idle = {self};  // The first group is that of the column that asks.
-  for (uint32_t column = 0; column < layout.columns; ++column) {
-    const bool lags = progress(column) + options_.lag_max < progress(self);
-    if (column == self || !roster_.is_present(column) || lags) continue;
-    if (planned_.is_idle(layout.replica(stage, column))) idle.push_back(column);
+  const PipelineLayout& layout = roster_.layout();
+  const uint32_t stage = layout.stage_of(asking), self = layout.pipeline_of(asking);
+  std::vector<uint32_t> idle = {
+      self};  // The first group is that of the pipeline replica that asks.
+  for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
+    const bool lags = progress(pipeline) + options_.lag_max < progress(self);
+    if (pipeline == self || !roster_.is_present(pipeline) || lags) continue;
+    if (planned_.is_idle(layout.replica(stage, pipeline))) idle.push_back(pipeline);
   }
   for (size_t i = idle.size(); i > 2; --i) std::swap(idle[i - 1], idle[1 + rng_.below(i - 1)]);
   for (size_t begin = 0; begin < idle.size(); begin += options_.group_size) {

@@ -11,34 +11,34 @@ namespace skein::plans {
 namespace {
 
 std::vector<uint32_t> slowest_first(std::span<const double> step_us) {
-  std::vector<uint32_t> columns;
-  for (uint32_t column = 0; column < step_us.size(); ++column) {
-    if (step_us[column] > 0) columns.push_back(column);
+  std::vector<uint32_t> pipelines;
+  for (uint32_t pipeline = 0; pipeline < step_us.size(); ++pipeline) {
+    if (step_us[pipeline] > 0) pipelines.push_back(pipeline);
   }
-  std::stable_sort(columns.begin(), columns.end(),
+  std::stable_sort(pipelines.begin(), pipelines.end(),
                    [&](uint32_t a, uint32_t b) { return step_us[a] > step_us[b]; });
-  return columns;
+  return pipelines;
 }
 
-int32_t group_count(const ColumnGroups& groups) {
+int32_t group_count(const PipelineGroups& groups) {
   return groups.empty() ? 0 : *std::max_element(groups.begin(), groups.end()) + 1;
 }
 
 }  // namespace
 
-double predicted_slowdown(std::span<const double> step_us, const ColumnGroups& groups) {
+double predicted_slowdown(std::span<const double> step_us, const PipelineGroups& groups) {
   SKEIN_CHECK(step_us.size() == groups.size()) << step_us.size() << " " << groups.size();
   struct Group {
     double size = 0, step_us_max = 0;
   };
   std::map<int32_t, Group> sums;
   std::vector<double> sorted;
-  for (size_t column = 0; column < groups.size(); ++column) {
-    if (groups[column] < 0) continue;
-    Group& group = sums[groups[column]];
+  for (size_t pipeline = 0; pipeline < groups.size(); ++pipeline) {
+    if (groups[pipeline] < 0) continue;
+    Group& group = sums[groups[pipeline]];
     group.size += 1;
-    group.step_us_max = std::max(group.step_us_max, step_us[column]);
-    sorted.push_back(step_us[column]);
+    group.step_us_max = std::max(group.step_us_max, step_us[pipeline]);
+    sorted.push_back(step_us[pipeline]);
   }
   if (sorted.empty()) return 1;
   std::sort(sorted.begin(), sorted.end());
@@ -48,10 +48,10 @@ double predicted_slowdown(std::span<const double> step_us, const ColumnGroups& g
   return static_cast<double>(sorted.size()) / healthy_us / rate;
 }
 
-ColumnGroups group_by_speed(std::span<const double> step_us, int32_t group_count) {
+PipelineGroups group_by_speed(std::span<const double> step_us, int32_t group_count) {
   const std::vector<uint32_t> order = slowest_first(step_us);
   SKEIN_CHECK(group_count >= 1 && static_cast<size_t>(group_count) <= order.size()) << group_count;
-  ColumnGroups groups(step_us.size(), -1);
+  PipelineGroups groups(step_us.size(), -1);
   for (size_t place = 0; place < order.size(); ++place) {
     // The groups [g N / G, (g + 1) N / G): none is larger than one before it by more than one, and
     // the first has N / G rounded down.
@@ -60,12 +60,12 @@ ColumnGroups group_by_speed(std::span<const double> step_us, int32_t group_count
   return groups;
 }
 
-ColumnGroups fewest_groups(std::span<const double> step_us, double slowdown_max) {
-  const auto columns = static_cast<int32_t>(slowest_first(step_us).size());
-  ColumnGroups best;
+PipelineGroups fewest_groups(std::span<const double> step_us, double slowdown_max) {
+  const auto pipelines = static_cast<int32_t>(slowest_first(step_us).size());
+  PipelineGroups best;
   double best_slowdown = 0;
-  for (int32_t count = 1; count <= columns; ++count) {
-    ColumnGroups groups = group_by_speed(step_us, count);
+  for (int32_t count = 1; count <= pipelines; ++count) {
+    PipelineGroups groups = group_by_speed(step_us, count);
     const double slowdown = predicted_slowdown(step_us, groups);
     if (slowdown <= slowdown_max) return groups;
     if (best.empty() || slowdown < best_slowdown) {
@@ -76,15 +76,15 @@ ColumnGroups fewest_groups(std::span<const double> step_us, double slowdown_max)
   return best;
 }
 
-std::optional<ColumnGroups> RegroupTrigger::better(std::span<const double> step_us,
-                                                   const ColumnGroups& now) const {
+std::optional<PipelineGroups> RegroupTrigger::better(std::span<const double> step_us,
+                                                     const PipelineGroups& now) const {
   const double slowdown = predicted_slowdown(step_us, now);
   if (slowdown > options_.slowdown_max * options_.margin) {
-    ColumnGroups more = fewest_groups(step_us, options_.slowdown_max);
+    PipelineGroups more = fewest_groups(step_us, options_.slowdown_max);
     if (predicted_slowdown(step_us, more) * options_.margin <= slowdown) return more;
     return std::nullopt;
   }
-  ColumnGroups fewer = fewest_groups(step_us, options_.slowdown_max / options_.margin);
+  PipelineGroups fewer = fewest_groups(step_us, options_.slowdown_max / options_.margin);
   if (group_count(fewer) >= group_count(now)) return std::nullopt;
   if (predicted_slowdown(step_us, fewer) * options_.margin > options_.slowdown_max) {
     return std::nullopt;
@@ -92,9 +92,9 @@ std::optional<ColumnGroups> RegroupTrigger::better(std::span<const double> step_
   return fewer;
 }
 
-std::optional<ColumnGroups> RegroupTrigger::observe(std::span<const double> step_us,
-                                                    const ColumnGroups& now) {
-  std::optional<ColumnGroups> groups = better(step_us, now);
+std::optional<PipelineGroups> RegroupTrigger::observe(std::span<const double> step_us,
+                                                      const PipelineGroups& now) {
+  std::optional<PipelineGroups> groups = better(step_us, now);
   wishes_ = groups ? wishes_ + 1 : 0;
   if (wishes_ < options_.patience) return std::nullopt;
   wishes_ = 0;

@@ -10,23 +10,25 @@ namespace skein::plans {
 
 /// How much longer than without stragglers grouped servers take for the same samples.
 ///
-/// A group of n columns does n steps in the time of its slowest member, so the groups together do
-/// sum(n_g / max step time of g) steps per microsecond; the reference is that all columns take the
-/// lower median's time. Generalises Basu et al., HiPC 2018: with one column of N that takes 1 + d
-/// times as long, in G even groups, it is 1 / (1 - (d / (1 + d)) / G). Communication is left out.
+/// A group of n pipeline replicas does n steps in the time of its slowest member, so the groups
+/// together do sum(n_g / max step time of g) steps per microsecond; the reference is that all
+/// pipeline replicas take the lower median's time. Generalises Basu et al., HiPC 2018: with one
+/// pipeline replica of N that takes 1 + d times as long, in G even groups, it is 1 / (1 - (d / (1 +
+/// d)) / G). Communication is left out.
 ///
-/// `step_us`  [columns]  what a column needs for a step by itself, > 0.
-/// `groups`   [columns]  -1: the column is not there.
-double predicted_slowdown(std::span<const double> step_us, const ColumnGroups& groups);
+/// `step_us`  [pipeline replicas]  what a pipeline replica needs for a step by itself, > 0.
+/// `groups`   [pipeline replicas]  -1: the pipeline replica is not there.
+double predicted_slowdown(std::span<const double> step_us, const PipelineGroups& groups);
 
-/// G groups whose sizes differ by at most one, the slowest columns together in the first and
-/// smallest one, the next ones in the second and so on; of equal columns the first one is taken for
-/// the slower one. 1 <= G <= columns that are there (`step_us` > 0; the others get -1).
-ColumnGroups group_by_speed(std::span<const double> step_us, int32_t group_count);
+/// G groups whose sizes differ by at most one, the slowest pipeline replicas together in the first
+/// and smallest one, the next ones in the second and so on; of equal pipeline replicas the first
+/// one is taken for the slower one. 1 <= G <= pipeline replicas that are there (`step_us` > 0; the
+/// others get -1).
+PipelineGroups group_by_speed(std::span<const double> step_us, int32_t group_count);
 
 /// The fewest groups, so the least staleness, whose predicted slowdown is at most `slowdown_max`;
 /// if no number of groups is enough, the number that is predicted to be fastest, on a tie fewer.
-ColumnGroups fewest_groups(std::span<const double> step_us, double slowdown_max);
+PipelineGroups fewest_groups(std::span<const double> step_us, double slowdown_max);
 
 struct RegroupOptions {
   double slowdown_max = 1.2;
@@ -43,13 +45,13 @@ class RegroupTrigger {
  public:
   explicit RegroupTrigger(const RegroupOptions& options) : options_(options) {}
 
-  /// Another observation of the columns' step times, as for `group_by_speed`; the groups to change
-  /// to, if it is time.
-  std::optional<ColumnGroups> observe(std::span<const double> step_us, const ColumnGroups& now);
+  /// Another observation of the pipeline replicas' step times, as for `group_by_speed`; the groups
+  /// to change to, if it is time.
+  std::optional<PipelineGroups> observe(std::span<const double> step_us, const PipelineGroups& now);
 
  private:
-  std::optional<ColumnGroups> better(std::span<const double> step_us,
-                                     const ColumnGroups& now) const;
+  std::optional<PipelineGroups> better(std::span<const double> step_us,
+                                       const PipelineGroups& now) const;
 
   RegroupOptions options_;
   int32_t wishes_ = 0;  // Observations in a row that asked for other groups.

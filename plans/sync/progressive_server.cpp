@@ -12,11 +12,11 @@ constexpr double kNewestShare = 0.2;
 
 }  // namespace
 
-ProgressiveServerPolicy::ProgressiveServerPolicy(const ColumnLayout& layout,
+ProgressiveServerPolicy::ProgressiveServerPolicy(const PipelineLayout& layout,
                                                  const RegroupOptions& options, uint64_t first_step,
                                                  uint64_t now_us)
     : layout_(layout),
-      groups_(layout, ColumnGroups(layout.columns, 0), /*first_server=*/1, first_step),
+      groups_(layout, PipelineGroups(layout.pipelines, 0), /*first_server=*/1, first_step),
       trigger_(options),
       paces_(layout.replica_count()) {
   for (uint32_t replica = 0; replica < layout.replica_count(); ++replica) begin({replica}, now_us);
@@ -48,14 +48,14 @@ GroupDecisions ProgressiveServerPolicy::on_ready(const ReadySignal& signal, uint
 }
 
 std::vector<double> ProgressiveServerPolicy::step_times() const {
-  std::vector<double> step_us(layout_.columns);
-  const ColumnGroups groups = groups_.groups();
-  for (uint32_t column = 0; column < layout_.columns; ++column) {
-    if (groups[column] < 0) continue;
+  std::vector<double> step_us(layout_.pipelines);
+  const PipelineGroups groups = groups_.groups();
+  for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
+    if (groups[pipeline] < 0) continue;
     for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-      const double stage_us = paces_[layout_.replica(stage, column).value].step_us;
+      const double stage_us = paces_[layout_.replica(stage, pipeline).value].step_us;
       if (stage_us == 0) return {};
-      step_us[column] = std::max(step_us[column], stage_us);
+      step_us[pipeline] = std::max(step_us[pipeline], stage_us);
     }
   }
   return step_us;
@@ -70,7 +70,7 @@ GroupDecisions ProgressiveServerPolicy::on_group_end(const GroupOutcome& outcome
   }
   members_.erase(members);
   GroupDecisions decisions = groups_.on_group_end(outcome, now_us);
-  if (steps_seen_ >= layout_.columns && !groups_.is_regrouping()) {
+  if (steps_seen_ >= layout_.pipelines && !groups_.is_regrouping()) {
     steps_seen_ = 0;
     const std::vector<double> step_us = step_times();
     const auto groups =
@@ -85,11 +85,11 @@ GroupDecisions ProgressiveServerPolicy::on_group_end(const GroupOutcome& outcome
 
 GroupDecisions ProgressiveServerPolicy::on_membership(const MembershipChange& change,
                                                       uint64_t now_us) {
-  if (change.column >= layout_.columns) return {};
-  const bool was_there = groups_.groups()[change.column] >= 0;
+  if (change.pipeline >= layout_.pipelines) return {};
+  const bool was_there = groups_.groups()[change.pipeline] >= 0;
   if (was_there == change.joins) return {};
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    const ReplicaId replica = layout_.replica(stage, change.column);
+    const ReplicaId replica = layout_.replica(stage, change.pipeline);
     paces_[replica.value] = {};
     if (change.joins) begin(replica, now_us);
     for (auto& [number, members] : members_) std::erase(members, replica);

@@ -9,13 +9,13 @@
 
 namespace skein::plans {
 
-/// Grouped servers that follow the stragglers: measures how long each column computes between its
-/// groups, and regroups when `RegroupTrigger` says so. Begins with one group: synchronous.
-/// Source: Basu et al., HiPC 2018, progressive grouping; the rule is `fewest_groups`.
+/// Grouped servers that follow the stragglers: measures how long each pipeline replica computes
+/// between its groups, and regroups when `RegroupTrigger` says so. Begins with one group:
+/// synchronous. Source: Basu et al., HiPC 2018, progressive grouping; the rule is `fewest_groups`.
 class ProgressiveServerPolicy final : public GroupScheduler {
  public:
-  /// All columns of the layout are there, and begin with `first_step` now.
-  ProgressiveServerPolicy(const ColumnLayout& layout, const RegroupOptions& options,
+  /// All pipeline replicas of the layout are there, and begin with `first_step` now.
+  ProgressiveServerPolicy(const PipelineLayout& layout, const RegroupOptions& options,
                           uint64_t first_step = 0, uint64_t now_us = 0);
 
   GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
@@ -23,7 +23,7 @@ class ProgressiveServerPolicy final : public GroupScheduler {
   GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) override;
   GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
 
-  ColumnGroups groups() const { return groups_.groups(); }
+  PipelineGroups groups() const { return groups_.groups(); }
 
  private:
   struct Pace {
@@ -34,15 +34,16 @@ class ProgressiveServerPolicy final : public GroupScheduler {
 
   GroupDecisions remembering(GroupDecisions decisions);
   void begin(ReplicaId replica, uint64_t now_us);
-  /// [columns], 0: not there. Empty while one of those that are there has not been measured.
+  /// [pipeline replicas], 0: not there. Empty while one of those that are there has not been
+  /// measured.
   std::vector<double> step_times() const;
 
-  ColumnLayout layout_;
+  PipelineLayout layout_;
   GroupedServerPolicy groups_;
   RegroupTrigger trigger_;
   std::vector<Pace> paces_;                             // [replicas]
   std::map<uint64_t, std::vector<ReplicaId>> members_;  // By number of a group under way.
-  uint64_t steps_seen_ = 0;  // Of columns at stage 0, since the last look.
+  uint64_t steps_seen_ = 0;  // Of pipeline replicas at stage 0, since the last look.
 };
 
 }  // namespace skein::plans

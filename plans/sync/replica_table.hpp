@@ -5,29 +5,29 @@
 #include <optional>
 #include <vector>
 
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
 /// Where each replica is: computing, waiting for a group, or in one. The ground of policies whose
-/// columns count their own steps: it drops repeated and late signals, numbers the groups, and
-/// forgets columns that have died. Not thread-safe.
+/// pipeline replicas count their own steps: it drops repeated and late signals, numbers the groups,
+/// and forgets pipeline replicas that have died. Not thread-safe.
 class ReplicaTable {
  public:
   struct Ended {
     uint32_t stage = 0;
-    std::vector<uint32_t> columns;  // Its members that are still alive, ascending.
+    std::vector<uint32_t> pipelines;  // Its members that are still alive, ascending.
   };
 
   /// Nobody is there.
-  explicit ReplicaTable(const ColumnLayout& layout);
+  explicit ReplicaTable(const PipelineLayout& layout);
 
-  const ColumnLayout& layout() const { return layout_; }
-  bool is_live(uint32_t column) const { return live_[column]; }
+  const PipelineLayout& layout() const { return layout_; }
+  bool is_live(uint32_t pipeline) const { return live_[pipeline]; }
   uint32_t live_count() const { return live_count_; }
 
-  /// False: the column is there already, is gone already, or is not one of the layout.
+  /// False: the pipeline replica is there already, is gone already, or is not one of the layout.
   bool change(const MembershipChange& change);
 
   /// The stage at which a replica waits from now on. None if the signal is repeated, late, or
@@ -35,13 +35,13 @@ class ReplicaTable {
   /// known; then it waits from the outcome on.
   std::optional<uint32_t> accept(const ReadySignal& signal);
 
-  /// Of a live column.
-  bool is_waiting(uint32_t stage, uint32_t column) const;
+  /// A live pipeline replica's.
+  bool is_waiting(uint32_t stage, uint32_t pipeline) const;
   /// Its steps, since it joined, whose groups have ended.
-  uint64_t steps(uint32_t stage, uint32_t column) const { return at(stage, column).steps; }
+  uint64_t steps(uint32_t stage, uint32_t pipeline) const { return at(stage, pipeline).steps; }
 
-  /// Starts a group of waiting replicas, `columns` ascending. kLocal has ended at once.
-  GroupStart start(uint32_t stage, const std::vector<uint32_t>& columns, Combination combination,
+  /// Starts a group of waiting replicas, `pipelines` ascending. kLocal has ended at once.
+  GroupStart start(uint32_t stage, const std::vector<uint32_t>& pipelines, Average average,
                    double weight);
   /// None: not under way, or nobody of it is left.
   std::optional<Ended> end(uint64_t number);
@@ -57,16 +57,16 @@ class ReplicaTable {
     uint64_t steps = 0;
   };
 
-  const Replica& at(uint32_t stage, uint32_t column) const {
-    return replicas_[layout_.replica(stage, column).value];
+  const Replica& at(uint32_t stage, uint32_t pipeline) const {
+    return replicas_[layout_.replica(stage, pipeline).value];
   }
-  Replica& at(uint32_t stage, uint32_t column) {
-    return replicas_[layout_.replica(stage, column).value];
+  Replica& at(uint32_t stage, uint32_t pipeline) {
+    return replicas_[layout_.replica(stage, pipeline).value];
   }
-  void leave_group(uint32_t stage, uint32_t column);
+  void leave_group(uint32_t stage, uint32_t pipeline);
 
-  ColumnLayout layout_;
-  std::vector<bool> live_;  // [columns]
+  PipelineLayout layout_;
+  std::vector<bool> live_;  // [pipeline replicas]
   uint32_t live_count_ = 0;
   std::vector<Replica> replicas_;
   std::map<uint64_t, Ended> under_way_;  // By number.

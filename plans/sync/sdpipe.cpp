@@ -7,25 +7,25 @@
 
 namespace skein::plans {
 
-SdpipeOptions sdpipe_artefact(uint32_t columns, uint64_t period) {
-  constexpr uint32_t kColumnsOfWholeGroups = 8;
+SdpipeOptions sdpipe_artefact(uint32_t pipelines, uint64_t period) {
+  constexpr uint32_t kPipelinesOfWholeGroups = 8;
   SdpipeOptions options;
   options.period = period;
   options.window = artefact_window();
-  options.pairs = columns > kColumnsOfWholeGroups;
+  options.pairs = pipelines > kPipelinesOfWholeGroups;
   options.pairs_connect = false;
   options.holds_ignore_window = true;
   options.holds_in_turn = false;
   return options;
 }
 
-SdpipePolicy::SdpipePolicy(ColumnLayout layout, SdpipeOptions options)
+SdpipePolicy::SdpipePolicy(PipelineLayout layout, SdpipeOptions options)
     : PeerPolicy(layout, options.decay),
       options_(options),
       windows_(layout.replica_count(), AdaptiveWindow(options.window)),
       went_on_us_(layout.replica_count()) {
   SKEIN_CHECK(options.period >= 1);
-  const Components apart(std::vector<bool>(layout.columns, true));
+  const Components apart(std::vector<bool>(layout.pipelines, true));
   stages_.resize(layout.stages, Stage{{}, 0, false, {}, 0, false, apart});
 }
 
@@ -37,7 +37,8 @@ void SdpipePolicy::on_waiting(ReplicaId replica, uint64_t now_us, Starts& starts
   if (began_us > 0 && began_us < now_us) windows_[replica.value].on_step(now_us - began_us);
   if (stage.ready.empty()) begin_gathering(s, replica, now_us);
   stage.ready.push_back(replica);
-  if (stage.holds) stage.reached.insert(stage.components.find(roster_.layout().column_of(replica)));
+  if (stage.holds)
+    stage.reached.insert(stage.components.find(roster_.layout().pipeline_of(replica)));
   release_if_due(s, now_us, starts);
 }
 
@@ -89,15 +90,15 @@ void SdpipePolicy::release_if_due(uint32_t s, uint64_t now_us, Starts& starts) {
 
 void SdpipePolicy::start_group(std::span<const ReplicaId> members, uint64_t now_us,
                                Starts& starts) {
-  std::vector<uint32_t> columns;
+  std::vector<uint32_t> pipelines;
   for (const ReplicaId member : members) {
-    columns.push_back(roster_.layout().column_of(member));
+    pipelines.push_back(roster_.layout().pipeline_of(member));
     windows_[member.value].on_group(options_.window, members.size());
     // Who is alone goes on now; of the others we hear.
     went_on_us_[member.value] = members.size() == 1 ? now_us : 0;
   }
   if (!options_.pairs || options_.pairs_connect) {
-    stages_[roster_.layout().stage_of(members[0])].components.connect(columns);
+    stages_[roster_.layout().stage_of(members[0])].components.connect(pipelines);
   }
   starts.push_back(roster_.start(members));
 }
@@ -121,25 +122,25 @@ void SdpipePolicy::count_updates(uint32_t s, uint64_t count) {
 void SdpipePolicy::reach_anew(Stage& stage) {
   stage.reached.clear();
   for (const ReplicaId replica : stage.ready) {
-    stage.reached.insert(stage.components.find(roster_.layout().column_of(replica)));
+    stage.reached.insert(stage.components.find(roster_.layout().pipeline_of(replica)));
   }
 }
 
-void SdpipePolicy::on_joined(uint32_t column, uint64_t now_us, Starts&) {
+void SdpipePolicy::on_joined(uint32_t pipeline, uint64_t now_us, Starts&) {
   for (uint32_t s = 0; s < stages_.size(); ++s) {
-    const ReplicaId replica = roster_.layout().replica(s, column);
+    const ReplicaId replica = roster_.layout().replica(s, pipeline);
     windows_[replica.value] = AdaptiveWindow(options_.window);
     went_on_us_[replica.value] = now_us;
-    stages_[s].components.join(column);
+    stages_[s].components.join(pipeline);
     if (stages_[s].holds) reach_anew(stages_[s]);
   }
 }
 
-void SdpipePolicy::on_left(uint32_t column, uint64_t now_us, Starts& starts) {
+void SdpipePolicy::on_left(uint32_t pipeline, uint64_t now_us, Starts& starts) {
   for (uint32_t s = 0; s < stages_.size(); ++s) {
     Stage& stage = stages_[s];
-    std::erase(stage.ready, roster_.layout().replica(s, column));
-    stage.components.leave(column);
+    std::erase(stage.ready, roster_.layout().replica(s, pipeline));
+    stage.components.leave(pipeline);
     if (stage.holds) reach_anew(stage);
     if (stage.holds && stage.ready.empty()) end_hold(stage);
     release_if_due(s, now_us, starts);

@@ -12,8 +12,8 @@ GroupDecisions ServerPolicy::on_group_end(const GroupOutcome& outcome, uint64_t 
   GroupDecisions decisions;
   const auto ended = table_.end(outcome.number);
   if (!ended) return decisions;
-  for (const uint32_t column : ended->columns) {
-    if (!outcome.ok) versions_.keep(ended->stage, column);
+  for (const uint32_t pipeline : ended->pipelines) {
+    if (!outcome.ok) versions_.keep(ended->stage, pipeline);
   }
   advance(ended->stage, decisions);
   return decisions;

@@ -15,7 +15,7 @@ class ServerPolicy : public GroupScheduler {
   GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) final;
 
  protected:
-  explicit ServerPolicy(const ColumnLayout& layout) : table_(layout), versions_(layout) {}
+  explicit ServerPolicy(const PipelineLayout& layout) : table_(layout), versions_(layout) {}
 
   /// Adds the groups of the stage that may start now.
   virtual void advance(uint32_t stage, GroupDecisions& decisions) = 0;

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
@@ -13,13 +13,13 @@ namespace skein::plans {
 /// transfers overlap, so what a member really takes may differ by the groups that are under way.
 class ServerVersions {
  public:
-  explicit ServerVersions(const ColumnLayout& layout)
+  explicit ServerVersions(const PipelineLayout& layout)
       : layout_(layout), version_(layout.stages), taken_(layout.replica_count()) {}
 
-  /// The column comes with the servers' newest weights.
-  void join(uint32_t column) {
+  /// The pipeline replica comes with the servers' newest weights.
+  void join(uint32_t pipeline) {
     for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-      Taken& taken = taken_[layout_.replica(stage, column).value];
+      Taken& taken = taken_[layout_.replica(stage, pipeline).value];
       taken.version = taken.before = version_[stage];
     }
   }
@@ -40,8 +40,8 @@ class ServerVersions {
   }
 
   /// The last group of that replica was aborted: it has kept its own weights.
-  void keep(uint32_t stage, uint32_t column) {
-    Taken& taken = taken_[layout_.replica(stage, column).value];
+  void keep(uint32_t stage, uint32_t pipeline) {
+    Taken& taken = taken_[layout_.replica(stage, pipeline).value];
     taken.version = taken.before;
   }
 
@@ -51,7 +51,7 @@ class ServerVersions {
     uint64_t before = 0;
   };
 
-  ColumnLayout layout_;
+  PipelineLayout layout_;
   std::vector<uint64_t> version_;  // [stages] updates started.
   std::vector<Taken> taken_;       // [replicas]
 };

@@ -9,8 +9,9 @@
 namespace skein::plans {
 namespace {
 
-constexpr size_t kStepsKept = 32;          // Of a column: enough to see a stall rate of a tenth.
-constexpr size_t kStepsMin = 3;            // Below that nothing is known of a column.
+constexpr size_t kStepsKept =
+    32;  // So many of a pipeline replica are enough to see a stall rate of a tenth.
+constexpr size_t kStepsMin = 3;            // Below that nothing is known of a pipeline replica.
 constexpr double kForwardShare = 1.0 / 3;  // A backward is two products a weight.
 
 std::vector<SyncCandidate> candidates_of(const SyncWatchOptions& options) {
@@ -30,22 +31,22 @@ double median(const std::deque<double>& values) {
 
 }  // namespace
 
-SyncWatch::SyncWatch(ColumnLayout layout, SyncWatchOptions options, SyncCandidate now)
+SyncWatch::SyncWatch(PipelineLayout layout, SyncWatchOptions options, SyncCandidate now)
     : layout_(layout),
       options_(std::move(options)),
       chooser_(options_.chooser, candidates_of(options_), now),
-      steps_us_(layout.columns),
-      left_out_(layout.columns),
+      steps_us_(layout.pipelines),
+      left_out_(layout.pipelines),
       steps_between_looks_(options_.steps_between_looks) {}
 
-void SyncWatch::on_step(uint32_t column, uint64_t busy_us) {
-  SKEIN_CHECK(column < layout_.columns) << column;
+void SyncWatch::on_step(uint32_t pipeline, uint64_t busy_us) {
+  SKEIN_CHECK(pipeline < layout_.pipelines) << pipeline;
   if (busy_us == 0) return;  // Not measured.
-  if (left_out_[column] < options_.steps_left_out) {
-    ++left_out_[column];
+  if (left_out_[pipeline] < options_.steps_left_out) {
+    ++left_out_[pipeline];
     return;
   }
-  keep(steps_us_[column], static_cast<double>(busy_us));
+  keep(steps_us_[pipeline], static_cast<double>(busy_us));
   ++steps_seen_;
 }
 
@@ -55,21 +56,21 @@ StragglerProfile SyncWatch::observed_profile() const {
   StragglerProfile profile = options_.profile;
   profile.layout = layout_;
   std::vector<std::vector<double>> steps_us;
-  for (const auto& column : steps_us_) steps_us.emplace_back(column.begin(), column.end());
+  for (const auto& pipeline : steps_us_) steps_us.emplace_back(pipeline.begin(), pipeline.end());
   measure_stragglers(steps_us, profile);
   if (!profile.forward_us.empty()) return profile;
   double fastest_us = median(steps_us_.front());
-  for (const auto& column : steps_us_) fastest_us = std::min(fastest_us, median(column));
+  for (const auto& pipeline : steps_us_) fastest_us = std::min(fastest_us, median(pipeline));
   profile.forward_us.assign(layout_.stages, fastest_us * kForwardShare);
   profile.backward_us.assign(layout_.stages, fastest_us * (1 - kForwardShare));
   if (added_us_.empty()) return profile;
-  const auto columns = static_cast<double>(layout_.columns);
-  profile.exchange_us = median(added_us_) * columns / (2 * std::max(1.0, columns - 1));
+  const auto pipelines = static_cast<double>(layout_.pipelines);
+  profile.exchange_us = median(added_us_) * pipelines / (2 * std::max(1.0, pipelines - 1));
   return profile;
 }
 
 std::optional<StragglerProfile> SyncWatch::due() {
-  if (layout_.columns < 2 || steps_seen_ < steps_between_looks_ * layout_.columns) return {};
+  if (layout_.pipelines < 2 || steps_seen_ < steps_between_looks_ * layout_.pipelines) return {};
   const bool all_known = std::all_of(steps_us_.begin(), steps_us_.end(),
                                      [](const auto& each) { return each.size() >= kStepsMin; });
   if (!all_known) return std::nullopt;

@@ -11,27 +11,29 @@ namespace skein::plans {
 
 struct SyncWatchOptions {
   /// What is known beforehand; slowness and stalls are measured. Without `forward_us`, so are the
-  /// times of pieces, as shares of the fastest column's step, and what an all-reduce adds to a
-  /// step.
+  /// times of pieces, as shares of the fastest pipeline replica's step, and what an all-reduce adds
+  /// to a step.
   StragglerProfile profile;
   ChooserOptions chooser;
   std::vector<uint64_t> local_steps = {1, 2};  // What the candidates beside all-reduce have.
-  /// Of each column, at the beginning: what is done for the first time takes longer.
+  /// So many of each pipeline replica, at the beginning: what is done for the first time takes
+  /// longer.
   uint64_t steps_left_out = 0;
-  /// Of a column, in the mean. Looks that change nothing come to be twice as rare each time.
+  /// Of a pipeline replica, in the mean. Looks that change nothing come to be twice as rare each
+  /// time.
   uint64_t steps_between_looks = 2, steps_between_looks_max = 48;
 };
 
-/// Follows what steps take, and says when columns should have a pace of their own, or should not
-/// any more. Ours. Not thread-safe.
+/// Follows what steps take, and says when pipeline replicas should have a pace of their own, or
+/// should not any more. Ours. Not thread-safe.
 class SyncWatch {
  public:
-  SyncWatch(ColumnLayout layout, SyncWatchOptions options, SyncCandidate now);
+  SyncWatch(PipelineLayout layout, SyncWatchOptions options, SyncCandidate now);
 
   const SyncCandidate& now() const { return chooser_.now(); }
-  /// The column computed for so long in a step of its own: the stage that took longest.
-  void on_step(uint32_t column, uint64_t busy_us);
-  /// A synchronous step took so much longer than its slowest column computed.
+  /// The pipeline replica computed for so long in a step of its own: the stage that took longest.
+  void on_step(uint32_t pipeline, uint64_t busy_us);
+  /// A synchronous step took so much longer than its slowest pipeline replica computed.
   void on_added(uint64_t added_us);
   /// If a look is due: what to change to, and why, if it is time. Cost: simulations.
   std::optional<SyncChoice> look();
@@ -44,11 +46,11 @@ class SyncWatch {
  private:
   StragglerProfile observed_profile() const;
 
-  ColumnLayout layout_;
+  PipelineLayout layout_;
   SyncWatchOptions options_;
   SyncChooser chooser_;
-  std::vector<std::deque<double>> steps_us_;  // [columns], the last ones.
-  std::vector<uint64_t> left_out_;            // [columns]
+  std::vector<std::deque<double>> steps_us_;  // [pipeline replicas], the last ones.
+  std::vector<uint64_t> left_out_;            // [pipeline replicas]
   std::deque<double> added_us_;               // The last ones.
   uint64_t steps_seen_ = 0;                   // Since the last look.
   uint64_t steps_between_looks_;

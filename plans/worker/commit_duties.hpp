@@ -21,7 +21,7 @@ class CommitDuties {
   struct Options {
     std::vector<StageRole> stages;
     int32_t validation_batches = 0;
-    uint64_t first_step = 0;  // Of the generation.
+    uint64_t first_step = 0;  // The generation's.
   };
   explicit CommitDuties(Options options);
 

@@ -75,7 +75,7 @@ ProgramOutcome LocalProgram::on_update(const UpdateOrder& update) {
   if (!is_awaited) return Dropped{DropReason::kUnexpected};
   phase_ = Phase::kUpdate;
   next_ = update.next;
-  is_common_ = false;
+  is_global_ = false;
   return ProgramCommands{
       RunUpdate{step_, claim_.first / samples_per_step_, update.gradient_norm, update.profile}};
 }
@@ -117,11 +117,11 @@ ProgramOutcome LocalProgram::on_averaged(int32_t stage, uint64_t number, bool ok
   if (!stages_left_.empty()) return ProgramCommands();
   phase_ = Phase::kCommit;
   steps_done_ = order.steps_done;
-  is_common_ = true;
+  is_global_ = true;
   return ProgramCommands();
 }
 
-ProgramCommands LocalProgram::begin_pass(const SampleLease& claim) {
+ProgramCommands LocalProgram::begin_pass(const SampleClaim& claim) {
   SKEIN_CHECK(claim.count > 0) << "step " << step_ << " has no samples";
   phase_ = Phase::kPass;
   claim_ = claim;
@@ -161,7 +161,7 @@ void LocalProgram::begin(const AverageOrder& order, ProgramCommands& commands) {
     stages_left_.erase(order.stage);
     return;
   }
-  if (order.is_closing) is_common_ = false;  // Until all stages have the global average.
+  if (order.is_closing) is_global_ = false;  // Until all stages have the global average.
   averaging_[order.stage] = order;
   commands.push_back(RunAverage{order.stage, order.number, order.is_global});
 }
@@ -235,7 +235,7 @@ void LocalProgram::check_invariants() const {
   SKEIN_CHECK(early_.empty() || updates || validates) << "a group waits in " << activity();
   SKEIN_CHECK(averaging_.empty() || averages || phase_ == Phase::kPause) << "in " << activity();
   SKEIN_CHECK(!averages || !stages_left_.empty()) << "no stage has a group left";
-  SKEIN_CHECK(!is_common_ || !(updates || averages)) << "the state is its own in " << activity();
+  SKEIN_CHECK(!is_global_ || !(updates || averages)) << "the state is its own in " << activity();
 }
 
 }  // namespace skein::plans

@@ -46,19 +46,19 @@ class LocalProgram final : public WorkerProgram {
   uint64_t first_sample(int32_t microbatch, const RowRange& rows) const override;
   uint64_t sample_count() const override { return claim_.count; }
   uint64_t steps_done() const override { return steps_done_; }
-  bool has_common_state() const override { return is_common_; }
+  bool has_global_state() const override { return is_global_; }
   bool is_finished() const override { return phase_ == Phase::kFinished; }
   bool is_working() const override;
   std::string activity() const override;
   void check_invariants() const override;
 
-  /// Of its own: those that it has done, and the one in progress behind them.
+  /// Its own: those that it has done, and the one in progress behind them.
   uint64_t step() const { return step_; }
 
  private:
   enum class Phase { kIdle, kPass, kUpdate, kAverage, kPause, kCommit, kDuties, kFinished };
 
-  ProgramCommands begin_pass(const SampleLease& claim);
+  ProgramCommands begin_pass(const SampleClaim& claim);
   ProgramCommands begin_averaging();
   ProgramCommands end_step();
   ProgramCommands pause();
@@ -74,15 +74,15 @@ class LocalProgram final : public WorkerProgram {
   CommitDuties duties_;                        // Under way in `kDuties` only.
   bool is_last_ = false;                       // kDuties: nothing follows them.
   uint64_t step_ = 0;                          // That of the pass in `kPass` to `kAverage`.
-  SampleLease claim_;                          // Of the step in progress.
-  std::optional<SampleLease> next_;            // kUpdate, kAverage: of the step behind.
-  std::optional<SampleLease> waiting_;         // kUpdate, kDuties: for the end of what is done now.
+  SampleClaim claim_;                          // The step in progress.
+  std::optional<SampleClaim> next_;            // kUpdate, kAverage: of the step behind.
+  std::optional<SampleClaim> waiting_;         // kUpdate, kDuties: for the end of what is done now.
   std::vector<AverageOrder> early_;            // kUpdate, kDuties: that begin at the end of it.
   std::map<int32_t, AverageOrder> averaging_;  // kAverage, kPause: under way, by stage.
   std::set<int32_t> stages_left_;              // kAverage, kPause: that have no average yet.
   std::map<int32_t, uint64_t> newest_;         // Groups by stage: repeats have no larger number.
   uint64_t steps_done_ = 0;                    // Of the job, to the end of the last round.
-  bool is_common_ = true;  // The weights are those after `steps_done_`; not in 3 and 4.
+  bool is_global_ = true;  // The weights are those after `steps_done_`; not in 3 and 4.
 };
 
 }  // namespace skein::plans

@@ -111,13 +111,13 @@ class PipelinePass {
   /// parts of one action; empty when complete.
   std::deque<ProgramCommand> running_;
   size_t next_action_ = 0;                     // To be started.
-  int32_t next_part_ = 0;                      // Of it.
+  int32_t next_part_ = 0;                      // The part of it.
   size_t ended_actions_ = 0;                   // <= next_action_; all of them from `kReduce` on.
   std::map<int32_t, StageProgress> progress_;  // By stage; all are final when complete.
   std::map<GroupId, GroupProgress> groups_;
   std::deque<int32_t> norms_;  // Stages whose norm is to be computed: their groups have ended.
   std::set<InputKey> inputs_;  // Arrived and not used yet; none is of a step before `step_`.
-  std::set<InputKey> used_;    // Of this step; none of them is in `inputs_`.
+  std::set<InputKey> used_;    // This step's; none of them is in `inputs_`.
 };
 
 }  // namespace skein::plans

@@ -8,7 +8,7 @@
 
 #include "plans/base/ids.hpp"
 #include "plans/base/outcome.hpp"
-#include "plans/modes/lease_pool.hpp"
+#include "plans/modes/claim_pool.hpp"
 #include "plans/schedule/action.hpp"
 
 namespace skein::plans {
@@ -42,7 +42,7 @@ struct CommitOrder {
 /// Samples for a step of a pipeline replica's own.
 struct ClaimOrder {
   uint64_t step = 0;  // The steps that the pipeline replica has done so far.
-  SampleLease samples;
+  SampleClaim samples;
   bool operator==(const ClaimOrder&) const = default;
 };
 
@@ -50,7 +50,7 @@ struct ClaimOrder {
 struct UpdateOrder {
   uint64_t step = 0;  // The pipeline replica's own.
   double gradient_norm = 0;
-  std::optional<SampleLease> next;  // It goes on with these; none: it pauses.
+  std::optional<SampleClaim> next;  // It goes on with these; none: it pauses.
   bool profile = false;             // Timings of the next step are wanted.
   bool operator==(const UpdateOrder&) const = default;
 };

@@ -17,10 +17,10 @@ namespace skein::plans {
 struct ProgramOptions {
   ActionList actions;             // Of one pass; not empty.
   std::vector<StageRole> stages;  // Ascending; those of the actions.
-  uint64_t first_step = 0;        // Of the job.
+  uint64_t first_step = 0;        // The job's.
   int32_t validation_batches = 0;
-  uint64_t samples_per_step = 1;  // Of the job.
-  int64_t microbatch_rows = 1;    // Of the whole pipeline.
+  uint64_t samples_per_step = 1;  // The job's.
+  int64_t microbatch_rows = 1;    // The whole pipeline's.
 };
 
 /// The worker's part of a training mode: what the replicas of a pipeline rank do next, as a state
@@ -60,14 +60,14 @@ class WorkerProgram {
   virtual std::optional<uint64_t> computed_step() const = 0;
   /// The sample of a replica's first row of a micro-batch of the step in progress.
   virtual uint64_t first_sample(int32_t microbatch, const RowRange& rows) const = 0;
-  /// Of the step in progress, over all rows: what a mean over the step is taken over.
+  /// The step's in progress, over all rows: what a mean over the step is taken over.
   virtual uint64_t sample_count() const = 0;
   /// The step of the job whose commit would be applied as an update just now; none: no commit.
   virtual std::optional<uint64_t> awaited_commit() const { return std::nullopt; }
   /// Steps of the job whose updates have ended.
   virtual uint64_t steps_done() const = 0;
   /// The weights are those after `steps_done()`.
-  virtual bool has_common_state() const { return true; }
+  virtual bool has_global_state() const { return true; }
   /// Nothing follows in this generation.
   virtual bool is_finished() const = 0;
   virtual bool is_working() const = 0;

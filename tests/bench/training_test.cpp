@@ -1,4 +1,4 @@
-// The parts of bench/policies that its figures rest on: data, gradients, and what combining means.
+// The parts of bench/policies that its figures rest on: data, gradients, and what averaging means.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,19 +40,19 @@ TEST(IdxFile, TakesOnlyFilesWhoseHeaderAndSizeAgree) {
   EXPECT_EQ(read_idx(path + "-missing", 2).status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST(SampleSupply, ShuffledPassesTakeEverySampleOnceAndSkewedColumnsKeepToTheirPart) {
+TEST(SampleSupply, ShuffledPassesTakeEverySampleOnceAndSkewedPipelinesKeepToTheirPart) {
   std::vector<uint32_t> order(64);
   std::iota(order.begin(), order.end(), 0u);
   for (const bool is_skewed : {false, true}) {
-    SampleSupply supply(order, {.columns = 4, .batch = 4, .is_skewed = is_skewed, .seed = 3});
+    SampleSupply supply(order, {.pipelines = 4, .batch = 4, .is_skewed = is_skewed, .seed = 3});
     std::multiset<uint32_t> seen;
     for (uint64_t step = 0; step < 8; ++step) {
-      for (uint32_t column = 0; column < 4; ++column) {
-        for (const uint32_t sample : supply.take(column, step)) {
-          EXPECT_TRUE(!is_skewed || sample / 16 == column) << sample;
+      for (uint32_t pipeline = 0; pipeline < 4; ++pipeline) {
+        for (const uint32_t sample : supply.take(pipeline, step)) {
+          EXPECT_TRUE(!is_skewed || sample / 16 == pipeline) << sample;
           seen.insert(sample);
         }
-        supply.finish(column, step);
+        supply.finish(pipeline, step);
       }
     }
     for (const uint32_t sample : order) EXPECT_EQ(seen.count(sample), 2u) << sample;
@@ -96,8 +96,8 @@ TEST_P(MlpGradient, IsTheDerivativeOfTheLossThroughAllStages) {
 }
 INSTANTIATE_TEST_SUITE_P(Stages, MlpGradient, testing::Values(1, 2, 4));
 
-TrialResult train(const NamedPolicy& policy, uint32_t stages, const plans::ColumnScenario& scenario,
-                  double evaluate_every_us = 100'000) {
+TrialResult train(const NamedPolicy& policy, uint32_t stages,
+                  const plans::PipelineScenario& scenario, double evaluate_every_us = 100'000) {
   const LabelledData data = make_teacher_data(1);
   MlpTask task(data, stages, 16);
   Trial trial{.policy = policy, .scenario = scenario, .duration_us = 10e6};
@@ -134,8 +134,8 @@ TEST(ReplicaTraining, ASynchronousServerAndFullAveragesTrainAsAllreduceDoes) {
   }
 }
 
-TEST(ReplicaTraining, EverySampleIsOfALeaseAndStashesAreOfTheirStep) {
-  const plans::ColumnScenario noisy = plans::sleeping_pieces(1e5, 6e4, 5);
+TEST(ReplicaTraining, EverySampleIsOfAClaimAndStashesAreOfTheirStep) {
+  const plans::PipelineScenario noisy = plans::sleeping_pieces(1e5, 6e4, 5);
   for (const uint32_t stages : {1, 3}) {  // The checks are inside.
     for (const NamedPolicy& policy : published_policies()) {
       const TrialResult result = train(policy, stages, noisy);

@@ -12,7 +12,7 @@ from checkpoints import newest  # noqa: E402
 from running import SMALL_JOB, Program  # noqa: E402
 
 USAGE, BAD_DATA = 2, 3
-# Behind the frame's head, the segment table, the root pointer and the magic number: 8 bytes each.
+# Behind the frame's head, the round table, the root pointer and the magic number: 8 bytes each.
 HELLO_VERSION_OFFSET = 32
 
 

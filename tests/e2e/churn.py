@@ -34,7 +34,7 @@ def settle(pid, seconds=10):
     """What a process uses when nothing is on its way: the smallest of a while."""
     samples = []
     wait_until(lambda: samples.append(used(pid)) or len(samples) > 20, seconds, every=0.1)
-    return tuple(min(column) for column in zip(*samples))
+    return tuple(min(pipeline) for pipeline in zip(*samples))
 
 
 def main():

@@ -63,7 +63,7 @@ def check_status(program, environment):
         program.expect("skein status shows it", [each["device"] for each in status["workers"]] ==
                        [gpu], status["workers"])
         table = program.run("status", run.address()).stdout.splitlines()
-        program.expect("in columns", table[1].index("steps") == table[2].index(gpu) + len(gpu) + 1,
+        program.expect("in pipeline replicas", table[1].index("steps") == table[2].index(gpu) + len(gpu) + 1,
                        table)
         run.coordinator.terminate()
         run.finish()

@@ -17,7 +17,7 @@ from running import Program  # noqa: E402
 
 SLOWNESS = int(os.environ.get("SKEIN_TEST_SLOWNESS", "1"))
 SECONDS = 12 * SLOWNESS
-ROWS, COLUMNS = 24, 80
+ROWS, PIPELINES = 24, 80
 LIMIT_SECONDS = 2.0 + 1.0 * SLOWNESS  # The promise, and what a loaded machine takes on top.
 SMALLER = ["--training.seq_len", "64"]
 STOPPED, KILLED = 75, 130
@@ -69,7 +69,7 @@ def plain(program):
 def in_terminal(program):
     """Ctrl-C while the screen is drawn."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, PIPELINES, 0, 0))
     environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
     before = termios.tcgetattr(theirs)
     process = subprocess.Popen([program.skein, "demo", *SMALLER], cwd=program.folder,
@@ -97,7 +97,7 @@ def in_terminal(program):
     lines = [[re.sub("\033\\[[0-9;?]*[A-Za-z]", "", line) for line in frame.split("\n")]
              for frame in frames]
     program.expect("frames fit the terminal",
-                   frames and all(len(frame) <= ROWS and max(map(len, frame)) <= COLUMNS
+                   frames and all(len(frame) <= ROWS and max(map(len, frame)) <= PIPELINES
                                   for frame in lines), f"{len(frames)} frames")
     program.expect("NO_COLOR is respected", not re.search("\033\\[[0-9;]*[1-9][0-9;]*m", text))
     program.expect("the terminal is as it was", "\033[?25h" in text.split("\033[H")[-1] and

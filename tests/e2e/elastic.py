@@ -222,7 +222,7 @@ class Trial:
         step = self.rng.randint(5, 20)
         self.start("--chaos", f"link(w1,w3):drop=300ms@step={step}")
         self.check()
-        reasons = [each["reason"] for each in self.run.events("plan.halted")]
+        reasons = [each["reason"] for each in self.run.events("plan.quiesced")]
         self.expect("the plan changes for it", reasons)
 
     def small_disk(self, folder, size):
@@ -307,7 +307,7 @@ def short_list():
         "during-checkpoint", 2, "--checkpoint.interval", "10")
     yield "4x1 during-snapshot", "4x1", lambda t: t.fail_point(
         "during-snapshot", 1, "--elastic.snapshot_interval", "3")
-    yield "2x2 before-halted", "2x2", lambda t: t.fail_point_of_change("before-halted", 4, 1, 2)
+    yield "2x2 before-quiesced", "2x2", lambda t: t.fail_point_of_change("before-quiesced", 4, 1, 2)
     yield "2x2 before-prepared", "2x2", lambda t: t.fail_point_of_change("before-prepared", 2, 3, 2)
     yield "4x1 during-state-send", "4x1", lambda t: t.fail_point_of_change(
         "during-state-send", 4, 3, 1)
@@ -340,7 +340,7 @@ def long_list():
             yield f"{layout} two workers {number}", layout, Trial.two_workers
         for place in ("before-ready", "after-ready", "while-applying"):
             yield f"{layout} {place}", layout, lambda t, place=place: t.fail_point(place, 1)
-        for place in ("before-halted", "before-prepared"):
+        for place in ("before-quiesced", "before-prepared"):
             yield f"{layout} {place} of the next", layout, (
                 lambda t, place=place: t.fail_point_of_change(place, 1, 3, 2))
         for place, count in (("before-start", 1), ("before-commit-broadcast", 1),
@@ -360,11 +360,11 @@ def long_list():
             "during-checkpoint", 1, "--checkpoint.interval", "7")
 
 
-def carry_out(trials, name, layout, deed, seed):
+def carry_out(trials, name, layout, fault_action, seed):
     trial = Trial(trials, name, layout, seed)
     start = time.monotonic()
     try:
-        deed(trial)
+        fault_action(trial)
     except Exception:  # Any: the other trials go on.
         trial.expect("can be judged", False, traceback.format_exc(limit=3))
     if trial.run:
@@ -391,8 +391,8 @@ def main():
     known = [*short_list(), *(long_list() if options.long else [])]
     chosen = [each for each in known if options.only in each[0]]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for name, layout, deed in chosen:
-            pool.submit(carry_out, trials, name, layout, deed, options.seed)
+        for name, layout, fault_action in chosen:
+            pool.submit(carry_out, trials, name, layout, fault_action, options.seed)
     trials.program.finish()
 
 

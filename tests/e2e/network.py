@@ -119,19 +119,19 @@ class Trial:
         self.run.join()
         self.run.signal(1, signal.SIGTERM)
         self.check()
-        halts = [each["reason"] for each in self.run.events("plan.halted")]
-        self.expect("in one change of plan", halts == ["a worker leaves"], halts)
+        quiesces = [each["reason"] for each in self.run.events("plan.quiesced")]
+        self.expect("in one change of plan", quiesces == ["a worker leaves"], quiesces)
         self.expect("nobody is lost", not self.run.events("worker.lost"))
 
 
-def carry_out(program, name, deed, steps, words, workers, rate):
+def carry_out(program, name, fault_action, steps, words, workers, rate):
     network = Network(WORKERS + 1)
     try:
         if rate:
             network.shape(WORKERS, rate)
         trial = Trial(program, network, name, steps, words, workers)
         try:
-            deed(trial)
+            fault_action(trial)
         finally:
             trial.run.end()
     finally:

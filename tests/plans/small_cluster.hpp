@@ -41,10 +41,10 @@ struct Cluster {
     return decided(coordination.on_join(
         peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}}, ++now));
   }
-  CoordinatorDecisions halted(uint32_t worker, std::vector<Holding> holdings = {}) {
-    for (Holding& each : holdings) each.generation = coordination.generation_of(each.step);
-    return decided(coordination.on_halted(WorkerId{worker}, coordination.generation(),
-                                          std::move(holdings), ++now));
+  CoordinatorDecisions quiesced(uint32_t worker, std::vector<InventoryItem> inventory = {}) {
+    for (InventoryItem& each : inventory) each.generation = coordination.generation_of(each.step);
+    return decided(coordination.on_quiesced(WorkerId{worker}, coordination.generation(),
+                                            std::move(inventory), ++now));
   }
   CoordinatorDecisions prepared(uint32_t worker) {
     return decided(coordination.on_prepared(WorkerId{worker}, coordination.generation(), ++now));
@@ -57,8 +57,8 @@ struct Cluster {
   CoordinatorDecisions gather() {
     join(1);
     join(2);
-    halted(1);
-    return halted(2);
+    quiesced(1);
+    return quiesced(2);
   }
   void start() {
     gather();

@@ -17,7 +17,7 @@ std::optional<net::Envelope> BrokenMessages::receive(net::Envelope message) {
   if (update) is_done_ = !update->next;
   if (message.head.receiver % 2 == 0) return message;
   const bool is_abort = std::holds_alternative<net::AbortGroup>(body);
-  if (mutation_ == Mutation::kDissolveSkipped && is_abort) return std::nullopt;
+  if (mutation_ == Mutation::kAbortSkipped && is_abort) return std::nullopt;
   if (mutation_ == Mutation::kReturnedLost && is_returned) return std::nullopt;
   if (mutation_ == Mutation::kSumSkewed && average) average->members[0].weight *= 1.01;
   if (mutation_ == Mutation::kSamplesRepeated && update && update->next) {

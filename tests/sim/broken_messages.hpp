@@ -12,9 +12,9 @@ enum class Mutation {
   kCommitBeforeJournal,
   kStaleGeneration,
   kLeaseIgnored,
-  // Of columns that have their own pace; only some workers have them.
-  kDissolveSkipped,  // Does not hear that a group lacks a member.
-  kReturnedLost,     // Never gets the samples of a column that was lost.
+  // The next ones are about local updates.
+  kAbortSkipped,     // Does not hear that a group lacks a member.
+  kReturnedLost,     // Never gets the samples of a pipeline replica that was lost.
   kSumSkewed,        // Takes the sum of a group with other weights.
   kSamplesRepeated,  // Trains its first samples again and again.
 };
@@ -29,7 +29,7 @@ class BrokenMessages {
 
  private:
   const Mutation mutation_;
-  bool is_done_ = false;  // With its part of a segment.
+  bool is_done_ = false;  // With its part of a round.
   uint64_t first_sample_ = 0;
 };
 

@@ -29,8 +29,8 @@ void CarriedSamples::on_prepared(ProcessId process, uint64_t generation, plans::
 void CarriedSamples::on_control(const net::schema::Envelope::Reader& envelope, bool arrives) {
   if (arrives || envelope.getGeneration() != generation_) return;
   const auto body = envelope.getBody();
-  if (body.isCombine()) on_combine(body.getCombine());
-  if (body.isCombined()) on_combined(body.getCombined());
+  if (body.isAverage()) on_average(body.getAverage());
+  if (body.isAveraged()) on_averaged(body.getAveraged());
 }
 
 void CarriedSamples::on_update_begun(ProcessId process) {
@@ -39,10 +39,10 @@ void CarriedSamples::on_update_begun(ProcessId process) {
   }
 }
 
-void CarriedSamples::on_update(ProcessId process, const plans::SampleLease& lease) {
+void CarriedSamples::on_update(ProcessId process, const plans::SampleClaim& claim) {
   for (auto& [id, replica] : replicas_) {
     if (replica.process != process) continue;
-    replica.own.insert(lease.first);
+    replica.own.insert(claim.first);
     replica.own.merge(replica.being_added);
     replica.being_added.clear();
   }
@@ -56,55 +56,56 @@ CarriedSamples::Samples CarriedSamples::input_of(const Replica& replica) const {
 }
 
 /// Each member is sent the same, and so are shards.
-void CarriedSamples::on_combine(const net::schema::Combine::Reader& combine) {
-  const plans::ReplicaId receiver{combine.getReplica()};
-  if (combine.getMembers().size() < 2 && !combine.getCommon() && !combine.getServer()) return;
-  const auto [found, is_new] = groups_.try_emplace(combine.getNumber());
+void CarriedSamples::on_average(const net::schema::Average::Reader& average) {
+  const plans::ReplicaId receiver{average.getReplica()};
+  if (average.getMembers().size() < 2 && !average.getGlobal() && !average.getServer()) return;
+  const auto [found, is_new] = groups_.try_emplace(average.getNumber());
   Group& group = found->second;
-  if (combine.getPassive()) group.passive[receiver] = input_of(replicas_[receiver]);
+  if (average.getNonblocking()) group.nonblocking[receiver] = input_of(replicas_[receiver]);
   if (!is_new) return;
-  group.is_common = combine.getCommon();
-  group.has_server = combine.getServer();
-  for (const auto member : combine.getMembers()) {
+  group.is_global = average.getGlobal();
+  group.has_server = average.getServer();
+  for (const auto member : average.getMembers()) {
     group.members.insert(plans::ReplicaId{member.getReplica()});
   }
   if (group.has_server) group.served = servers_[replicas_[receiver].stage];
 }
 
 /// When the first one is through, all have put in what they had.
-void CarriedSamples::on_combined(const net::schema::Combined::Reader& combined) {
-  const auto found = groups_.find(combined.getNumber());
-  if (!combined.getOk() || found == groups_.end()) return;
+void CarriedSamples::on_averaged(const net::schema::Averaged::Reader& averaged) {
+  const auto found = groups_.find(averaged.getNumber());
+  if (!averaged.getOk() || found == groups_.end()) return;
   Group& group = found->second;
   if (!group.result) {
     group.result = group.served;
     for (plans::ReplicaId member : group.members) {
-      const auto passive = group.passive.find(member);
-      add(passive != group.passive.end() ? passive->second : input_of(replicas_[member]),
+      const auto nonblocking = group.nonblocking.find(member);
+      add(nonblocking != group.nonblocking.end() ? nonblocking->second
+                                                 : input_of(replicas_[member]),
           *group.result);
     }
   }
-  const plans::ReplicaId id{combined.getReplica()};
+  const plans::ReplicaId id{averaged.getReplica()};
   Replica& replica = replicas_[id];
-  if (group.passive.contains(id)) {
+  if (group.nonblocking.contains(id)) {
     add(*group.result, replica.pending);
   } else {
     add(*group.result, replica.own);
     replica.pending.clear();
   }
-  replica.has_common = group.is_common;
+  replica.has_common = group.is_global;
   group.through.insert(id);
   if (group.has_server && group.through == group.members) {
     add(*group.result, servers_[replica.stage]);
   }
 }
 
-void CarriedSamples::on_segment(const std::set<uint64_t>& leases) {
+void CarriedSamples::on_round(const std::set<uint64_t>& claims) {
   for (auto& [id, replica] : replicas_) {
     if (!std::exchange(replica.has_common, false)) continue;
-    for (uint64_t first : leases) {
+    for (uint64_t first : claims) {
       if (replica.own.contains(first)) continue;
-      on_violation_(absl::StrCat("a segment is journaled, and the weights of replica ", id.value,
+      on_violation_(absl::StrCat("a round is journaled, and the weights of replica ", id.value,
                                  " lack the samples from ", first));
       break;
     }

@@ -10,15 +10,15 @@
 
 #include "net/codec/envelope.hpp"
 #include "plans/base/ids.hpp"
-#include "plans/modes/lease_pool.hpp"
+#include "plans/modes/claim_pool.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {
 
-/// Which samples are in whose weights, of columns that have their own pace. What must hold:
-///   samples   of a segment are in the weights of every replica that has the common mean, at every
+/// Which samples are in whose weights, under local updates. What must hold:
+///   samples   of a round are in the weights of every replica that has the global average, at every
 ///             stage, whoever died
-/// Leases stand for their samples. Single-threaded.
+/// Claims stand for their samples. Single-threaded.
 class CarriedSamples {
  public:
   using OnViolation = std::function<void(const std::string& what)>;
@@ -26,11 +26,11 @@ class CarriedSamples {
 
   void on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica, int32_t stage);
   void on_control(const net::schema::Envelope::Reader& envelope, bool arrives);
-  /// The device is given an update, and ends that of a lease.
+  /// The device is given an update, and ends that of a claim.
   void on_update_begun(ProcessId process);
-  void on_update(ProcessId process, const plans::SampleLease& lease);
-  /// The segment with these leases, by first sample, is journaled.
-  void on_segment(const std::set<uint64_t>& leases);
+  void on_update(ProcessId process, const plans::SampleClaim& claim);
+  /// The round with these claims, by first sample, is journaled.
+  void on_round(const std::set<uint64_t>& claims);
 
  private:
   using Samples = std::set<uint64_t>;
@@ -38,21 +38,22 @@ class CarriedSamples {
     ProcessId process = 0;
     int32_t stage = 0;
     Samples own;                   // In its weights.
-    Samples pending, being_added;  // What comes with an update, as it was passive in a group.
+    Samples pending, being_added;  // What comes with an update, as it was non-blocking in a group.
     bool has_common = false;
   };
   struct Group {
     std::set<plans::ReplicaId> members;
     std::set<plans::ReplicaId> through;
     bool has_server = false;
-    bool is_common = false;
-    Samples served;                               // By the server, when the group began.
-    std::map<plans::ReplicaId, Samples> passive;  // And what they put in, as the group began.
-    std::optional<Samples> result;                // Once somebody is through.
+    bool is_global = false;
+    Samples served;  // By the server, when the group began.
+    std::map<plans::ReplicaId, Samples>
+        nonblocking;                // And their contributions, as the group began.
+    std::optional<Samples> result;  // Once somebody is through.
   };
 
-  void on_combine(const net::schema::Combine::Reader& combine);
-  void on_combined(const net::schema::Combined::Reader& combined);
+  void on_average(const net::schema::Average::Reader& average);
+  void on_averaged(const net::schema::Averaged::Reader& averaged);
   Samples input_of(const Replica& replica) const;
 
   const OnViolation on_violation_;

@@ -13,10 +13,10 @@ namespace {
 
 /// Losses of other partitions differ by the order of sums.
 constexpr double kLossTolerance = 1e-4;
-/// Of a short segment's few samples against the mean of all.
+/// Of a short round's few samples against the mean of all.
 constexpr double kLossSlack = 1.05;
-/// `applied_` of a model that a column has changed since all columns met.
-constexpr uint64_t kOfColumn = UINT64_MAX;
+/// `applied_` of a model that a pipeline replica has changed since all pipeline replicas met.
+constexpr uint64_t kOfPipeline = UINT64_MAX;
 
 uint64_t digest_of(const gpu::StageModel& model) {
   uint64_t digest = 0xcbf29ce484222325;
@@ -55,13 +55,13 @@ Checker::Checker(World& world, JournalStore& store, plans::JobSpec job,
   store_.on_append = [this](const plans::CommitRecord& record) { on_append(record); };
   store_.on_rewind = [this](uint64_t first_step) { on_rewind(first_step); };
   store_.on_plan = [this](const plans::Plan& plan) { on_plan(plan); };
-  if (!plans::may_run_columns(job_)) return;
+  if (!plans::may_run_pipelines(job_)) return;
   const auto on_violation = [this](const std::string& what) { fail(what); };
-  leases_.emplace(job_, on_violation);
+  claims_.emplace(job_, on_violation);
   carried_.emplace(on_violation);
   groups_.emplace(on_violation,
                   [this](ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {
-                    on_common(process, replica, steps_done);
+                    on_global(process, replica, steps_done);
                   });
 }
 
@@ -80,9 +80,9 @@ void Checker::on_append(const plans::CommitRecord& record) {
   const uint64_t next = store_.commits.empty() ? record.step : store_.commits.rbegin()->first + 1;
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   const auto plan = store_.plans.find(record.generation);
-  const bool in_columns = plan != store_.plans.end() && plan->second.mode == plans::kLocalMode;
-  const uint64_t first = in_columns ? record.first_sample / batch : record.step;
-  if (first != next && !(in_columns && store_.commits.empty())) {
+  const bool in_pipelines = plan != store_.plans.end() && plan->second.mode == plans::kLocalMode;
+  const uint64_t first = in_pipelines ? record.first_sample / batch : record.step;
+  if (first != next && !(in_pipelines && store_.commits.empty())) {
     fail(absl::StrCat("the journal has ", next, " steps and steps ", first, " to ", record.step,
                       " are appended"));
   }
@@ -91,9 +91,9 @@ void Checker::on_append(const plans::CommitRecord& record) {
     fail(absl::StrCat("step ", record.step, " has samples ", record.first_sample, "+",
                       record.sample_count));
   }
-  if (in_columns) {
-    carried_->on_segment(leases_->leases());
-    leases_->on_append(record, first);
+  if (in_pipelines) {
+    carried_->on_round(claims_->claims());
+    claims_->on_append(record, first);
   }
   if (record.term != store_.term) {
     fail(absl::StrCat("step ", record.step, " is appended in term ", record.term, " during term ",
@@ -142,8 +142,8 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
                          bool arrives) {
   const auto envelope = *message;
   const auto body = envelope.getBody();
-  if (leases_) {
-    leases_->on_control(to, envelope, arrives);
+  if (claims_) {
+    claims_->on_control(to, envelope, arrives);
     groups_->on_control(from, envelope, arrives);
     carried_->on_control(envelope, arrives);
   }
@@ -154,7 +154,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   const auto assign = body.getAssign();
   const auto plan = plans::parse_plan(assign.getPlan().cStr());
   if (!plan.ok()) return fail(std::string(plan.status().message()));
-  if (leases_) leases_->on_plan(*plan, assign.getFirstStep());
+  if (claims_) claims_->on_plan(*plan, assign.getFirstStep());
   if (seen_generations_.size() == 1) return;
   const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;
   if (assign.getFromCheckpoint()) {
@@ -199,7 +199,7 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
   const Assignment& assignment = found->second;
   Hosted& hosted = hosted_[process];
   hosted = {result.generation, {}};
-  if (leases_) leases_->on_prepared(process, result.generation);
+  if (claims_) claims_->on_prepared(process, result.generation);
   for (const actors::PreparedReplica& replica : result.replicas) {
     if (int64_t{replica.id.value} >= plans::replica_count(assignment.plan)) continue;
     const auto [applied, is_new] = applied_.try_emplace(replica.model, assignment.first_step);
@@ -218,14 +218,14 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
 }
 
 void Checker::on_read(ProcessId process, uint64_t sample) {
-  if (leases_) leases_->on_read(process, sample);
+  if (claims_) claims_->on_read(process, sample);
 }
 
 void Checker::on_update(ProcessId process) {
   Hosted& hosted = hosted_[process];
   const auto found = assignments_.find({process, hosted.generation});
   if (found != assignments_.end() && found->second.plan.mode == plans::kLocalMode) {
-    return on_column_update(process);
+    return on_pipeline_update(process);
   }
   for (const Held& held : hosted.replicas) {
     uint64_t& applied = applied_[held.model];
@@ -252,15 +252,15 @@ void Checker::on_update_begun(ProcessId process) {
   carried_->on_update_begun(process);
 }
 
-void Checker::on_column_update(ProcessId process) {
-  for (const Held& held : hosted_[process].replicas) applied_[held.model] = kOfColumn;
+void Checker::on_pipeline_update(ProcessId process) {
+  for (const Held& held : hosted_[process].replicas) applied_[held.model] = kOfPipeline;
   world_.trace(absl::StrCat(world_.name(process), " has made an update"));
-  const std::optional<plans::SampleLease> lease = leases_->on_update(process);
-  if (lease) carried_->on_update(process, *lease);
+  const std::optional<plans::SampleClaim> claim = claims_->on_update(process);
+  if (claim) carried_->on_update(process, *claim);
   groups_->on_update(process);
 }
 
-void Checker::on_common(ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {
+void Checker::on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {
   const Hosted& hosted = hosted_[process];
   for (const Held& held : hosted.replicas) {
     if (held.id != replica) continue;
@@ -301,7 +301,7 @@ void Checker::check_end(uint64_t steps_done) {
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   if (steps_done != steps) fail(absl::StrCat("the run ends with ", steps_done, " of ", steps));
   for (uint64_t step = 0; step < steps; ++step) {
-    // That of a segment stands for all of its steps, which `on_append` has seen to.
+    // That of a round stands for all of its steps, which `on_append` has seen to.
     const auto record = store_.commits.lower_bound(step);
     const bool is_there =
         record != store_.commits.end() && record->second.first_sample <= step * batch;
@@ -310,7 +310,7 @@ void Checker::check_end(uint64_t steps_done) {
   // Weights that mean nothing do worse than guessing.
   const double guessing = std::log(static_cast<double>(job_.model.vocab_size));
   const double loss = model_.losses.empty() ? 0 : model_.losses.rbegin()->second;
-  if (leases_ && !(loss <= kLossSlack * guessing)) {
+  if (claims_ && !(loss <= kLossSlack * guessing)) {
     fail(absl::StrCat("the last loss is ", loss, ", guessing has ", guessing));
   }
   if (rewinds_ > rollback_events_ + coordinator_kills_) {

@@ -12,9 +12,9 @@
 #include "actors/messages.hpp"
 #include "actors/worker/prepare_io.hpp"
 #include "tests/sim/carried_samples.hpp"
-#include "tests/sim/column_groups.hpp"
-#include "tests/sim/column_leases.hpp"
 #include "tests/sim/journal.hpp"
+#include "tests/sim/pipeline_claims.hpp"
+#include "tests/sim/pipeline_groups.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {
@@ -45,8 +45,8 @@ struct RecoveryCounts {
 ///   models    that go on to another plan have exactly the steps that the plan starts with
 ///   replicas  of a stage have the same bits after every step, and when they start
 ///   rollback  has a reason in the log
-/// Of columns that have their own pace, commits and models are checked where columns meet; what
-/// they do in between is checked by `ColumnLeases`, `ColumnGroups` and `CarriedSamples`.
+/// Under local updates, commits and models are checked where pipeline replicas meet; what
+/// they do in between is checked by `PipelineClaims`, `PipelineGroups` and `CarriedSamples`.
 /// Single-threaded.
 class Checker {
  public:
@@ -101,8 +101,8 @@ class Checker {
   void check_weights(const TrainedModel::Weights& own, const TrainedModel::Weights& expected,
                      double tolerance);
   void check_loss(const plans::CommitRecord& record);
-  void on_column_update(ProcessId process);
-  void on_common(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
+  void on_pipeline_update(ProcessId process);
+  void on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
   void keep_if_late(const Held& held, uint64_t steps_done);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
@@ -113,8 +113,8 @@ class Checker {
   const plans::JobSpec job_;
   const TrainedModel* expected_;  // Null: unknown.
   std::optional<std::string> failure_;
-  std::optional<ColumnLeases> leases_;  // If columns may have their own pace.
-  std::optional<ColumnGroups> groups_;
+  std::optional<PipelineClaims> claims_;  // If the job may do local updates.
+  std::optional<PipelineGroups> groups_;
   std::optional<CarriedSamples> carried_;
   TrainedModel model_;
   RecoveryCounts counts_;

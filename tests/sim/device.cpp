@@ -86,7 +86,7 @@ struct TimedWork : std::enable_shared_from_this<TimedWork> {
     const gpu::Work& work = piece.parts.work;
     if (work.kind == gpu::WorkKind::kUpdate && piece.status.ok()) watch.on_update_ended();
     uint64_t group = 0;
-    if (absl::SimpleAtoi(absl::StripPrefix(work.name, "combine"), &group) && piece.status.ok()) {
+    if (absl::SimpleAtoi(absl::StripPrefix(work.name, "average"), &group) && piece.status.ok()) {
       watch.on_copied(group);
     }
     piece.parts.work = {};

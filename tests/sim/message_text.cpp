@@ -14,8 +14,8 @@ const char* name_of(const Body::Reader& body) {
       {Body::JOIN, "Join"},
       {Body::JOINED, "Joined"},
       {Body::REFUSED, "Refused"},
-      {Body::HALT, "Halt"},
-      {Body::HALTED, "Halted"},
+      {Body::QUIESCE, "Quiesce"},
+      {Body::QUIESCED, "Quiesced"},
       {Body::ASSIGN, "Assign"},
       {Body::PREPARED, "Prepared"},
       {Body::START, "Start"},
@@ -24,42 +24,42 @@ const char* name_of(const Body::Reader& body) {
       {Body::COMMIT, "Commit"},
       {Body::SNAPSHOT_KEPT, "SnapshotKept"},
       {Body::SHARD_SAVED, "ShardSaved"},
-      {Body::TROUBLE, "Trouble"},
+      {Body::PEER_FAILURE, "PeerFailure"},
       {Body::FAILED, "Failed"},
       {Body::LEAVE, "Leave"},
       {Body::STOP, "Stop"},
-      {Body::LEASE, "Lease"},
-      {Body::COLUMN_COMMIT, "ColumnCommit"},
-      {Body::COMBINE, "Combine"},
-      {Body::COMBINED, "Combined"},
-      {Body::DISSOLVE, "Dissolve"},
+      {Body::CLAIM, "Claim"},
+      {Body::PIPELINE_COMMIT, "PipelineCommit"},
+      {Body::AVERAGE, "Average"},
+      {Body::AVERAGED, "Averaged"},
+      {Body::ABORT, "Abort"},
       {Body::VALIDATED, "Validated"},
   };
   const auto found = kNames.find(body.which());
   return found == kNames.end() ? nullptr : found->second;
 }
 
-std::string detail_of_columns(const Body::Reader& body) {
+std::string detail_of_pipelines(const Body::Reader& body) {
   std::string detail;
-  if (body.isLease()) {
-    detail = absl::StrCat(" step ", body.getLease().getStep(), " samples ",
-                          body.getLease().getFirstSample(), "+", body.getLease().getSampleCount());
-  } else if (body.isColumnCommit()) {
-    const auto commit = body.getColumnCommit();
+  if (body.isClaim()) {
+    detail = absl::StrCat(" step ", body.getClaim().getStep(), " samples ",
+                          body.getClaim().getFirstSample(), "+", body.getClaim().getSampleCount());
+  } else if (body.isPipelineCommit()) {
+    const auto commit = body.getPipelineCommit();
     detail = absl::StrCat(" step ", commit.getStep(), " next samples ", commit.getNextSample(), "+",
                           commit.getNextCount());
-  } else if (body.isCombine()) {
-    const auto combine = body.getCombine();
-    detail = absl::StrCat(" ", combine.getNumber(), combine.getPassive() ? " passive" : "",
-                          combine.getCommon() ? " common" : "", " replica ", combine.getReplica(),
+  } else if (body.isAverage()) {
+    const auto average = body.getAverage();
+    detail = absl::StrCat(" ", average.getNumber(), average.getNonblocking() ? " non-blocking" : "",
+                          average.getGlobal() ? " common" : "", " replica ", average.getReplica(),
                           " of");
-    for (auto each : combine.getMembers()) absl::StrAppend(&detail, " ", each.getReplica());
-  } else if (body.isCombined()) {
-    detail = absl::StrCat(" ", body.getCombined().getNumber(), " replica ",
-                          body.getCombined().getReplica(), body.getCombined().getOk() ? "" : " no");
-  } else if (body.isDissolve()) {
-    detail = absl::StrCat(" ", body.getDissolve().getNumber(), " replica ",
-                          body.getDissolve().getReplica());
+    for (auto each : average.getMembers()) absl::StrAppend(&detail, " ", each.getReplica());
+  } else if (body.isAveraged()) {
+    detail = absl::StrCat(" ", body.getAveraged().getNumber(), " replica ",
+                          body.getAveraged().getReplica(), body.getAveraged().getOk() ? "" : " no");
+  } else if (body.isAbort()) {
+    detail =
+        absl::StrCat(" ", body.getAbort().getNumber(), " replica ", body.getAbort().getReplica());
   }
   return detail;
 }
@@ -71,10 +71,10 @@ std::string detail_of(const Body::Reader& body) {
                           body.getReady().getStep());
   } else if (body.isCommit()) {
     detail = absl::StrCat(" ", body.getCommit().getStep());
-  } else if (body.isHalt()) {
-    detail = absl::StrCat(" committed ", body.getHalt().getCommittedSteps());
-  } else if (body.isHalted()) {
-    for (auto each : body.getHalted().getHoldings()) {
+  } else if (body.isQuiesce()) {
+    detail = absl::StrCat(" committed ", body.getQuiesce().getCommittedSteps());
+  } else if (body.isQuiesced()) {
+    for (auto each : body.getQuiesced().getInventory()) {
       absl::StrAppend(&detail, " ", each.getLayerBegin(), "-", each.getLayerEnd(), "@",
                       each.getStep());
     }
@@ -82,8 +82,8 @@ std::string detail_of(const Body::Reader& body) {
     detail = absl::StrCat(" from step ", body.getAssign().getFirstStep(), ", ",
                           body.getAssign().getMoves().size(), " moves",
                           body.getAssign().getFromCheckpoint() ? ", checkpoint" : "");
-  } else if (body.isTrouble()) {
-    detail = absl::StrCat(" ", body.getTrouble().getReason().cStr());
+  } else if (body.isPeerFailure()) {
+    detail = absl::StrCat(" ", body.getPeerFailure().getReason().cStr());
   } else if (body.isFailed()) {
     detail = absl::StrCat(" ", body.getFailed().getReason().cStr());
   } else if (body.isJoin()) {
@@ -91,7 +91,7 @@ std::string detail_of(const Body::Reader& body) {
   } else if (body.isJoined()) {
     detail = absl::StrCat(" worker ", body.getJoined().getWorker());
   } else {
-    detail = detail_of_columns(body);
+    detail = detail_of_pipelines(body);
   }
   return detail;
 }

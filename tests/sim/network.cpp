@@ -13,10 +13,10 @@ constexpr uint64_t kConnectRetryUs = 100'000;
 
 }  // namespace
 
-void Channel::push(Segment segment, uint64_t extra_us) {
+void Channel::push(Round round, uint64_t extra_us) {
   if (silent_) return;
   last_due_us_ = std::max(last_due_us_, world_.now_us() + network_.delay_us() + extra_us);
-  segments_.emplace_back(last_due_us_, std::move(segment));
+  rounds_.emplace_back(last_due_us_, std::move(round));
   world_.at(last_due_us_, 0, [weak = weak_from_this()] {
     if (auto self = weak.lock()) self->pump();
   });
@@ -26,19 +26,19 @@ void Channel::pump() {
   const auto self = shared_from_this();
   if (pumping_) return;
   if (world_.is_paused(to_)) {  // The kernel keeps it.
-    if (segments_.empty()) return;
+    if (rounds_.empty()) return;
     return world_.run_in(to_, [weak = weak_from_this()] {
       if (auto alive = weak.lock()) alive->pump();
     });
   }
   pumping_ = true;
-  while (!segments_.empty() && segments_.front().first <= world_.now_us() &&
+  while (!rounds_.empty() && rounds_.front().first <= world_.now_us() &&
          !network_.is_parted(from_, to_) && world_.is_alive(to_)) {
-    Segment segment = std::move(segments_.front().second);
-    const uint64_t due_us = segments_.front().first;
-    segments_.pop_front();
-    if (segment()) continue;
-    segments_.emplace_front(due_us, std::move(segment));
+    Round round = std::move(rounds_.front().second);
+    const uint64_t due_us = rounds_.front().first;
+    rounds_.pop_front();
+    if (round()) continue;
+    rounds_.emplace_front(due_us, std::move(round));
     break;
   }
   pumping_ = false;
@@ -46,7 +46,7 @@ void Channel::pump() {
 
 void Channel::go_silent() {
   silent_ = true;
-  segments_.clear();
+  rounds_.clear();
 }
 
 /// Two ends, each of which belongs to a process, and a channel from each to the other.

@@ -19,25 +19,25 @@ namespace skein::sim {
 struct NetworkOptions {
   uint64_t delay_us_min = 50;
   uint64_t delay_us_max = 2'000;
-  /// Some segments are late: retransmissions.
+  /// Some rounds are late: retransmissions.
   double late_chance = 0.01;
   uint64_t late_us_max = 250'000;
   /// Of a tensor, whose bytes take their time.
   uint64_t tensor_us_max = 40'000;
 };
 
-/// One direction of a connection: segments arrive in order, each after its delay, and not while
+/// One direction of a connection: rounds arrive in order, each after its delay, and not while
 /// there is a partition. Like TCP, it holds what it cannot deliver.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  /// Called when a segment has arrived; false: the receiver does not take it yet, `pump` again.
-  using Segment = std::function<bool()>;
+  /// Called when a round has arrived; false: the receiver does not take it yet, `pump` again.
+  using Round = std::function<bool()>;
 
   Channel(World& world, class Network& network, ProcessId from, ProcessId to)
       : world_(world), network_(network), from_(from), to_(to) {}
 
   /// `extra_us` is what its bytes take.
-  void push(Segment segment, uint64_t extra_us = 0);
+  void push(Round round, uint64_t extra_us = 0);
   /// Delivers what is due.
   void pump();
   /// From now on nothing arrives, and nobody is told.
@@ -51,7 +51,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Network& network_;
   ProcessId from_;
   ProcessId to_;
-  std::deque<std::pair<uint64_t, Segment>> segments_;  // By the time of arrival.
+  std::deque<std::pair<uint64_t, Round>> rounds_;  // By the time of arrival.
   uint64_t last_due_us_ = 0;
   bool silent_ = false;
   bool pumping_ = false;

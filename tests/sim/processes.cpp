@@ -155,7 +155,7 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
   };
   plane_ = std::make_shared<SimulatedPlane>(around.world, around.network, around.planes,
                                             std::move(options));
-  board_ = net::RendezvousBoard::create([](const std::string&, const std::vector<char>&) {});
+  store_ = net::RendezvousStore::create([](const std::string&, const std::vector<char>&) {});
   World& world = around.world;
   real_prepare_ = world.spawn_in(
       process_, [](auto& system) { return actors::PrepareIo(system.spawn(actors::prepare_io)); });
@@ -174,7 +174,7 @@ actors::WorkerConfig SimulatedWorker::make_config() {
   };
   config.parts = make_parts();
   config.plane = plane_;
-  config.board = board_;
+  config.store = store_;
   config.prepare = prepare_;
   config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
   config.on_end = [this](absl::Status status) {

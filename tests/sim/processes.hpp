@@ -58,7 +58,7 @@ class SimulatedWorker {
   ProcessId process_ = 0;
   BrokenMessages broken_;
   std::shared_ptr<SimulatedPlane> plane_;
-  std::shared_ptr<net::RendezvousBoard> board_;
+  std::shared_ptr<net::RendezvousStore> store_;
   std::shared_ptr<gpu::Device> device_;
   actors::Device device_work_;  // Runs its work.
   actors::PrepareIo real_prepare_;

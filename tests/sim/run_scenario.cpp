@@ -317,7 +317,7 @@ Outcome run_once(const Scenario& scenario, const RunOptions& options) {
 }
 
 Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
-  if (plans::may_run_columns(scenario.job)) return run_once(scenario, options);
+  if (plans::may_run_pipelines(scenario.job)) return run_once(scenario, options);
   RunOptions quiet;
   const Outcome alone = run_once(undisturbed(scenario), quiet);
   if (alone.failure) {

@@ -101,35 +101,35 @@ void choose_planner(uint64_t seed, plans::JobSpec& job) {
   job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
 }
 
-/// Columns that have their own pace: many short segments, so that faults hit all parts of them.
-void choose_columns(Draw& draw, const std::string& policy, Scenario& scenario) {
+/// Local updates: many short rounds, so that faults hit all parts of them.
+void choose_pipelines(Draw& draw, const std::string& policy, Scenario& scenario) {
   plans::JobSpec& job = scenario.job;
   plans::ParallelismSpec& parallelism = job.parallelism;
   job.sync.policy = policy;
   job.training.steps = static_cast<int64_t>(draw.between(20, 60));
-  job.sync.segment_steps = static_cast<int64_t>(draw.between(1, 6));
+  job.sync.round_steps = static_cast<int64_t>(draw.between(1, 6));
   job.sync.period = static_cast<int64_t>(draw.between(1, 4));
   job.sync.local_steps = static_cast<int64_t>(draw.between(1, 2));
   job.sync.group_size = static_cast<int64_t>(draw.between(2, 3));
   job.sync.wave = static_cast<int64_t>(draw.between(1, 3));
   job.sync.bound = static_cast<int64_t>(draw.between(0, 2));
   const uint64_t stages = draw.between(1, 3);
-  const uint64_t columns = draw.between(2, stages == 1 ? 5 : 4);
-  scenario.worker_count = static_cast<int64_t>(stages * columns + (draw.chance(0.2) ? 1 : 0));
+  const uint64_t pipelines = draw.between(2, stages == 1 ? 5 : 4);
+  scenario.worker_count = static_cast<int64_t>(stages * pipelines + (draw.chance(0.2) ? 1 : 0));
   const bool is_open = draw.chance(0.15);  // As many stages as there are workers for.
   parallelism.pipeline_parallel_schedule = draw.one_of({"1F1B", "GPipe", "1F1B"});
   parallelism.pipeline_parallel_degree = is_open ? 0 : static_cast<int64_t>(stages);
   parallelism.data_parallel_replicate_degree = draw.one_of({1, 2, 2, 4});
   job.training.micro_batch_size = draw.one_of({4, 4, 8});
   if (is_open || stages > 1) job.model.tied_head = false;
-  // With moments the mean of the end of a segment has more to do.
+  // With moments the mean of the end of a round has more to do.
   if (draw.chance(0.5)) {
     job.optimizer.name = "adamw";
     job.optimizer.lr = 0.01;
   } else {
     job.optimizer.lr = 0.1;
   }
-  // Nothing honest waits for so long: a column that hangs is found early.
+  // Nothing honest waits for so long: a pipeline replica that hangs is found early.
   job.comm.train_timeout_seconds = 60;
 }
 
@@ -180,15 +180,17 @@ std::string to_text(const Fault& fault) {
 }
 
 Scenario make_scenario(uint64_t seed, const std::string& policy) {
-  const bool has_columns = policy != "allreduce" && policy != kThirdMode;
-  Draw draw{plans::Rng(seed, has_columns ? plans::random_stream("columns", 7)
-                                         : plans::random_stream("scenario", 8))};
+  const bool has_pipelines = policy != "allreduce" && policy != kThirdMode;
+  Draw draw{plans::Rng(
+      seed, has_pipelines
+                ? plans::random_stream("columns", 7)  // Old word: seeds keep their meaning.
+                : plans::random_stream("scenario", 8))};
   Scenario scenario;
   scenario.seed = seed;
   scenario.has_third_mode = policy == kThirdMode;
   scenario.job = small_job(draw);
-  if (has_columns) {
-    choose_columns(draw, policy, scenario);
+  if (has_pipelines) {
+    choose_pipelines(draw, policy, scenario);
   } else {
     scenario.worker_count = static_cast<int64_t>(draw.chance(0.1) ? 1 : draw.between(2, 6));
     choose_layout(draw, scenario.worker_count, scenario.job);
@@ -213,9 +215,9 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
       layout.pipeline_parallel_schedule, ", ", scenario.job.training.steps, " steps, snapshots ",
       scenario.job.elastic.snapshot_interval, ", checkpoints ",
       scenario.job.checkpoint.enable ? scenario.job.checkpoint.interval : 0);
-  if (has_columns) {
-    absl::StrAppend(&scenario.shape, ", ", policy, " in segments of ",
-                    scenario.job.sync.segment_steps, ", ", scenario.job.optimizer.name);
+  if (has_pipelines) {
+    absl::StrAppend(&scenario.shape, ", ", policy, " in rounds of ", scenario.job.sync.round_steps,
+                    ", ", scenario.job.optimizer.name);
   }
   return scenario;
 }

@@ -33,7 +33,7 @@ struct Fault {
   uint64_t at_us = 0;  // Since the start.
   uint64_t duration_us = 0;
   uint64_t target = 0;  // Modulo the number of workers that live then.
-  uint64_t other = 0;   // For pairs.
+  uint64_t other = 0;   // Used for pairs.
 };
 
 /// One run: a job, workers, and what goes wrong.
@@ -43,7 +43,7 @@ struct Scenario {
   int64_t worker_count = 0;
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
   std::vector<Fault> faults;    // By time.
-  std::string shape;            // Of the job, in words.
+  std::string shape;            // The job's, in words.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };
 
@@ -51,7 +51,7 @@ struct Scenario {
 inline constexpr char kThirdMode[] = "third-mode";
 
 /// What a seed stands for. `policy`: as `sync.policy`; with another one than "allreduce" the job is
-/// one of columns that have their own pace.
+/// one of local updates.
 Scenario make_scenario(uint64_t seed, const std::string& policy);
 /// The same job on one worker, without faults.
 Scenario undisturbed(const Scenario& scenario);

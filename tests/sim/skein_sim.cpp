@@ -24,11 +24,11 @@ namespace {
 constexpr const char* kUsage =
     "skein-sim --seed N [--faults 0,2] [--trace]     one run\n"
     "skein-sim --seeds A..B [--jobs 2] [--limit S]   many, at most S seconds\n"
-    "  --policy NAME                  a sync.policy: columns of their own pace\n"
+    "  --policy NAME                  a sync.policy: pipeline replicas under local updates\n"
     "  --policy third-mode            a training mode that the product does not have\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored   a broken protocol\n"
-    "           dissolve-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
-    "columns\n"
+    "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
+    "pipeline replicas\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
 constexpr size_t kFailuresShown = 20;
 constexpr size_t kFailuresShrunk = 3;
@@ -46,7 +46,7 @@ const std::map<std::string, Mutation> kMutations = {
     {"commit-before-journal", Mutation::kCommitBeforeJournal},
     {"stale-generation", Mutation::kStaleGeneration},
     {"lease-ignored", Mutation::kLeaseIgnored},
-    {"dissolve-skipped", Mutation::kDissolveSkipped},
+    {"abort-skipped", Mutation::kAbortSkipped},
     {"returned-lost", Mutation::kReturnedLost},
     {"sum-skewed", Mutation::kSumSkewed},
     {"samples-repeated", Mutation::kSamplesRepeated},

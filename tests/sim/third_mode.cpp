@@ -126,7 +126,7 @@ class CountedProgram final : public plans::WorkerProgram {
   uint64_t sample_count() const override { return steps_.sample_count(); }
   std::optional<uint64_t> awaited_commit() const override { return steps_.awaited_commit(); }
   uint64_t steps_done() const override { return steps_.steps_done(); }
-  bool has_common_state() const override { return steps_.has_common_state(); }
+  bool has_global_state() const override { return steps_.has_global_state(); }
   bool is_finished() const override { return steps_.is_finished(); }
   bool is_working() const override { return steps_.is_working(); }
   std::string activity() const override { return steps_.activity(); }

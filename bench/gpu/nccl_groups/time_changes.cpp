@@ -104,17 +104,17 @@ absl::StatusOr<double> time_shrink(Team& team, const std::vector<int>& all) {
   return time;
 }
 
-enum class Remedy { kRevokeAndShrink, kShrinkWithAbort, kAbortAndForm };
+enum class Mitigation { kRevokeAndShrink, kShrinkWithAbort, kAbortAndForm };
 
-absl::Status form_smaller(Team& team, const std::vector<int>& alive, Remedy remedy) {
+absl::Status form_smaller(Team& team, const std::vector<int>& alive, Mitigation mitigation) {
   const std::string lost = std::to_string(alive.size());  // The last rank.
-  switch (remedy) {
-    case Remedy::kRevokeAndShrink:
+  switch (mitigation) {
+    case Mitigation::kRevokeAndShrink:
       SKEIN_RETURN_IF_ERROR(team.ask_all(alive, "revoke all").status());
       return team.ask_all(alive, "shrink all healthy rest " + lost).status();
-    case Remedy::kShrinkWithAbort:
+    case Mitigation::kShrinkWithAbort:
       return team.ask_all(alive, "shrink all lost rest " + lost).status();
-    case Remedy::kAbortAndForm:
+    case Mitigation::kAbortAndForm:
       SKEIN_RETURN_IF_ERROR(team.ask_all(alive, "drop all").status());
       return form(team, alive, "rest");
   }
@@ -122,7 +122,7 @@ absl::Status form_smaller(Team& team, const std::vector<int>& alive, Remedy reme
 }
 
 /// The last rank dies in an all-reduce. Whoever is left is told, as a coordinator would tell it.
-absl::StatusOr<double> lose_one(Team& team, Remedy remedy) {
+absl::StatusOr<double> lose_one(Team& team, Mitigation mitigation) {
   const std::vector<int> all = first_ranks(team.size());
   const std::vector<int> alive = first_ranks(team.size() - 1);
   std::vector<std::string> commands = shares(all.size(), "all", kStepOfLoss);
@@ -136,12 +136,12 @@ absl::StatusOr<double> lose_one(Team& team, Remedy remedy) {
         return absl::InternalError("an all-reduce without one of its members ended");
       }
     }
-    return form_smaller(team, alive, remedy);
+    return form_smaller(team, alive, mitigation);
   });
 }
 
 /// A whole run with a loss; `healthy` is called before it.
-absl::StatusOr<double> run_with_loss(int64_t floats, int ranks, Remedy remedy,
+absl::StatusOr<double> run_with_loss(int64_t floats, int ranks, Mitigation mitigation,
                                      const std::function<absl::Status(Team&)>& healthy) {
   Team team(floats, ranks);
   if (!team.greeting().starts_with("ready ")) return absl::InternalError(team.greeting());
@@ -151,7 +151,7 @@ absl::StatusOr<double> run_with_loss(int64_t floats, int ranks, Remedy remedy,
   for (int64_t step = 0; step < kStepOfLoss; ++step) {
     SKEIN_RETURN_IF_ERROR(train(team, all, "all", step));
   }
-  SKEIN_ASSIGN_OR_RETURN(const double time, lose_one(team, remedy));
+  SKEIN_ASSIGN_OR_RETURN(const double time, lose_one(team, mitigation));
   std::string weights;
   for (int64_t step = kStepOfLoss; step < kSteps; ++step) {
     SKEIN_RETURN_IF_ERROR(team.ask(alive, shares(alive.size(), "rest", step)).status());
@@ -173,15 +173,15 @@ Times time_changes(int64_t floats, int ranks) {
   const std::vector<int> all = first_ranks(ranks);
   const auto only_form = [&](Team& team) { return form(team, all, "all"); };
   times.abort_and_form =
-      run_with_loss(floats, ranks, Remedy::kAbortAndForm, [&](Team& team) -> absl::Status {
+      run_with_loss(floats, ranks, Mitigation::kAbortAndForm, [&](Team& team) -> absl::Status {
         times.form = timed([&] { return form(team, all, "all"); });
         SKEIN_RETURN_IF_ERROR(times.form.status());
         times.split = time_split(team, all);
         times.shrink = time_shrink(team, all);
         return absl::OkStatus();
       });
-  times.revoke_and_shrink = run_with_loss(floats, ranks, Remedy::kRevokeAndShrink, only_form);
-  times.shrink_with_abort = run_with_loss(floats, ranks, Remedy::kShrinkWithAbort, only_form);
+  times.revoke_and_shrink = run_with_loss(floats, ranks, Mitigation::kRevokeAndShrink, only_form);
+  times.shrink_with_abort = run_with_loss(floats, ranks, Mitigation::kShrinkWithAbort, only_form);
   return times;
 }
 

@@ -35,7 +35,7 @@ class FlyingPlane : public net::DataPlane, public net::TensorInbox {
   }
   net::DataPlaneStatistics statistics() const override { return {}; }
   void open(StreamSpec stream) override { streams[stream.kind] = std::move(stream); }
-  void close_before(uint64_t) override {}  // Of the plane and of its inbox.
+  void close_before(uint64_t) override {}  // Ends with the plane and its inbox.
   void drop_link(const std::string&, double) override {}
 
   /// False if the sender would have to wait for room.

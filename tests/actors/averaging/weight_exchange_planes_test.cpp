@@ -122,7 +122,7 @@ TEST_F(WeightExchangeOverPlanes, OthersGoOnWhenAMemberDies) {
   begin(0, 1, {0, 1, 2});
   begin(1, 1, {0, 1, 2});
   ASSERT_TRUE(handle_one());
-  for (uint32_t i : {0u, 1u}) exchanges[i]->dissolve(1);
+  for (uint32_t i : {0u, 1u}) exchanges[i]->abort(1);
   for (uint32_t i : {0u, 1u}) begin(i, 2, {0, 1});
   while (!all_have({0, 1}, 1)) ASSERT_TRUE(handle_one());
   expect_mean(results, 2, {0, 1}, kFloats);

@@ -150,8 +150,8 @@ TEST(WeightExchange, EachMemberSendsTwiceWhatOthersAverage) {
   }
 }
 
-/// Dissolved after every number of arrivals; what is late then meets the next group.
-TEST(WeightExchange, TheNextGroupIsNotDisturbedByADissolvedOne) {
+/// Aborted after every number of arrivals; what is late then meets the next group.
+TEST(WeightExchange, TheNextGroupIsNotDisturbedByAAbortedOne) {
   constexpr size_t kFloats = 5000;
   for (int arrivals = 0; arrivals < 40; ++arrivals) {
     plans::Rng rng(100 + static_cast<uint64_t>(arrivals));
@@ -162,12 +162,12 @@ TEST(WeightExchange, TheNextGroupIsNotDisturbedByADissolvedOne) {
     for (int n = 0; n < arrivals && !stage.flying.empty(); ++n) stage.deliver_one(rng);
     for (auto& results : stage.results) results.clear();
     for (uint32_t i : {0u, 2u}) {  // 1 has died; what it sent is on its way.
-      stage.exchanges[i]->dissolve(7);
-      stage.exchanges[i]->dissolve(7);
+      stage.exchanges[i]->abort(7);
+      stage.exchanges[i]->abort(7);
       EXPECT_EQ(stage.planes[i]->held(TensorKind::PART), 0u);
       stage.begin(i, 7, members_of({0, 1, 2}), values_of(i, 7, kFloats));
       stage.begin(i, 8, members_of({0, 2}), values_of(i, 8, kFloats));
-      stage.exchanges[i]->dissolve(7);
+      stage.exchanges[i]->abort(7);
     }
     ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
     ASSERT_EQ(stage.results[0].size(), 1u);
@@ -175,14 +175,14 @@ TEST(WeightExchange, TheNextGroupIsNotDisturbedByADissolvedOne) {
   }
 }
 
-TEST(WeightExchange, AGroupThatIsDissolvedBeforeItBeginsLeavesNothing) {
+TEST(WeightExchange, AGroupThatIsAbortedBeforeItBeginsLeavesNothing) {
   constexpr size_t kFloats = 5000;
   plans::Rng rng(4);
   Stage stage(2, kFloats);
   stage.begin(1, 3, members_of({0, 1}), values_of(1, 3, kFloats));
   stage.deliver_all(rng);
   EXPECT_GT(stage.planes[0]->held(TensorKind::PART), 0u);
-  stage.exchanges[0]->dissolve(3);
+  stage.exchanges[0]->abort(3);
   EXPECT_EQ(stage.planes[0]->held(TensorKind::PART), 0u);
   stage.begin(0, 3, members_of({0, 1}), values_of(0, 3, kFloats));
   EXPECT_TRUE(stage.flying.empty());

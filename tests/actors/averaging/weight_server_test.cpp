@@ -167,14 +167,14 @@ TEST(WeightServer, HoldsWhatComesBeforeAShardIsReady) {
   expect_near(stage.results[0].at(1), expected);
 }
 
-TEST(WeightServer, NothingIsHeardOfADissolvedGroup) {
+TEST(WeightServer, NothingIsHeardOfAAbortedGroup) {
   plans::Rng rng(3);
   Stage stage(3, 9000);
   stage.resume(drawn(rng, 9000));
   stage.serve(1, everybody(3));
   stage.push(0, 1, drawn(rng, 9000));
   stage.push(1, 1, drawn(rng, 9000));
-  for (auto& server : stage.servers) server->dissolve(1);
+  for (auto& server : stage.servers) server->abort(1);
   ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
   stage.serve(1, everybody(3));  // Late.
   stage.serve(2, everybody(3));

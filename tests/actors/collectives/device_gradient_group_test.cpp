@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Workers whose boards tell each other everything, as the coordinator does.
+/// Workers whose rendezvous stores tell each other everything, as the coordinator does.
 class DeviceGradientGroupTest : public testing::Test {
  protected:
   /// `places` of their GPUs; empty: it has none.
@@ -24,11 +24,11 @@ class DeviceGradientGroupTest : public testing::Test {
     for (size_t i = 0; i < places.size(); ++i) {
       GroupWorld* world = places[i].empty() ? nullptr : &world_;
       devices_.push_back(std::make_shared<FakeGroupDevice>(places[i], world));
-      keepers_.push_back(std::make_shared<DeviceGroupKeeper>());
-      boards_.push_back(net::RendezvousBoard::create(
+      stores_.push_back(std::make_shared<DeviceGroupStore>());
+      stores_.push_back(net::RendezvousStore::create(
           [this, i](const std::string& key, const std::vector<char>& value) {
-            for (size_t other = 0; other < boards_.size(); ++other) {
-              if (other != i) boards_[other]->deliver(key, value);
+            for (size_t other = 0; other < stores_.size(); ++other) {
+              if (other != i) stores_[other]->deliver(key, value);
             }
           }));
     }
@@ -78,7 +78,7 @@ class DeviceGradientGroupTest : public testing::Test {
     }
     round.backend = backend;
     round.device = devices_[index];
-    round.keeper = keepers_[index];
+    round.group_store = stores_[index];
     net::GradientGroup::Options host;
     host.name = absl::StrCat(round.name, "/group-", group);
     host.rank = static_cast<uint32_t>(rank);
@@ -90,11 +90,11 @@ class DeviceGradientGroupTest : public testing::Test {
     options.devices.number = generation << 16 | group;
     options.devices.self = round.self;
     options.devices.device = devices_[index];
-    options.devices.keeper = keepers_[index];
-    options.devices.round = std::make_shared<FormationRound>(std::move(round), boards_[index]);
+    options.devices.group_store = stores_[index];
+    options.devices.round = std::make_shared<FormationRound>(std::move(round), stores_[index]);
     options.devices.say = [this, index](const std::string& line) { said_[index].push_back(line); };
-    groups_[index] = make_device_gradient_group(options, boards_[index],
-                                                *net::GradientGroup::create(host, boards_[index]));
+    groups_[index] = make_device_gradient_group(options, stores_[index],
+                                                *net::GradientGroup::create(host, stores_[index]));
   }
 
   /// Each adds up with `count` members in all the number of its group.
@@ -136,8 +136,8 @@ class DeviceGradientGroupTest : public testing::Test {
 
   GroupWorld world_;
   std::vector<std::shared_ptr<gpu::Device>> devices_;
-  std::vector<std::shared_ptr<DeviceGroupKeeper>> keepers_;
-  std::vector<std::shared_ptr<net::RendezvousBoard>> boards_;
+  std::vector<std::shared_ptr<DeviceGroupStore>> stores_;
+  std::vector<std::shared_ptr<net::RendezvousStore>> stores_;
   std::vector<std::vector<std::string>> said_;
   std::vector<std::unique_ptr<net::GradientGroup>> groups_;
 };
@@ -180,12 +180,12 @@ TEST_F(DeviceGradientGroupTest, AGroupThatIsLeftWholeIsUsedAgain) {
   for (uint64_t generation : {1, 2, 3}) {
     for (const absl::Status& status : connect(generation)) ASSERT_TRUE(status.ok()) << status;
     expect_sums();
-    for (auto& group : groups_) group->abort();  // A halt while nothing runs.
+    for (auto& group : groups_) group->abort();  // A quiesce while nothing runs.
     std::vector<float> values = {1};
     EXPECT_TRUE(absl::IsUnavailable(groups_[0]->all_reduce_sum(values)));
   }
   EXPECT_EQ(world_.formed, 2) << "both members once";
-  for (const auto& keeper : keepers_) keeper->keep_only({worker(0), {3}});
+  for (const auto& group_store : stores_) group_store->keep_only({worker(0), {3}});
   for (const absl::Status& status : connect(4)) ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(world_.formed, 4) << "the second was gone";
 }
@@ -238,7 +238,7 @@ TEST_F(DeviceGradientGroupTest, ReplicasThatBecomeTwoStagesSplitTheirGroup) {
   world_.can_shrink = world_.can_split = world_.can_revoke = true;
   start({"a/0", "a/1", "a/2", "a/3"});
   for (const absl::Status& status : connect(1)) ASSERT_TRUE(status.ok()) << status;
-  for (auto& group : groups_) group->abort();  // A halt while nothing runs.
+  for (auto& group : groups_) group->abort();  // A quiesce while nothing runs.
   for (const absl::Status& status : connect(2, "auto", {{0, 1}, {3, 2}})) {
     ASSERT_TRUE(status.ok()) << status;
   }
@@ -262,7 +262,7 @@ TEST_F(DeviceGradientGroupTest, WhoLeavesAHealthyGroupGivesItUp) {
   EXPECT_EQ(world_.formed, 6);
   expect_sums(2);
   for (auto& group : groups_) group->abort();
-  for (const auto& keeper : keepers_) EXPECT_EQ(keeper->offer().size(), 1u);
+  for (const auto& group_store : stores_) EXPECT_EQ(group_store->offer().size(), 1u);
 }
 
 TEST_F(DeviceGradientGroupTest, WhenFormingFailsAgainAllGoByTheirHosts) {

@@ -117,7 +117,7 @@ struct CoordinatorRig {
     join.data_address = "127.0.0.1:1";
     send(from, std::move(join));
   }
-  void halted(plans::PeerNumber from) { send(from, net::Quiesced()); }
+  void quiesced(plans::PeerNumber from) { send(from, net::Quiesced()); }
   void prepared(plans::PeerNumber from) { send(from, net::Prepared()); }
   void ready(uint32_t replica, uint64_t step, bool needs_groups = false, double norm = 1) {
     plans::ReadyReport ready;
@@ -141,7 +141,7 @@ struct CoordinatorRig {
       open(peer);
       join(peer);
     }
-    for (plans::PeerNumber peer : {1, 2}) halted(peer);
+    for (plans::PeerNumber peer : {1, 2}) quiesced(peer);
   }
   void start() {
     gather();
@@ -167,7 +167,7 @@ struct CoordinatorRig {
   std::unique_ptr<caf::actor_system> system;
   std::map<plans::PeerNumber, std::shared_ptr<RecordingLink>> links;
   std::vector<uint64_t> journaled;  // Steps.
-  std::vector<double> norms;        // Of the gradients of those steps.
+  std::vector<double> norms;        // The norms of those steps.
   std::vector<uint64_t> saved;
   std::vector<absl::Status> results;
   JournalIo journal;
@@ -187,10 +187,10 @@ TEST(Coordinator, ASecondJoinOnOneConnectionIsDropped) {
   EXPECT_EQ(rig.count(1, Body::ASSIGN), 0u) << "one worker is not two";
   rig.open(2);
   rig.join(2);
-  rig.halted(1);
-  rig.halted(1);
-  EXPECT_EQ(rig.count(1, Body::ASSIGN), 0u) << "one that has halted is not two";
-  rig.halted(2);
+  rig.quiesced(1);
+  rig.quiesced(1);
+  EXPECT_EQ(rig.count(1, Body::ASSIGN), 0u) << "one that has quiesced is not two";
+  rig.quiesced(2);
   EXPECT_EQ(rig.count(1, Body::ASSIGN), 1u);
   rig.join(2);
   EXPECT_EQ(rig.count(2, Body::JOINED), 1u);
@@ -330,7 +330,7 @@ TEST(Coordinator, AShardSavedTwiceCompletesNoCheckpoint) {
   EXPECT_THAT(rig.saved, ElementsAre(1u));
 }
 
-TEST(Coordinator, ASilentWorkerIsTurnedOutOnceAndTheOthersHalt) {
+TEST(Coordinator, ASilentWorkerIsTurnedOutOnceAndTheOthersQuiesce) {
   CoordinatorRig rig;
   rig.start();
   for (int second = 0; second < 15; ++second) {
@@ -345,7 +345,7 @@ TEST(Coordinator, ASilentWorkerIsTurnedOutOnceAndTheOthersHalt) {
   }
   EXPECT_TRUE(rig.links.at(2)->closed());
   EXPECT_FALSE(rig.links.at(1)->closed());
-  EXPECT_EQ(rig.count(1, Body::HALT), 2u) << "for the first plan and for the second";
+  EXPECT_EQ(rig.count(1, Body::QUIESCE), 2u) << "for the first plan and for the second";
   EXPECT_THAT(rig.results, IsEmpty());
 }
 
@@ -357,10 +357,10 @@ TEST(Coordinator, WhatALostWorkerStillSendsHasNoEffect) {
   rig.ready(1, 0);
   rig.generation = kGeneration + 1;
   rig.ready(1, 0);
-  rig.halted(2);
+  rig.quiesced(2);
   EXPECT_THAT(rig.journaled, IsEmpty());
   EXPECT_EQ(rig.count(1, Body::ASSIGN), 1u);
-  rig.halted(1);
+  rig.quiesced(1);
   EXPECT_EQ(rig.count(1, Body::ASSIGN), 2u);
 }
 

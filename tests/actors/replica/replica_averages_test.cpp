@@ -1,4 +1,5 @@
-// What a rank of a column does with a model and another member, whose part the test plays.
+// What a rank of a pipeline replica does with a model and another member, whose part the test
+// plays.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,9 +19,9 @@ using Body = RecordingLink::Body;
 
 constexpr plans::ReplicaId kSelf{0}, kOther{1};
 
-/// Of two columns of one stage, the first one.
-struct ColumnRig : ReplicaRig {
-  explicit ColumnRig(const std::string& policy = "sdpipe") : ReplicaRig(1, 2, false, 0, policy) {
+/// The first of two pipeline replicas of one stage.
+struct PipelineRig : ReplicaRig {
+  explicit PipelineRig(const std::string& policy = "sdpipe") : ReplicaRig(1, 2, false, 0, policy) {
     device->ops = std::make_shared<gpu::HostOps>(pool);
     WeightExchange::Options options;
     options.streams.plane = other_plane;
@@ -34,20 +35,20 @@ struct ColumnRig : ReplicaRig {
     end_all();
   }
 
-  void lease(uint64_t step) { control(net::Claim{step, {2 * step, 2}, false}); }
-  void column_commit(uint64_t step, bool has_next = true) {
+  void claim(uint64_t step) { control(net::Claim{step, {2 * step, 2}, false}); }
+  void pipeline_commit(uint64_t step, bool has_next = true) {
     plans::UpdateOrder commit{step, 1, std::nullopt, false};
-    if (has_next) commit.next = plans::SampleLease{2 * (step + 1), 2};
+    if (has_next) commit.next = plans::SampleClaim{2 * (step + 1), 2};
     control(commit);
   }
   struct Kind {
-    bool passive = false, common = false, server = false, closing = false;
+    bool nonblocking = false, common = false, server = false, closing = false;
   };
-  void combine(uint64_t number, Kind kind, bool alone = false) {
+  void average(uint64_t number, Kind kind, bool alone = false) {
     net::Average average;
     average.replica = kSelf;
     average.number = number;
-    average.is_passive = kind.passive;
+    average.is_nonblocking = kind.nonblocking;
     average.is_global = kind.common;
     average.is_closing = kind.common || kind.closing;
     average.has_server = kind.server;
@@ -56,8 +57,8 @@ struct ColumnRig : ReplicaRig {
     if (!alone) average.members.push_back({kOther, 0, 0.75});
     control(std::move(average));
   }
-  void combine(uint64_t number) { combine(number, {}); }
-  void dissolve(uint64_t number) { control(net::AbortGroup{kSelf, number}); }
+  void average(uint64_t number) { average(number, {}); }
+  void abort(uint64_t number) { control(net::AbortGroup{kSelf, number}); }
 
   /// The other member puts in `value` everywhere.
   void other_begins(uint64_t number, float value, ModelFloats which = ModelFloats::kWeights) {
@@ -99,16 +100,16 @@ struct ColumnRig : ReplicaRig {
   /// Groups that it says to be through with.
   std::vector<std::pair<uint64_t, bool>> through() const {
     std::vector<std::pair<uint64_t, bool>> found;
-    for (auto body : link->bodies(Body::COMBINED)) {
-      found.emplace_back(body.getCombined().getNumber(), body.getCombined().getOk());
+    for (auto body : link->bodies(Body::AVERAGED)) {
+      found.emplace_back(body.getAveraged().getNumber(), body.getAveraged().getOk());
     }
     return found;
   }
   /// Up to the end of the update behind step 0.
   void update() {
-    lease(0);
+    claim(0);
     end_all();
-    column_commit(0);
+    pipeline_commit(0);
     end_one();
   }
 
@@ -125,14 +126,14 @@ void expect_mix(const std::vector<float>& found, const std::vector<float>& own, 
   }
 }
 
-TEST(ReplicaAverages, AStepGoesFromLeaseToCommitToTheMeanToTheNextStep) {
-  ColumnRig rig;
+TEST(ReplicaAverages, AStepGoesFromClaimToCommitToTheMeanToTheNextStep) {
+  PipelineRig rig;
   EXPECT_EQ(rig.forwards(), 0);
   rig.update();
   EXPECT_THAT(rig.readies(), ElementsAre(0u));
   EXPECT_EQ(rig.updates(), 1);
   const std::vector<float> own = rig.weights();
-  rig.combine(5);
+  rig.average(5);
   rig.other_begins(5, 2);
   rig.end_all();
   EXPECT_THAT(rig.through(), IsEmpty());
@@ -146,12 +147,12 @@ TEST(ReplicaAverages, AStepGoesFromLeaseToCommitToTheMeanToTheNextStep) {
 }
 
 TEST(ReplicaAverages, TheOtherMayBeFirst) {
-  ColumnRig rig;
+  PipelineRig rig;
   rig.other_begins(5, 2);
   rig.fly();
   rig.update();
   const std::vector<float> own = rig.weights();
-  rig.combine(5);
+  rig.average(5);
   rig.end_all();
   rig.fly();
   rig.end_all();
@@ -159,9 +160,9 @@ TEST(ReplicaAverages, TheOtherMayBeFirst) {
 }
 
 TEST(ReplicaAverages, AGroupOfOneGoesOnAtOnceAndSaysNothing) {
-  ColumnRig rig;
+  PipelineRig rig;
   rig.update();
-  rig.combine(5, {}, true);
+  rig.average(5, {}, true);
   rig.end_all();
   EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u));
   EXPECT_THAT(rig.through(), IsEmpty());
@@ -169,31 +170,31 @@ TEST(ReplicaAverages, AGroupOfOneGoesOnAtOnceAndSaysNothing) {
 
 /// 0: while the update runs, 1: while it copies, 2: while it waits for the other, 3: while it
 /// writes, 4: when it is through.
-TEST(ReplicaAverages, ADissolvedGroupLeavesWhatItHadUnlessItIsThrough) {
+TEST(ReplicaAverages, AAbortedGroupLeavesWhatItHadUnlessItIsThrough) {
   for (int place = 0; place <= 4; ++place) {
-    ColumnRig rig;
-    rig.lease(0);
+    PipelineRig rig;
+    rig.claim(0);
     rig.end_all();
-    rig.column_commit(0);
+    rig.pipeline_commit(0);
     if (place > 0) rig.end_one();
-    rig.combine(5);
+    rig.average(5);
     if (place > 1) rig.end_one();
     if (place > 2) {
       rig.other_begins(5, 2);
       rig.fly();
     }
     if (place > 3) rig.end_one();
-    rig.dissolve(5);
-    rig.dissolve(5);
+    rig.abort(5);
+    rig.abort(5);
     rig.end_all();
     EXPECT_THAT(rig.through(), ElementsAre(std::pair(5u, place > 2))) << place;
     EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u)) << place;
     // The next group is not disturbed by what is left of it.
-    if (place <= 2) rig.other->dissolve(5);
-    rig.column_commit(1);
+    if (place <= 2) rig.other->abort(5);
+    rig.pipeline_commit(1);
     rig.end_one();
     const std::vector<float> own = rig.weights();
-    rig.combine(6);
+    rig.average(6);
     rig.end_all();
     rig.other_begins(6, -1);
     rig.fly();
@@ -205,43 +206,43 @@ TEST(ReplicaAverages, ADissolvedGroupLeavesWhatItHadUnlessItIsThrough) {
 }
 
 /// What the others add comes on top of the next update: as if the average had been taken behind it.
-TEST(ReplicaAverages, APassiveMemberGoesOnAndHasTheAverageWithItsNextUpdate) {
-  ColumnRig calm;
+TEST(ReplicaAverages, ANonblockingMemberGoesOnAndHasTheAverageWithItsNextUpdate) {
+  PipelineRig calm;
   const std::vector<float> before = calm.weights();
   calm.update();
   const std::vector<float> after = calm.weights();
-  for (bool dissolves : {false, true}) {
-    ColumnRig rig;
-    rig.lease(0);
-    rig.combine(5, {.passive = true});
+  for (bool aborts : {false, true}) {
+    PipelineRig rig;
+    rig.claim(0);
+    rig.average(5, {.nonblocking = true});
     rig.end_all();
     EXPECT_THAT(rig.readies(), ElementsAre(0u)) << "it waits for nobody";
-    if (dissolves) {
-      rig.dissolve(5);
+    if (aborts) {
+      rig.abort(5);
     } else {
       rig.other_begins(5, 2);
       rig.fly();
     }
-    EXPECT_THAT(rig.through(), ElementsAre(std::pair(5u, !dissolves)));
+    EXPECT_THAT(rig.through(), ElementsAre(std::pair(5u, !aborts)));
     EXPECT_EQ(rig.weights(), before);
-    rig.column_commit(0);
+    rig.pipeline_commit(0);
     rig.end_one();
     const std::vector<float> found = rig.weights();
     for (size_t i = 0; i < found.size(); ++i) {
-      const double added = dissolves ? 0 : 0.75 * (2 - before[i]);
+      const double added = aborts ? 0 : 0.75 * (2 - before[i]);
       ASSERT_NEAR(found[i], after[i] + added, 1e-5) << i;
     }
   }
 }
 
-TEST(ReplicaAverages, WhatAPassiveMemberWasGivenGoesIntoTheCommonMean) {
-  ColumnRig rig;
+TEST(ReplicaAverages, WhatANonblockingMemberWasGivenGoesIntoTheGlobalAverage) {
+  PipelineRig rig;
   const std::vector<float> before = rig.weights();
-  rig.combine(5, {.passive = true});
+  rig.average(5, {.nonblocking = true});
   rig.end_all();
   rig.other_begins(5, 2);
   rig.fly();
-  rig.combine(6, {.common = true});
+  rig.average(6, {.common = true});
   rig.end_all();
   rig.other_begins(6, 0, ModelFloats::kWithMoments);
   rig.fly();
@@ -253,20 +254,20 @@ TEST(ReplicaAverages, WhatAPassiveMemberWasGivenGoesIntoTheCommonMean) {
   }
 }
 
-TEST(ReplicaAverages, ACommitBehindTheCommonMeanLetsItGoOnWithMoreSamples) {
-  ColumnRig rig;
-  rig.lease(0);
+TEST(ReplicaAverages, ACommitBehindTheGlobalAverageLetsItGoOnWithMoreSamples) {
+  PipelineRig rig;
+  rig.claim(0);
   rig.end_all();
-  rig.column_commit(0, false);
+  rig.pipeline_commit(0, false);
   rig.end_all();
-  rig.combine(6, {.common = true});
+  rig.average(6, {.common = true});
   rig.end_all();
   rig.other_begins(6, 0, ModelFloats::kWithMoments);
   rig.fly();
   rig.end_all();
   rig.commit(2);
   rig.commit(2);
-  rig.lease(1);
+  rig.claim(1);
   rig.end_all();
   EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u));
   rig.tell(RetireReplicas{3, 0, ReplicaRig::kGeneration});
@@ -276,51 +277,51 @@ TEST(ReplicaAverages, ACommitBehindTheCommonMeanLetsItGoOnWithMoreSamples) {
 
 TEST(ReplicaAverages, RepeatsOfGroupsChangeNothing) {
   for (int place = 0; place <= 3; ++place) {
-    ColumnRig rig;
+    PipelineRig rig;
     auto repeat_at = [&](int here) {
       if (here != place) return;
-      if (here >= 1) rig.combine(4, {.passive = true});
-      if (here >= 2) rig.combine(5);
+      if (here >= 1) rig.average(4, {.nonblocking = true});
+      if (here >= 2) rig.average(5);
     };
-    rig.lease(0);
-    rig.combine(4, {.passive = true});
+    rig.claim(0);
+    rig.average(4, {.nonblocking = true});
     rig.end_all();
     rig.other_begins(4, 2);
     rig.fly();
     repeat_at(1);
     rig.end_all();
-    rig.column_commit(0);
+    rig.pipeline_commit(0);
     rig.end_one();
-    rig.combine(5);
+    rig.average(5);
     repeat_at(2);
     rig.end_all();
     rig.other_begins(5, 2);
     rig.fly();
     rig.end_all();
-    rig.column_commit(1);
+    rig.pipeline_commit(1);
     repeat_at(3);
     rig.end_one();
-    rig.combine(6, {}, true);
+    rig.average(6, {}, true);
     rig.end_all();
     EXPECT_THAT(rig.through(), ElementsAre(std::pair(4u, true), std::pair(5u, true))) << place;
     EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u, 2u)) << place;
   }
 }
 
-/// A repeat must not stand in the way of the word that the group is dissolved.
-TEST(ReplicaAverages, ADissolvedGroupIsOverAlsoWhenItWasToldTwice) {
-  ColumnRig rig;
+/// A repeat must not stand in the way of the word that the group is aborted.
+TEST(ReplicaAverages, AAbortedGroupIsOverAlsoWhenItWasToldTwice) {
+  PipelineRig rig;
   rig.update();
-  rig.combine(5);
-  rig.combine(5);
-  rig.dissolve(5);
+  rig.average(5);
+  rig.average(5);
+  rig.abort(5);
   rig.end_all();
   EXPECT_THAT(rig.through(), ElementsAre(std::pair(5u, false)));
   EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u));
 }
 
-TEST(ReplicaAverages, AShardServesAlsoInASegmentWithoutSamplesForIt) {
-  ColumnRig rig("ps");
+TEST(ReplicaAverages, AShardServesAlsoInARoundWithoutSamplesForIt) {
+  PipelineRig rig("ps");
   const std::vector<float> first = rig.weights();
   WeightServer server({{rig.other_plane,
                         ReplicaRig::kGeneration,
@@ -331,11 +332,11 @@ TEST(ReplicaAverages, AShardServesAlsoInASegmentWithoutSamplesForIt) {
   server.resume(first);
   server.serve(5, {{kSelf, 0, 0.25}, {kOther, 0, 0.75}});
   server.push(5, std::vector<float>(first.size(), 2));
-  rig.combine(5, {.server = true, .closing = true});
+  rig.average(5, {.server = true, .closing = true});
   rig.end_all();
   for (const Flying& each : rig.flying) {
     rig.plane->streams.at(each.rows.key.kind)
-        .on_tensor(each.rows.key, ColumnRig::as_tensor(each.rows));
+        .on_tensor(each.rows.key, PipelineRig::as_tensor(each.rows));
     rig.run();
   }
   rig.end_all();
@@ -345,7 +346,7 @@ TEST(ReplicaAverages, AShardServesAlsoInASegmentWithoutSamplesForIt) {
 }
 
 TEST(ReplicaAverages, AMessageForNobodyOrOfNoGroupChangesNothing) {
-  ColumnRig rig;
+  PipelineRig rig;
   rig.update();
   net::Average for_nobody;
   for_nobody.replica = {1};
@@ -354,9 +355,9 @@ TEST(ReplicaAverages, AMessageForNobodyOrOfNoGroupChangesNothing) {
   without_members.number = 9;
   rig.control(without_members);
   rig.control(net::AbortGroup{{7}, 0});
-  rig.dissolve(3);
-  rig.combine(5, {.server = true});  // There is none.
-  rig.combine(5, {}, true);
+  rig.abort(3);
+  rig.average(5, {.server = true});  // There is none.
+  rig.average(5, {}, true);
   rig.end_all();
   EXPECT_THAT(rig.readies(), ElementsAre(0u, 1u));
 }

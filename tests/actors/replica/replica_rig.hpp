@@ -80,7 +80,7 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
   }
   net::DataPlaneStatistics statistics() const override { return {}; }
   void open(StreamSpec stream) override { streams[stream.kind] = std::move(stream); }
-  void close_before(uint64_t) override {}  // Of the plane and of its inbox.
+  void close_before(uint64_t) override {}  // Ends with the plane and its inbox.
   void drop_link(const std::string&, double) override {}
 
   std::vector<net::TensorKey> sent;
@@ -152,7 +152,7 @@ struct ReplicaRig {
       workers.push_back({id});
     }
     made.plan = plans::make_layout_plan(job, workers, kGeneration).value();
-    if (plans::begins_in_columns(job)) made.plan.mode = plans::kLocalMode;
+    if (plans::begins_in_pipelines(job)) made.plan.mode = plans::kLocalMode;
     made.device = device;
     made.work = work = device->spawn(*system);
     made.shards = shards;
@@ -160,7 +160,7 @@ struct ReplicaRig {
     if (has_link) made.links[0] = stage_link;
     for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
     made.link = link;
-    made.keepers.resize(made.plan.stages.size());
+    made.snapshot_peers.resize(made.plan.stages.size());
     made.listener = listener;
     made.replicas.push_back(first_replica(made));
     return made;
@@ -257,7 +257,7 @@ struct ReplicaRig {
   std::vector<uint64_t> reductions;  // Steps.
   std::vector<ReductionRequest> buckets;
   std::vector<TransferRequest> transfers;
-  std::shared_ptr<gpu::StageModel> model;  // Of replica 0.
+  std::shared_ptr<gpu::StageModel> model;  // Replica 0's.
   ReplicaListener listener;
   GroupIo groups;
   StageLinkIo stage_link;

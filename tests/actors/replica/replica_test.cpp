@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Body = RecordingLink::Body;
 
-/// Of a step of two micro-batches on one stage: two forwards and two backwards.
+/// A step of two micro-batches on one stage: two forwards and two backwards.
 constexpr int kStepWork = 4;
 
 TEST(Replica, AStartTwiceRunsTheStepOnce) {

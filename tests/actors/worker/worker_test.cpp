@@ -130,10 +130,10 @@ struct WorkerRig {
   /// Steps of the states that the newest inventory lists.
   std::vector<uint64_t> inventory() const {
     std::vector<uint64_t> steps;
-    const auto all = link->bodies(Body::HALTED);
+    const auto all = link->bodies(Body::QUIESCED);
     if (all.empty()) return steps;
     auto last = all.back();
-    for (auto each : last.getHalted().getHoldings()) steps.push_back(each.getStep());
+    for (auto each : last.getQuiesced().getInventory()) steps.push_back(each.getStep());
     return steps;
   }
 
@@ -199,7 +199,7 @@ TEST(Worker, AnswersAQuiesceOnceWithItsInventory) {
   rig.quiesce(1);
   rig.quiesce(1);
   rig.quiesce(0);
-  EXPECT_EQ(rig.count(Body::HALTED), 1u);
+  EXPECT_EQ(rig.count(Body::QUIESCED), 1u);
   EXPECT_THAT(rig.inventory(), IsEmpty());
 }
 
@@ -246,7 +246,7 @@ TEST(Worker, APlanThatIsOverBeforeItIsPreparedNeverRuns) {
   rig.quiesce(1);
   rig.assign(1);
   rig.quiesce(2);
-  EXPECT_EQ(rig.count(Body::HALTED), 2u);
+  EXPECT_EQ(rig.count(Body::QUIESCED), 2u);
   rig.prepared(1);
   EXPECT_EQ(rig.count(Body::PREPARED), 0u);
   rig.assign(2);
@@ -264,25 +264,25 @@ TEST(Worker, HostsAReplicaAndGivesItsStateWhenItIsQuiesced) {
   while (rig.end_one()) continue;
   EXPECT_EQ(rig.count(Body::READY), 1u);
   rig.quiesce(2);
-  EXPECT_EQ(rig.count(Body::HALTED), 1u) << "the device still has its last work";
+  EXPECT_EQ(rig.count(Body::QUIESCED), 1u) << "the device still has its last work";
   rig.assign(2);
   EXPECT_EQ(rig.prepares.size(), 1u) << "the old plan has not ended";
   rig.end_one();
-  EXPECT_EQ(rig.count(Body::HALTED), 2u);
+  EXPECT_EQ(rig.count(Body::QUIESCED), 2u);
   EXPECT_THAT(rig.inventory(), ElementsAre(0u));
   rig.assign(2);
   ASSERT_EQ(rig.prepares.size(), 2u);
   EXPECT_EQ(rig.prepares[1].held.size(), 1u) << "the model goes on";
 }
 
-TEST(Worker, TroubleOfOthersIsToldAndItsOwnEndsIt) {
+TEST(Worker, PeerFailureOfOthersIsToldAndItsOwnEndsIt) {
   for (bool of_others : {true, false}) {
     WorkerRig rig;
     rig.join();
     rig.quiesce(1);
     rig.assign(1);
     rig.prepared(1, of_others ? absl::UnavailableError("damaged") : absl::InternalError("bug"));
-    EXPECT_EQ(rig.count(Body::TROUBLE), of_others ? 1u : 0u);
+    EXPECT_EQ(rig.count(Body::PEER_FAILURE), of_others ? 1u : 0u);
     EXPECT_EQ(rig.count(Body::FAILED), of_others ? 0u : 1u);
     EXPECT_EQ(rig.ends.size(), of_others ? 0u : 1u);
     rig.prepared(1);
@@ -295,11 +295,11 @@ TEST(Worker, ALostNeighbourIsNamedAndAForeignAddressIsNot) {
   rig.join();
   rig.host(1);
   rig.tell(WorkerFault{absl::UnavailableError("broke"), "127.0.0.1:99"});
-  EXPECT_EQ(rig.count(Body::TROUBLE), 0u) << "it is no neighbour";
+  EXPECT_EQ(rig.count(Body::PEER_FAILURE), 0u) << "it is no neighbour";
   rig.tell(WorkerFault{absl::UnavailableError("broke"), "127.0.0.1:2"});
-  auto troubles = rig.link->bodies(Body::TROUBLE);
-  ASSERT_EQ(troubles.size(), 1u);
-  EXPECT_EQ(troubles[0].getTrouble().getPeer(), 2u);
+  auto peer_failures = rig.link->bodies(Body::PEER_FAILURE);
+  ASSERT_EQ(peer_failures.size(), 1u);
+  EXPECT_EQ(peer_failures[0].getPeerFailure().getPeer(), 2u);
 }
 
 TEST(Worker, LeavesWithAReasonAlsoAfterALinkWasLost) {

@@ -64,14 +64,14 @@ TEST(ComparePage, SaysWhatWeakensIt) {
   EXPECT_THAT(page, HasSubstr("up to 10% of the time to the target"));
 }
 
-TEST(ComparePage, ShowsColumnsOfNumbersThatOnlySomeRunsHave) {
+TEST(ComparePage, ShowsPipelinesOfNumbersThatOnlySomeRunsHave) {
   Results results = synthetic_results();
   EXPECT_THAT(compare_html(results), Not(HasSubstr("staleness")));
   for (RunOutcome& run : results.runs) {
     if (run.run.variant != 1) continue;
     run.curve.staleness = 2.5;
     run.curve.bytes_sent = 3e6;
-    run.curve.column_samples = {1000, 600};
+    run.curve.pipeline_samples = {1000, 600};
   }
   const std::string page = compare_html(summarise(results.experiment, results.runs));
   EXPECT_THAT(page, HasSubstr("<td class=\"r\">2.50</td>"));

@@ -66,14 +66,14 @@ TEST(RunCurve, LossBetweenValidationsIsOnALineAndNowhereElse) {
   EXPECT_FALSE(curve.loss_at(33));
 }
 
-TEST(RunCurve, ReadsWhatOnlyRunsOfColumnsTell) {
-  const std::string more = R"(,"steps":5,"staleness":3,"column_samples":[10,6],"bytes_sent":1e6)";
+TEST(RunCurve, ReadsWhatOnlyRunsOfPipelinesTell) {
+  const std::string more = R"(,"steps":5,"staleness":3,"pipeline_samples":[10,6],"bytes_sent":1e6)";
   const auto curve =
       parse_run_curve(step_line(11, 5, more) + step_line(12, 10, R"(,"staleness":1)"), "m");
   ASSERT_TRUE(curve.ok()) << curve.status();
   EXPECT_EQ(curve->staleness, 2.0);
   EXPECT_EQ(curve->bytes_sent, 1e6);
-  EXPECT_THAT(curve->column_samples, ElementsAre(10u, 6u));
+  EXPECT_THAT(curve->pipeline_samples, ElementsAre(10u, 6u));
   EXPECT_NEAR(curve->steps_per_second, 3, 1e-6);
 }
 

@@ -49,7 +49,7 @@ JobSpec changed_job() {
   job.sync.wave = 6;
   job.sync.bound = 7;
   job.sync.staleness_decay = 0.5;
-  job.sync.segment_steps = 8;
+  job.sync.round_steps = 8;
   job.comm = {12.5, 17, 0.5, "gloo"};
   job.metrics = {3};
   job.profiling = {false, 9};
@@ -117,7 +117,7 @@ TEST_F(JobFile, TheChangedJobChangesEveryKey) {
   }
 }
 
-TEST_F(JobFile, AJobOfColumnsReadsBack) {
+TEST_F(JobFile, AJobOfPipelinesReadsBack) {
   const auto job = load("[sync]\npolicy = \"sdpipe\"\nperiod = 3\n");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->spec.sync, (plans::SyncSpec{.policy = "sdpipe", .period = 3}));

@@ -148,6 +148,12 @@ TEST(JobKeys, AreFoundWithDashesForUnderscores) {
   }
 }
 
+TEST(JobKeys, AKeyThatWasRenamedIsFoundByItsOldName) {
+  const std::string old_name = "sync.segment_steps";  // Old key.
+  ASSERT_NE(find_key(old_name), nullptr);
+  EXPECT_EQ(find_key(old_name)->full_name(), "sync.round_steps");
+}
+
 TEST(Suggestion, NamesTheNearestOrNothing) {
   EXPECT_EQ(suggestion("training.seq_lenn", names()), " (did you mean training.seq_len?)");
   EXPECT_EQ(suggestion("model.weight_decay", names()), " (did you mean optimizer.weight_decay?)");

@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kSeconds = 90;
 
-/// Ten looks a second. A plan begins its steps `pause_s` after the deed that caused it, with
-/// `steps_per_s`; returns when each deed came.
+/// Ten looks a second. A plan begins its steps `pause_s` after the fault action that caused it,
+/// with `steps_per_s`; returns when each fault action came.
 struct Played {
   std::vector<double> kills, adds, stops;
 };
@@ -28,13 +28,13 @@ Played play(DemoScript& script, double pause_s, double steps_per_s, double lengt
     state.newest_worker = newest;
     state.steps_of_plan =
         now > plan_at_s ? static_cast<uint64_t>((now - plan_at_s) * steps_per_s) : 0;
-    const DemoDeed deed = script.next(state);
-    if (deed == DemoDeed::kNone) continue;
-    if (deed == DemoDeed::kStop) {
+    const DemoAction fault_action = script.next(state);
+    if (fault_action == DemoAction::kNone) continue;
+    if (fault_action == DemoAction::kStop) {
       played.stops.push_back(now);
       continue;
     }
-    const bool kills = deed == DemoDeed::kKillWorker;
+    const bool kills = fault_action == DemoAction::kKillWorker;
     (kills ? played.kills : played.adds).push_back(now);
     ++generation;
     if (!kills) ++newest;
@@ -56,7 +56,7 @@ TEST(DemoScript, KillsAddsAndStopsOnceInThisOrder) {
   EXPECT_TRUE(script.has_grown());
 }
 
-TEST(DemoScript, WaitsForEachDeedToBeSeenOnASlowMachine) {
+TEST(DemoScript, WaitsForEachFaultActionToBeSeenOnASlowMachine) {
   DemoScript script(kSeconds);
   const Played played = play(script, 20, 0.3);
   ASSERT_EQ(played.adds.size(), 1u);
@@ -76,16 +76,16 @@ TEST(DemoScript, StopsWithoutTheEndOfTheStoryIfItDoesNotCome) {
 TEST(DemoScript, WaitsForTheAddedWorkerThroughOtherPlans) {
   DemoScript script(kSeconds);
   DemoState state{40, 1, 9, 4};
-  EXPECT_EQ(script.next(state), DemoDeed::kKillWorker);
+  EXPECT_EQ(script.next(state), DemoAction::kKillWorker);
   state = {41, 2, 9, 4};
-  EXPECT_EQ(script.next(state), DemoDeed::kNone);
+  EXPECT_EQ(script.next(state), DemoAction::kNone);
   state = {60, 2, 99, 4};
-  EXPECT_EQ(script.next(state), DemoDeed::kAddWorker);
+  EXPECT_EQ(script.next(state), DemoAction::kAddWorker);
   state = {88, 3, 99, 4};  // Some other change.
-  EXPECT_EQ(script.next(state), DemoDeed::kNone);
+  EXPECT_EQ(script.next(state), DemoAction::kNone);
   EXPECT_FALSE(script.has_grown());
   state = {89, 4, 99, 5};
-  EXPECT_EQ(script.next(state), DemoDeed::kStop);
+  EXPECT_EQ(script.next(state), DemoAction::kStop);
   EXPECT_TRUE(script.has_grown());
 }
 

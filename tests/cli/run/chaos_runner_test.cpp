@@ -12,7 +12,7 @@
 namespace skein::cli {
 namespace {
 
-using Deeds = std::vector<std::string>;
+using FaultActions = std::vector<std::string>;
 
 /// A run without processes: what is done to it is written down.
 struct ChaosRunnerTest : testing::Test {
@@ -21,18 +21,19 @@ struct ChaosRunnerTest : testing::Test {
     hands.processes = [this] { return processes; };
     hands.signal = [this](uint32_t process, int signal) {
       if (!refusal.ok()) return refusal;
-      deeds.push_back(absl::StrCat("signal ", signal, " to ", process));
+      fault_actions.push_back(absl::StrCat("signal ", signal, " to ", process));
       return absl::OkStatus();
     };
-    hands.kill_coordinator = [this] { deeds.push_back("kill coordinator"); };
+    hands.kill_coordinator = [this] { fault_actions.push_back("kill coordinator"); };
     hands.set_speed = [this](plans::WorkerId worker, double speed) {
-      deeds.push_back(absl::StrCat("w", worker.value, " at ", speed));
+      fault_actions.push_back(absl::StrCat("w", worker.value, " at ", speed));
     };
     hands.drop_link = [this](plans::WorkerId worker, plans::WorkerId to, double seconds) {
-      deeds.push_back(absl::StrCat("w", worker.value, " to w", to.value, " off for ", seconds));
+      fault_actions.push_back(
+          absl::StrCat("w", worker.value, " to w", to.value, " off for ", seconds));
     };
     hands.add_worker = [this] {
-      if (refusal.ok()) deeds.push_back("add worker");
+      if (refusal.ok()) fault_actions.push_back("add worker");
       return refusal;
     };
     hands.say = [this](const std::string& line) { lines.push_back(line); };
@@ -41,8 +42,8 @@ struct ChaosRunnerTest : testing::Test {
 
   std::map<plans::WorkerId, uint32_t> processes = {{{1}, 101}, {{2}, 102}};
   absl::Status refusal;
-  Deeds deeds;
-  Deeds lines;
+  FaultActions fault_actions;
+  FaultActions lines;
 };
 
 std::string signal_text(int signal, uint32_t process) {
@@ -54,26 +55,26 @@ TEST_F(ChaosRunnerTest, CountsTimeFromTheFirstStep) {
   chaos->poll({1000, false, 0});
   chaos->poll({1100, true, 0});
   chaos->poll({1129.9, true, 40});
-  EXPECT_EQ(deeds, Deeds{});
+  EXPECT_EQ(fault_actions, FaultActions{});
   // A change of plan stops the steps, not the clock.
   chaos->poll({1130.04, false, 41});
-  EXPECT_EQ(deeds, Deeds{signal_text(SIGKILL, 102)});
-  EXPECT_EQ(lines, Deeds{"chaos: w2 killed at 30.0 s, step 41"});
+  EXPECT_EQ(fault_actions, FaultActions{signal_text(SIGKILL, 102)});
+  EXPECT_EQ(lines, FaultActions{"chaos: w2 killed at 30.0 s, step 41"});
 }
 
 TEST_F(ChaosRunnerTest, StartsAnotherWorkerOrSaysWhyNot) {
   auto chaos = runner("another:join@1s;another:join@2s");
   chaos->poll({0, true, 0});
   chaos->poll({1, true, 0});
-  EXPECT_EQ(deeds, Deeds{"add worker"});
-  EXPECT_EQ(lines, Deeds{"chaos: another worker starts at 1.0 s, step 0"});
+  EXPECT_EQ(fault_actions, FaultActions{"add worker"});
+  EXPECT_EQ(lines, FaultActions{"chaos: another worker starts at 1.0 s, step 0"});
   refusal = absl::UnavailableError("no room");
   chaos->poll({2, true, 0});
   EXPECT_EQ(lines.back(),
             "chaos: could not do \"another worker starts\" at 2.0 s, step 0: no room");
 }
 
-TEST_F(ChaosRunnerTest, DoesEveryDeedToWhomItIsMeant) {
+TEST_F(ChaosRunnerTest, DoesEveryFaultActionToWhomItIsMeant) {
   auto chaos = runner(
       "w1:slow=4x@1s;w2:term@2s;link(w1,w2):drop=3s@3s;w1:pause=1s@step=5;coordinator:kill@step=6");
   chaos->poll({0, true, 0});
@@ -83,7 +84,8 @@ TEST_F(ChaosRunnerTest, DoesEveryDeedToWhomItIsMeant) {
   chaos->poll({4, true, 5});
   chaos->poll({5, true, 5});
   chaos->poll({6, true, 6});
-  EXPECT_EQ(deeds, (Deeds{"w1 at 0.25", signal_text(SIGTERM, 102), "w1 to w2 off for 3",
+  EXPECT_EQ(fault_actions,
+            (FaultActions{"w1 at 0.25", signal_text(SIGTERM, 102), "w1 to w2 off for 3",
                           "w2 to w1 off for 3", signal_text(SIGSTOP, 101),
                           signal_text(SIGCONT, 101), "kill coordinator"}));
   EXPECT_EQ(lines.size(), 6u);
@@ -96,15 +98,16 @@ TEST_F(ChaosRunnerTest, SaysWhatCouldNotBeDone) {
   chaos->poll({1, true, 7});
   refusal = absl::UnavailableError("it is gone");
   chaos->poll({2, true, 7});
-  EXPECT_EQ(deeds, Deeds{});
+  EXPECT_EQ(fault_actions, FaultActions{});
   EXPECT_EQ(lines,
-            (Deeds{"chaos: could not do \"w9 killed\" at 1.0 s, step 7: w9 has not joined the run",
-                   "chaos: could not do \"w9 runs 2x slower\" at 1.0 s, step 7: w9 is not a member "
-                   "of the run",
-                   "chaos: could not do \"link of w1 and w9 dropped for ever\" at 1.0 s, step 7: "
-                   "w9 is not a "
-                   "member of the run",
-                   "chaos: could not do \"w1 killed\" at 2.0 s, step 7: it is gone"}));
+            (FaultActions{
+                "chaos: could not do \"w9 killed\" at 1.0 s, step 7: w9 has not joined the run",
+                "chaos: could not do \"w9 runs 2x slower\" at 1.0 s, step 7: w9 is not a member "
+                "of the run",
+                "chaos: could not do \"link of w1 and w9 dropped for ever\" at 1.0 s, step 7: "
+                "w9 is not a "
+                "member of the run",
+                "chaos: could not do \"w1 killed\" at 2.0 s, step 7: it is gone"}));
 }
 
 TEST_F(ChaosRunnerTest, AWorkerThatIsLostWhilePausedGoesOnAllTheSame) {
@@ -112,16 +115,16 @@ TEST_F(ChaosRunnerTest, AWorkerThatIsLostWhilePausedGoesOnAllTheSame) {
   chaos->poll({0, true, 0});
   processes.erase({2});
   chaos->poll({60, true, 9});
-  EXPECT_EQ(deeds, (Deeds{signal_text(SIGSTOP, 102), signal_text(SIGCONT, 102)}));
+  EXPECT_EQ(fault_actions, (FaultActions{signal_text(SIGSTOP, 102), signal_text(SIGCONT, 102)}));
 }
 
 TEST_F(ChaosRunnerTest, LeavesNobodyStopped) {
   auto chaos = runner("w1:pause=60s@0s;w2:pause=60s@0s;w2:kill@1s");
   chaos->poll({0, true, 0});
   chaos->poll({1, true, 0});
-  deeds.clear();
+  fault_actions.clear();
   chaos.reset();
-  EXPECT_EQ(deeds, Deeds{signal_text(SIGCONT, 101)});
+  EXPECT_EQ(fault_actions, FaultActions{signal_text(SIGCONT, 101)});
 }
 
 TEST_F(ChaosRunnerTest, AWorkerThatJoinsLaterIsFound) {
@@ -129,7 +132,7 @@ TEST_F(ChaosRunnerTest, AWorkerThatJoinsLaterIsFound) {
   chaos->poll({0, true, 0});
   processes[{3}] = 103;
   chaos->poll({5, true, 1});
-  EXPECT_EQ(deeds, Deeds{signal_text(SIGKILL, 103)});
+  EXPECT_EQ(fault_actions, FaultActions{signal_text(SIGKILL, 103)});
 }
 
 /// As /proc writes them.

@@ -219,7 +219,7 @@ std::vector<Breach> breaches_of(capnp::Type type, bool is_list) {
 const std::set<std::string>& free_fields() {
   static const std::set<std::string> kFree = {
       "Envelope.traceHigh", "Envelope.traceLow",            // Bits that are compared and shown.
-      "Join.processId",     "Status.workers[0].processId",  // For people.
+      "Join.processId",     "Status.workers[0].processId",  // Read by people.
       "Assign.dataDigest",  "ShardSaved.files[0].crc32c",
       "Ready.samples",  // 32 bits, summed up in 64.
       "Ready.lossSum",      "Validated.lossSum",
@@ -278,7 +278,7 @@ std::string reason_of(const ControlBody& body) { return std::string(status_of(bo
 
 TEST(Codec, ANumberOneBeyondItsBoundIsRefusedWithWhatIsAllowed) {
   EXPECT_EQ(reason_of(Claim{kStepsMax + 1, {}, false}),
-            absl::StrCat("Lease.step is ", kStepsMax + 1, ", at most ", kStepsMax));
+            absl::StrCat("Claim.step is ", kStepsMax + 1, ", at most ", kStepsMax));
   EXPECT_EQ(reason_of(Reduced{{kReplicasMax}, 0, 0}),
             "Reduced.replica is 100000, less than 100000");
   Timings timings;
@@ -336,7 +336,7 @@ TEST(Codec, ListsHaveNamedMaxima) {
   average.members.resize(kMembersMax);
   EXPECT_TRUE(status_of(average).ok());
   average.members.resize(kMembersMax + 1);
-  EXPECT_EQ(reason_of(average), "Combine.members has 4097 elements, at most 4096");
+  EXPECT_EQ(reason_of(average), "Average.members has 4097 elements, at most 4096");
   ShardSaved saved;
   saved.files.resize(kFilesPerShardMax, {"model", 0, 0, {}});
   EXPECT_TRUE(status_of(saved).ok());
@@ -354,11 +354,11 @@ TEST(Codec, AFileStaysInItsFolder) {
   }
 }
 
-TEST(Codec, HoldingsCoverALayerAtLeast) {
+TEST(Codec, InventoryCoverALayerAtLeast) {
   Quiesced quiesced;
   quiesced.state_inventory = {{1, {0, 1}, 1}, {1, {3, 3}, 1}};
   EXPECT_EQ(reason_of(quiesced),
-            "Halted.holdings[1].layerBegin is 3..3, which is no range of at most 100000 layers");
+            "Quiesced.inventory[1].layerBegin is 3..3, which is no range of at most 100000 layers");
 }
 
 TEST(Codec, APlanThatDoesNotParseIsNoPlan) {

@@ -73,7 +73,7 @@ class RandomMessages {
   plans::WorkerId worker_or_none() { return {below(kWorkerIdMax + 1)}; }
   plans::ReplicaId replica() { return {below(kReplicasMax)}; }
   int32_t stage() { return static_cast<int32_t>(below(kStagesMax)); }
-  plans::SampleLease samples() { return {count(kSamplesMax), count(kSamplesMax)}; }
+  plans::SampleClaim samples() { return {count(kSamplesMax), count(kSamplesMax)}; }
 
   // Membership.
   void fill(plans::JoinRequest& to) {
@@ -99,7 +99,7 @@ class RandomMessages {
   // Plans.
   void fill(Peer& to) { to = {worker(), line()}; }
   void fill(Quiesce& to) { to = {count(kStepsMax), norm(), count(kGenerationsMax)}; }
-  void fill(plans::Holding& to) {
+  void fill(plans::InventoryItem& to) {
     const auto end = from_one(kLayersMax);
     to = {count(kStepsMax),
           {static_cast<int64_t>(rng_.below(static_cast<uint64_t>(end))), end},
@@ -136,8 +136,8 @@ class RandomMessages {
     to.load_path = line(kPathBytesMax);
     to.data_bytes = count(kBytesMax);
     to.data_digest = rng_.bits();
-    to.keepers.resize(elements());
-    for (plans::WorkerId& keeper : to.keepers) keeper = worker_or_none();
+    to.snapshot_peers.resize(elements());
+    for (plans::WorkerId& snapshot_peer : to.snapshot_peers) snapshot_peer = worker_or_none();
     to.state_generation = count(kGenerationsMax);
   }
   void fill(Prepared&) {}
@@ -195,7 +195,7 @@ class RandomMessages {
   void fill(Claim& to) { to = {count(kStepsMax), samples(), flag()}; }
   void fill(plans::UpdateOrder& to) {
     to = {count(kStepsMax), norm(), std::nullopt, flag()};
-    if (flag()) to.next = plans::SampleLease{count(kSamplesMax), 1 + rng_.below(kSamplesMax)};
+    if (flag()) to.next = plans::SampleClaim{count(kSamplesMax), 1 + rng_.below(kSamplesMax)};
   }
   void fill(plans::GroupMember& to) {
     to.replica = replica();
@@ -205,7 +205,7 @@ class RandomMessages {
     to.replica = replica();
     to.number = count(kStepsMax);
     fill_list(to.members);
-    to.is_passive = flag();
+    to.is_nonblocking = flag();
     to.is_global = flag();
     to.has_server = flag();
     to.is_closing = flag();

@@ -13,24 +13,24 @@
 namespace skein::net {
 namespace {
 
-/// Boards of several members that publish to each other.
-struct Boards {
-  explicit Boards(size_t count) {
+/// Rendezvous stores of several members that publish to each other.
+struct Stores {
+  explicit Stores(size_t count) {
     for (size_t i = 0; i < count; ++i) {
-      boards.push_back(RendezvousBoard::create(
+      stores.push_back(RendezvousStore::create(
           [this, i](const std::string& key, const std::vector<char>& value) {
-            for (size_t other = 0; other < boards.size(); ++other) {
-              if (other != i) boards[other]->deliver(key, value);
+            for (size_t other = 0; other < stores.size(); ++other) {
+              if (other != i) stores[other]->deliver(key, value);
             }
           }));
     }
   }
-  std::vector<std::shared_ptr<RendezvousBoard>> boards;
+  std::vector<std::shared_ptr<RendezvousStore>> stores;
 };
 
-std::vector<std::unique_ptr<GradientGroup>> form(Boards& boards, const std::string& name,
+std::vector<std::unique_ptr<GradientGroup>> form(Stores& stores, const std::string& name,
                                                  const ReducerOptions& reducer = {}) {
-  const auto count = static_cast<uint32_t>(boards.boards.size());
+  const auto count = static_cast<uint32_t>(stores.stores.size());
   std::vector<std::unique_ptr<GradientGroup>> groups(count);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < count; ++rank) {
@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<GradientGroup>> form(Boards& boards, const std::stri
       options.rank = rank;
       options.rank_count = count;
       options.reducer = reducer;
-      auto group = GradientGroup::create(options, boards.boards[rank]);
+      auto group = GradientGroup::create(options, stores.stores[rank]);
       ASSERT_TRUE(group.ok()) << group.status();
       const absl::Status connected = (*group)->connect();
       ASSERT_TRUE(connected.ok()) << connected;
@@ -69,8 +69,8 @@ std::vector<std::vector<float>> reduce(std::vector<std::unique_ptr<GradientGroup
 
 TEST(GradientGroup, SumsWithTheSameBitsEverywhereAndEveryTime) {
   for (size_t members : {2, 3, 4}) {
-    Boards boards(members);
-    auto groups = form(boards, "g");
+    Stores stores(members);
+    auto groups = form(stores, "g");
     for (size_t floats : {1, 5, 1000, 100000}) {
       const auto first = reduce(groups, floats);
       for (const auto& values : first) EXPECT_EQ(values, first[0]);
@@ -84,12 +84,12 @@ TEST(GradientGroup, SumsWithTheSameBitsEverywhereAndEveryTime) {
 TEST(GradientGroup, EveryReducerEndsWithTheSameBitsEverywhere) {
   for (const char* name : {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
     for (uint32_t members : {2, 3, 5}) {
-      Boards boards(members);
+      Stores stores(members);
       ReducerOptions reducer;
       reducer.kind = *plans::parse_reducer_kind(name);
       reducer.density = 0.3;
       for (uint32_t i = 0; i < members; ++i) reducer.hosts.push_back(i / 2);
-      auto groups = form(boards, "g", reducer);
+      auto groups = form(stores, "g", reducer);
       for (size_t floats : {0, 1, 5, 1000, 100000}) {
         const auto first = reduce(groups, floats);
         for (const auto& values : first) ASSERT_EQ(values, first[0]) << name << " " << floats;
@@ -100,8 +100,8 @@ TEST(GradientGroup, EveryReducerEndsWithTheSameBitsEverywhere) {
 
 /// A member dies; then the others are told to abort.
 void abort_frees_all(const ReducerOptions& reducer) {
-  Boards boards(4);
-  auto groups = form(boards, "g", reducer);
+  Stores stores(4);
+  auto groups = form(stores, "g", reducer);
   groups[0].reset();  // A member dies.
   std::vector<std::thread> threads;
   std::mutex mutex;
@@ -138,20 +138,20 @@ TEST(GradientGroup, AbortFreesAMemberThatIsNoNeighbourOfTheDead) {
 }
 
 TEST(GradientGroup, FormingFailsWithoutAllMembers) {
-  Boards boards(2);
+  Stores stores(2);
   auto make = [&](const char* name, uint32_t rank) {
     GradientGroup::Options options;
     options.name = name;
     options.rank = rank;
     options.rank_count = 2;
     options.appear_timeout_seconds = 0.05;
-    return GradientGroup::create(options, boards.boards[rank % 2]);
+    return GradientGroup::create(options, stores.stores[rank % 2]);
   };
   EXPECT_FALSE((*make("g", 0))->connect().ok());
   auto aborted = *make("a", 1);
   aborted->abort();
   EXPECT_TRUE(absl::IsCancelled(aborted->connect()));
-  boards.boards[1]->cancel();
+  stores.stores[1]->cancel();
   EXPECT_TRUE(absl::IsCancelled((*make("h", 1))->connect()));
   EXPECT_FALSE(make("g", 2).ok());
 }

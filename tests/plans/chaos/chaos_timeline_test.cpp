@@ -9,53 +9,54 @@
 namespace skein::plans {
 namespace {
 
-using Deed = ChaosDeed::Kind;
+using FaultAction = FaultAction::Kind;
 
 ChaosTimeline timeline(const char* script) { return ChaosTimeline(parse_chaos(script).value()); }
 
-TEST(ChaosTimeline, DoesEachDeedOnceInTheOrderOfTime) {
+TEST(ChaosTimeline, DoesEachFaultActionOnceInTheOrderOfTime) {
   auto chaos = timeline("w2:kill@30s;w1:slow=4x@10s;w3:term@step=5;link(w1,w2):drop=2s@10s");
   EXPECT_TRUE(chaos.due(9.9, 4).empty());
-  EXPECT_EQ(chaos.due(10, 4), (std::vector<ChaosDeed>{{Deed::kSetSpeed, {1}, {}, 0.25, 0},
-                                                      {Deed::kDropLink, {1}, {2}, 1, 2}}));
+  EXPECT_EQ(chaos.due(10, 4), (std::vector<FaultAction>{{FaultAction::kSetSpeed, {1}, {}, 0.25, 0},
+                                                        {FaultAction::kDropLink, {1}, {2}, 1, 2}}));
   EXPECT_TRUE(chaos.due(10, 4).empty());
-  EXPECT_EQ(chaos.due(11, 7), (std::vector<ChaosDeed>{{Deed::kTerm, {3}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(11, 7), (std::vector<FaultAction>{{FaultAction::kTerm, {3}, {}, 1, 0}}));
   EXPECT_FALSE(chaos.is_done());
-  EXPECT_EQ(chaos.due(100, 7), (std::vector<ChaosDeed>{{Deed::kKill, {2}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(100, 7), (std::vector<FaultAction>{{FaultAction::kKill, {2}, {}, 1, 0}}));
   EXPECT_TRUE(chaos.is_done());
 }
 
 TEST(ChaosTimeline, EndsWhatLastsForAWhile) {
   auto chaos = timeline("w1:slow=2x,5s@10s;w2:pause=1s@step=3");
   EXPECT_EQ(chaos.due(10, 0).size(), 1u);
-  EXPECT_EQ(chaos.due(12, 3), (std::vector<ChaosDeed>{{Deed::kStop, {2}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(12, 3), (std::vector<FaultAction>{{FaultAction::kStop, {2}, {}, 1, 0}}));
   EXPECT_TRUE(chaos.due(12.9, 3).empty());
-  EXPECT_EQ(chaos.due(13, 3), (std::vector<ChaosDeed>{{Deed::kContinue, {2}, {}, 1, 0}}));
-  EXPECT_EQ(chaos.due(15, 3), (std::vector<ChaosDeed>{{Deed::kSetSpeed, {1}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(13, 3), (std::vector<FaultAction>{{FaultAction::kContinue, {2}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(15, 3), (std::vector<FaultAction>{{FaultAction::kSetSpeed, {1}, {}, 1, 0}}));
   EXPECT_TRUE(chaos.is_done());
 }
 
 TEST(ChaosTimeline, ANewerSlownessIsNotUndoneByTheEndOfAnOlderOne) {
   auto chaos = timeline("w1:slow=4x,20s@10s;w1:slow=2x@15s");
   EXPECT_EQ(chaos.due(10, 0).size(), 1u);
-  EXPECT_EQ(chaos.due(15, 0), (std::vector<ChaosDeed>{{Deed::kSetSpeed, {1}, {}, 0.5, 0}}));
+  EXPECT_EQ(chaos.due(15, 0),
+            (std::vector<FaultAction>{{FaultAction::kSetSpeed, {1}, {}, 0.5, 0}}));
   EXPECT_TRUE(chaos.due(1000, 0).empty());
 }
 
 TEST(ChaosTimeline, NothingIsDoneToADeadProcessLater) {
   auto chaos = timeline("w1:pause=10s@1s;w1:slow=4x,20s@1s;w1:kill@2s");
   EXPECT_EQ(chaos.due(1, 0).size(), 2u);
-  EXPECT_EQ(chaos.due(2, 0), (std::vector<ChaosDeed>{{Deed::kKill, {1}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(2, 0), (std::vector<FaultAction>{{FaultAction::kKill, {1}, {}, 1, 0}}));
   EXPECT_TRUE(chaos.is_done());
 }
 
 TEST(ChaosTimeline, ALateLookFindsEverythingInOrder) {
   auto chaos = timeline("w1:pause=1s@1s;w1:slow=4x,2s@1s;w1:slow=3x@4s");
-  const auto deeds = chaos.due(100, 0);
-  ASSERT_EQ(deeds.size(), 5u);
-  EXPECT_EQ(deeds[2].kind, Deed::kContinue);
-  EXPECT_EQ(deeds[3], (ChaosDeed{Deed::kSetSpeed, {1}, {}, 1, 0}));
-  EXPECT_EQ(deeds[4].speed, 1.0 / 3);
+  const auto fault_actions = chaos.due(100, 0);
+  ASSERT_EQ(fault_actions.size(), 5u);
+  EXPECT_EQ(fault_actions[2].kind, FaultAction::kContinue);
+  EXPECT_EQ(fault_actions[3], (FaultAction{FaultAction::kSetSpeed, {1}, {}, 1, 0}));
+  EXPECT_EQ(fault_actions[4].speed, 1.0 / 3);
 }
 
 // However often it is looked at, a worker ends up with the speed of its latest word, or its own.
@@ -78,20 +79,22 @@ TEST(ChaosTimeline, TheLastWordOfEachWorkerHolds) {
     }
     ChaosTimeline chaos(script);
     for (double now_s = 0; now_s < 100; now_s += rng.uniform() * 20) {
-      for (const ChaosDeed& deed : chaos.due(now_s, 0)) speed[deed.worker] = deed.speed;
+      for (const FaultAction& fault_action : chaos.due(now_s, 0))
+        speed[fault_action.worker] = fault_action.speed;
     }
-    for (const ChaosDeed& deed : chaos.due(100, 0)) speed[deed.worker] = deed.speed;
+    for (const FaultAction& fault_action : chaos.due(100, 0))
+      speed[fault_action.worker] = fault_action.speed;
     ASSERT_EQ(speed, expected) << to_text(script);
     ASSERT_TRUE(chaos.is_done());
   }
 }
 
-TEST(ChaosTimeline, SaysEachDeedInWords) {
+TEST(ChaosTimeline, SaysEachFaultActionInWords) {
   auto chaos = timeline(
       "w1:slow=4x@1s;w1:slow=1x@2s;w2:kill@3s;w3:term@4s;w4:pause=1s@5s;link(w1,w2):drop@7s;"
       "link(w1,w2):drop=2s@8s;coordinator:kill@9s");
   std::vector<std::string> texts;
-  for (const ChaosDeed& deed : chaos.due(10, 0)) texts.push_back(to_text(deed));
+  for (const FaultAction& fault_action : chaos.due(10, 0)) texts.push_back(to_text(fault_action));
   EXPECT_EQ(texts,
             (std::vector<std::string>{
                 "w1 runs 4x slower", "w1 runs at its own speed", "w2 killed", "w3 asked to leave",

@@ -1,57 +1,57 @@
-// What the coordination does with `sync.policy = "auto"`: plans with and without columns.
+// What the coordination does with `sync.policy = "auto"`: plans with and without pipeline replicas.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
 
-#include "plans/plan/column_plan.hpp"
-#include "tests/plans/modes/column_cluster.hpp"
+#include "plans/plan/pipeline_plan.hpp"
+#include "tests/plans/modes/pipeline_cluster.hpp"
 
 namespace skein::plans {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kColumns = 3;
+constexpr uint32_t kPipelines = 3;
 
 JobSpec auto_job(const std::string& optimizer) {
-  JobSpec job = column_job(1, kColumns, "auto");
+  JobSpec job = pipeline_job(1, kPipelines, "auto");
   job.optimizer.name = optimizer;
   job.training.steps = 2000;
-  job.sync.segment_steps = 8;
+  job.sync.round_steps = 8;
   return job;
 }
 
 /// Three workers of one stage, whose first one may be slow.
-struct AutoCluster : ColumnCluster {
+struct AutoCluster : PipelineCluster {
   explicit AutoCluster(const std::string& optimizer)
-      : ColumnCluster(auto_job(optimizer), kColumns) {}
+      : PipelineCluster(auto_job(optimizer), kPipelines) {}
 
   void set_slowness(uint64_t slowness) { step_us[0] = slowness * step_us[1]; }
-  /// Synchronous steps until the plan is halted; none if it is not for so many.
+  /// Synchronous steps until the plan is quiesced; none if it is not for so many.
   std::optional<std::string> train(uint64_t steps) {
     std::optional<std::string> why;
     for (uint64_t i = 0; i < steps; ++i) {
       const uint64_t step = coordination.steps_done();
-      for (uint32_t replica = 0; replica < kColumns; ++replica) ready_column(replica, step);
+      for (uint32_t replica = 0; replica < kPipelines; ++replica) ready_pipeline(replica, step);
       const CoordinatorDecisions decisions = decided(coordination.on_journaled(step, ++now));
       if (!why) why = change_in(decisions);
-      if (find<HaltWorker>(decisions)) return why;
+      if (find<QuiesceWorker>(decisions)) return why;
     }
     return std::nullopt;
   }
-  /// Segments of columns, likewise.
-  std::optional<std::string> train_columns(CoordinatorDecisions todo, size_t decisions) {
+  /// Rounds of pipeline replicas, likewise.
+  std::optional<std::string> train_pipelines(CoordinatorDecisions todo, size_t decisions) {
     const CoordinatorDecisions all = run(std::move(todo), decisions);
-    return find<HaltWorker>(all) ? change_in(all) : std::nullopt;
+    return find<QuiesceWorker>(all) ? change_in(all) : std::nullopt;
   }
   /// The plan that follows, and what it begins with.
   std::pair<Plan, CoordinatorDecisions> next_plan() {
-    const auto assigned = all_halted(kColumns, {{coordination.steps_done(), kAll}});
+    const auto assigned = all_quiesced(kPipelines, {{coordination.steps_done(), kAll}});
     const Plan plan = find<AssignPlan>(assigned)->plan;
     CoordinatorDecisions started;
-    for (uint32_t id = 1; id <= kColumns; ++id) append(started, prepared(id));
+    for (uint32_t id = 1; id <= kPipelines; ++id) append(started, prepared(id));
     return {plan, started};
   }
 
@@ -65,11 +65,11 @@ struct AutoCluster : ColumnCluster {
   }
 };
 
-TEST(CoordinationAuto, BeginsWithoutColumnsAndStaysSoWhileNothingDisturbs) {
+TEST(CoordinationAuto, BeginsWithoutPipelinesAndStaysSoWhileNothingDisturbs) {
   for (const char* optimizer : {"adamw", "sgd"}) {
     AutoCluster cluster(optimizer);
     EXPECT_FALSE(cluster.coordination.plan()->mode == kLocalMode);
-    EXPECT_EQ(find<LeaseSamples>(cluster.begun), nullptr);
+    EXPECT_EQ(find<ClaimSamples>(cluster.begun), nullptr);
     for (uint64_t& each : cluster.step_us) each *= 10;  // As all is done for the first time.
     EXPECT_FALSE(cluster.train(1));
     for (uint64_t& each : cluster.step_us) each /= 10;
@@ -78,54 +78,54 @@ TEST(CoordinationAuto, BeginsWithoutColumnsAndStaysSoWhileNothingDisturbs) {
   }
 }
 
-TEST(CoordinationAuto, LetsColumnsGoForAStragglerAndTakesThemBackWhenItIsWell) {
+TEST(CoordinationAuto, LetsPipelinesGoForAStragglerAndTakesThemBackWhenItIsWell) {
   AutoCluster cluster("adamw");
   cluster.train(5);
   cluster.set_slowness(4);
   const auto loose = cluster.train(100);
   ASSERT_TRUE(loose);
-  EXPECT_THAT(*loose, HasSubstr("slowest column 4 times the fastest"));
+  EXPECT_THAT(*loose, HasSubstr("slowest pipeline replica 4 times the fastest"));
   const uint64_t done = cluster.coordination.steps_done();
-  const auto [columns, begun] = cluster.next_plan();
-  EXPECT_TRUE(columns.mode == kLocalMode);
+  const auto [pipelines, begun] = cluster.next_plan();
+  EXPECT_TRUE(pipelines.mode == kLocalMode);
   EXPECT_EQ(cluster.coordination.steps_done(), done) << "no step is done again";
-  ASSERT_NE(find<LeaseSamples>(begun), nullptr);
-  EXPECT_EQ(find<LeaseSamples>(begun)->lease.first, 6 * done);
+  ASSERT_NE(find<ClaimSamples>(begun), nullptr);
+  EXPECT_EQ(find<ClaimSamples>(begun)->claim.first, 6 * done);
 
   cluster.set_slowness(1);
-  const auto tight = cluster.train_columns(begun, 5000);
+  const auto tight = cluster.train_pipelines(begun, 5000);
   ASSERT_TRUE(tight);
   EXPECT_THAT(*tight, HasSubstr("all-reduce of 2 policies"));
   const auto [together, none] = cluster.next_plan();
   EXPECT_FALSE(together.mode == kLocalMode);
-  EXPECT_EQ(find<LeaseSamples>(none), nullptr);
+  EXPECT_EQ(find<ClaimSamples>(none), nullptr);
   EXPECT_FALSE(cluster.train(50));
 }
 
 /// The plan that a coordinator with such a journal makes.
-Plan plan_after(const std::string& policy, bool was_in_columns) {
+Plan plan_after(const std::string& policy, bool was_in_pipelines) {
   JobSpec job = auto_job("sgd");
   job.sync.policy = policy;
-  Coordination::Options options{job, kColumns};
-  options.last_plan = make_column_plan(job, {{1}, {2}, {3}}, 1).value();
-  options.last_plan->mode = was_in_columns ? kLocalMode : kSynchronousMode;
+  Coordination::Options options{job, kPipelines};
+  options.last_plan = make_pipeline_plan(job, {{1}, {2}, {3}}, 1).value();
+  options.last_plan->mode = was_in_pipelines ? kLocalMode : kSynchronousMode;
   Cluster cluster(options);
 
-  for (uint32_t id = 1; id <= kColumns; ++id) cluster.join(id, id);
+  for (uint32_t id = 1; id <= kPipelines; ++id) cluster.join(id, id);
   CoordinatorDecisions assigned;
-  for (uint32_t id = 1; id <= kColumns; ++id) append(assigned, cluster.halted(id));
+  for (uint32_t id = 1; id <= kPipelines; ++id) append(assigned, cluster.quiesced(id));
   const AssignPlan* assign = find<AssignPlan>(assigned);
   return assign == nullptr ? Plan() : assign->plan;
 }
 
 /// Other policies may have been changed meanwhile: they say themselves what they want.
 TEST(CoordinationAuto, ARestartGoesOnAsThePlanDid) {
-  for (const bool in_columns : {false, true}) {
-    const Plan plan = plan_after("auto", in_columns);
+  for (const bool in_pipelines : {false, true}) {
+    const Plan plan = plan_after("auto", in_pipelines);
     ASSERT_FALSE(plan.stages.empty());
-    EXPECT_EQ(plan.mode == kLocalMode, in_columns);
-    EXPECT_TRUE(plan_after("sdpipe", in_columns).mode == kLocalMode);
-    EXPECT_FALSE(plan_after("allreduce", in_columns).mode == kLocalMode);
+    EXPECT_EQ(plan.mode == kLocalMode, in_pipelines);
+    EXPECT_TRUE(plan_after("sdpipe", in_pipelines).mode == kLocalMode);
+    EXPECT_FALSE(plan_after("allreduce", in_pipelines).mode == kLocalMode);
   }
 }
 

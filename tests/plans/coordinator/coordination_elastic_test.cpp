@@ -29,17 +29,17 @@ size_t count(const CoordinatorDecisions& decisions) {
   return found;
 }
 
-TEST(CoordinationElastic, ALossHaltsTheOthersAndTheyGoOnWithWhatTheyHold) {
+TEST(CoordinationElastic, ALossQuiescesTheOthersAndTheyGoOnWithWhatTheyHold) {
   Cluster cluster(long_job());
   cluster.start();
   cluster.finish_step(0);
   const CoordinatorDecisions lost = cluster.lose(2);
-  ASSERT_NE(find<HaltWorker>(lost), nullptr);
-  EXPECT_EQ(find<HaltWorker>(lost)->worker, WorkerId{1});
-  EXPECT_EQ(find<HaltWorker>(lost)->generation, 2u);
-  EXPECT_EQ(find<HaltWorker>(lost)->committed_steps, 1u);
+  ASSERT_NE(find<QuiesceWorker>(lost), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(lost)->worker, WorkerId{1});
+  EXPECT_EQ(find<QuiesceWorker>(lost)->generation, 2u);
+  EXPECT_EQ(find<QuiesceWorker>(lost)->committed_steps, 1u);
   const CoordinatorDecisions assigned =
-      cluster.halted(1, {{1, kFront}, {1, kBack}});  // Its own and a snapshot.
+      cluster.quiesced(1, {{1, kFront}, {1, kBack}});  // Its own and a snapshot.
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
   EXPECT_THAT(find<AssignPlan>(assigned)->restore.moves, IsEmpty());
@@ -53,7 +53,7 @@ TEST(CoordinationElastic, WithoutTheNewestStateItGoesBackAndTheJournalToo) {
   cluster.start();
   for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
   cluster.lose(2);
-  const CoordinatorDecisions assigned = cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  const CoordinatorDecisions assigned = cluster.quiesced(1, {{5, kFront}, {3, kFront}, {3, kBack}});
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 3u);
   EXPECT_EQ(find<RewindJournal>(assigned), nullptr) << "the plan may not come about";
   const CoordinatorDecisions started = cluster.prepared(1);
@@ -68,15 +68,15 @@ TEST(CoordinationElastic, ARollbackThatDidNotStartIsForgottenWhenTheStateIsBack)
   cluster.start();
   for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
   cluster.lose(2);
-  cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  cluster.quiesced(1, {{5, kFront}, {3, kFront}, {3, kBack}});
   cluster.join(7, 2);
-  cluster.coordination.on_trouble({1}, {}, "a copy is damaged", ++cluster.now);
+  cluster.coordination.on_peer_failure({1}, {}, "a copy is damaged", ++cluster.now);
   cluster.now += 1'000'000;
-  const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now);
-  ASSERT_EQ(count<HaltWorker>(halts), 2u) << "who prepares in vain is not waited for";
-  EXPECT_EQ(find<HaltWorker>(halts)->committed_steps, 5u);
-  cluster.halted(1, {{5, kFront}});
-  const CoordinatorDecisions assigned = cluster.halted(2, {{5, kBack}});
+  const CoordinatorDecisions quiesces = cluster.coordination.on_timer(cluster.now);
+  ASSERT_EQ(count<QuiesceWorker>(quiesces), 2u) << "who prepares in vain is not waited for";
+  EXPECT_EQ(find<QuiesceWorker>(quiesces)->committed_steps, 5u);
+  cluster.quiesced(1, {{5, kFront}});
+  const CoordinatorDecisions assigned = cluster.quiesced(2, {{5, kBack}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
   cluster.prepared(1);
@@ -92,12 +92,12 @@ TEST(CoordinationElastic, AWorkerOfALaterGenerationDoesNotSpoilThePlanThatIsPrep
   cluster.prepared(1);
   EXPECT_NE(find<StartRun>(cluster.prepared(2)), nullptr);
   const CoordinatorDecisions lost = cluster.lose(2);
-  ASSERT_NE(find<HaltWorker>(lost), nullptr);
-  EXPECT_EQ(find<HaltWorker>(lost)->generation, 8u) << "news to everybody";
+  ASSERT_NE(find<QuiesceWorker>(lost), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(lost)->generation, 8u) << "news to everybody";
   request.generation = 8;
   const CoordinatorDecisions back = cluster.coordination.on_join(10, request, ++cluster.now);
-  ASSERT_NE(find<HaltWorker>(back), nullptr);
-  EXPECT_EQ(find<HaltWorker>(back)->generation, 9u) << "it would not answer a repeat";
+  ASSERT_NE(find<QuiesceWorker>(back), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(back)->generation, 9u) << "it would not answer a repeat";
 }
 
 TEST(CoordinationElastic, TheCommitBeforeAChangeOfPlanIsOfThePlanThatDidTheStep) {
@@ -108,9 +108,9 @@ TEST(CoordinationElastic, TheCommitBeforeAChangeOfPlanIsOfThePlanThatDidTheStep)
   cluster.lose(2);
   const CoordinatorDecisions commit = cluster.coordination.on_journaled(0, ++cluster.now);
   ASSERT_NE(find<BroadcastCommit>(commit), nullptr);
-  ASSERT_NE(find<HaltWorker>(commit), nullptr);
+  ASSERT_NE(find<QuiesceWorker>(commit), nullptr);
   EXPECT_EQ(find<BroadcastCommit>(commit)->generation, 1u);
-  EXPECT_EQ(find<HaltWorker>(commit)->generation, 2u);
+  EXPECT_EQ(find<QuiesceWorker>(commit)->generation, 2u);
 }
 
 TEST(CoordinationElastic, StateOfStepsThatWereTakenBackIsNotUsed) {
@@ -118,7 +118,7 @@ TEST(CoordinationElastic, StateOfStepsThatWereTakenBackIsNotUsed) {
   cluster.start();
   for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
   cluster.lose(2);
-  cluster.halted(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  cluster.quiesced(1, {{5, kFront}, {3, kFront}, {3, kBack}});
   cluster.prepared(1);
   EXPECT_EQ(cluster.coordination.generation_of(5), 1u) << "or of what comes in its place";
   cluster.ready(0, 3);
@@ -128,13 +128,13 @@ TEST(CoordinationElastic, StateOfStepsThatWereTakenBackIsNotUsed) {
   EXPECT_EQ(cluster.coordination.generation_of(4), 2u);
   cluster.join(7, 2);
   cluster.now += 2'000'000;
-  const CoordinatorDecisions halts = cluster.lose(1);
-  ASSERT_NE(find<HaltWorker>(halts), nullptr);
-  EXPECT_EQ(find<HaltWorker>(halts)->committed_generation, 2u);
+  const CoordinatorDecisions quiesces = cluster.lose(1);
+  ASSERT_NE(find<QuiesceWorker>(quiesces), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(quiesces)->committed_generation, 2u);
   const CoordinatorDecisions assigned =
       cluster.coordination
-          .on_halted({2}, cluster.coordination.generation(), {{4, {0, 6}, 1}, {3, {0, 6}, 1}},
-                     ++cluster.now)
+          .on_quiesced({2}, cluster.coordination.generation(), {{4, {0, 6}, 1}, {3, {0, 6}, 1}},
+                       ++cluster.now)
           .decisions();
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 3u);
@@ -146,23 +146,23 @@ TEST(CoordinationElastic, NobodyHasTheStateSoTheCheckpointIsUsed) {
   cluster.start();
   cluster.finish_step(0);
   cluster.lose(2);
-  const CoordinatorDecisions assigned = cluster.halted(1, {{1, kFront}});
+  const CoordinatorDecisions assigned = cluster.quiesced(1, {{1, kFront}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_TRUE(find<AssignPlan>(assigned)->restore.from_checkpoint);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 0u) << "the initial weights";
 }
 
-TEST(CoordinationElastic, ACommitThatIsBeingJournaledGoesOutBeforeTheHalt) {
+TEST(CoordinationElastic, ACommitThatIsBeingJournaledGoesOutBeforeTheQuiesce) {
   Cluster cluster(long_job());
   cluster.start();
   cluster.ready(0, 0);
   cluster.ready(1, 0);
-  EXPECT_EQ(find<HaltWorker>(cluster.lose(2)), nullptr) << "not yet";
+  EXPECT_EQ(find<QuiesceWorker>(cluster.lose(2)), nullptr) << "not yet";
   const CoordinatorDecisions decisions = cluster.coordination.on_journaled(0, ++cluster.now);
   ASSERT_NE(find<BroadcastCommit>(decisions), nullptr);
-  ASSERT_NE(find<HaltWorker>(decisions), nullptr);
+  ASSERT_NE(find<QuiesceWorker>(decisions), nullptr);
   EXPECT_TRUE(std::holds_alternative<BroadcastCommit>(decisions.front()));
-  EXPECT_EQ(find<HaltWorker>(decisions)->committed_steps, 1u);
+  EXPECT_EQ(find<QuiesceWorker>(decisions)->committed_steps, 1u);
 }
 
 TEST(CoordinationElastic, ReportsOfAnOlderGenerationAreStale) {
@@ -171,9 +171,9 @@ TEST(CoordinationElastic, ReportsOfAnOlderGenerationAreStale) {
   cluster.ready(0, 0);
   cluster.lose(2);
   EXPECT_TRUE(cluster.ready(1, 0).empty());
-  EXPECT_TRUE(cluster.coordination.on_halted({1}, 1, {}, ++cluster.now).decisions().empty());
+  EXPECT_TRUE(cluster.coordination.on_quiesced({1}, 1, {}, ++cluster.now).decisions().empty());
   EXPECT_TRUE(cluster.coordination.on_prepared({1}, 1, ++cluster.now).decisions().empty());
-  EXPECT_NE(find<AssignPlan>(cluster.halted(1)), nullptr);
+  EXPECT_NE(find<AssignPlan>(cluster.quiesced(1)), nullptr);
   EXPECT_EQ(cluster.coordination.steps_done(), 0u);
 }
 
@@ -182,13 +182,13 @@ TEST(CoordinationElastic, LossesThatComeTogetherAreHandledAsOne) {
   job.parallelism.data_parallel_replicate_degree = 2;
   Cluster cluster(job, 4);
   for (PeerNumber peer = 1; peer <= 4; ++peer) cluster.join(peer);
-  for (uint32_t worker = 1; worker <= 4; ++worker) cluster.halted(worker);
+  for (uint32_t worker = 1; worker <= 4; ++worker) cluster.quiesced(worker);
   for (uint32_t worker = 1; worker <= 4; ++worker) cluster.prepared(worker);
-  EXPECT_EQ(count<HaltWorker>(cluster.lose(2)), 3u);
+  EXPECT_EQ(count<QuiesceWorker>(cluster.lose(2)), 3u);
   const CoordinatorDecisions second = cluster.lose(4);
-  EXPECT_EQ(count<HaltWorker>(second), 0u) << "the others halt already";
-  cluster.halted(1, {{0, kFront}});
-  const CoordinatorDecisions assigned = cluster.halted(3, {{0, kBack}});
+  EXPECT_EQ(count<QuiesceWorker>(second), 0u) << "the others quiesce already";
+  cluster.quiesced(1, {{0, kFront}});
+  const CoordinatorDecisions assigned = cluster.quiesced(3, {{0, kBack}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(cluster.coordination.generation(), 2u);
   EXPECT_EQ(find<AssignPlan>(assigned)->plan.stages.size(), 2u);
@@ -199,9 +199,9 @@ TEST(CoordinationElastic, ALossWhileThePlanIsPreparedStartsAnotherRound) {
   Cluster cluster(long_job());
   cluster.gather();
   const CoordinatorDecisions lost = cluster.lose(2);
-  ASSERT_NE(find<HaltWorker>(lost), nullptr);
-  EXPECT_EQ(find<HaltWorker>(lost)->generation, 2u);
-  EXPECT_NE(find<AssignPlan>(cluster.halted(1)), nullptr);
+  ASSERT_NE(find<QuiesceWorker>(lost), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(lost)->generation, 2u);
+  EXPECT_NE(find<AssignPlan>(cluster.quiesced(1)), nullptr);
   EXPECT_NE(find<StartRun>(cluster.prepared(1)), nullptr);
 }
 
@@ -212,16 +212,16 @@ TEST(CoordinationElastic, AJoinerIsUsedFromTheNextStepBoundaryOn) {
   cluster.start();
   const CoordinatorDecisions joined = cluster.join(3);
   EXPECT_NE(find<WelcomeWorker>(joined), nullptr);
-  EXPECT_EQ(find<HaltWorker>(joined), nullptr) << "the step in progress is not lost";
+  EXPECT_EQ(find<QuiesceWorker>(joined), nullptr) << "the step in progress is not lost";
   cluster.now += 1'000'000;
   cluster.coordination.on_timer(cluster.now);
   const CoordinatorDecisions commit = cluster.finish_step(0);
   ASSERT_NE(find<BroadcastCommit>(commit), nullptr);
   EXPECT_TRUE(find<BroadcastCommit>(commit)->order.last) << "of this plan";
-  EXPECT_EQ(count<HaltWorker>(commit), 3u);
-  cluster.halted(1, {{1, kFront}});
-  cluster.halted(2, {{1, kBack}});
-  const CoordinatorDecisions assigned = cluster.halted(3);
+  EXPECT_EQ(count<QuiesceWorker>(commit), 3u);
+  cluster.quiesced(1, {{1, kFront}});
+  cluster.quiesced(2, {{1, kBack}});
+  const CoordinatorDecisions assigned = cluster.quiesced(3);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->plan.stages.size(), 3u);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
@@ -234,9 +234,9 @@ TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
   cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
   EXPECT_TRUE(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions().empty())
       << "a repeat";
-  EXPECT_EQ(count<HaltWorker>(cluster.finish_step(0)), 2u);
-  cluster.halted(1, {{1, kFront}});
-  const CoordinatorDecisions assigned = cluster.halted(2, {{1, kBack}});
+  EXPECT_EQ(count<QuiesceWorker>(cluster.finish_step(0)), 2u);
+  cluster.quiesced(1, {{1, kFront}});
+  const CoordinatorDecisions assigned = cluster.quiesced(2, {{1, kBack}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(worker_count(find<AssignPlan>(assigned)->plan), 1);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.moves.size(), 3u);
@@ -253,11 +253,11 @@ TEST(CoordinationElastic, ALeaverWorksOnWhileItIsNeeded) {
   cluster.start();
   const CoordinatorDecisions asked = cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
   EXPECT_EQ(find<RunEvent>(asked)->name, "worker.leaving");
-  cluster.coordination.on_trouble({1}, {}, "a link broke", ++cluster.now);
+  cluster.coordination.on_peer_failure({1}, {}, "a link broke", ++cluster.now);
   cluster.now += 1'000'000;
-  EXPECT_EQ(count<HaltWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
-  cluster.halted(1);
-  const CoordinatorDecisions assigned = cluster.halted(2);
+  EXPECT_EQ(count<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
+  cluster.quiesced(1);
+  const CoordinatorDecisions assigned = cluster.quiesced(2);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr) << "no pause";
   EXPECT_EQ(worker_count(find<AssignPlan>(assigned)->plan), 2);
   cluster.prepared(1);
@@ -266,7 +266,7 @@ TEST(CoordinationElastic, ALeaverWorksOnWhileItIsNeeded) {
   cluster.join(3);
   cluster.now += 1'000'000;
   cluster.coordination.on_timer(cluster.now);
-  EXPECT_EQ(count<HaltWorker>(cluster.finish_step(0)), 3u);
+  EXPECT_EQ(count<QuiesceWorker>(cluster.finish_step(0)), 3u);
 }
 
 TEST(CoordinationElastic, BelowTheMinimumItWaitsForWorkersAndGoesOn) {
@@ -276,14 +276,14 @@ TEST(CoordinationElastic, BelowTheMinimumItWaitsForWorkersAndGoesOn) {
   cluster.start();
   cluster.finish_step(0);
   cluster.lose(2);
-  EXPECT_EQ(find<AssignPlan>(cluster.halted(1, {{1, kFront}, {1, kBack}})), nullptr);
+  EXPECT_EQ(find<AssignPlan>(cluster.quiesced(1, {{1, kFront}, {1, kBack}})), nullptr);
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
   cluster.join(3);
   cluster.now += 1'000'000;
   const CoordinatorDecisions again = cluster.coordination.on_timer(cluster.now);
-  EXPECT_EQ(count<HaltWorker>(again), 2u);
-  cluster.halted(1, {{1, kFront}, {1, kBack}});
-  const CoordinatorDecisions assigned = cluster.halted(3);
+  EXPECT_EQ(count<QuiesceWorker>(again), 2u);
+  cluster.quiesced(1, {{1, kFront}, {1, kBack}});
+  const CoordinatorDecisions assigned = cluster.quiesced(3);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
 }
@@ -314,23 +314,23 @@ TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGenerati
   };
   join(1);
   const CoordinatorDecisions all = join(2);
-  ASSERT_NE(find<HaltWorker>(all), nullptr);
-  EXPECT_EQ(find<HaltWorker>(all)->generation, 5u);
-  EXPECT_EQ(find<HaltWorker>(all)->committed_steps, 5u);
-  successor.on_halted({1}, 5, {{5, kFront}}, 10);
-  const CoordinatorDecisions assigned = successor.on_halted({2}, 5, {{5, kBack}}, 11).decisions();
+  ASSERT_NE(find<QuiesceWorker>(all), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(all)->generation, 5u);
+  EXPECT_EQ(find<QuiesceWorker>(all)->committed_steps, 5u);
+  successor.on_quiesced({1}, 5, {{5, kFront}}, 10);
+  const CoordinatorDecisions assigned = successor.on_quiesced({2}, 5, {{5, kBack}}, 11).decisions();
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
 }
 
-TEST(CoordinationElastic, TroubleWaitsForALossToExplainIt) {
+TEST(CoordinationElastic, PeerFailureWaitsForALossToExplainIt) {
   Cluster cluster(long_job());
   cluster.start();
-  cluster.coordination.on_trouble({1}, {}, "the data connection broke", ++cluster.now);
-  EXPECT_EQ(find<HaltWorker>(cluster.coordination.on_timer(cluster.now + 1000)), nullptr);
-  const CoordinatorDecisions halts = cluster.coordination.on_timer(cluster.now + 500'000);
-  EXPECT_EQ(count<HaltWorker>(halts), 2u);
-  const auto* event = find<RunEvent>(halts);
+  cluster.coordination.on_peer_failure({1}, {}, "the data connection broke", ++cluster.now);
+  EXPECT_EQ(find<QuiesceWorker>(cluster.coordination.on_timer(cluster.now + 1000)), nullptr);
+  const CoordinatorDecisions quiesces = cluster.coordination.on_timer(cluster.now + 500'000);
+  EXPECT_EQ(count<QuiesceWorker>(quiesces), 2u);
+  const auto* event = find<RunEvent>(quiesces);
   ASSERT_NE(event, nullptr);
   EXPECT_THAT(event->text, HasSubstr("w1"));
   EXPECT_THAT(event->text, HasSubstr("the data connection broke"));
@@ -364,7 +364,7 @@ TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
   cluster.finish_step(0);
   cluster.lose(2);
   EXPECT_EQ(find<EndRun>(cluster.coordination.on_stop_request("Ctrl-C").decisions()), nullptr);
-  cluster.halted(1, {{1, kFront}, {1, kBack}});
+  cluster.quiesced(1, {{1, kFront}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);
   ASSERT_NE(find<StartRun>(started), nullptr);
   EXPECT_TRUE(find<StartRun>(started)->order.last);
@@ -384,8 +384,8 @@ TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
   cluster.start();
   cluster.finish_step(0);
   cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
-  EXPECT_NE(find<HaltWorker>(cluster.lose(2)), nullptr) << "stage 1 was not saved";
-  cluster.halted(1, {{1, kFront}, {1, kBack}});
+  EXPECT_NE(find<QuiesceWorker>(cluster.lose(2)), nullptr) << "stage 1 was not saved";
+  cluster.quiesced(1, {{1, kFront}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);
   EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
   EXPECT_TRUE(find<StartRun>(started)->order.last);

@@ -23,9 +23,9 @@ TEST(Coordination, AssignsAPlanWhenTheLastExpectedWorkerJoins) {
   EXPECT_EQ(find<AssignPlan>(first), nullptr);
   const CoordinatorDecisions second = cluster.join(2);
   EXPECT_EQ(find<AssignPlan>(second), nullptr) << "not before they have said what they hold";
-  EXPECT_NE(find<HaltWorker>(second), nullptr);
-  EXPECT_TRUE(cluster.halted(1).empty());
-  const CoordinatorDecisions third = cluster.halted(2);
+  EXPECT_NE(find<QuiesceWorker>(second), nullptr);
+  EXPECT_TRUE(cluster.quiesced(1).empty());
+  const CoordinatorDecisions third = cluster.quiesced(2);
   ASSERT_NE(find<AssignPlan>(third), nullptr);
   EXPECT_EQ(find<AssignPlan>(third)->plan.stages.size(), 2u);
   EXPECT_TRUE(find<AssignPlan>(third)->restore.from_checkpoint);
@@ -247,8 +247,8 @@ TEST(Coordination, ASilentWorkerIsLostPastItsLease) {
   const CoordinatorDecisions decisions = cluster.coordination.on_timer(lease_us + 100);
   ASSERT_NE(find<DismissWorker>(decisions), nullptr);
   EXPECT_EQ(find<DismissWorker>(decisions)->worker, WorkerId{2});
-  ASSERT_NE(find<HaltWorker>(decisions), nullptr);
-  EXPECT_EQ(find<HaltWorker>(decisions)->worker, WorkerId{1});
+  ASSERT_NE(find<QuiesceWorker>(decisions), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(decisions)->worker, WorkerId{1});
   EXPECT_EQ(find<EndRun>(decisions), nullptr);
 }
 
@@ -293,10 +293,10 @@ TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
                      worker)
             .decisions();
   }
-  const auto* halt = find<HaltWorker>(decisions);
-  ASSERT_NE(halt, nullptr);
-  EXPECT_EQ(halt->committed_steps, 2u);
-  EXPECT_EQ(halt->gradient_norm, 1.5) << "who waits for the commit clips by it";
+  const auto* quiesce = find<QuiesceWorker>(decisions);
+  ASSERT_NE(quiesce, nullptr);
+  EXPECT_EQ(quiesce->committed_steps, 2u);
+  EXPECT_EQ(quiesce->gradient_norm, 1.5) << "who waits for the commit clips by it";
 }
 
 TEST(Coordination, WhoJoinsWhileOthersMeasureIsAnsweredByThem) {
@@ -324,7 +324,7 @@ TEST(Coordination, TheSpeedOfALateWorkerIsTold) {
   Cluster cluster(job, 1);
   cluster.join(1);
   cluster.coordination.on_profiled(WorkerId{1}, measured(1e9), ++cluster.now);
-  cluster.halted(1);
+  cluster.quiesced(1);
   cluster.prepared(1);
   ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
   cluster.join(2);
@@ -350,7 +350,7 @@ TEST(Coordination, ASuccessorWaitsForAsManyWorkersAsThePlanHad) {
   after.on_join(1, request, 1);
   EXPECT_EQ(after.phase(), Coordination::Phase::kGathering);
   after.on_timer(5'000'000);
-  EXPECT_EQ(after.phase(), Coordination::Phase::kHalting) << "but not for ever";
+  EXPECT_EQ(after.phase(), Coordination::Phase::kQuiescing) << "but not for ever";
 }
 
 TEST(Coordination, ADivergedStepIsNotApplied) {

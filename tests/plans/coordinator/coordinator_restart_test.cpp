@@ -58,17 +58,17 @@ const Decision* find(const CoordinatorDecisions& decisions) {
 
 TEST(CoordinatorRestart, WaitsForAllWorkersThatMayHoldState) {
   Restarted cluster;
-  EXPECT_EQ(find<HaltWorker>(cluster.join(1, 11, 1)), nullptr);
-  EXPECT_EQ(find<HaltWorker>(cluster.join(2, 12, 2)), nullptr);
-  EXPECT_NE(find<HaltWorker>(cluster.join(3, 13, 3)), nullptr);
-  EXPECT_EQ(cluster.phase(), Coordination::Phase::kHalting);
+  EXPECT_EQ(find<QuiesceWorker>(cluster.join(1, 11, 1)), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(cluster.join(2, 12, 2)), nullptr);
+  EXPECT_NE(find<QuiesceWorker>(cluster.join(3, 13, 3)), nullptr);
+  EXPECT_EQ(cluster.phase(), Coordination::Phase::kQuiescing);
 }
 
 TEST(CoordinatorRestart, GoesOnWithoutThoseThatDoNotComeBack) {
   Restarted cluster;
   cluster.join(1, 11, 1);
-  EXPECT_EQ(find<HaltWorker>(cluster.coordination->on_timer(3 * kSecondUs)), nullptr);
-  EXPECT_NE(find<HaltWorker>(cluster.coordination->on_timer(6 * kSecondUs)), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(cluster.coordination->on_timer(3 * kSecondUs)), nullptr);
+  EXPECT_NE(find<QuiesceWorker>(cluster.coordination->on_timer(6 * kSecondUs)), nullptr);
 }
 
 TEST(CoordinatorRestart, AnOldWorkerDoesNotPushOutANewOneThatHasItsNumber) {

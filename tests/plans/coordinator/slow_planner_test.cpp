@@ -49,8 +49,8 @@ struct PlannedCluster : Cluster {
   CoordinatorDecisions noted(CoordinatorOutcome outcome) {
     return noted(decided(std::move(outcome)));
   }
-  CoordinatorDecisions quiesce(uint32_t worker, std::vector<Holding> inventory = {}) {
-    return noted(halted(worker, std::move(inventory)));
+  CoordinatorDecisions quiesce(uint32_t worker, std::vector<InventoryItem> inventory = {}) {
+    return noted(quiesced(worker, std::move(inventory)));
   }
   CoordinatorOutcome answer_last() {
     const RequestPlan request = asked.back();
@@ -145,12 +145,12 @@ TEST(SlowPlanner, StepsAreCommittedAndALossIsHandledWhileItThinksAboutAChange) {
         << "what was decided goes out before anybody thinks";
   }
   const WorkerId lost = cluster.coordination.plan()->stages.front().replicas.front().worker;
-  EXPECT_NE(find<HaltWorker>(cluster.noted(cluster.lose(lost.value))), nullptr);
+  EXPECT_NE(find<QuiesceWorker>(cluster.noted(cluster.lose(lost.value))), nullptr);
   // Its answer comes in another generation.
   const CoordinatorOutcome late =
       cluster.coordination.on_plan_ready({change.id, answer(*change.question), 0}, ++cluster.now);
   EXPECT_EQ(find<AssignPlan>(late.decisions()), nullptr);
-  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kHalting);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kQuiescing);
 }
 
 TEST(SlowPlanner, APlanForSomebodyWhoHasGoneMeanwhileIsMadeAnew) {
@@ -186,7 +186,7 @@ TEST(SlowPlanner, WhereTheQuickRuleFindsNothingThePlannerIsAskedOnceAndItsWordCo
   const size_t asked = cluster.asked.size();
   const CoordinatorDecisions answered = cluster.noted(cluster.answer_last());
   EXPECT_EQ(cluster.asked.size(), asked) << "it is not asked the same again";
-  EXPECT_NE(cluster.coordination.phase(), Coordination::Phase::kHalting) << "a plan, or a pause";
+  EXPECT_NE(cluster.coordination.phase(), Coordination::Phase::kQuiescing) << "a plan, or a pause";
 }
 
 PlannerQuestion expectation() { return {ExpectationQuestion{}}; }

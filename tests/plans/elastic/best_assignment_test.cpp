@@ -14,19 +14,19 @@ namespace {
 
 using Weights = std::vector<std::vector<int64_t>>;
 
-int64_t total(const Weights& weights, const std::vector<size_t>& columns) {
+int64_t total(const Weights& weights, const std::vector<size_t>& pipelines) {
   int64_t sum = 0;
-  for (size_t row = 0; row < weights.size(); ++row) sum += weights[row][columns[row]];
+  for (size_t row = 0; row < weights.size(); ++row) sum += weights[row][pipelines[row]];
   return sum;
 }
 
 int64_t best_of_all(const Weights& weights) {
-  std::vector<size_t> columns(weights.front().size());
-  std::iota(columns.begin(), columns.end(), size_t{0});
+  std::vector<size_t> pipelines(weights.front().size());
+  std::iota(pipelines.begin(), pipelines.end(), size_t{0});
   int64_t best = std::numeric_limits<int64_t>::min();
   do {
-    best = std::max(best, total(weights, columns));
-  } while (std::next_permutation(columns.begin(), columns.end()));
+    best = std::max(best, total(weights, pipelines));
+  } while (std::next_permutation(pipelines.begin(), pipelines.end()));
   return best;
 }
 
@@ -39,10 +39,10 @@ TEST(BestAssignment, IsAsGoodAsTheBestOfAllPermutations) {
     for (std::vector<int64_t>& row : weights) {
       for (int64_t& weight : row) weight = static_cast<int64_t>(rng.below(most)) - 2;
     }
-    const std::vector<size_t> columns = best_assignment(weights);
-    ASSERT_EQ(columns.size(), rows);
-    EXPECT_EQ(std::set<size_t>(columns.begin(), columns.end()).size(), rows) << "seed " << seed;
-    EXPECT_EQ(total(weights, columns), best_of_all(weights)) << "seed " << seed;
+    const std::vector<size_t> pipelines = best_assignment(weights);
+    ASSERT_EQ(pipelines.size(), rows);
+    EXPECT_EQ(std::set<size_t>(pipelines.begin(), pipelines.end()).size(), rows) << "seed " << seed;
+    EXPECT_EQ(total(weights, pipelines), best_of_all(weights)) << "seed " << seed;
   }
 }
 

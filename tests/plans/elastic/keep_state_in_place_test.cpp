@@ -103,8 +103,8 @@ TEST(KeepStateInPlace, LeavesThePlanInForceAsItIs) {
 
 TEST(KeepStateInPlace, GivesTheSlotsOfTheLostToTheNewByAscendingId) {
   JobSpec job = small_job(4, true);
-  for (int64_t columns : {1, 2}) {
-    job.parallelism.data_parallel_replicate_degree = columns;
+  for (int64_t pipelines : {1, 2}) {
+    job.parallelism.data_parallel_replicate_degree = pipelines;
     const auto current = make_layout_plan(job, first_ids(4), 1);
     const auto plan = make_layout_plan(job, ids({2, 4, 7, 9}), 1);
     ASSERT_TRUE(current.ok() && plan.ok());

@@ -14,17 +14,17 @@ namespace skein::plans {
 namespace {
 
 /// A plan of `stages` stages for workers 1, 2, ... and a model of 6 layers.
-Plan plan_of(int64_t stages, int64_t columns = 1) {
+Plan plan_of(int64_t stages, int64_t pipelines = 1) {
   JobSpec job = small_job(4, false);
   job.parallelism.pipeline_parallel_degree = stages;
-  job.parallelism.data_parallel_replicate_degree = columns;
-  return *make_layout_plan(job, first_ids(static_cast<uint32_t>(stages * columns)), 1);
+  job.parallelism.data_parallel_replicate_degree = pipelines;
+  return *make_layout_plan(job, first_ids(static_cast<uint32_t>(stages * pipelines)), 1);
 }
 
 bool has(const StateSources& sources, WorkerId worker, int64_t layer, uint64_t step) {
-  const auto held = sources.holdings.find(worker);
-  if (held == sources.holdings.end()) return false;
-  return std::any_of(held->second.begin(), held->second.end(), [&](const Holding& holding) {
+  const auto held = sources.inventory.find(worker);
+  if (held == sources.inventory.end()) return false;
+  return std::any_of(held->second.begin(), held->second.end(), [&](const InventoryItem& holding) {
     return holding.step == step && holding.layers.contains(layer);
   });
 }
@@ -32,7 +32,7 @@ bool has(const StateSources& sources, WorkerId worker, int64_t layer, uint64_t s
 bool is_whole_at(const StateSources& sources, int64_t layer_count, uint64_t step) {
   for (int64_t layer = 0; layer < layer_count; ++layer) {
     const bool is_held =
-        std::any_of(sources.holdings.begin(), sources.holdings.end(),
+        std::any_of(sources.inventory.begin(), sources.inventory.end(),
                     [&](const auto& each) { return has(sources, each.first, layer, step); });
     if (!is_held) return false;
   }
@@ -86,10 +86,11 @@ TEST(DecideRestore, GivesEveryWorkerWhatItNeedsFromWorkersThatHaveIt) {
     sources.committed = 3 + rng.below(4);
     sources.durable_step = rng.below(sources.committed + 1);
     for (const WorkerId worker : first_ids(static_cast<uint32_t>(1 + rng.below(6)))) {
-      std::vector<Holding>& holdings = sources.holdings[worker];
+      std::vector<InventoryItem>& inventory = sources.inventory[worker];
       for (uint64_t n = rng.below(4); n > 0; --n) {
         const auto begin = static_cast<int64_t>(rng.below(5));
-        holdings.push_back({rng.below(8), {begin, begin + 1 + static_cast<int64_t>(rng.below(6))}});
+        inventory.push_back(
+            {rng.below(8), {begin, begin + 1 + static_cast<int64_t>(rng.below(6))}});
       }
     }
     const RestoreDecision decision = decide_restore(plan, 6, sources);
@@ -103,7 +104,7 @@ TEST(DecideRestore, MovesNothingWhenEverybodyHoldsItsStage) {
   const Plan plan = plan_of(3);
   StateSources sources{{}, 7, 4};
   for (const StagePlan& stage : plan.stages) {
-    sources.holdings[stage.replicas[0].worker] = {{7, stage.layers}};
+    sources.inventory[stage.replicas[0].worker] = {{7, stage.layers}};
   }
   EXPECT_EQ(decide_restore(plan, 6, sources), (RestoreDecision{7, false, {}}));
 }
@@ -120,13 +121,13 @@ TEST(DecideRestore, GoesBackToTheSnapshotThatEveryStageHas) {
   EXPECT_EQ(decision.moves.size(), static_cast<size_t>(plan.stages[1].layers.size()));
 }
 
-TEST(DecideRestore, PrefersHoldingsToACheckpointOfTheSameStep) {
+TEST(DecideRestore, PrefersInventoryToACheckpointOfTheSameStep) {
   const Plan plan = plan_of(1);
   const StateSources sources{{{WorkerId{1}, {{4, {0, 6}}}}}, 4, 4};
   EXPECT_EQ(decide_restore(plan, 6, sources), (RestoreDecision{4, false, {}}));
 }
 
-TEST(DecideRestore, ReadsTheCheckpointWhenItIsNewerOrHoldingsHaveAGap) {
+TEST(DecideRestore, ReadsTheCheckpointWhenItIsNewerOrInventoryHaveAGap) {
   const Plan plan = plan_of(1);
   const StateSources older{{{WorkerId{1}, {{3, {0, 6}}}}}, 4, 4};
   EXPECT_EQ(decide_restore(plan, 6, older), (RestoreDecision{4, true, {}}));

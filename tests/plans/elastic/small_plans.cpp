@@ -51,11 +51,11 @@ JobSpec small_job(int64_t blocks, bool tied_head) {
 std::vector<JobSpec> small_jobs(int64_t blocks) {
   std::vector<ParallelismSpec> layouts;
   for (int64_t degree = 0; degree <= 4; ++degree) {
-    for (int64_t columns = 1; columns <= 3; ++columns) {
+    for (int64_t pipelines = 1; pipelines <= 3; ++pipelines) {
       ParallelismSpec& layout = layouts.emplace_back();
       layout.pipeline_parallel_degree = degree;
-      layout.data_parallel_replicate_degree = columns;
-      layout.pipeline_parallel_schedule = columns == 2 ? "ZBH1" : "1F1B";
+      layout.data_parallel_replicate_degree = pipelines;
+      layout.pipeline_parallel_schedule = pipelines == 2 ? "ZBH1" : "1F1B";
     }
   }
   for (int64_t degree : {0, 2}) {

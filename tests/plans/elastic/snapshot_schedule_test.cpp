@@ -34,7 +34,7 @@ TEST(SnapshotSchedule, IsDueEveryIntervalAfterTheFirstStep) {
   EXPECT_TRUE(schedule.is_due(17));
 }
 
-TEST(SnapshotSchedule, AStageWithoutKeeperOrAnIntervalOfZeroTurnsThemOff) {
+TEST(SnapshotSchedule, AStageWithoutSnapshotPeerOrAnIntervalOfZeroTurnsThemOff) {
   EXPECT_FALSE(two_stages(0).is_due(100));
   SnapshotSchedule alone(1);
   alone.begin_generation({kFirst}, {WorkerId{0}}, 0);
@@ -49,7 +49,7 @@ TEST(SnapshotSchedule, OnlyAWholeSetMovesTheFloor) {
   schedule.on_kept(kSecond, 1, 1);
   schedule.on_kept(kSecond, 1, 1);
   schedule.on_kept(WorkerId{9}, 1, 1);
-  EXPECT_EQ(schedule.floor(), 0u) << "the keeper of stage 1 has not spoken";
+  EXPECT_EQ(schedule.floor(), 0u) << "the snapshot peer of stage 1 has not spoken";
   schedule.on_kept(kFirst, 1, 1);
   EXPECT_EQ(schedule.floor(), 1u);
   keep_all(schedule, 7);

@@ -5,75 +5,75 @@
 namespace skein::plans {
 namespace {
 
-/// Three columns of two stages.
-struct Columns {
-  ColumnLayout layout{3, 2};
+/// Three pipeline replicas of two stages.
+struct Pipelines {
+  PipelineLayout layout{3, 2};
   CarriedUpdates carried{layout};
 
-  std::vector<GroupMember> members(uint32_t stage, const std::vector<uint32_t>& columns) const {
+  std::vector<GroupMember> members(uint32_t stage, const std::vector<uint32_t>& pipelines) const {
     std::vector<GroupMember> all;
-    for (uint32_t column : columns) all.push_back({layout.replica(stage, column), 0, 1});
+    for (uint32_t pipeline : pipelines) all.push_back({layout.replica(stage, pipeline), 0, 1});
     return all;
   }
-  void combine(uint32_t stage, const std::vector<uint32_t>& columns, bool has_server = false) {
-    const std::vector<GroupMember> all = members(stage, columns);
+  void average(uint32_t stage, const std::vector<uint32_t>& pipelines, bool has_server = false) {
+    const std::vector<GroupMember> all = members(stage, pipelines);
     std::set<ReplicaId> replicas;
     for (const GroupMember& each : all) replicas.insert(each.replica);
-    const CarriedUpdates::Counts counts = carried.put_in(stage, all, has_server);
-    carried.on_combined(stage, replicas, counts, has_server);
+    const CarriedUpdates::Counts counts = carried.contribution(stage, all, has_server);
+    carried.on_averaged(stage, replicas, counts, has_server);
   }
 };
 
-TEST(CarriedUpdates, AnUpdateIsWithItsColumnUntilItIsSharedAtEveryStage) {
-  Columns columns;
-  columns.carried.on_update(0);
-  EXPECT_EQ(columns.carried.carried(0, {0, 1, 2}), 1u);
-  EXPECT_EQ(columns.carried.carried(0, {1, 2}), 0u);
-  columns.combine(0, {0, 1});
-  EXPECT_EQ(columns.carried.carried(0, {1, 2}), 0u) << "the other stage has not";
-  columns.combine(1, {0, 2});
-  EXPECT_EQ(columns.carried.carried(0, {1, 2}), 1u) << "a stage each";
-  EXPECT_EQ(columns.carried.carried(0, {2}), 0u);
-  columns.carried.on_update(0);
-  EXPECT_EQ(columns.carried.carried(0, {1, 2}), 1u);
+TEST(CarriedUpdates, AnUpdateIsWithItsPipelineUntilItIsSharedAtEveryStage) {
+  Pipelines pipelines;
+  pipelines.carried.on_update(0);
+  EXPECT_EQ(pipelines.carried.carried(0, {0, 1, 2}), 1u);
+  EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 0u);
+  pipelines.average(0, {0, 1});
+  EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 0u) << "the other stage has not";
+  pipelines.average(1, {0, 2});
+  EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 1u) << "a stage each";
+  EXPECT_EQ(pipelines.carried.carried(0, {2}), 0u);
+  pipelines.carried.on_update(0);
+  EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 1u);
 }
 
 TEST(CarriedUpdates, WhatWasSharedIsHandedOn) {
-  Columns columns;
-  columns.carried.on_update(0);
+  Pipelines pipelines;
+  pipelines.carried.on_update(0);
   for (uint32_t stage : {0u, 1u}) {
-    columns.combine(stage, {0, 1});
-    columns.combine(stage, {1, 2});
+    pipelines.average(stage, {0, 1});
+    pipelines.average(stage, {1, 2});
   }
-  EXPECT_EQ(columns.carried.carried(0, {2}), 1u);
+  EXPECT_EQ(pipelines.carried.carried(0, {2}), 1u);
 }
 
 TEST(CarriedUpdates, AServerGivesWhatItHadWhenAGroupBegan) {
-  Columns columns;
-  columns.carried.on_update(0);
-  columns.carried.on_update(1);
+  Pipelines pipelines;
+  pipelines.carried.on_update(0);
+  pipelines.carried.on_update(1);
   for (uint32_t stage : {0u, 1u}) {
-    columns.combine(stage, {0}, true);
-    EXPECT_EQ(columns.carried.carried(0, {1, 2}), 0u) << "nobody has pulled";
-    columns.combine(stage, {1}, true);
+    pipelines.average(stage, {0}, true);
+    EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 0u) << "nobody has pulled";
+    pipelines.average(stage, {1}, true);
   }
-  EXPECT_EQ(columns.carried.carried(0, {1}), 1u);
-  EXPECT_EQ(columns.carried.carried(1, {0, 2}), 0u);
+  EXPECT_EQ(pipelines.carried.carried(0, {1}), 1u);
+  EXPECT_EQ(pipelines.carried.carried(1, {0, 2}), 0u);
 }
 
-TEST(CarriedUpdates, WhatAPassiveMemberPutsInMayBeWithoutItsLastUpdate) {
-  Columns columns;
-  columns.carried.on_update(0);
-  columns.carried.on_update(0);
+TEST(CarriedUpdates, WhatANonblockingMemberPutsInMayBeWithoutItsLastUpdate) {
+  Pipelines pipelines;
+  pipelines.carried.on_update(0);
+  pipelines.carried.on_update(0);
   for (uint32_t stage : {0u, 1u}) {
-    std::vector<GroupMember> all = columns.members(stage, {0, 1});
-    all[0].is_passive = true;
-    const CarriedUpdates::Counts counts = columns.carried.put_in(stage, all, false);
-    columns.carried.on_combined(stage, {all[0].replica, all[1].replica}, counts, false);
+    std::vector<GroupMember> all = pipelines.members(stage, {0, 1});
+    all[0].is_nonblocking = true;
+    const CarriedUpdates::Counts counts = pipelines.carried.contribution(stage, all, false);
+    pipelines.carried.on_averaged(stage, {all[0].replica, all[1].replica}, counts, false);
   }
-  EXPECT_EQ(columns.carried.carried(0, {1}), 1u);
-  columns.carried.on_common();
-  EXPECT_EQ(columns.carried.carried(0, {1}), 2u);
+  EXPECT_EQ(pipelines.carried.carried(0, {1}), 1u);
+  pipelines.carried.on_global();
+  EXPECT_EQ(pipelines.carried.carried(0, {1}), 2u);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "plans/plan/column_plan.hpp"
-#include "tests/plans/modes/column_world.hpp"
+#include "plans/plan/pipeline_plan.hpp"
+#include "tests/plans/modes/pipeline_world.hpp"
 #include "tests/plans/small_cluster.hpp"
 
 namespace skein::plans {
@@ -26,14 +26,14 @@ const std::vector<std::string>& policies() {
 
 /// Calls `check` with worlds of all policies and some layouts; returns how many there were.
 template <class Check>
-void for_worlds(uint64_t seeds, const ColumnWorld::Options& base, Check check) {
+void for_worlds(uint64_t seeds, const PipelineWorld::Options& base, Check check) {
   for (const std::string& policy : policies()) {
-    for (const auto& [stages, columns] : {std::pair(1, 1), {1, 4}, {2, 3}, {3, 2}}) {
+    for (const auto& [stages, pipelines] : {std::pair(1, 1), {1, 4}, {2, 3}, {3, 2}}) {
       for (uint64_t seed = 1; seed <= seeds; ++seed) {
-        SCOPED_TRACE(testing::Message() << policy << " " << stages << "x" << columns);
-        ColumnWorld::Options options = base;
+        SCOPED_TRACE(testing::Message() << policy << " " << stages << "x" << pipelines);
+        PipelineWorld::Options options = base;
         options.seed = seed;
-        ColumnWorld world(column_job(stages, columns, policy), options);
+        PipelineWorld world(pipeline_job(stages, pipelines, policy), options);
         world.run();
         check(world);
         if (testing::Test::HasFailure()) return;
@@ -43,48 +43,48 @@ void for_worlds(uint64_t seeds, const ColumnWorld::Options& base, Check check) {
 }
 
 TEST(LocalUpdates, EverySampleIsCommittedOnceAndAllMeetInTheEnd) {
-  uint64_t groups = 0, passive = 0, pushes = 0;
-  for_worlds(20, {}, [&](const ColumnWorld& world) {
+  uint64_t groups = 0, nonblocking = 0, pushes = 0;
+  for_worlds(20, {}, [&](const PipelineWorld& world) {
     EXPECT_EQ(world.steps_done(), 9u);
     EXPECT_EQ(world.dropped_by_programs(), 0u);
     groups += world.groups_of_several();
-    passive += world.passive();
+    nonblocking += world.nonblocking();
     pushes += world.pushes();
   });
   EXPECT_GT(pushes, 1000u);
   EXPECT_GT(groups, 1000u);
-  EXPECT_GT(passive, 50u);
+  EXPECT_GT(nonblocking, 50u);
 }
 
 TEST(LocalUpdates, RepeatedAndLateWordsOfTheCoordinatorChangeNothing) {
   uint64_t dropped = 0;
-  for_worlds(20, {.repeat_share = 0.2}, [&](const ColumnWorld& world) {
+  for_worlds(20, {.repeat_share = 0.2}, [&](const PipelineWorld& world) {
     EXPECT_EQ(world.steps_done(), 9u);
     dropped += world.dropped_by_programs();
   });
   EXPECT_GT(dropped, 1000u);
 }
 
-TEST(LocalUpdates, ALostColumnCostsItsLeaseWhichAnotherOneDoes) {
-  uint64_t ended = 0, failed = 0, dissolved = 0;
-  for_worlds(100, {.kills = 1, .kill_after = 100}, [&](const ColumnWorld& world) {
+TEST(LocalUpdates, ALostPipelineCostsItsClaimWhichAnotherOneDoes) {
+  uint64_t ended = 0, failed = 0, aborted = 0;
+  for_worlds(100, {.kills = 1, .kill_after = 100}, [&](const PipelineWorld& world) {
     ++(world.has_failed() ? failed : ended);
-    dissolved += world.dissolved();
+    aborted += world.aborted();
   });
   EXPECT_GT(ended, failed) << "most losses do not come while the mean is taken";
-  EXPECT_GT(dissolved, 20u);
+  EXPECT_GT(aborted, 20u);
 }
 
 TEST(LocalUpdates, SeveralLossesLeaveTheOthersGoingOn) {
   uint64_t redone = 0;
   for_worlds(100, {.kills = 3, .kill_after = 30},
-             [&](const ColumnWorld& world) { redone += world.redone(); });
+             [&](const PipelineWorld& world) { redone += world.redone(); });
   EXPECT_GT(redone, 50u) << "iterations that nobody has any more are done again";
 }
 
-TEST(LocalUpdates, ASegmentThatIsCutShortEndsAtAWholeStep) {
+TEST(LocalUpdates, ARoundThatIsCutShortEndsAtAWholeStep) {
   uint64_t shorter = 0;
-  for_worlds(20, {.segment_steps = 8, .cut_share = 0.01}, [&](const ColumnWorld& world) {
+  for_worlds(20, {.round_steps = 8, .cut_share = 0.01}, [&](const PipelineWorld& world) {
     EXPECT_LE(world.steps_done(), 24u);
     if (world.steps_done() < 24) ++shorter;
   });
@@ -116,7 +116,7 @@ class ScriptedPolicy final : public GroupScheduler {
 GroupStart average(uint64_t number, const std::vector<uint32_t>& members) {
   GroupStart start;
   start.number = number;
-  start.combination = Combination::kAverageWeights;
+  start.average = Average::kAverageWeights;
   for (uint32_t member : members) start.members.push_back({{member}, 0, 1.0});
   return start;
 }
@@ -124,9 +124,9 @@ GroupStart average(uint64_t number, const std::vector<uint32_t>& members) {
 /// Three pipeline replicas of one stage, numbered as their replicas; worker n + 1 has number n.
 struct Replicas {
   explicit Replicas(const std::string& policy_of_job = "sdpipe")
-      : mode(job(policy_of_job), make_column_plan(job(policy_of_job), {{1}, {2}, {3}}, 1).value(),
+      : mode(job(policy_of_job), make_pipeline_plan(job(policy_of_job), {{1}, {2}, {3}}, 1).value(),
              owned()) {}
-  static JobSpec job(const std::string& policy) { return column_job(1, 3, policy); }
+  static JobSpec job(const std::string& policy) { return pipeline_job(1, 3, policy); }
   std::unique_ptr<GroupScheduler> owned() {
     auto made = std::make_unique<ScriptedPolicy>();
     policy = made.get();
@@ -182,17 +182,17 @@ TEST(LocalUpdates, AReplicaHasOneClaimAndTheNextOneComesWithTheCommit) {
   Replicas replicas;
   const CoordinatorDecisions begun = replicas.begin(2, 4);
   ASSERT_EQ(begun.size(), 3u);
-  for (uint32_t column = 0; column < 3; ++column) {
-    const auto& lease = std::get<LeaseSamples>(begun[column]);
-    EXPECT_EQ(lease.column, column);
-    EXPECT_EQ(lease.lease, (SampleLease{12 + 2 * column, 2}));
+  for (uint32_t pipeline = 0; pipeline < 3; ++pipeline) {
+    const auto& claim = std::get<ClaimSamples>(begun[pipeline]);
+    EXPECT_EQ(claim.pipeline, pipeline);
+    EXPECT_EQ(claim.claim, (SampleClaim{12 + 2 * pipeline, 2}));
   }
   const CoordinatorDecisions decisions = replicas.ready(1, 0);
-  const auto* commit = find<CommitColumn>(decisions);
+  const auto* commit = find<CommitPipeline>(decisions);
   ASSERT_NE(commit, nullptr);
-  EXPECT_EQ(commit->column, 1u);
-  EXPECT_EQ(commit->lease, (SampleLease{14, 2}));
-  EXPECT_EQ(commit->next, (SampleLease{18, 2}));
+  EXPECT_EQ(commit->pipeline, 1u);
+  EXPECT_EQ(commit->claim, (SampleClaim{14, 2}));
+  EXPECT_EQ(commit->next, (SampleClaim{18, 2}));
   EXPECT_EQ(commit->gradient_norm, 2);
   ASSERT_EQ(replicas.policy->signals.size(), 1u) << "the policy is asked with the same event";
   EXPECT_EQ(replicas.policy->signals[0].replica, ReplicaId{1});
@@ -216,12 +216,12 @@ TEST(LocalUpdates, WhatIsNotAwaitedIsDroppedWithItsReason) {
 TEST(LocalUpdates, TheAverageBeginsWhenTheLastOneIsThrough) {
   Replicas replicas;
   replicas.begin(0, 1);
-  EXPECT_EQ(find<CombineWeights>(replicas.ready(0, 0)), nullptr);
-  EXPECT_EQ(find<CombineWeights>(replicas.ready(2, 0)), nullptr);
+  EXPECT_EQ(find<AverageWeights>(replicas.ready(0, 0)), nullptr);
+  EXPECT_EQ(find<AverageWeights>(replicas.ready(2, 0)), nullptr);
   const CoordinatorDecisions decisions = replicas.ready(1, 0);
-  const auto* mean = find<CombineWeights>(decisions);
+  const auto* mean = find<AverageWeights>(decisions);
   ASSERT_NE(mean, nullptr);
-  EXPECT_TRUE(mean->is_common);
+  EXPECT_TRUE(mean->is_global);
   EXPECT_EQ(mean->steps_done, 1u);
   ASSERT_EQ(mean->members.size(), 3u);
   EXPECT_DOUBLE_EQ(mean->members[0].weight, 1.0 / 3);
@@ -242,10 +242,10 @@ TEST(LocalUpdates, ALostMemberAbortsTheGroupForAllWhoHaveNotSaidThatTheyAreThrou
   replicas.begin(0, 5);
   replicas.finish(0);
   const CoordinatorDecisions started = replicas.start(average(7, {0, 1, 2}));
-  const uint64_t number = find<CombineWeights>(started)->number;
+  const uint64_t number = find<AverageWeights>(started)->number;
   replicas.averaged(1, number);
   const CoordinatorDecisions lost = replicas.lose(1).orders;
-  const auto* abort = find<DissolveGroup>(lost);
+  const auto* abort = find<AbortGroup>(lost);
   ASSERT_NE(abort, nullptr);
   EXPECT_EQ(abort->number, number);
   EXPECT_THAT(abort->members, ElementsAre(ReplicaId{2}));
@@ -263,12 +263,12 @@ TEST(LocalUpdates, WhatThePolicyDecidesOnAnOutcomeBeginsWithIt) {
   replicas.begin(0, 5);
   replicas.finish(0);
   const CoordinatorDecisions started = replicas.start(average(7, {0, 1}));
-  const uint64_t number = find<CombineWeights>(started)->number;
+  const uint64_t number = find<AverageWeights>(started)->number;
   replicas.averaged(0, number);
   replicas.policy->after_group = {average(8, {1, 2})};
   const CoordinatorDecisions ended = replicas.averaged(1, number).decisions().orders;
-  ASSERT_NE(find<CombineWeights>(ended), nullptr);
-  EXPECT_EQ(find<CombineWeights>(ended)->members.size(), 2u);
+  ASSERT_NE(find<AverageWeights>(ended), nullptr);
+  EXPECT_EQ(find<AverageWeights>(ended)->members.size(), 2u);
 }
 
 TEST(LocalUpdates, WhenAServerHasLostAShardWhoWaitsGoesOnAlone) {
@@ -278,12 +278,12 @@ TEST(LocalUpdates, WhenAServerHasLostAShardWhoWaitsGoesOnAlone) {
   replicas.lose(3);
   replicas.policy->heard.clear();
   GroupStart served = average(7, {0, 1});
-  served.combination = Combination::kServer;
+  served.average = Average::kServer;
   const CoordinatorDecisions started = replicas.start(served);
   ASSERT_EQ(started.size(), 2u);
   for (const auto& each : started) {
-    EXPECT_EQ(std::get<CombineWeights>(each).members.size(), 1u);
-    EXPECT_TRUE(std::get<CombineWeights>(each).shards.empty());
+    EXPECT_EQ(std::get<AverageWeights>(each).members.size(), 1u);
+    EXPECT_TRUE(std::get<AverageWeights>(each).shards.empty());
   }
   ASSERT_EQ(replicas.policy->heard.size(), 1u) << "the policy waits for the outcome";
   EXPECT_EQ(std::get<GroupOutcome>(replicas.policy->heard[0]).number, 7u);
@@ -311,12 +311,12 @@ TEST(LocalUpdates, ThePolicyHearsOfALossBeforeWhatFollowsFromIt) {
   replicas.begin(0, 5);
   replicas.finish(0);
   const CoordinatorDecisions started = replicas.start(average(7, {0, 1}));
-  replicas.averaged(0, find<CombineWeights>(started)->number);
+  replicas.averaged(0, find<AverageWeights>(started)->number);
   replicas.policy->heard.clear();
   replicas.lose(2);  // All are through, but for the dead.
   ASSERT_EQ(replicas.policy->heard.size(), 2u);
   ASSERT_TRUE(std::holds_alternative<MembershipChange>(replicas.policy->heard[0]));
-  EXPECT_EQ(std::get<MembershipChange>(replicas.policy->heard[0]).column, 1u);
+  EXPECT_EQ(std::get<MembershipChange>(replicas.policy->heard[0]).pipeline, 1u);
   EXPECT_FALSE(std::get<GroupOutcome>(replicas.policy->heard[1]).ok);
 }
 
@@ -326,17 +326,17 @@ TEST(LocalUpdates, WhoHasEndedTakesTheClaimOfALostReplica) {
   replicas.ready(0, 0);
   replicas.policy->heard.clear();
   const CoordinatorDecisions lost = replicas.lose(2).orders;
-  const auto* lease = find<LeaseSamples>(lost);
-  ASSERT_NE(lease, nullptr);
-  EXPECT_EQ(lease->column, 0u);
-  EXPECT_EQ(lease->lease, (SampleLease{2, 2}));
-  EXPECT_EQ(lease->step, 1u);
+  const auto* claim = find<ClaimSamples>(lost);
+  ASSERT_NE(claim, nullptr);
+  EXPECT_EQ(claim->pipeline, 0u);
+  EXPECT_EQ(claim->claim, (SampleClaim{2, 2}));
+  EXPECT_EQ(claim->step, 1u);
   ASSERT_EQ(replicas.policy->heard.size(), 2u);
   EXPECT_TRUE(std::get<MembershipChange>(replicas.policy->heard[1]).joins);
   replicas.ready(2, 0);
   const CoordinatorDecisions last = replicas.ready(0, 1);
-  ASSERT_NE(find<CombineWeights>(last), nullptr);
-  EXPECT_EQ(find<CombineWeights>(last)->members.size(), 2u);
+  ASSERT_NE(find<AverageWeights>(last), nullptr);
+  EXPECT_EQ(find<AverageWeights>(last)->members.size(), 2u);
   EXPECT_FALSE(replicas.mode.is_whole());
 }
 
@@ -345,7 +345,7 @@ TEST(LocalUpdates, ALossWhileTheAverageIsTakenFailsTheRoundAndOneBehindItDoesNot
     Replicas replicas;
     replicas.begin(0, 1);
     const CoordinatorDecisions mean = replicas.finish(0);
-    const uint64_t number = find<CombineWeights>(mean)->number;
+    const uint64_t number = find<AverageWeights>(mean)->number;
     bool has_ended = false;
     for (uint32_t id = 0; id < through; ++id) {
       has_ended = replicas.averaged(id, number).decisions().completed.has_value();

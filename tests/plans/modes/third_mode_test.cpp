@@ -74,7 +74,7 @@ const ModeList& three_modes() {
   static const ModeList modes = [] {
     ModeList all = training_modes();
     all.insert(all.begin(),
-               {kPairedMode, [](const JobSpec& job) { return job.sync.segment_steps == 2; },
+               {kPairedMode, [](const JobSpec& job) { return job.sync.round_steps == 2; },
                 [](const ReplanRequest& request) {
                   absl::StatusOr<PlannedPipeline> chosen = replan(request);
                   if (chosen.ok()) chosen->plan.mode = kPairedMode;
@@ -92,7 +92,7 @@ Coordination::Options paired_options() {
   Coordination::Options options;
   options.job = small_job();
   options.job.training.steps = 6;
-  options.job.sync.segment_steps = 2;
+  options.job.sync.round_steps = 2;
   options.worker_count = 2;
   options.modes = &three_modes();
   return options;
@@ -128,8 +128,8 @@ TEST(ThirdMode, ALossBetweenItsCommitsGoesBackToTheLastOneOfThem) {
   for (uint64_t step : {0, 1}) cluster.ready(1, step);
   cluster.decided(cluster.coordination.on_journaled(1, ++cluster.now));
   cluster.ready(0, 2);
-  EXPECT_NE(find<HaltWorker>(cluster.lose(2)), nullptr);
-  const CoordinatorDecisions assigned = cluster.halted(1, {{2, {0, 6}}});
+  EXPECT_NE(find<QuiesceWorker>(cluster.lose(2)), nullptr);
+  const CoordinatorDecisions assigned = cluster.quiesced(1, {{2, {0, 6}}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->plan.mode, kPairedMode);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 2u);
@@ -140,7 +140,7 @@ TEST(ThirdMode, ALossBetweenItsCommitsGoesBackToTheLastOneOfThem) {
 
 TEST(ThirdMode, OtherJobsHaveTheModesOfTheProduct) {
   Coordination::Options options = paired_options();
-  options.job.sync.segment_steps = 8;
+  options.job.sync.round_steps = 8;
   Cluster cluster(std::move(options));
   cluster.start();
   EXPECT_EQ(cluster.coordination.plan()->mode, kSynchronousMode);

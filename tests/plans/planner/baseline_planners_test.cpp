@@ -6,7 +6,7 @@
 #include <string>
 
 #include "planner_requests.hpp"
-#include "plans/planner/plan_draft.hpp"
+#include "plans/planner/candidate_plan.hpp"
 
 namespace skein::plans {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "planner_requests.hpp"
-#include "plans/planner/draft_schedule.hpp"
+#include "plans/planner/candidate_schedule.hpp"
 #include "plans/planner/plan_memory.hpp"
 
 namespace skein::plans {
@@ -24,14 +24,14 @@ struct Small {
     layer.stash_bytes = 500;
     layer.activation_bytes = 10;
     request = request_of(even_profile(4, layer), cluster_of({{1, 1, 1}}), 16, 4);
-    PlanDraft draft;
-    draft.cuts = {0, 2, 4};
-    draft.rank_of_stage = {0, 1};
-    draft.ranks = {{{0}, {4}}, {{1}, {4}}};
-    draft.microbatch_rows = 4;
-    draft.schedule = kind;
+    CandidatePlan candidate;
+    candidate.cuts = {0, 2, 4};
+    candidate.rank_of_stage = {0, 1};
+    candidate.ranks = {{{0}, {4}}, {{1}, {4}}};
+    candidate.microbatch_rows = 4;
+    candidate.schedule = kind;
     CostModel model(request, request.cluster);
-    plan = plan_of(draft, model).value();
+    plan = plan_of(candidate, model).value();
     for (ClusterDevice& device : request.cluster.devices) device.memory_bytes = memory_bytes;
   }
   absl::Status check() const { return check_memory(plan, request.profile, request.cluster); }
@@ -64,7 +64,7 @@ TEST(CheckMemory, OffersAnotherSchedule) {
   EXPECT_THAT(std::string(small.check().message()), HasSubstr("the schedule 1F1B"));
 }
 
-TEST(CheckMemory, OfferedRemediesAreTrue) {
+TEST(CheckMemory, OfferedMitigationsAreTrue) {
   for (int64_t bytes = 4000; bytes < 16'000; bytes += 100) {
     Small small(bytes);
     const std::string text(small.check().message());

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner_requests.hpp"
-#include "plans/planner/draft_schedule.hpp"
+#include "plans/planner/candidate_schedule.hpp"
 
 namespace skein::plans {
 namespace {
@@ -38,17 +38,17 @@ std::vector<DappleStage> straight_stages(int64_t stages, double transfer_us) {
 }
 
 double simulated_straight_us(const PlanRequest& request, ScheduleKind kind) {
-  PlanDraft draft;
-  draft.microbatch_rows = 1;
-  draft.schedule = kind;
+  CandidatePlan candidate;
+  candidate.microbatch_rows = 1;
+  candidate.schedule = kind;
   for (int32_t s = 0; s < static_cast<int32_t>(request.profile.layers.size()); ++s) {
-    draft.cuts.push_back(s);
-    draft.rank_of_stage.push_back(s);
-    draft.ranks.push_back({{s}, {1}});
+    candidate.cuts.push_back(s);
+    candidate.rank_of_stage.push_back(s);
+    candidate.ranks.push_back({{s}, {1}});
   }
-  draft.cuts.push_back(static_cast<int64_t>(request.profile.layers.size()));
+  candidate.cuts.push_back(static_cast<int64_t>(request.profile.layers.size()));
   CostModel model(request, request.cluster);
-  return simulated_us(plan_of(draft, model).value(), request);
+  return simulated_us(plan_of(candidate, model).value(), request);
 }
 
 // Communication up to compute: the transfers of F and B together as long as F and B.

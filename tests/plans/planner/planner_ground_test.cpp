@@ -7,9 +7,9 @@
 
 #include "planner_requests.hpp"
 #include "plans/base/rng.hpp"
+#include "plans/planner/candidate_moves.hpp"
+#include "plans/planner/candidate_timing.hpp"
 #include "plans/planner/device_orders.hpp"
-#include "plans/planner/draft_moves.hpp"
-#include "plans/planner/draft_timing.hpp"
 #include "plans/planner/partition_min_max.hpp"
 #include "plans/planner/placement.hpp"
 #include "plans/planner/plan_memory.hpp"
@@ -157,7 +157,7 @@ TEST(PlanMemory, IsThePeakOfTheSimulation) {
   EXPECT_GT(compared, 100);
 }
 
-TEST(DraftTiming, IsTheSimulationOfStraightPipelines) {
+TEST(CandidateTiming, IsTheSimulationOfStraightPipelines) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     PlanRequest request = random_request(seed);
     for (ClusterDevice& device : request.cluster.devices) device.memory_bytes = 0;
@@ -165,28 +165,28 @@ TEST(DraftTiming, IsTheSimulationOfStraightPipelines) {
     request.cluster.links.clear();
     request.profile.tied_bytes = 0;
     CostModel model(request, request.cluster);
-    DraftTiming timing(model);
+    CandidateTiming timing(model);
     const Plan plan = planners()[5].make_plan(request).value().plan;
-    const double rated = timing.step_us(draft_of(plan)).value();
+    const double rated = timing.step_us(candidate_of(plan)).value();
     const double simulated = simulated_us(plan, request);
     EXPECT_NEAR(rated, simulated, 0.02 * simulated) << "seed " << seed;
-    EXPECT_LE(least_step_us(draft_of(plan), model), simulated * (1 + 1e-9));
+    EXPECT_LE(least_step_us(candidate_of(plan), model), simulated * (1 + 1e-9));
   }
 }
 
-TEST(DraftTiming, GivesTheSameWhateverWasAskedBefore) {
+TEST(CandidateTiming, GivesTheSameWhateverWasAskedBefore) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const PlanRequest request = random_request(seed);
     const absl::StatusOr<PlannedPipeline> made = planners()[0].make_plan(request);
     if (!made.ok()) continue;
     CostModel shared(request, request.cluster);
-    DraftTiming warm(shared);
+    CandidateTiming warm(shared);
     int visited = 0;
-    visit_neighbours(shared, draft_of(made->plan), [&](const PlanDraft& draft) {
+    visit_neighbours(shared, candidate_of(made->plan), [&](const CandidatePlan& candidate) {
       CostModel own(request, request.cluster);
-      DraftTiming cold(own);
-      const absl::StatusOr<double> a = warm.step_us(draft);
-      const absl::StatusOr<double> b = cold.step_us(draft);
+      CandidateTiming cold(own);
+      const absl::StatusOr<double> a = warm.step_us(candidate);
+      const absl::StatusOr<double> b = cold.step_us(candidate);
       EXPECT_EQ(a.ok(), b.ok());
       EXPECT_EQ(a.value_or(0), b.value_or(0));
       return ++visited < 100;
@@ -194,21 +194,22 @@ TEST(DraftTiming, GivesTheSameWhateverWasAskedBefore) {
   }
 }
 
-TEST(DraftMoves, GiveStagesLayersAndReplicasRows) {
+TEST(CandidateMoves, GiveStagesLayersAndReplicasRows) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const PlanRequest request = random_request(seed);
     CostModel model(request, request.cluster);
     const absl::StatusOr<PlannedPipeline> made = planners()[0].make_plan(request);
     if (!made.ok()) continue;
-    visit_neighbours(model, draft_of(made->plan), [&](const PlanDraft& draft) {
-      EXPECT_EQ(draft.cuts.size(), draft.rank_of_stage.size() + 1);
-      EXPECT_EQ(draft.cuts.front(), 0);
-      EXPECT_EQ(draft.cuts.back(), static_cast<int64_t>(request.profile.layers.size()));
-      EXPECT_TRUE(std::is_sorted(draft.cuts.begin(), draft.cuts.end(), std::less_equal<>()));
+    visit_neighbours(model, candidate_of(made->plan), [&](const CandidatePlan& candidate) {
+      EXPECT_EQ(candidate.cuts.size(), candidate.rank_of_stage.size() + 1);
+      EXPECT_EQ(candidate.cuts.front(), 0);
+      EXPECT_EQ(candidate.cuts.back(), static_cast<int64_t>(request.profile.layers.size()));
+      EXPECT_TRUE(
+          std::is_sorted(candidate.cuts.begin(), candidate.cuts.end(), std::less_equal<>()));
       std::vector<bool> used(request.cluster.devices.size(), false);
-      for (const DraftRank& rank : draft.ranks) {
+      for (const CandidateRank& rank : candidate.ranks) {
         EXPECT_EQ(std::accumulate(rank.rows.begin(), rank.rows.end(), int64_t{0}),
-                  draft.microbatch_rows);
+                  candidate.microbatch_rows);
         EXPECT_GE(*std::min_element(rank.rows.begin(), rank.rows.end()), 1);
         for (const int32_t device : rank.devices) {
           EXPECT_FALSE(used[static_cast<size_t>(device)]) << "device " << device << " twice";

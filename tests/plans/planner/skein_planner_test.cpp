@@ -11,7 +11,7 @@
 #include <string>
 
 #include "planner_requests.hpp"
-#include "plans/planner/draft_schedule.hpp"
+#include "plans/planner/candidate_schedule.hpp"
 
 namespace skein::plans {
 namespace {
@@ -40,10 +40,10 @@ class ByForce {
   void group(const std::vector<int32_t>& devices, const std::vector<std::vector<int32_t>>& stages) {
     if (devices.empty()) {
       for (const int64_t rows : request_.microbatch_rows) {
-        PlanDraft draft;
-        draft.microbatch_rows = rows;
-        draft.cuts = {0};
-        split(draft, stages);
+        CandidatePlan candidate;
+        candidate.microbatch_rows = rows;
+        candidate.cuts = {0};
+        split(candidate, stages);
       }
       return;
     }
@@ -55,17 +55,17 @@ class ByForce {
     }
   }
 
-  void split(const PlanDraft& draft, const std::vector<std::vector<int32_t>>& stages) {
-    const size_t s = draft.ranks.size();
+  void split(const CandidatePlan& candidate, const std::vector<std::vector<int32_t>>& stages) {
+    const size_t s = candidate.ranks.size();
     if (s == stages.size()) {
-      cut(draft);
+      cut(candidate);
       return;
     }
     std::function<void(std::vector<int64_t>, int64_t)> place = [&](std::vector<int64_t> rows,
                                                                    int64_t left) {
       if (rows.size() + 1 == stages[s].size()) {
         rows.push_back(left);
-        PlanDraft more = draft;
+        CandidatePlan more = candidate;
         more.ranks.push_back({stages[s], rows});
         more.rank_of_stage.push_back(static_cast<int32_t>(s));
         split(more, stages);
@@ -77,31 +77,32 @@ class ByForce {
         place(longer, left - own);
       }
     };
-    if (static_cast<int64_t>(stages[s].size()) <= draft.microbatch_rows) {
-      place({}, draft.microbatch_rows);
+    if (static_cast<int64_t>(stages[s].size()) <= candidate.microbatch_rows) {
+      place({}, candidate.microbatch_rows);
     }
   }
 
-  void cut(const PlanDraft& draft) {
+  void cut(const CandidatePlan& candidate) {
     const auto layers = static_cast<int64_t>(request_.profile.layers.size());
-    const size_t left = draft.ranks.size() + 1 - draft.cuts.size();
+    const size_t left = candidate.ranks.size() + 1 - candidate.cuts.size();
     if (left == 1) {
-      PlanDraft whole = draft;
+      CandidatePlan whole = candidate;
       whole.cuts.push_back(layers);
       judge(whole);
       return;
     }
-    for (int64_t at = draft.cuts.back() + 1; at + static_cast<int64_t>(left) - 1 <= layers; ++at) {
-      PlanDraft more = draft;
+    for (int64_t at = candidate.cuts.back() + 1; at + static_cast<int64_t>(left) - 1 <= layers;
+         ++at) {
+      CandidatePlan more = candidate;
       more.cuts.push_back(at);
       cut(more);
     }
   }
 
-  void judge(PlanDraft draft) {
+  void judge(CandidatePlan candidate) {
     for (const ScheduleKind kind : request_.schedules) {
-      draft.schedule = kind;
-      const absl::StatusOr<Plan> plan = plan_of(draft, model_);
+      candidate.schedule = kind;
+      const absl::StatusOr<Plan> plan = plan_of(candidate, model_);
       if (plan.ok()) best_us_ = std::min(best_us_, simulated_us(*plan, request_));
     }
   }

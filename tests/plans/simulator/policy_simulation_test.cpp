@@ -21,7 +21,7 @@ namespace {
 constexpr double kForwardUs = 20000, kBackwardUs = 40000, kExchangeUs = 20000;
 constexpr double kStepUs = kForwardUs + kBackwardUs;
 
-PolicySimulationOptions options_of(const ColumnLayout& layout, const ColumnScenario& scenario) {
+PolicySimulationOptions options_of(const PipelineLayout& layout, const PipelineScenario& scenario) {
   PolicySimulationOptions options{.layout = layout, .scenario = scenario};
   options.forward_us.assign(layout.stages, kForwardUs);
   options.backward_us.assign(layout.stages, kBackwardUs);
@@ -36,24 +36,24 @@ PolicySimulation run(GroupScheduler& policy, const PolicySimulationOptions& opti
 }
 
 TEST(PolicySimulation, AllreduceTakesAStepAndARing) {
-  const ColumnLayout layout{8, 1};
+  const PipelineLayout layout{8, 1};
   AllreducePolicy policy(layout);
   const PolicySimulation result = run(policy, options_of(layout, homogeneous()));
   EXPECT_NEAR(result.steps_per_second, 8 / (kStepUs + 2 * 7.0 / 8 * kExchangeUs) * 1e6, 0.2);
   EXPECT_EQ(result.size_quantile(0), 8u);
   EXPECT_EQ(result.waiting_share, 0);
-  EXPECT_NEAR(result.combining_share, 35.0 / 95, 0.01);
+  EXPECT_NEAR(result.averaging_share, 35.0 / 95, 0.01);
 }
 
-TEST(PolicySimulation, AllreduceIsAsFastAsItsSlowestColumn) {
-  const ColumnLayout layout{8, 1};
+TEST(PolicySimulation, AllreduceIsAsFastAsItsSlowestPipeline) {
+  const PipelineLayout layout{8, 1};
   AllreducePolicy policy(layout);
-  const PolicySimulation result = run(policy, options_of(layout, slow_columns(layout, 1, 4)));
+  const PolicySimulation result = run(policy, options_of(layout, slow_pipelines(layout, 1, 4)));
   EXPECT_NEAR(result.steps_per_second, 8 / (4 * kStepUs + 35000) * 1e6, 0.5);
 }
 
 TEST(PolicySimulation, ReductionsBesideTheBackwardTakeWhatIsLeft) {
-  const ColumnLayout layout{8, 1};
+  const PipelineLayout layout{8, 1};
   for (const double hidden_us : {0.0, 30000.0, 50000.0}) {
     AllreducePolicy policy(layout);
     PolicySimulationOptions options = options_of(layout, homogeneous());
@@ -65,7 +65,7 @@ TEST(PolicySimulation, ReductionsBesideTheBackwardTakeWhatIsLeft) {
 
 /// However long they take: then they are rarer, and somebody may have to wait for their end.
 TEST(PolicySimulation, AveragesBesideTheComputingTakeNoStepsTime) {
-  const ColumnLayout layout{8, 1};
+  const PipelineLayout layout{8, 1};
   for (const bool average_moments : {false, true}) {
     for (const double exchange_us : {0.1, 1.0, 10.0}) {
       PolicySimulationOptions options = options_of(layout, homogeneous());
@@ -77,7 +77,7 @@ TEST(PolicySimulation, AveragesBesideTheComputingTakeNoStepsTime) {
       const double average_us = values * 2 * 7.0 / 8 * options.exchange_us;
       const double most_us = std::max(kStepUs, average_us / 8);  // The longest part of a step.
       EXPECT_GT(result.steps_per_second, 0.97 * 8 / most_us * 1e6) << average_us;
-      // A column that has waited does one more before the next average begins.
+      // A pipeline replica that has waited does one more before the next average begins.
       EXPECT_LT(result.steps_per_second, 9.1 / 8 * 8 / most_us * 1e6) << average_us;
       EXPECT_GT(result.sizes.at(8), 0u);
     }
@@ -85,7 +85,7 @@ TEST(PolicySimulation, AveragesBesideTheComputingTakeNoStepsTime) {
 }
 
 TEST(PolicySimulation, APipelineWithoutGroupsIsFullAfterItsWarmUp) {
-  const ColumnLayout layout{2, 4};
+  const PipelineLayout layout{2, 4};
   HetPipePolicy policy(layout, {.wave = 1'000'000});
   const PolicySimulation result = run(policy, options_of(layout, homogeneous()));
   EXPECT_NEAR(result.steps_per_second, 2 / kStepUs * 1e6, 0.1);
@@ -93,7 +93,7 @@ TEST(PolicySimulation, APipelineWithoutGroupsIsFullAfterItsWarmUp) {
 }
 
 TEST(PolicySimulation, AServerServesOneMemberAfterTheOther) {
-  const ColumnLayout layout{4, 1};
+  const PipelineLayout layout{4, 1};
   PolicySimulationOptions options = options_of(layout, homogeneous());
   options.server_us = 50000;  // Four take longer than a step.
   const auto policy = parameter_server(layout, {ServerMode::kAsynchronous});
@@ -101,7 +101,7 @@ TEST(PolicySimulation, AServerServesOneMemberAfterTheOther) {
 }
 
 TEST(PolicySimulation, AGroupWithoutAServerOfItsOwnGoesOneWay) {
-  const ColumnLayout layout{4, 1};
+  const PipelineLayout layout{4, 1};
   PolicySimulationOptions options = options_of(layout, homogeneous());
   options.server_us = 1000;
   options.server_latency_us = 10000;
@@ -114,30 +114,30 @@ TEST(PolicySimulation, AGroupWithoutAServerOfItsOwnGoesOneWay) {
 }
 
 TEST(PolicySimulation, IsTheSameTwice) {
-  const ColumnLayout layout{5, 3};
+  const PipelineLayout layout{5, 3};
   const auto options = options_of(layout, sleeping_pieces(100000, kStepUs, 3));
   HetPipePolicy first(layout, {.wave = 4, .distance = 1});
   HetPipePolicy second(layout, {.wave = 4, .distance = 1});
   const PolicySimulation a = run(first, options), b = run(second, options);
-  EXPECT_EQ(a.steps_by_column, b.steps_by_column);
+  EXPECT_EQ(a.steps_by_pipeline, b.steps_by_pipeline);
   EXPECT_EQ(a.sizes, b.sizes);
   EXPECT_EQ(a.waiting_share, b.waiting_share);
 }
 
-TEST(PolicySimulation, BoundedStalenessLetsAFastColumnGoNoFurther) {
-  const ColumnLayout layout{4, 2};
+TEST(PolicySimulation, BoundedStalenessLetsAFastPipelineGoNoFurther) {
+  const PipelineLayout layout{4, 2};
   const auto policy = parameter_server(layout, {ServerMode::kBounded, 3});
-  const auto options = options_of(layout, slow_columns(layout, 1, 4));
+  const auto options = options_of(layout, slow_pipelines(layout, 1, 4));
   const PolicySimulation result = run(*policy, options);
-  for (uint32_t column = 1; column < 4; ++column) {
-    EXPECT_LE(result.steps_by_column[column], result.steps_by_column[0] + 2 * 3 + 2);
+  for (uint32_t pipeline = 1; pipeline < 4; ++pipeline) {
+    EXPECT_LE(result.steps_by_pipeline[pipeline], result.steps_by_pipeline[0] + 2 * 3 + 2);
   }
   EXPECT_LE(result.staleness.rbegin()->first, 2 * 3 * 3u);
 }
 
-TEST(PolicySimulation, AsynchronousServersKeepTheHealthyColumnsBusy) {
-  const ColumnLayout layout{8, 4};
-  const auto options = options_of(layout, slow_columns(layout, 1, 4));
+TEST(PolicySimulation, AsynchronousServersKeepTheHealthyPipelinesBusy) {
+  const PipelineLayout layout{8, 4};
+  const auto options = options_of(layout, slow_pipelines(layout, 1, 4));
   const auto synchronous = parameter_server(layout, {ServerMode::kSynchronous});
   const auto asynchronous = parameter_server(layout, {ServerMode::kAsynchronous});
   const PolicySimulation slow = run(*synchronous, options), fast = run(*asynchronous, options);
@@ -147,19 +147,19 @@ TEST(PolicySimulation, AsynchronousServersKeepTheHealthyColumnsBusy) {
 }
 
 TEST(PolicySimulation, ProgressiveGroupsComeCloseToTheTimeWithoutDelay) {
-  const ColumnLayout layout{10, 1};
-  const auto options = options_of(layout, slow_columns(layout, 1, 4));
+  const PipelineLayout layout{10, 1};
+  const auto options = options_of(layout, slow_pipelines(layout, 1, 4));
   ProgressiveServerPolicy policy(layout, {.slowdown_max = 1.2});
   const PolicySimulation result = run(policy, options);
   const double undisturbed = 10 / kStepUs * 1e6;
   EXPECT_GT(result.steps_per_second, undisturbed / 1.25);
-  EXPECT_LE(result.size_quantile(1), 3u);  // Four groups of ten columns.
+  EXPECT_LE(result.size_quantile(1), 3u);  // Four groups of ten pipeline replicas.
 }
 
 TEST(PolicySimulation, NoPolicyOfServersIsStuckInAnyScenarioOfTheSuite) {
-  for (const ColumnLayout layout : {ColumnLayout{4, 1}, ColumnLayout{5, 3}}) {
+  for (const PipelineLayout layout : {PipelineLayout{4, 1}, PipelineLayout{5, 3}}) {
     PolicySimulationOptions options = options_of(layout, homogeneous());
-    for (const ColumnScenario& scenario :
+    for (const PipelineScenario& scenario :
          heterogeneity_suite(layout, kStepUs, options.duration_us, 1)) {
       options.scenario = scenario;
       std::vector<std::unique_ptr<GroupScheduler>> policies;
@@ -179,8 +179,8 @@ TEST(PolicySimulation, NoPolicyOfServersIsStuckInAnyScenarioOfTheSuite) {
 }
 
 TEST(Heterogeneity, SleepsAreAShareOfThePieces) {
-  const ColumnLayout layout{4, 2};
-  const ColumnScenario scenario = sleeping_pieces(100, kStepUs, 5);
+  const PipelineLayout layout{4, 2};
+  const PipelineScenario scenario = sleeping_pieces(100, kStepUs, 5);
   int sleeps = 0;
   for (uint64_t iteration = 0; iteration < 5000; ++iteration) {
     const double end_us = end_of_piece(scenario, layout, {1, 3, iteration, true, 64}, 1000);
@@ -191,8 +191,8 @@ TEST(Heterogeneity, SleepsAreAShareOfThePieces) {
 }
 
 TEST(Heterogeneity, AllScenariosOfTheSuiteAreValid) {
-  const ColumnLayout layout{6, 3};
-  for (const ColumnScenario& scenario : heterogeneity_suite(layout, kStepUs, 1e8, 1)) {
+  const PipelineLayout layout{6, 3};
+  for (const PipelineScenario& scenario : heterogeneity_suite(layout, kStepUs, 1e8, 1)) {
     const auto devices = static_cast<int32_t>(layout.replica_count());
     EXPECT_TRUE(validate(scenario.slowdown, devices).ok()) << scenario.name;
     for (size_t i = 1; i < scenario.changes.size(); ++i) {
@@ -204,7 +204,7 @@ TEST(Heterogeneity, AllScenariosOfTheSuiteAreValid) {
 /// Counts what it is told, and that it comes in an order that makes sense.
 class Recorder final : public PolicyListener {
  public:
-  explicit Recorder(const ColumnLayout& layout) : flights_(layout.replica_count()) {}
+  explicit Recorder(const PipelineLayout& layout) : flights_(layout.replica_count()) {}
   bool advance(double now_us) override {
     EXPECT_GE(now_us, now_us_);
     now_us_ = now_us;
@@ -225,7 +225,7 @@ class Recorder final : public PolicyListener {
   }
   void on_group_start(const GroupStart& start) override {
     for (const GroupMember& member : start.members) flights_[member.replica.value].is_ready = false;
-    if (start.combination != Combination::kLocal) open_.insert(start.number);
+    if (start.average != Average::kLocal) open_.insert(start.number);
   }
   void on_group_end(const GroupStart& start, bool ok) override {
     EXPECT_TRUE(ok);
@@ -252,7 +252,7 @@ class Recorder final : public PolicyListener {
 };
 
 TEST(PolicySimulation, AListenerIsToldOfEveryPieceAndGroupAndChangesNothing) {
-  const ColumnLayout layout{4, 3};
+  const PipelineLayout layout{4, 3};
   const PolicySimulationOptions options = options_of(layout, sleeping_pieces(1e5, kStepUs, 3));
   AllreducePolicy policy(layout), same(layout);
   Recorder recorder(layout);
@@ -263,7 +263,7 @@ TEST(PolicySimulation, AListenerIsToldOfEveryPieceAndGroupAndChangesNothing) {
 }
 
 TEST(PolicySimulation, AListenerMayEndTheRun) {
-  const ColumnLayout layout{8, 1};
+  const PipelineLayout layout{8, 1};
   AllreducePolicy policy(layout);
   Recorder recorder(layout);
   recorder.end_us = 20e6;

@@ -67,7 +67,7 @@ TEST(PolicyTable, LongerPeriodsBringMoreUnderDynamicNoise) {
   }
 }
 
-TEST(PolicyTable, OneSlowColumnHurtsPairsThatMustMeetAndNotThoseThatNeedNot) {
+TEST(PolicyTable, OneSlowPipelineHurtsPairsThatMustMeetAndNotThoseThatNeedNot) {
   for (const TableRow& row : rows_of(Disturbance::kOneSlow)) {
     const Published table(row);
     EXPECT_NEAR(table.pairs(), 1.05, 0.05) << row.name();
@@ -121,7 +121,7 @@ TEST(PolicyTable, LooserServersAreFasterUnderDynamicNoise) {
   }
 }
 
-TEST(PolicyTable, ABoundedServerFollowsASlowColumnInTheEndAndAsynchronousOnesDoNot) {
+TEST(PolicyTable, ABoundedServerFollowsASlowPipelineInTheEndAndAsynchronousOnesDoNot) {
   for (const TableRow& row : rows_of(Disturbance::kOneSlow)) {
     EXPECT_NEAR(of_other(row, "PS s=4"), of_other(row, "PS sync"), kNoise) << row.name();
     EXPECT_GT(of_other(row, "PS async"), 2) << row.name();
@@ -130,17 +130,18 @@ TEST(PolicyTable, ABoundedServerFollowsASlowColumnInTheEndAndAsynchronousOnesDoN
   }
 }
 
-/// Also where columns die and join (H7), which all-reduce with its fixed members does not outlive.
+/// Also where pipeline replicas die and join (H7), which all-reduce with its fixed members does not
+/// outlive.
 TEST(PolicyTable, NoPolicyIsStuckAnywhereInTheSuite) {
   std::vector<NamedPolicy> policies = published_policies();
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));
-  for (const plans::ColumnLayout layout : {plans::ColumnLayout{8, 1}, {4, 4}}) {
-    for (const plans::ColumnScenario& scenario : suite(layout, kSuiteSeconds, kSeed)) {
+  for (const plans::PipelineLayout layout : {plans::PipelineLayout{8, 1}, {4, 4}}) {
+    for (const plans::PipelineScenario& scenario : suite(layout, kSuiteSeconds, kSeed)) {
       for (const NamedPolicy& policy : policies) {
         const plans::PolicySimulation result =
             simulate(layout, scenario, policy, kSeed, kSuiteSeconds);
         EXPECT_FALSE(result.is_stuck) << scenario.name << " " << policy.name;
-        for (const uint64_t steps : result.steps_by_column) {
+        for (const uint64_t steps : result.steps_by_pipeline) {
           EXPECT_GT(steps, 15u) << scenario.name << " " << policy.name;
         }
       }

@@ -1,4 +1,5 @@
-// The detector and the remedy together, as a coordinator would use them, on a simulated cluster.
+// The detector and the mitigation together, as a coordinator would use them, on a simulated
+// cluster.
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@
 #include "../planner/planner_requests.hpp"
 #include "plans/base/rng.hpp"
 #include "plans/stragglers/straggler_detector.hpp"
-#include "plans/stragglers/straggler_remedy.hpp"
+#include "plans/stragglers/straggler_mitigation.hpp"
 
 namespace skein::plans {
 namespace {
@@ -41,7 +42,7 @@ class DriftingRun {
 
   double step_us() const { return simulated_us(plan_, truth_); }
   int reports() const { return reports_; }
-  int remedies() const { return remedies_; }
+  int mitigations() const { return mitigations_; }
 
  private:
   Simulation simulated(const PlanRequest& request) const {
@@ -49,7 +50,7 @@ class DriftingRun {
   }
 
   void on_changes(const std::vector<SpeedChange>& changes) {
-    RemedyOptions options;
+    MitigationOptions options;
     options.steps_left = 100'000;
     for (const SpeedChange& change : changes) {
       ++reports_;
@@ -57,9 +58,9 @@ class DriftingRun {
       if (change.slowdown > 1) options.stragglers.push_back(change.worker);
     }
     ++known_.generation;
-    const Remedy remedy = choose_remedy(plan_, known_, options).value();
-    plan_ = remedy.plan;
-    remedies_ += remedy.kind == Remedy::Kind::kNone ? 0 : 1;
+    const Mitigation mitigation = choose_mitigation(plan_, known_, options).value();
+    plan_ = mitigation.plan;
+    mitigations_ += mitigation.kind == Mitigation::Kind::kNone ? 0 : 1;
     detector_.reset();
   }
 
@@ -70,7 +71,7 @@ class DriftingRun {
   StragglerDetector detector_;
   uint64_t step_ = 0;
   int reports_ = 0;
-  int remedies_ = 0;
+  int mitigations_ = 0;
 };
 
 TEST(StragglerLoop, SettlesWithinTwentyStepsOfASlowdownAndOfItsEnd) {
@@ -94,7 +95,7 @@ TEST(StragglerLoop, SettlesWithinTwentyStepsOfASlowdownAndOfItsEnd) {
       run.set_speed(seed % 4, 1);
       for (int step = 0; step < 20; ++step) run.step();
       EXPECT_EQ(run.reports(), 2);
-      EXPECT_EQ(run.remedies(), 2);
+      EXPECT_EQ(run.mitigations(), 2);
       EXPECT_LT(run.step_us(), 1.1 * before_us);
     }
   }

@@ -18,24 +18,24 @@ TEST(AdPsgd, OwesNothingWhateverHappens) {
     driver.on_start = [&](const GroupStart& start) {
       largest = std::max(largest, start.members.size());
     };
-    ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages;
+    ASSERT_TRUE(driver.run()) << layout.pipelines << " x " << layout.stages;
     EXPECT_LE(largest, 2u);
   }
 }
 
-// There are as many passive replicas as active ones, less one: an active one waits for averages
-// that are going on, not for steps.
+// There are as many non-blocking replicas as active ones, less one: an active one waits for
+// averages that are going on, not for steps.
 TEST(AdPsgd, NobodyWaitsForAStep) {
-  const ColumnLayout layout{9, 2};
+  const PipelineLayout layout{9, 2};
   const DriverOptions options{.slow_share = 0.4, .interrupts = true};
   AdPsgdPolicy policy(layout, 1);
   PolicyDriver driver(policy, layout, options);
   ASSERT_TRUE(driver.run());
-  EXPECT_LE(driver.wait_us_longest(), layout.columns * options.group_us);
+  EXPECT_LE(driver.wait_us_longest(), layout.pipelines * options.group_us);
 }
 
 TEST(AdPsgd, MixesAndKeepsTheMean) {
-  const ColumnLayout layout{9, 2};
+  const PipelineLayout layout{9, 2};
   AdPsgdPolicy policy(layout, 1);
   PolicyDriver driver(policy, layout, {.coupled = true, .interrupts = true, .learns = false});
   const double mean = driver.mean(0);
@@ -44,7 +44,7 @@ TEST(AdPsgd, MixesAndKeepsTheMean) {
   EXPECT_NEAR(driver.mean(0), mean, 1e-6);
 }
 
-TEST(AdPsgd, InterruptsAPassiveReplicaInItsStep) {
+TEST(AdPsgd, InterruptsANonblockingReplicaInItsStep) {
   AdPsgdPolicy policy({2, 1}, 1);
   const GroupDecisions pair = policy.on_ready({{0}, 0}, 1);
   ASSERT_EQ(pair.starts.size(), 1u);
@@ -54,7 +54,7 @@ TEST(AdPsgd, InterruptsAPassiveReplicaInItsStep) {
   EXPECT_TRUE(policy.on_ready({{1}, 0}, 2).starts.empty());
   const GroupDecisions local = policy.on_group_end({0, true}, 3);
   ASSERT_EQ(local.starts.size(), 1u);
-  EXPECT_EQ(local.starts[0].combination, Combination::kLocal);
+  EXPECT_EQ(local.starts[0].average, Average::kLocal);
 }
 
 TEST(AdPsgd, TakesSidesAnewWhenOneSideHasDied) {
@@ -70,12 +70,12 @@ TEST(PairedRounds, OwesNothingWhateverHappens) {
   for (const auto& [layout, options] : driver_settings()) {
     PairedRoundsPolicy policy(layout, options.seed);
     PolicyDriver driver(policy, layout, options);
-    ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages;
+    ASSERT_TRUE(driver.run()) << layout.pipelines << " x " << layout.stages;
   }
 }
 
 TEST(PairedRounds, PartnersAreInTheSameRound) {
-  const ColumnLayout layout{7, 2};
+  const PipelineLayout layout{7, 2};
   PairedRoundsPolicy policy(layout, 1);
   PolicyDriver driver(policy, layout, {.coupled = true, .learns = false});
   driver.on_start = [](const GroupStart& start) {

@@ -10,17 +10,17 @@
 namespace skein::plans {
 namespace {
 
-TEST(Components, AgreeWithLabelsWhileColumnsComeAndGo) {
-  constexpr uint32_t kColumns = 7;
+TEST(Components, AgreeWithLabelsWhilePipelinesComeAndGo) {
+  constexpr uint32_t kPipelines = 7;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Rng rng(seed);
-    Components components(std::vector<bool>(kColumns, true));
+    Components components(std::vector<bool>(kPipelines, true));
     std::vector<uint64_t> labels = {0, 1, 2, 3, 4, 5, 6};
-    std::vector<bool> present(kColumns, true);
-    uint64_t next_label = kColumns;
+    std::vector<bool> present(kPipelines, true);
+    uint64_t next_label = kPipelines;
     for (int step = 0; step < 2000; ++step) {
-      const auto a = static_cast<uint32_t>(rng.below(kColumns));
-      const auto b = static_cast<uint32_t>(rng.below(kColumns));
+      const auto a = static_cast<uint32_t>(rng.below(kPipelines));
+      const auto b = static_cast<uint32_t>(rng.below(kPipelines));
       const uint64_t kind = rng.below(20);
       if (kind == 0) {
         components.reset();
@@ -34,7 +34,7 @@ TEST(Components, AgreeWithLabelsWhileColumnsComeAndGo) {
         std::replace(labels.begin(), labels.end(), uint64_t{labels[a]}, uint64_t{labels[b]});
       }
       std::set<uint64_t> distinct;
-      for (uint32_t c = 0; c < kColumns; ++c) {
+      for (uint32_t c = 0; c < kPipelines; ++c) {
         if (present[c]) distinct.insert(labels[c]);
       }
       ASSERT_EQ(components.count(), distinct.size()) << seed << " " << step;

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "plans/sync/progressive_server.hpp"
-#include "tests/plans/sync/random_columns.hpp"
+#include "tests/plans/sync/random_pipelines.hpp"
 #include "tests/plans/sync/server_recount.hpp"
 
 namespace skein::plans {
@@ -15,80 +15,81 @@ namespace {
 constexpr int kEvents = 150000;
 
 /// What every grouped server keeps.
-void check(const GroupStart& start, ServerRecount& recount, RandomColumns& columns) {
-  if (start.combination != Combination::kServer || start.server < 1) columns.fail("no server");
-  if (start.staleness != recount.push(start)) columns.fail("staleness miscounted");
+void check(const GroupStart& start, ServerRecount& recount, RandomPipelines& pipelines) {
+  if (start.average != Average::kServer || start.server < 1) pipelines.fail("no server");
+  if (start.staleness != recount.push(start)) pipelines.fail("staleness miscounted");
   for (const GroupMember& member : start.members) {
-    if (member.weight != 1.0 / columns.live_count()) columns.fail("weight");
+    if (member.weight != 1.0 / pipelines.live_count()) pipelines.fail("weight");
   }
 }
 
-void watch(RandomColumns& columns, ServerRecount& recount) {
-  columns.on_change = [&](const MembershipChange& change) {
-    if (change.joins) recount.join(change.column);
+void watch(RandomPipelines& pipelines, ServerRecount& recount) {
+  pipelines.on_change = [&](const MembershipChange& change) {
+    if (change.joins) recount.join(change.pipeline);
   };
-  columns.on_end = [&](const GroupStart& start, bool ok) { recount.end(start, ok); };
-  columns.on_start = [&](const GroupStart& start) { check(start, recount, columns); };
+  pipelines.on_end = [&](const GroupStart& start, bool ok) { recount.end(start, ok); };
+  pipelines.on_start = [&](const GroupStart& start) { check(start, recount, pipelines); };
 }
 
 struct GroupedServerRandom : testing::TestWithParam<uint32_t> {};
 
-TEST_P(GroupedServerRandom, NobodyWaitsForeverWhileGroupsChangeAndColumnsComeAndGo) {
-  const ColumnLayout layout{7, GetParam()};
+TEST_P(GroupedServerRandom, NobodyWaitsForeverWhileGroupsChangeAndPipelinesComeAndGo) {
+  const PipelineLayout layout{7, GetParam()};
   GroupedServerPolicy policy(layout, {0, 0, 1, 1, 1, 2, 2});
-  RandomColumns columns(policy, layout, {.seed = 21 + GetParam(), .death_share = 0.001});
+  RandomPipelines pipelines(policy, layout, {.seed = 21 + GetParam(), .death_share = 0.001});
   ServerRecount recount(layout, ServerRecount::Updates::kOfGroups);
-  watch(columns, recount);
+  watch(pipelines, recount);
   Rng rng(8);
   int regroupings = 0;
   for (int round = 0; round < 1000; ++round) {
-    columns.run(kEvents / 1000);
+    pipelines.run(kEvents / 1000);
     const auto count = static_cast<int32_t>(1 + rng.below(5));
-    ColumnGroups groups;
-    for (uint32_t column = 0; column < layout.columns; ++column) {
+    PipelineGroups groups;
+    for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
       groups.push_back(static_cast<int32_t>(rng.below(static_cast<uint64_t>(count))));
     }
     const bool was_regrouping = policy.is_regrouping();
-    columns.apply(policy.regroup(groups));
+    pipelines.apply(policy.regroup(groups));
     regroupings += was_regrouping ? 0 : 1;
   }
-  columns.settle(30);
-  EXPECT_EQ(columns.breach(), "");
-  EXPECT_GT(columns.deaths(), 30u);
+  pipelines.settle(30);
+  EXPECT_EQ(pipelines.breach(), "");
+  EXPECT_GT(pipelines.deaths(), 30u);
   EXPECT_GT(regroupings, 300);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, GroupedServerRandom, testing::Values(1u, 2u, 5u));
 
 TEST(GroupedServer, AGroupTakesEveryStepTogetherAndTheSameOneAtEveryStage) {
-  const ColumnLayout layout{6, 3};
-  const ColumnGroups groups = {0, 1, 0, 1, 2, 2};
+  const PipelineLayout layout{6, 3};
+  const PipelineGroups groups = {0, 1, 0, 1, 2, 2};
   GroupedServerPolicy policy(layout, groups);
-  RandomColumns columns(policy, layout,
-                        {.seed = 2, .death_share = 0, .join_share = 0, .failure_share = 0});
+  RandomPipelines pipelines(policy, layout,
+                            {.seed = 2, .death_share = 0, .join_share = 0, .failure_share = 0});
   uint64_t staleness_max = 0;
-  columns.on_start = [&](const GroupStart& start) {
+  pipelines.on_start = [&](const GroupStart& start) {
     staleness_max = std::max(staleness_max, start.staleness);
-    if (start.members.size() != 2) columns.fail("not the whole group");
+    if (start.members.size() != 2) pipelines.fail("not the whole group");
     for (const GroupMember& member : start.members) {
-      if (groups[layout.column_of(member.replica)] + 1 != start.server) columns.fail("a stranger");
-      if (member.step != start.members[0].step) columns.fail("another step");
+      if (groups[layout.pipeline_of(member.replica)] + 1 != start.server)
+        pipelines.fail("a stranger");
+      if (member.step != start.members[0].step) pipelines.fail("another step");
     }
   };
-  columns.run(kEvents);
-  EXPECT_EQ(columns.breach(), "");
+  pipelines.run(kEvents);
+  EXPECT_EQ(pipelines.breach(), "");
   EXPECT_GT(staleness_max, 2u);  // A slow group meets many updates of the others.
 }
 
 TEST(GroupedServer, EquallyFastGroupsAreGMinusOneUpdatesStale) {
-  const ColumnLayout layout{4, 1};
+  const PipelineLayout layout{4, 1};
   GroupedServerPolicy policy(layout, {0, 1, 2, 3});
   for (uint64_t step = 0; step < 5; ++step) {
-    for (uint32_t column = 0; column < 4; ++column) {
-      const GroupDecisions decisions = policy.on_ready({{column}, step}, 0);
+    for (uint32_t pipeline = 0; pipeline < 4; ++pipeline) {
+      const GroupDecisions decisions = policy.on_ready({{pipeline}, step}, 0);
       ASSERT_EQ(decisions.starts.size(), 1u);
-      EXPECT_EQ(decisions.starts[0].staleness, step == 0 ? column : 3);
-      EXPECT_EQ(decisions.starts[0].server, static_cast<int32_t>(column) + 1);
+      EXPECT_EQ(decisions.starts[0].staleness, step == 0 ? pipeline : 3);
+      EXPECT_EQ(decisions.starts[0].server, static_cast<int32_t>(pipeline) + 1);
       EXPECT_EQ(decisions.starts[0].members[0].weight, 0.25);
       policy.on_group_end({decisions.starts[0].number, true}, 0);
     }
@@ -96,10 +97,10 @@ TEST(GroupedServer, EquallyFastGroupsAreGMinusOneUpdatesStale) {
 }
 
 TEST(GroupedServer, RegroupsAfterTheStepsThatAnyStageHasBegun) {
-  const ColumnLayout layout{2, 2};
+  const PipelineLayout layout{2, 2};
   GroupedServerPolicy policy(layout, {0, 0});
-  const auto ready = [&](uint32_t stage, uint32_t column, uint64_t step) {
-    return policy.on_ready({layout.replica(stage, column), step}, 0);
+  const auto ready = [&](uint32_t stage, uint32_t pipeline, uint64_t step) {
+    return policy.on_ready({layout.replica(stage, pipeline), step}, 0);
   };
   ready(1, 0, 0);
   ASSERT_EQ(ready(1, 1, 0).starts.size(), 1u);  // Stage 1 has begun step 0.
@@ -115,18 +116,18 @@ TEST(GroupedServer, RegroupsAfterTheStepsThatAnyStageHasBegun) {
 struct ProgressiveServerRandom : testing::TestWithParam<uint32_t> {};
 
 TEST_P(ProgressiveServerRandom, NobodyWaitsForever) {
-  const ColumnLayout layout{6, GetParam()};
+  const PipelineLayout layout{6, GetParam()};
   ProgressiveServerPolicy policy(layout, {.slowdown_max = 1.2, .margin = 1.05, .patience = 2});
-  RandomColumns columns(policy, layout, {.seed = 31, .death_share = 0.001});
+  RandomPipelines pipelines(policy, layout, {.seed = 31, .death_share = 0.001});
   ServerRecount recount(layout, ServerRecount::Updates::kOfGroups);
-  watch(columns, recount);
-  std::set<ColumnGroups> seen;
+  watch(pipelines, recount);
+  std::set<PipelineGroups> seen;
   for (int round = 0; round < 1000; ++round) {
-    columns.run(kEvents / 1000);
+    pipelines.run(kEvents / 1000);
     seen.insert(policy.groups());
   }
-  columns.settle(30);
-  EXPECT_EQ(columns.breach(), "");
+  pipelines.settle(30);
+  EXPECT_EQ(pipelines.breach(), "");
   EXPECT_GT(seen.size(), 10u);
 }
 

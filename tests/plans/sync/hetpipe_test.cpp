@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "tests/plans/sync/random_columns.hpp"
+#include "tests/plans/sync/random_pipelines.hpp"
 #include "tests/plans/sync/server_recount.hpp"
 
 namespace skein::plans {
@@ -17,22 +17,22 @@ using Shape = std::tuple<uint32_t, uint64_t, uint64_t>;  // Stages, wave, distan
 
 struct HetPipeRandom : testing::TestWithParam<Shape> {};
 
-/// Counts waves by itself: a column that joins stands where the slowest does, at the stage where
-/// that is furthest.
+/// Counts waves by itself: a pipeline replica that joins stands where the slowest does, at the
+/// stage where that is furthest.
 struct WaveCount {
-  const RandomColumns& columns;
-  ColumnLayout layout;
+  const RandomPipelines& pipelines;
+  PipelineLayout layout;
   uint64_t wave;
-  std::vector<uint64_t> before = std::vector<uint64_t>(layout.columns);
+  std::vector<uint64_t> before = std::vector<uint64_t>(layout.pipelines);
 
-  uint64_t arrived(uint32_t stage, uint32_t column) const {
-    return before[column] + columns.arrived(stage, column) / wave;
+  uint64_t arrived(uint32_t stage, uint32_t pipeline) const {
+    return before[pipeline] + pipelines.arrived(stage, pipeline) / wave;
   }
   uint64_t slowest(uint32_t stage, uint32_t except = UINT32_MAX) const {
     uint64_t slowest = UINT64_MAX;
-    for (uint32_t column = 0; column < layout.columns; ++column) {
-      if (columns.is_live(column) && column != except) {
-        slowest = std::min(slowest, arrived(stage, column));
+    for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
+      if (pipelines.is_live(pipeline) && pipeline != except) {
+        slowest = std::min(slowest, arrived(stage, pipeline));
       }
     }
     return slowest == UINT64_MAX ? 0 : slowest;
@@ -47,62 +47,62 @@ struct WaveCount {
 
 TEST_P(HetPipeRandom, NobodyIsFurtherAheadAndNobodyWaitsForever) {
   const auto [stages, wave, distance] = GetParam();
-  const ColumnLayout layout{5, stages};
+  const PipelineLayout layout{5, stages};
   HetPipePolicy policy(layout, {.wave = wave, .distance = distance});
-  RandomColumns columns(policy, layout, {.seed = 7 + wave + 10 * distance});
-  WaveCount waves{columns, layout, wave};
+  RandomPipelines pipelines(policy, layout, {.seed = 7 + wave + 10 * distance});
+  WaveCount waves{pipelines, layout, wave};
   ServerRecount recount(layout, ServerRecount::Updates::kOfMembers);
   uint64_t joins = 0;
-  columns.on_change = [&](const MembershipChange& change) {
+  pipelines.on_change = [&](const MembershipChange& change) {
     if (!change.joins) return;
-    waves.join(change.column);
-    recount.join(change.column);
+    waves.join(change.pipeline);
+    recount.join(change.pipeline);
     ++joins;
   };
-  columns.on_end = [&](const GroupStart& start, bool ok) { recount.end(start, ok); };
+  pipelines.on_end = [&](const GroupStart& start, bool ok) { recount.end(start, ok); };
   std::vector<uint64_t> joins_at(layout.replica_count());
-  columns.on_start = [&](const GroupStart& start) {
+  pipelines.on_start = [&](const GroupStart& start) {
     for (const GroupMember& member : start.members) {
-      const uint32_t column = layout.column_of(member.replica);
-      const bool ends_wave = columns.arrived(start.stage, column) % wave == 0;
-      if (ends_wave != (start.combination == Combination::kServer)) columns.fail("no wave end");
-      const uint64_t ahead = waves.arrived(start.stage, column) - waves.slowest(start.stage);
-      if (ends_wave && ahead > distance) columns.fail("too far ahead");
-      if (ends_wave && member.weight != 1.0 / columns.live_count()) columns.fail("weight");
+      const uint32_t pipeline = layout.pipeline_of(member.replica);
+      const bool ends_wave = pipelines.arrived(start.stage, pipeline) % wave == 0;
+      if (ends_wave != (start.average == Average::kServer)) pipelines.fail("no wave end");
+      const uint64_t ahead = waves.arrived(start.stage, pipeline) - waves.slowest(start.stage);
+      if (ends_wave && ahead > distance) pipelines.fail("too far ahead");
+      if (ends_wave && member.weight != 1.0 / pipelines.live_count()) pipelines.fail("weight");
     }
-    if (start.combination != Combination::kServer) return;
-    if (start.staleness != recount.push(start)) columns.fail("staleness miscounted");
+    if (start.average != Average::kServer) return;
+    if (start.staleness != recount.push(start)) pipelines.fail("staleness miscounted");
   };
-  columns.run(kEvents);
-  columns.settle(20 * wave);
-  EXPECT_EQ(columns.breach(), "");
-  EXPECT_GT(columns.deaths(), 20u);
-  EXPECT_GT(columns.starts(), kEvents / 10u);
+  pipelines.run(kEvents);
+  pipelines.settle(20 * wave);
+  EXPECT_EQ(pipelines.breach(), "");
+  EXPECT_GT(pipelines.deaths(), 20u);
+  EXPECT_GT(pipelines.starts(), kEvents / 10u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, HetPipeRandom,
-                         testing::Combine(testing::Values(1u, 3u), testing::Values(1, 4),
+                         testing::Average(testing::Values(1u, 3u), testing::Values(1, 4),
                                           testing::Values(0, 1, 5)));
 
 TEST(HetPipe, StalenessStaysWithinItsBound) {
   for (const uint64_t distance : {0, 1, 3}) {
-    const ColumnLayout layout{6, 2};
+    const PipelineLayout layout{6, 2};
     HetPipePolicy policy(layout, {.wave = 2, .distance = distance});
-    RandomColumns columns(policy, layout,
-                          {.seed = 3, .death_share = 0, .join_share = 0, .failure_share = 0});
+    RandomPipelines pipelines(policy, layout,
+                              {.seed = 3, .death_share = 0, .join_share = 0, .failure_share = 0});
     uint64_t staleness_max = 0;
-    columns.on_start = [&](const GroupStart& start) {
+    pipelines.on_start = [&](const GroupStart& start) {
       staleness_max = std::max(staleness_max, start.staleness);
     };
-    columns.run(kEvents);
-    EXPECT_EQ(columns.breach(), "");
+    pipelines.run(kEvents);
+    EXPECT_EQ(pipelines.breach(), "");
     EXPECT_LE(staleness_max, 2 * distance * 5) << distance;
     EXPECT_GE(staleness_max, distance) << distance;
   }
 }
 
-TEST(HetPipe, HoldsAFastColumnAndFreesItWithTheSlowOne) {
-  const ColumnLayout layout{2, 1};
+TEST(HetPipe, HoldsAFastPipelineAndFreesItWithTheSlowOne) {
+  const PipelineLayout layout{2, 1};
   HetPipePolicy policy(layout, {.wave = 1, .distance = 1});
   EXPECT_EQ(policy.on_ready({{0}, 0}, 0).starts.size(), 1u);
   policy.on_group_end({0, true}, 0);
@@ -114,14 +114,14 @@ TEST(HetPipe, HoldsAFastColumnAndFreesItWithTheSlowOne) {
 }
 
 TEST(HetPipe, TheDeathOfTheSlowestFreesTheOthers) {
-  const ColumnLayout layout{2, 1};
+  const PipelineLayout layout{2, 1};
   HetPipePolicy policy(layout, {.wave = 1, .distance = 0});
   EXPECT_TRUE(policy.on_ready({{0}, 0}, 0).starts.empty());
   EXPECT_EQ(policy.on_membership({1, false}, 0).starts.size(), 1u);
 }
 
 TEST(HetPipe, AddsWholeUpdatesAsInThePaperIfAsked) {
-  const ColumnLayout layout{4, 1};
+  const PipelineLayout layout{4, 1};
   HetPipePolicy policy(layout, {.wave = 1, .distance = 2, .adds_whole_updates = true});
   const GroupDecisions decisions = policy.on_ready({{2}, 0}, 0);
   ASSERT_EQ(decisions.starts.size(), 1u);

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "tests/plans/sync/random_columns.hpp"
+#include "tests/plans/sync/random_pipelines.hpp"
 #include "tests/plans/sync/server_recount.hpp"
 
 namespace skein::plans {
 namespace {
 
 constexpr int kEvents = 120000;
-constexpr ColumnLayout kLayout{6, 3};
+constexpr PipelineLayout kLayout{6, 3};
 
 struct ParameterServerRandom : testing::TestWithParam<ParameterServerOptions> {};
 
@@ -19,27 +19,27 @@ TEST_P(ParameterServerRandom, KeepsItsBoundAndNobodyWaitsForever) {
   const ParameterServerOptions options = GetParam();
   const bool is_synchronous = options.mode == ServerMode::kSynchronous;
   const auto policy = parameter_server(kLayout, options);
-  RandomColumns columns(*policy, kLayout, {.seed = 11 + options.bound});
+  RandomPipelines pipelines(*policy, kLayout, {.seed = 11 + options.bound});
   ServerRecount recount(kLayout, is_synchronous ? ServerRecount::Updates::kOfGroups
                                                 : ServerRecount::Updates::kOfMembers);
-  columns.on_change = [&](const MembershipChange& change) {
-    if (change.joins) recount.join(change.column);
+  pipelines.on_change = [&](const MembershipChange& change) {
+    if (change.joins) recount.join(change.pipeline);
   };
-  columns.on_end = [&](const GroupStart& start, bool ok) { recount.end(start, ok); };
-  columns.on_start = [&](const GroupStart& start) {
-    if (start.combination != Combination::kServer || start.server != 0) columns.fail("no server");
-    if (start.staleness != recount.push(start)) columns.fail("staleness miscounted");
+  pipelines.on_end = [&](const GroupStart& start, bool ok) { recount.end(start, ok); };
+  pipelines.on_start = [&](const GroupStart& start) {
+    if (start.average != Average::kServer || start.server != 0) pipelines.fail("no server");
+    if (start.staleness != recount.push(start)) pipelines.fail("staleness miscounted");
     for (const GroupMember& member : start.members) {
-      if (member.weight != 1.0 / columns.live_count()) columns.fail("weight");
+      if (member.weight != 1.0 / pipelines.live_count()) pipelines.fail("weight");
     }
     if (options.mode == ServerMode::kAsynchronous && start.members.size() != 1) {
-      columns.fail("asynchronous members do not wait for each other");
+      pipelines.fail("asynchronous members do not wait for each other");
     }
   };
-  columns.run(kEvents);
-  columns.settle(30);
-  EXPECT_EQ(columns.breach(), "");
-  EXPECT_GT(columns.deaths(), 50u);
+  pipelines.run(kEvents);
+  pipelines.settle(30);
+  EXPECT_EQ(pipelines.breach(), "");
+  EXPECT_GT(pipelines.deaths(), 50u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ParameterServerRandom,
@@ -51,43 +51,43 @@ INSTANTIATE_TEST_SUITE_P(Modes, ParameterServerRandom,
 
 TEST(ParameterServer, SynchronousHasNoStaleness) {
   const auto policy = parameter_server(kLayout, {ServerMode::kSynchronous});
-  RandomColumns columns(*policy, kLayout,
-                        {.seed = 4, .death_share = 0, .join_share = 0, .failure_share = 0});
-  columns.on_start = [&](const GroupStart& start) {
-    if (start.staleness != 0 || start.members.size() != kLayout.columns) columns.fail("stale");
+  RandomPipelines pipelines(*policy, kLayout,
+                            {.seed = 4, .death_share = 0, .join_share = 0, .failure_share = 0});
+  pipelines.on_start = [&](const GroupStart& start) {
+    if (start.staleness != 0 || start.members.size() != kLayout.pipelines) pipelines.fail("stale");
   };
-  columns.run(kEvents);
-  EXPECT_EQ(columns.breach(), "");
-  EXPECT_GT(columns.starts(), 1000u);
+  pipelines.run(kEvents);
+  EXPECT_EQ(pipelines.breach(), "");
+  EXPECT_GT(pipelines.starts(), 1000u);
 }
 
 TEST(ParameterServer, BoundedStalenessStaysWithinItsBound) {
   for (const uint64_t bound : {0, 2, 6}) {
     const auto policy = parameter_server(kLayout, {ServerMode::kBounded, bound});
-    RandomColumns columns(*policy, kLayout,
-                          {.seed = 4, .death_share = 0, .join_share = 0, .failure_share = 0});
+    RandomPipelines pipelines(*policy, kLayout,
+                              {.seed = 4, .death_share = 0, .join_share = 0, .failure_share = 0});
     uint64_t staleness_max = 0;
-    columns.on_start = [&](const GroupStart& start) {
+    pipelines.on_start = [&](const GroupStart& start) {
       staleness_max = std::max(staleness_max, start.staleness);
       for (const GroupMember& member : start.members) {
         const uint32_t stage = kLayout.stage_of(member.replica);
-        const uint32_t column = kLayout.column_of(member.replica);
-        for (uint32_t other = 0; other < kLayout.columns; ++other) {
-          if (columns.arrived(stage, column) > columns.arrived(stage, other) + bound) {
-            columns.fail("too far ahead");
+        const uint32_t pipeline = kLayout.pipeline_of(member.replica);
+        for (uint32_t other = 0; other < kLayout.pipelines; ++other) {
+          if (pipelines.arrived(stage, pipeline) > pipelines.arrived(stage, other) + bound) {
+            pipelines.fail("too far ahead");
           }
         }
       }
     };
-    columns.run(kEvents);
-    EXPECT_EQ(columns.breach(), "");
-    EXPECT_LE(staleness_max, 2 * bound * (kLayout.columns - 1));
+    pipelines.run(kEvents);
+    EXPECT_EQ(pipelines.breach(), "");
+    EXPECT_LE(staleness_max, 2 * bound * (kLayout.pipelines - 1));
     EXPECT_GE(staleness_max, bound);
   }
 }
 
-TEST(ParameterServer, SynchronousGoesOnWithoutADeadColumn) {
-  const ColumnLayout layout{3, 1};
+TEST(ParameterServer, SynchronousGoesOnWithoutADeadPipeline) {
+  const PipelineLayout layout{3, 1};
   const auto policy = parameter_server(layout, {ServerMode::kSynchronous});
   EXPECT_TRUE(policy->on_ready({{0}, 0}, 0).starts.empty());
   EXPECT_TRUE(policy->on_ready({{2}, 0}, 0).starts.empty());

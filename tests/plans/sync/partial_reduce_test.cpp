@@ -18,7 +18,7 @@ TEST(PartialReduce, OwesNothingWhateverHappens) {
       const uint32_t group_size = options.seed % 4 == 0 ? 20 : 2 + options.seed % 2;
       PartialReducePolicy policy(layout, {group_size, {}, guard});
       PolicyDriver driver(policy, layout, options);
-      ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages << " " << group_size;
+      ASSERT_TRUE(driver.run()) << layout.pipelines << " x " << layout.stages << " " << group_size;
     }
   }
 }
@@ -33,7 +33,7 @@ TEST(PartialReduce, DynamicWeightsAreAverages) {
 }
 
 TEST(PartialReduce, GroupsHaveTheirSizeWhileNobodyLeaves) {
-  const ColumnLayout layout{8, 2};
+  const PipelineLayout layout{8, 2};
   PartialReducePolicy policy(layout, {3, {}});
   PolicyDriver driver(policy, layout, {.coupled = true});
   driver.on_start = [](const GroupStart& start) { EXPECT_EQ(start.members.size(), 3u); };
@@ -41,7 +41,7 @@ TEST(PartialReduce, GroupsHaveTheirSizeWhileNobodyLeaves) {
 }
 
 TEST(PartialReduce, MixesAndKeepsTheMean) {
-  const ColumnLayout layout{9, 2};
+  const PipelineLayout layout{9, 2};
   PartialReducePolicy policy(layout, {3, {}});
   PolicyDriver driver(policy, layout, {.learns = false});
   const double mean = driver.mean(1);
@@ -50,12 +50,12 @@ TEST(PartialReduce, MixesAndKeepsTheMean) {
   EXPECT_NEAR(driver.mean(1), mean, 1e-6);
 }
 
-/// Most groups that it takes to connect all columns: from any group on, or, kSinceConnected, from
-/// the group after the last connection.
-uint64_t groups_until_connected(uint32_t columns, PartialReduceOptions form) {
-  const ColumnLayout layout{columns, 1};
+/// Most groups that it takes to connect all pipeline replicas: from any group on, or,
+/// kSinceConnected, from the group after the last connection.
+uint64_t groups_until_connected(uint32_t pipelines, PartialReduceOptions form) {
+  const PipelineLayout layout{pipelines, 1};
   PartialReducePolicy policy(layout, form);
-  PolicyDriver driver(policy, layout, {.seed = columns, .slow_share = 0.4});
+  PolicyDriver driver(policy, layout, {.seed = pipelines, .slow_share = 0.4});
   std::vector<std::vector<uint32_t>> groups;
   driver.on_start = [&](const GroupStart& start) {
     groups.emplace_back();
@@ -63,7 +63,7 @@ uint64_t groups_until_connected(uint32_t columns, PartialReduceOptions form) {
   };
   EXPECT_TRUE(driver.run());
   if (form.guard == IsolationGuard::kSinceConnected) {
-    Components components(std::vector<bool>(columns, true));
+    Components components(std::vector<bool>(pipelines, true));
     uint64_t count = 0, longest = 0;
     for (const auto& group : groups) {
       components.connect(group);
@@ -76,7 +76,7 @@ uint64_t groups_until_connected(uint32_t columns, PartialReduceOptions form) {
   }
   uint64_t longest = 0;
   for (size_t begin = 0; begin + 1000 < groups.size(); ++begin) {
-    Components components(std::vector<bool>(columns, true));
+    Components components(std::vector<bool>(pipelines, true));
     uint64_t count = 0;
     while (components.count() > 1) components.connect(groups[begin + count++]);
     longest = std::max(longest, count);
@@ -84,17 +84,17 @@ uint64_t groups_until_connected(uint32_t columns, PartialReduceOptions form) {
   return longest;
 }
 
-TEST(PartialReduce, ConnectsAllColumnsInTheStatedNumberOfGroups) {
-  for (const uint32_t columns : {2u, 5u, 8u, 17u}) {
-    EXPECT_LE(groups_until_connected(columns, {2, {}, IsolationGuard::kLastGroups}),
-              2 * (columns - 1) - 1)
-        << columns;
+TEST(PartialReduce, ConnectsAllPipelinesInTheStatedNumberOfGroups) {
+  for (const uint32_t pipelines : {2u, 5u, 8u, 17u}) {
+    EXPECT_LE(groups_until_connected(pipelines, {2, {}, IsolationGuard::kLastGroups}),
+              2 * (pipelines - 1) - 1)
+        << pipelines;
     for (const uint32_t size : {2u, 3u, 5u}) {
-      if (size > columns) continue;
-      const uint64_t connecting = (columns - 1 + size - 2) / (size - 1);
-      EXPECT_LE(groups_until_connected(columns, {size, {}, IsolationGuard::kSinceConnected}),
-                connecting + columns - 1)
-          << columns << " " << size;
+      if (size > pipelines) continue;
+      const uint64_t connecting = (pipelines - 1 + size - 2) / (size - 1);
+      EXPECT_LE(groups_until_connected(pipelines, {size, {}, IsolationGuard::kSinceConnected}),
+                connecting + pipelines - 1)
+          << pipelines << " " << size;
     }
   }
 }
@@ -110,7 +110,7 @@ TEST(PartialReduce, GoesOnWithFewerThanAGroup) {
   policy.on_group_end({0, false}, 5);
   const GroupDecisions one = policy.on_ready({{0}, 1}, 6);
   ASSERT_EQ(one.starts.size(), 1u);
-  EXPECT_EQ(one.starts[0].combination, Combination::kLocal);
+  EXPECT_EQ(one.starts[0].average, Average::kLocal);
 }
 
 TEST(PartialReduce, StaleMembersWeighLess) {
@@ -126,14 +126,15 @@ TEST(PartialReduce, StaleMembersWeighLess) {
   EXPECT_NEAR(decisions.starts[0].members[1].weight, 1.0 / 3, 1e-12);
 }
 
-// What the columns a, b | c, d wait for at two stages, each for a third, would never come.
+// What the pipeline replicas a, b | c, d wait for at two stages, each for a third, would never
+// come.
 TEST(PartialReduce, OtherStagesFollowTheLast) {
   PartialReducePolicy policy({4, 2}, {2, {}});
   EXPECT_TRUE(policy.on_ready({{0}, 0}, 1).starts.empty());
   EXPECT_TRUE(policy.on_ready({{1}, 0}, 2).starts.empty());
   EXPECT_TRUE(policy.on_ready({{4}, 0}, 3).starts.empty());
   const GroupDecisions first = policy.on_ready({{6}, 0}, 4);
-  ASSERT_EQ(first.starts.size(), 1u);  // Columns 0 and 2, last stage.
+  ASSERT_EQ(first.starts.size(), 1u);  // Pipeline replicas 0 and 2, last stage.
   EXPECT_EQ(first.starts[0].stage, 1);
   const GroupDecisions second = policy.on_ready({{2}, 0}, 5);
   ASSERT_EQ(second.starts.size(), 1u);

@@ -16,15 +16,15 @@ constexpr double kStepUs = 60000;
 const std::vector<SyncCandidate> kCandidates = {{}, {.local_steps = 1}, {.local_steps = 4}};
 const ChooserOptions kUnlike{.parts_are_unlike = true};
 
-StragglerProfile calm(const ColumnLayout& layout) {
+StragglerProfile calm(const PipelineLayout& layout) {
   StragglerProfile profile{.layout = layout, .exchange_us = 20000, .hidden_us = 40000};
   profile.forward_us.assign(layout.stages, 20000);
   profile.backward_us.assign(layout.stages, 40000);
-  profile.slowness.assign(layout.columns, 1);
+  profile.slowness.assign(layout.pipelines, 1);
   return profile;
 }
 
-StragglerProfile stalling(const ColumnLayout& layout) {
+StragglerProfile stalling(const PipelineLayout& layout) {
   StragglerProfile profile = calm(layout);
   profile.stall_rate = 0.1;
   profile.stall_us = 2 * kStepUs;
@@ -34,7 +34,7 @@ StragglerProfile stalling(const ColumnLayout& layout) {
 const ChooserOptions kAdaptive{.is_adaptive = true};
 
 TEST(PolicyChoice, StaysSynchronousWhenNothingDisturbsAndExchangesAreHidden) {
-  for (const ColumnLayout& layout : {ColumnLayout{2, 1}, {8, 1}, {4, 4}}) {
+  for (const PipelineLayout& layout : {PipelineLayout{2, 1}, {8, 1}, {4, 4}}) {
     for (const ChooserOptions& options : {ChooserOptions{}, kUnlike, kAdaptive}) {
       const SyncChoice choice = choose_sync(calm(layout), kCandidates, options);
       EXPECT_EQ(choice.candidate, kCandidates[0]) << choice.reason;
@@ -45,28 +45,28 @@ TEST(PolicyChoice, StaysSynchronousWhenNothingDisturbsAndExchangesAreHidden) {
 TEST(PolicyChoice, SparesExchangesThatAreDearUnlessStepsBecomeDearer) {
   StragglerProfile profile = calm({8, 1});
   profile.hidden_us = 0;
-  EXPECT_TRUE(choose_sync(profile, kCandidates, {}).candidate.runs_columns());
+  EXPECT_TRUE(choose_sync(profile, kCandidates, {}).candidate.runs_pipelines());
   StragglerProfile cheap = profile;
   cheap.exchange_us = 5000;
-  EXPECT_FALSE(choose_sync(cheap, kCandidates, kAdaptive).candidate.runs_columns());
+  EXPECT_FALSE(choose_sync(cheap, kCandidates, kAdaptive).candidate.runs_pipelines());
 }
 
-TEST(PolicyChoice, LetsColumnsGoTheirOwnPaceWhenOneIsSlowOrAllStall) {
+TEST(PolicyChoice, ChoosesLocalUpdatesWhenOneIsSlowOrAllStall) {
   StragglerProfile slow = calm({8, 1});
   slow.slowness[0] = 4;
   for (const StragglerProfile& profile : {slow, stalling({8, 1}), stalling({4, 4})}) {
     for (const ChooserOptions& options : {ChooserOptions{}, kUnlike, kAdaptive}) {
       const SyncChoice choice = choose_sync(profile, kCandidates, options);
-      EXPECT_TRUE(choice.candidate.runs_columns()) << choice.reason;
+      EXPECT_TRUE(choice.candidate.runs_pipelines()) << choice.reason;
     }
   }
 }
 
 TEST(PolicyChoice, OnlyAllreduceKeepsReplicasTogether) {
   const SyncChoice choice = choose_sync(stalling({8, 1}), kCandidates, kUnlike);
-  EXPECT_EQ(choice.predictions[0].disagreement, 0);
-  EXPECT_GT(choice.predictions[1].disagreement, 0.3);
-  EXPECT_GT(choice.predictions[2].disagreement, choice.predictions[1].disagreement);
+  EXPECT_EQ(choice.predictions[0].consensus_distance, 0);
+  EXPECT_GT(choice.predictions[1].consensus_distance, 0.3);
+  EXPECT_GT(choice.predictions[2].consensus_distance, choice.predictions[1].consensus_distance);
 }
 
 TEST(PolicyChoice, SaysWhy) {
@@ -76,7 +76,7 @@ TEST(PolicyChoice, SaysWhy) {
   }
 }
 
-TEST(PolicyChoice, TellsSlowColumnsFromStalls) {
+TEST(PolicyChoice, TellsSlowPipelinesFromStalls) {
   StragglerProfile profile = calm({4, 1});
   std::vector<std::vector<double>> steps_us(4, std::vector<double>(20, kStepUs));
   for (double& each_us : steps_us[1]) each_us = 3 * kStepUs;
@@ -84,7 +84,7 @@ TEST(PolicyChoice, TellsSlowColumnsFromStalls) {
   EXPECT_THAT(profile.slowness, testing::ElementsAre(1, 3, 1, 1));
   EXPECT_EQ(profile.stall_rate, 0);
   EXPECT_EQ(profile.stall_us, 0);
-  for (size_t column = 0; column < 4; ++column) steps_us[column][column] += 5 * kStepUs;
+  for (size_t pipeline = 0; pipeline < 4; ++pipeline) steps_us[pipeline][pipeline] += 5 * kStepUs;
   measure_stragglers(steps_us, profile);
   EXPECT_THAT(profile.slowness, testing::ElementsAre(1, 3, 1, 1));
   EXPECT_NEAR(profile.stall_rate, 0.025, 0.001);  // 4 of 80 steps, each of two pieces.
@@ -126,13 +126,13 @@ TEST(PolicyChoice, ValuesStepsLessTheFurtherApartTheyAreDone) {
   }
 }
 
-/// Steps of eight columns as `slowness` and a stall of every tenth say.
+/// Steps of eight pipeline replicas as `slowness` and a stall of every tenth say.
 std::optional<SyncChoice> watch_for(SyncWatch& watch, uint64_t steps, double slowest, bool stalls) {
   for (uint64_t step = 0; step < steps; ++step) {
-    for (uint32_t column = 0; column < 8; ++column) {
-      const bool is_stalled = stalls && (step + 3 * column) % 10 == 0;
-      const double factor = (column == 0 ? slowest : 1) + (is_stalled ? 2 : 0);
-      watch.on_step(column, static_cast<uint64_t>(factor * kStepUs));
+    for (uint32_t pipeline = 0; pipeline < 8; ++pipeline) {
+      const bool is_stalled = stalls && (step + 3 * pipeline) % 10 == 0;
+      const double factor = (pipeline == 0 ? slowest : 1) + (is_stalled ? 2 : 0);
+      watch.on_step(pipeline, static_cast<uint64_t>(factor * kStepUs));
     }
     watch.on_added(2000);
     if (auto choice = watch.look()) return choice;
@@ -148,12 +148,12 @@ TEST(SyncWatch, ChangesForStragglersAndBackWhenTheyAreGone) {
     EXPECT_FALSE(watch_for(watch, 40, 1, false));
     const auto loose = watch_for(watch, 200, 4, false);
     ASSERT_TRUE(loose);
-    EXPECT_TRUE(loose->candidate.runs_columns());
-    EXPECT_THAT(loose->reason, testing::HasSubstr("slowest column 4 times the fastest"));
+    EXPECT_TRUE(loose->candidate.runs_pipelines());
+    EXPECT_THAT(loose->reason, testing::HasSubstr("slowest pipeline replica 4 times the fastest"));
     const auto tight = watch_for(watch, 400, 1, false);
     ASSERT_EQ(tight.has_value(), is_adaptive);  // Else the exchange's 2 ms keep them apart.
     if (tight) {
-      EXPECT_FALSE(tight->candidate.runs_columns());
+      EXPECT_FALSE(tight->candidate.runs_pipelines());
     }
   }
 }
@@ -163,7 +163,7 @@ TEST(SyncWatch, SeesStallsSoon) {
   EXPECT_TRUE(watch_for(watch, 10, 1, true));
 }
 
-TEST(SyncWatch, WaitsUntilAllColumnsAreKnown) {
+TEST(SyncWatch, WaitsUntilAllPipelinesAreKnown) {
   SyncWatch watch({2, 1}, {}, {});
   for (int step = 0; step < 100; ++step) {
     watch.on_step(0, 1000 + 5000 * static_cast<uint64_t>(step % 2));
@@ -171,7 +171,7 @@ TEST(SyncWatch, WaitsUntilAllColumnsAreKnown) {
   }
 }
 
-TEST(SyncWatch, NeverLooksAtASingleColumn) {
+TEST(SyncWatch, NeverLooksAtASinglePipeline) {
   SyncWatch watch({1, 3}, {}, {});
   for (uint64_t step = 0; step < 100; ++step) watch.on_step(0, 1000 * (1 + step % 5));
   EXPECT_FALSE(watch.look());

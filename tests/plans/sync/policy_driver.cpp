@@ -14,10 +14,11 @@ constexpr double kTolerance = 1e-9;
 
 }  // namespace
 
-std::vector<std::pair<ColumnLayout, DriverOptions>> driver_settings(const DriverOptions& base) {
-  std::vector<std::pair<ColumnLayout, DriverOptions>> settings;
-  for (const ColumnLayout& layout : {ColumnLayout{1, 1}, ColumnLayout{2, 2}, ColumnLayout{3, 1},
-                                     ColumnLayout{4, 3}, ColumnLayout{8, 1}, ColumnLayout{13, 2}}) {
+std::vector<std::pair<PipelineLayout, DriverOptions>> driver_settings(const DriverOptions& base) {
+  std::vector<std::pair<PipelineLayout, DriverOptions>> settings;
+  for (const PipelineLayout& layout :
+       {PipelineLayout{1, 1}, PipelineLayout{2, 2}, PipelineLayout{3, 1}, PipelineLayout{4, 3},
+        PipelineLayout{8, 1}, PipelineLayout{13, 2}}) {
     for (const bool coupled : {false, true}) {
       for (const double death_rate : {0.0, 0.001, 0.05}) {
         DriverOptions options = base;
@@ -37,16 +38,16 @@ std::vector<std::pair<ColumnLayout, DriverOptions>> driver_settings(const Driver
   return settings;
 }
 
-PolicyDriver::PolicyDriver(GroupScheduler& policy, ColumnLayout layout, DriverOptions options)
+PolicyDriver::PolicyDriver(GroupScheduler& policy, PipelineLayout layout, DriverOptions options)
     : policy_(policy),
       layout_(layout),
       options_(options),
       rng_(options.seed),
       replicas_(layout.replica_count()),
-      columns_(layout.columns),
-      alive_count_(layout.columns) {
-  const auto slow_count = static_cast<uint32_t>(options_.slow_share * layout.columns + 0.5);
-  for (uint32_t c = 0; c < slow_count; ++c) columns_[c].slowness = kSlowFactor;
+      pipelines_(layout.pipelines),
+      alive_count_(layout.pipelines) {
+  const auto slow_count = static_cast<uint32_t>(options_.slow_share * layout.pipelines + 0.5);
+  for (uint32_t c = 0; c < slow_count; ++c) pipelines_[c].slowness = kSlowFactor;
   for (Replica& replica : replicas_) replica.value = rng_.uniform();
   for (uint32_t r = 0; r < replicas_.size(); ++r) go_on({r});
 }
@@ -93,13 +94,13 @@ void PolicyDriver::handle(const Event& event) {
   }
   if (event.kind == Kind::kGroupEnd) return end_group(event.subject);
   const ReplicaId replica{static_cast<uint32_t>(event.subject)};
-  if (columns_[layout_.column_of(replica)].life != event.life) return;
+  if (pipelines_[layout_.pipeline_of(replica)].life != event.life) return;
   if (event.kind == Kind::kFinish) return finish(replica);
   resume(replica);
 }
 
-uint64_t PolicyDriver::step_time(uint32_t column) {
-  double time = static_cast<double>(options_.step_us) * columns_[column].slowness;
+uint64_t PolicyDriver::step_time(uint32_t pipeline) {
+  double time = static_cast<double>(options_.step_us) * pipelines_[pipeline].slowness;
   time *= 0.5 + rng_.uniform();
   if (rng_.uniform() < options_.stall_rate) time *= kStallFactor;
   return 1 + static_cast<uint64_t>(time);
@@ -107,19 +108,20 @@ uint64_t PolicyDriver::step_time(uint32_t column) {
 
 void PolicyDriver::compute(ReplicaId replica, uint64_t delay_us) {
   replicas_[replica.value].computes = true;
-  push(now_us_ + delay_us, Kind::kFinish, replica.value, columns_[layout_.column_of(replica)].life);
+  push(now_us_ + delay_us, Kind::kFinish, replica.value,
+       pipelines_[layout_.pipeline_of(replica)].life);
 }
 
 /// The replica is free for its next step.
 void PolicyDriver::go_on(ReplicaId replica) {
-  const uint32_t column = layout_.column_of(replica);
-  if (!options_.coupled) return compute(replica, step_time(column));
-  Column& own = columns_[column];
+  const uint32_t pipeline = layout_.pipeline_of(replica);
+  if (!options_.coupled) return compute(replica, step_time(pipeline));
+  Pipeline& own = pipelines_[pipeline];
   if (own.busy_stages == 0) own.busy_stages = layout_.stages;
   if (--own.busy_stages > 0) return;
-  uint64_t delay_us = step_time(column);
+  uint64_t delay_us = step_time(pipeline);
   for (uint32_t stage = layout_.stages; stage-- > 0;) {
-    compute(layout_.replica(stage, column), delay_us);
+    compute(layout_.replica(stage, pipeline), delay_us);
     delay_us += 1 + rng_.below(options_.step_us);
   }
   own.busy_stages = layout_.stages;
@@ -174,9 +176,9 @@ void PolicyDriver::check_members(const GroupStart& start) {
       EXPECT_LT(start.members[m - 1].replica, member.replica);
     }
     EXPECT_EQ(layout_.stage_of(member.replica), static_cast<uint32_t>(start.stage));
-    EXPECT_TRUE(columns_[layout_.column_of(member.replica)].alive) << member.replica;
+    EXPECT_TRUE(pipelines_[layout_.pipeline_of(member.replica)].alive) << member.replica;
     const Replica& replica = replicas_[member.replica.value];
-    const bool may_go_on = options_.interrupts && start.combination == Combination::kLocal;
+    const bool may_go_on = options_.interrupts && start.average == Average::kLocal;
     EXPECT_TRUE(may_go_on || !replica.group) << member.replica << " is in group " << *replica.group;
     EXPECT_TRUE(replica.waits || options_.interrupts) << member.replica << " is not ready";
     if (replica.waits) {
@@ -213,8 +215,8 @@ void PolicyDriver::begin(const GroupStart& start) {
   check_members(start);
   if (testing::Test::HasFailure()) return;
   ++start_count_;
-  if (start.combination == Combination::kAverageWeights) average(start);
-  const bool is_local = start.combination == Combination::kLocal;
+  if (start.average == Average::kAverageWeights) average(start);
+  const bool is_local = start.average == Average::kLocal;
   if (is_local) {
     EXPECT_EQ(start.members.size(), 1u);
     EXPECT_NEAR(start.members[0].weight, 1, kTolerance);
@@ -231,7 +233,7 @@ void PolicyDriver::begin(const GroupStart& start) {
     wait_us_longest_ = std::max(wait_us_longest_, now_us_ - replica.ready_us);
     const uint64_t through_us = is_local ? 0 : rng_.below(options_.group_us);
     push(now_us_ + through_us, Kind::kResume, member.replica.value,
-         columns_[layout_.column_of(member.replica)].life);
+         pipelines_[layout_.pipeline_of(member.replica)].life);
   }
   if (!is_local) push(now_us_ + options_.group_us, Kind::kGroupEnd, start.number, 0);
   if (options_.wait_us_max > 0) {
@@ -242,21 +244,21 @@ void PolicyDriver::begin(const GroupStart& start) {
 
 void PolicyDriver::churn() {
   if (rng_.uniform() >= options_.death_rate) return;
-  const auto column = static_cast<uint32_t>(rng_.below(layout_.columns));
-  if (columns_[column].alive) {
-    if (alive_count_ > options_.columns_min) kill(column);
+  const auto pipeline = static_cast<uint32_t>(rng_.below(layout_.pipelines));
+  if (pipelines_[pipeline].alive) {
+    if (alive_count_ > options_.pipelines_min) kill(pipeline);
   } else {
-    revive(column);
+    revive(pipeline);
   }
 }
 
-void PolicyDriver::kill(uint32_t column) {
-  columns_[column].alive = false;
-  ++columns_[column].life;
+void PolicyDriver::kill(uint32_t pipeline) {
+  pipelines_[pipeline].alive = false;
+  ++pipelines_[pipeline].life;
   --alive_count_;
   ++change_count_;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    const ReplicaId id = layout_.replica(stage, column);
+    const ReplicaId id = layout_.replica(stage, pipeline);
     Replica& replica = replicas_[id.value];
     if (replica.group) {
       auto group = open_groups_.find(*replica.group);
@@ -270,44 +272,44 @@ void PolicyDriver::kill(uint32_t column) {
     replica.group.reset();
     replica.computes = replica.waits = replica.resumes = false;
   }
-  apply(policy_.on_membership({column, false, 0}, now_us_));
-  if (on_change) on_change(column, false);
+  apply(policy_.on_membership({pipeline, false, 0}, now_us_));
+  if (on_change) on_change(pipeline, false);
 }
 
-void PolicyDriver::revive(uint32_t column) {
+void PolicyDriver::revive(uint32_t pipeline) {
   std::vector<uint32_t> living;
-  for (uint32_t c = 0; c < layout_.columns; ++c) {
-    if (columns_[c].alive) living.push_back(c);
+  for (uint32_t c = 0; c < layout_.pipelines; ++c) {
+    if (pipelines_[c].alive) living.push_back(c);
   }
   const uint32_t source = living[rng_.below(living.size())];
   const uint64_t step = replicas_[source].next_step;
-  Column& own = columns_[column];
+  Pipeline& own = pipelines_[pipeline];
   own.alive = true;
   own.busy_stages = 0;
   own.slowness = rng_.uniform() < options_.slow_share ? kSlowFactor : 1;
   ++alive_count_;
   ++change_count_;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    Replica& replica = replicas_[layout_.replica(stage, column).value];
+    Replica& replica = replicas_[layout_.replica(stage, pipeline).value];
     replica = Replica{};
     replica.next_step = step;
     replica.value = replicas_[layout_.replica(stage, source).value].value;
   }
-  apply(policy_.on_membership({column, true, step}, now_us_));
-  if (on_change) on_change(column, true);
-  for (uint32_t stage = 0; stage < layout_.stages; ++stage) go_on(layout_.replica(stage, column));
+  apply(policy_.on_membership({pipeline, true, step}, now_us_));
+  if (on_change) on_change(pipeline, true);
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) go_on(layout_.replica(stage, pipeline));
 }
 
 void PolicyDriver::send_something_stale() {
   const ReplicaId id{static_cast<uint32_t>(rng_.below(replicas_.size()))};
-  const uint32_t column = layout_.column_of(id);
+  const uint32_t pipeline = layout_.pipeline_of(id);
   const uint64_t next_step = replicas_[id.value].next_step;
   GroupDecisions decisions;
   switch (rng_.below(5)) {
     case 0:  // A repeat or older; of the dead, anything.
-      if (columns_[column].alive && next_step == 0) return;
-      decisions = policy_.on_ready({id, columns_[column].alive ? rng_.below(next_step) : next_step},
-                                   now_us_);
+      if (pipelines_[pipeline].alive && next_step == 0) return;
+      decisions = policy_.on_ready(
+          {id, pipelines_[pipeline].alive ? rng_.below(next_step) : next_step}, now_us_);
       break;
     case 1:
       decisions = policy_.on_ready({{layout_.replica_count() + id.value}, next_step}, now_us_);
@@ -319,7 +321,7 @@ void PolicyDriver::send_something_stale() {
       break;
     }
     case 3:  // What it is already.
-      decisions = policy_.on_membership({column, columns_[column].alive, 0}, now_us_);
+      decisions = policy_.on_membership({pipeline, pipelines_[pipeline].alive, 0}, now_us_);
       break;
     default:
       if (wake_us_ && *wake_us_ <= now_us_) return;
@@ -331,8 +333,8 @@ void PolicyDriver::send_something_stale() {
 
 double PolicyDriver::spread(uint32_t stage) const {
   double least = HUGE_VAL, most = -HUGE_VAL;
-  for (uint32_t c = 0; c < layout_.columns; ++c) {
-    if (!columns_[c].alive) continue;
+  for (uint32_t c = 0; c < layout_.pipelines; ++c) {
+    if (!pipelines_[c].alive) continue;
     const double value = replicas_[layout_.replica(stage, c).value].value;
     least = std::min(least, value);
     most = std::max(most, value);
@@ -342,8 +344,8 @@ double PolicyDriver::spread(uint32_t stage) const {
 
 double PolicyDriver::mean(uint32_t stage) const {
   double sum = 0;
-  for (uint32_t c = 0; c < layout_.columns; ++c) {
-    if (columns_[c].alive) sum += replicas_[layout_.replica(stage, c).value].value;
+  for (uint32_t c = 0; c < layout_.pipelines; ++c) {
+    if (pipelines_[c].alive) sum += replicas_[layout_.replica(stage, c).value].value;
   }
   return sum / alive_count_;
 }

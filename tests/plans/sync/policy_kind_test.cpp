@@ -25,16 +25,16 @@ JobSpec job_of(const std::string& policy) {
 const std::vector<std::string> kNames = {"sdpipe", "partial_reduce", "prague",
                                          "adpsgd", "adpsgd_paired",  "overlapped"};
 
-TEST(PolicyKind, EveryNameOfAColumnPolicyMakesOne) {
+TEST(PolicyKind, EveryNameOfAPipelinePolicyMakesOne) {
   EXPECT_EQ(parse_policy_kind("allreduce").value(), PolicyKind::kAllreduce);
-  EXPECT_FALSE(may_run_columns(job_of("allreduce")));
-  EXPECT_TRUE(may_run_columns(job_of("auto")));
-  EXPECT_FALSE(begins_in_columns(job_of("auto")));
+  EXPECT_FALSE(may_run_pipelines(job_of("allreduce")));
+  EXPECT_TRUE(may_run_pipelines(job_of("auto")));
+  EXPECT_FALSE(begins_in_pipelines(job_of("auto")));
   int kind = static_cast<int>(PolicyKind::kAllreduce);
   for (const std::string& name : kNames) {
     EXPECT_EQ(static_cast<int>(parse_policy_kind(name).value()), ++kind) << name;
-    EXPECT_TRUE(begins_in_columns(job_of(name)));
-    EXPECT_EQ(check_columns(job_of(name)), absl::OkStatus());
+    EXPECT_TRUE(begins_in_pipelines(job_of(name)));
+    EXPECT_EQ(check_pipelines(job_of(name)), absl::OkStatus());
     EXPECT_NE(make_policy(job_of(name), {4, 2}), nullptr);
   }
 }
@@ -52,7 +52,7 @@ TEST(PolicyKind, ATypoIsAnsweredWithTheNearestName) {
   EXPECT_FALSE(parse_policy_kind("").ok());
 }
 
-TEST(PolicyKind, WhatColumnsCannotDoIsRefusedWithAWayOut) {
+TEST(PolicyKind, WhatPipelinesCannotDoIsRefusedWithAWayOut) {
   struct Case {
     std::function<void(JobSpec&)> spoil;
     std::string word;
@@ -72,13 +72,13 @@ TEST(PolicyKind, WhatColumnsCannotDoIsRefusedWithAWayOut) {
     for (const std::string& name : kNames) {
       JobSpec job = job_of(name);
       each.spoil(job);
-      const absl::Status refused = check_columns(job);
+      const absl::Status refused = check_pipelines(job);
       EXPECT_TRUE(absl::IsInvalidArgument(refused)) << each.word;
       EXPECT_THAT(std::string(refused.message()), HasSubstr(each.word));
     }
     JobSpec synchronous = job_of("allreduce");
     each.spoil(synchronous);
-    EXPECT_EQ(check_columns(synchronous), absl::OkStatus());
+    EXPECT_EQ(check_pipelines(synchronous), absl::OkStatus());
   }
 }
 
@@ -86,9 +86,9 @@ TEST(PolicyKind, ATiedEmbeddingIsWelcomeOnOneStage) {
   JobSpec job = job_of("sdpipe");
   job.model.tied_head = true;
   job.parallelism.pipeline_parallel_degree = 1;
-  EXPECT_EQ(check_columns(job), absl::OkStatus());
+  EXPECT_EQ(check_pipelines(job), absl::OkStatus());
   job.parallelism.virtual_stages = 2;
-  EXPECT_FALSE(check_columns(job).ok());
+  EXPECT_FALSE(check_pipelines(job).ok());
 }
 
 TEST(PolicyKind, PoliciesTakeTheirOptionsFromTheJob) {

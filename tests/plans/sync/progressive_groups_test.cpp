@@ -11,7 +11,7 @@
 namespace skein::plans {
 namespace {
 
-std::map<int32_t, int> sizes(const ColumnGroups& groups) {
+std::map<int32_t, int> sizes(const PipelineGroups& groups) {
   std::map<int32_t, int> sizes;
   for (const int32_t group : groups) {
     if (group >= 0) ++sizes[group];
@@ -19,9 +19,9 @@ std::map<int32_t, int> sizes(const ColumnGroups& groups) {
   return sizes;
 }
 
-std::vector<double> one_straggler(size_t columns, double delay) {
-  std::vector<double> step_us(columns, 100);
-  step_us[columns / 2] = 100 * (1 + delay);
+std::vector<double> one_straggler(size_t pipelines, double delay) {
+  std::vector<double> step_us(pipelines, 100);
+  step_us[pipelines / 2] = 100 * (1 + delay);
   return step_us;
 }
 
@@ -37,27 +37,27 @@ TEST(PredictedSlowdown, IsTheFormulaForOneStragglerInEvenGroups) {
 
 TEST(GroupBySpeed, PutsStragglersTogetherInEvenGroups) {
   EXPECT_EQ(group_by_speed(std::vector<double>{1, 9, 1, 8, 1, 1}, 3),
-            (ColumnGroups{1, 0, 1, 0, 2, 2}));
-  EXPECT_EQ(group_by_speed(std::vector<double>{1, 9, 0, 1}, 2), (ColumnGroups{1, 0, -1, 1}));
+            (PipelineGroups{1, 0, 1, 0, 2, 2}));
+  EXPECT_EQ(group_by_speed(std::vector<double>{1, 9, 0, 1}, 2), (PipelineGroups{1, 0, -1, 1}));
 }
 
 TEST(GroupBySpeed, SizesDifferByAtMostOneAndTheSlowestGroupIsSmallest) {
-  for (size_t columns = 1; columns <= 20; ++columns) {
-    for (int32_t count = 1; count <= static_cast<int32_t>(columns); ++count) {
-      const auto size = sizes(group_by_speed(one_straggler(columns, 1), count));
+  for (size_t pipelines = 1; pipelines <= 20; ++pipelines) {
+    for (int32_t count = 1; count <= static_cast<int32_t>(pipelines); ++count) {
+      const auto size = sizes(group_by_speed(one_straggler(pipelines, 1), count));
       ASSERT_EQ(size.size(), static_cast<size_t>(count));
-      EXPECT_EQ(size.at(0), static_cast<int>(columns) / count);
+      EXPECT_EQ(size.at(0), static_cast<int>(pipelines) / count);
       for (const auto& [group, members] : size) EXPECT_LE(members - size.at(0), 1);
     }
   }
 }
 
 TEST(FewestGroups, ThreeHundredPercentDelayNeedsFiveGroupsForTwentyPercent) {
-  const ColumnGroups groups = fewest_groups(one_straggler(20, 3), 1.2);
+  const PipelineGroups groups = fewest_groups(one_straggler(20, 3), 1.2);
   EXPECT_EQ(sizes(groups).size(), 5u);
 }
 
-TEST(FewestGroups, EqualColumnsAreOneGroup) {
+TEST(FewestGroups, EqualPipelinesAreOneGroup) {
   EXPECT_EQ(sizes(fewest_groups(std::vector<double>(8, 50), 1.01)).size(), 1u);
 }
 
@@ -67,7 +67,7 @@ TEST(FewestGroups, IsTheSmallestNumberWithinTheTargetOrTheFastestOne) {
     std::vector<double> step_us(1 + rng.below(9));
     for (double& each : step_us) each = 50 + 400 * rng.uniform() * rng.uniform();
     const double target = 1 + rng.uniform();
-    const ColumnGroups chosen = fewest_groups(step_us, target);
+    const PipelineGroups chosen = fewest_groups(step_us, target);
     const auto count = static_cast<int32_t>(sizes(chosen).size());
     const double slowdown = predicted_slowdown(step_us, chosen);
     for (int32_t other = 1; other <= static_cast<int32_t>(step_us.size()); ++other) {
@@ -86,7 +86,7 @@ TEST(RegroupTrigger, AsksOnlyAfterItsPatienceAndOnlyInARow) {
   RegroupTrigger trigger({.slowdown_max = 1.2, .margin = 1.1, .patience = 3});
   const std::vector<double> even(8, 100);
   const std::vector<double> uneven = one_straggler(8, 3);
-  const ColumnGroups one(8, 0);
+  const PipelineGroups one(8, 0);
   EXPECT_FALSE(trigger.observe(uneven, one));
   EXPECT_FALSE(trigger.observe(uneven, one));
   EXPECT_FALSE(trigger.observe(even, one));
@@ -97,11 +97,11 @@ TEST(RegroupTrigger, AsksOnlyAfterItsPatienceAndOnlyInARow) {
   EXPECT_LE(predicted_slowdown(uneven, *groups), 1.2);
 }
 
-TEST(RegroupTrigger, DoesNotGoToAndFroWithTheSameColumns) {
+TEST(RegroupTrigger, DoesNotGoToAndFroWithTheSamePipelines) {
   for (double delay = 0; delay < 4; delay += 0.01) {
     RegroupTrigger trigger({.patience = 1});
     const std::vector<double> step_us = one_straggler(12, delay);
-    ColumnGroups groups(12, 0);
+    PipelineGroups groups(12, 0);
     int changes = 0;
     for (int observation = 0; observation < 20; ++observation) {
       if (auto next = trigger.observe(step_us, groups)) {

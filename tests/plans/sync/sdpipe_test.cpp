@@ -16,12 +16,12 @@ constexpr uint64_t kWindowUsMax = 60 * kStepUs / 5;
 TEST(Sdpipe, OwesNothingWhateverHappens) {
   for (const auto& [layout, options] : driver_settings({.wake_us_max = kWindowUsMax})) {
     for (const bool artefact : {false, true}) {
-      SdpipeOptions form = artefact ? sdpipe_artefact(layout.columns, 2) : SdpipeOptions{};
+      SdpipeOptions form = artefact ? sdpipe_artefact(layout.pipelines, 2) : SdpipeOptions{};
       form.period = 2;
       SdpipePolicy policy(layout, form);
       PolicyDriver driver(policy, layout, options);
-      ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages;
-      EXPECT_EQ(driver.change_count() > 0, options.death_rate > 0 && layout.columns > 1);
+      ASSERT_TRUE(driver.run()) << layout.pipelines << " x " << layout.stages;
+      EXPECT_EQ(driver.change_count() > 0, options.death_rate > 0 && layout.pipelines > 1);
     }
   }
 }
@@ -50,7 +50,7 @@ TEST(Sdpipe, StalenessWeightsAreAverages) {
 
 TEST(Sdpipe, MixesTheReplicasOfEachStage) {
   for (const uint32_t stages : {1u, 3u}) {
-    const ColumnLayout layout{7, stages};
+    const PipelineLayout layout{7, stages};
     SdpipePolicy policy(layout, {});
     PolicyDriver driver(policy, layout, {.coupled = stages > 1, .learns = false});
     std::vector<double> means;
@@ -66,16 +66,16 @@ TEST(Sdpipe, MixesTheReplicasOfEachStage) {
 /// Updates of a stage between two moments at which its groups since the first have connected all.
 class Connections {
  public:
-  Connections(ColumnLayout layout)
+  Connections(PipelineLayout layout)
       : layout_(layout),
-        stages_(layout.stages, {Components(std::vector<bool>(layout.columns, true)), 0}) {}
+        stages_(layout.stages, {Components(std::vector<bool>(layout.pipelines, true)), 0}) {}
 
   void on_start(const GroupStart& start) {
     Stage& stage = stages_[static_cast<size_t>(start.stage)];
-    std::vector<uint32_t> columns;
-    for (const GroupMember& m : start.members) columns.push_back(layout_.column_of(m.replica));
-    stage.components.connect(columns);
-    stage.updates += columns.size();
+    std::vector<uint32_t> pipelines;
+    for (const GroupMember& m : start.members) pipelines.push_back(layout_.pipeline_of(m.replica));
+    stage.components.connect(pipelines);
+    stage.updates += pipelines.size();
     longest_ = std::max(longest_, stage.updates);
     if (stage.components.count() > 1) return;
     stage.components.reset();
@@ -88,35 +88,36 @@ class Connections {
     Components components;
     uint64_t updates;
   };
-  ColumnLayout layout_;
+  PipelineLayout layout_;
   std::vector<Stage> stages_;
   uint64_t longest_ = 0;
 };
 
 // Between two holds: P * N updates, up to N of the group that completes them, and the hold's own N.
 // What connects by itself in between may put the start of our count before a hold: twice that.
-TEST(Sdpipe, ConnectsAllColumnsInTheStatedPeriod) {
-  for (const uint32_t columns : {2u, 5u, 8u, 12u}) {
+TEST(Sdpipe, ConnectsAllPipelinesInTheStatedPeriod) {
+  for (const uint32_t pipelines : {2u, 5u, 8u, 12u}) {
     for (const uint64_t period : {1u, 2u, 5u}) {
       for (const bool pairs : {false, true}) {
-        const ColumnLayout layout{columns, 1};
+        const PipelineLayout layout{pipelines, 1};
         SdpipeOptions form;
         form.period = period;
         form.pairs = pairs;
         SdpipePolicy policy(layout, form);
-        PolicyDriver driver(policy, layout, {.seed = columns + period, .slow_share = 0.4});
+        PolicyDriver driver(policy, layout, {.seed = pipelines + period, .slow_share = 0.4});
         Connections connections(layout);
         driver.on_start = [&](const GroupStart& start) { connections.on_start(start); };
         ASSERT_TRUE(driver.run());
-        EXPECT_LE(connections.longest(), 2 * (period + 2) * columns) << columns << " " << period;
+        EXPECT_LE(connections.longest(), 2 * (period + 2) * pipelines)
+            << pipelines << " " << period;
       }
     }
   }
 }
 
-// Other stages' holds come first, each of at most one step of each column in a pipeline.
+// Other stages' holds come first, each of at most one step of each pipeline replica in a pipeline.
 TEST(Sdpipe, ConnectsEachStageOfAPipeline) {
-  const ColumnLayout layout{6, 4};
+  const PipelineLayout layout{6, 4};
   SdpipeOptions form;
   form.period = 2;
   SdpipePolicy policy(layout, form);
@@ -124,11 +125,11 @@ TEST(Sdpipe, ConnectsEachStageOfAPipeline) {
   Connections connections(layout);
   driver.on_start = [&](const GroupStart& start) { connections.on_start(start); };
   ASSERT_TRUE(driver.run());
-  EXPECT_LE(connections.longest(), 2 * (form.period + 2 + 2 * layout.stages) * layout.columns);
+  EXPECT_LE(connections.longest(), 2 * (form.period + 2 + 2 * layout.stages) * layout.pipelines);
 }
 
 TEST(Sdpipe, IsAllReduceWithAPeriodOfOneAndOneStage) {
-  const ColumnLayout layout{8, 1};
+  const PipelineLayout layout{8, 1};
   for (const bool artefact : {false, true}) {
     SdpipeOptions form = artefact ? sdpipe_artefact(8, 1) : SdpipeOptions{};
     form.period = 1;
@@ -167,7 +168,7 @@ TEST_F(SdpipeByHand, AGroupOfOneGoesOnLocally) {
   ASSERT_EQ(wake_us, 1100u);
   const GroupDecisions decisions = policy.on_timer(1100);
   ASSERT_EQ(decisions.starts.size(), 1u);
-  EXPECT_EQ(decisions.starts[0].combination, Combination::kLocal);
+  EXPECT_EQ(decisions.starts[0].average, Average::kLocal);
   EXPECT_EQ(policy.on_ready({{1}, 1}, 1200).wake_us, 3200u);  // Its window has doubled.
 }
 

@@ -16,13 +16,13 @@ namespace {
 
 struct ServerPolicy {
   std::string name;
-  std::function<std::unique_ptr<GroupScheduler>(const ColumnLayout&)> make;
+  std::function<std::unique_ptr<GroupScheduler>(const PipelineLayout&)> make;
 };
 
 void PrintTo(const ServerPolicy& policy, std::ostream* out) { *out << policy.name; }
 
 ServerPolicy server(const std::string& name, ServerMode mode, uint64_t bound = 0) {
-  return {name, [mode, bound](const ColumnLayout& layout) {
+  return {name, [mode, bound](const PipelineLayout& layout) {
             return parameter_server(layout, {mode, bound});
           }};
 }
@@ -32,17 +32,18 @@ std::vector<ServerPolicy> policies() {
           server("asynchronous", ServerMode::kAsynchronous),
           server("bounded", ServerMode::kBounded, 2),
           {"hetpipe",
-           [](const ColumnLayout& layout) {
+           [](const PipelineLayout& layout) {
              return std::make_unique<HetPipePolicy>(layout,
                                                     HetPipeOptions{.wave = 3, .distance = 1});
            }},
           {"grouped",
-           [](const ColumnLayout& layout) {
-             ColumnGroups groups(layout.columns);
-             for (uint32_t c = 0; c < layout.columns; ++c) groups[c] = static_cast<int32_t>(c % 3);
+           [](const PipelineLayout& layout) {
+             PipelineGroups groups(layout.pipelines);
+             for (uint32_t c = 0; c < layout.pipelines; ++c)
+               groups[c] = static_cast<int32_t>(c % 3);
              return std::make_unique<GroupedServerPolicy>(layout, groups);
            }},
-          {"progressive", [](const ColumnLayout& layout) {
+          {"progressive", [](const PipelineLayout& layout) {
              return std::make_unique<ProgressiveServerPolicy>(layout, RegroupOptions{});
            }}};
 }
@@ -53,7 +54,7 @@ TEST_P(ServerPolicies, GoOnWhateverStallsDiesJoinsOrComesTwice) {
   for (const auto& [layout, options] : driver_settings()) {
     const auto policy = GetParam().make(layout);
     PolicyDriver driver(*policy, layout, options);
-    ASSERT_TRUE(driver.run()) << layout.columns << " x " << layout.stages;
+    ASSERT_TRUE(driver.run()) << layout.pipelines << " x " << layout.stages;
   }
 }
 

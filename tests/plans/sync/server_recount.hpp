@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "plans/sync/column_layout.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
 
@@ -16,11 +16,12 @@ class ServerRecount {
  public:
   enum class Updates { kOfMembers, kOfGroups };
 
-  ServerRecount(const ColumnLayout& layout, Updates updates) : layout_(layout), updates_(updates) {}
+  ServerRecount(const PipelineLayout& layout, Updates updates)
+      : layout_(layout), updates_(updates) {}
 
-  void join(uint32_t column) {
+  void join(uint32_t pipeline) {
     for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-      taken_[layout_.replica(stage, column)] = {log_[stage].size()};
+      taken_[layout_.replica(stage, pipeline)] = {log_[stage].size()};
     }
   }
   /// What the staleness of the group should be.
@@ -47,7 +48,7 @@ class ServerRecount {
   }
 
  private:
-  ColumnLayout layout_;
+  PipelineLayout layout_;
   Updates updates_;
   std::map<uint32_t, std::vector<uint64_t>> log_;     // By stage: the groups that pushed.
   std::map<ReplicaId, std::vector<uint64_t>> taken_;  // How long the log was then.

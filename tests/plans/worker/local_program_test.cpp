@@ -13,7 +13,7 @@ using ::testing::IsEmpty;
 using Program = Watched<LocalProgram>;
 
 constexpr uint64_t kFirstStep = 10;
-constexpr SampleLease kClaim{84, 4}, kNext{92, 4};
+constexpr SampleClaim kClaim{84, 4}, kNext{92, 4};
 
 ProgramOptions options_of(std::vector<int32_t> stages = {0}) {
   ProgramOptions options;
@@ -47,7 +47,7 @@ struct Replica {
                 std::holds_alternative<RunValidation>(command);
     }
   }
-  SampleLease samples() const {
+  SampleClaim samples() const {
     return {program->first_sample(0, {0, 2}), program->sample_count()};
   }
   void end_work() {
@@ -57,10 +57,10 @@ struct Replica {
     --device;
     take(program.on_work_done());
   }
-  void claim(uint64_t step, SampleLease samples = kClaim) {
+  void claim(uint64_t step, SampleClaim samples = kClaim) {
     take(program.on_claim({step, samples}));
   }
-  void commit(uint64_t step, std::optional<SampleLease> next = std::nullopt) {
+  void commit(uint64_t step, std::optional<SampleClaim> next = std::nullopt) {
     take(program.on_update({step, 2, next}));
   }
   void average(uint64_t number, bool is_alone = false, int32_t stage = 0) {
@@ -92,9 +92,9 @@ TEST(LocalProgram, AStepGoesFromClaimToUpdateToGroupToTheNextClaim) {
   EXPECT_EQ(replica.samples(), kClaim);
   replica.end_work();
   EXPECT_EQ(replica.readies, 1);
-  EXPECT_TRUE(replica.program->has_common_state());
+  EXPECT_TRUE(replica.program->has_global_state());
   replica.commit(0, kNext);
-  EXPECT_FALSE(replica.program->has_common_state()) << "the update is its own";
+  EXPECT_FALSE(replica.program->has_global_state()) << "the update is its own";
   ASSERT_EQ(replica.updates.size(), 1u);
   EXPECT_EQ(replica.updates[0].job_step, 10u) << "that of the job which its samples belong to";
   EXPECT_EQ(replica.updates[0].gradient_norm, 2);
@@ -168,7 +168,7 @@ Replica at_the_global_average(uint64_t steps, const ProgramOptions& options = op
 TEST(LocalProgram, TheGlobalAverageIsTheStateOfTheJobsSteps) {
   Replica replica = at_the_global_average(14);
   EXPECT_EQ(replica.program->steps_done(), 14u);
-  EXPECT_TRUE(replica.program->has_common_state());
+  EXPECT_TRUE(replica.program->has_global_state());
   EXPECT_EQ(replica.program->activity(), "the commit");
   replica.claim(1);
   EXPECT_EQ(replica.device, 0) << "the commit comes first";
@@ -190,9 +190,9 @@ TEST(LocalProgram, AnAverageThatWasNotTakenIsNoState) {
   replica.global(7, 14, 0);
   replica.global(8, 14, 1);
   replica.averaged(7, true, 0);
-  EXPECT_FALSE(replica.program->has_common_state()) << "one stage is not all";
+  EXPECT_FALSE(replica.program->has_global_state()) << "one stage is not all";
   replica.averaged(8, false, 1);
-  EXPECT_FALSE(replica.program->has_common_state());
+  EXPECT_FALSE(replica.program->has_global_state());
   EXPECT_EQ(replica.program->steps_done(), kFirstStep);
 }
 
@@ -219,7 +219,7 @@ TEST(LocalProgram, APushThatClosesTheRoundIsNotItsEnd) {
     replica.claim(1);
     EXPECT_EQ(replica.program.dropped(), 1u) << "while it pushes";
     replica.averaged(6, ok);
-    EXPECT_FALSE(replica.program->has_common_state());
+    EXPECT_FALSE(replica.program->has_global_state());
     replica.global(7, 14);
     replica.averaged(7);
     EXPECT_EQ(replica.program->steps_done(), 14u);
@@ -229,7 +229,7 @@ TEST(LocalProgram, APushThatClosesTheRoundIsNotItsEnd) {
 TEST(LocalProgram, WhoHadNoSamplesTakesTheAverageToo) {
   Replica replica;
   replica.global(1, 14);
-  EXPECT_FALSE(replica.program->has_common_state()) << "while it is taken";
+  EXPECT_FALSE(replica.program->has_global_state()) << "while it is taken";
   replica.averaged(1);
   EXPECT_EQ(replica.program->steps_done(), 14u);
 }

@@ -228,7 +228,7 @@ TEST(StepProgram, AStepIsDoneWhileItsValidationStillRuns) {
   program.on_commit({.step = 0, .validate = true});
   EXPECT_EQ(program->steps_done(), 0u) << "the update runs";
   program.on_work_done();
-  EXPECT_EQ(program->steps_done(), 1u) << "whoever is halted now has applied it";
+  EXPECT_EQ(program->steps_done(), 1u) << "whoever is quiesced now has applied it";
   program.on_work_done();
   program.on_work_done();
   EXPECT_EQ(program->steps_done(), 1u);

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plans/job/model_spec.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::plans {
+
+/// For each stage of `plan` the worker that keeps the snapshot of its first replica's state:
+/// another one than that replica's. Preferred, in this order: one on another host; one that has no
+/// replica of the stage, and so is not lost with it; the one that keeps the fewest bytes so far,
+/// stage by stage; the lowest id. WorkerId{0} if there is no other worker.
+///
+/// `hosts`  has the host of every worker that may keep one, and of every worker of the plan.
+std::vector<WorkerId> choose_snapshot_peers(const Plan& plan, const ModelSpec& model,
+                                              const std::map<WorkerId, std::string>& hosts);
+
+}  // namespace skein::plans

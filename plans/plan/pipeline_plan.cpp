@@ -1,0 +1,56 @@
+#include "plans/plan/pipeline_plan.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/status_macros.hpp"
+#include "plans/plan/layout_plan.hpp"
+
+namespace skein::plans {
+namespace {
+
+int64_t pipeline_rows(const JobSpec& job) {
+  return job.training.micro_batch_size / job.parallelism.data_parallel_replicate_degree;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
+                                        uint64_t generation) {
+  const auto available = static_cast<int64_t>(workers.size());
+  SKEIN_ASSIGN_OR_RETURN(const int64_t wanted, layout_worker_count(job, available));
+  JobSpec pipelines_job = job;
+  ParallelismSpec& parallelism = pipelines_job.parallelism;
+  int64_t stages = wanted / parallelism.data_parallel_replicate_degree;
+  if (stages > available) {
+    stages = available;
+    parallelism.layout.clear();
+    parallelism.virtual_stages = 1;
+  }
+  const int64_t pipelines = available / stages;
+  if (job.model.tied_head && stages * parallelism.virtual_stages > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sync.policy = \"", job.sync.policy, "\" with ", stages * parallelism.virtual_stages,
+        " stages averages each stage by itself, which would pull the two copies of a tied "
+        "embedding apart; set model.tie_word_embeddings = false or use one stage"));
+  }
+  parallelism.pipeline_parallel_degree = stages;
+  parallelism.data_parallel_replicate_degree = pipelines;
+  const int64_t microbatches = microbatch_count(job);
+  pipelines_job.training.micro_batch_size = pipeline_rows(job) * pipelines;
+  pipelines_job.training.global_batch_size = microbatches * pipelines_job.training.micro_batch_size;
+  SKEIN_ASSIGN_OR_RETURN(Plan plan, make_layout_plan(pipelines_job, workers, generation));
+  plan.mode = kLocalMode;
+  return plan;
+}
+
+PipelineLayout pipeline_layout(const Plan& plan) {
+  return {static_cast<uint32_t>(plan.stages.front().replicas.size()),
+          static_cast<uint32_t>(plan.stages.size())};
+}
+
+uint64_t pipeline_samples(const JobSpec& job) {
+  return static_cast<uint64_t>(microbatch_count(job) * pipeline_rows(job));
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plans/job/job_spec.hpp"
+#include "plans/plan/plan.hpp"
+#include "plans/sync/pipeline_layout.hpp"
+
+namespace skein::plans {
+
+/// A plan of pipeline replicas of the job's pipeline, as many as there are workers for: replica c
+/// of every stage belongs to pipeline replica c, and has the rows of it. A pipeline replica's
+/// samples of one iteration are the same however many pipeline replicas there are; so a micro-batch
+/// of the plan has as many rows as it has pipeline replicas times that. With fewer workers than the
+/// pipeline has stages: one pipeline replica of fewer stages. InvalidArgument   as
+/// `make_layout_plan`; or if a tied embedding would lie on two stages, which
+///                   pipeline replicas average apart from each other.
+absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
+                                        uint64_t generation);
+
+/// Pipeline replicas and stages of such a plan.
+PipelineLayout pipeline_layout(const Plan& plan);
+
+/// Samples of one iteration of a pipeline replica.
+uint64_t pipeline_samples(const JobSpec& job);
+
+}  // namespace skein::plans

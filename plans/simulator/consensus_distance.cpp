@@ -1,0 +1,69 @@
+#include "plans/simulator/consensus_distance.hpp"
+
+namespace skein::plans {
+
+ConsensusDistance::ConsensusDistance(const PipelineLayout& layout, double warm_up_us)
+    : layout_(layout),
+      warm_up_us_(warm_up_us),
+      weights_(layout.pipelines, std::vector<double>(layout.pipelines)),
+      total_(layout.pipelines),
+      has_gradient_(layout.pipelines) {}
+
+bool ConsensusDistance::advance(double now_us) {
+  is_measuring_ = now_us >= warm_up_us_;
+  return true;
+}
+
+void ConsensusDistance::on_forward_start(ReplicaId replica, uint64_t /*step*/) {
+  if (!is_measuring_ || layout_.stage_of(replica) > 0) return;
+  const std::vector<double>& own = weights_[layout_.pipeline_of(replica)];
+  for (uint32_t c = 0; c < layout_.pipelines; ++c) {
+    const double apart = own[c] - total_[c] / layout_.pipelines;
+    sum_ += apart * apart;
+  }
+  ++forwards_;
+}
+
+void ConsensusDistance::on_gradient(ReplicaId replica, uint64_t /*step*/) {
+  if (layout_.stage_of(replica) == 0) has_gradient_[layout_.pipeline_of(replica)] = true;
+}
+
+/// A gradient that is reduced moves everybody alike, so it moves nobody apart.
+void ConsensusDistance::on_group_start(const GroupStart& start) {
+  if (start.stage > 0) return;
+  for (const GroupMember& member : start.members) {
+    const uint32_t pipeline = layout_.pipeline_of(member.replica);
+    if (!has_gradient_[pipeline]) continue;
+    has_gradient_[pipeline] = false;
+    if (start.average == Average::kReduceGradients) continue;
+    weights_[pipeline][pipeline] += 1;
+    total_[pipeline] += 1;
+  }
+  if (start.average != Average::kAverageWeights) return;
+  auto& contribution = contributions_[start.number];
+  for (const GroupMember& member : start.members) {
+    contribution.push_back(weights_[layout_.pipeline_of(member.replica)]);
+  }
+}
+
+/// What non-blocking members have done meanwhile stays on top.
+void ConsensusDistance::on_group_end(const GroupStart& start, bool ok) {
+  const auto group = contributions_.extract(start.number);
+  if (!ok || group.empty()) return;
+  std::vector<double> average(layout_.pipelines);
+  for (size_t m = 0; m < start.members.size(); ++m) {
+    for (uint32_t c = 0; c < layout_.pipelines; ++c) {
+      average[c] += start.members[m].weight * group.mapped()[m][c];
+    }
+  }
+  for (size_t m = 0; m < start.members.size(); ++m) {
+    std::vector<double>& own = weights_[layout_.pipeline_of(start.members[m].replica)];
+    for (uint32_t c = 0; c < layout_.pipelines; ++c) {
+      const double added = average[c] - group.mapped()[m][c];
+      own[c] += added;
+      total_[c] += added;
+    }
+  }
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,254 @@
+#include "tests/sim/pipeline_groups.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "actors/averaging/model_floats.hpp"
+#include "plans/base/check.hpp"
+
+namespace skein::sim {
+namespace {
+
+/// Sums of at most as many floats as there are pipeline replicas.
+constexpr double kSumTolerance = 1e-5;
+constexpr double kWeightTolerance = 1e-9;
+
+std::vector<float> state_of(const gpu::StageModel& model) {
+  std::vector<float> values;
+  const absl::Status status = actors::read_floats(model, actors::ModelFloats::kWithMoments, values);
+  SKEIN_CHECK(status.ok()) << std::string(status.message());
+  return values;
+}
+
+/// Moments follow the weights.
+std::vector<float> weights_of(const std::vector<float>& state) {
+  return {state.begin(), state.begin() + static_cast<ptrdiff_t>(state.size() / 3)};
+}
+
+/// to += weight * values; the shorter one ends with zeros.
+template <class Vector>
+void add(double weight, const Vector& values, std::vector<double>& to) {
+  to.resize(std::max(to.size(), values.size()));
+  for (size_t i = 0; i < values.size(); ++i) to[i] += weight * double{values[i]};
+}
+
+/// The first of `count` values that is not as expected.
+std::optional<size_t> difference(const std::vector<float>& values,
+                                 const std::vector<double>& expected, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const double most = kSumTolerance * std::max(1.0, std::abs(expected[i]));
+    if (!(std::abs(double{values[i]} - expected[i]) <= most)) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void PipelineGroups::on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica,
+                                 int32_t stage, std::shared_ptr<gpu::StageModel> model) {
+  if (generation > generation_) {
+    generation_ = generation;
+    members_.clear();
+    groups_.clear();
+  }
+  if (generation < generation_) return;
+  std::vector<float> values = state_of(*model);
+  std::vector<float> weights = weights_of(values);
+  servers_[stage] = {Values(weights.begin(), weights.end())};
+  members_[replica] = {.process = process,
+                       .stage = stage,
+                       .model = std::move(model),
+                       .values = std::move(values),
+                       .open = {},
+                       .pending = {},
+                       .being_added = {},
+                       .taken = std::move(weights)};
+}
+
+void PipelineGroups::on_control(ProcessId from, const net::schema::Envelope::Reader& envelope,
+                                bool arrives) {
+  if (arrives || envelope.getGeneration() != generation_) return;
+  const auto body = envelope.getBody();
+  if (body.isAverage()) on_average(body.getAverage());
+  if (body.isAveraged()) on_averaged(from, body.getAveraged());
+}
+
+void PipelineGroups::on_update_begun(ProcessId process) {
+  for (auto& [replica, member] : members_) {
+    if (member.process == process) member.being_added = std::exchange(member.pending, {});
+  }
+}
+
+void PipelineGroups::on_update(ProcessId process) {
+  for (auto& [replica, member] : members_) {
+    if (member.process != process) continue;
+    member.values = state_of(*member.model);
+    member.being_added.clear();
+  }
+}
+
+void PipelineGroups::on_copied(ProcessId process, uint64_t number) {
+  const auto group = groups_.find(number);
+  if (group == groups_.end()) return;
+  for (auto& [replica, input] : group->second.nonblocking) {
+    if (members_.at(replica).process == process) input = input_of(replica);
+  }
+}
+
+/// What it would put into a group now. Unknown if nothing can be said of a group in which it was
+/// non-blocking.
+std::optional<PipelineGroups::Values> PipelineGroups::input_of(plans::ReplicaId replica) const {
+  const Member& member = members_.at(replica);
+  Values input(member.values.begin(), member.values.end());
+  for (const auto* groups : {&member.pending, &member.being_added}) {
+    for (uint64_t number : *groups) {
+      const std::optional<Values> gain = gain_of(number, replica);
+      if (!gain) return std::nullopt;
+      add(1, *gain, input);
+    }
+  }
+  return input;
+}
+
+/// What the others have added to the weights of a non-blocking member.
+std::optional<PipelineGroups::Values> PipelineGroups::gain_of(uint64_t number,
+                                                              plans::ReplicaId replica) const {
+  const Group& group = groups_.at(number);
+  if (!group.expected) return std::nullopt;
+  Values gain(group.expected->begin(),
+              group.expected->begin() + static_cast<ptrdiff_t>(group.expected->size() / 3));
+  Values input = *group.nonblocking.at(replica);
+  input.resize(gain.size());
+  add(-1, input, gain);
+  return gain;
+}
+
+/// Each member is sent the same.
+void PipelineGroups::on_average(const net::schema::Average::Reader& average) {
+  const uint64_t number = average.getNumber();
+  const plans::ReplicaId receiver{average.getReplica()};
+  if (average.getMembers().size() < 2 && !average.getGlobal() && !average.getServer()) return;
+  const auto [found, is_new] = groups_.try_emplace(number);
+  Group& group = found->second;
+  if (average.getNonblocking()) group.nonblocking[receiver];
+  if (!is_new) return;
+  group.is_global = average.getGlobal();
+  group.is_closing = average.getClosing();
+  group.has_server = average.getServer();
+  group.steps_done = average.getStepsDone();
+  double sum = 0;
+  for (const auto member : average.getMembers()) {
+    const plans::ReplicaId replica{member.getReplica()};
+    group.weights[replica] = member.getWeight();
+    sum += member.getWeight();
+    std::optional<uint64_t>& open = members_[replica].open;
+    if (open) {
+      on_violation_(absl::StrCat("replica ", replica.value, " is in groups ", *open, " and ",
+                                 number, " at once"));
+    }
+    open = number;
+  }
+  if (!group.has_server && std::abs(sum - 1) > kWeightTolerance) {
+    on_violation_(absl::StrCat("the weights of group ", number, " add up to ", sum));
+  }
+}
+
+void PipelineGroups::on_averaged(ProcessId from, const net::schema::Averaged::Reader& averaged) {
+  const plans::ReplicaId replica{averaged.getReplica()};
+  const uint64_t number = averaged.getNumber();
+  Member& member = members_[replica];
+  if (member.open == number) member.open.reset();
+  const auto group = groups_.find(number);
+  if (!averaged.getOk()) {
+    // Some shards may have what it has pushed, and others not.
+    if (group != groups_.end() && group->second.has_server) servers_[member.stage].is_known = false;
+    return;
+  }
+  if (group == groups_.end()) {
+    return on_violation_(absl::StrCat("replica ", replica.value, " is through with group ", number,
+                                      ", which nobody has formed"));
+  }
+  if (group->second.nonblocking.contains(replica)) {
+    expect(group->second);
+    member.pending.push_back(number);
+    return;
+  }
+  if (group->second.has_server) return on_pushed(number, group->second, replica);
+  check(number, group->second, replica);
+  member.values = state_of(*member.model);
+  member.pending.clear();  // It was in its contribution.
+  if (!group->second.is_global) return;
+  member.taken = weights_of(member.values);
+  servers_[member.stage] = {Values(member.taken.begin(), member.taken.end())};
+  on_global_(from, replica, group->second.steps_done);
+}
+
+void PipelineGroups::on_pushed(uint64_t number, Group& group, plans::ReplicaId replica) {
+  Member& member = members_[replica];
+  Server& server = servers_[member.stage];
+  const double weight = group.weights.at(replica);
+  add(weight, weights_of(member.values), server.weights);
+  add(-weight, member.taken, server.weights);
+  member.values = state_of(*member.model);
+  member.taken = weights_of(member.values);
+  const bool has_ended = ++group.through == group.weights.size();
+  if (has_ended && group.is_closing && server.is_known) check_server(number, group, server);
+}
+
+void PipelineGroups::check_server(uint64_t number, const Group& group, const Server& server) {
+  for (const auto& [replica, weight] : group.weights) {
+    const std::vector<float>& taken = members_.at(replica).taken;
+    const auto wrong = difference(taken, server.weights, taken.size());
+    if (!wrong) continue;
+    on_violation_(absl::StrCat("replica ", replica.value, " has ", taken[*wrong],
+                               " of its server "
+                               "after group ",
+                               number, ", and what was pushed adds up to ",
+                               server.weights[*wrong]));
+    return;
+  }
+}
+
+std::optional<PipelineGroups::Values> PipelineGroups::sum_of_inputs(const Group& group) const {
+  Values sum;
+  for (const auto& [replica, weight] : group.weights) {
+    const auto nonblocking = group.nonblocking.find(replica);
+    const std::optional<Values> input =
+        nonblocking != group.nonblocking.end() ? nonblocking->second : input_of(replica);
+    if (!input) return std::nullopt;
+    add(weight, *input, sum);
+  }
+  return sum;
+}
+
+/// All members have put in what they have: the first one is through.
+void PipelineGroups::expect(Group& group) {
+  if (!std::exchange(group.is_known, true)) group.expected = sum_of_inputs(group);
+}
+
+void PipelineGroups::check(uint64_t number, Group& group, plans::ReplicaId replica) {
+  const std::vector<float> values = state_of(*members_[replica].model);
+  // Moments follow the weights.
+  const size_t count = group.is_global ? values.size() : values.size() / 3;
+  if (!std::all_of(values.begin(), values.end(), [](float each) { return std::isfinite(each); })) {
+    on_violation_(absl::StrCat("replica ", replica.value, " has values that are not finite"));
+  }
+  if (group.result.empty()) {
+    group.result = values;
+    expect(group);
+  }
+  const auto wrong = group.expected ? difference(values, *group.expected, count) : std::nullopt;
+  if (wrong) {
+    on_violation_(absl::StrCat("replica ", replica.value, " has ", values[*wrong], " instead of ",
+                               (*group.expected)[*wrong], " after group ", number,
+                               group.is_global ? " of all" : ""));
+  }
+  if (std::equal(values.begin(), values.begin() + static_cast<ptrdiff_t>(count),
+                 group.result.begin())) {
+    return;
+  }
+  on_violation_(absl::StrCat("members of group ", number, " differ after it"));
+}
+
+}  // namespace skein::sim

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/model/stage_model.hpp"
+#include "net/codec/envelope.hpp"
+#include "plans/base/ids.hpp"
+#include "tests/sim/world.hpp"
+
+namespace skein::sim {
+
+/// What the groups make of the weights of pipeline replicas under local updates. What must hold:
+///   one group  at a time for a replica
+///   averages   the weights of a group's members add up to 1, and who says that it went well has
+///   the
+///              weighted sum of what the members had, and the bits of the others who say so; at the
+///              end of a round also of the moments
+///   non-blocking    members put in what they have when their device copies it, and what the others
+///   add
+///              to that is added to their next update
+///   servers   have, when all have pushed at the end of a round, the weights of its beginning and
+///             all weighted updates that were pushed, unless a push was aborted. What a member
+///             pulls before depends on groups that are under way at the same time.
+/// Single-threaded.
+class PipelineGroups {
+ public:
+  using OnViolation = std::function<void(const std::string& what)>;
+  /// A replica has the global average, which is the state after so many steps of the job.
+  using OnGlobal =
+      std::function<void(ProcessId process, plans::ReplicaId replica, uint64_t steps_done)>;
+  PipelineGroups(OnViolation on_violation, OnGlobal on_global)
+      : on_violation_(std::move(on_violation)), on_global_(std::move(on_global)) {}
+
+  /// The replica has this model from now on. Those of older generations are forgotten.
+  void on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica, int32_t stage,
+                   std::shared_ptr<gpu::StageModel> model);
+  void on_control(ProcessId from, const net::schema::Envelope::Reader& envelope, bool arrives);
+  /// The device is given an update, and ends it.
+  void on_update_begun(ProcessId process);
+  void on_update(ProcessId process);
+  /// The device has copied what the process puts into the group.
+  void on_copied(ProcessId process, uint64_t number);
+
+ private:
+  using Values = std::vector<double>;
+  struct Member {
+    ProcessId process = 0;
+    int32_t stage = 0;
+    std::shared_ptr<gpu::StageModel> model;
+    std::vector<float> values;     // Weights and moments after its last update or group.
+    std::optional<uint64_t> open;  // Number of the group that it is in.
+    // Groups in which it was non-blocking, and what they add is not in `values`.
+    std::vector<uint64_t> pending;
+    std::vector<uint64_t> being_added;  // By the update that the device has.
+    std::vector<float> taken;           // Weights of the server that it had last.
+  };
+  struct Group {
+    std::map<plans::ReplicaId, double> weights;
+    bool has_server = false;
+    bool is_global = false;
+    bool is_closing = false;
+    size_t through = 0;  // Members, of a server's group.
+    uint64_t steps_done = 0;
+    bool is_known = false;           // What is expected, once somebody is through.
+    std::optional<Values> expected;  // None: nothing can be said of it.
+    std::vector<float> result;       // Of the first one that was not non-blocking.
+    std::map<plans::ReplicaId, std::optional<Values>> nonblocking;  // And their contributions.
+  };
+
+  /// The parameter server of a stage.
+  struct Server {
+    Values weights;
+    bool is_known = true;
+  };
+
+  void on_average(const net::schema::Average::Reader& average);
+  void on_averaged(ProcessId from, const net::schema::Averaged::Reader& averaged);
+  std::optional<Values> input_of(plans::ReplicaId replica) const;
+  std::optional<Values> gain_of(uint64_t number, plans::ReplicaId replica) const;
+  std::optional<Values> sum_of_inputs(const Group& group) const;
+  void expect(Group& group);
+  void on_pushed(uint64_t number, Group& group, plans::ReplicaId replica);
+  void check_server(uint64_t number, const Group& group, const Server& server);
+  void check(uint64_t number, Group& group, plans::ReplicaId replica);
+
+  const OnViolation on_violation_;
+  const OnGlobal on_global_;
+  uint64_t generation_ = 0;
+  std::map<plans::ReplicaId, Member> members_;
+  std::map<uint64_t, Group> groups_;   // By number.
+  std::map<int32_t, Server> servers_;  // By stage.
+};
+
+}  // namespace skein::sim
