@@ -95,7 +95,8 @@ TEST(CoordinationElastic, AWorkerOfALaterGenerationDoesNotSpoilThePlanThatIsPrep
   ASSERT_NE(find<HaltWorker>(lost), nullptr);
   EXPECT_EQ(find<HaltWorker>(lost)->generation, 8u) << "news to everybody";
   request.generation = 8;
-  const CoordinatorDecisions back = cluster.coordination.on_join(10, request, ++cluster.now);
+  const CoordinatorDecisions back =
+      cluster.coordination.on_join(10, request, ++cluster.now).decisions();
   ASSERT_NE(find<HaltWorker>(back), nullptr);
   EXPECT_EQ(find<HaltWorker>(back)->generation, 9u) << "it would not answer a repeat";
 }
@@ -106,7 +107,8 @@ TEST(CoordinationElastic, TheCommitBeforeAChangeOfPlanIsOfThePlanThatDidTheStep)
   cluster.ready(0, 0);
   cluster.ready(1, 0);
   cluster.lose(2);
-  const CoordinatorDecisions commit = cluster.coordination.on_journaled(0, ++cluster.now);
+  const CoordinatorDecisions commit =
+      cluster.coordination.on_journaled(0, ++cluster.now).decisions();
   ASSERT_NE(find<BroadcastCommit>(commit), nullptr);
   ASSERT_NE(find<HaltWorker>(commit), nullptr);
   EXPECT_EQ(find<BroadcastCommit>(commit)->generation, 1u);
@@ -158,7 +160,8 @@ TEST(CoordinationElastic, ACommitThatIsBeingJournaledGoesOutBeforeTheHalt) {
   cluster.ready(0, 0);
   cluster.ready(1, 0);
   EXPECT_EQ(find<HaltWorker>(cluster.lose(2)), nullptr) << "not yet";
-  const CoordinatorDecisions decisions = cluster.coordination.on_journaled(0, ++cluster.now);
+  const CoordinatorDecisions decisions =
+      cluster.coordination.on_journaled(0, ++cluster.now).decisions();
   ASSERT_NE(find<BroadcastCommit>(decisions), nullptr);
   ASSERT_NE(find<HaltWorker>(decisions), nullptr);
   EXPECT_TRUE(std::holds_alternative<BroadcastCommit>(decisions.front()));
@@ -251,7 +254,8 @@ TEST(CoordinationElastic, ALeaverWorksOnWhileItIsNeeded) {
   job.elastic.min_workers = 2;
   Cluster cluster(job);
   cluster.start();
-  const CoordinatorDecisions asked = cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now);
+  const CoordinatorDecisions asked =
+      cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions();
   EXPECT_EQ(find<RunEvent>(asked)->name, "worker.leaving");
   cluster.coordination.on_trouble({1}, {}, "a link broke", ++cluster.now);
   cluster.now += 1'000'000;

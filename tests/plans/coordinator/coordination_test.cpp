@@ -196,7 +196,7 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9);
   cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9);
   const CoordinatorDecisions end =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus());
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
   ASSERT_NE(find<EndRun>(end), nullptr);
   EXPECT_TRUE(find<EndRun>(end)->stopped_early);
 }
@@ -329,7 +329,7 @@ TEST(Coordination, TheSpeedOfALateWorkerIsTold) {
   ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
   cluster.join(2);
   const CoordinatorDecisions decisions =
-      cluster.coordination.on_profiled(WorkerId{2}, measured(0.5e9), ++cluster.now);
+      cluster.coordination.on_profiled(WorkerId{2}, measured(0.5e9), ++cluster.now).decisions();
   const auto* event = find<RunEvent>(decisions);
   ASSERT_NE(event, nullptr);
   EXPECT_EQ(event->name, "worker.measured");
