@@ -34,7 +34,8 @@ struct PlannedCluster : Cluster {
   CoordinatorDecisions measure(uint32_t worker, double flops_per_second = 1e9) {
     const JobSpec job = planned_job();
     MeasuredWorker measured;
-    measured.memory_bytes = memory_bytes;
+    measured.memory_bytes = int64_t{1} << 40;  // The machine's, which they share.
+    measured.memory_bytes_max = memory_bytes;
     measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
                                         job.optimizer, flops_per_second, flops_per_second);
     return noted(coordination.on_profiled({worker}, measured, ++now));

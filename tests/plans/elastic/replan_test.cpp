@@ -271,7 +271,7 @@ TEST(QuickReplan, CutsByTheSpeedsOfWhoIsLeftInTheOrderOfTheirStages) {
   EXPECT_THAT(quick->reason, HasSubstr("by speed"));
 }
 
-TEST(QuickReplan, AlwaysFindsAPlanAfterOneLossUnlessItDoesNotFit) {
+TEST(QuickReplan, AlwaysFindsAPlanAfterOneLoss) {
   for (uint32_t count = 2; count <= 6; ++count) {
     JobSpec layout = small_job(4, false);
     layout.parallelism.pipeline_parallel_degree = count;
@@ -282,8 +282,6 @@ TEST(QuickReplan, AlwaysFindsAPlanAfterOneLossUnlessItDoesNotFit) {
           request_of(auto_job(), without(first_ids(count), {WorkerId{lost}}), *current);
       request.measured = measured(request.workers);
       expect_usable(quick_replan(request), request);
-      for (MeasuredWorker& each : request.measured) each.memory_bytes = 1;
-      EXPECT_EQ(quick_replan(request).status().code(), absl::StatusCode::kResourceExhausted);
     }
   }
 }
