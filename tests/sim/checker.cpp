@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/schedule/schedule_csv.hpp"
 #include "plans/sync/policy_kind.hpp"
 
 namespace skein::sim {
@@ -36,14 +37,21 @@ uint64_t digest_of(const gpu::StageModel& model) {
 }
 
 std::string shape_of(const plans::Plan& plan) {
-  std::string shape = absl::StrCat(plan.microbatch_count, "x", plan.microbatch_rows, " ",
-                                   std::string(plans::to_text(plan.schedule)));
+  std::string shape =
+      absl::StrCat(plan.microbatch_count, "x", plan.microbatch_rows, " ",
+                   std::string(plans::to_text(plan.schedule)), plan.recompute ? " recomputed" : "");
   for (const plans::StagePlan& stage : plan.stages) {
     absl::StrAppend(&shape, " |", stage.layers.begin, "-", stage.layers.end);
     for (const plans::ReplicaPlan& replica : stage.replicas) {
       absl::StrAppend(&shape, " ", replica.rows.begin, "+", replica.rows.count);
     }
   }
+  // What a planner makes of one kind of schedule may differ in its order, and so in its sums.
+  uint64_t order = 0;
+  for (const char each : plans::to_csv(plan.actions)) {
+    order = order * 131 + static_cast<unsigned char>(each);
+  }
+  absl::StrAppend(&shape, " order ", absl::Hex(order));
   return shape;
 }
 
