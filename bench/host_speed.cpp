@@ -1,5 +1,5 @@
-// Tokens per second of one host device on forward, backward and AdamW, and the machine's sgemm
-// peak.
+// Tokens per second of one host device on forward, backward and AdamW, and the
+// machine's sgemm peak.
 //   host_speed THREADS SECONDS
 #include <chrono>
 #include <cstdio>
@@ -26,8 +26,7 @@ double seconds_since(Clock::time_point start) {
 }
 
 void run(skein::gpu::Device& device, std::function<absl::Status(skein::gpu::Ops&)> work) {
-  const absl::Status status =
-      skein::gpu::run_and_wait(device, {skein::gpu::WorkKind::kOther, std::move(work)});
+  const absl::Status status = device.run({skein::gpu::WorkKind::kOther, std::move(work)});
   SKEIN_CHECK(status.ok()) << status;
 }
 

@@ -1,7 +1,6 @@
 #include "gpu/device.hpp"
 
 #include <algorithm>
-#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,12 +31,6 @@ absl::Status Device::upload(std::span<const float> from, float* to) {
 absl::Status Device::download(const float* from, std::span<float> to) {
   std::copy_n(from, to.size(), to.begin());
   return absl::OkStatus();
-}
-
-absl::Status run_and_wait(Device& device, Work work) {
-  std::promise<absl::Status> done;
-  device.submit(std::move(work), [&](absl::Status status) { done.set_value(std::move(status)); });
-  return done.get_future().get();
 }
 
 absl::StatusOr<DeviceGroups*> Device::groups() {

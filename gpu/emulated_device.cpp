@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -11,7 +12,6 @@
 #include "gpu/host/host_memory.hpp"
 #include "gpu/host/host_ops.hpp"
 #include "gpu/host/thread_pool.hpp"
-#include "gpu/host/work_queue.hpp"
 #include "plans/base/check.hpp"
 
 namespace skein::gpu {
@@ -19,11 +19,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A sleep ends late by the kernel's timer slack and the wake-up of an idle core, 0.1 ms and more;
-/// the rest up to the deadline is spent awake.  // measured, 2 virtual cores, Nov 2026
+/// A sleep ends late by the kernel's timer slack and the wake-up of an idle
+/// core, 0.1 ms and more; the rest up to the deadline is spent awake.  //
+/// measured, 2 virtual cores, Nov 2026
 constexpr auto kAwake = std::chrono::microseconds(200);
 
-/// To the deadline itself, so that a late wake-up does not make the next one late.
+/// To the deadline itself, so that a late wake-up does not make the next one
+/// late.
 void sleep_until(Clock::time_point deadline) {
   const auto since =
       std::chrono::duration_cast<std::chrono::nanoseconds>((deadline - kAwake).time_since_epoch());
@@ -46,7 +48,8 @@ Clock::duration to_duration(double us) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(us));
 }
 
-/// Applies a scenario to the pieces of work of one device. Used by one thread at a time.
+/// Applies a scenario to the pieces of work of one device. Used by one thread
+/// at a time.
 class DisturbedWork {
  public:
   explicit DisturbedWork(plans::Scenario scenario) : scenario_(std::move(scenario)) {}
@@ -96,7 +99,7 @@ class SlowedDevice final : public Device {
   }
   absl::StatusOr<DeviceGroups*> groups() override { return inner_->groups(); }
   DeviceMemory memory() const override { return inner_->memory(); }
-  void submit(Work work, std::function<void(absl::Status)> done) override {
+  absl::Status run(Work work) override {
     if (work.run) {
       // The wait is part of the work, so that the next piece starts behind it.
       work.run = [this, run = std::move(work.run), piece = work.piece,
@@ -110,7 +113,7 @@ class SlowedDevice final : public Device {
         return status;
       };
     }
-    inner_->submit(std::move(work), std::move(done));
+    return inner_->run(std::move(work));
   }
   void set_speed(double speed) override {
     SKEIN_CHECK(speed > 0) << speed;
@@ -133,15 +136,15 @@ class SlowedDevice final : public Device {
   }
 
   std::atomic<double> speed_;
-  DisturbedWork scenario_;  // Used by the thread of `inner_` only.
+  DisturbedWork scenario_;  // Used by whoever runs work of `inner_`.
   DeviceInfo info_;
-  std::unique_ptr<Device> inner_;  // Last: its thread uses the others.
+  std::unique_ptr<Device> inner_;
 };
 
 class SleepDevice final : public Device {
  public:
   SleepDevice(const SleepProfile& profile, double speed, plans::Scenario scenario)
-      : profile_(profile), speed_(speed), scenario_(std::move(scenario)), pool_(1), ops_(pool_) {
+      : profile_(profile), speed_(speed), pool_(1), ops_(pool_), scenario_(std::move(scenario)) {
     SKEIN_CHECK(speed > 0) << speed;
     info_.name = speed == 1.0 ? "sleep" : absl::StrCat("sleep at speed ", speed);
     info_.speed = speed;
@@ -150,22 +153,17 @@ class SleepDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<Buffer> allocate(int64_t bytes) override { return allocate_host(bytes); }
-  void submit(Work work, std::function<void(absl::Status)> done) override {
-    const Clock::time_point submitted = Clock::now();
-    queue_.push([this, submitted, work = std::move(work), done = std::move(done)]() mutable {
-      absl::Status status;
-      if (work.kind == WorkKind::kOther) {
-        status = work.run ? work.run(ops_) : absl::OkStatus();
-      } else {
-        // From when the device was free and had the work: the wake-up of its thread is no work.
-        const Clock::time_point start = std::max(submitted, free_at_);
-        free_at_ = scenario_.end_of(work.piece, work.device_count,
-                                    sleep_us(profile_, work.kind, work.share, speed_), start);
-        sleep_until(free_at_);
-      }
-      work = {};
-      done(std::move(status));
-    });
+  absl::Status run(Work work) override {
+    const Clock::time_point given = work.given == Clock::time_point() ? Clock::now() : work.given;
+    const std::lock_guard lock(mutex_);
+    if (work.kind == WorkKind::kOther) return work.run ? work.run(ops_) : absl::OkStatus();
+    // From when the device was free and had the work: the wake-up of a thread
+    // is no work.
+    const Clock::time_point start = std::max(given, free_at_);
+    free_at_ = scenario_.end_of(work.piece, work.device_count,
+                                sleep_us(profile_, work.kind, work.share, speed_), start);
+    sleep_until(free_at_);
+    return absl::OkStatus();
   }
 
   void set_speed(double speed) override {
@@ -176,12 +174,12 @@ class SleepDevice final : public Device {
  private:
   SleepProfile profile_;
   std::atomic<double> speed_;
-  DisturbedWork scenario_;  // Used by the queue's thread only.
   DeviceInfo info_;
   ThreadPool pool_;
+  std::mutex mutex_;  // Of what follows.
   HostOps ops_;
-  Clock::time_point free_at_;  // End of the last sleep; used by the queue's thread only.
-  WorkQueue queue_;            // Last: its thread uses the others.
+  DisturbedWork scenario_;
+  Clock::time_point free_at_;  // End of the last sleep.
 };
 
 }  // namespace

@@ -52,8 +52,8 @@ plans::Outcome<std::optional<plans::AverageOrder>> StageAverages::on_order(net::
   average.stage = options_.stage;
   average.number = order.number;
   average.is_closing = order.is_closing;
-  average.is_global = order.is_common;
-  average.is_alone = order.members.size() < 2 && !order.is_common && !order.has_server;
+  average.is_global = order.is_global;
+  average.is_alone = order.members.size() < 2 && !order.is_global && !order.has_server;
   average.steps_done = order.steps_done;
   if (!average.is_alone) offered_[order.number] = std::move(order);
   return std::optional(average);
@@ -76,7 +76,7 @@ void StageAverages::begin(uint64_t number) {
       << "group " << number << " was not offered to stage " << options_.stage;
   running_ = Group{std::move(offer.mapped())};
   if (aborted_.erase(number) > 0) return end(false);
-  if (running_->order.is_common && running_->order.members.size() < 2) return end(true);
+  if (running_->order.is_global && running_->order.members.size() < 2) return end(true);
   copy();
 }
 
@@ -88,7 +88,7 @@ void StageAverages::copy() {
   own.contribution = std::make_shared<std::vector<float>>();
   own.addend = addend_;
   if (!own.order.is_passive) addend_.reset();  // The result has it.
-  const bool with_moments = own.order.is_common || options_.averages_moments;
+  const bool with_moments = own.order.is_global || options_.averages_moments;
   const ModelFloats which = with_moments ? ModelFloats::kWithMoments : ModelFloats::kWeights;
   gpu::Work work;
   work.name = absl::StrCat("combine", own.order.number);
@@ -174,7 +174,7 @@ void StageAverages::on_exchanged(std::vector<float> values) {
     return end(true);
   }
   own.progress = Progress::kWriting;
-  const bool with_moments = own.order.is_common || options_.averages_moments;
+  const bool with_moments = own.order.is_global || options_.averages_moments;
   const ModelFloats which = with_moments ? ModelFloats::kWithMoments : ModelFloats::kWeights;
   gpu::Work work;
   work.run = [model = options_.model, which,
@@ -205,7 +205,7 @@ void StageAverages::abort(uint64_t number) {
 void StageAverages::end(bool ok) {
   const Group group = *std::exchange(running_, std::nullopt);
   if (ok) staleness_ = group.order.staleness;
-  if (group.order.is_common && server_) server_->suspend();
+  if (group.order.is_global && server_) server_->suspend();
   Ended ended{options_.stage, group.order.number, ok, group.order.is_passive, std::nullopt};
   if (group.contribution) ended.start_us = group.start_us;
   options_.on_ended(ended);

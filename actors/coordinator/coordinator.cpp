@@ -239,10 +239,12 @@ void CoordinatorState::carry_out(const plans::JournalCommit& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
+  plans::CommitOrder order = decision.order;
+  order.profile = decision.profile;
   for (const auto& [worker, peer] : links.workers()) {
     net::EnvelopeHead envelope = head(worker);
     envelope.generation = decision.generation;
-    links.send(envelope, net::Commit{decision.order, decision.profile});
+    links.send(envelope, order);
   }
   result.steps_done = decision.order.step + 1;
   StepReport report;

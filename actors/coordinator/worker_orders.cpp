@@ -85,7 +85,7 @@ WorkerOrders orders_of(const plans::LeaseSamples& decision, const plans::Plan& p
 WorkerOrders orders_of(const plans::CommitColumn& decision, const plans::Plan& plan) {
   WorkerOrders orders;
   for (plans::WorkerId worker : workers_of_replica(plan, decision.column)) {
-    orders.push_back({worker, net::CommitUpdate{decision.step, decision.gradient_norm,
+    orders.push_back({worker, plans::UpdateOrder{decision.step, decision.gradient_norm,
                                                 decision.next, decision.profile}});
   }
   return orders;
@@ -98,7 +98,7 @@ WorkerOrders orders_of(const plans::CombineWeights& decision, const plans::Plan&
   net::Average average;
   average.number = decision.number;
   average.members = decision.members;
-  average.is_common = decision.is_common;
+  average.is_global = decision.is_common;
   average.has_server = !decision.shards.empty();
   average.is_closing = decision.is_closing;
   average.steps_done = decision.steps_done;

@@ -30,12 +30,6 @@ plans::CommitOrder order_of(const net::Start& start) {
   return left;
 }
 
-plans::CommitOrder order_of(const net::Commit& commit) {
-  plans::CommitOrder order = commit.order;
-  order.profile = commit.profile;
-  return order;
-}
-
 }  // namespace
 
 Replica::behavior_type replica(Replica::stateful_pointer<ReplicaState> self, ReplicaConfig config) {
@@ -96,15 +90,11 @@ void ReplicaState::start(ReplicaConfig new_config) {
 ReplicaHooks ReplicaState::make_hooks() {
   ReplicaHooks hooks;
   hooks.now_us = [this] { return now_us(); };
-  // The clock of the actors, which any thread may ask, outlives the device as their system does.
-  hooks.submit = [to = Replica(self), device = config.device, &clock = self->clock()](
-                     uint64_t token, gpu::Work work, Outgoing output) {
-    auto shared = std::make_shared<Outgoing>(std::move(output));
-    device->submit(std::move(work), [to, token, shared, &clock](absl::Status status) {
-      const auto ended = clock.now();
-      if (status.ok()) shared->send(to_us(ended));
-      caf::anon_send(to, WorkDone{token, std::move(status), ended});
-    });
+  hooks.submit = [this](uint64_t token, gpu::Work work, Outgoing output) {
+    work.given = self->clock().now();
+    auto piece = std::make_shared<DevicePiece>();
+    *piece = {token, std::move(work), std::move(output), WorkListener(self)};
+    self->send(config.work, DeviceRequest{std::move(piece)});
   };
   hooks.on_tensor = [to = Replica(self)](const net::TensorKey& key, net::TensorHandle tensor) {
     caf::anon_send(to, InputArrived{key, std::move(tensor)});
@@ -133,9 +123,9 @@ void ReplicaState::on_message(const net::Start& start) {
   apply(outcome);
 }
 
-void ReplicaState::on_message(const net::Commit& commit) {
+void ReplicaState::on_message(const plans::CommitOrder& order) {
   reach(config.fail_point, FailPlace::kAfterReady);
-  apply(program->on_commit(order_of(commit)));
+  apply(program->on_commit(order));
 }
 
 void ReplicaState::on_message(const net::Claim& claim) {
@@ -145,9 +135,7 @@ void ReplicaState::on_message(const net::Claim& claim) {
   apply(outcome);
 }
 
-void ReplicaState::on_message(const net::CommitUpdate& commit) {
-  apply(program->on_update({commit.step, commit.gradient_norm, commit.next, commit.profile}));
-}
+void ReplicaState::on_message(const plans::UpdateOrder& order) { apply(program->on_update(order)); }
 
 void ReplicaState::on_message(const net::Average& average) {
   StageAverages* own = parts.averages_of(average.replica);
@@ -263,7 +251,8 @@ void ReplicaState::on_transfer_done(const TransferDone& done) {
   if (ended.input) on_input({transfer.key, ended.input});
 }
 
-/// If memory was missing, says what the plan counts on for the stages that are here.
+/// If memory was missing, says what the plan counts on for the stages that are
+/// here.
 void ReplicaState::fail(const absl::Status& why) {
   if (retires) return;
   absl::Status told = why;
@@ -274,10 +263,12 @@ void ReplicaState::fail(const absl::Status& why) {
   self->send(config.listener, WorkerFault{told, {}});
 }
 
-/// What runs on the device or in a group still uses the models: both are waited for.
+/// What runs on the device or in a group still uses the models: both are waited
+/// for.
 void ReplicaState::on_retire(const RetireReplicas& order) {
   if (retires) return;
-  // The step may have been committed without us, in a generation that we have no part in.
+  // The step may have been committed without us, in a generation that we have
+  // no part in.
   const bool is_ours = order.committed_generation == config.plan.generation;
   const std::optional<uint64_t> awaited = program->awaited_commit();
   if (is_ours && awaited && *awaited + 1 == order.committed_steps) {

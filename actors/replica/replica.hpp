@@ -58,9 +58,9 @@ struct ReplicaState {  // Owned by one actor; touched only from its handlers.
   ReplicaHooks make_hooks();
   uint64_t now_us() const;
   void on_message(const net::Start& start);
-  void on_message(const net::Commit& commit);
+  void on_message(const plans::CommitOrder& order);
   void on_message(const net::Claim& claim);
-  void on_message(const net::CommitUpdate& commit);
+  void on_message(const plans::UpdateOrder& order);
   void on_message(const net::Average& average);
   void on_message(const net::AbortGroup& abort);
   /// Any other message is for somebody else.

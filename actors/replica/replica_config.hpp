@@ -11,6 +11,7 @@
 
 #include "actors/collectives/group_io.hpp"
 #include "actors/collectives/stage_link_io.hpp"
+#include "actors/device/device.hpp"
 #include "actors/fail_point.hpp"
 #include "actors/messages.hpp"
 #include "actors/replica/replica_messages.hpp"
@@ -36,11 +37,13 @@ struct ReplicaConfig {
   uint64_t first_step = 0;
   std::vector<PreparedReplica> replicas;  // By ascending stage.
   std::shared_ptr<const gpu::TokenData> data;
-  std::shared_ptr<gpu::Device> device;
+  std::shared_ptr<gpu::Device> device;  // For memory; work goes to:
+  Device work;
   ShardIo shards;
   std::map<plans::GroupId, GroupIo> groups;
   std::set<plans::GroupId> device_groups;  // Those that add up in the device's memory.
-  /// By the stage in front: of the neighbouring stages whose devices pass on activations.
+  /// By the stage in front: of the neighbouring stages whose devices pass on
+  /// activations.
   std::map<int32_t, StageLinkIo> links;
   std::shared_ptr<net::DataPlane> plane;
   std::map<plans::WorkerId, std::string> addresses;  // Of the workers' data planes.

@@ -13,13 +13,13 @@
 namespace skein::actors {
 namespace {
 
-/// Sets of a kept stage's snapshots: the newest whole one, one that is arriving, and one more that
-/// a slow coordinator has not let go yet.
+/// Sets of a kept stage's snapshots: the newest whole one, one that is
+/// arriving, and one more that a slow coordinator has not let go yet.
 constexpr uint32_t kSnapshotSets = 3;
 
-/// A member waits in a collective for the slowest one: when that is for too long, and what to do,
-/// is for the coordinator to say, which counts from the last progress and is first with this
-/// factor.
+/// A member waits in a collective for the slowest one: when that is for too
+/// long, and what to do, is for the coordinator to say, which counts from the
+/// last progress and is first with this factor.
 constexpr double kPatience = 2;
 
 }  // namespace
@@ -144,7 +144,8 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
   form_groups();
 }
 
-/// In the order of their numbers on every worker: forming one waits for all of its members.
+/// In the order of their numbers on every worker: forming one waits for all of
+/// its members.
 void PlanPreparation::form_groups() {
   for (const PreparedReplica& replica : prepared_) {
     for (plans::GroupId number : replica.groups) {
@@ -187,7 +188,8 @@ GroupRequest PlanPreparation::group_request(const net::GradientGroup::Options& o
   const plans::JobSpec& job = host_.job;
   GroupRequest request{options,          {},          {}, host_.self, plan().generation,
                        job.comm.backend, host_.device};
-  // Another member may be waiting for gigabytes of state. One that dies ends the generation.
+  // Another member may be waiting for gigabytes of state. One that dies ends
+  // the generation.
   request.options.appear_timeout_seconds = job.comm.init_timeout_seconds;
   request.options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
   request.options.timeout_seconds = kPatience * job.comm.train_timeout_seconds;
@@ -219,7 +221,8 @@ bool PlanPreparation::may_link() const {
 
 void PlanPreparation::on_formed(const GroupFormed& formed) {
   if (step_ != Step::kForming || formed.generation != plan().generation) return;
-  // What the job asks for cannot be had here: another plan would not change that.
+  // What the job asks for cannot be had here: another plan would not change
+  // that.
   if (plans::is_bad_input(formed.status)) return options_.fail(formed.status);
   if (!formed.status.ok()) return give_up(formed.status);
   if (formed.is_on_device) device_groups_.insert(formed.group);
@@ -247,6 +250,7 @@ void PlanPreparation::hand_over(ReplicaConfig& to) {
   to.replicas = std::exchange(prepared_, {});
   to.data = data_;
   to.device = host_.device;
+  to.work = host_.work;
   for (const auto& [group, parts] : groups_) to.groups[group] = parts.io;
   to.device_groups = device_groups_;
   for (const plans::StagePair& pair : plans::linked_stages(plan())) {
@@ -271,7 +275,8 @@ void PlanPreparation::end() {
   device_groups_.clear();
   fetched_.clear();
   awaited_.clear();
-  prepared_.clear();  // Of a plan that never started: its models hold the state they were given.
+  prepared_.clear();  // Of a plan that never started: its models hold the state
+                      // they were given.
   step_ = Step::kNone;
 }
 

@@ -116,7 +116,8 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
     return end(absl::UnavailableError(
         absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
   }
-  // What runs goes on until it waits for a commit; the coordinator quiesces it when it is back.
+  // What runs goes on until it waits for a commit; the coordinator quiesces it
+  // when it is back.
   session->connect(job.elastic.coordinator_timeout_seconds);
 }
 
@@ -158,7 +159,7 @@ void WorkerState::on_plan_message(const net::Envelope& message) {
   }
   if (phase != Phase::kPreparing && phase != Phase::kHosting) return;
   if (std::holds_alternative<net::Start>(body)) return on_start(message);
-  if (const auto* commit = std::get_if<net::Commit>(&body)) on_commit(commit->order);
+  if (const auto* commit = std::get_if<plans::CommitOrder>(&body)) on_commit(*commit);
   if (replica_actor) self->send(*replica_actor, message);  // It drops what is not for it.
 }
 
@@ -177,6 +178,7 @@ void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
     absl::StatusOr<std::shared_ptr<gpu::Device>> made = config.parts.make_device(job.device);
     if (!made.ok()) return tell_failed(made.status());
     device = *std::move(made);
+    work = config.parts.spawn_device(device);
   }
   if (leaves) on_leave({*leaves});
   if (!beats) on_heartbeat();
@@ -200,7 +202,8 @@ void WorkerState::on_quiesce(const net::Quiesce& order, uint64_t generation) {
 void WorkerState::on_retired(const ReplicasRetired& retired) {
   if (phase != Phase::kQuiescing) return;
   phase = Phase::kIdle;
-  // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
+  // An actor ignores a normal exit of another one, and whoever still holds it
+  // would keep it.
   self->unlink_from(replica_actor->address());
   self->send_exit(*replica_actor, caf::exit_reason::user_shutdown);
   replica_actor.reset();
@@ -221,7 +224,7 @@ void WorkerState::on_assign(const net::Assign& assign) {
     return tell_failed(status);
   }
   phase = Phase::kPreparing;
-  preparation->begin({session->self(), job, device}, assign);
+  preparation->begin({session->self(), job, device, work}, assign);
 }
 
 /// The plan is prepared; the Replica waits for its start.
@@ -294,7 +297,8 @@ void WorkerState::on_heartbeat() {
   beats = !has_ended();
   if (has_ended()) return;
   if (session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds * 1e6)) {
-    // The connection is half open: the coordinator has given us up, or soon will.
+    // The connection is half open: the coordinator has given us up, or soon
+    // will.
     session->connect(job.elastic.coordinator_timeout_seconds);
   }
   if (session->is_joined()) {

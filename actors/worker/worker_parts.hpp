@@ -11,6 +11,7 @@
 #include "actors/collectives/formation_round.hpp"
 #include "actors/collectives/group_io.hpp"
 #include "actors/collectives/stage_link_io.hpp"
+#include "actors/device/device.hpp"
 #include "actors/replica/shard_io.hpp"
 #include "gpu/device.hpp"
 #include "net/reduce/gradient_group.hpp"
@@ -26,7 +27,8 @@ struct GroupParts {
   std::function<void()> abort;
 };
 
-/// The I/O actor of a stage link, and how to make it fail at once, from any thread.
+/// The I/O actor of a stage link, and how to make it fail at once, from any
+/// thread.
 struct StageLinkParts {
   StageLinkIo io;
   std::function<void()> abort;
@@ -35,7 +37,8 @@ struct StageLinkParts {
 /// A group that is to be made.
 struct GroupRequest {
   net::GradientGroup::Options options;
-  /// All groups of the plan with more than one member, and those for activations.
+  /// All groups of the plan with more than one member, and those for
+  /// activations.
   std::map<plans::GroupId, FormationRound::Wanted> wanted;
   std::set<plans::WorkerId> workers;  // Of the plan.
   plans::WorkerId self;
@@ -48,8 +51,11 @@ struct GroupRequest {
 struct WorkerParts {
   /// An error ends the worker.
   std::function<absl::StatusOr<std::shared_ptr<gpu::Device>>(const plans::DeviceSpec&)> make_device;
+  /// Spawns the actor that runs the device's work.
+  std::function<Device(std::shared_ptr<gpu::Device>)> spawn_device;
   std::function<absl::StatusOr<GroupParts>(plans::GroupId, const GroupRequest&)> make_group;
-  /// Null: devices pass on nothing without the hosts. None: this worker's does not.
+  /// Null: devices pass on nothing without the hosts. None: this worker's does
+  /// not.
   std::function<std::optional<StageLinkParts>(plans::GroupId, const GroupRequest&)> make_stage_link;
   std::function<ShardIo(ShardIoConfig)> make_shard_io;
   const plans::ModeList* modes = nullptr;  // Of training; null: those of the product.

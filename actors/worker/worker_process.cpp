@@ -24,7 +24,8 @@
 namespace skein::actors {
 namespace {
 
-/// FailedPrecondition   if a CUDA device is asked for and there is none; "auto" takes the processor
+/// FailedPrecondition   if a CUDA device is asked for and there is none; "auto"
+/// takes the processor
 ///                       instead.
 absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec& spec,
                                                          int32_t local_rank) {
@@ -51,10 +52,11 @@ absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec
     return slowed(*std::move(cuda));
   }
   if (spec.type == "cuda") {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "device.type = \"cuda\", but there is no CUDA device: ",
-        std::string(cuda.status().message()),
-        "; with device.type = \"auto\" a worker without one computes on the processor"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("device.type = \"cuda\", but there is no CUDA device: ",
+                     std::string(cuda.status().message()),
+                     "; with device.type = \"auto\" a worker without one "
+                     "computes on the processor"));
   }
   std::fprintf(stderr, "skein: no CUDA device: %s; using %d threads of the processor\n",
                std::string(cuda.status().message()).c_str(), threads);
@@ -74,7 +76,8 @@ class LocalWorker final : public WorkerProcess {
     // The thread of a detached actor ends when the last handle to it goes.
     worker_ = nullptr;
     prepare_ = nullptr;
-    round_.reset();  // They have the device, whose work tells the time by the actors' clock.
+    round_.reset();  // They have the device, whose work tells the time by the
+                     // actors' clock.
     keeper_.reset();
     link_.reset();
     plane_.reset();
@@ -134,6 +137,9 @@ class LocalWorker final : public WorkerProcess {
     WorkerParts parts;
     parts.make_device = [rank = options_.local_rank](const plans::DeviceSpec& spec) {
       return make_device(spec, rank);
+    };
+    parts.spawn_device = [this](std::shared_ptr<gpu::Device> made) {
+      return system_->spawn<caf::detached>(device, std::move(made));
     };
     parts.make_shard_io = [this](ShardIoConfig config) {
       return system_->spawn<caf::detached>(shard_io, std::move(config));
@@ -257,8 +263,9 @@ class LocalWorker final : public WorkerProcess {
         });
   }
 
-  /// The board publishes from the thread that forms groups, so it cannot ask the actor for the
-  /// head of its envelopes: the newest assignment says what it is.
+  /// The board publishes from the thread that forms groups, so it cannot ask
+  /// the actor for the head of its envelopes: the newest assignment says what
+  /// it is.
   void remember_head(const net::Envelope& message) {
     std::lock_guard lock(mutex_);
     if (const auto* joined = std::get_if<net::Joined>(&message.body)) {

@@ -1,5 +1,6 @@
-// Times the ops of the CUDA back end, each against what bounds it: the bandwidth of a copy measured
-// here, or the fastest product measured here. Then a training step of GPT-2.
+// Times the ops of the CUDA back end, each against what bounds it: the
+// bandwidth of a copy measured here, or the fastest product measured here. Then
+// a training step of GPT-2.
 //   cuda_speed [--quick] [--precision bfloat16|tf32|float32]
 // Exit code 77 without a GPU.
 
@@ -53,12 +54,13 @@ class Clock {
 
   double seconds(const std::function<absl::Status(Ops&)>& body) {
     const auto start = std::chrono::steady_clock::now();
-    const absl::Status status = gpu::run_and_wait(device_, {gpu::WorkKind::kOther, body});
+    const absl::Status status = device_.run({gpu::WorkKind::kOther, body});
     SKEIN_CHECK(status.ok()) << status;
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  /// Of one call: the difference of many calls and one, so that what starts a work costs nothing.
+  /// Of one call: the difference of many calls and one, so that what starts a
+  /// work costs nothing.
   double seconds_each(int64_t repeats, const std::function<void(Ops&)>& call) {
     auto calls = [&](int64_t count) {
       return seconds([&](Ops& ops) {
@@ -201,7 +203,8 @@ class Table {
     by_bytes("rotary positions", 4 * number_bytes_ * static_cast<double>(n), [&](Ops& ops) {
       ops.rotate({shape, turns, false}, qkv);
     });
-    // Half of the pairs of queries and keys; a forward has two products, a backward five.
+    // Half of the pairs of queries and keys; a forward has two products, a
+    // backward five.
     const double pairs = static_cast<double>(n) * static_cast<double>(s_.seq_len) / 2;
     by_flops("attention", 4 * pairs,
              [&](Ops& ops) { ops.attention_forward(shape, qkv, out, sums); });
@@ -277,7 +280,8 @@ class Table {
     float* a = tensor(count);
     float* b = tensor(count);
     float* chosen = tensor(count, false);
-    // Once read and 1 % written: what the passes beyond that cost is the share that is missing.
+    // Once read and 1 % written: what the passes beyond that cost is the share
+    // that is missing.
     const int64_t k = std::max<int64_t>(count / 100, 1);
     by_bytes("largest 1 %", 4 * elements + 4 * static_cast<double>(k),
              [&](Ops& ops) { ops.select_top_k(a, count, k, reinterpret_cast<uint32_t*>(chosen)); });
@@ -338,7 +342,8 @@ void measure_model(gpu::Device& device, const Sizes& sizes) {
   const double flops = 6 * static_cast<double>(parameters) * n +
                        6 * n * static_cast<double>(sizes.layers * sizes.channels * sizes.seq_len);
   std::printf(
-      "GPT-2 of %.0f M parameters, %lld x %lld tokens: %.0f tokens/s, %.0f TFLOP/s, %.1f GB\n",
+      "GPT-2 of %.0f M parameters, %lld x %lld tokens: %.0f tokens/s, "
+      "%.0f TFLOP/s, %.1f GB\n",
       static_cast<double>(parameters) / 1e6, static_cast<long long>(sizes.batch),
       static_cast<long long>(sizes.seq_len), n / seconds, flops / seconds / 1e12,
       static_cast<double>(device.memory().in_use_max) / 1e9);

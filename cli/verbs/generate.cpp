@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <future>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -26,7 +25,8 @@ absl::Status check(const GenerateOptions& options) {
                     options.threads >= 1 && !options.prompt.empty();
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--tokens and --threads must be at least 1, --temperature and --top-k at least 0, and the "
+      "--tokens and --threads must be at least 1, --temperature and --top-k at "
+      "least 0, and the "
       "prompt not empty");
 }
 
@@ -38,9 +38,11 @@ absl::StatusOr<std::vector<int32_t>> encode(const std::string& prompt, int64_t v
     for (absl::string_view word : absl::StrSplit(prompt, ' ', absl::SkipWhitespace())) {
       int32_t token = 0;
       if (!absl::SimpleAtoi(word, &token)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "the model has ", vocab_size,
-            " symbols and no tokenizer: give the prompt as token numbers, got \"", word, "\""));
+        return absl::InvalidArgumentError(
+            absl::StrCat("the model has ", vocab_size,
+                         " symbols and no tokenizer: give the prompt as token "
+                         "numbers, got \"",
+                         word, "\""));
       }
       tokens.push_back(token);
     }
@@ -110,7 +112,6 @@ class Sampler {
     std::vector<int32_t> padded(static_cast<size_t>(window), 0);
     std::copy(tokens.end() - used, tokens.end(), padded.begin());
     const std::vector<int32_t> targets(padded.size(), -1);
-    std::promise<absl::Status> done;
     gpu::Work work;
     work.run = [&](gpu::Ops& ops) {
       gpu::StageModel::Input input;
@@ -118,8 +119,7 @@ class Sampler {
       input.targets = targets;
       return model_->logits(ops, input, used - 1, logits);
     };
-    device_->submit(std::move(work), [&](absl::Status status) { done.set_value(status); });
-    return done.get_future().get();
+    return device_->run(std::move(work));
   }
 
  private:

@@ -7,7 +7,6 @@
 #include "gpu/cuda/nccl_groups.hpp"
 #include "gpu/cuda/plugin_abi.hpp"
 #include "gpu/cuda/profiler_range.hpp"
-#include "gpu/host/work_queue.hpp"
 #include "plans/base/status_macros.hpp"
 
 // What libskein_cuda.so shows to the program.
@@ -15,8 +14,8 @@
 namespace skein::gpu {
 namespace {
 
-/// A GPU with a thread that feeds it. A work has ended when the GPU has done it and the host has
-/// its numbers; the next one begins then.
+/// A GPU. A work has ended when the GPU has done it and the host has its
+/// numbers; the next one begins then.
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::unique_ptr<CudaContext> context, std::unique_ptr<CudaOps> ops,
@@ -48,17 +47,15 @@ class CudaDevice final : public Device {
   }
   DeviceMemory memory() const override { return context_->memory(); }
 
-  void submit(Work work, std::function<void(absl::Status)> done) override {
-    queue_.push([this, work = std::move(work), done = std::move(done)]() mutable {
-      const ProfilerRange range(work.name);
-      absl::Status status = context_->use();
-      if (status.ok() && work.run) status = work.run(*ops_);
-      // Also after an error: what has begun uses what the work holds. The device's error says more.
-      const absl::Status ended = ops_->finish();
-      if (!ended.ok()) status = ended;
-      work = {};
-      done(std::move(status));
-    });
+  absl::Status run(Work work) override {
+    const std::lock_guard lock(mutex_);
+    const ProfilerRange range(work.name);
+    absl::Status status = context_->use();
+    if (status.ok() && work.run) status = work.run(*ops_);
+    // Also after an error: what has begun uses what the work holds. The
+    // device's error says more.
+    const absl::Status ended = ops_->finish();
+    return ended.ok() ? status : ended;
   }
 
  private:
@@ -67,7 +64,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<CudaOps> ops_;
   std::mutex groups_mutex_;
   std::unique_ptr<NcclGroups> groups_;  // From the first call for it on.
-  WorkQueue queue_;                     // Last: its thread uses the others.
+  std::mutex mutex_;                    // Of `ops_`.
 };
 
 absl::StatusOr<std::unique_ptr<Device>> make_device(const CudaOptions& options) {

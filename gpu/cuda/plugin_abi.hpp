@@ -7,9 +7,10 @@
 
 namespace skein::gpu {
 
-/// What program and plugin share are C++ interfaces: both are built from one source tree. A change
-/// of `Device`, `DeviceGroup`, `Ops` or `CudaOptions` gets a new number.
-constexpr int kCudaPluginAbi = 5;
+/// What program and plugin share are C++ interfaces: both are built from one
+/// source tree. A change of `Device`, `DeviceGroup`, `Ops` or `CudaOptions`
+/// gets a new number.
+constexpr int kCudaPluginAbi = 6;
 constexpr char kCudaPluginAbiName[] = "skein_cuda_plugin_abi";
 constexpr char kCudaPluginMakeName[] = "skein_cuda_make_device";
 

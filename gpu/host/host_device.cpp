@@ -1,3 +1,4 @@
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -5,7 +6,6 @@
 #include "gpu/host/host_memory.hpp"
 #include "gpu/host/host_ops.hpp"
 #include "gpu/host/thread_pool.hpp"
-#include "gpu/host/work_queue.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -17,19 +17,16 @@ class HostDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<Buffer> allocate(int64_t bytes) override { return allocate_host(bytes); }
-  void submit(Work work, std::function<void(absl::Status)> done) override {
-    queue_.push([this, work = std::move(work), done = std::move(done)]() mutable {
-      absl::Status status = work.run ? work.run(ops_) : absl::OkStatus();
-      work = {};  // What the work holds goes before anyone hears that it is done.
-      done(std::move(status));
-    });
+  absl::Status run(Work work) override {
+    const std::lock_guard lock(mutex_);
+    return work.run ? work.run(ops_) : absl::OkStatus();
   }
 
  private:
   DeviceInfo info_;
   ThreadPool pool_;
-  HostOps ops_;
-  WorkQueue queue_;  // Last: its thread uses the others.
+  HostOps ops_;  // Used by whoever holds the mutex.
+  std::mutex mutex_;
 };
 
 }  // namespace

@@ -52,12 +52,10 @@ void write(const SnapshotKept& from, schema::SnapshotKept::Builder to);
 // steps.cpp
 void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to);
 void write(const plans::ReadyReport& from, schema::Ready::Builder to);
-void read(schema::GroupStart::Reader from, Bounds& bounds, GroupStart& to);
-void write(const GroupStart& from, schema::GroupStart::Builder to);
 void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to);
 void write(const Reduced& from, schema::Reduced::Builder to);
-void read(schema::Commit::Reader from, Bounds& bounds, Commit& to);
-void write(const Commit& from, schema::Commit::Builder to);
+void read(schema::Commit::Reader from, Bounds& bounds, plans::CommitOrder& to);
+void write(const plans::CommitOrder& from, schema::Commit::Builder to);
 void read(schema::Validated::Reader from, Bounds& bounds, Validated& to);
 void write(const Validated& from, schema::Validated::Builder to);
 void read(schema::ShardSaved::Reader from, Bounds& bounds, ShardSaved& to);
@@ -68,8 +66,8 @@ void write(const Timings& from, schema::Timings::Builder to);
 // local_updates.cpp
 void read(schema::Lease::Reader from, Bounds& bounds, Claim& to);
 void write(const Claim& from, schema::Lease::Builder to);
-void read(schema::ColumnCommit::Reader from, Bounds& bounds, CommitUpdate& to);
-void write(const CommitUpdate& from, schema::ColumnCommit::Builder to);
+void read(schema::ColumnCommit::Reader from, Bounds& bounds, plans::UpdateOrder& to);
+void write(const plans::UpdateOrder& from, schema::ColumnCommit::Builder to);
 void read(schema::Combine::Reader from, Bounds& bounds, Average& to);
 void write(const Average& from, schema::Combine::Builder to);
 void read(schema::Combined::Reader from, Bounds& bounds, Averaged& to);

@@ -39,12 +39,12 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
       return read_body<Start>("Start", body.getStart());
     case Body::READY:
       return read_body<plans::ReadyReport>("Ready", body.getReady());
-    case Body::GROUP_START:
-      return read_body<GroupStart>("GroupStart", body.getGroupStart());
+    case Body::OBSOLETE_GROUP_START:
+      break;
     case Body::REDUCED:
       return read_body<Reduced>("Reduced", body.getReduced());
     case Body::COMMIT:
-      return read_body<Commit>("Commit", body.getCommit());
+      return read_body<plans::CommitOrder>("Commit", body.getCommit());
     case Body::VALIDATED:
       return read_body<Validated>("Validated", body.getValidated());
     case Body::SHARD_SAVED:
@@ -84,7 +84,7 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
     case Body::LEASE:
       return read_body<Claim>("Lease", body.getLease());
     case Body::COLUMN_COMMIT:
-      return read_body<CommitUpdate>("ColumnCommit", body.getColumnCommit());
+      return read_body<plans::UpdateOrder>("ColumnCommit", body.getColumnCommit());
     case Body::COMBINE:
       return read_body<Average>("Combine", body.getCombine());
     case Body::COMBINED:
@@ -108,9 +108,8 @@ struct BodyWriter {
   void operator()(const RendezvousEntry& from) { write(from, to.initRendezvous()); }
   void operator()(const Start& from) { write(from, to.initStart()); }
   void operator()(const plans::ReadyReport& from) { write(from, to.initReady()); }
-  void operator()(const GroupStart& from) { write(from, to.initGroupStart()); }
   void operator()(const Reduced& from) { write(from, to.initReduced()); }
-  void operator()(const Commit& from) { write(from, to.initCommit()); }
+  void operator()(const plans::CommitOrder& from) { write(from, to.initCommit()); }
   void operator()(const Validated& from) { write(from, to.initValidated()); }
   void operator()(const ShardSaved& from) { write(from, to.initShardSaved()); }
   void operator()(const Heartbeat& from) { write(from, to.initHeartbeat()); }
@@ -130,7 +129,7 @@ struct BodyWriter {
   void operator()(const SnapshotKept& from) { write(from, to.initSnapshotKept()); }
   void operator()(const Emulate& from) { write(from, to.initEmulate()); }
   void operator()(const Claim& from) { write(from, to.initLease()); }
-  void operator()(const CommitUpdate& from) { write(from, to.initColumnCommit()); }
+  void operator()(const plans::UpdateOrder& from) { write(from, to.initColumnCommit()); }
   void operator()(const Average& from) { write(from, to.initCombine()); }
   void operator()(const Averaged& from) { write(from, to.initCombined()); }
   void operator()(const AbortGroup& from) { write(from, to.initDissolve()); }

@@ -29,13 +29,13 @@ struct EnvelopeHead {
   bool operator==(const EnvelopeHead&) const = default;
 };
 
-/// Every message of the schema's union, in its order.
+/// Every message of the schema's union, in its order; none for those that are obsolete.
 using ControlBody =
     std::variant<plans::JoinRequest, Joined, Refused, Assign, Prepared, RendezvousEntry, Start,
-                 plans::ReadyReport, GroupStart, Reduced, Commit, Validated, ShardSaved, Heartbeat,
+                 plans::ReadyReport, Reduced, plans::CommitOrder, Validated, ShardSaved, Heartbeat,
                  HeartbeatAck, Timings, Failed, Stop, StatusRequest, Status, ProfileRequest,
                  plans::MeasuredWorker, Quiesce, Quiesced, PeerFailure, Leave, DrainRequest,
-                 SnapshotKept, Emulate, Claim, CommitUpdate, Average, Averaged, AbortGroup>;
+                 SnapshotKept, Emulate, Claim, plans::UpdateOrder, Average, Averaged, AbortGroup>;
 
 /// A control message as handlers see it.
 struct Envelope {

@@ -18,7 +18,7 @@ void write(const Claim& from, schema::Lease::Builder to) {
   to.setProfile(from.profile);
 }
 
-void read(schema::ColumnCommit::Reader from, Bounds& bounds, CommitUpdate& to) {
+void read(schema::ColumnCommit::Reader from, Bounds& bounds, plans::UpdateOrder& to) {
   to.step = bounds.count("step", from.getStep(), kStepsMax);
   to.gradient_norm = bounds.norm("gradientNorm", from.getGradientNorm());
   plans::SampleLease next;
@@ -28,7 +28,7 @@ void read(schema::ColumnCommit::Reader from, Bounds& bounds, CommitUpdate& to) {
   to.profile = from.getProfile();
 }
 
-void write(const CommitUpdate& from, schema::ColumnCommit::Builder to) {
+void write(const plans::UpdateOrder& from, schema::ColumnCommit::Builder to) {
   to.setStep(from.step);
   to.setGradientNorm(from.gradient_norm);
   if (from.next) {
@@ -52,7 +52,7 @@ void read(schema::Combine::Reader from, Bounds& bounds, Average& to) {
     to.members.push_back(member);
   }
   to.is_passive = from.getPassive();
-  to.is_common = from.getCommon();
+  to.is_global = from.getCommon();
   to.has_server = from.getServer();
   to.is_closing = from.getClosing();
   to.steps_done = bounds.count("stepsDone", from.getStepsDone(), kStepsMax);
@@ -68,7 +68,7 @@ void write(const Average& from, schema::Combine::Builder to) {
     members[i].setWeight(from.members[i].weight);
   }
   to.setPassive(from.is_passive);
-  to.setCommon(from.is_common);
+  to.setCommon(from.is_global);
   to.setServer(from.has_server);
   to.setClosing(from.is_closing);
   to.setStepsDone(from.steps_done);

@@ -1,16 +1,17 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "plans/base/ids.hpp"
 #include "plans/modes/lease_pool.hpp"
 #include "plans/sync/group_scheduler.hpp"
+#include "plans/worker/program_commands.hpp"
 
 namespace skein::net {
 
 // What pipeline replicas are told, and tell, when each applies updates of its own.
+// `plans::UpdateOrder` is the message ColumnCommit.
 
 /// Coordinator -> workers of a pipeline replica that waits for samples: train on these.
 struct Claim {
@@ -18,15 +19,6 @@ struct Claim {
   plans::SampleLease samples;
   bool profile = false;  // Report the timings of the step.
   bool operator==(const Claim&) const = default;
-};
-
-/// Coordinator -> workers of a pipeline replica: all of it is ready; apply your own update.
-struct CommitUpdate {
-  uint64_t step = 0;  // The pipeline replica's own.
-  double gradient_norm = 0;
-  std::optional<plans::SampleLease> next;  // Train on these once the average has been taken.
-  bool profile = false;                    // Report the timings of the next step.
-  bool operator==(const CommitUpdate&) const = default;
 };
 
 /// Coordinator -> members of a group: take the weighted sum of the members' weights, or exchange
@@ -37,10 +29,10 @@ struct Average {
   /// Ascending; kMembersMax. Replica and weight only: the rest does not travel.
   std::vector<plans::GroupMember> members;
   bool is_passive = false;  // The replica goes on computing meanwhile.
-  bool is_common = false;   // The global average, of moments as well: the end of a round.
+  bool is_global = false;   // The global average, of moments as well: the end of a round.
   bool has_server = false;
   bool is_closing = false;  // One of the last of a round, for members that wait for samples.
-  uint64_t steps_done = 0;  // is_common: the steps of the job that are then done.
+  uint64_t steps_done = 0;  // is_global: the steps of the job that are then done.
   uint64_t staleness = 0;   // Between the oldest and the newest of what is averaged.
   bool operator==(const Average&) const = default;
 };

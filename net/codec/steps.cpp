@@ -68,16 +68,6 @@ void write(const plans::ReadyReport& from, schema::Ready::Builder to) {
   to.setSnapshotUs(from.snapshot_us);
 }
 
-void read(schema::GroupStart::Reader from, Bounds& bounds, GroupStart& to) {
-  to.group = {static_cast<uint32_t>(bounds.index("group", from.getGroup(), kGroupsMax))};
-  to.step = bounds.count("step", from.getStep(), kStepsMax);
-}
-
-void write(const GroupStart& from, schema::GroupStart::Builder to) {
-  to.setGroup(from.group.value);
-  to.setStep(from.step);
-}
-
 void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.step = bounds.count("step", from.getStep(), kStepsMax);
@@ -90,25 +80,25 @@ void write(const Reduced& from, schema::Reduced::Builder to) {
   to.setNormSquared(from.norm_squared);
 }
 
-void read(schema::Commit::Reader from, Bounds& bounds, Commit& to) {
-  to.order.step = bounds.count("step", from.getStep(), kStepsMax);
-  to.order.gradient_norm = bounds.norm("gradientNorm", from.getGradientNorm());
-  to.order.validate = from.getValidate();
-  to.order.checkpoint = from.getCheckpoint();
-  to.order.last = from.getLast();
-  to.order.snapshot = from.getSnapshot();
-  to.order.snapshot_floor = bounds.count("snapshotFloor", from.getSnapshotFloor(), kStepsMax);
+void read(schema::Commit::Reader from, Bounds& bounds, plans::CommitOrder& to) {
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.gradient_norm = bounds.norm("gradientNorm", from.getGradientNorm());
+  to.validate = from.getValidate();
+  to.checkpoint = from.getCheckpoint();
+  to.last = from.getLast();
+  to.snapshot = from.getSnapshot();
+  to.snapshot_floor = bounds.count("snapshotFloor", from.getSnapshotFloor(), kStepsMax);
   to.profile = from.getProfile();
 }
 
-void write(const Commit& from, schema::Commit::Builder to) {
-  to.setStep(from.order.step);
-  to.setGradientNorm(from.order.gradient_norm);
-  to.setValidate(from.order.validate);
-  to.setCheckpoint(from.order.checkpoint);
-  to.setLast(from.order.last);
-  to.setSnapshot(from.order.snapshot);
-  to.setSnapshotFloor(from.order.snapshot_floor);
+void write(const plans::CommitOrder& from, schema::Commit::Builder to) {
+  to.setStep(from.step);
+  to.setGradientNorm(from.gradient_norm);
+  to.setValidate(from.validate);
+  to.setCheckpoint(from.checkpoint);
+  to.setLast(from.last);
+  to.setSnapshot(from.snapshot);
+  to.setSnapshotFloor(from.snapshot_floor);
   to.setProfile(from.profile);
 }
 

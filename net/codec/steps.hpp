@@ -10,14 +10,8 @@
 
 namespace skein::net {
 
-// What is reported and ordered within a step. `plans::ReadyReport` is the message Ready.
-
-/// Coordinator -> members: all members of the group are ready, run the collective now.
-struct GroupStart {
-  plans::GroupId group;  // Below kGroupsMax.
-  uint64_t step = 0;
-  bool operator==(const GroupStart&) const = default;
-};
+// What is reported and ordered within a step. `plans::ReadyReport` is the message
+// Ready, `plans::CommitOrder` is Commit.
 
 /// Worker -> coordinator: a replica has finished the collectives of all its groups.
 struct Reduced {
@@ -25,13 +19,6 @@ struct Reduced {
   uint64_t step = 0;
   double norm_squared = 0;  // Not finite if the training has diverged.
   bool operator==(const Reduced&) const = default;
-};
-
-/// Coordinator -> worker, after it is journaled: apply the update of the step.
-struct Commit {
-  plans::CommitOrder order;
-  bool profile = false;  // Report the timings of the next step.
-  bool operator==(const Commit&) const = default;
 };
 
 /// Worker -> coordinator: a replica of the last stage has finished the validation after `step`.

@@ -41,7 +41,7 @@ struct Envelope {
     rendezvous @11 :Rendezvous;
     start @12 :Start;
     ready @13 :Ready;
-    groupStart @14 :GroupStart;
+    obsoleteGroupStart @14 :GroupStart;
     reduced @15 :Reduced;
     commit @16 :Commit;
     validated @17 :Validated;
@@ -280,7 +280,7 @@ struct Ready {
 }
 
 struct GroupStart {
-  # Coordinator -> members: all members of the group are ready, run the collective now.
+  # Nobody sends it any more: members begin their collectives themselves.
   group @0 :UInt32;
   step @1 :UInt64;
 }

@@ -1,5 +1,6 @@
-// What a profiler sees of a device's work. NVTX_INJECTION64_PATH names one that records
-// (emulated_cuda/range_recorder.cpp); see cuda_ops_test.cpp for the plugin.
+// What a profiler sees of a device's work. NVTX_INJECTION64_PATH names one that
+// records (emulated_cuda/range_recorder.cpp); see cuda_ops_test.cpp for the
+// plugin.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ TEST(CudaRanges, EachWorkIsARangeWithItsNameUntilTheDeviceHasEnded) {
       inside = recorded();
       return std::string(name) == "update" ? absl::InternalError("fails") : absl::OkStatus();
     };
-    (void)run_and_wait(**device, std::move(work));
+    (void)(*device)->run(std::move(work));
   }
   EXPECT_EQ(inside, "[0F3][work][update");
   device->reset();  // Its thread has left the last range.

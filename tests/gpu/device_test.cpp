@@ -6,7 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <future>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "gpu/ops.hpp"
@@ -14,28 +15,42 @@
 namespace skein::gpu {
 namespace {
 
-TEST(HostDevice, RunsWorkInTheOrderOfSubmission) {
+TEST(HostDevice, RunsOnePieceAtATimeWhoeverCalls) {
   auto device = make_host_device(2);
-  std::vector<int> order;
-  std::promise<void> last;
-  for (int i = 0; i < 100; ++i) {
-    device->submit({WorkKind::kOther,
-                    [&order, i](Ops&) {
-                      order.push_back(i);
-                      return absl::OkStatus();
-                    }},
-                   [&last, i](absl::Status) {
-                     if (i == 99) last.set_value();
-                   });
-  }
-  last.get_future().wait();
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
+  int running = 0, pieces = 0;
+  auto call = [&] {
+    for (int i = 0; i < 200; ++i) {
+      EXPECT_TRUE(device
+                      ->run({WorkKind::kOther,
+                             [&](Ops&) {
+                               EXPECT_EQ(++running, 1);
+                               ++pieces;
+                               --running;
+                               return absl::OkStatus();
+                             }})
+                      .ok());
+    }
+  };
+  std::thread other(call);
+  call();
+  other.join();
+  EXPECT_EQ(pieces, 400);
+}
+
+TEST(HostDevice, LetsGoOfWhatTheWorkHolds) {
+  auto device = make_host_device(1);
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watch = held;
+  Work work;
+  work.run = [held = std::move(held)](Ops&) { return absl::OkStatus(); };
+  EXPECT_TRUE(device->run(std::move(work)).ok());
+  EXPECT_TRUE(watch.expired());
 }
 
 TEST(HostDevice, PassesTheErrorOfWorkOn) {
   auto device = make_host_device(1);
   EXPECT_TRUE(absl::IsAborted(
-      run_and_wait(*device, {WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
+      device->run({WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
 }
 
 TEST(HostDevice, GivesZeroedMemoryAndRefusesTheImpossible) {
@@ -54,12 +69,13 @@ TEST(HostDevice, GeluIsFiniteFarFromZero) {
   for (int i = -2000; i <= 2000; ++i) x.push_back(static_cast<float>(i) * 0.05F);
   std::vector<float> y(x.size()), dy(x.size(), 1.0F);
   const auto count = static_cast<int64_t>(x.size());
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kOther,
-                                     [&](Ops& ops) {
-                                       ops.gelu_forward(x.data(), y.data(), count);
-                                       ops.gelu_backward(x.data(), dy.data(), count);
-                                       return absl::OkStatus();
-                                     }})
+  EXPECT_TRUE(device
+                  ->run({WorkKind::kOther,
+                         [&](Ops& ops) {
+                           ops.gelu_forward(x.data(), y.data(), count);
+                           ops.gelu_backward(x.data(), dy.data(), count);
+                           return absl::OkStatus();
+                         }})
                   .ok());
   for (size_t i = 0; i < x.size(); ++i) {
     if (std::abs(x[i]) < 10) continue;
@@ -75,14 +91,15 @@ TEST(SleepDevice, SkipsTrainingWorkAndDoesTheRest) {
     ran = true;
     return absl::OkStatus();
   };
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, mark}).ok());
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kUpdate, mark}).ok());
+  EXPECT_TRUE(device->run({WorkKind::kForward, mark}).ok());
+  EXPECT_TRUE(device->run({WorkKind::kUpdate, mark}).ok());
   EXPECT_FALSE(ran);
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kOther, mark}).ok());
+  EXPECT_TRUE(device->run({WorkKind::kOther, mark}).ok());
   EXPECT_TRUE(ran);
 }
 
-/// Microseconds that a device under the scenario takes for the piece, whose own time is 1 ms.
+/// Microseconds that a device under the scenario takes for the piece, whose own
+/// time is 1 ms.
 double taken_us(const char* scenario, const plans::WorkPiece& piece, double speed = 1) {
   auto device =
       make_sleep_device({1000, 1000, 1000}, speed, plans::parse_scenario(scenario).value());
@@ -90,7 +107,7 @@ double taken_us(const char* scenario, const plans::WorkPiece& piece, double spee
   work.piece = piece;
   work.device_count = 4;
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(run_and_wait(*device, std::move(work)).ok());
+  EXPECT_TRUE(device->run(std::move(work)).ok());
   const auto taken = std::chrono::steady_clock::now() - start;
   return std::chrono::duration<double, std::micro>(taken).count();
 }
@@ -118,7 +135,7 @@ TEST(SlowedDevice, TakesWhatTheScenarioSaysAndGivesTheSameResults) {
             }};
   work.piece = {.device = 0, .step = 3, .index = 0};
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(absl::IsAborted(run_and_wait(*device, std::move(work))));
+  EXPECT_TRUE(absl::IsAborted(device->run(std::move(work))));
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::microseconds(50000));
   EXPECT_TRUE(ran);
 }
@@ -126,7 +143,7 @@ TEST(SlowedDevice, TakesWhatTheScenarioSaysAndGivesTheSameResults) {
 TEST(SleepDevice, TakesAtLeastItsTime) {
   auto device = make_sleep_device({2000, 0, 0});
   const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 5; ++i) ASSERT_TRUE(run_and_wait(*device, {WorkKind::kForward, {}}).ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(device->run({WorkKind::kForward, {}}).ok());
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::microseconds(10000));
 }
 
@@ -135,11 +152,12 @@ TEST(SlowedDevice, GivesTheSameResultsAndItsSpeed) {
   EXPECT_EQ(device->info().speed, 0.5);
   float sum[2] = {0, 0};
   const float a[2] = {1, 2};
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward,
-                                     [&](Ops& ops) {
-                                       ops.add(a, a, sum, 2);
-                                       return absl::OkStatus();
-                                     }})
+  EXPECT_TRUE(device
+                  ->run({WorkKind::kForward,
+                         [&](Ops& ops) {
+                           ops.add(a, a, sum, 2);
+                           return absl::OkStatus();
+                         }})
                   .ok());
   EXPECT_EQ(sum[1], 4);
 }
@@ -168,7 +186,7 @@ constexpr double kHourUs = 3.6e9;
 TEST(SleepDevice, TakesItsNewSpeedFromTheNextPieceOn) {
   auto device = make_sleep_device({kHourUs, 0, 0});
   device->set_speed(1e9);
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, {}}).ok());
+  EXPECT_TRUE(device->run({WorkKind::kForward, {}}).ok());
   EXPECT_EQ(device->info().speed, 1.0) << "what it was made with";
 }
 
@@ -184,27 +202,28 @@ TEST(SlowedDevice, BecomesSlowAndRecoversWhileItRuns) {
   auto device = make_slowed_device(make_host_device(1), 1.0);
   const auto start = std::chrono::steady_clock::now();
   device->set_speed(0.02);
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, burn}).ok());
-  // The processor time of the process is that of the thread and a little of the test's.
+  EXPECT_TRUE(device->run({WorkKind::kForward, burn}).ok());
+  // The processor time of the process is that of the thread and a little of the
+  // test's.
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
 
   device->set_speed(1e-7);  // A millisecond would take hours.
   device->set_speed(1.0);
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, burn}).ok());
+  EXPECT_TRUE(device->run({WorkKind::kForward, burn}).ok());
 }
 
 TEST(SlowedDevice, IsItsInnerDeviceAtFullSpeed) {
   auto device = make_slowed_device(make_host_device(1), 1.0);
   EXPECT_EQ(device->info().name, make_host_device(1)->info().name);
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, {}}).ok()) << "work with nothing to run";
+  EXPECT_TRUE(device->run({WorkKind::kForward, {}}).ok()) << "work with nothing to run";
   EXPECT_TRUE(absl::IsAborted(
-      run_and_wait(*device, {WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
+      device->run({WorkKind::kOther, [](Ops&) { return absl::AbortedError("no"); }})));
 }
 
 TEST(HostDevice, HasNoEmulatedSpeed) {
   auto device = make_host_device(1);
   device->set_speed(1e-9);
-  EXPECT_TRUE(run_and_wait(*device, {WorkKind::kForward, burn}).ok());
+  EXPECT_TRUE(device->run({WorkKind::kForward, burn}).ok());
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <utility>
 
@@ -8,7 +7,8 @@
 
 namespace skein::gpu {
 
-/// A device that only sleeps, and says that it keeps activations in bfloat16: for sizes.
+/// A device that only sleeps, and says that it keeps activations in bfloat16:
+/// for sizes.
 class RoundingDevice final : public Device {
  public:
   RoundingDevice() : inner_(make_sleep_device({})), info_(inner_->info()) {
@@ -16,9 +16,7 @@ class RoundingDevice final : public Device {
   }
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
-  void submit(Work work, std::function<void(absl::Status)> done) override {
-    inner_->submit(std::move(work), std::move(done));
-  }
+  absl::Status run(Work work) override { return inner_->run(std::move(work)); }
 
  private:
   std::unique_ptr<Device> inner_;

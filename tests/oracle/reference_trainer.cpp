@@ -1,8 +1,10 @@
-// Trains a job in one process with neither actors, network nor schedule: what any layout of the
-// runtime must agree with, and what PyTorch is compared with. Writes into the output folder:
-//   initial/ and final/        run folders with a checkpoint before the first and after the last
-//   step gradients.safetensors      of step 0, before clipping batches.bin                int32
-//   [steps, global batch, T + 1] losses.json                mean loss of every step
+// Trains a job in one process with neither actors, network nor schedule: what
+// any layout of the runtime must agree with, and what PyTorch is compared with.
+// Writes into the output folder:
+//   initial/ and final/        run folders with a checkpoint before the first
+//   and after the last step gradients.safetensors      of step 0, before
+//   clipping batches.bin                int32 [steps, global batch, T + 1]
+//   losses.json                mean loss of every step
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -54,7 +56,7 @@ class Reference {
 
  private:
   absl::Status on_device(std::function<absl::Status(gpu::Ops&)> work) {
-    return gpu::run_and_wait(*device_, {gpu::WorkKind::kOther, std::move(work)});
+    return device_->run({gpu::WorkKind::kOther, std::move(work)});
   }
 
   absl::Status run_step(int64_t step) {
@@ -157,7 +159,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto overrides = skein::cli::take_overrides(words);
   if (!overrides.ok() || words.size() != 2) {
-    std::cerr << "usage: reference_trainer JOB.toml FOLDER [--section.key value ...]\n";
+    std::cerr << "usage: reference_trainer JOB.toml FOLDER [--section.key "
+                 "value ...]\n";
     return 2;
   }
   const auto job = skein::cli::load_job(words[0], *overrides);

@@ -7,10 +7,10 @@ namespace skein::sim {
 std::optional<net::Envelope> BrokenMessages::receive(net::Envelope message) {
   net::ControlBody& body = message.body;
   auto* claim = std::get_if<net::Claim>(&body);
-  auto* update = std::get_if<net::CommitUpdate>(&body);
+  auto* update = std::get_if<plans::UpdateOrder>(&body);
   auto* average = std::get_if<net::Average>(&body);
-  const bool ends_round =
-      std::holds_alternative<net::Commit>(body) || std::holds_alternative<net::Quiesce>(body);
+  const bool ends_round = std::holds_alternative<plans::CommitOrder>(body) ||
+                          std::holds_alternative<net::Quiesce>(body);
   if (ends_round) is_done_ = false;
   if (claim && first_sample_ == 0) first_sample_ = claim->samples.first;
   const bool is_returned = claim && is_done_;

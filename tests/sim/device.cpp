@@ -13,19 +13,13 @@
 namespace skein::sim {
 namespace {
 
-/// Of a copy of state.
+/// What a copy of state takes.
 constexpr double kOtherUs = 500;
 
-class SimulatedDevice final : public gpu::Device,
-                              public std::enable_shared_from_this<SimulatedDevice> {
+class SimulatedDevice final : public gpu::Device {
  public:
-  SimulatedDevice(World& world, ProcessId process, DeviceWatch watch, double speed)
-      : world_(world),
-        process_(process),
-        watch_(std::move(watch)),
-        speed_(speed),
-        pool_(1),
-        ops_(pool_) {
+  SimulatedDevice(World& world, const gpu::SleepProfile& times, double speed)
+      : world_(world), times_(times), speed_(speed), pool_(1), ops_(pool_) {
     info_.name = "simulated";
     info_.threads = 1;
     info_.speed = speed;
@@ -34,72 +28,102 @@ class SimulatedDevice final : public gpu::Device,
   const gpu::DeviceInfo& info() const override { return info_; }
   absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override { return gpu::allocate_host(bytes); }
   void set_speed(double speed) override { speed_ = speed; }
-  void submit(gpu::Work work, std::function<void(absl::Status)> done) override {
-    if (work.kind == gpu::WorkKind::kUpdate) watch_.on_update_begun();
-    queue_.push_back({std::move(work), std::move(done), absl::OkStatus(), false});
-    if (queue_.size() == 1) start();
-  }
-
- private:
-  struct Piece {
-    gpu::Work work;
-    std::function<void(absl::Status)> done;
-    absl::Status status;
-    bool has_run = false;
-  };
+  absl::Status run(gpu::Work work) override { return work.run ? work.run(ops_) : absl::OkStatus(); }
 
   double duration_us(const gpu::Work& work) {
     const double exact = work.kind == gpu::WorkKind::kOther
                              ? kOtherUs
-                             : gpu::sleep_us(watch_.times, work.kind, work.share, speed_);
+                             : gpu::sleep_us(times_, work.kind, work.share, speed_);
     return exact * (0.9 + 0.2 * world_.rng().uniform()) + 1;
   }
 
-  void start() {
-    Piece& piece = queue_.front();
-    // Nobody may rely on when within its time the work is really done.
-    if (world_.chance(0.5)) run(piece);
-    const auto taken_us = static_cast<uint64_t>(duration_us(piece.work));
-    world_.after(taken_us, process_, [weak = weak_from_this()] {
-      if (auto self = weak.lock()) self->finish();
-    });
-  }
-
-  void run(Piece& piece) {
-    piece.has_run = true;
-    if (piece.work.run) piece.status = piece.work.run(ops_);
-  }
-
-  void finish() {
-    Piece piece = std::move(queue_.front());
-    if (!piece.has_run) run(piece);
-    queue_.pop_front();
-    if (!queue_.empty()) start();
-    if (piece.work.kind == gpu::WorkKind::kUpdate && piece.status.ok()) watch_.on_update_ended();
-    uint64_t group = 0;
-    if (absl::SimpleAtoi(absl::StripPrefix(piece.work.name, "combine"), &group) &&
-        piece.status.ok()) {
-      watch_.on_copied(group);
-    }
-    piece.work = {};
-    piece.done(piece.status);
-  }
-
+ private:
   World& world_;
-  const ProcessId process_;
-  DeviceWatch watch_;
+  const gpu::SleepProfile times_;
   double speed_;
   gpu::DeviceInfo info_;
   gpu::ThreadPool pool_;
   gpu::HostOps ops_;
-  std::deque<Piece> queue_;  // The first one is being worked on.
 };
+
+/// Does the work of the product's Device in virtual time.
+struct TimedWork : std::enable_shared_from_this<TimedWork> {
+  struct Piece {
+    actors::DevicePiece parts;
+    absl::Status status;
+    bool has_run = false;
+  };
+
+  TimedWork(World& in, ProcessId of, DeviceWatch seen, std::shared_ptr<SimulatedDevice> by)
+      : world(in), process(of), watch(std::move(seen)), device(std::move(by)) {}
+
+  void take(actors::DevicePiece parts) {
+    if (parts.work.kind == gpu::WorkKind::kUpdate) watch.on_update_begun();
+    queue.push_back({std::move(parts), absl::OkStatus(), false});
+    if (queue.size() == 1) start();
+  }
+
+  void start() {
+    Piece& piece = queue.front();
+    // Nobody may rely on when within its time the work is really done.
+    if (world.chance(0.5)) run(piece);
+    const auto taken_us = static_cast<uint64_t>(device->duration_us(piece.parts.work));
+    world.after(taken_us, process, [weak = weak_from_this()] {
+      if (auto self = weak.lock()) self->finish();
+    });
+  }
+
+  void run(Piece& piece) const {
+    piece.has_run = true;
+    piece.status = device->run(piece.parts.work);
+  }
+
+  void finish() {
+    Piece piece = std::move(queue.front());
+    if (!piece.has_run) run(piece);
+    queue.pop_front();
+    if (!queue.empty()) start();
+    const gpu::Work& work = piece.parts.work;
+    if (work.kind == gpu::WorkKind::kUpdate && piece.status.ok()) watch.on_update_ended();
+    uint64_t group = 0;
+    if (absl::SimpleAtoi(absl::StripPrefix(work.name, "combine"), &group) && piece.status.ok()) {
+      watch.on_copied(group);
+    }
+    piece.parts.work = {};
+    actors::finish(std::move(piece.parts), piece.status, world.system().clock().now());
+  }
+
+  World& world;
+  const ProcessId process;
+  DeviceWatch watch;
+  const std::shared_ptr<SimulatedDevice> device;
+  std::deque<Piece> queue;  // The first one is being worked on.
+};
+
+struct TimedWorkState {
+  std::shared_ptr<TimedWork> work;
+};
+
+actors::Device::behavior_type timed_device(actors::Device::stateful_pointer<TimedWorkState> self,
+                                           std::shared_ptr<TimedWork> work) {
+  self->state.work = std::move(work);
+  return {[self](const actors::DeviceRequest& request) {
+    self->state.work->take(std::move(*request.piece));
+  }};
+}
 
 }  // namespace
 
-std::shared_ptr<gpu::Device> make_simulated_device(World& world, ProcessId process,
-                                                   DeviceWatch watch, double speed) {
-  return std::make_shared<SimulatedDevice>(world, process, std::move(watch), speed);
+std::shared_ptr<gpu::Device> make_simulated_device(World& world, const gpu::SleepProfile& times,
+                                                   double speed) {
+  return std::make_shared<SimulatedDevice>(world, times, speed);
+}
+
+actors::Device spawn_simulated_device(World& world, ProcessId process, DeviceWatch watch,
+                                      const std::shared_ptr<gpu::Device>& device) {
+  auto work = std::make_shared<TimedWork>(world, process, std::move(watch),
+                                          std::dynamic_pointer_cast<SimulatedDevice>(device));
+  return world.system().spawn(timed_device, std::move(work));
 }
 
 }  // namespace skein::sim

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "actors/device/device.hpp"
 #include "gpu/device.hpp"
 #include "tests/sim/world.hpp"
 
@@ -11,13 +12,15 @@ namespace skein::sim {
 struct DeviceWatch {
   std::function<void()> on_update_begun;  // It is given to the device.
   std::function<void()> on_update_ended;
-  std::function<void(uint64_t group)> on_copied;  // What is put into it.
-  /// Times at speed 1 for work of share 1; an update is per block.
-  gpu::SleepProfile times;
+  std::function<void(uint64_t group)> on_copied;  // A contribution to a group.
 };
 
-/// Does the real work of a host device on the spot, and takes virtual time for it.
-std::shared_ptr<gpu::Device> make_simulated_device(World& world, ProcessId process,
-                                                   DeviceWatch watch, double speed);
+/// Does the real work of a host device on the spot. `times` are those at speed
+/// 1 for work of share 1; an update is per block.
+std::shared_ptr<gpu::Device> make_simulated_device(World& world, const gpu::SleepProfile& times,
+                                                   double speed);
+/// The actor of such a device: cooperative, and its work takes virtual time.
+actors::Device spawn_simulated_device(World& world, ProcessId process, DeviceWatch watch,
+                                      const std::shared_ptr<gpu::Device>& device);
 
 }  // namespace skein::sim

@@ -21,7 +21,6 @@ const char* name_of(const Body::Reader& body) {
       {Body::START, "Start"},
       {Body::READY, "Ready"},
       {Body::REDUCED, "Reduced"},
-      {Body::GROUP_START, "GroupStart"},
       {Body::COMMIT, "Commit"},
       {Body::SNAPSHOT_KEPT, "SnapshotKept"},
       {Body::SHARD_SAVED, "ShardSaved"},

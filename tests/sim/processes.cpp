@@ -189,13 +189,18 @@ actors::WorkerParts SimulatedWorker::make_parts() {
   actors::WorkerParts parts;
   parts.modes = around_.modes;
   parts.make_device = [this](const plans::DeviceSpec& spec) {
+    const gpu::SleepProfile times = {spec.sleep_forward_us, spec.sleep_backward_us,
+                                     spec.sleep_update_us};
+    device_ = make_simulated_device(around_.world, times, spec.speed);
+    return device_;
+  };
+  parts.spawn_device = [this](const std::shared_ptr<gpu::Device>& device) {
     DeviceWatch watch;
     watch.on_update_begun = [this] { around_.checker.on_update_begun(process_); };
     watch.on_update_ended = [this] { around_.checker.on_update(process_); };
     watch.on_copied = [this](uint64_t group) { around_.checker.on_copied(process_, group); };
-    watch.times = {spec.sleep_forward_us, spec.sleep_backward_us, spec.sleep_update_us};
-    device_ = make_simulated_device(around_.world, process_, std::move(watch), spec.speed);
-    return device_;
+    device_work_ = spawn_simulated_device(around_.world, process_, std::move(watch), device);
+    return device_work_;
   };
   parts.make_shard_io = [this](actors::ShardIoConfig config) {
     return around_.world.system().spawn(actors::shard_io, std::move(config));
@@ -248,10 +253,12 @@ void SimulatedWorker::kill(bool silent) {
   end_actor(caf::actor_cast<caf::actor>(worker_));
   end_actor(caf::actor_cast<caf::actor>(prepare_));
   end_actor(caf::actor_cast<caf::actor>(real_prepare_));
+  if (device_work_) end_actor(caf::actor_cast<caf::actor>(device_work_));
   device_.reset();
   world.drain(process_);
   worker_ = nullptr;
   prepare_ = real_prepare_ = nullptr;
+  device_work_ = nullptr;
   world.drain(process_);
 }
 
@@ -260,7 +267,8 @@ SimulatedCoordinator::SimulatedCoordinator(Surroundings& around, std::string nam
   absl::Status status = start();
   if (status.ok()) return;
   result_.emplace();
-  // It died between the last checkpoint and its own end: there is nothing left to do.
+  // It died between the last checkpoint and its own end: there is nothing left
+  // to do.
   const auto steps = static_cast<uint64_t>(around.job.training.steps);
   const uint64_t committed =
       around.store.commits.empty() ? 0 : around.store.commits.rbegin()->first + 1;

@@ -60,6 +60,7 @@ class SimulatedWorker {
   std::shared_ptr<SimulatedPlane> plane_;
   std::shared_ptr<net::RendezvousBoard> board_;
   std::shared_ptr<gpu::Device> device_;
+  actors::Device device_work_;  // Runs its work.
   actors::PrepareIo real_prepare_;
   actors::PrepareIo prepare_;
   actors::Worker worker_;
@@ -67,8 +68,8 @@ class SimulatedWorker {
   bool is_leaving_ = false;
 };
 
-/// A coordinator's actors as one simulated process, wired as `CoordinatorProcess` does. The journal
-/// and the run folder outlive it.
+/// A coordinator's actors as one simulated process, wired as
+/// `CoordinatorProcess` does. The journal and the run folder outlive it.
 class SimulatedCoordinator final : public actors::RunObserver {
  public:
   SimulatedCoordinator(Surroundings& around, std::string name);

@@ -36,7 +36,7 @@ struct ColumnRig : ReplicaRig {
 
   void lease(uint64_t step) { control(net::Claim{step, {2 * step, 2}, false}); }
   void column_commit(uint64_t step, bool has_next = true) {
-    net::CommitUpdate commit{step, 1, std::nullopt, false};
+    plans::UpdateOrder commit{step, 1, std::nullopt, false};
     if (has_next) commit.next = plans::SampleLease{2 * (step + 1), 2};
     control(commit);
   }
@@ -48,7 +48,7 @@ struct ColumnRig : ReplicaRig {
     average.replica = kSelf;
     average.number = number;
     average.is_passive = kind.passive;
-    average.is_common = kind.common;
+    average.is_global = kind.common;
     average.is_closing = kind.common || kind.closing;
     average.has_server = kind.server;
     average.steps_done = kind.common ? 3 : 0;

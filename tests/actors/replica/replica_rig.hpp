@@ -23,26 +23,35 @@
 
 namespace skein::actors {
 
-/// Work waits until the test says that the oldest piece has ended. It computes nothing but, with
-/// `ops`, updates and copies.
+/// Work waits until the test says that the oldest piece has ended. It computes
+/// nothing but, with `ops`, updates and copies.
 class HandDevice : public gpu::Device {
  public:
   const gpu::DeviceInfo& info() const override { return info_; }
   absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
     return gpu::Buffer(std::calloc(1, static_cast<size_t>(bytes)), bytes, std::free);
   }
-  void submit(gpu::Work work, std::function<void(absl::Status)> done) override {
-    ++submitted[work.kind];
-    pieces.push_back(work.piece);
-    waiting_.push_back({std::move(work), std::move(done)});
+  absl::Status run(gpu::Work) override { return absl::OkStatus(); }
+  /// An actor that keeps the work for us.
+  actors::Device spawn(caf::actor_system& system) {
+    return system.spawn([this](actors::Device::pointer self) -> actors::Device::behavior_type {
+      return {[this, self](const DeviceRequest& request) {
+        clock_ = &self->clock();
+        ++submitted[request.piece->work.kind];
+        pieces.push_back(request.piece->work.piece);
+        waiting_.push_back(std::move(*request.piece));
+      }};
+    });
   }
   /// False if no work waits.
   bool end_one(const absl::Status& status = absl::OkStatus()) {
     if (waiting_.empty()) return false;
-    auto [work, done] = std::move(waiting_.front());
+    DevicePiece piece = std::move(waiting_.front());
     waiting_.pop_front();
+    const gpu::Work& work = piece.work;
     const bool runs = work.kind == gpu::WorkKind::kOther || work.kind == gpu::WorkKind::kUpdate;
-    done(ops && runs && work.run ? work.run(*ops) : status);
+    absl::Status found = ops && runs && work.run ? work.run(*ops) : status;
+    finish(std::move(piece), std::move(found), clock_->now());
     return true;
   }
 
@@ -55,10 +64,12 @@ class HandDevice : public gpu::Device {
 
  private:
   gpu::DeviceInfo info_{"by hand", 0, 1.0, false};
-  std::deque<std::pair<gpu::Work, std::function<void(absl::Status)>>> waiting_;
+  caf::actor_clock* clock_ = nullptr;  // From the first piece on.
+  std::deque<DevicePiece> waiting_;
 };
 
-/// Counts what is sent, and lets a test hand tensors to the streams that were opened.
+/// Counts what is sent, and lets a test hand tensors to the streams that were
+/// opened.
 class HandPlane : public net::DataPlane, public net::TensorInbox {
  public:
   const std::string& address() const override { return address_; }
@@ -80,7 +91,8 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
   std::string address_ = "127.0.0.1:2";
 };
 
-/// The rank of worker 1 with everything around it played by the test, in virtual time.
+/// The rank of worker 1 with everything around it played by the test, in
+/// virtual time.
 struct ReplicaRig {
   using Body = RecordingLink::Body;
 
@@ -125,6 +137,7 @@ struct ReplicaRig {
     caf::anon_send_exit(groups, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(shards, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(stage_link, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(work, caf::exit_reason::user_shutdown);
     run();
     device->drop_work();
   }
@@ -141,6 +154,7 @@ struct ReplicaRig {
     made.plan = plans::make_layout_plan(job, workers, kGeneration).value();
     if (plans::begins_in_columns(job)) made.plan.mode = plans::kLocalMode;
     made.device = device;
+    made.work = work = device->spawn(*system);
     made.shards = shards;
     made.plane = plane;
     if (has_link) made.links[0] = stage_link;
@@ -186,12 +200,12 @@ struct ReplicaRig {
   void control(net::ControlBody body) { tell(net::Envelope{{}, std::move(body)}); }
   void start() { control(net::Start()); }
   void commit(uint64_t step, bool last = false, bool profile = false) {
-    net::Commit commit;
-    commit.order.step = step;
-    commit.order.gradient_norm = 1;
-    commit.order.last = last;
-    commit.profile = profile;
-    control(commit);
+    plans::CommitOrder order;
+    order.step = step;
+    order.gradient_norm = 1;
+    order.last = last;
+    order.profile = profile;
+    control(order);
   }
   void reduced(uint32_t group, uint64_t step, int32_t bucket = 0) {
     tell(ReductionDone{{group}, step, bucket, absl::OkStatus()});
@@ -248,6 +262,7 @@ struct ReplicaRig {
   GroupIo groups;
   StageLinkIo stage_link;
   ShardIo shards;
+  Device work;
   Replica actor;
 };
 

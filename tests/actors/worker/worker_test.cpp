@@ -32,6 +32,7 @@ struct WorkerRig {
       return {[](const ShardRequest&, const ShardListener&) {},
               [](const SnapshotRequest&, const SnapshotListener&) {}};
     });
+    work = device->spawn(*system);
     actor = system->spawn(worker, make_config());
     run();
   }
@@ -39,6 +40,7 @@ struct WorkerRig {
     caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(prepare, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(shards, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(work, caf::exit_reason::user_shutdown);
     run();
     device->drop_work();
   }
@@ -51,6 +53,7 @@ struct WorkerRig {
     made.parts.make_device = [this](const plans::DeviceSpec&) {
       return absl::StatusOr<std::shared_ptr<gpu::Device>>(device);
     };
+    made.parts.spawn_device = [this](const std::shared_ptr<gpu::Device>&) { return work; };
     made.parts.make_shard_io = [this](const ShardIoConfig&) { return shards; };
     made.plane = plane;
     made.prepare = prepare;
@@ -147,6 +150,7 @@ struct WorkerRig {
   std::vector<SendStateRequest> sent_states;
   PrepareIo prepare;
   ShardIo shards;
+  Device work;
   Worker actor;
 };
 

@@ -27,7 +27,11 @@ bool same_bytes(const ControlMessage& a, const ControlMessage& b) {
 
 TEST(Codec, EveryMessageOfTheSchemaHasAStruct) {
   const auto body = capnp::Schema::from<schema::Envelope>().getFieldByName("body");
-  EXPECT_EQ(body.getType().asStruct().getUnionFields().size(), kKinds);
+  size_t messages = 0;
+  for (auto field : body.getType().asStruct().getUnionFields()) {
+    messages += absl::StartsWith(field.getProto().getName().cStr(), "obsolete") ? 0 : 1;
+  }
+  EXPECT_EQ(messages, kKinds);
 }
 
 TEST(Codec, WhatIsWithinTheBoundsSurvives) {
@@ -50,9 +54,9 @@ TEST(Codec, StructsMayBeSentAsTheyAreMade) {
   const std::vector<ControlBody> plain = {Refused(),
                                           Prepared(),
                                           Start(),
-                                          GroupStart(),
+
                                           Reduced(),
-                                          Commit(),
+                                          plans::CommitOrder(),
                                           Validated(),
                                           ShardSaved(),
                                           Heartbeat(),
@@ -69,7 +73,7 @@ TEST(Codec, StructsMayBeSentAsTheyAreMade) {
                                           SnapshotKept(),
                                           Emulate(),
                                           Claim(),
-                                          CommitUpdate(),
+                                          plans::UpdateOrder(),
                                           Average(),
                                           Averaged(),
                                           AbortGroup(),
@@ -275,7 +279,8 @@ std::string reason_of(const ControlBody& body) { return std::string(status_of(bo
 TEST(Codec, ANumberOneBeyondItsBoundIsRefusedWithWhatIsAllowed) {
   EXPECT_EQ(reason_of(Claim{kStepsMax + 1, {}, false}),
             absl::StrCat("Lease.step is ", kStepsMax + 1, ", at most ", kStepsMax));
-  EXPECT_EQ(reason_of(GroupStart{{kGroupsMax}, 0}), "GroupStart.group is 65536, less than 65536");
+  EXPECT_EQ(reason_of(Reduced{{kReplicasMax}, 0, 0}),
+            "Reduced.replica is 100000, less than 100000");
   Timings timings;
   timings.slices = {Slice(), Slice()};
   timings.slices[1].track = kTracks;
@@ -322,7 +327,7 @@ TEST(Codec, DivergenceCanBeTold) {
     EXPECT_TRUE(status_of(Reduced{{0}, 0, value}).ok());
     EXPECT_TRUE(status_of(Validated{{0}, 0, value, 1}).ok());
     // Whoever commits has looked at it.
-    EXPECT_FALSE(status_of(CommitUpdate{0, value, {}, false}).ok());
+    EXPECT_FALSE(status_of(plans::UpdateOrder{0, value, {}, false}).ok());
   }
 }
 

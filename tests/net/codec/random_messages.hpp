@@ -112,7 +112,7 @@ class RandomMessages {
     to.microbatch_count = static_cast<int64_t>(elements());
     to.microbatch_rows = 4;
     to.recompute = flag();
-    if (flag()) to.mode = plans::kLocalMode;
+    to.mode = flag() ? plans::kLocalMode : plans::kSynchronousMode;
     const auto stages = static_cast<int32_t>(elements());
     for (int32_t s = 0; s < stages; ++s) {
       plans::StagePlan& stage_plan = to.stages.emplace_back();
@@ -163,11 +163,9 @@ class RandomMessages {
     to.stash_peak = below(kMicrobatchesMax + 1);
     to.snapshot_us = count(kTimeUsMax);
   }
-  void fill(GroupStart& to) { to = {{below(kGroupsMax)}, count(kStepsMax)}; }
   void fill(Reduced& to) { to = {replica(), count(kStepsMax), norm()}; }
-  void fill(Commit& to) {
-    to.order = {count(kStepsMax), norm(), flag(), flag(), flag(), flag(), count(kStepsMax)};
-    to.profile = flag();
+  void fill(plans::CommitOrder& to) {
+    to = {count(kStepsMax), norm(), flag(), flag(), flag(), flag(), count(kStepsMax), flag()};
   }
   void fill(Validated& to) {
     to = {replica(), count(kStepsMax), real(-1e30, 1e30), count(kSamplesMax)};
@@ -195,7 +193,7 @@ class RandomMessages {
 
   // Local updates.
   void fill(Claim& to) { to = {count(kStepsMax), samples(), flag()}; }
-  void fill(CommitUpdate& to) {
+  void fill(plans::UpdateOrder& to) {
     to = {count(kStepsMax), norm(), std::nullopt, flag()};
     if (flag()) to.next = plans::SampleLease{count(kSamplesMax), 1 + rng_.below(kSamplesMax)};
   }
@@ -208,7 +206,7 @@ class RandomMessages {
     to.number = count(kStepsMax);
     fill_list(to.members);
     to.is_passive = flag();
-    to.is_common = flag();
+    to.is_global = flag();
     to.has_server = flag();
     to.is_closing = flag();
     to.steps_done = count(kStepsMax);
