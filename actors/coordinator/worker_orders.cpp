@@ -86,7 +86,7 @@ WorkerOrders orders_of(const plans::CommitColumn& decision, const plans::Plan& p
   WorkerOrders orders;
   for (plans::WorkerId worker : workers_of_replica(plan, decision.column)) {
     orders.push_back({worker, plans::UpdateOrder{decision.step, decision.gradient_norm,
-                                                decision.next, decision.profile}});
+                                                 decision.next, decision.profile}});
   }
   return orders;
 }
