@@ -79,7 +79,7 @@ void run() {
   });
   net::AdasumDots dots;
   report("adasum: dot products", 2, [&] { net::add_dots(a, b, dots); });
-  report("adasum: average", 3, [&] { net::average({0.5, 0.5}, a, b); });
+  report("adasum: average", 3, [&] { net::combine({0.5, 0.5}, a, b); });
   for (const auto& [name, format] :
        {std::pair("bf16", net::HalfFormat::kBf16), std::pair("fp16", net::HalfFormat::kFp16)}) {
     report(std::string(name) + ": encode", 1.5, [&] { net::encode_half(format, b, halves); });

@@ -220,9 +220,10 @@ void WorkerState::tell_quiesced() {
 void WorkerState::on_assign(const net::Assign& assign) {
   if (phase != Phase::kIdle) return;  // A repeat, or the old plan has not ended.
   if (assign.plan.generation != session->generation()) return;
-  if (absl::Status status = plans::validate(assign.plan, job.model); !status.ok()) {
-    return tell_failed(status);
-  }
+  const plans::ModeList& modes = config.parts.modes ? *config.parts.modes : plans::training_modes();
+  absl::Status status = plans::check_mode(modes, assign.plan.mode);
+  if (status.ok()) status = plans::validate(assign.plan, job.model);
+  if (!status.ok()) return tell_failed(status);
   phase = Phase::kPreparing;
   preparation->begin({session->self(), job, device, work}, assign);
 }

@@ -22,9 +22,9 @@ constexpr float kMomentum = 0.9F;
 constexpr uint64_t kEvaluations = 40;
 constexpr double kBolder = 4;  // The boldest rate tried, relative to the best one of one rank.
 
-enum class Averaging { kSum, kMean, kAdasum };
-constexpr std::array<std::pair<Averaging, const char*>, 3> kCombinings = {
-    {{Averaging::kMean, "mean"}, {Averaging::kSum, "sum"}, {Averaging::kAdasum, "adasum"}}};
+enum class Reduction { kSum, kMean, kAdasum };
+constexpr std::array<std::pair<Reduction, const char*>, 3> kReductions = {
+    {{Reduction::kMean, "mean"}, {Reduction::kSum, "sum"}, {Reduction::kAdasum, "adasum"}}};
 
 using Weights = std::vector<std::vector<float>>;  // By stage.
 
@@ -35,7 +35,7 @@ std::vector<float> adasum_tree(std::vector<std::vector<float>> ranks) {
     for (size_t i = 0; i < ranks.size(); i += 2) {
       net::AdasumDots dots;
       net::add_dots(ranks[i], ranks[i + 1], dots);
-      net::average(net::adasum_factors(dots), ranks[i], ranks[i + 1]);
+      net::combine(net::adasum_factors(dots), ranks[i], ranks[i + 1]);
       halves.push_back(std::move(ranks[i]));
     }
     ranks = std::move(halves);
@@ -43,9 +43,9 @@ std::vector<float> adasum_tree(std::vector<std::vector<float>> ranks) {
   return std::move(ranks[0]);
 }
 
-std::vector<float> averaged(Averaging how, std::vector<std::vector<float>> ranks) {
-  if (how == Averaging::kAdasum) return adasum_tree(std::move(ranks));
-  const float scale = how == Averaging::kMean ? 1.0F / static_cast<float>(ranks.size()) : 1.0F;
+std::vector<float> reduced(Reduction how, std::vector<std::vector<float>> ranks) {
+  if (how == Reduction::kAdasum) return adasum_tree(std::move(ranks));
+  const float scale = how == Reduction::kMean ? 1.0F / static_cast<float>(ranks.size()) : 1.0F;
   std::vector<float> sum(ranks[0].size());
   for (const std::vector<float>& each : ranks) {
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += scale * each[i];
@@ -70,7 +70,7 @@ Weights gradient_of(Task& task, const Weights& weights, const std::vector<uint32
 }
 
 struct Run {
-  Averaging how = Averaging::kMean;
+  Reduction how = Reduction::kMean;
   uint32_t ranks = 1;
   double lr = 0;
   uint64_t seed = 0;
@@ -124,7 +124,7 @@ class Training {
       for (size_t s = 0; s < gradients.size(); ++s) by_stage[s].push_back(std::move(gradients[s]));
     }
     for (size_t s = 0; s < by_stage.size(); ++s) {
-      const std::vector<float> gradient = averaged(run_.how, std::move(by_stage[s]));
+      const std::vector<float> gradient = reduced(run_.how, std::move(by_stage[s]));
       for (size_t i = 0; i < gradient.size(); ++i) {
         moments_[s][i] = kMomentum * moments_[s][i] + gradient[i];
         weights_[s][i] -= static_cast<float>(run_.lr) * moments_[s][i];
@@ -156,7 +156,7 @@ class Table {
   Table(const TaskMaker& make_task, const ComparisonOptions& options, uint64_t samples)
       : task_(make_task()), options_(options), samples_(samples) {}
 
-  Cell measure(Averaging how, uint32_t ranks, double lr, const std::vector<uint64_t>& seeds) {
+  Cell measure(Reduction how, uint32_t ranks, double lr, const std::vector<uint64_t>& seeds) {
     Cell cell{lr, {}, {}};
     for (const uint64_t seed : seeds) {
       Training training(*task_, {how, ranks, lr, seed}, options_.batch);
@@ -168,7 +168,7 @@ class Table {
   }
 
   /// The rate with the least mean loss over the tuning seeds.
-  double tuned(Averaging how, uint32_t ranks) {
+  double tuned(Reduction how, uint32_t ranks) {
     double best = options_.lr_grid[0];
     double least = std::numeric_limits<double>::infinity();
     for (const double lr : options_.lr_grid) {
@@ -181,12 +181,12 @@ class Table {
 
   void print(const std::string& title, const std::optional<double>& lr) {
     std::printf("\n%s\n%6s %6s", title.c_str(), "ranks", "batch");
-    for (const auto& [how, name] : kCombinings)
+    for (const auto& [how, name] : kReductions)
       std::printf(" | %6s: loss, samples to target", name);
     std::printf("\n");
     for (const uint32_t ranks : kRanks) {
       std::printf("%6u %6llu", ranks, static_cast<unsigned long long>(ranks * options_.batch));
-      for (const auto& [how, name] : kCombinings) {
+      for (const auto& [how, name] : kReductions) {
         print_cell(measure(how, ranks, lr ? *lr : tuned(how, ranks), options_.seeds), !lr);
       }
       std::printf("\n");
@@ -224,7 +224,7 @@ class Table {
 void print_large_batches(const TaskMaker& make_task, const ComparisonOptions& options,
                          uint64_t samples) {
   Table table(make_task, options, samples);
-  const double lr = table.tuned(Averaging::kMean, 1);
+  const double lr = table.tuned(Reduction::kMean, 1);
   std::printf("after %llu samples; momentum %.1f; mean +- standard deviation of %zu seeds\n",
               static_cast<unsigned long long>(samples), double{kMomentum}, options.seeds.size());
   for (const double factor : {1.0, kBolder}) {

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/config/text_file.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/modes/mode_list.hpp"
 
 namespace skein::cli {
 namespace {
@@ -15,8 +16,10 @@ constexpr size_t kPlanBytesMax = 64 << 20;
 absl::StatusOr<plans::Plan> read_plan(const std::string& path) {
   SKEIN_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "plan file", kPlanBytesMax));
   absl::StatusOr<plans::Plan> plan = plans::parse_plan(text);
-  if (plan.ok()) return plan;
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::string(plan.status().message())));
+  const absl::Status status =
+      plan.ok() ? plans::check_mode(plans::training_modes(), plan->mode) : plan.status();
+  if (status.ok()) return plan;
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::string(status.message())));
 }
 
 }  // namespace skein::cli

@@ -103,10 +103,10 @@ void read(schema::Assign::Reader from, Bounds& bounds, Assign& to) {
   to.data_bytes = bounds.count("dataBytes", from.getDataBytes(), kBytesMax);
   to.data_digest = from.getDataDigest();
   const auto snapshot_peers = from.getSnapshotPeers();
-  const unsigned count = bounds.size("snapshot_peers", snapshot_peers.size(), kStagesMax);
+  const unsigned count = bounds.size("snapshotPeers", snapshot_peers.size(), kStagesMax);
   to.snapshot_peers.reserve(count);
   for (unsigned i = 0; i < count; ++i) {
-    const auto in = bounds.element("snapshot_peers", i);
+    const auto in = bounds.element("snapshotPeers", i);
     to.snapshot_peers.push_back(bounds.worker_or_none("", snapshot_peers[i]));
   }
   to.state_generation = bounds.count("stateGeneration", from.getStateGeneration(), kGenerationsMax);

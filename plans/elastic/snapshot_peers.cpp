@@ -27,7 +27,7 @@ bool has_replica(const StagePlan& stage, WorkerId worker) {
 }  // namespace
 
 std::vector<WorkerId> choose_snapshot_peers(const Plan& plan, const ModelSpec& model,
-                                              const std::map<WorkerId, std::string>& hosts) {
+                                            const std::map<WorkerId, std::string>& hosts) {
   std::map<WorkerId, int64_t> kept;
   std::vector<WorkerId> snapshot_peers;
   for (const StagePlan& stage : plan.stages) {

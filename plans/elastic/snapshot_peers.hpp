@@ -16,6 +16,6 @@ namespace skein::plans {
 ///
 /// `hosts`  has the host of every worker that may keep one, and of every worker of the plan.
 std::vector<WorkerId> choose_snapshot_peers(const Plan& plan, const ModelSpec& model,
-                                              const std::map<WorkerId, std::string>& hosts);
+                                            const std::map<WorkerId, std::string>& hosts);
 
 }  // namespace skein::plans

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
 #include "plans/elastic/replan.hpp"
 #include "plans/modes/local_updates.hpp"
@@ -33,6 +35,16 @@ const ModeList& training_modes() {
        }},
   };
   return all;
+}
+
+absl::Status check_mode(const ModeList& modes, const std::string& name) {
+  std::vector<std::string> names;
+  for (const ModeEntry& each : modes) names.push_back(absl::StrCat("\"", each.name, "\""));
+  if (std::find(names.begin(), names.end(), absl::StrCat("\"", name, "\"")) != names.end())
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("there is no training mode \"", name,
+                                                 "\"; one of ", absl::StrJoin(names, ", "),
+                                                 " is expected"));
 }
 
 const ModeEntry& find_mode(const ModeList& modes, const std::string& name) {

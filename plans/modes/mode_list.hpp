@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/training_mode.hpp"
@@ -28,7 +29,10 @@ using ModeList = std::vector<ModeEntry>;
 /// All training modes of the product. To add one, write its class and list it in `mode_list.cpp`.
 const ModeList& training_modes();
 
-/// Ends the process if there is no such mode: plans and jobs have been validated.
+/// InvalidArgument, with the names of all modes, if there is no such mode: for plans of a file or
+/// of a peer.
+absl::Status check_mode(const ModeList& modes, const std::string& name);
+/// Ends the process if there is no such mode: plans and jobs have been checked.
 const ModeEntry& find_mode(const ModeList& modes, const std::string& name);
 /// The first one that the job begins in.
 const ModeEntry& first_mode(const ModeList& modes, const JobSpec& job);

@@ -74,7 +74,7 @@ bool scan_header(std::string_view line, Plan& plan) {
   plan.recompute = recompute == 1;
   if (scan.take(" mode=")) {
     plan.mode = std::string(scan.word());
-  } else if (scan.take(" pipeline replicas=")) {  // As plans were written before modes had names.
+  } else if (scan.take(" columns=")) {  // Old word: as plans were written before modes had names.
     scan.number(is_local);
     if (is_local == 1) plan.mode = kLocalMode;
   }

@@ -114,9 +114,9 @@ void CandidatePool::add(const CandidatePlan& candidate, const std::string& origi
                                                          : candidates_.back().step_us;
   const absl::StatusOr<double> step_us = timing_.step_us_below(candidate, worst_us);
   if (!step_us.ok() || *step_us >= worst_us) return;
-  const auto at = std::upper_bound(
-      candidates_.begin(), candidates_.end(), *step_us,
-      [](double value, const Candidate& candidate) { return value < candidate.step_us; });
+  const auto at =
+      std::upper_bound(candidates_.begin(), candidates_.end(), *step_us,
+                       [](double value, const Candidate& each) { return value < each.step_us; });
   candidates_.insert(at, {candidate, *step_us, origin});
   if (candidates_.size() > capacity_) candidates_.pop_back();
 }

@@ -30,7 +30,7 @@ GIVEN_UP = {
     "segment": (r"\bsegments?\b", "round", [
         "gpu/*", "tests/gpu/*", "bench/gpu/*"]),      # Of a table of tokens, or shared memory.
     "common mean": (r"\bcommon (mean|steps?|average)\b|\bis common\b", "global average", []),
-    "combination": (r"\bcombin(e|es|ed|ing|ation|ations)\b", "average, mix", [
+    "combination": (r"(?<!testing::)\bcombin(e|es|ed|ing|ation|ations)\b", "average, mix", [
         "gpu/*", "tests/gpu/*", "bench/gpu/*", "net/reduce/*", "tests/net/reduce/*",
         "bench/reducer_kernels.cpp", "bench/policies/large_batch.*"]),  # Of two vectors, in Adasum.
     "lease of samples": (r"\b(sample leases?|leases? samples?|lease pools?|leased)\b|"

@@ -24,7 +24,7 @@ class DeviceGradientGroupTest : public testing::Test {
     for (size_t i = 0; i < places.size(); ++i) {
       GroupWorld* world = places[i].empty() ? nullptr : &world_;
       devices_.push_back(std::make_shared<FakeGroupDevice>(places[i], world));
-      stores_.push_back(std::make_shared<DeviceGroupStore>());
+      group_stores_.push_back(std::make_shared<DeviceGroupStore>());
       stores_.push_back(net::RendezvousStore::create(
           [this, i](const std::string& key, const std::vector<char>& value) {
             for (size_t other = 0; other < stores_.size(); ++other) {
@@ -78,7 +78,7 @@ class DeviceGradientGroupTest : public testing::Test {
     }
     round.backend = backend;
     round.device = devices_[index];
-    round.group_store = stores_[index];
+    round.group_store = group_stores_[index];
     net::GradientGroup::Options host;
     host.name = absl::StrCat(round.name, "/group-", group);
     host.rank = static_cast<uint32_t>(rank);
@@ -90,7 +90,7 @@ class DeviceGradientGroupTest : public testing::Test {
     options.devices.number = generation << 16 | group;
     options.devices.self = round.self;
     options.devices.device = devices_[index];
-    options.devices.group_store = stores_[index];
+    options.devices.group_store = group_stores_[index];
     options.devices.round = std::make_shared<FormationRound>(std::move(round), stores_[index]);
     options.devices.say = [this, index](const std::string& line) { said_[index].push_back(line); };
     groups_[index] = make_device_gradient_group(options, stores_[index],
@@ -136,7 +136,7 @@ class DeviceGradientGroupTest : public testing::Test {
 
   GroupWorld world_;
   std::vector<std::shared_ptr<gpu::Device>> devices_;
-  std::vector<std::shared_ptr<DeviceGroupStore>> stores_;
+  std::vector<std::shared_ptr<DeviceGroupStore>> group_stores_;
   std::vector<std::shared_ptr<net::RendezvousStore>> stores_;
   std::vector<std::vector<std::string>> said_;
   std::vector<std::unique_ptr<net::GradientGroup>> groups_;
@@ -185,7 +185,7 @@ TEST_F(DeviceGradientGroupTest, AGroupThatIsLeftWholeIsUsedAgain) {
     EXPECT_TRUE(absl::IsUnavailable(groups_[0]->all_reduce_sum(values)));
   }
   EXPECT_EQ(world_.formed, 2) << "both members once";
-  for (const auto& group_store : stores_) group_store->keep_only({worker(0), {3}});
+  for (const auto& group_store : group_stores_) group_store->keep_only({worker(0), {3}});
   for (const absl::Status& status : connect(4)) ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(world_.formed, 4) << "the second was gone";
 }
@@ -262,7 +262,7 @@ TEST_F(DeviceGradientGroupTest, WhoLeavesAHealthyGroupGivesItUp) {
   EXPECT_EQ(world_.formed, 6);
   expect_sums(2);
   for (auto& group : groups_) group->abort();
-  for (const auto& group_store : stores_) EXPECT_EQ(group_store->offer().size(), 1u);
+  for (const auto& group_store : group_stores_) EXPECT_EQ(group_store->offer().size(), 1u);
 }
 
 TEST_F(DeviceGradientGroupTest, WhenFormingFailsAgainAllGoByTheirHosts) {

@@ -107,6 +107,18 @@ TEST(ParsePlan, RefusesEveryTruncation) {
   }
 }
 
+TEST(ParsePlan, ReadsTheModeAsItWasWrittenBeforeModesHadNames) {
+  const std::string text = to_text(*make_layout_plan(job_with({}, {1, 2}), workers(3), 1));
+  const size_t line_end = text.find('\n', text.find(" recompute="));
+  for (const int is_local : {0, 1}) {
+    std::string old_text = text;
+    old_text.insert(line_end, " columns=" + std::to_string(is_local));  // Old word.
+    const auto parsed = parse_plan(old_text);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->mode, is_local == 1 ? kLocalMode : kSynchronousMode);
+  }
+}
+
 TEST(Routes, TileEveryReplicasRowsForAnyReplication) {
   for (int64_t r1 = 1; r1 <= 5; ++r1) {
     for (int64_t r2 = 1; r2 <= 5; ++r2) {

@@ -308,9 +308,9 @@ TEST(NearbyPlans, KeepTheScheduleAndTheDevicesOfTheStages) {
   for (const MitigationCandidate& candidate : plans) {
     EXPECT_EQ(candidate.plan.schedule, current.schedule);
     EXPECT_NE(candidate.plan, current);
-    const CandidatePlan candidate = candidate_of(candidate.plan);
-    EXPECT_EQ(candidate.ranks[0].devices, (std::vector<int32_t>{0, 1}));
-    EXPECT_EQ(candidate.ranks[1].devices, (std::vector<int32_t>{2, 3}));
+    const CandidatePlan plan = candidate_of(candidate.plan);
+    EXPECT_EQ(plan.ranks[0].devices, (std::vector<int32_t>{0, 1}));
+    EXPECT_EQ(plan.ranks[1].devices, (std::vector<int32_t>{2, 3}));
   }
 }
 

@@ -81,7 +81,7 @@ TEST_P(HetPipeRandom, NobodyIsFurtherAheadAndNobodyWaitsForever) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, HetPipeRandom,
-                         testing::Average(testing::Values(1u, 3u), testing::Values(1, 4),
+                         testing::Combine(testing::Values(1u, 3u), testing::Values(1, 4),
                                           testing::Values(0, 1, 5)));
 
 TEST(HetPipe, StalenessStaysWithinItsBound) {

@@ -257,9 +257,10 @@ TEST(StepProgram, ARepeatOfAnInputThatWasUsedIsNotKept) {
   options.validation_batches = 1;
   Program program(options);
   program.on_start();
-  for (int repeat = 0; repeat < 2; ++repeat) program.on_input({InputKind::kActivation, 0, 2, 0});
+  const ProgramCommands begun = program.on_input({InputKind::kActivation, 0, 2, 0});
+  program.on_input({InputKind::kActivation, 0, 2, 0});
   EXPECT_EQ(program.dropped(DropReason::kRepeated), 1u);
-  run_to_quiet(program, program.on_work_done());
+  run_to_quiet(program, begun);
   run_to_quiet(program, program.on_commit({.step = 0, .validate = true}));
   run_to_quiet(program, program.on_input({InputKind::kValidation, 0, 2, 0}));
   EXPECT_EQ(program->steps_done(), 1u);
