@@ -277,7 +277,7 @@ def trials():
     for number, policy in enumerate(POLICIES):
         # All for the first ones, so that time is left for deaths.
         for stages, pipelines in ((2, 3), (1, 4)) if number < 5 else ((2, 3),):
-            yield f"{policy} {stages}x{pipeline replicas}", (
+            yield f"{policy} {stages}x{pipelines}", (
                 lambda t, p=policy, s=stages, c=pipelines: t.runs_to_the_end(p, s, c))
     for stages in (1, 3):
         yield f"one pipeline replica of {stages}", lambda t, s=stages: t.one_pipeline(s)

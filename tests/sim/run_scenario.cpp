@@ -333,8 +333,9 @@ Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
   Scenario calm = scenario;
   calm.faults.clear();
   const Outcome fault_free = run_once(calm, quiet);
-  // A late worker may have given the calm run another shape.
-  const bool comparable = fault_free.shape == outcome.shape && !fault_free.failure;
+  // A late worker, or a planner that thinks again, may have given the calm run other shapes.
+  const bool comparable =
+      fault_free.has_one_shape && fault_free.shape == outcome.shape && !fault_free.failure;
   if (!comparable) return outcome;
   outcome.compared_bits = true;
   if (fault_free.model.weights != outcome.model.weights) {
