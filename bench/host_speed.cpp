@@ -1,5 +1,5 @@
-// Tokens per second of one host device on forward, backward and AdamW, and the
-// machine's sgemm peak.
+// Tokens per second of one host device on forward, backward and AdamW, and the machine's sgemm
+// peak.
 //   host_speed THREADS SECONDS
 #include <chrono>
 #include <cstdio>

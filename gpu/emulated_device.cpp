@@ -19,13 +19,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A sleep ends late by the kernel's timer slack and the wake-up of an idle
-/// core, 0.1 ms and more; the rest up to the deadline is spent awake.  //
-/// measured, 2 virtual cores, Nov 2026
+/// A sleep ends late by the kernel's timer slack and the wake-up of an idle core, 0.1 ms and more;
+/// the rest up to the deadline is spent awake. // measured, 2 virtual cores, Nov 2026
 constexpr auto kAwake = std::chrono::microseconds(200);
 
-/// To the deadline itself, so that a late wake-up does not make the next one
-/// late.
+/// To the deadline itself, so that a late wake-up does not make the next one late.
 void sleep_until(Clock::time_point deadline) {
   const auto since =
       std::chrono::duration_cast<std::chrono::nanoseconds>((deadline - kAwake).time_since_epoch());
@@ -48,8 +46,7 @@ Clock::duration to_duration(double us) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(us));
 }
 
-/// Applies a scenario to the pieces of work of one device. Used by one thread
-/// at a time.
+/// Applies a scenario to the pieces of work of one device. Used by one thread at a time.
 class DisturbedWork {
  public:
   explicit DisturbedWork(plans::Scenario scenario) : scenario_(std::move(scenario)) {}
@@ -157,8 +154,7 @@ class SleepDevice final : public Device {
     const Clock::time_point given = work.given == Clock::time_point() ? Clock::now() : work.given;
     const std::lock_guard lock(mutex_);
     if (work.kind == WorkKind::kOther) return work.run ? work.run(ops_) : absl::OkStatus();
-    // From when the device was free and had the work: the wake-up of a thread
-    // is no work.
+    // From when the device was free and had the work: the wake-up of a thread is no work.
     const Clock::time_point start = std::max(given, free_at_);
     free_at_ = scenario_.end_of(work.piece, work.device_count,
                                 sleep_us(profile_, work.kind, work.share, speed_), start);

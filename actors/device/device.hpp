@@ -24,8 +24,7 @@ struct DevicePiece {
   Outgoing output;  // What the work makes and others need.
   WorkListener listener;
 };
-/// The piece belongs to the device from now on: whoever sent it keeps nothing
-/// of it.
+/// The piece belongs to the device from now on: whoever sent it keeps nothing of it.
 struct DeviceRequest {
   std::shared_ptr<DevicePiece> piece;
 };
@@ -36,13 +35,11 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::DeviceRequest)
 
 namespace skein::actors {
 
-/// A GPU, or some threads of the processor, which run work in order, one piece
-/// at a time: spawn it detached. Its mailbox is the only queue. An output
-/// leaves from its thread as soon as it is made, before anybody hears that the
-/// work has ended.
+/// A GPU, or some threads of the processor, which run work in order, one piece at a time: spawn it
+/// detached. Its mailbox is the only queue. An output leaves from its thread as soon as it is made,
+/// before anybody hears that the work has ended.
 ///   in   DeviceRequest   a piece of work
-///   out  WorkDone        to the listener, once per request; the work holds
-///   nothing any more
+///   out  WorkDone        to the listener, once per request; the work holds nothing any more
 using Device = caf::typed_actor<caf::reacts_to<DeviceRequest>>;
 
 struct DeviceState {  // Owned by one actor; touched only from its handlers.
@@ -53,8 +50,7 @@ struct DeviceState {  // Owned by one actor; touched only from its handlers.
 Device::behavior_type device(Device::stateful_pointer<DeviceState> self,
                              std::shared_ptr<gpu::Device> device);
 
-/// Sends what the piece has made if `status` is ok, and tells its listener,
-/// with `ended`.
+/// Sends what the piece has made if `status` is ok, and tells its listener, with `ended`.
 void finish(DevicePiece piece, absl::Status status, std::chrono::steady_clock::time_point ended);
 
 }  // namespace skein::actors

@@ -251,8 +251,7 @@ void ReplicaState::on_transfer_done(const TransferDone& done) {
   if (ended.input) on_input({transfer.key, ended.input});
 }
 
-/// If memory was missing, says what the plan counts on for the stages that are
-/// here.
+/// If memory was missing, says what the plan counts on for the stages that are here.
 void ReplicaState::fail(const absl::Status& why) {
   if (retires) return;
   absl::Status told = why;
@@ -263,12 +262,10 @@ void ReplicaState::fail(const absl::Status& why) {
   self->send(config.listener, WorkerFault{told, {}});
 }
 
-/// What runs on the device or in a group still uses the models: both are waited
-/// for.
+/// What runs on the device or in a group still uses the models: both are waited for.
 void ReplicaState::on_retire(const RetireReplicas& order) {
   if (retires) return;
-  // The step may have been committed without us, in a generation that we have
-  // no part in.
+  // The step may have been committed without us, in a generation that we have no part in.
   const bool is_ours = order.committed_generation == config.plan.generation;
   const std::optional<uint64_t> awaited = program->awaited_commit();
   if (is_ours && awaited && *awaited + 1 == order.committed_steps) {

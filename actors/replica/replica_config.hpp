@@ -42,8 +42,7 @@ struct ReplicaConfig {
   ShardIo shards;
   std::map<plans::GroupId, GroupIo> groups;
   std::set<plans::GroupId> device_groups;  // Those that add up in the device's memory.
-  /// By the stage in front: of the neighbouring stages whose devices pass on
-  /// activations.
+  /// By the stage in front: of the neighbouring stages whose devices pass on activations.
   std::map<int32_t, StageLinkIo> links;
   std::shared_ptr<net::DataPlane> plane;
   std::map<plans::WorkerId, std::string> addresses;  // The workers' data planes.

@@ -13,13 +13,13 @@
 namespace skein::actors {
 namespace {
 
-/// Sets of a kept stage's snapshots: the newest whole one, one that is
-/// arriving, and one more that a slow coordinator has not let go yet.
+/// Sets of a kept stage's snapshots: the newest whole one, one that is arriving, and one more that
+/// a slow coordinator has not let go yet.
 constexpr uint32_t kSnapshotSets = 3;
 
-/// A member waits in a collective for the slowest one: when that is for too
-/// long, and what to do, is for the coordinator to say, which counts from the
-/// last progress and is first with this factor.
+/// A member waits in a collective for the slowest one: when that is for too long, and what to do,
+/// is for the coordinator to say, which counts from the last progress and is first with this
+/// factor.
 constexpr double kPatience = 2;
 
 }  // namespace
@@ -119,6 +119,7 @@ void PlanPreparation::try_prepare() {
   request.worker = host_.self;
   request.job = host_.job;
   request.plan = plan();
+  request.reduces_gradients = host_.reduces_gradients;
   request.first_step = first_step();
   request.from_checkpoint = assignment_.restore.from_checkpoint;
   request.load_path = assignment_.load_path;
@@ -144,8 +145,7 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
   form_groups();
 }
 
-/// In the order of their numbers on every worker: forming one waits for all of
-/// its members.
+/// In the order of their numbers on every worker: forming one waits for all of its members.
 void PlanPreparation::form_groups() {
   for (const PreparedReplica& replica : prepared_) {
     for (plans::GroupId number : replica.groups) {
@@ -188,8 +188,7 @@ GroupRequest PlanPreparation::group_request(const net::GradientGroup::Options& o
   const plans::JobSpec& job = host_.job;
   GroupRequest request{options,          {},          {}, host_.self, plan().generation,
                        job.comm.backend, host_.device};
-  // Another member may be waiting for gigabytes of state. One that dies ends
-  // the generation.
+  // Another member may be waiting for gigabytes of state. One that dies ends the generation.
   request.options.appear_timeout_seconds = job.comm.init_timeout_seconds;
   request.options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
   request.options.timeout_seconds = kPatience * job.comm.train_timeout_seconds;
@@ -216,13 +215,12 @@ GroupRequest PlanPreparation::group_request(const net::GradientGroup::Options& o
 
 /// All workers of a plan answer alike: what they form together follows from it.
 bool PlanPreparation::may_link() const {
-  return host_.job.comm.backend != "gloo" && plan().mode != plans::kLocalMode;
+  return host_.job.comm.backend != "gloo" && host_.reduces_gradients;
 }
 
 void PlanPreparation::on_formed(const GroupFormed& formed) {
   if (step_ != Step::kForming || formed.generation != plan().generation) return;
-  // What the job asks for cannot be had here: another plan would not change
-  // that.
+  // What the job asks for cannot be had here: another plan would not change that.
   if (plans::is_bad_input(formed.status)) return options_.fail(formed.status);
   if (!formed.status.ok()) return give_up(formed.status);
   if (formed.is_on_device) device_groups_.insert(formed.group);

@@ -24,9 +24,9 @@
 
 namespace skein::actors {
 
-/// What a worker does between an assignment and being prepared: state comes
-/// from other workers and goes to them, models are built and loaded, groups and
-/// links are formed. Owned by one actor; touched only from its handlers.
+/// What a worker does between an assignment and being prepared: state comes from other workers and
+/// goes to them, models are built and loaded, groups and links are formed. Owned by one actor;
+/// touched only from its handlers.
 ///
 ///   1 none:       there is no plan
 ///   2 fetching:   layers are on their way here
@@ -59,17 +59,17 @@ class PlanPreparation {
     plans::WorkerId self;
     plans::JobSpec job;
     std::shared_ptr<gpu::Device> device;
-    Device work;  // Runs the work of `device`.
+    Device work;                    // Runs the work of `device`.
+    bool reduces_gradients = true;  // In the mode of the plan that begins.
   };
   /// There is no plan: `end` was called.
   void begin(const Host& host, net::Assign assignment);
-  /// A layer has come: a fetched one, or one of a snapshot that is whole if it
-  /// is returned.
+  /// A layer has come: a fetched one, or one of a snapshot that is whole if it is returned.
   std::optional<SnapshotTaken> on_layer(const StateArrived& arrived);
   void on_prepared(const PreparedReplicas& result);
   void on_formed(const GroupFormed& formed);
-  /// The plan is over, or will never start. Its groups and links fail at once.
-  /// May be called by `fail` and `peer_failure`.
+  /// The plan is over, or will never start. Its groups and links fail at once. May be called by
+  /// `fail` and `peer_failure`.
   void end();
 
   Step step() const { return step_; }
@@ -78,12 +78,10 @@ class PlanPreparation {
   const plans::Plan& plan() const { return assignment_.plan; }
   const std::map<plans::WorkerId, std::string>& addresses() const { return addresses_; }
   uint64_t first_step() const { return assignment_.restore.first_step; }
-  /// The generation in which the last of `steps` steps was committed, if this
-  /// plan got so far.
+  /// The generation in which the last of `steps` steps was committed, if this plan got so far.
   uint64_t generation_of(uint64_t steps) const;
   bool hosts_replicas() const { return !prepared_.empty(); }
-  /// What a Replica needs of the plan: prepared, and hosting some. They are
-  /// then the Replica's.
+  /// What a Replica needs of the plan: prepared, and hosting some. They are then the Replica's.
   void hand_over(ReplicaConfig& to);
   void check_invariants() const;
 

@@ -127,10 +127,7 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
       PreparedReplica prepared;
       prepared.id = replica.id;
       prepared.options = model_options(request, replica.id);
-      // Pipeline replicas under local updates meet in groups that the plan does not know.
-      if (request.plan.mode != plans::kLocalMode) {
-        prepared.groups = groups_of(request.plan, replica.id);
-      }
+      if (request.reduces_gradients) prepared.groups = groups_of(request.plan, replica.id);
       if (!request.from_checkpoint) prepared.model = find_model(request, prepared.options);
       if (!prepared.model) {
         SKEIN_ASSIGN_OR_RETURN(prepared.model,

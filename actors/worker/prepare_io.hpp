@@ -25,6 +25,7 @@ struct PrepareRequest {
   plans::WorkerId worker;
   plans::JobSpec job;
   plans::Plan plan;
+  bool reduces_gradients = true;  // As its training mode says.
   uint64_t first_step = 0;
   bool from_checkpoint = false;  // All state is read there, else it is in `held`.
   std::string load_path;         // Empty: initial weights.

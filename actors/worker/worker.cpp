@@ -116,8 +116,7 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
     return end(absl::UnavailableError(
         absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
   }
-  // What runs goes on until it waits for a commit; the coordinator quiesces it
-  // when it is back.
+  // What runs goes on until it waits for a commit; the coordinator quiesces it when it is back.
   session->connect(job.elastic.coordinator_timeout_seconds);
 }
 
@@ -202,8 +201,7 @@ void WorkerState::on_quiesce(const net::Quiesce& order, uint64_t generation) {
 void WorkerState::on_retired(const ReplicasRetired& retired) {
   if (phase != Phase::kQuiescing) return;
   phase = Phase::kIdle;
-  // An actor ignores a normal exit of another one, and whoever still holds it
-  // would keep it.
+  // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
   self->unlink_from(replica_actor->address());
   self->send_exit(*replica_actor, caf::exit_reason::user_shutdown);
   replica_actor.reset();
@@ -225,7 +223,8 @@ void WorkerState::on_assign(const net::Assign& assign) {
   if (status.ok()) status = plans::validate(assign.plan, job.model);
   if (!status.ok()) return tell_failed(status);
   phase = Phase::kPreparing;
-  preparation->begin({session->self(), job, device, work}, assign);
+  const bool reduces = plans::find_mode(modes, assign.plan.mode).reduces_gradients;
+  preparation->begin({session->self(), job, device, work, reduces}, assign);
 }
 
 /// The plan is prepared; the Replica waits for its start.
@@ -298,8 +297,7 @@ void WorkerState::on_heartbeat() {
   beats = !has_ended();
   if (has_ended()) return;
   if (session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds * 1e6)) {
-    // The connection is half open: the coordinator has given us up, or soon
-    // will.
+    // The connection is half open: the coordinator has given us up, or soon will.
     session->connect(job.elastic.coordinator_timeout_seconds);
   }
   if (session->is_joined()) {

@@ -47,32 +47,27 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::LeaveRequest)
 
 namespace skein::actors {
 
-/// Joins the job, tells the coordinator that it lives, and hosts the replicas
-/// it is assigned, under one plan after the other. It keeps the state of the
-/// plan before until the next one has started, and snapshots of other workers'
-/// stages.
+/// Joins the job, tells the coordinator that it lives, and hosts the replicas it is assigned, under
+/// one plan after the other. It keeps the state of the plan before until the next one has started,
+/// and snapshots of other workers' stages.
 ///
 ///   1 idle:       no plan
 ///   2 quiescing:  the Replica of the plan before retires; then Quiesced
 ///   3 preparing:  a plan is assigned: see PlanPreparation; then Prepared
-///   4 hosting:    a Replica runs, or waits for Start; none if the plan gives
-///   us nothing to do 5 ended:      nothing happens any more
+///   4 hosting:    a Replica runs, or waits for Start; none if the plan gives us nothing to do
+///   5 ended:      nothing happens any more
 ///
-///   in   LinkOpened, Envelope, LinkClosed   from the link to the coordinator;
-///   a link that is
-///        lost is made anew, and the plan in force goes on until the
-///        coordinator quiesces it
+///   in   LinkOpened, Envelope, LinkClosed   from the link to the coordinator; a link that is
+///        lost is made anew, and the plan in force goes on until the coordinator quiesces it
 ///   in   PreparedReplicas, StateSent, ProfileMeasured   from the PrepareIo
 ///   in   GroupFormed        from a GroupIo or a StageLinkIo
-///   in   ReplicasRetired, ReplicaActivity, SnapshotTaken, WorkerFault   from
-///   the Replica, or (the
+///   in   ReplicasRetired, ReplicaActivity, SnapshotTaken, WorkerFault   from the Replica, or (the
 ///        last one) from the data plane
 ///   in   StateArrived       from the data plane: a layer, for us or to be kept
 ///   in   LeaveRequest       SIGTERM or a notice: told to the coordinator
-///   in   HeartbeatAtom      from itself, every
-///   elastic.heartbeat_interval_seconds out  Join, Profiled, Quiesced, Prepared,
-///   SnapshotKept, Peer failure, Leave, Heartbeat, Failed to the
-///        coordinator
+///   in   HeartbeatAtom      from itself, every elastic.heartbeat_interval_seconds
+///   out  Join, Profiled, Quiesced, Prepared, SnapshotKept, PeerFailure, Leave, Heartbeat, Failed
+///        to the coordinator
 using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<net::Envelope>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
@@ -86,8 +81,7 @@ struct WorkerConfig {
   std::shared_ptr<net::DataPlane> plane;
   std::shared_ptr<net::RendezvousStore> store;
   PrepareIo prepare;
-  /// Connects to the coordinator, trying for so many seconds; LinkOpened or
-  /// LinkClosed follows.
+  /// Connects to the coordinator, trying for so many seconds; LinkOpened or LinkClosed follows.
   std::function<void(uint64_t attempt, double seconds)> connect;
   /// Called once with how the worker ended.
   std::function<void(absl::Status)> on_end;

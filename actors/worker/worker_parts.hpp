@@ -27,8 +27,7 @@ struct GroupParts {
   std::function<void()> abort;
 };
 
-/// The I/O actor of a stage link, and how to make it fail at once, from any
-/// thread.
+/// The I/O actor of a stage link, and how to make it fail at once, from any thread.
 struct StageLinkParts {
   StageLinkIo io;
   std::function<void()> abort;
@@ -37,8 +36,7 @@ struct StageLinkParts {
 /// A group that is to be made.
 struct GroupRequest {
   net::GradientGroup::Options options;
-  /// All groups of the plan with more than one member, and those for
-  /// activations.
+  /// All groups of the plan with more than one member, and those for activations.
   std::map<plans::GroupId, FormationRound::Wanted> wanted;
   std::set<plans::WorkerId> workers;  // The plan's.
   plans::WorkerId self;
@@ -54,8 +52,7 @@ struct WorkerParts {
   /// Spawns the actor that runs the device's work.
   std::function<Device(std::shared_ptr<gpu::Device>)> spawn_device;
   std::function<absl::StatusOr<GroupParts>(plans::GroupId, const GroupRequest&)> make_group;
-  /// Null: devices pass on nothing without the hosts. None: this worker's does
-  /// not.
+  /// Null: devices pass on nothing without the hosts. None: this worker's does not.
   std::function<std::optional<StageLinkParts>(plans::GroupId, const GroupRequest&)> make_stage_link;
   std::function<ShardIo(ShardIoConfig)> make_shard_io;
   const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.

@@ -1,6 +1,5 @@
-// Times the ops of the CUDA back end, each against what bounds it: the
-// bandwidth of a copy measured here, or the fastest product measured here. Then
-// a training step of GPT-2.
+// Times the ops of the CUDA back end, each against what bounds it: the bandwidth of a copy measured
+// here, or the fastest product measured here. Then a training step of GPT-2.
 //   cuda_speed [--quick] [--precision bfloat16|tf32|float32]
 // Exit code 77 without a GPU.
 
@@ -59,8 +58,7 @@ class Clock {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  /// One call costs the difference of many calls and one, so that what starts a
-  /// work costs nothing.
+  /// One call costs the difference of many calls and one, so that what starts a work costs nothing.
   double seconds_each(int64_t repeats, const std::function<void(Ops&)>& call) {
     auto calls = [&](int64_t count) {
       return seconds([&](Ops& ops) {
@@ -203,8 +201,7 @@ class Table {
     by_bytes("rotary positions", 4 * number_bytes_ * static_cast<double>(n), [&](Ops& ops) {
       ops.rotate({shape, turns, false}, qkv);
     });
-    // Half of the pairs of queries and keys; a forward has two products, a
-    // backward five.
+    // Half of the pairs of queries and keys; a forward has two products, a backward five.
     const double pairs = static_cast<double>(n) * static_cast<double>(s_.seq_len) / 2;
     by_flops("attention", 4 * pairs,
              [&](Ops& ops) { ops.attention_forward(shape, qkv, out, sums); });
@@ -280,8 +277,7 @@ class Table {
     float* a = tensor(count);
     float* b = tensor(count);
     float* chosen = tensor(count, false);
-    // Once read and 1 % written: what the passes beyond that cost is the share
-    // that is missing.
+    // Once read and 1 % written: what the passes beyond that cost is the share that is missing.
     const int64_t k = std::max<int64_t>(count / 100, 1);
     by_bytes("largest 1 %", 4 * elements + 4 * static_cast<double>(k),
              [&](Ops& ops) { ops.select_top_k(a, count, k, reinterpret_cast<uint32_t*>(chosen)); });

@@ -14,8 +14,8 @@
 namespace skein::gpu {
 namespace {
 
-/// A GPU. A work has ended when the GPU has done it and the host has its
-/// numbers; the next one begins then.
+/// A GPU. A work has ended when the GPU has done it and the host has its numbers; the next one
+/// begins then.
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::unique_ptr<CudaContext> context, std::unique_ptr<CudaOps> ops,
@@ -52,8 +52,7 @@ class CudaDevice final : public Device {
     const ProfilerRange range(work.name);
     absl::Status status = context_->use();
     if (status.ok() && work.run) status = work.run(*ops_);
-    // Also after an error: what has begun uses what the work holds. The
-    // device's error says more.
+    // Also after an error: what has begun uses what the work holds. The device's error says more.
     const absl::Status ended = ops_->finish();
     return ended.ok() ? status : ended;
   }

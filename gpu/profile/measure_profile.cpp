@@ -154,8 +154,7 @@ void fill_bytes(const plans::JobSpec& job, int64_t layer, int64_t rows, const St
   const int64_t kept = model.activation_elements() * bytes_of(model.activation_type());
   const bool is_block = plans::layer_kind(job.model, layer) == LayerKind::kBlock;
   to.activation_row_bytes = sent / rows;
-  // A slot holds the layer's input as well; a block's also its output, for the
-  // next one.
+  // A slot holds the layer's input as well; a block's also its output, for the next one.
   to.stash_row_bytes = (is_block ? model.stash_bytes() - kept : kept) / rows;
   to.parameter_bytes = weight_bytes(model);
 }

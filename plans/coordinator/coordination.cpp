@@ -635,11 +635,10 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
                 {"pid", absl::StrCat(member.request.process_id)},
                 {"device", member.request.device}}}};
   if (member.eligible_us > now_us) {
-    decisions.push_back(
-        RunEvent{"worker.held_back",
-                 absl::StrCat("w", worker.value, " comes and goes: it takes part again in ",
-                              (member.eligible_us - now_us) / 1'000'000, " s"),
-                 {{"worker", absl::StrCat(worker.value)}}});
+    decisions.push_back(RunEvent{"worker.held_back",
+                                 absl::StrCat("w", worker.value, " is flapping; it may rejoin in ",
+                                              (member.eligible_us - now_us) / 1'000'000, " s"),
+                                 {{"worker", absl::StrCat(worker.value)}}});
   }
   const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
   if (chooses_plan() && !gathers_first) {
@@ -690,7 +689,8 @@ CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
   const bool settled = change_at_us_ && now_us >= *change_at_us_;
   if (count < options_.job.elastic.min_workers || !settled) return {};
   change_at_us_.reset();
-  return all_known ? begin_change("there are workers again", now_us) : start_profiling(now_us);
+  return all_known ? begin_change("the minimum number of workers is available", now_us)
+                   : start_profiling(now_us);
 }
 
 CoordinatorOutcome Coordination::on_heartbeat(WorkerId worker, WorkerActivity activity,

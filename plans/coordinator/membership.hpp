@@ -38,7 +38,7 @@ class Membership {
   /// A worker is admitted under its old number, if that is free, or a new one. Its connection must
   /// have no member yet.
   Member& admit(PeerNumber peer, JoinRequest request, uint64_t now_us);
-  /// It was lost: if it comes and goes often, it is held back when it is here again.
+  /// It was lost: if it is flapping, it is held back when it is here again.
   void lose(WorkerId worker, uint64_t now_us);
   /// It has left as it was asked to.
   void remove(WorkerId worker) { members_.erase(worker); }

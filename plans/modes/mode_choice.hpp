@@ -22,8 +22,8 @@ class ModeChoice {
   /// The job may change its mode: a resumed run goes on as its last plan did.
   bool may_change() const { return may_change_; }
   void begin_generation(const Plan& plan);
-  /// A commit is out. What to ask the planner, if it is time for a look.
-  /// `commit_us`: from the commit before it.
+  /// A commit is out. What to ask the planner, if it is time for a look. `commit_us`: from the
+  /// commit before it.
   std::optional<PolicyQuestion> on_commit(const ModeTimings& timings, double commit_us);
   struct Change {
     std::string mode;  // That the next plan is to have.

@@ -32,7 +32,8 @@ const ModeList& training_modes() {
        },
        [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
          return std::make_unique<LocalProgram>(std::move(options));
-       }},
+       },
+       false},
   };
   return all;
 }

@@ -23,6 +23,9 @@ struct ModeEntry {
   std::unique_ptr<TrainingMode> (*make)(const JobSpec& job, const Plan& plan) = nullptr;
   /// The worker's part: what happens between two passes over the pipeline.
   std::unique_ptr<WorkerProgram> (*make_program)(ProgramOptions options) = nullptr;
+  /// The replicas of a stage add up their gradients, in the groups that the plan has. False: they
+  /// meet in groups that the plan does not know, so workers form none when it begins.
+  bool reduces_gradients = true;
 };
 using ModeList = std::vector<ModeEntry>;
 

@@ -1,5 +1,5 @@
-// What a stage takes of a GPU's memory against the estimate, and what an error
-// says when it has not got so much. See cuda_ops_test.cpp for the plugin.
+// What a stage takes of a GPU's memory against the estimate, and what an error says when it has not
+// got so much. See cuda_ops_test.cpp for the plugin.
 
 #include <gtest/gtest.h>
 
@@ -14,12 +14,11 @@
 namespace skein::gpu {
 namespace {
 
-/// By which the peak of the device's allocator may exceed the estimate: sizes
-/// are rounded up, and kernels keep scratch (rounded operands, sums of rows).
-/// Measured here: 1.01 to 1.05.
+/// By which the peak of the device's allocator may exceed the estimate: sizes are rounded up, and
+/// kernels keep scratch (rounded operands, sums of rows). Measured here: 1.01 to 1.05.
 constexpr double kPeakFactor = 1.1;
-/// And what the planner counts, which leaves out what a stage works in.
-/// Measured: 1.1 to 1.44, the most for one block and one stash.
+/// And what the planner counts, which leaves out what a stage works in. Measured: 1.1 to 1.44, the
+/// most for one block and one stash.
 constexpr double kPlanFactor = 1.5;
 
 StageModelOptions options_for(plans::LayerRange layers, int32_t stash_count) {

@@ -1,6 +1,6 @@
-// StageModel on the CUDA back end against the host's: the same code, so the
-// same numbers, and gradients that the host has changed on the way to the
-// update. See cuda_ops_test.cpp for the plugin.
+// StageModel on the CUDA back end against the host's: the same code, so the same numbers, and
+// gradients that the host has changed on the way to the update. See cuda_ops_test.cpp for the
+// plugin.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -64,9 +64,8 @@ struct Trained {
   std::vector<std::vector<float>> state;
 };
 
-/// Trains two stages on one device, each work by itself. `as_replicas`:
-/// gradients go by way of the host, which doubles them, as an all-reduce of two
-/// equal replicas would.
+/// Trains two stages on one device, each work by itself. `as_replicas`: gradients go by way of the
+/// host, which doubles them, as an all-reduce of two equal replicas would.
 Trained train(Device& device, bool as_replicas, const char* family = "gpt2") {
   const int64_t cut = 2, end = plans::layer_count(tiny_model(family));
   auto first = StageModel::create(options_for({0, cut}, family), device).value();
@@ -188,8 +187,8 @@ TEST_P(CudaModel, TakesAndReadsState) {
   }
 }
 
-/// A checkpoint has the masters. What products read of them is the same whether
-/// the optimizer has written it or a load.
+/// A checkpoint has the masters. What products read of them is the same whether the optimizer has
+/// written it or a load.
 TEST_P(CudaModel, ComputesTheSameWithLoadedState) {
   const plans::LayerRange all{0, plans::layer_count(tiny_model("gpt2"))};
   const std::vector<int32_t> tokens = tokens_of(1), targets = tokens_of(2);

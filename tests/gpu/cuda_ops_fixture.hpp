@@ -18,8 +18,8 @@
 
 namespace skein::gpu {
 
-/// Relative to the largest value of a tensor. What is given to an op in
-/// bfloat16 is representable, so the host computes with the same.
+/// Relative to the largest value of a tensor. What is given to an op in bfloat16 is representable,
+/// so the host computes with the same.
 inline constexpr double kExact = 2e-6;      // Sums of up to a few hundred terms in another order.
 inline constexpr double kStored = 4e-3;     // One result of 8 bits: half of 2^-7.
 inline constexpr double kRounded = 1.5e-2;  // Results of 8 bits that others are computed from.
@@ -35,8 +35,7 @@ struct Activations {
   size_t count = 0;
 };
 
-/// To the nearest bfloat16, of two to the one whose last bit is zero. Not for
-/// NaN.
+/// To the nearest bfloat16, of two to the one whose last bit is zero. Not for NaN.
 inline float rounded_to_bfloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t last = bits >> 16 & 1;
@@ -126,8 +125,7 @@ inline void expect_near(const std::vector<float>& got, const std::vector<float>&
   }
 }
 
-/// An op as a test sees it: makes its tensors on a bench, runs, and gives back
-/// what it wrote.
+/// An op as a test sees it: makes its tensors on a bench, runs, and gives back what it wrote.
 using Outputs = std::vector<std::vector<float>>;
 using Case = std::function<Outputs(Bench&)>;
 

@@ -1,6 +1,5 @@
-// What a profiler sees of a device's work. NVTX_INJECTION64_PATH names one that
-// records (emulated_cuda/range_recorder.cpp); see cuda_ops_test.cpp for the
-// plugin.
+// What a profiler sees of a device's work. NVTX_INJECTION64_PATH names one that records
+// (emulated_cuda/range_recorder.cpp); see cuda_ops_test.cpp for the plugin.
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
-// The ops of sparse and adaptive sums against net/reduce, which is what sums
-// gradients on the host: of the host's back end, and of the CUDA one as in
-// cuda_ops_test.cpp.
+// The ops of sparse and adaptive sums against net/reduce, which is what sums gradients on the host:
+// of the host's back end, and of the CUDA one as in cuda_ops_test.cpp.
 
 #include <gtest/gtest.h>
 
@@ -76,14 +75,12 @@ class Reducers : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(Reducers, SelectWhatTheHostSelects) {
-  // Around a tile of 256 values and a chunk of 16384, and more chunks than
-  // threads in a block.
+  // Around a tile of 256 values and a chunk of 16384, and more chunks than threads in a block.
   std::vector<int64_t> counts = {1, 2, 255, 256, 257, 1027, 16385, 40001};
   if (std::string(GetParam()) == "cuda" && !is_emulated()) counts.push_back(5'000'003);
   for (const auto& [name, each] : distributions()) {
     for (int64_t n : counts) {
-      // Emulated, every launch takes its time: odd sizes with two, odd values
-      // at one size.
+      // Emulated, every launch takes its time: odd sizes with two, odd values at one size.
       const bool is_basic = name == "normal" || (name == "equal" && n <= 1027);
       if (is_emulated() && n != 1027 && !is_basic) continue;
       const std::vector<float> values = draw(each, n);

@@ -98,8 +98,7 @@ TEST(SleepDevice, SkipsTrainingWorkAndDoesTheRest) {
   EXPECT_TRUE(ran);
 }
 
-/// Microseconds that a device under the scenario takes for the piece, whose own
-/// time is 1 ms.
+/// Microseconds that a device under the scenario takes for the piece, whose own time is 1 ms.
 double taken_us(const char* scenario, const plans::WorkPiece& piece, double speed = 1) {
   auto device =
       make_sleep_device({1000, 1000, 1000}, speed, plans::parse_scenario(scenario).value());
@@ -203,8 +202,7 @@ TEST(SlowedDevice, BecomesSlowAndRecoversWhileItRuns) {
   const auto start = std::chrono::steady_clock::now();
   device->set_speed(0.02);
   EXPECT_TRUE(device->run({WorkKind::kForward, burn}).ok());
-  // The processor time of the process is that of the thread and a little of the
-  // test's.
+  // The processor time of the process is that of the thread and a little of the test's.
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(20));
 
   device->set_speed(1e-7);  // A millisecond would take hours.

@@ -7,8 +7,7 @@
 
 namespace skein::gpu {
 
-/// A device that only sleeps, and says that it keeps activations in bfloat16:
-/// for sizes.
+/// A device that only sleeps, and says that it keeps activations in bfloat16: for sizes.
 class RoundingDevice final : public Device {
  public:
   RoundingDevice() : inner_(make_sleep_device({})), info_(inner_->info()) {

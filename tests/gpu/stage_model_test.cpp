@@ -39,8 +39,8 @@ plans::ModelSpec tiny_llama(bool tied) {
   return model;
 }
 
-/// Both families with tied and untied heads, each choice of Llama's by itself,
-/// and biases where the family has none.
+/// Both families with tied and untied heads, each choice of Llama's by itself, and biases where the
+/// family has none.
 std::vector<plans::ModelSpec> all_models() {
   std::vector<plans::ModelSpec> models = {tiny_model(true), tiny_model(false), tiny_llama(true),
                                           tiny_llama(false)};
@@ -209,8 +209,7 @@ TEST(StageModel, GradientsAreThoseOfFiniteDifferences) {
           EXPECT_TRUE(whole.stage(0).write_state(p, StateKind::kWeight, moved).ok());
           return whole.step(kTokens, kTargets) * scale;
         };
-        // Five points: the error is of the fourth order, so a step beyond
-        // float32's noise will do.
+        // Five points: the error is of the fourth order, so a step beyond float32's noise will do.
         const double slope =
             (8 * (loss_at(kStep) - loss_at(-kStep)) - (loss_at(2 * kStep) - loss_at(-2 * kStep))) /
             (12 * kStep);
@@ -256,8 +255,7 @@ TEST(StageModel, SplitAndRecomputedBackwardsEqualTheWhole) {
   }
 }
 
-/// A step of one micro-batch whose backward is run in parts of `layers` layers
-/// each.
+/// A step of one micro-batch whose backward is run in parts of `layers` layers each.
 std::map<std::string, std::vector<float>> gradients_in_parts(const plans::ModelSpec& spec,
                                                              bool recompute, bool split,
                                                              int64_t layers) {
@@ -296,8 +294,7 @@ TEST(StageModel, ABackwardInPartsGivesTheSameBits) {
   }
 }
 
-/// The gradients of layers before the part are still to come; those behind it
-/// stay as they are.
+/// The gradients of layers before the part are still to come; those behind it stay as they are.
 TEST(StageModel, APartCompletesTheGradientsOfItsLayers) {
   for (bool split : {false, true}) {
     Pipeline model({{0, 5}}, 3, tiny_model(false));

@@ -1,6 +1,5 @@
-// Trains a job in one process with neither actors, network nor schedule: what
-// any layout of the runtime must agree with, and what PyTorch is compared with.
-// Writes into the output folder:
+// Trains a job in one process with neither actors, network nor schedule: what any layout of the
+// runtime must agree with, and what PyTorch is compared with. Writes into the output folder:
 //   initial/ and final/        run folders with a checkpoint before the first
 //   and after the last step gradients.safetensors      of step 0, before
 //   clipping batches.bin                int32 [steps, global batch, T + 1]

@@ -267,8 +267,7 @@ SimulatedCoordinator::SimulatedCoordinator(Surroundings& around, std::string nam
   absl::Status status = start();
   if (status.ok()) return;
   result_.emplace();
-  // It died between the last checkpoint and its own end: there is nothing left
-  // to do.
+  // It died between the last checkpoint and its own end: there is nothing left to do.
   const auto steps = static_cast<uint64_t>(around.job.training.steps);
   const uint64_t committed =
       around.store.commits.empty() ? 0 : around.store.commits.rbegin()->first + 1;

@@ -68,8 +68,8 @@ class SimulatedWorker {
   bool is_leaving_ = false;
 };
 
-/// A coordinator's actors as one simulated process, wired as
-/// `CoordinatorProcess` does. The journal and the run folder outlive it.
+/// A coordinator's actors as one simulated process, wired as `CoordinatorProcess` does. The journal
+/// and the run folder outlive it.
 class SimulatedCoordinator final : public actors::RunObserver {
  public:
   SimulatedCoordinator(Surroundings& around, std::string name);

@@ -15,8 +15,7 @@
 
 namespace skein::actors {
 
-/// Where members of groups of one test meet: sums are made when the last one
-/// has come.
+/// Where members of groups of one test meet: sums are made when the last one has come.
 struct GroupWorld {
   struct Meeting {
     std::vector<std::pair<float*, int64_t>> values;

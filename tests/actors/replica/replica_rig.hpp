@@ -23,8 +23,8 @@
 
 namespace skein::actors {
 
-/// Work waits until the test says that the oldest piece has ended. It computes
-/// nothing but, with `ops`, updates and copies.
+/// Work waits until the test says that the oldest piece has ended. It computes nothing but, with
+/// `ops`, updates and copies.
 class HandDevice : public gpu::Device {
  public:
   const gpu::DeviceInfo& info() const override { return info_; }
@@ -68,8 +68,7 @@ class HandDevice : public gpu::Device {
   std::deque<DevicePiece> waiting_;
 };
 
-/// Counts what is sent, and lets a test hand tensors to the streams that were
-/// opened.
+/// Counts what is sent, and lets a test hand tensors to the streams that were opened.
 class HandPlane : public net::DataPlane, public net::TensorInbox {
  public:
   const std::string& address() const override { return address_; }
@@ -91,8 +90,7 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
   std::string address_ = "127.0.0.1:2";
 };
 
-/// The rank of worker 1 with everything around it played by the test, in
-/// virtual time.
+/// The rank of worker 1 with everything around it played by the test, in virtual time.
 struct ReplicaRig {
   using Body = RecordingLink::Body;
 
