@@ -251,7 +251,9 @@ void Checker::on_update(ProcessId process) {
 }
 
 void Checker::on_copied(ProcessId process, uint64_t group) {
-  if (groups_) groups_->on_copied(process, group);
+  if (!groups_) return;
+  groups_->on_copied(process, group);
+  carried_->on_copied(process, group);
 }
 
 void Checker::on_update_begun(ProcessId process) {
