@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/job/learning_rate.hpp"
 #include "plans/schedule/schedule_csv.hpp"
 #include "plans/sync/policy_kind.hpp"
 
@@ -267,7 +268,11 @@ void Checker::on_pipeline_update(ProcessId process) {
   world_.trace(absl::StrCat(world_.name(process), " has made an update"));
   const std::optional<plans::SampleClaim> claim = claims_->on_update(process);
   if (claim) carried_->on_update(process, *claim);
-  groups_->on_update(process);
+  const bool has_rate = claim && job_.optimizer.name == "sgd";
+  const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
+  groups_->on_update(process, has_rate ? std::optional(plans::learning_rate(
+                                             job_, static_cast<int64_t>(claim->first / batch)))
+                                       : std::nullopt);
 }
 
 void Checker::on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {

@@ -83,12 +83,40 @@ void PipelineGroups::on_update_begun(ProcessId process) {
   }
 }
 
-void PipelineGroups::on_update(ProcessId process) {
+void PipelineGroups::on_update(ProcessId process, std::optional<double> sgd_lr) {
   for (auto& [replica, member] : members_) {
     if (member.process != process) continue;
-    member.values = state_of(*member.model);
+    std::vector<float> values = state_of(*member.model);
+    if (sgd_lr) check_update(replica, values, *sgd_lr);
+    member.values = std::move(values);
     member.being_added.clear();
   }
+}
+
+/// What groups add while the update is on its way to the device is for the next one. So the update
+/// may have added the first ones only; the others are still to come.
+void PipelineGroups::check_update(plans::ReplicaId replica, const std::vector<float>& values,
+                                  double lr) {
+  Member& member = members_.at(replica);
+  const size_t count = values.size() / 3;
+  Values expected(member.values.begin(), member.values.begin() + static_cast<ptrdiff_t>(count));
+  for (size_t i = 0; i < count; ++i) expected[i] -= lr * double{values[count + i]};  // Velocities.
+  std::optional<size_t> added;
+  const auto first_wrong = difference(values, expected, count);
+  if (!first_wrong) added = 0;
+  for (size_t n = 0; n < member.being_added.size(); ++n) {
+    const std::optional<Values> gain = gain_of(member.being_added[n], replica);
+    if (!gain) return;  // Nothing can be said.
+    add(1, *gain, expected);
+    if (!difference(values, expected, count)) added = n + 1;
+  }
+  if (!added) {
+    return on_violation_(absl::StrCat("replica ", replica.value, " has ", values[*first_wrong],
+                                      " after an update, which is neither that of its gradient "
+                                      "nor what groups have added"));
+  }
+  const auto first_left = member.being_added.begin() + static_cast<ptrdiff_t>(*added);
+  member.pending.insert(member.pending.begin(), first_left, member.being_added.end());
 }
 
 void PipelineGroups::on_copied(ProcessId process, uint64_t number) {

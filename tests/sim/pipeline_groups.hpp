@@ -27,7 +27,8 @@ namespace skein::sim {
 ///   aborts    a member's group fails only if the coordinator has aborted it, and leaves the member
 ///             the weights and moments that it had
 ///   non-blocking    what the others add to the contribution of such a member is added to its next
-///             update
+///             update, once
+///   updates   with SGD, whose velocity says what it takes off, leave nothing else in the weights
 ///   servers   have, when all have pushed at the end of a round, the weights of its beginning and
 ///             all weighted updates that were pushed, unless a push was aborted. What a member
 ///             pulls before depends on groups that are under way at the same time.
@@ -47,7 +48,8 @@ class PipelineGroups {
   void on_control(ProcessId from, const net::schema::Envelope::Reader& envelope, bool arrives);
   /// The device is given an update, and ends it.
   void on_update_begun(ProcessId process);
-  void on_update(ProcessId process);
+  /// `sgd_lr`: the learning rate of the update; none: it is not known, or not SGD's.
+  void on_update(ProcessId process, std::optional<double> sgd_lr);
   /// The device has copied what the process puts into the group.
   void on_copied(ProcessId process, uint64_t number);
 
@@ -93,6 +95,7 @@ class PipelineGroups {
   std::optional<Values> gain_of(uint64_t number, plans::ReplicaId replica) const;
   std::optional<Values> sum_of_inputs(uint64_t number, const Group& group) const;
   void expect(uint64_t number, Group& group);
+  void check_update(plans::ReplicaId replica, const std::vector<float>& values, double lr);
   void on_pushed(uint64_t number, Group& group, plans::ReplicaId replica);
   void check_server(uint64_t number, const Group& group, const Server& server);
   void check(uint64_t number, Group& group, plans::ReplicaId replica);

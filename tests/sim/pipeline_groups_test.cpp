@@ -15,7 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr uint64_t kGeneration = 1;
-constexpr uint64_t kGroup = 7;
 
 /// A stage with two replicas, each in a process of its own: those with numbers 1 and 2.
 struct TwoReplicas {
@@ -49,28 +48,35 @@ struct TwoReplicas {
     groups.on_control(from, *message, /*arrives=*/false);
   }
   /// Both are to average, half and half.
-  void begin() {
+  void begin(bool is_nonblocking = false) {
     net::Average average;
-    average.number = kGroup;
+    average.number = group;
     average.members = {{{0}, 0, 0.5}, {{1}, 0, 0.5}};
     for (uint32_t replica = 0; replica < 2; ++replica) {
       average.replica = {replica};
+      average.is_nonblocking = is_nonblocking && replica == 0;
       send(0, average);
     }
   }
-  void copy(uint32_t replica) { groups.on_copied(process(replica), kGroup); }
-  void abort(uint32_t replica) { send(0, net::AbortGroup{{replica}, kGroup}); }
-  void end(uint32_t replica, bool ok) {
-    send(process(replica), net::Averaged{{replica}, kGroup, ok});
+  void begin_next() {
+    ++group;
+    begin();
   }
-  void update(uint32_t replica, float value) {
+  void copy(uint32_t replica) { groups.on_copied(process(replica), group); }
+  void abort(uint32_t replica) { send(0, net::AbortGroup{{replica}, group}); }
+  void end(uint32_t replica, bool ok) {
+    send(process(replica), net::Averaged{{replica}, group, ok});
+  }
+  /// Its velocity stays 0.
+  void update(uint32_t replica, float value, std::optional<double> lr = std::nullopt) {
     groups.on_update_begun(process(replica));
     set(replica, value);
-    groups.on_update(process(replica));
+    groups.on_update(process(replica), lr);
   }
 
   std::shared_ptr<gpu::Device> device = gpu::make_host_device(1);
   std::array<std::shared_ptr<gpu::StageModel>, 2> models;
+  uint64_t group = 7;
   std::vector<std::string> violations;
   PipelineGroups groups{[this](const std::string& what) { violations.push_back(what); },
                         [](ProcessId, plans::ReplicaId, uint64_t) {}};
@@ -149,6 +155,34 @@ TEST(PipelineGroups, AContributionIsWhatTheLastUpdateHasLeft) {
   stage.set(1, 4);
   stage.copy(1);
   EXPECT_THAT(stage.violations, ElementsAre(HasSubstr("replica 1 has other values")));
+}
+
+TEST(PipelineGroups, AnUpdateAddsWhatItsGradientAndGroupsSay) {
+  for (float value : {2.0F, 4.0F}) {  // The average is 2, and the member had 1.
+    TwoReplicas stage;
+    stage.begin(true);
+    for (uint32_t replica : {0u, 1u}) stage.copy(replica);
+    stage.end(0, true);
+    stage.update(0, value, 0.1);
+    EXPECT_EQ(stage.violations.size(), value == 2 ? 0u : 1u) << value;
+  }
+}
+
+/// The global average would be right for weights without it only.
+TEST(PipelineGroups, WhatAGroupAddsIsMissedUntilAnUpdateHasIt) {
+  TwoReplicas stage;
+  stage.begin(true);
+  for (uint32_t replica : {0u, 1u}) stage.copy(replica);
+  stage.end(0, true);
+  stage.set(1, 2);
+  stage.end(1, true);
+  stage.update(0, 1, 0.1);  // As if it was on its way before the group ended.
+  EXPECT_THAT(stage.violations, IsEmpty());
+  stage.begin_next();
+  for (uint32_t replica : {0u, 1u}) stage.copy(replica);
+  stage.set(0, 1.5);
+  stage.end(0, true);
+  EXPECT_THAT(stage.violations, ElementsAre(HasSubstr("has 1.5 instead of 2")));
 }
 
 }  // namespace
