@@ -260,7 +260,7 @@ void PipelineGroups::check_server(uint64_t number, const Group& group, const Ser
   }
 }
 
-/// Of what the members' devices have copied. Nothing can be said of it if that is so of an input.
+/// Adds up what the members' devices have copied. None: nothing can be said of one of them.
 std::optional<PipelineGroups::Values> PipelineGroups::sum_of_inputs(uint64_t number,
                                                                     const Group& group) const {
   Values sum;

@@ -75,7 +75,7 @@ class PipelineGroups {
     uint64_t steps_done = 0;
     bool is_known = false;           // What is expected, once somebody is through.
     std::optional<Values> expected;  // None: nothing can be said of it.
-    std::vector<float> result;       // Of the first one that was not non-blocking.
+    std::vector<float> result;       // The first member's that was not non-blocking.
     bool is_aborted = false;         // The coordinator has said so to somebody.
     std::set<plans::ReplicaId> nonblocking;
     std::map<plans::ReplicaId, std::optional<Values>> inputs;  // As copied; none: unknown.

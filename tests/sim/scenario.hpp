@@ -42,7 +42,7 @@ struct Scenario {
   plans::JobSpec job;
   int64_t worker_count = 0;
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
-  double late_chance = 0.01;    // Of what travels, to be late.
+  double late_chance = 0.01;    // That what travels is late.
   std::vector<Fault> faults;    // By time.
   std::string shape;            // The job's, in words.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
