@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "plans/base/check.hpp"
 #include "plans/job/learning_rate.hpp"
 #include "plans/plan/layout_plan.hpp"
@@ -16,6 +17,20 @@ namespace {
 
 /// Leases and time-outs are whole seconds and more: this resolution is fine enough.
 constexpr auto kTick = std::chrono::milliseconds(200);
+
+/// A stage saves its own files: what it calls them decides which ones a checkpoint lists.
+bool has_names_of_stage(const net::ShardSaved& saved, const std::optional<plans::Plan>& plan) {
+  if (!plan) return false;
+  const int stages = static_cast<int>(plan->stages.size());
+  std::set<std::string> own = {gpu::shard_name("model", saved.stage, stages),
+                               gpu::shard_name("optimizer", saved.stage, stages)};
+  const size_t kinds = own.size();
+  if (!saved.error.empty()) return saved.files.empty();
+  for (const gpu::SavedFile& file : saved.files) {
+    if (own.erase(file.name) == 0) return false;
+  }
+  return saved.files.size() == kinds;
+}
 
 }  // namespace
 
@@ -267,6 +282,7 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
     const auto why = static_cast<plans::DropReason>(i);
     if (dropped.of(why) > 0) report.dropped_messages[plans::to_text(why)] = dropped.of(why);
   }
+  report.snapshot_waits = coordination->snapshot_waits();
   report.goodput = coordination->goodput(now_us());
   if (report.step_seconds > 0) {
     tokens_per_second = static_cast<double>(report.tokens) / report.step_seconds;
@@ -393,10 +409,10 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
     apply(coordination->on_averaged(worker, averaged->replica, averaged->number, averaged->ok,
                                     now_us()));
   } else if (const auto* validated = std::get_if<net::Validated>(&body)) {
-    apply(coordination->on_validated(validated->replica, validated->step, validated->loss_sum,
-                                     validated->loss_tokens, now_us()));
+    apply(coordination->on_validated(worker, validated->replica, validated->step,
+                                     validated->loss_sum, validated->loss_tokens, now_us()));
   } else if (const auto* saved = std::get_if<net::ShardSaved>(&body)) {
-    on_shard_saved(*saved);
+    on_shard_saved(worker, *saved);
   } else if (const auto* timings = std::get_if<net::Timings>(&body)) {
     on_timings(worker, *timings);
   } else {
@@ -412,14 +428,18 @@ void CoordinatorState::on_join(plans::PeerNumber peer, const plans::JoinRequest&
 }
 
 void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry) {
+  if (!coordination->takes_part(from)) return drop(plans::DropReason::kNotAllowed);
   for (const auto& [worker, peer] : links.workers()) {
     if (worker != from) send(worker, entry);
   }
 }
 
-void CoordinatorState::on_shard_saved(const net::ShardSaved& saved) {
+void CoordinatorState::on_shard_saved(plans::WorkerId worker, const net::ShardSaved& saved) {
+  if (!has_names_of_stage(saved, coordination->plan())) {
+    return drop(plans::DropReason::kNotAllowed);
+  }
   const plans::CoordinatorOutcome outcome = coordination->on_shard_saved(
-      saved.stage, saved.step,
+      worker, saved.stage, saved.step,
       saved.error.empty() ? absl::OkStatus() : absl::UnavailableError(saved.error), now_us());
   if (outcome.is_dropped() || !saved.error.empty()) {  // Nobody asked for it, or there is nothing.
     if (outcome.is_accepted()) shard_files.erase(saved.step);
@@ -448,11 +468,17 @@ void CoordinatorState::on_heartbeat(plans::PeerNumber peer, const net::Heartbeat
 
 void CoordinatorState::on_timings(plans::WorkerId worker, const net::Timings& timings) {
   const plans::ReplicaId replica = timings.replica;
-  if (static_cast<int64_t>(replica.value) >= plans::replica_count(*coordination->plan())) return;
+  const std::optional<plans::Plan>& plan = coordination->plan();
+  if (!plan || static_cast<int64_t>(replica.value) >= plans::replica_count(*plan)) {
+    return drop(plans::DropReason::kUnknown);
+  }
+  if (plans::replica_of(*plan, replica).worker != worker) {
+    return drop(plans::DropReason::kNotAllowed);
+  }
   TimingsReport report;
   report.worker = worker;
   report.replica = replica;
-  report.stage = plans::stage_of(*coordination->plan(), replica);
+  report.stage = plans::stage_of(*plan, replica);
   report.step = timings.step + 1;
   report.version = timings.step;
   report.staleness = timings.staleness;

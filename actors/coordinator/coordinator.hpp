@@ -119,7 +119,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   // One per message that needs more than a line.
   void on_join(plans::PeerNumber peer, const plans::JoinRequest& join);
   void on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry);
-  void on_shard_saved(const net::ShardSaved& saved);
+  void on_shard_saved(plans::WorkerId worker, const net::ShardSaved& saved);
   void on_quiesced(plans::WorkerId worker, uint64_t generation, const net::Quiesced& quiesced);
   void on_emulate(const EmulateRequest& request);
   void on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat);

@@ -35,6 +35,8 @@ struct StepReport {
   /// Messages of the run so far that changed nothing, by `plans::DropReason`; those of no message
   /// are left out.
   std::map<std::string, uint64_t> dropped_messages;
+  /// Commits of the run so far that ordered no snapshot, as the one before was still on its way.
+  uint64_t snapshot_waits = 0;
 };
 
 struct ValidationReport {

@@ -208,6 +208,7 @@ void RunReporter::on_step(const actors::StepReport& report) {
     json["pipeline_samples"] = report.pipeline_samples;
   }
   if (!report.dropped_messages.empty()) json["dropped_messages"] = report.dropped_messages;
+  if (report.snapshot_waits > 0) json["snapshot_waits"] = report.snapshot_waits;
   if (options_.simulated) json["simulated"] = true;
   if (options_.counts_samples) json.erase("tokens");
   goodput_ = report.goodput;
