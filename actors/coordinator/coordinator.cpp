@@ -42,15 +42,16 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
   self->delayed_send(self, kTick, TickAtom::value);
   return {
       [self](const PeerOpened& opened) {
-        self->state.links.open(opened.peer, opened.link, opened.role);
+        CoordinatorState& state = self->state;
+        state.links.open(opened.peer, opened.link, opened.role, state.now_us());
       },
       [self](const PeerMessage& message) { self->state.on_message(message); },
       [self](const PeerClosed& closed) { self->state.on_closed(closed); },
       [self](const PeerRejected& rejected) {
-        self->state.carry_out(
-            plans::RunEvent{"peer.rejected",
-                            absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
-                            {{"peer", rejected.address}, {"reason", rejected.reason}}});
+        self->state.tell_stranger(
+            {"peer.rejected",
+             absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
+             {{"peer", rejected.address}, {"reason", rejected.reason}}});
       },
       [self](const plans::PlanReady& ready) {
         self->state.apply(self->state.coordination->on_plan_ready(ready, self->state.now_us()));
@@ -144,12 +145,25 @@ void CoordinatorState::tell_malformed(const WorkerLinks::Peer& peer, const absl:
   std::map<std::string, std::string> fields = {
       {"peer", address}, {"reason", reason}, {"count", absl::StrCat(malformed_messages)}};
   if (peer.worker.value != 0) fields["worker"] = absl::StrCat(peer.worker.value);
-  carry_out(plans::RunEvent{
-      "peer.malformed", absl::StrCat("closed the link of ", address, ", whose message ", reason),
-      std::move(fields)});
+  tell_stranger({"peer.malformed",
+                 absl::StrCat("closed the link of ", address, ", whose message ", reason),
+                 std::move(fields)});
 }
 
-void CoordinatorState::on_tick() { apply(coordination->on_timer(now_us())); }
+void CoordinatorState::tell_stranger(plans::RunEvent event) {
+  if (stranger_events.admit(now_us())) carry_out(event);
+}
+
+void CoordinatorState::on_tick() {
+  apply(coordination->on_timer(now_us()));
+  links.close_silent(now_us());
+  if (const uint64_t held_back = stranger_events.take_held_back(now_us())) {
+    carry_out(plans::RunEvent{
+        "peer.rejected",
+        absl::StrCat("turned away ", held_back, " more connections, which are not listed"),
+        {{"count", absl::StrCat(held_back)}}});
+  }
+}
 
 net::EnvelopeHead CoordinatorState::head(plans::WorkerId receiver) const {
   net::EnvelopeHead head;
