@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -58,7 +59,7 @@ class PipelinePass {
 
   /// `step`  >= the first one, and above that of the pass before, which is complete.
   ProgramCommands begin(uint64_t step);
-  /// An activation or a gradient of this step, or of one to come: neighbours may be ahead.
+  /// An activation or a gradient of this step or of the next one: neighbours may be so far ahead.
   ProgramOutcome on_input(const InputKey& key);
   /// The oldest piece of work of the pass that the device has has ended.
   ProgramCommands on_work_done();
@@ -95,6 +96,8 @@ class PipelinePass {
 
   /// Gives the device the next norms and actions that it may have.
   ProgramCommands advance();
+  /// What the action takes from a neighbour; none: nothing.
+  std::optional<InputKey> input_of(const Action& action, uint64_t step) const;
   bool can_start_action();
   RunAction start_action();
   ProgramCommands end_action(const RunAction& run);
@@ -116,7 +119,8 @@ class PipelinePass {
   std::map<int32_t, StageProgress> progress_;  // By stage; all are final when complete.
   std::map<GroupId, GroupProgress> groups_;
   std::deque<int32_t> norms_;  // Stages whose norm is to be computed: their groups have ended.
-  std::set<InputKey> inputs_;  // Arrived and not used yet; none is of a step before `step_`.
+  std::set<InputKey> wanted_;  // What each pass takes, as if of step 0.
+  std::set<InputKey> inputs_;  // Arrived and not used yet; of `step_` or the next one, and wanted.
   std::set<InputKey> used_;    // This step's; none of them is in `inputs_`.
 };
 
