@@ -479,5 +479,18 @@ TEST(StepProgram, ValidatesAndSavesEveryStage) {
   EXPECT_TRUE(program->is_finished());
 }
 
+TEST(StepProgram, AnInputThatNoActionTakesIsNotKept) {
+  Program program(middle_stage());
+  program.on_start();
+  program.on_input({InputKind::kActivation, 0, 1, kMicrobatches});
+  program.on_input({InputKind::kActivation, 0, 7, 0});
+  program.on_input({InputKind::kValidation, 0, 1, 0});
+  EXPECT_EQ(program.dropped(DropReason::kUnknown), 3u);
+  program.on_input({InputKind::kGradient, 2, 1, 0});
+  EXPECT_EQ(program.dropped(DropReason::kEarly), 1u);
+  program.on_input({InputKind::kGradient, 1, 1, 0});
+  EXPECT_EQ(program.dropped(), 4u) << "a neighbour may be a step ahead";
+}
+
 }  // namespace
 }  // namespace skein::plans
