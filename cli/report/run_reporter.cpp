@@ -32,6 +32,16 @@ constexpr double kRateDecay = 0.95;
 /// An event's text on the terminal is cut to this.
 constexpr size_t kEventBytesMax = 8192;
 
+/// Events that changed nothing; reasons of none are left out.
+Json by_reason(const plans::DropCounts& dropped) {
+  Json json = Json::object();
+  for (size_t i = 0; i < plans::kDropReasons; ++i) {
+    const auto why = static_cast<plans::DropReason>(i);
+    if (dropped.of(why) > 0) json[plans::to_text(why)] = dropped.of(why);
+  }
+  return json;
+}
+
 /// Where the wall time went, in seconds.
 Json goodput_json(const plans::Goodput& goodput) {
   return {{"ratio", goodput.ratio()},   {"useful", goodput.useful_s},
@@ -216,7 +226,10 @@ void RunReporter::on_step(const actors::StepReport& report) {
     json["steps"] = count;
     json["pipeline_samples"] = report.pipeline_samples;
   }
-  if (!report.dropped_messages.empty()) json["dropped_messages"] = report.dropped_messages;
+  if (report.dropped.total() > 0) json["dropped_messages"] = by_reason(report.dropped);
+  if (report.dropped_by_workers.total() > 0) {
+    json["dropped_by_workers"] = by_reason(report.dropped_by_workers);
+  }
   if (report.snapshot_waits > 0) json["snapshot_waits"] = report.snapshot_waits;
   if (options_.simulated) json["simulated"] = true;
   if (options_.counts_samples) json.erase("tokens");

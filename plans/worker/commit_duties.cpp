@@ -36,13 +36,13 @@ ProgramCommands CommitDuties::begin(const CommitOrder& order, uint64_t steps_don
 }
 
 ProgramOutcome CommitDuties::on_input(const InputKey& key) {
-  if (key.step < step_min_) return Dropped{DropReason::kStale};
-  const bool has_part =
+  const bool is_taken =
       std::any_of(options_.stages.begin(), options_.stages.end(),
                   [&](const StageRole& each) { return each.stage == key.stage && !each.is_first; });
-  if (!has_part || key.microbatch < 0 || key.microbatch >= options_.validation_batches) {
-    return Dropped{DropReason::kUnknown};
+  if (!is_taken || key.microbatch < 0 || key.microbatch >= options_.validation_batches) {
+    return Dropped{DropReason::kOutOfBounds};
   }
+  if (key.step < step_min_) return Dropped{DropReason::kStale};
   if (inputs_.size() >= most_inputs()) return Dropped{DropReason::kOutOfBounds};
   if (!inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
   return is_under_way_ && !is_working_ ? advance() : ProgramCommands();

@@ -18,7 +18,7 @@ PipelinePass::PipelinePass(Options options)
     : options_(std::move(options)), step_(options_.first_step) {
   SKEIN_CHECK(!options_.actions.empty() && !options_.stages.empty()) << "a pass needs actions";
   for (const Action& action : options_.actions) {
-    if (const auto input = input_of(action, 0)) wanted_.insert(*input);
+    if (const auto input = input_of(action, 0)) takes_.insert(*input);
   }
 }
 
@@ -51,9 +51,9 @@ ProgramCommands PipelinePass::begin(uint64_t step) {
 ProgramOutcome PipelinePass::on_input(const InputKey& key) {
   if (key.step < step_ || (is_complete() && key.step == step_)) return Dropped{DropReason::kStale};
   if (key.step > step_ + 1) return Dropped{DropReason::kEarly};
-  InputKey any = key;
-  any.step = 0;
-  if (!wanted_.contains(any)) return Dropped{DropReason::kUnknown};
+  InputKey place = key;
+  place.step = 0;
+  if (!takes_.contains(place)) return Dropped{DropReason::kOutOfBounds};
   if (used_.contains(key) || !inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
   return computes() ? advance() : ProgramCommands();
 }
@@ -108,17 +108,6 @@ ProgramCommands PipelinePass::advance() {
   return commands;
 }
 
-std::optional<InputKey> PipelinePass::input_of(const Action& action, uint64_t step) const {
-  const StageRole& own = role(action.stage);
-  const bool is_forward = action.type == ActionType::kForward;
-  // A backward of the weights works on what the backward of the input left behind.
-  const bool needs_input =
-      is_forward ? !own.is_first : !own.is_last && action.type != ActionType::kBackwardWeight;
-  if (!needs_input) return std::nullopt;
-  const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
-  return InputKey{kind, step, action.stage, action.microbatch};
-}
-
 /// Takes the next action's input if it is there.
 bool PipelinePass::can_start_action() {
   if (next_part_ > 0) return true;
@@ -128,6 +117,18 @@ bool PipelinePass::can_start_action() {
   if (inputs_.erase(*input) == 0) return false;
   used_.insert(*input);
   return true;
+}
+
+/// None if the action works on what is here.
+std::optional<InputKey> PipelinePass::input_of(const Action& action, uint64_t step) const {
+  const StageRole& own = role(action.stage);
+  const bool is_forward = action.type == ActionType::kForward;
+  // A backward of the weights works on what the backward of the input left behind.
+  const bool needs_input =
+      is_forward ? !own.is_first : !own.is_last && action.type != ActionType::kBackwardWeight;
+  if (!needs_input) return std::nullopt;
+  const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
+  return InputKey{kind, step, action.stage, action.microbatch};
 }
 
 RunAction PipelinePass::start_action() {
