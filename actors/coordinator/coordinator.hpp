@@ -78,7 +78,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   plans::DropCounts dropped;             // Messages that changed nothing, by reason.
   std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
   uint64_t malformed_messages = 0;       // What did not decode; each has closed its link.
-  plans::EventRate stranger_events;      // Of connections that anybody may open.
+  plans::EventRate stranger_events;      // Connections that anybody may open.
 
   void start(CoordinatorConfig new_config);
   uint64_t now_us() const;

@@ -193,10 +193,10 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   Handlers handlers_;
   kj::Maybe<kj::Promise<void>> reading_;
   std::deque<ControlMessage> queue_;
-  uint64_t queue_bytes_ = 0;  // Of what waits or is being written.
+  uint64_t queue_bytes_ = 0;  // What waits or is being written.
   const std::shared_ptr<std::atomic<uint64_t>> unhandled_ =
       std::make_shared<std::atomic<uint64_t>>(0);  // Bytes of messages that are alive.
-  kj::Own<kj::PromiseFulfiller<void>> resume_;     // Of the reading that waits; null: it never did.
+  kj::Own<kj::PromiseFulfiller<void>> resume_;     // Ends a wait of the reading; null: none was.
   bool writing_ = false;
   bool closing_ = false;
   bool ended_ = false;
