@@ -21,6 +21,15 @@ namespace {
 
 /// A payload that nobody wants is read in pieces of this size.
 constexpr size_t kSkipBytes = 64 << 10;
+/// Of a payload so much comes within the time-out, which any link manages that trains. Whoever only
+/// announces tensors holds up others no longer.
+constexpr size_t kPieceBytes = 256 << 10;
+/// The first byte follows its header at once.
+constexpr double kFirstByteSeconds = 5;
+
+kj::Duration to_duration(double seconds) {
+  return static_cast<int64_t>(seconds * 1e3) * kj::MILLISECONDS;
+}
 
 /// Counters that any thread may read.
 struct Counters {
@@ -43,12 +52,16 @@ TensorStream::Rows read_header(schema::TensorHeader::Reader header) {
 class Receiver : public std::enable_shared_from_this<Receiver> {
  public:
   Receiver(kj::Own<kj::AsyncIoStream> stream, std::shared_ptr<KjTensorInbox> inbox,
-           std::shared_ptr<Counters> counters)
-      : stream_(kj::mv(stream)), inbox_(std::move(inbox)), counters_(std::move(counters)) {}
+           std::shared_ptr<Counters> counters, kj::Timer& timer, double timeout_seconds)
+      : stream_(kj::mv(stream)),
+        inbox_(std::move(inbox)),
+        counters_(std::move(counters)),
+        timer_(timer),
+        timeout_seconds_(timeout_seconds) {}
 
   kj::Promise<void> read_all() {
-    return read_frame(*stream_).then(
-        [self = shared_from_this()](FrameResult frame) -> kj::Promise<void> {
+    return read_frame(*stream_, kSmallFrameBytesMax)
+        .then([self = shared_from_this()](FrameResult frame) -> kj::Promise<void> {
           if (!frame.status.ok() || frame.words == nullptr) return kj::READY_NOW;
           const auto raw = frame.words.asBytes();
           auto header = Wire<schema::TensorHeader>::parse(
@@ -71,12 +84,29 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
       ++counters_->dropped_headers;
       return skip(rows.bytes);
     }
-    auto& stream = *stream_;
-    return stream.read(place.memory.data(), place.memory.size_bytes())
-        .then([self = shared_from_this(), rows, place] {
-          self->counters_->bytes_received += rows.bytes;
-          place.stream->arrived(rows);
-          return self->read_all();
+    const auto bytes = std::as_writable_bytes(place.memory);
+    return read_pieces(bytes, std::min(kFirstByteSeconds, timeout_seconds_), 1)
+        .then(
+            [self = shared_from_this(), rows, place]() -> kj::Promise<void> {
+              self->counters_->bytes_received += rows.bytes;
+              place.stream->arrived(rows);
+              self->inbox_->on_arrived();
+              return self->read_all();
+            },
+            [self = shared_from_this(), rows, place](kj::Exception&&) -> kj::Promise<void> {
+              ++self->counters_->dropped_headers;
+              place.stream->abandon(rows);
+              return kj::READY_NOW;  // The connection ends.
+            });
+  }
+
+  /// At least `least` bytes within `patience`, and the rest in pieces. Fails if they do not come.
+  kj::Promise<void> read_pieces(std::span<std::byte> to, double patience_seconds, size_t least) {
+    if (to.empty()) return kj::READY_NOW;
+    auto read = stream_->read(to.data(), std::min(least, to.size()), to.size());
+    return timer_.timeoutAfter(to_duration(patience_seconds), kj::mv(read))
+        .then([self = shared_from_this(), to](size_t got) {
+          return self->read_pieces(to.subspan(got), self->timeout_seconds_, kPieceBytes);
         });
   }
 
@@ -84,7 +114,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
     if (bytes == 0) return read_all();
     auto piece = kj::heapArray<kj::byte>(std::min<uint64_t>(bytes, kSkipBytes));
     auto& target = piece;
-    auto read = stream_->read(target.begin(), target.size());
+    auto read = timer_.timeoutAfter(to_duration(timeout_seconds_),
+                                    stream_->read(target.begin(), target.size()));
     return read.then([self = shared_from_this(), bytes, piece = kj::mv(piece)] {
       return self->skip(bytes - piece.size());
     });
@@ -93,6 +124,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   kj::Own<kj::AsyncIoStream> stream_;
   std::shared_ptr<KjTensorInbox> inbox_;
   std::shared_ptr<Counters> counters_;
+  kj::Timer& timer_;
+  const double timeout_seconds_;
 };
 
 /// The connections to peers. Lives on the loop's thread.
@@ -159,11 +192,13 @@ class KjDataPlane final : public DataPlane {
     Acceptor::Options accept;
     accept.address = options_.listen_address;
     accept.insecure = options_.insecure;
-    accept.on_accept = [&loop = loop_, inbox = inbox_, counters = counters_](
+    accept.on_accept = [&loop = loop_, inbox = inbox_, counters = counters_,
+                        timeout_seconds = options_.payload_timeout_seconds](
                            kj::Own<kj::AsyncIoStream> stream, schema::Role role, std::string) {
       if (role != schema::Role::PEER) return;
       set_data_buffers(*stream);
-      auto receiver = std::make_shared<Receiver>(kj::mv(stream), inbox, counters);
+      auto receiver = std::make_shared<Receiver>(kj::mv(stream), inbox, counters, loop.timer(),
+                                                 timeout_seconds);
       loop.run(receiver->read_all());
     };
     auto acceptor = Acceptor::listen(loop_, std::move(accept));
