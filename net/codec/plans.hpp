@@ -46,6 +46,7 @@ struct Assign {
   std::vector<plans::WorkerId>
       snapshot_peers;             // For each stage who keeps its snapshots; 0: nobody.
   uint64_t state_generation = 0;  // In which the step before the first was committed.
+  uint64_t config_digest = 0;     // As in `Joined`.
   bool operator==(const Assign&) const = default;
 };
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,9 @@ class Coordination {
  public:
   struct Options {
     JobSpec job;
-    int64_t worker_count = 0;  // To wait for.
+    std::string run;             // Its id.
+    uint64_t config_digest = 0;  // The job's, of its configuration; 0: not known.
+    int64_t worker_count = 0;    // To wait for.
     uint64_t term = 1;
     uint64_t committed_steps = 0;              // By the journal.
     double committed_norm = 0;                 // Gradient norm of the last of them.
@@ -135,6 +138,7 @@ class Coordination {
  private:
   // Members.
   std::vector<WorkerId> eligible_workers(uint64_t now_us, Leavers leavers) const;
+  CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
@@ -197,6 +201,7 @@ class Coordination {
   uint64_t generation_ = 0;
   Membership members_;
   Measurements measurements_;
+  std::set<std::string> refused_runs_;  // Of which a worker was refused; kRefusedRunsMax.
   PeerFailures failures_;
   PlanChange change_;
   PlannerRequests requests_;
