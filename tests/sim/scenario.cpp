@@ -155,6 +155,18 @@ Fault draw_fault(Draw& draw) {
   return fault;
 }
 
+/// Other runs and other keys in the coordinator's place. Drawn apart from the rest, and put behind
+/// it, so that seeds and the numbers of their other faults keep their meaning.
+void add_changes_of_identity(uint64_t seed, std::vector<Fault>& faults) {
+  Draw draw{plans::Rng(seed, plans::random_stream("identity", 8))};
+  for (FaultKind kind : {FaultKind::kOtherJob, FaultKind::kOtherKeys}) {
+    if (!draw.chance(0.1)) continue;
+    Fault fault = draw_fault(draw);
+    fault.kind = kind;
+    faults.push_back(fault);
+  }
+}
+
 }  // namespace
 
 const char* to_text(FaultKind kind) {
@@ -170,7 +182,9 @@ const char* to_text(FaultKind kind) {
                                                "drop-link",
                                                "join",
                                                "drain",
-                                               "damage"};
+                                               "damage",
+                                               "other-job",
+                                               "other-keys"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -208,6 +222,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
   }
   std::stable_sort(scenario.faults.begin(), scenario.faults.end(),
                    [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
+  add_changes_of_identity(seed, scenario.faults);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",
