@@ -53,9 +53,7 @@ class Coordination {
  public:
   struct Options {
     JobSpec job;
-    std::string run;             // Its id.
-    uint64_t config_digest = 0;  // The job's, of its configuration; 0: not known.
-    int64_t worker_count = 0;    // To wait for.
+    int64_t worker_count = 0;  // To wait for.
     uint64_t term = 1;
     uint64_t committed_steps = 0;              // By the journal.
     double committed_norm = 0;                 // Gradient norm of the last of them.
@@ -66,6 +64,8 @@ class Coordination {
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
     bool only_profiles = false;  // Ends when devices and links are measured.
     const ModeList* modes = nullptr;  // Outlives this; null: those of the product.
+    std::string run;                  // Its id.
+    uint64_t config_digest = 0;       // The job's, of its configuration; 0: not known.
   };
   enum class Phase {
     kGathering,
