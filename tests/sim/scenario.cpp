@@ -182,6 +182,18 @@ void draw_bursts(uint64_t seed, bool is_dense, Scenario& scenario) {
   }
 }
 
+/// Other runs and other keys in the coordinator's place. Drawn apart from the rest, and put behind
+/// it, so that seeds and the numbers of their other faults keep their meaning.
+void add_changes_of_identity(uint64_t seed, std::vector<Fault>& faults) {
+  Draw draw{plans::Rng(seed, plans::random_stream("identity", 8))};
+  for (FaultKind kind : {FaultKind::kOtherJob, FaultKind::kOtherKeys}) {
+    if (!draw.chance(0.1)) continue;
+    Fault fault = draw_fault(draw);
+    fault.kind = kind;
+    faults.push_back(fault);
+  }
+}
+
 }  // namespace
 
 const char* to_text(FaultKind kind) {
@@ -197,7 +209,9 @@ const char* to_text(FaultKind kind) {
                                                "drop-link",
                                                "join",
                                                "drain",
-                                               "damage"};
+                                               "damage",
+                                               "other-job",
+                                               "other-keys"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -236,6 +250,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   if (has_pipelines) draw_bursts(seed, is_dense, scenario);
   std::stable_sort(scenario.faults.begin(), scenario.faults.end(),
                    [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
+  add_changes_of_identity(seed, scenario.faults);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",

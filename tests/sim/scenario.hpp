@@ -23,8 +23,10 @@ enum class FaultKind {
   kJoin,       // A new worker comes.
   kDrain,      // A worker is told to leave.
   kDamage,     // A bit flips in a stored copy of state.
+  kOtherJob,   // The coordinator dies; until it is started anew another run's listens in its place.
+  kOtherKeys,  // The coordinator dies, and is started anew with another configuration.
 };
-inline constexpr int kFaultKinds = 13;
+inline constexpr int kFaultKinds = 15;
 
 const char* to_text(FaultKind kind);
 
@@ -43,7 +45,7 @@ struct Scenario {
   int64_t worker_count = 0;
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
   double late_chance = 0.01;    // That what travels is late.
-  std::vector<Fault> faults;    // By time.
+  std::vector<Fault> faults;    // By time; behind them those of who speaks for which run.
   std::string shape;            // The job's, in words.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };

@@ -27,7 +27,8 @@ constexpr const char* kUsage =
     "  --policy NAME                  a sync.policy: pipeline replicas under local updates\n"
     "  --policy third-mode            a training mode that the product does not have\n"
     "  --dense                        with a policy: faults in bursts\n"
-    "  --mutate commit-before-journal|stale-generation|lease-ignored   a broken protocol\n"
+    "  --mutate commit-before-journal|stale-generation|lease-ignored|run-ignored|config-kept\n"
+    "           a broken protocol\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
     "pipeline replicas\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
@@ -47,6 +48,8 @@ const std::map<std::string, Mutation> kMutations = {
     {"commit-before-journal", Mutation::kCommitBeforeJournal},
     {"stale-generation", Mutation::kStaleGeneration},
     {"lease-ignored", Mutation::kLeaseIgnored},
+    {"run-ignored", Mutation::kRunIgnored},
+    {"config-kept", Mutation::kConfigKept},
     {"abort-skipped", Mutation::kAbortSkipped},
     {"returned-lost", Mutation::kReturnedLost},
     {"sum-skewed", Mutation::kSumSkewed},
