@@ -251,7 +251,13 @@ std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done
   return std::nullopt;
 }
 
+bool CommitLog::completes_beyond(uint64_t steps) const {
+  return std::any_of(checkpoints_.upper_bound(steps), checkpoints_.end(),
+                     [](const auto& each) { return each.second.is_completing; });
+}
+
 void CommitLog::check_invariants() const {
+  SKEIN_CHECK(durable_step_ <= step_) << "a checkpoint of " << durable_step_ << " steps";
   SKEIN_CHECK(step_ <= total_steps()) << step_ << " of " << total_steps() << " steps";
   SKEIN_CHECK(!journaling_ || (!is_held_ && journaling_->step >= step_)) << step_;
   for (const auto& [step, validation] : validations_) {

@@ -71,6 +71,8 @@ class CommitLog {
   double last_norm() const { return last_norm_; }
   double last_step_us() const { return last_step_us_; }  // 0: no step of this plan is committed.
   uint64_t durable_step() const { return durable_step_; }
+  /// A checkpoint of more steps is about to be complete.
+  bool completes_beyond(uint64_t steps) const;
   uint64_t snapshot_waits() const { return snapshots_.waits(); }
   bool is_journaling() const { return journaling_.has_value(); }
   /// The last commit of this plan is out.
@@ -100,9 +102,9 @@ class CommitLog {
   bool owes() const { return owed_validation_ || owed_checkpoint_; }
   uint64_t total_steps() const { return static_cast<uint64_t>(job_.training.steps); }
 
-  // Invariants: committed steps are at most those of the job; nothing is journaled after the last
-  // commit of a plan; what is journaled covers steps that are not committed; what is awaited is of
-  // committed steps.
+  // Invariants: a checkpoint is of steps that are committed; committed steps are at most those of
+  // the job; nothing is journaled after the last commit of a plan; what is journaled covers steps
+  // that are not committed; what is awaited is of committed steps.
   JobSpec job_;
   uint64_t term_ = 0;
   Plan plan_;

@@ -397,7 +397,14 @@ CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generatio
 }
 
 CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
-  return change_.is_everybody_prepared() ? start(now_us) : CoordinatorDecisions{};
+  if (!change_.is_everybody_prepared()) return {};
+  // A checkpoint may have been completed since the plan was made: what it has is not taken back.
+  const uint64_t first_step = change_.restore().first_step;
+  if (log_.completes_beyond(first_step)) return {};
+  if (log_.durable_step() > first_step) {
+    return begin_change("a checkpoint of a later step is complete", now_us);
+  }
+  return start(now_us);
 }
 
 CoordinatorDecisions Coordination::start(uint64_t now_us) {
@@ -896,6 +903,7 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
     const bool is_news = !made.orders.empty() || made.completed || made.failed;
     if (is_news) append(decisions, advance(std::move(made), now_us));
   }
+  if (phase_ == Phase::kPreparing) append(decisions, try_start(now_us));
   append(decisions, check_change(now_us));
   append(decisions, try_gather(now_us));
   append(decisions, check_progress(now_us));
