@@ -17,7 +17,7 @@ ChurnRun::ChurnRun(const ChurnRequest& request, ChurnPlans& plans, int64_t templ
       plans_(plans),
       template_stages_(template_stages),
       layers_(layer_count(request.job.model)),
-      schedule_(request.job.elastic.snapshot_interval) {}
+      schedule_(request.job.elastic.snapshot_interval, request.job.comm.train_timeout_seconds) {}
 
 ChurnOutcome ChurnRun::run() {
   for (const MemberChange& change : request_.churn.begin) {
@@ -319,7 +319,7 @@ void ChurnRun::begin_snapshots() {
 
 void ChurnRun::take_snapshot() {
   if (!schedule_.is_due(steps_done_)) return;
-  schedule_.on_ordered(steps_done_);
+  schedule_.on_ordered(steps_done_, 0);  // It is whole at once.
   snapshot_ = {steps_done_, {}};
   for (size_t s = 0; s < plan_->stages.size(); ++s) {
     for (const WorkerId holder : {owners_[s], snapshot_peers_[s]}) {
