@@ -257,7 +257,7 @@ double ChurnRun::quiescing_seconds(double now_s) const {
   return longest_s;
 }
 
-/// Of the worker that sends or receives longest.
+/// The time of the worker that sends or receives longest.
 double ChurnRun::moving_seconds(const Plan& plan, const RestoreDecision& decision) const {
   std::map<WorkerId, double> sending, receiving;
   for (const LayerMove& move : decision.moves) {

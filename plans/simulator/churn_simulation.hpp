@@ -31,7 +31,7 @@ struct ChurnCosts {
 struct ChurnRequest {
   JobSpec job;
   Profile profile;
-  ClusterSpec cluster;  // Of as many devices as `churn` was made for.
+  ClusterSpec cluster;  // It has as many devices as `churn` was made for.
   Churn churn;
   ChurnCosts costs;
   std::vector<int64_t> template_stages;  // A way for each: pipelines of so many stages; each >= 1.
@@ -40,7 +40,7 @@ struct ChurnRequest {
 /// What became of a run.
 struct ChurnOutcome {
   std::string way;
-  double samples = 0;        // Of the steps that are committed at the end.
+  double samples = 0;        // Those of the steps that are committed at the end.
   int64_t plans = 0;         // Made in the course of it; the first one does not count.
   int64_t steps_redone = 0;  // Cut off, or committed and taken back.
   double stopped_s = 0;      // Without a step in progress.
