@@ -482,7 +482,7 @@ void CoordinatorState::on_timings(plans::WorkerId worker, const net::Timings& ti
   TimingsReport report;
   report.worker = worker;
   report.replica = replica;
-  report.stage = plans::stage_of(*plan, replica);
+  report.stage = plans::stage_of(*coordination->plan(), replica);
   report.step = timings.step + 1;
   report.version = timings.step;
   report.staleness = timings.staleness;
