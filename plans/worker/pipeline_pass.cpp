@@ -50,10 +50,10 @@ ProgramCommands PipelinePass::begin(uint64_t step) {
 
 ProgramOutcome PipelinePass::on_input(const InputKey& key) {
   if (key.step < step_ || (is_complete() && key.step == step_)) return Dropped{DropReason::kStale};
-  if (key.step > step_ + 1) return Dropped{DropReason::kEarly};
   InputKey place = key;
   place.step = 0;
   if (!takes_.contains(place)) return Dropped{DropReason::kOutOfBounds};
+  if (key.step > step_ + 1) return Dropped{DropReason::kEarly};
   if (used_.contains(key) || !inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
   return computes() ? advance() : ProgramCommands();
 }
