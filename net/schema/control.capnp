@@ -84,7 +84,7 @@ struct Join {
   previousWorker @5 :UInt32;  # The number that we had on a connection that was lost; 0: none.
   generation @6 :UInt64;  # Largest one that we have seen; the next one is larger.
   run @7 :Text;           # Id of the run that we serve; empty: none yet, any will do.
-  configDigest @8 :UInt64;  # Of the job's configuration as we have it; 0: we have none yet.
+  configDigest @8 :UInt64;  # The digest of the job's configuration as we have it; 0: we have none.
 }
 
 struct Joined {
@@ -151,7 +151,7 @@ struct Assign {
   snapshotPeers @8 :List(UInt32);    # The worker that keeps the snapshots of each stage; 0: none.
   stateGeneration @9 :UInt64;  # In which the step before `firstStep` was committed: state of that
                                # step and another generation is of a past that was rolled back.
-  configDigest @10 :UInt64;    # Of the configuration by which the plan is carried out.
+  configDigest @10 :UInt64;    # The digest of the configuration by which the plan is carried out.
 }
 
 struct Prepared {

@@ -214,7 +214,7 @@ class Coordination {
   uint64_t generation_ = 0;
   Membership members_;
   Measurements measurements_;
-  std::set<std::string> refused_runs_;  // Of which a worker was refused; kRefusedRunsMax.
+  std::set<std::string> refused_runs_;  // Runs of which a worker was refused; kRefusedRunsMax.
   PeerFailures failures_;
   PlanChange change_;
   PlannerRequests requests_;

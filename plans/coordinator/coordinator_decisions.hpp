@@ -35,7 +35,7 @@ struct JoinRequest {
   WorkerId previous;           // What it was on a connection that was lost; 0: new.
   uint64_t generation = 0;     // Largest that it has seen.
   std::string run;             // Id of the run that it serves; empty: none yet.
-  uint64_t config_digest = 0;  // Of the job's configuration as it has it; 0: none yet.
+  uint64_t config_digest = 0;  // The digest of the configuration that it has; 0: none yet.
   bool operator==(const JoinRequest&) const = default;
 };
 

@@ -148,7 +148,7 @@ struct WorkerRig {
   std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();
   std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
   std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
-  uint64_t config_digest = 0;  // Of the plans that are assigned.
+  uint64_t config_digest = 0;  // The plans that are assigned have it.
   std::vector<std::string> waits;
   std::vector<uint64_t> attempts;
   std::vector<absl::Status> ends;
@@ -192,7 +192,7 @@ TEST(Worker, ALostLinkIsMadeAnewAndSaysWhoItWas) {
 }
 
 TEST(Worker, LooksOnForItsOwnRunWhereAnotherOneAnswers) {
-  for (bool is_refused : {true, false}) {  // Or taken in, by a coordinator that does not look.
+  for (bool is_refused : {true, false}) {  // It is taken in by a coordinator that does not look.
     WorkerRig rig;
     rig.join();
     rig.host(1);
