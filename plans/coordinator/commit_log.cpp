@@ -241,8 +241,19 @@ std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done
   return std::nullopt;
 }
 
+uint64_t CommitLog::completing_step() const {
+  uint64_t newest = 0;
+  for (const auto& [steps_done, checkpoint] : checkpoints_) {
+    if (checkpoint.is_completing) newest = std::max(newest, steps_done);
+  }
+  return newest;
+}
+
 void CommitLog::check_invariants() const {
   SKEIN_CHECK(step_ <= total_steps()) << step_ << " of " << total_steps() << " steps";
+  SKEIN_CHECK(durable_step_ <= step_ && completing_step() <= step_)
+      << "checkpoints of " << durable_step_ << " and " << completing_step() << " of " << step_
+      << " steps";
   SKEIN_CHECK(!journaling_ || (!is_held_ && journaling_->step >= step_)) << step_;
   for (const auto& [step, validation] : validations_) {
     SKEIN_CHECK(step < std::max<uint64_t>(1, step_)) << "a validation of step " << step;

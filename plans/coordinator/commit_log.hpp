@@ -67,6 +67,11 @@ class CommitLog {
   double last_norm() const { return last_norm_; }
   double last_step_us() const { return last_step_us_; }  // 0: no step of this plan is committed.
   uint64_t durable_step() const { return durable_step_; }
+  /// The newest checkpoint that is whole is another one than was thought.
+  void set_durable_step(uint64_t steps_done) { durable_step_ = steps_done; }
+  /// Steps of the newest checkpoint that all stages have saved and that is being completed; 0:
+  /// none.
+  uint64_t completing_step() const;
   uint64_t snapshot_floor() const { return snapshots_.floor(); }
   bool is_journaling() const { return journaling_.has_value(); }
   /// The last commit of this plan is out.
