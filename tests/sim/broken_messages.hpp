@@ -12,6 +12,7 @@ enum class Mutation {
   kCommitBeforeJournal,
   kStaleGeneration,
   kLeaseIgnored,
+  kDigestsSkipped,  // Damage in a checkpoint has digests that fit.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.
   kReturnedLost,     // Never gets the samples of a pipeline replica that was lost.

@@ -45,13 +45,15 @@ class Simulation {
         world_(scenario.seed, options.traces),
         network_(world_, {.tensor_us_max = scenario.tensor_us_max}),
         groups_(world_, network_, [this](const std::string& what) { checker_.fail(what); }),
-        checker_(world_, store_, job_, options.expected),
+        disk_(folder_.path(), scenario.seed, scenario.disk_us_max),
+        checker_(world_, store_, disk_, job_, options.expected),
         around_{world_,
                 network_,
                 planes_,
                 groups_,
                 checker_,
                 store_,
+                disk_,
                 job_,
                 folder_.path(),
                 scenario.worker_count,
@@ -137,9 +139,10 @@ class Simulation {
     SimulatedWorker* other = workers.empty() ? nullptr : workers[fault.other % workers.size()];
     world_.trace(
         absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
-    const bool is_of_worker = fault.kind != FaultKind::kCrashCoordinator &&
-                              fault.kind != FaultKind::kPauseCoordinator &&
-                              fault.kind != FaultKind::kJoin;
+    const bool is_of_worker =
+        fault.kind != FaultKind::kCrashCoordinator && fault.kind != FaultKind::kPauseCoordinator &&
+        fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
+        fault.kind != FaultKind::kLoseShard;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -178,6 +181,12 @@ class Simulation {
         return true;
       case FaultKind::kDamage:
         return target->damage_copy();
+      case FaultKind::kDamageCheckpoint:
+        disk_.damage_checkpoint(options_.mutation == Mutation::kDigestsSkipped);
+        return true;
+      case FaultKind::kLoseShard:
+        disk_.lose_next_shard();
+        return true;
     }
     return false;
   }
@@ -241,6 +250,8 @@ class Simulation {
                                         " s after the last fault; ", store_.commits.size(), " of ",
                                         job_.training.steps, " steps are committed"));
     }
+    // Nothing is left that could be gone on from, and the run says so.
+    if (absl::IsDataLoss(result_->status) && disk_.has_only_damaged()) return;
     if (!result_->status.ok()) {
       return checker_.fail(absl::StrCat("the run failed: ", result_->status.ToString()));
     }
@@ -287,6 +298,7 @@ class Simulation {
   Network network_;
   Planes planes_;
   Groups groups_;
+  Disk disk_;
   Checker checker_;
   Surroundings around_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;

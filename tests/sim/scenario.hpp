@@ -15,16 +15,18 @@ enum class FaultKind {
   kCrashCoordinator,  // And it is started anew after `duration_us`.
   kPause,             // A worker does nothing for `duration_us`: SIGSTOP, then SIGCONT.
   kPauseCoordinator,
-  kSlow,       // A worker's device has a fraction of its speed for `duration_us`.
-  kPartition,  // No bytes between two workers for `duration_us`.
-  kIsolate,    // No bytes between a worker and the coordinator for `duration_us`.
-  kHalfOpen,   // A worker's control connection goes silent.
-  kDropLink,   // Data connections between two workers break, and cannot be made for a while.
-  kJoin,       // A new worker comes.
-  kDrain,      // A worker is told to leave.
-  kDamage,     // A bit flips in a stored copy of state.
+  kSlow,              // A worker's device has a fraction of its speed for `duration_us`.
+  kPartition,         // No bytes between two workers for `duration_us`.
+  kIsolate,           // No bytes between a worker and the coordinator for `duration_us`.
+  kHalfOpen,          // A worker's control connection goes silent.
+  kDropLink,          // Data connections between two workers break, and cannot be made for a while.
+  kJoin,              // A new worker comes.
+  kDrain,             // A worker is told to leave.
+  kDamage,            // A bit flips in a stored copy of state.
+  kDamageCheckpoint,  // A number is changed in the newest complete checkpoint, or the next.
+  kLoseShard,         // The next shard of a checkpoint goes where nobody else sees it.
 };
-inline constexpr int kFaultKinds = 13;
+inline constexpr int kFaultKinds = 15;
 
 const char* to_text(FaultKind kind);
 
@@ -42,7 +44,8 @@ struct Scenario {
   plans::JobSpec job;
   int64_t worker_count = 0;
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
-  std::vector<Fault> faults;    // By time.
+  uint64_t disk_us_max = 0;     // That the files of a stage, or a checkpoint, take.
+  std::vector<Fault> faults;    // By time; those of the disk last.
   std::string shape;            // The job's, in words.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };
