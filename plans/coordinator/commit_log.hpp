@@ -72,7 +72,6 @@ class CommitLog {
   /// Steps of the newest checkpoint that all stages have saved and that is being completed; 0:
   /// none.
   uint64_t completing_step() const;
-  uint64_t snapshot_floor() const { return snapshots_.floor(); }
   bool is_journaling() const { return journaling_.has_value(); }
   /// The last commit of this plan is out.
   bool is_held() const { return is_held_; }
@@ -110,7 +109,7 @@ class CommitLog {
   bool leaves_commits_behind_ = false;
   uint64_t step_ = 0;  // The step that is being computed; equals the number of committed steps.
   std::optional<CommitRecord> journaling_;
-  CommitTotals totals_;  // Of what is being journaled.
+  CommitTotals totals_;  // The totals of what is being journaled.
   uint64_t last_ready_us_ = 0;
   uint64_t last_step_end_us_ = 0;  // Begins the reported step time.
   double last_loss_ = 0;
@@ -124,7 +123,7 @@ class CommitLog {
   bool holds_ = false;
   bool is_held_ = false;
   bool stops_ = false;
-  bool owed_validation_ = false;  // Of the last committed step.
+  bool owed_validation_ = false;  // The last committed step has ordered it.
   bool owed_checkpoint_ = false;
 };
 
