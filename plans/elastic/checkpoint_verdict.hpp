@@ -12,7 +12,7 @@ namespace skein::plans {
 struct CheckpointVerdict {
   absl::Status status;      // The data cannot be read, or a checkpoint is not this job's.
   absl::Status checkpoint;  // DataLoss: none is whole, with what is wrong with the newest one.
-  uint64_t step = 0;        // Of the newest one that is whole; 0: the initial weights.
+  uint64_t step = 0;        // Steps of the newest one that is whole; 0: the initial weights.
   std::vector<std::string> faults;  // A line for each newer one, with file and tensor.
 };
 

@@ -144,7 +144,7 @@ using ShardProxy =
 
 struct ShardProxyState {
   Turns turns;
-  std::deque<actors::ShardListener> listeners;  // Of the requests that are not written yet.
+  std::deque<actors::ShardListener> listeners;  // Those of requests that are not written yet.
 };
 
 /// The product's ShardIo behind a slow disk: it may outlive the replica whose state it writes.
