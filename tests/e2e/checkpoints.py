@@ -151,7 +151,7 @@ def zombies(program):
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     run = ElasticRun(program, "zombies", 3, "--parallelism.pipeline_parallel_degree", "3",
                      "--device.speed", "0.1", "--training.steps", "8", apart=True,
-                     unlike=[([], {"LD_PRELOAD": library})] * 3)
+                     unlike=[([], {"LD_PRELOAD": library})] * 4)
     run.wait_for_step(8)
     # The files of the first attempt are being synced.
     wait_until(lambda: glob.glob(os.path.join(run.folder(), "checkpoint", "*", "*.tmp")), 10)
