@@ -49,6 +49,8 @@ struct RecoveryCounts {
 ///   models    that are prepared for a step have the bits that were last seen after it
 ///   shards    no two writers are at work on one name
 ///   checkpoints   that are complete verify, and have the bits that were live after their step
+///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
+///             so have the models that they train
 /// Under local updates, commits and models are checked where pipeline replicas meet; what
 /// they do in between is checked by `PipelineClaims`, `PipelineGroups` and `CarriedSamples`.
 /// Single-threaded.
@@ -79,6 +81,12 @@ class Checker {
   void on_checkpoint(const actors::CheckpointReport& report);
   void on_killed(ProcessId process);
   void on_coordinator_killed() { ++coordinator_kills_; }
+  /// The next coordinator has another configuration: what comes of it is like no other run.
+  void on_other_keys() {
+    has_other_keys_ = true;
+    expected_ = nullptr;
+  }
+  bool has_other_keys() const { return has_other_keys_; }
 
   /// When the run has ended well: nothing is missing.
   void check_end(uint64_t steps_done);
@@ -106,6 +114,7 @@ class Checker {
     plans::Plan plan;
     uint64_t first_step = 0;
     bool from_checkpoint = false;
+    plans::OptimizerSpec optimizer;
   };
 
   void check_weights(const TrainedModel::Weights& own, const TrainedModel::Weights& expected,
@@ -114,6 +123,7 @@ class Checker {
   void on_pipeline_update(ProcessId process);
   void on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
   void keep_if_late(const Held& held, uint64_t steps_done);
+  void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
   void check_against_live(const Held& held, uint64_t steps_done);
@@ -145,6 +155,9 @@ class Checker {
   std::map<uint64_t, Live> live_;                 // By steps done.
   std::multimap<std::string, ProcessId> shards_;  // That are being written.
   bool had_checkpoint_ = false;
+  std::map<ProcessId, std::string> runs_;        // That a process has joined.
+  std::map<uint64_t, uint64_t> config_digests_;  // By generation.
+  bool has_other_keys_ = false;
   int rewinds_ = 0;
   int rollback_events_ = 0;
   int coordinator_kills_ = 0;

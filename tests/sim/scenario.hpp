@@ -25,8 +25,10 @@ enum class FaultKind {
   kDamage,            // A bit flips in a stored copy of state.
   kDamageCheckpoint,  // A number is changed in the newest complete checkpoint, or the next.
   kLoseShard,         // The next shard of a checkpoint goes where nobody else sees it.
+  kOtherJob,   // The coordinator dies; until it is started anew another run's listens in its place.
+  kOtherKeys,  // The coordinator dies, and is started anew with another configuration.
 };
-inline constexpr int kFaultKinds = 15;
+inline constexpr int kFaultKinds = 17;
 
 const char* to_text(FaultKind kind);
 
@@ -45,7 +47,8 @@ struct Scenario {
   int64_t worker_count = 0;
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
   uint64_t disk_us_max = 0;     // That the files of a stage, or a checkpoint, take.
-  std::vector<Fault> faults;    // By time; those of the disk last.
+  double late_chance = 0.01;    // That what travels is late.
+  std::vector<Fault> faults;    // By time; behind them those of identities and disks.
   std::string shape;            // The job's, in words.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };
@@ -54,8 +57,9 @@ struct Scenario {
 inline constexpr char kThirdMode[] = "third-mode";
 
 /// What a seed stands for. `policy`: as `sync.policy`; with another one than "allreduce" the job is
-/// one of local updates.
-Scenario make_scenario(uint64_t seed, const std::string& policy);
+/// one of local updates. `is_dense`: the faults come in bursts, several within one exchange of a
+/// group, and tensors and orders are late more often; so it is with one seed in four of a policy.
+Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense = false);
 /// The same job on one worker, without faults.
 Scenario undisturbed(const Scenario& scenario);
 /// "crash@3.1s(2)"

@@ -28,7 +28,8 @@ void train(Cluster& cluster, uint64_t steps, uint64_t durable) {
     const uint64_t done = step + 1;
     if (done % 2 != 0) continue;
     for (int32_t stage : {0, 1}) {
-      cluster.coordination.on_shard_saved(stage, done, absl::OkStatus(), ++cluster.now);
+      cluster.coordination.on_shard_saved(cluster.sender(ReplicaId{static_cast<uint32_t>(stage)}),
+                                          stage, done, absl::OkStatus(), ++cluster.now);
     }
     if (done > durable) continue;
     cluster.coordination.on_checkpoint_completed(done, absl::OkStatus(), ++cluster.now);
