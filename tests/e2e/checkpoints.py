@@ -37,7 +37,7 @@ int fsync(int file) {
 
 def complete(run):
     """Steps of the complete checkpoints of a run."""
-    found = glob.glob(os.path.join(run.folder(), "checkpoint", "step-*", "COMPLETE"))
+    found = glob.glob(os.path.join(run.folder(), "checkpoint", "step-????????", "COMPLETE"))
     return sorted(int(os.path.dirname(path)[-8:]) for path in found)
 
 
