@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "actors/coordinator/run_observer.hpp"
+#include "actors/coordinator/start_point.hpp"
 #include "actors/worker/layer_state.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/device.hpp"
@@ -61,6 +63,7 @@ struct CommitJournaled {
 };
 
 struct CheckpointRequest {
+  uint64_t generation = 0;  // In which its shards were written.
   gpu::TrainerState state;
   std::vector<gpu::SavedFile> files;
 };
@@ -69,6 +72,18 @@ struct CheckpointCompleted {
   std::string path;
   uint64_t bytes = 0;
   absl::Status status;
+};
+
+/// Read all of the newest checkpoint in `load_path`, and of older ones while it is damaged; and the
+/// training data, unless that is known.
+struct StartRequest {
+  std::string load_path;   // Empty: the run goes on from initial weights.
+  uint64_t steps_max = 0;  // Newer ones are not looked at: they are of a past that was taken back.
+  std::optional<TrainingData> data;
+};
+struct StartFound {
+  absl::Status status;
+  VerifiedStart start;
 };
 
 struct StopRequest {
@@ -226,6 +241,8 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::JournalRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CommitJournaled)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointCompleted)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::StartRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::StartFound)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StopRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::AbortRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::EmulateRequest)

@@ -28,6 +28,7 @@
 #include "cli/verbs/profile_verb.hpp"
 #include "cli/verbs/status.hpp"
 #include "cli/verbs/train.hpp"
+#include "cli/verbs/verify_verb.hpp"
 #include "cli/version.hpp"
 #include "net/local_address.hpp"
 
@@ -41,6 +42,7 @@ constexpr const char* kFooter = R"(Examples:
   skein train job.toml --training.steps 200 --parallelism.layout 4,2,2
   skein train --resume outputs/latest
   skein generate outputs/latest --prompt "In the beginning"
+  skein verify outputs/latest
   skein config show job.toml --optimizer.lr 3e-4
   skein plan job.toml examples/cluster-unequal.toml --html plan.html
   skein compare examples/compare.toml
@@ -333,7 +335,8 @@ int main(int argc, char** argv) {
   generate_verb->add_option("--threads", generating.threads, "host threads")->capture_default_str();
 
   std::string to_verify;
-  CLI::App* verify_verb = app.add_subcommand("verify", "check every file of a checkpoint");
+  CLI::App* verify_verb = app.add_subcommand(
+      "verify", "check every file and tensor of a checkpoint; a line for each fault, exit code 3");
   verify_verb->add_option("checkpoint", to_verify, "checkpoint or run directory")->required();
 
   CLI::App* config_verb = app.add_subcommand("config", "look at job files");
@@ -391,7 +394,7 @@ int main(int argc, char** argv) {
   if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
   if (status_verb->parsed()) return finish(print_status(where, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
-  if (verify_verb->parsed()) return finish(verify_checkpoint(to_verify, std::cout));
+  if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
   if (keys_verb->parsed()) {
     std::fputs(describe_keys().c_str(), stdout);
     return kExitDone;

@@ -14,11 +14,18 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
       [self](const CheckpointRequest& request, const CheckpointListener& listener) {
         const plans::JobSpec& job = self->state.job;
         absl::StatusOr<std::string> path =
-            gpu::complete_checkpoint(self->state.run_folder, job.model, request.state,
-                                     request.files, job.checkpoint.keep_latest_k);
+            gpu::complete_checkpoint(self->state.run_folder, request.generation, job.model,
+                                     request.state, request.files, job.checkpoint.keep_latest_k);
         CheckpointCompleted done{request.state.steps_done, path.value_or(""), 0, path.status()};
         for (const gpu::SavedFile& file : request.files) done.bytes += file.bytes;
         self->send(listener, std::move(done));
+      },
+      [self](const StartRequest& request, const CheckpointListener& listener) {
+        auto start =
+            verify_start(self->state.job, request.load_path, request.steps_max, request.data);
+        StartFound found{start.status(), {}};
+        if (start.ok()) found.start = *std::move(start);
+        self->send(listener, std::move(found));
       },
   };
 }

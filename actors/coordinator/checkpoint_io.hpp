@@ -11,13 +11,18 @@
 
 namespace skein::actors {
 
-/// Who hears that a checkpoint is complete.
-using CheckpointListener = caf::typed_actor<caf::reacts_to<CheckpointCompleted>>;
+/// Who hears that a checkpoint is complete, or which one is whole.
+using CheckpointListener =
+    caf::typed_actor<caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>>;
 
-/// Completes checkpoints whose stages have all been saved; blocks on files: spawn it detached.
-///   in   CheckpointRequest     writes indexes and COMPLETE, renames, deletes old ones
-///   out  CheckpointCompleted   to the listener, once per request
-using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, CheckpointListener>>;
+/// Completes checkpoints whose stages have all been saved, and verifies those to go on from; blocks
+/// on files: spawn it detached.
+///   in   CheckpointRequest     reads the shards, writes indexes and COMPLETE, renames, deletes old
+///                              ones
+///   in   StartRequest          reads the checkpoint to go on from, and the data
+///   out  CheckpointCompleted, StartFound   to the listener, once per request
+using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, CheckpointListener>,
+                                      caf::reacts_to<StartRequest, CheckpointListener>>;
 
 struct CheckpointIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "checkpoint-io";

@@ -64,6 +64,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
         state.apply(state.coordination->after_commit());
       },
       [self](const CheckpointCompleted& done) { self->state.on_checkpoint_completed(done); },
+      [self](const StartFound& found) { self->state.on_start_found(found); },
       [self](const StopRequest& request) {
         self->state.apply(self->state.coordination->on_stop_request(request.reason));
       },
@@ -86,7 +87,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   config = std::move(new_config);
   if (config.options.fail_point) config.options.fail_point->identify({});
   result.steps_done = config.start.durable_step;
-  checkpoint_path = config.options.load_path;
+  checkpoint_path = config.start.checkpoint_path;
   plans::Coordination::Options options;
   options.job = config.options.job;
   options.run = config.options.run_id;
@@ -101,8 +102,13 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.durable_step = config.start.durable_step;
   options.generation = config.start.generation;
   options.last_plan = config.start.last_plan;
+  options.is_verified = config.start.is_verified;
   options.modes = config.modes;
   coordination.emplace(std::move(options), now_us());
+  if (config.start.is_verified) return;
+  self->send(config.checkpoints,
+             StartRequest{config.options.load_path, config.start.durable_step, std::nullopt},
+             CheckpointListener(self));
 }
 
 uint64_t CoordinatorState::now_us() const { return to_us(self->clock().now()); }
@@ -245,8 +251,8 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   assign.peers = addresses_of(coordination->members());
   assign.restore = restore;
   assign.load_path = checkpoint_path;
-  assign.data_bytes = config.start.data_bytes;
-  assign.data_digest = config.start.data_digest;
+  assign.data_bytes = config.start.data.bytes;
+  assign.data_digest = config.start.data.digest;
   assign.snapshot_peers = decision.snapshot_peers;
   assign.state_generation = decision.state_generation;
   assign.config_digest = config.options.config_digest;
@@ -317,18 +323,29 @@ void CoordinatorState::carry_out(const plans::ReportValidation& decision) {
 
 void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
   CheckpointRequest request;
+  request.generation = coordination->generation();
   request.state.steps_done = decision.steps_done;
   request.state.samples_done =
       decision.steps_done * static_cast<uint64_t>(config.options.job.training.global_batch_size);
   request.state.seq_len = config.options.job.training.seq_len;
   request.state.seed = config.options.job.debug.seed;
-  request.state.data_bytes = config.start.data_bytes;
-  request.state.data_digest = config.start.data_digest;
+  request.state.data_bytes = config.start.data.bytes;
+  request.state.data_digest = config.start.data.digest;
   request.state.loss = decision.loss;
   request.state.plan = plans::to_text(*coordination->plan());
   request.files = std::move(shard_files[decision.steps_done]);
   shard_files.erase(decision.steps_done);
   self->send(config.checkpoints, std::move(request), CheckpointListener(self));
+}
+
+/// Of the run's own checkpoints an older one may do; of the one that it was started with there is
+/// no other.
+void CoordinatorState::carry_out(const plans::VerifyCheckpoint& decision) {
+  const bool is_own = checkpoint_path.starts_with(config.options.run_folder + "/");
+  self->send(config.checkpoints,
+             StartRequest{is_own ? config.options.run_folder : checkpoint_path, decision.steps_max,
+                          config.start.data},
+             CheckpointListener(self));
 }
 
 void CoordinatorState::carry_out(const plans::StopWorker& decision) {
@@ -372,7 +389,15 @@ void CoordinatorState::on_checkpoint_completed(const CheckpointCompleted& comple
     self->send(config.observer,
                CheckpointReport{completed.steps_done, completed.path, completed.bytes});
   }
-  apply(coordination->on_checkpoint_completed(completed.steps_done, completed.status));
+  apply(coordination->on_checkpoint_completed(completed.steps_done, completed.status, now_us()));
+}
+
+void CoordinatorState::on_start_found(const StartFound& found) {
+  const VerifiedStart& start = found.start;
+  if (found.status.ok()) config.start.data = start.data;
+  if (found.status.ok() && start.checkpoint.ok()) checkpoint_path = start.checkpoint_path;
+  apply(coordination->on_checkpoint_verified(
+      {found.status, start.checkpoint, start.durable_step, start.faults}, now_us()));
 }
 
 void CoordinatorState::on_message(const PeerMessage& message) {
@@ -415,6 +440,8 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
     on_quiesced(worker, message.head.generation, *quiesced);
   } else if (const auto* kept = std::get_if<net::SnapshotKept>(&body)) {
     apply(coordination->on_snapshot_kept(worker, kept->stage, kept->step));
+  } else if (const auto* unreadable = std::get_if<net::CheckpointUnreadable>(&body)) {
+    apply(coordination->on_checkpoint_unreadable(worker, unreadable->reason, now_us()));
   } else if (std::holds_alternative<net::Prepared>(body)) {
     apply(coordination->on_prepared(worker, message.head.generation, now_us()));
   } else if (const auto* entry = std::get_if<net::RendezvousEntry>(&body)) {

@@ -47,7 +47,7 @@ class LocalCoordinator final : public CoordinatorProcess {
   absl::Status run() {
     SKEIN_ASSIGN_OR_RETURN(lock_, RunLock::take(options_.run_folder));
     if (!options_.start) {
-      SKEIN_ASSIGN_OR_RETURN(options_.start, find_start(options_.job, options_.load_path));
+      SKEIN_ASSIGN_OR_RETURN(options_.start, look_at_start(options_.job, options_.load_path));
     }
     StartPoint start = *options_.start;
     SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<Journal> journal,

@@ -9,33 +9,98 @@
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
+namespace {
 
-absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::string& load_path) {
-  StartPoint start;
-  if (job.device.type != "sleep") {
-    SKEIN_ASSIGN_OR_RETURN(auto data, gpu::TokenData::open({job.data, job.training.seq_len,
-                                                            job.model.vocab_size, job.debug.seed}));
-    start.data_bytes = data->bytes();
-    start.data_digest = data->digest();
+absl::StatusOr<TrainingData> read_data(const plans::JobSpec& job) {
+  if (job.device.type == "sleep") return TrainingData();
+  SKEIN_ASSIGN_OR_RETURN(auto data, gpu::TokenData::open({job.data, job.training.seq_len,
+                                                          job.model.vocab_size, job.debug.seed}));
+  return TrainingData{data->bytes(), data->digest()};
+}
+
+/// Whether the job can go on from a checkpoint.
+absl::Status check_use(const plans::JobSpec& job, const gpu::CheckpointReader& reader) {
+  SKEIN_RETURN_IF_ERROR(reader.check_model(job.model));
+  const uint64_t steps_done = reader.trainer_state().steps_done;
+  if (steps_done < static_cast<uint64_t>(job.training.steps)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "checkpoint ", reader.folder(), " already has ", steps_done, " steps and training.steps is ",
+      job.training.steps, "; raise training.steps to go on"));
+}
+
+absl::Status check_data(const TrainingData& data, const gpu::CheckpointReader& reader) {
+  const gpu::TrainerState& state = reader.trainer_state();
+  if (state.data_bytes == 0 || state.data_digest == data.digest) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("checkpoint ", reader.folder(), " was made with other training data (",
+                   state.data_bytes, " bytes then, ", data.bytes,
+                   " bytes now, or other contents); its position in the data would mean nothing"));
+}
+
+}  // namespace
+
+absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std::string& load_path,
+                                           uint64_t steps_max,
+                                           const std::optional<TrainingData>& data) {
+  VerifiedStart start;
+  if (data) {
+    start.data = *data;
+  } else {
+    SKEIN_ASSIGN_OR_RETURN(start.data, read_data(job));
   }
   if (load_path.empty()) return start;
-  SKEIN_ASSIGN_OR_RETURN(auto reader,
-                         gpu::CheckpointReader::open(load_path, /*verify_digests=*/true));
-  SKEIN_RETURN_IF_ERROR(reader->check_model(job.model));
-  const gpu::TrainerState& state = reader->trainer_state();
-  if (state.data_bytes != 0 && state.data_digest != start.data_digest) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "checkpoint ", reader->folder(), " was made with other training data (", state.data_bytes,
-        " bytes then, ", start.data_bytes,
-        " bytes now, or other contents); its position in the data would mean nothing"));
+  SKEIN_ASSIGN_OR_RETURN(const auto folders, gpu::complete_checkpoints(load_path));
+  for (const std::string& folder : folders) {
+    const std::vector<std::string> faults = gpu::find_faults(folder);
+    if (!faults.empty()) {
+      const size_t more = faults.size() - 1;
+      start.faults.push_back(
+          absl::StrCat(faults.front(), more > 0 ? absl::StrCat(" (and ", more, " more)") : ""));
+      continue;
+    }
+    SKEIN_ASSIGN_OR_RETURN(const auto reader, gpu::CheckpointReader::open(folder));
+    if (reader->trainer_state().steps_done > steps_max) continue;
+    SKEIN_RETURN_IF_ERROR(check_use(job, *reader));
+    SKEIN_RETURN_IF_ERROR(check_data(start.data, *reader));
+    start.checkpoint_path = folder;
+    start.durable_step = reader->trainer_state().steps_done;
+    return start;
   }
-  start.durable_step = state.steps_done;
-  if (start.durable_step >= static_cast<uint64_t>(job.training.steps)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "checkpoint ", reader->folder(), " already has ", start.durable_step,
-        " steps and training.steps is ", job.training.steps, "; raise training.steps to go on"));
-  }
+  start.checkpoint = absl::DataLossError(absl::StrCat(
+      "no checkpoint in ", load_path,
+      " is whole: ", start.faults.empty() ? "it is not there any more" : start.faults.front()));
   return start;
+}
+
+absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::string& load_path) {
+  SKEIN_ASSIGN_OR_RETURN(const VerifiedStart verified,
+                         verify_start(job, load_path, UINT64_MAX, std::nullopt));
+  SKEIN_RETURN_IF_ERROR(verified.checkpoint);
+  if (!verified.faults.empty()) {
+    return absl::DataLossError(absl::StrCat(
+        verified.faults.front(), "; the newest one that is whole is ", verified.checkpoint_path));
+  }
+  StartPoint start;
+  start.data = verified.data;
+  start.checkpoint_path = verified.checkpoint_path;
+  start.durable_step = verified.durable_step;
+  return start;
+}
+
+absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::string& load_path) {
+  StartPoint start;
+  start.is_verified = false;
+  if (load_path.empty()) return start;
+  SKEIN_ASSIGN_OR_RETURN(const auto folders, gpu::complete_checkpoints(load_path));
+  for (const std::string& folder : folders) {
+    const auto reader = gpu::CheckpointReader::open(folder);
+    if (!reader.ok()) continue;
+    SKEIN_RETURN_IF_ERROR(check_use(job, **reader));
+    start.checkpoint_path = folder;
+    start.durable_step = (*reader)->trainer_state().steps_done;
+    return start;
+  }
+  return start;  // None is whole; the workers may have the state.
 }
 
 absl::Status read_journal(Journal& journal, StartPoint& start) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,22 +14,47 @@
 
 namespace skein::actors {
 
+/// What tells one training data from another; zeros for a device that only sleeps.
+struct TrainingData {
+  uint64_t bytes = 0;
+  uint64_t digest = 0;
+};
+
+/// What a run goes on from. All of it has been read.
+struct VerifiedStart {
+  TrainingData data;
+  absl::Status checkpoint;          // DataLoss: none is whole; names the newest one's first fault.
+  std::string checkpoint_path;      // The newest one that is whole; empty: the initial weights.
+  uint64_t durable_step = 0;        // The checkpoint's.
+  std::vector<std::string> faults;  // A line for each newer one.
+};
+
 /// What is known before the first worker joins: what was done, and on which data.
 struct StartPoint {
   uint64_t committed_steps = 0;                   // By the journal.
   double committed_norm = 0;                      // Gradient norm of the last of them.
   std::map<uint64_t, uint64_t> step_generations;  // By the first step that each covers.
-  uint64_t durable_step = 0;  // Of the checkpoint to go on from; 0: the initial weights.
-  uint64_t generation = 0;    // Largest one that was assigned.
+  std::string checkpoint_path;  // The checkpoint to go on from; empty: the initial weights.
+  uint64_t durable_step = 0;    // Its step; 0: the initial weights.
+  uint64_t generation = 0;      // Largest one that was assigned.
   std::optional<plans::Plan> last_plan;
-  uint64_t data_bytes = 0;
-  uint64_t data_digest = 0;
+  TrainingData data;
+  bool is_verified = true;  // False: data and checkpoint are still to be read as a whole.
 };
 
-/// Looks at the data and at `load_path`, the checkpoint to go on from; empty: fresh weights.
+/// Reads the data and the checkpoint in `load_path`, or the newest one there that is whole and has
+/// at most `steps_max` steps; empty: fresh weights. `data`: what is known of it; none: it is read.
 /// InvalidArgument   if the checkpoint is of another model or of other data, or has all steps.
-/// Else as `TokenData::open` and `CheckpointReader::open`.
+/// Else as `TokenData::open` and `complete_checkpoints`.
+absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std::string& load_path,
+                                           uint64_t steps_max,
+                                           const std::optional<TrainingData>& data);
+/// The same for a run that is about to begin: it is DataLoss if the newest checkpoint is damaged,
+/// as nobody but the user may choose an older one.
 absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::string& load_path);
+/// Looks at the newest checkpoint's headers only, which takes no time: what is found is still to be
+/// verified. Errors as `verify_start`.
+absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::string& load_path);
 /// Adds what an earlier life of this run's coordinator has left.
 absl::Status read_journal(Journal& journal, StartPoint& start);
 

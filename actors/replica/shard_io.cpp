@@ -20,8 +20,9 @@ absl::StatusOr<std::vector<gpu::SavedFile>> ShardIoState::write(const ShardReque
     parameters.push_back({request.parameters[i], request.weights[i], request.moments_first[i],
                           request.moments_second[i]});
   }
-  return gpu::write_shard(gpu::partial_checkpoint_path(config.run_folder, request.steps_done),
-                          request.stage, config.shard_count, config.optimizer, parameters);
+  return gpu::write_shard(
+      gpu::partial_checkpoint_path(config.run_folder, request.steps_done, config.generation),
+      request.stage, config.shard_count, config.optimizer, parameters);
 }
 
 SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {

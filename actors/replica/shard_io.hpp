@@ -28,6 +28,7 @@ using ShardIo = caf::typed_actor<caf::reacts_to<ShardRequest, ShardListener>,
 
 struct ShardIoConfig {
   std::string run_folder;
+  uint64_t generation = 0;                // The plan's: no other one writes to the same names.
   std::string optimizer;                  // "adamw" or "sgd".
   int shard_count = 0;                    // Stages of the plan.
   std::shared_ptr<net::DataPlane> plane;  // Carries snapshots.

@@ -137,8 +137,10 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
   if (result.data) data_ = result.data;
   if (absl::IsUnavailable(result.status)) {
     store_.drop_damaged(host_.job.model);
-    return give_up(result.status);
+    return give_up(options_.peer_failure, result.status);
   }
+  if (result.is_checkpoint_unreadable)
+    return give_up(options_.checkpoint_unreadable, result.status);
   if (!result.status.ok()) return options_.fail(result.status);
   prepared_ = result.replicas;
   step_ = Step::kForming;
@@ -222,7 +224,7 @@ void PlanPreparation::on_formed(const GroupFormed& formed) {
   if (step_ != Step::kForming || formed.generation != plan().generation) return;
   // What the job asks for cannot be had here: another plan would not change that.
   if (plans::is_bad_input(formed.status)) return options_.fail(formed.status);
-  if (!formed.status.ok()) return give_up(formed.status);
+  if (!formed.status.ok()) return give_up(options_.peer_failure, formed.status);
   if (formed.is_on_device) device_groups_.insert(formed.group);
   if (forming_.erase(formed.group) > 0) try_end();
 }
@@ -234,10 +236,11 @@ void PlanPreparation::try_end() {
 }
 
 /// The coordinator will say what comes instead.
-void PlanPreparation::give_up(const absl::Status& why) {
+void PlanPreparation::give_up(const std::function<void(const absl::Status&)>& tell,
+                              const absl::Status& why) {
   step_ = Step::kFailed;
   forming_.clear();
-  options_.peer_failure(why);
+  tell(why);
 }
 
 void PlanPreparation::hand_over(ReplicaConfig& to) {

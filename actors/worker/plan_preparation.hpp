@@ -51,6 +51,7 @@ class PlanPreparation {
     std::function<void()> on_ready;                         // Everything is prepared.
     std::function<void(const absl::Status&)> fail;          // Another plan would not mend it.
     std::function<void(const absl::Status&)> peer_failure;  // A new plan mends it.
+    std::function<void(const absl::Status&)> checkpoint_unreadable;  // Another source mends it.
   };
   PlanPreparation(Options options, StateStore& store);
 
@@ -69,7 +70,7 @@ class PlanPreparation {
   void on_prepared(const PreparedReplicas& result);
   void on_formed(const GroupFormed& formed);
   /// The plan is over, or will never start. Its groups and links fail at once. May be called by
-  /// `fail` and `peer_failure`.
+  /// `fail`, `peer_failure` and `checkpoint_unreadable`.
   void end();
 
   Step step() const { return step_; }
@@ -94,7 +95,7 @@ class PlanPreparation {
   void form_groups();
   void form_links();
   void try_end();
-  void give_up(const absl::Status& why);
+  void give_up(const std::function<void(const absl::Status&)>& tell, const absl::Status& why);
   bool may_link() const;
   GroupRequest group_request(const net::GradientGroup::Options& options) const;
 

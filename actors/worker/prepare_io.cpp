@@ -35,14 +35,17 @@ absl::StatusOr<std::shared_ptr<const gpu::TokenData>> open_data(const PrepareReq
       {job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed});
 }
 
+/// Copies the model's state out of the checkpoint. `unreadable` is set if it is that which failed.
 absl::Status load_state(const gpu::CheckpointReader& reader, const std::string& optimizer,
-                        gpu::StageModel& model) {
+                        gpu::StageModel& model, bool& unreadable) {
   const auto& parameters = model.parameters();
   const bool is_sgd = optimizer == "sgd";
   for (size_t i = 0; i < parameters.size(); ++i) {
     std::vector<float> values(static_cast<size_t>(plans::element_count(parameters[i])));
     auto load = [&](const std::string& name, gpu::StateKind kind) -> absl::Status {
-      SKEIN_RETURN_IF_ERROR(reader.read(name, values));
+      const absl::Status read = reader.read(name, values);
+      unreadable = !read.ok();
+      SKEIN_RETURN_IF_ERROR(read);
       return model.write_state(i, kind, values);
     };
     const std::string& name = parameters[i].name;
@@ -126,7 +129,10 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   }
   std::unique_ptr<gpu::CheckpointReader> reader;
   if (request.from_checkpoint && !request.load_path.empty()) {
-    SKEIN_ASSIGN_OR_RETURN(reader, gpu::CheckpointReader::open(request.load_path, false));
+    auto opened = gpu::CheckpointReader::open(request.load_path);
+    result.is_checkpoint_unreadable = !opened.ok();
+    SKEIN_RETURN_IF_ERROR(opened.status());
+    reader = *std::move(opened);
   }
   for (const plans::StagePlan& stage : request.plan.stages) {
     for (const plans::ReplicaPlan& replica : stage.replicas) {
@@ -140,7 +146,8 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
         SKEIN_ASSIGN_OR_RETURN(prepared.model,
                                gpu::StageModel::create(prepared.options, *request.device));
         if (reader) {
-          SKEIN_RETURN_IF_ERROR(load_state(*reader, request.job.optimizer.name, *prepared.model));
+          SKEIN_RETURN_IF_ERROR(load_state(*reader, request.job.optimizer.name, *prepared.model,
+                                           result.is_checkpoint_unreadable));
         } else if (!request.from_checkpoint) {
           SKEIN_RETURN_IF_ERROR(as_unavailable(take_state(request, stage.layers, *prepared.model)));
         }

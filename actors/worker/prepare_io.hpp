@@ -45,7 +45,8 @@ struct PreparedReplica {
 };
 struct PreparedReplicas {
   uint64_t generation = 0;
-  absl::Status status;  // Unavailable: state that was held is damaged or missing.
+  absl::Status status;                    // Unavailable: state that was held is damaged or missing.
+  bool is_checkpoint_unreadable = false;  // Then `status` says why.
   std::shared_ptr<const gpu::TokenData> data;  // Null for a device that only sleeps.
   std::vector<PreparedReplica> replicas;
 };

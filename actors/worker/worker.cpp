@@ -89,6 +89,9 @@ void WorkerState::start(WorkerConfig new_config) {
   options.on_ready = [this] { on_ready(); };
   options.fail = [this](const absl::Status& why) { tell_failed(why); };
   options.peer_failure = [this](const absl::Status& why) { tell_peer_failure(why); };
+  options.checkpoint_unreadable = [this](const absl::Status& why) {
+    session->tell(net::CheckpointUnreadable{std::string(why.message())});
+  };
   preparation = std::make_unique<PlanPreparation>(std::move(options), store);
   profiling = std::make_unique<Profiling>(config.plane);
   session = std::make_unique<CoordinatorSession>(config.connect);
@@ -292,9 +295,9 @@ void WorkerState::on_ready() {
     next.modes = config.parts.modes;
     next.checks_invariants = config.parts.checks_invariants;
     preparation->hand_over(next);
-    next.shards = config.parts.make_shard_io(
-        ShardIoConfig{run_folder, job.optimizer.name, static_cast<int>(next.plan.stages.size()),
-                      config.plane, config.options.fail_point});
+    next.shards = config.parts.make_shard_io(ShardIoConfig{
+        run_folder, next.plan.generation, job.optimizer.name,
+        static_cast<int>(next.plan.stages.size()), config.plane, config.options.fail_point});
     next.link = session->link();
     next.head = session->head();
     next.listener = ReplicaListener(self);

@@ -66,7 +66,8 @@ namespace skein::actors {
 ///   in   StateArrived       from the data plane: a layer, for us or to be kept
 ///   in   LeaveRequest       SIGTERM or a notice: told to the coordinator
 ///   in   HeartbeatAtom      from itself, every elastic.heartbeat_interval_seconds
-///   out  Join, Profiled, Quiesced, Prepared, SnapshotKept, PeerFailure, Leave, Heartbeat, Failed
+///   out  Join, Profiled, Quiesced, Prepared, SnapshotKept, PeerFailure, CheckpointUnreadable,
+///   Leave, Heartbeat, Failed
 ///        to the coordinator
 using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<net::Envelope>, caf::reacts_to<LinkClosed>,

@@ -146,10 +146,10 @@ absl::Status TrainRun::load_resumed() {
 /// Whoever asked for the latest run is told which one it is, and whether anything is left to do.
 absl::Status TrainRun::look_at_resumed(bool is_saved) {
   if (is_saved) {
-    SKEIN_ASSIGN_OR_RETURN(const auto reader,
-                           gpu::CheckpointReader::open(folder_.path, /*verify_digests=*/false));
+    const auto reader = gpu::CheckpointReader::open(folder_.path);
     const auto total = static_cast<uint64_t>(job_.spec.training.steps);
-    is_done_ = reader->trainer_state().steps_done >= total;
+    // A damaged one is no end: the run goes on from an older one.
+    is_done_ = reader.ok() && (*reader)->trainer_state().steps_done >= total;
   }
   if (is_done_) {
     std::printf(

@@ -131,7 +131,7 @@ class Sampler {
 
 absl::Status generate(const GenerateOptions& options, std::ostream& out) {
   SKEIN_RETURN_IF_ERROR(check(options));
-  SKEIN_ASSIGN_OR_RETURN(auto reader, gpu::CheckpointReader::open(options.checkpoint, false));
+  SKEIN_ASSIGN_OR_RETURN(auto reader, gpu::CheckpointReader::open(options.checkpoint));
   const int64_t vocab_size = reader->model().vocab_size;
   SKEIN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, encode(options.prompt, vocab_size));
   // Positions beyond the length of the training samples have learned nothing.
@@ -154,18 +154,6 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
     out.flush();
   }
   out << std::endl;
-  return absl::OkStatus();
-}
-
-absl::Status verify_checkpoint(const std::string& path, std::ostream& out) {
-  SKEIN_ASSIGN_OR_RETURN(auto reader, gpu::CheckpointReader::open(path, true));
-  SKEIN_RETURN_IF_ERROR(reader->check_model(reader->model()));
-  const plans::ModelSpec& model = reader->model();
-  const gpu::TrainerState& state = reader->trainer_state();
-  out << reader->folder() << ": all digests agree; " << plans::parameter_count(model)
-      << " parameters (" << model.layers << " blocks of width " << model.channels << ", vocabulary "
-      << model.vocab_size << "), after " << state.steps_done << " steps and " << state.samples_done
-      << " samples, loss " << state.loss << std::endl;
   return absl::OkStatus();
 }
 

@@ -23,7 +23,4 @@ struct GenerateOptions {
 /// Errors of `gpu::CheckpointReader`; InvalidArgument for options out of range.
 absl::Status generate(const GenerateOptions& options, std::ostream& out);
 
-/// Reads every file of a checkpoint, compares sizes and digests, and says what it holds.
-absl::Status verify_checkpoint(const std::string& path, std::ostream& out);
-
 }  // namespace skein::cli

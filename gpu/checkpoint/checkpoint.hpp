@@ -37,8 +37,11 @@ struct SavedParameter {
   std::span<const float> moment_second;  // stored as "<name>.exp_avg_sq"
 };
 
-/// Folder of a checkpoint that is being written: "<run>/checkpoint/step-000500.tmp".
-std::string partial_checkpoint_path(const std::string& run_folder, uint64_t steps_done);
+/// Folder of a checkpoint that is being written. Each generation has its own, so that a writer of
+/// an earlier one that is still at work shares no name with its successor:
+/// "<run>/checkpoint/step-00000500.g00000007.tmp".
+std::string partial_checkpoint_path(const std::string& run_folder, uint64_t steps_done,
+                                    uint64_t generation);
 
 /// Writes the model and optimizer files of one stage (shard `shard` of `shard_count`, from 0) into
 /// `folder`, which is made if needed, each to a temporary name, synced and renamed. Parameters
@@ -47,27 +50,38 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
                                                    int shard_count, const std::string& optimizer,
                                                    const std::vector<SavedParameter>& parameters);
 
-/// Writes config.json, the two indexes, trainer_state.json and, last, COMPLETE (names, sizes and
-/// crc32c of all files) into the partial folder, renames it to its final name, points
-/// "checkpoint/latest" at it and deletes complete checkpoints beyond `keep_latest_k` (0 keeps all).
-/// Checks before that that every parameter of the model was saved exactly once.
-/// Returns the final path.
-absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder,
+/// Reads every file of the generation's partial folder and compares it with what its writer has
+/// reported. Then writes config.json, the two indexes, trainer_state.json and, last, COMPLETE
+/// (names, sizes and digests of all files and tensors), renames the folder to its final name,
+/// points "checkpoint/latest" at it and deletes complete checkpoints beyond `keep_latest_k` (0
+/// keeps all), and partial ones that are of no use any more. Returns the final path.
+/// InvalidArgument, Internal   a name is none, or a parameter was not saved exactly once.
+/// Unavailable                 a file is not there, or is not what was reported; nothing is
+/// deleted.
+absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, uint64_t generation,
                                                 const plans::ModelSpec& model,
                                                 const TrainerState& state,
                                                 const std::vector<SavedFile>& files,
                                                 int64_t keep_latest_k);
+
+/// The complete checkpoints that `path` means, newest first: itself if it is one, else those of a
+/// run directory. NotFound if there is none.
+absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path);
+
+/// Reads all of a checkpoint folder: sizes and digests of its files and tensors, and the shapes
+/// that config.json asks for. A line for each fault, with the file and the tensor; empty: it is
+/// whole.
+std::vector<std::string> find_faults(const std::string& folder);
 
 /// A complete checkpoint opened for reading: whatever layout wrote it, tensors are found by name.
 /// Thread-safe.
 class CheckpointReader {
  public:
   /// `path`: a checkpoint folder, or a run directory, whose latest complete checkpoint is taken.
-  /// Every header is checked here: names, shapes, offsets against the file's size. With
-  /// `verify_digests` the contents are read and compared with COMPLETE as well.
-  /// NotFound   no complete checkpoint there. DataLoss   truncated, or a digest or header is wrong.
-  static absl::StatusOr<std::unique_ptr<CheckpointReader>> open(const std::string& path,
-                                                                bool verify_digests);
+  /// Every header is checked here: names, shapes, offsets against the file's size. The contents of
+  /// a tensor are compared with its digest when it is read. NotFound   no complete checkpoint
+  /// there. DataLoss   truncated, or a digest or header is wrong.
+  static absl::StatusOr<std::unique_ptr<CheckpointReader>> open(const std::string& path);
   virtual ~CheckpointReader() = default;
 
   virtual const std::string& folder() const = 0;
@@ -78,9 +92,12 @@ class CheckpointReader {
   ///                   has another shape; the message names it and both shapes.
   virtual absl::Status check_model(const plans::ModelSpec& model) const = 0;
   /// Copies a tensor: `name` as in ParameterSpec, or with a suffix of SavedParameter. Also converts
-  /// F16 and BF16. NotFound, InvalidArgument (size).
+  /// F16 and BF16. NotFound, InvalidArgument (size); DataLoss if it is damaged, with `out`
+  /// undefined.
   virtual absl::Status read(const std::string& name, std::span<float> out) const = 0;
   virtual bool has(const std::string& name) const = 0;
+  /// A line for each tensor that is missing, is none of `model()` or has another shape.
+  virtual std::vector<std::string> find_shape_faults() const = 0;
 };
 
 }  // namespace skein::gpu

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/json_field.hpp"
@@ -20,22 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-/// Indexes of a thousand shards have a few MB.
-constexpr uint64_t kJsonBytesMax = 64 << 20;
-
-absl::StatusOr<Json> read_json(const std::string& path) {
-  SKEIN_ASSIGN_OR_RETURN(auto file, MappedFile::open(path));
-  if (file->bytes() > kJsonBytesMax) {
-    return absl::DataLossError(absl::StrCat(path, " has ", file->bytes(), " bytes"));
-  }
-  const auto* text = reinterpret_cast<const char*>(file->data());
-  Json json = Json::parse(text, text + file->bytes(), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return absl::DataLossError(absl::StrCat(path, " is no JSON object; it is damaged"));
-  }
-  return json;
-}
 
 absl::StatusOr<plans::ModelSpec> read_model(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kConfigName);
@@ -58,26 +43,6 @@ absl::StatusOr<TrainerState> read_state(const std::string& folder) {
   return state;
 }
 
-/// The folder that `path` means: itself, or the newest complete one of a run directory.
-absl::StatusOr<std::string> find_folder(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(fs::path(path) / kCompleteName, error)) return path;
-  std::string newest;
-  const fs::path run = fs::path(path) / "checkpoint";
-  for (const auto& entry :
-       fs::directory_iterator(fs::is_directory(run, error) ? run : fs::path(path), error)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_complete = name.starts_with("step-") && !name.ends_with(".tmp") &&
-                             fs::exists(entry.path() / kCompleteName, error);
-    if (is_complete) newest = std::max(newest, entry.path().string());
-  }
-  if (!newest.empty()) return newest;
-  return absl::NotFoundError(
-      absl::StrCat("no complete checkpoint in ", path,
-                   " (a complete one has a file COMPLETE); give a checkpoint folder or a run "
-                   "directory"));
-}
-
 /// What shapes do not always tell apart.
 std::string choices_of(const plans::ModelSpec& model) {
   std::string text = absl::StrCat(model.norm, ", ", model.mlp, " and ",
@@ -88,9 +53,10 @@ std::string choices_of(const plans::ModelSpec& model) {
 
 class ShardedReader final : public CheckpointReader {
  public:
-  absl::Status load(const std::string& path, bool verify_digests) {
-    SKEIN_ASSIGN_OR_RETURN(folder_, find_folder(path));
-    SKEIN_RETURN_IF_ERROR(check_listed(verify_digests));
+  absl::Status load(const std::string& path) {
+    SKEIN_ASSIGN_OR_RETURN(const std::vector<std::string> folders, complete_checkpoints(path));
+    folder_ = folders.front();
+    SKEIN_RETURN_IF_ERROR(check_listed());
     SKEIN_ASSIGN_OR_RETURN(model_, read_model(folder_));
     SKEIN_ASSIGN_OR_RETURN(state_, read_state(folder_));
     SKEIN_RETURN_IF_ERROR(open_index(kModelIndexName));
@@ -125,13 +91,48 @@ class ShardedReader final : public CheckpointReader {
   }
 
   absl::Status read(const std::string& name, std::span<float> out) const override {
-    const auto file = file_of_.find(name);
-    if (file == file_of_.end()) {
+    const auto found = file_of_.find(name);
+    if (found == file_of_.end()) {
       return absl::NotFoundError(absl::StrCat("checkpoint ", folder_, " has no tensor ", name));
     }
-    return files_.at(file->second)->read(name, out);
+    const SafetensorsFile& file = *files_.at(found->second);
+    SKEIN_RETURN_IF_ERROR(file.read(name, out));
+    const auto& digests = listing_.at(found->second).tensors;
+    const auto written = digests.find(name);
+    if (written == digests.end()) return absl::OkStatus();  // Its whole file was read at the start.
+    const TensorEntry& entry = file.tensors().at(name);
+    // The copy is what is used: it is compared, unless it was converted.
+    const auto bytes = entry.type == TensorType::kF32 ? std::as_bytes(out) : file.bytes_of(entry);
+    if (crc32c(bytes) == written->second) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(folder_, "/", found->second, ": tensor ", name,
+                                            " is damaged: its CRC-32C is not the one it was "
+                                            "written with"));
   }
   bool has(const std::string& name) const override { return file_of_.contains(name); }
+
+  std::vector<std::string> find_shape_faults() const override {
+    const auto parameters = plans::range_parameters(model_, {0, plans::layer_count(model_)});
+    const bool is_sgd = !parameters.empty() && has(parameters.front().name + ".momentum");
+    const auto shapes = tensor_shapes(model_, is_sgd ? "sgd" : "adamw");
+    std::vector<std::string> faults;
+    for (const auto& [name, shape] : shapes) {
+      const TensorEntry* entry = find(name);
+      const std::string expected = absl::StrJoin(shape, ", ");
+      if (entry == nullptr) {
+        faults.push_back(absl::StrCat(folder_, " has no tensor ", name, " [", expected, "]"));
+      } else if (entry->shape != shape) {
+        faults.push_back(absl::StrCat(folder_, "/", file_of_.at(name), ": tensor ", name,
+                                      " has shape [", absl::StrJoin(entry->shape, ", "),
+                                      "], by config.json it is [", expected, "]"));
+      }
+    }
+    for (const auto& [name, file] : file_of_) {
+      if (shapes.contains(name)) continue;
+      faults.push_back(absl::StrCat(folder_, "/", file, ": tensor ", name,
+                                    " is none of the model in config.json"));
+    }
+    return faults;
+  }
 
  private:
   const TensorEntry* find(const std::string& name) const {
@@ -139,33 +140,21 @@ class ShardedReader final : public CheckpointReader {
     return file == file_of_.end() ? nullptr : &files_.at(file->second)->tensors().at(name);
   }
 
-  /// Compares every file that COMPLETE lists: its size, and on demand its contents.
-  absl::Status check_listed(bool verify_digests) const {
-    const std::string path = absl::StrCat(folder_, "/", kCompleteName);
-    SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
-    if (!json.contains("files") || !json["files"].is_object()) {
-      return absl::DataLossError(absl::StrCat(path, " lists no files"));
-    }
-    for (const auto& [name, listed] : json["files"].items()) {
-      uint64_t bytes = 0;
-      uint32_t digest = 0;
-      if (!listed.is_object() || name.find('/') != std::string::npos) {
-        return absl::DataLossError(absl::StrCat(path, " has a broken entry for ", name));
+  /// Every file that COMPLETE lists is there in its size. The contents of tensors are compared when
+  /// they are read, those of all other files now.
+  absl::Status check_listed() {
+    SKEIN_ASSIGN_OR_RETURN(listing_, read_listing(folder_));
+    for (const auto& [name, listed] : listing_) {
+      const std::string path = absl::StrCat(folder_, "/", name);
+      std::vector<std::string> faults;
+      if (listed.tensors.empty()) {
+        faults = find_file_faults(folder_, name, listed);
+      } else if (std::error_code error; fs::file_size(path, error) != listed.bytes || error) {
+        faults.push_back(absl::StrCat(path,
+                                      error ? " is not there" : " is truncated or was changed",
+                                      ": it was written with ", listed.bytes, " bytes"));
       }
-      SKEIN_RETURN_IF_ERROR(take_field(listed, path, "bytes", bytes));
-      SKEIN_RETURN_IF_ERROR(take_field(listed, path, "crc32c", digest));
-      const std::string file_path = absl::StrCat(folder_, "/", name);
-      auto file = MappedFile::open(file_path);
-      if (!file.ok()) return absl::DataLossError(std::string(file.status().message()));
-      if ((*file)->bytes() != bytes) {
-        return absl::DataLossError(absl::StrCat(file_path, " has ", (*file)->bytes(),
-                                                " bytes but was written with ", bytes,
-                                                "; it is truncated or was changed"));
-      }
-      if (verify_digests && crc32c({(*file)->data(), (*file)->bytes()}) != digest) {
-        return absl::DataLossError(
-            absl::StrCat(file_path, " is damaged: its CRC-32C is not the one it was written with"));
-      }
+      if (!faults.empty()) return absl::DataLossError(faults.front());
     }
     return absl::OkStatus();
   }
@@ -181,6 +170,10 @@ class ShardedReader final : public CheckpointReader {
           file.is_string() && file.get<std::string>().find('/') == std::string::npos;
       if (!is_name) return absl::DataLossError(absl::StrCat(path, ": no file for ", tensor));
       const std::string name = file.get<std::string>();
+      if (!listing_.contains(name)) {
+        return absl::DataLossError(
+            absl::StrCat(path, " names ", name, ", which COMPLETE does not"));
+      }
       if (!files_.contains(name)) {
         SKEIN_ASSIGN_OR_RETURN(files_[name],
                                SafetensorsFile::open(absl::StrCat(folder_, "/", name)));
@@ -195,6 +188,7 @@ class ShardedReader final : public CheckpointReader {
   }
 
   std::string folder_;
+  Listing listing_;
   plans::ModelSpec model_;
   TrainerState state_;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
@@ -203,11 +197,45 @@ class ShardedReader final : public CheckpointReader {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::open(const std::string& path,
-                                                                         bool verify_digests) {
+absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(fs::path(path) / kCompleteName, error)) return std::vector<std::string>{path};
+  std::vector<std::string> found;
+  const fs::path run = fs::path(path) / "checkpoint";
+  for (const auto& entry :
+       fs::directory_iterator(fs::is_directory(run, error) ? run : fs::path(path), error)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_complete = name.starts_with("step-") && !name.ends_with(".tmp") &&
+                             fs::exists(entry.path() / kCompleteName, error);
+    if (is_complete) found.push_back(entry.path().string());
+  }
+  std::sort(found.rbegin(), found.rend());
+  if (!found.empty()) return found;
+  return absl::NotFoundError(
+      absl::StrCat("no complete checkpoint in ", path,
+                   " (a complete one has a file COMPLETE); give a checkpoint folder or a run "
+                   "directory"));
+}
+
+absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::open(const std::string& path) {
   auto reader = std::make_unique<ShardedReader>();
-  SKEIN_RETURN_IF_ERROR(reader->load(path, verify_digests));
+  SKEIN_RETURN_IF_ERROR(reader->load(path));
   return std::unique_ptr<CheckpointReader>(std::move(reader));
+}
+
+std::vector<std::string> find_faults(const std::string& folder) {
+  const absl::StatusOr<Listing> listing = read_listing(folder);
+  if (!listing.ok()) return {std::string(listing.status().message())};
+  std::vector<std::string> faults;
+  for (const auto& [name, listed] : *listing) {
+    for (std::string& fault : find_file_faults(folder, name, listed)) {
+      faults.push_back(std::move(fault));
+    }
+  }
+  if (!faults.empty()) return faults;
+  const auto reader = CheckpointReader::open(folder);
+  if (!reader.ok()) return {std::string(reader.status().message())};
+  return (*reader)->find_shape_faults();
 }
 
 }  // namespace skein::gpu

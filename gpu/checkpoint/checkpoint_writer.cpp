@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/model_config.hpp"
@@ -69,11 +70,40 @@ absl::Status check_files(const plans::ModelSpec& model, const std::vector<SavedF
 
 /// Writes one small text file and adds it to the list of the checkpoint's files.
 absl::Status write_listed(const std::string& folder, const std::string& name, const Json& json,
-                          std::vector<SavedFile>& files) {
+                          Listing& listing) {
   const std::string text = json.dump(2) + "\n";
   SKEIN_RETURN_IF_ERROR(write_durably(absl::StrCat(folder, "/", name), text));
-  files.push_back({name, text.size(), crc32c(std::as_bytes(std::span(text))), {}});
+  listing[name] = {text.size(), crc32c(std::as_bytes(std::span(text))), {}};
   return absl::OkStatus();
+}
+
+/// Reads what a stage has saved, as far as it can be seen from here.
+absl::StatusOr<ListedFile> see_file(const std::string& folder, const SavedFile& saved) {
+  ListedFile listed{saved.bytes, saved.crc32c, {}};
+  const std::vector<std::string> faults = find_file_faults(folder, saved.name, listed);
+  if (!faults.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        faults.front(), " (all workers must write to the run folder that the coordinator sees)"));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const auto file,
+                         SafetensorsFile::open(absl::StrCat(folder, "/", saved.name)));
+  listed.tensors = tensor_digests(*file);
+  const std::set<std::string> names(saved.tensors.begin(), saved.tensors.end());
+  const bool is_as_said = names.size() == listed.tensors.size() &&
+                          std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+                            return listed.tensors.contains(name);
+                          });
+  if (is_as_said) return listed;
+  return absl::UnavailableError(
+      absl::StrCat(folder, "/", saved.name, " has other tensors than its writer has reported"));
+}
+
+/// What an attempt that was cut off has left in the folder.
+void delete_unlisted(const std::string& folder, const Listing& listing) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!listing.contains(entry.path().filename().string())) fs::remove_all(entry.path(), error);
+  }
 }
 
 absl::Status rename_path(const std::string& from, const std::string& to) {
@@ -96,13 +126,16 @@ absl::Status point_latest(const std::string& folder, const std::string& name) {
   return sync_folder(folder);
 }
 
-/// Deletes complete checkpoints beyond the newest `keep`, and partial ones older than `newest`.
+/// Deletes complete checkpoints beyond the newest `keep`, and partial ones up to the step of
+/// `newest`. Nobody restores from those: the coordinator assigns no plan that starts with an older
+/// checkpoint while a newer one is being completed. And nobody counts what is written to these:
+/// shards are reported in the order of steps, and generations end before the next one begins.
 void delete_old(const std::string& folder, const std::string& newest, int64_t keep) {
   std::vector<std::string> complete;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || name > newest) continue;
+    if (!name.starts_with("step-") || name.substr(0, newest.size()) > newest) continue;
     if (name.ends_with(".tmp")) {
       fs::remove_all(entry.path(), error);
     } else if (fs::exists(entry.path() / kCompleteName)) {
@@ -128,8 +161,10 @@ std::string shard_name(const std::string& kind, int shard, int shard_count) {
   return absl::StrFormat("%s-%05d-of-%05d.safetensors", kind, shard + 1, shard_count);
 }
 
-std::string partial_checkpoint_path(const std::string& run_folder, uint64_t steps_done) {
-  return absl::StrCat(run_folder, "/checkpoint/", checkpoint_name(steps_done), ".tmp");
+std::string partial_checkpoint_path(const std::string& run_folder, uint64_t steps_done,
+                                    uint64_t generation) {
+  return absl::StrFormat("%s/checkpoint/%s.g%08d.tmp", run_folder, checkpoint_name(steps_done),
+                         generation);
 }
 
 absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, int shard,
@@ -167,25 +202,26 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
   return files;
 }
 
-absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder,
+absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, uint64_t generation,
                                                 const plans::ModelSpec& model,
                                                 const TrainerState& state,
                                                 const std::vector<SavedFile>& files,
                                                 int64_t keep_latest_k) {
   SKEIN_RETURN_IF_ERROR(check_files(model, files));
-  const std::string partial = partial_checkpoint_path(run_folder, state.steps_done);
-  std::vector<SavedFile> all = files;
-  SKEIN_RETURN_IF_ERROR(write_listed(partial, kConfigName, to_config(model), all));
-  SKEIN_RETURN_IF_ERROR(write_listed(partial, kModelIndexName, make_index(files, "model"), all));
-  SKEIN_RETURN_IF_ERROR(
-      write_listed(partial, kOptimizerIndexName, make_index(files, "optimizer"), all));
-  SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, make_trainer_state(state), all));
-  Json complete;
-  for (const SavedFile& file : all) {
-    complete["files"][file.name] = {{"bytes", file.bytes}, {"crc32c", file.crc32c}};
+  const std::string partial = partial_checkpoint_path(run_folder, state.steps_done, generation);
+  Listing listing;
+  for (const SavedFile& file : files) {
+    SKEIN_ASSIGN_OR_RETURN(listing[file.name], see_file(partial, file));
   }
+  delete_unlisted(partial, listing);
+  SKEIN_RETURN_IF_ERROR(write_listed(partial, kConfigName, to_config(model), listing));
   SKEIN_RETURN_IF_ERROR(
-      write_durably(absl::StrCat(partial, "/", kCompleteName), complete.dump(2) + "\n"));
+      write_listed(partial, kModelIndexName, make_index(files, "model"), listing));
+  SKEIN_RETURN_IF_ERROR(
+      write_listed(partial, kOptimizerIndexName, make_index(files, "optimizer"), listing));
+  SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, make_trainer_state(state), listing));
+  SKEIN_RETURN_IF_ERROR(
+      write_durably(absl::StrCat(partial, "/", kCompleteName), to_json(listing).dump(2) + "\n"));
   const std::string folder = run_folder + "/checkpoint";
   const std::string name = checkpoint_name(state.steps_done);
   const std::string final_path = absl::StrCat(folder, "/", name);

@@ -47,6 +47,10 @@ class SafetensorsFile {
   /// NotFound; InvalidArgument if the type is none of those or `out` is not its size.
   absl::Status read(const std::string& name, std::span<float> out) const;
   std::span<const std::byte> contents() const { return {file_->data(), file_->bytes()}; }
+  /// What the file holds of one of its tensors.
+  std::span<const std::byte> bytes_of(const TensorEntry& entry) const {
+    return contents().subspan(header_.data_offset + entry.begin, entry.end - entry.begin);
+  }
 
  private:
   std::string path_;

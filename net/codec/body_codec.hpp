@@ -23,6 +23,8 @@ void read(schema::Failed::Reader from, Bounds& bounds, Failed& to);
 void write(const Failed& from, schema::Failed::Builder to);
 void read(schema::PeerFailure::Reader from, Bounds& bounds, PeerFailure& to);
 void write(const PeerFailure& from, schema::PeerFailure::Builder to);
+void read(schema::CheckpointUnreadable::Reader from, Bounds& bounds, CheckpointUnreadable& to);
+void write(const CheckpointUnreadable& from, schema::CheckpointUnreadable::Builder to);
 void read(schema::Leave::Reader from, Bounds& bounds, Leave& to);
 void write(const Leave& from, schema::Leave::Builder to);
 void read(schema::DrainRequest::Reader from, Bounds& bounds, DrainRequest& to);

@@ -91,6 +91,9 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
       return read_body<Averaged>("Averaged", body.getAveraged());
     case Body::ABORT:
       return read_body<AbortGroup>("Abort", body.getAbort());
+    case Body::CHECKPOINT_UNREADABLE:
+      return read_body<CheckpointUnreadable>("CheckpointUnreadable",
+                                             body.getCheckpointUnreadable());
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Envelope.body is of an unknown kind, ", static_cast<int>(body.which())));
@@ -133,6 +136,7 @@ struct BodyWriter {
   void operator()(const Average& from) { write(from, to.initAverage()); }
   void operator()(const Averaged& from) { write(from, to.initAveraged()); }
   void operator()(const AbortGroup& from) { write(from, to.initAbort()); }
+  void operator()(const CheckpointUnreadable& from) { write(from, to.initCheckpointUnreadable()); }
 };
 
 }  // namespace

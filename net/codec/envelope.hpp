@@ -36,7 +36,8 @@ using ControlBody =
                  plans::ReadyReport, Reduced, plans::CommitOrder, Validated, ShardSaved, Heartbeat,
                  HeartbeatAck, Timings, Failed, Stop, StatusRequest, Status, ProfileRequest,
                  plans::MeasuredWorker, Quiesce, Quiesced, PeerFailure, Leave, DrainRequest,
-                 SnapshotKept, Emulate, Claim, plans::UpdateOrder, Average, Averaged, AbortGroup>;
+                 SnapshotKept, Emulate, Claim, plans::UpdateOrder, Average, Averaged, AbortGroup,
+                 CheckpointUnreadable>;
 
 /// A control message as handlers see it.
 struct Envelope {

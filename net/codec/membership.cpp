@@ -126,6 +126,14 @@ void write(const PeerFailure& from, schema::PeerFailure::Builder to) {
   to.setPeer(from.peer.value);
 }
 
+void read(schema::CheckpointUnreadable::Reader from, Bounds& bounds, CheckpointUnreadable& to) {
+  to.reason = read_reason(bounds, from.getReason());
+}
+
+void write(const CheckpointUnreadable& from, schema::CheckpointUnreadable::Builder to) {
+  to.setReason(fit_reason(from.reason));
+}
+
 void read(schema::Leave::Reader from, Bounds& bounds, Leave& to) {
   to.reason = read_reason(bounds, from.getReason());
 }

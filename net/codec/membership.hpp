@@ -57,6 +57,12 @@ struct PeerFailure {
   bool operator==(const PeerFailure&) const = default;
 };
 
+/// Worker -> coordinator: we cannot read the checkpoint that the plan starts with.
+struct CheckpointUnreadable {
+  std::string reason;
+  bool operator==(const CheckpointUnreadable&) const = default;
+};
+
 /// Worker -> coordinator: move our state away, we must go.
 struct Leave {
   std::string reason;

@@ -71,6 +71,7 @@ struct Envelope {
     average @37 :Average;
     averaged @38 :Averaged;
     abort @39 :Abort;
+    checkpointUnreadable @40 :CheckpointUnreadable;
   }
 }
 
@@ -374,6 +375,12 @@ struct PeerFailure {
   # Worker -> coordinator: a neighbour or a group does not answer; we wait for what you decide.
   reason @0 :Text;        # One line.
   peer @1 :UInt32;        # The neighbour; 0: not known.
+}
+
+struct CheckpointUnreadable {
+  # Worker -> coordinator: we cannot read the checkpoint that the plan starts with, or it is damaged;
+  # we wait for what you decide. A repeat in one generation changes nothing.
+  reason @0 :Text;        # One line, with the file and the tensor.
 }
 
 struct Leave {

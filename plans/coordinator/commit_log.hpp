@@ -71,6 +71,8 @@ class CommitLog {
   double last_norm() const { return last_norm_; }
   double last_step_us() const { return last_step_us_; }  // 0: no step of this plan is committed.
   uint64_t durable_step() const { return durable_step_; }
+  /// The newest checkpoint that is whole is another one than was thought.
+  void set_durable_step(uint64_t steps_done) { durable_step_ = steps_done; }
   /// A checkpoint of more steps is about to be complete.
   bool completes_beyond(uint64_t steps) const;
   uint64_t snapshot_waits() const { return snapshots_.waits(); }

@@ -44,7 +44,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
       mode_name_(first_mode(modes_or_own(options_.modes), options_.job).name),
       mode_choice_(options_.job),
       timings_(options_.job, is_left_to_planner(options_)),
-      last_progress_us_(now_us) {
+      last_progress_us_(now_us),
+      is_verifying_(!options_.is_verified) {
   goodput_.begin(now_us);
   if (!options_.last_plan) return;
   if (mode_choice_.may_change()) mode_name_ = options_.last_plan->mode;
@@ -137,7 +138,8 @@ CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, 
     return Dropped{DropReason::kUnexpected};
   }
   CoordinatorOutcome saved = log_.on_shard_saved(sender, stage, steps_done, status.ok());
-  if (saved.is_accepted() && !status.ok()) return on_checkpoint_completed(steps_done, status);
+  if (saved.is_accepted() && !status.ok())
+    return on_checkpoint_completed(steps_done, status, now_us);
   return follow(std::move(saved), now_us);
 }
 
@@ -150,17 +152,92 @@ CoordinatorOutcome Coordination::follow(CoordinatorOutcome outcome, uint64_t now
 }
 
 CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
-                                                         const absl::Status& status) {
+                                                         const absl::Status& status,
+                                                         uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (const auto why = log_.on_checkpoint_completed(steps_done, status.ok())) return Dropped{*why};
-  if (status.ok()) return try_finish();
-  if (phase_ == Phase::kFinishing && steps_done == log_.steps_done()) return end(status, false);
-  CoordinatorDecisions decisions = {RunEvent{
-      "checkpoint.failed",
-      absl::StrCat("the checkpoint of step ", steps_done, " is not written: ",
-                   std::string(status.message()), "; training goes on, and the one before stays"),
-      {{"step", absl::StrCat(steps_done)}, {"reason", std::string(status.message())}}}};
+  CoordinatorDecisions decisions;
+  if (status.ok()) checkpoint_fault_ = absl::OkStatus();
+  if (!status.ok()) {
+    const bool is_last = phase_ == Phase::kFinishing && steps_done == log_.steps_done();
+    decisions.push_back(
+        RunEvent{"checkpoint.failed",
+                 absl::StrCat("the checkpoint of step ", steps_done,
+                              " is not written: ", std::string(status.message()),
+                              is_last ? "; the one before stays"
+                                      : "; training goes on, and the one before stays"),
+                 {{"step", absl::StrCat(steps_done)}, {"reason", std::string(status.message())}}});
+    if (is_last) {
+      append(decisions, end(status, false));
+      return decisions;
+    }
+  }
+  append(decisions, try_choose(now_us));  // A plan may have waited for it.
   append(decisions, try_finish());
+  return decisions;
+}
+
+CoordinatorOutcome Coordination::on_checkpoint_unreadable(WorkerId worker,
+                                                          const std::string& reason,
+                                                          uint64_t now_us) {
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  if (phase_ != Phase::kPreparing || !change_.restore().from_checkpoint) {
+    return Dropped{DropReason::kUnexpected};
+  }
+  if (!change_.hosts(worker)) return Dropped{DropReason::kNotAllowed};
+  if (!complaints_.emplace(worker, reason).second) return Dropped{DropReason::kRepeated};
+  last_progress_us_ = now_us;
+  if (is_verifying_) return CoordinatorDecisions{};
+  is_verifying_ = true;
+  return CoordinatorDecisions{
+      RunEvent{"checkpoint.unreadable",
+               absl::StrCat(describe(worker),
+                            " cannot read the checkpoint, which is verified now: ", reason),
+               {{"worker", absl::StrCat(worker.value)}, {"reason", reason}}},
+      VerifyCheckpoint{log_.durable_step()}};
+}
+
+CoordinatorOutcome Coordination::on_checkpoint_verified(const CheckpointVerdict& verdict,
+                                                        uint64_t now_us) {
+  if (phase_ == Phase::kEnded || !is_verifying_) return Dropped{DropReason::kUnexpected};
+  is_verifying_ = false;
+  last_progress_us_ = now_us;
+  if (!verdict.status.ok()) return end(verdict.status, false);
+  const bool is_needed = phase_ == Phase::kPreparing && change_.restore().from_checkpoint;
+  checkpoint_fault_ = verdict.checkpoint;
+  const std::string instead =
+      checkpoint_fault_.ok() ? absl::StrCat("going on from the checkpoint of step ", verdict.step)
+                             : "there is no other: only the workers may have the state";
+  CoordinatorDecisions decisions;
+  for (const std::string& fault : verdict.faults) {
+    decisions.push_back(RunEvent{"checkpoint.damaged",
+                                 absl::StrCat(fault, "; ", instead),
+                                 {{"reason", fault}, {"step", absl::StrCat(verdict.step)}}});
+  }
+  if (!checkpoint_fault_.ok()) {
+    append(decisions, is_needed ? end(checkpoint_fault_, false) : try_gather(now_us));
+    return decisions;
+  }
+  const bool is_the_same = verdict.step == log_.durable_step();
+  log_.set_durable_step(verdict.step);
+  if (is_the_same) {
+    append(decisions, lose_complainers(now_us));
+  } else if (is_needed) {
+    append(decisions, begin_change("the checkpoint is damaged", now_us));
+  }
+  append(decisions, try_gather(now_us));
+  return decisions;
+}
+
+/// The checkpoint is whole: it is they who cannot read it.
+CoordinatorDecisions Coordination::lose_complainers(uint64_t now_us) {
+  CoordinatorDecisions decisions;
+  for (const auto& [worker, reason] : std::exchange(complaints_, {})) {
+    append(decisions, lose(worker,
+                           absl::UnavailableError(absl::StrCat(
+                               "it cannot read the checkpoint, which is whole here: ", reason)),
+                           now_us));
+  }
   return decisions;
 }
 
@@ -243,6 +320,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   generation_ = std::max(generation_, members_.seen_generation()) + 1;
   last_progress_us_ = now_us;
   failures_.clear();
+  complaints_.clear();
   requests_.forget_all();
   CoordinatorDecisions decisions = log_.end_generation();
   mode_.reset();
@@ -365,7 +443,16 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
                                           uint64_t now_us) {
   requests_.forget_all();
   chosen.plan.generation = generation_;
-  change_.assign(chosen.plan, members_.all(), {log_.steps_done(), log_.durable_step()});
+  const PlanChange::Durable durable{log_.steps_done(), log_.durable_step()};
+  if (log_.completes_beyond(change_.restore_of(chosen.plan, durable).first_step)) {
+    // What is newer than all else is about to be on disk; and nothing older is deleted meanwhile.
+    change_.propose(std::move(chosen));
+    return {RunEvent{"checkpoint.awaited", "waiting for a checkpoint that is almost complete", {}}};
+  }
+  change_.assign(chosen.plan, members_.all(), durable);
+  if (change_.restore().from_checkpoint && !checkpoint_fault_.ok()) {
+    return end(checkpoint_fault_, false);
+  }
   for (const auto& [id, member] : members()) {
     if (takes_part(id)) members_.mark_holder(id);
   }
@@ -397,14 +484,7 @@ CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generatio
 }
 
 CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
-  if (!change_.is_everybody_prepared()) return {};
-  // A checkpoint may have been completed since the plan was made: what it has is not taken back.
-  const uint64_t first_step = change_.restore().first_step;
-  if (log_.completes_beyond(first_step)) return {};
-  if (log_.durable_step() > first_step) {
-    return begin_change("a checkpoint of a later step is complete", now_us);
-  }
-  return start(now_us);
+  return change_.is_everybody_prepared() ? start(now_us) : CoordinatorDecisions{};
 }
 
 CoordinatorDecisions Coordination::start(uint64_t now_us) {
@@ -736,7 +816,7 @@ bool Coordination::is_everybody_back(uint64_t now_us) const {
 /// Goes on when there are enough workers: all that were asked for at first; after a pause, or a
 /// restart of the coordinator, as many as the job can do with.
 CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
-  if (phase_ != Phase::kGathering) return {};
+  if (phase_ != Phase::kGathering || is_verifying_) return {};
   if (!has_trained_) {
     const bool enough = options_.last_plan
                             ? is_everybody_back(now_us)
@@ -892,6 +972,8 @@ std::string Coordination::describe(WorkerId worker) const {
 // Time-outs ---------------------------------------------------------------------------------------
 
 CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
+  // Nobody is late while the disk is read.
+  if (is_verifying_ && phase_ != Phase::kTraining) last_progress_us_ = now_us;
   CoordinatorDecisions decisions = lose_silent(now_us);
   append(decisions, lose_slow_to_answer(now_us));
   if (const auto reason = failures_.overdue(now_us); reason && runs_plan()) {
@@ -903,7 +985,6 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
     const bool is_news = !made.orders.empty() || made.completed || made.failed;
     if (is_news) append(decisions, advance(std::move(made), now_us));
   }
-  if (phase_ == Phase::kPreparing) append(decisions, try_start(now_us));
   append(decisions, check_change(now_us));
   append(decisions, try_gather(now_us));
   append(decisions, check_progress(now_us));

@@ -20,6 +20,7 @@
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/coordinator/planner_requests.hpp"
 #include "plans/coordinator/timing_watch.hpp"
+#include "plans/elastic/checkpoint_verdict.hpp"
 #include "plans/elastic/goodput.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/mode_choice.hpp"
@@ -63,6 +64,9 @@ class Coordination {
     std::optional<Plan> last_plan;  // The journal's newest: what the workers may still hold.
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
     bool only_profiles = false;  // Ends when devices and links are measured.
+    /// Data and checkpoint have been read. False: workers join, and wait for
+    /// `on_checkpoint_verified`.
+    bool is_verified = true;
     const ModeList* modes = nullptr;  // Outlives this; null: those of the product.
     std::string run;                  // Its id.
     uint64_t config_digest = 0;       // The job's, of its configuration; 0: not known.
@@ -102,7 +106,14 @@ class Coordination {
   CoordinatorOutcome on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
                                     const absl::Status& status, uint64_t now_us);
   /// A checkpoint that cannot be written stops nothing, unless it is the run's last one.
-  CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status);
+  CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status,
+                                             uint64_t now_us);
+  /// The worker cannot read the checkpoint that its plan starts with: either that is damaged, and
+  /// an older one is taken, or the worker is.
+  CoordinatorOutcome on_checkpoint_unreadable(WorkerId worker, const std::string& reason,
+                                              uint64_t now_us);
+  /// The answer to `VerifyCheckpoint`, or to the question that was asked at the start.
+  CoordinatorOutcome on_checkpoint_verified(const CheckpointVerdict& verdict, uint64_t now_us);
   CoordinatorOutcome on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
   /// Slices of a step for the trace; they change nothing here.
   CoordinatorOutcome on_timings(WorkerId sender, ReplicaId replica) const;
@@ -204,11 +215,13 @@ class Coordination {
   std::string missing_replicas() const;
 
   bool runs_plan() const;
+  CoordinatorDecisions lose_complainers(uint64_t now_us);
   CoordinatorDecisions try_finish();
   CoordinatorDecisions end(absl::Status status, bool stopped_early);
 
   // Invariants: there is a mode exactly while a plan is in force (training, finishing); a change
-  // waits for the journal only while a commit is on its way there; a generation never decreases.
+  // waits for the journal only while a commit is on its way there; a generation never decreases;
+  // no plan is chosen before the checkpoint of the start has been read.
   Options options_;
   Phase phase_ = Phase::kGathering;
   uint64_t generation_ = 0;
@@ -232,6 +245,9 @@ class Coordination {
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
   std::string change_reason_;             // Of the change that the commit log is held for.
   uint64_t last_progress_us_ = 0;         // What the time-outs count from.
+  absl::Status checkpoint_fault_;         // Not OK: no checkpoint is whole.
+  bool is_verifying_ = false;             // The host reads the checkpoint to go on from.
+  std::map<WorkerId, std::string> complaints_;  // Who cannot read it, in this generation.
   bool stop_requested_ = false;
   std::string stop_reason_;
 };

@@ -194,6 +194,11 @@ struct CompleteCheckpoint {
   uint64_t steps_done = 0;
   double loss = 0;
 };
+/// Read the checkpoint to go on from, and older ones while it is damaged; a `CheckpointVerdict`
+/// follows.
+struct VerifyCheckpoint {
+  uint64_t steps_max = 0;  // Newer ones do not count.
+};
 /// The worker leaves; the run goes on.
 struct StopWorker {
   WorkerId worker;
@@ -220,7 +225,8 @@ using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, QuiesceWorker,
                  AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
                  CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
-                 CompleteCheckpoint, StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
+                 CompleteCheckpoint, VerifyCheckpoint, StopWorker, DismissWorker, StopWorkers,
+                 EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.

@@ -45,6 +45,14 @@ std::optional<PlannedPipeline> PlanChange::take_proposal(const std::vector<Worke
   return proposed;
 }
 
+RestoreDecision PlanChange::restore_of(const Plan& plan, const Durable& durable) const {
+  StateSources sources;
+  sources.inventory = inventories_;
+  sources.committed = durable.committed;
+  sources.durable_step = durable.durable;
+  return decide_restore(plan, layer_count(job_.model), sources);
+}
+
 void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
                         const Durable& durable) {
   plan_ = std::move(plan);
@@ -59,11 +67,7 @@ void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
       hosts[replica.worker] = member->second.request.host_name;
     }
   }
-  StateSources sources;
-  sources.inventory = inventories_;
-  sources.committed = durable.committed;
-  sources.durable_step = durable.durable;
-  restore_ = decide_restore(*plan_, layer_count(job_.model), sources);
+  restore_ = restore_of(*plan_, durable);
   SKEIN_CHECK(restore_.first_step <= durable.committed) << "state of a step that is not committed";
   snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts);
 }

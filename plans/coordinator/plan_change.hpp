@@ -46,6 +46,8 @@ class PlanChange {
     uint64_t committed = 0;  // Steps.
     uint64_t durable = 0;    // By the newest checkpoint.
   };
+  /// Where such a plan would go on, by what the members have said in this round.
+  RestoreDecision restore_of(const Plan& plan, const Durable& durable) const;
   /// The plan is the next one. Its workers are members, and all have quiesced.
   void assign(Plan plan, const std::map<WorkerId, Member>& members, const Durable& durable);
   /// Nothing is assigned: there are too few workers.

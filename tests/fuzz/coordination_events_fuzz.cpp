@@ -262,7 +262,7 @@ class World {
     const size_t stages = coordination_.plan()->stages.size();
     require(saved_[order.steps_done].size() == stages);
     honest_.push_back([this, steps = order.steps_done] {
-      return coordination_.on_checkpoint_completed(steps, {});
+      return coordination_.on_checkpoint_completed(steps, {}, now_us_);
     });
   }
 

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <vector>
 
+#include "gpu/checkpoint/checkpoint_listing.hpp"
+#include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -15,7 +17,13 @@ namespace skein::gpu {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kGeneration = 7;
 
 plans::ModelSpec small_model() {
   plans::ModelSpec model;
@@ -40,9 +48,11 @@ std::vector<float> values_of(const std::string& name, int64_t count, uint64_t st
   return values;
 }
 
-/// Saves a whole checkpoint from stages cut at `cuts`.
-absl::Status save(const std::string& run, std::vector<int64_t> cuts, uint64_t steps,
-                  int64_t keep = 2, const plans::ModelSpec& model = small_model()) {
+/// Saves the files of stages cut at `cuts`.
+absl::StatusOr<std::vector<SavedFile>> save_shards(const std::string& run,
+                                                   std::vector<int64_t> cuts, uint64_t steps,
+                                                   uint64_t generation = kGeneration,
+                                                   const plans::ModelSpec& model = small_model()) {
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(plans::layer_count(model));
   std::vector<SavedFile> all;
@@ -59,21 +69,29 @@ absl::Status save(const std::string& run, std::vector<int64_t> cuts, uint64_t st
       const auto first = make(".exp_avg");
       parameters.push_back({spec, weight, first, make(".exp_avg_sq")});
     }
-    auto files = write_shard(partial_checkpoint_path(run, steps), static_cast<int>(s),
+    auto files = write_shard(partial_checkpoint_path(run, steps, generation), static_cast<int>(s),
                              static_cast<int>(cuts.size() - 1), "adamw", parameters);
     if (!files.ok()) return files.status();
     all.insert(all.end(), files->begin(), files->end());
   }
+  return all;
+}
+
+/// Saves a whole checkpoint from stages cut at `cuts`.
+absl::Status save(const std::string& run, const std::vector<int64_t>& cuts, uint64_t steps,
+                  int64_t keep = 2, const plans::ModelSpec& model = small_model()) {
+  const auto files = save_shards(run, cuts, steps, kGeneration, model);
+  if (!files.ok()) return files.status();
   TrainerState state;
   state.steps_done = steps;
   state.samples_done = 8 * steps;
   state.seq_len = 4;
   state.plan = "plan";
-  return complete_checkpoint(run, model, state, all, keep).status();
+  return complete_checkpoint(run, kGeneration, model, state, *files, keep).status();
 }
 
 void expect_whole(const std::string& path, uint64_t steps) {
-  const auto reader = CheckpointReader::open(path, true);
+  const auto reader = CheckpointReader::open(path);
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->trainer_state().steps_done, steps);
   EXPECT_TRUE((*reader)->check_model(small_model()).ok());
@@ -116,7 +134,7 @@ TEST(Checkpoint, AFailureAtAnyWriteLeavesTheOneBefore) {
       EXPECT_GT(k, 20) << "few operations were counted";
       return;
     }
-    const auto reader = CheckpointReader::open(run.path(), true);
+    const auto reader = CheckpointReader::open(run.path());
     ASSERT_TRUE(reader.ok()) << "operation " << k << ": " << reader.status();
     // Once its folder is renamed the new one is complete, whether `latest` was moved or not.
     expect_whole(run.path(), (*reader)->trainer_state().steps_done);
@@ -136,29 +154,146 @@ TEST(Checkpoint, FindsDamage) {
     const std::string whole((std::istreambuf_iterator<char>(in)), {});
     auto put = [&](const std::string& text) {
       std::ofstream(entry.path(), std::ios::binary | std::ios::trunc) << text;
-      return CheckpointReader::open(folder, true).status();
+      return CheckpointReader::open(folder).status();
     };
     EXPECT_TRUE(absl::IsDataLoss(put(whole.substr(0, whole.size() - 1)))) << entry.path();
+    EXPECT_FALSE(find_faults(folder).empty());
     std::string flipped = whole;
     flipped[flipped.size() - 3] ^= 1;
     const absl::Status status = put(flipped);
-    EXPECT_TRUE(absl::IsDataLoss(status)) << entry.path() << " " << status;
+    const bool has_tensors = entry.path().extension() == ".safetensors";
+    EXPECT_EQ(status.ok(), has_tensors) << "tensors are compared when they are read";
+    EXPECT_THAT(find_faults(folder), ElementsAre(HasSubstr(entry.path().filename().string())));
     EXPECT_TRUE(put(whole).ok());
   }
+  EXPECT_THAT(find_faults(folder), IsEmpty());
+}
+
+/// Changes the last byte of a shard, and returns the name of the tensor that it belongs to.
+std::string damage(const std::string& path) {
+  const auto file = SafetensorsFile::open(path);
+  std::string last;
+  for (const auto& [name, entry] : (*file)->tensors()) {
+    if (entry.end == (*file)->tensors().rbegin()->second.end) last = name;
+  }
+  std::fstream stream(path, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(-1, std::ios::end);
+  stream.put('\x55');
+  return last;
+}
+
+TEST(Checkpoint, NoTensorIsReadThatIsNotWhatWasWritten) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1).ok());
+  const std::string folder = run.file("checkpoint/step-00000001");
+  const std::string name = "optimizer-00002-of-00002.safetensors";
+  const std::string damaged = damage(folder + "/" + name);
+  const auto reader = CheckpointReader::open(folder);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  int damaged_count = 0;
+  for (const auto& spec : plans::range_parameters(small_model(), {0, 6})) {
+    for (const char* suffix : {"", ".exp_avg", ".exp_avg_sq"}) {
+      std::vector<float> values(static_cast<size_t>(plans::element_count(spec)));
+      const absl::Status status = (*reader)->read(spec.name + suffix, values);
+      if (status.ok()) continue;
+      ++damaged_count;
+      EXPECT_TRUE(absl::IsDataLoss(status));
+      EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(name), HasSubstr(damaged)));
+    }
+  }
+  EXPECT_EQ(damaged_count, 1);
+  EXPECT_THAT(find_faults(folder),
+              ElementsAre(AllOf(HasSubstr(name), HasSubstr(damaged), HasSubstr("CRC-32C"))));
+}
+
+TEST(Checkpoint, WithoutDigestsOfTensorsItsFilesAreReadAsAWhole) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1).ok());
+  const std::string folder = run.file("checkpoint/step-00000001");
+  auto listing = read_listing(folder);
+  for (auto& [name, file] : *listing) file.tensors.clear();
+  std::ofstream(folder + "/COMPLETE") << to_json(*listing).dump();
+  expect_whole(folder, 1);
+  damage(folder + "/model-00001-of-00002.safetensors");
+  EXPECT_TRUE(absl::IsDataLoss(CheckpointReader::open(folder).status()));
+}
+
+TEST(Checkpoint, IsNotCompleteWithoutWhatItsWritersHaveReported) {
+  for (const std::string what : {"missing", "damaged", "cut off"}) {
+    tests::TemporaryFolder run;
+    ASSERT_TRUE(save(run.path(), {3}, 1, 1).ok());
+    const auto files = save_shards(run.path(), {3}, 2);
+    ASSERT_TRUE(files.ok());
+    const std::string shard =
+        partial_checkpoint_path(run.path(), 2, kGeneration) + "/model-00002-of-00002.safetensors";
+    if (what == "missing") fs::remove(shard);
+    if (what == "damaged") damage(shard);
+    if (what == "cut off") fs::resize_file(shard, fs::file_size(shard) - 4);
+    TrainerState state;
+    state.steps_done = 2;
+    const absl::Status status =
+        complete_checkpoint(run.path(), kGeneration, small_model(), state, *files, 1).status();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << what << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("model-00002-of-00002.safetensors"));
+    expect_whole(run.path(), 1);
+  }
+}
+
+TEST(Checkpoint, AWriterOfAnEarlierGenerationTouchesNothingOfItsSuccessor) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save_shards(run.path(), {2}, 2, kGeneration - 1).ok());
+  const auto files = save_shards(run.path(), {3}, 2);
+  ASSERT_TRUE(files.ok());
+  // It comes late, with other layers under the same names.
+  ASSERT_TRUE(save_shards(run.path(), {2}, 2, kGeneration - 1).ok());
+  TrainerState state;
+  state.steps_done = 2;
+  ASSERT_TRUE(complete_checkpoint(run.path(), kGeneration, small_model(), state, *files, 1).ok());
+  EXPECT_THAT(find_faults(run.file("checkpoint/step-00000002")), IsEmpty());
+  EXPECT_FALSE(fs::exists(partial_checkpoint_path(run.path(), 2, kGeneration - 1)))
+      << "what it has left is of no use";
+}
+
+TEST(Checkpoint, LeavesNothingOfAnAttemptThatWasCutOff) {
+  tests::TemporaryFolder run;
+  const std::string partial = partial_checkpoint_path(run.path(), 2, kGeneration);
+  fs::create_directories(partial);
+  std::ofstream(partial + "/model-00001-of-00002.safetensors.123.tmp") << "half";
+  ASSERT_TRUE(save(run.path(), {3}, 2).ok());
+  for (const auto& entry : fs::directory_iterator(run.file("checkpoint/step-00000002"))) {
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+  }
+}
+
+TEST(Checkpoint, ItsShapesAreThoseOfItsConfig) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1).ok());
+  const std::string folder = run.file("checkpoint/step-00000001");
+  plans::ModelSpec wider = small_model();
+  wider.positions = 5;
+  const std::string config = to_config(wider).dump();
+  std::ofstream(folder + "/config.json") << config;
+  auto listing = read_listing(folder);
+  (*listing)["config.json"] = {config.size(), crc32c(std::as_bytes(std::span(config))), {}};
+  std::ofstream(folder + "/COMPLETE") << to_json(*listing).dump();
+  const std::vector<std::string> faults = find_faults(folder);
+  EXPECT_EQ(faults.size(), 3u) << "the weight and its two moments";
+  EXPECT_THAT(faults,
+              Each(AllOf(HasSubstr("wpe.weight"), HasSubstr("[4, 2]"), HasSubstr("[5, 2]"))));
 }
 
 TEST(Checkpoint, WithoutCompleteThereIsNone) {
   tests::TemporaryFolder run;
-  EXPECT_TRUE(absl::IsNotFound(CheckpointReader::open(run.path(), true).status()));
+  EXPECT_TRUE(absl::IsNotFound(CheckpointReader::open(run.path()).status()));
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());
   fs::remove(run.file("checkpoint/step-00000001/COMPLETE"));
-  EXPECT_TRUE(absl::IsNotFound(CheckpointReader::open(run.path(), true).status()));
+  EXPECT_TRUE(absl::IsNotFound(CheckpointReader::open(run.path()).status()));
 }
 
 TEST(Checkpoint, NamesTheTensorThatHasAnotherShape) {
   tests::TemporaryFolder run;
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());
-  const auto reader = CheckpointReader::open(run.path(), true);
+  const auto reader = CheckpointReader::open(run.path());
   plans::ModelSpec wider = small_model();
   wider.channels = 4;
   const absl::Status status = (*reader)->check_model(wider);
@@ -202,7 +337,7 @@ TEST(Checkpoint, IsOfNoModelWithOtherChoices) {
   for (size_t i = 0; i < 8; ++i) {
     tests::TemporaryFolder run;
     ASSERT_TRUE(save(run.path(), {}, 1, 2, models[i]).ok());
-    const auto reader = CheckpointReader::open(run.path(), false);
+    const auto reader = CheckpointReader::open(run.path());
     ASSERT_TRUE(reader.ok()) << reader.status();
     for (size_t j = 0; j < 8; ++j) {
       EXPECT_EQ((*reader)->check_model(models[j]).ok(), i == j) << i << " as " << j;
@@ -216,7 +351,7 @@ TEST(Checkpoint, HasLlamasNamesAndConfig) {
   plans::apply_family(model);
   tests::TemporaryFolder run;
   ASSERT_TRUE(save(run.path(), {3}, 1, 2, model).ok());
-  const auto reader = CheckpointReader::open(run.path(), false);
+  const auto reader = CheckpointReader::open(run.path());
   ASSERT_TRUE(reader.ok()) << reader.status();
   for (const char* name :
        {"model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
@@ -264,8 +399,10 @@ TEST(Checkpoint, RefusesLlamasOfAnotherForm) {
 TEST(Checkpoint, RefusesToCompleteWhatIsNotWhole) {
   tests::TemporaryFolder run;
   TrainerState state;
-  EXPECT_FALSE(complete_checkpoint(run.path(), small_model(), state, {}, 2).ok());
-  EXPECT_FALSE(complete_checkpoint(run.path(), small_model(), state, {{"../x", 1, 1, {}}}, 2).ok());
+  EXPECT_FALSE(complete_checkpoint(run.path(), kGeneration, small_model(), state, {}, 2).ok());
+  EXPECT_FALSE(
+      complete_checkpoint(run.path(), kGeneration, small_model(), state, {{"../x", 1, 1, {}}}, 2)
+          .ok());
 }
 
 }  // namespace

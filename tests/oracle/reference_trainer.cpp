@@ -130,7 +130,7 @@ class Reference {
     }
     const std::string run = folder_ + "/" + name;
     SKEIN_ASSIGN_OR_RETURN(auto files,
-                           gpu::write_shard(gpu::partial_checkpoint_path(run, steps_done), 0, 1,
+                           gpu::write_shard(gpu::partial_checkpoint_path(run, steps_done, 0), 0, 1,
                                             job_.optimizer.name, saved));
     gpu::TrainerState state;
     state.steps_done = steps_done;
@@ -139,7 +139,7 @@ class Reference {
     state.seed = job_.debug.seed;
     state.data_bytes = data_->bytes();
     state.data_digest = data_->digest();
-    return gpu::complete_checkpoint(run, job_.model, state, files, 0).status();
+    return gpu::complete_checkpoint(run, 0, job_.model, state, files, 0).status();
   }
 
   plans::JobSpec job_;

@@ -12,8 +12,9 @@ enum class Mutation {
   kCommitBeforeJournal,
   kStaleGeneration,
   kLeaseIgnored,
-  kRunIgnored,  // Workers and coordinators take each other whatever run they serve.
-  kConfigKept,  // Workers go on with the configuration that they had first.
+  kDigestsSkipped,  // Damage in a checkpoint has digests that fit.
+  kRunIgnored,      // Workers and coordinators take each other whatever run they serve.
+  kConfigKept,      // Workers go on with the configuration that they had first.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.
   kReturnedLost,     // Never gets the samples of a pipeline replica that was lost.

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_listing.hpp"
+#include "gpu/checkpoint/crc32c.hpp"
 #include "plans/job/learning_rate.hpp"
 #include "plans/schedule/schedule_csv.hpp"
 #include "plans/sync/policy_kind.hpp"
@@ -38,6 +41,26 @@ uint64_t digest_of(const gpu::StageModel& model) {
   return digest;
 }
 
+/// CRC-32C of each tensor, as a checkpoint has it.
+std::map<std::string, uint32_t> digests_of(const gpu::StageModel& model,
+                                           const std::string& optimizer) {
+  const bool is_sgd = optimizer == "sgd";
+  std::map<std::string, uint32_t> digests;
+  std::vector<float> values;
+  const auto& parameters = model.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    values.resize(static_cast<size_t>(plans::element_count(parameters[i])));
+    auto add = [&](const char* suffix, gpu::StateKind kind) {
+      if (!model.read_state(i, kind, values).ok()) return;
+      digests[parameters[i].name + suffix] = gpu::crc32c(std::as_bytes(std::span(values)));
+    };
+    add("", gpu::StateKind::kWeight);
+    add(is_sgd ? ".momentum" : ".exp_avg", gpu::StateKind::kMomentFirst);
+    if (!is_sgd) add(".exp_avg_sq", gpu::StateKind::kMomentSecond);
+  }
+  return digests;
+}
+
 std::string shape_of(const plans::Plan& plan) {
   std::string shape =
       absl::StrCat(plan.microbatch_count, "x", plan.microbatch_rows, " ",
@@ -59,9 +82,9 @@ std::string shape_of(const plans::Plan& plan) {
 
 }  // namespace
 
-Checker::Checker(World& world, JournalStore& store, plans::JobSpec job,
+Checker::Checker(World& world, JournalStore& store, const Disk& disk, plans::JobSpec job,
                  const TrainedModel* expected)
-    : world_(world), store_(store), job_(std::move(job)), expected_(expected) {
+    : world_(world), store_(store), disk_(disk), job_(std::move(job)), expected_(expected) {
   store_.on_append = [this](const plans::CommitRecord& record) { on_append(record); };
   store_.on_rewind = [this](uint64_t first_step) { on_rewind(first_step); };
   store_.on_plan = [this](const plans::Plan& plan) { on_plan(plan); };
@@ -146,6 +169,63 @@ void Checker::on_plan(const plans::Plan& plan) {
 void Checker::on_event(const actors::EventReport& report) {
   world_.trace(absl::StrCat("event ", report.name, ": ", report.text));
   if (report.name == "run.rolled_back") ++rollback_events_;
+  if (had_checkpoint_ && !disk_.has_checkpoint()) {
+    fail(absl::StrCat("no complete checkpoint is left at ", report.name));
+  }
+  // All processes see the same files here.
+  if (report.name == "worker.lost" &&
+      report.text.find("cannot read the checkpoint") != std::string::npos) {
+    fail(report.text);
+  }
+}
+
+void Checker::on_shard_begun(ProcessId process, const std::string& path) {
+  const auto other = shards_.find(path);
+  if (other != shards_.end()) {
+    fail(absl::StrCat(world_.name(process), " and ", world_.name(other->second), " both write ",
+                      path));
+  }
+  shards_.emplace(path, process);
+}
+
+void Checker::on_shard_ended(ProcessId process, const std::string& path) {
+  const auto [first, last] = shards_.equal_range(path);
+  const auto own =
+      std::find_if(first, last, [&](const auto& each) { return each.second == process; });
+  if (own != last) shards_.erase(own);
+}
+
+void Checker::on_killed(ProcessId process) {
+  std::erase_if(shards_, [&](const auto& each) { return each.second == process; });
+}
+
+void Checker::on_checkpoint(const actors::CheckpointReport& report) {
+  had_checkpoint_ = true;
+  world_.trace(absl::StrCat("complete: ", report.path));
+  const std::vector<std::string> faults = gpu::find_faults(report.path);
+  if (!faults.empty()) return fail(absl::StrCat("COMPLETE, but ", faults.front()));
+  const auto listing = gpu::read_listing(report.path);
+  const auto live = live_.find(report.step);
+  if (live == live_.end()) return fail(absl::StrCat("nobody had ", report.step, " steps"));
+  for (const auto& [name, file] : *listing) {
+    for (const auto& [tensor, digest] : file.tensors) {
+      const auto found = live->second.digests.find(tensor);
+      if (found != live->second.digests.end() && found->second == digest) continue;
+      return fail(absl::StrCat("tensor ", tensor, " of the checkpoint of step ", report.step,
+                               " is not what was live then"));
+    }
+  }
+}
+
+void Checker::check_against_live(const Held& held, uint64_t steps_done) {
+  const auto live = live_.find(steps_done);
+  if (live == live_.end()) return;
+  for (const auto& [tensor, digest] : digests_of(*held.model, job_.optimizer.name)) {
+    const auto found = live->second.digests.find(tensor);
+    if (found == live->second.digests.end() || found->second == digest) continue;
+    return fail(absl::StrCat("stage ", held.stage, " starts at step ", steps_done, " with another ",
+                             tensor, " than was live then"));
+  }
 }
 
 void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage& message,
@@ -240,6 +320,7 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
     }
     hosted.replicas.push_back(
         {replica.id, plans::stage_of(assignment.plan, replica.id), replica.model});
+    check_against_live(hosted.replicas.back(), assignment.first_step);
     check_replica(result.generation, hosted.replicas.back(), assignment.first_step);
     if (!groups_) continue;
     const int32_t stage = hosted.replicas.back().stage;
@@ -317,6 +398,13 @@ void Checker::keep_if_late(const Held& held, uint64_t steps_done) {
 void Checker::check_replica(uint64_t generation, const Held& held, uint64_t steps_done) {
   const uint64_t digest = digest_of(*held.model);
   world_.note(digest);
+  Live& live = live_[steps_done];
+  if (live.generation <= generation) {  // A late one may take a step that is void by now.
+    live.generation = generation;
+    for (const auto& [tensor, each] : digests_of(*held.model, job_.optimizer.name)) {
+      live.digests[tensor] = each;
+    }
+  }
   const auto [known, is_first] = digests_.try_emplace({generation, held.stage, steps_done}, digest);
   if (known->second == digest) return;
   fail(absl::StrCat("replicas of stage ", held.stage, " differ after ", steps_done,

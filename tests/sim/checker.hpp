@@ -12,6 +12,7 @@
 #include "actors/messages.hpp"
 #include "actors/worker/prepare_io.hpp"
 #include "tests/sim/carried_samples.hpp"
+#include "tests/sim/disk.hpp"
 #include "tests/sim/journal.hpp"
 #include "tests/sim/pipeline_claims.hpp"
 #include "tests/sim/pipeline_groups.hpp"
@@ -45,6 +46,9 @@ struct RecoveryCounts {
 ///   models    that go on to another plan have exactly the steps that the plan starts with
 ///   replicas  of a stage have the same bits after every step, and when they start
 ///   rollback  has a reason in the log
+///   models    that are prepared for a step have the bits that were last seen after it
+///   shards    no two writers are at work on one name
+///   checkpoints   that are complete verify, and have the bits that were live after their step
 ///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
 ///             so have the models that they train
 /// Under local updates, commits and models are checked where pipeline replicas meet; what
@@ -52,7 +56,8 @@ struct RecoveryCounts {
 /// Single-threaded.
 class Checker {
  public:
-  Checker(World& world, JournalStore& store, plans::JobSpec job, const TrainedModel* expected);
+  Checker(World& world, JournalStore& store, const Disk& disk, plans::JobSpec job,
+          const TrainedModel* expected);
 
   const std::optional<std::string>& failure() const { return failure_; }
   void fail(const std::string& what);
@@ -70,6 +75,11 @@ class Checker {
   void on_copied(ProcessId process, uint64_t group);
   /// A sample is read for training.
   void on_read(ProcessId process, uint64_t sample);
+  /// The files of a stage are being written, and are written.
+  void on_shard_begun(ProcessId process, const std::string& path);
+  void on_shard_ended(ProcessId process, const std::string& path);
+  void on_checkpoint(const actors::CheckpointReport& report);
+  void on_killed(ProcessId process);
   void on_coordinator_killed() { ++coordinator_kills_; }
   /// The next coordinator has another configuration: what comes of it is like no other run.
   void on_other_keys() {
@@ -116,10 +126,12 @@ class Checker {
   void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
+  void check_against_live(const Held& held, uint64_t steps_done);
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
 
   World& world_;
   JournalStore& store_;
+  const Disk& disk_;
   const plans::JobSpec job_;
   const TrainedModel* expected_;  // Null: unknown.
   std::optional<std::string> failure_;
@@ -136,8 +148,15 @@ class Checker {
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;
   std::set<std::pair<uint64_t, uint64_t>> journaled_;  // Generations and steps, also void ones.
-  std::map<ProcessId, std::string> runs_;              // That a process has joined.
-  std::map<uint64_t, uint64_t> config_digests_;        // By generation.
+  struct Live {
+    uint64_t generation = 0;
+    std::map<std::string, uint32_t> digests;  // By tensor, as in a checkpoint.
+  };
+  std::map<uint64_t, Live> live_;                 // By steps done.
+  std::multimap<std::string, ProcessId> shards_;  // That are being written.
+  bool had_checkpoint_ = false;
+  std::map<ProcessId, std::string> runs_;        // That a process has joined.
+  std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;
   int rewinds_ = 0;
   int rollback_events_ = 0;

@@ -25,6 +25,7 @@ const char* name_of(const Body::Reader& body) {
       {Body::SNAPSHOT_KEPT, "SnapshotKept"},
       {Body::SHARD_SAVED, "ShardSaved"},
       {Body::PEER_FAILURE, "PeerFailure"},
+      {Body::CHECKPOINT_UNREADABLE, "CheckpointUnreadable"},
       {Body::FAILED, "Failed"},
       {Body::LEAVE, "Leave"},
       {Body::STOP, "Stop"},
@@ -84,6 +85,8 @@ std::string detail_of(const Body::Reader& body) {
                           body.getAssign().getFromCheckpoint() ? ", checkpoint" : "");
   } else if (body.isPeerFailure()) {
     detail = absl::StrCat(" ", body.getPeerFailure().getReason().cStr());
+  } else if (body.isCheckpointUnreadable()) {
+    detail = absl::StrCat(" ", body.getCheckpointUnreadable().getReason().cStr());
   } else if (body.isFailed()) {
     detail = absl::StrCat(" ", body.getFailed().getReason().cStr());
   } else if (body.isJoin()) {

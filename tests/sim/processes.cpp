@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <utility>
 
@@ -123,6 +124,67 @@ actors::JournalIo::behavior_type journal_proxy(actors::JournalIo::stateful_point
   };
 }
 
+/// The product's CheckpointIo behind a slow disk.
+actors::CheckpointIo::behavior_type checkpoint_proxy(
+    actors::CheckpointIo::stateful_pointer<Turns> self, Surroundings* around,
+    actors::CheckpointIo real) {
+  auto pass = [self, around, real](const auto& request,
+                                   const actors::CheckpointListener& listener) {
+    self->delayed_send(real, self->state.take(around->world, around->disk.take_us()), request,
+                       listener);
+  };
+  return {[pass](const actors::CheckpointRequest& request,
+                 const actors::CheckpointListener& listener) { pass(request, listener); },
+          [pass](const actors::StartRequest& request, const actors::CheckpointListener& listener) {
+            pass(request, listener);
+          }};
+}
+
+using ShardProxy =
+    caf::typed_actor<caf::reacts_to<actors::ShardRequest, actors::ShardListener>,
+                     caf::reacts_to<actors::SnapshotRequest, actors::SnapshotListener>,
+                     caf::reacts_to<actors::ShardWritten>>;
+
+struct ShardProxyState {
+  Turns turns;
+  std::deque<actors::ShardListener> listeners;  // Those of requests that are not written yet.
+};
+
+/// The product's ShardIo behind a slow disk: it may outlive the replica whose state it writes.
+ShardProxy::behavior_type shard_proxy(ShardProxy::stateful_pointer<ShardProxyState> self,
+                                      Surroundings* around, ProcessId process,
+                                      actors::ShardIoConfig config, actors::ShardIo real) {
+  auto folder = [config](uint64_t steps_done) {
+    return gpu::partial_checkpoint_path(config.run_folder, steps_done, config.generation);
+  };
+  return {
+      [self, around, process, folder, real](const actors::ShardRequest& request,
+                                            const actors::ShardListener& listener) {
+        around->checker.on_shard_begun(
+            process, absl::StrCat(folder(request.steps_done), "/", request.stage));
+        self->state.listeners.push_back(listener);
+        self->delayed_send(real, self->state.turns.take(around->world, around->disk.take_us()),
+                           request, actors::ShardListener(self));
+      },
+      [self, real](const actors::SnapshotRequest& request,
+                   const actors::SnapshotListener& listener) {
+        self->send(real, request, listener);
+      },
+      [self, around, process, folder](const actors::ShardWritten& written) {
+        const std::string path = folder(written.steps_done);
+        around->checker.on_shard_ended(process, absl::StrCat(path, "/", written.stage));
+        const auto steps = static_cast<uint64_t>(around->job.training.steps);
+        if (written.files.ok() && written.steps_done < steps) {
+          std::set<std::string> names;
+          for (const gpu::SavedFile& file : *written.files) names.insert(file.name);
+          around->disk.on_shard_written(path, names);
+        }
+        self->send(self->state.listeners.front(), written);
+        self->state.listeners.pop_front();
+      },
+  };
+}
+
 /// The product's Planner, who thinks for a moment or for several leases.
 actors::Planner::behavior_type planner_proxy(actors::Planner::stateful_pointer<Turns> self,
                                              Surroundings* around, actors::Planner real) {
@@ -223,7 +285,11 @@ actors::WorkerParts SimulatedWorker::make_parts() {
     return device_work_;
   };
   parts.make_shard_io = [this](actors::ShardIoConfig config) {
-    return around_.world.system().spawn(actors::shard_io, std::move(config));
+    auto& system = around_.world.system();
+    actors::ShardIo real = system.spawn(actors::shard_io, config);
+    if (!around_.disk.is_slow()) return real;
+    return actors::ShardIo(
+        system.spawn(shard_proxy, &around_, process_, std::move(config), std::move(real)));
   };
   parts.make_group = [this](plans::GroupId number, const actors::GroupRequest& request) {
     net::GradientGroup::Options named = request.options;
@@ -267,6 +333,7 @@ void SimulatedWorker::kill(bool silent) {
   if (!is_alive()) return;
   World& world = around_.world;
   world.kill(process_);
+  around_.checker.on_killed(process_);
   around_.network.on_killed(process_, silent);
   plane_->on_killed(silent);
   around_.groups.on_killed(process_, silent);
@@ -313,16 +380,14 @@ absl::Status SimulatedCoordinator::start() {
     options.load_path = around_.run_folder;  // As `skein train --resume` does.
   }
   SKEIN_ASSIGN_OR_RETURN(actors::StartPoint start,
-                         actors::find_start(options.job, options.load_path));
+                         actors::look_at_start(options.job, options.load_path));
   std::shared_ptr<actors::Journal> journal = open_journal(around_.store);
   SKEIN_RETURN_IF_ERROR(actors::read_journal(*journal, start));
   actors::CoordinatorConfig config;
   config.term = journal->term();
   World& world = around_.world;
   journal_ = spawn_journal(std::move(journal));
-  checkpoints_ = world.spawn_in(process_, [&](auto& system) {
-    return system.spawn(actors::checkpoint_io, around_.job, around_.run_folder);
-  });
+  checkpoints_ = spawn_checkpoints();
   observer_ = world.spawn_in(process_, [&](auto& system) {
     return system.spawn(actors::observer_io, static_cast<actors::RunObserver*>(this),
                         std::function<void()>([] {}));
@@ -367,6 +432,18 @@ actors::Planner SimulatedCoordinator::spawn_planner() {
   });
 }
 
+actors::CheckpointIo SimulatedCoordinator::spawn_checkpoints() {
+  World& world = around_.world;
+  real_checkpoints_ = world.spawn_in(process_, [&](auto& system) {
+    return actors::CheckpointIo(
+        system.spawn(actors::checkpoint_io, around_.job, around_.run_folder));
+  });
+  if (!around_.disk.is_slow()) return real_checkpoints_;
+  return world.spawn_in(process_, [&](auto& system) {
+    return actors::CheckpointIo(system.spawn(checkpoint_proxy, &around_, real_checkpoints_));
+  });
+}
+
 actors::JournalIo SimulatedCoordinator::spawn_journal(std::shared_ptr<actors::Journal> journal) {
   World& world = around_.world;
   real_journal_ = world.spawn_in(process_, [&](auto& system) {
@@ -381,6 +458,12 @@ void SimulatedCoordinator::on_event(const actors::EventReport& report) {
   if (is_alive()) around_.checker.on_event(report);
 }
 
+void SimulatedCoordinator::on_checkpoint(const actors::CheckpointReport& report) {
+  if (!is_alive()) return;
+  around_.checker.on_checkpoint(report);
+  around_.disk.on_completed(report.path);
+}
+
 void SimulatedCoordinator::kill(bool silent) {
   if (!is_alive()) return;
   World& world = around_.world;
@@ -391,6 +474,7 @@ void SimulatedCoordinator::kill(bool silent) {
     end_actor(caf::actor_cast<caf::actor>(journal_));
     end_actor(caf::actor_cast<caf::actor>(real_journal_));
     end_actor(caf::actor_cast<caf::actor>(checkpoints_));
+    end_actor(caf::actor_cast<caf::actor>(real_checkpoints_));
     end_actor(caf::actor_cast<caf::actor>(observer_));
     end_actor(caf::actor_cast<caf::actor>(planner_));
     end_actor(caf::actor_cast<caf::actor>(real_planner_));
@@ -398,7 +482,7 @@ void SimulatedCoordinator::kill(bool silent) {
   world.drain(process_);
   coordinator_ = nullptr;
   journal_ = real_journal_ = nullptr;
-  checkpoints_ = nullptr;
+  checkpoints_ = real_checkpoints_ = nullptr;
   observer_ = nullptr;
   planner_ = real_planner_ = nullptr;
   world.drain(process_);

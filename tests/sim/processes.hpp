@@ -9,6 +9,7 @@
 #include "tests/sim/broken_messages.hpp"
 #include "tests/sim/checker.hpp"
 #include "tests/sim/device.hpp"
+#include "tests/sim/disk.hpp"
 #include "tests/sim/groups.hpp"
 #include "tests/sim/network.hpp"
 #include "tests/sim/plane.hpp"
@@ -23,6 +24,7 @@ struct Surroundings {
   Groups& groups;
   Checker& checker;
   JournalStore& store;
+  Disk& disk;
   plans::JobSpec job;
   std::string run;  // Its id.
   std::string run_folder;
@@ -89,7 +91,7 @@ class SimulatedCoordinator final : public actors::RunObserver {
   void on_profiles(const plans::ReportProfiles&) override {}
   void on_step(const actors::StepReport&) override {}
   void on_validation(const actors::ValidationReport&) override {}
-  void on_checkpoint(const actors::CheckpointReport&) override {}
+  void on_checkpoint(const actors::CheckpointReport& report) override;
   void on_timings(const actors::TimingsReport&) override {}
   void on_event(const actors::EventReport& report) override;
 
@@ -97,11 +99,13 @@ class SimulatedCoordinator final : public actors::RunObserver {
   absl::Status start();
   actors::JournalIo spawn_journal(std::shared_ptr<actors::Journal> journal);
   actors::Planner spawn_planner();
+  actors::CheckpointIo spawn_checkpoints();
 
   Surroundings& around_;
   ProcessId process_ = 0;
   actors::JournalIo real_journal_;
   actors::JournalIo journal_;
+  actors::CheckpointIo real_checkpoints_;
   actors::CheckpointIo checkpoints_;
   actors::ObserverIo observer_;
   actors::Planner real_planner_;

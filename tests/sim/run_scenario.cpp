@@ -46,13 +46,15 @@ class Simulation {
         network_(world_,
                  {.late_chance = scenario.late_chance, .tensor_us_max = scenario.tensor_us_max}),
         groups_(world_, network_, [this](const std::string& what) { checker_.fail(what); }),
-        checker_(world_, store_, job_, options.expected),
+        disk_(folder_.path(), scenario.seed, scenario.disk_us_max),
+        checker_(world_, store_, disk_, job_, options.expected),
         around_{world_,
                 network_,
                 planes_,
                 groups_,
                 checker_,
                 store_,
+                disk_,
                 job_,
                 "run-1",
                 folder_.path(),
@@ -98,10 +100,13 @@ class Simulation {
 
   /// Another job, on another folder, that waits for more workers than there are.
   Surroundings around_other_run() {
-    Surroundings other = {world_,      network_,         planes_,
-                          groups_,     checker_,         other_store_,
-                          around_.job, "run-2",          other_folder_.path(),
-                          1000,        around_.mutation, around_.modes};
+    Surroundings other = {world_,       network_,
+                          planes_,      groups_,
+                          checker_,     other_store_,
+                          disk_,        around_.job,
+                          "run-2",      other_folder_.path(),
+                          1000,         around_.mutation,
+                          around_.modes};
     other.job.optimizer.lr *= 0.5;
     return other;
   }
@@ -158,10 +163,11 @@ class Simulation {
     SimulatedWorker* other = workers.empty() ? nullptr : workers[fault.other % workers.size()];
     world_.trace(
         absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
-    const bool is_of_worker = fault.kind != FaultKind::kCrashCoordinator &&
-                              fault.kind != FaultKind::kPauseCoordinator &&
-                              fault.kind != FaultKind::kOtherJob &&
-                              fault.kind != FaultKind::kOtherKeys && fault.kind != FaultKind::kJoin;
+    const bool is_of_worker =
+        fault.kind != FaultKind::kCrashCoordinator && fault.kind != FaultKind::kPauseCoordinator &&
+        fault.kind != FaultKind::kOtherJob && fault.kind != FaultKind::kOtherKeys &&
+        fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
+        fault.kind != FaultKind::kLoseShard;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -200,6 +206,12 @@ class Simulation {
         return true;
       case FaultKind::kDamage:
         return target->damage_copy();
+      case FaultKind::kDamageCheckpoint:
+        disk_.damage_checkpoint(options_.mutation == Mutation::kDigestsSkipped);
+        return true;
+      case FaultKind::kLoseShard:
+        disk_.lose_next_shard();
+        return true;
       case FaultKind::kOtherJob:
         return crash_coordinator(fault) && start_other_run();
       case FaultKind::kOtherKeys:
@@ -284,6 +296,8 @@ class Simulation {
                                         " s after the last fault; ", store_.commits.size(), " of ",
                                         job_.training.steps, " steps are committed"));
     }
+    // Nothing is left that could be gone on from, and the run says so.
+    if (absl::IsDataLoss(result_->status) && disk_.has_only_damaged()) return;
     if (!result_->status.ok()) {
       return checker_.fail(absl::StrCat("the run failed: ", result_->status.ToString()));
     }
@@ -331,6 +345,7 @@ class Simulation {
   Network network_;
   Planes planes_;
   Groups groups_;
+  Disk disk_;
   Checker checker_;
   Surroundings around_;
   tests::TemporaryFolder other_folder_;

@@ -133,6 +133,23 @@ void choose_pipelines(Draw& draw, const std::string& policy, Scenario& scenario)
   job.comm.train_timeout_seconds = 60;
 }
 
+/// What the disk does, in some runs. Drawn apart from the rest, so that all others are the same
+/// with and without it.
+void choose_disk(uint64_t seed, Scenario& scenario) {
+  Draw draw{plans::Rng(seed, plans::random_stream("disk", 4))};
+  if (!draw.chance(0.4)) return;
+  scenario.job.checkpoint.keep_latest_k = draw.one_of({1, 2});
+  scenario.disk_us_max = draw.one_of({uint64_t{0}, kSecond / 2, 4 * kSecond});
+  auto add = [&](FaultKind kind) {
+    Fault fault;
+    fault.kind = kind;
+    fault.at_us = draw.between(kSecond, 15 * kSecond);
+    scenario.faults.push_back(fault);
+  };
+  for (uint64_t count = draw.between(0, 2); count > 0; --count) add(FaultKind::kDamageCheckpoint);
+  if (scenario.disk_us_max > 0 && draw.chance(0.5)) add(FaultKind::kLoseShard);
+}
+
 FaultKind draw_kind(Draw& draw) {
   int total = 0;
   for (const FaultWeight& each : kWeights) total += each.weight;
@@ -210,6 +227,8 @@ const char* to_text(FaultKind kind) {
                                                "join",
                                                "drain",
                                                "damage",
+                                               "damage-checkpoint",
+                                               "lose-shard",
                                                "other-job",
                                                "other-keys"};
   return kNames[static_cast<int>(kind)];
@@ -251,6 +270,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   std::stable_sort(scenario.faults.begin(), scenario.faults.end(),
                    [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
   add_changes_of_identity(seed, scenario.faults);
+  choose_disk(seed, scenario);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",
@@ -258,6 +278,10 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
       layout.pipeline_parallel_schedule, ", ", scenario.job.training.steps, " steps, snapshots ",
       scenario.job.elastic.snapshot_interval, ", checkpoints ",
       scenario.job.checkpoint.enable ? scenario.job.checkpoint.interval : 0);
+  if (scenario.disk_us_max > 0) {
+    absl::StrAppend(&scenario.shape, ", a disk that takes ",
+                    static_cast<double>(scenario.disk_us_max) * 1e-6, " s");
+  }
   if (has_pipelines) {
     absl::StrAppend(&scenario.shape, ", ", policy, " in rounds of ", scenario.job.sync.round_steps,
                     ", ", scenario.job.optimizer.name);
@@ -268,6 +292,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
 Scenario undisturbed(const Scenario& scenario) {
   Scenario alone = scenario;
   alone.faults.clear();
+  alone.disk_us_max = 0;
   alone.has_third_mode = false;
   alone.worker_count = 1;
   alone.job.parallelism.pipeline_parallel_degree = 1;

@@ -15,18 +15,20 @@ enum class FaultKind {
   kCrashCoordinator,  // And it is started anew after `duration_us`.
   kPause,             // A worker does nothing for `duration_us`: SIGSTOP, then SIGCONT.
   kPauseCoordinator,
-  kSlow,       // A worker's device has a fraction of its speed for `duration_us`.
-  kPartition,  // No bytes between two workers for `duration_us`.
-  kIsolate,    // No bytes between a worker and the coordinator for `duration_us`.
-  kHalfOpen,   // A worker's control connection goes silent.
-  kDropLink,   // Data connections between two workers break, and cannot be made for a while.
-  kJoin,       // A new worker comes.
-  kDrain,      // A worker is told to leave.
-  kDamage,     // A bit flips in a stored copy of state.
+  kSlow,              // A worker's device has a fraction of its speed for `duration_us`.
+  kPartition,         // No bytes between two workers for `duration_us`.
+  kIsolate,           // No bytes between a worker and the coordinator for `duration_us`.
+  kHalfOpen,          // A worker's control connection goes silent.
+  kDropLink,          // Data connections between two workers break, and cannot be made for a while.
+  kJoin,              // A new worker comes.
+  kDrain,             // A worker is told to leave.
+  kDamage,            // A bit flips in a stored copy of state.
+  kDamageCheckpoint,  // A number is changed in the newest complete checkpoint, or the next.
+  kLoseShard,         // The next shard of a checkpoint goes where nobody else sees it.
   kOtherJob,   // The coordinator dies; until it is started anew another run's listens in its place.
   kOtherKeys,  // The coordinator dies, and is started anew with another configuration.
 };
-inline constexpr int kFaultKinds = 15;
+inline constexpr int kFaultKinds = 17;
 
 const char* to_text(FaultKind kind);
 
@@ -44,8 +46,9 @@ struct Scenario {
   plans::JobSpec job;
   int64_t worker_count = 0;
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
+  uint64_t disk_us_max = 0;     // That the files of a stage, or a checkpoint, take.
   double late_chance = 0.01;    // That what travels is late.
-  std::vector<Fault> faults;    // By time; behind them those of who speaks for which run.
+  std::vector<Fault> faults;    // By time; behind them those of identities and disks.
   std::string shape;            // The job's, in words.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };

@@ -29,6 +29,7 @@ constexpr const char* kUsage =
     "  --dense                        with a policy: faults in bursts\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored|run-ignored|config-kept\n"
     "           a broken protocol\n"
+    "           digests-skipped        checkpoints are loaded without a look at their digests\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
     "pipeline replicas\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
@@ -48,6 +49,7 @@ const std::map<std::string, Mutation> kMutations = {
     {"commit-before-journal", Mutation::kCommitBeforeJournal},
     {"stale-generation", Mutation::kStaleGeneration},
     {"lease-ignored", Mutation::kLeaseIgnored},
+    {"digests-skipped", Mutation::kDigestsSkipped},
     {"run-ignored", Mutation::kRunIgnored},
     {"config-kept", Mutation::kConfigKept},
     {"abort-skipped", Mutation::kAbortSkipped},

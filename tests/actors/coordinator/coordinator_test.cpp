@@ -66,8 +66,9 @@ struct CoordinatorRig {
     });
     checkpoints = system->spawn([this]() -> CheckpointIo::behavior_type {
       return {[this](const CheckpointRequest& request, const CheckpointListener&) {
-        saved.push_back(request.state.steps_done);
-      }};
+                saved.push_back(request.state.steps_done);
+              },
+              [](const StartRequest&, const CheckpointListener&) {}};
     });
     observer = system->spawn(observer_io, static_cast<RunObserver*>(&events), [] {});
     CoordinatorConfig made;

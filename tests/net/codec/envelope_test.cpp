@@ -69,6 +69,7 @@ TEST(Codec, StructsMayBeSentAsTheyAreMade) {
                                           Quiesce(),
                                           Quiesced(),
                                           PeerFailure(),
+                                          CheckpointUnreadable(),
                                           Leave(),
                                           SnapshotKept(),
                                           Emulate(),

@@ -376,7 +376,8 @@ TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
   EXPECT_EQ(find<EndRun>(started), nullptr);
   cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), ++cluster.now);
   EXPECT_NE(
-      find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions()),
+      find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus(), ++cluster.now)
+                       .decisions()),
       nullptr);
 }
 

@@ -167,7 +167,7 @@ TEST(CoordinationPipelines, AStopEndsTheRunBehindTheStepInProgressWithACheckpoin
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
   cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), ++cluster.now);
   const CoordinatorDecisions ended =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus(), ++cluster.now).decisions();
   ASSERT_NE(find<EndRun>(ended), nullptr);
   EXPECT_TRUE(find<EndRun>(ended)->stopped_early);
 }

@@ -154,7 +154,8 @@ TEST(Coordination, EndsOnlyWhenTheLastCheckpointAndValidationAreThere) {
                     .decisions()),
             nullptr);
   EXPECT_NE(
-      find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions()),
+      find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus(), ++cluster.now)
+                       .decisions()),
       nullptr);
 }
 
@@ -192,7 +193,8 @@ TEST(Coordination, AFailedLastCheckpointEndsTheRunWithItsReason) {
   cluster.start();
   cluster.finish_step(0);
   const CoordinatorDecisions decisions =
-      cluster.coordination.on_checkpoint_completed(1, absl::ResourceExhaustedError("disk full"))
+      cluster.coordination
+          .on_checkpoint_completed(1, absl::ResourceExhaustedError("disk full"), ++cluster.now)
           .decisions();
   ASSERT_NE(find<EndRun>(decisions), nullptr);
   EXPECT_EQ(find<EndRun>(decisions)->status.message(), "disk full");
@@ -212,7 +214,7 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), 9);
   cluster.coordination.on_shard_saved({2}, 1, 1, absl::OkStatus(), 9);
   const CoordinatorDecisions end =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus(), ++cluster.now).decisions();
   ASSERT_NE(find<EndRun>(end), nullptr);
   EXPECT_TRUE(find<EndRun>(end)->stopped_early);
 }

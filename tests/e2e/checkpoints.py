@@ -1,0 +1,179 @@
+"""Checkpoints that are damaged, that lie elsewhere, or that several write at a time: none is taken for
+what it is not, and training goes on from another source or says why it cannot."""
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from checkpoints import newest, read_model, worst_relative  # noqa: E402
+from elastic_runs import ElasticRun, wait_until  # noqa: E402
+from running import Program  # noqa: E402
+
+BAD_DATA = 3
+TOLERANCE = 1e-4
+TWO_STAGES = ["--parallelism.pipeline_parallel_degree", "2", "--device.speed", "0.1"]
+NO_SNAPSHOTS = ["--elastic.snapshot_interval", "0"]
+
+# Makes the sync of a stage's files slow, as a disk under load does.
+SLOW_SYNC = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int fsync(int file) {
+  char link[64], path[4096];
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
+  ssize_t length = readlink(link, path, sizeof(path) - 1);
+  path[length < 0 ? 0 : length] = 0;
+  if (strstr(path, ".safetensors")) usleep(1500000);
+  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(file);
+}
+"""
+
+
+def complete(run):
+    """Steps of the complete checkpoints of a run."""
+    found = glob.glob(os.path.join(run.folder(), "checkpoint", "step-????????", "COMPLETE"))
+    return sorted(int(os.path.dirname(path)[-8:]) for path in found)
+
+
+def flip_floats(folder):
+    """Changes some numbers of the first stage's weights; returns the name of their tensor."""
+    path = glob.glob(os.path.join(folder, "model-00001-of-*.safetensors"))[0]
+    with open(path, "r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        name = next(name for name in header if name != "__metadata__")
+        file.seek(8 + length + header[name]["data_offsets"][0])
+        values = bytearray(file.read(64))
+        for i in range(3, len(values), 4):
+            values[i] ^= 0x40
+        file.seek(-len(values), os.SEEK_CUR)
+        file.write(values)
+    return name
+
+
+def damaged(program, keep):
+    """The newest checkpoint is changed under a run that needs it: a stage is lost."""
+    claim = f"a damaged checkpoint, {keep} kept"
+    steps = 30
+    run = ElasticRun(program, f"damaged-{keep}", 2, *TWO_STAGES, *NO_SNAPSHOTS, "--training.steps",
+                     str(steps), "--checkpoint.interval", "6", "--checkpoint.keep_latest_k",
+                     str(keep), apart=True)
+    # Half way between two checkpoints.
+    run.wait_for_step(14)
+    wait_until(lambda: 12 in complete(run), 10)
+    tensor = flip_floats(newest(run.folder()))
+    run.signal(2)
+    code = run.finish()
+    if keep == 1:
+        program.expect(f"{claim}: it ends with the code for bad data and names file and tensor",
+                       code == BAD_DATA and "model-00001" in run.errors() and
+                       tensor in run.errors(), f"{code}: {run.errors()[-300:]}")
+        return
+    program.expect(f"{claim}: it ends with code 0", code == 0, f"{code}: {run.errors()[-300:]}")
+    told = run.events("checkpoint.damaged")
+    program.expect(f"{claim}: it is told, with file and tensor",
+                   told and "model-00001" in told[0]["text"] and tensor in told[0]["text"], told)
+    back = [each["to"] for each in run.events("run.rolled_back")]
+    program.expect(f"{claim}: training goes on from the older one", back[-1:] == ["6"], back)
+    reference = program.run_reference("damaged-reference", "--training.steps", str(steps))
+    worst, name = worst_relative(read_model(newest(run.folder())),
+                                 read_model(newest(reference + "/final")))
+    program.expect(f"{claim}: the weights are those of one process", worst <= TOLERANCE,
+                   f"{worst:.1e} {name}")
+    verified = program.run("verify", run.folder())
+    program.expect(f"{claim}: verify finds nothing at the end",
+                   verified.returncode == 0, verified.stdout + verified.stderr)
+
+
+def resumed(program):
+    """A run is resumed whose newest checkpoint is damaged; a finished one is verified."""
+    result, run = program.train("resumed", "--training.steps", "9", "--checkpoint.interval", "3")
+    tensor = flip_floats(newest(run))
+    verified = program.run("verify", run)
+    lines = [line for line in verified.stdout.splitlines() if "digests agree" not in line]
+    program.expect("verify: a line for the fault, with file and tensor, and the code for bad data",
+                   verified.returncode == BAD_DATA and len(lines) == 1 and
+                   "model-00001" in lines[0] and f"tensor {tensor}" in lines[0],
+                   f"{verified.returncode}: {verified.stdout}")
+    again = program.run("train", "--resume", run, "--training.steps", "12")
+    with open(os.path.join(run, "events.jsonl"), encoding="utf-8") as file:
+        told = [each for each in map(json.loads, file) if each["event"] == "checkpoint.damaged"]
+    program.expect("resume: it goes on from an older checkpoint and says so",
+                   result.returncode == 0 and again.returncode == 0 and
+                   len(told) == 1 and told[0]["step"] == "6", f"{again.stderr} {told}")
+    verified = program.run("verify", run)
+    program.expect("resume: what it wrote anew is whole", verified.returncode == 0,
+                   verified.stdout)
+
+
+def elsewhere(program):
+    """A worker joins that has another file system where the run folder is."""
+    run = ElasticRun(program, "elsewhere", 2, *TWO_STAGES, "--training.steps", "60",
+                     "--checkpoint.interval", "6", "--checkpoint.keep_latest_k", "1", apart=True)
+    run.wait_for_step(7)
+    wait_until(lambda: complete(run), 10)
+    run.signal(2)
+    mount = f"mount -t tmpfs none '{run.dump}' && exec \"$@\""
+    with open(run.errors_path, "ab") as errors:
+        run.workers.append(subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", mount, "sh", program.skein, "worker", "--join",
+             run.address()], cwd=program.folder, stdout=subprocess.DEVNULL, stderr=errors))
+    failed = run.wait_for_event("checkpoint.failed")
+    step = run.steps_done()
+    told = failed and not isinstance(failed, bool) and failed[0]["text"]
+    program.expect("a shard elsewhere: the checkpoint fails, with the file that is not there",
+                   told and "safetensors" in told and "run folder" in told, told)
+    kept = complete(run)
+    program.expect("a shard elsewhere: an older checkpoint stays", kept and kept[-1] < step, kept)
+    run.wait_for_step(step + 2)
+    program.expect("a shard elsewhere: training goes on", True)
+    code = run.finish()
+    program.expect("a shard elsewhere: without its last checkpoint the run fails, and says why",
+                   code == 1 and "run folder" in run.errors(), f"{code}: {run.errors()[-300:]}")
+    verified = program.run("verify", run.folder())
+    program.expect("a shard elsewhere: all that is complete is whole", verified.returncode == 0,
+                   verified.stdout + verified.stderr)
+
+
+def zombies(program):
+    """A worker dies while the last checkpoint is being written: those who take over write the same
+    state, while the first attempt is still at work."""
+    source = os.path.join(program.folder, "slow_sync.c")
+    library = os.path.join(program.folder, "slow_sync.so")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(SLOW_SYNC)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    run = ElasticRun(program, "zombies", 3, "--parallelism.pipeline_parallel_degree", "3",
+                     "--device.speed", "0.1", "--training.steps", "8", apart=True,
+                     unlike=[([], {"LD_PRELOAD": library})] * 4)
+    run.wait_for_step(8)
+    # The files of the first attempt are being synced.
+    wait_until(lambda: glob.glob(os.path.join(run.folder(), "checkpoint", "*", "*.tmp")), 10)
+    run.signal(3, signal.SIGKILL)
+    code = run.finish()
+    program.expect("slow disks: a loss during the last checkpoint costs nothing", code == 0,
+                   f"{code}: {run.errors()[-300:]}")
+    verified = program.run("verify", run.folder())
+    program.expect("slow disks: it is whole", code == 0 and verified.returncode == 0,
+                   verified.stdout + verified.stderr)
+    left = glob.glob(os.path.join(run.folder(), "checkpoint", "step-*", "*.tmp"))
+    program.expect("slow disks: no temporary file is in it", not left, left)
+
+
+def main():
+    program = Program()
+    damaged(program, keep=2)
+    damaged(program, keep=1)
+    resumed(program)
+    elsewhere(program)
+    zombies(program)
+    program.finish()
+
+
+main()

@@ -1,0 +1,188 @@
+// What the coordination makes of checkpoints that are late, damaged, or read in vain.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plans/small_cluster.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr LayerRange kFront{0, 3};  // A model of 4 blocks in two stages.
+
+JobSpec saving_job() {
+  JobSpec job = small_job();
+  job.training.steps = 100;
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 2;
+  return job;
+}
+
+/// Steps 1 to `steps`; checkpoints up to step `durable` are complete.
+void train(Cluster& cluster, uint64_t steps, uint64_t durable) {
+  cluster.start();
+  for (uint64_t step = 0; step < steps; ++step) {
+    cluster.finish_step(step);
+    const uint64_t done = step + 1;
+    if (done % 2 != 0) continue;
+    for (int32_t stage : {0, 1}) {
+      cluster.coordination.on_shard_saved(cluster.sender(ReplicaId{static_cast<uint32_t>(stage)}),
+                                          stage, done, absl::OkStatus(), ++cluster.now);
+    }
+    if (done > durable) continue;
+    cluster.coordination.on_checkpoint_completed(done, absl::OkStatus(), ++cluster.now);
+  }
+}
+
+/// Worker 2 is lost, and worker 1 restores from the checkpoint of step 4.
+CoordinatorDecisions restore_from_four(Cluster& cluster) {
+  train(cluster, 5, 4);
+  cluster.lose(2);
+  return cluster.quiesced(1, {{5, kFront}});
+}
+
+std::vector<std::string> names(const CoordinatorDecisions& decisions) {
+  std::vector<std::string> names;
+  for (const CoordinatorDecision& decision : decisions) {
+    if (const auto* event = std::get_if<RunEvent>(&decision)) names.push_back(event->name);
+  }
+  return names;
+}
+
+TEST(CoordinationCheckpoint, ARollbackWaitsForANewerCheckpointThatIsBeingCompleted) {
+  for (const bool is_written : {true, false}) {
+    Cluster cluster(saving_job());
+    train(cluster, 5, 2);
+    cluster.lose(2);
+    const CoordinatorDecisions waiting = cluster.quiesced(1, {{5, kFront}});
+    EXPECT_EQ(find<AssignPlan>(waiting), nullptr) << "step 4 is about to be on disk";
+    EXPECT_THAT(names(waiting), testing::Contains("checkpoint.awaited"));
+    const CoordinatorDecisions assigned =
+        cluster.decided(cluster.coordination.on_checkpoint_completed(
+            4, is_written ? absl::OkStatus() : absl::UnavailableError("disk full"), ++cluster.now));
+    ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+    EXPECT_TRUE(find<AssignPlan>(assigned)->restore.from_checkpoint);
+    EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, is_written ? 4u : 2u);
+  }
+}
+
+TEST(CoordinationCheckpoint, AChangeThatLosesNothingWaitsForNoCheckpoint) {
+  Cluster cluster(saving_job());
+  train(cluster, 4, 2);
+  cluster.lose(2);
+  EXPECT_NE(find<AssignPlan>(cluster.quiesced(1, {{4, {0, 6}}})), nullptr);
+}
+
+TEST(CoordinationCheckpoint, ADamagedOneLeadsToAnOlderOne) {
+  Cluster cluster(saving_job());
+  const CoordinatorDecisions first = restore_from_four(cluster);
+  ASSERT_EQ(find<AssignPlan>(first)->restore.first_step, 4u);
+  const uint64_t generation = cluster.coordination.generation();
+  const CoordinatorDecisions told = cluster.decided(
+      cluster.coordination.on_checkpoint_unreadable({1}, "h.0.ln_1.bias", ++cluster.now));
+  EXPECT_NE(find<VerifyCheckpoint>(told), nullptr);
+  EXPECT_TRUE(
+      cluster.coordination.on_checkpoint_unreadable({1}, "the same", ++cluster.now).is_dropped());
+  // However long it takes to read: nobody is late.
+  cluster.now += 3'600'000'000;
+  cluster.coordination.on_heartbeat({1}, {}, cluster.now);
+  cluster.coordination.on_timer(cluster.now);
+  const CoordinatorDecisions decided = cluster.decided(cluster.coordination.on_checkpoint_verified(
+      {absl::OkStatus(), absl::OkStatus(), 2, {"tensor h.0.ln_1.bias is damaged"}}, ++cluster.now));
+  ASSERT_NE(find<RunEvent>(decided), nullptr);
+  EXPECT_EQ(find<RunEvent>(decided)->name, "checkpoint.damaged");
+  EXPECT_THAT(find<RunEvent>(decided)->text, HasSubstr("h.0.ln_1.bias"));
+  EXPECT_EQ(cluster.coordination.generation(), generation + 1);
+  const CoordinatorDecisions again = cluster.quiesced(1);
+  EXPECT_TRUE(find<AssignPlan>(again)->restore.from_checkpoint);
+  EXPECT_EQ(find<AssignPlan>(again)->restore.first_step, 2u);
+  EXPECT_NE(find<RewindJournal>(cluster.prepared(1)), nullptr);
+}
+
+TEST(CoordinationCheckpoint, WithoutAWholeOneTheRunEndsAndNamesTheFault) {
+  Cluster cluster(saving_job());
+  restore_from_four(cluster);
+  cluster.coordination.on_checkpoint_unreadable({1}, "a tensor", ++cluster.now);
+  const CoordinatorDecisions decided = cluster.decided(cluster.coordination.on_checkpoint_verified(
+      {absl::OkStatus(), absl::DataLossError("h.0.ln_1.bias"), 0, {}}, ++cluster.now));
+  ASSERT_NE(find<EndRun>(decided), nullptr);
+  EXPECT_TRUE(absl::IsDataLoss(find<EndRun>(decided)->status));
+}
+
+TEST(CoordinationCheckpoint, WhoCannotReadAWholeOneIsLost) {
+  Cluster cluster(saving_job());
+  restore_from_four(cluster);
+  cluster.coordination.on_checkpoint_unreadable({1}, "no such file", ++cluster.now);
+  const CoordinatorDecisions decided = cluster.decided(cluster.coordination.on_checkpoint_verified(
+      {absl::OkStatus(), absl::OkStatus(), 4, {}}, ++cluster.now));
+  EXPECT_EQ(find<EndRun>(decided), nullptr) << "another worker may see it";
+  ASSERT_NE(find<DismissWorker>(decided), nullptr);
+  EXPECT_EQ(find<DismissWorker>(decided)->worker, WorkerId{1});
+  EXPECT_THAT(find<RunEvent>(decided)->text, HasSubstr("no such file"));
+}
+
+TEST(CoordinationCheckpoint, AComplaintOutOfPlaceChangesNothing) {
+  Cluster cluster(saving_job());
+  cluster.start();
+  EXPECT_TRUE(cluster.coordination.on_checkpoint_unreadable({1}, "x", ++cluster.now).is_dropped());
+  EXPECT_TRUE(cluster.coordination.on_checkpoint_unreadable({9}, "x", ++cluster.now).is_dropped());
+  EXPECT_TRUE(
+      cluster.coordination
+          .on_checkpoint_verified({absl::OkStatus(), absl::OkStatus(), 2, {}}, ++cluster.now)
+          .is_dropped());
+}
+
+TEST(CoordinationCheckpoint, AtAStartWorkersJoinBeforeTheCheckpointIsRead) {
+  Coordination::Options options;
+  options.job = saving_job();
+  options.worker_count = 2;
+  options.committed_steps = options.durable_step = 4;
+  options.is_verified = false;
+  Cluster cluster(std::move(options));
+  EXPECT_NE(find<WelcomeWorker>(cluster.join(1)), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(cluster.join(2)), nullptr);
+  const CoordinatorDecisions decided = cluster.decided(cluster.coordination.on_checkpoint_verified(
+      {absl::OkStatus(), absl::OkStatus(), 2, {"step 4 is damaged"}}, ++cluster.now));
+  EXPECT_NE(find<QuiesceWorker>(decided), nullptr);
+  cluster.quiesced(1);
+  EXPECT_EQ(find<AssignPlan>(cluster.quiesced(2))->restore.first_step, 2u);
+}
+
+/// A coordinator that was started again, whose only checkpoint is damaged.
+Cluster restarted_without_checkpoint() {
+  Coordination::Options options;
+  options.job = saving_job();
+  options.worker_count = 2;
+  options.committed_steps = 5;
+  options.durable_step = 4;
+  options.generation = 1;
+  options.generations = {{0, 1}};
+  options.last_plan = *make_layout_plan(options.job, {{1}, {2}}, 1);
+  options.is_verified = false;
+  return Cluster(std::move(options));
+}
+
+TEST(CoordinationCheckpoint, WithADamagedOneLiveStateIsGoneOnWith) {
+  for (const bool is_live : {true, false}) {
+    Cluster cluster = restarted_without_checkpoint();
+    cluster.join(1, 1);
+    cluster.join(2, 2);
+    cluster.decided(cluster.coordination.on_checkpoint_verified(
+        {absl::OkStatus(), absl::DataLossError("damaged"), 0, {"damaged"}}, ++cluster.now));
+    const uint64_t held = is_live ? 5 : 3;
+    cluster.quiesced(1, {{held, kFront}});
+    const CoordinatorDecisions decided = cluster.quiesced(2, {{held, {3, 6}}});
+    if (is_live) {
+      ASSERT_NE(find<AssignPlan>(decided), nullptr);
+      EXPECT_EQ(find<AssignPlan>(decided)->restore.first_step, 5u);
+    } else {
+      ASSERT_NE(find<EndRun>(decided), nullptr) << "there is nothing to go on from";
+      EXPECT_TRUE(absl::IsDataLoss(find<EndRun>(decided)->status));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::plans
