@@ -89,6 +89,8 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   checkpoint_path = config.options.load_path;
   plans::Coordination::Options options;
   options.job = config.options.job;
+  options.run = config.options.run_id;
+  options.config_digest = config.options.config_digest;
   options.worker_count = config.options.worker_count;
   options.plan = config.options.plan;
   options.only_profiles = config.options.only_profiles;
@@ -203,15 +205,16 @@ void CoordinatorState::send_to_all(const net::ControlBody& body) {
 
 void CoordinatorState::carry_out(const plans::WelcomeWorker& decision) {
   links.bind(decision.peer, decision.worker);
-  send(decision.worker, net::Joined{decision.worker, config.options.job_id,
-                                    config.options.job_config, config.options.run_folder});
+  const CoordinatorOptions& run = config.options;
+  send(decision.worker, net::Joined{decision.worker, run.job_id, run.job_config, run.run_folder,
+                                    run.run_id, run.config_digest});
   tell_progress();
 }
 
 void CoordinatorState::carry_out(const plans::RefusePeer& decision) {
   const WorkerLinks::Peer* peer = links.find(decision.peer);
   if (peer == nullptr) return;
-  peer->link->send(net::encode(head({}), net::Refused{decision.reason}));
+  peer->link->send(net::encode(head({}), net::Refused{decision.reason, decision.run}));
   peer->link->close();
 }
 
@@ -246,6 +249,7 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   assign.data_digest = config.start.data_digest;
   assign.snapshot_peers = decision.snapshot_peers;
   assign.state_generation = decision.state_generation;
+  assign.config_digest = config.options.config_digest;
   send_to_all(std::move(assign));
 }
 

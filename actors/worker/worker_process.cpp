@@ -28,6 +28,9 @@
 namespace skein::actors {
 namespace {
 
+/// Lines about data connections that were turned away: somebody may go on for ever.
+constexpr int kRefusalsSaidMax = 20;
+
 /// FailedPrecondition   if a CUDA device is asked for and there is none; "auto"
 /// takes the processor
 ///                       instead.
@@ -102,6 +105,11 @@ class LocalWorker final : public WorkerProcess {
           WorkerFault{absl::UnavailableError(absl::StrCat("the data connection to ", address,
                                                           " broke: ", std::string(why.message()))),
                       address});
+    };
+    plane_options.on_refused = [said = 0](const std::string& peer, const std::string& why) mutable {
+      if (++said > kRefusalsSaidMax) return;
+      std::fprintf(stderr, "skein: turned away a data connection of %s: %s\n", peer.c_str(),
+                   why.c_str());
     };
     SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
     store_ = net::RendezvousStore::create(

@@ -254,7 +254,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
   }
 
   void greet(kj::Own<kj::AsyncIoStream> stream) {
-    auto hello = std::make_shared<HelloFrame>(options_.role, options_.protocol_version);
+    auto hello =
+        std::make_shared<HelloFrame>(Hello{options_.protocol_version, options_.role, {}, 0, {}});
     auto& target = *stream;
     // A write to a peer that has died since it accepted may throw at once: that, too, is a refusal,
     // or nobody would ever hear how the attempt has ended.
@@ -308,9 +309,9 @@ absl::StatusOr<std::unique_ptr<ControlListener>> listen_control(
   accept.insecure = options.insecure;
   accept.on_rejected = std::move(on_rejected);
   accept.on_accept = [&kj_loop, on_accept = std::move(on_accept)](
-                         kj::Own<kj::AsyncIoStream> stream, schema::Role role, std::string peer) {
+                         kj::Own<kj::AsyncIoStream> stream, const Hello& hello, std::string peer) {
     auto link = kj_loop.make_shared_here<KjLink>(kj_loop, kj::mv(stream), std::move(peer));
-    link->start(on_accept(link, role));
+    link->start(on_accept(link, hello.role));
   };
   auto acceptor = Acceptor::listen(kj_loop, std::move(accept));
   if (!acceptor.ok()) return acceptor.status();

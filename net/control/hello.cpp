@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "net/address.hpp"
+#include "net/codec/bounds.hpp"
 #include "net/codec/envelope.hpp"
 
 namespace skein::net {
@@ -27,12 +28,15 @@ constexpr size_t kHandshakesMax = 512;
 /// Closed at once when there are no descriptors left.
 constexpr int kHandshakesDropped = 32;
 
-Wire<schema::Hello> make_hello(schema::Role role, uint32_t protocol_version) {
+Wire<schema::Hello> encode_hello(const Hello& from) {
   capnp::MallocMessageBuilder message;
   auto hello = message.initRoot<schema::Hello>();
   hello.setMagic(schema::MAGIC);
-  hello.setProtocolVersion(protocol_version);
-  hello.setRole(role);
+  hello.setProtocolVersion(from.protocol_version);
+  hello.setRole(from.role);
+  hello.setRun(from.run);
+  hello.setGeneration(from.generation);
+  hello.setSender(from.sender.value);
   return Wire<schema::Hello>::encode(message);
 }
 
@@ -57,14 +61,14 @@ void set_no_delay(kj::AsyncIoStream& stream) {
   (void)failure;  // Not a TCP socket: nothing to set.
 }
 
-HelloFrame::HelloFrame(schema::Role role, uint32_t protocol_version)
-    : message_(make_hello(role, protocol_version)), head_(frame_head(message_.bytes())) {
+HelloFrame::HelloFrame(const Hello& hello)
+    : message_(encode_hello(hello)), head_(frame_head(message_.bytes())) {
   const auto bytes = message_.bytes();
   pieces_[0] = {reinterpret_cast<const kj::byte*>(&head_), sizeof(head_)};
   pieces_[1] = {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
 }
 
-absl::Status check_hello(schema::Hello::Reader hello) {
+absl::StatusOr<Hello> decode_hello(schema::Hello::Reader hello) {
   if (hello.getMagic() != schema::MAGIC) {
     return absl::InvalidArgumentError("its hello has a wrong magic number; it is no Skein process");
   }
@@ -73,7 +77,14 @@ absl::Status check_hello(schema::Hello::Reader hello) {
         absl::StrCat("it speaks protocol version ", hello.getProtocolVersion(), " and we speak ",
                      schema::PROTOCOL_VERSION, "; run the same release of skein on every machine"));
   }
-  return absl::OkStatus();
+  Bounds bounds("Hello");
+  Hello decoded;
+  decoded.role = hello.getRole();
+  decoded.run = bounds.name("run", hello.getRun());
+  decoded.generation = bounds.count("generation", hello.getGeneration(), kGenerationsMax);
+  decoded.sender = bounds.worker_or_none("sender", hello.getSender());
+  if (!bounds.status().ok()) return bounds.status();
+  return decoded;
 }
 
 /// One connection that has not said hello yet.
@@ -173,11 +184,14 @@ void Acceptor::on_hello(const std::shared_ptr<Handshake>& handshake, FrameResult
   auto hello =
       Wire<schema::Hello>::parse({reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
   if (!hello.ok()) return reject(handshake, std::string(hello.status().message()), false);
-  if (absl::Status status = check_hello(**hello); !status.ok()) {
+  absl::StatusOr<Hello> decoded = decode_hello(**hello);
+  absl::Status status = decoded.status();
+  if (status.ok() && options_.check) status = options_.check(*decoded);
+  if (!status.ok()) {
     const bool speaks = absl::IsFailedPrecondition(status);
     return reject(handshake, std::string(status.message()), speaks);
   }
-  options_.on_accept(kj::mv(handshake->stream), (**hello).getRole(), handshake->peer);
+  options_.on_accept(kj::mv(handshake->stream), *std::move(decoded), handshake->peer);
 }
 
 void Acceptor::reject(const std::shared_ptr<Handshake>& handshake, const std::string& reason,
@@ -189,7 +203,7 @@ void Acceptor::reject(const std::shared_ptr<Handshake>& handshake, const std::st
     FrameHead head;
     kj::ArrayPtr<const kj::byte> pieces[2];
   };
-  auto message = encode({}, Refused{reason});
+  auto message = encode({}, Refused{reason, {}});
   const auto bytes = message.bytes();
   auto refusal = std::make_shared<Answer>(Answer{message, frame_head(bytes), {}});
   refusal->pieces[0] = {reinterpret_cast<const kj::byte*>(&refusal->head), sizeof(FrameHead)};

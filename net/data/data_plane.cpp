@@ -48,16 +48,39 @@ TensorStream::Rows read_header(schema::TensorHeader::Reader header) {
   return rows;
 }
 
+std::string run_text(const std::string& run) {
+  return run.empty() ? "no run yet" : absl::StrCat("run ", run);
+}
+
+absl::Status check_peer(const Hello& hello, const DataPlane::Identity& here) {
+  if (hello.role != schema::Role::PEER) {
+    return absl::FailedPreconditionError("it is no worker; this port takes tensors only");
+  }
+  if (hello.run != here.run) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it serves ", run_text(hello.run), ", here is ", run_text(here.run),
+                     "; its coordinator knows an old address of ours"));
+  }
+  if (!hello.run.empty() && hello.sender.value == 0) {
+    return absl::FailedPreconditionError("it does not say which worker of the run it is");
+  }
+  return absl::OkStatus();
+}
+
 /// Reads the tensors of one peer. Lives on the loop's thread, as long as its connection.
 class Receiver : public std::enable_shared_from_this<Receiver> {
  public:
-  Receiver(kj::Own<kj::AsyncIoStream> stream, std::shared_ptr<KjTensorInbox> inbox,
-           std::shared_ptr<Counters> counters, kj::Timer& timer, double timeout_seconds)
+  /// `refuse` is told why the connection ends because of what the peer says.
+  Receiver(kj::Own<kj::AsyncIoStream> stream, Hello hello, std::shared_ptr<KjTensorInbox> inbox,
+           std::shared_ptr<Counters> counters, kj::Timer& timer, double timeout_seconds,
+           std::function<void(const std::string&)> refuse)
       : stream_(kj::mv(stream)),
+        hello_(std::move(hello)),
         inbox_(std::move(inbox)),
         counters_(std::move(counters)),
         timer_(timer),
-        timeout_seconds_(timeout_seconds) {}
+        timeout_seconds_(timeout_seconds),
+        refuse_(std::move(refuse)) {}
 
   kj::Promise<void> read_all() {
     return read_frame(*stream_, kSmallFrameBytesMax)
@@ -68,6 +91,14 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
               {reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
           if (!header.ok()) return kj::READY_NOW;
           const TensorStream::Rows rows = read_header(**header);
+          if (rows.key.generation != self->hello_.generation) {
+            ++self->counters_->dropped_headers;
+            self->refuse_(absl::StrCat("w", self->hello_.sender.value,
+                                       " sent a tensor of generation ", rows.key.generation,
+                                       " on its connection for generation ",
+                                       self->hello_.generation));
+            return kj::READY_NOW;
+          }
           return self->inbox_->place(rows).then([self, rows](KjTensorInbox::Place place) {
             return self->read_payload(rows, std::move(place));
           });
@@ -122,17 +153,23 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   }
 
   kj::Own<kj::AsyncIoStream> stream_;
+  const Hello hello_;
   std::shared_ptr<KjTensorInbox> inbox_;
   std::shared_ptr<Counters> counters_;
   kj::Timer& timer_;
   const double timeout_seconds_;
+  const std::function<void(const std::string&)> refuse_;
 };
 
 /// The connections to peers. Lives on the loop's thread.
 class Senders {
  public:
-  Senders(KjEventLoop& loop, const std::shared_ptr<Counters>& counters, DataPlane::Options options)
-      : loop_(loop), bytes_sent_(counters, &counters->bytes_sent), options_(std::move(options)) {}
+  Senders(KjEventLoop& loop, const std::shared_ptr<Counters>& counters,
+          std::shared_ptr<const DataPlane::Identity> identity, DataPlane::Options options)
+      : loop_(loop),
+        bytes_sent_(counters, &counters->bytes_sent),
+        identity_(std::move(identity)),
+        options_(std::move(options)) {}
 
   void send(const std::string& address, DataPlane::Rows rows) {
     const uint64_t generation = rows.key.generation;
@@ -142,7 +179,9 @@ class Senders {
     if (!sender || (generation == 0 && sender->has_ended())) {
       sender =
           std::make_shared<TensorSender>(loop_, address, bytes_sent_, cuts_, options_.on_peer_lost);
-      sender->start(options_.connect_timeout_seconds);
+      sender->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity_->run, generation,
+                     identity_->self},
+                    options_.connect_timeout_seconds);
     }
     sender->push(std::move(rows));
   }
@@ -169,6 +208,7 @@ class Senders {
 
   KjEventLoop& loop_;
   const std::shared_ptr<std::atomic<uint64_t>> bytes_sent_;
+  const std::shared_ptr<const DataPlane::Identity> identity_;
   const std::shared_ptr<CutLinks> cuts_ = std::make_shared<CutLinks>();
   const DataPlane::Options options_;
   std::map<Name, std::shared_ptr<TensorSender>> senders_;
@@ -182,7 +222,7 @@ class KjDataPlane final : public DataPlane {
         options_(std::move(options)),
         inbox_(loop.make_shared_here<KjTensorInbox>(loop)),
         counters_(std::make_shared<Counters>()),
-        senders_(loop.make_shared_here<Senders>(loop, counters_, options_)) {}
+        senders_(loop.make_shared_here<Senders>(loop, counters_, identity_, options_)) {}
 
   ~KjDataPlane() noexcept override {
     if (acceptor_) acceptor_->stop();
@@ -192,13 +232,24 @@ class KjDataPlane final : public DataPlane {
     Acceptor::Options accept;
     accept.address = options_.listen_address;
     accept.insecure = options_.insecure;
+    accept.check = [identity = identity_](const Hello& hello) {
+      return check_peer(hello, *identity);
+    };
+    accept.on_rejected = [identity = identity_, on_refused = options_.on_refused](
+                             const std::string& peer, const std::string& why) {
+      // The others may hear of us before we hear that we are of the run: they try again.
+      if (on_refused && !identity->run.empty()) on_refused(peer, why);
+    };
     accept.on_accept = [&loop = loop_, inbox = inbox_, counters = counters_,
-                        timeout_seconds = options_.payload_timeout_seconds](
-                           kj::Own<kj::AsyncIoStream> stream, schema::Role role, std::string) {
-      if (role != schema::Role::PEER) return;
+                        timeout_seconds = options_.payload_timeout_seconds,
+                        on_refused = options_.on_refused](kj::Own<kj::AsyncIoStream> stream,
+                                                          Hello hello, std::string peer) {
       set_data_buffers(*stream);
-      auto receiver = std::make_shared<Receiver>(kj::mv(stream), inbox, counters, loop.timer(),
-                                                 timeout_seconds);
+      auto refuse = [on_refused, peer = std::move(peer)](const std::string& why) {
+        if (on_refused) on_refused(peer, why);
+      };
+      auto receiver = std::make_shared<Receiver>(kj::mv(stream), std::move(hello), inbox, counters,
+                                                 loop.timer(), timeout_seconds, std::move(refuse));
       loop.run(receiver->read_all());
     };
     auto acceptor = Acceptor::listen(loop_, std::move(accept));
@@ -208,6 +259,10 @@ class KjDataPlane final : public DataPlane {
     address_ =
         absl::StrCat(listen_address.substr(0, listen_address.rfind(':')), ":", acceptor_->port());
     return absl::OkStatus();
+  }
+
+  void identify(Identity identity) override {
+    loop_.post([to = identity_, identity = std::move(identity)] { *to = identity; });
   }
 
   const std::string& address() const override { return address_; }
@@ -237,6 +292,7 @@ class KjDataPlane final : public DataPlane {
   Options options_;
   std::shared_ptr<KjTensorInbox> inbox_;
   std::shared_ptr<Counters> counters_;
+  const std::shared_ptr<Identity> identity_ = std::make_shared<Identity>();  // The loop's thread.
   std::shared_ptr<Senders> senders_;
   std::shared_ptr<Acceptor> acceptor_;
   std::string address_;

@@ -21,6 +21,8 @@ constexpr uint64_t kRejoinUs = 2'500'000;
 /// Changes of plan that workers may have seen and the journal has not: one that was broken off is
 /// not written down. Whoever has seen more is of another run.
 constexpr uint64_t kUnknownChangesMax = uint64_t{1} << 20;
+/// A worker of another run asks again and again; so many runs are told of, each once.
+constexpr size_t kRefusedRunsMax = 64;
 /// A step that takes so many times the one before is stuck.
 constexpr double kStuckFactor = 20;
 
@@ -638,8 +640,9 @@ std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us, Leavers le
 
 CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, uint64_t now_us) {
   if (members_.has_peer(peer)) return Dropped{DropReason::kRepeated};
+  if (!request.run.empty() && request.run != options_.run) return refuse_other_run(peer, request);
   if (phase_ == Phase::kEnded || (options_.only_profiles && phase_ != Phase::kGathering)) {
-    return CoordinatorDecisions{RefusePeer{peer, "the run takes no more workers"}};
+    return CoordinatorDecisions{RefusePeer{peer, "the run takes no more workers", {}}};
   }
   if (request.generation > generation_ + kUnknownChangesMax) {
     return CoordinatorDecisions{RefusePeer{
@@ -655,8 +658,28 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
   return decisions;
 }
 
+/// What it holds is of its own run, and so would be what it wrote.
+CoordinatorDecisions Coordination::refuse_other_run(PeerNumber peer, const JoinRequest& request) {
+  const std::string runs =
+      absl::StrCat("this worker serves run ", request.run, ", here is run ", options_.run);
+  CoordinatorDecisions decisions = {RefusePeer{peer, runs, options_.run}};
+  const bool is_new =
+      refused_runs_.size() < kRefusedRunsMax && refused_runs_.insert(request.run).second;
+  if (!is_new) return decisions;
+  decisions.push_back(
+      RunEvent{"worker.refused",
+               absl::StrCat("refused pid ", request.process_id, " on ", request.host_name, ": ",
+                            runs, "; start that run's coordinator where its workers look for it"),
+               {{"run", request.run},
+                {"host", request.host_name},
+                {"pid", absl::StrCat(request.process_id)}}});
+  return decisions;
+}
+
 CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request, uint64_t now_us) {
   const bool is_back = request.previous.value != 0 && !members_.has(request.previous);
+  const bool has_other_config =
+      request.config_digest != 0 && request.config_digest != options_.config_digest;
   const Member& member = members_.admit(peer, std::move(request), now_us);
   const WorkerId worker = member.id;
   last_progress_us_ = now_us;
@@ -676,6 +699,12 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
                                  absl::StrCat("w", worker.value, " is flapping; it may rejoin in ",
                                               (member.eligible_us - now_us) / 1'000'000, " s"),
                                  {{"worker", absl::StrCat(worker.value)}}});
+  }
+  if (has_other_config) {
+    decisions.push_back(RunEvent{
+        "worker.reconfigured",
+        absl::StrCat("w", worker.value, " comes with an older configuration and takes the new one"),
+        {{"worker", absl::StrCat(worker.value)}}});
   }
   const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
   if (chooses_plan() && !gathers_first) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,8 @@ class Coordination {
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
     bool only_profiles = false;  // Ends when devices and links are measured.
     const ModeList* modes = nullptr;  // Outlives this; null: those of the product.
+    std::string run;                  // Its id.
+    uint64_t config_digest = 0;       // The job's, of its configuration; 0: not known.
   };
   enum class Phase {
     kGathering,
@@ -147,6 +150,7 @@ class Coordination {
  private:
   // Members.
   std::vector<WorkerId> eligible_workers(uint64_t now_us, Leavers leavers) const;
+  CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
@@ -210,6 +214,7 @@ class Coordination {
   uint64_t generation_ = 0;
   Membership members_;
   Measurements measurements_;
+  std::set<std::string> refused_runs_;  // Of which a worker was refused; kRefusedRunsMax.
   PeerFailures failures_;
   PlanChange change_;
   PlannerRequests requests_;

@@ -45,6 +45,8 @@ struct RecoveryCounts {
 ///   models    that go on to another plan have exactly the steps that the plan starts with
 ///   replicas  of a stage have the same bits after every step, and when they start
 ///   rollback  has a reason in the log
+///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
+///             so have the models that they train
 /// Under local updates, commits and models are checked where pipeline replicas meet; what
 /// they do in between is checked by `PipelineClaims`, `PipelineGroups` and `CarriedSamples`.
 /// Single-threaded.
@@ -69,6 +71,12 @@ class Checker {
   /// A sample is read for training.
   void on_read(ProcessId process, uint64_t sample);
   void on_coordinator_killed() { ++coordinator_kills_; }
+  /// The next coordinator has another configuration: what comes of it is like no other run.
+  void on_other_keys() {
+    has_other_keys_ = true;
+    expected_ = nullptr;
+  }
+  bool has_other_keys() const { return has_other_keys_; }
 
   /// When the run has ended well: nothing is missing.
   void check_end(uint64_t steps_done);
@@ -96,6 +104,7 @@ class Checker {
     plans::Plan plan;
     uint64_t first_step = 0;
     bool from_checkpoint = false;
+    plans::OptimizerSpec optimizer;
   };
 
   void check_weights(const TrainedModel::Weights& own, const TrainedModel::Weights& expected,
@@ -104,6 +113,7 @@ class Checker {
   void on_pipeline_update(ProcessId process);
   void on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
   void keep_if_late(const Held& held, uint64_t steps_done);
+  void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
@@ -126,6 +136,9 @@ class Checker {
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;
   std::set<std::pair<uint64_t, uint64_t>> journaled_;  // Generations and steps, also void ones.
+  std::map<ProcessId, std::string> runs_;              // That a process has joined.
+  std::map<uint64_t, uint64_t> config_digests_;        // By generation.
+  bool has_other_keys_ = false;
   int rewinds_ = 0;
   int rollback_events_ = 0;
   int coordinator_kills_ = 0;
