@@ -302,6 +302,37 @@ TEST_F(DataPlaneTest, AConnectionIsOfOneGeneration) {
   here.reset();
 }
 
+TEST_F(DataPlaneTest, AHelloIsBounded) {
+  std::vector<std::string> refusals;
+  DataPlane::Options options;
+  options.on_refused = [&](const std::string&, const std::string& why) {
+    std::lock_guard lock(mutex);
+    refusals.push_back(why);
+    changed.notify_all();
+  };
+  auto here = DataPlane::start(*loop, options).value();
+  here->identify({"small-1", {1}});
+  const uint32_t version = schema::PROTOCOL_VERSION;
+  const std::vector<std::pair<Hello, std::string>> breaches = {
+      {{version, schema::Role::PEER, std::string(257, 'x'), 1, {3}}, "Hello.run"},
+      {{version, schema::Role::PEER, "small\n1", 1, {3}}, "Hello.run"},
+      {{version, schema::Role::PEER, "small-1", UINT64_MAX, {3}}, "Hello.generation"},
+      {{version, schema::Role::PEER, "small-1", 1, {UINT32_MAX}}, "Hello.sender"},
+      {{version, schema::Role::WORKER, "small-1", 1, {3}}, "takes tensors only"}};
+  for (const auto& [hello, why] : breaches) {
+    const size_t before = refusals.size();
+    const HelloFrame frame(hello);
+    const int forged = connect_to(here->address());
+    for (const auto& piece : frame.pieces()) {
+      ASSERT_EQ(write(forged, piece.begin(), piece.size()), static_cast<ssize_t>(piece.size()));
+    }
+    ASSERT_TRUE(eventually([&] { return refusals.size() > before; })) << why;
+    EXPECT_THAT(refusals.back(), HasSubstr(why));
+    close(forged);
+  }
+  here.reset();
+}
+
 TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {
   std::atomic<int> losses = 0;
   auto alone = plane_that_counts(losses, 0.1);
