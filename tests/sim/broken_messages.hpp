@@ -12,6 +12,8 @@ enum class Mutation {
   kCommitBeforeJournal,
   kStaleGeneration,
   kLeaseIgnored,
+  kSnapshotStepIgnored,  // A worker offers all of its state as that of its newest step.
+  kRewindSkipped,        // The journal keeps steps that were taken back.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.
   kReturnedLost,     // Never gets the samples of a pipeline replica that was lost.

@@ -139,7 +139,7 @@ class Simulation {
         absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
     const bool is_of_worker = fault.kind != FaultKind::kCrashCoordinator &&
                               fault.kind != FaultKind::kPauseCoordinator &&
-                              fault.kind != FaultKind::kJoin;
+                              fault.kind != FaultKind::kFullDisk && fault.kind != FaultKind::kJoin;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -177,7 +177,17 @@ class Simulation {
         target->leave();
         return true;
       case FaultKind::kDamage:
+        checker_.on_damage();
         return target->damage_copy();
+      case FaultKind::kStall:
+        return stall(fault, target->process());
+      case FaultKind::kRestart:
+        if (!crash_coordinator(fault)) return false;
+        return pause(target->process(), fault.duration_us + short_pause_us(fault));
+      case FaultKind::kFullDisk:
+        store_.is_full = true;
+        world_.after(fault.duration_us, 0, [this] { store_.is_full = false; });
+        return true;
     }
     return false;
   }
@@ -194,6 +204,19 @@ class Simulation {
     if (world_.is_paused(process)) return false;
     world_.pause(process);
     world_.after(duration_us, 0, [this, process] { world_.resume(process); });
+    return true;
+  }
+
+  /// Shorter than a lease, with what the heartbeats before and after it take.
+  static uint64_t short_pause_us(const Fault& fault) { return (fault.other % 8 + 1) * kSecond / 4; }
+
+  bool stall(const Fault& fault, ProcessId worker) {
+    if (!coordinator_->is_alive() || !pause(coordinator_->process(), fault.duration_us)) {
+      return false;
+    }
+    const uint64_t from_us = fault.duration_us / 4 * (fault.other / 8 % 4);
+    world_.after(from_us, worker,
+                 [this, worker, pause_us = short_pause_us(fault)] { pause(worker, pause_us); });
     return true;
   }
 
@@ -216,6 +239,7 @@ class Simulation {
   void heal() {
     world_.trace("no more faults");
     network_.heal_all();
+    store_.is_full = false;
     start_coordinator();
     for (const auto& each : workers_) {
       if (world_.is_paused(each->process())) world_.resume(each->process());

@@ -155,6 +155,19 @@ Fault draw_fault(Draw& draw) {
   return fault;
 }
 
+/// What keeps the coordinator from hearing or writing while others live. Drawn apart from the rest,
+/// so that the other faults are the same for a seed with and without it.
+void choose_stalls(uint64_t seed, Scenario& scenario) {
+  Draw draw{plans::Rng(seed, plans::random_stream("stalls", 1))};
+  if (!draw.chance(0.3)) return;
+  const uint64_t count = draw.between(1, 2);
+  for (uint64_t n = 0; n < count; ++n) {
+    Fault fault = draw_fault(draw);
+    fault.kind = draw.one_of({FaultKind::kStall, FaultKind::kRestart, FaultKind::kFullDisk});
+    scenario.faults.push_back(fault);
+  }
+}
+
 }  // namespace
 
 const char* to_text(FaultKind kind) {
@@ -170,7 +183,10 @@ const char* to_text(FaultKind kind) {
                                                "drop-link",
                                                "join",
                                                "drain",
-                                               "damage"};
+                                               "damage",
+                                               "stall",
+                                               "restart",
+                                               "full-disk"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -206,6 +222,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
       scenario.faults[n].at_us = scenario.faults[n - 1].at_us + gap;
     }
   }
+  choose_stalls(seed, scenario);
   std::stable_sort(scenario.faults.begin(), scenario.faults.end(),
                    [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
   const plans::ParallelismSpec& layout = scenario.job.parallelism;

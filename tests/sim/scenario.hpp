@@ -23,8 +23,11 @@ enum class FaultKind {
   kJoin,       // A new worker comes.
   kDrain,      // A worker is told to leave.
   kDamage,     // A bit flips in a stored copy of state.
+  kStall,      // The coordinator does nothing for `duration_us`, nor does a worker for part of it.
+  kRestart,    // As kCrashCoordinator, with a worker that does nothing until a while after it.
+  kFullDisk,   // Nothing can be written to the journal for `duration_us`.
 };
-inline constexpr int kFaultKinds = 13;
+inline constexpr int kFaultKinds = 16;
 
 const char* to_text(FaultKind kind);
 

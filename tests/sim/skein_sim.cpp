@@ -27,6 +27,7 @@ constexpr const char* kUsage =
     "  --policy NAME                  a sync.policy: pipeline replicas under local updates\n"
     "  --policy third-mode            a training mode that the product does not have\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored   a broken protocol\n"
+    "           snapshot-step-ignored|rewind-skipped\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
     "pipeline replicas\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
@@ -46,6 +47,8 @@ const std::map<std::string, Mutation> kMutations = {
     {"commit-before-journal", Mutation::kCommitBeforeJournal},
     {"stale-generation", Mutation::kStaleGeneration},
     {"lease-ignored", Mutation::kLeaseIgnored},
+    {"snapshot-step-ignored", Mutation::kSnapshotStepIgnored},
+    {"rewind-skipped", Mutation::kRewindSkipped},
     {"abort-skipped", Mutation::kAbortSkipped},
     {"returned-lost", Mutation::kReturnedLost},
     {"sum-skewed", Mutation::kSumSkewed},
