@@ -16,6 +16,9 @@ namespace {
 
 /// Leases and time-outs are whole seconds and more: this resolution is fine enough.
 constexpr auto kTick = std::chrono::milliseconds(200);
+constexpr uint64_t kTickUs = 200'000;
+/// What a tick may be late on a busy machine.
+constexpr uint64_t kTickSlackUs = 100'000;
 
 }  // namespace
 
@@ -40,15 +43,11 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const plans::PlanReady& ready) {
         self->state.apply(self->state.coordination->on_plan_ready(ready, self->state.now_us()));
       },
-      [self](const CommitJournaled& done) {
-        CoordinatorState& state = self->state;
-        reach(state.config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
-        state.apply(done.status.ok() ? state.coordination->on_journaled(done.step, state.now_us())
-                                     : state.coordination->on_fault(done.status));
-      },
+      [self](const CommitJournaled& done) { self->state.on_journaled(done); },
       [self](const CheckpointCompleted& done) { self->state.on_checkpoint_completed(done); },
       [self](const StopRequest& request) {
-        self->state.apply(self->state.coordination->on_stop_request(request.reason));
+        self->state.apply(
+            self->state.coordination->on_stop_request(request.reason, self->state.now_us()));
       },
       [self](const AbortRequest& request) {
         self->state.apply(self->state.coordination->on_fault(request.why));
@@ -56,6 +55,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const EmulateRequest& request) { self->state.on_emulate(request); },
       [self](TickAtom) {
         self->state.on_tick();
+        self->state.last_tick_us = self->state.now_us();
         self->delayed_send(self, kTick, TickAtom::value);
       },
       [self](WakeAtom) {
@@ -82,8 +82,19 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.durable_step = config.start.durable_step;
   options.generation = config.start.generation;
   options.last_plan = config.start.last_plan;
+  options.awaits_last_workers = config.options.awaits_last_workers;
   options.modes = config.modes;
   coordination.emplace(std::move(options), now_us());
+  last_tick_us = now_us();
+  const bool is_resumed =
+      config.start.durable_step > 0 && checkpoint_path == config.options.run_folder;
+  if (is_resumed && !config.start.has_journal) {
+    carry_out(plans::RunEvent{"journal.lost",
+                              absl::StrCat("the journal of ", config.options.run_folder,
+                                           " is lost: the run begins from the checkpoint of step ",
+                                           config.start.durable_step, ", whatever workers hold"),
+                              {{"step", absl::StrCat(config.start.durable_step)}}});
+  }
 }
 
 uint64_t CoordinatorState::now_us() const { return to_us(self->clock().now()); }
@@ -111,6 +122,7 @@ void CoordinatorState::wake_later() {
 }
 
 void CoordinatorState::on_closed(const PeerClosed& closed) {
+  look_at_clock();
   const WorkerLinks::Peer* peer = links.find(closed.peer);
   if (peer == nullptr) return;
   if (absl::IsInvalidArgument(closed.why)) tell_malformed(*peer, closed.why);
@@ -134,7 +146,25 @@ void CoordinatorState::tell_malformed(const WorkerLinks::Peer& peer, const absl:
       std::move(fields)});
 }
 
-void CoordinatorState::on_tick() { apply(coordination->on_timer(now_us())); }
+void CoordinatorState::on_tick() {
+  look_at_clock();
+  apply(coordination->on_timer(now_us()));
+}
+
+void CoordinatorState::look_at_clock() {
+  const uint64_t now = now_us();
+  if (now <= last_tick_us + kTickUs + kTickSlackUs) return;
+  const uint64_t paused_us = now - last_tick_us - kTickUs;
+  last_tick_us = now;
+  apply(coordination->on_own_pause(paused_us, now));
+}
+
+void CoordinatorState::on_journaled(const CommitJournaled& done) {
+  if (done.waits) return apply(coordination->on_journal_waits(done.status, now_us()));
+  reach(config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
+  apply(done.status.ok() ? coordination->on_journaled(done.step, now_us())
+                         : coordination->on_fault(done.status));
+}
 
 net::EnvelopeHead CoordinatorState::head(plans::WorkerId receiver) const {
   net::EnvelopeHead head;
@@ -337,10 +367,11 @@ void CoordinatorState::on_checkpoint_completed(const CheckpointCompleted& comple
     self->send(config.observer,
                CheckpointReport{completed.steps_done, completed.path, completed.bytes});
   }
-  apply(coordination->on_checkpoint_completed(completed.steps_done, completed.status));
+  apply(coordination->on_checkpoint_completed(completed.steps_done, completed.status, now_us()));
 }
 
 void CoordinatorState::on_message(const PeerMessage& message) {
+  look_at_clock();
   const WorkerLinks::Peer* peer = links.find(message.peer);
   if (peer == nullptr) return;
   const net::EnvelopeHead& from = message.message.head;

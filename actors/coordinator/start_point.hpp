@@ -19,6 +19,7 @@ struct StartPoint {
   double committed_norm = 0;                      // Gradient norm of the last of them.
   std::map<uint64_t, uint64_t> step_generations;  // By the first step that each covers.
   uint64_t durable_step = 0;  // Of the checkpoint to go on from; 0: the initial weights.
+  bool has_journal = false;   // It knows of a plan or a commit.
   uint64_t generation = 0;    // Largest one that was assigned.
   std::optional<plans::Plan> last_plan;
   uint64_t data_bytes = 0;

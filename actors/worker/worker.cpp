@@ -20,6 +20,9 @@
 namespace skein::actors {
 namespace {
 
+/// So many coordinators of an older term in a row end a worker.
+constexpr int kOlderJoinsMax = 2;
+
 std::string host_name() {
   std::array<char, 256> buffer{};
   if (gethostname(buffer.data(), buffer.size() - 1) != 0) return "unknown";
@@ -122,7 +125,11 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
 
 void WorkerState::on_control(const net::Envelope& message) {
   const net::ControlBody& body = message.body;
-  if (has_ended() || message.head.term < session->head().term) return;
+  if (has_ended()) return;
+  if (message.head.term < session->head().term) {
+    if (std::holds_alternative<net::Joined>(body)) on_older_coordinator(message.head.term);
+    return;
+  }
   if (const auto* joined = std::get_if<net::Joined>(&body)) {
     return on_joined(*joined, message.head.term);
   }
@@ -162,9 +169,20 @@ void WorkerState::on_plan_message(const net::Envelope& message) {
   if (replica_actor) self->send(*replica_actor, message);  // It drops what is not for it.
 }
 
+/// Once it may be late news of one that was replaced. Whoever says it again is all there is.
+void WorkerState::on_older_coordinator(uint64_t term) {
+  if (++older_joins < kOlderJoinsMax || session->is_joined()) return;
+  end(absl::FailedPreconditionError(absl::StrCat(
+      "the coordinator has term ", term, ", and this worker has served term ", session->head().term,
+      " of the run: its journal was lost, or is an older copy. Start this worker anew: the run "
+      "goes "
+      "on from its checkpoint")));
+}
+
 void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
   const bool is_new = !session->was_member();
   if (!session->on_joined(joined.worker, term, now_us())) return;  // A repeat.
+  older_joins = 0;
   if (config.options.fail_point) config.options.fail_point->identify(joined.worker);
   if (is_new) {
     run_folder = joined.run_folder;

@@ -108,6 +108,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   Device work;  // Runs the work of `device`; valid with it.
   // What a heartbeat says.
   uint64_t steps_done = 0;
+  int older_joins = 0;  // Answers of a coordinator with a smaller term, one after the other.
   ReplicaActivity activity;
 
   void start(WorkerConfig new_config);
@@ -117,6 +118,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_control(const net::Envelope& message);
   void on_plan_message(const net::Envelope& message);
   void on_joined(const net::Joined& joined, uint64_t term);
+  void on_older_coordinator(uint64_t term);
   void on_quiesce(const net::Quiesce& order, uint64_t generation);
   void on_retired(const ReplicasRetired& retired);
   void on_assign(const net::Assign& assign);

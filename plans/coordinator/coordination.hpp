@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "plans/base/outcome.hpp"
+#include "plans/coordinator/absent_holders.hpp"
 #include "plans/coordinator/commit_log.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/coordinator/measurements.hpp"
@@ -18,6 +19,7 @@
 #include "plans/coordinator/plan_change.hpp"
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/coordinator/planner_requests.hpp"
+#include "plans/coordinator/stop_budget.hpp"
 #include "plans/coordinator/timing_watch.hpp"
 #include "plans/elastic/goodput.hpp"
 #include "plans/job/job_spec.hpp"
@@ -60,6 +62,8 @@ class Coordination {
     uint64_t durable_step = 0;                 // By the newest checkpoint; 0: the initial weights.
     uint64_t generation = 0;                   // Largest one of the journal.
     std::optional<Plan> last_plan;  // The journal's newest: what the workers may still hold.
+    /// Whether its workers may be alive, and find this coordinator.
+    bool awaits_last_workers = true;
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
     bool only_profiles = false;  // Ends when devices and links are measured.
     const ModeList* modes = nullptr;  // Outlives this; null: those of the product.
@@ -95,7 +99,8 @@ class Coordination {
   CoordinatorOutcome on_shard_saved(int32_t stage, uint64_t steps_done, const absl::Status& status,
                                     uint64_t now_us);
   /// A checkpoint that cannot be written stops nothing, unless it is the run's last one.
-  CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status);
+  CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status,
+                                             uint64_t now_us);
   CoordinatorOutcome on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
   CoordinatorOutcome on_heartbeat(WorkerId worker, WorkerActivity activity, uint64_t now_us);
   /// A link closed, or the worker said that it cannot go on. Bad input (InvalidArgument, DataLoss,
@@ -107,7 +112,13 @@ class Coordination {
   /// The worker must go: its state is moved away first.
   CoordinatorOutcome on_leave(WorkerId worker, const std::string& reason, uint64_t now_us);
   CoordinatorOutcome on_fault(const absl::Status& why);
-  CoordinatorOutcome on_stop_request(const std::string& reason);
+  CoordinatorOutcome on_stop_request(const std::string& reason, uint64_t now_us);
+  /// The journal cannot be written for now, and tries again: the run waits for it.
+  CoordinatorOutcome on_journal_waits(const absl::Status& why, uint64_t now_us);
+  /// We have done nothing for so long, up to now: what waits to be read is read before anybody is
+  /// judged, and that time is nobody's silence. A connection that was lost meanwhile may have been
+  /// given up by a worker that lives.
+  CoordinatorDecisions on_own_pause(uint64_t paused_us, uint64_t now_us);
   CoordinatorDecisions on_timer(uint64_t now_us);
 
   Phase phase() const { return phase_; }
@@ -137,6 +148,8 @@ class Coordination {
   std::vector<WorkerId> eligible_workers(uint64_t now_us, Leavers leavers) const;
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
+  CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
+  bool is_catching_up(uint64_t now_us) const { return now_us < catch_up_until_us_; }
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
@@ -152,6 +165,9 @@ class Coordination {
   CoordinatorDecisions begin_change(const std::string& reason, uint64_t now_us);
   QuiesceWorker quiesce(WorkerId worker) const;
   CoordinatorDecisions try_choose(uint64_t now_us);
+  std::optional<CoordinatorDecisions> wait_for_holders(uint64_t now_us);
+  PlanChange::Durable durable() const { return {log_.steps_done(), log_.durable_step()}; }
+  RunEvent rolled_back() const;
   CoordinatorDecisions choose(const absl::StatusOr<PlannedPipeline>& chosen, uint64_t planning_us,
                               uint64_t now_us);
   CoordinatorDecisions assign(PlannedPipeline chosen, uint64_t planning_us, uint64_t now_us);
@@ -186,6 +202,10 @@ class Coordination {
   CoordinatorDecisions check_progress(uint64_t now_us);
   std::string missing_replicas() const;
 
+  // The end.
+  StopMeasures stop_measures(uint64_t now_us) const;
+  CoordinatorDecisions abandon_step(uint64_t now_us);
+  CoordinatorDecisions check_stop(uint64_t now_us);
   bool runs_plan() const;
   CoordinatorDecisions try_finish();
   CoordinatorDecisions end(absl::Status status, bool stopped_early);
@@ -196,6 +216,7 @@ class Coordination {
   Phase phase_ = Phase::kGathering;
   uint64_t generation_ = 0;
   Membership members_;
+  AbsentHolders absent_;
   Measurements measurements_;
   PeerFailures failures_;
   PlanChange change_;
@@ -209,10 +230,18 @@ class Coordination {
   bool has_trained_ = false;  // Some plan has been in force in this life.
   bool is_urgent_ = false;    // A worker was lost since the last plan.
   std::optional<std::string> change_after_journal_;
-  std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
-  std::string change_reason_;             // Of the change that the commit log is held for.
-  uint64_t last_progress_us_ = 0;         // What the time-outs count from.
+  std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
+  std::string change_reason_;                // Of the change that the commit log is held for.
+  uint64_t last_progress_us_ = 0;            // What the time-outs count from.
+  uint64_t catch_up_until_us_ = 0;           // After a pause of our own.
+  bool waits_for_holders_ = false;           // Only while quiescing.
+  size_t most_gathered_ = 0;                 // Members at once, since gathering began.
+  std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
+  std::map<uint64_t, uint64_t> checkpoint_ordered_us_;  // By steps done, of those on their way.
+  double checkpoint_us_ = 0;                            // That the last one took; 0: not known.
   bool stop_requested_ = false;
+  uint64_t abandon_at_us_ = 0;  // With `stop_requested_`: the step in progress is abandoned then,
+  uint64_t give_up_at_us_ = 0;  // and the run fails then.
   std::string stop_reason_;
 };
 

@@ -4,11 +4,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
 #include "plans/elastic/snapshot_peers.hpp"
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
+namespace {
+
+/// Items of state in one line of the log.
+constexpr size_t kDescribedMax = 16;
+
+}  // namespace
 
 PlanChange::PlanChange(const JobSpec& job, std::optional<Plan> last)
     : job_(job), plan_(std::move(last)) {}
@@ -45,6 +52,30 @@ std::optional<PlannedPipeline> PlanChange::take_proposal(const std::vector<Worke
   return proposed;
 }
 
+StateSources PlanChange::sources(const Durable& durable) const {
+  StateSources sources;
+  sources.inventory = inventories_;
+  sources.committed = durable.committed;
+  sources.durable_step = durable.durable;
+  return sources;
+}
+
+uint64_t PlanChange::newest_step(const Durable& durable) const {
+  return plans::newest_step(sources(durable), layer_count(job_.model));
+}
+
+std::string PlanChange::describe_inventories() const {
+  std::vector<std::string> held;
+  for (const auto& [worker, inventory] : inventories_) {
+    for (const InventoryItem& each : inventory) {
+      if (held.size() == kDescribedMax) return absl::StrCat(absl::StrJoin(held, "; "), "; ...");
+      held.push_back(absl::StrCat("w", worker.value, " holds layers ", each.layers.begin, " to ",
+                                  each.layers.end - 1, " after ", each.step, " steps"));
+    }
+  }
+  return held.empty() ? "nobody here holds any" : absl::StrJoin(held, "; ");
+}
+
 void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
                         const Durable& durable) {
   plan_ = std::move(plan);
@@ -59,11 +90,7 @@ void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
       hosts[replica.worker] = member->second.request.host_name;
     }
   }
-  StateSources sources;
-  sources.inventory = inventories_;
-  sources.committed = durable.committed;
-  sources.durable_step = durable.durable;
-  restore_ = decide_restore(*plan_, layer_count(job_.model), sources);
+  restore_ = decide_restore(*plan_, layer_count(job_.model), sources(durable));
   SKEIN_CHECK(restore_.first_step <= durable.committed) << "state of a step that is not committed";
   snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts);
 }
@@ -75,6 +102,16 @@ bool PlanChange::take_prepared(WorkerId worker) {
 bool PlanChange::is_everybody_prepared() const {
   return std::all_of(hosted_.begin(), hosted_.end(),
                      [this](const auto& each) { return prepared_.contains(each.first); });
+}
+
+bool PlanChange::is_of_plan(WorkerId worker) const {
+  if (!plan_) return false;
+  for (const StagePlan& stage : plan_->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      if (replica.worker == worker) return true;
+    }
+  }
+  return false;
 }
 
 bool PlanChange::gives_state(WorkerId worker) const {

@@ -46,6 +46,10 @@ class PlanChange {
     uint64_t committed = 0;  // Steps.
     uint64_t durable = 0;    // By the newest checkpoint.
   };
+  /// The newest step whose state is here, by those who have quiesced, or on disk.
+  uint64_t newest_step(const Durable& durable) const;
+  /// "w1 holds layers 0-3 after 20 steps; ..."
+  std::string describe_inventories() const;
   /// The plan is the next one. Its workers are members, and all have quiesced.
   void assign(Plan plan, const std::map<WorkerId, Member>& members, const Durable& durable);
   /// Nothing is assigned: there are too few workers.
@@ -62,6 +66,8 @@ class PlanChange {
   /// The replicas of each worker, by the plan that is prepared or in force.
   const std::map<WorkerId, std::set<ReplicaId>>& hosted() const { return hosted_; }
   bool hosts(WorkerId worker) const { return hosted_.contains(worker); }
+  /// The newest plan, in force or not, has a part for it.
+  bool is_of_plan(WorkerId worker) const;
   /// It sends state to others before the plan can start.
   bool gives_state(WorkerId worker) const;
   std::vector<WorkerId> workers() const;
@@ -71,6 +77,8 @@ class PlanChange {
   void check_invariants(const std::map<WorkerId, Member>& members) const;
 
  private:
+  StateSources sources(const Durable& durable) const;
+
   // Invariants: inventories are of members; whoever has prepared has a part in the plan; parts are
   // of the plan.
   JobSpec job_;

@@ -26,6 +26,12 @@ TEST(Journal, KeepsCommitsAcrossLivesWithGrowingTerms) {
   }
 }
 
+TEST(Journal, ANewOneHasALargerTermThanOneThatWasLost) {
+  tests::TemporaryFolder folder;
+  const uint64_t term = Journal::open(folder.file("journal")).value()->term();
+  EXPECT_GE(Journal::open(folder.file("other")).value()->term(), term);
+}
+
 TEST(Journal, RefusesToCommitAStepTwice) {
   tests::TemporaryFolder folder;
   auto journal = Journal::open(folder.file("journal")).value();
@@ -39,7 +45,7 @@ TEST(Journal, SaysWhichFileIsNoJournal) {
   tests::TemporaryFolder folder;
   std::ofstream(folder.file("journal")) << std::string(5000, 'x');
   const auto journal = Journal::open(folder.file("journal"));
-  EXPECT_TRUE(absl::IsUnavailable(journal.status()));
+  EXPECT_TRUE(absl::IsDataLoss(journal.status()));
   EXPECT_NE(std::string(journal.status().message()).find("journal"), std::string::npos);
   EXPECT_FALSE(Journal::open(folder.file("no/such/folder")).ok());
 }

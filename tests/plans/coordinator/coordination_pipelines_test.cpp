@@ -157,7 +157,8 @@ TEST(CoordinationPipelines, AStopEndsTheRunBehindTheStepInProgressWithACheckpoin
   job.checkpoint.enable = true;
   job.checkpoint.interval = 100;
   PipelineCluster cluster(job);
-  const CoordinatorDecisions stopping = cluster.coordination.on_stop_request("Ctrl-C").decisions();
+  const CoordinatorDecisions stopping =
+      cluster.coordination.on_stop_request("Ctrl-C", cluster.now).decisions();
   EXPECT_EQ(find<EndRun>(stopping), nullptr);
   const CoordinatorDecisions all = cluster.run(cluster.begun);
   ASSERT_EQ(commits(all).size(), 1u);
@@ -167,7 +168,7 @@ TEST(CoordinationPipelines, AStopEndsTheRunBehindTheStepInProgressWithACheckpoin
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
   cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
   const CoordinatorDecisions ended =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus(), ++cluster.now).decisions();
   ASSERT_NE(find<EndRun>(ended), nullptr);
   EXPECT_TRUE(find<EndRun>(ended)->stopped_early);
 }

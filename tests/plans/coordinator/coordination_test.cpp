@@ -139,7 +139,8 @@ TEST(Coordination, EndsOnlyWhenTheLastCheckpointAndValidationAreThere) {
           cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now).decisions()),
       nullptr);
   EXPECT_NE(
-      find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions()),
+      find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus(), ++cluster.now)
+                       .decisions()),
       nullptr);
 }
 
@@ -176,7 +177,8 @@ TEST(Coordination, AFailedLastCheckpointEndsTheRunWithItsReason) {
   cluster.start();
   cluster.finish_step(0);
   const CoordinatorDecisions decisions =
-      cluster.coordination.on_checkpoint_completed(1, absl::ResourceExhaustedError("disk full"))
+      cluster.coordination
+          .on_checkpoint_completed(1, absl::ResourceExhaustedError("disk full"), ++cluster.now)
           .decisions();
   ASSERT_NE(find<EndRun>(decisions), nullptr);
   EXPECT_EQ(find<EndRun>(decisions)->status.message(), "disk full");
@@ -187,8 +189,8 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   job.checkpoint.enable = true;
   Cluster cluster(job);
   cluster.start();
-  cluster.coordination.on_stop_request("interrupted");
-  EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted").decisions().empty())
+  cluster.coordination.on_stop_request("interrupted", cluster.now);
+  EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted", cluster.now).decisions().empty())
       << "a repeat";
   const CoordinatorDecisions decisions = cluster.finish_step(0);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
@@ -196,7 +198,7 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9);
   cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9);
   const CoordinatorDecisions end =
-      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus(), ++cluster.now).decisions();
   ASSERT_NE(find<EndRun>(end), nullptr);
   EXPECT_TRUE(find<EndRun>(end)->stopped_early);
 }
@@ -204,7 +206,9 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
 TEST(Coordination, AStopRequestBeforeTrainingEndsAtOnce) {
   Cluster cluster;
   cluster.join(1);
-  EXPECT_NE(find<EndRun>(cluster.coordination.on_stop_request("interrupted").decisions()), nullptr);
+  EXPECT_NE(
+      find<EndRun>(cluster.coordination.on_stop_request("interrupted", cluster.now).decisions()),
+      nullptr);
 }
 
 TEST(Coordination, TellsOnceWhatAWorkerComputesOnIfItIsNotWhatItAskedFor) {
