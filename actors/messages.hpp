@@ -17,6 +17,7 @@
 #include "net/control/control_link.hpp"
 #include "net/data/link_probe.hpp"
 #include "net/data/tensor_inbox.hpp"
+#include "plans/base/outcome.hpp"
 #include "plans/collectives/collective_order.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/coordinator/planner_questions.hpp"
@@ -30,7 +31,6 @@ using TickAtom = caf::atom_constant<caf::atom("tick")>;
 using HeartbeatAtom = caf::atom_constant<caf::atom("heartbeat")>;
 using WakeAtom = caf::atom_constant<caf::atom("wake")>;
 using EndAtom = caf::atom_constant<caf::atom("end")>;
-using LeaveAtom = caf::atom_constant<caf::atom("leave")>;
 
 /// A peer has connected and said hello.
 struct PeerOpened {
@@ -192,6 +192,7 @@ struct ReplicaActivity {
   std::string action;
   uint64_t action_us = 0;
   bool works = false;
+  plans::DropCounts dropped;  // Since the one before.
 };
 
 /// Coordinator's clock minus ours.

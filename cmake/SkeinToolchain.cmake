@@ -10,6 +10,7 @@ option(SKEIN_TESTS "Build the tests" ON)
 option(SKEIN_BENCH "Build the benchmarks" ON)
 option(SKEIN_LONG_TESTS "Run the long forms of tests: hours" OFF)
 option(SKEIN_UNITY "Compile the sources of a room at once, where names permit it" OFF)
+option(SKEIN_SWEEP "Sweep the invariants of all state machines after every event" OFF)
 option(SKEIN_FUZZ "Build the fuzzers (clang only)" OFF)
 option(SKEIN_WERROR "Treat warnings as errors" ON)
 set(SKEIN_MARCH "native" CACHE STRING
@@ -37,6 +38,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # header is the system's: it warns of the insides of std::string.
   add_compile_options(-fpch-preprocess -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow
                       -Wno-stringop-overread)
+endif()
+if(SKEIN_SWEEP)
+  add_compile_definitions(SKEIN_SWEEP)
 endif()
 if(SKEIN_WERROR)
   add_compile_options(-Werror)

@@ -62,10 +62,10 @@ struct DeviceInfo {
   int32_t threads = 0;   // Host threads; 0 for others.
   double speed = 1.0;    // Emulated speed when it was made; 1.0 is the device itself.
   bool computes = true;  // False for a device that only sleeps: results are zeros.
-  /// Of activations, their gradients, and weights as products read them.
+  /// The type of activations, their gradients, and weights as products read them.
   NumberType activations = NumberType::kFloat32;
   bool is_host_memory = true;  // The host may read and write what `allocate` gives.
-  /// Of its own that was free when it was made; 0: it uses the host's, or does not know.
+  /// Memory of its own that was free when it was made; 0: it uses the host's, or does not know.
   int64_t memory_bytes = 0;
 };
 

@@ -172,7 +172,7 @@ class SleepDevice final : public Device {
   std::atomic<double> speed_;
   DeviceInfo info_;
   ThreadPool pool_;
-  std::mutex mutex_;  // Of what follows.
+  std::mutex mutex_;  // Guards what follows.
   HostOps ops_;
   DisturbedWork scenario_;
   Clock::time_point free_at_;  // End of the last sleep.

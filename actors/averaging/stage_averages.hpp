@@ -107,7 +107,7 @@ class StageAverages {
   std::optional<Group> running_;              // One at a time; never an offered one.
   int void_copies_ = 0;                       // Under way, for groups that were aborted; >= 0.
   uint64_t newest_ = 0;                       // Group that it was told of.
-  uint64_t staleness_ = 0;                    // Of its last group.
+  uint64_t staleness_ = 0;                    // As its last group had it.
   /// What groups that the replica did not wait for add to its weights; null: nothing.
   std::shared_ptr<const std::vector<float>> addend_;
 };

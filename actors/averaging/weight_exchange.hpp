@@ -36,7 +36,8 @@ class WeightExchange {
  public:
   struct Options {
     WeightStreams streams;  // Its `on_chunk` brings the chunk to ours.
-    size_t floats_max = 0;  // Of the largest vector that is exchanged; the same on all members.
+    size_t floats_max =
+        0;  // The largest vector that is exchanged has so many; the same on all members.
   };
   /// Opens the streams.
   explicit WeightExchange(Options options);

@@ -64,7 +64,7 @@ class WeightServer {
   struct Group {
     std::vector<plans::GroupMember> members;
     std::map<uint32_t, std::map<uint32_t, Floats>> parts;  // By chunk, by member.
-    std::set<uint32_t> chunks_left;  // Of our shard, that have not been added.
+    std::set<uint32_t> chunks_left;  // Those of our shard that have not been added.
   };
   struct Pull {
     uint64_t number = 0;

@@ -164,6 +164,7 @@ void CoordinatorState::on_journaled(const CommitJournaled& done) {
   reach(config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
   apply(done.status.ok() ? coordination->on_journaled(done.step, now_us())
                          : coordination->on_fault(done.status));
+  apply(coordination->after_commit());
 }
 
 net::EnvelopeHead CoordinatorState::head(plans::WorkerId receiver) const {
@@ -293,9 +294,9 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   report.stage_stash_peak = decision.stage_stash_peak;
   report.pipeline_samples = decision.pipeline_samples;
   report.staleness = decision.staleness;
-  for (size_t i = 0; i < plans::kDropReasons; ++i) {
-    const auto why = static_cast<plans::DropReason>(i);
-    if (dropped.of(why) > 0) report.dropped_messages[plans::to_text(why)] = dropped.of(why);
+  report.dropped = dropped;
+  for (const auto& [id, member] : coordination->members()) {
+    report.dropped_by_workers.add(member.activity.dropped);
   }
   report.goodput = coordination->goodput(now_us());
   if (report.step_seconds > 0) {
@@ -387,6 +388,7 @@ void CoordinatorState::on_message(const PeerMessage& message) {
   // The rest is for members, and for the generation in force.
   if (worker.value == 0) return drop(plans::DropReason::kUnknown);
   if (from.term != config.term) return drop(plans::DropReason::kStale);
+  coordination->on_heard(worker, now_us());
   if (const auto* heartbeat = std::get_if<net::Heartbeat>(&body)) {
     return on_heartbeat(message.peer, *heartbeat);
   }
@@ -463,12 +465,7 @@ void CoordinatorState::on_shard_saved(const net::ShardSaved& saved) {
 
 void CoordinatorState::on_quiesced(plans::WorkerId worker, uint64_t generation,
                                    const net::Quiesced& quiesced) {
-  const int64_t layers = plans::layer_count(config.options.job.model);
-  std::vector<plans::InventoryItem> inventory;
-  for (const plans::InventoryItem& each : quiesced.state_inventory) {
-    if (each.layers.end <= layers) inventory.push_back(each);
-  }
-  apply(coordination->on_quiesced(worker, generation, std::move(inventory), now_us()));
+  apply(coordination->on_quiesced(worker, generation, quiesced.state_inventory, now_us()));
 }
 
 void CoordinatorState::on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat) {
@@ -479,7 +476,7 @@ void CoordinatorState::on_heartbeat(plans::PeerNumber peer, const net::Heartbeat
 
 void CoordinatorState::on_timings(plans::WorkerId worker, const net::Timings& timings) {
   const plans::ReplicaId replica = timings.replica;
-  if (static_cast<int64_t>(replica.value) >= plans::replica_count(*coordination->plan())) return;
+  if (!dropped.note(coordination->on_timings(worker, replica))) return;
   TimingsReport report;
   report.worker = worker;
   report.replica = replica;

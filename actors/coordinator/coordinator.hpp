@@ -22,8 +22,8 @@
 #include "actors/coordinator/worker_links.hpp"
 #include "actors/coordinator/worker_orders.hpp"
 #include "actors/messages.hpp"
-#include "plans/base/debug_checks.hpp"
 #include "plans/base/outcome.hpp"
+#include "plans/base/sweeps.hpp"
 #include "plans/coordinator/coordination.hpp"
 
 namespace skein::actors {
@@ -56,7 +56,7 @@ struct CoordinatorConfig {
   Planner planner;
   const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.
   /// The coordination sweeps its invariants after every event.
-  bool checks_invariants = plans::kDebugChecks;
+  bool checks_invariants = plans::kSweeps;
   /// Called once, before the observer's EndAtom.
   std::function<void(RunResult)> on_result;
   /// Called after each commit and change of members; may be null.

@@ -7,6 +7,7 @@
 
 #include "net/codec/steps.hpp"
 #include "plans/base/ids.hpp"
+#include "plans/base/outcome.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/elastic/goodput.hpp"
 #include "plans/plan/plan.hpp"
@@ -32,9 +33,10 @@ struct StepReport {
   /// largest staleness of a group among them, in steps. Such a commit is one of several steps.
   std::vector<uint64_t> pipeline_samples;
   uint64_t staleness = 0;
-  /// Messages of the run so far that changed nothing, by `plans::DropReason`; those of no message
-  /// are left out.
-  std::map<std::string, uint64_t> dropped_messages;
+  /// Events of the run so far that changed nothing: on the coordinator's side, and on the side of
+  /// those workers that are here.
+  plans::DropCounts dropped;
+  plans::DropCounts dropped_by_workers;
 };
 
 struct ValidationReport {

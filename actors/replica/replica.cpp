@@ -12,7 +12,6 @@
 #include "actors/replica/model_work.hpp"
 #include "gpu/model/memory_estimate.hpp"
 #include "plans/base/check.hpp"
-#include "plans/base/debug_checks.hpp"
 #include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
@@ -76,8 +75,8 @@ void ReplicaState::start(ReplicaConfig new_config) {
   const int32_t first_stage = parts.replicas.begin()->first;
   const int32_t rank = plan.stages[static_cast<size_t>(first_stage)].rank;
   options.actions = plan.actions[static_cast<size_t>(rank)];
-  const plans::ModeList& modes = config.modes ? *config.modes : plans::training_modes();
-  program = plans::find_mode(modes, plan.mode).make_program(std::move(options));
+  program = plans::find_mode(plans::modes_or_own(config.modes), plan.mode)
+                .make_program(std::move(options));
   open(parts, config, make_hooks(), program->averages_weights());
   commands = std::make_unique<CommandRunner>(
       CommandRunner::Options{
@@ -297,6 +296,7 @@ void ReplicaState::tell_activity() {
   activity.works = program->is_working();
   const uint64_t now = now_us();
   activity.action_us = now > activity_since_us ? now - activity_since_us : 0;
+  activity.dropped = std::exchange(drops, {});
   self->send(config.listener, std::move(activity));
 }
 
@@ -310,7 +310,7 @@ void ReplicaState::apply(const plans::ProgramCommands& all) {
   for (const plans::ProgramCommand& each : all) commands->run(each);
   if (const std::optional<uint64_t> step = program->computed_step())
     commands->expect_operations(*step);
-  if constexpr (plans::kDebugChecks) {
+  if (config.checks_invariants) {
     program->check_invariants();
     for (const auto& [stage, each] : parts.averages) each->check_invariants();
   }

@@ -20,6 +20,7 @@
 #include "net/codec/envelope.hpp"
 #include "net/control/control_link.hpp"
 #include "net/data/data_plane.hpp"
+#include "plans/base/sweeps.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/mode_list.hpp"
 #include "plans/plan/plan.hpp"
@@ -51,7 +52,8 @@ struct ReplicaConfig {
   std::vector<plans::WorkerId> snapshot_peers;  // Who keeps each stage's snapshots.
   ReplicaListener listener;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
-  FailPointHandle fail_point;              // Set by tests; else null.
+  bool checks_invariants = plans::kSweeps;
+  FailPointHandle fail_point;  // Set by tests; else null.
 };
 
 }  // namespace skein::actors

@@ -273,7 +273,7 @@ void PlanPreparation::end() {
   device_groups_.clear();
   fetched_.clear();
   awaited_.clear();
-  prepared_.clear();  // Of a plan that never started: its models hold the state
+  prepared_.clear();  // A plan that never started: its models hold the state
                       // they were given.
   step_ = Step::kNone;
 }

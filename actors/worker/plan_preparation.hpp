@@ -74,7 +74,7 @@ class PlanPreparation {
 
   Step step() const { return step_; }
   bool has_plan() const { return step_ != Step::kNone; }
-  /// Of the newest plan, also when it is over.
+  /// Those of the newest plan, also when it is over.
   const plans::Plan& plan() const { return assignment_.plan; }
   const std::map<plans::WorkerId, std::string>& addresses() const { return addresses_; }
   uint64_t first_step() const { return assignment_.restore.first_step; }

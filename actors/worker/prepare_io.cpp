@@ -15,7 +15,7 @@
 namespace skein::actors {
 namespace {
 
-/// Of each layer, of which the fastest counts.
+/// Each layer is measured so often, and the fastest time counts.
 constexpr int kProfileRepeats = 3;
 
 absl::StatusOr<std::shared_ptr<const gpu::TokenData>> open_data(const PrepareRequest& request) {

@@ -41,7 +41,7 @@ struct PreparedReplica {
   plans::ReplicaId id;
   std::shared_ptr<gpu::StageModel> model;
   gpu::StageModelOptions options;      // The model's.
-  std::vector<plans::GroupId> groups;  // Of more than one member, that it belongs to.
+  std::vector<plans::GroupId> groups;  // Those of more than one member that it belongs to.
 };
 struct PreparedReplicas {
   uint64_t generation = 0;

@@ -15,7 +15,6 @@
 #include "actors/worker/emulation.hpp"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
-#include "plans/base/debug_checks.hpp"
 
 namespace skein::actors {
 namespace {
@@ -54,7 +53,10 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
       [self](const ProfileMeasured& result) { self->state.on_measured(result); },
       [self](const GroupFormed& formed) { self->state.preparation->on_formed(formed); },
       [self](const ReplicasRetired& retired) { self->state.on_retired(retired); },
-      [self](const ReplicaActivity& activity) { self->state.activity = activity; },
+      [self](const ReplicaActivity& activity) {
+        self->state.activity = activity;
+        self->state.dropped.add(activity.dropped);
+      },
       [self](const SnapshotTaken& taken) { self->state.on_snapshot(taken); },
       [self](const StateArrived& arrived) { self->state.on_state(arrived); },
       [self](const WorkerFault& fault) { self->state.on_fault(fault); },
@@ -236,7 +238,7 @@ void WorkerState::tell_quiesced() {
 void WorkerState::on_assign(const net::Assign& assign) {
   if (phase != Phase::kIdle) return;  // A repeat, or the old plan has not ended.
   if (assign.plan.generation != session->generation()) return;
-  const plans::ModeList& modes = config.parts.modes ? *config.parts.modes : plans::training_modes();
+  const plans::ModeList& modes = plans::modes_or_own(config.parts.modes);
   absl::Status status = plans::check_mode(modes, assign.plan.mode);
   if (status.ok()) status = plans::validate(assign.plan, job.model);
   if (!status.ok()) return tell_failed(status);
@@ -251,6 +253,7 @@ void WorkerState::on_ready() {
   if (preparation->hosts_replicas()) {
     ReplicaConfig next;
     next.modes = config.parts.modes;
+    next.checks_invariants = config.parts.checks_invariants;
     preparation->hand_over(next);
     next.shards = config.parts.make_shard_io(
         ShardIoConfig{run_folder, job.optimizer.name, static_cast<int>(next.plan.stages.size()),
@@ -262,7 +265,7 @@ void WorkerState::on_ready() {
   }
   reach(config.options.fail_point, FailPlace::kBeforePrepared);
   session->tell(net::Prepared());
-  if constexpr (plans::kDebugChecks) check_invariants();
+  if (config.parts.checks_invariants) check_invariants();
 }
 
 void WorkerState::on_start(const net::Envelope& message) {
@@ -322,11 +325,15 @@ void WorkerState::on_heartbeat() {
     if (replica_actor) self->send(*replica_actor, HeartbeatAtom::value);
     net::Heartbeat heartbeat;
     heartbeat.sent_us = now_us();
-    heartbeat.activity = {steps_done, activity.action, activity.action_us, activity.works,
-                          device ? device->info().name : ""};
+    heartbeat.activity = {steps_done,
+                          activity.action,
+                          activity.action_us,
+                          activity.works,
+                          device ? device->info().name : "",
+                          dropped};
     session->tell(heartbeat);
   }
-  if constexpr (plans::kDebugChecks) check_invariants();
+  if (config.parts.checks_invariants) check_invariants();
   self->delayed_send(self, to_duration(job.elastic.heartbeat_interval_seconds),
                      HeartbeatAtom::value);
 }

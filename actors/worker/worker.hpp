@@ -110,6 +110,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   uint64_t steps_done = 0;
   int older_joins = 0;  // Answers of a coordinator with a smaller term, one after the other.
   ReplicaActivity activity;
+  plans::DropCounts dropped;  // Events that changed nothing, by reason.
 
   void start(WorkerConfig new_config);
   bool has_ended() const { return phase == Phase::kEnded; }

@@ -16,6 +16,7 @@
 #include "gpu/device.hpp"
 #include "net/reduce/gradient_group.hpp"
 #include "plans/base/ids.hpp"
+#include "plans/base/sweeps.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/mode_list.hpp"
 
@@ -56,6 +57,8 @@ struct WorkerParts {
   std::function<std::optional<StageLinkParts>(plans::GroupId, const GroupRequest&)> make_stage_link;
   std::function<ShardIo(ShardIoConfig)> make_shard_io;
   const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.
+  /// State machines sweep their invariants after every event.
+  bool checks_invariants = plans::kSweeps;
 };
 
 }  // namespace skein::actors

@@ -26,7 +26,7 @@ class AutoPolicy final : public plans::GroupScheduler {
 
  private:
   struct Pipeline {
-    uint64_t since_us = 0;  // Of the step that it is in.
+    uint64_t since_us = 0;  // When the step that it is in began.
     uint64_t next_step = 0;
   };
 

@@ -32,7 +32,7 @@ struct ComparisonOptions {
   std::vector<uint64_t> tuning_seeds = {101, 102, 103, 104};
   std::vector<uint64_t> seeds = {1, 2, 3, 4, 5};
   uint64_t batch = 8;
-  double target_loss = 0;  // Of what is held out; fixed before the runs.
+  double target_loss = 0;  // On what is held out; fixed before the runs.
   double duration_us = 0;
   double communication = 1;
   bool has_group_servers = true;  // As in `PolicySimulationOptions`.

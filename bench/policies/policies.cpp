@@ -31,7 +31,7 @@ namespace {
 
 constexpr uint64_t kHidden = 32;
 constexpr uint64_t kTeacherSeed = 7;
-constexpr uint64_t kFashionTraining = 6000;  // Of 60,000, so that a table takes minutes.
+constexpr uint64_t kFashionTraining = 6000;  // A tenth of 60,000, so that a table takes minutes.
 constexpr uint64_t kDigitsTraining = 1800;   // All.
 constexpr uint64_t kHeadlinePasses = 20;
 constexpr uint64_t kLargeBatchPasses = 20;

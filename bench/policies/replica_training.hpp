@@ -89,7 +89,7 @@ class ReplicaTraining final : public plans::PolicyListener {
     std::vector<float> moment1, moment2;
     uint64_t updates = 0;
     bool has_gradient = false;
-    std::deque<Stashed> stash;  // Of the steps whose backward is still to come.
+    std::deque<Stashed> stash;  // The steps whose backward is still to come.
   };
   /// One step of a pipeline replica on its way through the stages.
   struct Flow {

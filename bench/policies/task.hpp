@@ -39,7 +39,7 @@ class Task {
                                       std::span<const float> input,
                                       std::span<const float> output_gradient,
                                       std::span<float> gradient) = 0;
-  /// Of what is held out. `weights` by stage.
+  /// On what is held out. `weights` by stage.
   virtual Score evaluate(const std::vector<std::vector<float>>& weights) = 0;
 };
 

@@ -54,7 +54,7 @@ class DemoObserver final : public actors::RunObserver {
   std::optional<plans::Profile> profile_;
   plans::ClusterSpec cluster_;  // Device n - 1 is worker n, be it there or not.
   size_t replicas_ = 0;
-  std::vector<actors::TimingsReport> timings_;  // Of one step, as far as they have come.
+  std::vector<actors::TimingsReport> timings_;  // One step's, as far as they have come.
   uint64_t steps_lost_ = 0;
   std::optional<double> pause_began_;
   std::string pause_cause_;  // Empty: the next plan.

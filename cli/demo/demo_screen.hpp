@@ -44,7 +44,7 @@ struct DemoView {
   double predicted_step_us = 0;
   double gain = 0;                  // Predicted, over an even split of the layers; 0: not known.
   std::vector<DemoWorker> workers;  // In order of their numbers.
-  Picture timeline;                 // Of the last step that was recorded; no rows: none was.
+  Picture timeline;                 // The last step that was recorded; no rows: none was.
   uint64_t timeline_step = 0;
   std::vector<double> losses;  // The losses of steps 1, 2, ...
   std::vector<DemoMark> marks;

@@ -108,7 +108,7 @@ struct Labels {
 
 Labels labels_svg(const RunHistory& history, const Panel& panel, double top) {
   Labels labels;
-  std::vector<double> ends;  // Of the last label of each row.
+  std::vector<double> ends;  // Where the last label of each row ends.
   for (const HistoryMark& mark : history.marks) {
     if (mark.seconds > panel.end_seconds) continue;
     const double x = panel.x(mark.seconds);

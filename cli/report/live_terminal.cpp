@@ -10,7 +10,7 @@
 namespace skein::cli {
 namespace {
 
-// Of xterm and all that follow it.
+// As xterm and all that follow it understand them.
 constexpr std::string_view kEnter = "\033[?1049h\033[?25l";  // Other screen, no cursor.
 constexpr std::string_view kLeave = "\033[?25h\033[?1049l";
 constexpr std::string_view kHome = "\033[H";

@@ -29,6 +29,16 @@ using Json = nlohmann::ordered_json;
 /// Weight of the newest step in the moving average of the throughput (llm.c's).
 constexpr double kRateDecay = 0.95;
 
+/// Events that changed nothing; reasons of none are left out.
+Json by_reason(const plans::DropCounts& dropped) {
+  Json json = Json::object();
+  for (size_t i = 0; i < plans::kDropReasons; ++i) {
+    const auto why = static_cast<plans::DropReason>(i);
+    if (dropped.of(why) > 0) json[plans::to_text(why)] = dropped.of(why);
+  }
+  return json;
+}
+
 /// Where the wall time went, in seconds.
 Json goodput_json(const plans::Goodput& goodput) {
   return {{"ratio", goodput.ratio()},   {"useful", goodput.useful_s},
@@ -203,7 +213,10 @@ void RunReporter::on_step(const actors::StepReport& report) {
     json["steps"] = count;
     json["pipeline_samples"] = report.pipeline_samples;
   }
-  if (!report.dropped_messages.empty()) json["dropped_messages"] = report.dropped_messages;
+  if (report.dropped.total() > 0) json["dropped_messages"] = by_reason(report.dropped);
+  if (report.dropped_by_workers.total() > 0) {
+    json["dropped_by_workers"] = by_reason(report.dropped_by_workers);
+  }
   if (options_.simulated) json["simulated"] = true;
   if (options_.counts_samples) json.erase("tokens");
   goodput_ = report.goodput;

@@ -83,8 +83,8 @@ class RunReporter final : public actors::RunObserver {
   double rate_ = 0;         // Moving average of tokens per second, before bias correction.
   double rate_weight_ = 0;  // Its bias correction.
   plans::Goodput goodput_;
-  uint64_t timed_amount_ = 0;  // Of the plan in force, like what follows.
-  double step_seconds_ = 0;    // Of the steps that count for throughput.
+  uint64_t timed_amount_ = 0;  // Under the plan in force, like what follows.
+  double step_seconds_ = 0;    // All steps that count for throughput.
   double all_seconds_ = 0;
   std::vector<double> step_times_;  // The times of the same steps, in seconds.
   double predicted_step_us_ = 0;    // 0: nobody predicted it.

@@ -14,7 +14,7 @@ struct MetadataAnswer {
 
 /// The cloud takes this machine back soon.
 struct SpotNotice {
-  std::string reason;                  // For people, in one line: who takes it, why and when.
+  std::string reason;                  // Who takes it, why and when: one line for people.
   std::optional<double> seconds_left;  // >= 0; none if the cloud does not say.
 };
 

@@ -22,7 +22,7 @@ struct TrainerState {
   uint64_t seed = 0;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;
-  double loss = 0;   // Of the last step.
+  double loss = 0;   // The last step's.
   std::string plan;  // Text form of the plan that wrote it.
   bool operator==(const TrainerState&) const = default;
 };

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of a model that is neither of GPT-2's form nor of Llama's.
+/// The name of a model that is neither of GPT-2's form nor of Llama's.
 constexpr const char* kOwnType = "skein";
 
 bool is_plain_gpt2(const plans::ModelSpec& model) {

@@ -11,7 +11,7 @@ namespace skein::gpu {
 
 struct CudaOptions {
   static constexpr int32_t kByLocalRank = -1;
-  int32_t ordinal = kByLocalRank;  // Of the GPUs that the driver shows to this process.
+  int32_t ordinal = kByLocalRank;  // Among the GPUs that the driver shows to this process.
   int32_t local_rank = 0;          // Number of this worker among those of its machine, >= 0.
   /// The type of activations and products ("bfloat16"), or of products only ("tf32", "float32").
   std::string precision = "bfloat16";

@@ -10,7 +10,7 @@ namespace skein::gpu {
 /// What a stage takes of its device's memory.
 struct MemoryEstimate {
   int64_t state_bytes = 0;    // Weights, also as products read them, gradients and moments.
-  int64_t stash_bytes = 0;    // Of all micro-batches that are kept at once.
+  int64_t stash_bytes = 0;    // All micro-batches that are kept at once.
   int64_t extra_bytes = 0;    // With recomputation: of the layer that is computed again.
   int64_t working_bytes = 0;  // Beside these, which the planner does not count.
   /// As `plans::plan_memory` counts.

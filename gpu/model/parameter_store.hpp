@@ -70,7 +70,7 @@ class ParameterStore {
   int64_t tied_end_ = 0;
   Buffer weights_, gradients_, moments1_, moments2_;
   NumberType operands_ = NumberType::kFloat32;
-  Buffer rounded_;  // Of type `operands_`, unless that is the weights' own.
+  Buffer rounded_;  // Has the type `operands_`, unless that is the weights' own.
   bool is_rounded_ = false;
   Buffer host_gradients_;  // Only where the host does not see the device's memory.
 };

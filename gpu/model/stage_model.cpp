@@ -239,7 +239,7 @@ class TransformerStage final : public StageModel {
     return slot.memory.numbers(type_) + (slot_numbers_ - shape_.activations());
   }
   Head::Memory head_memory() const { return {scratch_.numbers(type_), statistics_.floats()}; }
-  /// Of what keeps nothing: all blocks have the same.
+  /// The memory of what keeps nothing: all blocks have the same.
   Layer::Memory passing_memory(ConstNumbers input) const {
     return {input,
             passing_.numbers(type_) + 2 * shape_.activations(),

@@ -23,7 +23,7 @@ struct StageModelOptions {
   int64_t seq_len = 0;      // T
   int32_t stash_count = 1;  // Micro-batches whose stash may live at once (the schedule's peak).
   bool recompute = false;   // Stash only inputs, run the forward again in the backward.
-  uint64_t seed = 0;        // Of the initial weights, which do not depend on the partition.
+  uint64_t seed = 0;        // Decides the initial weights, which do not depend on the partition.
 };
 
 /// The state kept for one parameter, each [element_count] float32.

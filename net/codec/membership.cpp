@@ -1,5 +1,7 @@
 #include "net/codec/membership.hpp"
 
+#include <array>
+
 #include "net/codec/body_codec.hpp"
 
 namespace skein::net {
@@ -65,6 +67,11 @@ void read(schema::Heartbeat::Reader from, Bounds& bounds, Heartbeat& to) {
   to.activity.works = from.getWorks();
   to.activity.device = bounds.name("device", from.getDevice());
   to.sent_us = bounds.count("sentUs", from.getSentUs(), kTimeUsMax);
+  const auto dropped = from.getDropped();
+  std::array<uint64_t, plans::kDropReasons>& counts = to.activity.dropped.counts();
+  for (unsigned i = 0; i < bounds.size("dropped", dropped.size(), counts.size()); ++i) {
+    counts[i] = bounds.count("dropped", dropped[i], kEventsMax);
+  }
 }
 
 void write(const Heartbeat& from, schema::Heartbeat::Builder to) {
@@ -74,6 +81,9 @@ void write(const Heartbeat& from, schema::Heartbeat::Builder to) {
   to.setWorks(from.activity.works);
   to.setDevice(fit_text(from.activity.device, kNameBytesMax));
   to.setSentUs(from.sent_us);
+  const auto& counts = from.activity.dropped.counts();
+  auto dropped = to.initDropped(static_cast<unsigned>(counts.size()));
+  for (unsigned i = 0; i < dropped.size(); ++i) dropped.set(i, counts[i]);
 }
 
 void read(schema::HeartbeatAck::Reader from, Bounds& bounds, HeartbeatAck& to) {

@@ -28,7 +28,7 @@ struct Refused {
 
 /// Worker -> coordinator, every heartbeat interval.
 struct Heartbeat {
-  plans::WorkerActivity activity;  // Names.
+  plans::WorkerActivity activity;  // Names; kEventsMax for each count.
   uint64_t sent_us = 0;            // The worker's steady clock; kTimeUsMax.
   bool operator==(const Heartbeat&) const = default;
 };

@@ -23,7 +23,7 @@ struct Peer {
 /// Coordinator -> every member: the plan is about to change to that of the envelope's generation.
 struct Quiesce {
   uint64_t committed_steps = 0;
-  double gradient_norm = 0;           // Of the last of them.
+  double gradient_norm = 0;           // The last one's.
   uint64_t committed_generation = 0;  // In which it was committed.
   bool operator==(const Quiesce&) const = default;
 };
@@ -43,9 +43,8 @@ struct Assign {
   std::string load_path;           // kPathBytesMax; empty: initial weights of the seed.
   uint64_t data_bytes = 0;         // Size of the training data; kBytesMax.
   uint64_t data_digest = 0;        // Any 64 bits.
-  std::vector<plans::WorkerId>
-      snapshot_peers;             // For each stage who keeps its snapshots; 0: nobody.
-  uint64_t state_generation = 0;  // In which the step before the first was committed.
+  std::vector<plans::WorkerId> snapshot_peers;  // Who keeps the snapshots of each stage; 0: nobody.
+  uint64_t state_generation = 0;                // In which the step before the first was committed.
   bool operator==(const Assign&) const = default;
 };
 

@@ -33,7 +33,7 @@ struct Validated {
 /// Worker -> coordinator: the leader of a stage has written and synced its files, or could not.
 struct ShardSaved {
   int32_t stage = 0;
-  uint64_t step = 0;                    // The committed step whose state it is.
+  uint64_t step = 0;                    // Steps done in the state that is saved.
   std::vector<plans::SavedFile> files;  // kFilesPerShardMax, each of kTensorsPerFileMax tensors.
   std::string error;                    // Why there are none; empty if they are there.
   bool operator==(const ShardSaved&) const = default;
@@ -56,7 +56,7 @@ struct Timings {
   plans::ReplicaId replica;
   uint64_t step = 0;
   std::vector<Slice> slices;  // kSlicesMax.
-  uint64_t staleness = 0;     // Of the weights that the step was computed with.
+  uint64_t staleness = 0;     // How stale the weights were that the step was computed with.
   bool operator==(const Timings&) const = default;
 };
 

@@ -50,7 +50,7 @@ class TensorStream : public std::enable_shared_from_this<TensorStream> {
  private:
   struct Partial {
     AlignedFloats memory;
-    std::set<uint32_t> begins;  // Of the rows that were reserved.
+    std::set<uint32_t> begins;  // Where the rows that were reserved begin.
     uint32_t rows_missing = 0;
   };
 

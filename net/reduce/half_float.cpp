@@ -14,7 +14,8 @@ float power_of_two(int exponent) {
 
 constexpr int kExponentMax = 126;  // Both 2^e and 2^-e are normal.
 
-/// Of the factor that brings the largest finite magnitude into [2^14, 2^15), if it can.
+/// The exponent of the factor that brings the largest finite magnitude into [2^14, 2^15), if it
+/// can.
 int scale_exponent(std::span<const float> values) {
   uint32_t largest = 0;
   for (float value : values) {

@@ -41,7 +41,7 @@ struct Envelope {
     rendezvous @11 :Rendezvous;
     start @12 :Start;
     ready @13 :Ready;
-    obsoleteGroupStart @14 :GroupStart;
+    obsoleteGroupStart @14 :Void;
     reduced @15 :Reduced;
     commit @16 :Commit;
     validated @17 :Validated;
@@ -139,7 +139,7 @@ struct Assign {
   fromCheckpoint @6 :Bool;     # All state is read from `loadPath`; else it comes by `moves`, and
                                # what is not listed there is held already.
   moves @7 :List(LayerMove);
-  snapshotPeers @8 :List(UInt32);    # For each stage the worker that keeps its snapshots; 0: none.
+  snapshotPeers @8 :List(UInt32);    # The worker that keeps the snapshots of each stage; 0: none.
   stateGeneration @9 :UInt64;  # In which the step before `firstStep` was committed: state of that
                                # step and another generation is of a past that was rolled back.
 }
@@ -279,12 +279,6 @@ struct Ready {
   snapshotUs @10 :UInt64;     # Device time of the last snapshot's copy; 0: none was taken.
 }
 
-struct GroupStart {
-  # Nobody sends it any more: members begin their collectives themselves.
-  group @0 :UInt32;
-  step @1 :UInt64;
-}
-
 struct Reduced {
   # Worker -> coordinator: a replica has finished the collectives of all its groups.
   replica @0 :UInt32;
@@ -322,7 +316,7 @@ struct SavedFile {
 struct ShardSaved {
   # Worker -> coordinator: the leader of a stage has written and synced its files, or could not.
   stage @0 :UInt32;
-  step @1 :UInt64;    # The committed step whose state it is.
+  step @1 :UInt64;    # Steps done in the state that is saved.
   files @2 :List(SavedFile);
   error @3 :Text;     # Why there are none, in one line; empty if they are there.
 }
@@ -332,9 +326,10 @@ struct Heartbeat {
   stepsDone @0 :UInt64;   # Committed steps applied.
   sentUs @1 :UInt64;      # Worker's steady clock.
   action @2 :Text;        # What the device works on ("2B5"), or what it waits for; for people.
-  actionUs @3 :UInt64;    # So long, in seconds.
+  actionUs @3 :UInt64;    # How long it has done so, in microseconds.
   works @4 :Bool;         # The device works; false: it waits.
   device @5 :Text;        # As `DeviceInfo::name`; empty: there is none yet.
+  dropped @6 :List(UInt64);  # Events that changed nothing, since the worker started; by reason.
 }
 
 struct HeartbeatAck {
@@ -356,7 +351,7 @@ struct Timings {
   replica @0 :UInt32;
   step @1 :UInt64;
   slices @2 :List(Slice);
-  staleness @3 :UInt64;   # Of the weights that the step was computed with, as the policy counts it.
+  staleness @3 :UInt64;   # How stale the weights were that the step was computed with, as the policy counts it.
 }
 
 struct Failed {

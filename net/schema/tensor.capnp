@@ -15,7 +15,7 @@ enum TensorKind {
   probeReply @5;   # One float: the answer.
   # State of one layer after `step` steps; `receiver` is the layer, a row is the whole layer.
   state @6;        # Goes to a worker of a new plan, in its generation.
-  snapshot @7;     # For the worker that keeps the stage's snapshots.
+  snapshot @7;     # Goes to the worker that keeps the stage's snapshots.
   # Weights that the members of a group average, in chunks of equally many floats, of which the last
   # one is padded; `step` is the number of the group, `microbatch` is 2^20 * m + chunk, and a row is
   # the whole chunk. Sent once; a chunk of a group that is over is dropped.
@@ -35,7 +35,7 @@ struct TensorHeader {
   receiver @2 :UInt32;      # Replica.
   kind @3 :TensorKind;
   step @4 :UInt64;
-  microbatch @5 :UInt32;    # Or what the kind says.
+  microbatch @5 :UInt32;    # Another number, as the kind says.
   rowBegin @6 :UInt32;      # In rows of the whole micro-batch.
   rowCount @7 :UInt32;
   payloadBytes @8 :UInt64;  # rowCount * T * C * 4.

@@ -21,7 +21,7 @@ enum class DropReason {
 };
 inline constexpr size_t kDropReasons = 7;
 
-/// Goes into logs and the label of `skein_dropped_messages_total`: "repeated", "stale", ...
+/// Goes into logs and metrics.jsonl: "repeated", "stale", ...
 constexpr const char* to_text(DropReason why) {
   constexpr const char* kNames[kDropReasons] = {
       "repeated", "stale", "early", "unknown", "unexpected", "not_allowed", "out_of_bounds"};
@@ -67,12 +67,19 @@ class DropCounts {
     if (outcome.is_dropped()) add(*outcome.why_dropped());
     return outcome.is_accepted();
   }
+  void add(const DropCounts& others) {
+    for (size_t i = 0; i < kDropReasons; ++i) counts_[i] += others.counts_[i];
+  }
   uint64_t of(DropReason why) const { return counts_[static_cast<size_t>(why)]; }
+  /// By reason, in the order of the enumeration; as it travels.
+  std::array<uint64_t, kDropReasons>& counts() { return counts_; }
+  const std::array<uint64_t, kDropReasons>& counts() const { return counts_; }
   uint64_t total() const {
     uint64_t sum = 0;
     for (uint64_t each : counts_) sum += each;
     return sum;
   }
+  bool operator==(const DropCounts&) const = default;
 
  private:
   std::array<uint64_t, kDropReasons> counts_{};

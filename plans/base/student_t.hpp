@@ -23,8 +23,8 @@ struct MeanInterval {
   bool operator==(const MeanInterval&) const = default;
 };
 
-/// Of normal values whose spread is not known (Student, 1908). `values` is not empty; `confidence`
-/// in (0, 1), usually 0.95.
+/// The mean, with its interval, of normal values whose spread is not known (Student, 1908).
+/// `values` is not empty; `confidence` in (0, 1), usually 0.95.
 MeanInterval mean_interval(std::span<const double> values, double confidence);
 
 }  // namespace skein::plans

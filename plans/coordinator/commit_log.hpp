@@ -65,13 +65,12 @@ class CommitLog {
   /// from one of a past that was rolled back; 0: unknown, or there is none.
   uint64_t generation_of(uint64_t steps) const;
   double last_norm() const { return last_norm_; }
-  /// Of the last commit, from the one before; 0: there was none in this life.
+  /// What the last commit took since the one before; 0: there was none in this life.
   double last_commit_us() const { return last_commit_us_; }
   /// When the work on the next commit began.
   uint64_t last_step_end_us() const { return last_step_end_us_; }
   double last_step_us() const { return last_step_us_; }  // 0: no step of this plan is committed.
   uint64_t durable_step() const { return durable_step_; }
-  uint64_t snapshot_floor() const { return snapshots_.floor(); }
   bool is_journaling() const { return journaling_.has_value(); }
   /// The last commit of this plan is out.
   bool is_held() const { return is_held_; }
@@ -109,7 +108,7 @@ class CommitLog {
   bool leaves_commits_behind_ = false;
   uint64_t step_ = 0;  // The step that is being computed; equals the number of committed steps.
   std::optional<CommitRecord> journaling_;
-  CommitTotals totals_;  // Of what is being journaled.
+  CommitTotals totals_;  // The totals of what is being journaled.
   uint64_t last_ready_us_ = 0;
   uint64_t last_step_end_us_ = 0;  // Begins the reported step time.
   double last_loss_ = 0;
@@ -124,7 +123,7 @@ class CommitLog {
   bool holds_ = false;
   bool is_held_ = false;
   bool stops_ = false;
-  bool owed_validation_ = false;  // Of the last committed step.
+  bool owed_validation_ = false;  // The last committed step has ordered it.
   bool owed_checkpoint_ = false;
 };
 

@@ -25,10 +25,6 @@ constexpr uint64_t kTellJournalUs = 30'000'000;
 /// A step that takes so many times the one before is stuck.
 constexpr double kStuckFactor = 20;
 
-const ModeList& modes_of(const Coordination::Options& options) {
-  return options.modes ? *options.modes : training_modes();
-}
-
 bool is_left_to_planner(const Coordination::Options& options) {
   return !options.plan && options.job.parallelism.pipeline_parallel_degree == kAutoDegree;
 }
@@ -44,7 +40,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
       log_(options_.job, options_.term,
            {options_.committed_steps, options_.committed_norm, options_.durable_step,
             options_.generations}),
-      mode_name_(first_mode(modes_of(options_), options_.job).name),
+      mode_name_(first_mode(modes_or_own(options_.modes), options_.job).name),
       mode_choice_(options_.job),
       timings_(options_.job, is_left_to_planner(options_)),
       last_progress_us_(now_us) {
@@ -129,9 +125,14 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
     append(decisions, begin_change(change_reason_, now_us));
   } else {
     append(decisions, begin_work(now_us));
-    append(decisions, watch_timings());
+    watches_commit_ = true;
   }
   return decisions;
+}
+
+CoordinatorDecisions Coordination::after_commit() {
+  if (!std::exchange(watches_commit_, false) || phase_ != Phase::kTraining) return {};
+  return watch_timings();
 }
 
 CoordinatorDecisions Coordination::begin_work(uint64_t now_us) {
@@ -185,6 +186,15 @@ CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
   return decisions;
 }
 
+CoordinatorOutcome Coordination::on_timings(WorkerId sender, ReplicaId replica) const {
+  if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
+    return Dropped{DropReason::kUnexpected};
+  }
+  if (int64_t{replica.value} >= replica_count(*plan())) return Dropped{DropReason::kUnknown};
+  if (replica_of(*plan(), replica).worker != sender) return Dropped{DropReason::kNotAllowed};
+  return CoordinatorDecisions{};
+}
+
 CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage,
                                                   uint64_t steps_done) {
   if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
@@ -192,8 +202,8 @@ CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage
   return CoordinatorDecisions{};
 }
 
-/// A commit is out: whoever has become slower or faster is known by that from now on. What is to be
-/// done about it, and about the mode, is for the planner to think about.
+/// Whoever has become slower or faster is known by the timings of the commit from now on. What is
+/// to be done about it, and about the mode, is for the planner to think about.
 CoordinatorDecisions Coordination::watch_timings() {
   if (log_.is_held() || change_after_journal_ || stop_requested_) return {};
   const ModeTimings timings = mode_->last_timings();
@@ -277,9 +287,11 @@ CoordinatorOutcome Coordination::on_quiesced(WorkerId worker, uint64_t generatio
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
   if (generation != generation_) return Dropped{DropReason::kStale};
   if (phase_ != Phase::kQuiescing) return Dropped{DropReason::kUnexpected};
-  // Who was away during a rollback may bring state of the steps that were taken back.
-  std::erase_if(inventory, [this](const InventoryItem& each) {
-    return each.generation != log_.generation_of(each.step);
+  // Who was away during a rollback may bring state of the steps that were taken back; and anybody
+  // may speak of layers that the model has not.
+  const int64_t layers = layer_count(options_.job.model);
+  std::erase_if(inventory, [&](const InventoryItem& each) {
+    return each.generation != log_.generation_of(each.step) || each.layers.end > layers;
   });
   if (!change_.take_inventory(worker, std::move(inventory))) return Dropped{DropReason::kRepeated};
   last_progress_us_ = now_us;
@@ -307,7 +319,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
-  question.make_plan = find_mode(modes_of(options_), mode_name_).make_plan;
+  question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
   question.request = replan_request(now_us, Leavers::kWithout, is_urgent_);
   const auto fewest = stop_requested_ ? 1 : static_cast<size_t>(options_.job.elastic.min_workers);
   if (members_.some_leave()) {
@@ -448,7 +460,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
     goodput_.on_rollback(first_step, now_us);
     decisions.push_back(RewindJournal{first_step});
   }
-  mode_ = find_mode(modes_of(options_), plan()->mode).make(options_.job, *plan());
+  mode_ = find_mode(modes_or_own(options_.modes), plan()->mode).make(options_.job, *plan());
   const CommitOrder order = log_.begin_generation(*plan(), change_.snapshot_peers(), first_step,
                                                   mode_->leaves_commits_behind(), now_us);
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
@@ -523,7 +535,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   if (requests_.is_asked<ChangeQuestion>()) return {};  // Its answer is for those who were here.
   change_at_us_ = members_.next_eligible_us(now_us);
   ChangeQuestion question;
-  question.make_plan = find_mode(modes_of(options_), mode_name_).make_plan;
+  question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
   question.request = replan_request(now_us, Leavers::kWithout, false);
   const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
   const size_t count = question.request.workers.size();

@@ -93,6 +93,10 @@ class Coordination {
   CoordinatorOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
                                  uint64_t now_us);
   CoordinatorOutcome on_journaled(uint64_t step, uint64_t now_us);
+  /// What the newest commit gives to think about: slow workers, a better mode. For when what
+  /// `on_journaled` has decided was carried out, so that no commit waits for it; nothing the second
+  /// time.
+  CoordinatorDecisions after_commit();
   CoordinatorOutcome on_validated(ReplicaId replica, uint64_t step, double loss_sum,
                                   uint64_t loss_tokens, uint64_t now_us);
   /// `status`: whether the stage's files are on disk.
@@ -102,6 +106,10 @@ class Coordination {
   CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status,
                                              uint64_t now_us);
   CoordinatorOutcome on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
+  /// Slices of a step for the trace; they change nothing here.
+  CoordinatorOutcome on_timings(WorkerId sender, ReplicaId replica) const;
+  /// Any message of a member renews its lease.
+  void on_heard(WorkerId worker, uint64_t now_us) { members_.on_heard(worker, now_us); }
   CoordinatorOutcome on_heartbeat(WorkerId worker, WorkerActivity activity, uint64_t now_us);
   /// A link closed, or the worker said that it cannot go on. Bad input (InvalidArgument, DataLoss,
   /// NotFound) ends the run: another worker would fail alike; one with more memory may not.
@@ -127,14 +135,14 @@ class Coordination {
   const std::map<WorkerId, Member>& members() const { return members_.all(); }
   /// The plan in force, or the one before while there is none.
   const std::optional<Plan>& plan() const { return change_.plan(); }
-  /// A step may have been done in this life.
+  /// In this life a plan has been in force, or the run has paused for lack of workers.
   bool has_trained() const { return has_trained_; }
   uint64_t steps_done() const { return log_.steps_done(); }
   /// As `CommitLog::generation_of`.
   uint64_t generation_of(uint64_t steps) const { return log_.generation_of(steps); }
   double last_loss() const { return log_.last_loss(); }
   Goodput goodput(uint64_t now_us) const { return goodput_.at(now_us); }
-  /// For reports: as `TrainingMode::pipeline_replica_of`; -1 while there is no plan in force.
+  /// As `TrainingMode::pipeline_replica_of`, for reports; -1 while there is no plan in force.
   int32_t pipeline_replica_of(ReplicaId replica) const;
   /// When to call `on_timer`, beside the times at which it is called anyway; none: no wish.
   std::optional<uint64_t> wake_us() const { return mode_ ? mode_->wake_us() : std::nullopt; }
@@ -223,12 +231,13 @@ class Coordination {
   PlannerRequests requests_;
   CommitLog log_;
   std::unique_ptr<TrainingMode> mode_;  // That of the plan in force.
-  std::string mode_name_;               // Of the plans that are made from now on.
+  std::string mode_name_;               // The plans that are made from now on have it.
   ModeChoice mode_choice_;
   TimingWatch timings_;
   GoodputLedger goodput_;
-  bool has_trained_ = false;  // Some plan has been in force in this life.
-  bool is_urgent_ = false;    // A worker was lost since the last plan.
+  bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
+  bool has_trained_ = false;     // As `has_trained`.
+  bool is_urgent_ = false;       // A worker was lost since the last plan.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
   std::string change_reason_;                // Of the change that the commit log is held for.

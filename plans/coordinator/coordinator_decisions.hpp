@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "plans/base/ids.hpp"
+#include "plans/base/outcome.hpp"
 #include "plans/elastic/restore.hpp"
 #include "plans/modes/claim_pool.hpp"
 #include "plans/plan/plan.hpp"
@@ -58,6 +59,7 @@ struct WorkerActivity {
   uint64_t action_us = 0;
   bool works = false;  // The device works; false: it waits.
   std::string device;  // Its name; empty: not known yet.
+  DropCounts dropped;  // Events that changed nothing, since the worker started.
   bool operator==(const WorkerActivity&) const = default;
 };
 
@@ -99,7 +101,7 @@ struct QuiesceWorker {
   WorkerId worker;
   uint64_t generation = 0;
   uint64_t committed_steps = 0;
-  double gradient_norm = 0;           // Of the last of them.
+  double gradient_norm = 0;           // The last one's.
   uint64_t committed_generation = 0;  // In which it was committed.
 };
 struct AssignPlan {
@@ -124,7 +126,7 @@ struct JournalCommit {
 };
 struct BroadcastCommit {
   CommitOrder order;
-  uint64_t generation = 0;  // Of the plan that did the step: a change of plan may follow at once.
+  uint64_t generation = 0;  // The plan's that did the step: a change of plan may follow at once.
   bool profile = false;     // Timings of the next step are wanted.
   // What reports say:
   double loss = 0;

@@ -34,7 +34,7 @@ class Measurements {
   bool is_asked(WorkerId worker) const { return asked_.contains(worker); }
   bool has_all(const std::map<WorkerId, Member>& members) const;
   const std::set<WorkerId>& asked() const { return asked_; }
-  /// Of all, or of those of `workers` that have measured; ascending.
+  /// All of them, or those of `workers` that have measured; ascending.
   std::vector<MeasuredWorker> all() const;
   std::vector<MeasuredWorker> of(const std::vector<WorkerId>& workers) const;
   /// A worker that joined late, and its speed, where that of the first one that has measured is 1.

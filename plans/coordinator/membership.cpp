@@ -45,6 +45,11 @@ void Membership::lose(WorkerId worker, uint64_t now_us) {
   members_.erase(worker);
 }
 
+void Membership::on_heard(WorkerId worker, uint64_t now_us) {
+  const auto member = members_.find(worker);
+  if (member != members_.end()) member->second.last_heard_us = now_us;
+}
+
 void Membership::excuse(uint64_t paused_us, uint64_t now_us) {
   for (auto& [worker, member] : members_) {
     member.last_heard_us = std::min(now_us, member.last_heard_us + paused_us);

@@ -45,6 +45,8 @@ class Membership {
   void excuse(uint64_t paused_us, uint64_t now_us);
   /// It has left as it was asked to, or its connection is lost through no fault of its own.
   void remove(WorkerId worker) { members_.erase(worker); }
+  /// It has said something, whatever it is.
+  void on_heard(WorkerId worker, uint64_t now_us);
   /// What its device does now; an event if it computes on something else than it had said.
   Outcome<CoordinatorDecisions> on_heartbeat(WorkerId worker, WorkerActivity activity,
                                              uint64_t now_us);

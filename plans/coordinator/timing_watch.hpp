@@ -28,7 +28,7 @@ class TimingWatch {
   struct Observation {
     std::vector<SpeedChange>
         changes;                   // That have to be told, and that measurements have to follow.
-    std::vector<SpeedChange> due;  // For which a mitigation is to be looked for.
+    std::vector<SpeedChange> due;  // A mitigation is to be looked for.
   };
   Observation on_commit(uint64_t steps_done, const ModeTimings& timings);
   /// The plan is changed for what was due.

@@ -17,7 +17,7 @@ struct ReplanRequest {
   JobSpec job;
   std::optional<Plan> given;             // Plan file of the job, for workers 1, 2, ...
   std::vector<WorkerId> workers;         // That may be used, ascending; at least one.
-  std::vector<MeasuredWorker> measured;  // Of those that have measured; the planner needs all.
+  std::vector<MeasuredWorker> measured;  // Those that have measured; the planner needs all.
   std::optional<Plan> current;           // The plan that was in force; none: the first plan.
   /// A worker is lost and time counts: if every stage still has a replica, keep the others as they
   /// are and split its rows over the rest (`reroute`).

@@ -9,7 +9,7 @@
 
 namespace skein::plans {
 
-/// For each stage of `plan` the worker that keeps the snapshot of its first replica's state:
+/// The worker that keeps the snapshot of the first replica's state, by stage of `plan`:
 /// another one than that replica's. Preferred, in this order: one on another host; one that has no
 /// replica of the stage, and so is not lost with it; the one that keeps the fewest bytes so far,
 /// stage by stage; the lowest id. WorkerId{0} if there is no other worker.

@@ -1,31 +1,24 @@
 #include "plans/modes/claim_pool.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "plans/base/check.hpp"
 
 namespace skein::plans {
 
-ClaimPool::ClaimPool(uint64_t samples, uint64_t samples_each)
-    : ClaimPool(ClaimState{.samples = samples, .samples_each = samples_each}) {}
-
-ClaimPool::ClaimPool(ClaimState state) : state_(std::move(state)) {
-  SKEIN_CHECK(state_.samples_each > 0);
+ClaimPool::ClaimPool(uint64_t first, uint64_t end, uint64_t samples_each)
+    : samples_each_(samples_each) {
+  SKEIN_CHECK(samples_each > 0 && first <= end) << first << " to " << end;
+  state_.first = state_.fresh = first;
+  state_.end = end;
 }
 
-uint64_t ClaimPool::finished_samples() const {
-  uint64_t finished = 0;
-  for (const auto& [pipeline, samples] : state_.by_pipeline) finished += samples;
-  return finished;
-}
-
-void ClaimPool::limit(uint64_t samples) {
-  state_.samples = std::min(state_.samples, std::max(samples, state_.fresh));
+void ClaimPool::limit(uint64_t end) {
+  state_.end = std::min(state_.end, std::max(end, state_.fresh));
 }
 
 bool ClaimPool::is_over() const {
-  return state_.fresh == state_.samples && state_.returned.empty() && state_.held.empty();
+  return state_.fresh == state_.end && state_.returned.empty() && state_.held.empty();
 }
 
 std::optional<SampleClaim> ClaimPool::claim(uint32_t pipeline) {
@@ -33,8 +26,8 @@ std::optional<SampleClaim> ClaimPool::claim(uint32_t pipeline) {
   if (!state_.returned.empty()) {
     claim = {state_.returned.begin()->first, state_.returned.begin()->second};
     state_.returned.erase(state_.returned.begin());
-  } else if (state_.fresh < state_.samples) {
-    claim = {state_.fresh, std::min(state_.samples_each, state_.samples - state_.fresh)};
+  } else if (state_.fresh < state_.end) {
+    claim = {state_.fresh, std::min(samples_each_, state_.end - state_.fresh)};
     state_.fresh += claim.count;
   } else {
     return std::nullopt;
@@ -60,8 +53,7 @@ void ClaimPool::undo(uint32_t pipeline, SampleClaim claim) {
   state_.returned[claim.first] = claim.count;
 }
 
-bool ClaimPool::forget(uint32_t pipeline) {
-  bool has_held = false;
+void ClaimPool::forget(uint32_t pipeline) {
   for (auto each = state_.held.begin(); each != state_.held.end();) {
     if (each->second.pipeline != pipeline) {
       ++each;
@@ -69,9 +61,26 @@ bool ClaimPool::forget(uint32_t pipeline) {
     }
     state_.returned[each->first] = each->second.count;
     each = state_.held.erase(each);
-    has_held = true;
   }
-  return has_held;
+}
+
+void ClaimPool::check_invariants() const {
+  SKEIN_CHECK(state_.first <= state_.fresh && state_.fresh <= state_.end)
+      << state_.first << ", " << state_.fresh << ", " << state_.end;
+  std::map<uint64_t, uint64_t> ranges = state_.returned;
+  for (const auto& [first, holder] : state_.held) {
+    SKEIN_CHECK(ranges.emplace(first, holder.count).second) << first << " is held and returned";
+  }
+  uint64_t accounted = 0;
+  uint64_t last = state_.first;
+  for (const auto& [first, count] : ranges) {
+    SKEIN_CHECK(first >= last && first + count <= state_.fresh) << first << " + " << count;
+    last = first + count;
+    accounted += count;
+  }
+  for (const auto& [pipeline, count] : state_.by_pipeline) accounted += count;
+  SKEIN_CHECK(accounted == state_.fresh - state_.first)
+      << accounted << " samples are accounted for, of " << state_.fresh - state_.first;
 }
 
 }  // namespace skein::plans

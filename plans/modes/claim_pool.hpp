@@ -13,39 +13,35 @@ struct SampleClaim {
   bool operator==(const SampleClaim&) const = default;
 };
 
-/// All that a pool knows; what has to survive.
-struct ClaimState {
-  struct Holder {
-    uint32_t pipeline = 0;
-    uint64_t count = 0;
-    bool operator==(const Holder&) const = default;
-  };
-  uint64_t samples = 0;                   // After which the run is over.
-  uint64_t samples_each = 0;              // Samples of a claim, > 0; the last one may be shorter.
-  uint64_t fresh = 0;                     // First sample that was never given.
-  std::map<uint64_t, uint64_t> returned;  // Counts by first sample.
-  std::map<uint64_t, Holder> held;        // By first sample.
-  std::map<uint32_t, uint64_t> by_pipeline;  // Samples finished: the samples per shard.
-  bool operator==(const ClaimState&) const = default;
-};
-
-/// Hands out the samples of an asynchronous run, one range per iteration of a pipeline replica, so
-/// that each sample is finished exactly once, whoever dies. A pipeline replica holds as many claims
-/// as it has iterations in its pipeline. Not thread-safe.
+/// Hands out the samples of a round, one range at a time, so that each sample is finished exactly
+/// once, whoever dies. A pipeline replica may hold several claims. Not thread-safe.
 ///
 /// What a dead pipeline replica has not finished goes back to the pool and is given first, the
 /// lowest range first. "Finished" is what this pool was told: a pipeline replica that dies between
 /// its update and the word of it has its range done again by another one; and so has one whose work
 /// is `undo`ne.
 ///
-/// When nothing is left to give, a pipeline replica drains its pipeline and ends; but as long as
-/// others hold claims, one of them may die. So the run is over only when `is_over`, and a pipeline
-/// replica that has ended asks again when `forget` returns true.
+/// While nothing is left to give, others may still hold claims, and one of them may die: whoever
+/// got none asks again as long as the pool is not `is_over`.
 class ClaimPool {
  public:
-  ClaimPool(uint64_t samples, uint64_t samples_each);
-  /// Goes on from there: its pipeline replicas still hold what they held, until they are forgotten.
-  explicit ClaimPool(ClaimState state);
+  struct Holder {
+    uint32_t pipeline = 0;
+    uint64_t count = 0;
+  };
+  /// What is given and what is not. Every sample of [first, end) is in exactly one of: fresh, or
+  /// returned, or held, or finished.
+  struct State {
+    uint64_t first = 0;                        // The round's first sample.
+    uint64_t end = 0;                          // Behind its last one; >= `fresh`.
+    uint64_t fresh = 0;                        // The first sample that was never given; >= `first`.
+    std::map<uint64_t, uint64_t> returned;     // Counts by first sample; all below `fresh`.
+    std::map<uint64_t, Holder> held;           // By first sample; all below `fresh`.
+    std::map<uint32_t, uint64_t> by_pipeline;  // Samples finished.
+  };
+
+  /// Samples [first, end), `samples_each` > 0 in each claim; the last claim may be shorter.
+  ClaimPool(uint64_t first, uint64_t end, uint64_t samples_each);
 
   /// None: there is nothing to give now.
   std::optional<SampleClaim> claim(uint32_t pipeline);
@@ -55,19 +51,21 @@ class ClaimPool {
   bool finish(uint32_t pipeline, uint64_t first);
   /// What the pipeline replica has finished is gone with it, and is to be given again.
   void undo(uint32_t pipeline, SampleClaim claim);
-  /// The pipeline replica has died or left. True: its claims are there to be given again.
-  bool forget(uint32_t pipeline);
+  /// The pipeline replica has died or left: its claims are there to be given again.
+  void forget(uint32_t pipeline);
 
-  /// Nothing that was never given is given beyond `samples`, or what has been given if that is
-  /// more.
-  void limit(uint64_t samples);
+  /// Nothing that was never given is given from `end` on, or from behind what has been given if
+  /// that is more.
+  void limit(uint64_t end);
 
   bool is_over() const;
-  uint64_t finished_samples() const;
-  const ClaimState& state() const { return state_; }
+  const State& state() const { return state_; }
+  /// Full sweep over what `State` says of itself.
+  void check_invariants() const;
 
  private:
-  ClaimState state_;
+  const uint64_t samples_each_;
+  State state_;
 };
 
 }  // namespace skein::plans

@@ -35,8 +35,7 @@ ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64
   is_global_ = is_meeting_ = has_ended_ = has_pushed_ = false;
   iterations_.clear();
   staleness_max_ = 0;
-  pool_.emplace(ClaimState{
-      .samples = end_step * batch_, .samples_each = samples_each_, .fresh = first_step * batch_});
+  pool_.emplace(first_step * batch_, end_step * batch_, samples_each_);
   for (Pipeline& each : pipelines_) each.has_committed = false;
   profiles_round_ = profiles_ && (!profiled_step_ || first_step >= *profiled_step_ + profile_freq_);
   if (profiles_round_) profiled_step_ = first_step;
@@ -65,7 +64,6 @@ ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
     totals.stage_stash_peak = done.stash_peak;
     totals.replica_samples = done.samples;
     totals.staleness = done.staleness_max;
-    totals.is_round = true;
     last_timings_ = {};
     for (const PipelineIteration& each : iterations_) {
       last_timings_.passes.push_back({each.pipeline, each.step_us()});
@@ -175,7 +173,7 @@ std::optional<SampleClaim> LocalUpdates::next_claim(uint32_t pipeline) {
 }
 
 bool LocalUpdates::would_be_last(uint32_t pipeline) const {
-  const ClaimState& pool = pool_->state();
+  const ClaimPool::State& pool = pool_->state();
   if (!pool.returned.empty()) return false;
   double rate = 0;   // What the others do, in claims a microsecond.
   double count = 0;  // In claims: what is left, and what the others are at.
@@ -186,7 +184,7 @@ bool LocalUpdates::would_be_last(uint32_t pipeline) const {
     ++count;
   }
   if (rate == 0) return false;
-  count += static_cast<double>((pool.samples - pool.fresh) / pool.samples_each);
+  count += static_cast<double>((pool.end - pool.fresh) / samples_each_);
   return static_cast<double>(pipelines_[pipeline].busy_us) > count / rate;
 }
 
@@ -467,6 +465,7 @@ void LocalUpdates::check_invariants() const {
   }
   SKEIN_CHECK(!pool_ || has_diverged_ || pool_->state().held.size() == computing)
       << pool_->state().held.size() << " claims, " << computing << " compute";
+  if (pool_) pool_->check_invariants();
   size_t running = 0;
   for (const StageSync& stage : stages_) {
     stage.check_invariants();

@@ -66,7 +66,7 @@ class LocalUpdates final : public TrainingMode {
   void check_invariants() const override;
 
   uint64_t end_step() const { return end_step_; }
-  /// Of the round, without the iterations that have been lost.
+  /// The round's totals, without the iterations that have been lost.
   RoundTotals totals() const;
 
  private:
@@ -75,7 +75,7 @@ class LocalUpdates final : public TrainingMode {
     bool is_computing = false;
     bool has_policy = true;      // The policy counts it as present.
     bool has_committed = false;  // In this round.
-    uint64_t busy_us = 0;  // Of its last iteration, of the stage that took longest; 0: none yet.
+    uint64_t busy_us = 0;  // In its last iteration, at the stage that took longest; 0: none yet.
     uint64_t step = 0;     // Its own iterations so far.
     SampleClaim claim;     // is_computing: its claim.
   };
@@ -147,7 +147,7 @@ class LocalUpdates final : public TrainingMode {
   ModeTimings last_timings_;
   std::unique_ptr<GroupScheduler> policy_;
   std::optional<uint64_t> wake_us_;  // The policy's wish.
-  uint64_t now_us_ = 0;              // Of the event that is handled.
+  uint64_t now_us_ = 0;              // The time of the event that is handled.
 };
 
 }  // namespace skein::plans

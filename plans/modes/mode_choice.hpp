@@ -35,7 +35,7 @@ class ModeChoice {
  private:
   JobSpec job_;
   bool may_change_ = false;
-  std::optional<SyncWatch> watch_;  // Of the plan in force, if it has pipeline replicas.
+  std::optional<SyncWatch> watch_;  // Watches the plan in force, if it has pipeline replicas.
   uint32_t changes_ = 0;
 };
 

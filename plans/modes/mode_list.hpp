@@ -31,6 +31,10 @@ using ModeList = std::vector<ModeEntry>;
 
 /// All training modes of the product. To add one, write its class and list it in `mode_list.cpp`.
 const ModeList& training_modes();
+/// `modes` if somebody has given others, else those of the product.
+inline const ModeList& modes_or_own(const ModeList* modes) {
+  return modes ? *modes : training_modes();
+}
 
 /// InvalidArgument, with the names of all modes, if there is no such mode: for plans of a file or
 /// of a peer.

@@ -25,7 +25,6 @@ struct CommitTotals {
   std::vector<uint64_t> replica_samples;   // [pipeline replicas]; empty: they train together.
   uint64_t staleness = 0;                  // Largest one of the groups.
   uint64_t snapshot_us = 0;                // Longest copy of a snapshot; 0: none was taken.
-  bool is_round = false;                   // Several steps in one commit.
 };
 
 /// What the timings of a commit's work tell those that watch them.
@@ -88,7 +87,7 @@ class TrainingMode {
   virtual int32_t pipeline_replica_of(ReplicaId) const { return -1; }
   /// The replica's part of what is in progress is awaited.
   virtual bool awaits(ReplicaId replica) const = 0;
-  /// Of the last `completed`.
+  /// The timings behind the last `completed`.
   virtual ModeTimings last_timings() const = 0;
 
   /// A full sweep; ends the process if something does not hold.

@@ -20,7 +20,7 @@ constexpr double kAdamwTraffic = 7, kSgdTraffic = 5;
 /// Bytes of one layer, of one row where the name says so.
 struct Sizes {
   int64_t parameters = 0;      // The weights themselves.
-  int64_t operands = 0;        // Of all weights as products read them.
+  int64_t operands = 0;        // All weights as products read them.
   int64_t sent_row = 0;        // One tensor of [T, C] on its way to another stage.
   int64_t activation_row = 0;  // One tensor of [T, C].
   int64_t stash_row = 0;       // With the output.

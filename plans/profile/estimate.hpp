@@ -12,7 +12,7 @@ namespace skein::plans {
 /// What a device keeps of one number; statistics, gradients of weights and moments are float32.
 struct NumberBytes {
   int64_t activation = 4;   // And of its gradient.
-  int64_t weight_copy = 0;  // Of a weight as products read it, if that is not the weight itself.
+  int64_t weight_copy = 0;  // A weight as products read it, if that is not the weight itself.
   bool operator==(const NumberBytes&) const = default;
 };
 inline constexpr NumberBytes kBfloat16Bytes = {2, 2};

@@ -63,8 +63,8 @@ absl::Status check_one_fits(const ScheduleShape& shape, const ScheduleCosts& cos
 absl::Status check_peaks(std::string_view name, const Schedule& schedule,
                          const ScheduleCosts& costs);
 
-/// For one stage per rank: stashes of each stage that its rank has room for, [S], at least 1 and at
-/// most M. ResourceExhausted as `check_one_fits`. `costs` is written out.
+/// Where each rank has one stage: stashes of each that its rank has room for, [S], at least 1 and
+/// at most M. ResourceExhausted as `check_one_fits`. `costs` is written out.
 absl::StatusOr<std::vector<int32_t>> stash_room(const ScheduleShape& shape,
                                                 const ScheduleCosts& costs);
 

@@ -74,7 +74,7 @@ class FairLinks {
   std::vector<int32_t> dirty_;
   KeyedHeap ends_;
   uint64_t round_ = 0;
-  // Of the connected part that is shared now; kept to save allocations.
+  // The connected part that is shared now; kept to save allocations.
   std::vector<int32_t> part_links_, part_flows_;
   std::vector<double> part_shares_;  // Parallel to `part_links_`: for each of their open flows.
   std::vector<double> part_rates_;   // Parallel to `flows_`.

@@ -44,7 +44,7 @@ class Run {
   struct Group {
     GroupStart start;
     std::vector<ReplicaId> members;  // That are alive.
-    std::vector<ReplicaId> stood;    // Of these, those that stood still for it.
+    std::vector<ReplicaId> stood;    // Those among them that stood still for it.
     bool ok = true;
   };
 

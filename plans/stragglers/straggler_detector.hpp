@@ -80,10 +80,11 @@ class StragglerDetector {
  private:
   /// Logarithms make slower and faster alike.
   struct Track {
-    std::deque<double> ratios;      // log(busy / expected), the last `kLongSteps`.
-    std::deque<double> deviations;  // Of the same from what was common to the step; as many.
-    double known = 0;               // What was last reported of it.
-    uint64_t slower_steps = 0;      // Steps in a row that the long window has departed for.
+    std::deque<double> ratios;  // log(busy / expected), the last `kLongSteps`.
+    std::deque<double>
+        deviations;             // How far the same are from what was common to the step; as many.
+    double known = 0;           // What was last reported of it.
+    uint64_t slower_steps = 0;  // Steps in a row that the long window has departed for.
     uint64_t faster_steps = 0;
   };
   struct History {             // Outlives plans.

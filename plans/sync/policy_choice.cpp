@@ -17,7 +17,7 @@ namespace {
 constexpr double kStallsBeyond = 1.5;  // Times the median step.
 constexpr double kPiecesOfStep = 2;    // A forward and a backward.
 constexpr double kSimulatedSteps =
-    100;  // Of a pipeline replica as fast as the slowest one is typically.
+    100;  // Steps of a pipeline replica as fast as the slowest one is typically.
 constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.
 constexpr double kAdaptive = 0.77;       // As `progress_per_step` says.
 constexpr double kLossOnLikeParts = 1.0 / 50, kLossWithMoments = 1.0 / 10;

@@ -85,7 +85,7 @@ struct ChooserOptions {
   }
 };
 
-/// Of a candidate that runs pipeline replicas. Unlike parts go apart with each step.
+/// The options of a candidate that runs pipeline replicas. Unlike parts go apart with each step.
 OverlappedAverageOptions overlapped_options(const SyncCandidate& candidate, bool averages_moments);
 
 /// Simulates each candidate on the profile, and takes the one that makes most progress; on a tie

@@ -43,7 +43,7 @@ class ProgressiveServerPolicy final : public GroupScheduler {
   RegroupTrigger trigger_;
   std::vector<Pace> paces_;                             // [replicas]
   std::map<uint64_t, std::vector<ReplicaId>> members_;  // By number of a group under way.
-  uint64_t steps_seen_ = 0;  // Of pipeline replicas at stage 0, since the last look.
+  uint64_t steps_seen_ = 0;  // By pipeline replicas at stage 0, since the last look.
 };
 
 }  // namespace skein::plans

@@ -51,7 +51,7 @@ class ReplicaTable {
   struct Replica {
     Place place = Place::kComputing;
     uint64_t group = 0;      // kInGroup: its number.
-    uint64_t step = 0;       // Of its last signal.
+    uint64_t step = 0;       // The step of its last signal.
     uint64_t step_next = 0;  // The first one that is news.
     bool is_early = false;   // kInGroup: ready for the next one already.
     uint64_t steps = 0;

@@ -1,5 +1,6 @@
 #include "plans/worker/commit_duties.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "plans/base/check.hpp"
@@ -35,6 +36,12 @@ ProgramCommands CommitDuties::begin(const CommitOrder& order, uint64_t steps_don
 }
 
 ProgramOutcome CommitDuties::on_input(const InputKey& key) {
+  const bool is_taken =
+      std::any_of(options_.stages.begin(), options_.stages.end(),
+                  [&](const StageRole& each) { return each.stage == key.stage && !each.is_first; });
+  if (!is_taken || key.microbatch < 0 || key.microbatch >= options_.validation_batches) {
+    return Dropped{DropReason::kOutOfBounds};
+  }
   if (key.step < step_min_) return Dropped{DropReason::kStale};
   if (!inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
   return is_under_way_ && !is_working_ ? advance() : ProgramCommands();

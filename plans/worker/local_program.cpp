@@ -37,11 +37,6 @@ ProgramCommands LocalProgram::on_work_done() {
   return commands;
 }
 
-ProgramOutcome LocalProgram::on_group_reduced(GroupId group, uint64_t step, int32_t bucket) {
-  if (phase_ != Phase::kPass) return Dropped{DropReason::kStale};
-  return pass_.on_group_reduced(group, step, bucket);
-}
-
 ProgramOutcome LocalProgram::on_commit(const CommitOrder& commit) {
   if (commit.step + 1 < steps_done_) return Dropped{DropReason::kStale};
   if (phase_ != Phase::kCommit) return Dropped{DropReason::kUnexpected};

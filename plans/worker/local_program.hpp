@@ -34,7 +34,6 @@ class LocalProgram final : public WorkerProgram {
   ProgramOutcome on_start(const CommitOrder& left) override;
   ProgramOutcome on_input(const InputKey& key) override;
   ProgramCommands on_work_done() override;
-  ProgramOutcome on_group_reduced(GroupId group, uint64_t step, int32_t bucket) override;
   ProgramOutcome on_commit(const CommitOrder& commit) override;
   ProgramOutcome on_claim(const ClaimOrder& claim) override;
   ProgramOutcome on_update(const UpdateOrder& update) override;

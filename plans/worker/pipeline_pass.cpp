@@ -17,6 +17,9 @@ constexpr size_t kRunningMax = 2;
 PipelinePass::PipelinePass(Options options)
     : options_(std::move(options)), step_(options_.first_step) {
   SKEIN_CHECK(!options_.actions.empty() && !options_.stages.empty()) << "a pass needs actions";
+  for (const Action& action : options_.actions) {
+    if (const auto input = input_of(action, 0)) takes_.insert(*input);
+  }
 }
 
 ProgramCommands PipelinePass::begin(uint64_t step) {
@@ -47,6 +50,9 @@ ProgramCommands PipelinePass::begin(uint64_t step) {
 
 ProgramOutcome PipelinePass::on_input(const InputKey& key) {
   if (key.step < step_ || (is_complete() && key.step == step_)) return Dropped{DropReason::kStale};
+  InputKey place = key;
+  place.step = 0;
+  if (!takes_.contains(place)) return Dropped{DropReason::kOutOfBounds};
   if (used_.contains(key) || !inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
   return computes() ? advance() : ProgramCommands();
 }
@@ -105,18 +111,23 @@ ProgramCommands PipelinePass::advance() {
 bool PipelinePass::can_start_action() {
   if (next_part_ > 0) return true;
   if (!computes() || next_action_ == options_.actions.size()) return false;
-  const Action& action = options_.actions[next_action_];
+  const std::optional<InputKey> input = input_of(options_.actions[next_action_], step_);
+  if (!input) return true;
+  if (inputs_.erase(*input) == 0) return false;
+  used_.insert(*input);
+  return true;
+}
+
+/// None if the action works on what is here.
+std::optional<InputKey> PipelinePass::input_of(const Action& action, uint64_t step) const {
   const StageRole& own = role(action.stage);
   const bool is_forward = action.type == ActionType::kForward;
   // A backward of the weights works on what the backward of the input left behind.
   const bool needs_input =
       is_forward ? !own.is_first : !own.is_last && action.type != ActionType::kBackwardWeight;
+  if (!needs_input) return std::nullopt;
   const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
-  if (!needs_input) return true;
-  const InputKey input{kind, step_, action.stage, action.microbatch};
-  if (inputs_.erase(input) == 0) return false;
-  used_.insert(input);
-  return true;
+  return InputKey{kind, step, action.stage, action.microbatch};
 }
 
 RunAction PipelinePass::start_action() {

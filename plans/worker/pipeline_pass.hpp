@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -96,6 +97,7 @@ class PipelinePass {
   /// Gives the device the next norms and actions that it may have.
   ProgramCommands advance();
   bool can_start_action();
+  std::optional<InputKey> input_of(const Action& action, uint64_t step) const;
   RunAction start_action();
   ProgramCommands end_action(const RunAction& run);
   ProgramCommands end_norm(int32_t stage);
@@ -105,6 +107,7 @@ class PipelinePass {
   const StageRole& role(int32_t stage) const;
 
   const Options options_;
+  std::set<InputKey> takes_;  // What the actions take of others, as in step 0.
   Phase phase_ = Phase::kIdle;
   uint64_t step_ = 0;
   /// Work of ours that the device has, oldest first. At most `kRunningMax` pieces that are not
@@ -116,8 +119,10 @@ class PipelinePass {
   std::map<int32_t, StageProgress> progress_;  // By stage; all are final when complete.
   std::map<GroupId, GroupProgress> groups_;
   std::deque<int32_t> norms_;  // Stages whose norm is to be computed: their groups have ended.
-  std::set<InputKey> inputs_;  // Arrived and not used yet; none is of a step before `step_`.
-  std::set<InputKey> used_;    // This step's; none of them is in `inputs_`.
+  /// Arrived and not used yet; some action takes each of them, and none is of a step before
+  /// `step_`.
+  std::set<InputKey> inputs_;
+  std::set<InputKey> used_;  // This step's; none of them is in `inputs_`.
 };
 
 }  // namespace skein::plans

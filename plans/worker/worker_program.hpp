@@ -41,11 +41,11 @@ class WorkerProgram {
   virtual ProgramOutcome on_input(const InputKey& key) = 0;
   /// The oldest piece of work that the device has has ended. There is one.
   virtual ProgramCommands on_work_done() = 0;
-  virtual ProgramOutcome on_group_reduced(GroupId group, uint64_t step, int32_t bucket) = 0;
   virtual ProgramOutcome on_commit(const CommitOrder& commit) = 0;
 
   // Events that only some modes expect: the others drop them.
 
+  virtual ProgramOutcome on_group_reduced(GroupId group, uint64_t step, int32_t bucket);
   virtual ProgramOutcome on_claim(const ClaimOrder& claim);
   virtual ProgramOutcome on_update(const UpdateOrder& update);
   virtual ProgramOutcome on_average(const AverageOrder& order);
@@ -82,6 +82,9 @@ class WorkerProgram {
   WorkerProgram& operator=(const WorkerProgram&) = default;
 };
 
+inline ProgramOutcome WorkerProgram::on_group_reduced(GroupId, uint64_t, int32_t) {
+  return Dropped{DropReason::kUnexpected};
+}
 inline ProgramOutcome WorkerProgram::on_claim(const ClaimOrder&) {
   return Dropped{DropReason::kUnexpected};
 }

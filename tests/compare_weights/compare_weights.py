@@ -30,7 +30,7 @@ JOB = os.path.join(SOURCE, "tests", "support", "small_job.toml")
 TARGETS = ["skein", "skein_emulated_cuda", "skein_emulated_nccl"]
 TIMEOUT_SECONDS = 300
 # Keys are spelled as in the older commit; where a build does not know one, these are tried.
-RENAMED = {"sync.round_steps": ("sync.round_steps",)}
+RENAMED = {"sync.segment_steps": ("sync.round_steps",)}
 
 # A training: `words` of the command line, `gpu` for the emulated one, `resumes` for "goes on from the
 # checkpoint of half of its steps", `plan` for the text of a plan to train with, or "found" for the one
@@ -136,7 +136,7 @@ def trainings():
             yield Training(f"policy {policy}, one pipeline replica of {count}",
                            stages(count) + UNTIED + [
                                "--training.micro_batch_size", "2", "--training.global_batch_size",
-                               "4", "--sync.policy", policy, "--sync.round_steps", "3"])
+                               "4", "--sync.policy", policy, "--sync.segment_steps", "3"])
     for count in (2, 3):
         yield Training(f"auto on {count} workers",
                        ["--workers", str(count)] + schedule("1F1B"), plan="found")

@@ -19,7 +19,7 @@ SMALL = ["--training.seq_len", "16", "--model.n_layer", "4", "--model.n_embd", "
          "--device.precision", "float32", "--elastic.heartbeat_timeout_seconds", "20"]
 SLOW = ["--device", "cpu", "--speed", "0.02"]
 SLOWER, SLOWEST = (["--device", "cpu", "--speed", speed] for speed in ("0.002", "0.001"))
-WAIT_SECONDS = 280  # For a machine on which others work, too.
+WAIT_SECONDS = 280  # Enough on a machine on which others work, too.
 
 
 def speeds_of(run):

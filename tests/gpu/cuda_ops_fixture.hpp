@@ -160,7 +160,7 @@ class CudaOps : public testing::TestWithParam<const char*> {
   }
   /// The tolerance of products.
   double tolerance() const { return std::string(GetParam()) == "float32" ? kExact : kRounded; }
-  /// Of everything else that is computed from activations.
+  /// Everything else that is computed from activations.
   double tolerance_of(double float32, double bfloat16) const {
     return rounds() ? bfloat16 : float32;
   }

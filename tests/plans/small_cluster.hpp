@@ -91,7 +91,9 @@ struct Cluster {
   /// What was decided, with everything that follows from what the planner answers at once.
   CoordinatorDecisions decided(CoordinatorOutcome outcome) {
     coordination.check_invariants();
-    return answered(std::move(outcome).decisions());
+    CoordinatorDecisions decisions = std::move(outcome).decisions();
+    append(decisions, coordination.after_commit());
+    return answered(std::move(decisions));
   }
   CoordinatorDecisions answered(CoordinatorDecisions decisions) {
     for (size_t i = 0; i < decisions.size() && plans_at_once; ++i) {

@@ -33,15 +33,15 @@ class Groups {
   using Done = std::function<void(absl::Status)>;
   struct Member {
     ProcessId process = 0;
-    Done done;  // Of what it waits for; null: nothing.
+    Done done;  // Tells of what it waits for; null: nothing.
     bool formed = false;
     bool gone = false;                        // Aborted or dead.
     bool silent = false;                      // Dead, and nobody was told.
     std::optional<uint64_t> parted_since_us;  // All are there, and it cannot connect.
-    std::optional<uint64_t> step;             // Of the reduction that it has asked for.
+    std::optional<uint64_t> step;             // The reduction that it has asked for.
     int32_t bucket = 0;
     std::span<float> values;
-    std::vector<float> copy;  // Of the values, when it asked.
+    std::vector<float> copy;  // The values when it asked.
   };
   struct Group {
     std::map<uint32_t, Member> members;  // By rank.

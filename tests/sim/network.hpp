@@ -22,7 +22,7 @@ struct NetworkOptions {
   /// Some rounds are late: retransmissions.
   double late_chance = 0.01;
   uint64_t late_us_max = 250'000;
-  /// Of a tensor, whose bytes take their time.
+  /// A tensor, whose bytes take their time.
   uint64_t tensor_us_max = 40'000;
 };
 

@@ -71,7 +71,7 @@ class PipelineGroups {
     uint64_t steps_done = 0;
     bool is_known = false;           // What is expected, once somebody is through.
     std::optional<Values> expected;  // None: nothing can be said of it.
-    std::vector<float> result;       // Of the first one that was not non-blocking.
+    std::vector<float> result;       // The first member's that was not non-blocking.
     std::map<plans::ReplicaId, std::optional<Values>> nonblocking;  // And their contributions.
   };
 

@@ -204,6 +204,7 @@ actors::WorkerConfig SimulatedWorker::make_config() {
 actors::WorkerParts SimulatedWorker::make_parts() {
   actors::WorkerParts parts;
   parts.modes = around_.modes;
+  parts.checks_invariants = true;
   parts.make_device = [this](const plans::DeviceSpec& spec) {
     const gpu::SleepProfile times = {spec.sleep_forward_us, spec.sleep_backward_us,
                                      spec.sleep_update_us};

@@ -71,7 +71,7 @@ class World {
   /// One event. False if nothing is left to happen.
   bool step();
   uint64_t events() const { return events_; }
-  /// Of everything that happened, in order.
+  /// A digest of everything that happened, in order.
   uint64_t hash() const { return hash_; }
   /// Forgets events and timers that are still to come, and lets what is left of actors end. Returns
   /// the number of actors that are left over.

@@ -198,7 +198,7 @@ class Changes {
   Team team_;
   plans::Rng rng_{1};
   std::vector<plans::DeviceGroupCache> caches_;  // By rank.
-  std::map<uint64_t, Members> members_;          // Of every group that there was.
+  std::map<uint64_t, Members> members_;          // Those of every group that there was.
   std::map<uint64_t, uint64_t> operations_;
   std::map<uint64_t, std::vector<uint64_t>> parts_;  // By parent, in a round.
   std::vector<uint64_t> in_use_;

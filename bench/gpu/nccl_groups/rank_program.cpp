@@ -43,7 +43,7 @@ int64_t status_number(const std::string& name) {
   return -1;
 }
 
-/// Of the GPU's memory that is in use by whomever; -1 without a driver.
+/// Bytes of the GPU's memory that are in use by whomever; -1 without a driver.
 int64_t gpu_used_mb() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == nullptr) return -1;

@@ -16,7 +16,7 @@ constexpr int kTile = kWarpSize;  // Rows of the other side in shared memory: on
 template <int kSize>
 using Rows = float (*)[kSize + 1];
 
-/// Of a block that has `own` matrices of kRows rows and two of kTile. At most 82 kB.
+/// Shared memory of a block that has `own` matrices of kRows rows and two of kTile: at most 82 kB.
 template <int kParts>
 constexpr int shared_bytes(int own) {
   return (own * kRows + 2 * kTile) * (kParts * kWarpSize + 1) * static_cast<int>(sizeof(float));

@@ -161,7 +161,7 @@ struct CoordinatorRig {
     return steps;
   }
 
-  uint64_t generation = kGeneration;  // Of what workers send.
+  uint64_t generation = kGeneration;  // In what workers send.
   uint64_t term = kTerm;
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;

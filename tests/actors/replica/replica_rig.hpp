@@ -103,7 +103,8 @@ struct ReplicaRig {
     listener = system->spawn([this]() -> ReplicaListener::behavior_type {
       return {[this](const WorkerFault& fault) { faults.push_back(fault.why); },
               [this](const ReplicasRetired& done) { retired.push_back(done.steps_done); },
-              [](const SnapshotTaken&) {}, [](const ReplicaActivity&) {}};
+              [](const SnapshotTaken&) {},
+              [this](const ReplicaActivity& activity) { dropped.push_back(activity.dropped); }};
     });
     groups = system->spawn([this]() -> GroupIo::behavior_type {
       return {[](const FormGroup&, const FormListener&) {},
@@ -250,8 +251,9 @@ struct ReplicaRig {
   std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
   std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
   std::vector<absl::Status> faults;
-  std::vector<uint64_t> retired;     // Steps done.
-  std::vector<uint32_t> group_ids;   // Of more than one member, that the replica belongs to.
+  std::vector<uint64_t> retired;           // Steps done.
+  std::vector<plans::DropCounts> dropped;  // As it told with each heartbeat.
+  std::vector<uint32_t> group_ids;   // Those of more than one member that the replica belongs to.
   std::vector<uint64_t> reductions;  // Steps.
   std::vector<ReductionRequest> buckets;
   std::vector<TransferRequest> transfers;

@@ -123,6 +123,20 @@ TEST(Replica, WhatOnlyACoordinatorOrWorkerTakesIsDropped) {
   EXPECT_THAT(rig.faults, IsEmpty());
 }
 
+TEST(Replica, WhatItDroppedIsToldOnceByReason) {
+  ReplicaRig rig;
+  rig.start();
+  rig.start();
+  rig.control(net::Stop());
+  rig.tell(HeartbeatAtom::value);
+  rig.tell(HeartbeatAtom::value);
+  ASSERT_EQ(rig.dropped.size(), 2u);
+  EXPECT_EQ(rig.dropped[0].total(), 2u);
+  EXPECT_EQ(rig.dropped[0].of(plans::DropReason::kRepeated), 1u);
+  EXPECT_EQ(rig.dropped[0].of(plans::DropReason::kUnexpected), 1u);
+  EXPECT_EQ(rig.dropped[1].total(), 0u);
+}
+
 TEST(Replica, AReductionBeginsWithTheLastActionAndWaitsForNobodysWord) {
   ReplicaRig rig(1, 2);
   rig.start();

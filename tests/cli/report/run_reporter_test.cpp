@@ -185,6 +185,21 @@ TEST_F(RunReporterTest, MetricsHaveALineForEveryStep) {
   }
 }
 
+TEST_F(RunReporterTest, WhatWasDroppedIsCountedByReason) {
+  const auto to = reporter();
+  to->on_step(step_report(1));
+  actors::StepReport report = step_report(2);
+  report.dropped.add(plans::DropReason::kStale);
+  report.dropped_by_workers.add(plans::DropReason::kRepeated);
+  report.dropped_by_workers.add(plans::DropReason::kRepeated);
+  to->on_step(report);
+  const std::vector<Json> lines = lines_of(file("metrics.jsonl"));
+  ASSERT_EQ(lines.size(), 2);
+  EXPECT_FALSE(lines[0].contains("dropped_messages"));
+  EXPECT_EQ(lines[1].at("dropped_messages"), Json({{"stale", 1}}));
+  EXPECT_EQ(lines[1].at("dropped_by_workers"), Json({{"repeated", 2}}));
+}
+
 TEST_F(RunReporterTest, EventsHaveTheirFields) {
   report_run(done());
   const std::vector<Json> lines = lines_of(file("events.jsonl"));

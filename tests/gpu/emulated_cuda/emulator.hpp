@@ -25,7 +25,7 @@ namespace emulated {
 struct Place {
   dim3 thread, block, grid;
 };
-/// Of the thread that runs.
+/// Those of the thread that runs.
 const Place& place();
 
 /// Runs all blocks, one after the other, each thread as a fiber of its own. Ends the process with a

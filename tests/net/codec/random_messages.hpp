@@ -86,7 +86,8 @@ class RandomMessages {
   }
   void fill(Refused& to) { to.reason = line(kReasonBytesMax); }
   void fill(Heartbeat& to) {
-    to = {{count(kStepsMax), line(), count(kTimeUsMax), flag(), line()}, count(kTimeUsMax)};
+    to = {{count(kStepsMax), line(), count(kTimeUsMax), flag(), line(), {}}, count(kTimeUsMax)};
+    for (uint64_t& each : to.activity.dropped.counts()) each = count(kEventsMax);
   }
   void fill(HeartbeatAck& to) { to = {count(kTimeUsMax), count(kTimeUsMax)}; }
   void fill(Failed& to) { to = {line(kReasonBytesMax), flag()}; }

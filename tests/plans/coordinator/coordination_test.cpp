@@ -63,6 +63,21 @@ TEST(Coordination, JournalsBeforeItCommits) {
   EXPECT_NE(find<BroadcastCommit>(cluster.coordination.on_journaled(0, 99).decisions()), nullptr);
 }
 
+TEST(Coordination, TimingsAreTakenFromTheWorkerThatHoldsTheReplica) {
+  Cluster cluster;
+  const auto why = [&](uint32_t worker, uint32_t replica) {
+    return cluster.coordination.on_timings(WorkerId{worker}, ReplicaId{replica}).why_dropped();
+  };
+  EXPECT_EQ(why(1, 0), DropReason::kUnexpected) << "there is no plan yet";
+  cluster.gather();
+  EXPECT_EQ(why(1, 0), DropReason::kUnexpected) << "nothing has run";
+  cluster.prepared(1);
+  cluster.prepared(2);
+  EXPECT_EQ(why(1, 0), std::nullopt);
+  EXPECT_EQ(why(2, 0), DropReason::kNotAllowed);
+  EXPECT_EQ(why(1, 7), DropReason::kUnknown);
+}
+
 TEST(Coordination, CommitsEachStepOnce) {
   Cluster cluster;
   cluster.start();

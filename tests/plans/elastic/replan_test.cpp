@@ -184,7 +184,7 @@ TEST(Replan, LeavesVirtualStagesWhenTheirEndsWouldMeet) {
   const auto chosen = replan(request_of(job, first_ids(1), *first));
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(chosen->plan.stages.size(), 1u);
-  // For a first plan that is a mistake in the job.
+  // In a first plan that is a mistake in the job.
   EXPECT_FALSE(replan({job, std::nullopt, first_ids(1), {}, std::nullopt, false, 1}).ok());
 }
 

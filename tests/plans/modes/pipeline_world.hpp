@@ -32,12 +32,13 @@ class PipelineWorld {
  public:
   struct Options {
     uint64_t seed = 1;
-    double repeat_share = 0;    // Of messages of the coordinator that come twice, now or later.
-    uint32_t kills = 0;         // Workers that die, at any time.
+    double repeat_share =
+        0;               // The share of the coordinator's messages that come twice, now or later.
+    uint32_t kills = 0;  // Workers that die, at any time.
     uint64_t kill_after = 200;  // Events before the last kill, at most.
     uint64_t round_steps = 3;   // Of a round, unless it is cut short.
     uint64_t rounds = 3;
-    double cut_share = 0;  // Of events after which the round is cut short.
+    double cut_share = 0;  // The share of events after which the round is cut short.
   };
 
   PipelineWorld(JobSpec job, Options options);

@@ -28,12 +28,12 @@ struct DriverOptions {
   double death_rate =
       0;  // A pipeline replica leaves with this chance per event; joins come as often.
   uint32_t pipelines_min = 1;  // No death leaves fewer.
-  double stale_rate = 0.05;    // Of events after which something stale or repeated is sent.
-  bool interrupts = false;     // Members need not be ready, and may go on in a group.
-  bool equal_weights = true;   // Averages are doubly stochastic: the mean stays.
-  bool learns = true;          // Each step changes the replica's values.
-  uint64_t wake_us_max = 0;    // A timer is at most so far ahead; 0: not checked.
-  uint64_t wait_us_max = 0;    // No ready replica waits for longer; 0: not checked.
+  double stale_rate = 0.05;  // The share of events after which something stale or repeated is sent.
+  bool interrupts = false;   // Members need not be ready, and may go on in a group.
+  bool equal_weights = true;  // Averages are doubly stochastic: the mean stays.
+  bool learns = true;         // Each step changes the replica's values.
+  uint64_t wake_us_max = 0;   // A timer is at most so far ahead; 0: not checked.
+  uint64_t wait_us_max = 0;   // No ready replica waits for longer; 0: not checked.
 };
 
 /// All averages of few and many pipeline replicas, one and several stages, with and without

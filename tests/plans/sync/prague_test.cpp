@@ -35,7 +35,7 @@ TEST(Prague, MixesAndKeepsTheMean) {
   EXPECT_NEAR(driver.mean(0), mean, 1e-6);
 }
 
-/// Of seven pipeline replicas that signal in every round unless they wait, beside one that signals
+/// Seven pipeline replicas that signal in every round unless they wait, beside one that signals
 /// in every tenth: the share of rounds in which they did not wait.
 double share_of_rounds_without_waiting(uint64_t lag_max) {
   constexpr uint32_t kFast = 7, kRounds = 1000;

@@ -167,6 +167,23 @@ TEST(StepProgram, SaysWhyItDropsAnEvent) {
   EXPECT_EQ(program.dropped(), 5u);
 }
 
+TEST(StepProgram, AnInputThatNoActionTakesIsNotKept) {
+  Program program(middle_stage());
+  program.on_start();
+  for (const InputKey& key :
+       {InputKey{InputKind::kActivation, 0, 1, kMicrobatches},
+        InputKey{InputKind::kActivation, 0, 1, -1}, InputKey{InputKind::kActivation, 5, 0, 0},
+        InputKey{InputKind::kGradient, 0, 2, 0},
+        InputKey{InputKind::kValidation, 0, 1, kMicrobatches}}) {
+    program.on_input(key);
+  }
+  EXPECT_EQ(program.dropped(DropReason::kOutOfBounds), 5u);
+  Program first(only_stage());
+  first.on_start();
+  first.on_input({InputKind::kActivation, 0, 0, 0});
+  EXPECT_EQ(first.dropped(DropReason::kOutOfBounds), 1u) << "the first stage reads the data";
+}
+
 TEST(StepProgram, DropsEventsOfOtherModes) {
   Program program(only_stage());
   program.on_start();
