@@ -126,7 +126,9 @@ TEST(CoordinationElastic, AStopThatDoesNotComeAboutFails) {
   cluster.start();
   cluster.finish_step(0);
   cluster.coordination.on_stop_request("a signal", cluster.now);
-  const CoordinatorDecisions decisions = cluster.coordination.on_timer(cluster.now + 1'100'000'000);
+  cluster.now += 1'100'000'000;
+  for (uint32_t n : {1, 2}) cluster.coordination.on_heartbeat({n}, {}, cluster.now);
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(cluster.now);
   ASSERT_NE(find<EndRun>(decisions), nullptr);
   EXPECT_FALSE(find<EndRun>(decisions)->status.ok());
 }

@@ -93,10 +93,9 @@ TEST(CoordinatorRestart, WaitsForTheLeaseOfWhoMayHoldNewerState) {
           ->on_quiesced({3}, cluster.coordination->generation(), {{7, {5, 8}, committed_in}},
                         11 * kSecondUs)
           .decisions();
-  if (cluster.coordination->generation() == generation) {
-    ASSERT_NE(find<AssignPlan>(assigned), nullptr);
-    EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
-  }
+  ASSERT_EQ(cluster.coordination->generation(), generation);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
 }
 
 TEST(CoordinatorRestart, ARollbackComesWithItsProof) {
