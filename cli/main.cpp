@@ -16,6 +16,7 @@
 #include "cli/config/job_file.hpp"
 #include "cli/config/job_keys.hpp"
 #include "cli/config/planning_arguments.hpp"
+#include "cli/config/resume_keys.hpp"
 #include "cli/demo/demo.hpp"
 #include "cli/run/exit_codes.hpp"
 #include "cli/run/signals.hpp"
@@ -116,6 +117,7 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   options.local_rank = arguments.local_rank;
   options.on_waiting = say_waiting;
   options.parse_job = parse_job;
+  options.digest_job = config_digest;
   options.fail_point = std::move(fail_point);
   options.change_device = [arguments](skein::plans::DeviceSpec& device) {
     if (!arguments.device.empty()) device.type = arguments.device;

@@ -19,8 +19,10 @@ namespace skein::actors {
 
 struct CoordinatorOptions {
   plans::JobSpec job;
-  std::string job_config;  // The resolved job file, sent to workers.
+  std::string job_config;      // The resolved job file, sent to workers.
+  uint64_t config_digest = 0;  // Workers must read the same from `job_config`.
   std::string job_id;
+  std::string run_id;      // Made once for a run, and the same in all lives of its coordinator.
   std::string run_folder;  // Exists; absolute.
   std::string listen_address = "127.0.0.1:0";
   bool insecure = false;            // Allows a bind address that is not a loopback one.

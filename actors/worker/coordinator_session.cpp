@@ -2,10 +2,27 @@
 
 namespace skein::actors {
 
+namespace {
+
+/// Whoever has taken the coordinator's address is asked so often whether it is gone.
+constexpr uint64_t kRetryUs = 1'000'000;
+
+}  // namespace
+
 void CoordinatorSession::connect(double seconds) {
   link_.reset();
   is_joined_ = false;
+  retry_us_.reset();
   connect_(++attempt_, seconds);
+}
+
+void CoordinatorSession::connect_later(uint64_t now_us) {
+  close();
+  link_.reset();
+  is_joined_ = false;
+  ++attempt_;  // That the link closes is no news.
+  on_lost(now_us);
+  retry_us_ = now_us + kRetryUs;
 }
 
 void CoordinatorSession::on_opened(std::shared_ptr<net::ControlLink> link, uint64_t now_us) {
@@ -13,9 +30,12 @@ void CoordinatorSession::on_opened(std::shared_ptr<net::ControlLink> link, uint6
   last_answer_us_ = now_us;  // The answer to what follows may never come, as that to a heartbeat.
 }
 
-bool CoordinatorSession::on_joined(plans::WorkerId self, uint64_t term, uint64_t now_us) {
+bool CoordinatorSession::on_joined(const std::string& run, plans::WorkerId self, uint64_t term,
+                                   uint64_t now_us) {
   if (is_joined_) return false;
   is_joined_ = true;
+  if (run_.empty()) run_ = run;
+  lost_at_us_.reset();
   head_.sender = self.value;
   head_.term = term;
   last_answer_us_ = now_us;

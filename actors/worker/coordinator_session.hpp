@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "net/codec/envelope.hpp"
@@ -21,10 +23,22 @@ class CoordinatorSession {
 
   /// Gives up the link, if there is one, and connects anew.
   void connect(double seconds);
+  /// The link to the coordinator has closed.
+  void on_lost(uint64_t now_us) {
+    if (!lost_at_us_) lost_at_us_ = now_us;
+  }
+  /// Connects anew after a pause: somebody else answers where the coordinator should be.
+  void connect_later(uint64_t now_us);
+  /// The pause is over.
+  bool is_due(uint64_t now_us) const { return retry_us_ && now_us >= *retry_us_; }
+  /// How long we have been without our coordinator; 0 for those who never had one.
+  double lost_us(uint64_t now_us) const {
+    return lost_at_us_ ? static_cast<double>(now_us - *lost_at_us_) : 0;
+  }
   bool is_current(uint64_t attempt) const { return attempt == attempt_; }
   void on_opened(std::shared_ptr<net::ControlLink> link, uint64_t now_us);
-  /// The coordinator has taken us in; false: it had already said so on this link.
-  bool on_joined(plans::WorkerId self, uint64_t term, uint64_t now_us);
+  /// The coordinator of `run` has taken us in; false: it had already said so on this link.
+  bool on_joined(const std::string& run, plans::WorkerId self, uint64_t term, uint64_t now_us);
   void on_answer(uint64_t now_us) { last_answer_us_ = now_us; }
   /// A generation that the coordinator has told us of; false: it is not newer than the last one.
   bool on_generation(uint64_t generation);
@@ -34,6 +48,8 @@ class CoordinatorSession {
   const std::shared_ptr<net::ControlLink>& link() const { return link_; }
   bool is_joined() const { return is_joined_; }  // On this link.
   bool was_member() const { return head_.sender != 0; }
+  /// The run that we serve: that of the first coordinator that took us in; empty: none yet.
+  const std::string& run() const { return run_; }
   const net::EnvelopeHead& head() const { return head_; }
   plans::WorkerId self() const { return plans::WorkerId{head_.sender}; }
   uint64_t generation() const { return head_.generation; }  // The newest that we have seen.
@@ -52,6 +68,9 @@ class CoordinatorSession {
   std::shared_ptr<net::ControlLink> link_;  // Null while there is none.
   bool is_joined_ = false;                  // Only with a link.
   uint64_t last_answer_us_ = 0;             // Valid with a link.
+  std::string run_;                         // Once set it stays.
+  std::optional<uint64_t> lost_at_us_;      // Since when we look for our coordinator.
+  std::optional<uint64_t> retry_us_;        // Only without a link.
   net::EnvelopeHead head_;                  // Neither term nor generation ever goes back.
 };
 

@@ -18,18 +18,21 @@ namespace {
 /// Each layer is measured so often, and the fastest time counts.
 constexpr int kProfileRepeats = 3;
 
+/// DataLoss if the data is not what the coordinator trains on.
+absl::Status check_data(const gpu::TokenData& data, const PrepareRequest& request) {
+  if (data.bytes() == request.data_bytes && data.digest() == request.data_digest) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      "the training data here (", data.bytes(), " bytes, digest ", data.digest(),
+      ") is not that of the coordinator (", request.data_bytes, " bytes, digest ",
+      request.data_digest, "); give every machine the same file, and the run the same all along"));
+}
+
 absl::StatusOr<std::shared_ptr<const gpu::TokenData>> open_data(const PrepareRequest& request) {
   const plans::JobSpec& job = request.job;
-  SKEIN_ASSIGN_OR_RETURN(
-      std::shared_ptr<const gpu::TokenData> data,
-      gpu::TokenData::open({job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed}));
-  if (data->bytes() != request.data_bytes || data->digest() != request.data_digest) {
-    return absl::DataLossError(
-        absl::StrCat("the training data here (", data->bytes(), " bytes, digest ", data->digest(),
-                     ") is not that of the coordinator (", request.data_bytes, " bytes, digest ",
-                     request.data_digest, "); give every machine the same file"));
-  }
-  return data;
+  return gpu::TokenData::open(
+      {job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed});
 }
 
 absl::Status load_state(const gpu::CheckpointReader& reader, const std::string& optimizer,
@@ -78,7 +81,7 @@ std::shared_ptr<gpu::StageModel> find_model(const PrepareRequest& request,
     const gpu::StageModelOptions& other = held.options;
     if (held.model && held.step == request.first_step && other.layers == options.layers &&
         other.rows == options.rows && other.stash_count == options.stash_count &&
-        other.recompute == options.recompute) {
+        other.recompute == options.recompute && other.optimizer == options.optimizer) {
       return held.model;
     }
   }
@@ -114,8 +117,12 @@ std::vector<plans::GroupId> groups_of(const plans::Plan& plan, plans::ReplicaId 
 
 absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   result.data = request.data;
-  if (request.device->info().computes && !result.data) {
-    SKEIN_ASSIGN_OR_RETURN(result.data, open_data(request));
+  if (request.device->info().computes) {
+    if (!result.data) {
+      SKEIN_ASSIGN_OR_RETURN(result.data, open_data(request));
+    }
+    // Also if it was open: the coordinator may be a new one, with other data.
+    SKEIN_RETURN_IF_ERROR(check_data(*result.data, request));
   }
   std::unique_ptr<gpu::CheckpointReader> reader;
   if (request.from_checkpoint && !request.load_path.empty()) {

@@ -15,12 +15,14 @@
 #include "actors/worker/emulation.hpp"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
 namespace {
 
 /// So many coordinators of an older term in a row end a worker.
 constexpr int kOlderJoinsMax = 2;
+constexpr double kMicro = 1e-6;
 
 std::string host_name() {
   std::array<char, 256> buffer{};
@@ -111,6 +113,8 @@ void WorkerState::on_link(const LinkOpened& opened) {
   join.speed = device_spec.speed;
   join.previous = session->self();
   join.generation = session->generation();
+  join.run = session->run();
+  join.config_digest = config_digest;
   // What we know of a plan is of an older life, or of none.
   opened.link->send(net::encode({}, join));
 }
@@ -122,23 +126,21 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
         absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
   }
   // What runs goes on until it waits for a commit; the coordinator quiesces it when it is back.
+  session->on_lost(now_us());
   session->connect(job.elastic.coordinator_timeout_seconds);
 }
 
 void WorkerState::on_control(const net::Envelope& message) {
   const net::ControlBody& body = message.body;
   if (has_ended()) return;
-  if (message.head.term < session->head().term) {
-    if (std::holds_alternative<net::Joined>(body)) on_older_coordinator(message.head.term);
+  if (const auto* refused = std::get_if<net::Refused>(&body)) return on_refused(*refused);
+  const auto* joined = std::get_if<net::Joined>(&body);
+  if (joined && serves_other_than(joined->run)) return on_other_run(joined->run);
+  if (message.head.term < session->head().term) {  // Terms of one run: that was seen to.
+    if (joined) on_older_coordinator(message.head.term);
     return;
   }
-  if (const auto* joined = std::get_if<net::Joined>(&body)) {
-    return on_joined(*joined, message.head.term);
-  }
-  if (const auto* refused = std::get_if<net::Refused>(&body)) {
-    return end(
-        absl::InvalidArgumentError(absl::StrCat("the coordinator refused us: ", refused->reason)));
-  }
+  if (joined) return on_joined(*joined, message.head.term);
   if (!session->is_joined()) return;
   if (std::holds_alternative<net::Stop>(body)) return end(absl::OkStatus());
   if (const auto* order = std::get_if<net::Quiesce>(&body)) {
@@ -181,16 +183,62 @@ void WorkerState::on_older_coordinator(uint64_t term) {
       "on from its checkpoint")));
 }
 
+void WorkerState::on_refused(const net::Refused& refused) {
+  if (!refused.run.empty() && serves_other_than(refused.run)) return on_other_run(refused.run);
+  end(absl::InvalidArgumentError(absl::StrCat("the coordinator refused us: ", refused.reason)));
+}
+
+/// Another run's coordinator has taken the place of ours, which may come back: what we hold is our
+/// run's, so we keep it and look again, for as long as if nobody answered.
+void WorkerState::on_other_run(const std::string& here) {
+  session->connect_later(now_us());
+  if (!other_run.empty()) return;
+  other_run = absl::StrCat("this worker serves run ", session->run(), ", at ",
+                           config.options.coordinator_address, " is run ", here);
+  if (!config.options.on_waiting) return;
+  const double left_s =
+      job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * kMicro;
+  config.options.on_waiting(
+      absl::StrCat(other_run,
+                   "; resume the worker's own run at that address, or end this worker and start a "
+                   "new one for the run that is there"),
+      left_s);
+}
+
+void WorkerState::look_again() {
+  const double left_s =
+      job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * kMicro;
+  if (left_s > 0) return session->connect(left_s);
+  end(absl::UnavailableError(absl::StrCat("lost the coordinator: ", other_run)));
+}
+
+/// The coordinator of a run may come back with some keys changed: what trains under the next plan
+/// has them.
+absl::Status WorkerState::take_config(const net::Joined& joined) {
+  SKEIN_ASSIGN_OR_RETURN(plans::JobSpec parsed, config.options.parse_job(joined.job_config));
+  const uint64_t digest =
+      config.options.digest_job ? config.options.digest_job(parsed) : joined.config_digest;
+  if (digest != joined.config_digest) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job's configuration has digest ", digest, " here and ", joined.config_digest,
+        " at the coordinator; run the same release of skein on every machine"));
+  }
+  if (device) parsed.device = job.device;  // It was made by these keys.
+  job = std::move(parsed);
+  config_digest = digest;
+  run_folder = joined.run_folder;
+  return absl::OkStatus();
+}
+
 void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
-  const bool is_new = !session->was_member();
-  if (!session->on_joined(joined.worker, term, now_us())) return;  // A repeat.
+  // A repeat changes nothing.
+  if (!session->on_joined(joined.run, joined.worker, term, now_us())) return;
   older_joins = 0;
   if (config.options.fail_point) config.options.fail_point->identify(joined.worker);
-  if (is_new) {
-    run_folder = joined.run_folder;
-    absl::StatusOr<plans::JobSpec> parsed = config.options.parse_job(joined.job_config);
-    if (!parsed.ok()) return tell_failed(parsed.status());
-    job = *std::move(parsed);
+  other_run.clear();
+  config.plane->identify({joined.run, joined.worker});
+  if (absl::Status status = take_config(joined); !status.ok()) return tell_failed(status);
+  if (!device) {
     const size_t number = joined.worker.value - 1;
     if (number < job.device.speeds.size()) job.device.speed = job.device.speeds[number];
     if (config.options.change_device) config.options.change_device(job.device);
@@ -240,6 +288,11 @@ void WorkerState::on_assign(const net::Assign& assign) {
   if (assign.plan.generation != session->generation()) return;
   const plans::ModeList& modes = plans::modes_or_own(config.parts.modes);
   absl::Status status = plans::check_mode(modes, assign.plan.mode);
+  if (assign.config_digest != config_digest) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat("plan ", assign.plan.generation, " is for a configuration of digest ",
+                     assign.config_digest, ", and we have ", config_digest));
+  }
   if (status.ok()) status = plans::validate(assign.plan, job.model);
   if (!status.ok()) return tell_failed(status);
   phase = Phase::kPreparing;
@@ -316,6 +369,8 @@ void WorkerState::on_leave(const LeaveRequest& leave) {
 
 void WorkerState::on_heartbeat() {
   beats = !has_ended();
+  if (has_ended()) return;
+  if (session->is_due(now_us())) look_again();
   if (has_ended()) return;
   if (session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds * 1e6)) {
     // The connection is half open: the coordinator has given us up, or soon will.

@@ -101,9 +101,11 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::optional<Replica> replica_actor;  // In kQuiescing, and in kHosting if it hosts something.
   bool beats = false;                    // A HeartbeatAtom is on its way.
   std::optional<std::string> leaves;     // The reason.
-  // What the first Joined says.
+  // What the newest Joined says; the device is that of the first one.
   plans::JobSpec job;
+  uint64_t config_digest = 0;
   std::string run_folder;
+  std::string other_run;  // Why we look on for our coordinator: another run's answers; else empty.
   std::shared_ptr<gpu::Device> device;
   Device work;  // Runs the work of `device`; valid with it.
   // What a heartbeat says.
@@ -118,8 +120,15 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_link_closed(const LinkClosed& closed);
   void on_control(const net::Envelope& message);
   void on_plan_message(const net::Envelope& message);
+  void on_refused(const net::Refused& refused);
+  void on_other_run(const std::string& here);
+  bool serves_other_than(const std::string& run) const {
+    return !session->run().empty() && run != session->run();
+  }
   void on_joined(const net::Joined& joined, uint64_t term);
   void on_older_coordinator(uint64_t term);
+  absl::Status take_config(const net::Joined& joined);
+  void look_again();
   void on_quiesce(const net::Quiesce& order, uint64_t generation);
   void on_retired(const ReplicasRetired& retired);
   void on_assign(const net::Assign& assign);

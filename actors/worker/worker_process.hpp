@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,8 @@ struct WorkerOptions {
   FailPointHandle fail_point;  // Set by tests; else null.
   /// Parses the job file that the coordinator sends (the cli knows the format).
   std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;
+  /// The digest of a job's configuration. Null: the coordinator's word is taken for it.
+  std::function<uint64_t(const plans::JobSpec&)> digest_job;
 };
 
 /// A worker's half of a run inside this process. Thread-safe.

@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -24,6 +25,8 @@ namespace fs = std::filesystem;
 
 /// Runs of one job that start within one second.
 constexpr int kSameSecondMax = 1000;
+/// As messages take a name (net/codec/bounds.hpp).
+constexpr size_t kRunIdBytesMax = 256;
 
 std::string timestamp() {
   const time_t now = time(nullptr);
@@ -58,6 +61,25 @@ std::string environment_json() {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> take_run_id(const RunFolder& folder) {
+  const std::string path = folder.file("run.id");
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    // The name has the second of the start; the rest tells it from runs on other machines.
+    std::random_device random;
+    const uint64_t number = uint64_t{random()} << 32 | random();
+    SKEIN_RETURN_IF_ERROR(gpu::write_durably(
+        path, absl::StrCat(folder.job_id, "-", absl::Hex(number, absl::kZeroPad16), "\n")));
+  }
+  SKEIN_ASSIGN_OR_RETURN(std::string id, read_text_file(path, "id of the run"));
+  while (!id.empty() && id.back() == '\n') id.pop_back();
+  if (!id.empty() && id.size() <= kRunIdBytesMax) return id;
+  return absl::UnavailableError(
+      absl::StrCat(path, " has no id of a run, but ", id.size(),
+                   " bytes; put it back from another "
+                   "copy, or delete it when none of the run's workers lives"));
+}
 
 absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job) {
   SKEIN_ASSIGN_OR_RETURN(RunFolder folder,

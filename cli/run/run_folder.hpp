@@ -16,6 +16,10 @@ struct RunFolder {
   std::string file(const std::string& name) const { return path + "/" + name; }
 };
 
+/// The id of the folder's run, in its file run.id: made once, the same in all lives of the run's
+/// coordinator, and that of no other run on any machine. Unavailable if it cannot be read or made.
+absl::StatusOr<std::string> take_run_id(const RunFolder& folder);
+
 /// Makes "<dump_folder>/<name>-<yyyymmdd-hhmmss>" (with "-2", "-3", ... if it exists). Unavailable
 /// with the reason if it cannot be made.
 absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job);

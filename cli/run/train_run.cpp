@@ -124,11 +124,21 @@ absl::Status TrainRun::load() {
     return absl::OkStatus();
   }
   SKEIN_ASSIGN_OR_RETURN(folder_, open_run_folder(resume));
-  SKEIN_ASSIGN_OR_RETURN(job_, load_job(folder_.file("config.resolved.toml"), options_.overrides));
+  SKEIN_RETURN_IF_ERROR(load_resumed());
   // A coordinator that died before the first checkpoint finds the state in its workers.
   const bool is_saved = std::filesystem::exists(folder_.file("checkpoint/latest"));
   load_path_ = is_saved ? folder_.path : job_.spec.checkpoint.initial_load_path;
   return options_.resumes_latest ? look_at_resumed(is_saved) : absl::OkStatus();
+}
+
+/// The job as the run had it, with what is given now where that may change.
+absl::Status TrainRun::load_resumed() {
+  const std::string path = folder_.file("config.resolved.toml");
+  SKEIN_ASSIGN_OR_RETURN(job_, load_job(path, options_.overrides));
+  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "resolved job"));
+  SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec before, parse_job(text));
+  SKEIN_ASSIGN_OR_RETURN(changes_, resumed_changes(before, job_.spec));
+  return absl::OkStatus();
 }
 
 /// Whoever asked for the latest run is told which one it is, and whether anything is left to do.
@@ -219,7 +229,9 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
   const int64_t workers = coordinating.worker_count;
   coordinating.job = job_.spec;
   coordinating.job_config = to_toml(job_.spec, nullptr);
+  coordinating.config_digest = config_digest(job_.spec);
   coordinating.job_id = folder_.job_id;
+  SKEIN_ASSIGN_OR_RETURN(coordinating.run_id, take_run_id(folder_));
   coordinating.run_folder = folder_.path;
   coordinating.listen_address = options_.listen;
   coordinating.insecure = options_.insecure;
@@ -229,7 +241,13 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
   coordinating.fail_point = options_.fail_point;
   coordinating.observer = reporter_.get();
   if (both_observers_) coordinating.observer = both_observers_.get();
+  tell_changes();
   SKEIN_ASSIGN_OR_RETURN(coordinator_, actors::CoordinatorProcess::start(std::move(coordinating)));
+  if (!changes_.empty()) {
+    // Nobody else has the run's lock now; who resumes it next goes on with these keys.
+    SKEIN_RETURN_IF_ERROR(
+        gpu::write_durably(folder_.file("config.resolved.toml"), to_toml(job_.spec, nullptr)));
+  }
   const std::string& address = coordinator_->address();
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder_.file("coordinator.address"), address + "\n"));
   if (!options_.spawns_workers && !options_.quiet) {
@@ -238,6 +256,16 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
   chaos_ = std::make_unique<ChaosRunner>(chaos_script_, chaos_hands());
   started_ = Clock::now();
   return options_.spawns_workers ? children_.start(address, workers, folder_) : absl::OkStatus();
+}
+
+void TrainRun::tell_changes() {
+  for (const ChangedKey& change : changes_) {
+    const std::string text =
+        absl::StrCat("resumed with ", change.name, " = ", change.now, " (was ", change.before, ")");
+    reporter_->on_event({"run.reconfigured",
+                         text,
+                         {{"key", change.name}, {"before", change.before}, {"now", change.now}}});
+  }
 }
 
 void TrainRun::say(const std::string& line) const {
@@ -287,8 +315,8 @@ void TrainRun::check_children(const actors::RunProgress& progress) {
     child_died_ = Clock::now();
     child_fault_ = std::move(fault);
   }
-  // Once training has begun the others go on without it, while there are others.
-  const bool is_fatal = !progress.has_started || children_.all_ended();
+  // Once training has begun the others go on without it, while there are others or some will come.
+  const bool is_fatal = !progress.has_started || (children_.all_ended() && !chaos_->awaits_join());
   if (!child_fault_.ok() && is_fatal && seconds_since(child_died_) > kBlameSeconds) {
     coordinator_->abort(child_fault_);
   }

@@ -6,12 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/coordinator/coordinator_process.hpp"
 #include "actors/fail_point.hpp"
 #include "cli/config/job_file.hpp"
+#include "cli/config/resume_keys.hpp"
 #include "cli/report/run_reporter.hpp"
 #include "cli/run/chaos_runner.hpp"
 #include "cli/run/run_folder.hpp"
@@ -92,6 +94,7 @@ class TrainRun {
 
   explicit TrainRun(const TrainOptions& options);
   absl::Status load();
+  absl::Status load_resumed();
   absl::Status look_at_resumed(bool is_saved);
   absl::Status prepare();
   /// Puts the whole scenario in the place of its name or file, so that every worker, and who
@@ -100,6 +103,8 @@ class TrainRun {
   absl::Status open_reporter();
   /// Fills in what does not depend on the plan and the start, and starts coordinator and workers.
   absl::Status start_processes(actors::CoordinatorOptions coordinating);
+  /// Puts what a resumed run has changed into its log.
+  void tell_changes();
   void say(const std::string& line) const;
   ChaosHands chaos_hands();
   void check_children(const actors::RunProgress& progress);
@@ -107,6 +112,7 @@ class TrainRun {
   // In the order in which they are made.
   const TrainOptions options_;
   LoadedJob job_;
+  std::vector<ChangedKey> changes_;  // Of a resumed run, against what it was.
   RunFolder folder_;
   std::string load_path_;
   bool is_new_ = false;  // We have made the folder.

@@ -26,6 +26,8 @@ void read(schema::Join::Reader from, Bounds& bounds, plans::JoinRequest& to) {
   to.speed = bounds.finite("speed", from.getSpeed(), kSpeedMin, kSpeedMax);
   to.previous = bounds.worker_or_none("previousWorker", from.getPreviousWorker());
   to.generation = bounds.count("generation", from.getGeneration(), kGenerationsMax);
+  to.run = bounds.name("run", from.getRun());
+  to.config_digest = from.getConfigDigest();
 }
 
 void write(const plans::JoinRequest& from, schema::Join::Builder to) {
@@ -36,6 +38,8 @@ void write(const plans::JoinRequest& from, schema::Join::Builder to) {
   to.setSpeed(from.speed);
   to.setPreviousWorker(from.previous.value);
   to.setGeneration(from.generation);
+  to.setRun(from.run);
+  to.setConfigDigest(from.config_digest);
 }
 
 void read(schema::Joined::Reader from, Bounds& bounds, Joined& to) {
@@ -43,6 +47,8 @@ void read(schema::Joined::Reader from, Bounds& bounds, Joined& to) {
   to.job = bounds.name("job", from.getJob());
   to.job_config = bounds.lines("jobConfig", from.getJobConfig(), kJobConfigBytesMax);
   to.run_folder = bounds.text("runFolder", from.getRunFolder(), kPathBytesMax);
+  to.run = bounds.name("run", from.getRun());
+  to.config_digest = from.getConfigDigest();
 }
 
 void write(const Joined& from, schema::Joined::Builder to) {
@@ -50,14 +56,18 @@ void write(const Joined& from, schema::Joined::Builder to) {
   to.setJob(from.job);
   to.setJobConfig(from.job_config);
   to.setRunFolder(from.run_folder);
+  to.setRun(from.run);
+  to.setConfigDigest(from.config_digest);
 }
 
 void read(schema::Refused::Reader from, Bounds& bounds, Refused& to) {
   to.reason = read_reason(bounds, from.getReason());
+  to.run = bounds.name("run", from.getRun());
 }
 
 void write(const Refused& from, schema::Refused::Builder to) {
   to.setReason(fit_reason(from.reason));
+  to.setRun(from.run);
 }
 
 void read(schema::Heartbeat::Reader from, Bounds& bounds, Heartbeat& to) {

@@ -14,15 +14,18 @@ namespace skein::net {
 /// Coordinator -> worker: the join is accepted.
 struct Joined {
   plans::WorkerId worker;
-  std::string job;         // Its id, a name.
-  std::string job_config;  // The resolved job file; kJobConfigBytesMax.
-  std::string run_folder;  // On the coordinator's machine; kPathBytesMax.
+  std::string job;             // Its id, a name.
+  std::string job_config;      // The resolved job file; kJobConfigBytesMax.
+  std::string run_folder;      // On the coordinator's machine; kPathBytesMax.
+  std::string run;             // Its id, a name.
+  uint64_t config_digest = 0;  // The configuration's; any 64 bits.
   bool operator==(const Joined&) const = default;
 };
 
 /// Coordinator -> peer, before it closes the connection.
 struct Refused {
   std::string reason;  // kReasonBytesMax, as all reasons; longer ones are cut when they are sent.
+  std::string run;     // If the peer serves another run: the one that is here; a name.
   bool operator==(const Refused&) const = default;
 };
 

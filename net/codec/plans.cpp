@@ -110,6 +110,7 @@ void read(schema::Assign::Reader from, Bounds& bounds, Assign& to) {
     to.snapshot_peers.push_back(bounds.worker_or_none("", snapshot_peers[i]));
   }
   to.state_generation = bounds.count("stateGeneration", from.getStateGeneration(), kGenerationsMax);
+  to.config_digest = from.getConfigDigest();
 }
 
 void write(const Assign& from, schema::Assign::Builder to) {
@@ -131,6 +132,7 @@ void write(const Assign& from, schema::Assign::Builder to) {
   for (unsigned i = 0; i < snapshot_peers.size(); ++i)
     snapshot_peers.set(i, from.snapshot_peers[i].value);
   to.setStateGeneration(from.state_generation);
+  to.setConfigDigest(from.config_digest);
 }
 
 void read(schema::Rendezvous::Reader from, Bounds& bounds, RendezvousEntry& to) {

@@ -45,6 +45,7 @@ struct Assign {
   uint64_t data_digest = 0;        // Any 64 bits.
   std::vector<plans::WorkerId> snapshot_peers;  // Who keeps the snapshots of each stage; 0: nobody.
   uint64_t state_generation = 0;                // In which the step before the first was committed.
+  uint64_t config_digest = 0;                   // As in `Joined`.
   bool operator==(const Assign&) const = default;
 };
 

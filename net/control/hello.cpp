@@ -12,24 +12,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "net/address.hpp"
+#include "net/codec/bounds.hpp"
 #include "net/codec/envelope.hpp"
 
 namespace skein::net {
 namespace {
 
 /// A peer says hello at once; who is silent for so long is not one of ours.
-constexpr auto kHelloTimeout = 10 * kj::SECONDS;
+constexpr auto kHelloTimeout = 3 * kj::SECONDS;
 /// After an accept that failed.
 constexpr auto kAcceptPause = 10 * kj::MILLISECONDS;
-/// Connections that have not said hello yet; more are closed at once.
-constexpr int kHandshakesMax = 1024;
+/// Connections that have not said hello yet; of more the oldest one is closed, so that whoever
+/// opens many silent ones locks nobody out.
+constexpr size_t kHandshakesMax = 512;
+/// Closed at once when there are no descriptors left.
+constexpr int kHandshakesDropped = 32;
 
-Wire<schema::Hello> make_hello(schema::Role role, uint32_t protocol_version) {
+Wire<schema::Hello> encode_hello(const Hello& from) {
   capnp::MallocMessageBuilder message;
   auto hello = message.initRoot<schema::Hello>();
   hello.setMagic(schema::MAGIC);
-  hello.setProtocolVersion(protocol_version);
-  hello.setRole(role);
+  hello.setProtocolVersion(from.protocol_version);
+  hello.setRole(from.role);
+  hello.setRun(from.run);
+  hello.setGeneration(from.generation);
+  hello.setSender(from.sender.value);
   return Wire<schema::Hello>::encode(message);
 }
 
@@ -54,14 +61,14 @@ void set_no_delay(kj::AsyncIoStream& stream) {
   (void)failure;  // Not a TCP socket: nothing to set.
 }
 
-HelloFrame::HelloFrame(schema::Role role, uint32_t protocol_version)
-    : message_(make_hello(role, protocol_version)), head_(frame_head(message_.bytes())) {
+HelloFrame::HelloFrame(const Hello& hello)
+    : message_(encode_hello(hello)), head_(frame_head(message_.bytes())) {
   const auto bytes = message_.bytes();
   pieces_[0] = {reinterpret_cast<const kj::byte*>(&head_), sizeof(head_)};
   pieces_[1] = {reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()};
 }
 
-absl::Status check_hello(schema::Hello::Reader hello) {
+absl::StatusOr<Hello> decode_hello(schema::Hello::Reader hello) {
   if (hello.getMagic() != schema::MAGIC) {
     return absl::InvalidArgumentError("its hello has a wrong magic number; it is no Skein process");
   }
@@ -70,13 +77,21 @@ absl::Status check_hello(schema::Hello::Reader hello) {
         absl::StrCat("it speaks protocol version ", hello.getProtocolVersion(), " and we speak ",
                      schema::PROTOCOL_VERSION, "; run the same release of skein on every machine"));
   }
-  return absl::OkStatus();
+  Bounds bounds("Hello");
+  Hello decoded;
+  decoded.role = hello.getRole();
+  decoded.run = bounds.name("run", hello.getRun());
+  decoded.generation = bounds.count("generation", hello.getGeneration(), kGenerationsMax);
+  decoded.sender = bounds.worker_or_none("sender", hello.getSender());
+  if (!bounds.status().ok()) return bounds.status();
+  return decoded;
 }
 
 /// One connection that has not said hello yet.
 struct Acceptor::Handshake {
   kj::Own<kj::AsyncIoStream> stream;
   std::string peer;
+  kj::Canceler canceler;  // Of the wait for the hello.
 };
 
 absl::StatusOr<std::shared_ptr<Acceptor>> Acceptor::listen(KjEventLoop& loop, Options options) {
@@ -126,6 +141,7 @@ kj::Promise<void> Acceptor::accept_all() {
 void Acceptor::accept_next() {
   accepting_ = accept_all().eagerlyEvaluate([this](kj::Exception&&) {
     // Out of descriptors, for example: that peer gives up, later ones may succeed.
+    for (int i = 0; i < kHandshakesDropped; ++i) drop_oldest();
     loop_.run(loop_.timer().afterDelay(kAcceptPause).then([self = shared_from_this()] {
       if (!self->stopped_) self->accept_next();
     }));
@@ -133,21 +149,30 @@ void Acceptor::accept_next() {
 }
 
 void Acceptor::greet(kj::Own<kj::AsyncIoStream> stream) {
-  if (handshakes_ >= kHandshakesMax) return;
-  ++handshakes_;
+  if (handshakes_.size() >= kHandshakesMax) drop_oldest();
   auto handshake = std::make_shared<Handshake>();
   handshake->peer = peer_name(*stream);
   handshake->stream = kj::mv(stream);
+  const uint64_t number = ++accepted_;
+  handshakes_[number] = handshake;
   auto late = loop_.timer().afterDelay(kHelloTimeout).then([]() -> FrameResult {
-    return {absl::DeadlineExceededError("it said nothing for 10 seconds"), nullptr};
+    return {absl::DeadlineExceededError("it said nothing for 3 seconds"), nullptr};
   });
-  auto promise = read_frame(*handshake->stream)
-                     .exclusiveJoin(kj::mv(late))
-                     .then([self = shared_from_this(), handshake](FrameResult frame) {
-                       --self->handshakes_;
+  auto frame = read_frame(*handshake->stream, kSmallFrameBytesMax).exclusiveJoin(kj::mv(late));
+  auto promise = handshake->canceler.wrap(kj::mv(frame))
+                     .then([self = shared_from_this(), handshake, number](FrameResult frame) {
+                       self->handshakes_.erase(number);
                        if (!self->stopped_) self->on_hello(handshake, kj::mv(frame));
                      });
   loop_.run(kj::mv(promise));
+}
+
+void Acceptor::drop_oldest() {
+  if (handshakes_.empty()) return;
+  const std::shared_ptr<Handshake> oldest = handshakes_.begin()->second;
+  handshakes_.erase(handshakes_.begin());
+  oldest->canceler.cancel("it said nothing while others came");
+  reject(oldest, "it said nothing while others came", false);
 }
 
 void Acceptor::on_hello(const std::shared_ptr<Handshake>& handshake, FrameResult frame) {
@@ -159,11 +184,14 @@ void Acceptor::on_hello(const std::shared_ptr<Handshake>& handshake, FrameResult
   auto hello =
       Wire<schema::Hello>::parse({reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
   if (!hello.ok()) return reject(handshake, std::string(hello.status().message()), false);
-  if (absl::Status status = check_hello(**hello); !status.ok()) {
+  absl::StatusOr<Hello> decoded = decode_hello(**hello);
+  absl::Status status = decoded.status();
+  if (status.ok() && options_.check) status = options_.check(*decoded);
+  if (!status.ok()) {
     const bool speaks = absl::IsFailedPrecondition(status);
     return reject(handshake, std::string(status.message()), speaks);
   }
-  options_.on_accept(kj::mv(handshake->stream), (**hello).getRole(), handshake->peer);
+  options_.on_accept(kj::mv(handshake->stream), *std::move(decoded), handshake->peer);
 }
 
 void Acceptor::reject(const std::shared_ptr<Handshake>& handshake, const std::string& reason,
@@ -175,7 +203,7 @@ void Acceptor::reject(const std::shared_ptr<Handshake>& handshake, const std::st
     FrameHead head;
     kj::ArrayPtr<const kj::byte> pieces[2];
   };
-  auto message = encode({}, Refused{reason});
+  auto message = encode({}, Refused{reason, {}});
   const auto bytes = message.bytes();
   auto refusal = std::make_shared<Answer>(Answer{message, frame_head(bytes), {}});
   refusal->pieces[0] = {reinterpret_cast<const kj::byte*>(&refusal->head), sizeof(FrameHead)};

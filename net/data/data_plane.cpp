@@ -21,6 +21,15 @@ namespace {
 
 /// A payload that nobody wants is read in pieces of this size.
 constexpr size_t kSkipBytes = 64 << 10;
+/// Of a payload so much comes within the time-out, which any link manages that trains. Whoever only
+/// announces tensors holds up others no longer.
+constexpr size_t kPieceBytes = 256 << 10;
+/// The first byte follows its header at once.
+constexpr double kFirstByteSeconds = 5;
+
+kj::Duration to_duration(double seconds) {
+  return static_cast<int64_t>(seconds * 1e3) * kj::MILLISECONDS;
+}
 
 /// Counters that any thread may read.
 struct Counters {
@@ -39,22 +48,57 @@ TensorStream::Rows read_header(schema::TensorHeader::Reader header) {
   return rows;
 }
 
+std::string run_text(const std::string& run) {
+  return run.empty() ? "no run yet" : absl::StrCat("run ", run);
+}
+
+absl::Status check_peer(const Hello& hello, const DataPlane::Identity& here) {
+  if (hello.role != schema::Role::PEER) {
+    return absl::FailedPreconditionError("it is no worker; this port takes tensors only");
+  }
+  if (hello.run != here.run) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it serves ", run_text(hello.run), ", here is ", run_text(here.run),
+                     "; its coordinator knows an old address of ours"));
+  }
+  if (!hello.run.empty() && hello.sender.value == 0) {
+    return absl::FailedPreconditionError("it does not say which worker of the run it is");
+  }
+  return absl::OkStatus();
+}
+
 /// Reads the tensors of one peer. Lives on the loop's thread, as long as its connection.
 class Receiver : public std::enable_shared_from_this<Receiver> {
  public:
-  Receiver(kj::Own<kj::AsyncIoStream> stream, std::shared_ptr<KjTensorInbox> inbox,
-           std::shared_ptr<Counters> counters)
-      : stream_(kj::mv(stream)), inbox_(std::move(inbox)), counters_(std::move(counters)) {}
+  /// `refuse` is told why the connection ends because of what the peer says.
+  Receiver(kj::Own<kj::AsyncIoStream> stream, Hello hello, std::shared_ptr<KjTensorInbox> inbox,
+           std::shared_ptr<Counters> counters, kj::Timer& timer, double timeout_seconds,
+           std::function<void(const std::string&)> refuse)
+      : stream_(kj::mv(stream)),
+        hello_(std::move(hello)),
+        inbox_(std::move(inbox)),
+        counters_(std::move(counters)),
+        timer_(timer),
+        timeout_seconds_(timeout_seconds),
+        refuse_(std::move(refuse)) {}
 
   kj::Promise<void> read_all() {
-    return read_frame(*stream_).then(
-        [self = shared_from_this()](FrameResult frame) -> kj::Promise<void> {
+    return read_frame(*stream_, kSmallFrameBytesMax)
+        .then([self = shared_from_this()](FrameResult frame) -> kj::Promise<void> {
           if (!frame.status.ok() || frame.words == nullptr) return kj::READY_NOW;
           const auto raw = frame.words.asBytes();
           auto header = Wire<schema::TensorHeader>::parse(
               {reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
           if (!header.ok()) return kj::READY_NOW;
           const TensorStream::Rows rows = read_header(**header);
+          if (rows.key.generation != self->hello_.generation) {
+            ++self->counters_->dropped_headers;
+            self->refuse_(absl::StrCat("w", self->hello_.sender.value,
+                                       " sent a tensor of generation ", rows.key.generation,
+                                       " on its connection for generation ",
+                                       self->hello_.generation));
+            return kj::READY_NOW;
+          }
           return self->inbox_->place(rows).then([self, rows](KjTensorInbox::Place place) {
             return self->read_payload(rows, std::move(place));
           });
@@ -71,12 +115,29 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
       ++counters_->dropped_headers;
       return skip(rows.bytes);
     }
-    auto& stream = *stream_;
-    return stream.read(place.memory.data(), place.memory.size_bytes())
-        .then([self = shared_from_this(), rows, place] {
-          self->counters_->bytes_received += rows.bytes;
-          place.stream->arrived(rows);
-          return self->read_all();
+    const auto bytes = std::as_writable_bytes(place.memory);
+    return read_pieces(bytes, std::min(kFirstByteSeconds, timeout_seconds_), 1)
+        .then(
+            [self = shared_from_this(), rows, place]() -> kj::Promise<void> {
+              self->counters_->bytes_received += rows.bytes;
+              place.stream->arrived(rows);
+              self->inbox_->on_arrived();
+              return self->read_all();
+            },
+            [self = shared_from_this(), rows, place](kj::Exception&&) -> kj::Promise<void> {
+              ++self->counters_->dropped_headers;
+              place.stream->abandon(rows);
+              return kj::READY_NOW;  // The connection ends.
+            });
+  }
+
+  /// At least `least` bytes within `patience`, and the rest in pieces. Fails if they do not come.
+  kj::Promise<void> read_pieces(std::span<std::byte> to, double patience_seconds, size_t least) {
+    if (to.empty()) return kj::READY_NOW;
+    auto read = stream_->read(to.data(), std::min(least, to.size()), to.size());
+    return timer_.timeoutAfter(to_duration(patience_seconds), kj::mv(read))
+        .then([self = shared_from_this(), to](size_t got) {
+          return self->read_pieces(to.subspan(got), self->timeout_seconds_, kPieceBytes);
         });
   }
 
@@ -84,22 +145,31 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
     if (bytes == 0) return read_all();
     auto piece = kj::heapArray<kj::byte>(std::min<uint64_t>(bytes, kSkipBytes));
     auto& target = piece;
-    auto read = stream_->read(target.begin(), target.size());
+    auto read = timer_.timeoutAfter(to_duration(timeout_seconds_),
+                                    stream_->read(target.begin(), target.size()));
     return read.then([self = shared_from_this(), bytes, piece = kj::mv(piece)] {
       return self->skip(bytes - piece.size());
     });
   }
 
   kj::Own<kj::AsyncIoStream> stream_;
+  const Hello hello_;
   std::shared_ptr<KjTensorInbox> inbox_;
   std::shared_ptr<Counters> counters_;
+  kj::Timer& timer_;
+  const double timeout_seconds_;
+  const std::function<void(const std::string&)> refuse_;
 };
 
 /// The connections to peers. Lives on the loop's thread.
 class Senders {
  public:
-  Senders(KjEventLoop& loop, const std::shared_ptr<Counters>& counters, DataPlane::Options options)
-      : loop_(loop), bytes_sent_(counters, &counters->bytes_sent), options_(std::move(options)) {}
+  Senders(KjEventLoop& loop, const std::shared_ptr<Counters>& counters,
+          std::shared_ptr<const DataPlane::Identity> identity, DataPlane::Options options)
+      : loop_(loop),
+        bytes_sent_(counters, &counters->bytes_sent),
+        identity_(std::move(identity)),
+        options_(std::move(options)) {}
 
   void send(const std::string& address, DataPlane::Rows rows) {
     const uint64_t generation = rows.key.generation;
@@ -109,7 +179,9 @@ class Senders {
     if (!sender || (generation == 0 && sender->has_ended())) {
       sender =
           std::make_shared<TensorSender>(loop_, address, bytes_sent_, cuts_, options_.on_peer_lost);
-      sender->start(options_.connect_timeout_seconds);
+      sender->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity_->run, generation,
+                     identity_->self},
+                    options_.connect_timeout_seconds);
     }
     sender->push(std::move(rows));
   }
@@ -136,6 +208,7 @@ class Senders {
 
   KjEventLoop& loop_;
   const std::shared_ptr<std::atomic<uint64_t>> bytes_sent_;
+  const std::shared_ptr<const DataPlane::Identity> identity_;
   const std::shared_ptr<CutLinks> cuts_ = std::make_shared<CutLinks>();
   const DataPlane::Options options_;
   std::map<Name, std::shared_ptr<TensorSender>> senders_;
@@ -149,7 +222,7 @@ class KjDataPlane final : public DataPlane {
         options_(std::move(options)),
         inbox_(loop.make_shared_here<KjTensorInbox>(loop)),
         counters_(std::make_shared<Counters>()),
-        senders_(loop.make_shared_here<Senders>(loop, counters_, options_)) {}
+        senders_(loop.make_shared_here<Senders>(loop, counters_, identity_, options_)) {}
 
   ~KjDataPlane() noexcept override {
     if (acceptor_) acceptor_->stop();
@@ -159,11 +232,24 @@ class KjDataPlane final : public DataPlane {
     Acceptor::Options accept;
     accept.address = options_.listen_address;
     accept.insecure = options_.insecure;
-    accept.on_accept = [&loop = loop_, inbox = inbox_, counters = counters_](
-                           kj::Own<kj::AsyncIoStream> stream, schema::Role role, std::string) {
-      if (role != schema::Role::PEER) return;
+    accept.check = [identity = identity_](const Hello& hello) {
+      return check_peer(hello, *identity);
+    };
+    accept.on_rejected = [identity = identity_, on_refused = options_.on_refused](
+                             const std::string& peer, const std::string& why) {
+      // The others may hear of us before we hear that we are of the run: they try again.
+      if (on_refused && !identity->run.empty()) on_refused(peer, why);
+    };
+    accept.on_accept = [&loop = loop_, inbox = inbox_, counters = counters_,
+                        timeout_seconds = options_.payload_timeout_seconds,
+                        on_refused = options_.on_refused](kj::Own<kj::AsyncIoStream> stream,
+                                                          Hello hello, std::string peer) {
       set_data_buffers(*stream);
-      auto receiver = std::make_shared<Receiver>(kj::mv(stream), inbox, counters);
+      auto refuse = [on_refused, peer = std::move(peer)](const std::string& why) {
+        if (on_refused) on_refused(peer, why);
+      };
+      auto receiver = std::make_shared<Receiver>(kj::mv(stream), std::move(hello), inbox, counters,
+                                                 loop.timer(), timeout_seconds, std::move(refuse));
       loop.run(receiver->read_all());
     };
     auto acceptor = Acceptor::listen(loop_, std::move(accept));
@@ -173,6 +259,10 @@ class KjDataPlane final : public DataPlane {
     address_ =
         absl::StrCat(listen_address.substr(0, listen_address.rfind(':')), ":", acceptor_->port());
     return absl::OkStatus();
+  }
+
+  void identify(Identity identity) override {
+    loop_.post([to = identity_, identity = std::move(identity)] { *to = identity; });
   }
 
   const std::string& address() const override { return address_; }
@@ -202,6 +292,7 @@ class KjDataPlane final : public DataPlane {
   Options options_;
   std::shared_ptr<KjTensorInbox> inbox_;
   std::shared_ptr<Counters> counters_;
+  const std::shared_ptr<Identity> identity_ = std::make_shared<Identity>();  // The loop's thread.
   std::shared_ptr<Senders> senders_;
   std::shared_ptr<Acceptor> acceptor_;
   std::string address_;

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "net/data/tensor_inbox.hpp"
 #include "net/event_loop.hpp"
+#include "plans/base/ids.hpp"
 
 namespace skein::net {
 
@@ -31,13 +32,28 @@ class DataPlane {
     bool insecure = false;
     /// A peer is listening before it is announced; it is given this long all the same.
     double connect_timeout_seconds = 10;
+    /// A piece of a payload that is announced is waited for this long.
+    double payload_timeout_seconds = 30;
     /// Called on the loop's thread when a connection to a peer cannot be made or breaks; not for a
     /// generation that is closed by then.
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;
+    /// Called on the loop's thread for each connection that is turned away, or ended because of
+    /// what it says, with one line; may be null.
+    std::function<void(const std::string& peer, const std::string& why)> on_refused;
   };
 
   static absl::StatusOr<std::unique_ptr<DataPlane>> start(EventLoop& loop, Options options);
   virtual ~DataPlane() = default;
+
+  /// Who we are in which run: every connection says so. Only peers of the same run may connect, and
+  /// all tensors of a connection are of the generation that it was made for. Before the first call
+  /// we are nobody and take tensors from nobody but the like. A plane without sockets has nothing
+  /// to check.
+  struct Identity {
+    std::string run;
+    plans::WorkerId self;
+  };
+  virtual void identify(Identity /*identity*/) {}
 
   /// "host:port" to tell the others; the host is that of `listen_address`.
   virtual const std::string& address() const = 0;

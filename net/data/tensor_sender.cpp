@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "net/control/frame.hpp"
-#include "net/control/hello.hpp"
 #include "net/data/tensor_header.hpp"
 
 namespace skein::net {
@@ -31,7 +30,8 @@ void set_data_buffers(kj::AsyncIoStream& stream) {
   (void)failure;  // The kernel's default does as well, only slower.
 }
 
-void TensorSender::start(double connect_timeout_seconds) {
+void TensorSender::start(Hello hello, double connect_timeout_seconds) {
+  hello_ = std::move(hello);
   deadline_ =
       loop_.timer().now() + static_cast<int64_t>(connect_timeout_seconds * 1e3) * kj::MILLISECONDS;
   connect();
@@ -86,7 +86,7 @@ void TensorSender::greet(kj::Own<kj::AsyncIoStream> stream) {
   stream_ = kj::mv(stream);
   set_no_delay(*stream_);
   set_data_buffers(*stream_);
-  auto hello = std::make_shared<HelloFrame>(schema::Role::PEER, schema::PROTOCOL_VERSION);
+  auto hello = std::make_shared<HelloFrame>(hello_);
   writing_ = true;
   run_write(kj::evalNow([&] { return stream_->write(hello->pieces()); }), hello);
 }

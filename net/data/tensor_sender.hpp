@@ -9,6 +9,7 @@
 #include <kj/async-io.h>
 
 #include "absl/status/status.h"
+#include "net/control/hello.hpp"
 #include "net/data/cut_links.hpp"
 #include "net/data/data_plane.hpp"
 #include "net/kj_event_loop.hpp"
@@ -33,7 +34,8 @@ class TensorSender : public std::enable_shared_from_this<TensorSender> {
         cuts_(std::move(cuts)),
         on_lost_(std::move(on_lost)) {}
 
-  void start(double connect_timeout_seconds);
+  /// `hello` is what the connection begins with.
+  void start(Hello hello, double connect_timeout_seconds);
   void push(DataPlane::Rows rows);
   /// Drops the connection and what waits for it, with no word to anybody.
   void close();
@@ -53,6 +55,7 @@ class TensorSender : public std::enable_shared_from_this<TensorSender> {
 
   KjEventLoop& loop_;
   std::string address_;
+  Hello hello_;
   std::shared_ptr<std::atomic<uint64_t>> bytes_sent_;
   std::shared_ptr<const CutLinks> cuts_;
   OnLost on_lost_;

@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 2;
+const protocolVersion :UInt32 = 3;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;
@@ -21,7 +21,11 @@ struct Hello {
   magic @0 :UInt64;
   protocolVersion @1 :UInt32;
   role @2 :Role;
-  job @3 :Text;          # Job id the peer expects; empty: any.
+  # The next ones are those of a peer: every tensor of the connection is of this run and generation,
+  # and from this worker. Others leave them out: a worker says in `Join` which run it serves.
+  run @3 :Text;          # The run's id; empty: it has joined none yet.
+  generation @4 :UInt64; # 0: what is sent before any plan.
+  sender @5 :UInt32;     # Worker id; 0: it has none yet.
 }
 
 struct Envelope {
@@ -79,6 +83,8 @@ struct Join {
   speed @4 :Float64;      # Emulated speed, 1.0 = the device itself.
   previousWorker @5 :UInt32;  # The number that we had on a connection that was lost; 0: none.
   generation @6 :UInt64;  # Largest one that we have seen; the next one is larger.
+  run @7 :Text;           # Id of the run that we serve; empty: none yet, any will do.
+  configDigest @8 :UInt64;  # Of the job's configuration as we have it; 0: we have none yet.
 }
 
 struct Joined {
@@ -87,11 +93,14 @@ struct Joined {
   job @1 :Text;           # Job id.
   jobConfig @2 :Text;     # The resolved job file (TOML).
   runFolder @3 :Text;     # Absolute path of the run directory on the coordinator's machine.
+  run @4 :Text;           # The run's id. A worker that serves another one has nothing to do here.
+  configDigest @5 :UInt64;  # The configuration's, which may be another one than on the connection before.
 }
 
 struct Refused {
   # Coordinator -> peer, before it closes the connection: one line, what and what to do.
   reason @0 :Text;
+  run @1 :Text;           # If the peer serves another run: the one that is here; else empty.
 }
 
 struct Peer {
@@ -142,6 +151,7 @@ struct Assign {
   snapshotPeers @8 :List(UInt32);    # The worker that keeps the snapshots of each stage; 0: none.
   stateGeneration @9 :UInt64;  # In which the step before `firstStep` was committed: state of that
                                # step and another generation is of a past that was rolled back.
+  configDigest @10 :UInt64;    # Of the configuration by which the plan is carried out.
 }
 
 struct Prepared {

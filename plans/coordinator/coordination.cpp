@@ -22,6 +22,11 @@ constexpr uint64_t kRejoinUs = 2'500'000;
 constexpr uint64_t kTellPauseUs = 1'000'000;
 /// How often people are told that the journal cannot be written.
 constexpr uint64_t kTellJournalUs = 30'000'000;
+/// Changes of plan that workers may have seen and the journal has not: one that was broken off is
+/// not written down. Whoever has seen more is of another run.
+constexpr uint64_t kUnknownChangesMax = uint64_t{1} << 20;
+/// A worker of another run asks again and again; so many runs are told of, each once.
+constexpr size_t kRefusedRunsMax = 64;
 /// A step that takes so many times the one before is stuck.
 constexpr double kStuckFactor = 20;
 
@@ -34,7 +39,7 @@ bool is_left_to_planner(const Coordination::Options& options) {
 Coordination::Coordination(Options options, uint64_t now_us)
     : options_(std::move(options)),
       generation_(options_.generation),
-      members_(options_.job.elastic.heartbeat_timeout_seconds),
+      members_(options_.job.elastic.heartbeat_timeout_seconds, options_.last_plan),
       measurements_(options_.job),
       change_(options_.job, options_.last_plan),
       log_(options_.job, options_.term,
@@ -114,6 +119,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
       commit && commit->order.checkpoint) {
     checkpoint_ordered_us_[step + 1] = now_us;
   }
+  bad_input_ = absl::OkStatus();  // The others could read it.
   goodput_.on_commit(step, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_requested_);
   if (change_after_journal_) {
@@ -140,21 +146,24 @@ CoordinatorDecisions Coordination::begin_work(uint64_t now_us) {
                  now_us);
 }
 
-CoordinatorOutcome Coordination::on_validated(ReplicaId replica, uint64_t step, double loss_sum,
-                                              uint64_t loss_tokens, uint64_t now_us) {
+CoordinatorOutcome Coordination::on_validated(WorkerId sender, ReplicaId replica, uint64_t step,
+                                              double loss_sum, uint64_t loss_tokens,
+                                              uint64_t now_us) {
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
     return Dropped{DropReason::kUnexpected};
   }
-  return follow(log_.on_validated(replica, step, loss_sum, loss_tokens, now_us), now_us);
+  return follow(log_.on_validated(sender, replica, step, loss_sum, loss_tokens, now_us), now_us);
 }
 
-CoordinatorOutcome Coordination::on_shard_saved(int32_t stage, uint64_t steps_done,
+CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
                                                 const absl::Status& status, uint64_t now_us) {
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
     return Dropped{DropReason::kUnexpected};
   }
-  if (!status.ok()) return on_checkpoint_completed(steps_done, status, now_us);
-  return follow(log_.on_shard_saved(stage, steps_done), now_us);
+  CoordinatorOutcome saved = log_.on_shard_saved(sender, stage, steps_done, status.ok());
+  if (saved.is_accepted() && !status.ok())
+    return on_checkpoint_completed(steps_done, status, now_us);
+  return follow(std::move(saved), now_us);
 }
 
 CoordinatorOutcome Coordination::follow(CoordinatorOutcome outcome, uint64_t now_us) {
@@ -198,7 +207,7 @@ CoordinatorOutcome Coordination::on_timings(WorkerId sender, ReplicaId replica) 
 CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage,
                                                   uint64_t steps_done) {
   if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
-  log_.on_snapshot_kept(worker, stage, steps_done);
+  if (const auto why = log_.on_snapshot_kept(worker, stage, steps_done)) return Dropped{*why};
   return CoordinatorDecisions{};
 }
 
@@ -287,6 +296,8 @@ CoordinatorOutcome Coordination::on_quiesced(WorkerId worker, uint64_t generatio
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
   if (generation != generation_) return Dropped{DropReason::kStale};
   if (phase_ != Phase::kQuiescing) return Dropped{DropReason::kUnexpected};
+  // Nobody has given it anything: what it claims would be asked of it, in vain.
+  if (!members().at(worker).may_hold_state) inventory.clear();
   // Who was away during a rollback may bring state of the steps that were taken back; and anybody
   // may speak of layers that the model has not.
   const int64_t layers = layer_count(options_.job.model);
@@ -408,6 +419,8 @@ CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>&
 }
 
 CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
+  const bool has_begun = log_.steps_done() > options_.committed_steps;
+  if (!has_begun && !bad_input_.ok()) return end(bad_input_, false);
   if (stop_requested_) return end(absl::OkStatus(), true);
   most_gathered_ = members_.count();
   phase_ = Phase::kGathering;
@@ -426,6 +439,9 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   requests_.forget_all();
   chosen.plan.generation = generation_;
   change_.assign(chosen.plan, members_.all(), durable());
+  for (const auto& [id, member] : members()) {
+    if (takes_part(id)) members_.mark_holder(id);
+  }
   phase_ = Phase::kPreparing;
   last_progress_us_ = now_us;
   const RestoreDecision& restore = change_.restore();
@@ -449,7 +465,14 @@ CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generatio
 }
 
 CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
-  return change_.is_everybody_prepared() ? start(now_us) : CoordinatorDecisions{};
+  if (!change_.is_everybody_prepared()) return {};
+  // A checkpoint may have been completed since the plan was made: what it has is not taken back.
+  const uint64_t first_step = change_.restore().first_step;
+  if (log_.completes_beyond(first_step)) return {};
+  if (log_.durable_step() > first_step) {
+    return begin_change("a checkpoint of a later step is complete", now_us);
+  }
+  return start(now_us);
 }
 
 CoordinatorDecisions Coordination::start(uint64_t now_us) {
@@ -688,8 +711,14 @@ std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us, Leavers le
 
 CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, uint64_t now_us) {
   if (members_.has_peer(peer)) return Dropped{DropReason::kRepeated};
+  if (!request.run.empty() && request.run != options_.run) return refuse_other_run(peer, request);
   if (phase_ == Phase::kEnded || (options_.only_profiles && phase_ != Phase::kGathering)) {
-    return CoordinatorDecisions{RefusePeer{peer, "the run takes no more workers"}};
+    return CoordinatorDecisions{RefusePeer{peer, "the run takes no more workers", {}}};
+  }
+  if (request.generation > generation_ + kUnknownChangesMax) {
+    return CoordinatorDecisions{RefusePeer{
+        peer, absl::StrCat("you have seen plan ", request.generation,
+                           ", which is none of this run: ", "it is at plan ", generation_)}};
   }
   CoordinatorDecisions decisions;
   if (const auto before = members_.same_process(request)) {
@@ -702,9 +731,29 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
   return decisions;
 }
 
+/// What it holds is of its own run, and so would be what it wrote.
+CoordinatorDecisions Coordination::refuse_other_run(PeerNumber peer, const JoinRequest& request) {
+  const std::string runs =
+      absl::StrCat("this worker serves run ", request.run, ", here is run ", options_.run);
+  CoordinatorDecisions decisions = {RefusePeer{peer, runs, options_.run}};
+  const bool is_new =
+      refused_runs_.size() < kRefusedRunsMax && refused_runs_.insert(request.run).second;
+  if (!is_new) return decisions;
+  decisions.push_back(
+      RunEvent{"worker.refused",
+               absl::StrCat("refused pid ", request.process_id, " on ", request.host_name, ": ",
+                            runs, "; start that run's coordinator where its workers look for it"),
+               {{"run", request.run},
+                {"host", request.host_name},
+                {"pid", absl::StrCat(request.process_id)}}});
+  return decisions;
+}
+
 CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request, uint64_t now_us) {
   const bool is_back = request.previous.value != 0 && !members_.has(request.previous);
   absent_.on_back(request.previous);
+  const bool has_other_config =
+      request.config_digest != 0 && request.config_digest != options_.config_digest;
   const Member& member = members_.admit(peer, std::move(request), now_us);
   const WorkerId worker = member.id;
   if (phase_ == Phase::kGathering && members_.count() > most_gathered_) {
@@ -728,6 +777,12 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
                                  absl::StrCat("w", worker.value, " is flapping; it may rejoin in ",
                                               (member.eligible_us - now_us) / 1'000'000, " s"),
                                  {{"worker", absl::StrCat(worker.value)}}});
+  }
+  if (has_other_config) {
+    decisions.push_back(RunEvent{
+        "worker.reconfigured",
+        absl::StrCat("w", worker.value, " comes with an older configuration and takes the new one"),
+        {{"worker", absl::StrCat(worker.value)}}});
   }
   const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
   if (chooses_plan() && !gathers_first) {
@@ -753,6 +808,10 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
 /// the last plan or, if some do not come back, as many as the job can do with.
 bool Coordination::is_everybody_back(uint64_t now_us) const {
   if (static_cast<int64_t>(members_.count()) < options_.job.elastic.min_workers) return false;
+  if (!options_.awaits_last_workers &&
+      static_cast<int64_t>(members_.count()) >= options_.worker_count) {
+    return true;
+  }
   return now_us >= members_.last_join_us() + kRejoinUs || members_.has_all_of(*options_.last_plan);
 }
 
@@ -828,18 +887,27 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
                                               {"reason", std::string(why.message())}}},
                                     DismissWorker{worker}};
   if (change_.is_of_plan(worker)) absent_.give_up(worker, std::string(why.message()));
+  const bool has_say = change_.takes_part(worker) || measurements_.is_asked(worker);
   members_.lose(worker, now_us);
   change_.forget(worker);
   const bool was_asked = measurements_.forget(worker);
-  if (is_bad_input(why) || options_.only_profiles) {
-    append(decisions, end(absl::Status(why.code(), absl::StrCat(who, " failed at step ", step, ": ",
-                                                                why.message())),
-                          false));
+  const absl::Status blame(why.code(),
+                           absl::StrCat(who, " failed at step ", step, ": ", why.message()));
+  if (blames_input(blame, has_say) || options_.only_profiles) {
+    append(decisions, end(blame, false));
     return decisions;
   }
   if (was_asked) append(decisions, measurements_.request(members()));
   append(decisions, go_on_without(worker, now_us));
   return decisions;
+}
+
+/// True if the input must be at fault, and not the worker: a second one says so, or nobody is left.
+bool Coordination::blames_input(const absl::Status& why, bool has_say) {
+  if (!is_bad_input(why) || !has_say) return false;
+  const bool is_agreed = !bad_input_.ok() || members_.count() == 0;
+  bad_input_ = why;
+  return is_agreed;
 }
 
 CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_us) {
@@ -884,6 +952,8 @@ CoordinatorOutcome Coordination::on_peer_failure(WorkerId worker, WorkerId peer,
   if (!runs_plan()) return Dropped{DropReason::kUnexpected};
   // Others have gone on without one that is lost, and its neighbours hear of it as late as this.
   if (peer.value != 0 && !members_.has(peer)) return Dropped{DropReason::kUnknown};
+  const bool is_of_plan = takes_part(worker) && (peer.value == 0 || takes_part(peer));
+  if (!is_of_plan) return Dropped{DropReason::kNotAllowed};
   std::string text = absl::StrCat(describe(worker), " at step ", steps_done() + 1, ": ", reason);
   if (!failures_.add(worker, peer, std::move(text), now_us)) {
     return Dropped{DropReason::kRepeated};
@@ -942,6 +1012,7 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
     const bool is_news = !made.orders.empty() || made.completed || made.failed;
     if (is_news) append(decisions, advance(std::move(made), now_us));
   }
+  if (phase_ == Phase::kPreparing) append(decisions, try_start(now_us));
   append(decisions, check_change(now_us));
   append(decisions, try_gather(now_us));
   append(decisions, check_stop(now_us));
@@ -1027,6 +1098,7 @@ CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
       starts ? options_.job.comm.init_timeout_seconds : options_.job.comm.train_timeout_seconds;
   if (waited_us * kMicro <= limit_s) return {};
   if (phase_ == Phase::kGathering) {
+    if (!bad_input_.ok()) return end(bad_input_, false);
     const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
     return end(absl::DeadlineExceededError(absl::StrCat(
                    members_.count(), " of ", wanted, " workers joined within ", limit_s,

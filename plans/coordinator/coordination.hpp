@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,8 @@ class Coordination {
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
     bool only_profiles = false;  // Ends when devices and links are measured.
     const ModeList* modes = nullptr;  // Outlives this; null: those of the product.
+    std::string run;                  // Its id.
+    uint64_t config_digest = 0;       // The job's, of its configuration; 0: not known.
   };
   enum class Phase {
     kGathering,
@@ -97,11 +100,11 @@ class Coordination {
   /// `on_journaled` has decided was carried out, so that no commit waits for it; nothing the second
   /// time.
   CoordinatorDecisions after_commit();
-  CoordinatorOutcome on_validated(ReplicaId replica, uint64_t step, double loss_sum,
-                                  uint64_t loss_tokens, uint64_t now_us);
+  CoordinatorOutcome on_validated(WorkerId sender, ReplicaId replica, uint64_t step,
+                                  double loss_sum, uint64_t loss_tokens, uint64_t now_us);
   /// `status`: whether the stage's files are on disk.
-  CoordinatorOutcome on_shard_saved(int32_t stage, uint64_t steps_done, const absl::Status& status,
-                                    uint64_t now_us);
+  CoordinatorOutcome on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
+                                    const absl::Status& status, uint64_t now_us);
   /// A checkpoint that cannot be written stops nothing, unless it is the run's last one.
   CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status,
                                              uint64_t now_us);
@@ -112,7 +115,9 @@ class Coordination {
   void on_heard(WorkerId worker, uint64_t now_us) { members_.on_heard(worker, now_us); }
   CoordinatorOutcome on_heartbeat(WorkerId worker, WorkerActivity activity, uint64_t now_us);
   /// A link closed, or the worker said that it cannot go on. Bad input (InvalidArgument, DataLoss,
-  /// NotFound) ends the run: another worker would fail alike; one with more memory may not.
+  /// NotFound) ends the run when a second worker with a part in the plan says the same before
+  /// anything is committed, or when the run cannot begin without the first: the others would fail
+  /// alike. From one alone it is a fault of its own.
   CoordinatorOutcome on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
   /// A neighbour (`peer`; 0: not known) or a group does not answer the worker.
   CoordinatorOutcome on_peer_failure(WorkerId worker, WorkerId peer, const std::string& reason,
@@ -141,6 +146,10 @@ class Coordination {
   /// As `CommitLog::generation_of`.
   uint64_t generation_of(uint64_t steps) const { return log_.generation_of(steps); }
   double last_loss() const { return log_.last_loss(); }
+  /// Commits that have ordered no snapshot, as the one before was still on its way.
+  uint64_t snapshot_waits() const { return log_.snapshot_waits(); }
+  /// It has something to do or to hold by the plan that is prepared or in force.
+  bool takes_part(WorkerId worker) const { return change_.takes_part(worker); }
   Goodput goodput(uint64_t now_us) const { return goodput_.at(now_us); }
   /// As `TrainingMode::pipeline_replica_of`, for reports; -1 while there is no plan in force.
   int32_t pipeline_replica_of(ReplicaId replica) const;
@@ -154,11 +163,13 @@ class Coordination {
  private:
   // Members.
   std::vector<WorkerId> eligible_workers(uint64_t now_us, Leavers leavers) const;
+  CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   bool is_catching_up(uint64_t now_us) const { return now_us < catch_up_until_us_; }
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
+  bool blames_input(const absl::Status& why, bool has_say);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
   CoordinatorDecisions dismiss_leavers();
@@ -226,6 +237,7 @@ class Coordination {
   Membership members_;
   AbsentHolders absent_;
   Measurements measurements_;
+  std::set<std::string> refused_runs_;  // Of which a worker was refused; kRefusedRunsMax.
   PeerFailures failures_;
   PlanChange change_;
   PlannerRequests requests_;
@@ -238,6 +250,7 @@ class Coordination {
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
   bool has_trained_ = false;     // As `has_trained`.
   bool is_urgent_ = false;       // A worker was lost since the last plan.
+  absl::Status bad_input_;       // What a worker with a part said since the last commit.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
   std::string change_reason_;                // Of the change that the commit log is held for.

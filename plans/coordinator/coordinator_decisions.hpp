@@ -32,8 +32,10 @@ struct JoinRequest {
   std::string data_address;
   std::string device;
   double speed = 1.0;
-  WorkerId previous;        // What it was on a connection that was lost; 0: new.
-  uint64_t generation = 0;  // Largest that it has seen.
+  WorkerId previous;           // What it was on a connection that was lost; 0: new.
+  uint64_t generation = 0;     // Largest that it has seen.
+  std::string run;             // Id of the run that it serves; empty: none yet.
+  uint64_t config_digest = 0;  // Of the job's configuration as it has it; 0: none yet.
   bool operator==(const JoinRequest&) const = default;
 };
 
@@ -83,6 +85,7 @@ struct WelcomeWorker {
 struct RefusePeer {
   PeerNumber peer = 0;
   std::string reason;
+  std::string run;  // That is here, if the peer serves another one; else empty.
 };
 /// Ask the worker to measure its device and its links to all members; without rows: only to answer
 /// the others' probes.

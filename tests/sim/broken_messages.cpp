@@ -4,8 +4,26 @@
 
 namespace skein::sim {
 
+void BrokenMessages::receive_at_coordinator(Mutation mutation, net::Envelope& message) {
+  auto* join = std::get_if<plans::JoinRequest>(&message.body);
+  if (mutation == Mutation::kRunIgnored && join) join->run.clear();
+}
+
+void BrokenMessages::keep_first(net::ControlBody& body) {
+  auto* joined = std::get_if<net::Joined>(&body);
+  auto* assign = std::get_if<net::Assign>(&body);
+  if (joined && !first_) first_ = *joined;
+  if (joined && mutation_ == Mutation::kRunIgnored) joined->run = first_->run;
+  if (mutation_ != Mutation::kConfigKept || !first_) return;
+  if (assign) assign->config_digest = first_->config_digest;
+  if (!joined) return;
+  joined->job_config = first_->job_config;
+  joined->config_digest = first_->config_digest;
+}
+
 std::optional<net::Envelope> BrokenMessages::receive(net::Envelope message) {
   net::ControlBody& body = message.body;
+  keep_first(body);
   auto* claim = std::get_if<net::Claim>(&body);
   auto* update = std::get_if<plans::UpdateOrder>(&body);
   auto* average = std::get_if<net::Average>(&body);

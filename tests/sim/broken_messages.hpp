@@ -14,6 +14,8 @@ enum class Mutation {
   kLeaseIgnored,
   kSnapshotStepIgnored,  // A worker offers all of its state as that of its newest step.
   kRewindSkipped,        // The journal keeps steps that were taken back.
+  kRunIgnored,           // Workers and coordinators take each other whatever run they serve.
+  kConfigKept,           // Workers go on with the configuration that they had first.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.
   kReturnedLost,     // Never gets the samples of a pipeline replica that was lost.
@@ -26,12 +28,17 @@ class BrokenMessages {
  public:
   explicit BrokenMessages(Mutation mutation) : mutation_(mutation) {}
 
+  /// What the coordinator makes of a message that it receives.
+  static void receive_at_coordinator(Mutation mutation, net::Envelope& message);
   /// None: the message is lost.
   std::optional<net::Envelope> receive(net::Envelope message);
 
  private:
+  void keep_first(net::ControlBody& body);
+
   const Mutation mutation_;
-  bool is_done_ = false;  // With its part of a round.
+  std::optional<net::Joined> first_;  // That was received.
+  bool is_done_ = false;              // With its part of a round.
   uint64_t first_sample_ = 0;
 };
 

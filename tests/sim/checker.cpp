@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/job/learning_rate.hpp"
 #include "plans/schedule/schedule_csv.hpp"
 #include "plans/sync/policy_kind.hpp"
+#include "tests/sim/processes.hpp"
 
 namespace skein::sim {
 namespace {
@@ -163,6 +165,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
     carried_->on_control(envelope, arrives);
   }
   patience_.on_control(from, to, envelope, arrives);
+  if (arrives) check_identity(to, envelope);
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
   if (!body.isAssign() || seen_generations_[envelope.getGeneration()]) return;
@@ -181,6 +184,18 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   } else {
     ++counts_.kept;
   }
+}
+
+void Checker::check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope) {
+  const auto body = envelope.getBody();
+  if (body.isAssign()) {
+    config_digests_[envelope.getGeneration()] = body.getAssign().getConfigDigest();
+  }
+  if (!body.isJoined()) return;
+  const std::string run = body.getJoined().getRun().cStr();
+  const auto [known, is_new] = runs_.try_emplace(to, run);
+  if (known->second == run) return;
+  fail(absl::StrCat(world_.name(to), " serves ", known->second, " and is taken in by ", run));
 }
 
 void Checker::check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to) {
@@ -205,8 +220,12 @@ void Checker::check_commit(const net::schema::Envelope::Reader& envelope, Proces
 }
 
 void Checker::on_prepare(ProcessId process, const actors::PrepareRequest& request) {
-  assignments_[{process, request.plan.generation}] = {request.plan, request.first_step,
-                                                      request.from_checkpoint};
+  const uint64_t generation = request.plan.generation;
+  assignments_[{process, generation}] = {request.plan, request.first_step, request.from_checkpoint,
+                                         request.job.optimizer};
+  if (config_digest(request.job) == config_digests_[generation]) return;
+  fail(absl::StrCat(world_.name(process), " prepares generation ", generation,
+                    " with another configuration: ", config_text(request.job)));
 }
 
 void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& result) {
@@ -223,6 +242,10 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
     if (!is_new && applied->second != assignment.first_step) {
       fail(absl::StrCat("a model with ", applied->second, " steps goes on as if it had ",
                         assignment.first_step, " in generation ", result.generation));
+    }
+    if (replica.options.optimizer != assignment.optimizer) {
+      fail(absl::StrCat(world_.name(process), " trains generation ", result.generation,
+                        " with a model of another configuration"));
     }
     hosted.replicas.push_back(
         {replica.id, plans::stage_of(assignment.plan, replica.id), replica.model});
@@ -261,7 +284,9 @@ void Checker::on_update(ProcessId process) {
 }
 
 void Checker::on_copied(ProcessId process, uint64_t group) {
-  if (groups_) groups_->on_copied(process, group);
+  if (!groups_) return;
+  groups_->on_copied(process, group);
+  carried_->on_copied(process, group);
 }
 
 void Checker::on_update_begun(ProcessId process) {
@@ -275,7 +300,11 @@ void Checker::on_pipeline_update(ProcessId process) {
   world_.trace(absl::StrCat(world_.name(process), " has made an update"));
   const std::optional<plans::SampleClaim> claim = claims_->on_update(process);
   if (claim) carried_->on_update(process, *claim);
-  groups_->on_update(process);
+  const bool has_rate = claim && job_.optimizer.name == "sgd" && !has_other_keys_;
+  const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
+  groups_->on_update(process, has_rate ? std::optional(plans::learning_rate(
+                                             job_, static_cast<int64_t>(claim->first / batch)))
+                                       : std::nullopt);
 }
 
 void Checker::on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {

@@ -47,6 +47,8 @@ struct RecoveryCounts {
 ///   replicas  of a stage have the same bits after every step, and when they start
 ///   rollback  has a reason in the log, and takes back no state that live processes hold, unless
 ///             they were silent for a lease; nobody is lost who was silent for less
+///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
+///             so have the models that they train
 /// Under local updates, commits and models are checked where pipeline replicas meet; what
 /// they do in between is checked by `PipelineClaims`, `PipelineGroups` and `CarriedSamples`.
 /// Single-threaded.
@@ -74,6 +76,12 @@ class Checker {
   void on_coordinator_started(ProcessId process) { patience_.on_coordinator_started(process); }
   /// A copy of state is not what it was: whoever has it may hold nothing.
   void on_damage() { is_damaged_ = true; }
+  /// The next coordinator has another configuration: what comes of it is like no other run.
+  void on_other_keys() {
+    has_other_keys_ = true;
+    expected_ = nullptr;
+  }
+  bool has_other_keys() const { return has_other_keys_; }
 
   /// When the run has ended well: nothing is missing.
   void check_end(uint64_t steps_done);
@@ -101,6 +109,7 @@ class Checker {
     plans::Plan plan;
     uint64_t first_step = 0;
     bool from_checkpoint = false;
+    plans::OptimizerSpec optimizer;
   };
 
   void check_weights(const TrainedModel::Weights& own, const TrainedModel::Weights& expected,
@@ -109,6 +118,7 @@ class Checker {
   void on_pipeline_update(ProcessId process);
   void on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
   void keep_if_late(const Held& held, uint64_t steps_done);
+  void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
   /// Who holds the whole state of a later step than `first_step`, if there is somebody.
@@ -138,6 +148,9 @@ class Checker {
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;
   std::set<std::pair<uint64_t, uint64_t>> journaled_;  // Generations and steps, also void ones.
+  std::map<ProcessId, std::string> runs_;              // That a process has joined.
+  std::map<uint64_t, uint64_t> config_digests_;        // By generation.
+  bool has_other_keys_ = false;
   int rewinds_ = 0;
   int rollback_events_ = 0;
   int coordinator_kills_ = 0;

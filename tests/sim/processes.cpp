@@ -7,9 +7,12 @@
 
 #include <caf/send.hpp>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "actors/actor_system.hpp"
 #include "actors/coordinator/start_point.hpp"
+#include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/profile/estimate.hpp"
 #include "tests/sim/watched_data.hpp"
@@ -156,6 +159,16 @@ void end_actor(const caf::actor& actor) {
 
 }  // namespace
 
+std::string config_text(const plans::JobSpec& job) {
+  return absl::StrCat(job.optimizer.lr, " ", job.optimizer.momentum);
+}
+
+uint64_t config_digest(const plans::JobSpec& job) {
+  uint64_t digest = 1;
+  for (const char each : config_text(job)) digest = digest * 131 + static_cast<unsigned char>(each);
+  return digest;
+}
+
 SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
     : around_(around),
       process_(around.world.add_process(std::move(name))),
@@ -185,9 +198,15 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
 actors::WorkerConfig SimulatedWorker::make_config() {
   actors::WorkerConfig config;
   config.options.connect_timeout_seconds = 60;
-  config.options.parse_job = [job = around_.job](const std::string&) {
-    return absl::StatusOr<plans::JobSpec>(job);
+  config.options.parse_job = [job = around_.job](const std::string& text) {
+    plans::JobSpec parsed = job;
+    const std::vector<std::string> words = absl::StrSplit(text, ' ');
+    SKEIN_CHECK(words.size() == 2 && absl::SimpleAtod(words[0], &parsed.optimizer.lr) &&
+                absl::SimpleAtod(words[1], &parsed.optimizer.momentum))
+        << text;
+    return absl::StatusOr<plans::JobSpec>(parsed);
   };
+  config.options.digest_job = config_digest;
   config.parts = make_parts();
   config.plane = plane_;
   config.store = store_;
@@ -300,6 +319,9 @@ absl::Status SimulatedCoordinator::start() {
     options.job.elastic.heartbeat_timeout_seconds = 1e9;
   }
   options.job_id = "simulated";
+  options.job_config = config_text(around_.job);
+  options.config_digest = config_digest(around_.job);
+  options.run_id = around_.run;
   options.run_folder = around_.run_folder;
   options.worker_count = around_.worker_count;
   options.observer = this;
@@ -343,6 +365,7 @@ absl::Status SimulatedCoordinator::start() {
         return net::ControlLink::Handlers{
             [this, peer](net::Envelope message) {
               if (around_.mutation == Mutation::kSnapshotStepIgnored) ignore_steps(message);
+              BrokenMessages::receive_at_coordinator(around_.mutation, message);
               caf::anon_send(coordinator_, actors::PeerMessage{peer, std::move(message)});
             },
             [this, peer](absl::Status why) {

@@ -24,11 +24,16 @@ struct Surroundings {
   Checker& checker;
   JournalStore& store;
   plans::JobSpec job;
+  std::string run;  // Its id.
   std::string run_folder;
   int64_t worker_count = 0;
   Mutation mutation = Mutation::kNone;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
 };
+
+/// The keys of a job that a later coordinator may change, as text and as a digest.
+std::string config_text(const plans::JobSpec& job);
+uint64_t config_digest(const plans::JobSpec& job);
 
 /// A worker's actors as one simulated process, wired as `WorkerProcess` does.
 class SimulatedWorker {

@@ -43,7 +43,8 @@ class Simulation {
         options_(options),
         job_(with_data(scenario.job, folder_)),
         world_(scenario.seed, options.traces),
-        network_(world_, {.tensor_us_max = scenario.tensor_us_max}),
+        network_(world_,
+                 {.late_chance = scenario.late_chance, .tensor_us_max = scenario.tensor_us_max}),
         groups_(world_, network_, [this](const std::string& what) { checker_.fail(what); }),
         checker_(world_, store_, job_, options.expected),
         around_{world_,
@@ -53,10 +54,15 @@ class Simulation {
                 checker_,
                 store_,
                 job_,
+                "run-1",
                 folder_.path(),
                 scenario.worker_count,
                 options.mutation,
-                scenario.has_third_mode ? &modes_with_third() : nullptr} {
+                scenario.has_third_mode ? &modes_with_third() : nullptr},
+        around_other_run_(around_other_run()) {
+    other_store_.on_append = [this](const plans::CommitRecord&) { fail_other_run("commit"); };
+    other_store_.on_rewind = [this](uint64_t) { fail_other_run("rollback"); };
+    other_store_.on_plan = [this](const plans::Plan&) { fail_other_run("plan"); };
     network_.watch(
         [this](ProcessId from, ProcessId to, const net::ControlMessage& message, bool arrives) {
           checker_.on_control(from, to, message, arrives);
@@ -90,10 +96,25 @@ class Simulation {
     return job;
   }
 
+  /// Another job, on another folder, that waits for more workers than there are.
+  Surroundings around_other_run() {
+    Surroundings other = {world_,      network_,         planes_,
+                          groups_,     checker_,         other_store_,
+                          around_.job, "run-2",          other_folder_.path(),
+                          1000,        around_.mutation, around_.modes};
+    other.job.optimizer.lr *= 0.5;
+    return other;
+  }
+
+  void fail_other_run(const char* what) {
+    checker_.fail(absl::StrCat("the other run has a ", what, ", though it lacks workers"));
+  }
+
   bool is_done() const { return result_.has_value() && world_.now_us() > ended_us_ + kSecond; }
 
   void start_coordinator() {
     if (result_ || (coordinator_ && coordinator_->is_alive())) return;
+    if (other_run_) other_run_->kill(false);  // It has the port.
     world_.trace("the coordinator starts");
     coordinators_.push_back(std::make_unique<SimulatedCoordinator>(
         around_, absl::StrCat("c", coordinators_.size() + 1)));
@@ -137,9 +158,10 @@ class Simulation {
     SimulatedWorker* other = workers.empty() ? nullptr : workers[fault.other % workers.size()];
     world_.trace(
         absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
-    const bool is_of_worker = fault.kind != FaultKind::kCrashCoordinator &&
-                              fault.kind != FaultKind::kPauseCoordinator &&
-                              fault.kind != FaultKind::kFullDisk && fault.kind != FaultKind::kJoin;
+    const bool is_of_worker =
+        fault.kind != FaultKind::kCrashCoordinator && fault.kind != FaultKind::kPauseCoordinator &&
+        fault.kind != FaultKind::kFullDisk && fault.kind != FaultKind::kOtherJob &&
+        fault.kind != FaultKind::kOtherKeys && fault.kind != FaultKind::kJoin;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -188,6 +210,10 @@ class Simulation {
         store_.is_full = true;
         world_.after(fault.duration_us, 0, [this] { store_.is_full = false; });
         return true;
+      case FaultKind::kOtherJob:
+        return crash_coordinator(fault) && start_other_run();
+      case FaultKind::kOtherKeys:
+        return crash_coordinator(fault) && change_keys();
     }
     return false;
   }
@@ -197,6 +223,23 @@ class Simulation {
     coordinator_->kill(fault.other % 4 == 0);
     checker_.on_coordinator_killed();
     world_.after(fault.duration_us, 0, [this] { start_coordinator(); });
+    return true;
+  }
+
+  bool start_other_run() {
+    coordinators_.push_back(std::make_unique<SimulatedCoordinator>(
+        around_other_run_, absl::StrCat("other", coordinators_.size() + 1)));
+    other_run_ = coordinators_.back().get();
+    return true;
+  }
+
+  /// As `--resume` with other values: the next coordinator has them. One of them is of the update,
+  /// the other one of the model's options.
+  bool change_keys() {
+    plans::OptimizerSpec& optimizer = around_.job.optimizer;
+    optimizer.lr *= 0.5;
+    optimizer.momentum *= 0.5;
+    checker_.on_other_keys();
     return true;
   }
 
@@ -269,7 +312,8 @@ class Simulation {
       return checker_.fail(absl::StrCat("the run failed: ", result_->status.ToString()));
     }
     checker_.check_end(result_->steps_done);
-    if (options_.expected != nullptr) checker_.check_weights(*options_.expected, kWeightTolerance);
+    const bool comparable = options_.expected != nullptr && !checker_.has_other_keys();
+    if (comparable) checker_.check_weights(*options_.expected, kWeightTolerance);
     for (const auto& worker : workers_) {
       if (!worker->end_status() || worker->end_status()->ok()) continue;
       world_.trace(absl::StrCat(world_.name(worker->process()), " ended with ",
@@ -285,7 +329,7 @@ class Simulation {
     outcome.virtual_seconds = static_cast<double>(world_.now_us() - start_us_) * 1e-6;
     outcome.injected = injected_;
     outcome.model = checker_.model();
-    outcome.has_one_shape = checker_.has_one_shape();
+    outcome.has_one_shape = checker_.has_one_shape() && !checker_.has_other_keys();
     outcome.shape = checker_.shape();
     outcome.recoveries = checker_.counts();
     outcome.recoveries.terms = static_cast<int>(store_.term);
@@ -313,9 +357,13 @@ class Simulation {
   Groups groups_;
   Checker checker_;
   Surroundings around_;
+  tests::TemporaryFolder other_folder_;
+  JournalStore other_store_;
+  Surroundings around_other_run_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   std::vector<std::unique_ptr<SimulatedCoordinator>> coordinators_;
-  SimulatedCoordinator* coordinator_ = nullptr;  // The newest one.
+  SimulatedCoordinator* coordinator_ = nullptr;  // The newest one of the run.
+  SimulatedCoordinator* other_run_ = nullptr;    // That of the other run; null: never started.
   std::optional<actors::RunResult> result_;
   uint64_t start_us_ = 0;
   uint64_t ended_us_ = 0;

@@ -50,6 +50,7 @@ struct WorkerRig {
     made.options.parse_job = [this](const std::string&) {
       return absl::StatusOr<plans::JobSpec>(job);
     };
+    made.options.on_waiting = [this](const std::string& why, double) { waits.push_back(why); };
     made.parts.make_device = [this](const plans::DeviceSpec&) {
       return absl::StatusOr<std::shared_ptr<gpu::Device>>(device);
     };
@@ -78,9 +79,11 @@ struct WorkerRig {
     tell(net::Envelope{head, std::move(body)});
   }
   void open() { tell(LinkOpened{attempts.back(), link}); }
-  void joined() {
+  void joined(const std::string& run = "small-1", uint64_t config_digest = 0) {
     net::Joined joined;
     joined.worker = {1};
+    joined.run = run;
+    joined.config_digest = config_digest;
     control(0, std::move(joined));
   }
   void join() {
@@ -95,6 +98,7 @@ struct WorkerRig {
     assign.plan = plan;
     assign.restore.first_step = first_step;
     assign.peers = {{{1}, "127.0.0.1:1"}, {{2}, "127.0.0.1:2"}};
+    assign.config_digest = config_digest;
     if (fetches) assign.restore.moves.push_back({0, {2}, {1}});
     control(generation, std::move(assign));
   }
@@ -144,6 +148,8 @@ struct WorkerRig {
   std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();
   std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
   std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
+  uint64_t config_digest = 0;  // Of the plans that are assigned.
+  std::vector<std::string> waits;
   std::vector<uint64_t> attempts;
   std::vector<absl::Status> ends;
   std::vector<PrepareRequest> prepares;
@@ -183,6 +189,88 @@ TEST(Worker, ALostLinkIsMadeAnewAndSaysWhoItWas) {
   EXPECT_EQ(joins[0].getJoin().getPreviousWorker(), 0u);
   EXPECT_EQ(joins[1].getJoin().getPreviousWorker(), 1u);
   EXPECT_THAT(rig.ends, IsEmpty());
+}
+
+TEST(Worker, LooksOnForItsOwnRunWhereAnotherOneAnswers) {
+  for (bool is_refused : {true, false}) {  // Or taken in, by a coordinator that does not look.
+    WorkerRig rig;
+    rig.join();
+    rig.host(1);
+    rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+    rig.open();
+    const size_t quiesced = rig.count(Body::QUIESCED);
+    if (is_refused) {
+      rig.control(0,
+                  net::Refused{"this worker serves run small-1, here is run other-2", "other-2"});
+    } else {
+      rig.joined("other-2");
+    }
+    rig.quiesce(2);
+    EXPECT_EQ(rig.count(Body::QUIESCED), quiesced) << "of another run";
+    ASSERT_EQ(rig.waits.size(), 1u);
+    EXPECT_THAT(rig.waits[0], ::testing::HasSubstr("serves run small-1"));
+    EXPECT_THAT(rig.waits[0], ::testing::HasSubstr("is run other-2"));
+    EXPECT_THAT(rig.attempts, ElementsAre(1u, 2u)) << "not at once";
+    rig.scheduler().advance_time(3s);
+    rig.run();
+    ASSERT_EQ(rig.attempts.size(), 3u);
+    rig.join();
+    auto joins = rig.link->bodies(Body::JOIN);
+    EXPECT_EQ(joins.back().getJoin().getRun(), "small-1");
+    rig.quiesce(2);
+    EXPECT_EQ(rig.count(Body::QUIESCED), quiesced + 1) << "its state is there";
+    EXPECT_THAT(rig.ends, IsEmpty());
+  }
+}
+
+TEST(Worker, LooksForItsRunNoLongerThanForACoordinatorThatDoesNotAnswer) {
+  WorkerRig rig;
+  rig.job.elastic.coordinator_timeout_seconds = 20;
+  rig.join();
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  for (int second = 0; second < 30 && rig.ends.empty(); ++second) {
+    if (rig.attempts.size() > rig.count(Body::JOIN)) {
+      rig.open();
+      rig.control(0, net::Refused{"another run", "other-2"});
+    }
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  ASSERT_EQ(rig.ends.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(rig.ends[0]));
+  EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("other-2"));
+  EXPECT_GE(rig.attempts.size(), 9u);
+  EXPECT_LE(rig.attempts.size(), 25u);
+}
+
+TEST(Worker, TakesTheConfigurationOfEachCoordinatorButKeepsItsDevice) {
+  WorkerRig rig;
+  rig.job.optimizer.lr = 1e-3;
+  rig.open();
+  rig.joined("small-1", 5);
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  rig.job.optimizer.lr = 1e-12;
+  rig.job.device.threads = 7;
+  rig.open();
+  EXPECT_EQ(rig.link->bodies(Body::JOIN).back().getJoin().getConfigDigest(), 5u);
+  rig.joined("small-1", 6);
+  rig.config_digest = 6;
+  rig.quiesce(1);
+  rig.assign(1);
+  ASSERT_EQ(rig.prepares.size(), 1u);
+  EXPECT_EQ(rig.prepares[0].job.optimizer.lr, 1e-12);
+  EXPECT_EQ(rig.prepares[0].job.device.threads, 1);
+}
+
+TEST(Worker, DoesNotTrainAPlanOfAnotherConfiguration) {
+  WorkerRig rig;
+  rig.open();
+  rig.joined("small-1", 5);
+  rig.config_digest = 6;
+  rig.quiesce(1);
+  rig.assign(1);
+  EXPECT_THAT(rig.prepares, IsEmpty());
+  EXPECT_EQ(rig.count(Body::FAILED), 1u);
 }
 
 TEST(Worker, WhoIsNoMemberEndsWithItsLink) {

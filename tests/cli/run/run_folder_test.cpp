@@ -58,6 +58,25 @@ TEST_F(RunFolderTest, ANewRunIsNotTheLatestBeforeItIsPointedAt) {
   EXPECT_EQ(latest(), second.job_id);
 }
 
+TEST_F(RunFolderTest, ARunHasOneIdThatIsMadeOnce) {
+  const RunFolder first = make();
+  const auto id = take_run_id(first);
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_EQ(id->substr(0, first.job_id.size() + 1), first.job_id + "-");
+  EXPECT_EQ(*take_run_id(first), *id);
+  RunFolder alike = make();
+  alike.job_id = first.job_id;  // As on another machine, in the same second.
+  EXPECT_NE(*take_run_id(alike), *id);
+}
+
+TEST_F(RunFolderTest, AnIdThatIsDamagedIsNotReplaced) {
+  const RunFolder made = make();
+  std::ofstream(made.file("run.id")) << "\n";
+  const auto id = take_run_id(made);
+  EXPECT_EQ(id.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(id.status().message()), HasSubstr("run.id"));
+}
+
 TEST_F(RunFolderTest, AFolderThatCannotBeMadeIsAnErrorThatSaysWhichKeyToSet) {
   job_.spec.dump_folder = "/proc/none";
   const auto made = make_run_folder(job_);

@@ -77,14 +77,18 @@ class RandomMessages {
 
   // Membership.
   void fill(plans::JoinRequest& to) {
-    to = {line(),           below(1ULL << 32),     line(), line(), real(kSpeedMin, kSpeedMax),
-          worker_or_none(), count(kGenerationsMax)};
+    to = {line(),           below(1ULL << 32),      line(), line(),     real(kSpeedMin, kSpeedMax),
+          worker_or_none(), count(kGenerationsMax), line(), rng_.bits()};
   }
   void fill(Joined& to) {
-    to = {worker(), line(), text(kJobConfigBytesMax, {"[model]\n", "\tlayers = 2\r\n"}),
-          line(kPathBytesMax)};
+    to = {worker(),
+          line(),
+          text(kJobConfigBytesMax, {"[model]\n", "\tlayers = 2\r\n"}),
+          line(kPathBytesMax),
+          line(),
+          rng_.bits()};
   }
-  void fill(Refused& to) { to.reason = line(kReasonBytesMax); }
+  void fill(Refused& to) { to = {line(kReasonBytesMax), line()}; }
   void fill(Heartbeat& to) {
     to = {{count(kStepsMax), line(), count(kTimeUsMax), flag(), line(), {}}, count(kTimeUsMax)};
     for (uint64_t& each : to.activity.dropped.counts()) each = count(kEventsMax);
@@ -140,6 +144,7 @@ class RandomMessages {
     to.snapshot_peers.resize(elements());
     for (plans::WorkerId& snapshot_peer : to.snapshot_peers) snapshot_peer = worker_or_none();
     to.state_generation = count(kGenerationsMax);
+    to.config_digest = rng_.bits();
   }
   void fill(Prepared&) {}
   void fill(RendezvousEntry& to) {

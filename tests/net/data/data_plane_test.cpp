@@ -1,20 +1,44 @@
 #include "net/data/data_plane.hpp"
 
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
+
+#include "net/control/frame.hpp"
+#include "net/control/hello.hpp"
+#include "net/data/tensor_header.hpp"
 
 namespace skein::net {
 namespace {
 
+using testing::HasSubstr;
+
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr uint32_t kRowFloats = 33;
+
+/// A plain socket to "127.0.0.1:port".
+int connect_to(const std::string& address) {
+  const int socket_number = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket_number, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  return socket_number;
+}
 
 struct DataPlaneTest : testing::Test {
   DataPlaneTest() : loop(EventLoop::start().value()) {
@@ -98,14 +122,16 @@ struct DataPlaneTest : testing::Test {
 };
 
 TEST_F(DataPlaneTest, ConcatenatesAnySplit) {
-  receiver->inbox().open(stream(2, 6));
   const std::vector<std::vector<uint32_t>> splits = {{6}, {2, 4}, {1, 1, 4}, {3, 1, 1, 1}};
   for (uint32_t m = 0; m < splits.size(); ++m) {
+    TensorInbox::StreamSpec spec = stream(2, 6, 100, /*generation=*/m + 1);
     uint32_t begin = 2;
     for (uint32_t count : splits[m]) {
-      sender->send(receiver->address(), rows(m, begin, count));
+      spec.parts.emplace_back(begin, count);
+      sender->send(receiver->address(), rows(m, begin, count, m + 1));
       begin += count;
     }
+    receiver->inbox().open(std::move(spec));
   }
   ASSERT_TRUE(wait_for(splits.size()));
   for (auto& [m, handle] : arrived) {
@@ -135,17 +161,145 @@ TEST_F(DataPlaneTest, NoMoreTensorsArriveThanMayBeHeld) {
 
 TEST_F(DataPlaneTest, DropsRepeatsAndStaleGenerations) {
   receiver->inbox().close_before(2);
-  receiver->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  TensorInbox::StreamSpec halves = stream(0, 4, 100, /*generation=*/2);
+  halves.parts = {{0, 2}, {2, 2}};
+  receiver->inbox().open(std::move(halves));
   sender->send(receiver->address(), rows(7, 0, 4, /*generation=*/1));
   sender->send(receiver->address(), rows(0, 0, 2, 2));
   sender->send(receiver->address(), rows(0, 0, 2, 2));
   sender->send(receiver->address(), rows(0, 2, 2, 2));
   sender->send(receiver->address(), rows(0, 0, 2, 2));
-  sender->send(receiver->address(), rows(1, 0, 4, 2));
+  sender->send(receiver->address(), rows(1, 0, 2, 2));
+  sender->send(receiver->address(), rows(1, 2, 2, 2));
   ASSERT_TRUE(wait_for(2));
   EXPECT_TRUE(eventually([&] { return receiver->statistics().dropped_headers == 3; }));
   EXPECT_EQ(count_arrived, 2u);
   EXPECT_FALSE(arrived.contains(7));
+}
+
+/// Takes what a plane sends to it, up to the payload.
+struct Recorder {
+  Recorder() : fd(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0);
+    EXPECT_EQ(listen(fd, 1), 0);
+    socklen_t length = sizeof(at);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&at), &length), 0);
+    address = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  }
+  ~Recorder() { close(fd); }
+  std::string hello_and_header() const {
+    const int from = accept(fd, nullptr, nullptr);
+    std::string bytes;
+    auto take = [&](size_t count) {
+      std::string piece(count, '\0');
+      EXPECT_EQ(recv(from, piece.data(), count, MSG_WAITALL), static_cast<ssize_t>(count));
+      bytes += piece;
+      return piece;
+    };
+    for (int frame = 0; frame < 2; ++frame) {
+      FrameHead head;
+      std::memcpy(&head, take(sizeof(head)).data(), sizeof(head));
+      take(size_t{head.words} * 8);
+    }
+    close(from);
+    return bytes;
+  }
+
+  int fd = -1;
+  std::string address;
+};
+
+TEST_F(DataPlaneTest, AHeaderWithoutPayloadHoldsUpNobodyForLong) {
+  const Recorder recorder;
+  sender->send(recorder.address, rows(0, 0, 4));
+  const std::string stalls = recorder.hello_and_header();
+  DataPlane::Options impatient;
+  impatient.payload_timeout_seconds = 0.1;
+  receiver = DataPlane::start(*loop, impatient).value();
+  receiver->inbox().open(stream(0, 4, /*tensors_max=*/1));
+  std::vector<int> strangers;
+  for (int i = 0; i < 4; ++i) {
+    strangers.push_back(connect_to(receiver->address()));
+    ASSERT_EQ(write(strangers.back(), stalls.data(), stalls.size()),
+              static_cast<ssize_t>(stalls.size()));
+  }
+  ASSERT_TRUE(eventually([&] { return receiver->statistics().dropped_headers > 0; }));
+  sender->send(receiver->address(), rows(0, 0, 4));
+  EXPECT_TRUE(wait_for(1)) << "the same rows, by one who has them";
+  for (int fd : strangers) close(fd);
+}
+
+TEST_F(DataPlaneTest, AReusedPortTakesNoTensorsOfAnotherRun) {
+  std::vector<std::string> refusals;
+  DataPlane::Options options;
+  options.on_refused = [&](const std::string&, const std::string& why) {
+    std::lock_guard lock(mutex);
+    refusals.push_back(why);
+    changed.notify_all();
+  };
+  auto here = DataPlane::start(*loop, options).value();
+  here->identify({"small-1", {1}});
+  here->inbox().open(stream(0, 4));
+  std::atomic<int> losses = 0;
+  auto other = plane_that_counts(losses);
+  other->identify({"other-2", {2}});
+  other->send(here->address(), rows(7, 0, 4));
+  ASSERT_TRUE(eventually([&] { return !refusals.empty(); }));
+  EXPECT_THAT(refusals[0], HasSubstr("it serves run other-2, here is run small-1"));
+  EXPECT_TRUE(eventually([&] {  // The next write finds that its connection has gone.
+    mutex.unlock();
+    other->send(here->address(), rows(8, 0, 4));
+    mutex.lock();
+    return losses == 1;
+  }));
+  sender->send(here->address(), rows(9, 0, 4));  // Serves no run.
+  ASSERT_TRUE(eventually([&] { return refusals.size() >= 2; }));
+  EXPECT_THAT(refusals.back(), HasSubstr("no run yet"));
+  receiver->identify({"small-1", {}});
+  receiver->send(here->address(), rows(10, 0, 4));
+  ASSERT_TRUE(eventually([&] { return refusals.size() >= 3; }));
+  EXPECT_THAT(refusals.back(), HasSubstr("which worker"));
+  EXPECT_EQ(count_arrived, 0u);
+  auto friendly = DataPlane::start(*loop, {}).value();
+  friendly->identify({"small-1", {3}});
+  friendly->send(here->address(), rows(0, 0, 4));
+  EXPECT_TRUE(wait_for(1));
+  arrived.clear();
+  here.reset();
+}
+
+TEST_F(DataPlaneTest, AConnectionIsOfOneGeneration) {
+  std::vector<std::string> refusals;
+  DataPlane::Options options;
+  options.on_refused = [&](const std::string&, const std::string& why) {
+    std::lock_guard lock(mutex);
+    refusals.push_back(why);
+    changed.notify_all();
+  };
+  auto here = DataPlane::start(*loop, options).value();
+  here->identify({"small-1", {1}});
+  here->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  const HelloFrame hello({schema::PROTOCOL_VERSION, schema::Role::PEER, "small-1", 1, {3}});
+  std::string bytes;
+  for (const auto& piece : hello.pieces()) {
+    bytes.append(reinterpret_cast<const char*>(piece.begin()), piece.size());
+  }
+  const DataPlane::Rows sent = rows(0, 0, 4, /*generation=*/2);
+  const auto header = make_tensor_header(sent);
+  const FrameHead head = frame_head(header.bytes());
+  bytes.append(reinterpret_cast<const char*>(&head), sizeof(head));
+  bytes.append(reinterpret_cast<const char*>(header.bytes().data()), header.bytes().size());
+  bytes.append(reinterpret_cast<const char*>(sent.payload.data()), sent.payload.size_bytes());
+  const int forged = connect_to(here->address());
+  ASSERT_EQ(write(forged, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  ASSERT_TRUE(eventually([&] { return !refusals.empty(); }));
+  EXPECT_THAT(refusals[0], HasSubstr("w3 sent a tensor of generation 2"));
+  close(forged);
+  EXPECT_EQ(count_arrived, 0u);
+  here.reset();
 }
 
 TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {

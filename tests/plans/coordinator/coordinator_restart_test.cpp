@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
 #include <utility>
 
 #include "plans/coordinator/coordination.hpp"
@@ -34,17 +36,23 @@ struct Restarted {
     options.worker_count = 1;
     options.committed_steps = 7;
     options.generation = 4;
+    options.run = "small-1";
+    options.config_digest = 11;
     coordination.emplace(std::move(options), 0);
   }
   CoordinatorDecisions join(PeerNumber peer, uint32_t process, uint32_t previous,
                             uint64_t now_us = kSecondUs) {
     return coordination
-        ->on_join(peer, {"host", process, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}, 4},
-                  now_us)
+        ->on_join(
+            peer,
+            {"host", process, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}, 4, run, digest},
+            now_us)
         .decisions();
   }
   Coordination::Phase phase() const { return coordination->phase(); }
 
+  std::string run;      // That the next joiner serves.
+  uint64_t digest = 0;  // Its configuration's.
   std::optional<Coordination> coordination;
 };
 
@@ -129,13 +137,13 @@ TEST(CoordinatorRestart, DoesNotWaitForWorkersThatDiedWithTheirParent) {
   for (uint32_t n = 1; n <= 3; ++n) {
     coordination.on_join(n, {"host", n, "127.0.0.1:1", "cpu x1", 1.0, {}, 0}, kSecondUs);
   }
-  for (uint32_t n = 1; n <= 2; ++n) {
-    coordination.on_quiesced({n}, coordination.generation(), {}, kSecondUs);
+  CoordinatorDecisions decisions;
+  const std::map<WorkerId, Member> members = coordination.members();
+  for (const auto& [worker, member] : members) {
+    decisions =
+        coordination.on_quiesced(worker, coordination.generation(), {}, kSecondUs).decisions();
   }
-  EXPECT_NE(
-      find<AssignPlan>(
-          coordination.on_quiesced({3}, coordination.generation(), {}, kSecondUs).decisions()),
-      nullptr);
+  EXPECT_NE(find<AssignPlan>(decisions), nullptr);
 }
 
 TEST(CoordinatorRestart, WhoComesAndGoesDoesNotHoldOffTheTimeOut) {
@@ -155,14 +163,32 @@ TEST(CoordinatorRestart, WhoComesAndGoesDoesNotHoldOffTheTimeOut) {
   EXPECT_NE(find<EndRun>(decisions), nullptr);
 }
 
-TEST(CoordinatorRestart, AnOldWorkerDoesNotPushOutANewOneThatHasItsNumber) {
+TEST(CoordinatorRestart, ANewWorkerGetsNoNumberOfOneThatMayComeBack) {
   Restarted cluster;
-  cluster.join(1, 21, 0);  // New, and the first: it is worker 1.
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(1, 21, 0))->worker, WorkerId{4});
   const CoordinatorDecisions decisions = cluster.join(2, 11, 1);
   EXPECT_EQ(find<DismissWorker>(decisions), nullptr);
   ASSERT_NE(find<WelcomeWorker>(decisions), nullptr);
-  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{2});
+  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{1});
   EXPECT_EQ(cluster.coordination->members().size(), 2u);
+}
+
+TEST(CoordinatorRestart, AnOldWorkerDoesNotPushOutOneThatHasItsNumber) {
+  Restarted cluster;
+  cluster.join(1, 21, 1);  // It says so, and is another process.
+  const CoordinatorDecisions decisions = cluster.join(2, 11, 1);
+  EXPECT_EQ(find<DismissWorker>(decisions), nullptr);
+  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{4});
+  EXPECT_EQ(cluster.coordination->members().size(), 2u);
+}
+
+TEST(CoordinatorRestart, ANumberThatNoPlanHadIsGivenBackAndToNobodyElse) {
+  Restarted cluster;
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(1, 15, 5))->worker, WorkerId{5});
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(2, 16, kWorkerNumberMax))->worker,
+            WorkerId{kWorkerNumberMax});
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(3, 21, 0))->worker, WorkerId{4});
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(4, 22, 0))->worker, WorkerId{6});
 }
 
 TEST(CoordinatorRestart, AWorkerThatConnectsAnewReplacesItself) {
@@ -181,6 +207,37 @@ TEST(CoordinatorRestart, MeasuresWhoeverIsBackWhenThePlannerIsToChoose) {
   cluster.join(1, 11, 1);
   EXPECT_NE(find<RequestProfile>(cluster.coordination->on_timer(6 * kSecondUs)), nullptr);
   EXPECT_EQ(cluster.phase(), Coordination::Phase::kProfiling);
+}
+
+TEST(CoordinatorRestart, AWorkerOfAnotherRunIsRefusedByNameAndToldOnce) {
+  Restarted cluster;
+  cluster.run = "other-2";
+  for (PeerNumber peer : {1, 2}) {
+    const CoordinatorDecisions decisions = cluster.join(peer, 11, 1);
+    ASSERT_NE(find<RefusePeer>(decisions), nullptr);
+    EXPECT_EQ(find<RefusePeer>(decisions)->reason,
+              "this worker serves run other-2, here is run small-1");
+    EXPECT_EQ(find<RefusePeer>(decisions)->run, "small-1");
+    EXPECT_EQ(find<WelcomeWorker>(decisions), nullptr);
+    EXPECT_EQ(find<RunEvent>(decisions) != nullptr, peer == 1) << "it asks again and again";
+  }
+  EXPECT_TRUE(cluster.coordination->members().empty());
+  cluster.run = "small-1";
+  EXPECT_NE(find<WelcomeWorker>(cluster.join(3, 12, 1)), nullptr);
+}
+
+TEST(CoordinatorRestart, AWorkerWithAnOlderConfigurationIsTakenInAndSaid) {
+  Restarted cluster;
+  cluster.run = "small-1";
+  for (const auto& [peer, digest] : std::map<PeerNumber, uint64_t>{{1, 0}, {2, 11}, {3, 10}}) {
+    cluster.digest = digest;
+    int said = 0;
+    for (const CoordinatorDecision& each : cluster.join(peer, 10 + peer, 0)) {
+      const auto* event = std::get_if<RunEvent>(&each);
+      said += event != nullptr && event->name == "worker.reconfigured" ? 1 : 0;
+    }
+    EXPECT_EQ(said, digest == 10 ? 1 : 0) << digest;
+  }
 }
 
 }  // namespace

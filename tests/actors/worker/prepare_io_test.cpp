@@ -1,0 +1,107 @@
+#include "actors/worker/prepare_io.hpp"
+
+#include <gtest/gtest.h>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <caf/send.hpp>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "plans/plan/layout_plan.hpp"
+#include "tests/actors/small_job.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// Prepares the one replica of a plan for worker 1, on a text of bytes below 8.
+struct PrepareRig {
+  PrepareRig() {
+    job.data.dataset = "text";
+    job.data.path = folder.file("text");
+    std::ofstream text(job.data.path, std::ios::binary);
+    for (int i = 0; i < 400; ++i) text.put(static_cast<char>(i * 5 % 8));
+    text.close();
+    config.set("scheduler.policy", caf::atom("testing"));
+    system = std::make_unique<caf::actor_system>(config);
+    io = system->spawn(prepare_io);
+    listener = system->spawn([this]() -> PrepareListener::behavior_type {
+      return {[this](const PreparedReplicas& result) { prepared = result; },
+              [](const StateSent&) {}, [](const ProfileMeasured&) {}};
+    });
+    request.worker = {1};
+    request.job = job;
+    request.plan = plans::make_layout_plan(job, {{1}}, 1).value();
+    request.from_checkpoint = true;  // Without one: the initial weights.
+    request.device = gpu::make_host_device(1);
+    const auto data = open();
+    request.data_bytes = data->bytes();
+    request.data_digest = data->digest();
+  }
+  ~PrepareRig() {
+    caf::anon_send_exit(io, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(listener, caf::exit_reason::user_shutdown);
+    run();
+  }
+
+  std::shared_ptr<const gpu::TokenData> open() {
+    return gpu::TokenData::open({job.data, job.training.seq_len, job.model.vocab_size, 1}).value();
+  }
+  void run() { dynamic_cast<caf::scheduler::test_coordinator&>(system->scheduler()).run(); }
+  const PreparedReplicas& prepare() {
+    prepared.reset();
+    caf::anon_send(io, request, listener);
+    run();
+    return prepared.value();
+  }
+
+  tests::TemporaryFolder folder;
+  plans::JobSpec job = small_job(1, 1);
+  caf::actor_system_config config;
+  std::unique_ptr<caf::actor_system> system;
+  PrepareIo io;
+  PrepareListener listener;
+  PrepareRequest request;
+  std::optional<PreparedReplicas> prepared;
+};
+
+TEST(PrepareIo, DataThatIsOpenIsComparedWithEachPlanAsWell) {
+  for (bool is_open : {false, true}) {
+    PrepareRig rig;
+    if (is_open) rig.request.data = rig.open();
+    EXPECT_TRUE(rig.prepare().status.ok()) << rig.prepared->status;
+    ++rig.request.data_digest;
+    EXPECT_TRUE(absl::IsDataLoss(rig.prepare().status)) << rig.prepared->status;
+    --rig.request.data_digest;
+    ++rig.request.data_bytes;
+    EXPECT_TRUE(absl::IsDataLoss(rig.prepare().status)) << rig.prepared->status;
+  }
+}
+
+TEST(PrepareIo, AModelGoesOnOnlyIfItsOptimizerIsTheJobs) {
+  PrepareRig rig;
+  const PreparedReplica first = rig.prepare().replicas.at(0);
+  HeldState held;
+  held.layers = first.options.layers;
+  held.model = first.model;
+  held.options = first.options;
+  rig.request.from_checkpoint = false;
+  rig.request.held = {held};
+  EXPECT_EQ(rig.prepare().replicas.at(0).model, first.model);
+  rig.request.job.optimizer.weight_decay = 0.5;
+  const PreparedReplica changed = rig.prepare().replicas.at(0);
+  EXPECT_NE(changed.model, first.model);
+  EXPECT_EQ(changed.options.optimizer.weight_decay, 0.5);
+  std::vector<float> before(static_cast<size_t>(layer_state_floats(rig.job.model, 1)));
+  std::vector<float> after(before.size());
+  ASSERT_TRUE(read_layer_state(rig.job.model, 1, *first.model, before).ok());
+  ASSERT_TRUE(read_layer_state(rig.job.model, 1, *changed.model, after).ok());
+  EXPECT_EQ(before, after) << "the state goes on all the same";
+}
+
+}  // namespace
+}  // namespace skein::actors
