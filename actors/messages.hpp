@@ -60,6 +60,7 @@ struct JournalRequest {
 struct CommitJournaled {
   uint64_t step = 0;
   absl::Status status;
+  bool waits = false;  // It is not written yet, for that reason; it is tried again.
 };
 
 struct CheckpointRequest {

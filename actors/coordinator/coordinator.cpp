@@ -17,6 +17,9 @@ namespace {
 
 /// Leases and time-outs are whole seconds and more: this resolution is fine enough.
 constexpr auto kTick = std::chrono::milliseconds(200);
+constexpr uint64_t kTickUs = 200'000;
+/// What a tick may be late on a busy machine.
+constexpr uint64_t kTickSlackUs = 100'000;
 
 /// A stage saves its own files: what it calls them decides which ones a checkpoint lists.
 bool has_names_of_stage(const net::ShardSaved& saved, const std::optional<plans::Plan>& plan) {
@@ -56,17 +59,12 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const plans::PlanReady& ready) {
         self->state.apply(self->state.coordination->on_plan_ready(ready, self->state.now_us()));
       },
-      [self](const CommitJournaled& done) {
-        CoordinatorState& state = self->state;
-        reach(state.config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
-        state.apply(done.status.ok() ? state.coordination->on_journaled(done.step, state.now_us())
-                                     : state.coordination->on_fault(done.status));
-        state.apply(state.coordination->after_commit());
-      },
+      [self](const CommitJournaled& done) { self->state.on_journaled(done); },
       [self](const CheckpointCompleted& done) { self->state.on_checkpoint_completed(done); },
       [self](const StartFound& found) { self->state.on_start_found(found); },
       [self](const StopRequest& request) {
-        self->state.apply(self->state.coordination->on_stop_request(request.reason));
+        self->state.apply(
+            self->state.coordination->on_stop_request(request.reason, self->state.now_us()));
       },
       [self](const AbortRequest& request) {
         self->state.apply(self->state.coordination->on_fault(request.why));
@@ -74,6 +72,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const EmulateRequest& request) { self->state.on_emulate(request); },
       [self](TickAtom) {
         self->state.on_tick();
+        self->state.last_tick_us = self->state.now_us();
         self->delayed_send(self, kTick, TickAtom::value);
       },
       [self](WakeAtom) {
@@ -103,8 +102,19 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.generation = config.start.generation;
   options.last_plan = config.start.last_plan;
   options.is_verified = config.start.is_verified;
+  options.awaits_last_workers = config.options.awaits_last_workers;
   options.modes = config.modes;
   coordination.emplace(std::move(options), now_us());
+  last_tick_us = now_us();
+  const bool is_resumed =
+      config.start.durable_step > 0 && checkpoint_path == config.options.run_folder;
+  if (is_resumed && !config.start.has_journal) {
+    carry_out(plans::RunEvent{"journal.lost",
+                              absl::StrCat("the journal of ", config.options.run_folder,
+                                           " is lost: the run begins from the checkpoint of step ",
+                                           config.start.durable_step, ", whatever workers hold"),
+                              {{"step", absl::StrCat(config.start.durable_step)}}});
+  }
   if (config.start.is_verified) return;
   self->send(config.checkpoints,
              StartRequest{config.options.load_path, config.start.durable_step, std::nullopt},
@@ -136,6 +146,7 @@ void CoordinatorState::wake_later() {
 }
 
 void CoordinatorState::on_closed(const PeerClosed& closed) {
+  look_at_clock();
   const WorkerLinks::Peer* peer = links.find(closed.peer);
   if (peer == nullptr) return;
   if (absl::IsInvalidArgument(closed.why)) tell_malformed(*peer, closed.why);
@@ -159,11 +170,28 @@ void CoordinatorState::tell_malformed(const WorkerLinks::Peer& peer, const absl:
                  std::move(fields)});
 }
 
+void CoordinatorState::look_at_clock() {
+  const uint64_t now = now_us();
+  if (now <= last_tick_us + kTickUs + kTickSlackUs) return;
+  const uint64_t paused_us = now - last_tick_us - kTickUs;
+  last_tick_us = now;
+  apply(coordination->on_own_pause(paused_us, now));
+}
+
+void CoordinatorState::on_journaled(const CommitJournaled& done) {
+  if (done.waits) return apply(coordination->on_journal_waits(done.status, now_us()));
+  reach(config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
+  apply(done.status.ok() ? coordination->on_journaled(done.step, now_us())
+                         : coordination->on_fault(done.status));
+  apply(coordination->after_commit());
+}
+
 void CoordinatorState::tell_stranger(plans::RunEvent event) {
   if (stranger_events.admit(now_us())) carry_out(event);
 }
 
 void CoordinatorState::on_tick() {
+  look_at_clock();
   apply(coordination->on_timer(now_us()));
   links.close_silent(now_us());
   if (const uint64_t held_back = stranger_events.take_held_back(now_us())) {
@@ -401,6 +429,7 @@ void CoordinatorState::on_start_found(const StartFound& found) {
 }
 
 void CoordinatorState::on_message(const PeerMessage& message) {
+  look_at_clock();
   const WorkerLinks::Peer* peer = links.find(message.peer);
   if (peer == nullptr) return;
   const net::EnvelopeHead& from = message.message.head;
@@ -416,6 +445,7 @@ void CoordinatorState::on_message(const PeerMessage& message) {
   // The rest is for members, and for the generation in force.
   if (worker.value == 0) return drop(plans::DropReason::kUnknown);
   if (from.term != config.term) return drop(plans::DropReason::kStale);
+  coordination->on_heard(worker, now_us());
   if (const auto* heartbeat = std::get_if<net::Heartbeat>(&body)) {
     return on_heartbeat(message.peer, *heartbeat);
   }

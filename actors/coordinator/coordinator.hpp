@@ -76,7 +76,8 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   std::map<uint64_t, std::vector<gpu::SavedFile>> shard_files;  // By steps done.
   RunResult result;
   double tokens_per_second = 0;
-  plans::DropCounts dropped;             // Messages that changed nothing, by reason.
+  plans::DropCounts dropped;  // Messages that changed nothing, by reason.
+  uint64_t last_tick_us = 0;
   std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
   uint64_t malformed_messages = 0;       // What did not decode; each has closed its link.
   plans::EventRate stranger_events;      // Connections that anybody may open.
@@ -96,6 +97,9 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   /// An event that anybody can cause: of many, only some are told, and the others counted.
   void tell_stranger(plans::RunEvent event);
   void on_tick();
+  /// A tick that is late tells that this process was paused.
+  void look_at_clock();
+  void on_journaled(const CommitJournaled& done);
 
   // One per decision.
   void carry_out(const plans::WelcomeWorker& decision);

@@ -29,7 +29,9 @@ struct CoordinatorOptions {
   int64_t worker_count = 0;         // Workers to wait for before the plan is made, >= 1.
   std::optional<plans::Plan> plan;  // To use as it is; none: the job's layout.
   bool only_profiles = false;       // Ends when devices and links are measured.
-  std::string load_path;            // Checkpoint to go on from; empty: fresh weights.
+  /// Workers of an earlier life of this run's coordinator may be alive, and find this one.
+  bool awaits_last_workers = true;
+  std::string load_path;  // Checkpoint to go on from; empty: fresh weights.
   /// What `find_start` found, for a run that is new; none: it is looked for under the run's lock.
   std::optional<StartPoint> start;
   RunObserver* observer = nullptr;  // Outlives the process object; may be null.

@@ -18,6 +18,11 @@ constexpr const char* kSchema =
     "  loss REAL, gradient_norm REAL);"
     "CREATE TABLE IF NOT EXISTS plans (generation INTEGER PRIMARY KEY, term INTEGER NOT NULL,"
     "  plan TEXT NOT NULL);";
+/// A journal that was lost begins anew, and workers may be left that have served it: its terms are
+/// not to be smaller, so they are no less than the time in milliseconds.
+constexpr const char* kNextTerm =
+    "INSERT INTO terms (term) SELECT MAX(COALESCE(MAX(term), 0) + 1,"
+    "  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) FROM terms;";
 /// Another process that holds the file is waited for this long.
 constexpr int kBusyTimeoutMs = 2000;
 
@@ -40,7 +45,7 @@ class SqliteJournal final : public Journal {
     // power cut the last steps may be missing, and the workers' own state is then ahead.
     SKEIN_RETURN_IF_ERROR(execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"));
     SKEIN_RETURN_IF_ERROR(execute(kSchema));
-    SKEIN_RETURN_IF_ERROR(execute("INSERT INTO terms DEFAULT VALUES;"));
+    SKEIN_RETURN_IF_ERROR(execute(kNextTerm));
     term_ = static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get()));
     SKEIN_ASSIGN_OR_RETURN(insert_,
                            statement("INSERT INTO commits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);"));
@@ -68,7 +73,10 @@ class SqliteJournal final : public Journal {
       return absl::AlreadyExistsError(
           absl::StrCat("step ", record.step, " was committed before, says ", path_));
     }
-    return code == SQLITE_DONE ? absl::OkStatus() : error("write a commit to");
+    if (code == SQLITE_DONE) return absl::OkStatus();
+    const absl::Status failed = error("write a commit to");
+    sqlite3_reset(insert);  // Or its transaction would stay open.
+    return failed;
   }
 
   absl::StatusOr<plans::Plan> last_plan() override {
@@ -121,8 +129,11 @@ class SqliteJournal final : public Journal {
   }
 
   absl::Status error(const char* verb) {
-    return absl::UnavailableError(absl::StrCat("cannot ", verb, " the journal ", path_, ": ",
-                                               sqlite3_errmsg(database_.get())));
+    const std::string text = absl::StrCat("cannot ", verb, " the journal ", path_, ": ",
+                                          sqlite3_errmsg(database_.get()));
+    const int code = sqlite3_errcode(database_.get());
+    const bool is_damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+    return is_damaged ? absl::DataLossError(text) : absl::UnavailableError(text);
   }
 
   std::string path_;

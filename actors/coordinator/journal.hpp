@@ -17,8 +17,10 @@ namespace skein::actors {
 /// process. Not thread-safe; calls block on the file.
 class Journal {
  public:
-  /// Opens or makes the file. `term()` is then larger than that of every life before.
-  /// Unavailable with SQLite's reason (disk full, no permission, no database).
+  /// Opens or makes the file. `term()` is then larger than that of every life before, also of those
+  /// whose journal is lost, if this machine's clock is not behind.
+  /// Unavailable with SQLite's reason (disk full, no permission); DataLoss if it is no database, or
+  /// damaged.
   static absl::StatusOr<std::unique_ptr<Journal>> open(const std::string& path);
   virtual ~Journal() = default;
 

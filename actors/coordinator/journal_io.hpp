@@ -1,6 +1,9 @@
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <utility>
+#include <variant>
 
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_actor.hpp>
@@ -14,18 +17,31 @@ namespace skein::actors {
 /// Who hears that a commit is journaled.
 using JournalListener = caf::typed_actor<caf::reacts_to<CommitJournaled>>;
 
-/// Writes to the journal, which blocks on its file: spawn it detached.
+/// Writes to the journal, which blocks on its file: spawn it detached. What cannot be written for
+/// now (Unavailable: a full disk) is tried again until it can be, and what follows waits behind it.
 ///   in   JournalRequest    one committed step
 ///   in   RewindJournal, Plan   are written before any later commit; an error comes with that
-///   out  CommitJournaled   to the listener, once per request, with the error if there was one
-using JournalIo =
-    caf::typed_actor<caf::reacts_to<JournalRequest, JournalListener>,
-                     caf::reacts_to<plans::RewindJournal>, caf::reacts_to<plans::Plan>>;
+///   in   TickAtom          from itself, when something is to be tried again
+///   out  CommitJournaled   to the listener, once per request, with the error if there was one;
+///                          and before that with `waits`, each time when it could not be written
+using JournalIo = caf::typed_actor<caf::reacts_to<JournalRequest, JournalListener>,
+                                   caf::reacts_to<plans::RewindJournal>,
+                                   caf::reacts_to<plans::Plan>, caf::reacts_to<TickAtom>>;
 
 struct JournalIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "journal-io";
+  using Commit = std::pair<JournalRequest, JournalListener>;
+  using Entry = std::variant<Commit, plans::RewindJournal, plans::Plan>;
+
+  JournalIo::stateful_pointer<JournalIoState> self = nullptr;
   std::shared_ptr<Journal> journal;
-  absl::Status failure;  // Of a write that nobody waits for.
+  absl::Status failure;       // Of a write that nobody waits for.
+  std::deque<Entry> waiting;  // In order. The coordinator has one commit on its way at most.
+  bool retries = false;       // A TickAtom is on its way.
+
+  void add(Entry entry);
+  void write_all();
+  absl::Status write(const Entry& entry);
 };
 
 JournalIo::behavior_type journal_io(JournalIo::stateful_pointer<JournalIoState> self,

@@ -107,6 +107,7 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::CommitRecord> records, journal.read());
   start.committed_steps = start.durable_step;
   if (!records.empty()) {
+    start.has_journal = true;
     start.committed_steps = std::max(start.durable_step, records.back().step + 1);
     start.committed_norm = records.back().gradient_norm;
   }
@@ -118,6 +119,7 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
   absl::StatusOr<plans::Plan> last = journal.last_plan();
   if (absl::IsNotFound(last.status())) return absl::OkStatus();
   SKEIN_RETURN_IF_ERROR(last.status());
+  start.has_journal = true;
   start.generation = last->generation;
   start.last_plan = *std::move(last);
   return absl::OkStatus();

@@ -20,6 +20,8 @@
 namespace skein::actors {
 namespace {
 
+/// So many coordinators of an older term in a row end a worker.
+constexpr int kOlderJoinsMax = 2;
 constexpr double kMicro = 1e-6;
 
 std::string host_name() {
@@ -137,7 +139,10 @@ void WorkerState::on_control(const net::Envelope& message) {
   if (const auto* refused = std::get_if<net::Refused>(&body)) return on_refused(*refused);
   const auto* joined = std::get_if<net::Joined>(&body);
   if (joined && serves_other_than(joined->run)) return on_other_run(joined->run);
-  if (message.head.term < session->head().term) return;  // Terms of one run: that was seen to.
+  if (message.head.term < session->head().term) {  // Terms of one run: that was seen to.
+    if (joined) on_older_coordinator(message.head.term);
+    return;
+  }
   if (joined) return on_joined(*joined, message.head.term);
   if (!session->is_joined()) return;
   if (std::holds_alternative<net::Stop>(body)) return end(absl::OkStatus());
@@ -169,6 +174,16 @@ void WorkerState::on_plan_message(const net::Envelope& message) {
   if (std::holds_alternative<net::Start>(body)) return on_start(message);
   if (const auto* commit = std::get_if<plans::CommitOrder>(&body)) on_commit(*commit);
   if (replica_actor) self->send(*replica_actor, message);  // It drops what is not for it.
+}
+
+/// Once it may be late news of one that was replaced. Whoever says it again is all there is.
+void WorkerState::on_older_coordinator(uint64_t term) {
+  if (++older_joins < kOlderJoinsMax || session->is_joined()) return;
+  end(absl::FailedPreconditionError(absl::StrCat(
+      "the coordinator has term ", term, ", and this worker has served term ", session->head().term,
+      " of the run: its journal was lost, or is an older copy. Start this worker anew: the run "
+      "goes "
+      "on from its checkpoint")));
 }
 
 void WorkerState::on_refused(const net::Refused& refused) {
@@ -221,6 +236,7 @@ absl::Status WorkerState::take_config(const net::Joined& joined) {
 void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
   // A repeat changes nothing.
   if (!session->on_joined(joined.run, joined.worker, term, now_us())) return;
+  older_joins = 0;
   if (config.options.fail_point) config.options.fail_point->identify(joined.worker);
   other_run.clear();
   config.plane->identify({joined.run, joined.worker});

@@ -111,6 +111,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   Device work;  // Runs the work of `device`; valid with it.
   // What a heartbeat says.
   uint64_t steps_done = 0;
+  int older_joins = 0;  // Answers of a coordinator with a smaller term, one after the other.
   ReplicaActivity activity;
   plans::DropCounts dropped;  // Events that changed nothing, by reason.
 
@@ -126,6 +127,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
     return !session->run().empty() && run != session->run();
   }
   void on_joined(const net::Joined& joined, uint64_t term);
+  void on_older_coordinator(uint64_t term);
   absl::Status take_config(const net::Joined& joined);
   void look_again();
   void on_quiesce(const net::Quiesce& order, uint64_t generation);

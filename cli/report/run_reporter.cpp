@@ -66,14 +66,10 @@ std::string to_line(const Json& json) {
 absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::create(Options options) {
   std::unique_ptr<RunReporter> reporter(new RunReporter(std::move(options)));  // Private.
   // Appending: a resumed run goes on in the same files.
-  reporter->metrics_.open(reporter->options_.folder.file("metrics.jsonl"),
-                          std::ios::app | std::ios::ate);
-  reporter->has_commits_ = reporter->metrics_.tellp() > 0;
-  reporter->events_.open(reporter->options_.folder.file("events.jsonl"), std::ios::app);
-  if (!reporter->metrics_ || !reporter->events_) {
-    return absl::UnavailableError(absl::StrCat("cannot write metrics.jsonl and events.jsonl in ",
-                                               reporter->options_.folder.path));
-  }
+  const RunFolder& folder = reporter->options_.folder;
+  SKEIN_RETURN_IF_ERROR(reporter->metrics_.open(folder.file("metrics.jsonl")));
+  SKEIN_RETURN_IF_ERROR(reporter->events_.open(folder.file("events.jsonl")));
+  reporter->has_commits_ = reporter->metrics_.bytes() > 0;
   return reporter;
 }
 
@@ -235,7 +231,7 @@ void RunReporter::on_step(const actors::StepReport& report) {
   if (options_.counts_samples) json.erase("tokens");
   goodput_ = report.goodput;
   if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
-  metrics_ << to_line(json) << std::endl;
+  metrics_.append(to_line(json));
   if (options_.quiet) return;
   if (options_.format == LogFormat::kJson) return line(to_line(json));
   const auto log_freq = static_cast<uint64_t>(options_.job.metrics.log_freq);
@@ -251,7 +247,7 @@ void RunReporter::on_validation(const actors::ValidationReport& report) {
   const Json json = {{"kind", "validation"},    {"time", now_text()},
                      {"step", report.step},     {"loss", report.loss},
                      {"tokens", report.tokens}, {"seconds", report.seconds}};
-  metrics_ << to_line(json) << std::endl;
+  metrics_.append(to_line(json));
   if (options_.format == LogFormat::kJson && !options_.quiet) line(to_line(json));
   event_line(absl::StrFormat("validation at step %d: loss %.4f over %s tokens", report.step,
                              report.loss, with_commas(report.tokens)));
@@ -278,7 +274,7 @@ void RunReporter::on_event(const actors::EventReport& report) {
   mark_event(report);
   Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
   for (const auto& [name, value] : report.fields) json[name] = value;
-  events_ << to_line(json) << std::endl;
+  events_.append(to_line(json));
   if (options_.format == LogFormat::kJson && !options_.quiet) line(to_line(json));
   event_line(report.text);
 }

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "actors/coordinator/coordinator_process.hpp"
 #include "actors/coordinator/run_observer.hpp"
 #include "cli/pictures/run_history.hpp"
+#include "cli/report/line_file.hpp"
 #include "cli/report/trace_writer.hpp"
 #include "cli/run/run_folder.hpp"
 #include "plans/job/job_spec.hpp"
@@ -69,8 +69,8 @@ class RunReporter final : public actors::RunObserver {
   double elapsed_seconds() const;
 
   Options options_;
-  std::ofstream metrics_;
-  std::ofstream events_;
+  LineFile metrics_;
+  LineFile events_;
   TraceWriter trace_;
   std::optional<plans::Plan> plan_;
   std::optional<plans::ReportProfiles> profiles_;

@@ -185,8 +185,8 @@ Outcome<CoordinatorDecisions> CommitLog::on_journaled(uint64_t step, uint64_t no
   const CommitOrder order = make_order(now_us);
   const uint64_t end = step + 1;
   CoordinatorDecisions decisions = {make_broadcast(order, now_us)};
-  last_step_us_ =
-      static_cast<double>(now_us - last_step_end_us_) / static_cast<double>(end - step_);
+  last_commit_us_ = static_cast<double>(now_us - last_step_end_us_);
+  last_step_us_ = last_commit_us_ / static_cast<double>(end - step_);
   snapshots_.on_cost(totals_.snapshot_us, last_step_us_);
   is_held_ = order.last;
   if (order.snapshot) snapshots_.on_ordered(end, now_us);

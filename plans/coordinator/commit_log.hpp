@@ -69,6 +69,10 @@ class CommitLog {
   /// from one of a past that was rolled back; 0: unknown, or there is none.
   uint64_t generation_of(uint64_t steps) const;
   double last_norm() const { return last_norm_; }
+  /// What the last commit took since the one before; 0: there was none in this life.
+  double last_commit_us() const { return last_commit_us_; }
+  /// When the work on the next commit began.
+  uint64_t last_step_end_us() const { return last_step_end_us_; }
   double last_step_us() const { return last_step_us_; }  // 0: no step of this plan is committed.
   uint64_t durable_step() const { return durable_step_; }
   /// The newest checkpoint that is whole is another one than was thought.
@@ -120,6 +124,7 @@ class CommitLog {
   double last_norm_ = 0;
   std::map<uint64_t, uint64_t> generations_;  // By the first committed step that each covers.
   double last_step_us_ = 0;
+  double last_commit_us_ = 0;
   uint64_t durable_step_ = 0;
   std::map<uint64_t, Validation> validations_;  // By step.
   std::map<uint64_t, Checkpoint> checkpoints_;  // By steps done.

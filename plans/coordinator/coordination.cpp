@@ -18,6 +18,10 @@ constexpr uint64_t kSettleUs = 300'000;
 /// A coordinator that was restarted waits so long after the last worker that has come back: longer
 /// than one attempt of a worker to connect (net/control/control_link).
 constexpr uint64_t kRejoinUs = 2'500'000;
+/// A long pause of our own, which people may want to know of.
+constexpr uint64_t kTellPauseUs = 1'000'000;
+/// How often people are told that the journal cannot be written.
+constexpr uint64_t kTellJournalUs = 30'000'000;
 /// Changes of plan that workers may have seen and the journal has not: one that was broken off is
 /// not written down. Whoever has seen more is of another run.
 constexpr uint64_t kUnknownChangesMax = uint64_t{1} << 20;
@@ -48,6 +52,18 @@ Coordination::Coordination(Options options, uint64_t now_us)
       is_verifying_(!options_.is_verified) {
   goodput_.begin(now_us);
   if (!options_.last_plan) return;
+  if (options_.awaits_last_workers) {
+    const double wait_s =
+        std::min(options_.job.elastic.heartbeat_timeout_seconds + kRejoinUs * kMicro,
+                 options_.job.comm.init_timeout_seconds);
+    for (const StagePlan& stage : options_.last_plan->stages) {
+      for (const ReplicaPlan& replica : stage.replicas) {
+        absent_.await(replica.worker,
+                      "it was part of the last plan before the coordinator's restart",
+                      now_us + static_cast<uint64_t>(wait_s / kMicro));
+      }
+    }
+  }
   if (mode_choice_.may_change()) mode_name_ = options_.last_plan->mode;
   // A layout that follows the number of workers does not say how many there were.
   options_.worker_count = std::max(options_.worker_count, worker_count(*options_.last_plan));
@@ -96,6 +112,14 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   if (committed.is_dropped()) return committed;
   CoordinatorDecisions decisions = std::move(committed).decisions();
   last_progress_us_ = now_us;
+  if (journal_told_us_) {
+    journal_told_us_.reset();
+    decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
+  }
+  if (const auto* commit = std::get_if<BroadcastCommit>(&decisions.front());
+      commit && commit->order.checkpoint) {
+    checkpoint_ordered_us_[step + 1] = now_us;
+  }
   bad_input_ = absl::OkStatus();  // The others could read it.
   goodput_.on_commit(step, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_requested_);
@@ -156,6 +180,11 @@ CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
                                                          uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (const auto why = log_.on_checkpoint_completed(steps_done, status.ok())) return Dropped{*why};
+  const auto ordered = checkpoint_ordered_us_.find(steps_done);
+  if (ordered != checkpoint_ordered_us_.end()) {
+    if (status.ok()) checkpoint_us_ = static_cast<double>(now_us - ordered->second);
+    checkpoint_ordered_us_.erase(ordered);
+  }
   CoordinatorDecisions decisions;
   if (status.ok()) checkpoint_fault_ = absl::OkStatus();
   if (!status.ok()) {
@@ -330,6 +359,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
                                  {{"generation", absl::StrCat(generation_)}, {"reason", reason}}});
   }
   change_.begin();
+  waits_for_holders_ = false;
   if (is_urgent_) change_.drop_proposal();  // It was made for others.
   for (const auto& [id, member] : members_.all()) decisions.push_back(quiesce(id));
   append(decisions, try_choose(now_us));  // There may be nobody left.
@@ -372,12 +402,13 @@ ReplanRequest Coordination::replan_request(uint64_t now_us, Leavers leavers, boo
 /// later commit if it pays; otherwise the planner is waited for.
 CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (phase_ != Phase::kQuiescing || !change_.is_quiet(members_.all())) return {};
+  if (auto waits = wait_for_holders(now_us)) return *std::move(waits);
   const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
   question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
   question.request = replan_request(now_us, Leavers::kWithout, is_urgent_);
-  const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
+  const auto fewest = stop_requested_ ? 1 : static_cast<size_t>(options_.job.elastic.min_workers);
   if (members_.some_leave()) {
     ReplanRequest all = replan_request(now_us, Leavers::kWith, is_urgent_);
     if (question.request.workers.size() < fewest) {
@@ -405,6 +436,44 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   return requests_.ask({std::move(question)});
 }
 
+/// State is rolled back only when nobody who may hold it can still come back. None: no need to
+/// wait.
+std::optional<CoordinatorDecisions> Coordination::wait_for_holders(uint64_t now_us) {
+  const bool waited = std::exchange(waits_for_holders_, false);
+  const std::vector<WorkerId> awaited = absent_.awaited(now_us);
+  const uint64_t here = change_.newest_step(durable());
+  if (awaited.empty() || here >= log_.steps_done()) return std::nullopt;
+  waits_for_holders_ = true;
+  CoordinatorDecisions decisions;
+  if (waited) return decisions;
+  const double left_s = static_cast<double>(absent_.last_until_us() - now_us) * kMicro;
+  const std::string who = absl::StrJoin(awaited, ", ", [](std::string* out, WorkerId each) {
+    absl::StrAppend(out, "w", each.value);
+  });
+  decisions.push_back(RunEvent{
+      "run.waiting",
+      absl::StrCat("waiting at most ", left_s, " s for ", who, ", who may hold the state of step ",
+                   log_.steps_done(), "; what is here is that of step ", here),
+      {{"workers", who}, {"seconds", absl::StrCat(left_s)}, {"here", absl::StrCat(here)}}});
+  return decisions;
+}
+
+/// With the proof: who holds what, and why nobody can hold more.
+RunEvent Coordination::rolled_back() const {
+  const RestoreDecision& restore = change_.restore();
+  const std::string held = change_.describe_inventories();
+  const std::string absent = absent_.describe();
+  return {"run.rolled_back",
+          absl::StrCat("nobody holds all state of step ", log_.steps_done(),
+                       ": going back to step ", restore.first_step,
+                       restore.from_checkpoint ? " of the checkpoint" : " of the snapshots", " (",
+                       held, absent.empty() ? "" : "; ", absent, ")"),
+          {{"from", absl::StrCat(log_.steps_done())},
+           {"to", absl::StrCat(restore.first_step)},
+           {"held", held},
+           {"absent", absent}}};
+}
+
 CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanReady& ready,
                                         uint64_t now_us) {
   if (phase_ != Phase::kQuiescing) return {};
@@ -428,6 +497,8 @@ CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>&
 CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
   const bool has_begun = log_.steps_done() > options_.committed_steps;
   if (!has_begun && !bad_input_.ok()) return end(bad_input_, false);
+  if (stop_requested_) return end(absl::OkStatus(), true);
+  most_gathered_ = members_.count();
   phase_ = Phase::kGathering;
   goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
   // Whoever comes is welcome now: not all of the first workers are waited for.
@@ -443,13 +514,12 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
                                           uint64_t now_us) {
   requests_.forget_all();
   chosen.plan.generation = generation_;
-  const PlanChange::Durable durable{log_.steps_done(), log_.durable_step()};
-  if (log_.completes_beyond(change_.restore_of(chosen.plan, durable).first_step)) {
+  if (log_.completes_beyond(change_.restore_of(chosen.plan, durable()).first_step)) {
     // What is newer than all else is about to be on disk; and nothing older is deleted meanwhile.
     change_.propose(std::move(chosen));
     return {RunEvent{"checkpoint.awaited", "waiting for a checkpoint that is almost complete", {}}};
   }
-  change_.assign(chosen.plan, members_.all(), durable);
+  change_.assign(chosen.plan, members_.all(), durable());
   if (change_.restore().from_checkpoint && !checkpoint_fault_.ok()) {
     return end(checkpoint_fault_, false);
   }
@@ -461,12 +531,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   const RestoreDecision& restore = change_.restore();
   CoordinatorDecisions decisions = {change_.describe(chosen, has_trained_, planning_us)};
   if (restore.first_step < log_.steps_done()) {
-    decisions.push_back(RunEvent{
-        "run.rolled_back",
-        absl::StrCat("nobody holds all state of step ", log_.steps_done(), ": going back to step ",
-                     restore.first_step,
-                     restore.from_checkpoint ? " of the checkpoint" : " of the snapshots"),
-        {{"from", absl::StrCat(log_.steps_done())}, {"to", absl::StrCat(restore.first_step)}}});
+    decisions.push_back(rolled_back());
   }
   decisions.push_back(AssignPlan{*plan(), chosen.objective_us, restore, change_.snapshot_peers(),
                                  log_.generation_of(restore.first_step)});
@@ -499,6 +564,9 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   const CommitOrder order = log_.begin_generation(*plan(), change_.snapshot_peers(), first_step,
                                                   mode_->leaves_commits_behind(), now_us);
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
+  absent_.clear();
+  checkpoint_ordered_us_.clear();
+  if (order.checkpoint) checkpoint_ordered_us_[steps_done()] = now_us;
   goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
   failures_.clear();
   const bool was_urgent = std::exchange(is_urgent_, false);
@@ -732,7 +800,9 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
   CoordinatorDecisions decisions;
   if (const auto before = members_.same_process(request)) {
     // Its old connection is dead, and we have not heard of it.
-    append(decisions, lose(*before, absl::UnavailableError("it has connected anew"), now_us));
+    const std::string why = "it has connected anew";
+    append(decisions, is_catching_up(now_us) ? set_aside(*before, why, now_us)
+                                             : lose(*before, absl::UnavailableError(why), now_us));
   }
   append(decisions, welcome(peer, std::move(request), now_us));
   return decisions;
@@ -758,11 +828,16 @@ CoordinatorDecisions Coordination::refuse_other_run(PeerNumber peer, const JoinR
 
 CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request, uint64_t now_us) {
   const bool is_back = request.previous.value != 0 && !members_.has(request.previous);
+  absent_.on_back(request.previous);
   const bool has_other_config =
       request.config_digest != 0 && request.config_digest != options_.config_digest;
   const Member& member = members_.admit(peer, std::move(request), now_us);
   const WorkerId worker = member.id;
-  last_progress_us_ = now_us;
+  if (phase_ == Phase::kGathering && members_.count() > most_gathered_) {
+    // Who comes and goes does not bring the run any further.
+    most_gathered_ = members_.count();
+    last_progress_us_ = now_us;
+  }
   CoordinatorDecisions decisions = {
       WelcomeWorker{peer, worker},
       RunEvent{"worker.joined",
@@ -810,6 +885,10 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
 /// the last plan or, if some do not come back, as many as the job can do with.
 bool Coordination::is_everybody_back(uint64_t now_us) const {
   if (static_cast<int64_t>(members_.count()) < options_.job.elastic.min_workers) return false;
+  if (!options_.awaits_last_workers &&
+      static_cast<int64_t>(members_.count()) >= options_.worker_count) {
+    return true;
+  }
   return now_us >= members_.last_join_us() + kRejoinUs || members_.has_all_of(*options_.last_plan);
 }
 
@@ -848,7 +927,29 @@ CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Sta
                                                 uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  // One that says why it ends does not come back.
+  if (is_catching_up(now_us) && absl::IsUnavailable(why)) {
+    return set_aside(worker, std::string(why.message()), now_us);
+  }
   return lose(worker, why, now_us);
+}
+
+/// Its connection was lost while we were paused: it may have given up on us, and come back.
+CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string& why,
+                                             uint64_t now_us) {
+  if (phase_ == Phase::kEnded || !members_.has(worker)) return {};
+  CoordinatorDecisions decisions = {
+      RunEvent{"worker.away",
+               absl::StrCat(describe(worker), " is away since the coordinator was paused: ", why),
+               {{"worker", absl::StrCat(worker.value)}, {"reason", why}}},
+      DismissWorker{worker}};
+  members_.remove(worker);
+  change_.forget(worker);
+  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
+  absent_.await(worker, why, now_us + static_cast<uint64_t>(lease_us));
+  if (measurements_.forget(worker)) append(decisions, measurements_.request(members()));
+  append(decisions, go_on_without(worker, now_us));
+  return decisions;
 }
 
 CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why, uint64_t now_us) {
@@ -862,6 +963,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
                                               {"step", absl::StrCat(step)},
                                               {"reason", std::string(why.message())}}},
                                     DismissWorker{worker}};
+  if (change_.is_of_plan(worker)) absent_.give_up(worker, std::string(why.message()));
   const bool has_say = change_.takes_part(worker) || measurements_.is_asked(worker);
   members_.lose(worker, now_us);
   change_.forget(worker);
@@ -974,8 +1076,12 @@ std::string Coordination::describe(WorkerId worker) const {
 CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   // Nobody is late while the disk is read.
   if (is_verifying_ && phase_ != Phase::kTraining) last_progress_us_ = now_us;
-  CoordinatorDecisions decisions = lose_silent(now_us);
-  append(decisions, lose_slow_to_answer(now_us));
+  CoordinatorDecisions decisions;
+  if (!is_catching_up(now_us)) {
+    append(decisions, lose_silent(now_us));
+    append(decisions, lose_slow_to_answer(now_us));
+  }
+  if (waits_for_holders_) append(decisions, try_choose(now_us));
   if (const auto reason = failures_.overdue(now_us); reason && runs_plan()) {
     append(decisions, begin_change(*reason, now_us));
   }
@@ -987,8 +1093,22 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   }
   append(decisions, check_change(now_us));
   append(decisions, try_gather(now_us));
+  append(decisions, check_stop(now_us));
   append(decisions, check_progress(now_us));
   return decisions;
+}
+
+CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now_us) {
+  members_.excuse(paused_us, now_us);
+  absent_.excuse(paused_us);
+  last_progress_us_ = std::min(now_us, last_progress_us_ + paused_us);
+  catch_up_until_us_ = now_us + std::min(paused_us, kRejoinUs);
+  if (paused_us < kTellPauseUs || phase_ == Phase::kEnded) return {};
+  const std::string seconds = absl::StrCat(static_cast<double>(paused_us) * kMicro);
+  return {RunEvent{"coordinator.paused",
+                   absl::StrCat("the coordinator itself did nothing for ", seconds,
+                                " s; nobody is lost for being silent meanwhile"),
+                   {{"seconds", seconds}}}};
 }
 
 CoordinatorDecisions Coordination::lose_silent(uint64_t now_us) {
@@ -1009,11 +1129,12 @@ CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
   if (!quiesces && !(phase_ == Phase::kPreparing && has_trained_)) return {};
   const double limit_s = quiesces ? options_.job.elastic.heartbeat_timeout_seconds
                                   : options_.job.comm.init_timeout_seconds;
-  if (static_cast<double>(now_us - last_progress_us_) * kMicro <= limit_s) return {};
   std::vector<WorkerId> late;
   for (const auto& [id, member] : members()) {
     const bool is_late =
         quiesces ? !change_.has_quiesced(id) : change_.hosts(id) && !change_.is_prepared(id);
+    const uint64_t asked_us = std::max(last_progress_us_, member.joined_us);
+    if (now_us <= asked_us || static_cast<double>(now_us - asked_us) * kMicro <= limit_s) continue;
     if (is_late) late.push_back(id);
   }
   CoordinatorDecisions decisions;
@@ -1109,22 +1230,75 @@ CoordinatorOutcome Coordination::on_fault(const absl::Status& why) {
   return end(why, false);
 }
 
-CoordinatorOutcome Coordination::on_stop_request(const std::string& reason) {
+CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (stop_requested_) return Dropped{DropReason::kRepeated};
   stop_requested_ = true;
   stop_reason_ = reason;
   log_.stop();
   if (mode_) mode_->cut_short();
+  const StopMeasures measures = stop_measures(now_us);
+  const StopBudget budget = make_stop_budget(measures);
+  abandon_at_us_ = now_us + static_cast<uint64_t>(budget.step_us);
+  give_up_at_us_ = now_us + static_cast<uint64_t>(budget.total_us);
   CoordinatorDecisions decisions = {
       RunEvent{"run.stopping",
-               absl::StrCat("stopping at the next step boundary: ", reason),
-               {{"reason", reason}}}};
+               absl::StrCat("stopping (", reason, "): ", to_text(measures, budget)),
+               {{"reason", reason}, {"seconds", absl::StrCat(budget.total_us * kMicro)}}}};
   // A change of plan on its way is waited for: its workers hold what is to be saved.
   const bool changes = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
   if (!runs && !(changes && has_trained_)) append(decisions, end(absl::OkStatus(), true));
+  if (runs && budget.abandons && mode_->commit_steps() == 1)
+    append(decisions, abandon_step(now_us));
   return decisions;
+}
+
+StopMeasures Coordination::stop_measures(uint64_t now_us) const {
+  StopMeasures measures;
+  measures.step_us = log_.last_commit_us();
+  // A round is cut short, but nobody knows where the slowest pipeline replica is.
+  const bool has_rounds = mode_ && mode_->commit_steps() > 1;
+  const uint64_t began_us = has_rounds ? now_us : std::min(now_us, log_.last_step_end_us());
+  measures.elapsed_us = static_cast<double>(now_us - began_us);
+  measures.checkpoint_us = checkpoint_us_;
+  measures.lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
+  return measures;
+}
+
+/// What is committed is saved without the step in progress, if it is not on disk.
+CoordinatorDecisions Coordination::abandon_step(uint64_t now_us) {
+  if (phase_ != Phase::kTraining || log_.is_journaling() || log_.is_held()) return {};
+  const bool has_news = log_.steps_done() != log_.durable_step();
+  if (!has_news || !options_.job.checkpoint.enable) return end(absl::OkStatus(), true);
+  return begin_change("the step in progress is abandoned, as the run is to stop", now_us);
+}
+
+CoordinatorDecisions Coordination::check_stop(uint64_t now_us) {
+  if (!stop_requested_ || phase_ == Phase::kEnded) return {};
+  if (now_us >= give_up_at_us_) {
+    const std::string missing = missing_replicas();
+    return end(
+        absl::DeadlineExceededError(absl::StrCat(
+            "the run could not be stopped in order within its time",
+            missing.empty() ? "" : "; waiting for ", missing, "; what was saved before stays")),
+        false);
+  }
+  return now_us >= abandon_at_us_ ? abandon_step(now_us) : CoordinatorDecisions{};
+}
+
+CoordinatorOutcome Coordination::on_journal_waits(const absl::Status& why, uint64_t now_us) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  last_progress_us_ = now_us;  // It is the disk that is waited for, and no worker.
+  if (journal_told_us_ && now_us < *journal_told_us_ + kTellJournalUs) {
+    return CoordinatorDecisions{};
+  }
+  journal_told_us_ = now_us;
+  const std::string reason(why.message());
+  return CoordinatorDecisions{
+      RunEvent{"journal.waiting",
+               absl::StrCat(reason, "; training waits until it can be written, and loses nothing"),
+               {{"reason", reason}}}};
 }
 
 CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "plans/base/outcome.hpp"
+#include "plans/coordinator/absent_holders.hpp"
 #include "plans/coordinator/commit_log.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/coordinator/measurements.hpp"
@@ -19,6 +20,7 @@
 #include "plans/coordinator/plan_change.hpp"
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/coordinator/planner_requests.hpp"
+#include "plans/coordinator/stop_budget.hpp"
 #include "plans/coordinator/timing_watch.hpp"
 #include "plans/elastic/checkpoint_verdict.hpp"
 #include "plans/elastic/goodput.hpp"
@@ -62,6 +64,8 @@ class Coordination {
     uint64_t durable_step = 0;                 // By the newest checkpoint; 0: the initial weights.
     uint64_t generation = 0;                   // Largest one of the journal.
     std::optional<Plan> last_plan;  // The journal's newest: what the workers may still hold.
+    /// Whether its workers may be alive, and find this coordinator.
+    bool awaits_last_workers = true;
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
     bool only_profiles = false;  // Ends when devices and links are measured.
     /// Data and checkpoint have been read. False: workers join, and wait for
@@ -117,6 +121,8 @@ class Coordination {
   CoordinatorOutcome on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
   /// Slices of a step for the trace; they change nothing here.
   CoordinatorOutcome on_timings(WorkerId sender, ReplicaId replica) const;
+  /// Any message of a member renews its lease.
+  void on_heard(WorkerId worker, uint64_t now_us) { members_.on_heard(worker, now_us); }
   CoordinatorOutcome on_heartbeat(WorkerId worker, WorkerActivity activity, uint64_t now_us);
   /// A link closed, or the worker said that it cannot go on. Bad input (InvalidArgument, DataLoss,
   /// NotFound) ends the run when a second worker with a part in the plan says the same before
@@ -129,7 +135,13 @@ class Coordination {
   /// The worker must go: its state is moved away first.
   CoordinatorOutcome on_leave(WorkerId worker, const std::string& reason, uint64_t now_us);
   CoordinatorOutcome on_fault(const absl::Status& why);
-  CoordinatorOutcome on_stop_request(const std::string& reason);
+  CoordinatorOutcome on_stop_request(const std::string& reason, uint64_t now_us);
+  /// The journal cannot be written for now, and tries again: the run waits for it.
+  CoordinatorOutcome on_journal_waits(const absl::Status& why, uint64_t now_us);
+  /// We have done nothing for so long, up to now: what waits to be read is read before anybody is
+  /// judged, and that time is nobody's silence. A connection that was lost meanwhile may have been
+  /// given up by a worker that lives.
+  CoordinatorDecisions on_own_pause(uint64_t paused_us, uint64_t now_us);
   CoordinatorDecisions on_timer(uint64_t now_us);
 
   Phase phase() const { return phase_; }
@@ -164,6 +176,8 @@ class Coordination {
   CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
+  CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
+  bool is_catching_up(uint64_t now_us) const { return now_us < catch_up_until_us_; }
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
   bool blames_input(const absl::Status& why, bool has_say);
   CoordinatorDecisions try_gather(uint64_t now_us);
@@ -180,6 +194,9 @@ class Coordination {
   CoordinatorDecisions begin_change(const std::string& reason, uint64_t now_us);
   QuiesceWorker quiesce(WorkerId worker) const;
   CoordinatorDecisions try_choose(uint64_t now_us);
+  std::optional<CoordinatorDecisions> wait_for_holders(uint64_t now_us);
+  PlanChange::Durable durable() const { return {log_.steps_done(), log_.durable_step()}; }
+  RunEvent rolled_back() const;
   CoordinatorDecisions choose(const absl::StatusOr<PlannedPipeline>& chosen, uint64_t planning_us,
                               uint64_t now_us);
   CoordinatorDecisions assign(PlannedPipeline chosen, uint64_t planning_us, uint64_t now_us);
@@ -214,6 +231,10 @@ class Coordination {
   CoordinatorDecisions check_progress(uint64_t now_us);
   std::string missing_replicas() const;
 
+  // The end.
+  StopMeasures stop_measures(uint64_t now_us) const;
+  CoordinatorDecisions abandon_step(uint64_t now_us);
+  CoordinatorDecisions check_stop(uint64_t now_us);
   bool runs_plan() const;
   CoordinatorDecisions lose_complainers(uint64_t now_us);
   CoordinatorDecisions try_finish();
@@ -226,6 +247,7 @@ class Coordination {
   Phase phase_ = Phase::kGathering;
   uint64_t generation_ = 0;
   Membership members_;
+  AbsentHolders absent_;
   Measurements measurements_;
   std::set<std::string> refused_runs_;  // Runs of which a worker was refused; kRefusedRunsMax.
   PeerFailures failures_;
@@ -242,13 +264,21 @@ class Coordination {
   bool is_urgent_ = false;       // A worker was lost since the last plan.
   absl::Status bad_input_;       // What a worker with a part said since the last commit.
   std::optional<std::string> change_after_journal_;
-  std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
-  std::string change_reason_;             // Of the change that the commit log is held for.
-  uint64_t last_progress_us_ = 0;         // What the time-outs count from.
-  absl::Status checkpoint_fault_;         // Not OK: no checkpoint is whole.
-  bool is_verifying_ = false;             // The host reads the checkpoint to go on from.
+  std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
+  std::string change_reason_;                // Of the change that the commit log is held for.
+  uint64_t last_progress_us_ = 0;            // What the time-outs count from.
+  uint64_t catch_up_until_us_ = 0;           // After a pause of our own.
+  bool waits_for_holders_ = false;           // Only while quiescing.
+  size_t most_gathered_ = 0;                 // Members at once, since gathering began.
+  std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
+  std::map<uint64_t, uint64_t> checkpoint_ordered_us_;  // By steps done, of those on their way.
+  double checkpoint_us_ = 0;                            // That the last one took; 0: not known.
+  absl::Status checkpoint_fault_;                       // Not OK: no checkpoint is whole.
+  bool is_verifying_ = false;                   // The host reads the checkpoint to go on from.
   std::map<WorkerId, std::string> complaints_;  // Who cannot read it, in this generation.
   bool stop_requested_ = false;
+  uint64_t abandon_at_us_ = 0;  // With `stop_requested_`: the step in progress is abandoned then,
+  uint64_t give_up_at_us_ = 0;  // and the run fails then.
   std::string stop_reason_;
 };
 

@@ -49,7 +49,7 @@ Member& Membership::admit(PeerNumber peer, JoinRequest request, uint64_t now_us)
   member.id = worker;
   member.may_hold_state = request.previous.value != 0;
   member.request = std::move(request);
-  member.last_heard_us = now_us;
+  member.joined_us = member.last_heard_us = now_us;
   member.eligible_us = hold_back_.eligible_us(worker, now_us);
   last_join_us_ = now_us;
   return member;
@@ -58,6 +58,17 @@ Member& Membership::admit(PeerNumber peer, JoinRequest request, uint64_t now_us)
 void Membership::lose(WorkerId worker, uint64_t now_us) {
   hold_back_.on_lost(worker, now_us);
   members_.erase(worker);
+}
+
+void Membership::on_heard(WorkerId worker, uint64_t now_us) {
+  const auto member = members_.find(worker);
+  if (member != members_.end()) member->second.last_heard_us = now_us;
+}
+
+void Membership::excuse(uint64_t paused_us, uint64_t now_us) {
+  for (auto& [worker, member] : members_) {
+    member.last_heard_us = std::min(now_us, member.last_heard_us + paused_us);
+  }
 }
 
 Outcome<CoordinatorDecisions> Membership::on_heartbeat(WorkerId worker, WorkerActivity activity,

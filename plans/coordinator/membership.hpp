@@ -23,6 +23,7 @@ struct Member {
   PeerNumber peer = 0;
   WorkerId id;
   JoinRequest request;
+  uint64_t joined_us = 0;
   uint64_t last_heard_us = 0;
   WorkerActivity activity;
   uint64_t eligible_us = 0;     // May be given work from then on.
@@ -46,8 +47,12 @@ class Membership {
   Member& admit(PeerNumber peer, JoinRequest request, uint64_t now_us);
   /// It was lost: if it is flapping, it is held back when it is here again.
   void lose(WorkerId worker, uint64_t now_us);
-  /// It has left as it was asked to.
+  /// Nobody could be heard for so long: it is no member's silence.
+  void excuse(uint64_t paused_us, uint64_t now_us);
+  /// It has left as it was asked to, or its connection is lost through no fault of its own.
   void remove(WorkerId worker) { members_.erase(worker); }
+  /// It has said something, whatever it is.
+  void on_heard(WorkerId worker, uint64_t now_us);
   /// What its device does now; an event if it computes on something else than it had said.
   Outcome<CoordinatorDecisions> on_heartbeat(WorkerId worker, WorkerActivity activity,
                                              uint64_t now_us);

@@ -4,11 +4,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
 #include "plans/elastic/snapshot_peers.hpp"
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
+namespace {
+
+/// Items of state in one line of the log.
+constexpr size_t kDescribedMax = 16;
+
+}  // namespace
 
 PlanChange::PlanChange(const JobSpec& job, std::optional<Plan> last)
     : job_(job), plan_(std::move(last)) {}
@@ -45,12 +52,32 @@ std::optional<PlannedPipeline> PlanChange::take_proposal(const std::vector<Worke
   return proposed;
 }
 
-RestoreDecision PlanChange::restore_of(const Plan& plan, const Durable& durable) const {
+StateSources PlanChange::sources(const Durable& durable) const {
   StateSources sources;
   sources.inventory = inventories_;
   sources.committed = durable.committed;
   sources.durable_step = durable.durable;
-  return decide_restore(plan, layer_count(job_.model), sources);
+  return sources;
+}
+
+RestoreDecision PlanChange::restore_of(const Plan& plan, const Durable& durable) const {
+  return decide_restore(plan, layer_count(job_.model), sources(durable));
+}
+
+uint64_t PlanChange::newest_step(const Durable& durable) const {
+  return plans::newest_step(sources(durable), layer_count(job_.model));
+}
+
+std::string PlanChange::describe_inventories() const {
+  std::vector<std::string> held;
+  for (const auto& [worker, inventory] : inventories_) {
+    for (const InventoryItem& each : inventory) {
+      if (held.size() == kDescribedMax) return absl::StrCat(absl::StrJoin(held, "; "), "; ...");
+      held.push_back(absl::StrCat("w", worker.value, " holds layers ", each.layers.begin, " to ",
+                                  each.layers.end - 1, " after ", each.step, " steps"));
+    }
+  }
+  return held.empty() ? "nobody here holds any" : absl::StrJoin(held, "; ");
 }
 
 void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
@@ -79,6 +106,16 @@ bool PlanChange::take_prepared(WorkerId worker) {
 bool PlanChange::is_everybody_prepared() const {
   return std::all_of(hosted_.begin(), hosted_.end(),
                      [this](const auto& each) { return prepared_.contains(each.first); });
+}
+
+bool PlanChange::is_of_plan(WorkerId worker) const {
+  if (!plan_) return false;
+  for (const StagePlan& stage : plan_->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      if (replica.worker == worker) return true;
+    }
+  }
+  return false;
 }
 
 bool PlanChange::gives_state(WorkerId worker) const {

@@ -48,6 +48,10 @@ class PlanChange {
   };
   /// Where such a plan would go on, by what the members have said in this round.
   RestoreDecision restore_of(const Plan& plan, const Durable& durable) const;
+  /// The newest step whose state is here, by those who have quiesced, or on disk.
+  uint64_t newest_step(const Durable& durable) const;
+  /// "w1 holds layers 0-3 after 20 steps; ..."
+  std::string describe_inventories() const;
   /// The plan is the next one. Its workers are members, and all have quiesced.
   void assign(Plan plan, const std::map<WorkerId, Member>& members, const Durable& durable);
   /// Nothing is assigned: there are too few workers.
@@ -64,6 +68,8 @@ class PlanChange {
   /// The replicas of each worker, by the plan that is prepared or in force.
   const std::map<WorkerId, std::set<ReplicaId>>& hosted() const { return hosted_; }
   bool hosts(WorkerId worker) const { return hosted_.contains(worker); }
+  /// The newest plan, in force or not, has a part for it.
+  bool is_of_plan(WorkerId worker) const;
   /// It sends state to others before the plan can start.
   bool gives_state(WorkerId worker) const;
   std::vector<WorkerId> workers() const;
@@ -75,6 +81,8 @@ class PlanChange {
   void check_invariants(const std::map<WorkerId, Member>& members) const;
 
  private:
+  StateSources sources(const Durable& durable) const;
+
   // Invariants: inventories are of members; whoever has prepared has a part in the plan; parts are
   // of the plan.
   JobSpec job_;

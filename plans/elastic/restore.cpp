@@ -78,6 +78,10 @@ std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
 
 }  // namespace
 
+uint64_t newest_step(const StateSources& sources, int64_t layer_count) {
+  return newest_whole_step(sources, layer_count).value_or(sources.durable_step);
+}
+
 RestoreDecision decide_restore(const Plan& plan, int64_t layer_count, const StateSources& sources) {
   SKEIN_CHECK(layer_count > 0) << layer_count;
   const std::optional<uint64_t> step = newest_whole_step(sources, layer_count);

@@ -40,6 +40,10 @@ struct RestoreDecision {
   bool operator==(const RestoreDecision&) const = default;
 };
 
+/// The newest step that may be used and at which the workers together hold every layer, or that of
+/// the checkpoint.
+uint64_t newest_step(const StateSources& sources, int64_t layer_count);
+
 /// The newest step at which the workers together hold every layer; the checkpoint if there is none
 /// that is newer. A layer comes from the worker itself if it holds it, else from the worker with
 /// the fewest layers to send so far, ties by id. `plan` must be valid for `layer_count` layers.

@@ -246,9 +246,11 @@ class Trial:
         with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4096))
-        self.ends_for_lack_of_space("journal")
+        waiting = run.wait_for_event("journal.waiting")
         os.unlink(filler)
-        self.resume()
+        self.check()
+        back = run.events("run.rolled_back")
+        self.expect("waits, and takes nothing back", waiting and not back, back)
 
     def fill_disk_of_checkpoints(self):
         self.start(*SLOW, "--checkpoint.interval", "15").wait_for_event("checkpoint.saved")

@@ -1,4 +1,5 @@
-"""Ctrl-C at any time ends every process within two seconds and leaves a usable checkpoint."""
+"""Ctrl-C at any time leaves a usable checkpoint; with short steps, or in the first one, every process
+ends within two seconds."""
 import os
 import random
 import signal
@@ -9,7 +10,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from running import SMALL_JOB, Program  # noqa: E402
 
-# Sanitizers make steps slower, but a stopped run waits no longer for them: steps are smaller then.
+# Sanitizers make steps slower, and a stopped run waits for the one in progress: they are smaller.
 SLOWNESS = int(os.environ.get("SKEIN_TEST_SLOWNESS", "1"))
 LIMIT_SECONDS = 2.0  # The promise, with the time a loaded machine takes to tell us on top.
 SLACK_SECONDS = 1.0 * SLOWNESS
@@ -70,7 +71,7 @@ def main():
 
 
 def long_step(program):
-    """A step that takes longer than the promise is given up; what was saved before stays."""
+    """The first step, of which nobody knows how long it takes, is given up: nothing is there to save."""
     process = subprocess.Popen(
         [program.skein, "train", SMALL_JOB, "--device.type", "sleep", "--workers", "2",
          "--device.sleep_forward_us", "5000000"], cwd=program.folder, stdout=subprocess.PIPE,

@@ -12,9 +12,11 @@ enum class Mutation {
   kCommitBeforeJournal,
   kStaleGeneration,
   kLeaseIgnored,
-  kDigestsSkipped,  // Damage in a checkpoint has digests that fit.
-  kRunIgnored,      // Workers and coordinators take each other whatever run they serve.
-  kConfigKept,      // Workers go on with the configuration that they had first.
+  kDigestsSkipped,       // Damage in a checkpoint has digests that fit.
+  kSnapshotStepIgnored,  // A worker offers all of its state as that of its newest step.
+  kRewindSkipped,        // The journal keeps steps that were taken back.
+  kRunIgnored,           // Workers and coordinators take each other whatever run they serve.
+  kConfigKept,           // Workers go on with the configuration that they had first.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.
   kReturnedLost,     // Never gets the samples of a pipeline replica that was lost.

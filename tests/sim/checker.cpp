@@ -84,7 +84,13 @@ std::string shape_of(const plans::Plan& plan) {
 
 Checker::Checker(World& world, JournalStore& store, const Disk& disk, plans::JobSpec job,
                  const TrainedModel* expected)
-    : world_(world), store_(store), disk_(disk), job_(std::move(job)), expected_(expected) {
+    : world_(world),
+      store_(store),
+      disk_(disk),
+      job_(std::move(job)),
+      expected_(expected),
+      patience_(world, job_.elastic.heartbeat_timeout_seconds,
+                [this](const std::string& what) { fail(what); }) {
   store_.on_append = [this](const plans::CommitRecord& record) { on_append(record); };
   store_.on_rewind = [this](uint64_t first_step) { on_rewind(first_step); };
   store_.on_plan = [this](const plans::Plan& plan) { on_plan(plan); };
@@ -150,6 +156,7 @@ void Checker::check_loss(const plans::CommitRecord& record) {
 
 void Checker::on_rewind(uint64_t first_step) {
   ++rewinds_;
+  if (!thrown_away_.empty()) fail(thrown_away_);
   world_.trace(absl::StrCat("journal: rewound to step ", first_step));
   if (!store_.commits.empty() && first_step > store_.commits.rbegin()->first) {
     fail(absl::StrCat("the journal is rewound to step ", first_step, " beyond its end"));
@@ -169,6 +176,7 @@ void Checker::on_plan(const plans::Plan& plan) {
 void Checker::on_event(const actors::EventReport& report) {
   world_.trace(absl::StrCat("event ", report.name, ": ", report.text));
   if (report.name == "run.rolled_back") ++rollback_events_;
+  patience_.on_event(report);
   if (had_checkpoint_ && !disk_.has_checkpoint()) {
     fail(absl::StrCat("no complete checkpoint is left at ", report.name));
   }
@@ -237,6 +245,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
     groups_->on_control(from, envelope, arrives);
     carried_->on_control(envelope, arrives);
   }
+  patience_.on_control(from, to, envelope, arrives);
   if (arrives) check_identity(to, envelope);
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
@@ -246,6 +255,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   const auto plan = plans::parse_plan(assign.getPlan().cStr());
   if (!plan.ok()) return fail(std::string(plan.status().message()));
   if (claims_) claims_->on_plan(*plan, assign.getFirstStep());
+  thrown_away_ = living_state_after(assign.getFirstStep());
   if (seen_generations_.size() == 1) return;
   const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;
   if (assign.getFromCheckpoint()) {
@@ -347,6 +357,7 @@ void Checker::on_update(ProcessId process) {
                         hosted.generation, ", which was never in the journal"));
     }
     ++applied;
+    updated_in_[held.model] = hosted.generation;
     world_.trace(absl::StrCat(world_.name(process), " has applied ", applied, " steps, stage ",
                               held.stage, " generation ", hosted.generation));
     check_replica(hosted.generation, held, applied);
@@ -383,6 +394,7 @@ void Checker::on_global(ProcessId process, plans::ReplicaId replica, uint64_t st
   for (const Held& held : hosted.replicas) {
     if (held.id != replica) continue;
     applied_[held.model] = steps_done;
+    updated_in_[held.model] = hosted.generation;
     check_replica(hosted.generation, held, steps_done);
     keep_if_late(held, steps_done);
   }
@@ -409,6 +421,39 @@ void Checker::check_replica(uint64_t generation, const Held& held, uint64_t step
   if (known->second == digest) return;
   fail(absl::StrCat("replicas of stage ", held.stage, " differ after ", steps_done,
                     " steps in generation ", generation));
+}
+
+std::string Checker::living_state_after(uint64_t first_step) const {
+  if (is_damaged_ || store_.commits.empty()) return "";
+  const int64_t layers = plans::layer_count(job_.model);
+  for (uint64_t step = store_.commits.rbegin()->first + 1; step > first_step; --step) {
+    const auto record = store_.commits.find(step - 1);
+    if (record == store_.commits.end()) continue;
+    std::set<int64_t> found;
+    std::string who;
+    for (const auto& [process, hosted] : hosted_) {
+      if (!world_.is_alive(process) || !patience_.may_be_heard(process)) continue;
+      for (const Held& held : hosted.replicas) {
+        const auto applied = applied_.find(held.model);
+        const auto updated = updated_in_.find(held.model);
+        // Of a past that was taken back, it is of no use.
+        if (applied == applied_.end() || applied->second != step) continue;
+        if (updated == updated_in_.end() || updated->second != record->second.generation) continue;
+        const plans::Plan& plan = assignments_.at({process, hosted.generation}).plan;
+        // A round whose commit some have not heard is done again, which is the mode's own promise.
+        if (plan.mode == plans::kLocalMode) continue;
+        const plans::LayerRange held_layers = plan.stages[static_cast<size_t>(held.stage)].layers;
+        for (int64_t layer = held_layers.begin; layer < held_layers.end; ++layer) {
+          found.insert(layer);
+        }
+        absl::StrAppend(&who, " ", world_.name(process));
+      }
+    }
+    if (static_cast<int64_t>(found.size()) < layers) continue;
+    return absl::StrCat("the run goes back to step ", first_step, ", and", who,
+                        " live and hold all state of step ", step);
+  }
+  return "";
 }
 
 void Checker::keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to) {

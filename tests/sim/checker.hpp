@@ -14,6 +14,7 @@
 #include "tests/sim/carried_samples.hpp"
 #include "tests/sim/disk.hpp"
 #include "tests/sim/journal.hpp"
+#include "tests/sim/patience.hpp"
 #include "tests/sim/pipeline_claims.hpp"
 #include "tests/sim/pipeline_groups.hpp"
 #include "tests/sim/world.hpp"
@@ -45,7 +46,8 @@ struct RecoveryCounts {
 ///   ranks     apply a step once, in order, and only if it is in the journal
 ///   models    that go on to another plan have exactly the steps that the plan starts with
 ///   replicas  of a stage have the same bits after every step, and when they start
-///   rollback  has a reason in the log
+///   rollback  has a reason in the log, and takes back no state that live processes hold, unless
+///             they were silent for a lease; nobody is lost who was silent for less
 ///   models    that are prepared for a step have the bits that were last seen after it
 ///   shards    no two writers are at work on one name
 ///   checkpoints   that are complete verify, and have the bits that were live after their step
@@ -81,6 +83,9 @@ class Checker {
   void on_checkpoint(const actors::CheckpointReport& report);
   void on_killed(ProcessId process);
   void on_coordinator_killed() { ++coordinator_kills_; }
+  void on_coordinator_started(ProcessId process) { patience_.on_coordinator_started(process); }
+  /// A copy of state is not what it was: whoever has it may hold nothing.
+  void on_damage() { is_damaged_ = true; }
   /// The next coordinator has another configuration: what comes of it is like no other run.
   void on_other_keys() {
     has_other_keys_ = true;
@@ -127,6 +132,8 @@ class Checker {
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
   void check_against_live(const Held& held, uint64_t steps_done);
+  /// Who holds the whole state of a later step than `first_step`, if there is somebody.
+  std::string living_state_after(uint64_t first_step) const;
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
 
   World& world_;
@@ -144,6 +151,11 @@ class Checker {
   std::map<std::pair<ProcessId, uint64_t>, Assignment> assignments_;  // By generation.
   std::map<ProcessId, Hosted> hosted_;
   std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> applied_;  // Steps.
+  /// In which generation each model made its last update.
+  std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> updated_in_;
+  Patience patience_;
+  bool is_damaged_ = false;
+  std::string thrown_away_;  // By the newest plan, if it starts.
   std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;

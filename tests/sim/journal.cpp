@@ -5,6 +5,8 @@
 namespace skein::sim {
 namespace {
 
+absl::Status disk_full() { return absl::UnavailableError("the disk of the journal is full"); }
+
 class MemoryJournal final : public actors::Journal {
  public:
   explicit MemoryJournal(JournalStore& store) : store_(store), term_(++store.term) {}
@@ -15,16 +17,19 @@ class MemoryJournal final : public actors::Journal {
     return store_.plans.rbegin()->second;
   }
   absl::Status append_plan(const plans::Plan& plan) override {
+    if (store_.is_full) return disk_full();
     store_.on_plan(plan);
     store_.plans[plan.generation] = plan;
     return absl::OkStatus();
   }
   absl::Status rewind(uint64_t first_step) override {
+    if (store_.is_full) return disk_full();
     store_.on_rewind(first_step);
     store_.commits.erase(store_.commits.lower_bound(first_step), store_.commits.end());
     return absl::OkStatus();
   }
   absl::Status append(const plans::CommitRecord& record) override {
+    if (store_.is_full) return disk_full();
     store_.on_append(record);
     if (store_.commits.emplace(record.step, record).second) return absl::OkStatus();
     return absl::AlreadyExistsError(absl::StrCat("step ", record.step, " was committed before"));

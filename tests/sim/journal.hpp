@@ -16,6 +16,7 @@ struct JournalStore {
   uint64_t term = 0;
   std::map<uint64_t, plans::CommitRecord> commits;  // By step.
   std::map<uint64_t, plans::Plan> plans;            // By generation.
+  bool is_full = false;                             // Nothing can be written.
   // Called at once with each change.
   std::function<void(const plans::CommitRecord&)> on_append;
   std::function<void(uint64_t first_step)> on_rewind;

@@ -117,10 +117,12 @@ actors::JournalIo::behavior_type journal_proxy(actors::JournalIo::stateful_point
         }
         self->delayed_send(real, delay(), request, listener);
       },
-      [self, real, delay](const plans::RewindJournal& rewind) {
+      [self, around, real, delay](const plans::RewindJournal& rewind) {
+        if (around->mutation == Mutation::kRewindSkipped) return;
         self->delayed_send(real, delay(), rewind);
       },
       [self, real, delay](const plans::Plan& plan) { self->delayed_send(real, delay(), plan); },
+      [](actors::TickAtom) {},
   };
 }
 
@@ -197,6 +199,20 @@ actors::Planner::behavior_type planner_proxy(actors::Planner::stateful_pointer<T
         world.chance(0.5) ? uint64_t{20'000} : static_cast<uint64_t>(kLeases * lease_us);
     self->delayed_send(real, self->state.take(world, world.between(0, most_us)), request, listener);
   }};
+}
+
+/// Every state that a worker lists is that of its newest step.
+void ignore_steps(net::Envelope& message) {
+  auto* quiesced = std::get_if<net::Quiesced>(&message.body);
+  if (quiesced == nullptr) return;
+  plans::InventoryItem newest;
+  for (const plans::InventoryItem& each : quiesced->state_inventory) {
+    if (each.step >= newest.step) newest = each;
+  }
+  for (plans::InventoryItem& each : quiesced->state_inventory) {
+    each.step = newest.step;
+    each.generation = newest.generation;
+  }
 }
 
 void end_actor(const caf::actor& actor) {
@@ -383,6 +399,7 @@ absl::Status SimulatedCoordinator::start() {
                          actors::look_at_start(options.job, options.load_path));
   std::shared_ptr<actors::Journal> journal = open_journal(around_.store);
   SKEIN_RETURN_IF_ERROR(actors::read_journal(*journal, start));
+  around_.checker.on_coordinator_started(process_);
   actors::CoordinatorConfig config;
   config.term = journal->term();
   World& world = around_.world;
@@ -412,6 +429,7 @@ absl::Status SimulatedCoordinator::start() {
         caf::anon_send(coordinator_, actors::PeerOpened{peer, std::move(link), role});
         return net::ControlLink::Handlers{
             [this, peer](net::Envelope message) {
+              if (around_.mutation == Mutation::kSnapshotStepIgnored) ignore_steps(message);
               BrokenMessages::receive_at_coordinator(around_.mutation, message);
               caf::anon_send(coordinator_, actors::PeerMessage{peer, std::move(message)});
             },

@@ -167,7 +167,7 @@ class Simulation {
         fault.kind != FaultKind::kCrashCoordinator && fault.kind != FaultKind::kPauseCoordinator &&
         fault.kind != FaultKind::kOtherJob && fault.kind != FaultKind::kOtherKeys &&
         fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
-        fault.kind != FaultKind::kLoseShard;
+        fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -205,12 +205,22 @@ class Simulation {
         target->leave();
         return true;
       case FaultKind::kDamage:
+        checker_.on_damage();
         return target->damage_copy();
       case FaultKind::kDamageCheckpoint:
         disk_.damage_checkpoint(options_.mutation == Mutation::kDigestsSkipped);
         return true;
       case FaultKind::kLoseShard:
         disk_.lose_next_shard();
+        return true;
+      case FaultKind::kStall:
+        return stall(fault, target->process());
+      case FaultKind::kRestart:
+        if (!crash_coordinator(fault)) return false;
+        return pause(target->process(), fault.duration_us + short_pause_us(fault));
+      case FaultKind::kFullDisk:
+        store_.is_full = true;
+        world_.after(fault.duration_us, 0, [this] { store_.is_full = false; });
         return true;
       case FaultKind::kOtherJob:
         return crash_coordinator(fault) && start_other_run();
@@ -252,6 +262,19 @@ class Simulation {
     return true;
   }
 
+  /// Shorter than a lease, with what the heartbeats before and after it take.
+  static uint64_t short_pause_us(const Fault& fault) { return (fault.other % 8 + 1) * kSecond / 4; }
+
+  bool stall(const Fault& fault, ProcessId worker) {
+    if (!coordinator_->is_alive() || !pause(coordinator_->process(), fault.duration_us)) {
+      return false;
+    }
+    const uint64_t from_us = fault.duration_us / 4 * (fault.other / 8 % 4);
+    world_.after(from_us, worker,
+                 [this, worker, pause_us = short_pause_us(fault)] { pause(worker, pause_us); });
+    return true;
+  }
+
   bool part(ProcessId a, ProcessId b, uint64_t duration_us) {
     if (a == b || network_.is_parted(a, b)) return false;
     network_.part(a, b);
@@ -271,6 +294,7 @@ class Simulation {
   void heal() {
     world_.trace("no more faults");
     network_.heal_all();
+    store_.is_full = false;
     start_coordinator();
     for (const auto& each : workers_) {
       if (world_.is_paused(each->process())) world_.resume(each->process());

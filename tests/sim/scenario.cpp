@@ -172,6 +172,19 @@ Fault draw_fault(Draw& draw) {
   return fault;
 }
 
+/// What keeps the coordinator from hearing or writing while others live. Drawn apart from the rest,
+/// so that the other faults are the same for a seed with and without it.
+void choose_stalls(uint64_t seed, Scenario& scenario) {
+  Draw draw{plans::Rng(seed, plans::random_stream("stalls", 1))};
+  if (!draw.chance(0.3)) return;
+  const uint64_t count = draw.between(1, 2);
+  for (uint64_t n = 0; n < count; ++n) {
+    Fault fault = draw_fault(draw);
+    fault.kind = draw.one_of({FaultKind::kStall, FaultKind::kRestart, FaultKind::kFullDisk});
+    scenario.faults.push_back(fault);
+  }
+}
+
 /// Bursts of faults within one exchange of a group: somebody is kept from hearing what happens,
 /// while others are taken out of it. Drawn apart from the rest.
 void draw_bursts(uint64_t seed, bool is_dense, Scenario& scenario) {
@@ -229,6 +242,9 @@ const char* to_text(FaultKind kind) {
                                                "damage",
                                                "damage-checkpoint",
                                                "lose-shard",
+                                               "stall",
+                                               "restart",
+                                               "full-disk",
                                                "other-job",
                                                "other-keys"};
   return kNames[static_cast<int>(kind)];
@@ -267,6 +283,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
     }
   }
   if (has_pipelines) draw_bursts(seed, is_dense, scenario);
+  choose_stalls(seed, scenario);
   std::stable_sort(scenario.faults.begin(), scenario.faults.end(),
                    [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
   add_changes_of_identity(seed, scenario.faults);

@@ -25,10 +25,13 @@ enum class FaultKind {
   kDamage,            // A bit flips in a stored copy of state.
   kDamageCheckpoint,  // A number is changed in the newest complete checkpoint, or the next.
   kLoseShard,         // The next shard of a checkpoint goes where nobody else sees it.
+  kStall,      // The coordinator does nothing for `duration_us`, nor does a worker for part of it.
+  kRestart,    // As kCrashCoordinator, with a worker that does nothing until a while after it.
+  kFullDisk,   // Nothing can be written to the journal for `duration_us`.
   kOtherJob,   // The coordinator dies; until it is started anew another run's listens in its place.
   kOtherKeys,  // The coordinator dies, and is started anew with another configuration.
 };
-inline constexpr int kFaultKinds = 17;
+inline constexpr int kFaultKinds = 20;
 
 const char* to_text(FaultKind kind);
 

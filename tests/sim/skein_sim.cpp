@@ -28,7 +28,7 @@ constexpr const char* kUsage =
     "  --policy third-mode            a training mode that the product does not have\n"
     "  --dense                        with a policy: faults in bursts\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored|run-ignored|config-kept\n"
-    "           a broken protocol\n"
+    "           snapshot-step-ignored|rewind-skipped   a broken protocol\n"
     "           digests-skipped        checkpoints are loaded without a look at their digests\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
     "pipeline replicas\n"
@@ -50,6 +50,8 @@ const std::map<std::string, Mutation> kMutations = {
     {"stale-generation", Mutation::kStaleGeneration},
     {"lease-ignored", Mutation::kLeaseIgnored},
     {"digests-skipped", Mutation::kDigestsSkipped},
+    {"snapshot-step-ignored", Mutation::kSnapshotStepIgnored},
+    {"rewind-skipped", Mutation::kRewindSkipped},
     {"run-ignored", Mutation::kRunIgnored},
     {"config-kept", Mutation::kConfigKept},
     {"abort-skipped", Mutation::kAbortSkipped},

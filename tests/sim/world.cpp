@@ -48,14 +48,26 @@ caf::scheduler::test_coordinator& World::scheduler() {
 uint64_t World::now_us() const { return actors::to_us(system_->clock().now()); }
 
 ProcessId World::add_process(std::string name) {
-  processes_.push_back({std::move(name), true, false, {}});
+  Process process;
+  process.name = std::move(name);
+  process.asleep_us = now_us();
+  processes_.push_back(std::move(process));
   return static_cast<ProcessId>(processes_.size() - 1);
 }
 
-void World::pause(ProcessId process) { processes_.at(process).paused = true; }
+uint64_t World::awake_us(ProcessId process) const {
+  const Process& asked = processes_.at(process);
+  return (asked.paused ? asked.paused_at_us : now_us()) - asked.asleep_us;
+}
+
+void World::pause(ProcessId process) {
+  processes_.at(process).paused = true;
+  processes_.at(process).paused_at_us = now_us();
+}
 
 void World::resume(ProcessId process) {
   Process& resumed = processes_.at(process);
+  if (resumed.paused) resumed.asleep_us += now_us() - resumed.paused_at_us;
   resumed.paused = false;
   while (!processes_.at(process).waiting.empty() && !processes_.at(process).paused) {
     auto what = std::move(processes_.at(process).waiting.front());

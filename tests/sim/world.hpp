@@ -40,6 +40,8 @@ class World {
   const std::string& name(ProcessId process) const { return processes_.at(process).name; }
   bool is_alive(ProcessId process) const { return processes_.at(process).alive; }
   bool is_paused(ProcessId process) const { return processes_.at(process).paused; }
+  /// For how long it has lived without being paused.
+  uint64_t awake_us(ProcessId process) const;
   /// Nothing of the process happens until `resume`; then all that waited does, in order.
   void pause(ProcessId process);
   void resume(ProcessId process);
@@ -86,6 +88,8 @@ class World {
     std::string name;
     bool alive = true;
     bool paused = false;
+    uint64_t asleep_us = 0;  // Before it came, or paused; without a pause that lasts.
+    uint64_t paused_at_us = 0;
     std::deque<std::function<void()>> waiting;  // While paused.
   };
   struct Event {

@@ -76,12 +76,14 @@ class ElasticRun:
     """A run in its own dump folder. `apart`: coordinator and workers are processes of ours, so that
     each can be killed alone; else `skein train` has the workers. `unlike`: apart, with other
     arguments and another environment for each worker. `network`: apart, the coordinator on its
-    machine 0 and one worker on each of the next ones."""
+    machine 0 and one worker on each of the next ones. `ignores_file_limit`: a file that may not
+    grow is an error to the coordinator, and not its death."""
 
     def __init__(self, program, name, workers, *words, apart=False, fail_point=None, dump=None,
-                 network=None, job=SMALL_JOB, unlike=None):
+                 network=None, job=SMALL_JOB, unlike=None, ignores_file_limit=False):
         self.program = program
         self.network = network
+        self.ignores_file_limit = ignores_file_limit
         self.dump = dump or os.path.join(program.folder, name)
         self.environment = dict(os.environ)
         if fail_point:
@@ -104,7 +106,9 @@ class ElasticRun:
         before = self.network.command(machine) if self.network else []
         with open(self.errors_path, "ab") as errors:
             return subprocess.Popen([*before, self.program.skein, *words], cwd=self.program.folder,
-                                    env=dict(self.environment, **environment), stdout=subprocess.DEVNULL, stderr=errors)
+                                    env=dict(self.environment, **environment), stdout=subprocess.DEVNULL, stderr=errors,
+                                    # Python itself ignores SIGXFSZ; its children do if it is kept.
+                                    restore_signals=not self.ignores_file_limit)
 
     def errors(self):
         with open(self.errors_path, encoding="utf-8") as file:

@@ -62,7 +62,7 @@ struct CoordinatorRig {
                 journaled.push_back(request.record.step);
                 norms.push_back(request.record.gradient_norm);
               },
-              [](const plans::RewindJournal&) {}, [](const plans::Plan&) {}};
+              [](const plans::RewindJournal&) {}, [](const plans::Plan&) {}, [](TickAtom) {}};
     });
     checkpoints = system->spawn([this]() -> CheckpointIo::behavior_type {
       return {[this](const CheckpointRequest& request, const CheckpointListener&) {

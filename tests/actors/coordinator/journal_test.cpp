@@ -3,7 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <vector>
 
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <caf/send.hpp>
+
+#include "actors/coordinator/journal_io.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::actors {
@@ -26,6 +33,12 @@ TEST(Journal, KeepsCommitsAcrossLivesWithGrowingTerms) {
   }
 }
 
+TEST(Journal, ANewOneHasALargerTermThanOneThatWasLost) {
+  tests::TemporaryFolder folder;
+  const uint64_t term = Journal::open(folder.file("journal")).value()->term();
+  EXPECT_GE(Journal::open(folder.file("other")).value()->term(), term);
+}
+
 TEST(Journal, RefusesToCommitAStepTwice) {
   tests::TemporaryFolder folder;
   auto journal = Journal::open(folder.file("journal")).value();
@@ -39,9 +52,64 @@ TEST(Journal, SaysWhichFileIsNoJournal) {
   tests::TemporaryFolder folder;
   std::ofstream(folder.file("journal")) << std::string(5000, 'x');
   const auto journal = Journal::open(folder.file("journal"));
-  EXPECT_TRUE(absl::IsUnavailable(journal.status()));
+  EXPECT_TRUE(absl::IsDataLoss(journal.status()));
   EXPECT_NE(std::string(journal.status().message()).find("journal"), std::string::npos);
   EXPECT_FALSE(Journal::open(folder.file("no/such/folder")).ok());
+}
+
+/// On a disk that is full for the first few writes.
+class FullJournal final : public Journal {
+ public:
+  explicit FullJournal(int failures) : failures_(failures) {}
+  uint64_t term() const override { return 1; }
+  absl::StatusOr<plans::Plan> last_plan() override { return absl::NotFoundError("none"); }
+  absl::Status append_plan(const plans::Plan&) override { return write("plan"); }
+  absl::Status rewind(uint64_t) override { return write("rewind"); }
+  absl::Status append(const plans::CommitRecord&) override { return write("commit"); }
+  absl::StatusOr<std::vector<plans::CommitRecord>> read() override {
+    return std::vector<plans::CommitRecord>{};
+  }
+  const std::vector<std::string>& written() const { return written_; }
+
+ private:
+  absl::Status write(const std::string& what) {
+    if (failures_-- > 0) return absl::UnavailableError("the disk is full");
+    written_.push_back(what);
+    return absl::OkStatus();
+  }
+  int failures_;
+  std::vector<std::string> written_;
+};
+
+TEST(JournalIo, WhatADiskHasNoSpaceForIsTriedAgainInOrder) {
+  caf::actor_system_config config;
+  config.set("scheduler.policy", caf::atom("testing"));
+  caf::actor_system system(config);
+  auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
+  auto journal = std::make_shared<FullJournal>(3);
+  JournalIo io = system.spawn(journal_io, std::shared_ptr<Journal>(journal));
+  std::vector<CommitJournaled> heard;
+  JournalListener listener = system.spawn([&]() -> JournalListener::behavior_type {
+    return {[&](const CommitJournaled& done) { heard.push_back(done); }};
+  });
+  caf::anon_send(io, plans::Plan());
+  caf::anon_send(io, JournalRequest{{7}}, listener);
+  scheduler.run();
+  EXPECT_TRUE(journal->written().empty());
+  for (int tries = 0; tries < 4; ++tries) {
+    scheduler.advance_time(std::chrono::milliseconds(500));
+    scheduler.run();
+  }
+  EXPECT_EQ(journal->written(), (std::vector<std::string>{"plan", "commit"}));
+  ASSERT_EQ(heard.size(), 3u) << "it waits, it waits, and is written";
+  EXPECT_TRUE(heard[0].waits);
+  EXPECT_TRUE(absl::IsUnavailable(heard[0].status));
+  EXPECT_FALSE(heard[2].waits);
+  EXPECT_TRUE(heard[2].status.ok());
+  EXPECT_EQ(heard[2].step, 7u);
+  caf::anon_send_exit(io, caf::exit_reason::kill);
+  caf::anon_send_exit(listener, caf::exit_reason::kill);
+  scheduler.run();
 }
 
 }  // namespace

@@ -63,6 +63,97 @@ TEST(CoordinationElastic, WithoutTheNewestStateItGoesBackAndTheJournalToo) {
   EXPECT_GT(cluster.coordination.goodput(cluster.now).redone_s, 0);
 }
 
+TEST(CoordinationElastic, ItsOwnPauseIsNobodysSilence) {
+  Cluster cluster(long_job());
+  cluster.start();
+  const uint64_t pause_us = 12'000'000;  // A lease is ten seconds.
+  cluster.now += pause_us;
+  const CoordinatorDecisions told = cluster.coordination.on_own_pause(pause_us, cluster.now);
+  ASSERT_NE(find<RunEvent>(told), nullptr);
+  EXPECT_EQ(find<RunEvent>(told)->name, "coordinator.paused");
+  EXPECT_TRUE(cluster.coordination.on_timer(cluster.now).empty());
+  EXPECT_EQ(find<DismissWorker>(cluster.coordination.on_timer(cluster.now + 9'000'000)), nullptr);
+  EXPECT_NE(find<DismissWorker>(cluster.coordination.on_timer(cluster.now + 11'000'000)), nullptr)
+      << "who stays silent is lost all the same";
+}
+
+TEST(CoordinationElastic, AfterItsOwnPauseItWaitsForWhoGaveItUp) {
+  Cluster cluster(long_job());
+  cluster.start();
+  for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
+  cluster.now += 12'000'000;
+  cluster.coordination.on_own_pause(12'000'000, cluster.now);
+  EXPECT_NE(find<QuiesceWorker>(cluster.lose(2)), nullptr);
+  const CoordinatorDecisions waits = cluster.quiesced(1, {{5, kFront}});
+  EXPECT_EQ(find<AssignPlan>(waits), nullptr) << "nothing but the initial weights is here";
+  // What waited in the sockets: two more connections of the same process.
+  for (PeerNumber peer : {7, 8, 9}) cluster.join(peer, 2);
+  cluster.quiesced(1, {{5, kFront}});
+  const CoordinatorDecisions assigned = cluster.quiesced(2, {{5, kBack}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
+  EXPECT_LE(cluster.coordination.members().at({2}).eligible_us, cluster.now)
+      << "it is not flapping";
+}
+
+TEST(CoordinationElastic, AStopAbandonsAStepThatDoesNotEndAndSavesWhatIsCommitted) {
+  JobSpec job = long_job();
+  job.checkpoint.enable = true;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.now += 100'000;
+  cluster.finish_step(0);
+  const CoordinatorDecisions stopping =
+      cluster.decided(cluster.coordination.on_stop_request("a signal", cluster.now));
+  EXPECT_EQ(find<QuiesceWorker>(stopping), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(cluster.coordination.on_timer(cluster.now + 1'000'000)), nullptr);
+  cluster.now += 1'300'000;
+  ASSERT_NE(find<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), nullptr);
+  cluster.quiesced(1, {{1, kFront}});
+  cluster.quiesced(2, {{1, kBack}});
+  cluster.prepared(1);
+  const CoordinatorDecisions started = cluster.prepared(2);
+  ASSERT_NE(find<StartRun>(started), nullptr);
+  EXPECT_TRUE(find<StartRun>(started)->order.last);
+  EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
+}
+
+TEST(CoordinationElastic, AStopThatDoesNotComeAboutFails) {
+  JobSpec job = long_job();
+  job.checkpoint.enable = true;
+  job.elastic.heartbeat_timeout_seconds = 1000;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.coordination.on_stop_request("a signal", cluster.now);
+  cluster.now += 1'100'000'000;
+  for (uint32_t n : {1, 2}) cluster.coordination.on_heartbeat({n}, {}, cluster.now);
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(cluster.now);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_FALSE(find<EndRun>(decisions)->status.ok());
+}
+
+TEST(CoordinationElastic, AJournalThatCannotBeWrittenIsWaitedFor) {
+  JobSpec job = long_job();
+  job.comm.train_timeout_seconds = 5;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.ready(0, 0);
+  cluster.ready(1, 0);
+  size_t told = 0;
+  for (int half_second = 0; half_second < 40; ++half_second) {
+    cluster.now += 500'000;
+    for (uint32_t n : {1, 2}) cluster.coordination.on_heartbeat({n}, {}, cluster.now);
+    told += count<RunEvent>(cluster.decided(cluster.coordination.on_journal_waits(
+        absl::UnavailableError("the disk is full"), cluster.now)));
+    EXPECT_TRUE(cluster.coordination.on_timer(cluster.now).empty());
+  }
+  EXPECT_EQ(told, 1u);
+  const CoordinatorDecisions decisions =
+      cluster.decided(cluster.coordination.on_journaled(0, ++cluster.now));
+  EXPECT_NE(find<BroadcastCommit>(decisions), nullptr);
+}
+
 TEST(CoordinationElastic, ARollbackThatDidNotStartIsForgottenWhenTheStateIsBack) {
   Cluster cluster(long_job());
   cluster.start();
@@ -367,7 +458,8 @@ TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
   cluster.start();
   cluster.finish_step(0);
   cluster.lose(2);
-  EXPECT_EQ(find<EndRun>(cluster.coordination.on_stop_request("Ctrl-C").decisions()), nullptr);
+  EXPECT_EQ(find<EndRun>(cluster.coordination.on_stop_request("Ctrl-C", cluster.now).decisions()),
+            nullptr);
   cluster.quiesced(1, {{1, kFront}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);
   ASSERT_NE(find<StartRun>(started), nullptr);

@@ -157,7 +157,8 @@ TEST(CoordinationPipelines, AStopEndsTheRunBehindTheStepInProgressWithACheckpoin
   job.checkpoint.enable = true;
   job.checkpoint.interval = 100;
   PipelineCluster cluster(job);
-  const CoordinatorDecisions stopping = cluster.coordination.on_stop_request("Ctrl-C").decisions();
+  const CoordinatorDecisions stopping =
+      cluster.coordination.on_stop_request("Ctrl-C", cluster.now).decisions();
   EXPECT_EQ(find<EndRun>(stopping), nullptr);
   const CoordinatorDecisions all = cluster.run(cluster.begun);
   ASSERT_EQ(commits(all).size(), 1u);

@@ -205,8 +205,8 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   job.checkpoint.enable = true;
   Cluster cluster(job);
   cluster.start();
-  cluster.coordination.on_stop_request("interrupted");
-  EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted").decisions().empty())
+  cluster.coordination.on_stop_request("interrupted", cluster.now);
+  EXPECT_TRUE(cluster.coordination.on_stop_request("interrupted", cluster.now).decisions().empty())
       << "a repeat";
   const CoordinatorDecisions decisions = cluster.finish_step(0);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
@@ -222,7 +222,9 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
 TEST(Coordination, AStopRequestBeforeTrainingEndsAtOnce) {
   Cluster cluster;
   cluster.join(1);
-  EXPECT_NE(find<EndRun>(cluster.coordination.on_stop_request("interrupted").decisions()), nullptr);
+  EXPECT_NE(
+      find<EndRun>(cluster.coordination.on_stop_request("interrupted", cluster.now).decisions()),
+      nullptr);
 }
 
 TEST(Coordination, TellsOnceWhatAWorkerComputesOnIfItIsNotWhatItAskedFor) {

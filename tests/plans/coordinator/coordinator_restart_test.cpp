@@ -79,6 +79,90 @@ TEST(CoordinatorRestart, GoesOnWithoutThoseThatDoNotComeBack) {
   EXPECT_NE(find<QuiesceWorker>(cluster.coordination->on_timer(6 * kSecondUs)), nullptr);
 }
 
+TEST(CoordinatorRestart, WaitsForTheLeaseOfWhoMayHoldNewerState) {
+  Restarted cluster;  // With a lease of ten seconds.
+  cluster.join(1, 11, 1);
+  cluster.join(2, 12, 2);
+  cluster.coordination->on_timer(4 * kSecondUs);
+  const uint64_t generation = cluster.coordination->generation();
+  const uint64_t committed_in = cluster.coordination->generation_of(7);
+  cluster.coordination->on_quiesced({1}, generation, {{7, {0, 3}, committed_in}}, 4 * kSecondUs);
+  const CoordinatorDecisions waits =
+      cluster.coordination->on_quiesced({2}, generation, {{7, {3, 5}, committed_in}}, 4 * kSecondUs)
+          .decisions();
+  ASSERT_NE(find<RunEvent>(waits), nullptr);
+  EXPECT_EQ(find<RunEvent>(waits)->name, "run.waiting");
+  EXPECT_EQ(find<RunEvent>(waits)->fields.at("workers"), "w3");
+  EXPECT_EQ(find<AssignPlan>(waits), nullptr);
+  EXPECT_TRUE(cluster.coordination->on_timer(10 * kSecondUs).empty()) << "said once";
+  EXPECT_NE(find<QuiesceWorker>(cluster.join(3, 13, 3, 11 * kSecondUs)), nullptr);
+  const CoordinatorDecisions assigned =
+      cluster.coordination
+          ->on_quiesced({3}, cluster.coordination->generation(), {{7, {5, 8}, committed_in}},
+                        11 * kSecondUs)
+          .decisions();
+  ASSERT_EQ(cluster.coordination->generation(), generation);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
+}
+
+TEST(CoordinatorRestart, ARollbackComesWithItsProof) {
+  Restarted cluster;
+  cluster.join(1, 11, 1);
+  cluster.coordination->on_timer(4 * kSecondUs);
+  cluster.coordination->on_quiesced({1}, cluster.coordination->generation(), {{7, {0, 3}, 0}},
+                                    4 * kSecondUs);
+  // Others heartbeat; only time passes.
+  cluster.coordination->on_heartbeat({1}, {}, 12 * kSecondUs);
+  const CoordinatorDecisions decisions = cluster.coordination->on_timer(13 * kSecondUs);
+  const RunEvent* rollback = nullptr;
+  for (const CoordinatorDecision& decision : decisions) {
+    const auto* event = std::get_if<RunEvent>(&decision);
+    if (event && event->name == "run.rolled_back") rollback = event;
+  }
+  ASSERT_NE(rollback, nullptr);
+  EXPECT_NE(rollback->fields.at("held").find("w1 holds layers 0 to 2"), std::string::npos);
+  EXPECT_NE(rollback->fields.at("absent").find("w3: "), std::string::npos);
+}
+
+TEST(CoordinatorRestart, DoesNotWaitForWorkersThatDiedWithTheirParent) {
+  Coordination::Options options;
+  options.job = job_of_three();
+  options.last_plan = *make_layout_plan(job_of_three(), {{1}, {2}, {3}}, 4);
+  options.awaits_last_workers = false;
+  options.worker_count = 1;
+  options.committed_steps = 7;
+  options.generation = 4;
+  Coordination coordination(std::move(options), 0);
+  for (uint32_t n = 1; n <= 3; ++n) {
+    coordination.on_join(n, {"host", n, "127.0.0.1:1", "cpu x1", 1.0, {}, 0}, kSecondUs);
+  }
+  CoordinatorDecisions decisions;
+  const std::map<WorkerId, Member> members = coordination.members();
+  for (const auto& [worker, member] : members) {
+    decisions =
+        coordination.on_quiesced(worker, coordination.generation(), {}, kSecondUs).decisions();
+  }
+  EXPECT_NE(find<AssignPlan>(decisions), nullptr);
+}
+
+TEST(CoordinatorRestart, WhoComesAndGoesDoesNotHoldOffTheTimeOut) {
+  JobSpec job = job_of_three();
+  job.comm.init_timeout_seconds = 30;
+  Coordination::Options options;
+  options.job = job;
+  options.worker_count = 3;
+  Coordination coordination(std::move(options), 0);
+  CoordinatorDecisions decisions;
+  for (uint32_t second = 1; second <= 40 && !find<EndRun>(decisions); ++second) {
+    coordination.on_join(second, {"host", 5, "127.0.0.1:1", "cpu x1", 1.0, {1}, 0},
+                         second * kSecondUs);
+    coordination.on_worker_lost({1}, absl::UnavailableError("closed"), second * kSecondUs + 1);
+    decisions = coordination.on_timer(second * kSecondUs + 2);
+  }
+  EXPECT_NE(find<EndRun>(decisions), nullptr);
+}
+
 TEST(CoordinatorRestart, ANewWorkerGetsNoNumberOfOneThatMayComeBack) {
   Restarted cluster;
   EXPECT_EQ(find<WelcomeWorker>(cluster.join(1, 21, 0))->worker, WorkerId{4});

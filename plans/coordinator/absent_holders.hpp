@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plans/base/ids.hpp"
+
+namespace skein::plans {
+
+/// Workers that are not here and may hold state that nobody here has: which of them may come back
+/// with it and until when, and why the others cannot. Asked before state is rolled back. A state
+/// machine without clock or I/O; times are microseconds of one steady clock.
+class AbsentHolders {
+ public:
+  /// The worker lives, for all we know: it is waited for until then.
+  void await(WorkerId worker, const std::string& why, uint64_t until_us);
+  /// The worker is gone, or its lease is over. Changes nothing if one that had its number before is
+  /// waited for.
+  void give_up(WorkerId worker, const std::string& why);
+  /// It is here, and says itself what it holds.
+  void on_back(WorkerId worker) { absent_.erase(worker); }
+  /// A plan has started: nobody needs what was held before.
+  void clear() { absent_.clear(); }
+  /// Nobody could be heard for so long.
+  void excuse(uint64_t paused_us);
+
+  /// Who is still waited for, ascending.
+  std::vector<WorkerId> awaited(uint64_t now_us) const;
+  /// When the last of them is given up; 0: there is none.
+  uint64_t last_until_us() const;
+  /// What has become of each: "w2: no heartbeat for 3.1 s; w3: ...".
+  std::string describe() const;
+
+ private:
+  struct Absence {
+    std::string why;
+    uint64_t until_us = 0;  // 0: it is not waited for.
+  };
+  std::map<WorkerId, Absence> absent_;
+};
+
+}  // namespace skein::plans

@@ -1,0 +1,237 @@
+"""Nothing that lives is thrown away: a coordinator that was restarted, paused, asked to stop or out of
+disk space goes on from the newest state that some worker holds."""
+import concurrent.futures
+import glob
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from checkpoints import newest  # noqa: E402
+from elastic_runs import ElasticRun  # noqa: E402
+from running import Program  # noqa: E402
+
+SLOWNESS = int(os.environ.get("SKEIN_TEST_SLOWNESS", "1"))
+STOPPED, KILLED = 75, 130
+SLOW = ["--device.speed", "0.1"]  # Some 60 ms a step.
+NO_OTHER_STATE = ["--elastic.snapshot_interval", "0", "--checkpoint.no-enable"]
+TWO_STAGES = ["--parallelism.pipeline_parallel_degree", "2"]
+THREE_STAGES = ["--parallelism.pipeline_parallel_degree", "3"]
+
+
+def lease(seconds):
+    return ["--elastic.heartbeat_timeout_seconds", str(seconds * SLOWNESS)]
+
+
+class Claims:
+    def __init__(self, program, name):
+        self.program = program
+        self.name = name
+
+    def __call__(self, claim, holds, detail=""):
+        self.program.expect(f"{self.name}: {claim}", bool(holds), detail)
+
+
+def check_whole(expect, run, steps):
+    code = run.finish()
+    expect("ends with code 0", code == 0, f"{code}: {run.errors()[-300:]}")
+    back = run.events("run.rolled_back")
+    expect("no step is taken back", not back, [each["text"] for each in back])
+    complaints = run.complaints_about_journal(steps)
+    expect("every step is committed once", not complaints, complaints)
+    expect("leaves no orphan", not run.orphans())
+
+
+def restart_with_a_stopped_worker(program, expect):
+    """The only holder of a stage is stopped while the coordinator is replaced, and comes back within
+    its lease, later than all who can come at once."""
+    run = ElasticRun(program, "restart", 2, *TWO_STAGES, *SLOW, *NO_OTHER_STATE, *lease(6),
+                     "--training.steps", "60", apart=True)
+    try:
+        run.wait_for_step(15)
+        run.signal(2, signal.SIGSTOP)
+        run.coordinator.kill()
+        run.coordinator.wait()
+        run.resume()
+        waiting = run.wait_for_event("run.waiting", 15 * SLOWNESS)
+        run.signal(2, signal.SIGCONT)
+        expect("says for whom it waits", waiting and waiting is not True and
+               waiting[0]["workers"] == "w2", waiting)
+        check_whole(expect, run, 60)
+    finally:
+        run.end()
+
+
+def stopped_coordinator(program, expect, pause_seconds):
+    """The coordinator is stopped for longer than a lease, and a worker for a part of that."""
+    run = ElasticRun(program, f"stall-{pause_seconds}", 3, *THREE_STAGES, *SLOW, *NO_OTHER_STATE,
+                     *lease(2), "--training.steps", "50", apart=True)
+    try:
+        run.wait_for_step(15)
+        end = time.monotonic() + pause_seconds * SLOWNESS
+        run.coordinator.send_signal(signal.SIGSTOP)
+        time.sleep((pause_seconds - 0.8) * SLOWNESS)
+        run.signal(2, signal.SIGSTOP)  # Until after the coordinator goes on.
+        time.sleep(max(0.0, end - time.monotonic()))
+        run.coordinator.send_signal(signal.SIGCONT)
+        time.sleep(0.7 * SLOWNESS)
+        run.signal(2, signal.SIGCONT)
+        check_whole(expect, run, 50)
+        expect("says that it was paused itself", run.events("coordinator.paused"))
+        lost = [each["text"] for each in run.events("worker.lost")]
+        expect("nobody is lost", not lost, lost)
+        expect("nobody is held back", not run.events("worker.held_back"))
+    finally:
+        run.end()
+
+
+def start_for_a_stop(program, name, *words):
+    run = ElasticRun(program, name, 2, *TWO_STAGES, "--training.steps", "1000", *words)
+    run.wait_for_step(2)
+    return run
+
+
+def check_saved(expect, run, code):
+    expect("ends with code 75", code == STOPPED, f"{code}: {run.errors()[-300:]}")
+    verify = run.program.run("verify", run.folder())
+    expect("the checkpoint is whole", verify.returncode == 0, verify.stderr.strip())
+    name = os.path.basename(os.path.realpath(newest(run.folder())))
+    expect("it has every step that was committed", name.endswith(f"{run.steps_done():08d}"),
+           f"{name}, {run.steps_done()} steps")
+    expect("no step is taken back", not run.events("run.rolled_back"))
+    stopping = run.events("run.stopping")
+    expect("says how long it may take", stopping and float(stopping[0]["seconds"]) > 1, stopping)
+
+
+def stop_finishes_a_long_step(program, expect):
+    """Steps of some 2.5 s: the one in progress is finished and saved."""
+    run = start_for_a_stop(program, "long-step", "--device.speed", "0.008")
+    try:
+        before = run.steps_done()
+        run.coordinator.send_signal(signal.SIGTERM)
+        code = run.finish()
+        check_saved(expect, run, code)
+        expect("the step in progress is finished", run.steps_done() == before + 1,
+               f"{before} and {run.steps_done()}")
+    finally:
+        run.end()
+
+
+def stop_abandons_a_stuck_step(program, expect):
+    """A step that takes far longer than the one before is abandoned; what was committed is saved."""
+    run = start_for_a_stop(program, "stuck-step", *SLOW, "--chaos", "w2:slow=100x@step=5")
+    try:
+        run.wait_for_step(5)
+        time.sleep(0.5)
+        run.coordinator.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        code = run.finish()
+        took = time.monotonic() - start
+        check_saved(expect, run, code)
+        expect("in a few seconds", took < 8 * SLOWNESS, f"{took:.1f} s")
+        reasons = [each["reason"] for each in run.events("plan.quiesced")]
+        expect("the step is abandoned", any("abandoned" in each for each in reasons), reasons)
+    finally:
+        run.end()
+
+
+def second_signal_kills(program, expect):
+    run = start_for_a_stop(program, "second-signal", "--device.speed", "0.008")
+    try:
+        run.coordinator.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        run.coordinator.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        code = run.finish()
+        expect("ends at once", code == KILLED and time.monotonic() - start < 1 * SLOWNESS, code)
+        expect("leaves no orphan", not run.orphans())
+    finally:
+        run.end()
+
+
+def lost_journal(program, expect):
+    """The coordinator comes back without its journal: the run begins from the checkpoint."""
+    run = ElasticRun(program, "journal", 2, *TWO_STAGES, *SLOW, "--checkpoint.interval", "10",
+                     "--training.steps", "40", apart=True)
+    try:
+        run.wait_for_step(15)
+        run.coordinator.kill()
+        run.coordinator.wait()
+        for path in glob.glob(os.path.join(run.folder(), "journal.sqlite*")):
+            os.unlink(path)
+        joined = len(run.events("worker.joined"))
+        run.resume()
+        code = run.finish()
+        expect("ends with code 0", code == 0, f"{code}: {run.errors()[-300:]}")
+        lost = run.events("journal.lost")
+        expect("says where it begins", lost and lost[0]["step"] == "10", lost)
+        steps = [row[0] for row in run.journal("SELECT step FROM commits ORDER BY step")]
+        expect("goes on from the checkpoint", steps == list(range(10, 40)), steps[:3])
+        again = len(run.events("worker.joined")) - joined
+        expect("every worker comes back once", again == 2, again)
+        codes = [worker.returncode for worker in run.workers]
+        expect("every worker ends with code 0", codes == [0, 0], codes)
+    finally:
+        run.end()
+
+
+def full_journal_disk(program, expect):
+    """The journal cannot grow for a while: the run waits for that, and loses nothing."""
+    run = ElasticRun(program, "full", 2, *TWO_STAGES, *SLOW, *NO_OTHER_STATE, *lease(2),
+                     "--training.steps", "60", apart=True, ignores_file_limit=True)
+    try:
+        run.wait_for_step(15)
+        log = os.path.join(run.folder(), "journal.sqlite-wal")
+        coordinator = run.coordinator.pid
+        endless = resource.RLIM_INFINITY
+        resource.prlimit(coordinator, resource.RLIMIT_FSIZE, (os.path.getsize(log) + 1, endless))
+        waiting = run.wait_for_event("journal.waiting")
+        time.sleep(3 * SLOWNESS)  # Longer than a lease.
+        expect("says so, once", waiting and waiting is not True and
+               len(run.events("journal.waiting")) == 1, waiting)
+        stuck_at = run.steps_done()
+        expect("waits", not run.has_ended() and stuck_at < 60, stuck_at)
+        resource.prlimit(coordinator, resource.RLIMIT_FSIZE, (endless, endless))
+        check_whole(expect, run, 60)
+        expect("says that it is over", run.events("journal.written"))
+        expect("nobody is lost", not run.events("worker.lost"))
+    finally:
+        run.end()
+
+
+TRIALS = {
+    "restart with a stopped worker": restart_with_a_stopped_worker,
+    "stopped coordinator": lambda *with_: stopped_coordinator(*with_, 2.8),
+    "stopped coordinator for long": lambda *with_: stopped_coordinator(*with_, 7),
+    "stop in a long step": stop_finishes_a_long_step,
+    "stop in a stuck step": stop_abandons_a_stuck_step,
+    "second signal": second_signal_kills,
+    "lost journal": lost_journal,
+    "full disk of the journal": full_journal_disk,
+}
+
+
+def carry_out(program, name):
+    expect = Claims(program, name)
+    start = time.monotonic()
+    try:
+        TRIALS[name](program, expect)
+    except Exception:  # Any: the other trials go on.
+        expect("can be judged", False, traceback.format_exc(limit=3))
+    print(f"      {name}: {time.monotonic() - start:.1f} s", flush=True)
+
+
+def main():
+    only = sys.argv.pop() if sys.argv[-1] in TRIALS else ""
+    program = Program()
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        for name in TRIALS:
+            if only in name:
+                pool.submit(carry_out, program, name)
+    program.finish()
+
+
+main()

@@ -1,0 +1,68 @@
+#include "tests/sim/patience.hpp"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace skein::sim {
+namespace {
+
+/// What a tick of the coordinator and a way over the network take.
+constexpr uint64_t kSlackUs = 200'000;
+
+}  // namespace
+
+Patience::Patience(World& world, double lease_seconds, std::function<void(const std::string&)> fail)
+    : world_(world),
+      lease_us_(static_cast<uint64_t>(lease_seconds * 1e6)),
+      fail_(std::move(fail)) {}
+
+void Patience::on_coordinator_started(ProcessId process) {
+  coordinator_ = process;
+  heard_us_.clear();
+  of_worker_.clear();
+  too_slow_.clear();
+}
+
+void Patience::on_control(ProcessId from, ProcessId to,
+                          const net::schema::Envelope::Reader& envelope, bool arrives) {
+  if (coordinator_ == 0) return;
+  const auto body = envelope.getBody();
+  // What renews a lease.
+  if (arrives && to == coordinator_ && (body.isHeartbeat() || body.isJoin())) {
+    heard_us_[from] = world_.awake_us(coordinator_);
+  }
+  if (arrives || from != coordinator_ || !body.isJoined()) return;
+  of_worker_[absl::StrCat(body.getJoined().getWorker())] = to;
+  too_slow_.erase(to);
+}
+
+void Patience::on_event(const actors::EventReport& report) {
+  if (report.name != "worker.lost") return;
+  const auto process = of_worker_.find(report.fields.at("worker"));
+  if (process == of_worker_.end()) return;
+  const std::string& reason = report.fields.at("reason");
+  if (!absl::StartsWith(reason, "no heartbeat")) {
+    const bool is_slow =
+        absl::StartsWith(reason, "it has not") || absl::StartsWith(reason, "its device");
+    if (is_slow) too_slow_.insert(process->second);
+    return;
+  }
+  const uint64_t silent = silent_us(process->second);
+  if (silent + kSlackUs >= lease_us_) return;
+  fail_(absl::StrCat(world_.name(process->second), " is lost, and was silent for ",
+                     static_cast<double>(silent) * 1e-6, " s of the coordinator's own time only"));
+}
+
+bool Patience::may_be_heard(ProcessId process) const {
+  return coordinator_ != 0 && !too_slow_.contains(process) &&
+         silent_us(process) + kSlackUs < lease_us_;
+}
+
+uint64_t Patience::silent_us(ProcessId process) const {
+  const auto heard = heard_us_.find(process);
+  return world_.awake_us(coordinator_) - (heard == heard_us_.end() ? 0 : heard->second);
+}
+
+}  // namespace skein::sim

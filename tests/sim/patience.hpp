@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "actors/messages.hpp"
+#include "net/schema/control.capnp.h"
+#include "tests/sim/world.hpp"
+
+namespace skein::sim {
+
+/// Watches when the coordinator has last heard of whom, by the time in which it was awake, and that
+/// it loses nobody for being silent before a lease is over. Single-threaded.
+class Patience {
+ public:
+  Patience(World& world, double lease_seconds, std::function<void(const std::string&)> fail);
+
+  void on_coordinator_started(ProcessId process);
+  void on_control(ProcessId from, ProcessId to, const net::schema::Envelope::Reader& envelope,
+                  bool arrives);
+  void on_event(const actors::EventReport& report);
+  /// Its lease is not over, and it was not lost for anything else than being silent.
+  bool may_be_heard(ProcessId process) const;
+
+ private:
+  uint64_t silent_us(ProcessId process) const;
+
+  World& world_;
+  const uint64_t lease_us_;
+  const std::function<void(const std::string&)> fail_;
+  ProcessId coordinator_ = 0;                   // The newest one; 0: there was none.
+  std::map<ProcessId, uint64_t> heard_us_;      // On the coordinator's awake clock.
+  std::map<std::string, ProcessId> of_worker_;  // By the number that a worker was given last.
+  std::set<ProcessId> too_slow_;                // They answer heartbeats, and nothing else.
+};
+
+}  // namespace skein::sim
