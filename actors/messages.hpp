@@ -167,8 +167,9 @@ struct ShardWritten {
 struct SnapshotRequest {
   uint64_t generation = 0;
   int32_t stage = 0;
-  HeldState state;      // Copies that are not sealed yet.
-  std::string address;  // The snapshot peer's data plane.
+  HeldState state;                        // Copies that are not sealed yet.
+  std::string address;                    // The snapshot peer's data plane.
+  std::shared_ptr<const void> under_way;  // Lives until the last copy is sent or given up.
 };
 struct SnapshotTaken {
   int32_t stage = 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "plans/base/check.hpp"
 #include "plans/job/learning_rate.hpp"
 #include "plans/plan/layout_plan.hpp"
@@ -16,6 +17,20 @@ namespace {
 
 /// Leases and time-outs are whole seconds and more: this resolution is fine enough.
 constexpr auto kTick = std::chrono::milliseconds(200);
+
+/// A stage saves its own files: what it calls them decides which ones a checkpoint lists.
+bool has_names_of_stage(const net::ShardSaved& saved, const std::optional<plans::Plan>& plan) {
+  if (!plan) return false;
+  const int stages = static_cast<int>(plan->stages.size());
+  std::set<std::string> own = {gpu::shard_name("model", saved.stage, stages),
+                               gpu::shard_name("optimizer", saved.stage, stages)};
+  const size_t kinds = own.size();
+  if (!saved.error.empty()) return saved.files.empty();
+  for (const gpu::SavedFile& file : saved.files) {
+    if (own.erase(file.name) == 0) return false;
+  }
+  return saved.files.size() == kinds;
+}
 
 }  // namespace
 
@@ -27,15 +42,16 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
   self->delayed_send(self, kTick, TickAtom::value);
   return {
       [self](const PeerOpened& opened) {
-        self->state.links.open(opened.peer, opened.link, opened.role);
+        CoordinatorState& state = self->state;
+        state.links.open(opened.peer, opened.link, opened.role, state.now_us());
       },
       [self](const PeerMessage& message) { self->state.on_message(message); },
       [self](const PeerClosed& closed) { self->state.on_closed(closed); },
       [self](const PeerRejected& rejected) {
-        self->state.carry_out(
-            plans::RunEvent{"peer.rejected",
-                            absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
-                            {{"peer", rejected.address}, {"reason", rejected.reason}}});
+        self->state.tell_stranger(
+            {"peer.rejected",
+             absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
+             {{"peer", rejected.address}, {"reason", rejected.reason}}});
       },
       [self](const plans::PlanReady& ready) {
         self->state.apply(self->state.coordination->on_plan_ready(ready, self->state.now_us()));
@@ -132,12 +148,25 @@ void CoordinatorState::tell_malformed(const WorkerLinks::Peer& peer, const absl:
   std::map<std::string, std::string> fields = {
       {"peer", address}, {"reason", reason}, {"count", absl::StrCat(malformed_messages)}};
   if (peer.worker.value != 0) fields["worker"] = absl::StrCat(peer.worker.value);
-  carry_out(plans::RunEvent{
-      "peer.malformed", absl::StrCat("closed the link of ", address, ", whose message ", reason),
-      std::move(fields)});
+  tell_stranger({"peer.malformed",
+                 absl::StrCat("closed the link of ", address, ", whose message ", reason),
+                 std::move(fields)});
 }
 
-void CoordinatorState::on_tick() { apply(coordination->on_timer(now_us())); }
+void CoordinatorState::tell_stranger(plans::RunEvent event) {
+  if (stranger_events.admit(now_us())) carry_out(event);
+}
+
+void CoordinatorState::on_tick() {
+  apply(coordination->on_timer(now_us()));
+  links.close_silent(now_us());
+  if (const uint64_t held_back = stranger_events.take_held_back(now_us())) {
+    carry_out(plans::RunEvent{
+        "peer.rejected",
+        absl::StrCat("turned away ", held_back, " more connections, which are not listed"),
+        {{"count", absl::StrCat(held_back)}}});
+  }
+}
 
 net::EnvelopeHead CoordinatorState::head(plans::WorkerId receiver) const {
   net::EnvelopeHead head;
@@ -272,6 +301,7 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   for (const auto& [id, member] : coordination->members()) {
     report.dropped_by_workers.add(member.activity.dropped);
   }
+  report.snapshot_waits = coordination->snapshot_waits();
   report.goodput = coordination->goodput(now_us());
   if (report.step_seconds > 0) {
     tokens_per_second = static_cast<double>(report.tokens) / report.step_seconds;
@@ -398,10 +428,10 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
     apply(coordination->on_averaged(worker, averaged->replica, averaged->number, averaged->ok,
                                     now_us()));
   } else if (const auto* validated = std::get_if<net::Validated>(&body)) {
-    apply(coordination->on_validated(validated->replica, validated->step, validated->loss_sum,
-                                     validated->loss_tokens, now_us()));
+    apply(coordination->on_validated(worker, validated->replica, validated->step,
+                                     validated->loss_sum, validated->loss_tokens, now_us()));
   } else if (const auto* saved = std::get_if<net::ShardSaved>(&body)) {
-    on_shard_saved(*saved);
+    on_shard_saved(worker, *saved);
   } else if (const auto* timings = std::get_if<net::Timings>(&body)) {
     on_timings(worker, *timings);
   } else {
@@ -417,14 +447,18 @@ void CoordinatorState::on_join(plans::PeerNumber peer, const plans::JoinRequest&
 }
 
 void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry) {
+  if (!coordination->takes_part(from)) return drop(plans::DropReason::kNotAllowed);
   for (const auto& [worker, peer] : links.workers()) {
     if (worker != from) send(worker, entry);
   }
 }
 
-void CoordinatorState::on_shard_saved(const net::ShardSaved& saved) {
+void CoordinatorState::on_shard_saved(plans::WorkerId worker, const net::ShardSaved& saved) {
+  if (!has_names_of_stage(saved, coordination->plan())) {
+    return drop(plans::DropReason::kNotAllowed);
+  }
   const plans::CoordinatorOutcome outcome = coordination->on_shard_saved(
-      saved.stage, saved.step,
+      worker, saved.stage, saved.step,
       saved.error.empty() ? absl::OkStatus() : absl::UnavailableError(saved.error), now_us());
   if (outcome.is_dropped() || !saved.error.empty()) {  // Nobody asked for it, or there is nothing.
     if (outcome.is_accepted()) shard_files.erase(saved.step);

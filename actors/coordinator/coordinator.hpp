@@ -22,6 +22,7 @@
 #include "actors/coordinator/worker_links.hpp"
 #include "actors/coordinator/worker_orders.hpp"
 #include "actors/messages.hpp"
+#include "plans/base/event_rate.hpp"
 #include "plans/base/outcome.hpp"
 #include "plans/base/sweeps.hpp"
 #include "plans/coordinator/coordination.hpp"
@@ -77,6 +78,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   plans::DropCounts dropped;             // Messages that changed nothing, by reason.
   std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
   uint64_t malformed_messages = 0;       // What did not decode; each has closed its link.
+  plans::EventRate stranger_events;      // Connections that anybody may open.
 
   void start(CoordinatorConfig new_config);
   uint64_t now_us() const;
@@ -90,6 +92,8 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_plan_message(plans::WorkerId worker, const net::Envelope& message);
   void on_closed(const PeerClosed& closed);
   void tell_malformed(const WorkerLinks::Peer& peer, const absl::Status& why);
+  /// An event that anybody can cause: of many, only some are told, and the others counted.
+  void tell_stranger(plans::RunEvent event);
   void on_tick();
 
   // One per decision.
@@ -119,7 +123,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   // One per message that needs more than a line.
   void on_join(plans::PeerNumber peer, const plans::JoinRequest& join);
   void on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry);
-  void on_shard_saved(const net::ShardSaved& saved);
+  void on_shard_saved(plans::WorkerId worker, const net::ShardSaved& saved);
   void on_quiesced(plans::WorkerId worker, uint64_t generation, const net::Quiesced& quiesced);
   void on_emulate(const EmulateRequest& request);
   void on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat);

@@ -37,6 +37,8 @@ struct StepReport {
   /// those workers that are here.
   plans::DropCounts dropped;
   plans::DropCounts dropped_by_workers;
+  /// Commits of the run so far that ordered no snapshot, as the one before was still on its way.
+  uint64_t snapshot_waits = 0;
 };
 
 struct ValidationReport {

@@ -1,12 +1,29 @@
 #include "actors/coordinator/worker_links.hpp"
 
 #include <utility>
+#include <vector>
 
 namespace skein::actors {
+namespace {
+
+/// Viewers, and workers that are about to join.
+constexpr size_t kStrangersMax = 256;
+/// A worker joins as soon as it is connected.
+constexpr uint64_t kJoinPatienceUs = 10'000'000;
+
+}  // namespace
 
 void WorkerLinks::open(plans::PeerNumber number, std::shared_ptr<net::ControlLink> link,
-                       net::schema::Role role) {
-  peers_[number] = {std::move(link), role, plans::WorkerId{}};
+                       net::schema::Role role, uint64_t now_us) {
+  if (strangers_.size() >= kStrangersMax) forget(*strangers_.begin());
+  peers_[number] = {std::move(link), role, plans::WorkerId{}, now_us};
+  strangers_.insert(number);
+}
+
+void WorkerLinks::forget(plans::PeerNumber number) {
+  peers_.at(number).link->close();
+  peers_.erase(number);
+  strangers_.erase(number);
 }
 
 const WorkerLinks::Peer* WorkerLinks::find(plans::PeerNumber number) const {
@@ -16,6 +33,7 @@ const WorkerLinks::Peer* WorkerLinks::find(plans::PeerNumber number) const {
 
 void WorkerLinks::bind(plans::PeerNumber number, plans::WorkerId worker) {
   peers_.at(number).worker = worker;
+  strangers_.erase(number);
   peer_of_[worker] = number;
 }
 
@@ -24,6 +42,7 @@ plans::WorkerId WorkerLinks::close(plans::PeerNumber number) {
   if (peer == peers_.end()) return {};
   const plans::WorkerId worker = peer->second.worker;
   peers_.erase(peer);
+  strangers_.erase(number);
   const auto current = peer_of_.find(worker);
   if (current == peer_of_.end() || current->second != number) return {};  // It is back already.
   peer_of_.erase(current);
@@ -39,9 +58,17 @@ void WorkerLinks::dismiss(plans::WorkerId worker) {
 }
 
 void WorkerLinks::close_strangers() {
-  for (const auto& [number, peer] : peers_) {
-    if (peer.worker.value == 0) peer.link->close();
+  for (plans::PeerNumber number : strangers_) peers_.at(number).link->close();
+}
+
+void WorkerLinks::close_silent(uint64_t now_us) {
+  std::vector<plans::PeerNumber> silent;
+  for (plans::PeerNumber number : strangers_) {
+    const Peer& peer = peers_.at(number);
+    const bool is_late = now_us > peer.opened_us + kJoinPatienceUs;
+    if (is_late && peer.role == net::schema::Role::WORKER) silent.push_back(number);
   }
+  for (plans::PeerNumber number : silent) forget(number);
 }
 
 void WorkerLinks::send(const net::EnvelopeHead& head, const net::ControlBody& body) const {

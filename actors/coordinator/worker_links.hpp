@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "net/codec/envelope.hpp"
 #include "net/control/control_link.hpp"
@@ -19,10 +20,12 @@ class WorkerLinks {
     std::shared_ptr<net::ControlLink> link;
     net::schema::Role role = net::schema::Role::VIEWER;
     plans::WorkerId worker;  // 0 until it has joined.
+    uint64_t opened_us = 0;
   };
 
+  /// Of those that have not joined, the oldest one is closed if there are too many.
   void open(plans::PeerNumber number, std::shared_ptr<net::ControlLink> link,
-            net::schema::Role role);
+            net::schema::Role role, uint64_t now_us);
   /// Null: it is closed.
   const Peer* find(plans::PeerNumber number) const;
   /// The worker has joined on this connection, which is open.
@@ -34,14 +37,20 @@ class WorkerLinks {
   void dismiss(plans::WorkerId worker);
   /// Ends the connections of those that have not joined.
   void close_strangers();
+  /// ... for so long that they will not.
+  void close_silent(uint64_t now_us);
 
   /// To the receiver of the head, if it has a connection.
   void send(const net::EnvelopeHead& head, const net::ControlBody& body) const;
   const std::map<plans::WorkerId, plans::PeerNumber>& workers() const { return peer_of_; }
 
  private:
-  // Invariant: a worker's connection is open, and says that it is the worker's.
+  void forget(plans::PeerNumber number);
+
+  // Invariants: a worker's connection is open, and says that it is the worker's; the others are the
+  // strangers.
   std::map<plans::PeerNumber, Peer> peers_;
+  std::set<plans::PeerNumber> strangers_;  // In order of arrival.
   std::map<plans::WorkerId, plans::PeerNumber> peer_of_;
 };
 

@@ -4,6 +4,15 @@
 #include "actors/end_process.hpp"
 
 namespace skein::actors {
+namespace {
+
+/// What the data plane holds until it is sent.
+struct Outgoing {
+  net::TensorHandle copy;
+  std::shared_ptr<const void> under_way;
+};
+
+}  // namespace
 
 absl::StatusOr<std::vector<gpu::SavedFile>> ShardIoState::write(const ShardRequest& request) const {
   std::vector<gpu::SavedParameter> parameters;
@@ -27,7 +36,7 @@ SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
     rows.sender = static_cast<uint32_t>(request.stage);
     rows.row_count = 1;
     rows.payload = *copy;
-    rows.owner = copy;
+    rows.owner = std::make_shared<Outgoing>(Outgoing{copy, request.under_way});
     config.plane->send(request.address, std::move(rows));
     reach(config.fail_point, FailPlace::kDuringSnapshot);
   }

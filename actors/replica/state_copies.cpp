@@ -35,15 +35,17 @@ gpu::Work StateCopies::save(const StageReplica& replica, uint64_t steps_done) co
   return work;
 }
 
-gpu::Work StateCopies::keep(const StageReplica& replica, uint64_t steps_done) const {
+gpu::Work StateCopies::keep(const StageReplica& replica, uint64_t steps_done) {
   const plans::WorkerId snapshot_peer =
       options_.snapshot_peers.at(static_cast<size_t>(replica.stage));
-  if (snapshot_peer.value == 0) return {};
+  if (snapshot_peer.value == 0 || !under_way_[replica.stage].expired()) return {};
   auto request = std::make_shared<SnapshotRequest>();
   request->generation = options_.generation;
   request->stage = replica.stage;
   request->address = options_.addresses.at(snapshot_peer);
   request->state.step = steps_done;
+  request->under_way = std::make_shared<const int>(0);
+  under_way_[replica.stage] = request->under_way;
   const plans::LayerRange& layers = replica.parts.options.layers;
   request->state.layers = layers;
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {

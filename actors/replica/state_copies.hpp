@@ -31,12 +31,14 @@ class StateCopies {
   StateCopies(Options options, const StageReplicas& replicas);
 
   gpu::Work save(const StageReplica& replica, uint64_t steps_done) const;
-  /// No `run`: nobody keeps the stage's snapshots.
-  gpu::Work keep(const StageReplica& replica, uint64_t steps_done) const;
+  /// No `run`: nobody keeps the stage's snapshots, or the one before is still being sent, so that
+  /// slow links do not fill the memory.
+  gpu::Work keep(const StageReplica& replica, uint64_t steps_done);
 
  private:
   const Options options_;
   std::map<int64_t, std::shared_ptr<gpu::StagingPool>> memory_;  // By layer.
+  std::map<int32_t, std::weak_ptr<const void>> under_way_;       // By stage.
 };
 
 /// Copies the whole state of `model` into `copy`, whose `parameters` are set.

@@ -53,7 +53,9 @@ TensorTraffic::TensorTraffic(Options options, const StageReplicas& replicas)
 }
 
 void TensorTraffic::open_inputs(const StageReplica& replica) {
-  auto open = [&](plans::InputKind kind, uint32_t tensors_max) {
+  // Both directions use the same routes: what we send one way is what comes the other way.
+  auto open = [&](plans::InputKind kind, const std::vector<plans::Route>& routes,
+                  uint32_t tensors_max) {
     net::TensorInbox::StreamSpec stream;
     stream.generation = options_.plan.generation;
     stream.receiver = replica.parts.id.value;
@@ -61,6 +63,10 @@ void TensorTraffic::open_inputs(const StageReplica& replica) {
     stream.row_begin = static_cast<uint32_t>(replica.rows.begin);
     stream.row_count = static_cast<uint32_t>(replica.rows.count);
     stream.row_floats = static_cast<uint32_t>(options_.row_floats);
+    for (const plans::Route& route : routes) {
+      stream.parts.emplace_back(static_cast<uint32_t>(route.rows.begin),
+                                static_cast<uint32_t>(route.rows.count));
+    }
     stream.tensors_max = tensors_max;
     stream.on_tensor = options_.on_tensor;
     options_.plane->inbox().open(std::move(stream));
@@ -69,12 +75,14 @@ void TensorTraffic::open_inputs(const StageReplica& replica) {
   // that is already of the next step.
   const auto step_tensors = static_cast<uint32_t>(options_.plan.microbatch_count) + 1;
   if (replica.stage > 0 && !options_.linked.contains(replica.stage - 1)) {
-    open(plans::InputKind::kActivation, step_tensors);
+    open(plans::InputKind::kActivation, replica.routes_backward, step_tensors);
   }
   if (!replica.routes_forward.empty() && !options_.linked.contains(replica.stage)) {
-    open(plans::InputKind::kGradient, step_tensors);
+    open(plans::InputKind::kGradient, replica.routes_forward, step_tensors);
   }
-  if (replica.stage > 0) open(plans::InputKind::kValidation, kValidationTensorsMax);
+  if (replica.stage > 0) {
+    open(plans::InputKind::kValidation, replica.routes_backward, kValidationTensorsMax);
+  }
 }
 
 plans::InputKey TensorTraffic::input_key(const net::TensorKey& key) const {

@@ -1,8 +1,15 @@
 #include "actors/worker/state_store.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace skein::actors {
+namespace {
+
+/// Sets of one stage of which some layers have come: one is under way, and one may be given up.
+constexpr int64_t kArrivingMax = 2;
+
+}  // namespace
 
 std::vector<plans::InventoryItem> StateStore::inventory() const {
   std::vector<plans::InventoryItem> all;
@@ -40,7 +47,14 @@ std::optional<SnapshotTaken> StateStore::on_layer(const plans::ModelSpec& model,
     return std::nullopt;
   }
   const auto number = static_cast<int32_t>(stage - plan.stages.begin());
-  HeldState& state = arriving_[{number, arrived.key.step}];
+  const std::pair<int32_t, uint64_t> name{number, arrived.key.step};
+  if (!arriving_.contains(name) && has_arriving(number, kArrivingMax)) {
+    // What is there of the oldest will not become whole: a layer of it was damaged.
+    const auto oldest = arriving_.lower_bound({number, 0});
+    if (oldest->first.second > arrived.key.step) return std::nullopt;
+    arriving_.erase(oldest);
+  }
+  HeldState& state = arriving_[name];
   state.step = arrived.key.step;
   state.layers = stage->layers;
   state.copies[layer] = arrived.tensor;
@@ -48,6 +62,11 @@ std::optional<SnapshotTaken> StateStore::on_layer(const plans::ModelSpec& model,
   SnapshotTaken whole{number, std::move(state)};
   arriving_.erase({number, arrived.key.step});
   return whole;
+}
+
+bool StateStore::has_arriving(int32_t stage, int64_t count) const {
+  return std::distance(arriving_.lower_bound({stage, 0}), arriving_.lower_bound({stage + 1, 0})) >=
+         count;
 }
 
 void StateStore::drop_damaged(const plans::ModelSpec& model) {

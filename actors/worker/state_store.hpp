@@ -45,6 +45,9 @@ class StateStore {
   void begin_plan(uint64_t first_step);
 
  private:
+  /// So many snapshots of the stage are partly there.
+  bool has_arriving(int32_t stage, int64_t count) const;
+
   std::vector<HeldState> held_;
   /// Snapshots of which some layers have come, by stage and step; none has all of them.
   std::map<std::pair<int32_t, uint64_t>, HeldState> arriving_;

@@ -1,5 +1,7 @@
 #include "actors/worker/worker_process.hpp"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -13,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/actor_system.hpp"
 #include "actors/collectives/device_gradient_group.hpp"
+#include "actors/microseconds.hpp"
 #include "actors/worker/worker.hpp"
 #include "gpu/cuda/load_cuda.hpp"
 #include "net/control/control_link.hpp"
@@ -20,6 +23,7 @@
 #include "net/local_address.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/simulator/job_scenario.hpp"
+#include "plans/worker/reconnect_backoff.hpp"
 
 namespace skein::actors {
 namespace {
@@ -220,15 +224,22 @@ class LocalWorker final : public WorkerProcess {
 
   /// Called by the worker, the first time while it is being spawned.
   void connect(uint64_t attempt, double seconds) {
+    const plans::ReconnectBackoff::Attempt next = begin_attempt(seconds);
     net::ConnectOptions options;
     options.address = options_.coordinator_address;
-    options.timeout_seconds = seconds;
+    options.timeout_seconds = next.left_seconds;
+    options.delay_seconds = next.delay_seconds;
     if (options_.on_waiting) {
-      options.on_waiting = [this, seconds](const absl::Status& why) {
-        options_.on_waiting(std::string(why.message()), seconds);
+      options.on_waiting = [this, left = next.left_seconds](const absl::Status& why) {
+        options_.on_waiting(std::string(why.message()), left);
       };
     }
     loop_->post([this, attempt, options] { start_connecting(attempt, options); });
+  }
+
+  plans::ReconnectBackoff::Attempt begin_attempt(double seconds) {
+    std::lock_guard lock(mutex_);
+    return backoff_.begin(seconds, to_us(std::chrono::steady_clock::now()));
   }
 
   void start_connecting(uint64_t attempt, const net::ConnectOptions& options) {
@@ -236,6 +247,13 @@ class LocalWorker final : public WorkerProcess {
     spawned_signal_.wait(lock, [this] { return spawned_; });
     const Worker to = worker_;
     lock.unlock();
+    if (options.timeout_seconds <= 0) {
+      caf::anon_send(to,
+                     LinkClosed{attempt, absl::UnavailableError(absl::StrCat(
+                                             "nobody at ", options.address,
+                                             " has taken us in for as long as we wait for one"))});
+      return;
+    }
     net::ControlLink::Handlers handlers = {
         [this, to](net::Envelope message) {
           remember_head(message);
@@ -277,6 +295,7 @@ class LocalWorker final : public WorkerProcess {
   void remember_head(const net::Envelope& message) {
     std::lock_guard lock(mutex_);
     if (const auto* joined = std::get_if<net::Joined>(&message.body)) {
+      backoff_.on_joined();
       head_.sender = joined->worker.value;
       head_.term = message.head.term;
     } else if (std::holds_alternative<net::Quiesce>(message.body)) {
@@ -311,6 +330,7 @@ class LocalWorker final : public WorkerProcess {
   Worker worker_;
 
   std::mutex mutex_;
+  plans::ReconnectBackoff backoff_{static_cast<uint64_t>(getpid())};  // Guarded by mutex_.
   std::condition_variable ended_signal_;
   std::shared_ptr<net::ControlLink> link_;
   net::EnvelopeHead head_;

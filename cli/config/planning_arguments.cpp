@@ -33,6 +33,7 @@ Examples:
   skein simulate job.toml cluster.toml --steps 20
   skein simulate cluster.toml --profile vgg16.json --steps 20
   skein simulate job.toml cluster.toml --plan plan.txt --scenario 'H2 factor=4 devices=0'
+  skein simulate job.toml cluster.toml --churn g4dn-trace.csv --churn-scale 60
   skein simulate --stages 4 --microbatches 8 --tf 1 --tb 2
   skein simulate --stages 4 --microbatches 12 --tf 1 --tb 1 --tw 1 --schedule ZBH1 --svg zb.svg
   skein simulate --stages 4 --microbatches 8 --virtual 2 --schedule Interleaved1F1B
@@ -80,6 +81,51 @@ void add_files(CLI::App& verb, PictureFiles& files) {
   verb.add_option("--csv", files.csv, "write the schedule into this file (PyTorch's format)");
 }
 
+void add_churn(CLI::App& verb, ChurnArguments& churn) {
+  const char* group = "Members that come and go";
+  const auto seconds = CLI::Range(0.0, 1e9);
+  auto add = [&](const char* name, auto& value, const char* what) {
+    return verb.add_option(name, value, what)->group(group);
+  };
+  add("--churn", churn.trace_path, "recorded machines: lines of milliseconds,add|remove,machine");
+  add("--churn-scale", churn.options.scale, "how many times faster the recording runs")
+      ->capture_default_str()
+      ->check(CLI::Range(1e-3, 1e6));
+  add("--churn-notice", churn.options.notice_s,
+      "seconds of the recording by which a notice precedes a loss")
+      ->capture_default_str()
+      ->check(seconds);
+  add("--churn-from", churn.options.from_s,
+      "second of the recording at which to begin; default: when a machine first comes")
+      ->check(seconds);
+  add("--churn-length", churn.options.length_s,
+      "seconds of the recording; default: to its last event")
+      ->check(seconds);
+  add("--churn-templates", churn.template_stages, "stages of whole pipelines to compare with")
+      ->delimiter(',')
+      ->capture_default_str();
+  add("--churn-change", churn.costs.change_s, "seconds of a change of plan, beside moving state")
+      ->capture_default_str()
+      ->check(seconds);
+  add("--churn-join", churn.costs.join_s, "seconds until a newcomer has joined")
+      ->capture_default_str()
+      ->check(seconds);
+  add("--churn-measure", churn.costs.measure_s,
+      "seconds in which it measures its device, for the planner; one on each host at a time")
+      ->capture_default_str()
+      ->check(seconds);
+  add("--churn-planning", churn.costs.planning_s, "seconds of the planner")
+      ->capture_default_str()
+      ->check(seconds);
+  add("--churn-restart", churn.costs.restart_s, "seconds of a restart, of who stops and restarts")
+      ->capture_default_str()
+      ->check(seconds);
+  add("--churn-checkpoint", churn.costs.checkpoint_steps,
+      "steps between checkpoints of the same; default: the job's")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+  add("--churn-chaos", churn.chaos_path, "write the fault script of a real run into this file");
+}
+
 }  // namespace
 
 CLI::App* add_plan_verb(CLI::App& app, PlanOptions& options) {
@@ -109,6 +155,7 @@ CLI::App* add_simulate_verb(CLI::App& app, SimulateOptions& options) {
           },
           "text, or json: one object a line")
       ->check(CLI::IsMember({"text", "json"}));
+  add_churn(*verb, options.churn);
   QuickOptions& quick = options.quick;
   const char* group = "Without files";
   verb->add_option("--stages", quick.stages, "ranks of the pipeline")->group(group);

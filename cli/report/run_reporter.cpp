@@ -17,6 +17,7 @@
 #include "cli/report/plan_json.hpp"
 #include "cli/report/run_report.hpp"
 #include "gpu/files/durable_file.hpp"
+#include "net/codec/bounds.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/base/upper_median.hpp"
 #include "plans/schedule/schedule.hpp"
@@ -28,6 +29,8 @@ using Json = nlohmann::ordered_json;
 
 /// Weight of the newest step in the moving average of the throughput (llm.c's).
 constexpr double kRateDecay = 0.95;
+/// An event's text on the terminal is cut to this.
+constexpr size_t kEventBytesMax = 8192;
 
 /// Events that changed nothing; reasons of none are left out.
 Json by_reason(const plans::DropCounts& dropped) {
@@ -51,6 +54,11 @@ std::string goodput_line(const plans::Goodput& goodput) {
       "  goodput      %.1f%%: useful %.1f s, redone %.1f s, moving state %.1f s, waiting %.1f s",
       goodput.ratio() * 100, goodput.useful_s, goodput.redone_s, goodput.moving_s,
       goodput.waiting_s + goodput.stopped_s);
+}
+
+/// In one line, whatever bytes its texts have.
+std::string to_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -83,8 +91,9 @@ void RunReporter::line(const std::string& text) {
 
 void RunReporter::event_line(const std::string& text) {
   if (options_.quiet || options_.format == LogFormat::kJson) return;
-  line(options_.colours ? absl::StrCat("\033[36mevent\033[0m  ", text)
-                        : absl::StrCat("event  ", text));
+  const std::string shown = net::fit_text(text, kEventBytesMax);
+  line(options_.colours ? absl::StrCat("\033[36mevent\033[0m  ", shown)
+                        : absl::StrCat("event  ", shown));
 }
 
 std::string RunReporter::now_text() const {
@@ -221,13 +230,14 @@ void RunReporter::on_step(const actors::StepReport& report) {
   if (report.dropped_by_workers.total() > 0) {
     json["dropped_by_workers"] = by_reason(report.dropped_by_workers);
   }
+  if (report.snapshot_waits > 0) json["snapshot_waits"] = report.snapshot_waits;
   if (options_.simulated) json["simulated"] = true;
   if (options_.counts_samples) json.erase("tokens");
   goodput_ = report.goodput;
   if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
-  metrics_ << json.dump() << std::endl;
+  metrics_ << to_line(json) << std::endl;
   if (options_.quiet) return;
-  if (options_.format == LogFormat::kJson) return line(json.dump());
+  if (options_.format == LogFormat::kJson) return line(to_line(json));
   const auto log_freq = static_cast<uint64_t>(options_.job.metrics.log_freq);
   const uint64_t before = report.step - std::min(count, report.step);
   const bool is_due = report.step / log_freq != before / log_freq;
@@ -241,8 +251,8 @@ void RunReporter::on_validation(const actors::ValidationReport& report) {
   const Json json = {{"kind", "validation"},    {"time", now_text()},
                      {"step", report.step},     {"loss", report.loss},
                      {"tokens", report.tokens}, {"seconds", report.seconds}};
-  metrics_ << json.dump() << std::endl;
-  if (options_.format == LogFormat::kJson && !options_.quiet) line(json.dump());
+  metrics_ << to_line(json) << std::endl;
+  if (options_.format == LogFormat::kJson && !options_.quiet) line(to_line(json));
   event_line(absl::StrFormat("validation at step %d: loss %.4f over %s tokens", report.step,
                              report.loss, with_commas(report.tokens)));
 }
@@ -268,8 +278,8 @@ void RunReporter::on_event(const actors::EventReport& report) {
   mark_event(report);
   Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
   for (const auto& [name, value] : report.fields) json[name] = value;
-  events_ << json.dump() << std::endl;
-  if (options_.format == LogFormat::kJson && !options_.quiet) line(json.dump());
+  events_ << to_line(json) << std::endl;
+  if (options_.format == LogFormat::kJson && !options_.quiet) line(to_line(json));
   event_line(report.text);
 }
 
@@ -318,7 +328,7 @@ void RunReporter::summarise(const actors::RunResult& result) {
                  {"folder", options_.folder.path}};
     if (validation_loss_) json["validation_loss"] = *validation_loss_;
     if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
-    return line(json.dump());
+    return line(to_line(json));
   }
   line("");
   const char* end = !result.status.ok()    ? "failed"

@@ -46,6 +46,8 @@ class ChaosRunner {
   /// Does what is due, with a line for each fault action. Call it often: a fault action is as late
   /// as this.
   void poll(const Now& now);
+  /// True if the script starts another worker at some time to come.
+  bool awaits_join() const { return timeline_.awaits_join(); }
 
  private:
   absl::Status carry_out(const plans::FaultAction& fault_action);

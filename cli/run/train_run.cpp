@@ -319,8 +319,8 @@ void TrainRun::check_children(const actors::RunProgress& progress) {
     child_died_ = Clock::now();
     child_fault_ = std::move(fault);
   }
-  // Once training has begun the others go on without it, while there are others.
-  const bool is_fatal = !progress.has_started || children_.all_ended();
+  // Once training has begun the others go on without it, while there are others or some will come.
+  const bool is_fatal = !progress.has_started || (children_.all_ended() && !chaos_->awaits_join());
   if (!child_fault_.ok() && is_fatal && seconds_since(child_died_) > kBlameSeconds) {
     coordinator_->abort(child_fault_);
   }

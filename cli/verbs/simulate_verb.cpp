@@ -145,6 +145,12 @@ absl::Status run_quick(const SimulateOptions& options) {
 }  // namespace
 
 int simulate(const SimulateOptions& options) {
+  if (!options.churn.trace_path.empty()) {
+    ChurnArguments churn = options.churn;
+    churn.as_json = options.format == LogFormat::kJson;
+    const absl::Status status = simulate_churn(options.planning, churn);
+    return status.ok() ? kExitDone : report_error(status);
+  }
   const bool with_files =
       !options.planning.job_path.empty() || !options.planning.profile_path.empty();
   const absl::Status status = with_files ? run_with_files(options) : run_quick(options);

@@ -6,12 +6,14 @@
 #include "cli/report/quick_simulation.hpp"
 #include "cli/report/run_reporter.hpp"
 #include "cli/verbs/plan_verb.hpp"
+#include "cli/verbs/simulate_churn.hpp"
 
 namespace skein::cli {
 
 struct SimulateOptions {
   PlanningOptions planning;  // With a job file ...
   QuickOptions quick;        // ... or, without one, numbers alone.
+  ChurnArguments churn;      // With a job file and a trace: members come and go.
   PictureFiles files;
   std::string plan_path;  // A plan.txt; empty: plan first.
   int32_t steps = 10;

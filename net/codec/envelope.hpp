@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <variant>
 
 #include "absl/status/statusor.h"
@@ -41,7 +42,9 @@ using ControlBody =
 struct Envelope {
   EnvelopeHead head;
   ControlBody body;
-  bool operator==(const Envelope&) const = default;
+  /// Held by the message and its copies: the link that read it reads on when they are gone.
+  std::shared_ptr<const void> receipt = nullptr;
+  bool operator==(const Envelope& other) const { return head == other.head && body == other.body; }
 };
 
 /// Called once, where bytes become a message: the links do it.

@@ -1,5 +1,6 @@
 #include "net/control/control_link.hpp"
 
+#include <atomic>
 #include <deque>
 #include <utility>
 
@@ -16,7 +17,13 @@ namespace {
 
 /// Messages written with one system call at most.
 constexpr size_t kWriteBatchMax = 64;
-constexpr auto kRetryInterval = 100 * kj::MILLISECONDS;
+/// Between the first attempts that are refused, and between those that follow: still shorter than a
+/// coordinator that was restarted waits for the next worker.
+constexpr auto kQuickRetry = 100 * kj::MILLISECONDS;
+constexpr auto kSlowRetry = 1100 * kj::MILLISECONDS;
+constexpr int kQuickAttempts = 10;
+/// The slow ones are spread over up to so much more.
+constexpr uint64_t kJitterMs = 400;
 /// What is swallowed by a network that is cut, or by an address that nobody has any more, would be
 /// sent again ever more rarely: a new attempt finds a coordinator that is back, and its new
 /// address.
@@ -71,29 +78,62 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
         end(decoded.status());
         return kj::READY_NOW;
       }
+      decoded->receipt = receipt(raw.size());
       if (handlers_.on_message) handlers_.on_message(*std::move(decoded));
       if (ended_) return kj::READY_NOW;
-      return read_next();
+      if (unhandled_->load() <= kIntakeBytesMax) return read_next();
+      return when_handled().then([this]() -> kj::Promise<void> {
+        auto self = weak_from_this().lock();
+        if (!self || ended_) return kj::READY_NOW;
+        return read_next();
+      });
     });
+  }
+
+  /// Lives as long as the message of so many bytes, whichever thread handles it.
+  std::shared_ptr<const void> receipt(uint64_t bytes) {
+    unhandled_->fetch_add(bytes);
+    return std::shared_ptr<const void>(
+        unhandled_.get(), [bytes, count = unhandled_, weak = weak_from_this()](const void*) {
+          const uint64_t before = count->fetch_sub(bytes);
+          if (before <= kIntakeBytesMax || before - bytes > kIntakeBytesMax) return;
+          if (auto self = weak.lock()) {
+            self->loop_.post([self] {
+              if (self->resume_) self->resume_->fulfill();
+            });
+          }
+        });
+  }
+
+  kj::Promise<void> when_handled() {
+    auto paused = kj::newPromiseAndFulfiller<void>();
+    resume_ = kj::mv(paused.fulfiller);
+    // The last one may have been handled in between.
+    if (unhandled_->load() <= kIntakeBytesMax) resume_->fulfill();
+    return kj::mv(paused.promise);
   }
 
   void enqueue(ControlMessage message) {
     if (ended_ || closing_) return;
-    if (queue_.size() >= kLinkQueueMax) {
-      end(absl::ResourceExhaustedError(
-          absl::StrCat(peer_, " does not read: ", queue_.size(), " messages wait for it")));
+    const uint64_t bytes = message.bytes().size();
+    if (queue_.size() >= kLinkQueueMax || queue_bytes_ + bytes > kLinkQueueBytesMax) {
+      end(absl::ResourceExhaustedError(absl::StrCat(peer_, " does not read: ", queue_.size(),
+                                                    " messages of ", queue_bytes_,
+                                                    " bytes wait for it")));
       return;
     }
+    queue_bytes_ += bytes;
     queue_.push_back(std::move(message));
     if (!writing_) write_batch();
   }
 
+  struct Batch {
+    std::vector<ControlMessage> messages;
+    std::vector<FrameHead> heads;
+    std::vector<kj::ArrayPtr<const kj::byte>> pieces;
+  };
+
   void write_batch() {
-    struct Batch {
-      std::vector<ControlMessage> messages;
-      std::vector<FrameHead> heads;
-      std::vector<kj::ArrayPtr<const kj::byte>> pieces;
-    };
     auto batch = std::make_shared<Batch>();
     while (!queue_.empty() && batch->messages.size() < kWriteBatchMax) {
       batch->messages.push_back(std::move(queue_.front()));
@@ -111,15 +151,16 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
                                                                   batch->pieces.size());
     // A write to a peer that is gone may throw at once, instead of failing its promise.
     auto written = kj::evalNow([&] { return stream_->write(pieces); })
-                       .then([self = shared_from_this(), batch] { self->on_written(); },
+                       .then([self = shared_from_this(), batch] { self->on_written(*batch); },
                              [self = shared_from_this(), batch](kj::Exception&& exception) {
                                self->end(absl::UnavailableError(exception.getDescription().cStr()));
                              });
     loop_.run(kj::mv(written));
   }
 
-  void on_written() {
+  void on_written(const Batch& batch) {
     writing_ = false;
+    for (const ControlMessage& each : batch.messages) queue_bytes_ -= each.bytes().size();
     if (ended_) return;
     if (!queue_.empty()) return write_batch();
     if (closing_) end(absl::OkStatus());
@@ -152,6 +193,10 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   Handlers handlers_;
   kj::Maybe<kj::Promise<void>> reading_;
   std::deque<ControlMessage> queue_;
+  uint64_t queue_bytes_ = 0;  // What waits or is being written.
+  const std::shared_ptr<std::atomic<uint64_t>> unhandled_ =
+      std::make_shared<std::atomic<uint64_t>>(0);  // Bytes of messages that are alive.
+  kj::Own<kj::PromiseFulfiller<void>> resume_;     // Ends a wait of the reading; null: none was.
   bool writing_ = false;
   bool closing_ = false;
   bool ended_ = false;
@@ -170,9 +215,12 @@ class Connector : public std::enable_shared_from_this<Connector> {
         on_done_(std::move(on_done)) {}
 
   void start() {
-    deadline_ = loop_.timer().now() +
+    const auto delay = static_cast<int64_t>(options_.delay_seconds * 1e3) * kj::MILLISECONDS;
+    deadline_ = loop_.timer().now() + delay +
                 static_cast<int64_t>(options_.timeout_seconds * 1e3) * kj::MILLISECONDS;
-    attempt();
+    if (options_.delay_seconds <= 0) return attempt();
+    loop_.run(
+        loop_.timer().afterDelay(delay).then([self = shared_from_this()] { self->attempt(); }));
   }
 
  private:
@@ -198,9 +246,11 @@ class Connector : public std::enable_shared_from_this<Connector> {
                                                            "); is the coordinator running there?"));
     if (loop_.timer().now() >= deadline_) return on_done_(std::move(why));
     if (const auto on_waiting = std::exchange(options_.on_waiting, nullptr)) on_waiting(why);
-    loop_.run(loop_.timer().afterDelay(kRetryInterval).then([self = shared_from_this()] {
-      self->attempt();
-    }));
+    const bool is_quick = ++attempts_ < kQuickAttempts;
+    const auto jitter = static_cast<int64_t>(loop_.now_us() % kJitterMs) * kj::MILLISECONDS;
+    const auto wait = is_quick ? kQuickRetry : kSlowRetry + jitter;
+    loop_.run(
+        loop_.timer().afterDelay(wait).then([self = shared_from_this()] { self->attempt(); }));
   }
 
   void greet(kj::Own<kj::AsyncIoStream> stream) {
@@ -228,6 +278,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   ControlLink::Handlers handlers_;
   OnDone on_done_;
   kj::TimePoint deadline_ = kj::origin<kj::TimePoint>();
+  int attempts_ = 0;
 };
 
 class KjListener final : public ControlListener {

@@ -12,8 +12,13 @@
 
 namespace skein::net {
 
-/// Messages that may wait to be written on a link; a peer that does not read for so long is lost.
+/// Messages, and their bytes, that may wait to be written on a link; a peer that does not read for
+/// so long is lost.
 inline constexpr int kLinkQueueMax = 4096;
+inline constexpr uint64_t kLinkQueueBytesMax = 32 << 20;  // Eight of the largest messages.
+/// Bytes of messages that were read and that nobody has handled yet; while there are more, nothing
+/// is read, and the peer waits.
+inline constexpr uint64_t kIntakeBytesMax = 8 << 20;
 
 /// One connection that carries control messages in order. Thread-safe.
 class ControlLink {
@@ -43,6 +48,7 @@ struct ConnectOptions {
   schema::Role role = schema::Role::WORKER;
   uint32_t protocol_version = schema::PROTOCOL_VERSION;  // Another one only in tests.
   double timeout_seconds = 30;
+  double delay_seconds = 0;  // Before the first attempt.
   /// Called once on the loop's thread, with the reason, if the first attempt fails and others
   /// follow; may be null.
   std::function<void(const absl::Status&)> on_waiting;

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "net/control/wire.hpp"
 
 namespace skein::net {
 namespace {
@@ -29,29 +28,30 @@ kj::Promise<FrameResult> read_body(kj::AsyncInputStream& stream, uint32_t words)
 
 }  // namespace
 
-absl::Status check_frame_head(const FrameHead& head) {
+absl::Status check_frame_head(const FrameHead& head, uint64_t bytes_max) {
   if (head.magic != kFrameMagic) {
     return absl::InvalidArgumentError(
         absl::StrFormat("what came is no Skein message (it begins with %08x, expected %08x)",
                         head.magic, kFrameMagic));
   }
-  if (head.words == 0 || head.words > kControlBytesMax / sizeof(capnp::word)) {
-    return absl::InvalidArgumentError(absl::StrCat("a message of ", head.words, " words; at most ",
-                                                   kControlBytesMax / sizeof(capnp::word)));
+  const uint64_t words_max = bytes_max / sizeof(capnp::word);
+  if (head.words == 0 || head.words > words_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message of ", head.words, " words; at most ", words_max));
   }
   return absl::OkStatus();
 }
 
-kj::Promise<FrameResult> read_frame(kj::AsyncInputStream& stream) {
+kj::Promise<FrameResult> read_frame(kj::AsyncInputStream& stream, uint64_t bytes_max) {
   auto head = kj::heap<FrameHead>();
   FrameHead* target = head.get();
   return stream.tryRead(target, sizeof(FrameHead), sizeof(FrameHead))
-      .then([&stream, head = kj::mv(head)](size_t got) -> kj::Promise<FrameResult> {
+      .then([&stream, bytes_max, head = kj::mv(head)](size_t got) -> kj::Promise<FrameResult> {
         if (got == 0) return FrameResult{absl::OkStatus(), nullptr};
         if (got < sizeof(FrameHead)) {
           return FrameResult{absl::InvalidArgumentError("a frame ends within its head"), nullptr};
         }
-        if (absl::Status status = check_frame_head(*head); !status.ok()) {
+        if (absl::Status status = check_frame_head(*head, bytes_max); !status.ok()) {
           return FrameResult{std::move(status), nullptr};
         }
         return read_body(stream, head->words);

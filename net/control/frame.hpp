@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "net/control/wire.hpp"
 
 namespace skein::net {
 
@@ -20,16 +21,20 @@ struct FrameHead {
 };
 inline constexpr uint32_t kFrameMagic = 0x314e4b53;  // "SKN1"
 
-/// Checks a head. InvalidArgument says what was found instead.
-absl::Status check_frame_head(const FrameHead& head);
+/// A Hello or the header of a tensor: what may be sent before anybody knows who it is.
+inline constexpr uint64_t kSmallFrameBytesMax = 4096;
 
-/// The next frame's message; empty at the end of the stream. A broken stream, a wrong head and a
-/// truncated frame are errors of the status. Runs on the loop's thread.
+/// Checks a head. InvalidArgument says what was found instead.
+absl::Status check_frame_head(const FrameHead& head, uint64_t bytes_max = kControlBytesMax);
+
+/// The next frame's message, of at most `bytes_max`; empty at the end of the stream. A broken
+/// stream, a wrong head and a truncated frame are errors of the status. Runs on the loop's thread.
 struct FrameResult {
   absl::Status status;
   kj::Array<capnp::word> words;
 };
-kj::Promise<FrameResult> read_frame(kj::AsyncInputStream& stream);
+kj::Promise<FrameResult> read_frame(kj::AsyncInputStream& stream,
+                                    uint64_t bytes_max = kControlBytesMax);
 
 FrameHead frame_head(std::span<const std::byte> message);
 

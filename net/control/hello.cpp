@@ -19,11 +19,14 @@ namespace skein::net {
 namespace {
 
 /// A peer says hello at once; who is silent for so long is not one of ours.
-constexpr auto kHelloTimeout = 10 * kj::SECONDS;
+constexpr auto kHelloTimeout = 3 * kj::SECONDS;
 /// After an accept that failed.
 constexpr auto kAcceptPause = 10 * kj::MILLISECONDS;
-/// Connections that have not said hello yet; more are closed at once.
-constexpr int kHandshakesMax = 1024;
+/// Connections that have not said hello yet; of more the oldest one is closed, so that whoever
+/// opens many silent ones locks nobody out.
+constexpr size_t kHandshakesMax = 512;
+/// Closed at once when there are no descriptors left.
+constexpr int kHandshakesDropped = 32;
 
 Wire<schema::Hello> encode_hello(const Hello& from) {
   capnp::MallocMessageBuilder message;
@@ -88,6 +91,7 @@ absl::StatusOr<Hello> decode_hello(schema::Hello::Reader hello) {
 struct Acceptor::Handshake {
   kj::Own<kj::AsyncIoStream> stream;
   std::string peer;
+  kj::Canceler canceler;  // Of the wait for the hello.
 };
 
 absl::StatusOr<std::shared_ptr<Acceptor>> Acceptor::listen(KjEventLoop& loop, Options options) {
@@ -137,6 +141,7 @@ kj::Promise<void> Acceptor::accept_all() {
 void Acceptor::accept_next() {
   accepting_ = accept_all().eagerlyEvaluate([this](kj::Exception&&) {
     // Out of descriptors, for example: that peer gives up, later ones may succeed.
+    for (int i = 0; i < kHandshakesDropped; ++i) drop_oldest();
     loop_.run(loop_.timer().afterDelay(kAcceptPause).then([self = shared_from_this()] {
       if (!self->stopped_) self->accept_next();
     }));
@@ -144,21 +149,30 @@ void Acceptor::accept_next() {
 }
 
 void Acceptor::greet(kj::Own<kj::AsyncIoStream> stream) {
-  if (handshakes_ >= kHandshakesMax) return;
-  ++handshakes_;
+  if (handshakes_.size() >= kHandshakesMax) drop_oldest();
   auto handshake = std::make_shared<Handshake>();
   handshake->peer = peer_name(*stream);
   handshake->stream = kj::mv(stream);
+  const uint64_t number = ++accepted_;
+  handshakes_[number] = handshake;
   auto late = loop_.timer().afterDelay(kHelloTimeout).then([]() -> FrameResult {
-    return {absl::DeadlineExceededError("it said nothing for 10 seconds"), nullptr};
+    return {absl::DeadlineExceededError("it said nothing for 3 seconds"), nullptr};
   });
-  auto promise = read_frame(*handshake->stream)
-                     .exclusiveJoin(kj::mv(late))
-                     .then([self = shared_from_this(), handshake](FrameResult frame) {
-                       --self->handshakes_;
+  auto frame = read_frame(*handshake->stream, kSmallFrameBytesMax).exclusiveJoin(kj::mv(late));
+  auto promise = handshake->canceler.wrap(kj::mv(frame))
+                     .then([self = shared_from_this(), handshake, number](FrameResult frame) {
+                       self->handshakes_.erase(number);
                        if (!self->stopped_) self->on_hello(handshake, kj::mv(frame));
                      });
   loop_.run(kj::mv(promise));
+}
+
+void Acceptor::drop_oldest() {
+  if (handshakes_.empty()) return;
+  const std::shared_ptr<Handshake> oldest = handshakes_.begin()->second;
+  handshakes_.erase(handshakes_.begin());
+  oldest->canceler.cancel("it said nothing while others came");
+  reject(oldest, "it said nothing while others came", false);
 }
 
 void Acceptor::on_hello(const std::shared_ptr<Handshake>& handshake, FrameResult frame) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -73,6 +74,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   void accept_next();
   kj::Promise<void> accept_all();
   void greet(kj::Own<kj::AsyncIoStream> stream);
+  void drop_oldest();
   void on_hello(const std::shared_ptr<Handshake>& handshake, FrameResult frame);
   void reject(const std::shared_ptr<Handshake>& handshake, const std::string& reason, bool answer);
 
@@ -81,7 +83,8 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   kj::Own<kj::ConnectionReceiver> receiver_;
   kj::Maybe<kj::Promise<void>> accepting_;
   uint16_t port_ = 0;
-  int handshakes_ = 0;
+  std::map<uint64_t, std::shared_ptr<Handshake>> handshakes_;  // That wait, in order of arrival.
+  uint64_t accepted_ = 0;
   bool stopped_ = false;
 };
 

@@ -21,6 +21,15 @@ namespace {
 
 /// A payload that nobody wants is read in pieces of this size.
 constexpr size_t kSkipBytes = 64 << 10;
+/// Of a payload so much comes within the time-out, which any link manages that trains. Whoever only
+/// announces tensors holds up others no longer.
+constexpr size_t kPieceBytes = 256 << 10;
+/// The first byte follows its header at once.
+constexpr double kFirstByteSeconds = 5;
+
+kj::Duration to_duration(double seconds) {
+  return static_cast<int64_t>(seconds * 1e3) * kj::MILLISECONDS;
+}
 
 /// Counters that any thread may read.
 struct Counters {
@@ -63,33 +72,37 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
  public:
   /// `refuse` is told why the connection ends because of what the peer says.
   Receiver(kj::Own<kj::AsyncIoStream> stream, Hello hello, std::shared_ptr<KjTensorInbox> inbox,
-           std::shared_ptr<Counters> counters, std::function<void(const std::string&)> refuse)
+           std::shared_ptr<Counters> counters, kj::Timer& timer, double timeout_seconds,
+           std::function<void(const std::string&)> refuse)
       : stream_(kj::mv(stream)),
         hello_(std::move(hello)),
         inbox_(std::move(inbox)),
         counters_(std::move(counters)),
+        timer_(timer),
+        timeout_seconds_(timeout_seconds),
         refuse_(std::move(refuse)) {}
 
   kj::Promise<void> read_all() {
-    return read_frame(*stream_).then([self = shared_from_this()](
-                                         FrameResult frame) -> kj::Promise<void> {
-      if (!frame.status.ok() || frame.words == nullptr) return kj::READY_NOW;
-      const auto raw = frame.words.asBytes();
-      auto header = Wire<schema::TensorHeader>::parse(
-          {reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
-      if (!header.ok()) return kj::READY_NOW;
-      const TensorStream::Rows rows = read_header(**header);
-      if (rows.key.generation != self->hello_.generation) {
-        ++self->counters_->dropped_headers;
-        self->refuse_(absl::StrCat("w", self->hello_.sender.value, " sent a tensor of generation ",
-                                   rows.key.generation, " on its connection for generation ",
-                                   self->hello_.generation));
-        return kj::READY_NOW;
-      }
-      return self->inbox_->place(rows).then([self, rows](KjTensorInbox::Place place) {
-        return self->read_payload(rows, std::move(place));
-      });
-    });
+    return read_frame(*stream_, kSmallFrameBytesMax)
+        .then([self = shared_from_this()](FrameResult frame) -> kj::Promise<void> {
+          if (!frame.status.ok() || frame.words == nullptr) return kj::READY_NOW;
+          const auto raw = frame.words.asBytes();
+          auto header = Wire<schema::TensorHeader>::parse(
+              {reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
+          if (!header.ok()) return kj::READY_NOW;
+          const TensorStream::Rows rows = read_header(**header);
+          if (rows.key.generation != self->hello_.generation) {
+            ++self->counters_->dropped_headers;
+            self->refuse_(absl::StrCat("w", self->hello_.sender.value,
+                                       " sent a tensor of generation ", rows.key.generation,
+                                       " on its connection for generation ",
+                                       self->hello_.generation));
+            return kj::READY_NOW;
+          }
+          return self->inbox_->place(rows).then([self, rows](KjTensorInbox::Place place) {
+            return self->read_payload(rows, std::move(place));
+          });
+        });
   }
 
  private:
@@ -102,12 +115,29 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
       ++counters_->dropped_headers;
       return skip(rows.bytes);
     }
-    auto& stream = *stream_;
-    return stream.read(place.memory.data(), place.memory.size_bytes())
-        .then([self = shared_from_this(), rows, place] {
-          self->counters_->bytes_received += rows.bytes;
-          place.stream->arrived(rows);
-          return self->read_all();
+    const auto bytes = std::as_writable_bytes(place.memory);
+    return read_pieces(bytes, std::min(kFirstByteSeconds, timeout_seconds_), 1)
+        .then(
+            [self = shared_from_this(), rows, place]() -> kj::Promise<void> {
+              self->counters_->bytes_received += rows.bytes;
+              place.stream->arrived(rows);
+              self->inbox_->on_arrived();
+              return self->read_all();
+            },
+            [self = shared_from_this(), rows, place](kj::Exception&&) -> kj::Promise<void> {
+              ++self->counters_->dropped_headers;
+              place.stream->abandon(rows);
+              return kj::READY_NOW;  // The connection ends.
+            });
+  }
+
+  /// At least `least` bytes within `patience`, and the rest in pieces. Fails if they do not come.
+  kj::Promise<void> read_pieces(std::span<std::byte> to, double patience_seconds, size_t least) {
+    if (to.empty()) return kj::READY_NOW;
+    auto read = stream_->read(to.data(), std::min(least, to.size()), to.size());
+    return timer_.timeoutAfter(to_duration(patience_seconds), kj::mv(read))
+        .then([self = shared_from_this(), to](size_t got) {
+          return self->read_pieces(to.subspan(got), self->timeout_seconds_, kPieceBytes);
         });
   }
 
@@ -115,7 +145,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
     if (bytes == 0) return read_all();
     auto piece = kj::heapArray<kj::byte>(std::min<uint64_t>(bytes, kSkipBytes));
     auto& target = piece;
-    auto read = stream_->read(target.begin(), target.size());
+    auto read = timer_.timeoutAfter(to_duration(timeout_seconds_),
+                                    stream_->read(target.begin(), target.size()));
     return read.then([self = shared_from_this(), bytes, piece = kj::mv(piece)] {
       return self->skip(bytes - piece.size());
     });
@@ -125,6 +156,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   const Hello hello_;
   std::shared_ptr<KjTensorInbox> inbox_;
   std::shared_ptr<Counters> counters_;
+  kj::Timer& timer_;
+  const double timeout_seconds_;
   const std::function<void(const std::string&)> refuse_;
 };
 
@@ -208,6 +241,7 @@ class KjDataPlane final : public DataPlane {
       if (on_refused && !identity->run.empty()) on_refused(peer, why);
     };
     accept.on_accept = [&loop = loop_, inbox = inbox_, counters = counters_,
+                        timeout_seconds = options_.payload_timeout_seconds,
                         on_refused = options_.on_refused](kj::Own<kj::AsyncIoStream> stream,
                                                           Hello hello, std::string peer) {
       set_data_buffers(*stream);
@@ -215,7 +249,7 @@ class KjDataPlane final : public DataPlane {
         if (on_refused) on_refused(peer, why);
       };
       auto receiver = std::make_shared<Receiver>(kj::mv(stream), std::move(hello), inbox, counters,
-                                                 std::move(refuse));
+                                                 loop.timer(), timeout_seconds, std::move(refuse));
       loop.run(receiver->read_all());
     };
     auto acceptor = Acceptor::listen(loop_, std::move(accept));

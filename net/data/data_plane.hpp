@@ -32,6 +32,8 @@ class DataPlane {
     bool insecure = false;
     /// A peer is listening before it is announced; it is given this long all the same.
     double connect_timeout_seconds = 10;
+    /// A piece of a payload that is announced is waited for this long.
+    double payload_timeout_seconds = 30;
     /// Called on the loop's thread when a connection to a peer cannot be made or breaks; not for a
     /// generation that is closed by then.
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;

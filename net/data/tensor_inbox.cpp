@@ -34,10 +34,15 @@ kj::Promise<KjTensorInbox::Place> KjTensorInbox::place(TensorStream::Rows rows) 
     if (absl::Status status = stream->check(rows); !status.ok()) return Place{nullptr, {}, status};
     if (stream->is_repeat(rows)) return Place{};
     if (stream->has_space(rows)) return Place{stream, stream->reserve(rows), absl::OkStatus()};
+    is_contested_ = is_contested_ || stream->is_being_read(rows);
   }
   auto waiting = kj::newPromiseAndFulfiller<void>();
   waiting_.push_back(kj::mv(waiting.fulfiller));
   return waiting.promise.then([self = shared_from_this(), rows] { return self->place(rows); });
+}
+
+void KjTensorInbox::on_arrived() {
+  if (std::exchange(is_contested_, false)) wake();
 }
 
 void KjTensorInbox::wake_later() {

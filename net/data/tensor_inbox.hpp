@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "net/schema/tensor.capnp.h"
 
@@ -37,6 +39,9 @@ class TensorInbox {
     uint32_t row_begin = 0;
     uint32_t row_count = 0;
     uint32_t row_floats = 0;
+    /// The ranges of rows in which a tensor comes, exactly; they tile its rows in order. Empty: it
+    /// comes in one.
+    std::vector<std::pair<uint32_t, uint32_t>> parts;  // Begin and count.
     /// Tensors that may be incomplete or held by a handle at once; more wait in their sockets.
     uint32_t tensors_max = 0;
     std::function<void(const TensorKey&, TensorHandle)> on_tensor;

@@ -29,6 +29,8 @@ class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_t
   };
   /// Waits until the stream is open and has room. Loop's thread.
   kj::Promise<Place> place(TensorStream::Rows rows);
+  /// A payload is there. Loop's thread.
+  void on_arrived();
 
  private:
   using StreamName = std::tuple<uint64_t, uint32_t, schema::TensorKind>;
@@ -40,6 +42,7 @@ class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_t
   std::map<StreamName, std::shared_ptr<TensorStream>> streams_;
   uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
   std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting_;
+  bool is_contested_ = false;  // Some wait for what another connection has announced first.
 };
 
 }  // namespace skein::net

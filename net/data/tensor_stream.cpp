@@ -1,5 +1,6 @@
 #include "net/data/tensor_stream.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -18,37 +19,49 @@ constexpr size_t kCompletedMax = 2048;
 
 void FreeAligned::operator()(float* memory) const { std::free(memory); }
 
+TensorStream::TensorStream(TensorInbox::StreamSpec spec, std::function<void()> on_space)
+    : spec_(std::move(spec)), on_space_(std::move(on_space)) {
+  if (spec_.parts.empty()) spec_.parts = {{spec_.row_begin, spec_.row_count}};
+  uint64_t next = spec_.row_begin;
+  for (const auto& [begin, count] : spec_.parts) {
+    SKEIN_CHECK(begin == next && count > 0) << "a part of rows " << begin << "+" << count;
+    next += count;
+  }
+  SKEIN_CHECK(next == uint64_t{spec_.row_begin} + spec_.row_count) << "parts up to row " << next;
+}
+
 absl::Status TensorStream::check(const Rows& rows) const {
-  const bool inside =
-      rows.count > 0 && rows.begin >= spec_.row_begin &&
-      uint64_t{rows.begin} + rows.count <= uint64_t{spec_.row_begin} + spec_.row_count;
+  const bool is_part = std::find(spec_.parts.begin(), spec_.parts.end(),
+                                 std::pair(rows.begin, rows.count)) != spec_.parts.end();
   const uint64_t bytes = uint64_t{rows.count} * spec_.row_floats * sizeof(float);
-  if (inside && rows.bytes == bytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a tensor of rows ", rows.begin, "+", rows.count, " and ", rows.bytes,
-                   " bytes does not fit replica ", spec_.receiver, ", which takes rows ",
-                   spec_.row_begin, "+", spec_.row_count, " of ", spec_.row_floats, " floats"));
+  if (is_part && rows.bytes == bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a tensor of rows ", rows.begin, "+", rows.count, " and ", rows.bytes,
+      " bytes is none that replica ", spec_.receiver, " takes: it has rows ", spec_.row_begin, "+",
+      spec_.row_count, " in ", spec_.parts.size(), " parts, of ", spec_.row_floats, " floats"));
 }
 
 bool TensorStream::is_repeat(const Rows& rows) const {
   if (completed_.contains(rows.key)) return true;
   const auto partial = partials_.find(rows.key);
-  return partial != partials_.end() && partial->second.begins.contains(rows.begin);
+  return partial != partials_.end() && partial->second.there.contains(rows.begin);
+}
+
+bool TensorStream::is_being_read(const Rows& rows) const {
+  const auto partial = partials_.find(rows.key);
+  return partial != partials_.end() && partial->second.reading.contains(rows.begin);
 }
 
 bool TensorStream::has_space(const Rows& rows) const {
-  if (partials_.contains(rows.key)) return true;
+  if (partials_.contains(rows.key)) return !is_being_read(rows);
   std::lock_guard lock(mutex_);
   return partials_.size() + held_ < spec_.tensors_max;
 }
 
 std::span<float> TensorStream::reserve(const Rows& rows) {
   Partial& partial = partials_[rows.key];
-  if (!partial.memory) {
-    partial.memory = take_memory();
-    partial.rows_missing = spec_.row_count;
-  }
-  partial.begins.insert(rows.begin);
+  if (!partial.memory) partial.memory = take_memory();
+  partial.reading.insert(rows.begin);
   const size_t offset = size_t{rows.begin - spec_.row_begin} * spec_.row_floats;
   return {partial.memory.get() + offset, size_t{rows.count} * spec_.row_floats};
 }
@@ -57,8 +70,9 @@ void TensorStream::arrived(const Rows& rows) {
   auto found = partials_.find(rows.key);
   if (found == partials_.end()) return;
   Partial& partial = found->second;
-  partial.rows_missing -= std::min(rows.count, partial.rows_missing);
-  if (partial.rows_missing > 0) return;
+  if (partial.reading.erase(rows.begin) == 0) return;
+  partial.there.insert(rows.begin);
+  if (partial.there.size() < spec_.parts.size()) return;
   float* memory = partial.memory.release();
   partials_.erase(found);
   completed_[rows.key] = 0;
@@ -74,6 +88,18 @@ void TensorStream::arrived(const Rows& rows) {
     stream->give_back(AlignedFloats(owned->data()));
   });
   spec_.on_tensor(rows.key, std::move(handle));
+}
+
+void TensorStream::abandon(const Rows& rows) {
+  const auto found = partials_.find(rows.key);
+  if (found == partials_.end() || found->second.reading.erase(rows.begin) == 0) return;
+  const bool is_empty = found->second.reading.empty() && found->second.there.empty();
+  if (is_empty) {
+    std::lock_guard lock(mutex_);
+    free_.push_back(std::move(found->second.memory));
+    partials_.erase(found);
+  }
+  on_space_();
 }
 
 AlignedFloats TensorStream::take_memory() {

@@ -24,8 +24,7 @@ using AlignedFloats = std::unique_ptr<float[], FreeAligned>;
 /// loop's thread.
 class TensorStream : public std::enable_shared_from_this<TensorStream> {
  public:
-  TensorStream(TensorInbox::StreamSpec spec, std::function<void()> on_space)
-      : spec_(std::move(spec)), on_space_(std::move(on_space)) {}
+  TensorStream(TensorInbox::StreamSpec spec, std::function<void()> on_space);
 
   const TensorInbox::StreamSpec& spec() const { return spec_; }
 
@@ -36,22 +35,29 @@ class TensorStream : public std::enable_shared_from_this<TensorStream> {
     uint32_t count = 0;
     uint64_t bytes = 0;
   };
-  /// InvalidArgument   if the rows are not of this stream or the size is not theirs.
+  /// InvalidArgument   if the rows are no part of a tensor of this stream or the size is not
+  /// theirs.
   absl::Status check(const Rows& rows) const;
   /// True if these rows came before: the payload is to be skipped.
   bool is_repeat(const Rows& rows) const;
-  /// True if the rows' tensor has memory or may have it now.
+  /// True if these rows are being read, from whomever.
+  bool is_being_read(const Rows& rows) const;
+  /// True if nobody reads these rows now, and their tensor has memory or may have it now.
   bool has_space(const Rows& rows) const;
-  /// Where the payload goes. Call after the checks above.
+  /// Where the payload goes. Call after the checks above; then `arrived` or `abandon` follows.
   std::span<float> reserve(const Rows& rows);
   /// The payload is there; a complete tensor goes to `on_tensor`.
   void arrived(const Rows& rows);
+  /// The payload will not come: somebody else may send these rows.
+  void abandon(const Rows& rows);
 
  private:
+  // Invariant: no part is both being read and there; memory goes to nobody while a part is being
+  // read.
   struct Partial {
     AlignedFloats memory;
-    std::set<uint32_t> begins;  // Where the rows that were reserved begin.
-    uint32_t rows_missing = 0;
+    std::set<uint32_t> reading;  // By the first row of each part.
+    std::set<uint32_t> there;
   };
 
   AlignedFloats take_memory();

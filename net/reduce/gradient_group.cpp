@@ -24,6 +24,9 @@ std::chrono::milliseconds to_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
+/// A group of 1,000 members publishes a megabyte; what others say beyond this is not kept.
+constexpr size_t kEntriesBytesMax = 64 << 20;
+
 class Store final : public RendezvousStore {
  public:
   explicit Store(Publish publish) : publish_(std::move(publish)) {}
@@ -35,6 +38,11 @@ class Store final : public RendezvousStore {
 
   void deliver(const std::string& key, const std::vector<char>& value) override {
     std::lock_guard lock(mutex_);
+    const auto before = entries_.find(key);
+    const size_t freed = before == entries_.end() ? 0 : bytes_of(*before);
+    const size_t added = key.size() + value.size();
+    if (bytes_ - freed + added > kEntriesBytesMax) return;  // Its group will not form.
+    bytes_ += added - freed;
     entries_[key] = value;
     changed_.notify_all();
   }
@@ -55,7 +63,10 @@ class Store final : public RendezvousStore {
   void cancel_prefix(const std::string& prefix) override {
     std::lock_guard lock(mutex_);
     cancelled_prefixes_.insert(prefix);
-    entries_.erase(entries_.lower_bound(prefix), entries_.lower_bound(prefix + '\x7f'));
+    const auto begin = entries_.lower_bound(prefix);
+    const auto end = entries_.lower_bound(prefix + '\x7f');
+    for (auto each = begin; each != end; ++each) bytes_ -= bytes_of(*each);
+    entries_.erase(begin, end);
     changed_.notify_all();
   }
 
@@ -66,6 +77,10 @@ class Store final : public RendezvousStore {
   }
 
  private:
+  static size_t bytes_of(const std::pair<const std::string, std::vector<char>>& entry) {
+    return entry.first.size() + entry.second.size();
+  }
+
   bool is_cancelled(const std::string& key) const {
     if (cancelled_) return true;
     return std::any_of(cancelled_prefixes_.begin(), cancelled_prefixes_.end(),
@@ -76,6 +91,7 @@ class Store final : public RendezvousStore {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::vector<char>> entries_;
+  size_t bytes_ = 0;  // The entries' keys and values.
   std::set<std::string> cancelled_prefixes_;
   bool cancelled_ = false;
 };

@@ -66,6 +66,12 @@ std::vector<FaultAction> ChaosTimeline::due(double elapsed_s, uint64_t steps_don
   return fault_actions;
 }
 
+bool ChaosTimeline::awaits_join() const {
+  return std::any_of(script_.begin(), script_.end(), [](const ChaosAction& action) {
+    return action.kind == ChaosAction::Kind::kJoin && !action.when.at_step;
+  });
+}
+
 void ChaosTimeline::begin(const ChaosAction& action, double begin_s,
                           std::vector<FaultAction>& fault_actions) {
   FaultAction fault_action{FaultAction::Kind::kKill, action.worker, action.other, 1, 0};

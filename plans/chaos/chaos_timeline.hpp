@@ -36,6 +36,8 @@ class ChaosTimeline {
   std::vector<FaultAction> due(double elapsed_s, uint64_t steps_done);
   /// True once nothing can become due any more.
   bool is_done() const { return script_.empty() && ends_.empty(); }
+  /// True if a worker is still to join at a time, whatever becomes of those that are there.
+  bool awaits_join() const;
 
  private:
   enum class Lasting { kSlow, kPause };

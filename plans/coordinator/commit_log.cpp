@@ -45,7 +45,7 @@ CommitLog::CommitLog(JobSpec job, uint64_t term, const Past& past)
       last_norm_(past.last_norm),
       generations_(past.generations),
       durable_step_(past.durable),
-      snapshots_(job_.elastic.snapshot_interval) {}
+      snapshots_(job_.elastic.snapshot_interval, job_.comm.train_timeout_seconds) {}
 
 uint64_t CommitLog::generation_of(uint64_t steps) const {
   if (steps == 0) return 0;
@@ -83,7 +83,7 @@ CommitOrder CommitLog::begin_generation(const Plan& plan, std::vector<WorkerId> 
   is_held_ = order.last;
   if (leaves_commits_behind_ && !order.last && snapshots_.is_possible()) {
     order.snapshot = true;
-    snapshots_.on_ordered(step_);
+    snapshots_.on_ordered(step_, now_us);
   }
   return order;
 }
@@ -141,7 +141,7 @@ uint64_t CommitLog::next_boundary(uint64_t steps) const {
   return end;
 }
 
-CommitOrder CommitLog::make_order() const {
+CommitOrder CommitLog::make_order(uint64_t now_us) {
   CommitOrder order;
   const uint64_t done = journaling_->step + 1;
   const bool ends_job = done >= total_steps();
@@ -153,8 +153,9 @@ CommitOrder CommitLog::make_order() const {
                    (ends_job || (!ends_run && is_due(job_.validation.interval, done)));
   order.checkpoint = job_.checkpoint.enable && (ends_run || is_due(job_.checkpoint.interval, done));
   const bool is_due_now =
-      leaves_commits_behind_ ? snapshots_.is_possible() : snapshots_.is_due(done);
-  order.snapshot = !order.last && is_due_now;
+      !order.last && (leaves_commits_behind_ ? snapshots_.is_possible() : snapshots_.is_due(done));
+  order.snapshot = is_due_now && !snapshots_.must_wait(now_us);
+  if (is_due_now && !order.snapshot) snapshots_.on_waits();
   order.snapshot_floor = snapshots_.floor();
   return order;
 }
@@ -181,14 +182,14 @@ BroadcastCommit CommitLog::make_broadcast(const CommitOrder& order, uint64_t now
 Outcome<CoordinatorDecisions> CommitLog::on_journaled(uint64_t step, uint64_t now_us) {
   if (!journaling_) return Dropped{DropReason::kUnexpected};
   if (journaling_->step != step) return Dropped{DropReason::kStale};
-  const CommitOrder order = make_order();
+  const CommitOrder order = make_order(now_us);
   const uint64_t end = step + 1;
   CoordinatorDecisions decisions = {make_broadcast(order, now_us)};
   last_step_us_ =
       static_cast<double>(now_us - last_step_end_us_) / static_cast<double>(end - step_);
   snapshots_.on_cost(totals_.snapshot_us, last_step_us_);
   is_held_ = order.last;
-  if (order.snapshot) snapshots_.on_ordered(end);
+  if (order.snapshot) snapshots_.on_ordered(end, now_us);
   if (order.validate) validations_[step].started_us = now_us;
   if (order.checkpoint) checkpoints_[end].loss = journaling_->loss;
   last_loss_ = journaling_->loss;
@@ -200,9 +201,14 @@ Outcome<CoordinatorDecisions> CommitLog::on_journaled(uint64_t step, uint64_t no
   return decisions;
 }
 
-Outcome<CoordinatorDecisions> CommitLog::on_validated(ReplicaId replica, uint64_t step,
-                                                      double loss_sum, uint64_t loss_tokens,
-                                                      uint64_t now_us) {
+Outcome<CoordinatorDecisions> CommitLog::on_validated(WorkerId sender, ReplicaId replica,
+                                                      uint64_t step, double loss_sum,
+                                                      uint64_t loss_tokens, uint64_t now_us) {
+  const std::vector<ReplicaPlan>& last = plan_.stages.back().replicas;
+  const bool owns = std::any_of(last.begin(), last.end(), [&](const ReplicaPlan& each) {
+    return each.id == replica && each.worker == sender;
+  });
+  if (!owns) return Dropped{DropReason::kNotAllowed};
   auto found = validations_.find(step);
   if (found == validations_.end()) return Dropped{DropReason::kUnexpected};
   if (!found->second.reported.insert(replica).second) return Dropped{DropReason::kRepeated};
@@ -210,9 +216,7 @@ Outcome<CoordinatorDecisions> CommitLog::on_validated(ReplicaId replica, uint64_
   validation.loss_sum += loss_sum;
   validation.loss_tokens += loss_tokens;
   last_step_end_us_ = now_us;  // The pass is no part of the next step's time.
-  if (validation.reported.size() < plan_.stages.back().replicas.size()) {
-    return CoordinatorDecisions{};
-  }
+  if (validation.reported.size() < last.size()) return CoordinatorDecisions{};
   const double tokens = static_cast<double>(std::max<uint64_t>(1, validation.loss_tokens));
   CoordinatorDecisions decisions = {
       ReportValidation{step, validation.loss_sum / tokens, validation.loss_tokens,
@@ -221,15 +225,21 @@ Outcome<CoordinatorDecisions> CommitLog::on_validated(ReplicaId replica, uint64_
   return decisions;
 }
 
-Outcome<CoordinatorDecisions> CommitLog::on_shard_saved(int32_t stage, uint64_t steps_done) {
-  auto found = checkpoints_.find(steps_done);
-  if (found == checkpoints_.end()) return Dropped{DropReason::kUnexpected};
+Outcome<CoordinatorDecisions> CommitLog::on_shard_saved(WorkerId sender, int32_t stage,
+                                                        uint64_t steps_done, bool ok) {
   if (stage < 0 || stage >= static_cast<int32_t>(plan_.stages.size())) {
     return Dropped{DropReason::kUnknown};
   }
-  if (found->second.is_completing || !found->second.stages.insert(stage).second) {
+  if (plan_.stages[static_cast<size_t>(stage)].replicas.front().worker != sender) {
+    return Dropped{DropReason::kNotAllowed};
+  }
+  auto found = checkpoints_.find(steps_done);
+  if (found == checkpoints_.end()) return Dropped{DropReason::kUnexpected};
+  if (found->second.is_completing || found->second.stages.contains(stage)) {
     return Dropped{DropReason::kRepeated};
   }
+  if (!ok) return CoordinatorDecisions{};
+  found->second.stages.insert(stage);
   if (found->second.stages.size() < plan_.stages.size()) return CoordinatorDecisions{};
   found->second.is_completing = true;
   return CoordinatorDecisions{CompleteCheckpoint{steps_done, found->second.loss}};
@@ -241,7 +251,13 @@ std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done
   return std::nullopt;
 }
 
+bool CommitLog::completes_beyond(uint64_t steps) const {
+  return std::any_of(checkpoints_.upper_bound(steps), checkpoints_.end(),
+                     [](const auto& each) { return each.second.is_completing; });
+}
+
 void CommitLog::check_invariants() const {
+  SKEIN_CHECK(durable_step_ <= step_) << "a checkpoint of " << durable_step_ << " steps";
   SKEIN_CHECK(step_ <= total_steps()) << step_ << " of " << total_steps() << " steps";
   SKEIN_CHECK(!journaling_ || (!is_held_ && journaling_->step >= step_)) << step_;
   for (const auto& [step, validation] : validations_) {

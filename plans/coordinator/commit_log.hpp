@@ -50,13 +50,17 @@ class CommitLog {
   /// something else is due.
   uint64_t next_boundary(uint64_t steps) const;
   Outcome<CoordinatorDecisions> on_journaled(uint64_t step, uint64_t now_us);
-  Outcome<CoordinatorDecisions> on_validated(ReplicaId replica, uint64_t step, double loss_sum,
-                                             uint64_t loss_tokens, uint64_t now_us);
-  Outcome<CoordinatorDecisions> on_shard_saved(int32_t stage, uint64_t steps_done);
+  /// By the worker that holds the replica, which is one of the last stage.
+  Outcome<CoordinatorDecisions> on_validated(WorkerId sender, ReplicaId replica, uint64_t step,
+                                             double loss_sum, uint64_t loss_tokens,
+                                             uint64_t now_us);
+  /// By the worker that leads the stage. Not `ok`: the caller gives the checkpoint up.
+  Outcome<CoordinatorDecisions> on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
+                                               bool ok);
   /// None: somebody waited for it.
   std::optional<DropReason> on_checkpoint_completed(uint64_t steps_done, bool ok);
-  void on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done) {
-    snapshots_.on_kept(worker, stage, steps_done);
+  std::optional<DropReason> on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done) {
+    return snapshots_.on_kept(worker, stage, steps_done);
   }
 
   uint64_t steps_done() const { return step_; }
@@ -67,6 +71,9 @@ class CommitLog {
   double last_norm() const { return last_norm_; }
   double last_step_us() const { return last_step_us_; }  // 0: no step of this plan is committed.
   uint64_t durable_step() const { return durable_step_; }
+  /// A checkpoint of more steps is about to be complete.
+  bool completes_beyond(uint64_t steps) const;
+  uint64_t snapshot_waits() const { return snapshots_.waits(); }
   bool is_journaling() const { return journaling_.has_value(); }
   /// The last commit of this plan is out.
   bool is_held() const { return is_held_; }
@@ -90,14 +97,14 @@ class CommitLog {
     double loss = 0;
   };
 
-  CommitOrder make_order() const;
+  CommitOrder make_order(uint64_t now_us);
   BroadcastCommit make_broadcast(const CommitOrder& order, uint64_t now_us) const;
   bool owes() const { return owed_validation_ || owed_checkpoint_; }
   uint64_t total_steps() const { return static_cast<uint64_t>(job_.training.steps); }
 
-  // Invariants: committed steps are at most those of the job; nothing is journaled after the last
-  // commit of a plan; what is journaled covers steps that are not committed; what is awaited is of
-  // committed steps.
+  // Invariants: a checkpoint is of steps that are committed; committed steps are at most those of
+  // the job; nothing is journaled after the last commit of a plan; what is journaled covers steps
+  // that are not committed; what is awaited is of committed steps.
   JobSpec job_;
   uint64_t term_ = 0;
   Plan plan_;

@@ -18,6 +18,9 @@ constexpr uint64_t kSettleUs = 300'000;
 /// A coordinator that was restarted waits so long after the last worker that has come back: longer
 /// than one attempt of a worker to connect (net/control/control_link).
 constexpr uint64_t kRejoinUs = 2'500'000;
+/// Changes of plan that workers may have seen and the journal has not: one that was broken off is
+/// not written down. Whoever has seen more is of another run.
+constexpr uint64_t kUnknownChangesMax = uint64_t{1} << 20;
 /// A worker of another run asks again and again; so many runs are told of, each once.
 constexpr size_t kRefusedRunsMax = 64;
 /// A step that takes so many times the one before is stuck.
@@ -32,7 +35,7 @@ bool is_left_to_planner(const Coordination::Options& options) {
 Coordination::Coordination(Options options, uint64_t now_us)
     : options_(std::move(options)),
       generation_(options_.generation),
-      members_(options_.job.elastic.heartbeat_timeout_seconds),
+      members_(options_.job.elastic.heartbeat_timeout_seconds, options_.last_plan),
       measurements_(options_.job),
       change_(options_.job, options_.last_plan),
       log_(options_.job, options_.term,
@@ -92,6 +95,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   if (committed.is_dropped()) return committed;
   CoordinatorDecisions decisions = std::move(committed).decisions();
   last_progress_us_ = now_us;
+  bad_input_ = absl::OkStatus();  // The others could read it.
   goodput_.on_commit(step, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_requested_);
   if (change_after_journal_) {
@@ -118,21 +122,23 @@ CoordinatorDecisions Coordination::begin_work(uint64_t now_us) {
                  now_us);
 }
 
-CoordinatorOutcome Coordination::on_validated(ReplicaId replica, uint64_t step, double loss_sum,
-                                              uint64_t loss_tokens, uint64_t now_us) {
+CoordinatorOutcome Coordination::on_validated(WorkerId sender, ReplicaId replica, uint64_t step,
+                                              double loss_sum, uint64_t loss_tokens,
+                                              uint64_t now_us) {
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
     return Dropped{DropReason::kUnexpected};
   }
-  return follow(log_.on_validated(replica, step, loss_sum, loss_tokens, now_us), now_us);
+  return follow(log_.on_validated(sender, replica, step, loss_sum, loss_tokens, now_us), now_us);
 }
 
-CoordinatorOutcome Coordination::on_shard_saved(int32_t stage, uint64_t steps_done,
+CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
                                                 const absl::Status& status, uint64_t now_us) {
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
     return Dropped{DropReason::kUnexpected};
   }
-  if (!status.ok()) return on_checkpoint_completed(steps_done, status);
-  return follow(log_.on_shard_saved(stage, steps_done), now_us);
+  CoordinatorOutcome saved = log_.on_shard_saved(sender, stage, steps_done, status.ok());
+  if (saved.is_accepted() && !status.ok()) return on_checkpoint_completed(steps_done, status);
+  return follow(std::move(saved), now_us);
 }
 
 CoordinatorOutcome Coordination::follow(CoordinatorOutcome outcome, uint64_t now_us) {
@@ -170,7 +176,7 @@ CoordinatorOutcome Coordination::on_timings(WorkerId sender, ReplicaId replica) 
 CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage,
                                                   uint64_t steps_done) {
   if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
-  log_.on_snapshot_kept(worker, stage, steps_done);
+  if (const auto why = log_.on_snapshot_kept(worker, stage, steps_done)) return Dropped{*why};
   return CoordinatorDecisions{};
 }
 
@@ -258,6 +264,8 @@ CoordinatorOutcome Coordination::on_quiesced(WorkerId worker, uint64_t generatio
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
   if (generation != generation_) return Dropped{DropReason::kStale};
   if (phase_ != Phase::kQuiescing) return Dropped{DropReason::kUnexpected};
+  // Nobody has given it anything: what it claims would be asked of it, in vain.
+  if (!members().at(worker).may_hold_state) inventory.clear();
   // Who was away during a rollback may bring state of the steps that were taken back; and anybody
   // may speak of layers that the model has not.
   const int64_t layers = layer_count(options_.job.model);
@@ -340,6 +348,8 @@ CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>&
 }
 
 CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
+  const bool has_begun = log_.steps_done() > options_.committed_steps;
+  if (!has_begun && !bad_input_.ok()) return end(bad_input_, false);
   phase_ = Phase::kGathering;
   goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
   // Whoever comes is welcome now: not all of the first workers are waited for.
@@ -356,6 +366,9 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   requests_.forget_all();
   chosen.plan.generation = generation_;
   change_.assign(chosen.plan, members_.all(), {log_.steps_done(), log_.durable_step()});
+  for (const auto& [id, member] : members()) {
+    if (takes_part(id)) members_.mark_holder(id);
+  }
   phase_ = Phase::kPreparing;
   last_progress_us_ = now_us;
   const RestoreDecision& restore = change_.restore();
@@ -384,7 +397,14 @@ CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generatio
 }
 
 CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
-  return change_.is_everybody_prepared() ? start(now_us) : CoordinatorDecisions{};
+  if (!change_.is_everybody_prepared()) return {};
+  // A checkpoint may have been completed since the plan was made: what it has is not taken back.
+  const uint64_t first_step = change_.restore().first_step;
+  if (log_.completes_beyond(first_step)) return {};
+  if (log_.durable_step() > first_step) {
+    return begin_change("a checkpoint of a later step is complete", now_us);
+  }
+  return start(now_us);
 }
 
 CoordinatorDecisions Coordination::start(uint64_t now_us) {
@@ -624,6 +644,11 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
   if (phase_ == Phase::kEnded || (options_.only_profiles && phase_ != Phase::kGathering)) {
     return CoordinatorDecisions{RefusePeer{peer, "the run takes no more workers", {}}};
   }
+  if (request.generation > generation_ + kUnknownChangesMax) {
+    return CoordinatorDecisions{RefusePeer{
+        peer, absl::StrCat("you have seen plan ", request.generation,
+                           ", which is none of this run: ", "it is at plan ", generation_)}};
+  }
   CoordinatorDecisions decisions;
   if (const auto before = members_.same_process(request)) {
     // Its old connection is dead, and we have not heard of it.
@@ -757,18 +782,27 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
                                               {"step", absl::StrCat(step)},
                                               {"reason", std::string(why.message())}}},
                                     DismissWorker{worker}};
+  const bool has_say = change_.takes_part(worker) || measurements_.is_asked(worker);
   members_.lose(worker, now_us);
   change_.forget(worker);
   const bool was_asked = measurements_.forget(worker);
-  if (is_bad_input(why) || options_.only_profiles) {
-    append(decisions, end(absl::Status(why.code(), absl::StrCat(who, " failed at step ", step, ": ",
-                                                                why.message())),
-                          false));
+  const absl::Status blame(why.code(),
+                           absl::StrCat(who, " failed at step ", step, ": ", why.message()));
+  if (blames_input(blame, has_say) || options_.only_profiles) {
+    append(decisions, end(blame, false));
     return decisions;
   }
   if (was_asked) append(decisions, measurements_.request(members()));
   append(decisions, go_on_without(worker, now_us));
   return decisions;
+}
+
+/// True if the input must be at fault, and not the worker: a second one says so, or nobody is left.
+bool Coordination::blames_input(const absl::Status& why, bool has_say) {
+  if (!is_bad_input(why) || !has_say) return false;
+  const bool is_agreed = !bad_input_.ok() || members_.count() == 0;
+  bad_input_ = why;
+  return is_agreed;
 }
 
 CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_us) {
@@ -813,6 +847,8 @@ CoordinatorOutcome Coordination::on_peer_failure(WorkerId worker, WorkerId peer,
   if (!runs_plan()) return Dropped{DropReason::kUnexpected};
   // Others have gone on without one that is lost, and its neighbours hear of it as late as this.
   if (peer.value != 0 && !members_.has(peer)) return Dropped{DropReason::kUnknown};
+  const bool is_of_plan = takes_part(worker) && (peer.value == 0 || takes_part(peer));
+  if (!is_of_plan) return Dropped{DropReason::kNotAllowed};
   std::string text = absl::StrCat(describe(worker), " at step ", steps_done() + 1, ": ", reason);
   if (!failures_.add(worker, peer, std::move(text), now_us)) {
     return Dropped{DropReason::kRepeated};
@@ -867,6 +903,7 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
     const bool is_news = !made.orders.empty() || made.completed || made.failed;
     if (is_news) append(decisions, advance(std::move(made), now_us));
   }
+  if (phase_ == Phase::kPreparing) append(decisions, try_start(now_us));
   append(decisions, check_change(now_us));
   append(decisions, try_gather(now_us));
   append(decisions, check_progress(now_us));
@@ -937,6 +974,7 @@ CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
       starts ? options_.job.comm.init_timeout_seconds : options_.job.comm.train_timeout_seconds;
   if (waited_us * kMicro <= limit_s) return {};
   if (phase_ == Phase::kGathering) {
+    if (!bad_input_.ok()) return end(bad_input_, false);
     const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
     return end(absl::DeadlineExceededError(absl::StrCat(
                    members_.count(), " of ", wanted, " workers joined within ", limit_s,

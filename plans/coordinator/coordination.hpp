@@ -96,11 +96,11 @@ class Coordination {
   /// `on_journaled` has decided was carried out, so that no commit waits for it; nothing the second
   /// time.
   CoordinatorDecisions after_commit();
-  CoordinatorOutcome on_validated(ReplicaId replica, uint64_t step, double loss_sum,
-                                  uint64_t loss_tokens, uint64_t now_us);
+  CoordinatorOutcome on_validated(WorkerId sender, ReplicaId replica, uint64_t step,
+                                  double loss_sum, uint64_t loss_tokens, uint64_t now_us);
   /// `status`: whether the stage's files are on disk.
-  CoordinatorOutcome on_shard_saved(int32_t stage, uint64_t steps_done, const absl::Status& status,
-                                    uint64_t now_us);
+  CoordinatorOutcome on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
+                                    const absl::Status& status, uint64_t now_us);
   /// A checkpoint that cannot be written stops nothing, unless it is the run's last one.
   CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status);
   CoordinatorOutcome on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
@@ -108,7 +108,9 @@ class Coordination {
   CoordinatorOutcome on_timings(WorkerId sender, ReplicaId replica) const;
   CoordinatorOutcome on_heartbeat(WorkerId worker, WorkerActivity activity, uint64_t now_us);
   /// A link closed, or the worker said that it cannot go on. Bad input (InvalidArgument, DataLoss,
-  /// NotFound) ends the run: another worker would fail alike; one with more memory may not.
+  /// NotFound) ends the run when a second worker with a part in the plan says the same before
+  /// anything is committed, or when the run cannot begin without the first: the others would fail
+  /// alike. From one alone it is a fault of its own.
   CoordinatorOutcome on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
   /// A neighbour (`peer`; 0: not known) or a group does not answer the worker.
   CoordinatorOutcome on_peer_failure(WorkerId worker, WorkerId peer, const std::string& reason,
@@ -131,6 +133,10 @@ class Coordination {
   /// As `CommitLog::generation_of`.
   uint64_t generation_of(uint64_t steps) const { return log_.generation_of(steps); }
   double last_loss() const { return log_.last_loss(); }
+  /// Commits that have ordered no snapshot, as the one before was still on its way.
+  uint64_t snapshot_waits() const { return log_.snapshot_waits(); }
+  /// It has something to do or to hold by the plan that is prepared or in force.
+  bool takes_part(WorkerId worker) const { return change_.takes_part(worker); }
   Goodput goodput(uint64_t now_us) const { return goodput_.at(now_us); }
   /// As `TrainingMode::pipeline_replica_of`, for reports; -1 while there is no plan in force.
   int32_t pipeline_replica_of(ReplicaId replica) const;
@@ -148,6 +154,7 @@ class Coordination {
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
+  bool blames_input(const absl::Status& why, bool has_say);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
   CoordinatorDecisions dismiss_leavers();
@@ -220,6 +227,7 @@ class Coordination {
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
   bool has_trained_ = false;     // As `has_trained`.
   bool is_urgent_ = false;       // A worker was lost since the last plan.
+  absl::Status bad_input_;       // What a worker with a part said since the last commit.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
   std::string change_reason_;             // Of the change that the commit log is held for.

@@ -18,12 +18,26 @@ bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
 
 }  // namespace
 
-WorkerId Membership::number(const JoinRequest& request) {
-  if (request.previous.value != 0 && !members_.contains(request.previous)) {
-    last_worker_ = std::max(last_worker_, request.previous.value);
-    return request.previous;
+Membership::Membership(double lease_seconds, const std::optional<Plan>& last)
+    : lease_us_(lease_seconds * 1e6), is_first_life_(!last) {
+  if (!last) return;
+  for (const StagePlan& stage : last->stages) {
+    for (const ReplicaPlan& replica : stage.replicas) {
+      last_worker_ = std::max(last_worker_, replica.worker.value);
+    }
   }
-  return WorkerId{++last_worker_};
+}
+
+/// A number that nobody was given is not taken from the one who will be given it. An earlier life
+/// may have given numbers that no plan had.
+WorkerId Membership::number(const JoinRequest& request) {
+  const WorkerId before = request.previous;
+  const bool was_given = before.value <= (is_first_life_ ? last_worker_ : kWorkerNumberMax);
+  if (before.value != 0 && was_given && !members_.contains(before)) return before;
+  do {
+    last_worker_ = last_worker_ % kWorkerNumberMax + 1;
+  } while (members_.contains(WorkerId{last_worker_}));
+  return WorkerId{last_worker_};
 }
 
 Member& Membership::admit(PeerNumber peer, JoinRequest request, uint64_t now_us) {
@@ -33,6 +47,7 @@ Member& Membership::admit(PeerNumber peer, JoinRequest request, uint64_t now_us)
   Member& member = members_[worker];
   member.peer = peer;
   member.id = worker;
+  member.may_hold_state = request.previous.value != 0;
   member.request = std::move(request);
   member.last_heard_us = now_us;
   member.eligible_us = hold_back_.eligible_us(worker, now_us);
@@ -116,7 +131,8 @@ bool Membership::has_all_of(const Plan& plan) const {
 void Membership::check_invariants() const {
   std::set<PeerNumber> peers;
   for (const auto& [id, member] : members_) {
-    SKEIN_CHECK(id == member.id && id.value > 0 && id.value <= last_worker_) << id;
+    SKEIN_CHECK(id == member.id && id.value > 0 && id.value <= kWorkerNumberMax) << id;
+    SKEIN_CHECK(!is_first_life_ || id.value <= last_worker_) << id << " was given to nobody";
     SKEIN_CHECK(peers.insert(member.peer).second) << id << " shares its connection";
   }
 }

@@ -14,6 +14,10 @@
 
 namespace skein::plans {
 
+/// Numbers of workers are at most this: one more for each process that joins, and then from 1
+/// again.
+inline constexpr uint32_t kWorkerNumberMax = 1 << 24;
+
 /// A worker that takes part in the run.
 struct Member {
   PeerNumber peer = 0;
@@ -21,8 +25,9 @@ struct Member {
   JoinRequest request;
   uint64_t last_heard_us = 0;
   WorkerActivity activity;
-  uint64_t eligible_us = 0;  // May be given work from then on.
-  bool leaves = false;       // Its state is to move away.
+  uint64_t eligible_us = 0;     // May be given work from then on.
+  bool leaves = false;          // Its state is to move away.
+  bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
 };
 
 /// Whether workers that are to leave are counted on.
@@ -33,10 +38,11 @@ enum class Leavers { kWithout, kWith };
 /// clock.
 class Membership {
  public:
-  explicit Membership(double lease_seconds) : lease_us_(lease_seconds * 1e6) {}
+  /// `last`: the plan of an earlier life of the coordinator, which has given other numbers as well.
+  Membership(double lease_seconds, const std::optional<Plan>& last);
 
-  /// A worker is admitted under its old number, if that is free, or a new one. Its connection must
-  /// have no member yet.
+  /// A worker is admitted under its old number, if that was given and is free, or a new one. Its
+  /// connection must have no member yet.
   Member& admit(PeerNumber peer, JoinRequest request, uint64_t now_us);
   /// It was lost: if it is flapping, it is held back when it is here again.
   void lose(WorkerId worker, uint64_t now_us);
@@ -47,6 +53,8 @@ class Membership {
                                              uint64_t now_us);
   /// False if it was known.
   bool mark_leaving(WorkerId worker);
+  /// A plan gives it something to hold, now or later.
+  void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
 
   const std::map<WorkerId, Member>& all() const { return members_; }
   size_t count() const { return members_.size(); }
@@ -77,9 +85,10 @@ class Membership {
  private:
   WorkerId number(const JoinRequest& request);
 
-  // Invariants: members have their own ids, up to the last one that was given, and unlike
-  // connections.
+  // Invariants: members have their own ids, of which this life's are up to the last one that was
+  // given, and unlike connections.
   double lease_us_ = 0;
+  bool is_first_life_ = true;
   std::map<WorkerId, Member> members_;
   uint32_t last_worker_ = 0;
   HoldBack hold_back_;

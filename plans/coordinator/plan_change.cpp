@@ -88,6 +88,12 @@ std::vector<WorkerId> PlanChange::workers() const {
   return workers;
 }
 
+bool PlanChange::takes_part(WorkerId worker) const {
+  const bool keeps =
+      std::find(snapshot_peers_.begin(), snapshot_peers_.end(), worker) != snapshot_peers_.end();
+  return hosts(worker) || keeps || gives_state(worker);
+}
+
 RunEvent PlanChange::describe(const PlannedPipeline& chosen, bool has_trained,
                               uint64_t planning_us) const {
   std::string text =

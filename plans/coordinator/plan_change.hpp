@@ -65,6 +65,8 @@ class PlanChange {
   /// It sends state to others before the plan can start.
   bool gives_state(WorkerId worker) const;
   std::vector<WorkerId> workers() const;
+  /// It has replicas, keeps snapshots, or sends state.
+  bool takes_part(WorkerId worker) const;
 
   RunEvent describe(const PlannedPipeline& chosen, bool has_trained, uint64_t planning_us) const;
 

@@ -9,16 +9,15 @@ namespace {
 
 /// In device times of a copy: the rest is what sending and receiving it takes of the machine.
 constexpr double kCopyCost = 2.0;
-/// Sets that are being copied at once; older incomplete ones are given up.
-constexpr size_t kSetsMax = 2;
 /// Before anything is measured.
 constexpr uint64_t kFirstInterval = 2;
 
 }  // namespace
 
-SnapshotSchedule::SnapshotSchedule(int64_t interval)
+SnapshotSchedule::SnapshotSchedule(int64_t interval, double patience_seconds)
     : chooses_(interval < 0),
-      interval_(interval < 0 ? kFirstInterval : static_cast<uint64_t>(interval)) {}
+      interval_(interval < 0 ? kFirstInterval : static_cast<uint64_t>(interval)),
+      patience_us_(patience_seconds * 1e6) {}
 
 void SnapshotSchedule::begin_generation(std::vector<WorkerId> owners,
                                         std::vector<WorkerId> snapshot_peers, uint64_t first_step) {
@@ -42,20 +41,22 @@ bool SnapshotSchedule::is_due(uint64_t steps_done) const {
   return has_ordered_ ? steps_done >= last_ + interval_ : steps_done > last_;
 }
 
-void SnapshotSchedule::on_ordered(uint64_t steps_done) {
+void SnapshotSchedule::on_ordered(uint64_t steps_done, uint64_t now_us) {
   last_ = steps_done;
+  ordered_us_ = now_us;
   has_ordered_ = true;
-  missing_[steps_done] = wanted_;
-  while (missing_.size() > kSetsMax) missing_.erase(missing_.begin());
+  missing_ = wanted_;
 }
 
-void SnapshotSchedule::on_kept(WorkerId worker, int32_t stage, uint64_t steps_done) {
-  auto found = missing_.find(steps_done);
-  if (found == missing_.end()) return;
-  found->second.erase({stage, worker});
-  if (!found->second.empty()) return;
-  floor_ = std::max(floor_, steps_done);
-  missing_.erase(missing_.begin(), std::next(found));
+std::optional<DropReason> SnapshotSchedule::on_kept(WorkerId worker, int32_t stage,
+                                                    uint64_t steps_done) {
+  if (!wanted_.contains({stage, worker})) return DropReason::kNotAllowed;
+  if (!has_ordered_ || steps_done != last_) {
+    return steps_done < last_ ? DropReason::kStale : DropReason::kUnexpected;
+  }
+  if (missing_.erase({stage, worker}) == 0) return DropReason::kRepeated;
+  if (missing_.empty()) floor_ = std::max(floor_, steps_done);
+  return std::nullopt;
 }
 
 void SnapshotSchedule::on_cost(uint64_t copy_us, double step_us) {

@@ -43,6 +43,7 @@ ProgramOutcome CommitDuties::on_input(const InputKey& key) {
     return Dropped{DropReason::kOutOfBounds};
   }
   if (key.step < step_min_) return Dropped{DropReason::kStale};
+  if (inputs_.size() >= most_inputs()) return Dropped{DropReason::kOutOfBounds};
   if (!inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
   return is_under_way_ && !is_working_ ? advance() : ProgramCommands();
 }

@@ -40,6 +40,10 @@ class CommitDuties {
 
  private:
   ProgramCommands advance();
+  /// Those of a validation and of the next one.
+  size_t most_inputs() const {
+    return 2 * options_.stages.size() * static_cast<size_t>(options_.validation_batches);
+  }
   /// Nobody needs inputs of the steps before it any more.
   void leave_behind(uint64_t step);
 
@@ -50,7 +54,7 @@ class CommitDuties {
   int32_t microbatch_ = 0;     // To be given to the device next; < validation_batches under way.
   bool is_working_ = false;    // Only under way.
   uint64_t step_min_ = 0;      // Steps before it have been validated, or never will be.
-  std::set<InputKey> inputs_;  // Arrived and not used yet; all of `step_min_` or later.
+  std::set<InputKey> inputs_;  // Arrived and not used yet; of `step_min_` or later; a few.
 };
 
 }  // namespace skein::plans

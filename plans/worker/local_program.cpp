@@ -45,6 +45,7 @@ ProgramOutcome LocalProgram::on_commit(const CommitOrder& commit) {
 }
 
 ProgramOutcome LocalProgram::on_claim(const ClaimOrder& claim) {
+  if (claim.samples.count == 0) return Dropped{DropReason::kOutOfBounds};
   if (waiting_) return Dropped{DropReason::kRepeated};
   switch (phase_) {
     case Phase::kPause:
@@ -60,6 +61,7 @@ ProgramOutcome LocalProgram::on_claim(const ClaimOrder& claim) {
     default:
       return Dropped{DropReason::kUnexpected};
   }
+  if (!early_.empty()) return Dropped{DropReason::kUnexpected};  // Nobody meets who has samples.
   waiting_ = claim.samples;
   return ProgramCommands();
 }
@@ -80,6 +82,7 @@ ProgramOutcome LocalProgram::on_average(const AverageOrder& order) {
   // Who has no samples in a round may still validate when the others have done theirs.
   const bool validates = phase_ == Phase::kDuties && order.is_closing;
   const bool updates = phase_ == Phase::kUpdate && order.is_closing != next_.has_value();
+  if (order.is_closing && waiting_) return Dropped{DropReason::kUnexpected};
   if (validates || updates) {
     newest_[order.stage] = order.number;
     early_.push_back(order);

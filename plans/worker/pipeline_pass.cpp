@@ -50,6 +50,7 @@ ProgramCommands PipelinePass::begin(uint64_t step) {
 
 ProgramOutcome PipelinePass::on_input(const InputKey& key) {
   if (key.step < step_ || (is_complete() && key.step == step_)) return Dropped{DropReason::kStale};
+  if (key.step > step_ + 1) return Dropped{DropReason::kEarly};
   InputKey place = key;
   place.step = 0;
   if (!takes_.contains(place)) return Dropped{DropReason::kOutOfBounds};
@@ -228,7 +229,7 @@ void PipelinePass::check_invariants() const {
         << each.reduced;
   }
   for (const InputKey& key : inputs_) {
-    SKEIN_CHECK(key.step >= step_ && key.kind != InputKind::kValidation && !used_.contains(key))
+    SKEIN_CHECK(key.step >= step_ && key.step <= step_ + 1 && !used_.contains(key))
         << "an input of step " << key.step << " in step " << step_;
   }
   SKEIN_CHECK(!is_complete() || running_.empty()) << "a complete pass has work on the device";

@@ -59,7 +59,7 @@ class PipelinePass {
 
   /// `step`  >= the first one, and above that of the pass before, which is complete.
   ProgramCommands begin(uint64_t step);
-  /// An activation or a gradient of this step, or of one to come: neighbours may be ahead.
+  /// An activation or a gradient of this step or of the next one: neighbours may be so far ahead.
   ProgramOutcome on_input(const InputKey& key);
   /// The oldest piece of work of the pass that the device has has ended.
   ProgramCommands on_work_done();
@@ -119,8 +119,7 @@ class PipelinePass {
   std::map<int32_t, StageProgress> progress_;  // By stage; all are final when complete.
   std::map<GroupId, GroupProgress> groups_;
   std::deque<int32_t> norms_;  // Stages whose norm is to be computed: their groups have ended.
-  /// Arrived and not used yet; some action takes each of them, and none is of a step before
-  /// `step_`.
+  /// Arrived and not used yet; some action takes each of them, in `step_` or the next step.
   std::set<InputKey> inputs_;
   std::set<InputKey> used_;  // This step's; none of them is in `inputs_`.
 };

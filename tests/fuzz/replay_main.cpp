@@ -8,7 +8,6 @@
 
 namespace {
 
-constexpr size_t kMutations = 100'000;  // Shared by the seeds.
 constexpr uint64_t kChangesMax = 6;
 
 }  // namespace
@@ -21,7 +20,7 @@ int main() {
     for (size_t length = 0; length <= seed.size(); ++length, ++runs) {
       skein::fuzz::run_one(seed.data(), length);
     }
-    for (size_t i = 0; i < kMutations / seeds.size(); ++i, ++runs) {
+    for (size_t i = 0; i < skein::fuzz::short_run() / seeds.size(); ++i, ++runs) {
       std::vector<uint8_t> bytes = seed;
       for (uint64_t changes = 1 + rng.below(kChangesMax); changes > 0; --changes) {
         bytes[rng.below(bytes.size())] = static_cast<uint8_t>(rng.bits());

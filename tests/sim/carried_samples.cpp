@@ -48,6 +48,15 @@ void CarriedSamples::on_update(ProcessId process, const plans::SampleClaim& clai
   }
 }
 
+void CarriedSamples::on_copied(ProcessId process, uint64_t number) {
+  const auto group = groups_.find(number);
+  if (group == groups_.end()) return;
+  for (plans::ReplicaId member : group->second.members) {
+    const Replica& own = replicas_[member];
+    if (own.process == process) group->second.inputs[member] = input_of(own);
+  }
+}
+
 CarriedSamples::Samples CarriedSamples::input_of(const Replica& replica) const {
   Samples input = replica.own;
   add(replica.pending, input);
@@ -61,7 +70,7 @@ void CarriedSamples::on_average(const net::schema::Average::Reader& average) {
   if (average.getMembers().size() < 2 && !average.getGlobal() && !average.getServer()) return;
   const auto [found, is_new] = groups_.try_emplace(average.getNumber());
   Group& group = found->second;
-  if (average.getNonblocking()) group.nonblocking[receiver] = input_of(replicas_[receiver]);
+  if (average.getNonblocking()) group.nonblocking.insert(receiver);
   if (!is_new) return;
   group.is_global = average.getGlobal();
   group.has_server = average.getServer();
@@ -71,7 +80,7 @@ void CarriedSamples::on_average(const net::schema::Average::Reader& average) {
   if (group.has_server) group.served = servers_[replicas_[receiver].stage];
 }
 
-/// When the first one is through, all have put in what they had.
+/// When the first one is through, all have put in what they had. Who is alone has copied nothing.
 void CarriedSamples::on_averaged(const net::schema::Averaged::Reader& averaged) {
   const auto found = groups_.find(averaged.getNumber());
   if (!averaged.getOk() || found == groups_.end()) return;
@@ -79,9 +88,8 @@ void CarriedSamples::on_averaged(const net::schema::Averaged::Reader& averaged) 
   if (!group.result) {
     group.result = group.served;
     for (plans::ReplicaId member : group.members) {
-      const auto nonblocking = group.nonblocking.find(member);
-      add(nonblocking != group.nonblocking.end() ? nonblocking->second
-                                                 : input_of(replicas_[member]),
+      const auto copied = group.inputs.find(member);
+      add(copied != group.inputs.end() ? copied->second : input_of(replicas_[member]),
           *group.result);
     }
   }

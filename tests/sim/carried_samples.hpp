@@ -29,6 +29,8 @@ class CarriedSamples {
   /// The device is given an update, and ends that of a claim.
   void on_update_begun(ProcessId process);
   void on_update(ProcessId process, const plans::SampleClaim& claim);
+  /// The device has copied what the process puts into the group.
+  void on_copied(ProcessId process, uint64_t number);
   /// The round with these claims, by first sample, is journaled.
   void on_round(const std::set<uint64_t>& claims);
 
@@ -47,9 +49,9 @@ class CarriedSamples {
     bool has_server = false;
     bool is_global = false;
     Samples served;  // By the server, when the group began.
-    std::map<plans::ReplicaId, Samples>
-        nonblocking;                // And their contributions, as the group began.
-    std::optional<Samples> result;  // Once somebody is through.
+    std::set<plans::ReplicaId> nonblocking;
+    std::map<plans::ReplicaId, Samples> inputs;  // As copied.
+    std::optional<Samples> result;               // Once somebody is through.
   };
 
   void on_average(const net::schema::Average::Reader& average);

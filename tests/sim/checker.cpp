@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/job/learning_rate.hpp"
 #include "plans/schedule/schedule_csv.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "tests/sim/processes.hpp"
@@ -273,7 +274,9 @@ void Checker::on_update(ProcessId process) {
 }
 
 void Checker::on_copied(ProcessId process, uint64_t group) {
-  if (groups_) groups_->on_copied(process, group);
+  if (!groups_) return;
+  groups_->on_copied(process, group);
+  carried_->on_copied(process, group);
 }
 
 void Checker::on_update_begun(ProcessId process) {
@@ -287,7 +290,11 @@ void Checker::on_pipeline_update(ProcessId process) {
   world_.trace(absl::StrCat(world_.name(process), " has made an update"));
   const std::optional<plans::SampleClaim> claim = claims_->on_update(process);
   if (claim) carried_->on_update(process, *claim);
-  groups_->on_update(process);
+  const bool has_rate = claim && job_.optimizer.name == "sgd" && !has_other_keys_;
+  const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
+  groups_->on_update(process, has_rate ? std::optional(plans::learning_rate(
+                                             job_, static_cast<int64_t>(claim->first / batch)))
+                                       : std::nullopt);
 }
 
 void Checker::on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {

@@ -82,13 +82,14 @@ struct TimedWork : std::enable_shared_from_this<TimedWork> {
     Piece piece = std::move(queue.front());
     if (!piece.has_run) run(piece);
     queue.pop_front();
-    if (!queue.empty()) start();
     const gpu::Work& work = piece.parts.work;
     if (work.kind == gpu::WorkKind::kUpdate && piece.status.ok()) watch.on_update_ended();
     uint64_t group = 0;
     if (absl::SimpleAtoi(absl::StripPrefix(work.name, "average"), &group) && piece.status.ok()) {
       watch.on_copied(group);
     }
+    // Behind those who look at what it has left: the next piece may run on the spot.
+    if (!queue.empty()) start();
     piece.parts.work = {};
     actors::finish(std::move(piece.parts), piece.status, world.system().clock().now());
   }

@@ -72,6 +72,9 @@ void PipelineGroups::on_control(ProcessId from, const net::schema::Envelope::Rea
   const auto body = envelope.getBody();
   if (body.isAverage()) on_average(body.getAverage());
   if (body.isAveraged()) on_averaged(from, body.getAveraged());
+  if (!body.isAbort()) return;
+  const auto aborted = groups_.find(body.getAbort().getNumber());
+  if (aborted != groups_.end()) aborted->second.is_aborted = true;
 }
 
 void PipelineGroups::on_update_begun(ProcessId process) {
@@ -80,20 +83,58 @@ void PipelineGroups::on_update_begun(ProcessId process) {
   }
 }
 
-void PipelineGroups::on_update(ProcessId process) {
+void PipelineGroups::on_update(ProcessId process, std::optional<double> sgd_lr) {
   for (auto& [replica, member] : members_) {
     if (member.process != process) continue;
-    member.values = state_of(*member.model);
+    std::vector<float> values = state_of(*member.model);
+    if (sgd_lr) check_update(replica, values, *sgd_lr);
+    member.values = std::move(values);
     member.being_added.clear();
   }
+}
+
+/// What groups add while the update is on its way to the device is for the next one. So the update
+/// may have added the first ones only; the others are still to come.
+void PipelineGroups::check_update(plans::ReplicaId replica, const std::vector<float>& values,
+                                  double lr) {
+  Member& member = members_.at(replica);
+  const size_t count = values.size() / 3;
+  Values expected(member.values.begin(), member.values.begin() + static_cast<ptrdiff_t>(count));
+  for (size_t i = 0; i < count; ++i) expected[i] -= lr * double{values[count + i]};  // Velocities.
+  std::optional<size_t> added;
+  const auto first_wrong = difference(values, expected, count);
+  if (!first_wrong) added = 0;
+  for (size_t n = 0; n < member.being_added.size(); ++n) {
+    const std::optional<Values> gain = gain_of(member.being_added[n], replica);
+    if (!gain) return;  // Nothing can be said.
+    add(1, *gain, expected);
+    if (!difference(values, expected, count)) added = n + 1;
+  }
+  if (!added) {
+    return on_violation_(absl::StrCat("replica ", replica.value, " has ", values[*first_wrong],
+                                      " after an update, which is neither that of its gradient "
+                                      "nor what groups have added"));
+  }
+  const auto first_left = member.being_added.begin() + static_cast<ptrdiff_t>(*added);
+  member.pending.insert(member.pending.begin(), first_left, member.being_added.end());
 }
 
 void PipelineGroups::on_copied(ProcessId process, uint64_t number) {
   const auto group = groups_.find(number);
   if (group == groups_.end()) return;
-  for (auto& [replica, input] : group->second.nonblocking) {
-    if (members_.at(replica).process == process) input = input_of(replica);
+  for (const auto& [replica, weight] : group->second.weights) {
+    if (members_.at(replica).process != process) continue;
+    check_unchanged(replica, number);
+    group->second.inputs[replica] = input_of(replica);
   }
+}
+
+/// Weights and moments change with updates and with groups that go well, and with nothing else.
+void PipelineGroups::check_unchanged(plans::ReplicaId replica, uint64_t number) {
+  const Member& member = members_.at(replica);
+  if (state_of(*member.model) == member.values) return;
+  on_violation_(absl::StrCat("replica ", replica.value, " has other values at group ", number,
+                             " than its last update or group has left"));
 }
 
 /// What it would put into a group now. Unknown if nothing can be said of a group in which it was
@@ -118,7 +159,7 @@ std::optional<PipelineGroups::Values> PipelineGroups::gain_of(uint64_t number,
   if (!group.expected) return std::nullopt;
   Values gain(group.expected->begin(),
               group.expected->begin() + static_cast<ptrdiff_t>(group.expected->size() / 3));
-  Values input = *group.nonblocking.at(replica);
+  Values input = *group.inputs.at(replica);
   input.resize(gain.size());
   add(-1, input, gain);
   return gain;
@@ -131,7 +172,7 @@ void PipelineGroups::on_average(const net::schema::Average::Reader& average) {
   if (average.getMembers().size() < 2 && !average.getGlobal() && !average.getServer()) return;
   const auto [found, is_new] = groups_.try_emplace(number);
   Group& group = found->second;
-  if (average.getNonblocking()) group.nonblocking[receiver];
+  if (average.getNonblocking()) group.nonblocking.insert(receiver);
   if (!is_new) return;
   group.is_global = average.getGlobal();
   group.is_closing = average.getClosing();
@@ -160,17 +201,13 @@ void PipelineGroups::on_averaged(ProcessId from, const net::schema::Averaged::Re
   Member& member = members_[replica];
   if (member.open == number) member.open.reset();
   const auto group = groups_.find(number);
-  if (!averaged.getOk()) {
-    // Some shards may have what it has pushed, and others not.
-    if (group != groups_.end() && group->second.has_server) servers_[member.stage].is_known = false;
-    return;
-  }
+  if (!averaged.getOk()) return on_failed(number, replica);
   if (group == groups_.end()) {
     return on_violation_(absl::StrCat("replica ", replica.value, " is through with group ", number,
                                       ", which nobody has formed"));
   }
   if (group->second.nonblocking.contains(replica)) {
-    expect(group->second);
+    expect(number, group->second);
     member.pending.push_back(number);
     return;
   }
@@ -182,6 +219,19 @@ void PipelineGroups::on_averaged(ProcessId from, const net::schema::Averaged::Re
   member.taken = weights_of(member.values);
   servers_[member.stage] = {Values(member.taken.begin(), member.taken.end())};
   on_global_(from, replica, group->second.steps_done);
+}
+
+void PipelineGroups::on_failed(uint64_t number, plans::ReplicaId replica) {
+  const auto group = groups_.find(number);
+  if (group == groups_.end()) return;
+  if (!group->second.is_aborted) {
+    on_violation_(absl::StrCat("group ", number, " fails for replica ", replica.value,
+                               ", and nobody has aborted it"));
+  }
+  // Some shards may have what it has pushed, and others not.
+  if (group->second.has_server) servers_[members_.at(replica).stage].is_known = false;
+  // A non-blocking member may be in the middle of an update.
+  if (!group->second.nonblocking.contains(replica)) check_unchanged(replica, number);
 }
 
 void PipelineGroups::on_pushed(uint64_t number, Group& group, plans::ReplicaId replica) {
@@ -210,21 +260,29 @@ void PipelineGroups::check_server(uint64_t number, const Group& group, const Ser
   }
 }
 
-std::optional<PipelineGroups::Values> PipelineGroups::sum_of_inputs(const Group& group) const {
+/// Adds up what the members' devices have copied. None: nothing can be said of one of them.
+std::optional<PipelineGroups::Values> PipelineGroups::sum_of_inputs(uint64_t number,
+                                                                    const Group& group) const {
   Values sum;
   for (const auto& [replica, weight] : group.weights) {
-    const auto nonblocking = group.nonblocking.find(replica);
-    const std::optional<Values> input =
-        nonblocking != group.nonblocking.end() ? nonblocking->second : input_of(replica);
+    // Who is alone in a global average has nothing to copy.
+    const auto copied = group.inputs.find(replica);
+    const bool is_alone = group.weights.size() == 1;
+    if (copied == group.inputs.end() && !is_alone) {
+      on_violation_(absl::StrCat("group ", number, " has a result before replica ", replica.value,
+                                 " has copied its contribution"));
+      return std::nullopt;
+    }
+    const std::optional<Values> input = is_alone ? input_of(replica) : copied->second;
     if (!input) return std::nullopt;
     add(weight, *input, sum);
   }
   return sum;
 }
 
-/// All members have put in what they have: the first one is through.
-void PipelineGroups::expect(Group& group) {
-  if (!std::exchange(group.is_known, true)) group.expected = sum_of_inputs(group);
+/// The first one is through.
+void PipelineGroups::expect(uint64_t number, Group& group) {
+  if (!std::exchange(group.is_known, true)) group.expected = sum_of_inputs(number, group);
 }
 
 void PipelineGroups::check(uint64_t number, Group& group, plans::ReplicaId replica) {
@@ -236,7 +294,7 @@ void PipelineGroups::check(uint64_t number, Group& group, plans::ReplicaId repli
   }
   if (group.result.empty()) {
     group.result = values;
-    expect(group);
+    expect(number, group);
   }
   const auto wrong = group.expected ? difference(values, *group.expected, count) : std::nullopt;
   if (wrong) {

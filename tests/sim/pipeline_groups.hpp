@@ -20,12 +20,15 @@ namespace skein::sim {
 /// What the groups make of the weights of pipeline replicas under local updates. What must hold:
 ///   one group  at a time for a replica
 ///   averages   the weights of a group's members add up to 1, and who says that it went well has
-///   the
-///              weighted sum of what the members had, and the bits of the others who say so; at the
-///              end of a round also of the moments
-///   non-blocking    members put in what they have when their device copies it, and what the others
-///   add
-///              to that is added to their next update
+///             the weighted sum of what the members had when their devices copied it, and the bits
+///             of the others who say so; at the end of a round also of the moments. An average may
+///             have the contribution of a member for which the group was aborted, and which has
+///             gone on since.
+///   aborts    a member's group fails only if the coordinator has aborted it, and leaves the member
+///             the weights and moments that it had
+///   non-blocking    what the others add to the contribution of such a member is added to its next
+///             update, once
+///   updates   with SGD, whose velocity says what it takes off, leave nothing else in the weights
 ///   servers   have, when all have pushed at the end of a round, the weights of its beginning and
 ///             all weighted updates that were pushed, unless a push was aborted. What a member
 ///             pulls before depends on groups that are under way at the same time.
@@ -45,7 +48,8 @@ class PipelineGroups {
   void on_control(ProcessId from, const net::schema::Envelope::Reader& envelope, bool arrives);
   /// The device is given an update, and ends it.
   void on_update_begun(ProcessId process);
-  void on_update(ProcessId process);
+  /// `sgd_lr`: the learning rate of the update; none: it is not known, or not SGD's.
+  void on_update(ProcessId process, std::optional<double> sgd_lr);
   /// The device has copied what the process puts into the group.
   void on_copied(ProcessId process, uint64_t number);
 
@@ -72,7 +76,9 @@ class PipelineGroups {
     bool is_known = false;           // What is expected, once somebody is through.
     std::optional<Values> expected;  // None: nothing can be said of it.
     std::vector<float> result;       // The first member's that was not non-blocking.
-    std::map<plans::ReplicaId, std::optional<Values>> nonblocking;  // And their contributions.
+    bool is_aborted = false;         // The coordinator has said so to somebody.
+    std::set<plans::ReplicaId> nonblocking;
+    std::map<plans::ReplicaId, std::optional<Values>> inputs;  // As copied; none: unknown.
   };
 
   /// The parameter server of a stage.
@@ -83,10 +89,13 @@ class PipelineGroups {
 
   void on_average(const net::schema::Average::Reader& average);
   void on_averaged(ProcessId from, const net::schema::Averaged::Reader& averaged);
+  void on_failed(uint64_t number, plans::ReplicaId replica);
+  void check_unchanged(plans::ReplicaId replica, uint64_t number);
   std::optional<Values> input_of(plans::ReplicaId replica) const;
   std::optional<Values> gain_of(uint64_t number, plans::ReplicaId replica) const;
-  std::optional<Values> sum_of_inputs(const Group& group) const;
-  void expect(Group& group);
+  std::optional<Values> sum_of_inputs(uint64_t number, const Group& group) const;
+  void expect(uint64_t number, Group& group);
+  void check_update(plans::ReplicaId replica, const std::vector<float>& values, double lr);
   void on_pushed(uint64_t number, Group& group, plans::ReplicaId replica);
   void check_server(uint64_t number, const Group& group, const Server& server);
   void check(uint64_t number, Group& group, plans::ReplicaId replica);

@@ -155,6 +155,33 @@ Fault draw_fault(Draw& draw) {
   return fault;
 }
 
+/// Bursts of faults within one exchange of a group: somebody is kept from hearing what happens,
+/// while others are taken out of it. Drawn apart from the rest.
+void draw_bursts(uint64_t seed, bool is_dense, Scenario& scenario) {
+  constexpr FaultKind kDeaf[] = {FaultKind::kPause, FaultKind::kPause, FaultKind::kIsolate,
+                                 FaultKind::kPartition, FaultKind::kSlow};
+  constexpr FaultKind kGone[] = {FaultKind::kCrash,  FaultKind::kCrash, FaultKind::kCrash,
+                                 FaultKind::kVanish, FaultKind::kDrain, FaultKind::kDropLink};
+  Draw draw{plans::Rng(seed, plans::random_stream("bursts", 1))};
+  if (!draw.chance(0.25) && !is_dense) return;
+  scenario.tensor_us_max = draw.one_of({uint64_t{50'000}, uint64_t{200'000}, uint64_t{200'000}});
+  scenario.late_chance = 0.1;
+  // In short rounds nearly all groups are those of a round's end.
+  scenario.job.sync.round_steps = static_cast<int64_t>(draw.between(6, 16));
+  scenario.faults.clear();
+  const uint64_t bursts = draw.between(1, 3);
+  for (uint64_t burst = 0; burst < bursts; ++burst) {
+    const uint64_t start_us = draw.between(kSecond, 12 * kSecond);
+    const uint64_t count = draw.between(2, 4);
+    for (uint64_t n = 0; n < count; ++n) {
+      Fault& fault = scenario.faults.emplace_back(draw_fault(draw));
+      const bool is_deaf = n == 0 || draw.chance(0.3);
+      fault.kind = is_deaf ? draw.one_of(kDeaf) : draw.one_of(kGone);
+      fault.at_us = start_us + (is_deaf ? 0 : draw.between(0, scenario.tensor_us_max));
+    }
+  }
+}
+
 /// Other runs and other keys in the coordinator's place. Drawn apart from the rest, and put behind
 /// it, so that seeds and the numbers of their other faults keep their meaning.
 void add_changes_of_identity(uint64_t seed, std::vector<Fault>& faults) {
@@ -193,7 +220,7 @@ std::string to_text(const Fault& fault) {
                       fault.target, ",", static_cast<double>(fault.duration_us) * 1e-6, "s)");
 }
 
-Scenario make_scenario(uint64_t seed, const std::string& policy) {
+Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) {
   const bool has_pipelines = policy != "allreduce" && policy != kThirdMode;
   Draw draw{plans::Rng(
       seed, has_pipelines
@@ -220,6 +247,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy) {
       scenario.faults[n].at_us = scenario.faults[n - 1].at_us + gap;
     }
   }
+  if (has_pipelines) draw_bursts(seed, is_dense, scenario);
   std::stable_sort(scenario.faults.begin(), scenario.faults.end(),
                    [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
   add_changes_of_identity(seed, scenario.faults);

@@ -44,6 +44,7 @@ struct Scenario {
   plans::JobSpec job;
   int64_t worker_count = 0;
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
+  double late_chance = 0.01;    // That what travels is late.
   std::vector<Fault> faults;    // By time; behind them those of who speaks for which run.
   std::string shape;            // The job's, in words.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
@@ -53,8 +54,9 @@ struct Scenario {
 inline constexpr char kThirdMode[] = "third-mode";
 
 /// What a seed stands for. `policy`: as `sync.policy`; with another one than "allreduce" the job is
-/// one of local updates.
-Scenario make_scenario(uint64_t seed, const std::string& policy);
+/// one of local updates. `is_dense`: the faults come in bursts, several within one exchange of a
+/// group, and tensors and orders are late more often; so it is with one seed in four of a policy.
+Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense = false);
 /// The same job on one worker, without faults.
 Scenario undisturbed(const Scenario& scenario);
 /// "crash@3.1s(2)"

@@ -35,7 +35,7 @@ struct Result {
 static_assert(sizeof(Result) < 4096, "a write of a pipe that is not torn");
 
 Result run_seed(uint64_t seed, const RunnerOptions& runner) {
-  const Scenario scenario = make_scenario(seed, runner.policy);
+  const Scenario scenario = make_scenario(seed, runner.policy, runner.is_dense);
   RunOptions options;
   options.mutation = runner.mutation;
   const Outcome outcome = run_and_compare(scenario, options);

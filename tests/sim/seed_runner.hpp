@@ -18,6 +18,7 @@ struct SeedRange {
 struct RunnerOptions {
   SeedRange seeds;
   std::string policy = "allreduce";  // As `make_scenario`.
+  bool is_dense = false;             // As `make_scenario`.
   int jobs = 1;
   Mutation mutation = Mutation::kNone;
   bool stops_at_failure = false;

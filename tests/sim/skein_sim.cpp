@@ -26,6 +26,7 @@ constexpr const char* kUsage =
     "skein-sim --seeds A..B [--jobs 2] [--limit S]   many, at most S seconds\n"
     "  --policy NAME                  a sync.policy: pipeline replicas under local updates\n"
     "  --policy third-mode            a training mode that the product does not have\n"
+    "  --dense                        with a policy: faults in bursts\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored|run-ignored|config-kept\n"
     "           a broken protocol\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
@@ -89,6 +90,8 @@ bool parse(const std::vector<std::string>& words, Arguments& arguments) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--trace") {
       arguments.traces = true;
+    } else if (words[i] == "--dense") {
+      arguments.runner.is_dense = true;
     } else if (words[i] == "--expect-failure") {
       arguments.expects_failure = arguments.runner.stops_at_failure = true;
     } else if (i + 1 == words.size() || !parse_flag(words[i], words[i + 1], arguments)) {
@@ -101,7 +104,8 @@ bool parse(const std::vector<std::string>& words, Arguments& arguments) {
 }
 
 int run_one(const Arguments& arguments) {
-  Scenario scenario = make_scenario(*arguments.seed, arguments.runner.policy);
+  Scenario scenario =
+      make_scenario(*arguments.seed, arguments.runner.policy, arguments.runner.is_dense);
   if (arguments.faults) scenario = with_faults(scenario, *arguments.faults);
   std::printf("seed %llu: %s\n", static_cast<unsigned long long>(scenario.seed),
               scenario.shape.c_str());
@@ -145,12 +149,14 @@ void print_failures(const Arguments& arguments, const Summary& summary) {
   const RunnerOptions& runner = arguments.runner;
   std::string flags;
   if (runner.policy != "allreduce") absl::StrAppend(&flags, " --policy ", runner.policy);
+  if (runner.is_dense) absl::StrAppend(&flags, " --dense");
   if (!arguments.mutation.empty()) absl::StrAppend(&flags, " --mutate ", arguments.mutation);
   for (size_t i = 0; i < summary.failures.size() && i < kFailuresShown; ++i) {
     const SeedFailure& failure = summary.failures[i];
     std::string command = absl::StrCat("skein-sim --seed ", failure.seed, flags);
     if (i < kFailuresShrunk) {
-      const auto kept = shrink(make_scenario(failure.seed, runner.policy), runner.mutation);
+      const auto kept =
+          shrink(make_scenario(failure.seed, runner.policy, runner.is_dense), runner.mutation);
       absl::StrAppend(&command, " --faults ", kept.empty() ? "," : absl::StrJoin(kept, ","));
     }
     std::printf("FAILED %s\n  replay: %s --trace\n", failure.what.c_str(), command.c_str());

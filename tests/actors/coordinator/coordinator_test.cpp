@@ -16,6 +16,7 @@
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
 
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "tests/actors/recording_link.hpp"
 #include "tests/actors/small_job.hpp"
 
@@ -134,6 +135,9 @@ struct CoordinatorRig {
     net::ShardSaved saved;
     saved.stage = static_cast<int32_t>(stage);
     saved.step = step;
+    for (const std::string kind : {"model", "optimizer"}) {
+      saved.files.push_back({gpu::shard_name(kind, saved.stage, 2), 8, 0, {}});
+    }
     send(stage + 1, std::move(saved));
   }
   void gather() {
@@ -328,6 +332,42 @@ TEST(Coordinator, AShardSavedTwiceCompletesNoCheckpoint) {
   rig.shard_saved(1, 1);
   rig.shard_saved(1, 1);
   EXPECT_THAT(rig.saved, ElementsAre(1u));
+}
+
+TEST(Coordinator, AShardIsSavedByTheLeaderOfItsStageUnderItsOwnNames) {
+  CoordinatorRig rig(2, 1, true);
+  rig.start();
+  rig.ready(0, 0);
+  rig.ready(1, 0);
+  rig.tell(CommitJournaled{0, absl::OkStatus()});
+  rig.shard_saved(0, 1);
+  net::ShardSaved foreign;
+  foreign.stage = 1;
+  foreign.step = 1;
+  foreign.files = {{gpu::shard_name("model", 1, 2), 8, 0, {}},
+                   {gpu::shard_name("optimizer", 1, 2), 8, 0, {}}};
+  rig.send(1, foreign);
+  EXPECT_THAT(rig.saved, IsEmpty()) << "worker 1 speaks for stage 1";
+  foreign.files[0].name = gpu::shard_name("model", 0, 2);
+  rig.send(2, foreign);
+  EXPECT_THAT(rig.saved, IsEmpty()) << "a file of stage 0";
+  foreign.files.pop_back();
+  rig.send(2, foreign);
+  EXPECT_THAT(rig.saved, IsEmpty()) << "a file is missing";
+  rig.shard_saved(1, 1);
+  EXPECT_THAT(rig.saved, ElementsAre(1u));
+}
+
+TEST(Coordinator, WhatAMemberWithoutAPartSaysReachesNobody) {
+  CoordinatorRig rig;
+  rig.start();
+  rig.open(3);
+  rig.join(3);
+  const size_t before = rig.count(1, Body::RENDEZVOUS);
+  rig.send(3, net::RendezvousEntry{"a key", {'v'}});
+  EXPECT_EQ(rig.count(1, Body::RENDEZVOUS), before);
+  rig.send(2, net::RendezvousEntry{"a key", {'v'}});
+  EXPECT_EQ(rig.count(1, Body::RENDEZVOUS), before + 1);
 }
 
 TEST(Coordinator, ASilentWorkerIsTurnedOutOnceAndTheOthersQuiesce) {

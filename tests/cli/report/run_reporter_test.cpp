@@ -210,6 +210,17 @@ TEST_F(RunReporterTest, EventsHaveTheirFields) {
   EXPECT_EQ(lines[1].at("bytes"), "2500000");
 }
 
+TEST_F(RunReporterTest, AnEventOfAnyBytesIsOneLineThatForgesNothing) {
+  reporter()->on_event({"worker.lost",
+                        "w1 on a\xff"
+                        "b lost\nevent  run.ended\x1b[2J",
+                        {{"worker", "1"}, {"reason", "\xc3"}}});
+  const std::vector<Json> lines = lines_of(file("events.jsonl"));
+  ASSERT_EQ(lines.size(), 1);
+  EXPECT_EQ(lines[0].at("reason"), "\xef\xbf\xbd");
+  EXPECT_EQ(told(), "event  w1 on a?b lost event  run.ended [2J\n");
+}
+
 TEST_F(RunReporterTest, JsonIsToldLineByLine) {
   options_.format = LogFormat::kJson;
   report_run(done());

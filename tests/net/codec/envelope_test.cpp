@@ -197,8 +197,15 @@ std::vector<Breach> breaches_of(capnp::Type type, bool is_list) {
   if (type.isText()) {
     return {text_breach("too long", std::string(kPlanBytesMax + 1, 'x')),
             text_breach("a control character", "a\x1b[2Jb"),
+            text_breach("an upper control character",
+                        "a\xc2\x9b"
+                        "2Jb"),
+            text_breach("a turn of direction",
+                        "a\xe2\x80\xae"
+                        "b"),
             text_breach("half of a character", "\xc3"),
-            text_breach("half of a pair", "\xed\xa0\x80"), text_breach("a long zero", "\xc0\x80")};
+            text_breach("half of a pair", "\xed\xa0\x80"),
+            text_breach("a long zero", "\xc0\x80")};
   }
   if (type.isData()) {
     return {{"too long", [](auto to, const std::string& field, int) {

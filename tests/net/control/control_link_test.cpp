@@ -149,6 +149,39 @@ TEST_F(ControlLinkTest, AMessageOutOfItsBoundsEndsTheLinkWithWhatAndWhere) {
   EXPECT_THAT(std::string(server.closings[0].message()), HasSubstr("SnapshotKept.step is "));
 }
 
+ControlMessage megabyte() {
+  return encode({}, RendezvousEntry{"a key", std::vector<char>(kRendezvousBytesMax)});
+}
+
+TEST_F(ControlLinkTest, ReadsOnlyAsMuchAsIsHandledAndGoesOnWhenItIs) {
+  ASSERT_TRUE(connect().ok());
+  constexpr size_t kCount = 20;
+  for (size_t i = 0; i < kCount; ++i) client.link->send(megabyte());
+  const size_t most = kIntakeBytesMax / kRendezvousBytesMax + 1;
+  ASSERT_TRUE(server.wait([&] { return server.messages.size() + 1 >= most; }));
+  client.link->close();  // Behind all of them.
+  for (size_t handled = 0; handled < kCount;) {
+    ASSERT_TRUE(server.wait([&] { return !server.messages.empty(); })) << handled;
+    std::lock_guard lock(server.mutex);
+    EXPECT_LE(server.messages.size(), most);
+    handled += server.messages.size();
+    server.messages.clear();
+  }
+}
+
+TEST_F(ControlLinkTest, ALinkWhosePeerDoesNotReadIsBoundedInBytes) {
+  ASSERT_TRUE(connect().ok());
+  const size_t count = 4 * kLinkQueueBytesMax / kRendezvousBytesMax;
+  for (size_t i = 0; i < count; ++i) client.link->send(megabyte());
+  ASSERT_TRUE(client.wait([&] { return !client.closings.empty(); }));
+  EXPECT_TRUE(absl::IsResourceExhausted(client.closings[0])) << client.closings[0];
+  EXPECT_THAT(std::string(client.closings[0].message()), HasSubstr("does not read"));
+}
+
+TEST_F(ControlLinkTest, TurnsLongHellosAwayBeforeReadingThem) {
+  EXPECT_THAT(send_raw(std::string("SKN1\x01\x02\x00\x00", 8)), HasSubstr("words; at most"));
+}
+
 TEST_F(ControlLinkTest, TurnsGarbageAway) {
   EXPECT_THAT(send_raw("GET / HTTP/1.1\r\nHost: here\r\n\r\n"), HasSubstr("no Skein message"));
 }

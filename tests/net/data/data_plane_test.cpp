@@ -11,11 +11,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "net/control/frame.hpp"
 #include "net/control/hello.hpp"
 #include "net/data/tensor_header.hpp"
 
@@ -120,14 +122,16 @@ struct DataPlaneTest : testing::Test {
 };
 
 TEST_F(DataPlaneTest, ConcatenatesAnySplit) {
-  receiver->inbox().open(stream(2, 6));
   const std::vector<std::vector<uint32_t>> splits = {{6}, {2, 4}, {1, 1, 4}, {3, 1, 1, 1}};
   for (uint32_t m = 0; m < splits.size(); ++m) {
+    TensorInbox::StreamSpec spec = stream(2, 6, 100, /*generation=*/m + 1);
     uint32_t begin = 2;
     for (uint32_t count : splits[m]) {
-      sender->send(receiver->address(), rows(m, begin, count));
+      spec.parts.emplace_back(begin, count);
+      sender->send(receiver->address(), rows(m, begin, count, m + 1));
       begin += count;
     }
+    receiver->inbox().open(std::move(spec));
   }
   ASSERT_TRUE(wait_for(splits.size()));
   for (auto& [m, handle] : arrived) {
@@ -157,17 +161,75 @@ TEST_F(DataPlaneTest, NoMoreTensorsArriveThanMayBeHeld) {
 
 TEST_F(DataPlaneTest, DropsRepeatsAndStaleGenerations) {
   receiver->inbox().close_before(2);
-  receiver->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  TensorInbox::StreamSpec halves = stream(0, 4, 100, /*generation=*/2);
+  halves.parts = {{0, 2}, {2, 2}};
+  receiver->inbox().open(std::move(halves));
   sender->send(receiver->address(), rows(7, 0, 4, /*generation=*/1));
   sender->send(receiver->address(), rows(0, 0, 2, 2));
   sender->send(receiver->address(), rows(0, 0, 2, 2));
   sender->send(receiver->address(), rows(0, 2, 2, 2));
   sender->send(receiver->address(), rows(0, 0, 2, 2));
-  sender->send(receiver->address(), rows(1, 0, 4, 2));
+  sender->send(receiver->address(), rows(1, 0, 2, 2));
+  sender->send(receiver->address(), rows(1, 2, 2, 2));
   ASSERT_TRUE(wait_for(2));
   EXPECT_TRUE(eventually([&] { return receiver->statistics().dropped_headers == 3; }));
   EXPECT_EQ(count_arrived, 2u);
   EXPECT_FALSE(arrived.contains(7));
+}
+
+/// Takes what a plane sends to it, up to the payload.
+struct Recorder {
+  Recorder() : fd(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0);
+    EXPECT_EQ(listen(fd, 1), 0);
+    socklen_t length = sizeof(at);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&at), &length), 0);
+    address = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  }
+  ~Recorder() { close(fd); }
+  std::string hello_and_header() const {
+    const int from = accept(fd, nullptr, nullptr);
+    std::string bytes;
+    auto take = [&](size_t count) {
+      std::string piece(count, '\0');
+      EXPECT_EQ(recv(from, piece.data(), count, MSG_WAITALL), static_cast<ssize_t>(count));
+      bytes += piece;
+      return piece;
+    };
+    for (int frame = 0; frame < 2; ++frame) {
+      FrameHead head;
+      std::memcpy(&head, take(sizeof(head)).data(), sizeof(head));
+      take(size_t{head.words} * 8);
+    }
+    close(from);
+    return bytes;
+  }
+
+  int fd = -1;
+  std::string address;
+};
+
+TEST_F(DataPlaneTest, AHeaderWithoutPayloadHoldsUpNobodyForLong) {
+  const Recorder recorder;
+  sender->send(recorder.address, rows(0, 0, 4));
+  const std::string stalls = recorder.hello_and_header();
+  DataPlane::Options impatient;
+  impatient.payload_timeout_seconds = 0.1;
+  receiver = DataPlane::start(*loop, impatient).value();
+  receiver->inbox().open(stream(0, 4, /*tensors_max=*/1));
+  std::vector<int> strangers;
+  for (int i = 0; i < 4; ++i) {
+    strangers.push_back(connect_to(receiver->address()));
+    ASSERT_EQ(write(strangers.back(), stalls.data(), stalls.size()),
+              static_cast<ssize_t>(stalls.size()));
+  }
+  ASSERT_TRUE(eventually([&] { return receiver->statistics().dropped_headers > 0; }));
+  sender->send(receiver->address(), rows(0, 0, 4));
+  EXPECT_TRUE(wait_for(1)) << "the same rows, by one who has them";
+  for (int fd : strangers) close(fd);
 }
 
 TEST_F(DataPlaneTest, AReusedPortTakesNoTensorsOfAnotherRun) {

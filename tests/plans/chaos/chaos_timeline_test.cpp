@@ -88,6 +88,15 @@ TEST(ChaosTimeline, TheLastWordOfEachWorkerHolds) {
   }
 }
 
+TEST(ChaosTimeline, AwaitsThoseWhoJoinAtATime) {
+  auto chaos = timeline("another:join@2s;w1:kill@5s");
+  EXPECT_TRUE(chaos.awaits_join());
+  (void)chaos.due(2, 0);
+  EXPECT_FALSE(chaos.awaits_join());
+  // Steps are done by workers: if there are none, this one does not come.
+  EXPECT_FALSE(timeline("another:join@step=9").awaits_join());
+}
+
 TEST(ChaosTimeline, SaysEachFaultActionInWords) {
   auto chaos = timeline(
       "w1:slow=4x@1s;w1:slow=1x@2s;w2:kill@3s;w3:term@4s;w4:pause=1s@5s;link(w1,w2):drop@7s;"

@@ -374,7 +374,7 @@ TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
   EXPECT_TRUE(find<StartRun>(started)->order.last);
   EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
   EXPECT_EQ(find<EndRun>(started), nullptr);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
+  cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), ++cluster.now);
   EXPECT_NE(
       find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions()),
       nullptr);
@@ -387,7 +387,7 @@ TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
   Cluster cluster(job);
   cluster.start();
   cluster.finish_step(0);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
+  cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), ++cluster.now);
   EXPECT_NE(find<QuiesceWorker>(cluster.lose(2)), nullptr) << "stage 1 was not saved";
   cluster.quiesced(1, {{1, kFront}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);

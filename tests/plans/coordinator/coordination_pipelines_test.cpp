@@ -165,7 +165,7 @@ TEST(CoordinationPipelines, AStopEndsTheRunBehindTheStepInProgressWithACheckpoin
   EXPECT_EQ(order.step, 0u);
   EXPECT_TRUE(order.last && order.checkpoint && !order.snapshot);
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now);
+  cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), ++cluster.now);
   const CoordinatorDecisions ended =
       cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
   ASSERT_NE(find<EndRun>(ended), nullptr);

@@ -138,21 +138,21 @@ TEST(Coordination, EndsOnlyWhenTheLastCheckpointAndValidationAreThere) {
   EXPECT_EQ(find<EndRun>(commit), nullptr);
   EXPECT_TRUE(find<BroadcastCommit>(commit)->order.validate);
   EXPECT_TRUE(find<BroadcastCommit>(commit)->order.checkpoint);
-  EXPECT_NE(
-      find<ReportValidation>(
-          cluster.coordination.on_validated(ReplicaId{1}, 0, 3.0, 2, ++cluster.now).decisions()),
-      nullptr);
-  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now)
+  EXPECT_NE(find<ReportValidation>(
+                cluster.coordination.on_validated({2}, ReplicaId{1}, 0, 3.0, 2, ++cluster.now)
+                    .decisions()),
+            nullptr);
+  EXPECT_TRUE(cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), ++cluster.now)
                   .decisions()
                   .empty());
-  EXPECT_TRUE(cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), ++cluster.now)
+  EXPECT_TRUE(cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), ++cluster.now)
                   .decisions()
                   .empty())
       << "a repeat";
-  EXPECT_NE(
-      find<CompleteCheckpoint>(
-          cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now).decisions()),
-      nullptr);
+  EXPECT_NE(find<CompleteCheckpoint>(
+                cluster.coordination.on_shard_saved({2}, 1, 1, absl::OkStatus(), ++cluster.now)
+                    .decisions()),
+            nullptr);
   EXPECT_NE(
       find<EndRun>(cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions()),
       nullptr);
@@ -166,21 +166,22 @@ TEST(Coordination, AFailedCheckpointStopsNothing) {
   cluster.start();
   cluster.finish_step(0);
   const CoordinatorDecisions failed =
-      cluster.coordination.on_shard_saved(0, 1, absl::UnavailableError("disk full"), ++cluster.now)
+      cluster.coordination
+          .on_shard_saved({1}, 0, 1, absl::UnavailableError("disk full"), ++cluster.now)
           .decisions();
   ASSERT_NE(find<RunEvent>(failed), nullptr);
   EXPECT_EQ(find<RunEvent>(failed)->name, "checkpoint.failed");
   EXPECT_EQ(find<EndRun>(failed), nullptr);
-  EXPECT_TRUE(cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), ++cluster.now)
+  EXPECT_TRUE(cluster.coordination.on_shard_saved({2}, 1, 1, absl::OkStatus(), ++cluster.now)
                   .decisions()
                   .empty())
       << "of a checkpoint that will not be complete";
   EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(1)), nullptr);
-  cluster.coordination.on_shard_saved(0, 2, absl::OkStatus(), ++cluster.now);
-  EXPECT_NE(
-      find<CompleteCheckpoint>(
-          cluster.coordination.on_shard_saved(1, 2, absl::OkStatus(), ++cluster.now).decisions()),
-      nullptr);
+  cluster.coordination.on_shard_saved({1}, 0, 2, absl::OkStatus(), ++cluster.now);
+  EXPECT_NE(find<CompleteCheckpoint>(
+                cluster.coordination.on_shard_saved({2}, 1, 2, absl::OkStatus(), ++cluster.now)
+                    .decisions()),
+            nullptr);
 }
 
 TEST(Coordination, AFailedLastCheckpointEndsTheRunWithItsReason) {
@@ -208,8 +209,8 @@ TEST(Coordination, AStopRequestEndsAtTheNextStepWithACheckpoint) {
   const CoordinatorDecisions decisions = cluster.finish_step(0);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.last);
   EXPECT_TRUE(find<BroadcastCommit>(decisions)->order.checkpoint);
-  cluster.coordination.on_shard_saved(0, 1, absl::OkStatus(), 9);
-  cluster.coordination.on_shard_saved(1, 1, absl::OkStatus(), 9);
+  cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), 9);
+  cluster.coordination.on_shard_saved({2}, 1, 1, absl::OkStatus(), 9);
   const CoordinatorDecisions end =
       cluster.coordination.on_checkpoint_completed(1, absl::OkStatus()).decisions();
   ASSERT_NE(find<EndRun>(end), nullptr);
@@ -241,13 +242,15 @@ TEST(Coordination, TellsOnceWhatAWorkerComputesOnIfItIsNotWhatItAskedFor) {
   EXPECT_EQ(cluster.coordination.members().at(WorkerId{1}).activity.device, "cuda:1 a GPU");
 }
 
-TEST(Coordination, BadInputOfOneWorkerEndsTheRunByName) {
-  Cluster cluster;
+TEST(Coordination, BadInputEndsARunThatCannotBeginWithoutTheOneWhoseItIs) {
+  JobSpec job = small_job();
+  job.elastic.min_workers = 2;
+  Cluster cluster(job);
   cluster.start();
-  const CoordinatorDecisions decisions =
-      cluster.coordination.on_worker_lost(WorkerId{2}, absl::DataLossError("no such file"), 9)
-          .decisions();
+  cluster.coordination.on_worker_lost(WorkerId{2}, absl::DataLossError("no such file"), 9);
+  const CoordinatorDecisions decisions = cluster.quiesced(1);
   ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_TRUE(absl::IsDataLoss(find<EndRun>(decisions)->status));
   EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
               testing::AllOf(HasSubstr("w2"), HasSubstr("stage 1"), HasSubstr("step 1")));
   EXPECT_TRUE(cluster.lose(2).empty());

@@ -79,14 +79,32 @@ TEST(CoordinatorRestart, GoesOnWithoutThoseThatDoNotComeBack) {
   EXPECT_NE(find<QuiesceWorker>(cluster.coordination->on_timer(6 * kSecondUs)), nullptr);
 }
 
-TEST(CoordinatorRestart, AnOldWorkerDoesNotPushOutANewOneThatHasItsNumber) {
+TEST(CoordinatorRestart, ANewWorkerGetsNoNumberOfOneThatMayComeBack) {
   Restarted cluster;
-  cluster.join(1, 21, 0);  // New, and the first: it is worker 1.
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(1, 21, 0))->worker, WorkerId{4});
   const CoordinatorDecisions decisions = cluster.join(2, 11, 1);
   EXPECT_EQ(find<DismissWorker>(decisions), nullptr);
   ASSERT_NE(find<WelcomeWorker>(decisions), nullptr);
-  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{2});
+  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{1});
   EXPECT_EQ(cluster.coordination->members().size(), 2u);
+}
+
+TEST(CoordinatorRestart, AnOldWorkerDoesNotPushOutOneThatHasItsNumber) {
+  Restarted cluster;
+  cluster.join(1, 21, 1);  // It says so, and is another process.
+  const CoordinatorDecisions decisions = cluster.join(2, 11, 1);
+  EXPECT_EQ(find<DismissWorker>(decisions), nullptr);
+  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{4});
+  EXPECT_EQ(cluster.coordination->members().size(), 2u);
+}
+
+TEST(CoordinatorRestart, ANumberThatNoPlanHadIsGivenBackAndToNobodyElse) {
+  Restarted cluster;
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(1, 15, 5))->worker, WorkerId{5});
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(2, 16, kWorkerNumberMax))->worker,
+            WorkerId{kWorkerNumberMax});
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(3, 21, 0))->worker, WorkerId{4});
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(4, 22, 0))->worker, WorkerId{6});
 }
 
 TEST(CoordinatorRestart, AWorkerThatConnectsAnewReplacesItself) {

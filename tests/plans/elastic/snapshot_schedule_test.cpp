@@ -5,12 +5,14 @@
 namespace skein::plans {
 namespace {
 
+constexpr double kPatienceSeconds = 300;
+constexpr uint64_t kPatienceUs = 300'000'000;
 constexpr WorkerId kFirst{1};
 constexpr WorkerId kSecond{2};
 
 /// Two stages that keep each other's snapshots.
 SnapshotSchedule two_stages(int64_t interval, uint64_t first_step = 0) {
-  SnapshotSchedule schedule(interval);
+  SnapshotSchedule schedule(interval, kPatienceSeconds);
   schedule.begin_generation({kFirst, kSecond}, {kSecond, kFirst}, first_step);
   return schedule;
 }
@@ -26,29 +28,32 @@ TEST(SnapshotSchedule, IsDueEveryIntervalAfterTheFirstStep) {
   SnapshotSchedule schedule = two_stages(3, 10);
   EXPECT_FALSE(schedule.is_due(10));
   EXPECT_TRUE(schedule.is_due(11)) << "a second loss must find something";
-  schedule.on_ordered(11);
+  schedule.on_ordered(11, 0);
   EXPECT_FALSE(schedule.is_due(13));
   EXPECT_TRUE(schedule.is_due(14));
-  schedule.on_ordered(14);
+  schedule.on_ordered(14, 0);
   EXPECT_FALSE(schedule.is_due(16));
   EXPECT_TRUE(schedule.is_due(17));
 }
 
 TEST(SnapshotSchedule, AStageWithoutSnapshotPeerOrAnIntervalOfZeroTurnsThemOff) {
   EXPECT_FALSE(two_stages(0).is_due(100));
-  SnapshotSchedule alone(1);
+  SnapshotSchedule alone(1, kPatienceSeconds);
   alone.begin_generation({kFirst}, {WorkerId{0}}, 0);
   EXPECT_FALSE(alone.is_due(100));
 }
 
 TEST(SnapshotSchedule, OnlyAWholeSetMovesTheFloor) {
   SnapshotSchedule schedule = two_stages(1);
-  schedule.on_ordered(1);
-  schedule.on_kept(kFirst, 0, 1);
-  schedule.on_kept(kSecond, 0, 1);
-  schedule.on_kept(kSecond, 1, 1);
-  schedule.on_kept(kSecond, 1, 1);
-  schedule.on_kept(WorkerId{9}, 1, 1);
+  schedule.on_ordered(1, 0);
+  EXPECT_EQ(schedule.on_kept(kFirst, 0, 1), std::nullopt);
+  EXPECT_EQ(schedule.on_kept(kSecond, 0, 1), std::nullopt);
+  EXPECT_EQ(schedule.on_kept(kSecond, 1, 1), std::nullopt);
+  EXPECT_EQ(schedule.on_kept(kSecond, 1, 1), DropReason::kRepeated);
+  EXPECT_EQ(schedule.on_kept(WorkerId{9}, 1, 1), DropReason::kNotAllowed);
+  EXPECT_EQ(schedule.on_kept(kFirst, 7, 1), DropReason::kNotAllowed);
+  EXPECT_EQ(schedule.on_kept(kFirst, 1, 0), DropReason::kStale);
+  EXPECT_EQ(schedule.on_kept(kFirst, 1, 2), DropReason::kUnexpected);
   EXPECT_EQ(schedule.floor(), 0u) << "the snapshot peer of stage 1 has not spoken";
   schedule.on_kept(kFirst, 1, 1);
   EXPECT_EQ(schedule.floor(), 1u);
@@ -56,12 +61,26 @@ TEST(SnapshotSchedule, OnlyAWholeSetMovesTheFloor) {
   EXPECT_EQ(schedule.floor(), 1u) << "nobody ordered that";
 }
 
+TEST(SnapshotSchedule, ASetWaitsUntilTheOneBeforeIsWhole) {
+  SnapshotSchedule schedule = two_stages(1);
+  EXPECT_FALSE(schedule.must_wait(0)) << "none is under way";
+  schedule.on_ordered(1, 0);
+  EXPECT_TRUE(schedule.is_due(2));
+  EXPECT_TRUE(schedule.must_wait(1));
+  keep_all(schedule, 1);
+  EXPECT_FALSE(schedule.must_wait(2));
+}
+
 TEST(SnapshotSchedule, ANewerSetReplacesOneThatNeverBecameWhole) {
   SnapshotSchedule schedule = two_stages(1);
-  for (uint64_t step : {1, 2, 3}) schedule.on_ordered(step);
+  schedule.on_ordered(1, 0);
+  EXPECT_TRUE(schedule.must_wait(kPatienceUs - 1));
+  EXPECT_FALSE(schedule.must_wait(kPatienceUs));
+  schedule.on_ordered(3, kPatienceUs);
   keep_all(schedule, 1);
   EXPECT_EQ(schedule.floor(), 0u) << "given up";
   keep_all(schedule, 3);
+  EXPECT_EQ(schedule.floor(), 3u);
   keep_all(schedule, 2);
   EXPECT_EQ(schedule.floor(), 3u) << "never goes back";
 }

@@ -121,11 +121,29 @@ struct PipelineCluster : Cluster {
       }
       return decisions;
     }
+    if (const auto* start = std::get_if<StartRun>(&decision)) {
+      keep_snapshots(start->order, to.steps_done());
+    }
+    if (const auto* commit = std::get_if<BroadcastCommit>(&decision)) {
+      keep_snapshots(commit->order, commit->order.step + 1);
+    }
     if (const auto* journal = std::get_if<JournalCommit>(&decision)) {
       return holds_journal ? CoordinatorDecisions{}
                            : decided(to.on_journaled(journal->record.step, ++now));
     }
     return {};
+  }
+
+  void keep_snapshots(const CommitOrder& order, uint64_t steps_done) {
+    if (!order.snapshot) return;
+    std::vector<WorkerId> workers;
+    for (const auto& [id, member] : coordination.members()) workers.push_back(id);
+    const auto stages = static_cast<int32_t>(coordination.plan()->stages.size());
+    for (WorkerId each : workers) {
+      for (int32_t stage = 0; stage < stages; ++stage) {
+        coordination.on_snapshot_kept(each, stage, steps_done);
+      }
+    }
   }
 
   CoordinatorDecisions ready_pipeline(uint32_t pipeline, uint64_t step) {

@@ -496,5 +496,14 @@ TEST(StepProgram, ValidatesAndSavesEveryStage) {
   EXPECT_TRUE(program->is_finished());
 }
 
+TEST(StepProgram, AnInputThatIsTooFarAheadIsNotKept) {
+  Program program(middle_stage());
+  program.on_start();
+  program.on_input({InputKind::kGradient, 2, 1, 0});
+  EXPECT_EQ(program.dropped(DropReason::kEarly), 1u);
+  program.on_input({InputKind::kGradient, 1, 1, 0});
+  EXPECT_EQ(program.dropped(), 1u) << "a neighbour may be a step ahead";
+}
+
 }  // namespace
 }  // namespace skein::plans

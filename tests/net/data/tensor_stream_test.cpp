@@ -1,0 +1,90 @@
+#include "net/data/tensor_stream.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace skein::net {
+namespace {
+
+constexpr uint32_t kRowFloats = 3;
+
+struct TensorStreamTest : testing::Test {
+  TensorStreamTest() {
+    TensorInbox::StreamSpec spec;
+    spec.row_begin = 2;
+    spec.row_count = 6;
+    spec.row_floats = kRowFloats;
+    spec.parts = {{2, 2}, {4, 4}};
+    spec.tensors_max = 1;
+    spec.on_tensor = [this](const TensorKey& key, TensorHandle tensor) {
+      arrived.push_back(key.microbatch);
+      held = std::move(tensor);
+    };
+    stream = std::make_shared<TensorStream>(spec, [this] { ++spaces; });
+  }
+  static TensorStream::Rows rows(uint32_t begin, uint32_t count, uint32_t microbatch = 0) {
+    TensorStream::Rows rows;
+    rows.key.microbatch = microbatch;
+    rows.begin = begin;
+    rows.count = count;
+    rows.bytes = uint64_t{count} * kRowFloats * sizeof(float);
+    return rows;
+  }
+
+  std::shared_ptr<TensorStream> stream;
+  std::vector<uint32_t> arrived;
+  TensorHandle held;
+  int spaces = 0;
+};
+
+TEST_F(TensorStreamTest, TakesThePartsOfThePlanAndNoOtherRows) {
+  for (uint32_t begin = 0; begin < 10; ++begin) {
+    for (uint32_t count = 0; count < 10; ++count) {
+      const bool is_part = (begin == 2 && count == 2) || (begin == 4 && count == 4);
+      EXPECT_EQ(stream->check(rows(begin, count)).ok(), is_part) << begin << "+" << count;
+    }
+  }
+  TensorStream::Rows larger = rows(2, 2);
+  larger.bytes += sizeof(float);
+  EXPECT_TRUE(absl::IsInvalidArgument(stream->check(larger)));
+}
+
+TEST_F(TensorStreamTest, ATensorIsCompleteWhenNoPartOfItIsBeingRead) {
+  stream->reserve(rows(2, 2));
+  stream->reserve(rows(4, 4));
+  stream->arrived(rows(4, 4));
+  stream->arrived(rows(4, 4));
+  EXPECT_TRUE(arrived.empty()) << "its first rows are still being read";
+  stream->arrived(rows(2, 2));
+  EXPECT_EQ(arrived, std::vector<uint32_t>{0});
+}
+
+TEST_F(TensorStreamTest, APartThatIsBeingReadIsNoRepeatAndHasNoSpaceForASecondReader) {
+  stream->reserve(rows(2, 2));
+  EXPECT_FALSE(stream->is_repeat(rows(2, 2)));
+  EXPECT_FALSE(stream->has_space(rows(2, 2)));
+  EXPECT_TRUE(stream->has_space(rows(4, 4)));
+  EXPECT_FALSE(stream->has_space(rows(2, 2, 1))) << "of another tensor";
+  stream->arrived(rows(2, 2));
+  EXPECT_TRUE(stream->is_repeat(rows(2, 2)));
+}
+
+TEST_F(TensorStreamTest, APartThatIsGivenUpMayBeSentBySomebodyElse) {
+  stream->reserve(rows(2, 2));
+  stream->abandon(rows(2, 2));
+  EXPECT_EQ(spaces, 1);
+  EXPECT_TRUE(stream->has_space(rows(2, 2, 1))) << "the tensor's memory is free again";
+  stream->reserve(rows(2, 2));
+  stream->reserve(rows(4, 4));
+  stream->arrived(rows(2, 2));
+  stream->abandon(rows(4, 4));
+  stream->abandon(rows(4, 4));
+  EXPECT_TRUE(stream->is_repeat(rows(2, 2))) << "what is there stays";
+  stream->reserve(rows(4, 4));
+  stream->arrived(rows(4, 4));
+  EXPECT_EQ(arrived, std::vector<uint32_t>{0});
+}
+
+}  // namespace
+}  // namespace skein::net

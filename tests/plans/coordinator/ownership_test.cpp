@@ -1,0 +1,187 @@
+// What the coordination makes of members that say what is not theirs to say.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/plans/small_cluster.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+
+const absl::Status kNoData = absl::NotFoundError("no such file");
+
+JobSpec job_of_hundred() {
+  JobSpec job = small_job();
+  job.training.steps = 100;
+  return job;
+}
+
+JoinRequest stranger(uint32_t previous, uint64_t generation) {
+  return {"far", 666, "127.0.0.1:6", "cpu x1", 1.0, WorkerId{previous}, generation};
+}
+
+/// Two workers train, and a third one has nothing to do.
+struct IdleMember : Cluster {
+  explicit IdleMember(JobSpec job = job_of_hundred()) : Cluster(std::move(job)) {
+    start();
+    decided(coordination.on_join(3, stranger(0, 0), ++now));
+  }
+  CoordinatorDecisions blame(uint32_t worker) {
+    return decided(coordination.on_worker_lost(WorkerId{worker}, kNoData, ++now));
+  }
+};
+
+TEST(Ownership, BadInputOfAMemberWithoutAPartCostsItsMembershipAndNoMore) {
+  IdleMember cluster;
+  for (PeerNumber peer = 4; peer < 8; ++peer) {
+    const CoordinatorDecisions decisions = cluster.blame(static_cast<uint32_t>(peer - 1));
+    EXPECT_NE(find<DismissWorker>(decisions), nullptr);
+    EXPECT_EQ(find<EndRun>(decisions), nullptr);
+    EXPECT_EQ(find<QuiesceWorker>(decisions), nullptr);
+    cluster.coordination.on_join(peer, stranger(0, 0), ++cluster.now);
+  }
+  EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(0)), nullptr);
+}
+
+TEST(Ownership, BadInputOfOneWorkerEvictsItAndOfASecondOneEndsTheRun) {
+  IdleMember cluster;
+  const CoordinatorDecisions evicted = cluster.blame(2);
+  EXPECT_EQ(find<EndRun>(evicted), nullptr);
+  ASSERT_NE(find<QuiesceWorker>(evicted), nullptr);
+  const CoordinatorDecisions ended = cluster.blame(1);
+  ASSERT_NE(find<EndRun>(ended), nullptr);
+  EXPECT_TRUE(absl::IsNotFound(find<EndRun>(ended)->status));
+  EXPECT_THAT(std::string(find<EndRun>(ended)->status.message()), HasSubstr("w1"));
+  EXPECT_THAT(std::string(find<EndRun>(ended)->status.message()), HasSubstr("no such file"));
+}
+
+TEST(Ownership, ACommitOfTheOthersShowsThatTheInputWasGood) {
+  IdleMember cluster;
+  cluster.blame(2);
+  cluster.quiesced(1);
+  cluster.quiesced(3);
+  cluster.prepared(1);
+  cluster.prepared(3);
+  EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(0)), nullptr);
+  EXPECT_EQ(find<EndRun>(cluster.blame(3)), nullptr) << "its own fault as well";
+}
+
+TEST(Ownership, BadInputOfTheLastWorkerEndsTheRun) {
+  JobSpec job = job_of_hundred();
+  job.parallelism.pipeline_parallel_degree = 1;
+  Cluster cluster(job, 1);
+  cluster.join(1);
+  cluster.quiesced(1);
+  const CoordinatorDecisions ended =
+      cluster.coordination.on_worker_lost({1}, kNoData, ++cluster.now).decisions();
+  ASSERT_NE(find<EndRun>(ended), nullptr);
+  EXPECT_TRUE(absl::IsNotFound(find<EndRun>(ended)->status));
+}
+
+TEST(Ownership, AGenerationThatNobodyCanHaveSeenIsRefusedAndMovesNothing) {
+  IdleMember cluster;
+  for (const uint64_t generation : {uint64_t{1} << 47, std::numeric_limits<uint64_t>::max()}) {
+    const CoordinatorDecisions decisions =
+        cluster.decided(cluster.coordination.on_join(9, stranger(0, generation), ++cluster.now));
+    ASSERT_NE(find<RefusePeer>(decisions), nullptr);
+    EXPECT_THAT(find<RefusePeer>(decisions)->reason, HasSubstr("none of this run"));
+  }
+  const CoordinatorDecisions lost = cluster.lose(2);
+  EXPECT_EQ(find<QuiesceWorker>(lost)->generation, 2u);
+}
+
+TEST(Ownership, ANumberThatWasNeverGivenIsNotTaken) {
+  IdleMember cluster;
+  for (const uint32_t previous : {4u, kWorkerNumberMax, std::numeric_limits<uint32_t>::max()}) {
+    const CoordinatorDecisions decisions = cluster.decided(
+        cluster.coordination.on_join(100 + previous, stranger(previous, 0), ++cluster.now));
+    EXPECT_LT(find<WelcomeWorker>(decisions)->worker.value, 8u) << previous;
+  }
+  EXPECT_EQ(cluster.coordination.members().size(), 6u);
+}
+
+TEST(Ownership, TheNumberOfALiveMemberIsNotTaken) {
+  IdleMember cluster;
+  const CoordinatorDecisions decisions =
+      cluster.decided(cluster.coordination.on_join(9, stranger(2, 1), ++cluster.now));
+  EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{4});
+  EXPECT_EQ(find<DismissWorker>(decisions), nullptr);
+  EXPECT_EQ(cluster.coordination.members().at({2}).request.process_id, 100u);
+}
+
+TEST(Ownership, ReportsOfAMemberWithoutAPartAreNotAllowed) {
+  JobSpec job = job_of_hundred();
+  job.validation.batches = 1;
+  job.validation.interval = 1;
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 1;
+  job.elastic.snapshot_interval = 1;
+  IdleMember cluster(job);
+  Coordination& to = cluster.coordination;
+  ReadyReport diverged;
+  diverged.loss_sum = diverged.norm_squared = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(to.on_ready({3}, diverged, ++cluster.now).why_dropped(), DropReason::kNotAllowed);
+  EXPECT_EQ(to.on_reduced({3}, {0}, 0, 1, ++cluster.now).why_dropped(), DropReason::kNotAllowed);
+  EXPECT_EQ(to.on_peer_failure({3}, {1}, "it lies", ++cluster.now).why_dropped(),
+            DropReason::kNotAllowed);
+  EXPECT_EQ(to.on_peer_failure({1}, {3}, "no neighbour", ++cluster.now).why_dropped(),
+            DropReason::kNotAllowed);
+  cluster.finish_step(0);
+  for (const absl::Status& status : {absl::OkStatus(), absl::UnavailableError("it lies")}) {
+    for (int32_t stage : {0, 1}) {
+      EXPECT_EQ(to.on_shard_saved({3}, stage, 1, status, ++cluster.now).why_dropped(),
+                DropReason::kNotAllowed);
+    }
+    EXPECT_EQ(to.on_shard_saved({1}, 1, 1, status, ++cluster.now).why_dropped(),
+              DropReason::kNotAllowed)
+        << "not its own stage";
+  }
+  EXPECT_EQ(to.on_validated({3}, {1}, 0, 3, 2, ++cluster.now).why_dropped(),
+            DropReason::kNotAllowed);
+  EXPECT_EQ(to.on_validated({1}, {0}, 0, 3, 2, ++cluster.now).why_dropped(),
+            DropReason::kNotAllowed)
+      << "not of the last stage";
+  EXPECT_EQ(to.on_snapshot_kept({3}, 0, 1).why_dropped(), DropReason::kNotAllowed);
+  // What is theirs to say is taken.
+  EXPECT_TRUE(to.on_validated({2}, {1}, 0, 3, 2, ++cluster.now).is_accepted());
+  EXPECT_TRUE(to.on_snapshot_kept({1}, 0, 1).is_accepted());
+  EXPECT_TRUE(to.on_shard_saved({1}, 0, 1, {}, ++cluster.now).is_accepted());
+  EXPECT_EQ(
+      to.on_shard_saved({1}, 0, 1, absl::UnavailableError("late"), ++cluster.now).why_dropped(),
+      DropReason::kRepeated);
+  EXPECT_NE(find<CompleteCheckpoint>(to.on_shard_saved({2}, 1, 1, {}, ++cluster.now).decisions()),
+            nullptr);
+}
+
+TEST(Ownership, StateOfAMemberThatWasNeverGivenAnyIsNotUsed) {
+  IdleMember cluster;
+  for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
+  cluster.lose(2);
+  cluster.quiesced(3, {{5, {0, 6}}});
+  const CoordinatorDecisions assigned = cluster.quiesced(1, {{5, {0, 3}}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 0u) << "nobody has the other half";
+}
+
+TEST(Ownership, ASnapshotWaitsForTheOneBeforeAndIsCounted) {
+  JobSpec job = job_of_hundred();
+  job.elastic.snapshot_interval = 1;
+  Cluster cluster(job);
+  cluster.start();
+  EXPECT_TRUE(find<BroadcastCommit>(cluster.finish_step(0))->order.snapshot);
+  EXPECT_FALSE(find<BroadcastCommit>(cluster.finish_step(1))->order.snapshot);
+  EXPECT_FALSE(find<BroadcastCommit>(cluster.finish_step(2))->order.snapshot);
+  EXPECT_EQ(cluster.coordination.snapshot_waits(), 2u);
+  for (uint32_t worker : {1, 2}) {
+    for (int32_t stage : {0, 1}) cluster.coordination.on_snapshot_kept({worker}, stage, 1);
+  }
+  EXPECT_TRUE(find<BroadcastCommit>(cluster.finish_step(3))->order.snapshot);
+  EXPECT_EQ(cluster.coordination.snapshot_waits(), 2u);
+}
+
+}  // namespace
+}  // namespace skein::plans
