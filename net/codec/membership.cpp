@@ -80,7 +80,8 @@ void read(schema::Heartbeat::Reader from, Bounds& bounds, Heartbeat& to) {
   const auto dropped = from.getDropped();
   std::array<uint64_t, plans::kDropReasons>& counts = to.activity.dropped.counts();
   for (unsigned i = 0; i < bounds.size("dropped", dropped.size(), counts.size()); ++i) {
-    counts[i] = bounds.count("dropped", dropped[i], kEventsMax);
+    const auto in = bounds.element("dropped", i);
+    counts[i] = bounds.count("", dropped[i], kEventsMax);
   }
 }
 
