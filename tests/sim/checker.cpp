@@ -371,7 +371,7 @@ void Checker::on_pipeline_update(ProcessId process) {
   world_.trace(absl::StrCat(world_.name(process), " has made an update"));
   const std::optional<plans::SampleClaim> claim = claims_->on_update(process);
   if (claim) carried_->on_update(process, *claim);
-  const bool has_rate = claim && job_.optimizer.name == "sgd";
+  const bool has_rate = claim && job_.optimizer.name == "sgd" && !has_other_keys_;
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   groups_->on_update(process, has_rate ? std::optional(plans::learning_rate(
                                              job_, static_cast<int64_t>(claim->first / batch)))
