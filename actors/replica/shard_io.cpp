@@ -7,7 +7,7 @@ namespace skein::actors {
 namespace {
 
 /// What the data plane holds until it is sent.
-struct Outgoing {
+struct CopyUnderWay {
   net::TensorHandle copy;
   std::shared_ptr<const void> under_way;
 };
@@ -37,7 +37,7 @@ SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
     rows.sender = static_cast<uint32_t>(request.stage);
     rows.row_count = 1;
     rows.payload = *copy;
-    rows.owner = std::make_shared<Outgoing>(Outgoing{copy, request.under_way});
+    rows.owner = std::make_shared<CopyUnderWay>(CopyUnderWay{copy, request.under_way});
     config.plane->send(request.address, std::move(rows));
     reach(config.fail_point, FailPlace::kDuringSnapshot);
   }

@@ -206,6 +206,7 @@ TEST(Worker, LooksOnForItsOwnRunWhereAnotherOneAnswers) {
       rig.joined("other-2");
     }
     rig.quiesce(2);
+    while (rig.end_one()) continue;
     EXPECT_EQ(rig.count(Body::QUIESCED), quiesced) << "of another run";
     ASSERT_EQ(rig.waits.size(), 1u);
     EXPECT_THAT(rig.waits[0], ::testing::HasSubstr("serves run small-1"));
@@ -218,7 +219,8 @@ TEST(Worker, LooksOnForItsOwnRunWhereAnotherOneAnswers) {
     auto joins = rig.link->bodies(Body::JOIN);
     EXPECT_EQ(joins.back().getJoin().getRun(), "small-1");
     rig.quiesce(2);
-    EXPECT_EQ(rig.count(Body::QUIESCED), quiesced + 1) << "its state is there";
+    while (rig.end_one()) continue;
+    EXPECT_EQ(rig.count(Body::QUIESCED), quiesced + 1) << "it goes on with its own run";
     EXPECT_THAT(rig.ends, IsEmpty());
   }
 }
