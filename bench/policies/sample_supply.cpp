@@ -16,7 +16,7 @@ SampleSupply::SampleSupply(std::vector<uint32_t> order, const Options& options)
   for (uint64_t pool = 0; pool < pools; ++pool) {
     const uint64_t begin = pool * order_.size() / pools;
     parts_.push_back({begin, (pool + 1) * order_.size() / pools - begin});
-    pools_.emplace_back(kEndless, options.batch);
+    pools_.emplace_back(0, kEndless, options.batch);
   }
 }
 
