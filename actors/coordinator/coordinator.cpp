@@ -107,7 +107,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   coordination.emplace(std::move(options), now_us());
   last_tick_us = now_us();
   const bool is_resumed =
-      config.start.durable_step > 0 && checkpoint_path == config.options.run_folder;
+      config.start.durable_step > 0 && config.options.load_path == config.options.run_folder;
   if (is_resumed && !config.start.has_journal) {
     carry_out(plans::RunEvent{"journal.lost",
                               absl::StrCat("the journal of ", config.options.run_folder,
