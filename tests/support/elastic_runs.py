@@ -77,10 +77,12 @@ class ElasticRun:
     each can be killed alone; else `skein train` has the workers. `unlike`: apart, with other
     arguments and another environment for each worker. `network`: apart, the coordinator on its
     machine 0 and one worker on each of the next ones. `ignores_file_limit`: a file that may not
-    grow is an error to the coordinator, and not its death."""
+    grow is an error to the coordinator, and not its death. `waits_for`: the coordinator waits for
+    so many workers, and the test starts them; `workers` is none then."""
 
     def __init__(self, program, name, workers, *words, apart=False, fail_point=None, dump=None,
-                 network=None, job=SMALL_JOB, unlike=None, ignores_file_limit=False):
+                 network=None, job=SMALL_JOB, unlike=None, ignores_file_limit=False,
+                 waits_for=0):
         self.program = program
         self.network = network
         self.ignores_file_limit = ignores_file_limit
@@ -92,7 +94,7 @@ class ElasticRun:
         self.workers = []
         self.addresses = set()
         self.known_pids = set()
-        common = ["--workers", str(workers), "--job.dump_folder", self.dump, *LEASE, *words]
+        common = ["--workers", str(waits_for or workers), "--job.dump_folder", self.dump, *LEASE, *words]
         if apart or network or unlike:
             listen = (["--listen", network.address(0) + ":0", "--insecure"] if network else
                       ["--listen", "127.0.0.1:0"])
