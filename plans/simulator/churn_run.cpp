@@ -236,7 +236,7 @@ RestoreDecision ChurnRun::restore_for(const Plan& plan) const {
     if (!plan_ || !has_state_) continue;
     for (const StagePlan& stage : plan_->stages) {
       const bool holds = std::any_of(stage.replicas.begin(), stage.replicas.end(),
-                                     [&](const auto& each) { return each.worker == worker; });
+                                     [id = worker](const auto& each) { return each.worker == id; });
       if (holds) sources.inventory[worker].push_back({steps_done_, stage.layers, 0});
     }
     for (const auto& [holder, layers] : snapshot_.holders) {
