@@ -32,7 +32,8 @@ void CoordinatorSession::on_opened(std::shared_ptr<net::ControlLink> link, uint6
 
 bool CoordinatorSession::on_joined(const std::string& run, plans::WorkerId self, uint64_t term,
                                    uint64_t now_us) {
-  if (is_joined_) return false;
+  // The answer of an older life may come late, when its link has gone: that of the next one counts.
+  if (is_joined_ && term <= head_.term) return false;
   is_joined_ = true;
   if (run_.empty()) run_ = run;
   lost_at_us_.reset();
