@@ -803,6 +803,8 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
     const std::string why = "it has connected anew";
     append(decisions, is_catching_up(now_us) ? set_aside(*before, why, now_us)
                                              : lose(*before, absl::UnavailableError(why), now_us));
+    absent_.on_back(*before);
+    if (request.previous.value != 0) request.previous = *before;
   }
   append(decisions, welcome(peer, std::move(request), now_us));
   return decisions;

@@ -10,7 +10,7 @@
 namespace skein::plans {
 namespace {
 
-/// Rather than one that took the number in another life of the coordinator.
+/// The address is that of a socket which one process at a time can have.
 bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
   return one.host_name == other.host_name && one.process_id == other.process_id &&
          one.data_address == other.data_address;
@@ -99,11 +99,10 @@ bool Membership::has_peer(PeerNumber peer) const {
 }
 
 std::optional<WorkerId> Membership::same_process(const JoinRequest& request) const {
-  const auto before = members_.find(request.previous);
-  if (before == members_.end() || !is_same_process(before->second.request, request)) {
-    return std::nullopt;
-  }
-  return before->first;
+  const auto before = std::find_if(members_.begin(), members_.end(), [&](const auto& each) {
+    return is_same_process(each.second.request, request);
+  });
+  return before != members_.end() ? std::optional(before->first) : std::nullopt;
 }
 
 bool Membership::some_leave() const {

@@ -65,7 +65,8 @@ class Membership {
   size_t count() const { return members_.size(); }
   bool has(WorkerId worker) const { return members_.contains(worker); }
   bool has_peer(PeerNumber peer) const;
-  /// The member that this very process was on a connection that must have died since.
+  /// The member that this very process was on a connection that must have died since. It need not
+  /// know the number: nobody may have told it yet.
   std::optional<WorkerId> same_process(const JoinRequest& request) const;
   bool may_work(const Member& member, uint64_t now_us, Leavers leavers) const {
     return member.eligible_us <= now_us && (!member.leaves || leavers == Leavers::kWith);

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "plans/coordinator/coordination.hpp"
 #include "plans/plan/layout_plan.hpp"
 
@@ -37,9 +39,11 @@ struct Cluster {
       : coordination({std::move(job), workers}, 0) {}
   explicit Cluster(Coordination::Options options) : coordination(std::move(options), 0) {}
 
+  /// Who was a worker before comes from the address of the connection with that number.
   CoordinatorDecisions join(PeerNumber peer, uint32_t previous = 0) {
+    const std::string address = absl::StrCat("127.0.0.1:", previous != 0 ? previous : peer);
     return decided(coordination.on_join(
-        peer, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{previous}}, ++now));
+        peer, {"host", 100, address, "cpu x1", 1.0, WorkerId{previous}}, ++now));
   }
   CoordinatorDecisions quiesced(uint32_t worker, std::vector<InventoryItem> inventory = {}) {
     for (InventoryItem& each : inventory) each.generation = coordination.generation_of(each.step);

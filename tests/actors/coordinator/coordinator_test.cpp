@@ -16,6 +16,7 @@
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "tests/actors/recording_link.hpp"
 #include "tests/actors/small_job.hpp"
@@ -116,7 +117,7 @@ struct CoordinatorRig {
   }
   void join(plans::PeerNumber from) {
     plans::JoinRequest join;
-    join.data_address = "127.0.0.1:1";
+    join.data_address = absl::StrCat("127.0.0.1:", from);
     send(from, std::move(join));
   }
   void quiesced(plans::PeerNumber from) { send(from, net::Quiesced()); }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "tests/plans/small_cluster.hpp"
 
 namespace skein::plans {
@@ -393,6 +394,20 @@ TEST(CoordinationElastic, AReconnectedWorkerKeepsItsNumber) {
   EXPECT_EQ(cluster.coordination.members().size(), 2u);
 }
 
+TEST(CoordinationElastic, AProcessThatConnectsAnewIsOneWorkerWhateverItsNumberWas) {
+  Coordination::Options options;
+  options.job = long_job();
+  options.worker_count = 2;
+  Coordination successor(options, 0);
+  JoinRequest request{"host", 100, "127.0.0.1:1", "cpu x1", 1.0};
+  request.previous = WorkerId{4};  // Another life gave it, whose numbers nobody knows here.
+  successor.on_own_pause(7'000'000, 10);
+  for (PeerNumber peer : {1, 2, 3}) successor.on_join(peer, request, 10 + peer);
+  EXPECT_EQ(successor.members().size(), 1u);
+  EXPECT_EQ(successor.members().begin()->first, WorkerId{1});
+  EXPECT_EQ(successor.members().begin()->second.peer, 3u);
+}
+
 TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGeneration) {
   Coordination::Options options;
   options.job = long_job();
@@ -402,7 +417,7 @@ TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGenerati
   options.generation = 3;
   Coordination successor(options, 0);
   auto join = [&](PeerNumber peer) {
-    JoinRequest request{"host", 100, "127.0.0.1:1", "cpu x1", 1.0};
+    JoinRequest request{"host", 100, absl::StrCat("127.0.0.1:", peer), "cpu x1", 1.0};
     request.previous = WorkerId{static_cast<uint32_t>(peer)};
     request.generation = 4;  // One that was announced, and never journaled.
     return successor.on_join(peer, request, peer).decisions();

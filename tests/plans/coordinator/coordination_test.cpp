@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "plans/profile/estimate.hpp"
 #include "tests/plans/small_cluster.hpp"
 
@@ -309,11 +310,12 @@ TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
   Coordination coordination(std::move(options), 0);
   CoordinatorDecisions decisions;
   for (uint32_t worker : {1u, 2u}) {
-    decisions =
-        coordination
-            .on_join(worker, {"host", 100, "127.0.0.1:1", "cpu x1", 1.0, WorkerId{worker}, 4},
-                     worker)
-            .decisions();
+    decisions = coordination
+                    .on_join(worker,
+                             {"host", 100, absl::StrCat("127.0.0.1:", worker), "cpu x1", 1.0,
+                              WorkerId{worker}, 4},
+                             worker)
+                    .decisions();
   }
   const auto* quiesce = find<QuiesceWorker>(decisions);
   ASSERT_NE(quiesce, nullptr);

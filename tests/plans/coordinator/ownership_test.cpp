@@ -21,7 +21,7 @@ JobSpec job_of_hundred() {
 }
 
 JoinRequest stranger(uint32_t previous, uint64_t generation) {
-  return {"far", 666, "127.0.0.1:6", "cpu x1", 1.0, WorkerId{previous}, generation};
+  return {"far", 666 + previous, "127.0.0.1:6", "cpu x1", 1.0, WorkerId{previous}, generation};
 }
 
 /// Two workers train, and a third one has nothing to do.
