@@ -81,6 +81,12 @@ void Disk::damage_checkpoint(bool keeps_digests) {
 
 bool Disk::has_checkpoint() const { return gpu::complete_checkpoints(run_folder_).ok(); }
 
+bool Disk::has_replaced(const std::string& folder) const {
+  if (fs::exists(folder)) return false;
+  const auto folders = gpu::complete_checkpoints(run_folder_);
+  return folders.ok() && folders->front() > folder;  // Their names sort by step.
+}
+
 bool Disk::has_only_damaged() const {
   const auto folders = gpu::complete_checkpoints(run_folder_);
   return folders.ok() && std::all_of(folders->begin(), folders->end(),

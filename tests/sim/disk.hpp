@@ -29,6 +29,8 @@ class Disk {
   /// Every complete checkpoint has been damaged, and there is one.
   bool has_only_damaged() const;
   bool has_checkpoint() const;
+  /// The checkpoint is gone, and a complete one of a later step is there.
+  bool has_replaced(const std::string& folder) const;
 
   /// The next shard goes to a disk that nobody else sees.
   void lose_next_shard() { loses_shard_ = true; }

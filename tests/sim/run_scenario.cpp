@@ -343,6 +343,7 @@ class Simulation {
     outcome.virtual_seconds = static_cast<double>(world_.now_us() - start_us_) * 1e-6;
     outcome.injected = injected_;
     outcome.model = checker_.model();
+    outcome.is_complete = result_ && result_->status.ok();
     outcome.has_one_shape = checker_.has_one_shape() && !checker_.has_other_keys();
     outcome.shape = checker_.shape();
     outcome.recoveries = checker_.counts();
@@ -416,7 +417,8 @@ Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
   compared.expected = &alone.model;
   Outcome outcome = run_once(scenario, compared);
   if (outcome.failure) return outcome;
-  if (!outcome.has_one_shape || scenario.faults.empty()) return outcome;
+  const bool has_twin = outcome.is_complete && outcome.has_one_shape && !scenario.faults.empty();
+  if (!has_twin) return outcome;
   Scenario calm = scenario;
   calm.faults.clear();
   const Outcome fault_free = run_once(calm, quiet);

@@ -25,6 +25,7 @@ struct Outcome {
   std::array<int, kFaultKinds> injected{};
   RecoveryCounts recoveries;
   TrainedModel model;
+  bool is_complete = false;    // All steps are trained; else nothing whole was left to go on from.
   bool has_one_shape = false;  // All plans were alike.
   std::string shape;           // The shape of one of them.
   bool compared_bits = false;  // With the run without faults.
