@@ -8,7 +8,8 @@
 namespace skein::sim {
 namespace {
 
-/// What a tick of the coordinator and a way over the network take.
+/// What a tick of the coordinator and a way over the network take. The coordinator sees how long it
+/// was paused by a tick that is late, so each pause may be that much longer than it thinks.
 constexpr uint64_t kSlackUs = 200'000;
 
 }  // namespace
@@ -20,7 +21,7 @@ Patience::Patience(World& world, double lease_seconds, std::function<void(const 
 
 void Patience::on_coordinator_started(ProcessId process) {
   coordinator_ = process;
-  heard_us_.clear();
+  heard_.clear();
   of_worker_.clear();
   too_slow_.clear();
 }
@@ -31,7 +32,7 @@ void Patience::on_control(ProcessId from, ProcessId to,
   const auto body = envelope.getBody();
   // What renews a lease.
   if (arrives && to == coordinator_ && (body.isHeartbeat() || body.isJoin())) {
-    heard_us_[from] = world_.awake_us(coordinator_);
+    heard_[from] = {world_.awake_us(coordinator_), world_.pauses(coordinator_)};
   }
   if (arrives || from != coordinator_ || !body.isJoined()) return;
   of_worker_[absl::StrCat(body.getJoined().getWorker())] = to;
@@ -50,19 +51,27 @@ void Patience::on_event(const actors::EventReport& report) {
     return;
   }
   const uint64_t silent = silent_us(process->second);
-  if (silent + kSlackUs >= lease_us_) return;
+  if (silent + slack_us(process->second) >= lease_us_) return;
   fail_(absl::StrCat(world_.name(process->second), " is lost, and was silent for ",
                      static_cast<double>(silent) * 1e-6, " s of the coordinator's own time only"));
 }
 
 bool Patience::may_be_heard(ProcessId process) const {
   return coordinator_ != 0 && !too_slow_.contains(process) &&
-         silent_us(process) + kSlackUs < lease_us_;
+         silent_us(process) + slack_us(process) < lease_us_;
 }
 
 uint64_t Patience::silent_us(ProcessId process) const {
-  const auto heard = heard_us_.find(process);
-  return world_.awake_us(coordinator_) - (heard == heard_us_.end() ? 0 : heard->second);
+  return world_.awake_us(coordinator_) - last_heard(process).awake_us;
+}
+
+uint64_t Patience::slack_us(ProcessId process) const {
+  return kSlackUs * (1 + world_.pauses(coordinator_) - last_heard(process).pauses);
+}
+
+Patience::Heard Patience::last_heard(ProcessId process) const {
+  const auto heard = heard_.find(process);
+  return heard == heard_.end() ? Heard{} : heard->second;
 }
 
 }  // namespace skein::sim

@@ -26,13 +26,20 @@ class Patience {
   bool may_be_heard(ProcessId process) const;
 
  private:
+  /// By the coordinator: the time it was awake, and how often it had been paused.
+  struct Heard {
+    uint64_t awake_us = 0;
+    uint64_t pauses = 0;
+  };
   uint64_t silent_us(ProcessId process) const;
+  uint64_t slack_us(ProcessId process) const;
+  Heard last_heard(ProcessId process) const;
 
   World& world_;
   const uint64_t lease_us_;
   const std::function<void(const std::string&)> fail_;
   ProcessId coordinator_ = 0;                   // The newest one; 0: there was none.
-  std::map<ProcessId, uint64_t> heard_us_;      // On the coordinator's awake clock.
+  std::map<ProcessId, Heard> heard_;            // Since the coordinator's start.
   std::map<std::string, ProcessId> of_worker_;  // By the number that a worker was given last.
   std::set<ProcessId> too_slow_;                // They answer heartbeats, and nothing else.
 };

@@ -62,6 +62,7 @@ uint64_t World::awake_us(ProcessId process) const {
 
 void World::pause(ProcessId process) {
   processes_.at(process).paused = true;
+  ++processes_.at(process).pauses;
   processes_.at(process).paused_at_us = now_us();
 }
 

@@ -42,6 +42,8 @@ class World {
   bool is_paused(ProcessId process) const { return processes_.at(process).paused; }
   /// For how long it has lived without being paused.
   uint64_t awake_us(ProcessId process) const;
+  /// How often it was paused.
+  uint64_t pauses(ProcessId process) const { return processes_.at(process).pauses; }
   /// Nothing of the process happens until `resume`; then all that waited does, in order.
   void pause(ProcessId process);
   void resume(ProcessId process);
@@ -89,6 +91,7 @@ class World {
     bool alive = true;
     bool paused = false;
     uint64_t asleep_us = 0;  // Before it came, or paused; without a pause that lasts.
+    uint64_t pauses = 0;
     uint64_t paused_at_us = 0;
     std::deque<std::function<void()>> waiting;  // While paused.
   };
