@@ -70,7 +70,7 @@ plans::WorkerId Bounds::worker(const char* field, uint32_t value) {
 }
 
 plans::WorkerId Bounds::worker_or_none(const char* field, uint32_t value) {
-  return {static_cast<uint32_t>(count(field, value, kWorkerIdMax))};
+  return {static_cast<uint32_t>(count(field, value, plans::kWorkerIdMax))};
 }
 
 plans::LayerRange Bounds::layers(const char* field, uint32_t begin, uint32_t end) {

@@ -59,7 +59,6 @@ inline constexpr size_t kHostedMax = 4096;
 inline constexpr uint64_t kLayersMax = 100'000;
 inline constexpr uint64_t kStagesMax = kLayersMax;  // A stage has a layer at least.
 inline constexpr uint64_t kReplicasMax = 100'000;   // As `plans::parse_plan`.
-inline constexpr uint64_t kWorkerIdMax = 1 << 24;   // One more for each process that joined.
 inline constexpr uint64_t kMicrobatchesMax = 1 << 20;
 inline constexpr uint64_t kRowsMax = 1 << 30;
 inline constexpr uint64_t kStepsMax = uint64_t{1} << 48;  // A step each microsecond for 8 years.

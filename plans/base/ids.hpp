@@ -31,6 +31,8 @@ struct GroupTag {
 
 /// Given by the coordinator when a worker joins, counted from 1; 0 is never a worker.
 using WorkerId = Id<WorkerTag>;
+/// One more for each process that joins, up to this, and then from 1 again.
+inline constexpr uint32_t kWorkerIdMax = 1 << 24;
 /// Position of a replica in its plan: stage by stage, from 0.
 using ReplicaId = Id<ReplicaTag>;
 /// Position of a reduction group in its plan, from 0.

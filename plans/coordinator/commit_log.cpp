@@ -79,7 +79,7 @@ CommitOrder CommitLog::begin_generation(const Plan& plan, std::vector<WorkerId> 
     order.checkpoint = true;
   }
   if (order.validate) validations_[order.step].started_us = now_us;
-  if (order.checkpoint) checkpoints_[step_].loss = last_loss_;
+  if (order.checkpoint) begin_checkpoint(step_, last_loss_, now_us);
   is_held_ = order.last;
   if (leaves_commits_behind_ && !order.last && snapshots_.is_possible()) {
     order.snapshot = true;
@@ -141,6 +141,12 @@ uint64_t CommitLog::next_boundary(uint64_t steps) const {
   return end;
 }
 
+void CommitLog::begin_checkpoint(uint64_t steps_done, double loss, uint64_t now_us) {
+  Checkpoint& checkpoint = checkpoints_[steps_done];
+  checkpoint.loss = loss;
+  checkpoint.ordered_us = now_us;
+}
+
 CommitOrder CommitLog::make_order(uint64_t now_us) {
   CommitOrder order;
   const uint64_t done = journaling_->step + 1;
@@ -191,7 +197,7 @@ Outcome<CoordinatorDecisions> CommitLog::on_journaled(uint64_t step, uint64_t no
   is_held_ = order.last;
   if (order.snapshot) snapshots_.on_ordered(end, now_us);
   if (order.validate) validations_[step].started_us = now_us;
-  if (order.checkpoint) checkpoints_[end].loss = journaling_->loss;
+  if (order.checkpoint) begin_checkpoint(end, journaling_->loss, now_us);
   last_loss_ = journaling_->loss;
   last_norm_ = journaling_->gradient_norm;
   if (generation_of(step_) != plan_.generation) generations_[step_] = plan_.generation;
@@ -245,9 +251,15 @@ Outcome<CoordinatorDecisions> CommitLog::on_shard_saved(WorkerId sender, int32_t
   return CoordinatorDecisions{CompleteCheckpoint{steps_done, found->second.loss}};
 }
 
-std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done, bool ok) {
-  if (checkpoints_.erase(steps_done) == 0) return DropReason::kUnexpected;
-  if (ok) durable_step_ = std::max(durable_step_, steps_done);
+std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done, bool ok,
+                                                             uint64_t now_us) {
+  const auto checkpoint = checkpoints_.find(steps_done);
+  if (checkpoint == checkpoints_.end()) return DropReason::kUnexpected;
+  if (ok) {
+    durable_step_ = std::max(durable_step_, steps_done);
+    checkpoint_us_ = static_cast<double>(now_us - checkpoint->second.ordered_us);
+  }
+  checkpoints_.erase(checkpoint);
   return std::nullopt;
 }
 

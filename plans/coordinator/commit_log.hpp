@@ -58,7 +58,7 @@ class CommitLog {
   Outcome<CoordinatorDecisions> on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
                                                bool ok);
   /// None: somebody waited for it.
-  std::optional<DropReason> on_checkpoint_completed(uint64_t steps_done, bool ok);
+  std::optional<DropReason> on_checkpoint_completed(uint64_t steps_done, bool ok, uint64_t now_us);
   std::optional<DropReason> on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done) {
     return snapshots_.on_kept(worker, stage, steps_done);
   }
@@ -79,6 +79,8 @@ class CommitLog {
   void set_durable_step(uint64_t steps_done) { durable_step_ = steps_done; }
   /// A checkpoint of more steps is about to be complete.
   bool completes_beyond(uint64_t steps) const;
+  /// What the newest checkpoint took from its order on; 0: none was completed in this life.
+  double checkpoint_us() const { return checkpoint_us_; }
   uint64_t snapshot_waits() const { return snapshots_.waits(); }
   bool is_journaling() const { return journaling_.has_value(); }
   /// The last commit of this plan is out.
@@ -101,9 +103,11 @@ class CommitLog {
     std::set<int32_t> stages;  // Saved so far.
     bool is_completing = false;
     double loss = 0;
+    uint64_t ordered_us = 0;
   };
 
   CommitOrder make_order(uint64_t now_us);
+  void begin_checkpoint(uint64_t steps_done, double loss, uint64_t now_us);
   BroadcastCommit make_broadcast(const CommitOrder& order, uint64_t now_us) const;
   bool owes() const { return owed_validation_ || owed_checkpoint_; }
   uint64_t total_steps() const { return static_cast<uint64_t>(job_.training.steps); }
@@ -128,6 +132,7 @@ class CommitLog {
   uint64_t durable_step_ = 0;
   std::map<uint64_t, Validation> validations_;  // By step.
   std::map<uint64_t, Checkpoint> checkpoints_;  // By steps done.
+  double checkpoint_us_ = 0;
   SnapshotSchedule snapshots_;
   bool holds_ = false;
   bool is_held_ = false;

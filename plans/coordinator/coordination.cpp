@@ -56,12 +56,9 @@ Coordination::Coordination(Options options, uint64_t now_us)
     const double wait_s =
         std::min(options_.job.elastic.heartbeat_timeout_seconds + kRejoinUs * kMicro,
                  options_.job.comm.init_timeout_seconds);
-    for (const StagePlan& stage : options_.last_plan->stages) {
-      for (const ReplicaPlan& replica : stage.replicas) {
-        absent_.await(replica.worker,
-                      "it was part of the last plan before the coordinator's restart",
-                      now_us + static_cast<uint64_t>(wait_s / kMicro));
-      }
+    for (const WorkerId worker : plan_workers(*options_.last_plan)) {
+      absent_.await(worker, "it was part of the last plan before the coordinator's restart",
+                    now_us + static_cast<uint64_t>(wait_s / kMicro));
     }
   }
   if (mode_choice_.may_change()) mode_name_ = options_.last_plan->mode;
@@ -115,10 +112,6 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   if (journal_told_us_) {
     journal_told_us_.reset();
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
-  }
-  if (const auto* commit = std::get_if<BroadcastCommit>(&decisions.front());
-      commit && commit->order.checkpoint) {
-    checkpoint_ordered_us_[step + 1] = now_us;
   }
   bad_input_ = absl::OkStatus();  // The others could read it.
   goodput_.on_commit(step, now_us);
@@ -179,11 +172,8 @@ CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
                                                          const absl::Status& status,
                                                          uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
-  if (const auto why = log_.on_checkpoint_completed(steps_done, status.ok())) return Dropped{*why};
-  const auto ordered = checkpoint_ordered_us_.find(steps_done);
-  if (ordered != checkpoint_ordered_us_.end()) {
-    if (status.ok()) checkpoint_us_ = static_cast<double>(now_us - ordered->second);
-    checkpoint_ordered_us_.erase(ordered);
+  if (const auto why = log_.on_checkpoint_completed(steps_done, status.ok(), now_us)) {
+    return Dropped{*why};
   }
   CoordinatorDecisions decisions;
   if (status.ok()) checkpoint_fault_ = absl::OkStatus();
@@ -565,8 +555,6 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
                                                   mode_->leaves_commits_behind(), now_us);
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
   absent_.clear();
-  checkpoint_ordered_us_.clear();
-  if (order.checkpoint) checkpoint_ordered_us_[steps_done()] = now_us;
   goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
   failures_.clear();
   const bool was_urgent = std::exchange(is_urgent_, false);
@@ -1263,7 +1251,7 @@ StopMeasures Coordination::stop_measures(uint64_t now_us) const {
   const bool has_rounds = mode_ && mode_->commit_steps() > 1;
   const uint64_t began_us = has_rounds ? now_us : std::min(now_us, log_.last_step_end_us());
   measures.elapsed_us = static_cast<double>(now_us - began_us);
-  measures.checkpoint_us = checkpoint_us_;
+  measures.checkpoint_us = log_.checkpoint_us();
   measures.lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
   return measures;
 }

@@ -271,10 +271,8 @@ class Coordination {
   bool waits_for_holders_ = false;           // Only while quiescing.
   size_t most_gathered_ = 0;                 // Members at once, since gathering began.
   std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
-  std::map<uint64_t, uint64_t> checkpoint_ordered_us_;  // By steps done, of those on their way.
-  double checkpoint_us_ = 0;                            // That the last one took; 0: not known.
-  absl::Status checkpoint_fault_;                       // Not OK: no checkpoint is whole.
-  bool is_verifying_ = false;                   // The host reads the checkpoint to go on from.
+  absl::Status checkpoint_fault_;            // Not OK: no checkpoint is whole.
+  bool is_verifying_ = false;                // The host reads the checkpoint to go on from.
   std::map<WorkerId, std::string> complaints_;  // Who cannot read it, in this generation.
   bool stop_requested_ = false;
   uint64_t abandon_at_us_ = 0;  // With `stop_requested_`: the step in progress is abandoned then,

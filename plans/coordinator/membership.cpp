@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
 namespace {
@@ -21,21 +22,17 @@ bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
 Membership::Membership(double lease_seconds, const std::optional<Plan>& last)
     : lease_us_(lease_seconds * 1e6), is_first_life_(!last) {
   if (!last) return;
-  for (const StagePlan& stage : last->stages) {
-    for (const ReplicaPlan& replica : stage.replicas) {
-      last_worker_ = std::max(last_worker_, replica.worker.value);
-    }
-  }
+  last_worker_ = plan_workers(*last).rbegin()->value;
 }
 
 /// A number that nobody was given is not taken from the one who will be given it. An earlier life
 /// may have given numbers that no plan had.
 WorkerId Membership::number(const JoinRequest& request) {
   const WorkerId before = request.previous;
-  const bool was_given = before.value <= (is_first_life_ ? last_worker_ : kWorkerNumberMax);
+  const bool was_given = before.value <= (is_first_life_ ? last_worker_ : kWorkerIdMax);
   if (before.value != 0 && was_given && !members_.contains(before)) return before;
   do {
-    last_worker_ = last_worker_ % kWorkerNumberMax + 1;
+    last_worker_ = last_worker_ % kWorkerIdMax + 1;
   } while (members_.contains(WorkerId{last_worker_}));
   return WorkerId{last_worker_};
 }
@@ -130,18 +127,15 @@ std::vector<Membership::Silent> Membership::silent(uint64_t now_us) const {
 }
 
 bool Membership::has_all_of(const Plan& plan) const {
-  for (const StagePlan& stage : plan.stages) {
-    for (const ReplicaPlan& replica : stage.replicas) {
-      if (!members_.contains(replica.worker)) return false;
-    }
-  }
-  return true;
+  const std::set<WorkerId> workers = plan_workers(plan);
+  return std::all_of(workers.begin(), workers.end(),
+                     [this](WorkerId worker) { return members_.contains(worker); });
 }
 
 void Membership::check_invariants() const {
   std::set<PeerNumber> peers;
   for (const auto& [id, member] : members_) {
-    SKEIN_CHECK(id == member.id && id.value > 0 && id.value <= kWorkerNumberMax) << id;
+    SKEIN_CHECK(id == member.id && id.value > 0 && id.value <= kWorkerIdMax) << id;
     SKEIN_CHECK(!is_first_life_ || id.value <= last_worker_) << id << " was given to nobody";
     SKEIN_CHECK(peers.insert(member.peer).second) << id << " shares its connection";
   }

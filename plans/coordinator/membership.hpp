@@ -14,10 +14,6 @@
 
 namespace skein::plans {
 
-/// Numbers of workers are at most this: one more for each process that joins, and then from 1
-/// again.
-inline constexpr uint32_t kWorkerNumberMax = 1 << 24;
-
 /// A worker that takes part in the run.
 struct Member {
   PeerNumber peer = 0;

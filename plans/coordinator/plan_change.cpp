@@ -1,6 +1,7 @@
 #include "plans/coordinator/plan_change.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,12 +43,9 @@ bool PlanChange::is_quiet(const std::map<WorkerId, Member>& members) const {
 std::optional<PlannedPipeline> PlanChange::take_proposal(const std::vector<WorkerId>& workers) {
   std::optional<PlannedPipeline> proposed = std::exchange(proposed_, std::nullopt);
   if (!proposed) return std::nullopt;
-  for (const StagePlan& stage : proposed->plan.stages) {
-    for (const ReplicaPlan& replica : stage.replicas) {
-      if (std::find(workers.begin(), workers.end(), replica.worker) == workers.end()) {
-        return std::nullopt;
-      }
-    }
+  const std::set<WorkerId> needed = plan_workers(proposed->plan);
+  if (!std::includes(workers.begin(), workers.end(), needed.begin(), needed.end())) {
+    return std::nullopt;
   }
   return proposed;
 }
@@ -109,13 +107,7 @@ bool PlanChange::is_everybody_prepared() const {
 }
 
 bool PlanChange::is_of_plan(WorkerId worker) const {
-  if (!plan_) return false;
-  for (const StagePlan& stage : plan_->stages) {
-    for (const ReplicaPlan& replica : stage.replicas) {
-      if (replica.worker == worker) return true;
-    }
-  }
-  return false;
+  return plan_ && plan_workers(*plan_).contains(worker);
 }
 
 bool PlanChange::gives_state(WorkerId worker) const {

@@ -1,6 +1,8 @@
 #include "plans/elastic/replan.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -35,13 +37,7 @@ bool has_open_layout(const ReplanRequest& request) {
 absl::StatusOr<int64_t> needed_workers(const ReplanRequest& request) {
   const auto available = static_cast<int64_t>(request.workers.size());
   if (!request.given) return layout_worker_count(request.job, available);
-  int64_t needed = 0;
-  for (const StagePlan& stage : request.given->stages) {
-    for (const ReplicaPlan& replica : stage.replicas) {
-      needed = std::max(needed, int64_t{replica.worker.value});
-    }
-  }
-  return needed;
+  return int64_t{plan_workers(*request.given).rbegin()->value};
 }
 
 absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
@@ -103,16 +99,10 @@ absl::StatusOr<PlannedPipeline> without_lost(const ReplanRequest& request) {
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, reroute(*request.current, request.workers, request.job.model,
                                               request.generation));
+  const std::set<WorkerId> before = plan_workers(*request.current);
   std::vector<WorkerId> lost;
-  for (const StagePlan& stage : request.current->stages) {
-    for (const ReplicaPlan& replica : stage.replicas) {
-      const bool is_live =
-          std::binary_search(request.workers.begin(), request.workers.end(), replica.worker);
-      if (!is_live) lost.push_back(replica.worker);
-    }
-  }
-  std::sort(lost.begin(), lost.end());
-  lost.erase(std::unique(lost.begin(), lost.end()), lost.end());
+  std::set_difference(before.begin(), before.end(), request.workers.begin(), request.workers.end(),
+                      std::back_inserter(lost));
   chosen.reason = lost.empty() ? std::string("no stage has lost a replica: the plan stays")
                                : absl::StrCat("the rows of ", names(lost),
                                               " go to other replicas: no state moves");
@@ -216,13 +206,7 @@ absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
   PlannedPipeline chosen;
   chosen.reason = absl::StrCat(why, ": for now an even layout by speed of ", ranks, " stages");
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_layout_plan(job, order, request.generation));
-  Plan positioned = chosen.plan;
-  for (StagePlan& stage : positioned.stages) {
-    for (ReplicaPlan& replica : stage.replicas) {
-      const auto place = std::find(order.begin(), order.end(), replica.worker) - order.begin();
-      replica.worker = WorkerId{static_cast<uint32_t>(place) + 1};
-    }
-  }
+  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(chosen.plan, order));
   SKEIN_RETURN_IF_ERROR(check_memory(positioned, asked.profile, asked.cluster));
   return chosen;
 }

@@ -1,6 +1,7 @@
 #include "plans/plan/layout_plan.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -163,6 +164,24 @@ absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<Work
   return plan;
 }
 
+absl::StatusOr<Plan> with_positions(Plan plan, const std::vector<WorkerId>& workers) {
+  std::map<WorkerId, uint32_t> positions;
+  for (const WorkerId worker : workers) {
+    positions.emplace(worker, static_cast<uint32_t>(positions.size()) + 1);
+  }
+  for (StagePlan& stage : plan.stages) {
+    for (ReplicaPlan& replica : stage.replicas) {
+      const auto found = positions.find(replica.worker);
+      if (found == positions.end()) {
+        return absl::NotFoundError(
+            absl::StrCat("w", replica.worker.value, " of the plan is not among the workers"));
+      }
+      replica.worker = WorkerId{found->second};
+    }
+  }
+  return plan;
+}
+
 std::string layers_text(const ModelSpec& model) {
   return absl::StrCat(layer_count(model), " layers = embedding, ", model.layers,
                       model.layers == 1 ? " block" : " blocks", ", head");
@@ -177,13 +196,15 @@ std::string stages_text(const Plan& plan) {
   return text;
 }
 
-int64_t worker_count(const Plan& plan) {
+std::set<WorkerId> plan_workers(const Plan& plan) {
   std::set<WorkerId> workers;
   for (const StagePlan& stage : plan.stages) {
     for (const ReplicaPlan& replica : stage.replicas) workers.insert(replica.worker);
   }
-  return static_cast<int64_t>(workers.size());
+  return workers;
 }
+
+int64_t worker_count(const Plan& plan) { return static_cast<int64_t>(plan_workers(plan).size()); }
 
 absl::Status check_plan(const JobSpec& job, const Plan& plan) {
   SKEIN_RETURN_IF_ERROR(validate(plan, job.model));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,18 @@ absl::Status check_plan(const JobSpec& job, const Plan& plan);
 absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector<WorkerId>& workers,
                                 uint64_t generation);
 
+/// The way back: the plan with each worker's position in `workers`, counted from 1, for its number.
+/// NotFound   names a worker that is not among them.
+absl::StatusOr<Plan> with_positions(Plan plan, const std::vector<WorkerId>& workers);
+
 /// "8 layers = embedding, 6 blocks, head": plans count layers, parallelism.layout counts blocks.
 std::string layers_text(const ModelSpec& model);
 
 /// "4x1 | 2x2": the layers and the replicas of each stage.
 std::string stages_text(const Plan& plan);
+
+/// The workers that hold replicas of the plan.
+std::set<WorkerId> plan_workers(const Plan& plan);
 
 /// Number of workers that hold replicas of the plan.
 int64_t worker_count(const Plan& plan);

@@ -21,17 +21,6 @@ std::vector<WorkerId> ids_of(const DeviceOfWorker& workers) {
   return ids;
 }
 
-/// The plan with each worker's position among `workers`, counted from 1, in place of its number.
-Plan with_positions(Plan plan, const std::vector<WorkerId>& workers) {
-  for (StagePlan& stage : plan.stages) {
-    for (ReplicaPlan& replica : stage.replicas) {
-      const auto found = std::lower_bound(workers.begin(), workers.end(), replica.worker);
-      replica.worker = WorkerId{static_cast<uint32_t>(found - workers.begin()) + 1};
-    }
-  }
-  return plan;
-}
-
 }  // namespace
 
 ChurnPlans::ChurnPlans(JobSpec job, const Profile& profile, const ClusterSpec& cluster)
@@ -91,11 +80,11 @@ absl::StatusOr<Plan> ChurnPlans::best(const ReplanRequest& request, const Device
   auto found = made_.find(key);
   if (found == made_.end()) {
     absl::StatusOr<PlannedPipeline> planned = replan(request);
-    found = made_
-                .emplace(key, planned.ok() ? absl::StatusOr<Plan>(with_positions(
-                                                 std::move(planned->plan), request.workers))
-                                           : planned.status())
-                .first;
+    found =
+        made_
+            .emplace(key, planned.ok() ? with_positions(std::move(planned->plan), request.workers)
+                                       : planned.status())
+            .first;
   }
   SKEIN_RETURN_IF_ERROR(found->second.status());
   return adopt_plan(job_, *found->second, request.workers, request.generation);
@@ -143,9 +132,9 @@ absl::StatusOr<std::vector<ChurnPlans::Slot>> ChurnPlans::slots(
   const PlanRequest asked = measured_request(job_, measured(workers));
   SimulationOptions options = asked.simulation;
   options.keeps_records = true;
-  SKEIN_ASSIGN_OR_RETURN(
-      const Simulation simulation,
-      simulate(with_positions(plan, ids), asked.profile, asked.cluster, options));
+  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids));
+  SKEIN_ASSIGN_OR_RETURN(const Simulation simulation,
+                         simulate(positioned, asked.profile, asked.cluster, options));
   std::vector<Slot> all;
   for (const SimulatedWorker& worker : simulation.workers) {
     for (const SimulatedSlot& slot : worker.slots) {

@@ -76,7 +76,7 @@ DeviceOfWorker ChurnRun::eligible(double now_s, bool with_leavers) const {
 }
 
 bool ChurnRun::hosts(WorkerId worker) const {
-  return plan_ && layers_of_workers(*plan_).contains(worker);
+  return plan_ && plan_workers(*plan_).contains(worker);
 }
 
 bool ChurnRun::must_change() const {
@@ -128,7 +128,7 @@ void ChurnRun::on_changes(double now_s) {
 /// True if training, or the change of plan that is under way, cannot do without the worker.
 bool ChurnRun::on_lost(WorkerId worker, double now_s) {
   const auto has = [worker](const std::optional<Plan>& plan) {
-    return plan && layers_of_workers(*plan).contains(worker);
+    return plan && plan_workers(*plan).contains(worker);
   };
   if (has(candidate_) || has(proposal_)) {
     candidate_.reset();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
 namespace {
@@ -17,21 +18,6 @@ std::vector<WorkerId> ids_of(const std::vector<MeasuredWorker>& measured) {
   std::vector<WorkerId> ids;
   for (const MeasuredWorker& each : measured) ids.push_back(each.id);
   return ids;
-}
-
-/// `plan` over workers 1, 2, ... in the order of `ids`. NotFound if it has another one.
-absl::StatusOr<Plan> with_positions(Plan plan, const std::vector<WorkerId>& ids) {
-  for (StagePlan& stage : plan.stages) {
-    for (ReplicaPlan& replica : stage.replicas) {
-      const auto found = std::find(ids.begin(), ids.end(), replica.worker);
-      if (found == ids.end()) {
-        return absl::NotFoundError(
-            absl::StrCat("w", replica.worker.value, " of the plan has not measured its device"));
-      }
-      replica.worker = WorkerId{static_cast<uint32_t>(found - ids.begin()) + 1};
-    }
-  }
-  return plan;
 }
 
 void with_ids(Plan& plan, const std::vector<WorkerId>& ids) {

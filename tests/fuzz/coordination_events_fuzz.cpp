@@ -24,7 +24,6 @@ constexpr uint32_t kHonest = 4;  // Connections 1 to 4; those behind them belong
 constexpr uint32_t kLiars = 3;
 constexpr uint64_t kMillisecondUs = 1'000;
 /// What the codec lets through at most; see net/codec/bounds.hpp.
-constexpr uint32_t kWorkerIdMax = 1 << 24;
 constexpr uint64_t kGenerationsMax = uint64_t{1} << 47;
 constexpr uint64_t kStepsMax = uint64_t{1} << 48;
 
@@ -280,7 +279,7 @@ class World {
     coordination_.check_invariants();
     require(coordination_.generation() < kGenerationsMax);
     for (const auto& [worker, member] : coordination_.members()) {
-      require(worker.value <= kWorkerIdMax);
+      require(worker.value <= plans::kWorkerIdMax);
     }
     for (const plans::CoordinatorDecision& decision : decisions) {
       std::visit([this](const auto& each) { follow(each); }, decision);
@@ -349,10 +348,10 @@ class World {
                                                    any_step()),
                     is_idle);
       case 15:
-        return take(
-            coordination_.on_peer_failure(
-                liar, {static_cast<uint32_t>(script_.number(kWorkerIdMax))}, "it lies", now_us_),
-            is_idle);
+        return take(coordination_.on_peer_failure(
+                        liar, {static_cast<uint32_t>(script_.number(plans::kWorkerIdMax))},
+                        "it lies", now_us_),
+                    is_idle);
       case 16:
       case 17:
         return claim_state(liar);
@@ -373,7 +372,7 @@ class World {
     request.host_name = "liar";
     request.process_id = kHonest + 1 + static_cast<uint32_t>(script_.below(kLiars));
     request.data_address = "127.0.0.1:9";
-    request.previous.value = static_cast<uint32_t>(script_.number(kWorkerIdMax));
+    request.previous.value = static_cast<uint32_t>(script_.number(plans::kWorkerIdMax));
     request.generation = script_.number(kGenerationsMax);
     const Outcome outcome = coordination_.on_join(++connections_, request, now_us_);
     for (const plans::CoordinatorDecision& each : outcome.decisions()) {

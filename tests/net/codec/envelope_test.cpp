@@ -310,7 +310,7 @@ TEST(Codec, TheHeadIsBoundedToo) {
   EXPECT_EQ(status_of(Start(), {.generation = kGenerationsMax + 1}).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status_of(Start(), {.term = kTermsMax + 1}).code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(status_of(Start(), {.sender = kWorkerIdMax + 1}).code(),
+  EXPECT_EQ(status_of(Start(), {.sender = plans::kWorkerIdMax + 1}).code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -23,8 +23,8 @@ class RandomMessages {
     return body_of(kind, std::make_index_sequence<std::variant_size_v<ControlBody>>());
   }
   EnvelopeHead head() {
-    return {count(kGenerationsMax),  count(kTermsMax), below(kWorkerIdMax + 1),
-            below(kWorkerIdMax + 1), rng_.bits(),      rng_.bits()};
+    return {count(kGenerationsMax),         count(kTermsMax), below(plans::kWorkerIdMax + 1),
+            below(plans::kWorkerIdMax + 1), rng_.bits(),      rng_.bits()};
   }
 
  private:
@@ -64,13 +64,13 @@ class RandomMessages {
     for (Item& item : list) fill(item);
   }
 
-  void fill(plans::WorkerId& to) { to.value = 1 + below(kWorkerIdMax); }
+  void fill(plans::WorkerId& to) { to.value = 1 + below(plans::kWorkerIdMax); }
   plans::WorkerId worker() {
     plans::WorkerId made;
     fill(made);
     return made;
   }
-  plans::WorkerId worker_or_none() { return {below(kWorkerIdMax + 1)}; }
+  plans::WorkerId worker_or_none() { return {below(plans::kWorkerIdMax + 1)}; }
   plans::ReplicaId replica() { return {below(kReplicasMax)}; }
   int32_t stage() { return static_cast<int32_t>(below(kStagesMax)); }
   plans::SampleClaim samples() { return {count(kSamplesMax), count(kSamplesMax)}; }

@@ -185,8 +185,7 @@ TEST(CoordinatorRestart, AnOldWorkerDoesNotPushOutOneThatHasItsNumber) {
 TEST(CoordinatorRestart, ANumberThatNoPlanHadIsGivenBackAndToNobodyElse) {
   Restarted cluster;
   EXPECT_EQ(find<WelcomeWorker>(cluster.join(1, 15, 5))->worker, WorkerId{5});
-  EXPECT_EQ(find<WelcomeWorker>(cluster.join(2, 16, kWorkerNumberMax))->worker,
-            WorkerId{kWorkerNumberMax});
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(2, 16, kWorkerIdMax))->worker, WorkerId{kWorkerIdMax});
   EXPECT_EQ(find<WelcomeWorker>(cluster.join(3, 21, 0))->worker, WorkerId{4});
   EXPECT_EQ(find<WelcomeWorker>(cluster.join(4, 22, 0))->worker, WorkerId{6});
 }

@@ -96,7 +96,7 @@ TEST(Ownership, AGenerationThatNobodyCanHaveSeenIsRefusedAndMovesNothing) {
 
 TEST(Ownership, ANumberThatWasNeverGivenIsNotTaken) {
   IdleMember cluster;
-  for (const uint32_t previous : {4u, kWorkerNumberMax, std::numeric_limits<uint32_t>::max()}) {
+  for (const uint32_t previous : {4u, kWorkerIdMax, std::numeric_limits<uint32_t>::max()}) {
     const CoordinatorDecisions decisions = cluster.decided(
         cluster.coordination.on_join(100 + previous, stranger(previous, 0), ++cluster.now));
     EXPECT_LT(find<WelcomeWorker>(decisions)->worker.value, 8u) << previous;
