@@ -19,7 +19,9 @@ constexpr size_t kDescribedMax = 16;
 }  // namespace
 
 PlanChange::PlanChange(const JobSpec& job, std::optional<Plan> last)
-    : job_(job), plan_(std::move(last)) {}
+    : job_(job), plan_(std::move(last)) {
+  if (plan_) of_plan_ = plan_workers(*plan_);
+}
 
 void PlanChange::begin() {
   inventories_.clear();
@@ -36,6 +38,7 @@ void PlanChange::forget(WorkerId worker) {
 }
 
 bool PlanChange::is_quiet(const std::map<WorkerId, Member>& members) const {
+  if (inventories_.size() < members.size()) return false;
   return std::all_of(members.begin(), members.end(),
                      [this](const auto& each) { return inventories_.contains(each.first); });
 }
@@ -95,6 +98,10 @@ void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
   restore_ = restore_of(*plan_, durable);
   SKEIN_CHECK(restore_.first_step <= durable.committed) << "state of a step that is not committed";
   snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts);
+  of_plan_ = plan_workers(*plan_);
+  givers_.clear();
+  for (const LayerMove& move : restore_.moves) givers_.insert(move.from);
+  peers_that_keep_ = {snapshot_peers_.begin(), snapshot_peers_.end()};
 }
 
 bool PlanChange::take_prepared(WorkerId worker) {
@@ -102,17 +109,9 @@ bool PlanChange::take_prepared(WorkerId worker) {
 }
 
 bool PlanChange::is_everybody_prepared() const {
+  if (prepared_.size() < hosted_.size()) return false;
   return std::all_of(hosted_.begin(), hosted_.end(),
                      [this](const auto& each) { return prepared_.contains(each.first); });
-}
-
-bool PlanChange::is_of_plan(WorkerId worker) const {
-  return plan_ && plan_workers(*plan_).contains(worker);
-}
-
-bool PlanChange::gives_state(WorkerId worker) const {
-  return std::any_of(restore_.moves.begin(), restore_.moves.end(),
-                     [&](const LayerMove& move) { return move.from == worker; });
 }
 
 std::vector<WorkerId> PlanChange::workers() const {
@@ -122,9 +121,7 @@ std::vector<WorkerId> PlanChange::workers() const {
 }
 
 bool PlanChange::takes_part(WorkerId worker) const {
-  const bool keeps =
-      std::find(snapshot_peers_.begin(), snapshot_peers_.end(), worker) != snapshot_peers_.end();
-  return hosts(worker) || keeps || gives_state(worker);
+  return hosts(worker) || peers_that_keep_.contains(worker) || gives_state(worker);
 }
 
 RunEvent PlanChange::describe(const PlannedPipeline& chosen, bool has_trained,

@@ -14,8 +14,11 @@ namespace skein::plans {
 /// by ascending id. Only for workers whose devices are alike.
 ///
 /// `workers`  those that may take a slot, ascending; at least as many as slots.
-/// Cost       O(P^2 * (L + P)) for P workers.
-Plan keep_state_in_place(Plan plan, const Plan& current, const std::vector<WorkerId>& workers,
+/// Cost       O(P log P) for P workers, and O(Q^2 * (L + Q)) for those Q that cannot get just the
+///            layers that they hold. If there are more than 256 of these, they get the slots of
+///            which they hold most, one after the other, which keeps less than the best exchange
+///            would.
+Plan keep_state_in_place(Plan plan, const Plan& current, std::vector<WorkerId> workers,
                          const ModelSpec& model);
 
 }  // namespace skein::plans

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,16 +41,22 @@ absl::StatusOr<int64_t> needed_workers(const ReplanRequest& request) {
   return int64_t{plan_workers(*request.given).rbegin()->value};
 }
 
+std::map<WorkerId, const MeasuredWorker*> measured_by_worker(const ReplanRequest& request) {
+  std::map<WorkerId, const MeasuredWorker*> measured;
+  for (const MeasuredWorker& each : request.measured) measured.emplace(each.id, &each);
+  return measured;
+}
+
 absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
+  const std::map<WorkerId, const MeasuredWorker*> by_worker = measured_by_worker(request);
   std::vector<MeasuredWorker> measured;
   std::vector<WorkerId> missing;
   for (const WorkerId worker : request.workers) {
-    const auto found = std::find_if(request.measured.begin(), request.measured.end(),
-                                    [&](const MeasuredWorker& each) { return each.id == worker; });
-    if (found == request.measured.end()) {
+    const auto found = by_worker.find(worker);
+    if (found == by_worker.end()) {
       missing.push_back(worker);
     } else {
-      measured.push_back(*found);
+      measured.push_back(*found->second);
     }
   }
   if (!missing.empty()) {
@@ -145,12 +152,11 @@ absl::StatusOr<PlannedPipeline> even_plan(const ReplanRequest& request, const st
 /// The workers in the order of the stages that they hold in the current plan, then the others.
 std::vector<WorkerId> in_stage_order(const ReplanRequest& request) {
   std::vector<WorkerId> order;
+  std::set<WorkerId> added;
   auto add = [&](WorkerId worker) {
     const bool is_there =
         std::binary_search(request.workers.begin(), request.workers.end(), worker);
-    if (is_there && std::find(order.begin(), order.end(), worker) == order.end()) {
-      order.push_back(worker);
-    }
+    if (is_there && added.insert(worker).second) order.push_back(worker);
   };
   for (const StagePlan& stage : request.current->stages) {
     for (const ReplicaPlan& replica : stage.replicas) add(replica.worker);
@@ -180,14 +186,14 @@ absl::StatusOr<std::vector<int64_t>> layout_by_speed(const JobSpec& job,
 absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
                                               const std::string& why) {
   const std::vector<WorkerId> order = in_stage_order(request);
+  const std::map<WorkerId, const MeasuredWorker*> by_worker = measured_by_worker(request);
   std::vector<MeasuredWorker> measured;
   for (WorkerId worker : order) {
-    const auto found = std::find_if(request.measured.begin(), request.measured.end(),
-                                    [&](const MeasuredWorker& each) { return each.id == worker; });
-    if (found == request.measured.end()) {
+    const auto found = by_worker.find(worker);
+    if (found == by_worker.end()) {
       return absl::FailedPreconditionError(absl::StrCat(names({worker}), " has not measured"));
     }
-    measured.push_back(*found);
+    measured.push_back(*found->second);
   }
   const PlanRequest asked = measured_request(request.job, measured);
   JobSpec job = even_job(request);

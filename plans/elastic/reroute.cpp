@@ -1,6 +1,6 @@
 #include "plans/elastic/reroute.hpp"
 
-#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,13 +10,13 @@ namespace skein::plans {
 
 absl::StatusOr<Plan> reroute(const Plan& current, const std::vector<WorkerId>& workers,
                              const ModelSpec& model, uint64_t generation) {
+  const std::set<WorkerId> here(workers.begin(), workers.end());
   Plan plan = current;
   plan.generation = generation;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     std::vector<ReplicaPlan>& replicas = plan.stages[s].replicas;
-    const size_t lost = std::erase_if(replicas, [&](const ReplicaPlan& replica) {
-      return std::find(workers.begin(), workers.end(), replica.worker) == workers.end();
-    });
+    const size_t lost = std::erase_if(
+        replicas, [&](const ReplicaPlan& replica) { return !here.contains(replica.worker); });
     if (replicas.empty()) {
       return absl::NotFoundError(absl::StrCat("stage ", s, " has lost all its ", lost,
                                               " replicas; its layers need other workers"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "plans/base/check.hpp"
 
@@ -63,13 +64,15 @@ std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
   std::map<WorkerId, int64_t> sent;
   for (size_t l = 0; l < holders.size(); ++l) {
     const auto layer = static_cast<int64_t>(l);
+    // The first of the least loaded ones gives the layer next.
+    std::set<std::pair<int64_t, WorkerId>> by_load;
     for (const WorkerId to : receivers_of(plan, layer)) {
       if (holders[l].contains(to)) continue;
-      // The first of the least loaded ones: ids ascend.
-      const WorkerId from =
-          *std::min_element(holders[l].begin(), holders[l].end(),
-                            [&](WorkerId a, WorkerId b) { return sent[a] < sent[b]; });
-      ++sent[from];
+      if (by_load.empty()) {
+        for (const WorkerId holder : holders[l]) by_load.emplace(sent[holder], holder);
+      }
+      const WorkerId from = by_load.extract(by_load.begin()).value().second;
+      by_load.emplace(++sent[from], from);
       moves.push_back({layer, from, to});
     }
   }

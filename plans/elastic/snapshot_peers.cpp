@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <tuple>
 
 #include "plans/base/check.hpp"
@@ -19,9 +20,10 @@ int64_t parameter_elements(const ModelSpec& model, const LayerRange& layers) {
   return elements;
 }
 
-bool has_replica(const StagePlan& stage, WorkerId worker) {
-  return std::any_of(stage.replicas.begin(), stage.replicas.end(),
-                     [&](const ReplicaPlan& replica) { return replica.worker == worker; });
+std::set<WorkerId> workers_of_stage(const StagePlan& stage) {
+  std::set<WorkerId> workers;
+  for (const ReplicaPlan& replica : stage.replicas) workers.insert(replica.worker);
+  return workers;
 }
 
 }  // namespace
@@ -34,11 +36,12 @@ std::vector<WorkerId> choose_snapshot_peers(const Plan& plan, const ModelSpec& m
     const WorkerId owner = stage.replicas.front().worker;
     SKEIN_CHECK(hosts.contains(owner)) << owner << " has no host";
     const std::string& home = hosts.at(owner);
+    const std::set<WorkerId> own_stage = workers_of_stage(stage);
     using Preference = std::tuple<bool, bool, int64_t, WorkerId>;  // Smaller is better.
     std::optional<Preference> best;
     for (const auto& [worker, host] : hosts) {
       if (worker == owner) continue;
-      const Preference own{host == home, has_replica(stage, worker), kept[worker], worker};
+      const Preference own{host == home, own_stage.contains(worker), kept[worker], worker};
       if (!best || own < *best) best = own;
     }
     const WorkerId snapshot_peer = best ? std::get<WorkerId>(*best) : WorkerId{};
