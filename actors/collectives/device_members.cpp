@@ -90,7 +90,7 @@ absl::Status DeviceMembers::form_anew(std::vector<plans::WorkerId> members) {
       options_.group_store->on_formed(made.status());
       return made.status();
     }
-    store_->put(id_key, {made->begin(), made->end()});
+    store_->put(id_key, {made->begin(), made->end()}, {members.begin() + 1, members.end()});
   }
   SKEIN_ASSIGN_OR_RETURN(const std::vector<char> id,
                          store_->wait(id_key, options_.appear_timeout_seconds));

@@ -28,7 +28,7 @@ PathEntry FormationRound::tell() {
   own_ = own_entry();
   has_told_ = true;
   const std::string text = to_text(own_);
-  store_->put(key_of(options_.self), {text.begin(), text.end()});
+  store_->put(key_of(options_.self), {text.begin(), text.end()}, {});  // All groups are decided on.
   return own_;
 }
 

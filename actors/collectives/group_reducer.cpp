@@ -7,10 +7,10 @@
 
 namespace skein::actors {
 
-net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::Plan& plan,
-                                  const plans::ReductionGroup& group,
-                                  const PreparedReplica& replica,
-                                  const std::map<plans::WorkerId, std::string>& addresses) {
+net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::PlanPart& plan,
+                                  const plans::GroupPart& group, const PreparedReplica& replica,
+                                  const std::map<plans::WorkerId, std::string>& addresses,
+                                  const std::string& own) {
   net::ReducerOptions options;
   if (group.scope == plans::GroupScope::kTied) return options;
   const auto kind = plans::parse_reducer_kind(job.sync.reducer);
@@ -21,10 +21,12 @@ net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::Plan& 
                       static_cast<double>(plan.microbatch_rows);
   options.tensor_floats = stage_tensor_floats(replica.options.model, replica.options.layers);
   options.whole = replica.model->stage_gradients().data();
-  std::vector<std::string> members;
-  for (plans::ReplicaId member : group.members) {
-    const auto address = addresses.find(plans::replica_of(plan, member).worker);
-    members.push_back(address == addresses.end() ? "" : address->second);
+  if (options.kind != plans::ReducerKind::kHiTopK) return options;
+  std::vector<std::string> members(group.rank_count);
+  members[group.rank] = own;
+  for (const auto& [rank, partner] : group.partners) {
+    const auto address = addresses.find(partner);
+    if (address != addresses.end()) members[rank] = address->second;
   }
   options.hosts = host_numbers(members);
   return options;

@@ -8,18 +8,19 @@
 #include "actors/worker/prepare_io.hpp"
 #include "net/reduce/reducer.hpp"
 #include "plans/job/job_spec.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::actors {
 
 /// What the job's reducer has to know of `group`, of which `replica` is a member. A tied gradient
 /// is always summed: the members' values are parts of one gradient, not gradients of their own.
 ///
-/// `addresses`   of the workers' data planes; those of one host are averaged first by "hitopk".
-net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::Plan& plan,
-                                  const plans::ReductionGroup& group,
-                                  const PreparedReplica& replica,
-                                  const std::map<plans::WorkerId, std::string>& addresses);
+/// `addresses`   of the partners' data planes; those of one host are averaged first by "hitopk",
+///               in which all members are partners. `own` is that of this worker.
+net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::PlanPart& plan,
+                                  const plans::GroupPart& group, const PreparedReplica& replica,
+                                  const std::map<plans::WorkerId, std::string>& addresses,
+                                  const std::string& own);
 
 /// Sizes of the tensors whose gradients the replicas of a stage of `layers` put together, in order:
 /// all but a tied one whose other use is in another stage.

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "actors/coordinator/plan_orders.hpp"
 #include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
@@ -273,18 +274,16 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   self->send(config.journal, decision.plan);
   // Somebody else was lost in the same moment: what follows quiesces the plan before it was sent.
   if (decision.plan.generation != coordination->generation()) return;
-  const plans::RestoreDecision& restore = decision.restore;
-  net::Assign assign;
-  assign.plan = decision.plan;
-  assign.peers = addresses_of(coordination->members());
-  assign.restore = restore;
-  assign.load_path = checkpoint_path;
-  assign.data_bytes = config.start.data.bytes;
-  assign.data_digest = config.start.data.digest;
-  assign.snapshot_peers = decision.snapshot_peers;
-  assign.state_generation = decision.state_generation;
-  assign.config_digest = config.options.config_digest;
-  send_to_all(std::move(assign));
+  net::Assign common;
+  common.load_path = checkpoint_path;
+  common.data_bytes = config.start.data.bytes;
+  common.data_digest = config.start.data.digest;
+  common.config_digest = config.options.config_digest;
+  const auto& members = coordination->members();
+  const plans::PartNeeds needs =
+      part_needs(config.options.job, plans::modes_or_own(config.modes), decision.plan, members);
+  const PlanOrders orders(decision, members, needs, std::move(common));
+  for (const auto& [worker, peer] : links.workers()) send(worker, orders.of(worker));
 }
 
 void CoordinatorState::carry_out(const plans::StartRun& decision) {
@@ -505,9 +504,14 @@ void CoordinatorState::on_join(plans::PeerNumber peer, const plans::JoinRequest&
 
 void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry) {
   if (!coordination->takes_part(from)) return drop(plans::DropReason::kNotAllowed);
-  for (const auto& [worker, peer] : links.workers()) {
-    if (worker != from) send(worker, entry);
+  std::vector<plans::WorkerId> receivers = entry.receivers;
+  if (receivers.empty()) {
+    for (const auto& [worker, peer] : links.workers()) receivers.push_back(worker);
   }
+  std::erase_if(receivers, [&](plans::WorkerId each) {
+    return each == from || !coordination->takes_part(each);
+  });
+  links.send_same(head({}), net::RendezvousEntry{entry.key, entry.value, {}}, receivers);
 }
 
 void CoordinatorState::on_shard_saved(plans::WorkerId worker, const net::ShardSaved& saved) {

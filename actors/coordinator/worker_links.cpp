@@ -1,7 +1,6 @@
 #include "actors/coordinator/worker_links.hpp"
 
 #include <utility>
-#include <vector>
 
 namespace skein::actors {
 namespace {
@@ -74,6 +73,15 @@ void WorkerLinks::close_silent(uint64_t now_us) {
 void WorkerLinks::send(const net::EnvelopeHead& head, const net::ControlBody& body) const {
   const auto number = peer_of_.find(plans::WorkerId{head.receiver});
   if (number != peer_of_.end()) peers_.at(number->second).link->send(net::encode(head, body));
+}
+
+void WorkerLinks::send_same(const net::EnvelopeHead& head, const net::ControlBody& body,
+                            const std::vector<plans::WorkerId>& workers) const {
+  const net::ControlMessage message = net::encode(head, body);
+  for (plans::WorkerId worker : workers) {
+    const auto number = peer_of_.find(worker);
+    if (number != peer_of_.end()) peers_.at(number->second).link->send(message);
+  }
 }
 
 }  // namespace skein::actors

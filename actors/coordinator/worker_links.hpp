@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "net/codec/envelope.hpp"
 #include "net/control/control_link.hpp"
@@ -42,6 +43,9 @@ class WorkerLinks {
 
   /// To the receiver of the head, if it has a connection.
   void send(const net::EnvelopeHead& head, const net::ControlBody& body) const;
+  /// The same bytes to each of the workers that has a connection.
+  void send_same(const net::EnvelopeHead& head, const net::ControlBody& body,
+                 const std::vector<plans::WorkerId>& workers) const;
   const std::map<plans::WorkerId, plans::PeerNumber>& workers() const { return peer_of_; }
 
  private:

@@ -23,19 +23,13 @@ std::string name_of(const plans::ProgramCommand& command) {
 
 }  // namespace
 
-DeviceWork::DeviceWork(Options options) : options_(std::move(options)) {
-  for (const plans::StagePlan& stage : options_.plan.stages) {
-    for (const plans::ReplicaPlan& each : stage.replicas) {
-      worker_number_max_ = std::max(worker_number_max_, static_cast<int32_t>(each.worker.value));
-    }
-  }
-}
+DeviceWork::DeviceWork(Options options) : options_(std::move(options)) {}
 
 void DeviceWork::submit(const plans::ProgramCommand& command, gpu::Work work, Outgoing output) {
   running_.push_back({command, options_.now_us()});
   work.piece = piece_of(command);
   work.name = name_of(command);
-  work.device_count = worker_number_max_;
+  work.device_count = static_cast<int32_t>(options_.plan.worker_max);  // They take turns.
   options_.submit(kProgram, std::move(work), std::move(output));
 }
 
@@ -64,8 +58,7 @@ plans::WorkPiece DeviceWork::piece_of(const plans::ProgramCommand& command) cons
   const auto* run = std::get_if<plans::RunAction>(&command);
   if (run == nullptr || run->part > 0) return piece;
   piece.step = static_cast<int32_t>(run->step);
-  const plans::StagePlan& stage = options_.plan.stages[static_cast<size_t>(run->action.stage)];
-  const plans::ActionList& actions = options_.plan.actions[static_cast<size_t>(stage.rank)];
+  const plans::ActionList& actions = options_.plan.actions;
   const auto found = std::find(actions.begin(), actions.end(), run->action);
   piece.index = static_cast<int32_t>(found - actions.begin());
   return piece;

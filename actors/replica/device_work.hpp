@@ -8,7 +8,7 @@
 #include "actors/messages.hpp"
 #include "actors/replica/outgoing.hpp"
 #include "gpu/device.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 #include "plans/worker/program_commands.hpp"
 
 namespace skein::actors {
@@ -21,7 +21,7 @@ class DeviceWork {
   enum Token : uint64_t { kProgram = 0, kSave = 1, kSnapshot = 2, kLast = 3, kAverage = 16 };
 
   struct Options {
-    plans::Plan plan;
+    plans::PlanPart plan;
     plans::WorkerId worker;
     /// Gives the device a piece of work; WorkDone with its token follows. What it makes leaves from
     /// the device's thread.
@@ -56,9 +56,8 @@ class DeviceWork {
   };
 
   const Options options_;
-  int32_t worker_number_max_ = 0;  // The plan has so many, which take turns in a scenario.
-  std::deque<Running> running_;    // In the order of submission, which is that of the device.
-  uint64_t device_free_us_ = 0;    // When the newest piece of work ended; never goes back.
+  std::deque<Running> running_;  // In the order of submission, which is that of the device.
+  uint64_t device_free_us_ = 0;  // When the newest piece of work ended; never goes back.
 };
 
 }  // namespace skein::actors

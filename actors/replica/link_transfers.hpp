@@ -16,7 +16,7 @@
 #include "gpu/device_pool.hpp"
 #include "net/data/tensor_inbox.hpp"
 #include "plans/collectives/communication_order.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 #include "plans/worker/program_commands.hpp"
 
 namespace skein::actors {
@@ -27,7 +27,7 @@ namespace skein::actors {
 class LinkTransfers {
  public:
   struct Options {
-    plans::Plan plan;
+    plans::PlanPart plan;
     int64_t row_floats = 0;    // T * C
     std::set<int32_t> linked;  // Stages in front of a link.
     std::shared_ptr<gpu::Device> device;

@@ -42,7 +42,7 @@ void Reductions::reduce(const plans::RunReduction& command) {
   gpu::StageModel& model = *replica.parts.model;
   const bool on_device = options_.device_groups.contains(command.group);
   std::span<float> values = on_device ? model.device_tied_gradients() : model.tied_gradients();
-  if (options_.plan.groups[command.group.value].scope == plans::GroupScope::kStage) {
+  if (plans::group_at(options_.plan, command.group).scope == plans::GroupScope::kStage) {
     const plans::GradientBucket& bucket = replica.buckets[static_cast<size_t>(command.bucket)];
     values = on_device ? model.device_stage_gradients() : model.stage_gradients();
     values = values.subspan(static_cast<size_t>(bucket.begin), static_cast<size_t>(bucket.count));
@@ -74,7 +74,7 @@ gpu::GradientParts Reductions::host_parts(const StageReplica& replica) const {
   gpu::GradientParts parts{false, false};
   for (plans::GroupId group : replica.parts.groups) {
     if (options_.device_groups.contains(group)) continue;
-    const bool is_tied = options_.plan.groups[group.value].scope == plans::GroupScope::kTied;
+    const bool is_tied = plans::group_at(options_.plan, group).scope == plans::GroupScope::kTied;
     (is_tied ? parts.tied : parts.stage) = true;
   }
   return parts;

@@ -10,7 +10,7 @@
 #include "actors/replica/device_operations.hpp"
 #include "actors/replica/stage_replica.hpp"
 #include "gpu/model/stage_model.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 #include "plans/worker/program_commands.hpp"
 
 namespace skein::actors {
@@ -22,7 +22,7 @@ namespace skein::actors {
 class Reductions {
  public:
   struct Options {
-    plans::Plan plan;
+    plans::PlanPart plan;
     std::set<plans::GroupId> device_groups;  // Groups that add up in the device's memory.
     /// Asks the group's GroupIo to add up; `on_done` follows.
     std::function<void(plans::GroupId, const ReductionRequest&)> reduce;

@@ -61,7 +61,7 @@ Replica::behavior_type replica(Replica::stateful_pointer<ReplicaState> self, Rep
 void ReplicaState::start(ReplicaConfig new_config) {
   config = std::move(new_config);
   SKEIN_CHECK(!config.replicas.empty()) << "there is at least one replica";
-  const plans::Plan& plan = config.plan;
+  const plans::PlanPart& plan = config.plan;
   plans::ProgramOptions options;
   options.first_step = config.first_step;
   options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
@@ -72,9 +72,7 @@ void ReplicaState::start(ReplicaConfig new_config) {
     options.stages.push_back(stage_role(plan, replica));
     parts.replicas.emplace(replica.stage, std::move(replica));
   }
-  const int32_t first_stage = parts.replicas.begin()->first;
-  const int32_t rank = plan.stages[static_cast<size_t>(first_stage)].rank;
-  options.actions = plan.actions[static_cast<size_t>(rank)];
+  options.actions = plan.actions;
   program = plans::find_mode(plans::modes_or_own(config.modes), plan.mode)
                 .make_program(std::move(options));
   open(parts, config, make_hooks(), program->averages_weights());

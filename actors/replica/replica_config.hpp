@@ -23,7 +23,7 @@
 #include "plans/base/sweeps.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/mode_list.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::actors {
 
@@ -34,7 +34,7 @@ using ReplicaListener =
 
 struct ReplicaConfig {
   plans::JobSpec job;
-  plans::Plan plan;
+  plans::PlanPart plan;
   uint64_t first_step = 0;
   std::vector<PreparedReplica> replicas;  // By ascending stage.
   std::shared_ptr<const gpu::TokenData> data;
@@ -46,10 +46,10 @@ struct ReplicaConfig {
   /// By the stage in front: of the neighbouring stages whose devices pass on activations.
   std::map<int32_t, StageLinkIo> links;
   std::shared_ptr<net::DataPlane> plane;
-  std::map<plans::WorkerId, std::string> addresses;  // The workers' data planes.
+  std::map<plans::WorkerId, std::string> addresses;  // Data planes of those it sends to.
   std::shared_ptr<net::ControlLink> link;            // To the coordinator.
   net::EnvelopeHead head;
-  std::vector<plans::WorkerId> snapshot_peers;  // Who keeps each stage's snapshots.
+  std::map<int32_t, plans::WorkerId> snapshot_peers;  // Who keeps the snapshots of a stage.
   ReplicaListener listener;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
   bool checks_invariants = plans::kSweeps;

@@ -17,7 +17,7 @@ void open_averages(ReplicaParts& parts, const ReplicaConfig& config, const Repli
   options.streams.plane = config.plane;
   options.streams.generation = config.plan.generation;
   options.streams.self = replica.parts.id;
-  for (const auto& each : config.plan.stages[static_cast<size_t>(replica.stage)].replicas) {
+  for (const auto& each : plans::stage_at(config.plan, replica.stage).replicas) {
     options.stage_replicas.push_back(each.id);
     const auto address = config.addresses.find(each.worker);
     if (address != config.addresses.end()) options.streams.addresses[each.id] = address->second;
@@ -55,7 +55,7 @@ void ReplicaParts::clear() {
 
 void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& hooks,
           bool averages_weights) {
-  const plans::Plan& plan = config.plan;
+  const plans::PlanPart& plan = config.plan;
   const plans::WorkerId worker = plans::replica_of(plan, config.replicas.front().id).worker;
   const int64_t row_floats = config.job.training.seq_len * config.job.model.channels;
   std::set<int32_t> linked;
@@ -68,8 +68,9 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
                                                              config.addresses, hooks.on_tensor},
                                       parts.replicas);
   const bool shares_device = !config.device_groups.empty() || !config.links.empty();
+  SKEIN_CHECK(!shares_device || plan.whole) << "devices share groups of a plan that is cut";
   parts.operations = std::make_unique<DeviceOperations>(
-      shares_device ? plans::communication_places(plan) : plans::CommunicationPlaces(),
+      shares_device ? plans::communication_places(*plan.whole) : plans::CommunicationPlaces(),
       [&parts](const plans::CollectiveKey& key) {
         const bool begins = parts.links->begin(key) || parts.reductions->begin(key);
         SKEIN_CHECK(begins) << "an operation begins that is not ready";

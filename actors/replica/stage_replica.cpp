@@ -6,7 +6,7 @@
 
 namespace skein::actors {
 
-StageReplica make_stage_replica(const plans::JobSpec& job, const plans::Plan& plan,
+StageReplica make_stage_replica(const plans::JobSpec& job, const plans::PlanPart& plan,
                                 const PreparedReplica& parts) {
   StageReplica replica;
   replica.parts = parts;
@@ -14,7 +14,7 @@ StageReplica make_stage_replica(const plans::JobSpec& job, const plans::Plan& pl
   replica.rows = plans::replica_of(plan, parts.id).rows;
   replica.routes_forward = plans::routes_from(plan, parts.id, +1);
   replica.routes_backward = plans::routes_from(plan, parts.id, -1);
-  const plans::LayerRange& layers = plan.stages[static_cast<size_t>(replica.stage)].layers;
+  const plans::LayerRange& layers = plans::stage_at(plan, replica.stage).layers;
   replica.block_count = block_count(job.model, layers);
   replica.row_share =
       static_cast<double>(replica.rows.count) / static_cast<double>(job.training.micro_batch_size);
@@ -22,13 +22,12 @@ StageReplica make_stage_replica(const plans::JobSpec& job, const plans::Plan& pl
   return replica;
 }
 
-plans::StageRole stage_role(const plans::Plan& plan, const StageReplica& replica) {
+plans::StageRole stage_role(const plans::PlanPart& plan, const StageReplica& replica) {
   plans::StageRole role;
   role.stage = replica.stage;
   role.is_first = role.stage == 0;
-  role.is_last = role.stage + 1 == static_cast<int32_t>(plan.stages.size());
-  const plans::StagePlan& stage = plan.stages[static_cast<size_t>(role.stage)];
-  role.leads = stage.replicas.front().id == replica.parts.id;
+  role.is_last = role.stage + 1 == plan.stage_count;
+  role.leads = plans::stage_at(plan, role.stage).first == replica.parts.id;
   for (plans::GroupId group : replica.parts.groups) {
     role.groups.push_back(group_role(plan, replica, group));
   }
@@ -36,9 +35,9 @@ plans::StageRole stage_role(const plans::Plan& plan, const StageReplica& replica
 }
 
 /// A tied gradient is one parameter, which the first stage completes last of all.
-plans::GroupRole group_role(const plans::Plan& plan, const StageReplica& replica,
+plans::GroupRole group_role(const plans::PlanPart& plan, const StageReplica& replica,
                             plans::GroupId group) {
-  if (plan.groups[group.value].scope == plans::GroupScope::kTied) return {group, 1};
+  if (plans::group_at(plan, group).scope == plans::GroupScope::kTied) return {group, 1};
   return {group, static_cast<int32_t>(replica.buckets.size())};
 }
 

@@ -8,7 +8,7 @@
 #include "actors/worker/prepare_io.hpp"
 #include "plans/collectives/gradient_buckets.hpp"
 #include "plans/job/job_spec.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 #include "plans/worker/pipeline_pass.hpp"
 
 namespace skein::actors {
@@ -28,12 +28,12 @@ struct StageReplica {
 };
 using StageReplicas = std::map<int32_t, StageReplica>;  // By stage.
 
-StageReplica make_stage_replica(const plans::JobSpec& job, const plans::Plan& plan,
+StageReplica make_stage_replica(const plans::JobSpec& job, const plans::PlanPart& plan,
                                 const PreparedReplica& parts);
 
 /// What its program needs to know of a replica.
-plans::StageRole stage_role(const plans::Plan& plan, const StageReplica& replica);
-plans::GroupRole group_role(const plans::Plan& plan, const StageReplica& replica,
+plans::StageRole stage_role(const plans::PlanPart& plan, const StageReplica& replica);
+plans::GroupRole group_role(const plans::PlanPart& plan, const StageReplica& replica,
                             plans::GroupId group);
 
 /// Null: no replica of that id is here.

@@ -36,13 +36,13 @@ gpu::Work StateCopies::save(const StageReplica& replica, uint64_t steps_done) co
 }
 
 gpu::Work StateCopies::keep(const StageReplica& replica, uint64_t steps_done) {
-  const plans::WorkerId snapshot_peer =
-      options_.snapshot_peers.at(static_cast<size_t>(replica.stage));
-  if (snapshot_peer.value == 0 || !under_way_[replica.stage].expired()) return {};
+  const auto snapshot_peer = options_.snapshot_peers.find(replica.stage);
+  const bool is_kept = snapshot_peer != options_.snapshot_peers.end();
+  if (!is_kept || !under_way_[replica.stage].expired()) return {};
   auto request = std::make_shared<SnapshotRequest>();
   request->generation = options_.generation;
   request->stage = replica.stage;
-  request->address = options_.addresses.at(snapshot_peer);
+  request->address = options_.addresses.at(snapshot_peer->second);
   request->state.step = steps_done;
   request->under_way = std::make_shared<const int>(0);
   under_way_[replica.stage] = request->under_way;

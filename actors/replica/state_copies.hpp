@@ -23,7 +23,7 @@ class StateCopies {
     plans::ModelSpec model;
     uint64_t generation = 0;
     ShardIo shards;
-    std::vector<plans::WorkerId> snapshot_peers;  // Who keeps each stage's snapshots; 0: nobody.
+    std::map<int32_t, plans::WorkerId> snapshot_peers;  // By stage; none: nobody keeps it.
     std::map<plans::WorkerId, std::string> addresses;
     ShardListener shard_listener;
     SnapshotListener snapshot_listener;

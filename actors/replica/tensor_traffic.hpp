@@ -11,7 +11,7 @@
 #include "actors/replica/stage_replica.hpp"
 #include "gpu/staging_pool.hpp"
 #include "net/data/data_plane.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 #include "plans/worker/program_commands.hpp"
 
 namespace skein::actors {
@@ -27,7 +27,7 @@ plans::InputKind from_schema(net::schema::TensorKind kind);
 class TensorTraffic {
  public:
   struct Options {
-    plans::Plan plan;
+    plans::PlanPart plan;
     int64_t row_floats = 0;    // T * C
     std::set<int32_t> linked;  // Stages in front of a link of devices.
     std::shared_ptr<net::DataPlane> plane;

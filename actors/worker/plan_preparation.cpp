@@ -32,7 +32,6 @@ void PlanPreparation::begin(const Host& host, net::Assign assignment) {
                            << plan().generation;
   host_ = host;
   assignment_ = std::move(assignment);
-  assignment_.snapshot_peers.resize(plan().stages.size());
   addresses_.clear();
   for (const net::Peer& peer : assignment_.peers) addresses_[peer.worker] = peer.data_address;
   step_ = Step::kFetching;
@@ -71,9 +70,9 @@ void PlanPreparation::fetch_layers() {
 
 /// Opens the streams of the snapshots that we keep for others.
 void PlanPreparation::keep_snapshots() {
-  for (size_t stage = 0; stage < assignment_.snapshot_peers.size(); ++stage) {
-    if (assignment_.snapshot_peers[stage] != host_.self) continue;
-    const plans::LayerRange& layers = plan().stages[stage].layers;
+  for (const auto& [stage, peer] : assignment_.snapshot_peers) {
+    if (peer != host_.self) continue;
+    const plans::LayerRange& layers = plans::stage_at(plan(), stage).layers;
     for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
       open_stream(net::schema::TensorKind::SNAPSHOT, layer, kSnapshotSets);
     }
@@ -151,13 +150,14 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
 void PlanPreparation::form_groups() {
   for (const PreparedReplica& replica : prepared_) {
     for (plans::GroupId number : replica.groups) {
-      const plans::ReductionGroup& group = plan().groups[number.value];
-      const auto position = std::find(group.members.begin(), group.members.end(), replica.id);
+      const plans::GroupPart& group = plans::group_at(plan(), number);
       net::GradientGroup::Options options;
       options.name = absl::StrCat("generation-", plan().generation, "/group-", number.value);
-      options.rank = static_cast<uint32_t>(position - group.members.begin());
-      options.rank_count = static_cast<uint32_t>(group.members.size());
-      options.reducer = group_reducer(host_.job, plan(), group, replica, addresses());
+      options.rank = group.rank;
+      options.rank_count = group.rank_count;
+      options.partners = group.partners;
+      options.reducer =
+          group_reducer(host_.job, plan(), group, replica, addresses(), options_.plane->address());
       absl::StatusOr<GroupParts> parts = options_.parts.make_group(number, group_request(options));
       if (!parts.ok()) return options_.fail(parts.status());
       options_.form_group(parts->io);
@@ -171,8 +171,9 @@ void PlanPreparation::form_groups() {
 
 void PlanPreparation::form_links() {
   if (!options_.parts.make_stage_link || !may_link()) return;
-  for (const plans::StagePair& pair : plans::linked_stages(plan())) {
-    const std::vector<plans::WorkerId> members = plans::workers_of(plan(), pair);
+  const plans::Plan& whole = *plan().whole;
+  for (const plans::StagePair& pair : plans::linked_stages(whole)) {
+    const std::vector<plans::WorkerId> members = plans::workers_of(whole, pair);
     if (std::find(members.begin(), members.end(), host_.self) == members.end()) continue;
     net::GradientGroup::Options options;
     options.name =
@@ -188,36 +189,42 @@ void PlanPreparation::form_links() {
 
 GroupRequest PlanPreparation::group_request(const net::GradientGroup::Options& options) const {
   const plans::JobSpec& job = host_.job;
-  GroupRequest request{options,          {},          {}, host_.self, plan().generation,
-                       job.comm.backend, host_.device};
+  GroupRequest request{
+      options,     {}, {}, host_.self, plan().generation, plan().whole ? job.comm.backend : "gloo",
+      host_.device};
   // Another member may be waiting for gigabytes of state. One that dies ends the generation.
   request.options.appear_timeout_seconds = job.comm.init_timeout_seconds;
   request.options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
   request.options.timeout_seconds = kPatience * job.comm.train_timeout_seconds;
   request.options.bind_host = options_.bind_address;
   for (const auto& [worker, address] : addresses()) request.workers.insert(worker);
-  const auto reducer = plans::parse_reducer_kind(job.sync.reducer);
+  if (plan().whole) want_device_groups(*plan().whole, request);
+  return request;
+}
+
+/// What devices form together depends on all groups of the plan.
+void PlanPreparation::want_device_groups(const plans::Plan& whole, GroupRequest& request) const {
+  const auto reducer = plans::parse_reducer_kind(host_.job.sync.reducer);
   const bool adds_up = reducer.ok() && *reducer == plans::ReducerKind::kSum;
-  for (const plans::ReductionGroup& group : plan().groups) {
+  for (const plans::ReductionGroup& group : whole.groups) {
     if (group.members.size() < 2) continue;
     FormationRound::Wanted& wanted = request.wanted[group.id];
     const bool is_sum = adds_up || group.scope == plans::GroupScope::kTied;
     wanted.use = is_sum ? FormationRound::Use::kSum : FormationRound::Use::kOtherReducer;
     for (plans::ReplicaId member : group.members) {
-      wanted.members.push_back(plans::replica_of(plan(), member).worker);
+      wanted.members.push_back(plans::replica_of(whole, member).worker);
     }
   }
-  if (!may_link()) return request;
-  for (const plans::StagePair& pair : plans::linked_stages(plan())) {
-    request.wanted[pair.group] = {plans::workers_of(plan(), pair),
+  if (!may_link()) return;
+  for (const plans::StagePair& pair : plans::linked_stages(whole)) {
+    request.wanted[pair.group] = {plans::workers_of(whole, pair),
                                   FormationRound::Use::kActivations};
   }
-  return request;
 }
 
 /// All workers of a plan answer alike: what they form together follows from it.
 bool PlanPreparation::may_link() const {
-  return host_.job.comm.backend != "gloo" && host_.reduces_gradients;
+  return plan().whole && host_.job.comm.backend != "gloo" && host_.reduces_gradients;
 }
 
 void PlanPreparation::on_formed(const GroupFormed& formed) {
@@ -254,8 +261,10 @@ void PlanPreparation::hand_over(ReplicaConfig& to) {
   to.work = host_.work;
   for (const auto& [group, parts] : groups_) to.groups[group] = parts.io;
   to.device_groups = device_groups_;
-  for (const plans::StagePair& pair : plans::linked_stages(plan())) {
-    if (device_groups_.contains(pair.group)) to.links[pair.front] = links_.at(pair.group).io;
+  if (may_link()) {
+    for (const plans::StagePair& pair : plans::linked_stages(*plan().whole)) {
+      if (device_groups_.contains(pair.group)) to.links[pair.front] = links_.at(pair.group).io;
+    }
   }
   to.plane = options_.plane;
   to.addresses = addresses();

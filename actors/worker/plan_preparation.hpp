@@ -20,7 +20,7 @@
 #include "net/data/data_plane.hpp"
 #include "plans/elastic/restore.hpp"
 #include "plans/job/job_spec.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::actors {
 
@@ -76,7 +76,7 @@ class PlanPreparation {
   Step step() const { return step_; }
   bool has_plan() const { return step_ != Step::kNone; }
   /// Those of the newest plan, also when it is over.
-  const plans::Plan& plan() const { return assignment_.plan; }
+  const plans::PlanPart& plan() const { return assignment_.plan; }
   const std::map<plans::WorkerId, std::string>& addresses() const { return addresses_; }
   uint64_t first_step() const { return assignment_.restore.first_step; }
   /// The generation in which the last of `steps` steps was committed, if this plan got so far.
@@ -97,6 +97,7 @@ class PlanPreparation {
   void try_end();
   void give_up(const std::function<void(const absl::Status&)>& tell, const absl::Status& why);
   bool may_link() const;
+  void want_device_groups(const plans::Plan& whole, GroupRequest& request) const;
   GroupRequest group_request(const net::GradientGroup::Options& options) const;
 
   const Options options_;
@@ -104,7 +105,7 @@ class PlanPreparation {
   Host host_;
   Step step_ = Step::kNone;
   net::Assign assignment_;                            // The newest one.
-  std::map<plans::WorkerId, std::string> addresses_;  // Data planes of all workers of the run.
+  std::map<plans::WorkerId, std::string> addresses_;  // Data planes of those it sends to.
   std::shared_ptr<const gpu::TokenData> data_;        // Once it was opened.
   std::vector<HeldState> fetched_;                    // kFetching: of other workers, a layer each.
   std::set<int64_t> awaited_;                         // kFetching: layers that have not come.

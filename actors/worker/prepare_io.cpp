@@ -61,17 +61,15 @@ absl::Status load_state(const gpu::CheckpointReader& reader, const std::string& 
 
 gpu::StageModelOptions model_options(const PrepareRequest& request, plans::ReplicaId id) {
   const plans::JobSpec& job = request.job;
-  const plans::Plan& plan = request.plan;
+  const plans::PlanPart& plan = request.plan;
   const int32_t stage = plans::stage_of(plan, id);
-  const plans::StagePlan& stage_plan = plan.stages[static_cast<size_t>(stage)];
   gpu::StageModelOptions options;
   options.model = job.model;
-  options.layers = stage_plan.layers;
+  options.layers = plans::stage_at(plan, stage).layers;
   options.optimizer = job.optimizer;
   options.rows = plans::replica_of(plan, id).rows.count;
   options.seq_len = job.training.seq_len;
-  options.stash_count =
-      plans::stash_peak(plan.actions[static_cast<size_t>(stage_plan.rank)], stage);
+  options.stash_count = plans::stash_peak(plan.actions, stage);
   options.recompute = plan.recompute;
   options.seed = job.debug.seed;
   return options;
@@ -108,12 +106,10 @@ absl::Status as_unavailable(const absl::Status& status) {
   return status.ok() ? status : absl::UnavailableError(status.message());
 }
 
-std::vector<plans::GroupId> groups_of(const plans::Plan& plan, plans::ReplicaId id) {
+std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::ReplicaId id) {
   std::vector<plans::GroupId> groups;
-  for (const plans::ReductionGroup& group : plan.groups) {
-    const auto& members = group.members;
-    const bool is_member = std::find(members.begin(), members.end(), id) != members.end();
-    if (members.size() > 1 && is_member) groups.push_back(group.id);
+  for (const plans::GroupPart& group : plan.groups) {
+    if (group.member == id) groups.push_back(group.id);
   }
   return groups;
 }
@@ -134,7 +130,7 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
     SKEIN_RETURN_IF_ERROR(opened.status());
     reader = *std::move(opened);
   }
-  for (const plans::StagePlan& stage : request.plan.stages) {
+  for (const plans::StagePart& stage : request.plan.stages) {
     for (const plans::ReplicaPlan& replica : stage.replicas) {
       if (replica.worker != request.worker) continue;
       PreparedReplica prepared;

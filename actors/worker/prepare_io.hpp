@@ -16,7 +16,7 @@
 #include "gpu/data/token_data.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "net/data/data_plane.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::actors {
 
@@ -24,7 +24,7 @@ namespace skein::actors {
 struct PrepareRequest {
   plans::WorkerId worker;
   plans::JobSpec job;
-  plans::Plan plan;
+  plans::PlanPart plan;
   bool reduces_gradients = true;  // As its training mode says.
   uint64_t first_step = 0;
   bool from_checkpoint = false;  // All state is read there, else it is in `held`.

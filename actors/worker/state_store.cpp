@@ -38,7 +38,7 @@ void StateStore::keep(const HeldState& snapshot, uint64_t generation) {
 }
 
 std::optional<SnapshotTaken> StateStore::on_layer(const plans::ModelSpec& model,
-                                                  const plans::Plan& plan,
+                                                  const plans::PlanPart& plan,
                                                   const StateArrived& arrived) {
   const int64_t layer = arrived.key.receiver;
   const auto stage = std::find_if(plan.stages.begin(), plan.stages.end(),
@@ -46,7 +46,7 @@ std::optional<SnapshotTaken> StateStore::on_layer(const plans::ModelSpec& model,
   if (stage == plan.stages.end() || !check_layer_state(model, layer, *arrived.tensor).ok()) {
     return std::nullopt;
   }
-  const auto number = static_cast<int32_t>(stage - plan.stages.begin());
+  const int32_t number = stage->stage;
   const std::pair<int32_t, uint64_t> name{number, arrived.key.step};
   if (!arriving_.contains(name) && has_arriving(number, kArrivingMax)) {
     // What is there of the oldest will not become whole: a layer of it was damaged.

@@ -10,7 +10,7 @@
 #include "actors/replica/replica_messages.hpp"
 #include "actors/worker/layer_state.hpp"
 #include "plans/elastic/restore.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::actors {
 
@@ -28,7 +28,7 @@ class StateStore {
   void keep(const HeldState& snapshot, uint64_t generation);
   /// A layer of a snapshot of a stage. Returns the snapshot when it is whole. A damaged layer is
   /// dropped: its snapshot never becomes whole, and an older one is used.
-  std::optional<SnapshotTaken> on_layer(const plans::ModelSpec& model, const plans::Plan& plan,
+  std::optional<SnapshotTaken> on_layer(const plans::ModelSpec& model, const plans::PlanPart& plan,
                                         const StateArrived& arrived);
 
   /// Copies that have lost a bit are not offered again: other sources, older ones perhaps, are

@@ -16,6 +16,7 @@
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/collectives/reducer_kind.hpp"
 
 namespace skein::actors {
 namespace {
@@ -296,7 +297,12 @@ void WorkerState::on_assign(const net::Assign& assign) {
         absl::StrCat("plan ", assign.plan.generation, " is for a configuration of digest ",
                      assign.config_digest, ", and we have ", config_digest));
   }
-  if (status.ok()) status = plans::validate(assign.plan, job.model);
+  const auto reducer = plans::parse_reducer_kind(job.sync.reducer);
+  if (status.ok()) status = reducer.status();
+  if (status.ok()) status = plans::validate(assign.plan, session->self(), job.model, *reducer);
+  for (const auto& [stage, peer] : assign.snapshot_peers) {
+    if (status.ok()) status = plans::check_has_stage(assign.plan, stage);
+  }
   if (!status.ok()) return tell_failed(status);
   phase = Phase::kPreparing;
   const bool reduces = plans::find_mode(modes, assign.plan.mode).reduces_gradients;
@@ -311,9 +317,9 @@ void WorkerState::on_ready() {
     next.modes = config.parts.modes;
     next.checks_invariants = config.parts.checks_invariants;
     preparation->hand_over(next);
-    next.shards = config.parts.make_shard_io(ShardIoConfig{
-        run_folder, next.plan.generation, job.optimizer.name,
-        static_cast<int>(next.plan.stages.size()), config.plane, config.options.fail_point});
+    next.shards = config.parts.make_shard_io(
+        ShardIoConfig{run_folder, next.plan.generation, job.optimizer.name, next.plan.stage_count,
+                      config.plane, config.options.fail_point});
     next.link = session->link();
     next.head = session->head();
     next.listener = ReplicaListener(self);

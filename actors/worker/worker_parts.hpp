@@ -37,12 +37,13 @@ struct StageLinkParts {
 /// A group that is to be made.
 struct GroupRequest {
   net::GradientGroup::Options options;
+  // Both are for groups of devices, for which a worker has the whole plan:
   /// All groups of the plan with more than one member, and those for activations.
   std::map<plans::GroupId, FormationRound::Wanted> wanted;
-  std::set<plans::WorkerId> workers;  // The plan's.
+  std::set<plans::WorkerId> workers;  // The run's.
   plans::WorkerId self;
   uint64_t generation = 0;
-  std::string backend;  // comm.backend
+  std::string backend;  // comm.backend; "gloo" where no devices can form groups.
   std::shared_ptr<gpu::Device> device;
 };
 

@@ -113,7 +113,8 @@ class LocalWorker final : public WorkerProcess {
     };
     SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
     store_ = net::RendezvousStore::create(
-        [this](const std::string& key, const std::vector<char>& value) { publish(key, value); });
+        [this](const std::string& key, const std::vector<char>& value,
+               const net::RendezvousStore::Receivers& to) { publish(key, value, to); });
     prepare_ = system_->spawn<caf::detached>(prepare_io);
     WorkerConfig config;
     config.options = options_;
@@ -303,10 +304,11 @@ class LocalWorker final : public WorkerProcess {
     }
   }
 
-  void publish(const std::string& key, const std::vector<char>& value) {
+  void publish(const std::string& key, const std::vector<char>& value,
+               const net::RendezvousStore::Receivers& receivers) {
     std::lock_guard lock(mutex_);
     if (!link_) return;
-    link_->send(net::encode(head_, net::RendezvousEntry{key, value}));
+    link_->send(net::encode(head_, net::RendezvousEntry{key, value, receivers}));
   }
 
   void signal_end(absl::Status status) {

@@ -5,21 +5,154 @@
 
 #include "absl/strings/str_cat.h"
 #include "net/codec/body_codec.hpp"
+#include "plans/schedule/schedule_csv.hpp"
 
 namespace skein::net {
 namespace {
 
-void read_plan(capnp::Text::Reader from, Bounds& bounds, plans::Plan& to) {
-  const std::string text = bounds.lines("plan", from, kPlanBytesMax);
-  if (!bounds.status().ok()) return;
+void read_whole(capnp::Text::Reader from, Bounds& bounds, std::optional<plans::Plan>& to) {
+  const std::string text = bounds.lines("whole", from, kPlanBytesMax);
+  if (text.empty() || !bounds.status().ok()) return;
   absl::StatusOr<plans::Plan> plan = plans::parse_plan(text);
   if (plan.ok() && plan->generation > kGenerationsMax) {
-    bounds.refuse(
-        "plan", absl::StrCat("is of generation ", plan->generation, ", at most ", kGenerationsMax));
+    bounds.refuse("whole", absl::StrCat("is of generation ", plan->generation, ", at most ",
+                                        kGenerationsMax));
   } else if (plan.ok()) {
     to = *std::move(plan);
   } else {
-    bounds.refuse("plan", absl::StrCat("is none: ", std::string(plan.status().message())));
+    bounds.refuse("whole", absl::StrCat("is none: ", std::string(plan.status().message())));
+  }
+}
+
+void read_actions(capnp::Text::Reader from, Bounds& bounds, plans::ActionList& to) {
+  const std::string text = bounds.text("actions", from, kPlanBytesMax);
+  if (text.empty() || !bounds.status().ok()) return;
+  absl::StatusOr<plans::Schedule> parsed = plans::parse_csv(text);
+  if (parsed.ok() && parsed->size() == 1) {
+    to = std::move(parsed->front());
+  } else {
+    bounds.refuse("actions", "are no list of actions");
+  }
+}
+
+void read(schema::StagePart::Reader from, Bounds& bounds, plans::StagePart& to) {
+  to.stage = bounds.stage("stage", from.getStage());
+  to.layers = bounds.layers("layerBegin", from.getLayerBegin(), from.getLayerEnd());
+  to.first = bounds.replica("first", from.getFirst());
+  to.replica_count = bounds.signed_count("replicaCount", from.getReplicaCount(), kReplicasMax);
+  const auto replicas = from.getReplicas();
+  const unsigned count = bounds.size("replicas", replicas.size(), kReplicasMax);
+  to.replicas.reserve(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("replicas", i);
+    const auto each = replicas[i];
+    to.replicas.push_back({bounds.replica("replica", each.getReplica()),
+                           bounds.worker("worker", each.getWorker()),
+                           {bounds.signed_count("rowBegin", each.getRowBegin(), kRowsMax),
+                            bounds.signed_count("rowCount", each.getRowCount(), kRowsMax)}});
+  }
+}
+
+void write(const plans::StagePart& from, schema::StagePart::Builder to) {
+  to.setStage(static_cast<uint32_t>(from.stage));
+  to.setLayerBegin(static_cast<uint32_t>(from.layers.begin));
+  to.setLayerEnd(static_cast<uint32_t>(from.layers.end));
+  to.setFirst(from.first.value);
+  to.setReplicaCount(static_cast<uint32_t>(from.replica_count));
+  auto replicas = to.initReplicas(static_cast<unsigned>(from.replicas.size()));
+  for (unsigned i = 0; i < replicas.size(); ++i) {
+    const plans::ReplicaPlan& each = from.replicas[i];
+    replicas[i].setReplica(each.id.value);
+    replicas[i].setWorker(each.worker.value);
+    replicas[i].setRowBegin(static_cast<uint32_t>(each.rows.begin));
+    replicas[i].setRowCount(static_cast<uint32_t>(each.rows.count));
+  }
+}
+
+void read(schema::GroupPart::Reader from, Bounds& bounds, plans::GroupPart& to) {
+  to.id.value = static_cast<uint32_t>(bounds.count("group", from.getGroup(), kStagesMax));
+  to.scope = from.getTied() ? plans::GroupScope::kTied : plans::GroupScope::kStage;
+  to.member = bounds.replica("member", from.getMember());
+  to.rank = static_cast<uint32_t>(bounds.index("rank", from.getRank(), kReplicasMax));
+  to.rank_count =
+      static_cast<uint32_t>(bounds.count("rankCount", from.getRankCount(), kReplicasMax));
+  const auto partners = from.getPartners();
+  const unsigned count = bounds.size("partners", partners.size(), kReplicasMax);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("partners", i);
+    const auto rank =
+        static_cast<uint32_t>(bounds.index("rank", partners[i].getRank(), kReplicasMax));
+    to.partners[rank] = bounds.worker("worker", partners[i].getWorker());
+  }
+}
+
+void write(const plans::GroupPart& from, schema::GroupPart::Builder to) {
+  to.setGroup(from.id.value);
+  to.setTied(from.scope == plans::GroupScope::kTied);
+  to.setMember(from.member.value);
+  to.setRank(from.rank);
+  to.setRankCount(from.rank_count);
+  auto partners = to.initPartners(static_cast<unsigned>(from.partners.size()));
+  unsigned i = 0;
+  for (const auto& [rank, worker] : from.partners) {
+    partners[i].setRank(rank);
+    partners[i++].setWorker(worker.value);
+  }
+}
+
+void read(schema::PlanPart::Reader from, Bounds& bounds, plans::PlanPart& to) {
+  const auto in = bounds.inside("plan");
+  to.generation = bounds.count("generation", from.getGeneration(), kGenerationsMax);
+  to.mode = bounds.name("mode", from.getMode());
+  to.microbatch_count =
+      bounds.signed_count("microbatchCount", from.getMicrobatchCount(), kMicrobatchesMax);
+  to.microbatch_rows = bounds.signed_count("microbatchRows", from.getMicrobatchRows(), kRowsMax);
+  to.recompute = from.getRecompute();
+  to.stage_count =
+      static_cast<int32_t>(bounds.count("stageCount", from.getStageCount(), kStagesMax));
+  to.worker_max =
+      static_cast<uint32_t>(bounds.count("workerMax", from.getWorkerMax(), plans::kWorkerIdMax));
+  const auto stages = from.getStages();
+  to.stages.resize(bounds.size("stages", stages.size(), kStagesMax));
+  for (unsigned i = 0; i < to.stages.size(); ++i) {
+    const auto element = bounds.element("stages", i);
+    read(stages[i], bounds, to.stages[i]);
+  }
+  const auto groups = from.getGroups();
+  to.groups.resize(bounds.size("groups", groups.size(), kStagesMax));
+  for (unsigned i = 0; i < to.groups.size(); ++i) {
+    const auto element = bounds.element("groups", i);
+    read(groups[i], bounds, to.groups[i]);
+  }
+  read_actions(from.getActions(), bounds, to.actions);
+  read_whole(from.getWhole(), bounds, to.whole);
+}
+
+void write(const plans::PlanPart& from, schema::PlanPart::Builder to) {
+  to.setGeneration(from.generation);
+  to.setMode(from.mode);
+  to.setMicrobatchCount(static_cast<uint32_t>(from.microbatch_count));
+  to.setMicrobatchRows(static_cast<uint32_t>(from.microbatch_rows));
+  to.setRecompute(from.recompute);
+  to.setStageCount(static_cast<uint32_t>(from.stage_count));
+  to.setWorkerMax(from.worker_max);
+  auto stages = to.initStages(static_cast<unsigned>(from.stages.size()));
+  for (unsigned i = 0; i < stages.size(); ++i) write(from.stages[i], stages[i]);
+  auto groups = to.initGroups(static_cast<unsigned>(from.groups.size()));
+  for (unsigned i = 0; i < groups.size(); ++i) write(from.groups[i], groups[i]);
+  std::string actions = plans::to_csv({from.actions});
+  actions.pop_back();
+  to.setActions(actions);
+  if (from.whole) to.setWhole(plans::to_text(*from.whole));
+}
+
+void read_snapshot_peers(capnp::List<schema::SnapshotPeer>::Reader from, Bounds& bounds,
+                         std::map<int32_t, plans::WorkerId>& to) {
+  const unsigned count = bounds.size("snapshotPeers", from.size(), kStagesMax);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("snapshotPeers", i);
+    const int32_t stage = bounds.stage("stage", from[i].getStage());
+    to[stage] = bounds.worker("worker", from[i].getWorker());
   }
 }
 
@@ -94,7 +227,7 @@ void write(const Quiesced& from, schema::Quiesced::Builder to) {
 }
 
 void read(schema::Assign::Reader from, Bounds& bounds, Assign& to) {
-  read_plan(from.getPlan(), bounds, to.plan);
+  read(from.getPlan(), bounds, to.plan);
   read(from.getPeers(), bounds, to.peers);
   to.restore.first_step = bounds.count("firstStep", from.getFirstStep(), kStepsMax);
   to.restore.from_checkpoint = from.getFromCheckpoint();
@@ -102,19 +235,13 @@ void read(schema::Assign::Reader from, Bounds& bounds, Assign& to) {
   to.load_path = bounds.text("loadPath", from.getLoadPath(), kPathBytesMax);
   to.data_bytes = bounds.count("dataBytes", from.getDataBytes(), kBytesMax);
   to.data_digest = from.getDataDigest();
-  const auto snapshot_peers = from.getSnapshotPeers();
-  const unsigned count = bounds.size("snapshotPeers", snapshot_peers.size(), kStagesMax);
-  to.snapshot_peers.reserve(count);
-  for (unsigned i = 0; i < count; ++i) {
-    const auto in = bounds.element("snapshotPeers", i);
-    to.snapshot_peers.push_back(bounds.worker_or_none("", snapshot_peers[i]));
-  }
+  read_snapshot_peers(from.getSnapshotPeers(), bounds, to.snapshot_peers);
   to.state_generation = bounds.count("stateGeneration", from.getStateGeneration(), kGenerationsMax);
   to.config_digest = from.getConfigDigest();
 }
 
 void write(const Assign& from, schema::Assign::Builder to) {
-  to.setPlan(plans::to_text(from.plan));
+  write(from.plan, to.initPlan());
   write(from.peers, to.initPeers(static_cast<unsigned>(from.peers.size())));
   to.setFirstStep(from.restore.first_step);
   to.setFromCheckpoint(from.restore.from_checkpoint);
@@ -129,8 +256,11 @@ void write(const Assign& from, schema::Assign::Builder to) {
   to.setDataBytes(from.data_bytes);
   to.setDataDigest(from.data_digest);
   auto snapshot_peers = to.initSnapshotPeers(static_cast<unsigned>(from.snapshot_peers.size()));
-  for (unsigned i = 0; i < snapshot_peers.size(); ++i)
-    snapshot_peers.set(i, from.snapshot_peers[i].value);
+  unsigned next = 0;
+  for (const auto& [stage, worker] : from.snapshot_peers) {
+    snapshot_peers[next].setStage(static_cast<uint32_t>(stage));
+    snapshot_peers[next++].setWorker(worker.value);
+  }
   to.setStateGeneration(from.state_generation);
   to.setConfigDigest(from.config_digest);
 }
@@ -138,12 +268,21 @@ void write(const Assign& from, schema::Assign::Builder to) {
 void read(schema::Rendezvous::Reader from, Bounds& bounds, RendezvousEntry& to) {
   to.key = bounds.text("key", from.getKey(), kKeyBytesMax);
   to.value = bounds.bytes("value", from.getValue(), kRendezvousBytesMax);
+  const auto receivers = from.getReceivers();
+  const unsigned count = bounds.size("receivers", receivers.size(), kMembersMax);
+  to.receivers.reserve(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("receivers", i);
+    to.receivers.push_back(bounds.worker("", receivers[i]));
+  }
 }
 
 void write(const RendezvousEntry& from, schema::Rendezvous::Builder to) {
   to.setKey(from.key);
   auto value = to.initValue(static_cast<unsigned>(from.value.size()));
   std::copy(from.value.begin(), from.value.end(), reinterpret_cast<char*>(value.begin()));
+  auto receivers = to.initReceivers(static_cast<unsigned>(from.receivers.size()));
+  for (unsigned i = 0; i < receivers.size(); ++i) receivers.set(i, from.receivers[i].value);
 }
 
 void read(schema::Start::Reader from, Bounds&, Start& to) {

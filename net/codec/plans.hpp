@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "plans/base/ids.hpp"
 #include "plans/elastic/restore.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::net {
 
@@ -37,15 +38,16 @@ struct Quiesced {
 /// Coordinator -> worker: prepare the replicas that the plan places on you, and send the layers
 /// that move from you.
 struct Assign {
-  plans::Plan plan;                // kPlanBytesMax as text. Whoever knows the model validates it.
-  std::vector<Peer> peers;         // Every worker of the run; kPeersMax.
-  plans::RestoreDecision restore;  // kMovesMax moves.
+  plans::PlanPart plan;            // Whoever knows the model validates it.
+  std::vector<Peer> peers;         // To whom the receiver sends tensors; kPeersMax.
+  plans::RestoreDecision restore;  // Moves from the receiver and to it; kMovesMax.
   std::string load_path;           // kPathBytesMax; empty: initial weights of the seed.
   uint64_t data_bytes = 0;         // Size of the training data; kBytesMax.
   uint64_t data_digest = 0;        // Any 64 bits.
-  std::vector<plans::WorkerId> snapshot_peers;  // Who keeps the snapshots of each stage; 0: nobody.
-  uint64_t state_generation = 0;                // In which the step before the first was committed.
-  uint64_t config_digest = 0;                   // As in `Joined`.
+  /// By stage, of those that the receiver hosts or keeps; kStagesMax.
+  std::map<int32_t, plans::WorkerId> snapshot_peers;
+  uint64_t state_generation = 0;  // In which the step before the first was committed.
+  uint64_t config_digest = 0;     // As in `Joined`.
   bool operator==(const Assign&) const = default;
 };
 
@@ -54,10 +56,11 @@ struct Prepared {
   bool operator==(const Prepared&) const = default;
 };
 
-/// Worker -> coordinator -> every other worker: an entry of the rendezvous store.
+/// Worker -> coordinator -> whoever waits for it: an entry of the rendezvous store.
 struct RendezvousEntry {
-  std::string key;          // kKeyBytesMax.
-  std::vector<char> value;  // Any bytes; kRendezvousBytesMax.
+  std::string key;                         // kKeyBytesMax.
+  std::vector<char> value;                 // Any bytes; kRendezvousBytesMax.
+  std::vector<plans::WorkerId> receivers;  // kMembersMax; empty: all other workers.
   bool operator==(const RendezvousEntry&) const = default;
 };
 

@@ -9,13 +9,16 @@
 #include <set>
 #include <utility>
 
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/store.h>
+#include <gloo/context.h>
+#include <gloo/transport/address.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/collectives/exchange_partners.hpp"
 
 namespace skein::net {
 namespace {
@@ -24,16 +27,18 @@ std::chrono::milliseconds to_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-/// A group of 1,000 members publishes a megabyte; what others say beyond this is not kept.
+/// Each of a group's members publishes some hundred bytes for each of its partners; what others say
+/// beyond this is not kept.
 constexpr size_t kEntriesBytesMax = 64 << 20;
 
 class Store final : public RendezvousStore {
  public:
   explicit Store(Publish publish) : publish_(std::move(publish)) {}
 
-  void put(const std::string& key, const std::vector<char>& value) override {
+  void put(const std::string& key, const std::vector<char>& value,
+           const Receivers& receivers) override {
     deliver(key, value);
-    publish_(key, value);
+    publish_(key, value, receivers);
   }
 
   void deliver(const std::string& key, const std::vector<char>& value) override {
@@ -96,45 +101,38 @@ class Store final : public RendezvousStore {
   bool cancelled_ = false;
 };
 
-/// Thrown through Gloo's code, which knows errors only as exceptions, and caught in `fenced`.
-class RendezvousStoreError final : public std::exception {
+/// A member's connections, to its partners only: Gloo's own rendezvous connects all with all, for
+/// which each member would have to hear of the addresses of all pairs.
+class PartnerContext final : public gloo::Context {
  public:
-  explicit RendezvousStoreError(absl::Status status) : status_(std::move(status)) {}
-  const char* what() const noexcept override { return "rendezvous failed"; }
-  const absl::Status& status() const { return status_; }
+  using gloo::Context::Context;
 
- private:
-  absl::Status status_;
-};
-
-/// Gloo's view of the rendezvous store: keys of one group.
-class GlooRendezvousStore final : public gloo::rendezvous::Store {
- public:
-  GlooRendezvousStore(RendezvousStore& store, std::string prefix, double timeout_seconds)
-      : store_(store), prefix_(std::move(prefix)), timeout_seconds_(timeout_seconds) {}
-
-  void set(const std::string& key, const std::vector<char>& data) override {
-    store_.put(full(key), data);
-  }
-  std::vector<char> get(const std::string& key) override {
-    auto value = store_.wait(full(key), timeout_seconds_);
-    if (!value.ok())
-      std::rethrow_exception(std::make_exception_ptr(RendezvousStoreError(value.status())));
-    return *value;
-  }
-  void wait(const std::vector<std::string>& keys) override {
-    for (const std::string& key : keys) get(key);
-  }
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
-    wait(keys);
+  /// DeadlineExceeded or Cancelled as the store's `wait`; throws what Gloo throws.
+  absl::Status connect(std::shared_ptr<gloo::transport::Device> device,
+                       const GradientGroup::Options& options, RendezvousStore& store) {
+    std::shared_ptr<gloo::transport::Context> transport = device->createContext(rank, size);
+    transport->setTimeout(getTimeout());
+    for (const auto& [partner, worker] : options.partners) {
+      const auto& pair = transport->createPair(static_cast<int>(partner));
+      pair->setLocalRank(0);  // Nobody asks who is on which host.
+      store.put(key_of(options, options.rank, partner), pair->address().bytes(), {worker});
+    }
+    for (const auto& [partner, worker] : options.partners) {
+      SKEIN_ASSIGN_OR_RETURN(
+          const std::vector<char> address,
+          store.wait(key_of(options, partner, options.rank), options.appear_timeout_seconds));
+      transport->getPair(static_cast<int>(partner))->connect(address);
+    }
+    device_ = std::move(device);
+    transportContext_ = std::move(transport);
+    return absl::OkStatus();
   }
 
  private:
-  std::string full(const std::string& key) const { return absl::StrCat(prefix_, "/", key); }
-
-  RendezvousStore& store_;
-  std::string prefix_;
-  double timeout_seconds_;
+  /// Where `from` awaits `to`.
+  static std::string key_of(const GradientGroup::Options& options, uint32_t from, uint32_t to) {
+    return absl::StrCat(options.name, "/", from, "-", to);
+  }
 };
 
 /// Runs `call` and turns what Gloo throws into a status.
@@ -143,8 +141,6 @@ absl::Status fenced(const std::string& what, Call call) {
   try {
     call();
     return absl::OkStatus();
-  } catch (const RendezvousStoreError& error) {
-    return error.status();
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat(what, ": ", error.what()));
   }
@@ -156,23 +152,25 @@ class GlooGroup final : public GradientGroup {
       : options_(std::move(options)), store_(std::move(store)), reducer_(options_.reducer) {}
 
   absl::Status connect() override {
-    return fenced(absl::StrCat("forming ", options_.name), [&] {
+    absl::Status status;
+    const absl::Status fence = fenced(absl::StrCat("forming ", options_.name), [&] {
       gloo::transport::tcp::attr attr;
       attr.hostname = options_.bind_host;
       std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attr);
-      auto context = std::make_shared<gloo::rendezvous::Context>(
-          static_cast<int>(options_.rank), static_cast<int>(options_.rank_count));
+      auto context = std::make_shared<PartnerContext>(static_cast<int>(options_.rank),
+                                                      static_cast<int>(options_.rank_count));
       context->setTimeout(to_milliseconds(options_.connect_timeout_seconds));
-      GlooRendezvousStore store(*store_, options_.name, options_.appear_timeout_seconds);
-      context->connectFullMesh(store, device);
+      status = context->connect(std::move(device), options_, *store_);
+      if (!status.ok()) return;
       context->setTimeout(to_milliseconds(options_.timeout_seconds));
       std::lock_guard lock(mutex_);
       context_ = std::move(context);
     });
+    return fence.ok() ? status : fence;
   }
 
   absl::Status all_reduce_sum(std::span<float> values) override {
-    const std::shared_ptr<gloo::rendezvous::Context> context = live_context();
+    const std::shared_ptr<gloo::Context> context = live_context();
     if (!context) return aborted();
     Members members(*this, *context, kFirstSlot + calls_++);
     return reducer_.reduce(members, values);
@@ -189,7 +187,7 @@ class GlooGroup final : public GradientGroup {
   }
 
  private:
-  std::shared_ptr<gloo::rendezvous::Context> live_context() {
+  std::shared_ptr<gloo::Context> live_context() {
     std::lock_guard lock(mutex_);
     return is_aborted_ ? nullptr : context_;
   }
@@ -225,7 +223,7 @@ class GlooGroup final : public GradientGroup {
   /// time-out. Between two members, messages of one slot come in the order of the calls.
   class Members final : public Exchange {
    public:
-    Members(GlooGroup& group, gloo::rendezvous::Context& context, uint64_t slot)
+    Members(GlooGroup& group, gloo::Context& context, uint64_t slot)
         : group_(group), context_(context), slot_(slot) {}
 
     uint32_t rank() const override { return static_cast<uint32_t>(context_.rank); }
@@ -253,7 +251,7 @@ class GlooGroup final : public GradientGroup {
     }
 
     GlooGroup& group_;
-    gloo::rendezvous::Context& context_;
+    gloo::Context& context_;
     uint64_t slot_;
   };
 
@@ -265,7 +263,7 @@ class GlooGroup final : public GradientGroup {
   Reducer reducer_;
   uint64_t calls_ = 0;  // Touched by the one caller at a time.
   std::mutex mutex_;
-  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::shared_ptr<gloo::Context> context_;
   std::vector<gloo::transport::UnboundBuffer*> waiting_;  // The running call's.
   bool is_aborted_ = false;
 };
@@ -281,6 +279,11 @@ absl::StatusOr<std::unique_ptr<GradientGroup>> GradientGroup::create(
   if (options.rank_count < 2 || options.rank >= options.rank_count) {
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", options.rank, " of ", options.rank_count, " makes no group"));
+  }
+  for (uint32_t partner :
+       plans::exchange_partners(options.reducer.kind, options.rank, options.rank_count)) {
+    if (options.partners.contains(partner)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(options.name, " lacks rank ", partner));
   }
   return std::unique_ptr<GradientGroup>(std::make_unique<GlooGroup>(options, std::move(store)));
 }

@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 3;
+const protocolVersion :UInt32 = 4;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;
@@ -33,7 +33,7 @@ struct Envelope {
   generation @0 :UInt64;  # Plan in force at the sender; 0: none yet.
   term @1 :UInt64;        # Coordinator's life; 0: sender does not know one yet.
   sender @2 :UInt32;      # Worker id; 0: the coordinator, or a worker that has none yet.
-  receiver @3 :UInt32;    # Worker id; 0: the coordinator.
+  receiver @3 :UInt32;    # Worker id; 0: the coordinator, or several workers, who get the same bytes.
   traceHigh @4 :UInt64;   # W3C trace id of the step or of the event that caused the message.
   traceLow @5 :UInt64;
   body :union {
@@ -137,19 +137,71 @@ struct LayerMove {
   to @2 :UInt32;          # Worker of the plan that needs it.
 }
 
+struct ReplicaPart {
+  replica @0 :UInt32;
+  worker @1 :UInt32;
+  rowBegin @2 :UInt32;    # Its rows of every micro-batch.
+  rowCount @3 :UInt32;
+}
+
+struct StagePart {
+  # As `plans::StagePart`: of the replicas, only those that the receiver has to know.
+  stage @0 :UInt32;
+  layerBegin @1 :UInt32;
+  layerEnd @2 :UInt32;
+  first @3 :UInt32;       # The stage's replicas have the numbers from here on, ...
+  replicaCount @4 :UInt32;  # ... and are so many.
+  replicas @5 :List(ReplicaPart);
+}
+
+struct GroupPartner {
+  rank @0 :UInt32;
+  worker @1 :UInt32;
+}
+
+struct GroupPart {
+  # As `plans::GroupPart`: a group of which the receiver hosts a member.
+  group @0 :UInt32;
+  tied @1 :Bool;
+  member @2 :UInt32;      # The receiver's replica.
+  rank @3 :UInt32;
+  rankCount @4 :UInt32;
+  partners @5 :List(GroupPartner);  # With whom the member moves bytes.
+}
+
+struct PlanPart {
+  # As `plans::PlanPart`: what one worker has to know of a plan.
+  generation @0 :UInt64;
+  mode @1 :Text;
+  microbatchCount @2 :UInt32;
+  microbatchRows @3 :UInt32;
+  recompute @4 :Bool;
+  stageCount @5 :UInt32;
+  workerMax @6 :UInt32;
+  stages @7 :List(StagePart);
+  groups @8 :List(GroupPart);
+  actions @9 :Text;       # As `plans::to_csv`, without the end of the line.
+  whole @10 :Text;        # As `plans::to_text(Plan)`; empty: devices form no groups of their own.
+}
+
+struct SnapshotPeer {
+  stage @0 :UInt32;
+  worker @1 :UInt32;      # Keeps the stage's snapshots.
+}
+
 struct Assign {
   # Coordinator -> worker: prepare the replicas that the plan places on you, and send the layers
   # that move from you. A repeat of a generation is dropped.
-  plan @0 :Text;          # As `plans::to_text(Plan)`.
-  peers @1 :List(Peer);   # Every worker of the plan.
+  plan @0 :PlanPart;
+  peers @1 :List(Peer);   # To whom the receiver sends tensors.
   firstStep @2 :UInt64;   # Step to start with, counted from 0.
   loadPath @3 :Text;      # Checkpoint directory to load; empty: initial weights of the seed.
   dataBytes @4 :UInt64;   # Size of the training data; another one is an error.
   dataDigest @5 :UInt64;  # Digest of the training data.
   fromCheckpoint @6 :Bool;     # All state is read from `loadPath`; else it comes by `moves`, and
                                # what is not listed there is held already.
-  moves @7 :List(LayerMove);
-  snapshotPeers @8 :List(UInt32);    # The worker that keeps the snapshots of each stage; 0: none.
+  moves @7 :List(LayerMove);   # From the receiver and to it.
+  snapshotPeers @8 :List(SnapshotPeer);  # Of the stages that it hosts, or keeps for others.
   stateGeneration @9 :UInt64;  # In which the step before `firstStep` was committed: state of that
                                # step and another generation is of a past that was rolled back.
   configDigest @10 :UInt64;    # The digest of the configuration by which the plan is carried out.
@@ -160,11 +212,11 @@ struct Prepared {
 }
 
 struct ProfileRequest {
-  # Coordinator -> worker: measure the job's layers on your device, and your links to the peers. A
-  # repeat while it is measured is dropped.
+  # Coordinator -> worker: measure the job's layers on your device, and your links to the peers, who
+  # measure theirs to you. A repeat while it is measured is dropped.
   rows @0 :List(UInt32);  # Numbers of rows of a micro-batch, ascending; none: only be ready to
                           # answer the others' probes.
-  peers @1 :List(Peer);   # All workers.
+  peers @1 :List(Peer);   # A sample of the workers.
 }
 
 struct LayerTimes {
@@ -209,10 +261,11 @@ struct Profiled {
 }
 
 struct Rendezvous {
-  # Worker -> coordinator -> every other worker of the generation: an entry of the rendezvous store by which
-  # collective groups find each other. A repeat changes nothing.
+  # Worker -> coordinator -> those workers of the generation that wait for it: an entry of the rendezvous
+  # store by which collective groups find each other. A repeat changes nothing.
   key @0 :Text;
   value @1 :Data;
+  receivers @2 :List(UInt32);  # Who waits for it; empty: all others. Empty on the way to them.
 }
 
 struct Start {

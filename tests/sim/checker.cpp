@@ -61,6 +61,13 @@ std::map<std::string, uint32_t> digests_of(const gpu::StageModel& model,
   return digests;
 }
 
+bool has_replica(const plans::PlanPart& part, plans::ReplicaId id) {
+  return std::any_of(part.stages.begin(), part.stages.end(), [&](const plans::StagePart& stage) {
+    return std::any_of(stage.replicas.begin(), stage.replicas.end(),
+                       [&](const plans::ReplicaPlan& each) { return each.id == id; });
+  });
+}
+
 std::string shape_of(const plans::Plan& plan) {
   std::string shape =
       absl::StrCat(plan.microbatch_count, "x", plan.microbatch_rows, " ",
@@ -164,6 +171,11 @@ void Checker::on_rewind(uint64_t first_step) {
 }
 
 void Checker::on_plan(const plans::Plan& plan) {
+  for (const plans::PlanPart& part : std::exchange(parts_[plan.generation], {})) {
+    const std::string what = difference(part, plan);
+    if (!what.empty()) fail(absl::StrCat("a worker was told ", what));
+  }
+  parts_.erase(parts_.begin(), parts_.upper_bound(plan.generation));
   ++counts_.generations;
   ++shapes_[shape_of(plan)];
   world_.trace(absl::StrCat("plan ", plan.generation, ": ", shape_of(plan)));
@@ -251,12 +263,11 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   if (arrives) check_identity(to, envelope);
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
-  if (!body.isAssign() || seen_generations_[envelope.getGeneration()]) return;
+  if (!body.isAssign()) return;
+  check_part(message);
+  if (seen_generations_[envelope.getGeneration()]) return;
   seen_generations_[envelope.getGeneration()] = true;
   const auto assign = body.getAssign();
-  const auto plan = plans::parse_plan(assign.getPlan().cStr());
-  if (!plan.ok()) return fail(std::string(plan.status().message()));
-  if (claims_) claims_->on_plan(*plan, assign.getFirstStep());
   thrown_away_ = living_state_after(assign.getFirstStep());
   if (seen_generations_.size() == 1) return;
   const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;
@@ -267,6 +278,21 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   } else {
     ++counts_.kept;
   }
+}
+
+/// The workers are told the plan of the journal, each what it has to know of it.
+void Checker::check_part(const net::ControlMessage& message) {
+  const absl::StatusOr<net::Envelope> envelope = net::decode(message);
+  if (!envelope.ok()) return fail(std::string(envelope.status().message()));
+  const auto& assign = std::get<net::Assign>(envelope->body);
+  const auto journaled = store_.plans.find(assign.plan.generation);
+  if (journaled == store_.plans.end()) {
+    parts_[assign.plan.generation].push_back(assign.plan);
+  } else if (const std::string what = difference(assign.plan, journaled->second); !what.empty()) {
+    fail(absl::StrCat("a worker is told ", what));
+  }
+  const std::optional<plans::Plan> plan = assembly_.add(assign.plan);
+  if (plan && claims_) claims_->on_plan(*plan, assign.restore.first_step);
 }
 
 void Checker::check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope) {
@@ -320,7 +346,7 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
   hosted = {result.generation, {}};
   if (claims_) claims_->on_prepared(process, result.generation);
   for (const actors::PreparedReplica& replica : result.replicas) {
-    if (int64_t{replica.id.value} >= plans::replica_count(assignment.plan)) continue;
+    if (!has_replica(assignment.plan, replica.id)) continue;
     const auto [applied, is_new] = applied_.try_emplace(replica.model, assignment.first_step);
     if (!is_new && applied->second != assignment.first_step) {
       fail(absl::StrCat("a model with ", applied->second, " steps goes on as if it had ",
@@ -441,10 +467,10 @@ std::string Checker::living_state_after(uint64_t first_step) const {
         // Of a past that was taken back, it is of no use.
         if (applied == applied_.end() || applied->second != step) continue;
         if (updated == updated_in_.end() || updated->second != record->second.generation) continue;
-        const plans::Plan& plan = assignments_.at({process, hosted.generation}).plan;
+        const plans::PlanPart& plan = assignments_.at({process, hosted.generation}).plan;
         // A round whose commit some have not heard is done again, which is the mode's own promise.
         if (plan.mode == plans::kLocalMode) continue;
-        const plans::LayerRange held_layers = plan.stages[static_cast<size_t>(held.stage)].layers;
+        const plans::LayerRange held_layers = plans::stage_at(plan, held.stage).layers;
         for (int64_t layer = held_layers.begin; layer < held_layers.end; ++layer) {
           found.insert(layer);
         }

@@ -17,6 +17,7 @@
 #include "tests/sim/patience.hpp"
 #include "tests/sim/pipeline_claims.hpp"
 #include "tests/sim/pipeline_groups.hpp"
+#include "tests/sim/plan_assembly.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {
@@ -116,7 +117,7 @@ class Checker {
     std::vector<Held> replicas;
   };
   struct Assignment {
-    plans::Plan plan;
+    plans::PlanPart plan;
     uint64_t first_step = 0;
     bool from_checkpoint = false;
     plans::OptimizerSpec optimizer;
@@ -129,6 +130,7 @@ class Checker {
   void on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
   void keep_if_late(const Held& held, uint64_t steps_done);
   void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
+  void check_part(const net::ControlMessage& message);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
   void check_against_live(const Held& held, uint64_t steps_done);
@@ -149,6 +151,9 @@ class Checker {
   RecoveryCounts counts_;
   std::map<std::string, int> shapes_;
   std::map<std::pair<ProcessId, uint64_t>, Assignment> assignments_;  // By generation.
+  PlanAssembly assembly_;
+  std::map<uint64_t, std::vector<plans::PlanPart>>
+      parts_;  // While their plan is not in the journal.
   std::map<ProcessId, Hosted> hosted_;
   std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> applied_;  // Steps.
   /// In which generation each model made its last update.

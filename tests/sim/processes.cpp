@@ -246,7 +246,7 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
   };
   plane_ = std::make_shared<SimulatedPlane>(around.world, around.network, around.planes,
                                             std::move(options));
-  store_ = net::RendezvousStore::create([](const std::string&, const std::vector<char>&) {});
+  store_ = net::RendezvousStore::create([](const auto&, const auto&, const auto&) {});
   World& world = around.world;
   real_prepare_ = world.spawn_in(
       process_, [](auto& system) { return actors::PrepareIo(system.spawn(actors::prepare_io)); });

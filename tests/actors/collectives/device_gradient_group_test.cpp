@@ -26,9 +26,13 @@ class DeviceGradientGroupTest : public testing::Test {
       devices_.push_back(std::make_shared<FakeGroupDevice>(places[i], world));
       group_stores_.push_back(std::make_shared<DeviceGroupStore>());
       stores_.push_back(net::RendezvousStore::create(
-          [this, i](const std::string& key, const std::vector<char>& value) {
+          [this, i](const std::string& key, const std::vector<char>& value,
+                    const net::RendezvousStore::Receivers& receivers) {
             for (size_t other = 0; other < stores_.size(); ++other) {
-              if (other != i) stores_[other]->deliver(key, value);
+              const bool receives =
+                  receivers.empty() ||
+                  std::find(receivers.begin(), receivers.end(), worker(other)) != receivers.end();
+              if (other != i && receives) stores_[other]->deliver(key, value);
             }
           }));
     }
@@ -83,6 +87,9 @@ class DeviceGradientGroupTest : public testing::Test {
     host.name = absl::StrCat(round.name, "/group-", group);
     host.rank = static_cast<uint32_t>(rank);
     host.rank_count = static_cast<uint32_t>(wanted[group].size());
+    for (size_t other = 0; other < wanted[group].size(); ++other) {
+      if (other != rank) host.partners[static_cast<uint32_t>(other)] = worker(wanted[group][other]);
+    }
     DeviceGradientGroupOptions options;
     options.backend = backend;
     options.devices.name = host.name;

@@ -366,10 +366,17 @@ TEST(Coordinator, WhatAMemberWithoutAPartSaysReachesNobody) {
   rig.open(3);
   rig.join(3);
   const size_t before = rig.count(1, Body::RENDEZVOUS);
-  rig.send(3, net::RendezvousEntry{"a key", {'v'}});
+  rig.send(3, net::RendezvousEntry{"a key", {'v'}, {}});
   EXPECT_EQ(rig.count(1, Body::RENDEZVOUS), before);
-  rig.send(2, net::RendezvousEntry{"a key", {'v'}});
+  rig.send(2, net::RendezvousEntry{"a key", {'v'}, {}});
   EXPECT_EQ(rig.count(1, Body::RENDEZVOUS), before + 1);
+  EXPECT_EQ(rig.count(3, Body::RENDEZVOUS), 0u) << "it has no part";
+  rig.send(2, net::RendezvousEntry{"a key", {'v'}, {{1}, {2}, {3}, {99}}});
+  EXPECT_EQ(rig.count(1, Body::RENDEZVOUS), before + 2);
+  EXPECT_EQ(rig.count(2, Body::RENDEZVOUS), 0u) << "it was its own";
+  EXPECT_EQ(rig.count(3, Body::RENDEZVOUS), 0u);
+  rig.send(2, net::RendezvousEntry{"a key", {'v'}, {{3}}});
+  EXPECT_EQ(rig.count(1, Body::RENDEZVOUS), before + 2) << "it is for another one";
 }
 
 TEST(Coordinator, ASilentWorkerIsTurnedOutOnceAndTheOthersQuiesce) {

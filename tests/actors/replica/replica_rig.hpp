@@ -150,8 +150,12 @@ struct ReplicaRig {
          id <= degrees.pipeline_parallel_degree * degrees.data_parallel_replicate_degree; ++id) {
       workers.push_back({id});
     }
-    made.plan = plans::make_layout_plan(job, workers, kGeneration).value();
-    if (plans::begins_in_pipelines(job)) made.plan.mode = plans::kLocalMode;
+    plans::Plan plan = plans::make_layout_plan(job, workers, kGeneration).value();
+    if (plans::begins_in_pipelines(job)) plan.mode = plans::kLocalMode;
+    plans::PartNeeds needs;
+    needs.all_of_stage = plan.mode == plans::kLocalMode;
+    needs.whole = on_device || has_link;
+    made.plan = plans::PlanParts(plan, needs, {}).of({1});
     made.device = device;
     made.work = work = device->spawn(*system);
     made.shards = shards;
@@ -159,7 +163,6 @@ struct ReplicaRig {
     if (has_link) made.links[0] = stage_link;
     for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
     made.link = link;
-    made.snapshot_peers.resize(made.plan.stages.size());
     made.listener = listener;
     made.replicas.push_back(first_replica(made));
     return made;
@@ -176,9 +179,7 @@ struct ReplicaRig {
     PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), options, {}};
     model = parts.model;
     if (made.plan.mode == plans::kLocalMode) return parts;
-    for (const plans::ReductionGroup& group : made.plan.groups) {
-      const auto& members = group.members;
-      if (members.size() < 2 || members.front().value != 0) continue;
+    for (const plans::GroupPart& group : made.plan.groups) {
       parts.groups.push_back(group.id);
       made.groups[group.id] = groups;
       if (on_device) made.device_groups.insert(group.id);

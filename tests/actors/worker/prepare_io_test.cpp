@@ -35,7 +35,8 @@ struct PrepareRig {
     });
     request.worker = {1};
     request.job = job;
-    request.plan = plans::make_layout_plan(job, {{1}}, 1).value();
+    const plans::Plan plan = plans::make_layout_plan(job, {{1}}, 1).value();
+    request.plan = plans::PlanParts(plan, {}, {}).of({1});
     request.from_checkpoint = true;  // Without one: the initial weights.
     request.device = gpu::make_host_device(1);
     const auto data = open();

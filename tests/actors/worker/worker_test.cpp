@@ -95,7 +95,7 @@ struct WorkerRig {
   void assign(uint64_t generation, uint64_t first_step = 0, bool fetches = false) {
     plan = plans::make_layout_plan(job, {{1}}, generation).value();
     net::Assign assign;
-    assign.plan = plan;
+    assign.plan = plans::PlanParts(plan, {}, {}).of({1});
     assign.restore.first_step = first_step;
     assign.peers = {{{1}, "127.0.0.1:1"}, {{2}, "127.0.0.1:2"}};
     assign.config_digest = config_digest;

@@ -375,9 +375,9 @@ TEST(Codec, APlanThatDoesNotParseIsNoPlan) {
   const ControlBody valid = random.body(ControlBody(Assign()).index());
   capnp::MallocMessageBuilder message;
   message.setRoot(*encode({}, valid));
-  message.getRoot<schema::Envelope>().getBody().getAssign().setPlan("plan generation=x");
+  message.getRoot<schema::Envelope>().getBody().getAssign().getPlan().setWhole("plan generation=x");
   const absl::Status status = decode(ControlMessage::encode(message)).status();
-  EXPECT_TRUE(absl::StartsWith(status.message(), "Assign.plan is none: ")) << status;
+  EXPECT_TRUE(absl::StartsWith(status.message(), "Assign.plan.whole is none: ")) << status;
 }
 
 TEST(Codec, AProfileFitsTogether) {

@@ -133,6 +133,44 @@ class RandomMessages {
     to.groups = plans::reduction_groups(to.stages, flag());
     SKEIN_CHECK(plans::set_schedule(to, plans::ScheduleKind::k1F1B).ok()) << "a plain schedule";
   }
+  void fill(plans::StagePart& to) {
+    to.stage = stage();
+    const auto end = from_one(kLayersMax);
+    to.layers = {static_cast<int64_t>(rng_.below(static_cast<uint64_t>(end))), end};
+    to.first = replica();
+    to.replica_count = static_cast<int64_t>(count(kReplicasMax));
+    to.replicas.resize(elements());
+    for (plans::ReplicaPlan& each : to.replicas) {
+      each = {replica(),
+              worker(),
+              {static_cast<int64_t>(count(kRowsMax)), static_cast<int64_t>(count(kRowsMax))}};
+    }
+  }
+  void fill(plans::GroupPart& to) {
+    to.id.value = static_cast<uint32_t>(count(kStagesMax));
+    to.scope = flag() ? plans::GroupScope::kTied : plans::GroupScope::kStage;
+    to.member = replica();
+    to.rank = static_cast<uint32_t>(below(kReplicasMax));
+    to.rank_count = static_cast<uint32_t>(count(kReplicasMax));
+    for (size_t i = elements(); i > 0; --i) {
+      to.partners[static_cast<uint32_t>(below(kReplicasMax))] = worker();
+    }
+  }
+  void fill(plans::PlanPart& to) {
+    plans::Plan whole;
+    fill(whole);
+    to.generation = count(kGenerationsMax);
+    to.mode = line();
+    to.microbatch_count = static_cast<int64_t>(count(kMicrobatchesMax));
+    to.microbatch_rows = static_cast<int64_t>(count(kRowsMax));
+    to.recompute = flag();
+    to.stage_count = static_cast<int32_t>(count(kStagesMax));
+    to.worker_max = static_cast<uint32_t>(count(plans::kWorkerIdMax));
+    fill_list(to.stages);
+    fill_list(to.groups);
+    to.actions = whole.actions.front();
+    if (flag()) to.whole = whole;
+  }
   void fill(Assign& to) {
     fill(to.plan);
     fill_list(to.peers);
@@ -142,8 +180,7 @@ class RandomMessages {
     to.load_path = line(kPathBytesMax);
     to.data_bytes = count(kBytesMax);
     to.data_digest = rng_.bits();
-    to.snapshot_peers.resize(elements());
-    for (plans::WorkerId& snapshot_peer : to.snapshot_peers) snapshot_peer = worker_or_none();
+    for (size_t i = elements(); i > 0; --i) to.snapshot_peers[stage()] = worker();
     to.state_generation = count(kGenerationsMax);
     to.config_digest = rng_.bits();
   }
@@ -152,6 +189,8 @@ class RandomMessages {
     to.key = line(kKeyBytesMax);
     to.value.resize(rng_.below(100));
     for (char& byte : to.value) byte = static_cast<char>(rng_.bits());
+    to.receivers.resize(elements());
+    for (plans::WorkerId& receiver : to.receivers) receiver = worker();
   }
   void fill(Start& to) { to = {flag(), flag(), flag(), flag()}; }
   void fill(SnapshotKept& to) { to = {stage(), count(kStepsMax)}; }

@@ -150,7 +150,7 @@ TEST_F(ControlLinkTest, AMessageOutOfItsBoundsEndsTheLinkWithWhatAndWhere) {
 }
 
 ControlMessage megabyte() {
-  return encode({}, RendezvousEntry{"a key", std::vector<char>(kRendezvousBytesMax)});
+  return encode({}, RendezvousEntry{"a key", std::vector<char>(kRendezvousBytesMax), {}});
 }
 
 TEST_F(ControlLinkTest, ReadsOnlyAsMuchAsIsHandledAndGoesOnWhenItIs) {

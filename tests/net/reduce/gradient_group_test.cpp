@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "plans/collectives/exchange_partners.hpp"
 #include "plans/collectives/reducer_kind.hpp"
 
 namespace skein::net {
@@ -17,14 +18,21 @@ namespace {
 struct Stores {
   explicit Stores(size_t count) {
     for (size_t i = 0; i < count; ++i) {
-      stores.push_back(RendezvousStore::create(
-          [this, i](const std::string& key, const std::vector<char>& value) {
-            for (size_t other = 0; other < stores.size(); ++other) {
-              if (other != i) stores[other]->deliver(key, value);
+      stores.push_back(
+          RendezvousStore::create([this, i](const std::string& key, const std::vector<char>& value,
+                                            const RendezvousStore::Receivers& receivers) {
+            for (plans::WorkerId receiver : receivers) {
+              EXPECT_NE(receiver, worker(i));
+              std::lock_guard lock(mutex);
+              ++entries;
+              stores[receiver.value - 1]->deliver(key, value);
             }
           }));
     }
   }
+  static plans::WorkerId worker(size_t rank) { return {static_cast<uint32_t>(rank) + 1}; }
+  std::mutex mutex;
+  size_t entries = 0;  // That went from one to another.
   std::vector<std::shared_ptr<RendezvousStore>> stores;
 };
 
@@ -39,6 +47,9 @@ std::vector<std::unique_ptr<GradientGroup>> form(Stores& stores, const std::stri
       options.name = name;
       options.rank = rank;
       options.rank_count = count;
+      for (uint32_t partner : plans::exchange_partners(reducer.kind, rank, count)) {
+        options.partners[partner] = Stores::worker(partner);
+      }
       options.reducer = reducer;
       auto group = GradientGroup::create(options, stores.stores[rank]);
       ASSERT_TRUE(group.ok()) << group.status();
@@ -65,6 +76,24 @@ std::vector<std::vector<float>> reduce(std::vector<std::unique_ptr<GradientGroup
   }
   for (std::thread& thread : threads) thread.join();
   return values;
+}
+
+TEST(GradientGroup, AMemberHearsOfItsPartnersOnly) {
+  Stores stores(7);
+  auto groups = form(stores, "ring");
+  EXPECT_EQ(stores.entries, 14u) << "two for each member";
+  for (const auto& sums : reduce(groups, 100)) EXPECT_EQ(sums.size(), 100u);
+}
+
+TEST(GradientGroup, APartnerIsMissed) {
+  Stores stores(3);
+  GradientGroup::Options options;
+  options.name = "torn";
+  options.rank_count = 3;
+  options.partners[1] = {2};
+  const auto group = GradientGroup::create(options, stores.stores[0]);
+  ASSERT_TRUE(absl::IsInvalidArgument(group.status()));
+  EXPECT_EQ(group.status().message(), "torn lacks rank 2");
 }
 
 TEST(GradientGroup, SumsWithTheSameBitsEverywhereAndEveryTime) {
@@ -144,6 +173,7 @@ TEST(GradientGroup, FormingFailsWithoutAllMembers) {
     options.name = name;
     options.rank = rank;
     options.rank_count = 2;
+    options.partners[1 - rank % 2] = Stores::worker(1 - rank % 2);
     options.appear_timeout_seconds = 0.05;
     return GradientGroup::create(options, stores.stores[rank % 2]);
   };

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <vector>
 
+#include "plans/collectives/exchange_partners.hpp"
 #include "tests/net/reduce/random_values.hpp"
 #include "tests/net/reduce/threaded_exchange.hpp"
 
@@ -28,6 +31,62 @@ ReducerOptions options_of(ReducerKind kind, double own_share) {
   options.kind = kind;
   options.own_share = own_share;
   return options;
+}
+
+/// Sees that bytes move between partners only.
+class WatchedExchange final : public Exchange {
+ public:
+  WatchedExchange(Exchange& exchange, ReducerKind kind) : exchange_(exchange) {
+    for (uint32_t each : plans::exchange_partners(kind, rank(), rank_count())) {
+      partners_.insert(each);
+    }
+  }
+  uint32_t rank() const override { return exchange_.rank(); }
+  uint32_t rank_count() const override { return exchange_.rank_count(); }
+  absl::Status move(const Outgoing& out, const Incoming& in) override {
+    EXPECT_TRUE(out.bytes.empty() || partners_.contains(out.to)) << rank() << " to " << out.to;
+    EXPECT_TRUE(in.bytes.empty() || partners_.contains(in.from)) << in.from << " to " << rank();
+    return exchange_.move(out, in);
+  }
+
+ private:
+  Exchange& exchange_;
+  std::set<uint32_t> partners_;
+};
+
+TEST(Reducer, BytesMoveBetweenPartnersOnly) {
+  for (const char* name : {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
+    const ReducerKind kind = *plans::parse_reducer_kind(name);
+    for (uint32_t ranks = 2; ranks <= 9; ++ranks) {
+      SCOPED_TRACE(testing::Message() << name << " of " << ranks);
+      std::vector<Vector> values = random_values(ranks, 41);
+      reduce_all(values, [&](Exchange& exchange, Vector& each) {
+        ReducerOptions options = options_of(kind, 1.0 / ranks);
+        options.density = 0.5;
+        for (uint32_t rank = 0; rank < ranks; ++rank) options.hosts.push_back(rank / 2);
+        WatchedExchange watched(exchange, kind);
+        return Reducer(options).reduce(watched, each);
+      });
+    }
+  }
+}
+
+TEST(Reducer, APartnerHasAPartnerInTurn) {
+  for (const char* name : {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
+    const ReducerKind kind = *plans::parse_reducer_kind(name);
+    for (uint32_t ranks = 2; ranks <= 40; ++ranks) {
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        for (uint32_t other : plans::exchange_partners(kind, rank, ranks)) {
+          const std::vector<uint32_t> back = plans::exchange_partners(kind, other, ranks);
+          EXPECT_TRUE(std::find(back.begin(), back.end(), rank) != back.end())
+              << name << ": " << rank << " and " << other << " of " << ranks;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(plans::exchange_partners(ReducerKind::kSum, 0, 4000), (std::vector<uint32_t>{1, 3999}));
+  EXPECT_EQ(plans::exchange_partners(ReducerKind::kAdasum, 5, 1000).size(), 10u)
+      << "nine levels, and one that is folded in";
 }
 
 TEST(Reducer, MeanIsTheSumBitForBitWhenSharesAreEqual) {
