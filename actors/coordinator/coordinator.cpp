@@ -254,7 +254,8 @@ void CoordinatorState::carry_out(const plans::RefusePeer& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::RequestProfile& decision) {
-  send(decision.worker, net::ProfileRequest{decision.rows, addresses_of(coordination->members())});
+  send(decision.worker,
+       net::ProfileRequest{decision.rows, addresses_of(coordination->members(), decision.peers)});
 }
 
 void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {

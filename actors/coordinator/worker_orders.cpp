@@ -31,22 +31,21 @@ const char* phase_text(plans::Coordination::Phase phase) {
   return "";
 }
 
-/// "stage 0 layers 0..3 rows 0..8" for each replica of `worker`.
-std::vector<std::string> hosted_replicas(const plans::Plan& plan, plans::WorkerId worker) {
-  std::vector<std::string> hosted;
+/// "stage 0 layers 0..3 rows 0..8" for each replica of each worker.
+std::map<plans::WorkerId, std::vector<std::string>> hosted_replicas(const plans::Plan& plan) {
+  std::map<plans::WorkerId, std::vector<std::string>> hosted;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const plans::LayerRange& layers = plan.stages[s].layers;
     for (const plans::ReplicaPlan& replica : plan.stages[s].replicas) {
-      if (replica.worker != worker) continue;
-      hosted.push_back(absl::StrCat("stage ", s, " layers ", layers.begin, "..", layers.end,
-                                    " rows ", replica.rows.begin, "..", replica.rows.end()));
+      hosted[replica.worker].push_back(absl::StrCat("stage ", s, " layers ", layers.begin, "..",
+                                                    layers.end, " rows ", replica.rows.begin, "..",
+                                                    replica.rows.end()));
     }
   }
   return hosted;
 }
 
-net::WorkerStatus status_of(const plans::Member& member, const std::optional<plans::Plan>& plan,
-                            uint64_t now_us) {
+net::WorkerStatus status_of(const plans::Member& member, uint64_t now_us) {
   net::WorkerStatus status;
   status.worker = member.id;
   status.host_name = member.request.host_name;
@@ -56,7 +55,6 @@ net::WorkerStatus status_of(const plans::Member& member, const std::optional<pla
   status.steps_done = member.activity.steps_done;
   const uint64_t heard = member.last_heard_us;
   status.heartbeat_age_ms = now_us > heard ? (now_us - heard) / 1000 : 0;
-  if (plan) status.replicas = hosted_replicas(*plan, member.id);
   return status;
 }
 
@@ -121,9 +119,13 @@ WorkerOrders orders_of(const plans::AbortGroup& decision, const plans::Plan& pla
   return orders;
 }
 
-std::vector<net::Peer> addresses_of(const std::map<plans::WorkerId, plans::Member>& members) {
+std::vector<net::Peer> addresses_of(const std::map<plans::WorkerId, plans::Member>& members,
+                                    const std::vector<plans::WorkerId>& workers) {
   std::vector<net::Peer> peers;
-  for (const auto& [id, member] : members) peers.push_back({id, member.request.data_address});
+  for (plans::WorkerId id : workers) {
+    const auto member = members.find(id);
+    if (member != members.end()) peers.push_back({id, member->second.request.data_address});
+  }
   return peers;
 }
 
@@ -134,8 +136,11 @@ net::Status status_of(const plans::Coordination& coordination, uint64_t now_us) 
   status.steps_total = static_cast<uint64_t>(coordination.options().job.training.steps);
   status.loss = coordination.last_loss();
   status.generation = coordination.generation();
+  std::map<plans::WorkerId, std::vector<std::string>> hosted;
+  if (coordination.plan()) hosted = hosted_replicas(*coordination.plan());
   for (const auto& [id, member] : coordination.members()) {
-    status.workers.push_back(status_of(member, coordination.plan(), now_us));
+    status.workers.push_back(status_of(member, now_us));
+    status.workers.back().replicas = std::move(hosted[id]);
   }
   return status;
 }

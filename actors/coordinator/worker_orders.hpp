@@ -26,8 +26,9 @@ WorkerOrders orders_of(const plans::CommitPipeline& decision, const plans::Plan&
 WorkerOrders orders_of(const plans::AverageWeights& decision, const plans::Plan& plan);
 WorkerOrders orders_of(const plans::AbortGroup& decision, const plans::Plan& plan);
 
-/// How to reach the members.
-std::vector<net::Peer> addresses_of(const std::map<plans::WorkerId, plans::Member>& members);
+/// How to reach those of `workers` who are members.
+std::vector<net::Peer> addresses_of(const std::map<plans::WorkerId, plans::Member>& members,
+                                    const std::vector<plans::WorkerId>& workers);
 /// All that `skein status` shows but for what only the process knows.
 net::Status status_of(const plans::Coordination& coordination, uint64_t now_us);
 

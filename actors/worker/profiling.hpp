@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "actors/messages.hpp"
 #include "net/codec/profile.hpp"
@@ -26,7 +28,8 @@ class Profiling {
 
  private:
   const std::shared_ptr<net::DataPlane> plane_;
-  std::shared_ptr<net::LinkProbe> links_;  // From the first request on.
+  std::shared_ptr<net::LinkProbe> links_;          // From the first request on.
+  std::map<plans::WorkerId, std::string> planes_;  // Whom we answer; kPeersMax.
   bool is_measuring_ = false;
 };
 

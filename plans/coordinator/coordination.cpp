@@ -726,7 +726,7 @@ CoordinatorDecisions Coordination::start_profiling(uint64_t now_us) {
       RunEvent{"profile.started",
                absl::StrCat("measuring ", members_.count(), " devices and the links between them"),
                {}}};
-  append(decisions, Measurements::tell_peers(members()));
+  append(decisions, measurements_.tell_peers(members()));
   append(decisions, measurements_.request(members()));
   append(decisions, try_finish_profiling(now_us));
   return decisions;
@@ -853,7 +853,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   }
   const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
   if (chooses_plan() && !gathers_first) {
-    append(decisions, Measurements::tell_peers(members()));
+    append(decisions, measurements_.tell_peers(members()));
     append(decisions, measurements_.request(members()));
   }
   if (phase_ == Phase::kGathering) {

@@ -87,11 +87,12 @@ struct RefusePeer {
   std::string reason;
   std::string run;  // That is here, if the peer serves another one; else empty.
 };
-/// Ask the worker to measure its device and its links to all members; without rows: only to answer
-/// the others' probes.
+/// Ask the worker to measure its device and its links to `peers`, who measure theirs to it; without
+/// rows: only to answer their probes.
 struct RequestProfile {
   WorkerId worker;
   std::vector<int64_t> rows;
+  std::vector<WorkerId> peers;
 };
 /// All workers have measured: what was found.
 struct ReportProfiles {

@@ -11,8 +11,11 @@
 namespace skein::plans {
 
 CoordinatorDecisions Measurements::tell_peers(const std::map<WorkerId, Member>& members) {
+  told_.emplace(members);
   CoordinatorDecisions decisions;
-  for (const auto& [id, member] : members) decisions.push_back(RequestProfile{id, {}});
+  for (const auto& [id, member] : members) {
+    decisions.push_back(RequestProfile{id, {}, told_->peers_of(id)});
+  }
   return decisions;
 }
 
@@ -24,9 +27,19 @@ CoordinatorDecisions Measurements::request(const std::map<WorkerId, Member>& mem
     if (measured_.contains(id) || asked_.contains(id)) continue;
     if (!busy.insert(member.request.host_name).second) continue;
     asked_.insert(id);
-    decisions.push_back(RequestProfile{id, rows_to_measure(job_)});
+    decisions.push_back(RequestProfile{id, rows_to_measure(job_), {}});
   }
-  return decisions;
+  if (decisions.empty()) return decisions;
+  const ProbeRing ring(members);
+  for (CoordinatorDecision& decision : decisions) {
+    auto& request = std::get<RequestProfile>(decision);
+    request.peers = ring.peers_of(request.worker);
+  }
+  // Of fewer members than there were, others may be neighbours.
+  if (!told_ || !told_->is_sample() || told_->has_places_of(ring)) return decisions;
+  CoordinatorDecisions told = tell_peers(members);
+  told.insert(told.end(), decisions.begin(), decisions.end());
+  return told;
 }
 
 void Measurements::take(const Member& member, MeasuredWorker measured) {

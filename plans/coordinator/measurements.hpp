@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "plans/base/ids.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/coordinator/membership.hpp"
+#include "plans/coordinator/probe_ring.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/planner/measured_request.hpp"
 
@@ -20,9 +22,11 @@ class Measurements {
  public:
   explicit Measurements(const JobSpec& job) : job_(job) {}
 
-  /// Everybody answers the probes of everybody who is there now.
-  static CoordinatorDecisions tell_peers(const std::map<WorkerId, Member>& members);
-  /// Asks whoever can be asked now.
+  /// Everybody answers the probes of those whose links to it are measured (`ProbeRing`), as the
+  /// members are now.
+  CoordinatorDecisions tell_peers(const std::map<WorkerId, Member>& members);
+  /// Asks whoever can be asked now. If the links to be measured are no longer those that the
+  /// members were told, they are told before.
   CoordinatorDecisions request(const std::map<WorkerId, Member>& members);
   void take(const Member& member, MeasuredWorker measured);
   /// The worker is no member any more. True: it had been asked, and others may be now.
@@ -47,6 +51,7 @@ class Measurements {
   JobSpec job_;
   std::map<WorkerId, MeasuredWorker> measured_;
   std::set<WorkerId> asked_;
+  std::optional<ProbeRing> told_;  // What the members were told last.
 };
 
 }  // namespace skein::plans

@@ -1,6 +1,7 @@
 #include "plans/planner/measured_request.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -24,8 +25,23 @@ std::pair<std::string, std::string> memory_of(const MeasuredWorker& worker) {
   return {worker.host, worker.is_device_memory ? worker.profile.device : std::string()};
 }
 
-/// Mean of what both ends measured of their path, if any did.
-bool path_between(const MeasuredWorker& a, const MeasuredWorker& b, LinkSpeed& speed) {
+/// Places of workers of which one has measured the path to the other one, ascending.
+std::set<std::pair<size_t, size_t>> measured_pairs(const std::vector<MeasuredWorker>& workers) {
+  std::map<WorkerId, size_t> places;
+  for (size_t i = 0; i < workers.size(); ++i) places[workers[i].id] = i;
+  std::set<std::pair<size_t, size_t>> pairs;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    for (const auto& [peer, speed] : workers[i].links) {
+      const auto other = places.find(peer);
+      if (other == places.end() || other->second == i) continue;
+      pairs.insert({std::min(i, other->second), std::max(i, other->second)});
+    }
+  }
+  return pairs;
+}
+
+/// Mean of what both ends, or one of them, measured of their path.
+LinkSpeed path_between(const MeasuredWorker& a, const MeasuredWorker& b) {
   int ends = 0;
   LinkSpeed sum{0, 0};
   auto add = [&](const MeasuredWorker& from, WorkerId to) {
@@ -37,8 +53,8 @@ bool path_between(const MeasuredWorker& a, const MeasuredWorker& b, LinkSpeed& s
   };
   add(a, b.id);
   add(b, a.id);
-  if (ends > 0) speed = {sum.bytes_per_second / ends, sum.latency_us / ends};
-  return ends > 0;
+  SKEIN_CHECK(ends > 0) << "nobody has measured the path";
+  return {sum.bytes_per_second / ends, sum.latency_us / ends};
 }
 
 /// The first worker's times; bytes of whoever keeps most, as devices may keep numbers of unlike
@@ -96,26 +112,22 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
   std::map<std::pair<int32_t, int32_t>, LinkSpeed> between;
   std::set<int32_t> measured_inside;
   std::set<int32_t> measured_network;
-  for (size_t a = 0; a < workers.size(); ++a) {
-    for (size_t b = a + 1; b < workers.size(); ++b) {
-      LinkSpeed speed;
-      if (!path_between(workers[a], workers[b], speed)) continue;
-      const int32_t host_a = cluster.devices[a].host;
-      const int32_t host_b = cluster.devices[b].host;
-      auto raise = [&](LinkSpeed& to, bool is_first) {
-        if (is_first || speed.bytes_per_second > to.bytes_per_second) to = speed;
-      };
-      if (host_a == host_b) {
-        raise(cluster.hosts[static_cast<size_t>(host_a)].inside,
-              measured_inside.insert(host_a).second);
-        continue;
-      }
-      for (int32_t host : {host_a, host_b}) {
-        raise(cluster.hosts[static_cast<size_t>(host)].network,
-              measured_network.insert(host).second);
-      }
-      between[{std::min(host_a, host_b), std::max(host_a, host_b)}] = speed;
+  for (const auto& [a, b] : measured_pairs(workers)) {
+    const LinkSpeed speed = path_between(workers[a], workers[b]);
+    const int32_t host_a = cluster.devices[a].host;
+    const int32_t host_b = cluster.devices[b].host;
+    auto raise = [&](LinkSpeed& to, bool is_first) {
+      if (is_first || speed.bytes_per_second > to.bytes_per_second) to = speed;
+    };
+    if (host_a == host_b) {
+      raise(cluster.hosts[static_cast<size_t>(host_a)].inside,
+            measured_inside.insert(host_a).second);
+      continue;
     }
+    for (int32_t host : {host_a, host_b}) {
+      raise(cluster.hosts[static_cast<size_t>(host)].network, measured_network.insert(host).second);
+    }
+    between[{std::min(host_a, host_b), std::max(host_a, host_b)}] = speed;
   }
   for (const auto& [hosts, speed] : between) {
     cluster.links.push_back({hosts.first, hosts.second, speed});
