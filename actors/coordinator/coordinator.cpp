@@ -497,10 +497,12 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
 }
 
 void CoordinatorState::on_join(plans::PeerNumber peer, const plans::JoinRequest& join) {
-  if (links.find(peer)->role != net::schema::Role::WORKER) {
-    return drop(plans::DropReason::kNotAllowed);
-  }
-  apply(coordination->on_join(peer, join, now_us()));
+  const WorkerLinks::Peer& from = *links.find(peer);
+  if (from.role != net::schema::Role::WORKER) return drop(plans::DropReason::kNotAllowed);
+  plans::JoinRequest request = join;
+  const std::string& address = from.link->peer_address();
+  request.remote_host = address.substr(0, address.rfind(':'));
+  apply(coordination->on_join(peer, std::move(request), now_us()));
 }
 
 void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry) {

@@ -821,7 +821,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   absent_.on_back(request.previous);
   const bool has_other_config =
       request.config_digest != 0 && request.config_digest != options_.config_digest;
-  const Member& member = members_.admit(peer, std::move(request), now_us);
+  const Member& member = members_.admit(peer, std::move(request), has_trained_, now_us);
   const WorkerId worker = member.id;
   if (phase_ == Phase::kGathering && members_.count() > most_gathered_) {
     // Who comes and goes does not bring the run any further.
@@ -840,10 +840,13 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
                 {"pid", absl::StrCat(member.request.process_id)},
                 {"device", member.request.device}}}};
   if (member.eligible_us > now_us) {
+    const std::string seconds = absl::StrCat((member.eligible_us - now_us + 999'999) / 1'000'000);
     decisions.push_back(RunEvent{"worker.held_back",
-                                 absl::StrCat("w", worker.value, " is flapping; it may rejoin in ",
-                                              (member.eligible_us - now_us) / 1'000'000, " s"),
-                                 {{"worker", absl::StrCat(worker.value)}}});
+                                 absl::StrCat(member.held_back_why, "; w", worker.value,
+                                              " may take part in ", seconds, " s, if it stays"),
+                                 {{"worker", absl::StrCat(worker.value)},
+                                  {"reason", member.held_back_why},
+                                  {"seconds", seconds}}});
   }
   if (has_other_config) {
     decisions.push_back(RunEvent{
@@ -955,7 +958,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
                                     DismissWorker{worker}};
   if (change_.is_of_plan(worker)) absent_.give_up(worker, std::string(why.message()));
   const bool has_say = change_.takes_part(worker) || measurements_.is_asked(worker);
-  members_.lose(worker, now_us);
+  members_.lose(worker, change_.hosts(worker), now_us);
   change_.forget(worker);
   const bool was_asked = measurements_.forget(worker);
   const absl::Status blame(why.code(),
