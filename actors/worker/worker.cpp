@@ -109,7 +109,8 @@ void WorkerState::on_link(const LinkOpened& opened) {
   plans::DeviceSpec device_spec = job.device;
   if (config.options.change_device) config.options.change_device(device_spec);
   plans::JoinRequest join;
-  join.host_name = host_name();
+  const std::string& given = config.options.host_name;
+  join.host_name = given.empty() ? host_name() : given;
   join.process_id = static_cast<uint32_t>(getpid());
   join.data_address = config.plane->address();
   join.device = absl::StrCat(device_spec.type, " x", device_spec.threads);

@@ -141,10 +141,10 @@ class Simulation {
     });
   }
 
-  void add_worker() {
+  void add_worker(const std::string& host = "") {
     if (result_) return;
     workers_.push_back(
-        std::make_unique<SimulatedWorker>(around_, absl::StrCat("p", workers_.size() + 1)));
+        std::make_unique<SimulatedWorker>(around_, absl::StrCat("p", workers_.size() + 1), host));
     world_.trace(absl::StrCat(world_.name(workers_.back()->process()), " starts"));
   }
 
@@ -167,7 +167,8 @@ class Simulation {
         fault.kind != FaultKind::kCrashCoordinator && fault.kind != FaultKind::kPauseCoordinator &&
         fault.kind != FaultKind::kOtherJob && fault.kind != FaultKind::kOtherKeys &&
         fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
-        fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk;
+        fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk &&
+        fault.kind != FaultKind::kCrashLoop;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -226,8 +227,27 @@ class Simulation {
         return crash_coordinator(fault) && start_other_run();
       case FaultKind::kOtherKeys:
         return crash_coordinator(fault) && change_keys();
+      case FaultKind::kCrashLoop:
+        return loop(fault, 0, world_.now_us() + fault.duration_us);
     }
     return false;
+  }
+
+  /// One process after the other: all on the host of the others, on a host of their own, or each on
+  /// another one.
+  bool loop(const Fault& fault, uint64_t count, uint64_t until_us) {
+    if (result_ || world_.now_us() >= until_us) return count > 0;
+    const std::string hosts[] = {"", "looping", absl::StrCat("looping-", count)};
+    add_worker(hosts[fault.other % 3]);
+    SimulatedWorker* looper = workers_.back().get();
+    checker_.on_looper(looper->process());
+    const uint64_t life_us = (fault.target % 6 + 1) * kSecond / 2;
+    world_.after(life_us, 0, [this, looper, &fault, count, until_us] {
+      looper->kill(false);
+      world_.after(kSecond / 10, 0,
+                   [this, &fault, count, until_us] { loop(fault, count + 1, until_us); });
+    });
+    return true;
   }
 
   bool crash_coordinator(const Fault& fault) {
