@@ -454,7 +454,10 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     return apply(coordination->on_profiled(worker, *measured, now_us()));
   }
   if (const auto* failure = std::get_if<net::PeerFailure>(&body)) {
-    return apply(coordination->on_peer_failure(worker, failure->peer, failure->reason, now_us()));
+    const auto& [reason, neighbour, is_unreachable] = *failure;
+    return apply(is_unreachable
+                     ? coordination->on_unreachable(worker, neighbour, reason, now_us())
+                     : coordination->on_peer_failure(worker, neighbour, reason, now_us()));
   }
   if (const auto* leave = std::get_if<net::Leave>(&body)) {
     return apply(coordination->on_leave(worker, leave->reason, now_us()));

@@ -9,6 +9,7 @@
 #include "plans/base/check.hpp"
 #include "plans/collectives/communication_order.hpp"
 #include "plans/collectives/reducer_kind.hpp"
+#include "plans/elastic/route_around.hpp"
 
 namespace skein::actors {
 namespace {
@@ -21,6 +22,9 @@ constexpr uint32_t kSnapshotSets = 3;
 /// is for the coordinator to say, which counts from the last progress and is first with this
 /// factor.
 constexpr double kPatience = 2;
+/// Peers whose links are watched: of a group of thousands those with the next numbers, which are
+/// watched by others in turn.
+constexpr size_t kWatchedMax = 64;
 
 }  // namespace
 
@@ -37,10 +41,39 @@ void PlanPreparation::begin(const Host& host, net::Assign assignment) {
   for (const net::Peer& peer : assignment_.peers) addresses_[peer.worker] = peer.data_address;
   step_ = Step::kFetching;
   store_.drop_rolled_back(first_step(), assignment_.state_generation);
+  watch_peers();
   send_layers();
   fetch_layers();
   keep_snapshots();
   try_prepare();
+}
+
+/// Notices in about a lease that somebody whom we need cannot be reached.
+void PlanPreparation::watch_peers() const {
+  std::vector<std::string> watched;
+  auto next = addresses().upper_bound(host_.self);
+  for (size_t seen = 0; seen < addresses().size() && watched.size() < kWatchedMax; ++seen) {
+    if (next == addresses().end()) next = addresses().begin();
+    if (next->first != host_.self && exchanges_with(next->first)) watched.push_back(next->second);
+    ++next;
+  }
+  if (watched.empty()) return;
+  options_.plane->watch(plan().generation, std::move(watched),
+                        host_.job.elastic.heartbeat_timeout_seconds);
+}
+
+/// Activations, gradients, state or snapshots.
+bool PlanPreparation::exchanges_with(plans::WorkerId peer) const {
+  if (plans::are_neighbours(plan(), host_.self, peer)) return true;
+  for (const plans::LayerMove& move : assignment_.restore.moves) {
+    if (plans::pair_of(move.from, move.to) == plans::pair_of(host_.self, peer)) return true;
+  }
+  for (size_t stage = 0; stage < assignment_.snapshot_peers.size(); ++stage) {
+    const plans::WorkerId owner = plan().stages[stage].replicas.front().worker;
+    const plans::WorkerId snapshot_peer = assignment_.snapshot_peers[stage];
+    if (plans::pair_of(owner, snapshot_peer) == plans::pair_of(host_.self, peer)) return true;
+  }
+  return false;
 }
 
 void PlanPreparation::send_layers() {

@@ -416,7 +416,9 @@ void WorkerState::on_fault(const WorkerFault& fault) {
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
   if (!is_of_others(fault.why)) return tell_failed(fault.why);
-  tell_peer_failure(fault.why, of_plan ? peer->first : plans::WorkerId{});
+  session->tell(net::PeerFailure{std::string(fault.why.message()),
+                                 of_plan ? peer->first : plans::WorkerId{},
+                                 of_plan && fault.is_unreachable});
 }
 
 void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId peer) {

@@ -147,6 +147,13 @@ std::vector<Membership::Silent> Membership::silent(uint64_t now_us) const {
   return silent;
 }
 
+bool Membership::is_silent(WorkerId worker, uint64_t now_us) const {
+  const auto member = members_.find(worker);
+  if (member == members_.end()) return false;
+  const uint64_t heard = std::min(member->second.last_heard_us, now_us);
+  return static_cast<double>(now_us - heard) * 2 > lease_us_;
+}
+
 bool Membership::has_all_of(const Plan& plan) const {
   const std::set<WorkerId> workers = plan_workers(plan);
   return std::all_of(workers.begin(), workers.end(),

@@ -80,6 +80,8 @@ class Membership {
     double silent_us = 0;
   };
   std::vector<Silent> silent(uint64_t now_us) const;
+  /// Nothing was heard of it for half a lease.
+  bool is_silent(WorkerId worker, uint64_t now_us) const;
   /// The largest generation that a worker has come with.
   uint64_t seen_generation() const { return seen_generation_; }
   uint64_t last_join_us() const { return last_join_us_; }

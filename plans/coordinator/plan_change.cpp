@@ -55,6 +55,7 @@ StateSources PlanChange::sources(const Durable& durable) const {
   sources.inventory = inventories_;
   sources.committed = durable.committed;
   sources.durable_step = durable.durable;
+  sources.apart = apart_;
   return sources;
 }
 
@@ -94,7 +95,7 @@ void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
   }
   restore_ = restore_of(*plan_, durable);
   SKEIN_CHECK(restore_.first_step <= durable.committed) << "state of a step that is not committed";
-  snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts);
+  snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts, apart_);
 }
 
 bool PlanChange::take_prepared(WorkerId worker) {

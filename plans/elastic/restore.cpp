@@ -32,8 +32,8 @@ bool is_whole(const Holders& holders) {
                      [](const std::set<WorkerId>& each) { return !each.empty(); });
 }
 
-/// The newest step that may be used and at which every layer is held.
-std::optional<uint64_t> newest_whole_step(const StateSources& sources, int64_t layer_count) {
+/// Steps that may be used and at which every layer is held, the newest first.
+std::vector<uint64_t> whole_steps(const StateSources& sources, int64_t layer_count) {
   std::set<uint64_t> steps;
   for (const auto& [worker, inventory] : sources.inventory) {
     for (const InventoryItem& holding : inventory) {
@@ -42,10 +42,11 @@ std::optional<uint64_t> newest_whole_step(const StateSources& sources, int64_t l
       if (is_usable) steps.insert(holding.step);
     }
   }
+  std::vector<uint64_t> whole;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (is_whole(holders_at(sources, layer_count, *step))) return *step;
+    if (is_whole(holders_at(sources, layer_count, *step))) whole.push_back(*step);
   }
-  return std::nullopt;
+  return whole;
 }
 
 /// Who computes `layer`, ascending.
@@ -58,7 +59,9 @@ std::set<WorkerId> receivers_of(const Plan& plan, int64_t layer) {
   return workers;
 }
 
-std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
+/// None: somebody cannot reach any holder of what it needs.
+std::optional<std::vector<LayerMove>> moves_from(const Holders& holders, const Plan& plan,
+                                                 const WorkerPairs& apart) {
   std::vector<LayerMove> moves;
   std::map<WorkerId, int64_t> sent;
   for (size_t l = 0; l < holders.size(); ++l) {
@@ -66,11 +69,14 @@ std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
     for (const WorkerId to : receivers_of(plan, layer)) {
       if (holders[l].contains(to)) continue;
       // The first of the least loaded ones: ids ascend.
-      const WorkerId from =
-          *std::min_element(holders[l].begin(), holders[l].end(),
-                            [&](WorkerId a, WorkerId b) { return sent[a] < sent[b]; });
-      ++sent[from];
-      moves.push_back({layer, from, to});
+      std::optional<WorkerId> from;
+      for (const WorkerId holder : holders[l]) {
+        if (apart.contains(pair_of(holder, to))) continue;
+        if (!from || sent[holder] < sent[*from]) from = holder;
+      }
+      if (!from) return std::nullopt;
+      ++sent[*from];
+      moves.push_back({layer, *from, to});
     }
   }
   return moves;
@@ -79,15 +85,17 @@ std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
 }  // namespace
 
 uint64_t newest_step(const StateSources& sources, int64_t layer_count) {
-  return newest_whole_step(sources, layer_count).value_or(sources.durable_step);
+  const std::vector<uint64_t> steps = whole_steps(sources, layer_count);
+  return steps.empty() ? sources.durable_step : steps.front();
 }
 
 RestoreDecision decide_restore(const Plan& plan, int64_t layer_count, const StateSources& sources) {
   SKEIN_CHECK(layer_count > 0) << layer_count;
-  const std::optional<uint64_t> step = newest_whole_step(sources, layer_count);
-  if (!step) return {sources.durable_step, /*from_checkpoint=*/true, {}};
-  const Holders holders = holders_at(sources, layer_count, *step);
-  return {*step, /*from_checkpoint=*/false, moves_from(holders, plan)};
+  for (const uint64_t step : whole_steps(sources, layer_count)) {
+    auto moves = moves_from(holders_at(sources, layer_count, step), plan, sources.apart);
+    if (moves) return {step, /*from_checkpoint=*/false, *std::move(moves)};
+  }
+  return {sources.durable_step, /*from_checkpoint=*/true, {}};
 }
 
 }  // namespace skein::plans
