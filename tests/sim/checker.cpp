@@ -439,7 +439,8 @@ void Checker::check_replica(uint64_t generation, const Held& held, uint64_t step
 }
 
 std::string Checker::living_state_after(uint64_t first_step) const {
-  if (is_damaged_ || store_.commits.empty()) return "";
+  const bool is_excused = is_damaged_ || world_.now_us() < excused_us_;
+  if (is_excused || store_.commits.empty()) return "";
   const int64_t layers = plans::layer_count(job_.model);
   for (uint64_t step = store_.commits.rbegin()->first + 1; step > first_step; --step) {
     const auto record = store_.commits.find(step - 1);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -97,6 +98,8 @@ class Checker {
     has_other_keys_ = true;
     expected_ = nullptr;
   }
+  /// Two workers cannot reach one another until then: what one of them holds may be of no use.
+  void excuse_rollbacks_until(uint64_t time_us) { excused_us_ = std::max(excused_us_, time_us); }
   bool has_other_keys() const { return has_other_keys_; }
 
   /// When the run has ended well: nothing is missing.
@@ -176,6 +179,7 @@ class Checker {
   std::map<ProcessId, std::string> runs_;        // That a process has joined.
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;
+  uint64_t excused_us_ = 0;
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;

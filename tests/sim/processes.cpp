@@ -245,6 +245,9 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, std::st
                                                     " broke: ", std::string(why.message()))),
                                                 address});
   };
+  options.on_unreachable = [this](const std::string& address, absl::Status why) {
+    caf::anon_send(worker_, actors::WorkerFault{std::move(why), address, true});
+  };
   plane_ = std::make_shared<SimulatedPlane>(around.world, around.network, around.planes,
                                             std::move(options));
   store_ = net::RendezvousStore::create([](const std::string&, const std::vector<char>&) {});

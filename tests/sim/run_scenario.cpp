@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -229,6 +230,8 @@ class Simulation {
         return crash_coordinator(fault) && change_keys();
       case FaultKind::kCrashLoop:
         return loop(fault, 0, world_.now_us() + fault.duration_us);
+      case FaultKind::kBlackhole:
+        return swallow(target->process(), other->process());
     }
     return false;
   }
@@ -298,8 +301,27 @@ class Simulation {
   bool part(ProcessId a, ProcessId b, uint64_t duration_us) {
     if (a == b || network_.is_parted(a, b)) return false;
     network_.part(a, b);
-    world_.after(duration_us, 0, [this, a, b] { network_.heal(a, b); });
+    world_.after(duration_us, 0, [this, a, b] {
+      if (!blackholes_.contains({a, b})) network_.heal(a, b);
+    });
+    excuse_for(duration_us);
     return true;
+  }
+
+  bool swallow(ProcessId a, ProcessId b) {
+    if (a == b) return false;
+    network_.part(a, b);
+    blackholes_.insert({a, b});
+    blackholes_.insert({b, a});
+    checker_.excuse_rollbacks_until(UINT64_MAX);
+    return true;
+  }
+
+  /// Who cannot be reached for a lease may have state that nobody can fetch.
+  void excuse_for(uint64_t duration_us) {
+    const double lease_us = job_.elastic.heartbeat_timeout_seconds * 1e6;
+    checker_.excuse_rollbacks_until(world_.now_us() + duration_us +
+                                    static_cast<uint64_t>(lease_us));
   }
 
   bool drop_link(SimulatedWorker& a, SimulatedWorker& b, uint64_t duration_us) {
@@ -307,6 +329,7 @@ class Simulation {
     const double seconds = static_cast<double>(duration_us) * 1e-6;
     a.plane().drop_link(b.plane().address(), seconds);
     b.plane().drop_link(a.plane().address(), seconds);
+    excuse_for(duration_us);
     return true;
   }
 
@@ -314,6 +337,7 @@ class Simulation {
   void heal() {
     world_.trace("no more faults");
     network_.heal_all();
+    for (const auto& [a, b] : blackholes_) network_.part(a, b);
     store_.is_full = false;
     start_coordinator();
     for (const auto& each : workers_) {
@@ -404,6 +428,7 @@ class Simulation {
   uint64_t start_us_ = 0;
   uint64_t ended_us_ = 0;
   std::array<int, kFaultKinds> injected_{};
+  std::set<std::pair<ProcessId, ProcessId>> blackholes_;  // Both ways.
 };
 
 void Simulation::trace_message(ProcessId from, ProcessId to, const net::ControlMessage& message,

@@ -235,6 +235,16 @@ void add_crash_loop(uint64_t seed, std::vector<Fault>& faults) {
   faults.push_back(fault);
 }
 
+/// A link that stays down. Drawn apart from the rest, and put behind it.
+void add_blackhole(uint64_t seed, std::vector<Fault>& faults) {
+  Draw draw{plans::Rng(seed, plans::random_stream("blackholes", 1))};
+  if (!draw.chance(0.1)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kBlackhole;
+  fault.duration_us = 0;
+  faults.push_back(fault);
+}
+
 }  // namespace
 
 const char* to_text(FaultKind kind) {
@@ -258,7 +268,8 @@ const char* to_text(FaultKind kind) {
                                                "full-disk",
                                                "other-job",
                                                "other-keys",
-                                               "crash-loop"};
+                                               "crash-loop",
+                                               "blackhole"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -301,6 +312,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   add_changes_of_identity(seed, scenario.faults);
   choose_disk(seed, scenario);
   add_crash_loop(seed, scenario.faults);
+  add_blackhole(seed, scenario.faults);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",
