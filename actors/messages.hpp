@@ -218,7 +218,8 @@ struct ClockOffset {
 /// A replica, a group or a data connection cannot go on.
 struct WorkerFault {
   absl::Status why;
-  std::string peer_address;  // The other end of a data connection that broke; else empty.
+  std::string peer_address;     // The other end of a data connection that broke; else empty.
+  bool is_unreachable = false;  // It was tried for about a lease.
 };
 
 }  // namespace skein::actors

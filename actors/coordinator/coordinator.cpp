@@ -454,7 +454,10 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     return apply(coordination->on_profiled(worker, *measured, now_us()));
   }
   if (const auto* failure = std::get_if<net::PeerFailure>(&body)) {
-    return apply(coordination->on_peer_failure(worker, failure->peer, failure->reason, now_us()));
+    const auto& [reason, neighbour, is_unreachable] = *failure;
+    return apply(is_unreachable
+                     ? coordination->on_unreachable(worker, neighbour, reason, now_us())
+                     : coordination->on_peer_failure(worker, neighbour, reason, now_us()));
   }
   if (const auto* leave = std::get_if<net::Leave>(&body)) {
     return apply(coordination->on_leave(worker, leave->reason, now_us()));
@@ -497,10 +500,12 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
 }
 
 void CoordinatorState::on_join(plans::PeerNumber peer, const plans::JoinRequest& join) {
-  if (links.find(peer)->role != net::schema::Role::WORKER) {
-    return drop(plans::DropReason::kNotAllowed);
-  }
-  apply(coordination->on_join(peer, join, now_us()));
+  const WorkerLinks::Peer& from = *links.find(peer);
+  if (from.role != net::schema::Role::WORKER) return drop(plans::DropReason::kNotAllowed);
+  plans::JoinRequest request = join;
+  const std::string& address = from.link->peer_address();
+  request.remote_host = address.substr(0, address.rfind(':'));
+  apply(coordination->on_join(peer, std::move(request), now_us()));
 }
 
 void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry) {

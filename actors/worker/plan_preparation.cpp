@@ -1,6 +1,7 @@
 #include "actors/worker/plan_preparation.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,9 @@ constexpr uint32_t kSnapshotSets = 3;
 /// is for the coordinator to say, which counts from the last progress and is first with this
 /// factor.
 constexpr double kPatience = 2;
+/// Peers whose links are watched: of a group of thousands those with the next numbers, which are
+/// watched by others in turn.
+constexpr size_t kWatchedMax = 64;
 
 }  // namespace
 
@@ -36,10 +40,36 @@ void PlanPreparation::begin(const Host& host, net::Assign assignment) {
   for (const net::Peer& peer : assignment_.peers) addresses_[peer.worker] = peer.data_address;
   step_ = Step::kFetching;
   store_.drop_rolled_back(first_step(), assignment_.state_generation);
+  watch_peers();
   send_layers();
   fetch_layers();
   keep_snapshots();
   try_prepare();
+}
+
+/// Notices in about a lease that somebody whom we need cannot be reached.
+void PlanPreparation::watch_peers() const {
+  const std::set<plans::WorkerId> needed = exchange_peers();
+  std::vector<std::string> watched;
+  auto next = addresses().upper_bound(host_.self);
+  for (size_t seen = 0; seen < addresses().size() && watched.size() < kWatchedMax; ++seen) {
+    if (next == addresses().end()) next = addresses().begin();
+    if (needed.contains(next->first)) watched.push_back(next->second);
+    ++next;
+  }
+  if (watched.empty()) return;
+  options_.plane->watch(plan().generation, std::move(watched),
+                        host_.job.elastic.heartbeat_timeout_seconds);
+}
+
+/// With whom we exchange activations, gradients, state or snapshots.
+std::set<plans::WorkerId> PlanPreparation::exchange_peers() const {
+  const std::vector<plans::WorkerId> named = plans::peers_in(plan(), host_.self);
+  std::set<plans::WorkerId> peers(named.begin(), named.end());
+  for (const plans::LayerMove& move : assignment_.restore.moves) peers.insert({move.from, move.to});
+  for (const auto& [stage, peer] : assignment_.snapshot_peers) peers.insert(peer);
+  peers.erase(host_.self);
+  return peers;
 }
 
 void PlanPreparation::send_layers() {

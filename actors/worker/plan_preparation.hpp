@@ -87,6 +87,8 @@ class PlanPreparation {
   void check_invariants() const;
 
  private:
+  void watch_peers() const;
+  std::set<plans::WorkerId> exchange_peers() const;
   void send_layers();
   void fetch_layers();
   void keep_snapshots();

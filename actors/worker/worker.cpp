@@ -110,7 +110,8 @@ void WorkerState::on_link(const LinkOpened& opened) {
   plans::DeviceSpec device_spec = job.device;
   if (config.options.change_device) config.options.change_device(device_spec);
   plans::JoinRequest join;
-  join.host_name = host_name();
+  const std::string& given = config.options.host_name;
+  join.host_name = given.empty() ? host_name() : given;
   join.process_id = static_cast<uint32_t>(getpid());
   join.data_address = config.plane->address();
   join.device = absl::StrCat(device_spec.type, " x", device_spec.threads);
@@ -421,7 +422,9 @@ void WorkerState::on_fault(const WorkerFault& fault) {
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
   if (!is_of_others(fault.why)) return tell_failed(fault.why);
-  tell_peer_failure(fault.why, of_plan ? peer->first : plans::WorkerId{});
+  session->tell(net::PeerFailure{std::string(fault.why.message()),
+                                 of_plan ? peer->first : plans::WorkerId{},
+                                 of_plan && fault.is_unreachable});
 }
 
 void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId peer) {

@@ -106,6 +106,12 @@ class LocalWorker final : public WorkerProcess {
                                                           " broke: ", std::string(why.message()))),
                       address});
     };
+    plane_options.on_unreachable = [this](const std::string& address, absl::Status why) {
+      caf::anon_send(worker_, WorkerFault{absl::UnavailableError(absl::StrCat(
+                                              address, " was tried for about a lease, in vain: ",
+                                              std::string(why.message()))),
+                                          address, true});
+    };
     plane_options.on_refused = [said = 0](const std::string& peer, const std::string& why) mutable {
       if (++said > kRefusalsSaidMax) return;
       std::fprintf(stderr, "skein: turned away a data connection of %s: %s\n", peer.c_str(),

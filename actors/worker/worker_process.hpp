@@ -23,6 +23,8 @@ struct WorkerOptions {
   int32_t local_rank = 0;
   /// Changes what the job says of the device; may be null.
   std::function<void(plans::DeviceSpec&)> change_device;
+  /// The name of its machine, as others are told; empty: as the system says.
+  std::string host_name;
   double connect_timeout_seconds = 30;
   /// Told, from any thread, when the coordinator does not answer at once: why, and for how long it
   /// is waited for. May be null.

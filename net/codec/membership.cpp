@@ -120,11 +120,13 @@ void write(const Failed& from, schema::Failed::Builder to) {
 void read(schema::PeerFailure::Reader from, Bounds& bounds, PeerFailure& to) {
   to.reason = read_reason(bounds, from.getReason());
   to.peer = bounds.worker_or_none("peer", from.getPeer());
+  to.is_unreachable = from.getIsUnreachable();
 }
 
 void write(const PeerFailure& from, schema::PeerFailure::Builder to) {
   to.setReason(fit_reason(from.reason));
   to.setPeer(from.peer.value);
+  to.setIsUnreachable(from.is_unreachable);
 }
 
 void read(schema::CheckpointUnreadable::Reader from, Bounds& bounds, CheckpointUnreadable& to) {

@@ -54,6 +54,7 @@ struct Failed {
 struct PeerFailure {
   std::string reason;
   plans::WorkerId peer;  // 0: not known.
+  bool is_unreachable = false;
   bool operator==(const PeerFailure&) const = default;
 };
 

@@ -12,6 +12,7 @@
 #include "net/control/hello.hpp"
 #include "net/control/wire.hpp"
 #include "net/data/cut_links.hpp"
+#include "net/data/peer_watch.hpp"
 #include "net/data/tensor_inbox_impl.hpp"
 #include "net/data/tensor_sender.hpp"
 #include "net/kj_event_loop.hpp"
@@ -170,6 +171,9 @@ class Senders {
         bytes_sent_(counters, &counters->bytes_sent),
         identity_(std::move(identity)),
         options_(std::move(options)) {}
+  ~Senders() {
+    for (auto& [name, watch] : watches_) watch->close();
+  }
 
   void send(const std::string& address, DataPlane::Rows rows) {
     const uint64_t generation = rows.key.generation;
@@ -186,8 +190,24 @@ class Senders {
     sender->push(std::move(rows));
   }
 
+  void watch(uint64_t generation, const std::vector<std::string>& addresses,
+             double patience_seconds) {
+    if (generation < floor_ || !options_.on_unreachable) return;
+    for (const std::string& address : addresses) {
+      auto& watch = watches_[{generation, address}];
+      if (watch) continue;
+      watch = std::make_shared<PeerWatch>(loop_, address, patience_seconds, cuts_,
+                                          options_.on_unreachable);
+      watch->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity_->run, generation,
+                    identity_->self});
+    }
+  }
+
   void drop_link(const std::string& address, double seconds) {
     cuts_->cut(address, seconds, loop_.now_us());
+    for (auto& [name, watch] : watches_) {
+      if (name.second == address) watch->cut();
+    }
     for (auto& [name, sender] : senders_) {
       const auto& [generation, to, receiver, kind] = name;
       if (to != address) continue;
@@ -201,6 +221,9 @@ class Senders {
     const auto end = senders_.lower_bound({floor_, {}, 0, {}});
     for (auto each = begin; each != end; ++each) each->second->close();
     senders_.erase(begin, end);
+    const auto watched = watches_.lower_bound({floor_, {}});
+    for (auto each = watches_.begin(); each != watched; ++each) each->second->close();
+    watches_.erase(watches_.begin(), watched);
   }
 
  private:
@@ -212,6 +235,7 @@ class Senders {
   const std::shared_ptr<CutLinks> cuts_ = std::make_shared<CutLinks>();
   const DataPlane::Options options_;
   std::map<Name, std::shared_ptr<TensorSender>> senders_;
+  std::map<std::pair<uint64_t, std::string>, std::shared_ptr<PeerWatch>> watches_;
   uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
 };
 
@@ -272,6 +296,12 @@ class KjDataPlane final : public DataPlane {
     loop_.post([senders = senders_, address, rows = std::move(rows)]() mutable {
       senders->send(address, std::move(rows));
     });
+  }
+
+  void watch(uint64_t generation, std::vector<std::string> addresses,
+             double patience_seconds) override {
+    loop_.post([senders = senders_, generation, addresses = std::move(addresses),
+                patience_seconds] { senders->watch(generation, addresses, patience_seconds); });
   }
 
   void close_before(uint64_t generation) override {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,9 @@ class DataPlane {
     /// Called on the loop's thread when a connection to a peer cannot be made or breaks; not for a
     /// generation that is closed by then.
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;
+    /// Called on the loop's thread when a peer that is watched was tried in vain for about as long
+    /// as was said; once for each generation. May be null.
+    std::function<void(const std::string& address, absl::Status)> on_unreachable;
     /// Called on the loop's thread for each connection that is turned away, or ended because of
     /// what it says, with one line; may be null.
     std::function<void(const std::string& peer, const std::string& why)> on_refused;
@@ -70,6 +74,11 @@ class DataPlane {
     std::shared_ptr<const void> owner;
   };
   virtual void send(const std::string& address, Rows rows) = 0;
+
+  /// Watches from now on, until the generation is closed, whether each of these peers can be
+  /// reached (`PeerWatch`), also while nothing is sent to it. A plane without sockets reaches all.
+  virtual void watch(uint64_t /*generation*/, std::vector<std::string> /*addresses*/,
+                     double /*patience_seconds*/) {}
 
   /// Forgets the connections of every generation below this one, whatever they still had to send,
   /// and the inbox's streams: a write to a peer that does not read ends at once, and so does an

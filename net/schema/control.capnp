@@ -428,6 +428,7 @@ struct PeerFailure {
   # Worker -> coordinator: a neighbour or a group does not answer; we wait for what you decide.
   reason @0 :Text;        # One line.
   peer @1 :UInt32;        # The neighbour; 0: not known.
+  isUnreachable @2 :Bool; # It was tried for about a lease, in vain; else something broke.
 }
 
 struct CheckpointUnreadable {

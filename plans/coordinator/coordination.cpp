@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
+#include "plans/elastic/route_around.hpp"
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
@@ -503,6 +504,7 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
 CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t planning_us,
                                           uint64_t now_us) {
   requests_.forget_all();
+  const std::optional<RunEvent> routed = keep_apart(chosen, now_us);
   chosen.plan.generation = generation_;
   if (log_.completes_beyond(change_.restore_of(chosen.plan, durable()).first_step)) {
     // What is newer than all else is about to be on disk; and nothing older is deleted meanwhile.
@@ -520,12 +522,58 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   last_progress_us_ = now_us;
   const RestoreDecision& restore = change_.restore();
   CoordinatorDecisions decisions = {change_.describe(chosen, has_trained_, planning_us)};
+  if (routed) decisions.push_back(*routed);
   if (restore.first_step < log_.steps_done()) {
     decisions.push_back(rolled_back());
   }
   decisions.push_back(AssignPlan{*plan(), chosen.objective_us, restore, change_.snapshot_peers(),
                                  log_.generation_of(restore.first_step)});
   return decisions;
+}
+
+/// Those who cannot reach one another are no neighbours in the plan, and exchange no state. A plan
+/// that would take back steps for that is made only when the links were tried once more.
+std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64_t now_us) {
+  RouteAroundRequest request;
+  request.apart = unreachable_.at(now_us);
+  change_.set_apart(request.apart);
+  if (request.apart.empty()) return std::nullopt;
+  request.workers = eligible_workers(now_us, Leavers::kWithout);
+  request.newest_step = change_.newest_step(durable());
+  request.may_lose_steps = unreachable_.were_tried_again(now_us);
+  request.first_step = [this](const Plan& plan) {
+    return change_.restore_of(plan, durable()).first_step;
+  };
+  request.make_plan =
+      [&, this](const std::vector<WorkerId>& workers) -> absl::StatusOr<PlannedPipeline> {
+    if (static_cast<int64_t>(workers.size()) < options_.job.elastic.min_workers) {
+      return absl::UnavailableError("elastic.min_workers");
+    }
+    ReplanRequest asked = replan_request(now_us, Leavers::kWithout, chooses_plan());
+    asked.workers = workers;
+    asked.measured = measurements_.of(workers);
+    if (!chooses_plan()) {
+      return find_mode(modes_or_own(options_.modes), mode_name_).make_plan(asked);
+    }
+    absl::StatusOr<PlannedPipeline> quick = quick_replan(asked);
+    if (quick.ok()) quick->plan.mode = mode_name_;
+    return quick;
+  };
+  const std::string who = unreachable_.describe(now_us);
+  RoutedAround routed = route_around(chosen, request);
+  if (!routed.is_apart) {
+    unreachable_.try_again();
+    change_.set_apart({});
+    return RunEvent{"link.tried_again",
+                    absl::StrCat(who, ", and no plan can do without: the link is tried once more"),
+                    {{"reason", who}}};
+  }
+  chosen = std::move(routed.chosen);
+  const std::string how =
+      routed.difference.empty() ? "they are no neighbours in the plan" : routed.difference;
+  return RunEvent{"plan.routed_around",
+                  absl::StrCat(who, ": ", how),
+                  {{"reason", who}, {"difference", routed.difference}}};
 }
 
 CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generation,
@@ -594,6 +642,7 @@ CoordinatorDecisions Coordination::dismiss_leavers() {
                                  {{"worker", absl::StrCat(id.value)}}});
     decisions.push_back(StopWorker{id, "drained"});
     members_.remove(id);
+    unreachable_.forget(id);
     change_.forget(id);
     if (measurements_.forget(id)) append(decisions, measurements_.request(members()));
   }
@@ -622,9 +671,18 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   if (!may_change_plan() || !change_at_us_ || now_us < *change_at_us_) return {};
   if (requests_.is_asked<ChangeQuestion>()) return {};  // Its answer is for those who were here.
   change_at_us_ = members_.next_eligible_us(now_us);
+  if (const auto end_us = unreachable_.next_end_us(now_us)) consider_change(*end_us);
   ChangeQuestion question;
   question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
   question.request = replan_request(now_us, Leavers::kWithout, false);
+  // Who is left out as it cannot reach others stays out as long as that is believed.
+  const WorkerPairs apart = unreachable_.at(now_us);
+  std::erase_if(question.request.workers, [&](WorkerId worker) {
+    return !change_.hosts(worker) &&
+           std::any_of(apart.begin(), apart.end(), [&](const WorkerPair& pair) {
+             return pair.first == worker || pair.second == worker;
+           });
+  });
   const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
   const size_t count = question.request.workers.size();
   if (count < std::max<size_t>(1, fewest)) {
@@ -821,7 +879,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   absent_.on_back(request.previous);
   const bool has_other_config =
       request.config_digest != 0 && request.config_digest != options_.config_digest;
-  const Member& member = members_.admit(peer, std::move(request), now_us);
+  const Member& member = members_.admit(peer, std::move(request), has_trained_, now_us);
   const WorkerId worker = member.id;
   if (phase_ == Phase::kGathering && members_.count() > most_gathered_) {
     // Who comes and goes does not bring the run any further.
@@ -840,10 +898,13 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
                 {"pid", absl::StrCat(member.request.process_id)},
                 {"device", member.request.device}}}};
   if (member.eligible_us > now_us) {
+    const std::string seconds = absl::StrCat((member.eligible_us - now_us + 999'999) / 1'000'000);
     decisions.push_back(RunEvent{"worker.held_back",
-                                 absl::StrCat("w", worker.value, " is flapping; it may rejoin in ",
-                                              (member.eligible_us - now_us) / 1'000'000, " s"),
-                                 {{"worker", absl::StrCat(worker.value)}}});
+                                 absl::StrCat(member.held_back_why, "; w", worker.value,
+                                              " may take part in ", seconds, " s, if it stays"),
+                                 {{"worker", absl::StrCat(worker.value)},
+                                  {"reason", member.held_back_why},
+                                  {"seconds", seconds}}});
   }
   if (has_other_config) {
     decisions.push_back(RunEvent{
@@ -934,6 +995,7 @@ CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string&
                {{"worker", absl::StrCat(worker.value)}, {"reason", why}}},
       DismissWorker{worker}};
   members_.remove(worker);
+  unreachable_.forget(worker);
   change_.forget(worker);
   const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
   absent_.await(worker, why, now_us + static_cast<uint64_t>(lease_us));
@@ -955,7 +1017,8 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
                                     DismissWorker{worker}};
   if (change_.is_of_plan(worker)) absent_.give_up(worker, std::string(why.message()));
   const bool has_say = change_.takes_part(worker) || measurements_.is_asked(worker);
-  members_.lose(worker, now_us);
+  members_.lose(worker, change_.hosts(worker), now_us);
+  unreachable_.forget(worker);
   change_.forget(worker);
   const bool was_asked = measurements_.forget(worker);
   const absl::Status blame(why.code(),
@@ -1028,6 +1091,23 @@ CoordinatorOutcome Coordination::on_peer_failure(WorkerId worker, WorkerId peer,
   return CoordinatorDecisions{};
 }
 
+CoordinatorOutcome Coordination::on_unreachable(WorkerId worker, WorkerId peer,
+                                                const std::string& reason, uint64_t now_us) {
+  if (worker == peer) return Dropped{DropReason::kNotAllowed};
+  CoordinatorOutcome outcome = on_peer_failure(worker, peer, reason, now_us);
+  // A worker that has reported it in another way is believed all the same.
+  const bool is_repeat = outcome.is_dropped() && *outcome.why_dropped() == DropReason::kRepeated;
+  if (peer.value == 0 || (outcome.is_dropped() && !is_repeat)) return outcome;
+  if (!unreachable_.add(worker, peer, generation_, now_us)) return outcome;
+  return CoordinatorDecisions{
+      RunEvent{"link.unreachable",
+               absl::StrCat(describe(worker), " does not reach ", describe(peer),
+                            ", and the coordinator reaches both: ", reason),
+               {{"worker", absl::StrCat(worker.value)},
+                {"peer", absl::StrCat(peer.value)},
+                {"reason", reason}}}};
+}
+
 CoordinatorOutcome Coordination::on_leave(WorkerId worker, const std::string& reason,
                                           uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
@@ -1072,7 +1152,8 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
     append(decisions, lose_slow_to_answer(now_us));
   }
   if (waits_for_holders_) append(decisions, try_choose(now_us));
-  if (const auto reason = failures_.overdue(now_us); reason && runs_plan()) {
+  const auto is_silent = [&](WorkerId worker) { return members_.is_silent(worker, now_us); };
+  if (const auto reason = failures_.overdue(now_us, is_silent); reason && runs_plan()) {
     append(decisions, begin_change(*reason, now_us));
   }
   if (phase_ == Phase::kTraining && mode_->wake_us() && now_us >= *mode_->wake_us()) {
@@ -1309,6 +1390,7 @@ void Coordination::check_invariants() const {
   SKEIN_CHECK(generation_ >= options_.generation) << generation_;
   SKEIN_CHECK(phase_ != Phase::kTraining || log_.is_journaling() || !log_.is_held());
   members_.check_invariants();
+  unreachable_.check_invariants();
   measurements_.check_invariants(members());
   if (phase_ == Phase::kEnded) return;
   change_.check_invariants(members());

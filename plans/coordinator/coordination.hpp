@@ -22,6 +22,7 @@
 #include "plans/coordinator/planner_requests.hpp"
 #include "plans/coordinator/stop_budget.hpp"
 #include "plans/coordinator/timing_watch.hpp"
+#include "plans/coordinator/unreachable_pairs.hpp"
 #include "plans/elastic/checkpoint_verdict.hpp"
 #include "plans/elastic/goodput.hpp"
 #include "plans/job/job_spec.hpp"
@@ -132,6 +133,10 @@ class Coordination {
   /// A neighbour (`peer`; 0: not known) or a group does not answer the worker.
   CoordinatorOutcome on_peer_failure(WorkerId worker, WorkerId peer, const std::string& reason,
                                      uint64_t now_us);
+  /// The worker has tried for about a lease to reach `peer`, in vain: as a peer failure, and the
+  /// next plans keep them apart.
+  CoordinatorOutcome on_unreachable(WorkerId worker, WorkerId peer, const std::string& reason,
+                                    uint64_t now_us);
   /// The worker must go: its state is moved away first.
   CoordinatorOutcome on_leave(WorkerId worker, const std::string& reason, uint64_t now_us);
   CoordinatorOutcome on_fault(const absl::Status& why);
@@ -200,6 +205,7 @@ class Coordination {
   CoordinatorDecisions choose(const absl::StatusOr<PlannedPipeline>& chosen, uint64_t planning_us,
                               uint64_t now_us);
   CoordinatorDecisions assign(PlannedPipeline chosen, uint64_t planning_us, uint64_t now_us);
+  std::optional<RunEvent> keep_apart(PlannedPipeline& chosen, uint64_t now_us);
   CoordinatorDecisions pause(const std::string& why, uint64_t now_us);
   CoordinatorDecisions try_start(uint64_t now_us);
   CoordinatorDecisions start(uint64_t now_us);
@@ -251,6 +257,7 @@ class Coordination {
   Measurements measurements_;
   std::set<std::string> refused_runs_;  // Runs of which a worker was refused; kRefusedRunsMax.
   PeerFailures failures_;
+  UnreachablePairs unreachable_;
   PlanChange change_;
   PlannerRequests requests_;
   CommitLog log_;

@@ -36,6 +36,7 @@ struct JoinRequest {
   uint64_t generation = 0;     // Largest that it has seen.
   std::string run;             // Id of the run that it serves; empty: none yet.
   uint64_t config_digest = 0;  // The digest of the configuration that it has; 0: none yet.
+  std::string remote_host;     // Where its connection comes from; not part of what it says.
   bool operator==(const JoinRequest&) const = default;
 };
 

@@ -17,10 +17,16 @@ bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
          one.data_address == other.data_address;
 }
 
+/// Names are as a worker says; it cannot choose where its connection comes from.
+std::vector<std::string> places_of(const JoinRequest& request) {
+  if (request.host_name == request.remote_host) return {request.host_name};
+  return {request.host_name, request.remote_host};
+}
+
 }  // namespace
 
 Membership::Membership(double lease_seconds, const std::optional<Plan>& last)
-    : lease_us_(lease_seconds * 1e6), is_first_life_(!last) {
+    : lease_us_(lease_seconds * 1e6), is_first_life_(!last), hosts_(lease_seconds) {
   if (!last) return;
   last_worker_ = plan_workers(*last).rbegin()->value;
 }
@@ -37,7 +43,7 @@ WorkerId Membership::number(const JoinRequest& request) {
   return WorkerId{last_worker_};
 }
 
-Member& Membership::admit(PeerNumber peer, JoinRequest request, uint64_t now_us) {
+Member& Membership::admit(PeerNumber peer, JoinRequest request, bool has_trained, uint64_t now_us) {
   SKEIN_CHECK(!has_peer(peer)) << "connection " << peer << " has a member";
   seen_generation_ = std::max(seen_generation_, request.generation);
   const WorkerId worker = number(request);
@@ -45,15 +51,30 @@ Member& Membership::admit(PeerNumber peer, JoinRequest request, uint64_t now_us)
   member.peer = peer;
   member.id = worker;
   member.may_hold_state = request.previous.value != 0;
+  member.is_newcomer = has_trained && request.previous.value == 0;
   member.request = std::move(request);
   member.joined_us = member.last_heard_us = now_us;
   member.eligible_us = hold_back_.eligible_us(worker, now_us);
+  if (member.eligible_us > now_us) {
+    member.held_back_why = absl::StrCat("w", worker.value, " is flapping");
+  }
+  if (member.is_newcomer) {
+    HostRecords::Hold hold = hosts_.hold(places_of(member.request), now_us);
+    if (hold.until_us > member.eligible_us) {
+      member.eligible_us = hold.until_us;
+      member.held_back_why = std::move(hold.why);
+    }
+  }
   last_join_us_ = now_us;
   return member;
 }
 
-void Membership::lose(WorkerId worker, uint64_t now_us) {
+void Membership::lose(WorkerId worker, bool had_part, uint64_t now_us) {
   hold_back_.on_lost(worker, now_us);
+  const Member& member = members_.at(worker);
+  if (member.is_newcomer) {
+    hosts_.on_lost(places_of(member.request), member.eligible_us, had_part, now_us);
+  }
   members_.erase(worker);
 }
 
@@ -126,6 +147,13 @@ std::vector<Membership::Silent> Membership::silent(uint64_t now_us) const {
   return silent;
 }
 
+bool Membership::is_silent(WorkerId worker, uint64_t now_us) const {
+  const auto member = members_.find(worker);
+  if (member == members_.end()) return false;
+  const uint64_t heard = std::min(member->second.last_heard_us, now_us);
+  return static_cast<double>(now_us - heard) * 2 > lease_us_;
+}
+
 bool Membership::has_all_of(const Plan& plan) const {
   const std::set<WorkerId> workers = plan_workers(plan);
   return std::all_of(workers.begin(), workers.end(),
@@ -133,6 +161,7 @@ bool Membership::has_all_of(const Plan& plan) const {
 }
 
 void Membership::check_invariants() const {
+  hosts_.check_invariants();
   std::set<PeerNumber> peers;
   for (const auto& [id, member] : members_) {
     SKEIN_CHECK(id == member.id && id.value > 0 && id.value <= kWorkerIdMax) << id;

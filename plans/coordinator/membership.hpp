@@ -10,6 +10,7 @@
 #include "plans/base/outcome.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/elastic/hold_back.hpp"
+#include "plans/elastic/host_records.hpp"
 #include "plans/plan/plan.hpp"
 
 namespace skein::plans {
@@ -24,6 +25,8 @@ struct Member {
   WorkerActivity activity;
   uint64_t eligible_us = 0;     // May be given work from then on.
   bool leaves = false;          // Its state is to move away.
+  bool is_newcomer = false;     // It came, new, to a run that had begun to train.
+  std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
   bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
 };
 
@@ -39,10 +42,11 @@ class Membership {
   Membership(double lease_seconds, const std::optional<Plan>& last);
 
   /// A worker is admitted under its old number, if that was given and is free, or a new one. Its
-  /// connection must have no member yet.
-  Member& admit(PeerNumber peer, JoinRequest request, uint64_t now_us);
-  /// It was lost: if it is flapping, it is held back when it is here again.
-  void lose(WorkerId worker, uint64_t now_us);
+  /// connection must have no member yet. `has_trained`: the run has begun.
+  Member& admit(PeerNumber peer, JoinRequest request, bool has_trained, uint64_t now_us);
+  /// It was lost: if it is flapping, it is held back when it is here again; and so are others that
+  /// come from where it came from. `had_part`: it was part of the plan.
+  void lose(WorkerId worker, bool had_part, uint64_t now_us);
   /// Nobody could be heard for so long: it is no member's silence.
   void excuse(uint64_t paused_us, uint64_t now_us);
   /// It has left as it was asked to, or its connection is lost through no fault of its own.
@@ -76,6 +80,8 @@ class Membership {
     double silent_us = 0;
   };
   std::vector<Silent> silent(uint64_t now_us) const;
+  /// Nothing was heard of it for half a lease.
+  bool is_silent(WorkerId worker, uint64_t now_us) const;
   /// The largest generation that a worker has come with.
   uint64_t seen_generation() const { return seen_generation_; }
   uint64_t last_join_us() const { return last_join_us_; }
@@ -94,6 +100,7 @@ class Membership {
   std::map<WorkerId, Member> members_;
   uint32_t last_worker_ = 0;
   HoldBack hold_back_;
+  HostRecords hosts_;
   uint64_t seen_generation_ = 0;
   uint64_t last_join_us_ = 0;
 };

@@ -1,7 +1,5 @@
 #include "plans/coordinator/peer_failures.hpp"
 
-#include <algorithm>
-
 namespace skein::plans {
 namespace {
 
@@ -21,12 +19,15 @@ void PeerFailures::explain(WorkerId lost) {
   });
 }
 
-std::optional<std::string> PeerFailures::overdue(uint64_t now_us) const {
-  const auto first = std::min_element(
-      failures_.begin(), failures_.end(),
-      [](const auto& a, const auto& b) { return a.second.due_us < b.second.due_us; });
-  if (first == failures_.end() || now_us < first->second.due_us) return std::nullopt;
-  return first->second.reason;
+std::optional<std::string> PeerFailures::overdue(
+    uint64_t now_us, const std::function<bool(WorkerId)>& is_silent) const {
+  const Failure* first = nullptr;
+  for (const auto& [who, failure] : failures_) {
+    if (now_us < failure.due_us || (who.second.value != 0 && is_silent(who.second))) continue;
+    if (first == nullptr || failure.due_us < first->due_us) first = &failure;
+  }
+  if (first == nullptr) return std::nullopt;
+  return first->reason;
 }
 
 }  // namespace skein::plans

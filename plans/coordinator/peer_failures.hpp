@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,8 +21,10 @@ class PeerFailures {
   /// The loss of a worker explains what it was part of.
   void explain(WorkerId lost);
   void clear() { failures_.clear(); }
-  /// The first failure that nothing has explained in time.
-  std::optional<std::string> overdue(uint64_t now_us) const;
+  /// The first failure that nothing has explained in time. Not those of a peer that is silent
+  /// itself: its lease will say what has become of it.
+  std::optional<std::string> overdue(uint64_t now_us,
+                                     const std::function<bool(WorkerId)>& is_silent) const;
 
  private:
   struct Failure {

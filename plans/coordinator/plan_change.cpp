@@ -58,6 +58,7 @@ StateSources PlanChange::sources(const Durable& durable) const {
   sources.inventory = inventories_;
   sources.committed = durable.committed;
   sources.durable_step = durable.durable;
+  sources.apart = apart_;
   return sources;
 }
 
@@ -97,7 +98,7 @@ void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
   }
   restore_ = restore_of(*plan_, durable);
   SKEIN_CHECK(restore_.first_step <= durable.committed) << "state of a step that is not committed";
-  snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts);
+  snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts, apart_);
   of_plan_ = plan_workers(*plan_);
   givers_.clear();
   for (const LayerMove& move : restore_.moves) givers_.insert(move.from);

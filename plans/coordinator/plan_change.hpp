@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plans/base/ids.hpp"
@@ -32,6 +33,9 @@ class PlanChange {
   bool take_inventory(WorkerId worker, std::vector<InventoryItem> inventory);
   /// A worker is lost, or has left.
   void forget(WorkerId worker);
+  /// Who cannot reach one another: no state moves between them from now on.
+  void set_apart(WorkerPairs apart) { apart_ = std::move(apart); }
+  const WorkerPairs& apart() const { return apart_; }
   bool has_quiesced(WorkerId worker) const { return inventories_.contains(worker); }
   bool is_quiet(const std::map<WorkerId, Member>& members) const;
 
@@ -89,6 +93,7 @@ class PlanChange {
   JobSpec job_;
   std::map<WorkerId, std::vector<InventoryItem>> inventories_;  // This change's own.
   std::set<WorkerId> prepared_;
+  WorkerPairs apart_;
   std::optional<PlannedPipeline> proposed_;
   std::optional<Plan> plan_;
   RestoreDecision restore_;               // The plan's.

@@ -8,10 +8,17 @@ namespace {
 constexpr uint64_t kSecondUs = 1'000'000;
 constexpr int kDoublingsMax = 6;                // 2^6 s, a minute.
 constexpr uint64_t kTrustUs = 600 * kSecondUs;  // Without a loss.
+/// New processes get new numbers: more than come back within the time in which they are trusted.
+constexpr size_t kWorkersMax = 4096;
 
 }  // namespace
 
 void HoldBack::on_lost(WorkerId worker, uint64_t now_us) {
+  if (!losses_.contains(worker) && losses_.size() == kWorkersMax) {
+    losses_.erase(std::min_element(
+        losses_.begin(), losses_.end(),
+        [](const auto& a, const auto& b) { return a.second.last_us < b.second.last_us; }));
+  }
   Losses& losses = losses_[worker];
   if (losses.count > 0 && now_us > losses.last_us + kTrustUs) losses.count = 0;
   ++losses.count;

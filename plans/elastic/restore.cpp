@@ -33,8 +33,8 @@ bool is_whole(const Holders& holders) {
                      [](const std::set<WorkerId>& each) { return !each.empty(); });
 }
 
-/// The newest step that may be used and at which every layer is held.
-std::optional<uint64_t> newest_whole_step(const StateSources& sources, int64_t layer_count) {
+/// Steps that may be used and at which every layer is held, the newest first.
+std::vector<uint64_t> whole_steps(const StateSources& sources, int64_t layer_count) {
   std::set<uint64_t> steps;
   for (const auto& [worker, inventory] : sources.inventory) {
     for (const InventoryItem& holding : inventory) {
@@ -43,10 +43,11 @@ std::optional<uint64_t> newest_whole_step(const StateSources& sources, int64_t l
       if (is_usable) steps.insert(holding.step);
     }
   }
+  std::vector<uint64_t> whole;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (is_whole(holders_at(sources, layer_count, *step))) return *step;
+    if (is_whole(holders_at(sources, layer_count, *step))) whole.push_back(*step);
   }
-  return std::nullopt;
+  return whole;
 }
 
 /// Who computes `layer`, ascending.
@@ -59,7 +60,9 @@ std::set<WorkerId> receivers_of(const Plan& plan, int64_t layer) {
   return workers;
 }
 
-std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
+/// None: somebody cannot reach any holder of what it needs.
+std::optional<std::vector<LayerMove>> moves_from(const Holders& holders, const Plan& plan,
+                                                 const WorkerPairs& apart) {
   std::vector<LayerMove> moves;
   std::map<WorkerId, int64_t> sent;
   for (size_t l = 0; l < holders.size(); ++l) {
@@ -71,7 +74,11 @@ std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
       if (by_load.empty()) {
         for (const WorkerId holder : holders[l]) by_load.emplace(sent[holder], holder);
       }
-      const WorkerId from = by_load.extract(by_load.begin()).value().second;
+      const auto source = std::find_if(by_load.begin(), by_load.end(), [&](const auto& each) {
+        return !apart.contains(pair_of(each.second, to));
+      });
+      if (source == by_load.end()) return std::nullopt;
+      const WorkerId from = by_load.extract(source).value().second;
       by_load.emplace(++sent[from], from);
       moves.push_back({layer, from, to});
     }
@@ -82,15 +89,17 @@ std::vector<LayerMove> moves_from(const Holders& holders, const Plan& plan) {
 }  // namespace
 
 uint64_t newest_step(const StateSources& sources, int64_t layer_count) {
-  return newest_whole_step(sources, layer_count).value_or(sources.durable_step);
+  const std::vector<uint64_t> steps = whole_steps(sources, layer_count);
+  return steps.empty() ? sources.durable_step : steps.front();
 }
 
 RestoreDecision decide_restore(const Plan& plan, int64_t layer_count, const StateSources& sources) {
   SKEIN_CHECK(layer_count > 0) << layer_count;
-  const std::optional<uint64_t> step = newest_whole_step(sources, layer_count);
-  if (!step) return {sources.durable_step, /*from_checkpoint=*/true, {}};
-  const Holders holders = holders_at(sources, layer_count, *step);
-  return {*step, /*from_checkpoint=*/false, moves_from(holders, plan)};
+  for (const uint64_t step : whole_steps(sources, layer_count)) {
+    auto moves = moves_from(holders_at(sources, layer_count, step), plan, sources.apart);
+    if (moves) return {step, /*from_checkpoint=*/false, *std::move(moves)};
+  }
+  return {sources.durable_step, /*from_checkpoint=*/true, {}};
 }
 
 }  // namespace skein::plans

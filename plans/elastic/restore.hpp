@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "plans/base/ids.hpp"
+#include "plans/elastic/worker_pairs.hpp"
 #include "plans/plan/plan.hpp"
 
 namespace skein::plans {
@@ -30,6 +31,7 @@ struct StateSources {
   std::map<WorkerId, std::vector<InventoryItem>> inventory;  // What every live worker holds.
   uint64_t committed = 0;     // Steps that are committed: state of a later step is not used.
   uint64_t durable_step = 0;  // The step of the newest complete checkpoint; 0: the initial weights.
+  WorkerPairs apart;          // Who cannot reach one another: no state moves between them.
 };
 
 /// Where training goes on, and how each worker of the plan gets its layers.
@@ -44,9 +46,10 @@ struct RestoreDecision {
 /// the checkpoint.
 uint64_t newest_step(const StateSources& sources, int64_t layer_count);
 
-/// The newest step at which the workers together hold every layer; the checkpoint if there is none
-/// that is newer. A layer comes from the worker itself if it holds it, else from the worker with
-/// the fewest layers to send so far, ties by id. `plan` must be valid for `layer_count` layers.
+/// The newest step at which the workers together hold every layer, and each worker of the plan has
+/// or can reach what it needs; the checkpoint if there is none that is newer. A layer comes from
+/// the worker itself if it holds it, else from the worker with the fewest layers to send so far,
+/// ties by id. `plan` must be valid for `layer_count` layers.
 RestoreDecision decide_restore(const Plan& plan, int64_t layer_count, const StateSources& sources);
 
 }  // namespace skein::plans

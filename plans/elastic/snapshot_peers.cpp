@@ -29,7 +29,8 @@ std::set<WorkerId> workers_of_stage(const StagePlan& stage) {
 }  // namespace
 
 std::vector<WorkerId> choose_snapshot_peers(const Plan& plan, const ModelSpec& model,
-                                            const std::map<WorkerId, std::string>& hosts) {
+                                            const std::map<WorkerId, std::string>& hosts,
+                                            const WorkerPairs& apart) {
   std::map<WorkerId, int64_t> kept;
   std::vector<WorkerId> snapshot_peers;
   for (const StagePlan& stage : plan.stages) {
@@ -40,7 +41,7 @@ std::vector<WorkerId> choose_snapshot_peers(const Plan& plan, const ModelSpec& m
     using Preference = std::tuple<bool, bool, int64_t, WorkerId>;  // Smaller is better.
     std::optional<Preference> best;
     for (const auto& [worker, host] : hosts) {
-      if (worker == owner) continue;
+      if (worker == owner || apart.contains(pair_of(worker, owner))) continue;
       const Preference own{host == home, own_stage.contains(worker), kept[worker], worker};
       if (!best || own < *best) best = own;
     }

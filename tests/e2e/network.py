@@ -103,6 +103,38 @@ class Trial:
         self.network.mend(other, one)
         self.check()
 
+    def swallow(self, one, other, directions):
+        """From now on packets between two workers are lost, for good; both see the coordinator."""
+        self.run.wait_for_step(5)
+        machines = [self.machine(one), self.machine(other)]
+        start = time.monotonic()
+        for begin, end in (machines, machines[::-1])[:directions]:
+            self.network.cut(begin, end)
+        routed = self.run.wait_for_event("plan.routed_around", 60)
+        noticed = self.run.steps_done()
+        self.run.wait_for_step(noticed + 5)
+        took = time.monotonic() - start
+        told = [each["text"] for each in self.run.events("link.unreachable")]
+        self.expect("an end says whom it does not reach",
+                    any(f"w{one} " in text and f"w{other} " in text for text in told), told)
+        self.expect("the next plan keeps them apart",
+                    f"w{one} and w{other} do not reach one another" in routed[0]["text"],
+                    f"{routed[0]['text']}; {took:.1f} s until it trained on")
+        self.check()
+        self.expect("nobody is lost", not self.run.events("worker.lost"),
+                    [each["text"] for each in self.run.events("worker.lost")])
+        self.expect("no step is taken back", not self.run.events("run.rolled_back"))
+        self.expect("two changes of plan at most", len(self.run.events("plan.made")) <= 3)
+
+    def blackhole(self):
+        """Two neighbours of a pipeline. Its embedding is tied, so three stages are all neighbours, and
+        one worker has no part: the one without which the others can have all state."""
+        self.swallow(1, 2, directions=2)
+
+    def half_blackhole(self):
+        """What one replica sends to another one is lost: one of them has no part any more."""
+        self.swallow(2, 3, directions=1)
+
     def slow_link(self):
         """The last worker has 10 Mbit/s from the start, which the planner measures; then another one is
         killed."""
@@ -150,6 +182,8 @@ def main():
     trials = (("partition", Trial.partition, 60, three, WORKERS, None),
               ("silent drop", Trial.silent_drop, 60, shared, WORKERS, None),
               ("cut between two", Trial.cut_between_two, 60, three, WORKERS, None),
+              ("blackhole", Trial.blackhole, 120, three, WORKERS, None),
+              ("half a blackhole", Trial.half_blackhole, 250, shared, WORKERS, None),
               ("slow link", Trial.slow_link, 16, auto, WORKERS, "10mbit"),
               ("slow move", Trial.slow_move, 10, large, 2, "10mbit"))
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:

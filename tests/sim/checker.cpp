@@ -23,6 +23,9 @@ constexpr double kLossTolerance = 1e-4;
 constexpr double kLossSlack = 1.05;
 /// `applied_` of a model that a pipeline replica has changed since all pipeline replicas met.
 constexpr uint64_t kOfPipeline = UINT64_MAX;
+/// Processes of a loop that may be given a part before they are held back for longer than they
+/// live: those of one host fewer than those that always come from another one.
+constexpr size_t kLoopersMax = 8;
 
 uint64_t digest_of(const gpu::StageModel& model) {
   uint64_t digest = 0xcbf29ce484222325;
@@ -182,6 +185,16 @@ void Checker::on_plan(const plans::Plan& plan) {
   if (!store_.plans.empty() && plan.generation <= store_.plans.rbegin()->first) {
     fail(absl::StrCat("generation ", plan.generation, " is assigned after ",
                       store_.plans.rbegin()->first));
+  }
+  for (const plans::StagePlan& stage : plan.stages) {
+    for (const plans::ReplicaPlan& replica : stage.replicas) {
+      const ProcessId process = patience_.process_of(replica.worker);
+      if (loopers_.contains(process)) loopers_of_plans_.insert(process);
+    }
+  }
+  if (loopers_of_plans_.size() > kLoopersMax) {
+    fail(absl::StrCat("plans gave a part to ", loopers_of_plans_.size(),
+                      " processes of a loop, one after the other"));
   }
 }
 
@@ -452,7 +465,8 @@ void Checker::check_replica(uint64_t generation, const Held& held, uint64_t step
 }
 
 std::string Checker::living_state_after(uint64_t first_step) const {
-  if (is_damaged_ || store_.commits.empty()) return "";
+  const bool is_excused = is_damaged_ || world_.now_us() < excused_us_;
+  if (is_excused || store_.commits.empty()) return "";
   const int64_t layers = plans::layer_count(job_.model);
   for (uint64_t step = store_.commits.rbegin()->first + 1; step > first_step; --step) {
     const auto record = store_.commits.find(step - 1);

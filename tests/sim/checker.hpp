@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -52,6 +53,7 @@ struct RecoveryCounts {
 ///   models    that are prepared for a step have the bits that were last seen after it
 ///   shards    no two writers are at work on one name
 ///   checkpoints   that are complete verify, and have the bits that were live after their step
+///   loops     of processes that join and die are given a part in few plans
 ///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
 ///             so have the models that they train
 /// Under local updates, commits and models are checked where pipeline replicas meet; what
@@ -83,8 +85,13 @@ class Checker {
   void on_shard_ended(ProcessId process, const std::string& path);
   void on_checkpoint(const actors::CheckpointReport& report);
   void on_killed(ProcessId process);
+  /// The process is one of a loop of those that die soon.
+  void on_looper(ProcessId process) { loopers_.insert(process); }
   void on_coordinator_killed() { ++coordinator_kills_; }
-  void on_coordinator_started(ProcessId process) { patience_.on_coordinator_started(process); }
+  void on_coordinator_started(ProcessId process) {
+    patience_.on_coordinator_started(process);
+    loopers_of_plans_.clear();
+  }
   /// A copy of state is not what it was: whoever has it may hold nothing.
   void on_damage() { is_damaged_ = true; }
   /// The next coordinator has another configuration: what comes of it is like no other run.
@@ -92,6 +99,8 @@ class Checker {
     has_other_keys_ = true;
     expected_ = nullptr;
   }
+  /// Two workers cannot reach one another until then: what one of them holds may be of no use.
+  void excuse_rollbacks_until(uint64_t time_us) { excused_us_ = std::max(excused_us_, time_us); }
   bool has_other_keys() const { return has_other_keys_; }
 
   /// When the run has ended well: nothing is missing.
@@ -175,6 +184,9 @@ class Checker {
   std::map<ProcessId, std::string> runs_;        // That a process has joined.
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;
+  uint64_t excused_us_ = 0;
+  std::set<ProcessId> loopers_;
+  std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;
   int rollback_events_ = 0;
   int coordinator_kills_ = 0;

@@ -61,6 +61,11 @@ bool Patience::may_be_heard(ProcessId process) const {
          silent_us(process) + slack_us(process) < lease_us_;
 }
 
+ProcessId Patience::process_of(plans::WorkerId worker) const {
+  const auto found = of_worker_.find(absl::StrCat(worker.value));
+  return found == of_worker_.end() ? 0 : found->second;
+}
+
 uint64_t Patience::silent_us(ProcessId process) const {
   return world_.awake_us(coordinator_) - last_heard(process).awake_us;
 }

@@ -8,6 +8,7 @@
 
 #include "actors/messages.hpp"
 #include "net/schema/control.capnp.h"
+#include "plans/base/ids.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {
@@ -24,6 +25,8 @@ class Patience {
   void on_event(const actors::EventReport& report);
   /// Its lease is not over, and it was not lost for anything else than being silent.
   bool may_be_heard(ProcessId process) const;
+  /// Who was given the number last; 0: nobody, in the newest life of the coordinator.
+  ProcessId process_of(plans::WorkerId worker) const;
 
  private:
   /// By the coordinator: the time it was awake, and how often it had been paused.

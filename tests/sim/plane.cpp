@@ -17,6 +17,9 @@ using Header = net::Wire<net::schema::TensorHeader>;
 /// As `net::DataPlane::Options::connect_timeout_seconds`.
 constexpr uint64_t kConnectTimeoutUs = 10'000'000;
 constexpr uint64_t kResetUs = 1'000;
+/// As `net::PeerWatch`.
+constexpr uint64_t kLookUs = 250'000;
+constexpr double kSilentPart = 0.75;
 
 std::vector<std::byte> encode_header(const net::DataPlane::Rows& rows) {
   const Header header = net::make_tensor_header(rows);
@@ -127,6 +130,39 @@ uint64_t SimulatedPlane::newest_of(const net::TensorKey& key) const {
     if (receiver == key.receiver && kind == key.kind) newest = std::max(newest, generation);
   }
   return newest;
+}
+
+void SimulatedPlane::watch(uint64_t generation, std::vector<std::string> addresses,
+                           double patience_seconds) {
+  for (const std::string& address : addresses) {
+    auto watch = std::make_shared<Watch>();
+    *watch = {generation, address, static_cast<uint64_t>(patience_seconds * 1e6 * kSilentPart), {}};
+    look(watch);
+  }
+}
+
+void SimulatedPlane::look(const std::shared_ptr<Watch>& watch) {
+  if (watch->generation < floor_) return;
+  const uint64_t now_us = world_.now_us();
+  if (!is_cut_off(watch->address)) {
+    watch->since_us.reset();
+  } else if (!watch->since_us) {
+    watch->since_us = now_us;
+  } else if (now_us - *watch->since_us >= watch->patience_us) {
+    return options_.on_unreachable(watch->address, absl::UnavailableError("it does not answer"));
+  }
+  world_.after(kLookUs, options_.process, [this, alive = alive_, watch] {
+    if (*alive) look(watch);
+  });
+}
+
+/// Dead processes are found in other ways.
+bool SimulatedPlane::is_cut_off(const std::string& address) const {
+  const auto peer = planes_.by_address.find(address);
+  if (peer == planes_.by_address.end()) return false;
+  const auto cut = cut_until_us_.find(address);
+  return network_.is_parted(options_.process, peer->second->options_.process) ||
+         (cut != cut_until_us_.end() && cut->second > world_.now_us());
 }
 
 void SimulatedPlane::open(StreamSpec stream) {

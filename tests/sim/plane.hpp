@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -30,6 +31,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
     /// A broken receiver, for mutations: rows of older generations are taken for the newest one's.
     bool ignores_generation = false;
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;
+    std::function<void(const std::string& address, absl::Status)> on_unreachable;
   };
   SimulatedPlane(World& world, Network& network, Planes& planes, Options options);
   ~SimulatedPlane() override;
@@ -37,6 +39,8 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   const std::string& address() const override { return address_; }
   net::TensorInbox& inbox() override { return *this; }
   void send(const std::string& address, Rows rows) override;
+  void watch(uint64_t generation, std::vector<std::string> addresses,
+             double patience_seconds) override;
   void open(StreamSpec stream) override;
   void close_before(uint64_t generation) override;  // Called by the plane and by its inbox.
   void drop_link(const std::string& address, double seconds) override;
@@ -63,6 +67,14 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   std::shared_ptr<Flow> flow_to(const std::string& address, const Rows& rows);
   void lose(const std::shared_ptr<Flow>& flow, const Name& name, const std::string& why);
   /// A row arrives; false if it has to wait.
+  struct Watch {
+    uint64_t generation = 0;
+    std::string address;
+    uint64_t patience_us = 0;
+    std::optional<uint64_t> since_us;  // It cannot be reached.
+  };
+  void look(const std::shared_ptr<Watch>& watch);
+  bool is_cut_off(const std::string& address) const;
   bool take(std::span<const std::byte> header, std::span<const float> payload, Channel& from);
   uint64_t newest_of(const net::TensorKey& key) const;
   void wake();

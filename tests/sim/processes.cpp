@@ -231,8 +231,9 @@ uint64_t config_digest(const plans::JobSpec& job) {
   return digest;
 }
 
-SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
+SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, std::string host)
     : around_(around),
+      host_(std::move(host)),
       process_(around.world.add_process(std::move(name))),
       broken_(around.mutation) {
   SimulatedPlane::Options options;
@@ -243,6 +244,9 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
                                                     "the data connection to ", address,
                                                     " broke: ", std::string(why.message()))),
                                                 address});
+  };
+  options.on_unreachable = [this](const std::string& address, absl::Status why) {
+    caf::anon_send(worker_, actors::WorkerFault{std::move(why), address, true});
   };
   plane_ = std::make_shared<SimulatedPlane>(around.world, around.network, around.planes,
                                             std::move(options));
@@ -260,6 +264,7 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name)
 actors::WorkerConfig SimulatedWorker::make_config() {
   actors::WorkerConfig config;
   config.options.connect_timeout_seconds = 60;
+  config.options.host_name = host_;
   config.options.parse_job = [job = around_.job](const std::string& text) {
     plans::JobSpec parsed = job;
     const std::vector<std::string> words = absl::StrSplit(text, ' ');

@@ -40,7 +40,8 @@ uint64_t config_digest(const plans::JobSpec& job);
 /// A worker's actors as one simulated process, wired as `WorkerProcess` does.
 class SimulatedWorker {
  public:
-  SimulatedWorker(Surroundings& around, std::string name);
+  /// `host`: its machine's name; empty: that of all others.
+  SimulatedWorker(Surroundings& around, std::string name, std::string host);
   SimulatedWorker(const SimulatedWorker&) = delete;
   SimulatedWorker& operator=(const SimulatedWorker&) = delete;
 
@@ -62,6 +63,7 @@ class SimulatedWorker {
   actors::WorkerConfig make_config();
 
   Surroundings& around_;
+  const std::string host_;
   ProcessId process_ = 0;
   BrokenMessages broken_;
   std::shared_ptr<SimulatedPlane> plane_;

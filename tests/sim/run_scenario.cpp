@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -141,10 +142,10 @@ class Simulation {
     });
   }
 
-  void add_worker() {
+  void add_worker(const std::string& host = "") {
     if (result_) return;
     workers_.push_back(
-        std::make_unique<SimulatedWorker>(around_, absl::StrCat("p", workers_.size() + 1)));
+        std::make_unique<SimulatedWorker>(around_, absl::StrCat("p", workers_.size() + 1), host));
     world_.trace(absl::StrCat(world_.name(workers_.back()->process()), " starts"));
   }
 
@@ -167,7 +168,8 @@ class Simulation {
         fault.kind != FaultKind::kCrashCoordinator && fault.kind != FaultKind::kPauseCoordinator &&
         fault.kind != FaultKind::kOtherJob && fault.kind != FaultKind::kOtherKeys &&
         fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
-        fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk;
+        fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk &&
+        fault.kind != FaultKind::kCrashLoop;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -226,8 +228,29 @@ class Simulation {
         return crash_coordinator(fault) && start_other_run();
       case FaultKind::kOtherKeys:
         return crash_coordinator(fault) && change_keys();
+      case FaultKind::kCrashLoop:
+        return loop(fault, 0, world_.now_us() + fault.duration_us);
+      case FaultKind::kBlackhole:
+        return swallow(target->process(), other->process());
     }
     return false;
+  }
+
+  /// One process after the other: all on the host of the others, on a host of their own, or each on
+  /// another one.
+  bool loop(const Fault& fault, uint64_t count, uint64_t until_us) {
+    if (result_ || world_.now_us() >= until_us) return count > 0;
+    const std::string hosts[] = {"", "looping", absl::StrCat("looping-", count)};
+    add_worker(hosts[fault.other % 3]);
+    SimulatedWorker* looper = workers_.back().get();
+    checker_.on_looper(looper->process());
+    const uint64_t life_us = (fault.target % 6 + 1) * kSecond / 2;
+    world_.after(life_us, 0, [this, looper, &fault, count, until_us] {
+      looper->kill(false);
+      world_.after(kSecond / 10, 0,
+                   [this, &fault, count, until_us] { loop(fault, count + 1, until_us); });
+    });
+    return true;
   }
 
   bool crash_coordinator(const Fault& fault) {
@@ -278,8 +301,27 @@ class Simulation {
   bool part(ProcessId a, ProcessId b, uint64_t duration_us) {
     if (a == b || network_.is_parted(a, b)) return false;
     network_.part(a, b);
-    world_.after(duration_us, 0, [this, a, b] { network_.heal(a, b); });
+    world_.after(duration_us, 0, [this, a, b] {
+      if (!blackholes_.contains({a, b})) network_.heal(a, b);
+    });
+    excuse_for(duration_us);
     return true;
+  }
+
+  bool swallow(ProcessId a, ProcessId b) {
+    if (a == b) return false;
+    network_.part(a, b);
+    blackholes_.insert({a, b});
+    blackholes_.insert({b, a});
+    checker_.excuse_rollbacks_until(UINT64_MAX);
+    return true;
+  }
+
+  /// Who cannot be reached for a lease may have state that nobody can fetch.
+  void excuse_for(uint64_t duration_us) {
+    const double lease_us = job_.elastic.heartbeat_timeout_seconds * 1e6;
+    checker_.excuse_rollbacks_until(world_.now_us() + duration_us +
+                                    static_cast<uint64_t>(lease_us));
   }
 
   bool drop_link(SimulatedWorker& a, SimulatedWorker& b, uint64_t duration_us) {
@@ -287,6 +329,7 @@ class Simulation {
     const double seconds = static_cast<double>(duration_us) * 1e-6;
     a.plane().drop_link(b.plane().address(), seconds);
     b.plane().drop_link(a.plane().address(), seconds);
+    excuse_for(duration_us);
     return true;
   }
 
@@ -294,6 +337,7 @@ class Simulation {
   void heal() {
     world_.trace("no more faults");
     network_.heal_all();
+    for (const auto& [a, b] : blackholes_) network_.part(a, b);
     store_.is_full = false;
     start_coordinator();
     for (const auto& each : workers_) {
@@ -384,6 +428,7 @@ class Simulation {
   uint64_t start_us_ = 0;
   uint64_t ended_us_ = 0;
   std::array<int, kFaultKinds> injected_{};
+  std::set<std::pair<ProcessId, ProcessId>> blackholes_;  // Both ways.
 };
 
 void Simulation::trace_message(ProcessId from, ProcessId to, const net::ControlMessage& message,

@@ -224,6 +224,27 @@ void add_changes_of_identity(uint64_t seed, std::vector<Fault>& faults) {
   }
 }
 
+/// A supervisor that starts what cannot live. Drawn apart from the rest, and put behind it.
+void add_crash_loop(uint64_t seed, std::vector<Fault>& faults) {
+  Draw draw{plans::Rng(seed, plans::random_stream("loops", 1))};
+  if (!draw.chance(0.1)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kCrashLoop;
+  fault.at_us = draw.between(kSecond / 2, 4 * kSecond);
+  fault.duration_us = draw.between(6 * kSecond, 20 * kSecond);
+  faults.push_back(fault);
+}
+
+/// A link that stays down. Drawn apart from the rest, and put behind it.
+void add_blackhole(uint64_t seed, std::vector<Fault>& faults) {
+  Draw draw{plans::Rng(seed, plans::random_stream("blackholes", 1))};
+  if (!draw.chance(0.1)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kBlackhole;
+  fault.duration_us = 0;
+  faults.push_back(fault);
+}
+
 }  // namespace
 
 const char* to_text(FaultKind kind) {
@@ -246,7 +267,9 @@ const char* to_text(FaultKind kind) {
                                                "restart",
                                                "full-disk",
                                                "other-job",
-                                               "other-keys"};
+                                               "other-keys",
+                                               "crash-loop",
+                                               "blackhole"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -288,6 +311,8 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
                    [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
   add_changes_of_identity(seed, scenario.faults);
   choose_disk(seed, scenario);
+  add_crash_loop(seed, scenario.faults);
+  add_blackhole(seed, scenario.faults);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",

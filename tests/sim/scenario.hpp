@@ -30,8 +30,10 @@ enum class FaultKind {
   kFullDisk,   // Nothing can be written to the journal for `duration_us`.
   kOtherJob,   // The coordinator dies; until it is started anew another run's listens in its place.
   kOtherKeys,  // The coordinator dies, and is started anew with another configuration.
+  kCrashLoop,  // New processes join one after the other and die soon, for `duration_us`.
+  kBlackhole,  // No bytes between two workers, as long as both live.
 };
-inline constexpr int kFaultKinds = 20;
+inline constexpr int kFaultKinds = 22;
 
 const char* to_text(FaultKind kind);
 

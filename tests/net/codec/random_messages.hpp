@@ -96,7 +96,7 @@ class RandomMessages {
   void fill(HeartbeatAck& to) { to = {count(kTimeUsMax), count(kTimeUsMax)}; }
   void fill(Failed& to) { to = {line(kReasonBytesMax), flag()}; }
   void fill(CheckpointUnreadable& to) { to = {line(kReasonBytesMax)}; }
-  void fill(PeerFailure& to) { to = {line(kReasonBytesMax), worker_or_none()}; }
+  void fill(PeerFailure& to) { to = {line(kReasonBytesMax), worker_or_none(), flag()}; }
   void fill(Leave& to) { to.reason = line(kReasonBytesMax); }
   void fill(DrainRequest& to) { fill(to.worker); }
   void fill(Stop& to) { to.reason = line(kReasonBytesMax); }

@@ -340,6 +340,44 @@ TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {
   EXPECT_TRUE(eventually([&] { return losses == 1; }));
 }
 
+TEST_F(DataPlaneTest, AWatchTellsOnceWhoCannotBeReachedAndNothingOfTheOthers) {
+  std::mutex told_mutex;
+  std::vector<std::string> told;
+  DataPlane::Options options;
+  options.on_unreachable = [&](const std::string& address, absl::Status) {
+    std::lock_guard told_lock(told_mutex);
+    told.push_back(address);
+  };
+  const std::unique_ptr<DataPlane> watcher = DataPlane::start(*loop, options).value();
+  auto was_told = [&](size_t times) {
+    std::lock_guard told_lock(told_mutex);
+    return told.size() >= times;
+  };
+  watcher->close_before(2);
+  watcher->watch(1, {"127.0.0.1:1"}, 0.1);  // Its generation is over.
+  watcher->watch(2, {"127.0.0.1:1", receiver->address()}, 0.4);
+  ASSERT_TRUE(eventually([&] { return was_told(1); }));
+  watcher->drop_link(receiver->address(), 0);
+  ASSERT_TRUE(eventually([&] { return was_told(2); }));
+  // The other end is there, and then gone.
+  std::atomic<int> arrivals = 0;
+  auto leaver = DataPlane::start(*loop, {}).value();
+  const std::string left = leaver->address();
+  TensorInbox::StreamSpec probe = stream(0, 4, 100, 2);
+  probe.on_tensor = [&](const TensorKey&, const TensorHandle&) { ++arrivals; };
+  leaver->inbox().open(probe);
+  watcher->watch(2, {left}, 0.4);
+  watcher->send(left, rows(0, 0, 4, 2));
+  ASSERT_TRUE(eventually([&] { return arrivals == 1; }));
+  leaver.reset();
+  watcher->close_before(3);
+  watcher->watch(3, {left}, 0.4);
+  ASSERT_TRUE(eventually([&] { return was_told(3); }));
+  watcher->close_before(4);
+  std::lock_guard told_lock(told_mutex);
+  EXPECT_THAT(told, testing::ElementsAre("127.0.0.1:1", receiver->address(), left));
+}
+
 TEST_F(DataPlaneTest, APeerThatCameBackReceivesTheNextGeneration) {
   std::atomic<int> losses = 0;
   auto survivor = plane_that_counts(losses, 0.1);

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include "absl/strings/str_cat.h"
+
+#include "plans/elastic/route_around.hpp"
 #include "tests/plans/small_cluster.hpp"
 
 namespace skein::plans {
@@ -444,6 +447,80 @@ TEST(CoordinationElastic, PeerFailureWaitsForALossToExplainIt) {
   ASSERT_NE(event, nullptr);
   EXPECT_THAT(event->text, HasSubstr("w1"));
   EXPECT_THAT(event->text, HasSubstr("the data connection broke"));
+}
+
+TEST(CoordinationElastic, TwoThatCannotReachOneAnotherAreKeptApartAndNothingIsLost) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.join(3);  // A spare.
+  const CoordinatorDecisions told =
+      cluster.decided(cluster.coordination.on_unreachable({2}, {1}, "in vain", ++cluster.now));
+  ASSERT_NE(find<RunEvent>(told), nullptr);
+  EXPECT_EQ(find<RunEvent>(told)->name, "link.unreachable");
+  EXPECT_THAT(find<RunEvent>(told)->text, HasSubstr("w2"));
+  EXPECT_THAT(find<RunEvent>(told)->text, HasSubstr("does not reach w1"));
+  cluster.now += 500'000;
+  EXPECT_EQ(count<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), 3u);
+  cluster.quiesced(1, {{1, kFront}});
+  cluster.quiesced(2, {{1, kBack}});
+  const CoordinatorDecisions assigned = cluster.quiesced(3);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  const AssignPlan& order = *find<AssignPlan>(assigned);
+  EXPECT_FALSE(are_neighbours(order.plan, {1}, {2}));
+  EXPECT_EQ(order.restore.first_step, 1u);
+  for (const LayerMove& move : order.restore.moves) {
+    EXPECT_NE(pair_of(move.from, move.to), pair_of({1}, {2}));
+  }
+}
+
+TEST(CoordinationElastic, WithoutAnotherWayTheLinkIsTriedOnceMoreBeforeStepsAreLost) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.finish_step(0);
+  uint64_t first_step = 1;
+  for (const bool is_again : {false, true}) {
+    cluster.coordination.on_unreachable({1}, {2}, "in vain", ++cluster.now);
+    cluster.now += 500'000;
+    for (uint32_t worker : {1, 2}) {
+      cluster.coordination.on_heartbeat({worker}, {}, cluster.now);
+    }
+    EXPECT_EQ(count<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
+    cluster.quiesced(1, {{1, kFront}});
+    const CoordinatorDecisions assigned = cluster.quiesced(2, {{1, kBack}});
+    ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+    const AssignPlan& order = *find<AssignPlan>(assigned);
+    EXPECT_EQ(are_neighbours(order.plan, {1}, {2}), !is_again);
+    first_step = order.restore.first_step;
+    EXPECT_EQ(first_step, is_again ? 0u : 1u) << "one of them has to begin from the start";
+    cluster.prepared(1);
+    cluster.prepared(2);
+  }
+}
+
+TEST(CoordinationElastic, NewProcessesThatDieAtOnceAreHeldBackByTheirHost) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 0;
+  Cluster cluster(job);
+  cluster.start();
+  uint64_t held_us = 0;
+  for (uint32_t peer = 3; peer < 7; ++peer) {
+    cluster.now += 1'000'000;
+    cluster.join(peer);
+    held_us = cluster.coordination.members().at({peer}).eligible_us - cluster.now;
+    EXPECT_EQ(held_us == 0, peer < 5) << peer;
+    cluster.lose(peer);
+  }
+  EXPECT_EQ(held_us, 2'000'000u);
+  cluster.now += 1'000'000;
+  const CoordinatorDecisions joined = cluster.join(7);
+  const auto held = std::find_if(joined.begin(), joined.end(), [](const auto& each) {
+    const auto* event = std::get_if<RunEvent>(&each);
+    return event != nullptr && event->name == "worker.held_back";
+  });
+  ASSERT_NE(held, joined.end());
+  EXPECT_THAT(std::get<RunEvent>(*held).text,
+              HasSubstr("host host is flapping; w7 may take part in 4 s"));
 }
 
 TEST(CoordinationElastic, AStuckDeviceIsTheCulpritOfAStuckStep) {

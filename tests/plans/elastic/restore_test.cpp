@@ -153,5 +153,25 @@ TEST(DecideRestore, SpreadsTheSendingOverAllWhoHoldALayer) {
   EXPECT_EQ(decide_restore(plan, 6, sources).moves, moves);
 }
 
+TEST(Restore, StateMovesOnlyBetweenWorkersThatReachOneAnother) {
+  const Plan plan = plan_of(2);
+  StateSources sources;
+  sources.inventory = {{{1}, {{5, {0, 3}}}},  // Needs nothing else.
+                       {{2}, {{4, {0, 6}}}},  // Older.
+                       {{3}, {{5, {3, 6}}}},  // Cannot reach the second one.
+                       {{4}, {{5, {3, 6}}}}};
+  sources.committed = 5;
+  sources.apart = {pair_of({3}, {2})};
+  const RestoreDecision around = decide_restore(plan, 6, sources);
+  EXPECT_EQ(around.first_step, 5u);
+  ASSERT_EQ(around.moves.size(), 3u);
+  for (const LayerMove& move : around.moves) EXPECT_EQ(move.from, WorkerId{4});
+  sources.apart.insert(pair_of({4}, {2}));
+  sources.apart.insert(pair_of({1}, {4}));
+  const RestoreDecision older = decide_restore(plan, 6, sources);
+  EXPECT_EQ(older.first_step, 4u) << "nobody can give the second one the newer state";
+  EXPECT_EQ(newest_step(sources, 6), 5u) << "it is here all the same";
+}
+
 }  // namespace
 }  // namespace skein::plans
