@@ -42,7 +42,8 @@ class OneStep {
 
   void run() {
     for (PeerNumber peer : {1, 2}) {
-      apply(coordination_.on_join(peer, {"host", 0, "", "cpu", 1.0, {}, 0}, now_us_));
+      const std::string address = absl::StrCat("127.0.0.1:", peer);
+      apply(coordination_.on_join(peer, {"host", 0, address, "cpu", 1.0, {}, 0}, now_us_));
     }
     while (!later_.empty()) {
       const std::function<void()> next = std::move(later_.front());
