@@ -78,7 +78,7 @@ std::vector<net::Peer> PlanOrders::peers_of(plans::WorkerId worker,
     for (plans::WorkerId peer : plans::peers_in(assign.plan, worker)) peers.insert(peer);
     for (const auto& [stage, peer] : assign.snapshot_peers) peers.insert(peer);
     for (const plans::LayerMove& move : assign.restore.moves) peers.insert(move.to);
-    if (needs_.all_of_stage) peers.insert(worker);  // As any member of a group that averages.
+    peers.insert(worker);  // Stages that follow one another may be its own.
   }
   std::vector<net::Peer> result;
   for (plans::WorkerId peer : peers) {

@@ -67,7 +67,14 @@ std::set<plans::WorkerId> PlanPreparation::exchange_peers() const {
   const std::vector<plans::WorkerId> named = plans::peers_in(plan(), host_.self);
   std::set<plans::WorkerId> peers(named.begin(), named.end());
   for (const plans::LayerMove& move : assignment_.restore.moves) peers.insert({move.from, move.to});
-  for (const auto& [stage, peer] : assignment_.snapshot_peers) peers.insert(peer);
+  const std::vector<plans::ReplicaPlan> hosted = plans::hosted_by(plan(), host_.self);
+  for (const auto& [stage, peer] : assignment_.snapshot_peers) {
+    const plans::ReplicaId sender = plans::stage_at(plan(), stage).first;
+    const bool sends =
+        std::any_of(hosted.begin(), hosted.end(),
+                    [&](const plans::ReplicaPlan& each) { return each.id == sender; });
+    if (sends) peers.insert(peer);
+  }
   peers.erase(host_.self);
   return peers;
 }

@@ -21,6 +21,7 @@ actors::GroupParts Groups::make_member(ProcessId process, plans::GroupId number,
   Member& member = group.members[options.rank];
   member = {};
   member.process = process;
+  for (const auto& [partner, worker] : options.partners) member.partners.insert(partner);
   group.connect_us = static_cast<uint64_t>(options.connect_timeout_seconds * 1e6);
   const auto appear_us = static_cast<uint64_t>(options.appear_timeout_seconds * 1e6);
   const auto reduce_us = static_cast<uint64_t>(options.timeout_seconds * 1e6);
@@ -74,7 +75,8 @@ void Groups::finish(const std::string& name, uint32_t rank, const absl::Status& 
 bool Groups::is_parted(const Group& group) const {
   for (const auto& [a, first] : group.members) {
     for (const auto& [b, second] : group.members) {
-      if (a < b && network_.is_parted(first.process, second.process)) return true;
+      const bool connects = a < b && first.partners.contains(b);
+      if (connects && network_.is_parted(first.process, second.process)) return true;
     }
   }
   return false;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,7 +34,8 @@ class Groups {
   using Done = std::function<void(absl::Status)>;
   struct Member {
     ProcessId process = 0;
-    Done done;  // Tells of what it waits for; null: nothing.
+    std::set<uint32_t> partners;  // With whom it connects, by rank.
+    Done done;                    // Tells of what it waits for; null: nothing.
     bool formed = false;
     bool gone = false;                        // Aborted or dead.
     bool silent = false;                      // Dead, and nobody was told.
@@ -60,6 +62,7 @@ class Groups {
               uint64_t delay_us);
   /// The others notice that a member has gone.
   void break_group(const std::string& name, const std::string& why);
+  /// Two members who connect with one another cannot.
   bool is_parted(const Group& group) const;
   Member* find(const std::string& name, uint32_t rank);
 
