@@ -88,10 +88,7 @@ class Checker {
   /// The process is one of a loop of those that die soon.
   void on_looper(ProcessId process) { loopers_.insert(process); }
   void on_coordinator_killed() { ++coordinator_kills_; }
-  void on_coordinator_started(ProcessId process) {
-    patience_.on_coordinator_started(process);
-    loopers_of_plans_.clear();
-  }
+  void on_coordinator_started(ProcessId process);
   /// A copy of state is not what it was: whoever has it may hold nothing.
   void on_damage() { is_damaged_ = true; }
   /// The next coordinator has another configuration: what comes of it is like no other run.
