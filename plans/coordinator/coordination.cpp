@@ -604,7 +604,6 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
   absent_.clear();
   goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
-  failures_.clear();
   const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});

@@ -449,6 +449,15 @@ TEST(CoordinationElastic, PeerFailureWaitsForALossToExplainIt) {
   EXPECT_THAT(event->text, HasSubstr("the data connection broke"));
 }
 
+TEST(CoordinationElastic, WhatIsNoticedWhileThePlanIsPreparedIsNotForgottenWhenItStarts) {
+  Cluster cluster(long_job());
+  cluster.gather();
+  cluster.prepared(1);
+  cluster.decided(cluster.coordination.on_unreachable({1}, {2}, "in vain", ++cluster.now));
+  ASSERT_NE(find<StartRun>(cluster.prepared(2)), nullptr);
+  EXPECT_EQ(count<QuiesceWorker>(cluster.coordination.on_timer(cluster.now + 500'000)), 2u);
+}
+
 TEST(CoordinationElastic, TwoThatCannotReachOneAnotherAreKeptApartAndNothingIsLost) {
   Cluster cluster(long_job());
   cluster.start();
