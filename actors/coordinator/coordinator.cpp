@@ -1,5 +1,6 @@
 #include "actors/coordinator/coordinator.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <variant>
@@ -514,6 +515,9 @@ void CoordinatorState::on_rendezvous(plans::WorkerId from, const net::Rendezvous
   if (receivers.empty()) {
     for (const auto& [worker, peer] : links.workers()) receivers.push_back(worker);
   }
+  // Each gets it once, however often the sender names it.
+  std::sort(receivers.begin(), receivers.end());
+  receivers.erase(std::unique(receivers.begin(), receivers.end()), receivers.end());
   std::erase_if(receivers, [&](plans::WorkerId each) {
     return each == from || !coordination->takes_part(each);
   });

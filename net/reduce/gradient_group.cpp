@@ -280,6 +280,11 @@ absl::StatusOr<std::unique_ptr<GradientGroup>> GradientGroup::create(
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", options.rank, " of ", options.rank_count, " makes no group"));
   }
+  for (const auto& [partner, worker] : options.partners) {
+    if (partner < options.rank_count && partner != options.rank) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.name, " has a partner of rank ", partner));
+  }
   for (uint32_t partner :
        plans::exchange_partners(options.reducer.kind, options.rank, options.rank_count)) {
     if (options.partners.contains(partner)) continue;

@@ -562,7 +562,7 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
   const std::string who = unreachable_.describe(now_us);
   RoutedAround routed = route_around(chosen, request);
   if (!routed.is_apart) {
-    unreachable_.try_again();
+    unreachable_.try_again(now_us);
     change_.set_apart({});
     return RunEvent{"link.tried_again",
                     absl::StrCat(who, ", and no plan can do without: the link is tried once more"),

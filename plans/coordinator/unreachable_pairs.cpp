@@ -27,6 +27,7 @@ bool UnreachablePairs::add(WorkerId one, WorkerId other, uint64_t generation, ui
   }
   Entry& entry = pairs_[pair];
   if (entry.generation == generation && entry.until_us > now_us) return false;
+  if (now_us > entry.until_us + kBelievedUs) entry.times = 0;  // Since then it has worked.
   entry.generation = generation;
   entry.until_us = now_us + (kBelievedUs << std::min(entry.times, kBelievedDoublingsMax));
   ++entry.times;
@@ -39,8 +40,8 @@ void UnreachablePairs::forget(WorkerId worker) {
   });
 }
 
-void UnreachablePairs::try_again() {
-  for (auto& [pair, entry] : pairs_) entry.until_us = 0;
+void UnreachablePairs::try_again(uint64_t now_us) {
+  for (auto& [pair, entry] : pairs_) entry.until_us = std::min(entry.until_us, now_us);
 }
 
 WorkerPairs UnreachablePairs::at(uint64_t now_us) const {

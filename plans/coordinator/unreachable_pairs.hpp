@@ -11,16 +11,16 @@ namespace skein::plans {
 
 /// Which workers have said that they cannot reach one another, though both reach the coordinator.
 /// Believed for a minute, and each further time for twice as long, up to half an hour; then plans
-/// try the link again. A pair is forgotten when one of the two is gone. The number of pairs is
-/// bounded: the one that ends first goes. A state machine without clock or I/O; times are
-/// microseconds of one steady clock.
+/// try the link again. One that then works for a minute is as if it had never failed. A pair is
+/// forgotten when one of the two is gone. The number of pairs is bounded: the one that ends first
+/// goes. A state machine without clock or I/O; times are microseconds of one steady clock.
 class UnreachablePairs {
  public:
   /// `generation`: of the plan under which they noticed. False: it was known of this plan.
   bool add(WorkerId one, WorkerId other, uint64_t generation, uint64_t now_us);
   void forget(WorkerId worker);
   /// The next plan tries all links: none without them could begin with the newest step.
-  void try_again();
+  void try_again(uint64_t now_us);
   /// Those that are believed now.
   WorkerPairs at(uint64_t now_us) const;
   /// Every link that is believed to be down was tried again in vain.

@@ -1,6 +1,7 @@
 #include "plans/elastic/restore.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -33,8 +34,10 @@ bool is_whole(const Holders& holders) {
                      [](const std::set<WorkerId>& each) { return !each.empty(); });
 }
 
-/// Steps that may be used and at which every layer is held, the newest first.
-std::vector<uint64_t> whole_steps(const StateSources& sources, int64_t layer_count) {
+/// Calls `use` with the holders of each step that may be used and at which every layer is held, the
+/// newest step first, until it says that it is satisfied.
+void visit_whole_steps(const StateSources& sources, int64_t layer_count,
+                       const std::function<bool(uint64_t step, const Holders& holders)>& use) {
   std::set<uint64_t> steps;
   for (const auto& [worker, inventory] : sources.inventory) {
     for (const InventoryItem& holding : inventory) {
@@ -43,11 +46,10 @@ std::vector<uint64_t> whole_steps(const StateSources& sources, int64_t layer_cou
       if (is_usable) steps.insert(holding.step);
     }
   }
-  std::vector<uint64_t> whole;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (is_whole(holders_at(sources, layer_count, *step))) whole.push_back(*step);
+    const Holders holders = holders_at(sources, layer_count, *step);
+    if (is_whole(holders) && use(*step, holders)) return;
   }
-  return whole;
 }
 
 /// Who computes `layer`, ascending.
@@ -89,17 +91,24 @@ std::optional<std::vector<LayerMove>> moves_from(const Holders& holders, const P
 }  // namespace
 
 uint64_t newest_step(const StateSources& sources, int64_t layer_count) {
-  const std::vector<uint64_t> steps = whole_steps(sources, layer_count);
-  return steps.empty() ? sources.durable_step : steps.front();
+  uint64_t newest = sources.durable_step;
+  visit_whole_steps(sources, layer_count, [&](uint64_t step, const Holders& /*holders*/) {
+    newest = step;
+    return true;
+  });
+  return newest;
 }
 
 RestoreDecision decide_restore(const Plan& plan, int64_t layer_count, const StateSources& sources) {
   SKEIN_CHECK(layer_count > 0) << layer_count;
-  for (const uint64_t step : whole_steps(sources, layer_count)) {
-    auto moves = moves_from(holders_at(sources, layer_count, step), plan, sources.apart);
-    if (moves) return {step, /*from_checkpoint=*/false, *std::move(moves)};
-  }
-  return {sources.durable_step, /*from_checkpoint=*/true, {}};
+  RestoreDecision decision{sources.durable_step, /*from_checkpoint=*/true, {}};
+  visit_whole_steps(sources, layer_count, [&](uint64_t step, const Holders& holders) {
+    auto moves = moves_from(holders, plan, sources.apart);
+    if (!moves) return false;
+    decision = {step, /*from_checkpoint=*/false, *std::move(moves)};
+    return true;
+  });
+  return decision;
 }
 
 }  // namespace skein::plans

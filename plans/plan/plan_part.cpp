@@ -141,6 +141,11 @@ absl::Status check_group(const PlanPart& part, const GroupPart& group, const Rep
       return wrong_part(absl::StrCat(name, " lacks its rank ", partner));
     }
   }
+  for (const auto& [partner, worker] : group.partners) {
+    if (partner >= group.rank_count || partner == group.rank) {
+      return wrong_part(absl::StrCat(name, " has a partner of rank ", partner));
+    }
+  }
   return absl::OkStatus();
 }
 

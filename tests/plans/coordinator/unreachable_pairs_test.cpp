@@ -33,12 +33,22 @@ TEST(UnreachablePairs, KnowsWhetherTheLinksWereTriedAgain) {
   UnreachablePairs pairs;
   pairs.add({1}, {2}, 1, 10);
   EXPECT_FALSE(pairs.were_tried_again(11));
-  pairs.try_again();
+  pairs.try_again(11);
   EXPECT_TRUE(pairs.at(11).empty());
   pairs.add({1}, {2}, 2, 20);
   EXPECT_TRUE(pairs.were_tried_again(21));
   pairs.add({1}, {3}, 2, 20);
   EXPECT_FALSE(pairs.were_tried_again(21)) << "the other one was not";
+}
+
+TEST(UnreachablePairs, ALinkThatHasWorkedForAMinuteIsTriedAgainFirst) {
+  UnreachablePairs pairs;
+  pairs.add({1}, {2}, 1, 10);
+  pairs.try_again(20);
+  const uint64_t later_us = 20 + 2 * kMinuteUs;
+  EXPECT_TRUE(pairs.add({1}, {2}, 1, later_us));
+  EXPECT_FALSE(pairs.were_tried_again(later_us + 1));
+  EXPECT_EQ(pairs.next_end_us(later_us), later_us + kMinuteUs);
 }
 
 TEST(UnreachablePairs, ForgetsAPairWhenOneIsGone) {

@@ -227,6 +227,13 @@ const std::vector<std::pair<const char*, Break>> kBreaks = {
        part.groups.front().partners.erase(part.groups.front().partners.begin());
        return true;
      }},
+    {"a partner beyond the group",
+     [](PlanPart& part, WorkerId) {
+       if (part.groups.empty()) return false;
+       GroupPart& group = part.groups.front();
+       group.partners[group.rank_count] = group.partners.begin()->second;
+       return true;
+     }},
     {"a rank beyond the group",
      [](PlanPart& part, WorkerId) {
        if (part.groups.empty()) return false;
