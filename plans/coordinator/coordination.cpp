@@ -9,6 +9,7 @@
 #include "plans/base/check.hpp"
 #include "plans/elastic/route_around.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/planner/measured_request.hpp"
 
 namespace skein::plans {
 namespace {
@@ -394,7 +395,7 @@ ReplanRequest Coordination::replan_request(uint64_t now_us, Leavers leavers, boo
 CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (phase_ != Phase::kQuiescing || !change_.is_quiet(members_.all())) return {};
   if (auto waits = wait_for_holders(now_us)) return *std::move(waits);
-  const auto proposal = change_.take_proposal(eligible_workers(now_us, Leavers::kWithout));
+  const auto proposal = change_.take_proposal(able_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
   question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
@@ -473,7 +474,7 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
   // Somebody may have come or gone while it was being made.
   change_.propose(*answer.chosen);
   if (!change_.is_quiet(members_.all())) return {};
-  const auto chosen = change_.take_proposal(eligible_workers(now_us, Leavers::kWith));
+  const auto chosen = change_.take_proposal(able_workers(now_us, Leavers::kWith));
   return chosen ? assign(*chosen, ready.thinking_us, now_us) : try_choose(now_us);
 }
 
@@ -538,14 +539,23 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
   request.apart = unreachable_.at(now_us);
   change_.set_apart(request.apart);
   if (request.apart.empty()) return std::nullopt;
-  request.workers = eligible_workers(now_us, Leavers::kWithout);
+  request.workers = able_workers(now_us, Leavers::kWithout);
   request.newest_step = change_.newest_step(durable());
   request.may_lose_steps = unreachable_.were_tried_again(now_us);
   request.first_step = [this](const Plan& plan) {
     return change_.restore_of(plan, durable()).first_step;
   };
+  if (const auto measured = measurements_.of(request.workers);
+      chooses_plan() && !measured.empty()) {
+    request.fits = [asked = measured_request(options_.job, measured),
+                    workers = request.workers](const Plan& plan) {
+      const absl::StatusOr<Plan> positioned = with_positions(plan, workers);
+      return !positioned.ok() || check_memory(*positioned, asked.profile, asked.cluster).ok();
+    };
+  }
   request.make_plan =
-      [&, this](const std::vector<WorkerId>& workers) -> absl::StatusOr<PlannedPipeline> {
+      [&, this](const std::vector<WorkerId>& others) -> absl::StatusOr<PlannedPipeline> {
+    const std::vector<WorkerId> workers = first_allowed(others);
     if (static_cast<int64_t>(workers.size()) < options_.job.elastic.min_workers) {
       return absl::UnavailableError("elastic.min_workers");
     }
@@ -676,12 +686,15 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   question.request = replan_request(now_us, Leavers::kWithout, false);
   // Who is left out as it cannot reach others stays out as long as that is believed.
   const WorkerPairs apart = unreachable_.at(now_us);
-  std::erase_if(question.request.workers, [&](WorkerId worker) {
+  std::vector<WorkerId> workers = able_workers(now_us, Leavers::kWithout);
+  std::erase_if(workers, [&](WorkerId worker) {
     return !change_.hosts(worker) &&
            std::any_of(apart.begin(), apart.end(), [&](const WorkerPair& pair) {
              return pair.first == worker || pair.second == worker;
            });
   });
+  question.request.workers = first_allowed(std::move(workers));
+  question.request.measured = measurements_.of(question.request.workers);
   const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
   const size_t count = question.request.workers.size();
   if (count < std::max<size_t>(1, fewest)) {
@@ -820,14 +833,20 @@ CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
 // Members -----------------------------------------------------------------------------------------
 
 /// Workers that may be given work, ascending; if the planner chooses, those that have measured.
-std::vector<WorkerId> Coordination::eligible_workers(uint64_t now_us, Leavers leavers) const {
+/// Who may be given work, ascending; also more than a plan may have.
+std::vector<WorkerId> Coordination::able_workers(uint64_t now_us, Leavers leavers) const {
   std::vector<WorkerId> workers;
-  const auto most = static_cast<size_t>(options_.job.elastic.max_workers);
   for (const auto& [id, member] : members()) {
     if (!members_.may_work(member, now_us, leavers)) continue;
     if (chooses_plan() && !measurements_.has(id)) continue;
-    if (most == 0 || workers.size() < most) workers.push_back(id);
+    workers.push_back(id);
   }
+  return workers;
+}
+
+std::vector<WorkerId> Coordination::first_allowed(std::vector<WorkerId> workers) const {
+  const auto most = static_cast<size_t>(options_.job.elastic.max_workers);
+  if (most != 0 && workers.size() > most) workers.resize(most);
   return workers;
 }
 

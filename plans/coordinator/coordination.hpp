@@ -177,7 +177,11 @@ class Coordination {
 
  private:
   // Members.
-  std::vector<WorkerId> eligible_workers(uint64_t now_us, Leavers leavers) const;
+  std::vector<WorkerId> able_workers(uint64_t now_us, Leavers leavers) const;
+  std::vector<WorkerId> first_allowed(std::vector<WorkerId> workers) const;
+  std::vector<WorkerId> eligible_workers(uint64_t now_us, Leavers leavers) const {
+    return first_allowed(able_workers(now_us, leavers));
+  }
   CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);

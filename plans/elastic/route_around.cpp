@@ -58,6 +58,7 @@ class Search {
     for (const WorkerPair& pair : request_.apart) {
       if (are_neighbours(plan, pair.first, pair.second)) return false;
     }
+    if (request_.fits && !request_.fits(plan)) return false;
     const uint64_t step = request_.first_step(plan);
     if (step < request_.newest_step && !request_.may_lose_steps) return false;
     if (best_ && step <= best_step_) return false;

@@ -24,6 +24,8 @@ struct RouteAroundRequest {
   std::function<absl::StatusOr<PlannedPipeline>(const std::vector<WorkerId>&)> make_plan;
   /// From which step on a plan would train, by the state that its workers can reach.
   std::function<uint64_t(const Plan&)> first_step;
+  /// Whether each device has the memory that a plan asks of it; null: all have.
+  std::function<bool(const Plan&)> fits;
   uint64_t newest_step = 0;  // Whose whole state is here.
   bool may_lose_steps = false;
 };

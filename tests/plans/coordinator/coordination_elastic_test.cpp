@@ -483,6 +483,27 @@ TEST(CoordinationElastic, TwoThatCannotReachOneAnotherAreKeptApartAndNothingIsLo
   }
 }
 
+TEST(CoordinationElastic, ASpareBeyondTheMostWorkersTakesThePlaceOfOneThatIsNotReached) {
+  JobSpec job = long_job();
+  job.elastic.min_workers = job.elastic.max_workers = 2;
+  Cluster cluster(std::move(job));
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.join(3);
+  cluster.coordination.on_unreachable({2}, {1}, "in vain", ++cluster.now);
+  cluster.now += 500'000;
+  EXPECT_EQ(count<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), 3u);
+  cluster.quiesced(1, {{1, kFront}});
+  cluster.quiesced(2, {{1, kBack}});
+  const CoordinatorDecisions assigned = cluster.quiesced(3);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  const AssignPlan& order = *find<AssignPlan>(assigned);
+  EXPECT_EQ(order.restore.first_step, 1u);
+  const std::set<WorkerId> workers = plan_workers(order.plan);
+  EXPECT_EQ(workers.size(), 2u);
+  EXPECT_TRUE(workers.contains({3}));
+}
+
 TEST(CoordinationElastic, WithoutAnotherWayTheLinkIsTriedOnceMoreBeforeStepsAreLost) {
   Cluster cluster(long_job());
   cluster.start();

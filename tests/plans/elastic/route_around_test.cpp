@@ -70,6 +70,17 @@ TEST(RouteAround, WorkersOfAPipelineChangePlaces) {
   }
 }
 
+TEST(RouteAround, APlanThatDoesNotFitIsNotTaken) {
+  RouteAroundRequest request = request_of(pairs({{1, 2}}), first_ids(3));
+  request.fits = [](const Plan& plan) {  // Only the first worker has the memory of stage 0.
+    return plan.stages[0].replicas[0].worker == WorkerId{1};
+  };
+  const RoutedAround routed = route_around(planned(3, 1, first_ids(3)), request);
+  ASSERT_TRUE(routed.is_apart);
+  EXPECT_EQ(routed.chosen.plan.stages[0].replicas[0].worker, WorkerId{1});
+  EXPECT_EQ(routed.chosen.plan.stages[1].replicas[0].worker, WorkerId{3});
+}
+
 TEST(RouteAround, EverySingleLinkOfTwoByTwoCanBeDoneWithout) {
   for (uint32_t a = 1; a <= 4; ++a) {
     for (uint32_t b = a + 1; b <= 4; ++b) {
