@@ -10,6 +10,7 @@ namespace skein::gpu {
 /// How numbers lie in memory.
 enum class NumberType : uint8_t { kFloat32, kBfloat16 };
 constexpr int64_t bytes_of(NumberType type) { return type == NumberType::kFloat32 ? 4 : 2; }
+constexpr int64_t float_bytes(int64_t floats) { return floats * bytes_of(NumberType::kFloat32); }
 
 /// Where numbers begin in a device's memory, and their type: a pointer for what has one type on
 /// some devices and another on others. A value; may be null. A float pointer becomes one by itself.

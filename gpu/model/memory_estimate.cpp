@@ -7,12 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/model/head.hpp"
 #include "gpu/model/layer.hpp"
+#include "gpu/numbers.hpp"
 #include "plans/profile/estimate.hpp"
 
 namespace skein::gpu {
 namespace {
-
-int64_t float_bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
 /// That the stage keeps beside parameters and stashes, for all layers and micro-batches together.
 int64_t shared_bytes(const StageModelOptions& options, NumberType type) {

@@ -11,13 +11,12 @@
 #include "gpu/model/rotary_turns.hpp"
 #include "gpu/model/stage_parameters.hpp"
 #include "gpu/model/stash_slots.hpp"
+#include "gpu/numbers.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
 namespace {
-
-int64_t float_bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 
 class TransformerStage final : public StageModel {
  public:
