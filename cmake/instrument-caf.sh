@@ -35,7 +35,8 @@ mkdir source
 tar xf "$archive" -C source --strip-components=1
 
 {
-  cmake -S source -B . -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+  cmake -S source -B . -G Ninja -DCMAKE_BUILD_TYPE=None -DCMAKE_UNITY_BUILD=ON \
+    -DCMAKE_UNITY_BUILD_BATCH_SIZE=35 \
     -DCMAKE_CXX_FLAGS="-fsanitize=thread -O1 -g1" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
     -DCAF_NO_{IO,OPENSSL,OPENCL,TOOLS,EXAMPLES,UNIT_TESTS,PYTHON}=ON
   ninja
