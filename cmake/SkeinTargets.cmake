@@ -116,12 +116,21 @@ function(skein_test)
   target_link_libraries(${ARG_NAME}_test PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest
                         GTest::gtest_main)
   skein_use_test_headers(${ARG_NAME}_test ${ARG_LINK})
-  add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME}_test ${ARG_ARGS}
-           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+  skein_add_test(${ARG_NAME} ${ARG_NAME}_test "${ARG_LABELS}" ${ARG_ARGS})
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${SKEIN_TEST_ENVIRONMENT};${ARG_ENVIRONMENT}")
   foreach(label ${ARG_LABELS})
-    skein_build_for_label(${label} "${ARG_NAME}_test;${ARG_ENVIRONMENT}")
+    skein_build_for_label(${label} "${ARG_ENVIRONMENT}")
+  endforeach()
+endfunction()
+
+# Has ctest run a GoogleTest program as the test `name` with these labels and arguments.
+function(skein_add_test name program labels)
+  add_test(NAME ${name} COMMAND ${program} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 120
+                       ENVIRONMENT "${SKEIN_TEST_ENVIRONMENT}")
+  foreach(label ${labels})
+    skein_build_for_label(${label} ${program})
   endforeach()
 endfunction()
 
@@ -129,6 +138,8 @@ endfunction()
 #                  [LABELS threads] LINK skein::plans)
 # Declares the test plans_<unit> of each <room>/<unit>_test.cpp, linked with the sources of WITH,
 # which are compiled once for all tests. The label threads: the thread sanitizer watches it, too.
+# With SKEIN_UNITY the tests of a room are compiled as one program, and each runs its suites there;
+# names in their unnamed namespaces must then differ.
 function(skein_unit_tests folder)
   cmake_parse_arguments(ARG "" "ROOM" "UNITS;WITH;LABELS;LINK" ${ARGN})
   set(shared)
@@ -137,9 +148,53 @@ function(skein_unit_tests folder)
     list(APPEND shared ${object})
   endforeach()
   foreach(unit ${ARG_UNITS})
-    skein_test(NAME ${folder}_${unit} SOURCES ${ARG_ROOM}/${unit}_test.cpp
-      LABELS unit ${ARG_LABELS} LINK ${shared} ${ARG_LINK})
+    set(source ${ARG_ROOM}/${unit}_test.cpp)
+    if(SKEIN_UNITY)
+      skein_room_program(program ${folder} ${ARG_ROOM} "${ARG_LINK}")
+      target_sources(${program} PRIVATE ${source})
+      target_link_libraries(${program} PRIVATE ${shared})
+      skein_suites_of(suites ${source})
+      skein_add_test(${folder}_${unit} ${program} "unit;${ARG_LABELS}" --gtest_filter=${suites})
+    else()
+      skein_test(NAME ${folder}_${unit} SOURCES ${source}
+        LABELS unit ${ARG_LABELS} LINK ${shared} ${ARG_LINK})
+    endif()
   endforeach()
+endfunction()
+
+# Sets `result` to the program of all unit tests of a room that link the same libraries:
+# plans_elastic_tests, net_tests; plans_profile_gpu_tests for those that link another folder's.
+function(skein_room_program result folder room libraries)
+  string(REPLACE "skein::" "" others "${libraries}")
+  if(folder MATCHES "^${others}")
+    set(others)
+  endif()
+  string(REGEX REPLACE "[.;_]+" "_" program "${folder};${room};${others};tests")
+  if(NOT TARGET ${program})
+    add_executable(${program})
+    target_link_libraries(${program} PRIVATE ${libraries} GTest::gmock GTest::gtest
+                          GTest::gtest_main)
+    skein_use_test_headers(${program} "${libraries}")
+    set_target_properties(${program} PROPERTIES UNITY_BUILD ON)
+  endif()
+  set(${result} ${program} PARENT_SCOPE)
+endfunction()
+
+# Sets `result` to GoogleTest's filter for the suites of a source, which is read again when it changes.
+function(skein_suites_of result source)
+  file(STRINGS ${source} lines REGEX "^(TYPED_)?TEST(_F|_P)?\\(")
+  set(suites)
+  foreach(line ${lines})
+    string(REGEX REPLACE "^[A-Z_]*\\(([A-Za-z0-9_]+).*" "\\1" suite ${line})
+    list(APPEND suites "${suite}.*" "*/${suite}.*" "${suite}/*")
+  endforeach()
+  if(NOT suites)
+    message(FATAL_ERROR "${CMAKE_CURRENT_SOURCE_DIR}/${source} has no tests.")
+  endif()
+  list(REMOVE_DUPLICATES suites)
+  string(REPLACE ";" ":" suites "${suites}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+  set(${result} ${suites} PARENT_SCOPE)
 endfunction()
 
 # Sets `result` to a target that brings the object of a source that several tests use.

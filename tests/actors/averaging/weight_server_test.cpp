@@ -20,7 +20,7 @@ using net::schema::TensorKind;
 using plans::GroupMember;
 using plans::ReplicaId;
 
-constexpr uint64_t kGeneration = 3;
+constexpr uint64_t kServedGeneration = 3;
 constexpr uint32_t kFirstReplica = 20;
 constexpr double kTolerance = 1e-4;
 
@@ -31,13 +31,13 @@ std::vector<float> drawn(plans::Rng& rng, size_t count) {
 }
 
 /// The replicas of a stage, each with its shard, and the tensors between them.
-struct Stage {
-  Stage(uint32_t replicas, size_t floats) : results(replicas) {
+struct ServedStage {
+  ServedStage(uint32_t replicas, size_t floats) : results(replicas) {
     std::map<ReplicaId, std::string> addresses;
     for (uint32_t i = 0; i < replicas; ++i) addresses[id(i)] = absl::StrCat("replica:", i);
     for (uint32_t i = 0; i < replicas; ++i) {
       planes.push_back(std::make_shared<FlyingPlane>(addresses[id(i)], flying));
-      WeightServer::Options options{{planes[i], kGeneration, id(i), addresses, {}}, floats};
+      WeightServer::Options options{{planes[i], kServedGeneration, id(i), addresses, {}}, floats};
       options.streams.on_chunk = [this, i](const net::TensorKey& key, net::TensorHandle chunk) {
         take(i, servers[i]->on_chunk(key, chunk));
       };
@@ -75,7 +75,8 @@ struct Stage {
 
 std::vector<GroupMember> everybody(uint32_t replicas) {
   std::vector<GroupMember> members;
-  for (uint32_t i = 0; i < replicas; ++i) members.push_back({Stage::id(i), 0, 1.0 / replicas});
+  for (uint32_t i = 0; i < replicas; ++i)
+    members.push_back({ServedStage::id(i), 0, 1.0 / replicas});
   return members;
 }
 
@@ -88,7 +89,7 @@ TEST(WeightServer, MembersOfOneGroupPullTheSameBits) {
   plans::Rng rng(1);
   for (uint32_t replicas = 1; replicas <= 5; ++replicas) {
     for (size_t floats : {1u, 1023u, 1024u, 1025u, 6145u, 20011u}) {
-      Stage stage(replicas, floats);
+      ServedStage stage(replicas, floats);
       const std::vector<float> first = drawn(rng, floats);
       stage.resume(first);
       stage.serve(7, everybody(replicas));
@@ -113,7 +114,7 @@ TEST(WeightServer, AddsEachUpdateOnceWhenGroupsOverlap) {
   constexpr size_t kFloats = 5000;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     plans::Rng rng(seed);
-    Stage stage(kReplicas, kFloats);
+    ServedStage stage(kReplicas, kFloats);
     const std::vector<float> first = drawn(rng, kFloats);
     std::vector<double> expected(first.begin(), first.end());
     stage.resume(first);
@@ -126,7 +127,7 @@ TEST(WeightServer, AddsEachUpdateOnceWhenGroupsOverlap) {
         under_way[i] = ++number;
         const std::vector<float> update = drawn(rng, kFloats);
         for (size_t f = 0; f < kFloats; ++f) expected[f] += 0.25 * update[f];
-        stage.serve(number, {{Stage::id(i), 0, 0.25}});
+        stage.serve(number, {{ServedStage::id(i), 0, 0.25}});
         stage.push(i, number, update);
       } else if (!stage.flying.empty()) {
         ASSERT_NO_FATAL_FAILURE(stage.deliver_one(rng, rng.below(4) == 0));
@@ -146,11 +147,11 @@ TEST(WeightServer, AddsEachUpdateOnceWhenGroupsOverlap) {
 
 TEST(WeightServer, HoldsWhatComesBeforeAShardIsReady) {
   plans::Rng rng(2);
-  Stage stage(3, 9000);
+  ServedStage stage(3, 9000);
   const std::vector<float> first = drawn(rng, 9000);
   stage.take(0, stage.servers[0]->resume(first));
   stage.take(2, stage.servers[2]->resume(first));
-  const std::vector<GroupMember> alone = {{Stage::id(0), 0, 1.0}};
+  const std::vector<GroupMember> alone = {{ServedStage::id(0), 0, 1.0}};
   // The second shard hears of the group last, and has no weights yet.
   stage.take(0, stage.servers[0]->serve(1, alone));
   stage.take(2, stage.servers[2]->serve(1, alone));
@@ -169,7 +170,7 @@ TEST(WeightServer, HoldsWhatComesBeforeAShardIsReady) {
 
 TEST(WeightServer, NothingIsHeardOfAAbortedGroup) {
   plans::Rng rng(3);
-  Stage stage(3, 9000);
+  ServedStage stage(3, 9000);
   stage.resume(drawn(rng, 9000));
   stage.serve(1, everybody(3));
   stage.push(0, 1, drawn(rng, 9000));
@@ -188,7 +189,7 @@ TEST(WeightServer, NothingIsHeardOfAAbortedGroup) {
 
 TEST(WeightServer, DropsWhatDoesNotFit) {
   plans::Rng rng(4);
-  Stage stage(2, 5000);
+  ServedStage stage(2, 5000);
   stage.resume(drawn(rng, 5000));
   const size_t chunk_floats = stage.planes[0]->streams.at(TensorKind::PUSH).row_floats;
   const std::vector<float> chunk(chunk_floats, 1.0f);
@@ -196,7 +197,7 @@ TEST(WeightServer, DropsWhatDoesNotFit) {
     for (uint32_t microbatch : {0u, 4u, 5u, (1u << 20) - 1, 1u << 20, 1u << 21, UINT32_MAX}) {
       for (uint64_t number : {uint64_t{0}, uint64_t{1}, UINT64_MAX}) {
         ASSERT_TRUE(stage.planes[0]->arrives(
-            {kGeneration, Stage::id(0).value, kind, number, microbatch}, chunk));
+            {kServedGeneration, ServedStage::id(0).value, kind, number, microbatch}, chunk));
       }
     }
   }

@@ -13,7 +13,7 @@ using Body = RecordingLink::Body;
 
 constexpr double kLayerByLayer = 1e-9;  // comm.bucket_cap_mb
 /// A stage of four layers, of which there are two replicas: two forwards, a backward, four parts.
-constexpr int kStepWork = 7;
+constexpr int kReducedStepWork = 7;
 constexpr int32_t kBuckets = 4;
 
 struct BucketRig : ReplicaRig {
@@ -78,7 +78,7 @@ TEST(ReplicaReductions, ACommitBeforeAllBucketsAreReducedHasNoEffect) {
 
 /// As a change of plan does it: groups are aborted, so a running collective fails; then the order.
 TEST(ReplicaReductions, RetiresOnlyWhenNeitherTheDeviceNorABucketUsesTheModel) {
-  for (int ended = 0; ended <= kStepWork; ++ended) {
+  for (int ended = 0; ended <= kReducedStepWork; ++ended) {
     for (bool fails_first : {false, true}) {
       BucketRig rig;
       for (int i = 0; i < ended; ++i) rig.end_one();
@@ -102,7 +102,7 @@ TEST(ReplicaReductions, RetiresOnlyWhenNeitherTheDeviceNorABucketUsesTheModel) {
 }
 
 TEST(ReplicaReductions, ABucketThatFailsIsAFaultAndTheLastOneOfItsGroup) {
-  for (int ended = 4; ended <= kStepWork; ++ended) {
+  for (int ended = 4; ended <= kReducedStepWork; ++ended) {
     BucketRig rig;
     for (int i = 0; i < ended; ++i) rig.end_one();
     rig.tell(ReductionDone{{0}, 0, 0, absl::UnavailableError("a member is gone")});

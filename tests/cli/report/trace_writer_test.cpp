@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 constexpr int kStages = 3;
 constexpr int kMicrobatches = 4;
-constexpr int kSteps = 3;
+constexpr int kTracedSteps = 3;
 
 actors::SliceReport slice(const std::string& name, uint8_t track, uint64_t start_us,
                           uint64_t duration_us, int32_t microbatch) {
@@ -68,7 +68,7 @@ actors::TimingsReport step_of(int32_t stage, uint32_t worker, uint64_t step) {
 /// Every stage but the last on one worker, the last on two.
 TraceWriter full_trace(const std::string& path = "") {
   TraceWriter trace(path);
-  for (uint64_t step = 1; step <= kSteps; ++step) {
+  for (uint64_t step = 1; step <= kTracedSteps; ++step) {
     for (int32_t stage = 0; stage < kStages; ++stage) {
       trace.add(step_of(stage, static_cast<uint32_t>(stage + 1), step));
     }
@@ -173,7 +173,7 @@ TEST(TraceWriter, EveryArrowHasOneStartAndOneFinish) {
   for (const Json& event : events_of(trace, "s")) ++starts[event.at("id")];
   for (const Json& event : events_of(trace, "f")) ++finishes[event.at("id")];
   EXPECT_EQ(starts, finishes);
-  EXPECT_EQ(starts.size(), kSteps * kMicrobatches * (kStages - 1) * 2U);
+  EXPECT_EQ(starts.size(), kTracedSteps * kMicrobatches * (kStages - 1) * 2U);
   for (const auto& [id, count] : starts) EXPECT_EQ(count, 1) << id;
 }
 

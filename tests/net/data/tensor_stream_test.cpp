@@ -7,14 +7,14 @@
 namespace skein::net {
 namespace {
 
-constexpr uint32_t kRowFloats = 3;
+constexpr uint32_t kStreamRowFloats = 3;
 
 struct TensorStreamTest : testing::Test {
   TensorStreamTest() {
     TensorInbox::StreamSpec spec;
     spec.row_begin = 2;
     spec.row_count = 6;
-    spec.row_floats = kRowFloats;
+    spec.row_floats = kStreamRowFloats;
     spec.parts = {{2, 2}, {4, 4}};
     spec.tensors_max = 1;
     spec.on_tensor = [this](const TensorKey& key, TensorHandle tensor) {
@@ -28,7 +28,7 @@ struct TensorStreamTest : testing::Test {
     rows.key.microbatch = microbatch;
     rows.begin = begin;
     rows.count = count;
-    rows.bytes = uint64_t{count} * kRowFloats * sizeof(float);
+    rows.bytes = uint64_t{count} * kStreamRowFloats * sizeof(float);
     return rows;
   }
 

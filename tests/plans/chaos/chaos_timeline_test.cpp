@@ -9,43 +9,43 @@
 namespace skein::plans {
 namespace {
 
-using Kind = FaultAction::Kind;
+using FaultKind = FaultAction::Kind;
 
 ChaosTimeline timeline(const char* script) { return ChaosTimeline(parse_chaos(script).value()); }
 
 TEST(ChaosTimeline, DoesEachFaultActionOnceInTheOrderOfTime) {
   auto chaos = timeline("w2:kill@30s;w1:slow=4x@10s;w3:term@step=5;link(w1,w2):drop=2s@10s");
   EXPECT_TRUE(chaos.due(9.9, 4).empty());
-  EXPECT_EQ(chaos.due(10, 4), (std::vector<FaultAction>{{Kind::kSetSpeed, {1}, {}, 0.25, 0},
-                                                        {Kind::kDropLink, {1}, {2}, 1, 2}}));
+  EXPECT_EQ(chaos.due(10, 4), (std::vector<FaultAction>{{FaultKind::kSetSpeed, {1}, {}, 0.25, 0},
+                                                        {FaultKind::kDropLink, {1}, {2}, 1, 2}}));
   EXPECT_TRUE(chaos.due(10, 4).empty());
-  EXPECT_EQ(chaos.due(11, 7), (std::vector<FaultAction>{{Kind::kTerm, {3}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(11, 7), (std::vector<FaultAction>{{FaultKind::kTerm, {3}, {}, 1, 0}}));
   EXPECT_FALSE(chaos.is_done());
-  EXPECT_EQ(chaos.due(100, 7), (std::vector<FaultAction>{{Kind::kKill, {2}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(100, 7), (std::vector<FaultAction>{{FaultKind::kKill, {2}, {}, 1, 0}}));
   EXPECT_TRUE(chaos.is_done());
 }
 
 TEST(ChaosTimeline, EndsWhatLastsForAWhile) {
   auto chaos = timeline("w1:slow=2x,5s@10s;w2:pause=1s@step=3");
   EXPECT_EQ(chaos.due(10, 0).size(), 1u);
-  EXPECT_EQ(chaos.due(12, 3), (std::vector<FaultAction>{{Kind::kStop, {2}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(12, 3), (std::vector<FaultAction>{{FaultKind::kStop, {2}, {}, 1, 0}}));
   EXPECT_TRUE(chaos.due(12.9, 3).empty());
-  EXPECT_EQ(chaos.due(13, 3), (std::vector<FaultAction>{{Kind::kContinue, {2}, {}, 1, 0}}));
-  EXPECT_EQ(chaos.due(15, 3), (std::vector<FaultAction>{{Kind::kSetSpeed, {1}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(13, 3), (std::vector<FaultAction>{{FaultKind::kContinue, {2}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(15, 3), (std::vector<FaultAction>{{FaultKind::kSetSpeed, {1}, {}, 1, 0}}));
   EXPECT_TRUE(chaos.is_done());
 }
 
 TEST(ChaosTimeline, ANewerSlownessIsNotUndoneByTheEndOfAnOlderOne) {
   auto chaos = timeline("w1:slow=4x,20s@10s;w1:slow=2x@15s");
   EXPECT_EQ(chaos.due(10, 0).size(), 1u);
-  EXPECT_EQ(chaos.due(15, 0), (std::vector<FaultAction>{{Kind::kSetSpeed, {1}, {}, 0.5, 0}}));
+  EXPECT_EQ(chaos.due(15, 0), (std::vector<FaultAction>{{FaultKind::kSetSpeed, {1}, {}, 0.5, 0}}));
   EXPECT_TRUE(chaos.due(1000, 0).empty());
 }
 
 TEST(ChaosTimeline, NothingIsDoneToADeadProcessLater) {
   auto chaos = timeline("w1:pause=10s@1s;w1:slow=4x,20s@1s;w1:kill@2s");
   EXPECT_EQ(chaos.due(1, 0).size(), 2u);
-  EXPECT_EQ(chaos.due(2, 0), (std::vector<FaultAction>{{Kind::kKill, {1}, {}, 1, 0}}));
+  EXPECT_EQ(chaos.due(2, 0), (std::vector<FaultAction>{{FaultKind::kKill, {1}, {}, 1, 0}}));
   EXPECT_TRUE(chaos.is_done());
 }
 
@@ -53,8 +53,8 @@ TEST(ChaosTimeline, ALateLookFindsEverythingInOrder) {
   auto chaos = timeline("w1:pause=1s@1s;w1:slow=4x,2s@1s;w1:slow=3x@4s");
   const auto fault_actions = chaos.due(100, 0);
   ASSERT_EQ(fault_actions.size(), 5u);
-  EXPECT_EQ(fault_actions[2].kind, Kind::kContinue);
-  EXPECT_EQ(fault_actions[3], (FaultAction{Kind::kSetSpeed, {1}, {}, 1, 0}));
+  EXPECT_EQ(fault_actions[2].kind, FaultKind::kContinue);
+  EXPECT_EQ(fault_actions[3], (FaultAction{FaultKind::kSetSpeed, {1}, {}, 1, 0}));
   EXPECT_EQ(fault_actions[4].speed, 1.0 / 3);
 }
 

@@ -14,7 +14,7 @@
 namespace skein::plans {
 namespace {
 
-using Kind = MemberChange::Kind;
+using ChangeKind = MemberChange::Kind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -84,31 +84,31 @@ TEST(Churn, BeginsWithWhoIsThereAndNumbersTheOthersAsTheyCome) {
       3);
   EXPECT_EQ(churn.every, 1);
   EXPECT_EQ(churn.length_s, 50);
-  EXPECT_THAT(churn.begin, ElementsAre(MemberChange{0, Kind::kJoins, {1}, 0},
-                                       MemberChange{0, Kind::kJoins, {2}, 1}));
-  EXPECT_THAT(
-      churn.changes,
-      ElementsAre(MemberChange{10, Kind::kGoes, {1}, 0}, MemberChange{20, Kind::kJoins, {3}, 0},
-                  MemberChange{30, Kind::kJoins, {4}, 2}, MemberChange{40, Kind::kGoes, {3}, 0}));
+  EXPECT_THAT(churn.begin, ElementsAre(MemberChange{0, ChangeKind::kJoins, {1}, 0},
+                                       MemberChange{0, ChangeKind::kJoins, {2}, 1}));
+  EXPECT_THAT(churn.changes, ElementsAre(MemberChange{10, ChangeKind::kGoes, {1}, 0},
+                                         MemberChange{20, ChangeKind::kJoins, {3}, 0},
+                                         MemberChange{30, ChangeKind::kJoins, {4}, 2},
+                                         MemberChange{40, ChangeKind::kGoes, {3}, 0}));
 }
 
 TEST(Churn, IsScaledAndCut) {
   const std::string text = "0,add,a\n0,add,b\n10000,remove,a\n20000,add,c\n30000,remove,b\n";
   const Churn churn = churn_of(text, 3, {.scale = 10, .notice_s = 0, .from_s = 15, .length_s = 10});
   EXPECT_EQ(churn.length_s, 1);
-  EXPECT_THAT(churn.begin, ElementsAre(MemberChange{0, Kind::kJoins, {1}, 0}));  // b.
-  EXPECT_THAT(churn.changes, ElementsAre(MemberChange{0.5, Kind::kJoins, {2}, 1}));
+  EXPECT_THAT(churn.begin, ElementsAre(MemberChange{0, ChangeKind::kJoins, {1}, 0}));  // b.
+  EXPECT_THAT(churn.changes, ElementsAre(MemberChange{0.5, ChangeKind::kJoins, {2}, 1}));
 }
 
 TEST(Churn, HasNoticesNoEarlierThanTheMachine) {
   const Churn churn =
       churn_of("0,add,a\n60000,add,b\n90000,remove,b\n200000,remove,a\n300000,add,c\n", 2,
                {.scale = 10, .notice_s = 120});
-  EXPECT_THAT(
-      churn.changes,
-      ElementsAre(MemberChange{6, Kind::kJoins, {2}, 1}, MemberChange{6, Kind::kNotice, {2}, 1},
-                  MemberChange{8, Kind::kNotice, {1}, 0}, MemberChange{9, Kind::kGoes, {2}, 1},
-                  MemberChange{20, Kind::kGoes, {1}, 0}));
+  EXPECT_THAT(churn.changes, ElementsAre(MemberChange{6, ChangeKind::kJoins, {2}, 1},
+                                         MemberChange{6, ChangeKind::kNotice, {2}, 1},
+                                         MemberChange{8, ChangeKind::kNotice, {1}, 0},
+                                         MemberChange{9, ChangeKind::kGoes, {2}, 1},
+                                         MemberChange{20, ChangeKind::kGoes, {1}, 0}));
 }
 
 TEST(Churn, LeavesMachinesOutUntilTheOthersFit) {
@@ -165,12 +165,12 @@ TEST(Churn, NeverHasMoreMembersThanDevicesNorTwoOnOne) {
       EXPECT_GE(change.at_s, last_s);
       EXPECT_LT(change.at_s, churn->length_s);
       last_s = change.at_s;
-      if (change.kind == Kind::kJoins) {
+      if (change.kind == ChangeKind::kJoins) {
         join(change);
       } else {
         EXPECT_TRUE(device_of.contains(change.worker.value)) << "seed " << seed;
       }
-      if (change.kind == Kind::kGoes) device_of.erase(change.worker.value);
+      if (change.kind == ChangeKind::kGoes) device_of.erase(change.worker.value);
     }
   }
 }

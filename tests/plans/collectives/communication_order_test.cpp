@@ -49,9 +49,9 @@ enum class Rule {
 
 /// The workers of a plan, whose transfers and sums wait inside for all of their members. What runs
 /// next is the caller's choice; operations begin and end as soon as they can.
-class World {
+class OrderedWorld {
  public:
-  World(const Plan& plan, Rule rule, uint64_t steps, uint64_t seed = 1)
+  OrderedWorld(const Plan& plan, Rule rule, uint64_t steps, uint64_t seed = 1)
       : plan_(&plan), rule_(rule), steps_(steps) {
     for (const StagePlan& stage : plan.stages) {
       for (const ReplicaPlan& each : stage.replicas) workers_[each.worker].rank = stage.rank;
@@ -273,15 +273,15 @@ class World {
 
 /// Whether some order in which workers get on leads to a state in which nobody can. All are tried.
 bool can_get_stuck(const Plan& plan, Rule rule) {
-  std::set<World::Position> seen;
-  std::vector<World> open = {World(plan, rule, 1)};
+  std::set<OrderedWorld::Position> seen;
+  std::vector<OrderedWorld> open = {OrderedWorld(plan, rule, 1)};
   while (!open.empty()) {
-    const World world = std::move(open.back());
+    const OrderedWorld world = std::move(open.back());
     open.pop_back();
     const auto able = world.able();
     if (able.empty() && !world.is_done()) return true;
     for (WorkerId id : able) {
-      World next = world;
+      OrderedWorld next = world;
       next.run(id);
       if (seen.insert(next.position()).second) open.push_back(std::move(next));
     }
@@ -291,7 +291,7 @@ bool can_get_stuck(const Plan& plan, Rule rule) {
 
 bool gets_stuck(const Plan& plan, Rule rule, uint64_t seed) {
   Rng rng(seed);
-  World world(plan, rule, 2, seed);
+  OrderedWorld world(plan, rule, 2, seed);
   for (auto able = world.able(); !able.empty(); able = world.able()) {
     // Some seeds let one worker run as far as it can.
     world.run(seed % 3 == 0 ? able[seed % able.size()] : able[rng.below(able.size())]);

@@ -224,7 +224,7 @@ TEST(GroupFormation, OffersSurviveTheirText) {
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(*parsed, offer);
   }
-  EXPECT_EQ(*parse_group_offer(to_text({})), GroupOffer{});
+  EXPECT_EQ(*parse_group_offer(to_text(GroupOffer{})), GroupOffer{});
 }
 
 TEST(GroupFormation, WhatIsNoOfferIsRefused) {

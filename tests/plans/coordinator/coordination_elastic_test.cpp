@@ -15,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr LayerRange kFront{0, 3};  // A model of 4 blocks in two stages.
+constexpr LayerRange kFrontStage{0, 3};  // A model of 4 blocks in two stages.
 constexpr LayerRange kBack{3, 6};
 
 JobSpec long_job() {
@@ -43,7 +43,7 @@ TEST(CoordinationElastic, ALossQuiescesTheOthersAndTheyGoOnWithWhatTheyHold) {
   EXPECT_EQ(find<QuiesceWorker>(lost)->generation, 2u);
   EXPECT_EQ(find<QuiesceWorker>(lost)->committed_steps, 1u);
   const CoordinatorDecisions assigned =
-      cluster.quiesced(1, {{1, kFront}, {1, kBack}});  // Its own and a snapshot.
+      cluster.quiesced(1, {{1, kFrontStage}, {1, kBack}});  // Its own and a snapshot.
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
   EXPECT_THAT(find<AssignPlan>(assigned)->restore.moves, IsEmpty());
@@ -57,7 +57,8 @@ TEST(CoordinationElastic, WithoutTheNewestStateItGoesBackAndTheJournalToo) {
   cluster.start();
   for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
   cluster.lose(2);
-  const CoordinatorDecisions assigned = cluster.quiesced(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  const CoordinatorDecisions assigned =
+      cluster.quiesced(1, {{5, kFrontStage}, {3, kFrontStage}, {3, kBack}});
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 3u);
   EXPECT_EQ(find<RewindJournal>(assigned), nullptr) << "the plan may not come about";
   const CoordinatorDecisions started = cluster.prepared(1);
@@ -88,11 +89,11 @@ TEST(CoordinationElastic, AfterItsOwnPauseItWaitsForWhoGaveItUp) {
   cluster.now += 12'000'000;
   cluster.coordination.on_own_pause(12'000'000, cluster.now);
   EXPECT_NE(find<QuiesceWorker>(cluster.lose(2)), nullptr);
-  const CoordinatorDecisions waits = cluster.quiesced(1, {{5, kFront}});
+  const CoordinatorDecisions waits = cluster.quiesced(1, {{5, kFrontStage}});
   EXPECT_EQ(find<AssignPlan>(waits), nullptr) << "nothing but the initial weights is here";
   // What waited in the sockets: two more connections of the same process.
   for (PeerNumber peer : {7, 8, 9}) cluster.join(peer, 2);
-  cluster.quiesced(1, {{5, kFront}});
+  cluster.quiesced(1, {{5, kFrontStage}});
   const CoordinatorDecisions assigned = cluster.quiesced(2, {{5, kBack}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
@@ -113,7 +114,7 @@ TEST(CoordinationElastic, AStopAbandonsAStepThatDoesNotEndAndSavesWhatIsCommitte
   EXPECT_EQ(find<QuiesceWorker>(cluster.coordination.on_timer(cluster.now + 1'000'000)), nullptr);
   cluster.now += 1'300'000;
   ASSERT_NE(find<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), nullptr);
-  cluster.quiesced(1, {{1, kFront}});
+  cluster.quiesced(1, {{1, kFrontStage}});
   cluster.quiesced(2, {{1, kBack}});
   cluster.prepared(1);
   const CoordinatorDecisions started = cluster.prepared(2);
@@ -163,14 +164,14 @@ TEST(CoordinationElastic, ARollbackThatDidNotStartIsForgottenWhenTheStateIsBack)
   cluster.start();
   for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
   cluster.lose(2);
-  cluster.quiesced(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  cluster.quiesced(1, {{5, kFrontStage}, {3, kFrontStage}, {3, kBack}});
   cluster.join(7, 2);
   cluster.coordination.on_peer_failure({1}, {}, "a copy is damaged", ++cluster.now);
   cluster.now += 1'000'000;
   const CoordinatorDecisions quiesces = cluster.coordination.on_timer(cluster.now);
   ASSERT_EQ(count<QuiesceWorker>(quiesces), 2u) << "who prepares in vain is not waited for";
   EXPECT_EQ(find<QuiesceWorker>(quiesces)->committed_steps, 5u);
-  cluster.quiesced(1, {{5, kFront}});
+  cluster.quiesced(1, {{5, kFrontStage}});
   const CoordinatorDecisions assigned = cluster.quiesced(2, {{5, kBack}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
@@ -215,7 +216,7 @@ TEST(CoordinationElastic, StateOfStepsThatWereTakenBackIsNotUsed) {
   cluster.start();
   for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
   cluster.lose(2);
-  cluster.quiesced(1, {{5, kFront}, {3, kFront}, {3, kBack}});
+  cluster.quiesced(1, {{5, kFrontStage}, {3, kFrontStage}, {3, kBack}});
   cluster.prepared(1);
   EXPECT_EQ(cluster.coordination.generation_of(5), 1u) << "or of what comes in its place";
   cluster.ready(0, 3);
@@ -243,7 +244,7 @@ TEST(CoordinationElastic, NobodyHasTheStateSoTheCheckpointIsUsed) {
   cluster.start();
   cluster.finish_step(0);
   cluster.lose(2);
-  const CoordinatorDecisions assigned = cluster.quiesced(1, {{1, kFront}});
+  const CoordinatorDecisions assigned = cluster.quiesced(1, {{1, kFrontStage}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_TRUE(find<AssignPlan>(assigned)->restore.from_checkpoint);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 0u) << "the initial weights";
@@ -285,7 +286,7 @@ TEST(CoordinationElastic, LossesThatComeTogetherAreHandledAsOne) {
   EXPECT_EQ(count<QuiesceWorker>(cluster.lose(2)), 3u);
   const CoordinatorDecisions second = cluster.lose(4);
   EXPECT_EQ(count<QuiesceWorker>(second), 0u) << "the others quiesce already";
-  cluster.quiesced(1, {{0, kFront}});
+  cluster.quiesced(1, {{0, kFrontStage}});
   const CoordinatorDecisions assigned = cluster.quiesced(3, {{0, kBack}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(cluster.coordination.generation(), 2u);
@@ -317,7 +318,7 @@ TEST(CoordinationElastic, AJoinerIsUsedFromTheNextStepBoundaryOn) {
   ASSERT_NE(find<BroadcastCommit>(commit), nullptr);
   EXPECT_TRUE(find<BroadcastCommit>(commit)->order.last) << "of this plan";
   EXPECT_EQ(count<QuiesceWorker>(commit), 3u);
-  cluster.quiesced(1, {{1, kFront}});
+  cluster.quiesced(1, {{1, kFrontStage}});
   cluster.quiesced(2, {{1, kBack}});
   const CoordinatorDecisions assigned = cluster.quiesced(3);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
@@ -333,7 +334,7 @@ TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
   EXPECT_TRUE(cluster.coordination.on_leave({2}, "SIGTERM", ++cluster.now).decisions().empty())
       << "a repeat";
   EXPECT_EQ(count<QuiesceWorker>(cluster.finish_step(0)), 2u);
-  cluster.quiesced(1, {{1, kFront}});
+  cluster.quiesced(1, {{1, kFrontStage}});
   const CoordinatorDecisions assigned = cluster.quiesced(2, {{1, kBack}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(worker_count(find<AssignPlan>(assigned)->plan), 1);
@@ -375,13 +376,13 @@ TEST(CoordinationElastic, BelowTheMinimumItWaitsForWorkersAndGoesOn) {
   cluster.start();
   cluster.finish_step(0);
   cluster.lose(2);
-  EXPECT_EQ(find<AssignPlan>(cluster.quiesced(1, {{1, kFront}, {1, kBack}})), nullptr);
+  EXPECT_EQ(find<AssignPlan>(cluster.quiesced(1, {{1, kFrontStage}, {1, kBack}})), nullptr);
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
   cluster.join(3);
   cluster.now += 1'000'000;
   const CoordinatorDecisions again = cluster.coordination.on_timer(cluster.now);
   EXPECT_EQ(count<QuiesceWorker>(again), 2u);
-  cluster.quiesced(1, {{1, kFront}, {1, kBack}});
+  cluster.quiesced(1, {{1, kFrontStage}, {1, kBack}});
   const CoordinatorDecisions assigned = cluster.quiesced(3);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
@@ -430,7 +431,7 @@ TEST(CoordinationElastic, ASuccessorGoesOnWhereTheJournalEndsWithALargerGenerati
   ASSERT_NE(find<QuiesceWorker>(all), nullptr);
   EXPECT_EQ(find<QuiesceWorker>(all)->generation, 5u);
   EXPECT_EQ(find<QuiesceWorker>(all)->committed_steps, 5u);
-  successor.on_quiesced({1}, 5, {{5, kFront}}, 10);
+  successor.on_quiesced({1}, 5, {{5, kFrontStage}}, 10);
   const CoordinatorDecisions assigned = successor.on_quiesced({2}, 5, {{5, kBack}}, 11).decisions();
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
@@ -462,7 +463,7 @@ TEST(CoordinationElastic, WhatIsNoticedWhileThePlanIsPreparedIsNotForgottenWhenI
 CoordinatorDecisions change_plan_with_spare(Cluster& cluster) {
   cluster.now += 500'000;
   EXPECT_EQ(count<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), 3u);
-  cluster.quiesced(1, {{1, kFront}});
+  cluster.quiesced(1, {{1, kFrontStage}});
   cluster.quiesced(2, {{1, kBack}});
   return cluster.quiesced(3);
 }
@@ -517,7 +518,7 @@ TEST(CoordinationElastic, WithoutAnotherWayTheLinkIsTriedOnceMoreBeforeStepsAreL
       cluster.coordination.on_heartbeat({worker}, {}, cluster.now);
     }
     EXPECT_EQ(count<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
-    cluster.quiesced(1, {{1, kFront}});
+    cluster.quiesced(1, {{1, kFrontStage}});
     const CoordinatorDecisions assigned = cluster.quiesced(2, {{1, kBack}});
     ASSERT_NE(find<AssignPlan>(assigned), nullptr);
     const AssignPlan& order = *find<AssignPlan>(assigned);
@@ -583,7 +584,7 @@ TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
   cluster.lose(2);
   EXPECT_EQ(find<EndRun>(cluster.coordination.on_stop_request("Ctrl-C", cluster.now).decisions()),
             nullptr);
-  cluster.quiesced(1, {{1, kFront}, {1, kBack}});
+  cluster.quiesced(1, {{1, kFrontStage}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);
   ASSERT_NE(find<StartRun>(started), nullptr);
   EXPECT_TRUE(find<StartRun>(started)->order.last);
@@ -605,7 +606,7 @@ TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
   cluster.finish_step(0);
   cluster.coordination.on_shard_saved({1}, 0, 1, absl::OkStatus(), ++cluster.now);
   EXPECT_NE(find<QuiesceWorker>(cluster.lose(2)), nullptr) << "stage 1 was not saved";
-  cluster.quiesced(1, {{1, kFront}, {1, kBack}});
+  cluster.quiesced(1, {{1, kFrontStage}, {1, kBack}});
   const CoordinatorDecisions started = cluster.prepared(1);
   EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
   EXPECT_TRUE(find<StartRun>(started)->order.last);

@@ -8,6 +8,7 @@
 
 #include "plans/coordinator/coordination.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "tests/plans/small_cluster.hpp"
 
 namespace skein::plans {
 namespace {
@@ -55,14 +56,6 @@ struct Restarted {
   uint64_t digest = 0;  // Its configuration's.
   std::optional<Coordination> coordination;
 };
-
-template <class Decision>
-const Decision* find(const CoordinatorDecisions& decisions) {
-  for (const CoordinatorDecision& decision : decisions) {
-    if (const auto* found = std::get_if<Decision>(&decision)) return found;
-  }
-  return nullptr;
-}
 
 TEST(CoordinatorRestart, WaitsForAllWorkersThatMayHoldState) {
   Restarted cluster;

@@ -7,20 +7,21 @@ namespace {
 
 constexpr double kPatienceSeconds = 300;
 constexpr uint64_t kPatienceUs = 300'000'000;
-constexpr WorkerId kFirst{1};
-constexpr WorkerId kSecond{2};
+constexpr WorkerId kFirstWorker{1};
+constexpr WorkerId kSecondWorker{2};
 
 /// Two stages that keep each other's snapshots.
 SnapshotSchedule two_stages(int64_t interval, uint64_t first_step = 0) {
   SnapshotSchedule schedule(interval, kPatienceSeconds);
-  schedule.begin_generation({kFirst, kSecond}, {kSecond, kFirst}, first_step);
+  schedule.begin_generation({kFirstWorker, kSecondWorker}, {kSecondWorker, kFirstWorker},
+                            first_step);
   return schedule;
 }
 
 void keep_all(SnapshotSchedule& schedule, uint64_t steps_done) {
   for (int32_t stage : {0, 1}) {
-    schedule.on_kept(kFirst, stage, steps_done);
-    schedule.on_kept(kSecond, stage, steps_done);
+    schedule.on_kept(kFirstWorker, stage, steps_done);
+    schedule.on_kept(kSecondWorker, stage, steps_done);
   }
 }
 
@@ -39,23 +40,23 @@ TEST(SnapshotSchedule, IsDueEveryIntervalAfterTheFirstStep) {
 TEST(SnapshotSchedule, AStageWithoutSnapshotPeerOrAnIntervalOfZeroTurnsThemOff) {
   EXPECT_FALSE(two_stages(0).is_due(100));
   SnapshotSchedule alone(1, kPatienceSeconds);
-  alone.begin_generation({kFirst}, {WorkerId{0}}, 0);
+  alone.begin_generation({kFirstWorker}, {WorkerId{0}}, 0);
   EXPECT_FALSE(alone.is_due(100));
 }
 
 TEST(SnapshotSchedule, OnlyAWholeSetMovesTheFloor) {
   SnapshotSchedule schedule = two_stages(1);
   schedule.on_ordered(1, 0);
-  EXPECT_EQ(schedule.on_kept(kFirst, 0, 1), std::nullopt);
-  EXPECT_EQ(schedule.on_kept(kSecond, 0, 1), std::nullopt);
-  EXPECT_EQ(schedule.on_kept(kSecond, 1, 1), std::nullopt);
-  EXPECT_EQ(schedule.on_kept(kSecond, 1, 1), DropReason::kRepeated);
+  EXPECT_EQ(schedule.on_kept(kFirstWorker, 0, 1), std::nullopt);
+  EXPECT_EQ(schedule.on_kept(kSecondWorker, 0, 1), std::nullopt);
+  EXPECT_EQ(schedule.on_kept(kSecondWorker, 1, 1), std::nullopt);
+  EXPECT_EQ(schedule.on_kept(kSecondWorker, 1, 1), DropReason::kRepeated);
   EXPECT_EQ(schedule.on_kept(WorkerId{9}, 1, 1), DropReason::kNotAllowed);
-  EXPECT_EQ(schedule.on_kept(kFirst, 7, 1), DropReason::kNotAllowed);
-  EXPECT_EQ(schedule.on_kept(kFirst, 1, 0), DropReason::kStale);
-  EXPECT_EQ(schedule.on_kept(kFirst, 1, 2), DropReason::kUnexpected);
+  EXPECT_EQ(schedule.on_kept(kFirstWorker, 7, 1), DropReason::kNotAllowed);
+  EXPECT_EQ(schedule.on_kept(kFirstWorker, 1, 0), DropReason::kStale);
+  EXPECT_EQ(schedule.on_kept(kFirstWorker, 1, 2), DropReason::kUnexpected);
   EXPECT_EQ(schedule.floor(), 0u) << "the snapshot peer of stage 1 has not spoken";
-  schedule.on_kept(kFirst, 1, 1);
+  schedule.on_kept(kFirstWorker, 1, 1);
   EXPECT_EQ(schedule.floor(), 1u);
   keep_all(schedule, 7);
   EXPECT_EQ(schedule.floor(), 1u) << "nobody ordered that";

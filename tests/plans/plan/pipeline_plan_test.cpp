@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<WorkerId> workers(uint32_t count) {
+std::vector<WorkerId> pipeline_workers(uint32_t count) {
   std::vector<WorkerId> all;
   for (uint32_t id = 1; id <= count; ++id) all.push_back(WorkerId{2 * id});
   return all;
@@ -22,7 +22,7 @@ std::vector<WorkerId> workers(uint32_t count) {
 TEST(PipelinePlan, HasAsManyPipelinesAsThereAreWorkersFor) {
   const JobSpec job = pipeline_job(2, 3);
   for (uint32_t count = 1; count <= 12; ++count) {
-    const auto plan = make_pipeline_plan(job, workers(count), 7);
+    const auto plan = make_pipeline_plan(job, pipeline_workers(count), 7);
     ASSERT_TRUE(plan.ok()) << count << ": " << plan.status();
     EXPECT_EQ(plan->generation, 7u);
     const uint32_t stages = count < 2 ? 1 : 2;
@@ -38,7 +38,7 @@ TEST(PipelinePlan, APipelineTrainsOnAsManySamplesHoweverManyThereAre) {
     job.training.global_batch_size = 15 * pipelines;
     EXPECT_EQ(pipeline_samples(job), 15u);
     for (uint32_t count = 1; count <= 9; ++count) {
-      const Plan plan = make_pipeline_plan(job, workers(count), 1).value();
+      const Plan plan = make_pipeline_plan(job, pipeline_workers(count), 1).value();
       EXPECT_EQ(plan.microbatch_count, 5);
       for (const StagePlan& stage : plan.stages) {
         for (const ReplicaPlan& replica : stage.replicas) EXPECT_EQ(replica.rows.count, 3);
@@ -48,7 +48,7 @@ TEST(PipelinePlan, APipelineTrainsOnAsManySamplesHoweverManyThereAre) {
 }
 
 TEST(PipelinePlan, RoutesStayWithinAPipeline) {
-  const Plan plan = make_pipeline_plan(pipeline_job(3, 4), workers(12), 1).value();
+  const Plan plan = make_pipeline_plan(pipeline_job(3, 4), pipeline_workers(12), 1).value();
   const PipelineLayout layout = pipeline_layout(plan);
   for (uint32_t id = 0; id < layout.replica_count(); ++id) {
     for (int direction : {-1, 1}) {
@@ -64,16 +64,16 @@ TEST(PipelinePlan, WithFewerWorkersThanStagesALayoutOfTheJobIsGivenUp) {
   job.parallelism.layout = {1, 1, 1, 1};
   job.parallelism.virtual_stages = 2;
   job.parallelism.pipeline_parallel_schedule = "Interleaved1F1B";
-  EXPECT_EQ(pipeline_layout(make_pipeline_plan(job, workers(5), 1).value()),
+  EXPECT_EQ(pipeline_layout(make_pipeline_plan(job, pipeline_workers(5), 1).value()),
             (PipelineLayout{2, 4}));
-  EXPECT_EQ(pipeline_layout(make_pipeline_plan(job, workers(1), 1).value()),
+  EXPECT_EQ(pipeline_layout(make_pipeline_plan(job, pipeline_workers(1), 1).value()),
             (PipelineLayout{1, 1}));
 }
 
 TEST(PipelinePlan, WithoutADegreeTheWorkersAreSharedOutToThePipelines) {
   JobSpec job = pipeline_job(0, 2);
   for (uint32_t count = 1; count <= 9; ++count) {
-    const Plan plan = make_pipeline_plan(job, workers(count), 1).value();
+    const Plan plan = make_pipeline_plan(job, pipeline_workers(count), 1).value();
     const uint32_t stages = std::max(1u, count / 2);
     EXPECT_EQ(pipeline_layout(plan), (PipelineLayout{count / stages, stages})) << count;
   }
@@ -82,24 +82,24 @@ TEST(PipelinePlan, WithoutADegreeTheWorkersAreSharedOutToThePipelines) {
 TEST(PipelinePlan, ATiedEmbeddingNeedsOneStage) {
   JobSpec job = pipeline_job(2, 2);
   job.model.tied_head = true;
-  const absl::Status refused = make_pipeline_plan(job, workers(4), 1).status();
+  const absl::Status refused = make_pipeline_plan(job, pipeline_workers(4), 1).status();
   EXPECT_TRUE(absl::IsInvalidArgument(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("tie_word_embeddings"));
-  EXPECT_TRUE(make_pipeline_plan(job, workers(1), 1).ok()) << "one stage";
+  EXPECT_TRUE(make_pipeline_plan(job, pipeline_workers(1), 1).ok()) << "one stage";
   job.parallelism.pipeline_parallel_degree = 1;
-  EXPECT_TRUE(make_pipeline_plan(job, workers(4), 1).ok());
+  EXPECT_TRUE(make_pipeline_plan(job, pipeline_workers(4), 1).ok());
 }
 
 TEST(PipelinePlan, ANewPlanLeavesStateWhereItIs) {
   ReplanRequest request;
   request.job = pipeline_job(2, 3);
-  request.workers = workers(6);
+  request.workers = pipeline_workers(6);
   request.generation = 1;
   const Plan before = replan_pipeline_replicas(request)->plan;
   for (uint32_t lost = 0; lost < 6; ++lost) {
     request.current = before;
     request.generation = 2;
-    request.workers = workers(6);
+    request.workers = pipeline_workers(6);
     request.workers.erase(request.workers.begin() + lost);
     const PlannedPipeline after = replan_pipeline_replicas(request).value();
     EXPECT_EQ(after.reason, "2 pipeline replicas of the job's pipeline");

@@ -12,19 +12,19 @@
 namespace skein::plans {
 namespace {
 
-using Kind = MemberChange::Kind;
+using ChangeKind = MemberChange::Kind;
 using ::testing::HasSubstr;
 
 constexpr double kBatch = 16;
 
 MemberChange joins(double at_s, uint32_t worker, int32_t device) {
-  return {at_s, Kind::kJoins, {worker}, device};
+  return {at_s, ChangeKind::kJoins, {worker}, device};
 }
 MemberChange notice(double at_s, uint32_t worker) {
-  return {at_s, Kind::kNotice, {worker}, static_cast<int32_t>(worker) - 1};
+  return {at_s, ChangeKind::kNotice, {worker}, static_cast<int32_t>(worker) - 1};
 }
 MemberChange goes(double at_s, uint32_t worker) {
-  return {at_s, Kind::kGoes, {worker}, static_cast<int32_t>(worker) - 1};
+  return {at_s, ChangeKind::kGoes, {worker}, static_cast<int32_t>(worker) - 1};
 }
 
 /// `first` of `devices` equal devices are there at the start. A device takes 0.3 s for a step.
@@ -203,10 +203,10 @@ TEST(ChurnSimulation, NeverExceedsTheIdealAndIsTheSameTwice) {
         continue;
       }
       if (rng.below(2) == 0) {
-        request.churn.changes.push_back({at_s, Kind::kNotice, {worker}, device});
+        request.churn.changes.push_back({at_s, ChangeKind::kNotice, {worker}, device});
         at_s += rng.uniform();
       }
-      request.churn.changes.push_back({at_s, Kind::kGoes, {worker}, device});
+      request.churn.changes.push_back({at_s, ChangeKind::kGoes, {worker}, device});
       worker = 0;
     }
     const ChurnSimulation simulation = simulated(request);

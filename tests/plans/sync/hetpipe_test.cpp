@@ -11,7 +11,7 @@
 namespace skein::plans {
 namespace {
 
-constexpr int kEvents = 120000;  // So many for each of the parameters.
+constexpr int kHetPipeEvents = 120000;  // So many for each of the parameters.
 
 using Shape = std::tuple<uint32_t, uint64_t, uint64_t>;  // Stages, wave, distance.
 
@@ -73,11 +73,11 @@ TEST_P(HetPipeRandom, NobodyIsFurtherAheadAndNobodyWaitsForever) {
     if (start.average != Average::kServer) return;
     if (start.staleness != recount.push(start)) pipelines.fail("staleness miscounted");
   };
-  pipelines.run(kEvents);
+  pipelines.run(kHetPipeEvents);
   pipelines.settle(20 * wave);
   EXPECT_EQ(pipelines.breach(), "");
   EXPECT_GT(pipelines.deaths(), 20u);
-  EXPECT_GT(pipelines.starts(), kEvents / 10u);
+  EXPECT_GT(pipelines.starts(), kHetPipeEvents / 10u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, HetPipeRandom,
@@ -94,7 +94,7 @@ TEST(HetPipe, StalenessStaysWithinItsBound) {
     pipelines.on_start = [&](const GroupStart& start) {
       staleness_max = std::max(staleness_max, start.staleness);
     };
-    pipelines.run(kEvents);
+    pipelines.run(kHetPipeEvents);
     EXPECT_EQ(pipelines.breach(), "");
     EXPECT_LE(staleness_max, 2 * distance * 5) << distance;
     EXPECT_GE(staleness_max, distance) << distance;

@@ -10,7 +10,7 @@
 namespace skein::plans {
 namespace {
 
-constexpr int kEvents = 120000;
+constexpr int kServerEvents = 120000;
 constexpr PipelineLayout kLayout{6, 3};
 
 struct ParameterServerRandom : testing::TestWithParam<ParameterServerOptions> {};
@@ -36,7 +36,7 @@ TEST_P(ParameterServerRandom, KeepsItsBoundAndNobodyWaitsForever) {
       pipelines.fail("asynchronous members do not wait for each other");
     }
   };
-  pipelines.run(kEvents);
+  pipelines.run(kServerEvents);
   pipelines.settle(30);
   EXPECT_EQ(pipelines.breach(), "");
   EXPECT_GT(pipelines.deaths(), 50u);
@@ -56,7 +56,7 @@ TEST(ParameterServer, SynchronousHasNoStaleness) {
   pipelines.on_start = [&](const GroupStart& start) {
     if (start.staleness != 0 || start.members.size() != kLayout.pipelines) pipelines.fail("stale");
   };
-  pipelines.run(kEvents);
+  pipelines.run(kServerEvents);
   EXPECT_EQ(pipelines.breach(), "");
   EXPECT_GT(pipelines.starts(), 1000u);
 }
@@ -79,7 +79,7 @@ TEST(ParameterServer, BoundedStalenessStaysWithinItsBound) {
         }
       }
     };
-    pipelines.run(kEvents);
+    pipelines.run(kServerEvents);
     EXPECT_EQ(pipelines.breach(), "");
     EXPECT_LE(staleness_max, 2 * bound * (kLayout.pipelines - 1));
     EXPECT_GE(staleness_max, bound);

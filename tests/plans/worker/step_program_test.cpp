@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-using Program = Watched<StepProgram>;
+using WatchedProgram = Watched<StepProgram>;
 
 constexpr int32_t kMicrobatches = 3;
 
@@ -36,7 +36,7 @@ ProgramOptions only_stage() {
 }
 
 /// Answers every piece of work of the device, one after the other, and collects all commands.
-ProgramCommands run_to_quiet(Program& program, ProgramCommands commands) {
+ProgramCommands run_to_quiet(WatchedProgram& program, ProgramCommands commands) {
   ProgramCommands all;
   size_t running = 0;
   do {
@@ -61,7 +61,7 @@ size_t count(const ProgramCommands& commands) {
 }
 
 TEST(StepProgram, RunsAllActionsInOrderThenSignalsReady) {
-  Program program(only_stage());
+  WatchedProgram program(only_stage());
   const ProgramCommands commands = run_to_quiet(program, program.on_start());
   std::vector<Action> actions;
   for (const ProgramCommand& command : commands) {
@@ -72,7 +72,7 @@ TEST(StepProgram, RunsAllActionsInOrderThenSignalsReady) {
 }
 
 TEST(StepProgram, MarksTheFirstAndTheLastActionOfAStep) {
-  Program program(only_stage());
+  WatchedProgram program(only_stage());
   const ProgramCommands commands = run_to_quiet(program, program.on_start());
   for (size_t i = 0; i + 1 < commands.size(); ++i) {
     const auto& run = std::get<RunAction>(commands[i]);
@@ -82,7 +82,7 @@ TEST(StepProgram, MarksTheFirstAndTheLastActionOfAStep) {
 }
 
 TEST(StepProgram, GivesTheDeviceOneActionAheadIfItsInputIsThere) {
-  Program program(middle_stage());
+  WatchedProgram program(middle_stage());
   program.on_start();
   EXPECT_EQ(program.on_input({InputKind::kActivation, 0, 1, 0}).size(), 1u);
   EXPECT_EQ(program.on_input({InputKind::kActivation, 0, 1, 1}).size(), 1u) << "one ahead";
@@ -91,7 +91,7 @@ TEST(StepProgram, GivesTheDeviceOneActionAheadIfItsInputIsThere) {
 }
 
 TEST(StepProgram, AMiddleStageWaitsForBothNeighbours) {
-  Program program(middle_stage());
+  WatchedProgram program(middle_stage());
   EXPECT_THAT(program.on_start(), IsEmpty());
   EXPECT_EQ(program.on_input({InputKind::kActivation, 0, 1, 0}).size(), 1u);
   EXPECT_THAT(program.on_work_done(), IsEmpty());
@@ -103,7 +103,7 @@ TEST(StepProgram, AMiddleStageWaitsForBothNeighbours) {
 TEST(StepProgram, FinishesAStepForAnyOrderOfInputs) {
   std::mt19937 shuffle(7);
   for (int trial = 0; trial < 200; ++trial) {
-    Program program(middle_stage());
+    WatchedProgram program(middle_stage());
     std::vector<InputKey> keys;
     for (int32_t m = 0; m < kMicrobatches; ++m) {
       keys.push_back({InputKind::kActivation, 0, 1, m});
@@ -125,7 +125,7 @@ TEST(StepProgram, FinishesAStepForAnyOrderOfInputs) {
 TEST(StepProgram, ReducesEachGroupOnceAndThenReportsTheNorm) {
   ProgramOptions options = only_stage();
   options.stages[0].groups = {{GroupId{0}}, {GroupId{3}}};
-  Program program(options);
+  WatchedProgram program(options);
   const ProgramCommands commands = run_to_quiet(program, program.on_start());
   EXPECT_EQ(count<RunReduction>(commands), 2u) << "nobody has to say so";
   EXPECT_THAT(program.on_group_reduced(GroupId{9}, 0, 0), IsEmpty()) << "not a member";
@@ -139,7 +139,7 @@ TEST(StepProgram, ReducesEachGroupOnceAndThenReportsTheNorm) {
 }
 
 TEST(StepProgram, AppliesACommitOnceAndOnlyOfItsStep) {
-  Program program(only_stage());
+  WatchedProgram program(only_stage());
   run_to_quiet(program, program.on_start());
   EXPECT_THAT(program.on_commit({.step = 1}), IsEmpty());
   const ProgramCommands commands = program.on_commit({.step = 0, .gradient_norm = 2});
@@ -152,7 +152,7 @@ TEST(StepProgram, AppliesACommitOnceAndOnlyOfItsStep) {
 TEST(StepProgram, SaysWhyItDropsAnEvent) {
   ProgramOptions options = middle_stage();
   options.first_step = 7;
-  Program program(options);
+  WatchedProgram program(options);
   EXPECT_THAT(program.on_commit({.step = 7}), IsEmpty());
   EXPECT_EQ(program.dropped(DropReason::kEarly), 1u);
   program.on_start();
@@ -168,7 +168,7 @@ TEST(StepProgram, SaysWhyItDropsAnEvent) {
 }
 
 TEST(StepProgram, AnInputThatNoActionTakesIsNotKept) {
-  Program program(middle_stage());
+  WatchedProgram program(middle_stage());
   program.on_start();
   for (const InputKey& key :
        {InputKey{InputKind::kActivation, 0, 1, kMicrobatches},
@@ -178,14 +178,14 @@ TEST(StepProgram, AnInputThatNoActionTakesIsNotKept) {
     program.on_input(key);
   }
   EXPECT_EQ(program.dropped(DropReason::kOutOfBounds), 5u);
-  Program first(only_stage());
+  WatchedProgram first(only_stage());
   first.on_start();
   first.on_input({InputKind::kActivation, 0, 0, 0});
   EXPECT_EQ(first.dropped(DropReason::kOutOfBounds), 1u) << "the first stage reads the data";
 }
 
 TEST(StepProgram, DropsEventsOfOtherModes) {
-  Program program(only_stage());
+  WatchedProgram program(only_stage());
   program.on_start();
   EXPECT_THAT(program.on_claim({0, {0, 1}}), IsEmpty());
   EXPECT_THAT(program.on_update({0, 1}), IsEmpty());
@@ -199,7 +199,7 @@ TEST(StepProgram, EachReplicaReadsItsOwnRowsOfAStepsSamples) {
   options.first_step = 5;
   options.samples_per_step = 12;
   options.microbatch_rows = 4;
-  Program program(options);
+  WatchedProgram program(options);
   program.on_start();
   EXPECT_EQ(program->first_sample(0, {0, 3}), 60u);
   EXPECT_EQ(program->first_sample(2, {3, 1}), 60u + 2 * 4 + 3);
@@ -207,14 +207,14 @@ TEST(StepProgram, EachReplicaReadsItsOwnRowsOfAStepsSamples) {
 }
 
 TEST(StepProgram, ACommitBeforeReadyHasNoEffect) {
-  Program program(middle_stage());
+  WatchedProgram program(middle_stage());
   program.on_start();
   EXPECT_THAT(program.on_commit({.step = 0}), IsEmpty());
   EXPECT_EQ(program->steps_done(), 0u);
 }
 
 TEST(StepProgram, TheLeaderSavesBetweenTheUpdateAndTheNextStep) {
-  Program program(only_stage());
+  WatchedProgram program(only_stage());
   run_to_quiet(program, program.on_start());
   program.on_commit({.step = 0, .checkpoint = true});
   const ProgramCommands commands = program.on_work_done();
@@ -226,7 +226,7 @@ TEST(StepProgram, TheLeaderSavesBetweenTheUpdateAndTheNextStep) {
 TEST(StepProgram, ValidatesAfterTheUpdateAndSaysSo) {
   ProgramOptions options = only_stage();
   options.validation_batches = 2;
-  Program program(options);
+  WatchedProgram program(options);
   run_to_quiet(program, program.on_start());
   const ProgramCommands commands =
       run_to_quiet(program, program.on_commit({.step = 0, .validate = true, .last = true}));
@@ -240,7 +240,7 @@ TEST(StepProgram, ValidatesAfterTheUpdateAndSaysSo) {
 TEST(StepProgram, AStepIsDoneWhileItsValidationStillRuns) {
   ProgramOptions options = only_stage();
   options.validation_batches = 2;
-  Program program(options);
+  WatchedProgram program(options);
   run_to_quiet(program, program.on_start());
   program.on_commit({.step = 0, .validate = true});
   EXPECT_EQ(program->steps_done(), 0u) << "the update runs";
@@ -258,7 +258,7 @@ TEST(StepProgram, TakesAnInputOfTheValidationThatIsLeftBeforeTheStart) {
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
   options.stages = {{.stage = 2, .is_last = true}};
   options.validation_batches = 1;
-  Program program(options);
+  WatchedProgram program(options);
   EXPECT_THAT(program.on_input({InputKind::kActivation, 4, 2, 0}), IsEmpty());
   EXPECT_EQ(program.dropped(), 1u) << "that step is done";
   EXPECT_THAT(program.on_input({InputKind::kValidation, 4, 2, 0}), IsEmpty());
@@ -272,7 +272,7 @@ TEST(StepProgram, ARepeatOfAnInputThatWasUsedIsNotKept) {
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
   options.stages = {{.stage = 2, .is_last = true}};
   options.validation_batches = 1;
-  Program program(options);
+  WatchedProgram program(options);
   program.on_start();
   const ProgramCommands begun = program.on_input({InputKind::kActivation, 0, 2, 0});
   program.on_input({InputKind::kActivation, 0, 2, 0});
@@ -289,7 +289,7 @@ TEST(StepProgram, TakesTheNextStepsInputsEarlyAndDropsOldOnes) {
   ProgramOptions options;
   options.actions = make_schedule(ScheduleKind::k1F1B, straight_shape(3, 1))->at(2);
   options.stages = {{.stage = 2, .is_last = true}};
-  Program program(options);
+  WatchedProgram program(options);
   program.on_start();
   run_to_quiet(program, program.on_input({InputKind::kActivation, 0, 2, 0}));
   EXPECT_THAT(program.on_input({InputKind::kActivation, 1, 2, 0}), IsEmpty()) << "one step ahead";
@@ -313,7 +313,7 @@ struct EveryOrder {
 
   /// What has happened on the way to here.
   struct Path {
-    Program program;
+    WatchedProgram program;
     std::vector<ProgramCommand> device;
     std::map<GroupId, RunReduction> collectives;
     std::map<GroupId, int32_t> next_bucket;
@@ -374,7 +374,7 @@ struct EveryOrder {
 TEST(StepProgram, ReducesBucketsInOrderOneAtATimeAndNoneBeforeItIsComplete) {
   for (int32_t buckets = 1; buckets <= 4; ++buckets) {
     EveryOrder all{buckets};
-    EveryOrder::Path path{Program(bucketed_stage(buckets)), {}, {}, {}};
+    EveryOrder::Path path{WatchedProgram(bucketed_stage(buckets)), {}, {}, {}};
     all.take(path, path.program.on_start());
     all.explore(path);
     EXPECT_GE(all.orders, buckets) << "nothing was interleaved";
@@ -382,7 +382,7 @@ TEST(StepProgram, ReducesBucketsInOrderOneAtATimeAndNoneBeforeItIsComplete) {
 }
 
 TEST(StepProgram, OnlyTheLastBackwardIsCutAndItsPartsAreGivenTogether) {
-  Program program(bucketed_stage(4));
+  WatchedProgram program(bucketed_stage(4));
   std::vector<RunAction> runs;
   ProgramCommands commands = program.on_start();
   for (size_t ended = 0; ended < runs.size() || !commands.empty(); ++ended) {
@@ -407,7 +407,7 @@ TEST(StepProgram, OnlyTheLastBackwardIsCutAndItsPartsAreGivenTogether) {
 }
 
 TEST(StepProgram, ALateOrForeignBucketChangesNothing) {
-  Program program(bucketed_stage(2));
+  WatchedProgram program(bucketed_stage(2));
   EXPECT_THAT(program.on_group_reduced(GroupId{0}, 0, 0), IsEmpty()) << "before it was started";
   ProgramCommands commands = program.on_start();
   for (int work = 0; work < 2 * kMicrobatches; ++work) commands = program.on_work_done();
@@ -432,7 +432,7 @@ TEST(StepProgram, TheLastWeightBackwardIsCutWhereBackwardsAreSplit) {
                      {0, ActionType::kBackward, 0},
                      {0, ActionType::kBackwardWeight, 1}};
   options.stages = {{.stage = 0, .is_first = true, .is_last = true, .groups = {{GroupId{0}, 3}}}};
-  Program program(options);
+  WatchedProgram program(options);
   const ProgramCommands commands = run_to_quiet(program, program.on_start());
   for (const ProgramCommand& command : commands) {
     const auto* run = std::get_if<RunAction>(&command);
@@ -459,7 +459,7 @@ ProgramOptions two_stages() {
 }
 
 TEST(StepProgram, AStageSignalsReadyWhileAnotherOneStillComputes) {
-  Program program(two_stages());
+  WatchedProgram program(two_stages());
   run_to_quiet(program, program.on_start());
   EXPECT_THAT(program.on_input({InputKind::kActivation, 0, 0, 0}), IsEmpty());
   run_to_quiet(program, program.on_input({InputKind::kActivation, 0, 2, 0}));
@@ -479,7 +479,7 @@ TEST(StepProgram, AStageSignalsReadyWhileAnotherOneStillComputes) {
 }
 
 TEST(StepProgram, ValidatesAndSavesEveryStage) {
-  Program program(two_stages());
+  WatchedProgram program(two_stages());
   run_to_quiet(program, program.on_start());
   run_to_quiet(program, program.on_input({InputKind::kActivation, 0, 2, 0}));
   run_to_quiet(program, program.on_input({InputKind::kGradient, 0, 2, 0}));
@@ -497,7 +497,7 @@ TEST(StepProgram, ValidatesAndSavesEveryStage) {
 }
 
 TEST(StepProgram, AnInputThatIsTooFarAheadIsNotKept) {
-  Program program(middle_stage());
+  WatchedProgram program(middle_stage());
   program.on_start();
   program.on_input({InputKind::kGradient, 2, 1, 0});
   EXPECT_EQ(program.dropped(DropReason::kEarly), 1u);
