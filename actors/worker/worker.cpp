@@ -241,7 +241,7 @@ void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
   older_joins = 0;
   if (config.options.fail_point) config.options.fail_point->identify(joined.worker);
   other_run.clear();
-  config.plane->identify({joined.run, joined.worker});
+  config.plane->identify({joined.run, joined.worker, term});
   if (absl::Status status = take_config(joined); !status.ok()) return tell_failed(status);
   if (!device) {
     const size_t number = joined.worker.value - 1;

@@ -37,6 +37,7 @@ Wire<schema::Hello> encode_hello(const Hello& from) {
   hello.setRun(from.run);
   hello.setGeneration(from.generation);
   hello.setSender(from.sender.value);
+  hello.setTerm(from.term);
   return Wire<schema::Hello>::encode(message);
 }
 
@@ -83,6 +84,7 @@ absl::StatusOr<Hello> decode_hello(schema::Hello::Reader hello) {
   decoded.run = bounds.name("run", hello.getRun());
   decoded.generation = bounds.count("generation", hello.getGeneration(), kGenerationsMax);
   decoded.sender = bounds.worker_or_none("sender", hello.getSender());
+  decoded.term = bounds.count("term", hello.getTerm(), kTermsMax);
   if (!bounds.status().ok()) return bounds.status();
   return decoded;
 }

@@ -29,6 +29,7 @@ struct Hello {
   std::string run;          // A name; empty: it has joined none yet.
   uint64_t generation = 0;  // kGenerationsMax; 0: what is sent before any plan.
   plans::WorkerId sender;   // 0: it has no number yet.
+  uint64_t term = 0;        // kTermsMax; the coordinator's life; 0: none yet.
   bool operator==(const Hello&) const = default;
 };
 

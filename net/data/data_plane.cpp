@@ -53,6 +53,11 @@ std::string run_text(const std::string& run) {
   return run.empty() ? "no run yet" : absl::StrCat("run ", run);
 }
 
+/// Probes belong to no plan.
+bool is_of_another_life(const Hello& hello, const DataPlane::Identity& here) {
+  return hello.generation != 0 && hello.term != here.term;
+}
+
 absl::Status check_peer(const Hello& hello, const DataPlane::Identity& here) {
   if (hello.role != schema::Role::PEER) {
     return absl::FailedPreconditionError("it is no worker; this port takes tensors only");
@@ -65,6 +70,10 @@ absl::Status check_peer(const Hello& hello, const DataPlane::Identity& here) {
   if (!hello.run.empty() && hello.sender.value == 0) {
     return absl::FailedPreconditionError("it does not say which worker of the run it is");
   }
+  if (is_of_another_life(hello, here)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "its plan was made in life ", hello.term, " of the coordinator, here is life ", here.term));
+  }
   return absl::OkStatus();
 }
 
@@ -72,11 +81,13 @@ absl::Status check_peer(const Hello& hello, const DataPlane::Identity& here) {
 class Receiver : public std::enable_shared_from_this<Receiver> {
  public:
   /// `refuse` is told why the connection ends because of what the peer says.
-  Receiver(kj::Own<kj::AsyncIoStream> stream, Hello hello, std::shared_ptr<KjTensorInbox> inbox,
+  Receiver(kj::Own<kj::AsyncIoStream> stream, Hello hello,
+           std::shared_ptr<const DataPlane::Identity> here, std::shared_ptr<KjTensorInbox> inbox,
            std::shared_ptr<Counters> counters, kj::Timer& timer, double timeout_seconds,
            std::function<void(const std::string&)> refuse)
       : stream_(kj::mv(stream)),
         hello_(std::move(hello)),
+        here_(std::move(here)),
         inbox_(std::move(inbox)),
         counters_(std::move(counters)),
         timer_(timer),
@@ -98,6 +109,10 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
                                        " sent a tensor of generation ", rows.key.generation,
                                        " on its connection for generation ",
                                        self->hello_.generation));
+            return kj::READY_NOW;
+          }
+          if (is_of_another_life(self->hello_, *self->here_)) {  // A new one began meanwhile.
+            ++self->counters_->dropped_headers;
             return kj::READY_NOW;
           }
           return self->inbox_->place(rows).then([self, rows](KjTensorInbox::Place place) {
@@ -155,6 +170,7 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
 
   kj::Own<kj::AsyncIoStream> stream_;
   const Hello hello_;
+  const std::shared_ptr<const DataPlane::Identity> here_;
   std::shared_ptr<KjTensorInbox> inbox_;
   std::shared_ptr<Counters> counters_;
   kj::Timer& timer_;
@@ -184,7 +200,7 @@ class Senders {
       sender =
           std::make_shared<TensorSender>(loop_, address, bytes_sent_, cuts_, options_.on_peer_lost);
       sender->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity_->run, generation,
-                     identity_->self},
+                     identity_->self, identity_->term},
                     options_.connect_timeout_seconds);
     }
     sender->push(std::move(rows));
@@ -199,7 +215,7 @@ class Senders {
       watch = std::make_shared<PeerWatch>(loop_, address, patience_seconds, cuts_,
                                           options_.on_unreachable);
       watch->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity_->run, generation,
-                    identity_->self});
+                    identity_->self, identity_->term});
     }
   }
 
@@ -264,7 +280,7 @@ class KjDataPlane final : public DataPlane {
       // The others may hear of us before we hear that we are of the run: they try again.
       if (on_refused && !identity->run.empty()) on_refused(peer, why);
     };
-    accept.on_accept = [&loop = loop_, inbox = inbox_, counters = counters_,
+    accept.on_accept = [&loop = loop_, identity = identity_, inbox = inbox_, counters = counters_,
                         timeout_seconds = options_.payload_timeout_seconds,
                         on_refused = options_.on_refused](kj::Own<kj::AsyncIoStream> stream,
                                                           Hello hello, std::string peer) {
@@ -272,8 +288,9 @@ class KjDataPlane final : public DataPlane {
       auto refuse = [on_refused, peer = std::move(peer)](const std::string& why) {
         if (on_refused) on_refused(peer, why);
       };
-      auto receiver = std::make_shared<Receiver>(kj::mv(stream), std::move(hello), inbox, counters,
-                                                 loop.timer(), timeout_seconds, std::move(refuse));
+      auto receiver =
+          std::make_shared<Receiver>(kj::mv(stream), std::move(hello), identity, inbox, counters,
+                                     loop.timer(), timeout_seconds, std::move(refuse));
       loop.run(receiver->read_all());
     };
     auto acceptor = Acceptor::listen(loop_, std::move(accept));

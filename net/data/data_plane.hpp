@@ -49,13 +49,15 @@ class DataPlane {
   static absl::StatusOr<std::unique_ptr<DataPlane>> start(EventLoop& loop, Options options);
   virtual ~DataPlane() = default;
 
-  /// Who we are in which run: every connection says so. Only peers of the same run may connect, and
-  /// all tensors of a connection are of the generation that it was made for. Before the first call
-  /// we are nobody and take tensors from nobody but the like. A plane without sockets has nothing
-  /// to check.
+  /// Who we are in which run, and by which life of the coordinator: every connection says so. Only
+  /// peers of the same run may connect, and all tensors of a connection are of the generation that
+  /// it was made for, which is the same plan only within one life of the coordinator. Before the
+  /// first call we are nobody and take tensors from nobody but the like. A plane without sockets
+  /// has nothing to check.
   struct Identity {
     std::string run;
     plans::WorkerId self;
+    uint64_t term = 0;
   };
   virtual void identify(Identity /*identity*/) {}
 

@@ -22,10 +22,14 @@ struct Hello {
   protocolVersion @1 :UInt32;
   role @2 :Role;
   # The next ones are those of a peer: every tensor of the connection is of this run and generation,
-  # and from this worker. Others leave them out: a worker says in `Join` which run it serves.
+  # by this life of the coordinator, and from this worker. Others leave them out: a worker says in
+  # `Join` which run it serves.
   run @3 :Text;          # The run's id; empty: it has joined none yet.
   generation @4 :UInt64; # 0: what is sent before any plan.
   sender @5 :UInt32;     # Worker id; 0: it has none yet.
+  # The coordinator's life that made the plan: one that was restarted may give the generation of a plan
+  # that it cannot know to another one.
+  term @6 :UInt64;
 }
 
 struct Envelope {

@@ -60,6 +60,8 @@ void SimulatedPlane::send(const std::string& address, Rows rows) {
         const std::shared_ptr<Flow> alive = weak.lock();
         if (peer == planes.by_address.end() || !alive) return true;
         alive->reached = true;
+        const bool is_of_plan = rows.key.generation > 0;
+        if (is_of_plan && alive->term != peer->second->identity_.term) return true;
         return peer->second->take(header, rows.payload, *alive->channel);
       },
       network_.tensor_us());
@@ -71,6 +73,7 @@ std::shared_ptr<SimulatedPlane::Flow> SimulatedPlane::flow_to(const std::string&
   auto& flow = flows_[name];
   if (flow && !(rows.key.generation == 0 && flow->lost)) return flow;
   flow = std::make_shared<Flow>();
+  flow->term = identity_.term;
   const auto peer = planes_.by_address.find(address);
   const bool is_cut = cut_until_us_.contains(address) && cut_until_us_[address] > world_.now_us();
   const ProcessId to = peer == planes_.by_address.end() ? 0 : peer->second->options_.process;

@@ -36,6 +36,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   SimulatedPlane(World& world, Network& network, Planes& planes, Options options);
   ~SimulatedPlane() override;
 
+  void identify(Identity identity) override { identity_ = std::move(identity); }
   const std::string& address() const override { return address_; }
   net::TensorInbox& inbox() override { return *this; }
   void send(const std::string& address, Rows rows) override;
@@ -55,6 +56,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   using Name = std::tuple<uint64_t, std::string, uint32_t, net::schema::TensorKind>;
   struct Flow {
     std::shared_ptr<Channel> channel;
+    uint64_t term = 0;     // The coordinator's life when it was made.
     bool reached = false;  // Something has arrived.
     bool lost = false;
   };
@@ -84,6 +86,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   Planes& planes_;
   Options options_;
   std::string address_;
+  Identity identity_;
   uint64_t floor_ = 1;
   std::map<Name, std::shared_ptr<Flow>> flows_;
   std::map<std::string, uint64_t> cut_until_us_;

@@ -302,6 +302,40 @@ TEST_F(DataPlaneTest, AConnectionIsOfOneGeneration) {
   here.reset();
 }
 
+/// A coordinator that was restarted may give a generation that it cannot know to another plan.
+TEST_F(DataPlaneTest, AGenerationIsOfOneLifeOfTheCoordinator) {
+  std::vector<std::string> refusals;
+  DataPlane::Options options;
+  options.on_refused = [&](const std::string&, const std::string& why) {
+    std::lock_guard lock(mutex);
+    refusals.push_back(why);
+    changed.notify_all();
+  };
+  auto here = DataPlane::start(*loop, options).value();
+  here->identify({"small-1", {1}, 1});
+  here->inbox().open(stream(0, 4));
+  std::atomic<int> losses = 0;
+  auto other = plane_that_counts(losses);
+  other->identify({"small-1", {2}, 1});
+  other->send(here->address(), rows(0, 0, 4));
+  ASSERT_TRUE(wait_for(1));
+  here->identify({"small-1", {1}, 2});
+  other->send(here->address(), rows(1, 0, 4));
+  EXPECT_TRUE(eventually([&] { return here->statistics().dropped_headers == 1; }))
+      << "the connection was made before";
+  auto late = DataPlane::start(*loop, {}).value();
+  late->identify({"small-1", {3}, 1});
+  late->send(here->address(), rows(2, 0, 4));
+  ASSERT_TRUE(eventually([&] { return !refusals.empty(); }));
+  EXPECT_THAT(refusals[0], HasSubstr("life 1 of the coordinator, here is life 2"));
+  late->identify({"small-1", {3}, 2});
+  late->send(here->address(), rows(3, 0, 4, /*generation=*/2));
+  here->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  EXPECT_TRUE(wait_for(2));
+  arrived.clear();
+  here.reset();
+}
+
 TEST_F(DataPlaneTest, AHelloIsBounded) {
   std::vector<std::string> refusals;
   DataPlane::Options options;
@@ -318,6 +352,7 @@ TEST_F(DataPlaneTest, AHelloIsBounded) {
       {{version, schema::Role::PEER, "small\n1", 1, {3}}, "Hello.run"},
       {{version, schema::Role::PEER, "small-1", UINT64_MAX, {3}}, "Hello.generation"},
       {{version, schema::Role::PEER, "small-1", 1, {UINT32_MAX}}, "Hello.sender"},
+      {{version, schema::Role::PEER, "small-1", 1, {3}, UINT64_MAX}, "Hello.term"},
       {{version, schema::Role::WORKER, "small-1", 1, {3}}, "takes tensors only"}};
   for (const auto& [hello, why] : breaches) {
     const size_t before = refusals.size();
