@@ -13,6 +13,8 @@ namespace skein::plans {
 namespace {
 
 constexpr double kMicro = 1e-6;
+/// Checkpoints whose files are being written. Workers keep a copy of their state for each.
+constexpr auto kCheckpointsMax = 2;
 
 /// The first multiple of `interval` behind `step`; `most` if there is none before that.
 uint64_t next_due(int64_t interval, uint64_t step, uint64_t most) {
@@ -62,7 +64,7 @@ CommitOrder CommitLog::begin_generation(const Plan& plan, std::vector<WorkerId> 
   plan_ = plan;
   leaves_commits_behind_ = leaves_commits_behind;
   if (first_step != step_) {  // What is redone orders it again.
-    owed_validation_ = owed_checkpoint_ = false;
+    owed_validation_ = owed_checkpoint_ = late_checkpoint_ = false;
   }
   generations_.erase(generations_.lower_bound(first_step), generations_.end());
   step_ = first_step;
@@ -147,6 +149,26 @@ void CommitLog::begin_checkpoint(uint64_t steps_done, double loss, uint64_t now_
   checkpoint.ordered_us = now_us;
 }
 
+bool CommitLog::may_save_another() const {
+  return std::count_if(checkpoints_.begin(), checkpoints_.end(), [](const auto& each) {
+           return !each.second.is_completing;
+         }) < kCheckpointsMax;
+}
+
+/// Says so once for each time that a checkpoint has to wait.
+std::optional<RunEvent> CommitLog::save_late(bool is_ordered) {
+  const uint64_t done = journaling_->step + 1;
+  if (is_ordered) late_checkpoint_ = false;
+  if (is_ordered || late_checkpoint_ || !is_due(job_.checkpoint.interval, done)) return {};
+  late_checkpoint_ = true;
+  return RunEvent{
+      "checkpoint.late",
+      absl::StrCat("the checkpoint of step ", done, " waits, as ", kCheckpointsMax,
+                   " before it are still being written; raise checkpoint.interval, or use "
+                   "faster storage"),
+      {{"step", absl::StrCat(done)}}};
+}
+
 CommitOrder CommitLog::make_order(uint64_t now_us) {
   CommitOrder order;
   const uint64_t done = journaling_->step + 1;
@@ -157,7 +179,8 @@ CommitOrder CommitLog::make_order(uint64_t now_us) {
   order.last = ends_run || holds_;
   order.validate = job_.validation.batches > 0 &&
                    (ends_job || (!ends_run && is_due(job_.validation.interval, done)));
-  order.checkpoint = job_.checkpoint.enable && (ends_run || is_due(job_.checkpoint.interval, done));
+  const bool saves = late_checkpoint_ || is_due(job_.checkpoint.interval, done);
+  order.checkpoint = job_.checkpoint.enable && (ends_run || (saves && may_save_another()));
   const bool is_due_now =
       !order.last && (leaves_commits_behind_ ? snapshots_.is_possible() : snapshots_.is_due(done));
   order.snapshot = is_due_now && !snapshots_.must_wait(now_us);
@@ -197,6 +220,9 @@ Outcome<CoordinatorDecisions> CommitLog::on_journaled(uint64_t step, uint64_t no
   is_held_ = order.last;
   if (order.snapshot) snapshots_.on_ordered(end, now_us);
   if (order.validate) validations_[step].started_us = now_us;
+  if (job_.checkpoint.enable) {
+    if (auto late = save_late(order.checkpoint)) decisions.push_back(*std::move(late));
+  }
   if (order.checkpoint) begin_checkpoint(end, journaling_->loss, now_us);
   last_loss_ = journaling_->loss;
   last_norm_ = journaling_->gradient_norm;

@@ -108,6 +108,8 @@ class CommitLog {
 
   CommitOrder make_order(uint64_t now_us);
   void begin_checkpoint(uint64_t steps_done, double loss, uint64_t now_us);
+  bool may_save_another() const;
+  std::optional<RunEvent> save_late(bool is_ordered);
   BroadcastCommit make_broadcast(const CommitOrder& order, uint64_t now_us) const;
   bool owes() const { return owed_validation_ || owed_checkpoint_; }
   uint64_t total_steps() const { return static_cast<uint64_t>(job_.training.steps); }
@@ -139,6 +141,7 @@ class CommitLog {
   bool stops_ = false;
   bool owed_validation_ = false;  // The last committed step has ordered it.
   bool owed_checkpoint_ = false;
+  bool late_checkpoint_ = false;  // One is due, and waits until fewer are being written.
 };
 
 }  // namespace skein::plans

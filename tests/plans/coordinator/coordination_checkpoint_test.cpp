@@ -8,6 +8,7 @@
 namespace skein::plans {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr LayerRange kFront{0, 3};  // A model of 4 blocks in two stages.
@@ -49,6 +50,28 @@ std::vector<std::string> names(const CoordinatorDecisions& decisions) {
     if (const auto* event = std::get_if<RunEvent>(&decision)) names.push_back(event->name);
   }
   return names;
+}
+
+TEST(CoordinationCheckpoint, OnASlowDiskTheNextOneWaits) {
+  Cluster cluster(saving_job());
+  cluster.start();
+  std::vector<uint64_t> ordered;
+  size_t late = 0;
+  const auto finish = [&](uint64_t step) {
+    const CoordinatorDecisions decisions = cluster.finish_step(step);
+    if (find<BroadcastCommit>(decisions)->order.checkpoint) ordered.push_back(step + 1);
+    for (const std::string& name : names(decisions)) late += name == "checkpoint.late" ? 1 : 0;
+  };
+  for (uint64_t step = 0; step < 9; ++step) finish(step);
+  EXPECT_THAT(ordered, ElementsAre(2, 4)) << "their files are being written";
+  EXPECT_EQ(late, 1u);
+  for (int32_t stage : {0, 1}) {
+    cluster.coordination.on_shard_saved(cluster.sender(ReplicaId{static_cast<uint32_t>(stage)}),
+                                        stage, 2, absl::OkStatus(), ++cluster.now);
+  }
+  for (uint64_t step = 9; step < 13; ++step) finish(step);
+  EXPECT_THAT(ordered, ElementsAre(2, 4, 10)) << "at the first commit that can";
+  EXPECT_EQ(late, 2u);
 }
 
 TEST(CoordinationCheckpoint, ARollbackWaitsForANewerCheckpointThatIsBeingCompleted) {
