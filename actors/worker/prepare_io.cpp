@@ -4,6 +4,7 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,8 @@ namespace {
 
 /// Each layer is measured so often, and the fastest time counts.
 constexpr int kProfileRepeats = 3;
+/// A peer that has not answered a probe of the link to it for a lease, or for so long, does not.
+constexpr double kProbeSecondsMax = 10;
 
 /// DataLoss if the data is not what the coordinator trains on.
 absl::Status check_data(const gpu::TokenData& data, const PrepareRequest& request) {
@@ -117,7 +120,7 @@ std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::Replic
 absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   result.data = request.data;
   if (request.device->info().computes) {
-    if (!result.data) {
+    if (!result.data || !result.data->is_unchanged()) {
       SKEIN_ASSIGN_OR_RETURN(result.data, open_data(request));
     }
     // Also if it was open: the coordinator may be a new one, with other data.
@@ -185,8 +188,13 @@ absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
   measured.memory_bytes =
       measured.is_device_memory ? work.device->info().memory_bytes : machine_memory_bytes();
   measured.memory_bytes_max = work.device->memory().limit;
+  const double patience_s = std::min(work.job.elastic.heartbeat_timeout_seconds, kProbeSecondsMax);
+  const std::chrono::milliseconds patience(static_cast<int64_t>(patience_s * 1e3));
   for (plans::WorkerId peer : work.peers) {
-    SKEIN_ASSIGN_OR_RETURN(measured.links[peer], work.links->measure(peer));
+    // Whoever does not answer is lost or cut off, which is for others to find: the link to it stays
+    // unknown.
+    const absl::StatusOr<plans::LinkSpeed> speed = work.links->measure(peer, patience);
+    if (speed.ok()) measured.links[peer] = *speed;
   }
   return absl::OkStatus();
 }

@@ -29,9 +29,11 @@ class LinkProbe : public std::enable_shared_from_this<LinkProbe> {
   void set_addresses(std::map<plans::WorkerId, std::string> addresses);
   plans::WorkerId self() const { return self_; }
 
-  /// Blocks; the peer may open its streams a little later. DeadlineExceeded   if it does not answer
-  /// within 10 seconds.
-  absl::StatusOr<plans::LinkSpeed> measure(plans::WorkerId peer);
+  /// Blocks; the peer may open its streams a little later. DeadlineExceeded if it does not answer
+  /// within `patience`. A link on which the large probe takes longer than that has the bandwidth
+  /// that it would have if it took just so long.
+  absl::StatusOr<plans::LinkSpeed> measure(plans::WorkerId peer,
+                                           std::chrono::milliseconds patience);
 
  private:
   LinkProbe(DataPlane& plane, plans::WorkerId self,
@@ -47,7 +49,7 @@ class LinkProbe : public std::enable_shared_from_this<LinkProbe> {
   absl::StatusOr<double> ask(plans::WorkerId peer, schema::TensorKind kind,
                              std::chrono::milliseconds patience);
   /// Asks until the peer answers.
-  absl::Status knock(plans::WorkerId peer);
+  absl::Status knock(plans::WorkerId peer, std::chrono::milliseconds patience);
 
   DataPlane& plane_;
   const plans::WorkerId self_;
