@@ -64,6 +64,9 @@ class WindowedData final : public TokenData {
                                  validation_.count * validation_.array.width);
   }
   uint64_t digest() const override { return digest_; }
+  bool is_unchanged() const override {
+    return training_.array.file->is_unchanged() && validation_.array.file->is_unchanged();
+  }
   int64_t training_tokens() const override { return training_.count; }
   int64_t validation_tokens() const override { return validation_.count; }
   int64_t training_windows() const override { return training_.windows(seq_len_); }

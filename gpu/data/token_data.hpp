@@ -25,7 +25,7 @@ class TokenData {
   /// Text is used as bytes; "kjv" is made from Debian's `bible` program and cached under
   /// $XDG_CACHE_HOME or ~/.cache; token files are nanoGPT's raw uint16 or llm.c's with its header,
   /// told apart by the magic number.
-  /// NotFound, DataLoss (truncated, header and size disagree), InvalidArgument (token beyond the
+  /// NotFound, DataLoss (no regular file, truncated, header and size disagree), InvalidArgument (token beyond the
   /// vocabulary, too short for one window); each names the file and what to do.
   static absl::StatusOr<std::unique_ptr<TokenData>> open(const Options& options);
   virtual ~TokenData() = default;
@@ -33,6 +33,8 @@ class TokenData {
   /// Size and digest of all tokens, by which workers know that they read the same data.
   virtual uint64_t bytes() const = 0;
   virtual uint64_t digest() const = 0;
+  /// Nobody has written into the files since they were opened, or put others in their place.
+  virtual bool is_unchanged() const = 0;
   virtual int64_t training_tokens() const = 0;
   virtual int64_t validation_tokens() const = 0;
   virtual int64_t training_windows() const = 0;  // Of one pass.

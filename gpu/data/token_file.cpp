@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -26,30 +27,60 @@ absl::Status file_error(const std::string& path, int error) {
   return absl::UnavailableError(text);
 }
 
+MappedFile::Version version_of(const struct stat& info) {
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+          info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+volatile sig_atomic_t exit_code = 1;
+
+/// Only what a signal's handler may do.
+void say_truncated(int) {
+  constexpr char kText[] =
+      "skein: a file that is read through memory (training data or a checkpoint) has become "
+      "shorter "
+      "or cannot be read any more; nothing can be trained on it\n";
+  const ssize_t written = write(STDERR_FILENO, kText, sizeof(kText) - 1);
+  (void)written;
+  _exit(exit_code);
+}
+
 }  // namespace
 
 MappedFile::~MappedFile() {
-  if (bytes_ > 0) munmap(const_cast<std::byte*>(data_), bytes_);
+  if (bytes() > 0) munmap(const_cast<std::byte*>(data_), bytes());
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return file_error(path, errno);
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     close(fd);
-    return absl::UnavailableError(absl::StrCat("cannot read ", path, ": not a regular file"));
+    return absl::DataLossError(absl::StrCat("cannot read ", path, ": not a regular file"));
   }
-  const auto bytes = static_cast<uint64_t>(info.st_size);
-  if (bytes == 0) {
+  const Version version = version_of(info);
+  if (version.bytes == 0) {
     close(fd);
-    return std::make_shared<const MappedFile>(nullptr, 0);
+    return std::make_shared<const MappedFile>(path, version, nullptr);
   }
-  void* memory = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  void* memory = mmap(nullptr, version.bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   const int error = errno;
   close(fd);
   if (memory == MAP_FAILED) return file_error(path, error);
-  return std::make_shared<const MappedFile>(static_cast<const std::byte*>(memory), bytes);
+  return std::make_shared<const MappedFile>(path, version, static_cast<const std::byte*>(memory));
+}
+
+bool MappedFile::is_unchanged() const {
+  struct stat info {};
+  return stat(path_.c_str(), &info) == 0 && version_of(info) == version_;
+}
+
+void end_on_truncated_files(int code) {
+  exit_code = code;
+  struct sigaction action {};
+  action.sa_handler = say_truncated;
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 int32_t TokenArray::at(int64_t index) const {
