@@ -1,6 +1,7 @@
 #include "actors/coordinator/journal.hpp"
 
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include <utility>
 
@@ -35,6 +36,12 @@ struct FinalizeStatement {
 using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
+/// 0: there is no such file.
+uint64_t inode_of(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+}
+
 class SqliteJournal final : public Journal {
  public:
   SqliteJournal(std::string path, Database database)
@@ -49,6 +56,7 @@ class SqliteJournal final : public Journal {
     term_ = static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get()));
     SKEIN_ASSIGN_OR_RETURN(insert_,
                            statement("INSERT INTO commits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);"));
+    inode_ = inode_of(path_);
     return absl::OkStatus();
   }
 
@@ -59,6 +67,10 @@ class SqliteJournal final : public Journal {
   }
 
   absl::Status append(const plans::CommitRecord& record) override {
+    if (inode_of(path_) != inode_) {
+      return absl::UnavailableError(absl::StrCat(
+          "the journal ", path_, " was removed or replaced; put its folder back, or stop the run"));
+    }
     sqlite3_stmt* insert = insert_.get();
     sqlite3_reset(insert);
     sqlite3_bind_int64(insert, 1, static_cast<sqlite3_int64>(record.step));
@@ -140,6 +152,7 @@ class SqliteJournal final : public Journal {
   Database database_;
   Statement insert_;
   uint64_t term_ = 0;
+  uint64_t inode_ = 0;
 };
 
 }  // namespace
