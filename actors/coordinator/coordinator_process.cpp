@@ -53,6 +53,11 @@ class LocalCoordinator final : public CoordinatorProcess {
     SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<Journal> journal,
                            Journal::open(options_.run_folder + "/journal.sqlite"));
     SKEIN_RETURN_IF_ERROR(read_journal(*journal, start));
+    if (start.committed_steps > static_cast<uint64_t>(options_.job.training.steps)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "training.steps = ", options_.job.training.steps, ", and ", start.committed_steps,
+          " steps of this run are committed already; ask for no fewer"));
+    }
     SKEIN_ASSIGN_OR_RETURN(loop_, net::EventLoop::start());
     system_ = std::make_unique<caf::actor_system>(system_config_);
     spawn_actors(start, std::move(journal));
