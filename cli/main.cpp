@@ -30,6 +30,7 @@
 #include "cli/verbs/train.hpp"
 #include "cli/verbs/verify_verb.hpp"
 #include "cli/version.hpp"
+#include "gpu/data/token_file.hpp"
 #include "net/local_address.hpp"
 
 namespace {
@@ -138,7 +139,11 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
       (*worker)->leave(notice->reason);
     }
     if (signals.wait(0) == 0) continue;
-    if (leaves) (*worker)->abort(absl::CancelledError("stopped by a second signal"));
+    if (leaves) {
+      // At once: to take apart what other threads are in the middle of would take as long as they.
+      std::fprintf(stderr, "skein: stopped by a second signal\n");
+      std::_Exit(kExitKilled);
+    }
     if (!leaves) (*worker)->leave("told to leave by a signal");
     leaves = true;
   }
@@ -226,6 +231,7 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  skein::gpu::end_on_truncated_files(kExitBadData);
   Signals signals;
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto overrides = take_overrides(words);

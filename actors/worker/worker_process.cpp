@@ -141,8 +141,6 @@ class LocalWorker final : public WorkerProcess {
 
   void leave(const std::string& reason) override { caf::anon_send(worker_, LeaveRequest{reason}); }
 
-  void abort(const absl::Status& why) override { signal_end(why); }
-
   bool wait(double timeout_seconds) override {
     std::unique_lock lock(mutex_);
     return ended_signal_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),

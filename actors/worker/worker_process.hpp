@@ -44,8 +44,6 @@ class WorkerProcess {
 
   /// Asks the coordinator to move our state away, and leaves the job when that is done.
   virtual void leave(const std::string& reason) = 0;
-  /// Leaves the job now.
-  virtual void abort(const absl::Status& why) = 0;
   /// Waits for the end, at most `timeout_seconds`. False if it has not come.
   virtual bool wait(double timeout_seconds) = 0;
   /// Ok when the coordinator said stop, at the end of the run or after `leave`. Valid once `wait`
