@@ -111,6 +111,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   if (committed.is_dropped()) return committed;
   CoordinatorDecisions decisions = std::move(committed).decisions();
   last_progress_us_ = now_us;
+  tried_again_ = false;
   if (journal_told_us_) {
     journal_told_us_.reset();
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
@@ -455,15 +456,17 @@ RunEvent Coordination::rolled_back() const {
   const RestoreDecision& restore = change_.restore();
   const std::string held = change_.describe_inventories();
   const std::string absent = absent_.describe();
-  return {"run.rolled_back",
-          absl::StrCat("nobody holds all state of step ", log_.steps_done(),
-                       ": going back to step ", restore.first_step,
-                       restore.from_checkpoint ? " of the checkpoint" : " of the snapshots", " (",
-                       held, absent.empty() ? "" : "; ", absent, ")"),
-          {{"from", absl::StrCat(log_.steps_done())},
-           {"to", absl::StrCat(restore.first_step)},
-           {"held", held},
-           {"absent", absent}}};
+  const char* whose = restore.first_step == 0   ? ", the initial weights"
+                      : restore.from_checkpoint ? " of the checkpoint"
+                                                : " of the snapshots";
+  return {
+      "run.rolled_back",
+      absl::StrCat("nobody holds all state of step ", log_.steps_done(), ": going back to step ",
+                   restore.first_step, whose, " (", held, absent.empty() ? "" : "; ", absent, ")"),
+      {{"from", absl::StrCat(log_.steps_done())},
+       {"to", absl::StrCat(restore.first_step)},
+       {"held", held},
+       {"absent", absent}}};
 }
 
 CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanReady& ready,
@@ -1263,6 +1266,13 @@ CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
   const bool starts = phase_ != Phase::kTraining && phase_ != Phase::kFinishing;
   const double limit_s =
       starts ? options_.job.comm.init_timeout_seconds : options_.job.comm.train_timeout_seconds;
+  if (waited_us * kMicro > limit_s / 2 && !tried_again_ && is_stuck()) {
+    tried_again_ = true;
+    return begin_change(
+        absl::StrCat("no progress for ", waited_us * kMicro,
+                     " s, and no worker computes; waiting for ", missing_replicas()),
+        now_us);
+  }
   if (waited_us * kMicro <= limit_s) return {};
   if (phase_ == Phase::kGathering) {
     if (!bad_input_.ok()) return end(bad_input_, false);
@@ -1277,6 +1287,14 @@ CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
                  starts ? "comm.init_timeout_seconds" : "comm.train_timeout_seconds",
                  "); waiting for ", missing_replicas())),
              false);
+}
+
+/// A step is under way, and nobody works on it: something that somebody waits for was lost.
+bool Coordination::is_stuck() const {
+  return phase_ == Phase::kTraining && !log_.is_journaling() &&
+         std::none_of(members().begin(), members().end(), [this](const auto& each) {
+           return change_.hosts(each.first) && each.second.activity.works;
+         });
 }
 
 std::string Coordination::missing_replicas() const {

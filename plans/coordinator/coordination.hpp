@@ -239,6 +239,7 @@ class Coordination {
   CoordinatorDecisions lose_silent(uint64_t now_us);
   CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);
   CoordinatorDecisions check_progress(uint64_t now_us);
+  bool is_stuck() const;
   std::string missing_replicas() const;
 
   // The end.
@@ -279,6 +280,7 @@ class Coordination {
   std::string change_reason_;                // Of the change that the commit log is held for.
   uint64_t last_progress_us_ = 0;            // What the time-outs count from.
   uint64_t catch_up_until_us_ = 0;           // After a pause of our own.
+  bool tried_again_ = false;                 // The step in progress, in a plan of its own.
   bool waits_for_holders_ = false;           // Only while quiescing.
   size_t most_gathered_ = 0;                 // Members at once, since gathering began.
   std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.

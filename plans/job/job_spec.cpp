@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
@@ -12,6 +13,9 @@
 
 namespace skein::plans {
 namespace {
+
+/// Of one step: schedules list every one of them for every stage.
+constexpr int64_t kMicrobatchesMax = 65536;
 
 template <class Value>
 absl::Status expect(bool holds, const char* key, const Value& value, const char* rule) {
@@ -82,6 +86,12 @@ absl::Status check_training(const JobSpec& job) {
       training.global_batch_size,
       absl::StrCat("must be a multiple of training.micro_batch_size = ", training.micro_batch_size)
           .c_str()));
+  SKEIN_RETURN_IF_ERROR(
+      expect(training.global_batch_size / training.micro_batch_size <= kMicrobatchesMax,
+             "training.global_batch_size", training.global_batch_size,
+             absl::StrCat("must be at most ", kMicrobatchesMax,
+                          " times training.micro_batch_size = ", training.micro_batch_size)
+                 .c_str()));
   return expect(std::isfinite(training.max_norm) && training.max_norm >= 0, "training.max_norm",
                 training.max_norm, "must be 0 (no clipping) or more");
 }
@@ -111,6 +121,12 @@ absl::Status check_optimizer(const JobSpec& job) {
 
 absl::Status check_data(const DataSpec& data) {
   SKEIN_RETURN_IF_ERROR(is_one_of(data.dataset, {"kjv", "text", "tokens"}, "data.dataset"));
+  for (const auto& [path, key] :
+       {std::pair{&data.path, "data.path"}, {&data.validation_path, "data.validation_path"}}) {
+    SKEIN_RETURN_IF_ERROR(expect(data.dataset != "kjv" || path->empty(), key, *path,
+                                 "goes with data.dataset = \"text\" or \"tokens\"; \"kjv\" has a "
+                                 "text of its own"));
+  }
   SKEIN_RETURN_IF_ERROR(expect(data.dataset == "kjv" || !data.path.empty(), "data.path", "\"\"",
                                "must name the file to train on"));
   const double fraction = data.validation_fraction;

@@ -287,12 +287,23 @@ TEST(Coordination, TooFewWorkersEndTheRunWithTheNumbers) {
               HasSubstr("1 of 2 workers joined"));
 }
 
-TEST(Coordination, AStalledStepNamesWhoIsMissing) {
+TEST(Coordination, AStalledStepIsTriedAgainAndThenNamesWhoIsMissing) {
   JobSpec job = small_job();
   job.comm.train_timeout_seconds = 5;
   job.elastic.heartbeat_timeout_seconds = 1000;
   Cluster cluster(job);
   cluster.start();
+  cluster.ready(0, 0);
+  cluster.coordination.on_heartbeat({2}, {0, "F0", 3'000'000, true}, ++cluster.now);
+  cluster.now = 3'000'000;
+  EXPECT_EQ(find<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), nullptr)
+      << "somebody works";
+  cluster.coordination.on_heartbeat({2}, {}, ++cluster.now);
+  const CoordinatorDecisions again = cluster.coordination.on_timer(++cluster.now);
+  ASSERT_NE(find<QuiesceWorker>(again), nullptr);
+  EXPECT_THAT(find<RunEvent>(again)->text, HasSubstr("waiting for stage 1 on w2"));
+  for (uint32_t n : {1, 2}) cluster.quiesced(n);
+  for (uint32_t n : {1, 2}) cluster.prepared(n);
   cluster.ready(0, 0);
   const CoordinatorDecisions decisions = cluster.coordination.on_timer(60'000'000);
   ASSERT_NE(find<EndRun>(decisions), nullptr);
