@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -226,7 +228,7 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Signals signals;
+  signal(SIGPIPE, SIG_IGN);  // A reader of our output that leaves must not end the training.
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto overrides = take_overrides(words);
   if (!overrides.ok()) return report_error(overrides.status());
@@ -359,6 +361,7 @@ int main(int argc, char** argv) {
   train_options.fail_point = *fail_point;
   train_options.format = as_json ? LogFormat::kJson : LogFormat::kText;
   if (train_verb->parsed() || coordinator_verb->parsed()) {
+    Signals signals;
     train_options.spawns_workers = train_verb->parsed();
     if (absl::Status status = die_with_parent(train_parent); !status.ok()) {
       return report_error(status);
@@ -371,10 +374,12 @@ int main(int argc, char** argv) {
     return train(train_options, signals);
   }
   if (compare_verb->parsed()) {
+    Signals signals;
     comparing.overrides = *overrides;
     return compare(comparing, signals);
   }
   if (demo_verb->parsed()) {
+    Signals signals;
     demo_options.overrides = *overrides;
     return demo(demo_options, signals);
   }
@@ -387,10 +392,14 @@ int main(int argc, char** argv) {
     return simulate(simulate_options);
   }
   if (profile_verb->parsed()) {
+    Signals signals;
     profiling.training.overrides = *overrides;
     return profile(profiling, signals);
   }
-  if (worker_verb->parsed()) return run_worker(worker_arguments, *fail_point, signals);
+  if (worker_verb->parsed()) {
+    Signals signals;
+    return run_worker(worker_arguments, *fail_point, signals);
+  }
   if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
   if (status_verb->parsed()) return finish(print_status(where, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));

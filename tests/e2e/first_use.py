@@ -163,6 +163,25 @@ def status_after_the_end(program):
                    "--resume" in result.stdout, result.stdout.strip() + result.stderr.strip())
 
 
+def signals_end_it(program):
+    """A command that waits for no signal is ended by one, as any program is."""
+    fifo = os.path.join(program.folder, "job.fifo")
+    os.mkfifo(fifo)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background ignores it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        reader = subprocess.Popen([program.skein, "config", "show", fifo], cwd=program.folder,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(fifo, "w", encoding="utf-8"):  # It reads, and would for as long as we write.
+            reader.send_signal(number)
+            try:
+                reader.wait(timeout=LIMIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                reader.kill()
+                reader.wait()
+        program.expect(f"{number.name} ends a command that waits for none",
+                       reader.returncode == -number, f"code {reader.returncode}")
+
+
 def typos(program):
     def refuses(claim, words, *arguments, **options):
         result = program.run(*arguments, **options)
@@ -262,6 +281,7 @@ def main():
     no_gpu(program)
     nobody_to_join(program)
     status_after_the_end(program)
+    signals_end_it(program)
     typos(program)
     what_is_printed(program)
     quickstart(program)
