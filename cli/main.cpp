@@ -19,6 +19,7 @@
 #include "cli/config/job_keys.hpp"
 #include "cli/config/planning_arguments.hpp"
 #include "cli/config/resume_keys.hpp"
+#include "cli/config/stray_keys.hpp"
 #include "cli/demo/demo.hpp"
 #include "cli/run/exit_codes.hpp"
 #include "cli/run/signals.hpp"
@@ -179,14 +180,20 @@ const CLI::App& innermost(const CLI::App& app) {
   return app;
 }
 
+/// "--join", "--bind" ...
+std::vector<std::string> options_of(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
 /// What CLI11 says of arguments that it cannot take, with the option that was meant.
 int report_arguments(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kExitDone : kExitUsage;  // Help.
   const CLI::App& verb = innermost(app);
-  std::vector<std::string> known;
-  for (const CLI::Option* option : verb.get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  }
+  const std::vector<std::string> known = options_of(verb);
   std::string meant;
   for (const std::string& word : verb.remaining()) {
     if (meant.empty() && word.starts_with("--")) {
@@ -347,7 +354,7 @@ int main(int argc, char** argv) {
   CLI::App* show_verb =
       config_verb->add_subcommand("show", "print the whole job, with where each value comes from");
   show_verb->add_option("job", config_path, "job file (TOML)")->required();
-  CLI::App* keys_verb = config_verb->add_subcommand("keys", "list every key");
+  config_verb->add_subcommand("keys", "list every key");
 
   if (int code = check_verb(app, words); code != kExitDone) return code;
   std::vector<std::string> reversed(words.rbegin(), words.rend());
@@ -396,6 +403,14 @@ int main(int argc, char** argv) {
     profiling.training.overrides = *overrides;
     return profile(profiling, signals);
   }
+  if (show_verb->parsed()) return show_config(config_path, *overrides);
+  const std::string why = worker_verb->parsed() ? "the coordinator's job counts" : "";
+  const CLI::App& verb = innermost(app);
+  if (absl::Status status = refuse_job_keys("skein " + verb.get_name(), why, options_of(verb),
+                                            *overrides);
+      !status.ok()) {
+    return report_error(status);
+  }
   if (worker_verb->parsed()) {
     Signals signals;
     return run_worker(worker_arguments, *fail_point, signals);
@@ -404,9 +419,6 @@ int main(int argc, char** argv) {
   if (status_verb->parsed()) return finish(print_status(where, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
   if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
-  if (keys_verb->parsed()) {
-    std::fputs(describe_keys().c_str(), stdout);
-    return kExitDone;
-  }
-  return show_config(config_path, *overrides);
+  std::fputs(describe_keys().c_str(), stdout);
+  return kExitDone;
 }

@@ -10,6 +10,7 @@
 #include "cli/config/cluster_file.hpp"
 #include "cli/config/plan_file.hpp"
 #include "cli/config/profile_file.hpp"
+#include "cli/config/stray_keys.hpp"
 #include "cli/pictures/terminal_grid.hpp"
 #include "cli/report/number_text.hpp"
 #include "cli/report/plan_table.hpp"
@@ -57,6 +58,12 @@ absl::Status run_with_files(const SimulateOptions& options) {
   if (options.steps < 1 || options.steps > kStepsMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("--steps ", options.steps, ": expected 1 to ", kStepsMax));
+  }
+  for (const auto& [key, value] : options.planning.overrides) {
+    if (key == "training.steps") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("skein simulate takes --steps ", value, " instead of --training.steps"));
+    }
   }
   SKEIN_ASSIGN_OR_RETURN(PlanningInputs inputs, load_planning_inputs(options.planning));
   SKEIN_ASSIGN_OR_RETURN(const plans::Plan plan, plan_for(options, inputs));
@@ -113,6 +120,8 @@ std::string stashes_text(const plans::Plan& plan) {
 }
 
 absl::Status run_quick(const SimulateOptions& options) {
+  SKEIN_RETURN_IF_ERROR(
+      refuse_job_keys("skein simulate without files", "", {}, options.planning.overrides));
   QuickOptions asked = options.quick;
   if (asked.stages == 0 && asked.microbatches == 0 && options.planning.schedule_csv.empty()) {
     return absl::InvalidArgumentError(

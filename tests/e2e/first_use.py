@@ -198,6 +198,11 @@ def typos(program):
     refuses("a typo in a command of a command", ["did you mean show"], "config", "shwo", SMALL_JOB)
     refuses("a typo in an option", ["--wrokers", "did you mean --workers"], "train", SMALL_JOB,
             "--wrokers", "2")
+    refuses("a job key of a worker", ["takes no keys of a job", "--device.type",
+                                      "did you mean --device cuda --speed 0.5"],
+            "worker", "--join", "127.0.0.1:1", "--device.type", "cuda", "--device.speed", "0.5")
+    refuses("a job key without a job", ["skein verify", "--training.steps"], "verify", "none",
+            "--training.steps", "3")
     line = refuses("a value out of range", ["at least 1"], "train", SMALL_JOB, "--training.steps",
                    "0")
     program.expect("its key is said once", line.count("training.steps") == 1, line)
