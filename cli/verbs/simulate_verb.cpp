@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -151,17 +152,40 @@ absl::Status run_quick(const SimulateOptions& options) {
   return write_pictures(options.files, quick.plan.actions, report);
 }
 
+/// Every flag belongs to the form that was chosen.
+absl::Status check_flags(const SimulateOptions& options, bool with_files) {
+  const std::vector<std::string>& stray =
+      with_files ? options.flags_of_numbers : options.flags_of_files;
+  if (stray.empty()) return absl::OkStatus();
+  const auto has = [&](const char* flag) {
+    return std::find(stray.begin(), stray.end(), flag) != stray.end();
+  };
+  const char* meant = "";
+  if (has("--schedule")) meant = "; did you mean --schedules?";
+  if (has("--schedules")) meant = "; did you mean --schedule?";
+  return absl::InvalidArgumentError(absl::StrCat(
+      absl::StrJoin(stray, ", "), ": skein simulate takes ", stray.size() == 1 ? "that" : "those",
+      with_files ? " only without files, with --stages and --microbatches"
+                 : " only with a job and a cluster file, or a cluster file and "
+                   "--profile",
+      meant));
+}
+
 }  // namespace
 
 int simulate(const SimulateOptions& options) {
+  const bool with_files = !options.planning.job_path.empty() ||
+                          !options.planning.profile_path.empty() ||
+                          !options.churn.trace_path.empty();
+  if (absl::Status status = check_flags(options, with_files); !status.ok()) {
+    return report_error(status);
+  }
   if (!options.churn.trace_path.empty()) {
     ChurnArguments churn = options.churn;
     churn.as_json = options.format == LogFormat::kJson;
     const absl::Status status = simulate_churn(options.planning, churn);
     return status.ok() ? kExitDone : report_error(status);
   }
-  const bool with_files =
-      !options.planning.job_path.empty() || !options.planning.profile_path.empty();
   const absl::Status status = with_files ? run_with_files(options) : run_quick(options);
   if (status.ok()) return kExitDone;
   return absl::IsResourceExhausted(status) ? report_error(status, kExitUsage)
