@@ -23,6 +23,7 @@
 #include "cli/demo/demo.hpp"
 #include "cli/run/exit_codes.hpp"
 #include "cli/run/signals.hpp"
+#include "cli/run/standard_streams.hpp"
 #include "cli/run/worker_children.hpp"
 #include "cli/spot/metadata_client.hpp"
 #include "cli/spot/spot_watch.hpp"
@@ -235,6 +236,7 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_descriptors();
   signal(SIGPIPE, SIG_IGN);  // A reader of our output that leaves must not end the training.
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto overrides = take_overrides(words);

@@ -212,6 +212,17 @@ def typos(program):
     program.expect("nothing is left of all that", listing(program, "typos") == [])
 
 
+def without_standard_streams(program):
+    """Who closes them gets the same files: nothing that is printed goes into one."""
+    words = [program.skein, "train", SMALL_JOB, "--job.dump_folder", "closed", *TWO_STAGES,
+             "--training.steps", "3"]
+    result = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words],
+                            cwd=program.folder, timeout=LIMIT_SECONDS, check=False)
+    run = os.path.join(program.folder, "closed", "latest")
+    program.expect("a run without standard streams has its metrics and nothing else in them",
+                   result.returncode == 0 and steps_of(run) == [1, 2, 3])
+
+
 def what_is_printed(program):
     result, run = program.train("printed", *TWO_STAGES, "--training.steps", "3", "--metrics.log_freq",
                                 "1")
@@ -288,6 +299,7 @@ def main():
     status_after_the_end(program)
     signals_end_it(program)
     typos(program)
+    without_standard_streams(program)
     what_is_printed(program)
     quickstart(program)
     readme(program)
