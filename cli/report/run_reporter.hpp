@@ -63,7 +63,9 @@ class RunReporter final : public actors::RunObserver {
   std::string prediction_line() const;
   void mark_event(const actors::EventReport& report);
   void write_pages(const std::string& history);
-  double bubble(const actors::StepReport& report) const;
+  /// The share of these seconds in which the plan's devices had nothing to do, as the simulator
+  /// counts it; 0 without a plan.
+  double bubble(const std::vector<double>& stage_busy_seconds, double seconds) const;
   double ideal_bubble() const;
   std::string now_text() const;
   double elapsed_seconds() const;
