@@ -311,7 +311,7 @@ int main(int argc, char** argv) {
   SimulateOptions simulate_options;
   CLI::App* simulate_verb = add_simulate_verb(app, simulate_options);
 
-  std::string where = "127.0.0.1:29400";
+  std::string where = kStatusAddress;
   CLI::App* status_verb = app.add_subcommand("status", "ask a running coordinator how it goes");
   status_verb->add_option("where", where, "host:port, or a run directory")->capture_default_str();
   bool status_json = false;
