@@ -34,6 +34,7 @@
 #include "cli/verbs/train.hpp"
 #include "cli/verbs/verify_verb.hpp"
 #include "cli/version.hpp"
+#include "net/address.hpp"
 #include "net/local_address.hpp"
 
 namespace {
@@ -106,6 +107,10 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
                Signals& signals) {
   if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {
     return report_error(status);
+  }
+  if (auto address = skein::net::parse_address(arguments.join); !address.ok()) {
+    return report_error(absl::InvalidArgumentError(
+        absl::StrCat("--join: ", std::string(address.status().message()))));
   }
   auto clouds = parse_clouds(arguments.spot);
   if (!clouds.ok()) return report_error(clouds.status());

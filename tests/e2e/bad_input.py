@@ -93,6 +93,11 @@ def main():
         program.expect(f"{words[0]} of a directory that is not there", result.returncode == BAD_DATA and
                        result.stderr == "skein: no run directory outputs/nope\n",
                        result.stderr.strip())
+    for join in ("foo", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x", ":29400"):
+        result = program.run("worker", f"--join={join}")
+        program.expect(f"--join '{join}' is refused at once", result.returncode == USAGE and
+                       "--join" in result.stderr and "host:port" in result.stderr,
+                       result.stderr.strip())
     result = program.run("coordinator", SMALL_JOB, "--listen", "0.0.0.0:0")
     program.expect("a bind beyond loopback", result.returncode == USAGE and
                    "--insecure" in result.stderr, result.stderr.strip())
