@@ -56,7 +56,7 @@ constexpr const char* kFooter = R"(Examples:
 Every key of the job file can be given as --section.key VALUE, or as SKEIN_SECTION_KEY in the
 environment; `skein config keys` lists them.
 Exit codes: 0 done, 2 bad arguments or job file, 3 bad data or checkpoint, 75 stopped early with the
-state saved, 130 ended by a second signal, 1 anything else.)";
+state saved, 130 stopped with nothing saved or ended by a second signal, 1 anything else.)";
 
 struct WorkerArguments {
   std::string join;
