@@ -164,6 +164,13 @@ int show_config(const std::string& path, const Overrides& overrides) {
   return kExitDone;
 }
 
+/// "skein config show"
+std::string whole_name(const CLI::App& app) {
+  return app.get_parent() == nullptr
+             ? app.get_name()
+             : absl::StrCat(whole_name(*app.get_parent()), " ", app.get_name());
+}
+
 /// Says which command was meant before CLI11 says that it does not know the word; `words` begins
 /// with the command of `app`.
 int check_verb(const CLI::App& app, std::span<const std::string> words) {
@@ -174,10 +181,9 @@ int check_verb(const CLI::App& app, std::span<const std::string> words) {
   if (std::find(verbs.begin(), verbs.end(), words.front()) != verbs.end()) {
     return check_verb(*app.get_subcommand(words.front()), words.subspan(1));
   }
-  const std::string whole = app.get_parent() == nullptr ? "skein" : "skein " + app.get_name();
-  return report_error(absl::InvalidArgumentError(absl::StrCat("unknown command ", words.front(),
-                                                              suggestion(words.front(), verbs),
-                                                              "; ", whole, " --help lists them")));
+  return report_error(absl::InvalidArgumentError(
+      absl::StrCat("unknown command ", words.front(), suggestion(words.front(), verbs), "; ",
+                   whole_name(app), " --help lists them")));
 }
 
 /// The verb that was parsed, or `app` itself.
@@ -206,10 +212,8 @@ int report_arguments(const CLI::App& app, const CLI::ParseError& error) {
       meant = suggestion(word.substr(0, word.find('=')), known);
     }
   }
-  const std::string place =
-      &verb == &app ? "skein --help" : absl::StrCat("skein ", verb.get_name(), " --help");
   return report_error(absl::InvalidArgumentError(
-      absl::StrCat(error.what(), meant, "; ", place, " lists what there is")));
+      absl::StrCat(error.what(), meant, "; ", whole_name(verb), " --help lists what there is")));
 }
 
 absl::StatusOr<skein::actors::FailPointHandle> read_fail_point() {
@@ -413,8 +417,7 @@ int main(int argc, char** argv) {
   if (show_verb->parsed()) return show_config(config_path, *overrides);
   const std::string why = worker_verb->parsed() ? "the coordinator's job counts" : "";
   const CLI::App& verb = innermost(app);
-  if (absl::Status status = refuse_job_keys("skein " + verb.get_name(), why, options_of(verb),
-                                            *overrides);
+  if (absl::Status status = refuse_job_keys(whole_name(verb), why, options_of(verb), *overrides);
       !status.ok()) {
     return report_error(status);
   }

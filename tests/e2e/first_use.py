@@ -196,6 +196,7 @@ def typos(program):
             env=dict(os.environ, SKEIN_TRAINING_STPES="5"))
     refuses("a typo in a command", ["did you mean train"], "tarin", SMALL_JOB)
     refuses("a typo in a command of a command", ["did you mean show"], "config", "shwo", SMALL_JOB)
+    refuses("a file that was forgotten", ["skein config show --help"], "config", "show")
     refuses("a typo in an option", ["--wrokers", "did you mean --workers"], "train", SMALL_JOB,
             "--wrokers", "2")
     refuses("a job key of a worker", ["takes no keys of a job", "--device.type",
