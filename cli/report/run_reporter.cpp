@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -309,6 +310,22 @@ void RunReporter::write_pages(const std::string& history) {
   if (!status.ok()) event_line(std::string(status.message()));
 }
 
+/// Which of its files the run has: one that could not begin has no plan.
+std::string RunReporter::files_text() const {
+  std::vector<std::string> files;
+  for (const std::string name : {"metrics.jsonl", "events.jsonl", "plan.txt", "history.svg",
+                                 "report.html", "traces/trace.json"}) {
+    std::error_code error;
+    // Who simulates writes the report after the summary.
+    const bool will_be = options_.simulated && !trace_.empty() && name == "report.html";
+    if (will_be || std::filesystem::exists(options_.folder.file(name), error)) {
+      files.push_back(name);
+    }
+  }
+  if (!files.empty() && files.back().starts_with("traces")) files.back() += " for ui.perfetto.dev";
+  return absl::StrJoin(files, ", ");
+}
+
 void RunReporter::summarise(const actors::RunResult& result) {
   history_.title = absl::StrCat(options_.job.name, ": the run over time");
   const std::string history = options_.simulated ? "" : run_history_svg(history_);
@@ -366,10 +383,7 @@ void RunReporter::summarise(const actors::RunResult& result) {
   }
   if (!options_.simulated && goodput_.total_s() > 0) line(goodput_line(goodput_));
   if (!result.checkpoint_path.empty()) line("  checkpoint   " + result.checkpoint_path);
-  line(absl::StrCat(
-      "  run          ", options_.folder.path, " (metrics.jsonl, events.jsonl, plan.txt",
-      history.empty() ? "" : ", history.svg",
-      trace_.empty() ? "" : ", report.html, traces/trace.json for ui.perfetto.dev", ")"));
+  line(absl::StrCat("  run          ", options_.folder.path, " (", files_text(), ")"));
   if (!result.checkpoint_path.empty()) {
     line(absl::StrCat("  next         skein generate ", options_.folder.path));
   }

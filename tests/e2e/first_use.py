@@ -98,6 +98,8 @@ def no_gpu(program):
                    "no CUDA device" in lines[0] and "/nowhere" in lines[0] and
                    'device.type = "auto"' in lines[0],
                    f"code {result.returncode}: {result.stderr.strip()}")
+    program.expect("the summary names no file that is not there", "metrics.jsonl" in result.stdout and
+                   "plan.txt" not in result.stdout, result.stdout.strip())
     program.expect("no step was done, and the run is not the latest",
                    steps_of(run) == [] and latest(program, "gpu") is None)
     coordinator = subprocess.Popen(
