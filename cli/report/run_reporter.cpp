@@ -385,7 +385,9 @@ void RunReporter::summarise(const actors::RunResult& result) {
   if (!result.checkpoint_path.empty()) line("  checkpoint   " + result.checkpoint_path);
   line(absl::StrCat("  run          ", options_.folder.path, " (", files_text(), ")"));
   if (!result.checkpoint_path.empty()) {
-    line(absl::StrCat("  next         skein generate ", options_.folder.path));
+    const bool is_complete = result.status.ok() && !result.stopped_early;
+    line(absl::StrCat("  next         skein ", is_complete ? "generate " : "train --resume ",
+                      options_.folder.path));
   }
 }
 

@@ -259,6 +259,7 @@ TEST_F(RunReporterTest, TheSummarySaysHowTheRunEnded) {
   result.stopped_early = true;
   report_run(result);
   EXPECT_THAT(told(), HasSubstr("\nstopped after 4 of 6 steps"));
+  EXPECT_THAT(told(), HasSubstr("next         skein train --resume FOLDER\n"));
   result.status = absl::UnavailableError("no workers");
   report_run(result);
   EXPECT_THAT(told(), HasSubstr("\nfailed after 4 of 6 steps"));
