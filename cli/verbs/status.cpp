@@ -17,6 +17,7 @@
 #include "actors/coordinator/run_lock.hpp"
 #include "cli/config/job_file.hpp"
 #include "cli/config/text_file.hpp"
+#include "cli/report/number_text.hpp"
 #include "cli/run/run_folder.hpp"
 #include "net/address.hpp"
 #include "net/control/control_link.hpp"
@@ -142,7 +143,7 @@ void print_table(const net::Status& status) {
   for (const net::WorkerStatus& worker : status.workers) {
     std::string replicas;
     for (const std::string& replica : worker.replicas) {
-      absl::StrAppend(&replicas, replicas.empty() ? "" : "; ", replica);
+      absl::StrAppend(&replicas, replicas.empty() ? "" : "; ", with_ranges(replica));
     }
     const std::string heard = absl::StrCat(worker.heartbeat_age_ms, " ms");
     std::printf("w%-6u %-20s %-8u %-*s %-7llu %-10s %s\n", worker.worker.value,
