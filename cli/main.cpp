@@ -155,7 +155,15 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   return result.ok() ? kExitDone : report_error(result);
 }
 
-int finish(const absl::Status& status) { return status.ok() ? kExitDone : report_error(status); }
+/// What was asked for is in the output: a command whose output is lost has failed.
+int finish(int code) {
+  const absl::Status flushed = flush_standard_output();
+  return code == kExitDone && !flushed.ok() ? report_error(flushed) : code;
+}
+
+int finish(const absl::Status& status) {
+  return finish(status.ok() ? kExitDone : report_error(status));
+}
 
 int show_config(const std::string& path, const Overrides& overrides) {
   const auto job = load_job(path, overrides);
@@ -403,18 +411,18 @@ int main(int argc, char** argv) {
   }
   if (plan_verb->parsed()) {
     plan_options.planning.overrides = *overrides;
-    return plan(plan_options);
+    return finish(plan(plan_options));
   }
   if (simulate_verb->parsed()) {
     simulate_options.planning.overrides = *overrides;
-    return simulate(simulate_options);
+    return finish(simulate(simulate_options));
   }
   if (profile_verb->parsed()) {
     Signals signals;
     profiling.training.overrides = *overrides;
     return profile(profiling, signals);
   }
-  if (show_verb->parsed()) return show_config(config_path, *overrides);
+  if (show_verb->parsed()) return finish(show_config(config_path, *overrides));
   const std::string why = worker_verb->parsed() ? "the coordinator's job counts" : "";
   const CLI::App& verb = innermost(app);
   if (absl::Status status = refuse_job_keys(whole_name(verb), why, options_of(verb), *overrides);
@@ -430,5 +438,5 @@ int main(int argc, char** argv) {
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
   if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
   std::fputs(describe_keys().c_str(), stdout);
-  return kExitDone;
+  return finish(kExitDone);
 }

@@ -226,6 +226,14 @@ def without_standard_streams(program):
                    result.returncode == 0 and steps_of(run) == [1, 2, 3])
 
 
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        for what in (["config", "keys"], ["simulate", "--stages", "2", "--microbatches", "2"]):
+            result = subprocess.run([program.skein, *what], stdout=full, stderr=subprocess.PIPE,
+                                    text=True, cwd=program.folder, check=False)
+            program.expect(f"{what[0]} whose output is lost has failed", result.returncode == FAULT and
+                           "standard output" in result.stderr, result.stderr.strip())
+
+
 def what_is_printed(program):
     result, run = program.train("printed", *TWO_STAGES, "--training.steps", "3", "--metrics.log_freq",
                                 "1")
