@@ -176,7 +176,10 @@ def refuses(program):
     refuse("unknown schedule", ["--schedules", "1F1B"], "plan", SMALL_JOB, EQUAL, "--schedules", "X")
     refuse("micro-batch that does not divide", ["--microbatch-rows 3"], "plan", SMALL_JOB, EQUAL,
            "--microbatch-rows", "3")
-    refuse("unknown scenario", ["--scenario"], "plan", SMALL_JOB, EQUAL, "--scenario", "H9")
+    refuse("a micro-batch of nothing", ["--microbatch-rows 0: expected at least 1"], "plan", EQUAL,
+           "--profile", broken, "--microbatch-rows", "0")
+    refuse("unknown scenario", ["skein: --scenario: \"H9"], "plan", SMALL_JOB, EQUAL,
+           "--scenario", "H9")
     refuse("a job without a cluster", ["cluster file"], "simulate", SMALL_JOB)
     refuse("nothing to simulate", ["--stages"], "simulate")
     refuse("a flag of numbers with files", ["--microbatches, --schedule", "only without files",
