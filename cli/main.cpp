@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,9 +19,11 @@
 #include "cli/config/job_keys.hpp"
 #include "cli/config/planning_arguments.hpp"
 #include "cli/config/resume_keys.hpp"
+#include "cli/config/stray_keys.hpp"
 #include "cli/demo/demo.hpp"
 #include "cli/run/exit_codes.hpp"
 #include "cli/run/signals.hpp"
+#include "cli/run/standard_streams.hpp"
 #include "cli/run/worker_children.hpp"
 #include "cli/spot/metadata_client.hpp"
 #include "cli/spot/spot_watch.hpp"
@@ -31,6 +35,7 @@
 #include "cli/verbs/verify_verb.hpp"
 #include "cli/version.hpp"
 #include "gpu/data/token_file.hpp"
+#include "net/address.hpp"
 #include "net/local_address.hpp"
 
 namespace {
@@ -52,7 +57,7 @@ constexpr const char* kFooter = R"(Examples:
 Every key of the job file can be given as --section.key VALUE, or as SKEIN_SECTION_KEY in the
 environment; `skein config keys` lists them.
 Exit codes: 0 done, 2 bad arguments or job file, 3 bad data or checkpoint, 75 stopped early with the
-state saved, 130 ended by a second signal, 1 anything else.)";
+state saved, 130 stopped with nothing saved or ended by a second signal, 1 anything else.)";
 
 struct WorkerArguments {
   std::string join;
@@ -104,6 +109,10 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {
     return report_error(status);
   }
+  if (auto address = skein::net::parse_address(arguments.join); !address.ok()) {
+    return report_error(absl::InvalidArgumentError(
+        absl::StrCat("--join: ", std::string(address.status().message()))));
+  }
   auto clouds = parse_clouds(arguments.spot);
   if (!clouds.ok()) return report_error(clouds.status());
   const auto metadata = MetadataClient::make(arguments.spot_url);
@@ -151,13 +160,28 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   return result.ok() ? kExitDone : report_error(result);
 }
 
-int finish(const absl::Status& status) { return status.ok() ? kExitDone : report_error(status); }
+/// What was asked for is in the output: a command whose output is lost has failed.
+int finish(int code) {
+  const absl::Status flushed = flush_standard_output();
+  return code == kExitDone && !flushed.ok() ? report_error(flushed) : code;
+}
+
+int finish(const absl::Status& status) {
+  return finish(status.ok() ? kExitDone : report_error(status));
+}
 
 int show_config(const std::string& path, const Overrides& overrides) {
   const auto job = load_job(path, overrides);
   if (!job.ok()) return report_error(job.status());
   std::fputs(to_toml(job->spec, &job->origins).c_str(), stdout);
   return kExitDone;
+}
+
+/// "skein config show"
+std::string whole_name(const CLI::App& app) {
+  return app.get_parent() == nullptr
+             ? app.get_name()
+             : absl::StrCat(whole_name(*app.get_parent()), " ", app.get_name());
 }
 
 /// Says which command was meant before CLI11 says that it does not know the word; `words` begins
@@ -170,10 +194,9 @@ int check_verb(const CLI::App& app, std::span<const std::string> words) {
   if (std::find(verbs.begin(), verbs.end(), words.front()) != verbs.end()) {
     return check_verb(*app.get_subcommand(words.front()), words.subspan(1));
   }
-  const std::string whole = app.get_parent() == nullptr ? "skein" : "skein " + app.get_name();
-  return report_error(absl::InvalidArgumentError(absl::StrCat("unknown command ", words.front(),
-                                                              suggestion(words.front(), verbs),
-                                                              "; ", whole, " --help lists them")));
+  return report_error(absl::InvalidArgumentError(
+      absl::StrCat("unknown command ", words.front(), suggestion(words.front(), verbs), "; ",
+                   whole_name(app), " --help lists them")));
 }
 
 /// The verb that was parsed, or `app` itself.
@@ -182,24 +205,28 @@ const CLI::App& innermost(const CLI::App& app) {
   return app;
 }
 
+/// "--join", "--bind" ...
+std::vector<std::string> options_of(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
 /// What CLI11 says of arguments that it cannot take, with the option that was meant.
 int report_arguments(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kExitDone : kExitUsage;  // Help.
   const CLI::App& verb = innermost(app);
-  std::vector<std::string> known;
-  for (const CLI::Option* option : verb.get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  }
+  const std::vector<std::string> known = options_of(verb);
   std::string meant;
   for (const std::string& word : verb.remaining()) {
     if (meant.empty() && word.starts_with("--")) {
       meant = suggestion(word.substr(0, word.find('=')), known);
     }
   }
-  const std::string place =
-      &verb == &app ? "skein --help" : absl::StrCat("skein ", verb.get_name(), " --help");
   return report_error(absl::InvalidArgumentError(
-      absl::StrCat(error.what(), meant, "; ", place, " lists what there is")));
+      absl::StrCat(error.what(), meant, "; ", whole_name(verb), " --help lists what there is")));
 }
 
 absl::StatusOr<skein::actors::FailPointHandle> read_fail_point() {
@@ -231,8 +258,9 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_descriptors();
   skein::gpu::end_on_truncated_files(kExitBadData);
-  Signals signals;
+  signal(SIGPIPE, SIG_IGN);  // A reader of our output that leaves must not end the training.
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto overrides = take_overrides(words);
   if (!overrides.ok()) return report_error(overrides.status());
@@ -306,7 +334,7 @@ int main(int argc, char** argv) {
   SimulateOptions simulate_options;
   CLI::App* simulate_verb = add_simulate_verb(app, simulate_options);
 
-  std::string where = "127.0.0.1:29400";
+  std::string where = kStatusAddress;
   CLI::App* status_verb = app.add_subcommand("status", "ask a running coordinator how it goes");
   status_verb->add_option("where", where, "host:port, or a run directory")->capture_default_str();
   bool status_json = false;
@@ -351,7 +379,7 @@ int main(int argc, char** argv) {
   CLI::App* show_verb =
       config_verb->add_subcommand("show", "print the whole job, with where each value comes from");
   show_verb->add_option("job", config_path, "job file (TOML)")->required();
-  CLI::App* keys_verb = config_verb->add_subcommand("keys", "list every key");
+  config_verb->add_subcommand("keys", "list every key");
 
   if (int code = check_verb(app, words); code != kExitDone) return code;
   std::vector<std::string> reversed(words.rbegin(), words.rend());
@@ -365,6 +393,7 @@ int main(int argc, char** argv) {
   train_options.fail_point = *fail_point;
   train_options.format = as_json ? LogFormat::kJson : LogFormat::kText;
   if (train_verb->parsed() || coordinator_verb->parsed()) {
+    Signals signals;
     train_options.spawns_workers = train_verb->parsed();
     if (absl::Status status = die_with_parent(train_parent); !status.ok()) {
       return report_error(status);
@@ -377,33 +406,43 @@ int main(int argc, char** argv) {
     return train(train_options, signals);
   }
   if (compare_verb->parsed()) {
+    Signals signals;
     comparing.overrides = *overrides;
     return compare(comparing, signals);
   }
   if (demo_verb->parsed()) {
+    Signals signals;
     demo_options.overrides = *overrides;
     return demo(demo_options, signals);
   }
   if (plan_verb->parsed()) {
     plan_options.planning.overrides = *overrides;
-    return plan(plan_options);
+    return finish(plan(plan_options));
   }
   if (simulate_verb->parsed()) {
     simulate_options.planning.overrides = *overrides;
-    return simulate(simulate_options);
+    return finish(simulate(simulate_options));
   }
   if (profile_verb->parsed()) {
+    Signals signals;
     profiling.training.overrides = *overrides;
     return profile(profiling, signals);
   }
-  if (worker_verb->parsed()) return run_worker(worker_arguments, *fail_point, signals);
+  if (show_verb->parsed()) return finish(show_config(config_path, *overrides));
+  const std::string why = worker_verb->parsed() ? "the coordinator's job counts" : "";
+  const CLI::App& verb = innermost(app);
+  if (absl::Status status = refuse_job_keys(whole_name(verb), why, options_of(verb), *overrides);
+      !status.ok()) {
+    return report_error(status);
+  }
+  if (worker_verb->parsed()) {
+    Signals signals;
+    return run_worker(worker_arguments, *fail_point, signals);
+  }
   if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
   if (status_verb->parsed()) return finish(print_status(where, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
   if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
-  if (keys_verb->parsed()) {
-    std::fputs(describe_keys().c_str(), stdout);
-    return kExitDone;
-  }
-  return show_config(config_path, *overrides);
+  std::fputs(describe_keys().c_str(), stdout);
+  return finish(kExitDone);
 }

@@ -199,7 +199,7 @@ std::string terminal_text(const Results& results) {
     absl::StrAppendFormat(&text, "\n%s\n", scenario.scenario);
     const auto row = [&](const std::string& a, const std::string& b, const std::string& c,
                          const std::string& d, const std::string& e) {
-      // The width of a pipeline replica counts characters, and "\u00b1" has two bytes.
+      // The width of a column counts characters, and "\u00b1" has two bytes.
       const auto wide = [](const std::string& cell, size_t width) {
         const size_t extra = cell.find("\u00b1") == std::string::npos ? 0 : 1;
         return cell +

@@ -1,5 +1,8 @@
 #include "cli/config/planning_arguments.hpp"
 
+#include <set>
+#include <string>
+
 #include <CLI/CLI.hpp>
 
 namespace skein::cli {
@@ -40,6 +43,8 @@ Examples:
   skein simulate --schedule-csv schedule.csv --tf 1 --tb 2
 
 Exit codes: 0 simulated, 2 bad file or argument, or the plan does not fit the memory.)";
+
+constexpr const char* kNumbersGroup = "Without files";
 
 void add_planning(CLI::App& verb, PlanningOptions& options) {
   verb.add_option("job", options.job_path, "job file (TOML); left out, --profile is the model");
@@ -126,6 +131,25 @@ void add_churn(CLI::App& verb, ChurnArguments& churn) {
   add("--churn-chaos", churn.chaos_path, "write the fault script of a real run into this file");
 }
 
+/// Flags of `skein simulate` that mean nothing for a schedule in numbers alone.
+const std::set<std::string>& flags_of_files() {
+  static const std::set<std::string> flags = {"--estimate-gflops", "--estimate-gbytes", "--planner",
+                                              "--schedules",       "--microbatch-rows", "--batch",
+                                              "--may-recompute",   "--scenario",        "--plan",
+                                              "--steps",           "--log-format"};
+  return flags;
+}
+
+/// Which flags were given that only one of simulate's forms takes.
+void sort_flags(const CLI::App& verb, SimulateOptions& options) {
+  for (const CLI::Option* option : verb.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string name = option->get_name();
+    if (option->get_group() == kNumbersGroup) options.flags_of_numbers.push_back(name);
+    if (flags_of_files().contains(name)) options.flags_of_files.push_back(name);
+  }
+}
+
 }  // namespace
 
 CLI::App* add_plan_verb(CLI::App& app, PlanOptions& options) {
@@ -157,7 +181,7 @@ CLI::App* add_simulate_verb(CLI::App& app, SimulateOptions& options) {
       ->check(CLI::IsMember({"text", "json"}));
   add_churn(*verb, options.churn);
   QuickOptions& quick = options.quick;
-  const char* group = "Without files";
+  const char* group = kNumbersGroup;
   verb->add_option("--stages", quick.stages, "ranks of the pipeline")->group(group);
   verb->add_option("--microbatches", quick.microbatches, "of one step")->group(group);
   verb->add_option("--tf", quick.forward, "time of a forward")->capture_default_str()->group(group);
@@ -170,6 +194,7 @@ CLI::App* add_simulate_verb(CLI::App& app, SimulateOptions& options) {
   verb->add_option("--virtual", quick.virtual_stages, "stages of each rank, which share its times")
       ->capture_default_str()
       ->group(group);
+  verb->callback([verb, &options] { sort_flags(*verb, options); });
   return verb;
 }
 

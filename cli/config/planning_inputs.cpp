@@ -84,10 +84,11 @@ absl::Status choose_rows(const PlanningOptions& options, const plans::JobSpec& j
   std::sort(choices.begin(), choices.end());
   choices.erase(std::unique(choices.begin(), choices.end()), choices.end());
   for (const int64_t rows : request.microbatch_rows) {
-    if (rows < 1 || request.global_batch_rows % rows != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("micro-batches of ", rows, " rows (--microbatch-rows ", rows,
-                       ") do not divide the batch of ", request.global_batch_rows, " (--batch)"));
+    if (request.global_batch_rows % rows != 0) {
+      const char* place = options.batch > 0 ? "--batch" : "which --batch changes";
+      return absl::InvalidArgumentError(absl::StrCat(
+          "micro-batches of ", rows, " rows (--microbatch-rows ", rows,
+          ") do not divide the batch of ", request.global_batch_rows, " (", place, ")"));
     }
   }
   return absl::OkStatus();
@@ -109,6 +110,11 @@ absl::Status choose_schedules(const PlanningOptions& options, const plans::JobSp
 }  // namespace
 
 absl::StatusOr<PlanningInputs> load_planning_inputs(const PlanningOptions& options) {
+  for (const int64_t rows : options.microbatch_rows) {
+    if (rows >= 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--microbatch-rows ", rows, ": expected at least 1"));
+  }
   PlanningInputs inputs;
   inputs.has_job = !options.cluster_path.empty();
   inputs.estimated = options.profile_path.empty();
@@ -142,7 +148,10 @@ absl::StatusOr<PlanningInputs> load_planning_inputs(const PlanningOptions& optio
   inputs.request.simulation.action_overhead_us = plans::kActionOverheadUs;
   if (!options.scenario.empty()) {
     const auto scenario = plans::parse_scenario(options.scenario);
-    SKEIN_RETURN_IF_ERROR(with_place("--scenario", scenario.status()));
+    if (!scenario.ok()) {  // Its message begins with "scenario: ".
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", std::string(scenario.status().message())));
+    }
     inputs.request.simulation.scenario = *scenario;
   }
   SKEIN_RETURN_IF_ERROR(plans::validate(inputs.request));

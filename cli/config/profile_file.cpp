@@ -60,7 +60,7 @@ struct SyntaxError : nlohmann::json_sax<Json> {
   }
 };
 
-/// "[json.exception.parse_error.101] parse error at line 3, pipeline replica 5: what" as "3: what".
+/// "[json.exception.parse_error.101] parse error at line 3, column 5: what" as "3: what".
 std::string syntax_message(const std::string& text) {
   SyntaxError error;
   Json::sax_parse(text, &error);

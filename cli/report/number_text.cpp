@@ -1,7 +1,12 @@
 #include "cli/report/number_text.hpp"
 
+#include <vector>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace skein::cli {
 namespace {
@@ -54,6 +59,24 @@ std::string bytes_text(int64_t bytes) {
   if (value >= 1e6) return absl::StrCat(short_text(value * 1e-6), " MB");
   if (value >= 1e3) return absl::StrCat(short_text(value * 1e-3), " kB");
   return absl::StrCat(bytes, " B");
+}
+
+std::string range_text(int64_t begin, int64_t end) {
+  return end - begin == 1 ? absl::StrCat(begin) : absl::StrCat(begin, "-", end - 1);
+}
+
+std::string with_ranges(const std::string& text) {
+  std::vector<std::string> words = absl::StrSplit(text, ' ');
+  for (std::string& word : words) {
+    const size_t dots = word.find("..");
+    int64_t begin = 0;
+    int64_t end = 0;
+    if (dots != std::string::npos && absl::SimpleAtoi(word.substr(0, dots), &begin) &&
+        absl::SimpleAtoi(word.substr(dots + 2), &end) && begin < end) {
+      word = range_text(begin, end);
+    }
+  }
+  return absl::StrJoin(words, " ");
 }
 
 }  // namespace skein::cli

@@ -20,4 +20,9 @@ std::string bytes_text(int64_t bytes);
 /// A rate per second: "7,166", "28.4"; a dash for one that is not known, which is 0.
 std::string rate_text(double per_second);
 
+/// "0-3" of 0 to 4, "3" of 3 to 4: the first and the last, where `end` is behind the last.
+std::string range_text(int64_t begin, int64_t end);
+/// The words of `text`, with each half-open "0..4" as `range_text` says it.
+std::string with_ranges(const std::string& text);
+
 }  // namespace skein::cli

@@ -32,10 +32,6 @@ std::string aligned(const std::vector<Cells>& lines) {
   return text;
 }
 
-std::string range_text(int64_t begin, int64_t end) {
-  return end - begin == 1 ? absl::StrCat(begin) : absl::StrCat(begin, "-", end - 1);
-}
-
 std::string memory_text(int64_t peak_bytes, int64_t capacity_bytes) {
   if (capacity_bytes <= 0) return bytes_text(peak_bytes);
   const double share = static_cast<double>(peak_bytes) / static_cast<double>(capacity_bytes);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include "net/codec/bounds.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/base/upper_median.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "plans/schedule/schedule.hpp"
 
 namespace skein::cli {
@@ -133,11 +135,14 @@ double RunReporter::elapsed_seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-double RunReporter::bubble(const actors::StepReport& report) const {
+double RunReporter::bubble(const std::vector<double>& stage_busy_seconds, double seconds) const {
+  if (!plan_ || plan_->stages.size() != stage_busy_seconds.size() || seconds <= 0) return 0;
   double busy = 0;
-  for (double seconds : report.stage_busy_seconds) busy += seconds;
-  const double total = report.step_seconds * static_cast<double>(report.stage_busy_seconds.size());
-  return total > 0 ? std::max(0.0, 1 - busy / total) : 0;
+  for (size_t s = 0; s < stage_busy_seconds.size(); ++s) {
+    // The mean of its replicas, each of which is a device's.
+    busy += stage_busy_seconds[s] * static_cast<double>(plan_->stages[s].replicas.size());
+  }
+  return std::max(0.0, 1 - busy / (seconds * static_cast<double>(plans::worker_count(*plan_))));
 }
 
 double RunReporter::ideal_bubble() const {
@@ -157,7 +162,8 @@ std::string RunReporter::progress_line(const actors::StepReport& report) const {
                                            report.gradient_norm, report.learning_rate);
   return absl::StrFormat("step %5d/%d | %s%.0f ms | %s %s/s | bubble %.1f%% | %d/%d workers%s",
                          report.step, total, training, report.step_seconds * 1e3, rate_text(rate),
-                         options_.counts_samples ? "samples" : "tok", bubble(report) * 100,
+                         options_.counts_samples ? "samples" : "tok",
+                         bubble(report.stage_busy_seconds, report.step_seconds) * 100,
                          report.workers_active, report.workers_total,
                          options_.simulated ? "" : " | eta " + eta);
 }
@@ -212,7 +218,7 @@ void RunReporter::on_step(const actors::StepReport& report) {
                {"control_seconds", report.control_seconds},
                {"tokens", report.tokens},
                {"samples", report.samples},
-               {"bubble", bubble(report)},
+               {"bubble", bubble(report.stage_busy_seconds, report.step_seconds)},
                {"stage_busy_seconds", report.stage_busy_seconds},
                {"stage_stash_peak", report.stage_stash_peak},
                {"version", report.step},
@@ -304,6 +310,22 @@ void RunReporter::write_pages(const std::string& history) {
   if (!status.ok()) event_line(std::string(status.message()));
 }
 
+/// Which of its files the run has: one that could not begin has no plan.
+std::string RunReporter::files_text() const {
+  std::vector<std::string> files;
+  for (const std::string name : {"metrics.jsonl", "events.jsonl", "plan.txt", "history.svg",
+                                 "report.html", "traces/trace.json"}) {
+    std::error_code error;
+    // Who simulates writes the report after the summary.
+    const bool will_be = options_.simulated && !trace_.empty() && name == "report.html";
+    if (will_be || std::filesystem::exists(options_.folder.file(name), error)) {
+      files.push_back(name);
+    }
+  }
+  if (!files.empty() && files.back().starts_with("traces")) files.back() += " for ui.perfetto.dev";
+  return absl::StrJoin(files, ", ");
+}
+
 void RunReporter::summarise(const actors::RunResult& result) {
   history_.title = absl::StrCat(options_.job.name, ": the run over time");
   const std::string history = options_.simulated ? "" : run_history_svg(history_);
@@ -342,17 +364,15 @@ void RunReporter::summarise(const actors::RunResult& result) {
                                           : std::string()));
   }
   if (plan_ && step_seconds_ > 0) {
-    double busy = 0;
     std::vector<std::string> stages;
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
-      busy += busy_seconds_[s] / step_seconds_;
       const plans::ActionList& actions = plan_->actions[static_cast<size_t>(plan_->stages[s].rank)];
       const int32_t promised = plans::stash_peak(actions, static_cast<int32_t>(s));
       stages.push_back(absl::StrFormat("stage %d busy %.0f%%, stash %d of %d", s,
                                        busy_seconds_[s] / step_seconds_ * 100, stash_peak_[s],
                                        promised));
     }
-    const double measured = std::max(0.0, 1 - busy / static_cast<double>(busy_seconds_.size()));
+    const double measured = bubble(busy_seconds_, step_seconds_);
     line(absl::StrFormat("  bubble       %.1f%% %s, %.1f%% ideal for equal stages", measured * 100,
                          options_.simulated ? "simulated" : "measured", ideal_bubble() * 100));
     line(prediction_line());
@@ -363,12 +383,11 @@ void RunReporter::summarise(const actors::RunResult& result) {
   }
   if (!options_.simulated && goodput_.total_s() > 0) line(goodput_line(goodput_));
   if (!result.checkpoint_path.empty()) line("  checkpoint   " + result.checkpoint_path);
-  line(absl::StrCat(
-      "  run          ", options_.folder.path, " (metrics.jsonl, events.jsonl, plan.txt",
-      history.empty() ? "" : ", history.svg",
-      trace_.empty() ? "" : ", report.html, traces/trace.json for ui.perfetto.dev", ")"));
+  line(absl::StrCat("  run          ", options_.folder.path, " (", files_text(), ")"));
   if (!result.checkpoint_path.empty()) {
-    line(absl::StrCat("  next         skein generate ", options_.folder.path));
+    const bool is_complete = result.status.ok() && !result.stopped_early;
+    line(absl::StrCat("  next         skein ", is_complete ? "generate " : "train --resume ",
+                      options_.folder.path));
   }
 }
 

@@ -62,8 +62,11 @@ class RunReporter final : public actors::RunObserver {
   /// Measured against predicted; there is at least one step after the first.
   std::string prediction_line() const;
   void mark_event(const actors::EventReport& report);
+  std::string files_text() const;
   void write_pages(const std::string& history);
-  double bubble(const actors::StepReport& report) const;
+  /// The share of these seconds in which the plan's devices had nothing to do, as the simulator
+  /// counts it; 0 without a plan.
+  double bubble(const std::vector<double>& stage_busy_seconds, double seconds) const;
   double ideal_bubble() const;
   std::string now_text() const;
   double elapsed_seconds() const;

@@ -15,7 +15,6 @@ Signals::Signals() {
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
   SKEIN_CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0) << "signal mask";
-  signal(SIGPIPE, SIG_IGN);  // A reader of our output that leaves must not end the training.
   fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   SKEIN_CHECK(fd_ >= 0) << "signalfd";
 }

@@ -86,7 +86,9 @@ absl::Status try_plan(const TrainOptions& options, const plans::JobSpec& job,
   for (int64_t n = 1; n <= workers; ++n) ids.push_back({static_cast<uint32_t>(n)});
   const auto tried =
       given ? plans::adopt_plan(job, *given, ids, 1) : plans::make_layout_plan(job, ids, 1);
-  return tried.status();
+  if (tried.ok() || !given) return tried.status();
+  return absl::Status(tried.status().code(), absl::StrCat(job.parallelism.plan, ": ",
+                                                          std::string(tried.status().message())));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "cli/config/cluster_file.hpp"
 #include "cli/config/plan_file.hpp"
 #include "cli/config/profile_file.hpp"
+#include "cli/config/stray_keys.hpp"
 #include "cli/pictures/terminal_grid.hpp"
 #include "cli/report/number_text.hpp"
 #include "cli/report/plan_table.hpp"
@@ -57,6 +59,12 @@ absl::Status run_with_files(const SimulateOptions& options) {
   if (options.steps < 1 || options.steps > kStepsMax) {
     return absl::InvalidArgumentError(
         absl::StrCat("--steps ", options.steps, ": expected 1 to ", kStepsMax));
+  }
+  for (const auto& [key, value] : options.planning.overrides) {
+    if (key == "training.steps") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("skein simulate takes --steps ", value, " instead of --training.steps"));
+    }
   }
   SKEIN_ASSIGN_OR_RETURN(PlanningInputs inputs, load_planning_inputs(options.planning));
   SKEIN_ASSIGN_OR_RETURN(const plans::Plan plan, plan_for(options, inputs));
@@ -113,6 +121,8 @@ std::string stashes_text(const plans::Plan& plan) {
 }
 
 absl::Status run_quick(const SimulateOptions& options) {
+  SKEIN_RETURN_IF_ERROR(
+      refuse_job_keys("skein simulate without files", "", {}, options.planning.overrides));
   QuickOptions asked = options.quick;
   if (asked.stages == 0 && asked.microbatches == 0 && options.planning.schedule_csv.empty()) {
     return absl::InvalidArgumentError(
@@ -142,17 +152,40 @@ absl::Status run_quick(const SimulateOptions& options) {
   return write_pictures(options.files, quick.plan.actions, report);
 }
 
+/// Every flag belongs to the form that was chosen.
+absl::Status check_flags(const SimulateOptions& options, bool with_files) {
+  const std::vector<std::string>& stray =
+      with_files ? options.flags_of_numbers : options.flags_of_files;
+  if (stray.empty()) return absl::OkStatus();
+  const auto has = [&](const char* flag) {
+    return std::find(stray.begin(), stray.end(), flag) != stray.end();
+  };
+  const char* meant = "";
+  if (has("--schedule")) meant = "; did you mean --schedules?";
+  if (has("--schedules")) meant = "; did you mean --schedule?";
+  return absl::InvalidArgumentError(absl::StrCat(
+      absl::StrJoin(stray, ", "), ": skein simulate takes ", stray.size() == 1 ? "that" : "those",
+      with_files ? " only without files, with --stages and --microbatches"
+                 : " only with a job and a cluster file, or a cluster file and "
+                   "--profile",
+      meant));
+}
+
 }  // namespace
 
 int simulate(const SimulateOptions& options) {
+  const bool with_files = !options.planning.job_path.empty() ||
+                          !options.planning.profile_path.empty() ||
+                          !options.churn.trace_path.empty();
+  if (absl::Status status = check_flags(options, with_files); !status.ok()) {
+    return report_error(status);
+  }
   if (!options.churn.trace_path.empty()) {
     ChurnArguments churn = options.churn;
     churn.as_json = options.format == LogFormat::kJson;
     const absl::Status status = simulate_churn(options.planning, churn);
     return status.ok() ? kExitDone : report_error(status);
   }
-  const bool with_files =
-      !options.planning.job_path.empty() || !options.planning.profile_path.empty();
   const absl::Status status = with_files ? run_with_files(options) : run_quick(options);
   if (status.ok()) return kExitDone;
   return absl::IsResourceExhausted(status) ? report_error(status, kExitUsage)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/config/planning_inputs.hpp"
 #include "cli/report/quick_simulation.hpp"
@@ -16,6 +17,9 @@ struct SimulateOptions {
   ChurnArguments churn;      // With a job file and a trace: members come and go.
   PictureFiles files;
   std::string plan_path;  // A plan.txt; empty: plan first.
+  // Flags that were given and that only one form takes, as "--schedule".
+  std::vector<std::string> flags_of_files;
+  std::vector<std::string> flags_of_numbers;
   int32_t steps = 10;
   LogFormat format = LogFormat::kText;
   bool quiet = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <memory>
@@ -16,7 +17,9 @@
 #include "actors/coordinator/run_lock.hpp"
 #include "cli/config/job_file.hpp"
 #include "cli/config/text_file.hpp"
+#include "cli/report/number_text.hpp"
 #include "cli/run/run_folder.hpp"
+#include "net/address.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
 #include "plans/base/status_macros.hpp"
@@ -26,10 +29,24 @@ namespace {
 
 constexpr double kTimeoutSeconds = 3;
 
-std::string address_of(const std::string& where) {
+/// NotFound if `where` is neither a run directory nor an address.
+absl::StatusOr<std::string> address_of(const std::string& where) {
   std::ifstream file(where + "/coordinator.address");
   std::string address;
-  return file && std::getline(file, address) ? address : where;
+  if (file && std::getline(file, address)) return address;
+  if (net::parse_address(where).ok()) return where;
+  std::error_code error;
+  if (!std::filesystem::exists(where, error)) {
+    return absl::NotFoundError(absl::StrCat("no run directory ", where));
+  }
+  SKEIN_RETURN_IF_ERROR(open_run_folder(where).status());
+  return absl::UnavailableError(absl::StrCat(where, ": the run has no coordinator yet"));
+}
+
+absl::Status with_hint(const std::string& where, const absl::Status& status) {
+  if (where != kStatusAddress || !absl::IsUnavailable(status)) return status;
+  return absl::UnavailableError(absl::StrCat(
+      std::string(status.message()), " (skein status outputs/latest asks a run by its directory)"));
 }
 
 /// What one exchange needs, kept alive by the callbacks.
@@ -126,7 +143,7 @@ void print_table(const net::Status& status) {
   for (const net::WorkerStatus& worker : status.workers) {
     std::string replicas;
     for (const std::string& replica : worker.replicas) {
-      absl::StrAppend(&replicas, replicas.empty() ? "" : "; ", replica);
+      absl::StrAppend(&replicas, replicas.empty() ? "" : "; ", with_ranges(replica));
     }
     const std::string heard = absl::StrCat(worker.heartbeat_age_ms, " ms");
     std::printf("w%-6u %-20s %-8u %-*s %-7llu %-10s %s\n", worker.worker.value,
@@ -181,10 +198,10 @@ absl::Status print_ended(const RunFolder& folder, bool as_json) {
 }  // namespace
 
 absl::Status drain_worker(const std::string& where, uint32_t worker) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string address, address_of(where));
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
   // Asked twice: who is a member before it is told to leave.
-  SKEIN_ASSIGN_OR_RETURN(const net::Status before,
-                         ask(*loop, address_of(where), {net::StatusRequest()}));
+  SKEIN_ASSIGN_OR_RETURN(const net::Status before, ask(*loop, address, {net::StatusRequest()}));
   std::vector<std::string> members;
   for (const net::WorkerStatus& each : before.workers) {
     members.push_back(absl::StrCat("w", each.worker.value));
@@ -194,7 +211,7 @@ absl::Status drain_worker(const std::string& where, uint32_t worker) {
                                             absl::StrJoin(members, ", ")));
   }
   const Requests requests = {net::DrainRequest{{worker}}, net::StatusRequest()};
-  SKEIN_RETURN_IF_ERROR(ask(*loop, address_of(where), requests).status());
+  SKEIN_RETURN_IF_ERROR(ask(*loop, address, requests).status());
   std::printf("w%u is to leave: its state moves to the others after the step in progress\n",
               worker);
   return absl::OkStatus();
@@ -202,14 +219,16 @@ absl::Status drain_worker(const std::string& where, uint32_t worker) {
 
 absl::Status print_status(const std::string& where, bool as_json) {
   const absl::StatusOr<RunFolder> folder = open_run_folder(where);
+  const absl::StatusOr<std::string> address = address_of(where);
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
-  const absl::StatusOr<net::Status> answer = ask(*loop, address_of(where), {net::StatusRequest()});
+  const absl::StatusOr<net::Status> answer =
+      address.ok() ? ask(*loop, *address, {net::StatusRequest()}) : address.status();
   // After its end, another run may listen at a run's address.
   const bool is_answered = answer.ok() && (!folder.ok() || answer->run_folder == folder->path);
   if (!is_answered && folder.ok() && !actors::RunLock::is_held(folder->path)) {
     return print_ended(*folder, as_json);
   }
-  SKEIN_RETURN_IF_ERROR(answer.status());
+  SKEIN_RETURN_IF_ERROR(with_hint(where, answer.status()));
   const net::Status& status = *answer;
   if (as_json) {
     std::printf("%s\n", to_json(status).dump(2).c_str());

@@ -25,8 +25,8 @@ class TokenData {
   /// Text is used as bytes; "kjv" is made from Debian's `bible` program and cached under
   /// $XDG_CACHE_HOME or ~/.cache; token files are nanoGPT's raw uint16 or llm.c's with its header,
   /// told apart by the magic number.
-  /// NotFound, DataLoss (no regular file, truncated, header and size disagree), InvalidArgument (token beyond the
-  /// vocabulary, too short for one window); each names the file and what to do.
+  /// NotFound, DataLoss (no regular file, truncated, header and size disagree), InvalidArgument
+  /// (token beyond the vocabulary, too short for one window); each names the file and what to do.
   static absl::StatusOr<std::unique_ptr<TokenData>> open(const Options& options);
   virtual ~TokenData() = default;
 

@@ -14,7 +14,7 @@
 namespace skein::plans {
 namespace {
 
-/// Of one step: schedules list every one of them for every stage.
+/// A schedule lists every micro-batch of a step for every stage.
 constexpr int64_t kMicrobatchesMax = 65536;
 
 template <class Value>

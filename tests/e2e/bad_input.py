@@ -88,6 +88,16 @@ def main():
     result = program.run("status", "127.0.0.1:1")
     program.expect("status without a coordinator", result.returncode == 1 and
                    "nobody answers" in result.stderr, result.stderr.strip())
+    for words in (["status", "outputs/nope"], ["drain", "outputs/nope", "--worker", "1"]):
+        result = program.run(*words)
+        program.expect(f"{words[0]} of a directory that is not there", result.returncode == BAD_DATA and
+                       result.stderr == "skein: no run directory outputs/nope\n",
+                       result.stderr.strip())
+    for join in ("foo", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x", ":29400"):
+        result = program.run("worker", f"--join={join}")
+        program.expect(f"--join '{join}' is refused at once", result.returncode == USAGE and
+                       "--join" in result.stderr and "host:port" in result.stderr,
+                       result.stderr.strip())
     result = program.run("coordinator", SMALL_JOB, "--listen", "0.0.0.0:0")
     program.expect("a bind beyond loopback", result.returncode == USAGE and
                    "--insecure" in result.stderr, result.stderr.strip())

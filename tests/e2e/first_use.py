@@ -98,6 +98,8 @@ def no_gpu(program):
                    "no CUDA device" in lines[0] and "/nowhere" in lines[0] and
                    'device.type = "auto"' in lines[0],
                    f"code {result.returncode}: {result.stderr.strip()}")
+    program.expect("the summary names no file that is not there", "metrics.jsonl" in result.stdout and
+                   "plan.txt" not in result.stdout, result.stdout.strip())
     program.expect("no step was done, and the run is not the latest",
                    steps_of(run) == [] and latest(program, "gpu") is None)
     coordinator = subprocess.Popen(
@@ -163,6 +165,25 @@ def status_after_the_end(program):
                    "--resume" in result.stdout, result.stdout.strip() + result.stderr.strip())
 
 
+def signals_end_it(program):
+    """A command that waits for no signal is ended by one, as any program is."""
+    fifo = os.path.join(program.folder, "job.fifo")
+    os.mkfifo(fifo)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background ignores it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        reader = subprocess.Popen([program.skein, "config", "show", fifo], cwd=program.folder,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(fifo, "w", encoding="utf-8"):  # It reads, and would for as long as we write.
+            reader.send_signal(number)
+            try:
+                reader.wait(timeout=LIMIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                reader.kill()
+                reader.wait()
+        program.expect(f"{number.name} ends a command that waits for none",
+                       reader.returncode == -number, f"code {reader.returncode}")
+
+
 def typos(program):
     def refuses(claim, words, *arguments, **options):
         result = program.run(*arguments, **options)
@@ -177,8 +198,14 @@ def typos(program):
             env=dict(os.environ, SKEIN_TRAINING_STPES="5"))
     refuses("a typo in a command", ["did you mean train"], "tarin", SMALL_JOB)
     refuses("a typo in a command of a command", ["did you mean show"], "config", "shwo", SMALL_JOB)
+    refuses("a file that was forgotten", ["skein config show --help"], "config", "show")
     refuses("a typo in an option", ["--wrokers", "did you mean --workers"], "train", SMALL_JOB,
             "--wrokers", "2")
+    refuses("a job key of a worker", ["takes no keys of a job", "--device.type",
+                                      "did you mean --device cuda --speed 0.5"],
+            "worker", "--join", "127.0.0.1:1", "--device.type", "cuda", "--device.speed", "0.5")
+    refuses("a job key without a job", ["skein verify", "--training.steps"], "verify", "none",
+            "--training.steps", "3")
     line = refuses("a value out of range", ["at least 1"], "train", SMALL_JOB, "--training.steps",
                    "0")
     program.expect("its key is said once", line.count("training.steps") == 1, line)
@@ -186,6 +213,25 @@ def typos(program):
                    "x")
     program.expect("its key is said once, too", line.count("training.steps") == 1, line)
     program.expect("nothing is left of all that", listing(program, "typos") == [])
+
+
+def without_standard_streams(program):
+    """Who closes them gets the same files: nothing that is printed goes into one."""
+    words = [program.skein, "train", SMALL_JOB, "--job.dump_folder", "closed", *TWO_STAGES,
+             "--training.steps", "3"]
+    result = subprocess.run(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words],
+                            cwd=program.folder, timeout=LIMIT_SECONDS, check=False)
+    run = os.path.join(program.folder, "closed", "latest")
+    program.expect("a run without standard streams has its metrics and nothing else in them",
+                   result.returncode == 0 and steps_of(run) == [1, 2, 3])
+
+
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        for what in (["config", "keys"], ["simulate", "--stages", "2", "--microbatches", "2"]):
+            result = subprocess.run([program.skein, *what], stdout=full, stderr=subprocess.PIPE,
+                                    text=True, cwd=program.folder, check=False)
+            program.expect(f"{what[0]} whose output is lost has failed", result.returncode == FAULT and
+                           "standard output" in result.stderr, result.stderr.strip())
 
 
 def what_is_printed(program):
@@ -262,7 +308,9 @@ def main():
     no_gpu(program)
     nobody_to_join(program)
     status_after_the_end(program)
+    signals_end_it(program)
     typos(program)
+    without_standard_streams(program)
     what_is_printed(program)
     quickstart(program)
     readme(program)

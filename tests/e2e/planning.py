@@ -176,9 +176,18 @@ def refuses(program):
     refuse("unknown schedule", ["--schedules", "1F1B"], "plan", SMALL_JOB, EQUAL, "--schedules", "X")
     refuse("micro-batch that does not divide", ["--microbatch-rows 3"], "plan", SMALL_JOB, EQUAL,
            "--microbatch-rows", "3")
-    refuse("unknown scenario", ["--scenario"], "plan", SMALL_JOB, EQUAL, "--scenario", "H9")
+    refuse("a micro-batch of nothing", ["--microbatch-rows 0: expected at least 1"], "plan", EQUAL,
+           "--profile", broken, "--microbatch-rows", "0")
+    refuse("unknown scenario", ["skein: --scenario: \"H9"], "plan", SMALL_JOB, EQUAL,
+           "--scenario", "H9")
     refuse("a job without a cluster", ["cluster file"], "simulate", SMALL_JOB)
     refuse("nothing to simulate", ["--stages"], "simulate")
+    refuse("a flag of numbers with files", ["--microbatches, --schedule", "only without files",
+                                            "did you mean --schedules"],
+           "simulate", SMALL_JOB, UNEQUAL, "--schedule", "GPipe", "--microbatches", "3")
+    refuse("a flag of files with numbers", ["--planner, --batch",
+                                            "only with a job"],
+           "simulate", "--stages", "4", "--microbatches", "8", "--planner", "dapple", "--batch", "3")
     refuse("stages out of range", ["--stages 0"], "simulate", "--stages", "0", "--microbatches", "2")
     csv = write(program, "bad.csv", "0F0,0B0\n1F0,x\n")
     refuse("a cell that is no action", ["bad.csv", "line 2"], "simulate", "--schedule-csv", csv)

@@ -24,7 +24,7 @@ GIVEN_UP = {
         "cli/pictures/*", "cli/demo/demo_screen.*", "cli/demo/demo_front.*", "cli/compare/words.*",
         "cli/report/live_terminal.*", "cli/report/plan_table.*", "cli/config/profile_file.*",
         "tests/cli/pictures/*", "tests/cli/demo/*",   # Of a terminal, a table or a file.
-        "tests/e2e/demo.py", "tests/e2e/cuda_workers.py", "tests/golden/*",
+        "tests/e2e/demo.py", "tests/e2e/cuda_workers.py", "tests/golden/*", "docs/compare.md",
         "actors/coordinator/journal.cpp"]),           # Of a table of SQLite.
     "own pace": (r"\bown pace\b", "local updates", []),
     "segment": (r"\bsegments?\b", "round", [

@@ -185,6 +185,17 @@ TEST_F(RunReporterTest, MetricsHaveALineForEveryStep) {
   }
 }
 
+TEST_F(RunReporterTest, TheBubbleIsThatOfTheDevices) {
+  plans::Plan plan = two_stages();
+  // Three devices compute the first stage and one the second.
+  for (uint32_t n = 2; n < 4; ++n) plan.stages[0].replicas.push_back({{n}, {n + 1}, {0, 2}});
+  const auto to = reporter();
+  to->on_plan(plan, 0);
+  to->on_step(step_report(1));
+  // They are busy for 3/4 of the time, and it for a half.
+  EXPECT_NEAR(lines_of(file("metrics.jsonl")).back().at("bubble"), 1 - 2.75 / 4, 1e-12);
+}
+
 TEST_F(RunReporterTest, WhatWasDroppedIsCountedByReason) {
   const auto to = reporter();
   to->on_step(step_report(1));
@@ -248,6 +259,7 @@ TEST_F(RunReporterTest, TheSummarySaysHowTheRunEnded) {
   result.stopped_early = true;
   report_run(result);
   EXPECT_THAT(told(), HasSubstr("\nstopped after 4 of 6 steps"));
+  EXPECT_THAT(told(), HasSubstr("next         skein train --resume FOLDER\n"));
   result.status = absl::UnavailableError("no workers");
   report_run(result);
   EXPECT_THAT(told(), HasSubstr("\nfailed after 4 of 6 steps"));
