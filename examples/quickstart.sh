@@ -5,23 +5,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-build() {
-  NINJA_STATUS="[%f/%t, %e s] " cmake --build build/release --target skein
-}
+source cmake/show-progress.sh
+install=1
+case "${1:-}" in
+  "") ;;
+  --no-install) install=0 ;;
+  --help) sed -n '2,4 s/^# \?//p' "$0"; exit 0 ;;
+  *) sed -n '2,4 s/^# \?//p' "$0" >&2; exit 2 ;;
+esac
 
-# For a file or a pipe: a line every ten seconds, and whatever the compiler says. A terminal sees how
-# far the build is on one line that changes.
-show_progress() {
-  local line next=0
-  while IFS= read -r line; do
-    case "$line" in
-      \[*) [ $SECONDS -lt $next ] || { echo "$line"; next=$((SECONDS + 10)); } ;;
-      *) echo "$line" ;;
-    esac
-  done
-}
+build() { cmake --build build/release --target skein; }
 
-[ "${1:-}" = "--no-install" ] || bash cmake/install-packages.sh build
+[ $install -eq 0 ] || bash cmake/install-packages.sh build
 echo "building build/release/skein"
 # In a new folder fewer, larger compilations, as in tests/run.sh, which goes on in the same folder.
 unity=()

@@ -7,15 +7,17 @@
 #                change touches; a test that is skipped without a known reason is a failure
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source cmake/show-progress.sh
 install=1 preset=release label='.' long=OFF gate=0
 while [ $# -gt 0 ]; do
   case "$1" in
     --no-install) install=0 ;;
-    --preset) preset="$2"; shift ;;
-    --label) label="$2"; shift ;;
+    --preset) preset="${2:?--preset: which one?}"; shift ;;
+    --label) label="${2:?--label: which one?}"; shift ;;
     --long) long=ON ;;
     --gate) gate=1 ;;
-    *) sed -n '2,7p' "$0" >&2; exit 2 ;;
+    --help) sed -n '2,7 s/^# \?//p' "$0"; exit 0 ;;
+    *) sed -n '2,7 s/^# \?//p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
@@ -60,9 +62,7 @@ build() {  # preset, label
                            sed -n 's/^  //p' | grep -E -- "$2" | sed 's/^/skein_tests_/')
     [ ${#targets[@]} -gt 0 ] || { echo "no test has a label like '$2'" >&2; return 1; }
   fi
-  # The log matters only when the build fails.
-  cmake --build "$folder" --target "${targets[@]:-all}" >"$folder/build.log" 2>&1 ||
-    { tail -n 60 "$folder/build.log"; return 1; }
+  cmake --build "$folder" --target "${targets[@]:-all}" 2>&1 | show_progress
 }
 
 run_tests() {  # preset, label

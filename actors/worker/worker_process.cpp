@@ -31,9 +31,8 @@ namespace {
 /// Lines about data connections that were turned away: somebody may go on for ever.
 constexpr int kRefusalsSaidMax = 20;
 
-/// FailedPrecondition   if a CUDA device is asked for and there is none; "auto"
-/// takes the processor
-///                       instead.
+/// FailedPrecondition if a CUDA device is asked for and there is none; "auto" takes the processor
+/// instead.
 absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec& spec,
                                                          int32_t local_rank) {
   plans::Scenario scenario = plans::device_scenario(spec);

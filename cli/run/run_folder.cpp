@@ -92,6 +92,9 @@ absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job) {
 
 absl::StatusOr<RunFolder> make_bare_run_folder(const std::string& dump_folder,
                                                const std::string& run_name) {
+  if (dump_folder.empty()) {
+    return absl::InvalidArgumentError("job.dump_folder = \"\": must name a folder");
+  }
   std::error_code error;
   const fs::path parent = fs::absolute(dump_folder, error);
   fs::create_directories(parent, error);

@@ -19,6 +19,7 @@
 #include "cli/config/text_file.hpp"
 #include "cli/report/number_text.hpp"
 #include "cli/run/run_folder.hpp"
+#include "gpu/checkpoint/checkpoint.hpp"
 #include "net/address.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
@@ -190,6 +191,12 @@ absl::Status print_ended(const RunFolder& folder, bool as_json) {
   if (has_loss) absl::StrAppendFormat(&line, ", loss %.4f", step["loss"].get<double>());
   if (!is_complete) {
     absl::StrAppend(&line, "; skein train --resume ", folder.path, " goes on");
+    const auto saved = gpu::complete_checkpoints(folder.path);
+    if (saved.ok() && saved->empty()) {
+      absl::StrAppend(&line,
+                      ", from the beginning unless workers of the run still live, as it has "
+                      "no checkpoint");
+    }
   }
   std::printf("%s\n", line.c_str());
   return absl::OkStatus();

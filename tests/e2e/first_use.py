@@ -250,9 +250,11 @@ def what_is_printed(program):
 def quickstart(program):
     """The build of examples/quickstart.sh is heard of while it runs, and its failure is one."""
     place = os.path.join(program.folder, "clone")
-    for folder in ("examples", "build/release", "bin"):
+    for folder in ("build/release", "bin"):
         os.makedirs(os.path.join(place, folder))
-    shutil.copy(os.path.join(SOURCE, "examples", "quickstart.sh"), os.path.join(place, "examples"))
+    for script in ("examples/quickstart.sh", "cmake/show-progress.sh"):
+        os.makedirs(os.path.join(place, os.path.dirname(script)))
+        shutil.copy(os.path.join(SOURCE, script), os.path.join(place, script))
 
     def stand_in(path, text):
         with open(os.path.join(place, path), "w", encoding="utf-8") as file:
