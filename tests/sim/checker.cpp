@@ -264,9 +264,10 @@ void Checker::on_checkpoint(const actors::CheckpointReport& report) {
   }
 }
 
-void Checker::check_against_live(const Held& held, uint64_t steps_done) {
+void Checker::check_against_live(const Held& held, uint64_t generation, uint64_t steps_done) {
   const auto live = live_.find(steps_done);
-  if (live == live_.end()) return;
+  // Who was paused prepares an older plan, for a past that was taken back meanwhile.
+  if (live == live_.end() || live->second.generation > generation) return;
   for (const auto& [tensor, digest] : digests_of(*held.model, job_.optimizer.name)) {
     const auto found = live->second.digests.find(tensor);
     if (found == live->second.digests.end() || found->second == digest) continue;
@@ -383,7 +384,7 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
     }
     hosted.replicas.push_back(
         {replica.id, plans::stage_of(assignment.plan, replica.id), replica.model});
-    check_against_live(hosted.replicas.back(), assignment.first_step);
+    check_against_live(hosted.replicas.back(), result.generation, assignment.first_step);
     check_replica(result.generation, hosted.replicas.back(), assignment.first_step);
     if (!groups_) continue;
     const int32_t stage = hosted.replicas.back().stage;
