@@ -9,6 +9,7 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoints import newest  # noqa: E402
+from elastic_runs import ElasticRun  # noqa: E402
 from running import SMALL_JOB, Program  # noqa: E402
 
 USAGE, BAD_DATA = 2, 3
@@ -80,6 +81,7 @@ def main():
     verify = program.run("verify", broken)
     program.expect("verify finds the damage", verify.returncode == BAD_DATA)
 
+    changed_data(program)
     garbage(program)
     another_version(program)
     result = program.run("tarin", SMALL_JOB)
@@ -102,6 +104,25 @@ def main():
     program.expect("a bind beyond loopback", result.returncode == USAGE and
                    "--insecure" in result.stderr, result.stderr.strip())
     program.finish()
+
+
+def changed_data(program):
+    """Somebody writes into the data of a run; a worker that is killed makes a new plan."""
+    data = os.path.join(program.folder, "changed.txt")
+    shutil.copy("/usr/share/common-licenses/GPL-3", data)
+    run = ElasticRun(program, "changed", 2, "--data.path", data, "--training.steps", "100000",
+                     "--device.speed", "0.2", apart=True)
+    try:
+        run.wait_for_step(3)
+        with open(data, "r+b") as file:
+            file.write(b"x" * 10_000)
+        run.signal(2)
+        code = run.finish(30)
+        program.expect("data that somebody has written into ends the run with the next plan",
+                       code == BAD_DATA and "is not that of the coordinator" in run.errors(),
+                       f"code {code}: {run.errors()[-200:]}")
+    finally:
+        run.end()
 
 
 def start_coordinator(program):

@@ -8,6 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from elastic_runs import ElasticRun  # noqa: E402
 from running import SMALL_JOB, Program  # noqa: E402
 
 # Sanitizers make steps slower, and a stopped run waits for the one in progress: they are smaller.
@@ -67,6 +68,7 @@ def main():
                            errors.strip()[-100:])
     long_step(program)
     kill_coordinator(program)
+    second_signal(program)
     program.finish()
 
 
@@ -87,6 +89,25 @@ def long_step(program):
     program.expect("a long step is given up in time",
                    took <= LIMIT_SECONDS + SLACK_SECONDS and process.returncode != 0 and
                    len(children) == 2 and not any(map(is_alive, children)), f"{took:.2f} s")
+
+
+def second_signal(program):
+    """A worker in the middle of a step, with the gradients of others on their way, ends at once."""
+    run = ElasticRun(program, "second", 3, "--training.steps", "100000", "--device.type", "sleep",
+                     "--device.sleep_forward_us", "3000", "--device.sleep_backward_us", "6000",
+                     "--device.speeds", "[1.0,0.25,1.0]", "--training.micro_batch_size", "6",
+                     "--training.global_batch_size", "18", "--parallelism.pipeline_parallel_degree",
+                     "1", "--parallelism.data_parallel_replicate_degree", "3", apart=True)
+    try:
+        run.wait_for_step(3)
+        for worker in run.workers[:2]:
+            worker.send_signal(signal.SIGTERM)
+            time.sleep(0.02)
+            worker.send_signal(signal.SIGTERM)
+        codes = [worker.wait(timeout=10) for worker in run.workers[:2]]
+        program.expect("the second signal ends workers at once", codes == [KILLED, KILLED], codes)
+    finally:
+        run.end()
 
 
 def kill_coordinator(program):

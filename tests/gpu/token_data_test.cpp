@@ -2,12 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <vector>
 
+#include "gpu/data/token_file.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::gpu {
@@ -95,6 +98,36 @@ TEST_F(TokenDataTest, SaysWhatIsWrongWithAFile) {
   EXPECT_THAT(std::string(beyond.message()), HasSubstr("token 50 of the data is 50"));
   write_bytes(folder.file("odd.bin"), "abc", 3);
   EXPECT_TRUE(absl::IsDataLoss(open("tokens", folder.file("odd.bin")).status()));
+  ASSERT_EQ(mkfifo(folder.file("pipe").c_str(), 0600), 0);
+  EXPECT_TRUE(absl::IsDataLoss(open("text", folder.file("pipe")).status())) << "nobody writes";
+}
+
+TEST_F(TokenDataTest, NoticesThatSomebodyHasWrittenIntoTheFile) {
+  const std::string path = text_of(100);
+  const auto data = open("text", path).value();
+  EXPECT_TRUE(data->is_unchanged());
+  std::fstream(path, std::ios::in | std::ios::out).seekp(50).put('x');
+  EXPECT_FALSE(data->is_unchanged());
+  const auto again = open("text", path).value();
+  EXPECT_NE(again->digest(), data->digest());
+  write_bytes(folder.file("other"), "other", 5);
+  std::filesystem::rename(folder.file("other"), path);
+  EXPECT_FALSE(again->is_unchanged()) << "another file in its place";
+  std::filesystem::remove(path);
+  EXPECT_FALSE(again->is_unchanged());
+}
+
+TEST_F(TokenDataTest, AFileThatBecomesShorterEndsTheProcessWithALine) {
+  const std::string path = text_of(100'000);
+  EXPECT_EXIT(
+      {
+        end_on_truncated_files(3);
+        const auto file = MappedFile::open(path).value();
+        std::filesystem::resize_file(path, 10);
+        volatile std::byte last = file->data()[99'999];
+        (void)last;
+      },
+      testing::ExitedWithCode(3), "has become shorter");
 }
 
 }  // namespace

@@ -147,8 +147,8 @@ def check_gradients(program, name, weights, ours):
 def check_generation(program, model):
     """Greedy samples, from prompts shorter and longer than the window that was trained."""
     name = model.__name__
-    _, run = program.train(f"generation-{name}", "--data.dataset", "kjv", "--training.steps", "200",
-                           "--optimizer.lr", "5e-3", "--model.name", name)
+    _, run = program.train(f"generation-{name}", "--data.dataset", "kjv", "--data.path", "",
+                           "--training.steps", "200", "--optimizer.lr", "5e-3", "--model.name", name)
     folder = newest(run)
     weights = {k: torch.tensor(v) for k, v in read_model(folder).items()}
     text = b"The licenses for most software are designed to take away your freedom to share it."

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <vector>
 
@@ -46,6 +47,19 @@ TEST(Journal, RefusesToCommitAStepTwice) {
   EXPECT_TRUE(absl::IsAlreadyExists(journal->append({7})));
   ASSERT_TRUE(journal->rewind(7).ok());
   EXPECT_TRUE(journal->append({7}).ok());
+}
+
+TEST(Journal, WritesNothingIntoAFileThatWasRemoved) {
+  tests::TemporaryFolder folder;
+  const std::string path = folder.file("journal");
+  auto journal = Journal::open(path).value();
+  ASSERT_TRUE(journal->append({7}).ok());
+  std::filesystem::rename(path, path + ".away");
+  const absl::Status gone = journal->append({8});
+  EXPECT_TRUE(absl::IsUnavailable(gone)) << gone;
+  EXPECT_NE(gone.message().find("was removed"), std::string::npos) << gone;
+  std::filesystem::rename(path + ".away", path);
+  EXPECT_TRUE(journal->append({8}).ok()) << "it is back";
 }
 
 TEST(Journal, SaysWhichFileIsNoJournal) {

@@ -263,6 +263,20 @@ TEST_F(JobFile, AutoIsTheWordForTheDegreeOnly) {
               StartsWith("job.toml:2: parallelism.pipeline_parallel_degree: expected "));
 }
 
+TEST_F(JobFile, AStepHasNotAnyNumberOfMicroBatches) {
+  EXPECT_EQ(trouble("", {{"training.global_batch_size", "1000000000000"},
+                         {"training.micro_batch_size", "4"}}),
+            "--training.global_batch_size = 1000000000000: must be at most 65536 times "
+            "training.micro_batch_size = 4");
+}
+
+TEST_F(JobFile, APathGoesWithADatasetThatReadsIt) {
+  EXPECT_THAT(trouble("", {{"data.dataset", "kjv"}, {"data.path", "/mine"}}),
+              StartsWith("--data.path = /mine: goes with data.dataset = \"text\""));
+  EXPECT_THAT(trouble("", {{"data.dataset", "kjv"}, {"data.validation_path", "/mine"}}),
+              StartsWith("--data.validation_path = /mine: goes with "));
+}
+
 TEST_F(JobFile, AValueOutOfRangeSaysWhereItIsFrom) {
   EXPECT_EQ(trouble("[training]\nsteps = 0\n"),
             "job.toml:2: training.steps = 0: must be at least 1");
