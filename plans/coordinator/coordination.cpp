@@ -1268,10 +1268,14 @@ CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
       starts ? options_.job.comm.init_timeout_seconds : options_.job.comm.train_timeout_seconds;
   if (waited_us * kMicro > limit_s / 2 && !tried_again_ && is_stuck()) {
     tried_again_ = true;
-    return begin_change(
-        absl::StrCat("no progress for ", waited_us * kMicro,
-                     " s, and no worker computes; waiting for ", missing_replicas()),
-        now_us);
+    const std::string missing = missing_replicas();
+    CoordinatorDecisions decisions = {
+        RunEvent{"step.stuck",
+                 absl::StrCat("no progress for ", waited_us * kMicro, " s at step ",
+                              steps_done() + 1, ", and no worker computes; waiting for ", missing),
+                 {{"missing", missing}}}};
+    append(decisions, begin_change("the step is tried again", now_us));
+    return decisions;
   }
   if (waited_us * kMicro <= limit_s) return {};
   if (phase_ == Phase::kGathering) {

@@ -53,9 +53,11 @@ def main():
     again = program.run("train", "--resume", run, "--training.steps", "14")
     program.expect("--resume goes on in the same folder",
                    again.returncode == 0 and max(losses(run)) == 14, again.stderr.strip())
-    fewer = program.run("train", "--resume", run, "--training.steps", "12")
-    program.expect("fewer steps than are committed are refused", fewer.returncode == 2 and
-                   "14 steps of this run are committed" in fewer.stderr, fewer.stderr.strip())
+    _, bare = program.train("bare", "--checkpoint.no-enable", "--training.steps", "6")
+    for folder, words in ((run, "already has 14 steps"), (bare, "6 steps of this run are committed")):
+        fewer = program.run("train", "--resume", folder, "--training.steps", "3")
+        program.expect("fewer steps than there are already are refused", fewer.returncode == 2 and
+                       words in fewer.stderr, fewer.stderr.strip())
     done = program.run("train", "--resume", run)
     program.expect("a finished run is not run again", done.returncode == 2, done.stderr.strip())
     resume_latest(program)

@@ -217,6 +217,8 @@ void Checker::on_event(const actors::EventReport& report) {
   if (had_checkpoint_ && !disk_.has_checkpoint()) {
     fail(absl::StrCat("no complete checkpoint is left at ", report.name));
   }
+  // Here nothing is lost on a connection that lives.
+  if (report.name == "step.stuck") fail(report.text);
   // All processes see the same files here.
   if (report.name == "worker.lost" &&
       report.text.find("cannot read the checkpoint") != std::string::npos) {
