@@ -141,19 +141,20 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   if (!worker.ok()) return report_error(worker.status());
   const std::unique_ptr<SpotWatch> spot = watch_spot(*std::move(clouds), **metadata);
   bool leaves = false;
-  while (!(*worker)->wait(0.05)) {
+  while (!(*worker)->wait(0)) {
     if (const auto notice = spot ? spot->take_notice() : std::nullopt) {
       std::fprintf(stderr, "skein: %s: leaving the run\n", notice->reason.c_str());
       // The first signal after it only asks for the same: clouds send one to all processes.
       (*worker)->leave(notice->reason);
     }
-    if (signals.wait(0) == 0) continue;
+    // Signals are what is waited for: of two that come between two looks only one would be seen.
+    if (signals.wait(0.02) == 0) continue;
     if (leaves) {
       // At once: to take apart what other threads are in the middle of would take as long as they.
       std::fprintf(stderr, "skein: stopped by a second signal\n");
       std::_Exit(kExitKilled);
     }
-    if (!leaves) (*worker)->leave("told to leave by a signal");
+    (*worker)->leave("told to leave by a signal");
     leaves = true;
   }
   const absl::Status result = (*worker)->result();

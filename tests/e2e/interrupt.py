@@ -92,18 +92,21 @@ def long_step(program):
 
 
 def second_signal(program):
-    """A worker in the middle of a step, with the gradients of others on their way, ends at once."""
+    """A worker in the middle of a step, with the gradients of others on their way, ends at once. Steps
+    take about a second, of which the fast worker waits for most: what the first signal asks for cannot
+    have been granted when the second comes."""
     run = ElasticRun(program, "second", 3, "--training.steps", "100000", "--device.type", "sleep",
-                     "--device.sleep_forward_us", "3000", "--device.sleep_backward_us", "6000",
+                     "--device.sleep_forward_us", "24000", "--device.sleep_backward_us", "48000",
                      "--device.speeds", "[1.0,0.25,1.0]", "--training.micro_batch_size", "6",
                      "--training.global_batch_size", "18", "--parallelism.pipeline_parallel_degree",
                      "1", "--parallelism.data_parallel_replicate_degree", "3", apart=True)
     try:
         run.wait_for_step(3)
-        for worker in run.workers[:2]:
-            worker.send_signal(signal.SIGTERM)
+        time.sleep(0.12)
+        for _ in range(2):
+            for worker in run.workers[:2]:
+                worker.send_signal(signal.SIGTERM)
             time.sleep(0.02)
-            worker.send_signal(signal.SIGTERM)
         codes = [worker.wait(timeout=10) for worker in run.workers[:2]]
         program.expect("the second signal ends workers at once", codes == [KILLED, KILLED], codes)
     finally:
@@ -127,4 +130,5 @@ def kill_coordinator(program):
                    len(children) == 2 and not any(map(is_alive, children)))
 
 
-main()
+if __name__ == "__main__":
+    main()
