@@ -4,9 +4,10 @@
 
 namespace skein::actors {
 
-/// The configuration of every actor system of Skein: two threads for cooperative actors, which do
-/// no long work, woken at once by a shared queue. CAF's default, work stealing, lets idle threads
-/// sleep up to 10 ms between looks at their queues, which would be paid on every hop of a step.
+/// The configuration of every actor system of Skein: two threads for cooperative actors, woken at
+/// once by a shared queue. They do no long work, but for the journal's, whose file may block one.
+/// CAF's default, work stealing, lets idle threads sleep up to 10 ms between looks at their queues,
+/// which would be paid on every hop of a step.
 inline caf::actor_system_config make_system_config() {
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("sharing"));

@@ -97,7 +97,7 @@ class LocalCoordinator final : public CoordinatorProcess {
  private:
   void spawn_actors(const StartPoint& start, std::shared_ptr<Journal> journal) {
     const uint64_t term = journal->term();
-    journal_io_ = system_->spawn<caf::detached>(journal_io, std::move(journal));
+    journal_io_ = system_->spawn(journal_io, std::move(journal));
     checkpoint_io_ =
         system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder);
     observer_io_ = system_->spawn<caf::detached>(observer_io, options_.observer,

@@ -27,11 +27,13 @@ class Journal {
   virtual uint64_t term() const = 0;
   /// The plan of the largest generation; NotFound if there is none.
   virtual absl::StatusOr<plans::Plan> last_plan() = 0;
-  /// A plan that is about to be assigned.
+  /// A plan that is about to be assigned. Unavailable if the file is not at its path any more.
   virtual absl::Status append_plan(const plans::Plan& plan) = 0;
   /// Forgets commits of steps >= `first_step`: the run goes on from an older checkpoint.
+  /// Unavailable as with a plan.
   virtual absl::Status rewind(uint64_t first_step) = 0;
-  /// AlreadyExists if the step was committed before.
+  /// AlreadyExists if the step was committed before. Unavailable as with a plan, but noticed up to
+  /// half a second late: a look at the path costs a fifth of what a commit does.
   virtual absl::Status append(const plans::CommitRecord& record) = 0;
   /// Everything committed, by step.
   virtual absl::StatusOr<std::vector<plans::CommitRecord>> read() = 0;

@@ -17,8 +17,10 @@ namespace skein::actors {
 /// Who hears that a commit is journaled.
 using JournalListener = caf::typed_actor<caf::reacts_to<CommitJournaled>>;
 
-/// Writes to the journal, which blocks on its file: spawn it detached. What cannot be written for
-/// now (Unavailable: a full disk) is tried again until it can be, and what follows waits behind it.
+/// Writes to the journal. It blocks on its file one of the two threads that cooperative actors
+/// share (`make_system_config`): every commit comes by here, and waking a thread of its own, and
+/// the other one after it, would cost more than the decision. What cannot be written for now
+/// (Unavailable: a full disk) is tried again until it can be, and what follows waits behind it.
 ///   in   JournalRequest    one committed step
 ///   in   RewindJournal, Plan   are written before any later commit; an error comes with that
 ///   in   TickAtom          from itself, when something is to be tried again

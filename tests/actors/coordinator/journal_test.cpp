@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <vector>
 
 #include <caf/actor_system.hpp>
@@ -11,6 +13,7 @@
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
 
+#include "actors/actor_system.hpp"
 #include "actors/coordinator/journal_io.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -55,6 +58,7 @@ TEST(Journal, WritesNothingIntoAFileThatWasRemoved) {
   auto journal = Journal::open(path).value();
   ASSERT_TRUE(journal->append({7}).ok());
   std::filesystem::rename(path, path + ".away");
+  EXPECT_TRUE(absl::IsUnavailable(journal->append_plan({})));
   const absl::Status gone = journal->append({8});
   EXPECT_TRUE(absl::IsUnavailable(gone)) << gone;
   EXPECT_NE(gone.message().find("was removed"), std::string::npos) << gone;
@@ -72,7 +76,7 @@ TEST(Journal, SaysWhichFileIsNoJournal) {
 }
 
 /// On a disk that is full for the first few writes.
-class FullJournal final : public Journal {
+class FullJournal : public Journal {
  public:
   explicit FullJournal(int failures) : failures_(failures) {}
   uint64_t term() const override { return 1; }
@@ -124,6 +128,40 @@ TEST(JournalIo, WhatADiskHasNoSpaceForIsTriedAgainInOrder) {
   caf::anon_send_exit(io, caf::exit_reason::kill);
   caf::anon_send_exit(listener, caf::exit_reason::kill);
   scheduler.run();
+}
+
+/// On a disk that takes no write before somebody else has been heard.
+class SlowJournal final : public FullJournal {
+ public:
+  explicit SlowJournal(std::future<void> heard) : FullJournal(0), heard_(std::move(heard)) {}
+  absl::Status append(const plans::CommitRecord&) override {
+    return heard_.wait_for(std::chrono::seconds(20)) == std::future_status::ready
+               ? absl::OkStatus()
+               : absl::DeadlineExceededError("no thread is left for others");
+  }
+
+ private:
+  std::future<void> heard_;
+};
+
+TEST(JournalIo, AWriteThatTakesLongLeavesOthersAThread) {
+  std::promise<void> heard;
+  std::promise<absl::Status> written;
+  caf::actor_system_config config = make_system_config();
+  caf::actor_system system(config);
+  JournalIo io =
+      system.spawn(journal_io, std::shared_ptr<Journal>(new SlowJournal(heard.get_future())));
+  JournalListener listener = system.spawn([&]() -> JournalListener::behavior_type {
+    return {[&](const CommitJournaled& done) {
+      if (done.step == 7) written.set_value(done.status);
+      if (done.step == 8) heard.set_value();
+    }};
+  });
+  caf::anon_send(io, JournalRequest{{7}}, listener);
+  caf::anon_send(listener, CommitJournaled{8, absl::OkStatus(), false});
+  EXPECT_EQ(written.get_future().get(), absl::OkStatus());
+  caf::anon_send_exit(io, caf::exit_reason::kill);
+  caf::anon_send_exit(listener, caf::exit_reason::kill);
 }
 
 }  // namespace
