@@ -217,7 +217,7 @@ void PipelineGroups::on_averaged(ProcessId from, const net::schema::Averaged::Re
   member.pending.clear();  // It was in its contribution.
   if (!group->second.is_global) return;
   member.taken = weights_of(member.values);
-  servers_[member.stage] = {Values(member.taken.begin(), member.taken.end())};
+  servers_[member.stage] = {Values(member.taken.begin(), member.taken.end()), number + 1};
   on_global_(from, replica, group->second.steps_done);
 }
 
@@ -238,12 +238,17 @@ void PipelineGroups::on_pushed(uint64_t number, Group& group, plans::ReplicaId r
   Member& member = members_[replica];
   Server& server = servers_[member.stage];
   const double weight = group.weights.at(replica);
-  add(weight, weights_of(member.values), server.weights);
-  add(-weight, member.taken, server.weights);
+  // One that is late may have pushed before the global average that the server goes on with.
+  const bool is_of_this_server = number >= server.first_group;
+  if (is_of_this_server) {
+    add(weight, weights_of(member.values), server.weights);
+    add(-weight, member.taken, server.weights);
+  }
   member.values = state_of(*member.model);
   member.taken = weights_of(member.values);
   const bool has_ended = ++group.through == group.weights.size();
-  if (has_ended && group.is_closing && server.is_known) check_server(number, group, server);
+  if (has_ended && is_of_this_server && group.is_closing && server.is_known)
+    check_server(number, group, server);
 }
 
 void PipelineGroups::check_server(uint64_t number, const Group& group, const Server& server) {

@@ -84,6 +84,7 @@ class PipelineGroups {
   /// The parameter server of a stage.
   struct Server {
     Values weights;
+    uint64_t first_group = 0;  // Older ones have pushed to the one before.
     bool is_known = true;
   };
 
