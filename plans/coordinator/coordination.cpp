@@ -395,6 +395,7 @@ ReplanRequest Coordination::replan_request(uint64_t now_us, Leavers leavers, boo
 /// later commit if it pays; otherwise the planner is waited for.
 CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (phase_ != Phase::kQuiescing || !change_.is_quiet(members_.all())) return {};
+  if (changes_connection_) return {};  // Its quiesce follows.
   if (auto waits = wait_for_holders(now_us)) return *std::move(waits);
   const auto proposal = change_.take_proposal(able_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
@@ -868,8 +869,10 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
   if (const auto before = members_.same_process(request)) {
     // Its old connection is dead, and we have not heard of it.
     const std::string why = "it has connected anew";
+    changes_connection_ = true;
     append(decisions, is_catching_up(now_us) ? set_aside(*before, why, now_us)
                                              : lose(*before, absl::UnavailableError(why), now_us));
+    changes_connection_ = false;
     absent_.on_back(*before);
     if (request.previous.value != 0) request.previous = *before;
   }

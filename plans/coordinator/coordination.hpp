@@ -282,6 +282,7 @@ class Coordination {
   uint64_t catch_up_until_us_ = 0;           // After a pause of our own.
   bool tried_again_ = false;                 // The step in progress, in a plan of its own.
   bool waits_for_holders_ = false;           // Only while quiescing.
+  bool changes_connection_ = false;          // A worker is lost and welcomed in one event.
   size_t most_gathered_ = 0;                 // Members at once, since gathering began.
   std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
   absl::Status checkpoint_fault_;            // Not OK: no checkpoint is whole.

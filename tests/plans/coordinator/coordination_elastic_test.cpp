@@ -398,6 +398,22 @@ TEST(CoordinationElastic, AReconnectedWorkerKeepsItsNumber) {
   EXPECT_EQ(cluster.coordination.members().size(), 2u);
 }
 
+TEST(CoordinationElastic, NothingIsDecidedWithoutWhoIsOnlyConnectingAnew) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.coordination.on_peer_failure({1}, {}, "a link broke", ++cluster.now);
+  cluster.now += 1'000'000;
+  ASSERT_EQ(count<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), 2u);
+  cluster.quiesced(1, {{1, kFrontStage}});
+  const CoordinatorDecisions back = cluster.join(7, 2);
+  EXPECT_EQ(find<AssignPlan>(back), nullptr) << "from step 0, as nobody else has the back stage";
+  EXPECT_NE(find<QuiesceWorker>(back), nullptr);
+  const CoordinatorDecisions assigned = cluster.quiesced(2, {{1, kBack}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
+}
+
 TEST(CoordinationElastic, AProcessThatConnectsAnewIsOneWorkerWhateverItsNumberWas) {
   Coordination::Options options;
   options.job = long_job();
