@@ -131,7 +131,9 @@ void Checker::on_append(const plans::CommitRecord& record) {
   const auto plan = store_.plans.find(record.generation);
   const bool in_pipelines = plan != store_.plans.end() && plan->second.mode == plans::kLocalMode;
   const uint64_t first = in_pipelines ? record.first_sample / batch : record.step;
-  if (first != next && !(in_pipelines && store_.commits.empty())) {
+  // What the journal has lost the workers may still have, who then go on from there.
+  const bool was_forgotten = first > next && first <= forgotten_steps_;
+  if (first != next && !was_forgotten && !(in_pipelines && store_.commits.empty())) {
     fail(absl::StrCat("the journal has ", next, " steps and steps ", first, " to ", record.step,
                       " are appended"));
   }
@@ -528,6 +530,7 @@ void Checker::check_end(uint64_t steps_done) {
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   if (steps_done != steps) fail(absl::StrCat("the run ends with ", steps_done, " of ", steps));
   for (uint64_t step = 0; step < steps; ++step) {
+    if (step < forgotten_steps_) continue;
     // That of a round stands for all of its steps, which `on_append` has seen to.
     const auto record = store_.commits.lower_bound(step);
     const bool is_there =

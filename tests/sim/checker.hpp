@@ -98,6 +98,9 @@ class Checker {
   }
   /// Two workers cannot reach one another until then: what one of them holds may be of no use.
   void excuse_rollbacks_until(uint64_t time_us) { excused_us_ = std::max(excused_us_, time_us); }
+  /// The journal has lost its newest entries, which are of steps below `steps`: the run may do them
+  /// again, or go on from workers or a checkpoint that have done them.
+  void on_power_cut(uint64_t steps) { forgotten_steps_ = std::max(forgotten_steps_, steps); }
   bool has_other_keys() const { return has_other_keys_; }
 
   /// When the run has ended well: nothing is missing.
@@ -182,6 +185,7 @@ class Checker {
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;
   uint64_t excused_us_ = 0;
+  uint64_t forgotten_steps_ = 0;  // Of which the journal need not have all.
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;

@@ -1,5 +1,7 @@
 #include "tests/sim/journal.hpp"
 
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 
 namespace skein::sim {
@@ -46,6 +48,20 @@ class MemoryJournal final : public actors::Journal {
 };
 
 }  // namespace
+
+void forget_newest(JournalStore& store, size_t count) {
+  for (; count > 0 && !store.plans.empty(); --count) {
+    const auto plan = std::prev(store.plans.end());
+    const bool has_commit =
+        !store.commits.empty() && store.commits.rbegin()->second.generation == plan->first;
+    if (has_commit) {
+      store.commits.erase(std::prev(store.commits.end()));
+    } else {
+      store.plans.erase(plan);
+    }
+  }
+  if (store.plans.empty()) store.commits.clear();
+}
 
 std::shared_ptr<actors::Journal> open_journal(JournalStore& store) {
   return std::make_shared<MemoryJournal>(store);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +24,9 @@ struct JournalStore {
   std::function<void(uint64_t first_step)> on_rewind;
   std::function<void(const plans::Plan&)> on_plan;
 };
+
+/// Takes back the `count` newest commits and plans, in the order in which they were written.
+void forget_newest(JournalStore& store, size_t count);
 
 /// A new term on the store, which must outlive it.
 std::shared_ptr<actors::Journal> open_journal(JournalStore& store);

@@ -169,7 +169,7 @@ class Simulation {
         fault.kind != FaultKind::kOtherJob && fault.kind != FaultKind::kOtherKeys &&
         fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
         fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk &&
-        fault.kind != FaultKind::kCrashLoop;
+        fault.kind != FaultKind::kCrashLoop && fault.kind != FaultKind::kPowerCut;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -232,6 +232,8 @@ class Simulation {
         return loop(fault, 0, world_.now_us() + fault.duration_us);
       case FaultKind::kBlackhole:
         return swallow(target->process(), other->process());
+      case FaultKind::kPowerCut:
+        return crash_coordinator(fault) && cut_power(fault);
     }
     return false;
   }
@@ -258,6 +260,13 @@ class Simulation {
     coordinator_->kill(fault.other % 4 == 0);
     checker_.on_coordinator_killed();
     world_.after(fault.duration_us, 0, [this] { start_coordinator(); });
+    return true;
+  }
+
+  /// One in five loses the whole journal.
+  bool cut_power(const Fault& fault) {
+    checker_.on_power_cut(store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1);
+    forget_newest(store_, fault.target % 5 == 0 ? SIZE_MAX : fault.target % 7 + 1);
     return true;
   }
 

@@ -245,6 +245,15 @@ void add_blackhole(uint64_t seed, std::vector<Fault>& faults) {
   faults.push_back(fault);
 }
 
+/// Entries that were never synced. Drawn apart from the rest, and put behind it.
+void add_power_cut(uint64_t seed, std::vector<Fault>& faults) {
+  Draw draw{plans::Rng(seed, plans::random_stream("power", 1))};
+  if (!draw.chance(0.1)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kPowerCut;
+  faults.push_back(fault);
+}
+
 }  // namespace
 
 const char* to_text(FaultKind kind) {
@@ -269,7 +278,8 @@ const char* to_text(FaultKind kind) {
                                                "other-job",
                                                "other-keys",
                                                "crash-loop",
-                                               "blackhole"};
+                                               "blackhole",
+                                               "power-cut"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -313,6 +323,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   choose_disk(seed, scenario);
   add_crash_loop(seed, scenario.faults);
   add_blackhole(seed, scenario.faults);
+  if (!has_pipelines) add_power_cut(seed, scenario.faults);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",

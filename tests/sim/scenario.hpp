@@ -32,8 +32,9 @@ enum class FaultKind {
   kOtherKeys,  // The coordinator dies, and is started anew with another configuration.
   kCrashLoop,  // New processes join one after the other and die soon, for `duration_us`.
   kBlackhole,  // No bytes between two workers, as long as both live.
+  kPowerCut,   // As kCrashCoordinator, and the newest entries of the journal are lost, or all.
 };
-inline constexpr int kFaultKinds = 22;
+inline constexpr int kFaultKinds = 23;
 
 const char* to_text(FaultKind kind);
 
