@@ -1,5 +1,6 @@
 #include "net/control/control_link.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <utility>
@@ -32,8 +33,12 @@ constexpr auto kAttemptTimeout = 2 * kj::SECONDS;
 /// A connection on the loop's thread. `send` and `close` come from anywhere and are posted.
 class KjLink final : public ControlLink, public std::enable_shared_from_this<KjLink> {
  public:
-  KjLink(KjEventLoop& loop, kj::Own<kj::AsyncIoStream> stream, std::string peer)
-      : loop_(loop), stream_(kj::mv(stream)), peer_(std::move(peer)) {
+  KjLink(KjEventLoop& loop, kj::Own<kj::AsyncIoStream> stream, std::string peer,
+         schema::Role peer_role = schema::Role::WORKER)
+      : loop_(loop),
+        stream_(kj::mv(stream)),
+        peer_(std::move(peer)),
+        queue_max_(peer_role == schema::Role::VIEWER ? kViewerQueueMax : kLinkQueueMax) {
     set_no_delay(*stream_);
   }
 
@@ -78,7 +83,8 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
         end(decoded.status());
         return kj::READY_NOW;
       }
-      decoded->receipt = receipt(raw.size());
+      // A short message takes more room decoded than on its way.
+      decoded->receipt = receipt(std::max(raw.size(), sizeof(Envelope)));
       if (handlers_.on_message) handlers_.on_message(*std::move(decoded));
       if (ended_) return kj::READY_NOW;
       if (unhandled_->load() <= kIntakeBytesMax) return read_next();
@@ -116,7 +122,8 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   void enqueue(ControlMessage message) {
     if (ended_ || closing_) return;
     const uint64_t bytes = message.bytes().size();
-    if (queue_.size() >= kLinkQueueMax || queue_bytes_ + bytes > kLinkQueueBytesMax) {
+    if (queue_.size() >= static_cast<size_t>(queue_max_) ||
+        queue_bytes_ + bytes > kLinkQueueBytesMax) {
       end(absl::ResourceExhaustedError(absl::StrCat(peer_, " does not read: ", queue_.size(),
                                                     " messages of ", queue_bytes_,
                                                     " bytes wait for it")));
@@ -190,6 +197,7 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   KjEventLoop& loop_;
   kj::Own<kj::AsyncIoStream> stream_;
   std::string peer_;
+  const int queue_max_;
   Handlers handlers_;
   kj::Maybe<kj::Promise<void>> reading_;
   std::deque<ControlMessage> queue_;
@@ -310,7 +318,8 @@ absl::StatusOr<std::unique_ptr<ControlListener>> listen_control(
   accept.on_rejected = std::move(on_rejected);
   accept.on_accept = [&kj_loop, on_accept = std::move(on_accept)](
                          kj::Own<kj::AsyncIoStream> stream, const Hello& hello, std::string peer) {
-    auto link = kj_loop.make_shared_here<KjLink>(kj_loop, kj::mv(stream), std::move(peer));
+    auto link =
+        kj_loop.make_shared_here<KjLink>(kj_loop, kj::mv(stream), std::move(peer), hello.role);
     link->start(on_accept(link, hello.role));
   };
   auto acceptor = Acceptor::listen(kj_loop, std::move(accept));

@@ -16,6 +16,8 @@ namespace skein::net {
 /// so long is lost.
 inline constexpr int kLinkQueueMax = 4096;
 inline constexpr uint64_t kLinkQueueBytesMax = 32 << 20;  // Eight of the largest messages.
+/// A viewer asks one thing after the other, and there may be many of them.
+inline constexpr int kViewerQueueMax = 16;
 /// Bytes of messages that were read and that nobody has handled yet; while there are more, nothing
 /// is read, and the peer waits.
 inline constexpr uint64_t kIntakeBytesMax = 8 << 20;
