@@ -5,10 +5,12 @@
 
 slow link   two stages on machines with 8 Mbit/s (network namespaces; as root), a snapshot ordered
             after every step, although one takes many steps' time on that link
-deaf peer   two stages on this machine, and a stranger that sends entries of the rendezvous to one that
-            never reads, opens silent connections, and sends garbage
+strangers   two stages on this machine, and beside them viewers that ask and never read, silent
+            connections, and garbage
+deaf member a coordinator whose two workers are ours: one sends the other, which never reads, entries of
+            the rendezvous as soon as it is told a plan, until that one is given up; again and again
 
-Both at the same time. State is that of the whole model: weights and AdamW's moments, float32. Target
+All at the same time. State is that of the whole model: weights and AdamW's moments, float32. Target
 fixed before: above what a process has after WARM_UP seconds no more than MULTIPLE times the state.
 """
 import argparse
@@ -25,7 +27,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 from elastic_runs import ElasticRun, Place  # noqa: E402
 from namespaces import Network  # noqa: E402
-from stranger import Stranger, convert, framed  # noqa: E402
+from stranger import Stranger, convert, framed, number  # noqa: E402
 
 WARM_UP = 20
 MULTIPLE = 3
@@ -36,10 +38,11 @@ JOB = ["--parallelism.pipeline_parallel_degree", "2", "--training.steps", "10000
        "--model.n_embd", str(EMBEDDING), "--device.speed", "0.5", "--checkpoint.enable", "false"]
 ENTRY_BYTES = 1 << 20  # The largest that the codec takes.
 ENTRIES = 60
+VIEWERS, QUESTIONS = 8, 2000
 
 
 def state_bytes():
-    """Of a GPT-2 with LAYERS blocks and tied embeddings: weights and two moments."""
+    """Weights and two moments of a GPT-2 with LAYERS blocks and tied embeddings."""
     block = 12 * EMBEDDING**2 + 13 * EMBEDDING
     return 3 * 4 * (LAYERS * block + (VOCABULARY + POSITIONS + 2) * EMBEDDING)
 
@@ -75,56 +78,101 @@ def slow_link(place, seconds):
             network.shape(machine, RATE)
         run = ElasticRun(place, "slow-link", 2, *JOB, "--elastic.snapshot_interval", "1",
                          network=network)
-        run.wait_for_step(1, seconds=60)
-        samples = watch(run, seconds)
-        said = f"{run.steps_done()} steps"
-        run.end()
-        return samples, said
+        try:
+            run.wait_for_step(1, seconds=60)
+            samples = watch(run, seconds)
+            return samples, f"{run.steps_done()} steps"
+        finally:
+            run.end()
     finally:
         network.remove()
 
 
 def pester(run, ends):
-    """What a deaf peer's accomplice does until `ends`; returns how much it has sent."""
-    deaf = Stranger(run.address())
-    deaf.join()
-    speaker = Stranger(run.address())
-    speaker.join()
-    body = (f'rendezvous = (key = "g{speaker.generation}", value = 0x"{"00" * ENTRY_BYTES}", '
-            f"receivers = [{deaf.worker}])")
-    entry = framed(convert("Envelope", f"(generation = {speaker.generation}, term = {speaker.term}, "
-                                       f"sender = {speaker.worker}, body = ({body}))"))
+    """Returns how many questions were asked whose answers nobody reads."""
     host, port = run.address().rsplit(":", 1)
-    silent, sent = [], 0
+    question = framed(convert("Envelope", "(body = (statusRequest = void))"))
+    viewers, silent, asked = [], [], 0
     while not ends.wait(1):
+        viewers = viewers or [Stranger(run.address(), role="viewer") for _ in range(VIEWERS)]
         try:
-            for _ in range(ENTRIES):
-                speaker.socket.sendall(entry)
-                sent += len(entry)
-        except OSError:  # It was thrown out, and comes back.
-            speaker = Stranger(run.address())
-            speaker.join()
+            for viewer in viewers:
+                viewer.socket.settimeout(1)
+                viewer.socket.sendall(question * QUESTIONS)
+                asked += QUESTIONS
+        except OSError:  # One was given up; they come back.
+            for viewer in viewers:
+                viewer.close()
+            viewers = []
         for _ in range(20):
             silent.append(socket.create_connection((host, int(port)), timeout=10))
         while len(silent) > 300:
             silent.pop(0).close()
         with socket.create_connection((host, int(port)), timeout=10) as other:
             other.sendall(b"\xff" * 4096)
-    return sent
+    return f"{asked} questions whose answers nobody reads"
 
 
-def deaf_peer(place, seconds):
-    run = ElasticRun(place, "deaf-peer", 2, *JOB, apart=True)
-    run.wait_for_step(1, seconds=60)
-    ends, sent = threading.Event(), []
-    accomplice = threading.Thread(target=lambda: sent.append(pester(run, ends)))
-    accomplice.start()
-    samples = watch(run, seconds)
-    ends.set()
-    accomplice.join()
-    said = f"{run.steps_done()} steps, {sum(sent) / 1e9:.1f} GB sent to the deaf peer"
-    run.end()
-    return samples, said
+def flood_deaf_members(run, ends):
+    """Returns how much was sent to one that never reads, and how often it was given up for that."""
+    sent = 0
+    while not ends.wait(0.2):
+        speaker, deaf = Stranger(run.address()), Stranger(run.address())
+        try:
+            deaf.join()
+            heard = speaker.join(host="near")
+            while heard and "assign" not in heard:
+                if "quiesce" in heard:
+                    for each in (speaker, deaf):
+                        each.say("quiesced = ()", generation=number(heard, "generation"))
+                heard = speaker.hear()
+            speaker.generation = number(heard, "generation")
+            body = f'rendezvous = (key = "g{speaker.generation}", value = 0x"{"00" * ENTRY_BYTES}")'
+            entry = framed(convert("Envelope", f"(generation = {speaker.generation}, term = "
+                                               f"{speaker.term}, sender = {speaker.worker}, "
+                                               f"body = ({body}))"))
+            for _ in range(ENTRIES):
+                speaker.socket.sendall(entry)
+                sent += len(entry)
+        except (OSError, IndexError):
+            pass  # They were given up, or the plan that is changed was not for them.
+        speaker.close()
+        deaf.close()
+    lost = [each for each in run.events("worker.lost") if "does not read" in each["text"]]
+    return f"{sent / 1e9:.1f} GB sent to one that does not read, given up {len(lost)} times" if lost else ""
+
+
+def with_accomplice(run, seconds, accomplice):
+    """`accomplice` begins after WARM_UP seconds, goes on until the end, and says what it did; nothing
+    is not enough."""
+    ends, said = threading.Event(), []
+    thread = threading.Thread(
+        target=lambda: ends.wait(WARM_UP) or said.append(accomplice(run, ends)))
+    thread.start()
+    try:
+        samples = watch(run, seconds)
+    finally:
+        ends.set()
+        thread.join()
+    return samples, said[0] if said else ""
+
+
+def strangers(place, seconds):
+    run = ElasticRun(place, "strangers", 2, *JOB, apart=True)
+    try:
+        run.wait_for_step(1, seconds=60)
+        samples, said = with_accomplice(run, seconds, pester)
+        return samples, said and f"{run.steps_done()} steps, {said}"
+    finally:
+        run.end()
+
+
+def deaf_member(place, seconds):
+    run = ElasticRun(place, "deaf-member", 0, *JOB, apart=True, waits_for=2)
+    try:
+        return with_accomplice(run, seconds, flood_deaf_members)
+    finally:
+        run.end()
 
 
 def main():
@@ -133,7 +181,7 @@ def main():
     arguments.add_argument("skein")
     arguments.add_argument("--seconds", type=int, default=300)
     options = arguments.parse_args()
-    scenarios = {"deaf peer": deaf_peer}
+    scenarios = {"strangers": strangers, "deaf member": deaf_member}
     if os.geteuid() == 0 and Network.is_possible():
         scenarios["slow link"] = slow_link
     else:
@@ -154,7 +202,8 @@ def main():
           f"{WARM_UP} s, over {options.seconds} s")
     holds = len(found) == len(scenarios)
     for name, (samples, said) in found.items():
-        print(f"{name}: {said}")
+        holds = holds and bool(said)
+        print(f"{name}: {said or 'nothing came to pass'}")
         for process, each in samples.items():
             first = statistics.median(each[:WARM_UP])
             growth = max(each) - first

@@ -118,7 +118,7 @@ class ElasticRun:
 
     def folder(self):
         """The newest run in our dump folder; "latest" points at it after its first commit only."""
-        runs = glob.glob(os.path.join(self.dump, "*", "config.resolved.toml"))
+        runs = glob.glob(os.path.join(self.dump, "[!l]*", "config.resolved.toml"))
         newest = max(runs, key=os.path.getmtime, default=os.path.join(self.dump, "none", ""))
         return os.path.dirname(os.path.realpath(newest))
 
