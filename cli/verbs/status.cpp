@@ -219,8 +219,12 @@ absl::Status drain_worker(const std::string& where, uint32_t worker) {
   }
   const Requests requests = {net::DrainRequest{{worker}}, net::StatusRequest()};
   SKEIN_RETURN_IF_ERROR(ask(*loop, address, requests).status());
-  std::printf("w%u is to leave: its state moves to the others after the step in progress\n",
-              worker);
+  std::printf(
+      members.size() > 1
+          ? "w%u is to leave: its state moves to the others after the step in progress\n"
+          : "w%u is to leave: it is the only worker, and stays until another one joins that "
+            "can take over its state\n",
+      worker);
   return absl::OkStatus();
 }
 

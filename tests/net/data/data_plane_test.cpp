@@ -113,6 +113,17 @@ struct DataPlaneTest : testing::Test {
     return DataPlane::start(*loop, options).value();
   }
 
+  /// A plane whose reasons to refuse connections are collected, under `mutex`.
+  std::unique_ptr<DataPlane> plane_that_refuses(std::vector<std::string>& refusals) {
+    DataPlane::Options options;
+    options.on_refused = [this, &refusals](const std::string&, const std::string& why) {
+      std::lock_guard lock(mutex);
+      refusals.push_back(why);
+      changed.notify_all();
+    };
+    return DataPlane::start(*loop, options).value();
+  }
+
   std::unique_ptr<EventLoop> loop;
   std::mutex mutex;
   std::condition_variable changed;
@@ -234,13 +245,7 @@ TEST_F(DataPlaneTest, AHeaderWithoutPayloadHoldsUpNobodyForLong) {
 
 TEST_F(DataPlaneTest, AReusedPortTakesNoTensorsOfAnotherRun) {
   std::vector<std::string> refusals;
-  DataPlane::Options options;
-  options.on_refused = [&](const std::string&, const std::string& why) {
-    std::lock_guard lock(mutex);
-    refusals.push_back(why);
-    changed.notify_all();
-  };
-  auto here = DataPlane::start(*loop, options).value();
+  auto here = plane_that_refuses(refusals);
   here->identify({"small-1", {1}});
   here->inbox().open(stream(0, 4));
   std::atomic<int> losses = 0;
@@ -273,13 +278,7 @@ TEST_F(DataPlaneTest, AReusedPortTakesNoTensorsOfAnotherRun) {
 
 TEST_F(DataPlaneTest, AConnectionIsOfOneGeneration) {
   std::vector<std::string> refusals;
-  DataPlane::Options options;
-  options.on_refused = [&](const std::string&, const std::string& why) {
-    std::lock_guard lock(mutex);
-    refusals.push_back(why);
-    changed.notify_all();
-  };
-  auto here = DataPlane::start(*loop, options).value();
+  auto here = plane_that_refuses(refusals);
   here->identify({"small-1", {1}});
   here->inbox().open(stream(0, 4, 100, /*generation=*/2));
   const HelloFrame hello({schema::PROTOCOL_VERSION, schema::Role::PEER, "small-1", 1, {3}});
@@ -305,13 +304,7 @@ TEST_F(DataPlaneTest, AConnectionIsOfOneGeneration) {
 /// A coordinator that was restarted may give a generation that it cannot know to another plan.
 TEST_F(DataPlaneTest, AGenerationIsOfOneLifeOfTheCoordinator) {
   std::vector<std::string> refusals;
-  DataPlane::Options options;
-  options.on_refused = [&](const std::string&, const std::string& why) {
-    std::lock_guard lock(mutex);
-    refusals.push_back(why);
-    changed.notify_all();
-  };
-  auto here = DataPlane::start(*loop, options).value();
+  auto here = plane_that_refuses(refusals);
   here->identify({"small-1", {1}, 1});
   here->inbox().open(stream(0, 4));
   std::atomic<int> losses = 0;
@@ -338,13 +331,7 @@ TEST_F(DataPlaneTest, AGenerationIsOfOneLifeOfTheCoordinator) {
 
 TEST_F(DataPlaneTest, AHelloIsBounded) {
   std::vector<std::string> refusals;
-  DataPlane::Options options;
-  options.on_refused = [&](const std::string&, const std::string& why) {
-    std::lock_guard lock(mutex);
-    refusals.push_back(why);
-    changed.notify_all();
-  };
-  auto here = DataPlane::start(*loop, options).value();
+  auto here = plane_that_refuses(refusals);
   here->identify({"small-1", {1}});
   const uint32_t version = schema::PROTOCOL_VERSION;
   const std::vector<std::pair<Hello, std::string>> breaches = {
