@@ -53,10 +53,10 @@ def main():
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = ElasticRun(Place(options.skein, folder), "flapping", 2, *JOB, apart=True)
+        stop, loopers = threading.Event(), []
         try:
             run.wait_for_step(20)
             alone = throughput(run, options.seconds)
-            stop, loopers = threading.Event(), []
             loop = threading.Thread(target=crash_loop, args=(run, stop, loopers))
             loop.start()
             first = throughput(run, WARM_UP)
@@ -67,6 +67,7 @@ def main():
             loop.join()
             after = throughput(run, options.seconds)
         finally:
+            stop.set()
             run.end()
     ratio = beside / ((alone + after) / 2)
     print(f"steps a second: {alone:.2f} alone, {first:.2f} in the first {WARM_UP} s of the crash loop, "

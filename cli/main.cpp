@@ -56,8 +56,9 @@ constexpr const char* kFooter = R"(Examples:
 
 Every key of the job file can be given as --section.key VALUE, or as SKEIN_SECTION_KEY in the
 environment; `skein config keys` lists them.
-Exit codes: 0 done, 2 bad arguments or job file, 3 bad data or checkpoint, 75 stopped early with the
-state saved, 130 stopped with nothing saved or ended by a second signal, 1 anything else.)";
+Exit codes: 0 done, 2 bad arguments or job file, 3 bad data or checkpoint, 70 an internal error
+(start it again), 75 stopped early with the state saved, 130 stopped with nothing saved or ended by a
+second signal, 1 anything else.)";
 
 struct WorkerArguments {
   std::string join;
@@ -287,7 +288,7 @@ int main(int argc, char** argv) {
                              "allow an address that is not loopback: nothing is encrypted yet");
 
   int train_parent = 0;
-  train_verb->add_option("--parent", train_parent)->group("");  // Of `compare` only.
+  train_verb->add_option("--parent", train_parent)->group("");  // Only `compare` gives it.
   CompareOptions comparing;
   CLI::App* compare_verb = add_compare_verb(app, comparing);
 
@@ -328,7 +329,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   worker_verb->add_option("--spot-url", worker_arguments.spot_url, "the cloud's metadata service")
       ->capture_default_str();
-  worker_verb->add_option("--parent", worker_arguments.parent)->group("");  // Of `train` only.
+  worker_verb->add_option("--parent", worker_arguments.parent)
+      ->group("");  // Only `train` gives it.
 
   PlanOptions plan_options;
   CLI::App* plan_verb = add_plan_verb(app, plan_options);
@@ -350,7 +352,7 @@ int main(int argc, char** argv) {
   DemoOptions demo_options;
   CLI::App* demo_verb = app.add_subcommand(
       "demo", "watch a pipeline of unlike workers train, lose one and take in another");
-  demo_verb->add_option("--seconds", demo_options.seconds, "for all of it")
+  demo_verb->add_option("--seconds", demo_options.seconds, "length of the demo, in seconds")
       ->capture_default_str()
       ->check(CLI::Range(kDemoSecondsMin, 86400.0));
   demo_verb->add_option("--keep", demo_options.keep, "folder in which the run directory is made")
@@ -361,12 +363,14 @@ int main(int argc, char** argv) {
   generate_verb->add_option("checkpoint", generating.checkpoint, "checkpoint or run directory")
       ->required();
   generate_verb->add_option("--prompt", generating.prompt, "text to go on from");
-  generate_verb->add_option("--tokens", generating.tokens, "to draw")->capture_default_str();
+  generate_verb->add_option("--tokens", generating.tokens, "number of tokens to draw")
+      ->capture_default_str();
   generate_verb->add_option("--temperature", generating.temperature, "0: always the likeliest")
       ->capture_default_str();
-  generate_verb->add_option("--top-k", generating.top_k, "among so many likeliest; 0: all")
+  generate_verb
+      ->add_option("--top-k", generating.top_k, "draw among the K likeliest tokens; 0: among all")
       ->capture_default_str();
-  generate_verb->add_option("--seed", generating.seed, "of the draws")->capture_default_str();
+  generate_verb->add_option("--seed", generating.seed, "seed of the draws")->capture_default_str();
   generate_verb->add_option("--threads", generating.threads, "host threads")->capture_default_str();
 
   std::string to_verify;

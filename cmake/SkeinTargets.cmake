@@ -1,8 +1,8 @@
 # The functions by which targets of Skein are declared.
 
 # Precompiled headers: the standard library and Abseil for all; Cap'n Proto, CAF, JSON and
-# GoogleTest for those who use them. A header belongs here if it is slow to read and seldom changes; none of ours is. Sources
-# still include what they use: the headers here are only read faster.
+# GoogleTest for those who use them. A header belongs here if it is slow to read and seldom changes;
+# none of ours is. Sources still include what they use: the headers here are only read faster.
 set(SKEIN_PCH_BASE
   <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <deque> <functional> <limits> <map> <memory>
   <mutex> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <tuple> <utility> <variant>

@@ -30,12 +30,12 @@
 namespace skein::actors {
 
 /// Turns the messages of workers into events of `plans::Coordination` and its decisions into
-/// messages. Decides nothing itself.
+/// messages.
 ///   in   PeerOpened, PeerMessage, PeerClosed, PeerRejected   from the listener's links
 ///   in   PlanReady             from the Planner: the answer to a `RequestPlan`
 ///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
 ///   in   CheckpointCompleted, StartFound   from the CheckpointIo
-///   in   StopRequest           end at the next step boundary; a repeat changes nothing
+///   in   StopRequest           end in order; a repeat changes nothing
 ///   in   AbortRequest          end now
 ///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
 ///   in   TickAtom              from itself: leases and time-outs

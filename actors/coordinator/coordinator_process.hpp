@@ -63,7 +63,8 @@ class CoordinatorProcess {
 
   /// "127.0.0.1:29400", where workers join.
   virtual const std::string& address() const = 0;
-  /// Ends the run at the next step boundary, with a checkpoint when they are enabled.
+  /// Ends the run in order: the step in progress is finished if that is soon, else abandoned
+  /// (plans/coordinator/stop_budget.hpp); then a checkpoint, when they are enabled.
   virtual void request_stop(const std::string& reason) = 0;
   /// Ends the run now; what was committed and checkpointed stays.
   virtual void abort(const absl::Status& why) = 0;

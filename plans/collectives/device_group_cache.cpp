@@ -36,18 +36,6 @@ void DeviceGroupCache::revoke(uint64_t number) {
 
 void DeviceGroupCache::drop(uint64_t number) { groups_.erase(number); }
 
-std::vector<uint64_t> DeviceGroupCache::drop_member(WorkerId worker) {
-  std::vector<uint64_t> dropped;
-  for (const auto& [number, entry] : groups_) {
-    const auto& members = entry.group.members;
-    if (std::find(members.begin(), members.end(), worker) != members.end()) {
-      dropped.push_back(number);
-    }
-  }
-  for (uint64_t number : dropped) groups_.erase(number);
-  return dropped;
-}
-
 std::vector<FormedGroup> DeviceGroupCache::offer() const {
   std::vector<FormedGroup> offered;
   for (const auto& [number, entry] : groups_) {

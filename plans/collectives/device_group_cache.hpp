@@ -37,8 +37,6 @@ class DeviceGroupCache {
   void revoke(uint64_t number);
   /// The group is broken: it was aborted, or one of its operations failed. It is known no more.
   void drop(uint64_t number);
-  /// The worker is gone for good. Returns the numbers of its groups, which are known no more.
-  std::vector<uint64_t> drop_member(WorkerId worker);
 
   /// What may be used: groups that nothing is under way in, by ascending number.
   std::vector<FormedGroup> offer() const;

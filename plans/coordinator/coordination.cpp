@@ -378,9 +378,9 @@ CoordinatorOutcome Coordination::on_quiesced(WorkerId worker, uint64_t generatio
   return try_choose(now_us);
 }
 
-ReplanRequest Coordination::replan_request(uint64_t now_us, Leavers leavers, bool is_urgent) const {
+ReplanRequest Coordination::replan_request(std::vector<WorkerId> workers, bool is_urgent) const {
   ReplanRequest request;
-  request.workers = eligible_workers(now_us, leavers);
+  request.workers = std::move(workers);
   request.job = options_.job;
   request.given = options_.plan;
   request.measured = measurements_.of(request.workers);
@@ -401,10 +401,10 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
   question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
-  question.request = replan_request(now_us, Leavers::kWithout, is_urgent_);
+  question.request = replan_request(eligible_workers(now_us, Leavers::kWithout), is_urgent_);
   const auto fewest = stop_requested_ ? 1 : static_cast<size_t>(options_.job.elastic.min_workers);
   if (members_.some_leave()) {
-    ReplanRequest all = replan_request(now_us, Leavers::kWith, is_urgent_);
+    ReplanRequest all = replan_request(eligible_workers(now_us, Leavers::kWith), is_urgent_);
     if (question.request.workers.size() < fewest) {
       question.request = std::move(all);
     } else {
@@ -559,13 +559,10 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
   }
   request.make_plan =
       [&, this](const std::vector<WorkerId>& others) -> absl::StatusOr<PlannedPipeline> {
-    const std::vector<WorkerId> workers = first_allowed(others);
-    if (static_cast<int64_t>(workers.size()) < options_.job.elastic.min_workers) {
+    const ReplanRequest asked = replan_request(first_allowed(others), chooses_plan());
+    if (static_cast<int64_t>(asked.workers.size()) < options_.job.elastic.min_workers) {
       return absl::UnavailableError("elastic.min_workers");
     }
-    ReplanRequest asked = replan_request(now_us, Leavers::kWithout, chooses_plan());
-    asked.workers = workers;
-    asked.measured = measurements_.of(workers);
     if (!chooses_plan()) {
       return find_mode(modes_or_own(options_.modes), mode_name_).make_plan(asked);
     }
@@ -655,9 +652,7 @@ CoordinatorDecisions Coordination::dismiss_leavers() {
                                  {{"worker", absl::StrCat(id.value)}}});
     decisions.push_back(StopWorker{id, "drained"});
     members_.remove(id);
-    unreachable_.forget(id);
-    change_.forget(id);
-    if (measurements_.forget(id)) append(decisions, measurements_.request(members()));
+    append(decisions, forget(id));
   }
   return decisions;
 }
@@ -687,7 +682,6 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   if (const auto end_us = unreachable_.next_end_us(now_us)) consider_change(*end_us);
   ChangeQuestion question;
   question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
-  question.request = replan_request(now_us, Leavers::kWithout, false);
   // Who is left out as it cannot reach others stays out as long as that is believed.
   const WorkerPairs apart = unreachable_.at(now_us);
   std::vector<WorkerId> workers = able_workers(now_us, Leavers::kWithout);
@@ -697,8 +691,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
              return pair.first == worker || pair.second == worker;
            });
   });
-  question.request.workers = first_allowed(std::move(workers));
-  question.request.measured = measurements_.of(question.request.workers);
+  question.request = replan_request(first_allowed(std::move(workers)), /*is_urgent=*/false);
   const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
   const size_t count = question.request.workers.size();
   if (count < std::max<size_t>(1, fewest)) {
@@ -836,8 +829,8 @@ CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
 
 // Members -----------------------------------------------------------------------------------------
 
-/// Workers that may be given work, ascending; if the planner chooses, those that have measured.
-/// Who may be given work, ascending; also more than a plan may have.
+/// Workers that may be given work, ascending, also more than a plan may have; if the planner
+/// chooses, those that have measured.
 std::vector<WorkerId> Coordination::able_workers(uint64_t now_us, Leavers leavers) const {
   std::vector<WorkerId> workers;
   for (const auto& [id, member] : members()) {
@@ -1010,6 +1003,13 @@ CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Sta
 }
 
 /// Its connection was lost while we were paused: it may have given up on us, and come back.
+/// Who is no member any more. If its measurement was awaited, others may be asked for another one.
+CoordinatorDecisions Coordination::forget(WorkerId worker) {
+  unreachable_.forget(worker);
+  change_.forget(worker);
+  return measurements_.forget(worker) ? measurements_.request(members()) : CoordinatorDecisions{};
+}
+
 CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string& why,
                                              uint64_t now_us) {
   if (phase_ == Phase::kEnded || !members_.has(worker)) return {};
@@ -1019,11 +1019,9 @@ CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string&
                {{"worker", absl::StrCat(worker.value)}, {"reason", why}}},
       DismissWorker{worker}};
   members_.remove(worker);
-  unreachable_.forget(worker);
-  change_.forget(worker);
   const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
   absent_.await(worker, why, now_us + static_cast<uint64_t>(lease_us));
-  if (measurements_.forget(worker)) append(decisions, measurements_.request(members()));
+  append(decisions, forget(worker));
   append(decisions, go_on_without(worker, now_us));
   return decisions;
 }
@@ -1042,16 +1040,14 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   if (change_.is_of_plan(worker)) absent_.give_up(worker, std::string(why.message()));
   const bool has_say = change_.takes_part(worker) || measurements_.is_asked(worker);
   members_.lose(worker, change_.hosts(worker), now_us);
-  unreachable_.forget(worker);
-  change_.forget(worker);
-  const bool was_asked = measurements_.forget(worker);
+  CoordinatorDecisions asked = forget(worker);
   const absl::Status blame(why.code(),
                            absl::StrCat(who, " failed at step ", step, ": ", why.message()));
   if (blames_input(blame, has_say) || options_.only_profiles) {
     append(decisions, end(blame, false));
     return decisions;
   }
-  if (was_asked) append(decisions, measurements_.request(members()));
+  append(decisions, std::move(asked));
   append(decisions, go_on_without(worker, now_us));
   return decisions;
 }
@@ -1363,18 +1359,18 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
   const bool changes = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
   if (!runs && !(changes && has_trained_)) append(decisions, end(absl::OkStatus(), true));
-  if (runs && budget.abandons && mode_->commit_steps() == 1)
-    append(decisions, abandon_step(now_us));
+  if (runs && budget.abandons) append(decisions, abandon_step(now_us));
   return decisions;
 }
 
 StopMeasures Coordination::stop_measures(uint64_t now_us) const {
   StopMeasures measures;
-  measures.step_us = log_.last_commit_us();
-  // A round is cut short, but nobody knows where the slowest pipeline replica is.
-  const bool has_rounds = mode_ && mode_->commit_steps() > 1;
-  const uint64_t began_us = has_rounds ? now_us : std::min(now_us, log_.last_step_end_us());
-  measures.elapsed_us = static_cast<double>(now_us - began_us);
+  if (mode_ && mode_->cuts_short()) {  // Each has a step to finish, begun nobody knows when.
+    measures.step_us = log_.last_commit_us() / static_cast<double>(mode_->commit_steps());
+  } else {
+    measures.step_us = log_.last_commit_us();
+    measures.elapsed_us = static_cast<double>(now_us - std::min(now_us, log_.last_step_end_us()));
+  }
   measures.checkpoint_us = log_.checkpoint_us();
   measures.lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
   return measures;

@@ -185,6 +185,7 @@ class Coordination {
   CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
+  CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   bool is_catching_up(uint64_t now_us) const { return now_us < catch_up_until_us_; }
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
@@ -213,7 +214,7 @@ class Coordination {
   CoordinatorDecisions pause(const std::string& why, uint64_t now_us);
   CoordinatorDecisions try_start(uint64_t now_us);
   CoordinatorDecisions start(uint64_t now_us);
-  ReplanRequest replan_request(uint64_t now_us, Leavers leavers, bool is_urgent) const;
+  ReplanRequest replan_request(std::vector<WorkerId> workers, bool is_urgent) const;
   void consider_change(uint64_t at_us);
   bool must_change() const;
   CoordinatorDecisions check_change(uint64_t now_us);

@@ -57,6 +57,7 @@ class LocalUpdates final : public TrainingMode {
   ModeDecisions lose(WorkerId worker, uint64_t now_us) override;
   bool is_whole() const override { return !has_lost(); }
   uint64_t commit_steps() const override { return round_steps_; }
+  bool cuts_short() const override { return true; }
   bool leaves_commits_behind() const override { return true; }
   int32_t pipeline_replica_of(ReplicaId replica) const override {
     return static_cast<int32_t>(layout_.pipeline_of(replica));

@@ -81,6 +81,9 @@ class TrainingMode {
 
   /// How many steps one commit may cover.
   virtual uint64_t commit_steps() const { return 1; }
+  /// `cut_short` makes the next commit one of the steps that are in progress, if it would be one of
+  /// `commit_steps()`.
+  virtual bool cuts_short() const { return false; }
   /// Replicas leave the committed state as soon as they have it, so each commit orders a snapshot.
   virtual bool leaves_commits_behind() const { return false; }
   /// For reports: which pipeline replica a replica belongs to; -1: all do every step together.

@@ -173,6 +173,25 @@ TEST(CoordinationPipelines, AStopEndsTheRunBehindTheStepInProgressWithACheckpoin
   EXPECT_TRUE(find<EndRun>(ended)->stopped_early);
 }
 
+/// The round is cut short, so a stop waits for a step, and not for as long as the last round took.
+TEST(CoordinationPipelines, AStopAbandonsALongRoundOnlyIfAStepOfItIsLong) {
+  for (const uint64_t seconds : {60, 120}) {
+    std::optional<PipelineCluster> cluster;
+    for (size_t until = 1; until < 100; ++until) {
+      cluster.emplace();
+      cluster->now += seconds * 1'000'000;
+      if (!commits(cluster->run(cluster->begun, until)).empty()) break;
+    }
+    ASSERT_EQ(cluster->coordination.steps_done(), 4u);
+    cluster->coordination.on_stop_request("Ctrl-C", cluster->now);
+    cluster->now += 1'000'000;
+    for (uint32_t id : {1, 2, 3}) cluster->coordination.on_heard({id}, cluster->now);
+    cluster->coordination.on_timer(cluster->now);
+    const bool is_abandoned = cluster->coordination.phase() == Coordination::Phase::kEnded;
+    EXPECT_EQ(is_abandoned, seconds == 120) << "steps of " << seconds / 4 << " s";
+  }
+}
+
 /// What the last commit orders is done by the next plan, as replicas of this one are missing.
 TEST(CoordinationPipelines, ALossInTheLastRoundEndsTheRunWithWhatIsDueInTheEnd) {
   JobSpec job = rounds_of_four();
