@@ -30,16 +30,16 @@ Spread relative_over_seeds(const TableRow& row, const NamedPolicy& policy) {
   return spread;
 }
 
-void print_published() {
-  const std::vector<NamedPolicy> policies = published_policies();
-  std::printf("throughput / all-reduce: ours +- deviation (the other)\n%-20s", "");
+void print_artefact_policies() {
+  const std::vector<NamedPolicy> policies = artefact_policies();
+  std::printf("throughput / all-reduce: measured here +- deviation ([S]: an earlier simulation of ours)\n%-20s", "");
   for (const NamedPolicy& policy : policies) std::printf(" %17s", policy.name.c_str());
   std::printf("\n");
   for (const TableRow& row : table_rows()) {
     std::printf("%-20s", row.name().c_str());
     for (size_t p = 0; p < policies.size(); ++p) {
       const Spread spread = relative_over_seeds(row, policies[p]);
-      std::printf("  %4.2f+-%4.2f (%4.2f)", spread.mean, spread.deviation, row.published[p]);
+      std::printf("  %4.2f+-%4.2f (%4.2f)", spread.mean, spread.deviation, row.earlier[p]);
       std::fflush(stdout);
     }
     std::printf("\n");
@@ -88,7 +88,7 @@ void print_details(const TableRow& row) {
       "pipeline replica with fewest and most\n",
       row.name().c_str());
   std::vector<NamedPolicy> policies = {allreduce()};
-  for (NamedPolicy& policy : published_policies()) policies.push_back(std::move(policy));
+  for (NamedPolicy& policy : artefact_policies()) policies.push_back(std::move(policy));
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));
   for (const NamedPolicy& policy : policies) {
     const plans::PolicySimulation result = simulate(row, policy, 1, kSeconds);
@@ -125,7 +125,7 @@ void print_suite(const plans::PipelineLayout& layout) {
 }  // namespace skein::bench
 
 int main() {
-  skein::bench::print_published();
+  skein::bench::print_artefact_policies();
   skein::bench::print_others();
   skein::bench::print_sizes();
   for (const skein::bench::TableRow& row : skein::bench::table_rows()) {
