@@ -1,7 +1,7 @@
 // What synchronisation policies make of pipeline replicas of unlike speeds, simulated: throughput
-// beside all-reduce, group sizes, staleness, waiting, and samples per pipeline replica. Five seeds,
-// mean and standard deviation; beside the values of another simulation of the same artefact, so
-// shape and rank are what should agree.
+// beside all-reduce, group sizes, staleness, waiting, and steps per pipeline replica. Five seeds,
+// with their spread. Each table says what it is of and whose the figures are that it did not
+// measure.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,22 +25,61 @@ struct Spread {
   double mean = 0, deviation = 0;
 };
 
-Spread relative_over_seeds(const TableRow& row, const NamedPolicy& policy) {
-  std::vector<double> each;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-    each.push_back(relative_throughput(row, policy, seed, kSeconds));
-  }
+/// Mean and standard deviation of values of the seeds 1 to `kSeeds`.
+Spread spread_of(const std::vector<double>& each) {
   Spread spread{std::accumulate(each.begin(), each.end(), 0.0) / kSeeds, 0};
   for (const double value : each) spread.deviation += (value - spread.mean) * (value - spread.mean);
   spread.deviation = std::sqrt(spread.deviation / (kSeeds - 1));
   return spread;
 }
 
+Spread relative_over_seeds(const TableRow& row, const NamedPolicy& policy) {
+  std::vector<double> each;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    each.push_back(relative_throughput(row, policy, seed, kSeconds));
+  }
+  return spread_of(each);
+}
+
+std::vector<plans::PolicySimulation> simulations(const TableRow& row, const NamedPolicy& policy) {
+  std::vector<plans::PolicySimulation> each;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    each.push_back(simulate(row, policy, seed, kSeconds));
+  }
+  return each;
+}
+
+template <class Value>
+Spread spread_of(const std::vector<plans::PolicySimulation>& results, Value value) {
+  std::vector<double> each;
+  for (const plans::PolicySimulation& result : results) each.push_back(value(result));
+  return spread_of(each);
+}
+
+/// What holds of all tables.
+void print_ground() {
+  std::printf(
+      "All tables: simulated by this run, %g s after %g s to warm up, seeds 1 to %llu; a+-b is the "
+      "mean and the standard deviation over the seeds, +-0 where nothing is drawn.\n"
+      "What is simulated is our form of each policy, not its authors' program. NxS: N pipeline "
+      "replicas of S stages. These constants are ours: undisturbed, each stage computes %g ms "
+      "forward and %g ms backward; a group of n exchanges for %g ms x 2 (n - 1) / n; a server "
+      "takes %g ms / N for each member, and a member at least %g ms x (N - 1) / N.\n"
+      "dynamic h=0.1: before each forward and backward, with probability 0.1, a sleep of %g s, as "
+      "SDPipe's artefact emulates it [R]. one 4x slow: one pipeline replica, for good.\n"
+      "Marks of what this run did not measure: [R] read in the paper named or its artefact; [S] an "
+      "earlier simulation of ours, made once and thrown away. Speeds that SDPipe's authors "
+      "measured are not known to us, so none is here.\n",
+      kSeconds, kWarmUpUs / 1e6, static_cast<unsigned long long>(kSeeds), kForwardUs / 1e3,
+      kBackwardUs / 1e3, kExchangeUs / 1e3, 2 * kExchangeUs / 1e3, 2 * kExchangeUs / 1e3,
+      kSleepUs / 1e6);
+}
+
 void print_artefact_policies() {
   const std::vector<NamedPolicy> policies = artefact_policies();
   std::printf(
-      "throughput / all-reduce: measured here +- deviation ([S]: an earlier simulation of "
-      "ours)\n%-20s",
+      "\nThroughput / all-reduce of our forms of the policies of SDPipe's artefact: this run; in "
+      "brackets [S], of 5 seeds with deviations of at most 0.02\n%-20s",
       "");
   for (const NamedPolicy& policy : policies) std::printf(" %17s", policy.name.c_str());
   std::printf("\n");
@@ -56,7 +95,7 @@ void print_artefact_policies() {
 }
 
 void print_others() {
-  std::printf("\nthroughput / all-reduce of the other policies\n%-12s", "");
+  std::printf("\nThroughput / all-reduce of the other policies: this run\n%-12s", "");
   for (const TableRow& row : table_rows()) std::printf(" %19s", row.name().c_str());
   std::printf("\n");
   for (const NamedPolicy& policy : other_policies()) {
@@ -163,37 +202,59 @@ void print_figure_nine() {
 
 void print_details(const TableRow& row) {
   std::printf(
-      "\n%s: steps/s, mean group, most stale, waiting and averaging share, steps of the "
-      "pipeline replica with fewest and most\n",
+      "\n%s, this run: steps/s, mean size of a group, waiting and averaging share of the time; "
+      "least and most of the seeds: the most stale group, in steps or, at a server, updates, and "
+      "the steps of the pipeline replicas with fewest and with most\n",
       row.name().c_str());
   std::vector<NamedPolicy> policies = {allreduce()};
   for (NamedPolicy& policy : artefact_policies()) policies.push_back(std::move(policy));
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));
   for (const NamedPolicy& policy : policies) {
-    const plans::PolicySimulation result = simulate(row, policy, 1, kSeconds);
-    const auto [fewest, most] =
-        std::minmax_element(result.steps_by_pipeline.begin(), result.steps_by_pipeline.end());
-    std::printf("%-12s %7.1f %5.2f %6llu   %4.2f %4.2f  %6llu %6llu%s\n", policy.name.c_str(),
-                result.steps_per_second, result.size_mean(),
-                static_cast<unsigned long long>(result.staleness.rbegin()->first),
-                result.waiting_share, result.averaging_share,
+    const std::vector<plans::PolicySimulation> results = simulations(row, policy);
+    const Spread speed = spread_of(results, [](const auto& r) { return r.steps_per_second; });
+    const Spread size = spread_of(results, [](const auto& r) { return r.size_mean(); });
+    const Spread waiting = spread_of(results, [](const auto& r) { return r.waiting_share; });
+    const Spread averaging = spread_of(results, [](const auto& r) { return r.averaging_share; });
+    std::vector<uint64_t> stale, steps;
+    bool is_stuck = false;
+    for (const plans::PolicySimulation& result : results) {
+      stale.push_back(result.staleness.rbegin()->first);
+      steps.insert(steps.end(), result.steps_by_pipeline.begin(), result.steps_by_pipeline.end());
+      is_stuck |= result.is_stuck;
+    }
+    const auto [least_stale, most_stale] = std::minmax_element(stale.begin(), stale.end());
+    const auto [fewest, most] = std::minmax_element(steps.begin(), steps.end());
+    std::printf("%-12s %6.1f+-%-4.1f %4.2f+-%4.2f %4.2f+-%4.2f %4.2f+-%4.2f  %11s  %6llu %6llu%s\n",
+                policy.name.c_str(), speed.mean, speed.deviation, size.mean, size.deviation,
+                waiting.mean, waiting.deviation, averaging.mean, averaging.deviation,
+                absl::StrCat(*least_stale, "-", *most_stale).c_str(),
                 static_cast<unsigned long long>(*fewest), static_cast<unsigned long long>(*most),
-                result.is_stuck ? "  STUCK" : "");
+                is_stuck ? "  STUCK" : "");
   }
 }
 
 /// All-reduce has fixed members, so it ends with the first death of H7.
 void print_suite(const plans::PipelineLayout& layout) {
-  std::printf("\n%ux%u, steps/s in the suite H0-H7\n%-24s", layout.pipelines, layout.stages, "");
+  std::printf(
+      "\n%ux%u, steps/s in the suite H0-H7 (docs/heterogeneity.md), this run; all-reduce ends with "
+      "the first death of H7\n%-24s",
+      layout.pipelines, layout.stages, "");
   std::vector<NamedPolicy> policies = {allreduce(), sdpipe_artefact(5), adpsgd_wait_free()};
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));
   for (const NamedPolicy& policy : policies) std::printf(" %11s", policy.name.c_str());
   std::printf("\n");
-  for (const plans::PipelineScenario& scenario : suite(layout, kSeconds, 1)) {
-    std::printf("%-24s", scenario.name.c_str());
+  std::vector<std::vector<plans::PipelineScenario>> suites;  // [seeds]
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) suites.push_back(suite(layout, kSeconds, seed));
+  for (size_t s = 0; s < suites[0].size(); ++s) {
+    std::printf("%-24s", suites[0][s].name.c_str());
     for (const NamedPolicy& policy : policies) {
-      const plans::PolicySimulation result = simulate(layout, scenario, policy, 1, kSeconds);
-      std::printf(" %11.1f", result.steps_per_second);
+      std::vector<double> each;
+      for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+        each.push_back(
+            simulate(layout, suites[seed - 1][s], policy, seed, kSeconds).steps_per_second);
+      }
+      const Spread spread = spread_of(each);
+      std::printf(" %6.1f+-%3.1f", spread.mean, spread.deviation);
     }
     std::printf("\n");
     std::fflush(stdout);
@@ -204,6 +265,7 @@ void print_suite(const plans::PipelineLayout& layout) {
 }  // namespace skein::bench
 
 int main() {
+  skein::bench::print_ground();
   skein::bench::print_artefact_policies();
   skein::bench::print_others();
   skein::bench::print_figure_nine();
