@@ -20,7 +20,8 @@ using plans::Plan;
 /// Sums in another order differ by less.
 constexpr double kRounding = 1e-9;
 
-/// A published plan: devices of each stage. Source: DAPPLE, PPoPP'21, table of plans, from memory.
+/// [M] A published plan: devices of each stage. Source: DAPPLE, PPoPP'21, table of plans,
+/// remembered and not read again.
 struct PublishedPlan {
   const char* model;
   const char* cluster;
@@ -168,7 +169,7 @@ int run() {
   for (const plans::Planner& planner : plans::planners()) {
     std::printf(" %9.9s", planner.name);
   }
-  std::printf("  %-24s %-12s %s\n", "devices of ours", "of dapple", "published");
+  std::printf("  %-24s %-12s %s\n", "devices of ours", "of dapple", "published [M]");
   for (const DappleModel& model : dapple_models()) {
     for (const DappleCluster& cluster : clusters) {
       print_cell(model, cluster, plan_cell(request_for(model, cluster)), summary);
@@ -176,8 +177,10 @@ int run() {
   }
   print_gains("like devices (A, B, C)", summary.like);
   print_gains("unlike devices (D, E, F)", summary.unlike);
-  std::printf("\nShape as published: dapple %d, ours %d of %d\n", summary.dapple_agrees,
-              summary.ours_agrees, summary.published);
+  std::printf(
+      "\n[M]: DAPPLE, PPoPP'21, table of plans, remembered and not read again\n"
+      "Shape as published [M]: dapple %d, ours %d of %d\n",
+      summary.dapple_agrees, summary.ours_agrees, summary.published);
   std::printf("Cells where another planner is faster than ours: %d\n", summary.worse);
   return summary.worse == 0 ? 0 : 1;
 }

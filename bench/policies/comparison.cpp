@@ -100,7 +100,7 @@ NamedPolicy adaptive(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
           }};
 }
 
-/// Without the backward beside it, as in SDPipe's artefact.
+/// Without the backward beside it.
 NamedPolicy at_the_end(NamedPolicy allreduce) {
   allreduce.name += " late";
   allreduce.hides_reductions = false;
@@ -128,7 +128,7 @@ std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoic
   std::vector<NamedPolicy> policies = {allreduce(), adaptive(parts_are_unlike, optimizer)};
   policies.push_back(overlapped_with_moments());
   policies.push_back(at_the_end(allreduce()));
-  for (NamedPolicy& policy : published_policies()) policies.push_back(std::move(policy));
+  for (NamedPolicy& policy : artefact_policies()) policies.push_back(std::move(policy));
   for (const uint64_t period : {2, 5, 10}) policies.push_back(sdpipe_weighted(period));
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));
   policies.push_back({"P-Reduce 3 w", [](const auto& layout, uint64_t) {

@@ -10,7 +10,7 @@
 namespace skein::bench {
 namespace {
 
-constexpr double kSlowdownMax = 1.2, kLossMax = 0.025;         // The paper's.
+constexpr double kSlowdownMax = 1.2, kLossMax = 0.025;         // Basu et al., abstract [R].
 constexpr double kOurSlowdownMax = 1.12, kOurLossMax = 0.005;  // Our best's.
 constexpr size_t kFinalEvaluations = 10;
 

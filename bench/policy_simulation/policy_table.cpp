@@ -18,9 +18,6 @@ namespace {
 
 using plans::PipelineLayout;
 
-constexpr double kForwardUs = 20000, kBackwardUs = 40000, kExchangeUs = 20000, kSleepUs = 100000;
-constexpr double kWarmUpUs = 20e6;
-
 /// A policy of `Policy(layout, arguments...)`.
 template <class Policy, class... Arguments>
 NamedPolicy named(std::string name, Arguments... arguments) {
@@ -76,7 +73,7 @@ NamedPolicy fixed_groups(std::string name, int32_t count) {
           }};
 }
 
-std::vector<NamedPolicy> published_policies() {
+std::vector<NamedPolicy> artefact_policies() {
   return {sdpipe_artefact(1),  sdpipe_artefact(2), sdpipe_artefact(5),
           sdpipe_artefact(10), adpsgd_artefact(),  adpsgd_wait_free()};
 }

@@ -8,9 +8,17 @@
 #include "plans/simulator/policy_simulation.hpp"
 #include "plans/sync/group_scheduler.hpp"
 
+// Figures that are not measured by the run that prints them carry a mark: [R] is read in the paper
+// or its artefact, [M] remembered from the paper and not read again, [S] from a simulation of our
+// own that was made once and thrown away, [D] derived from others by arithmetic.
 namespace skein::bench {
 
-/// A pipeline replica of the table: a policy and how it is made.
+/// What is the same in all tables, and ours; see `simulate`.
+inline constexpr double kForwardUs = 20000, kBackwardUs = 40000, kExchangeUs = 20000;
+inline constexpr double kSleepUs = 100000;
+inline constexpr double kWarmUpUs = 20e6;
+
+/// A policy of the table and how it is made.
 struct NamedPolicy {
   std::string name;
   std::function<std::unique_ptr<plans::GroupScheduler>(const plans::PipelineLayout&, uint64_t seed)>
@@ -26,8 +34,9 @@ NamedPolicy adpsgd_wait_free();
 /// Grouped servers with so many even groups, pipeline replica 0 in the first one.
 NamedPolicy fixed_groups(std::string name, int32_t count);
 
-/// Those that SDPipe's artefact has, all-reduce left out.
-std::vector<NamedPolicy> published_policies();
+/// Our forms of the policies that SDPipe's artefact has, all-reduce left out. The artefact never
+/// ran here.
+std::vector<NamedPolicy> artefact_policies();
 /// The rest: overlapped averages, SDPipe with our windows and turns, P-Reduce, Prague, and the
 /// servers.
 std::vector<NamedPolicy> other_policies();
@@ -38,15 +47,18 @@ enum class Disturbance { kNone, kDynamic, kOneSlow };
 struct TableRow {
   plans::PipelineLayout layout;
   Disturbance disturbance = Disturbance::kNone;
-  std::vector<double> published;  // By its artefact, as `published_policies`.
+  /// [S] The throughput relative to all-reduce of `artefact_policies`, by an earlier simulation of
+  /// ours: 5 seeds, deviation at most 0.02. They are not the authors', whose speeds are not known
+  /// to us.
+  std::vector<double> earlier;
   std::string name() const;
 };
 std::vector<TableRow> table_rows();
 
 /// Simulated, after 20 s to warm up, with these constants: 20 ms forward, 40 ms backward,
-/// 20 ms x 2 (n - 1) / n for a group; dynamic: h = 0.1 s. A server is sharded over the pipeline
-/// replicas' workers, so it serves a member in 40 ms / N, and push and pull take 40 ms x (N - 1) /
-/// N.
+/// 20 ms x 2 (n - 1) / n for a group, which are ours; dynamic: h = 0.1 s. A server is sharded over
+/// the pipeline replicas' workers, so it serves a member in 40 ms / N, and push and pull take 40 ms
+/// x (N - 1) / N.
 plans::PolicySimulation simulate(const TableRow& row, const NamedPolicy& policy, uint64_t seed,
                                  double seconds);
 

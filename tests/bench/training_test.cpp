@@ -137,7 +137,7 @@ TEST(ReplicaTraining, ASynchronousServerAndFullAveragesTrainAsAllreduceDoes) {
 TEST(ReplicaTraining, EverySampleIsOfAClaimAndStashesAreOfTheirStep) {
   const plans::PipelineScenario noisy = plans::sleeping_pieces(1e5, 6e4, 5);
   for (const uint32_t stages : {1, 3}) {  // The checks are inside.
-    for (const NamedPolicy& policy : published_policies()) {
+    for (const NamedPolicy& policy : artefact_policies()) {
       const TrialResult result = train(policy, stages, noisy);
       EXPECT_LT(result.points.back().score.loss, result.points.front().score.loss) << policy.name;
       EXPECT_GT(result.points.back().samples, 1000u) << policy.name;

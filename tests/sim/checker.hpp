@@ -185,7 +185,7 @@ class Checker {
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;
   uint64_t excused_us_ = 0;
-  uint64_t forgotten_steps_ = 0;  // Of which the journal need not have all.
+  uint64_t forgotten_steps_ = 0;  // The journal need not have all of these.
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;

@@ -1,4 +1,8 @@
-// The shape of the table that `bench/policy_simulation` prints: signs and orders, not values.
+// The shape of the tables that `bench/policy_simulation` prints: signs and orders. Bounds on ratios
+// are round numbers about what an earlier simulation of ours had, `TableRow::earlier` [S], and
+// about what this one has; what SDPipe's authors measured of speeds is not known to us. That P = 1
+// equals all-reduce with one stage, and that groups get smaller with P, is theirs: appendix, figure
+// 9 [R].
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,10 +20,10 @@ constexpr double kSeconds = 80;  // Simulated.
 constexpr double kSuiteSeconds = 40;
 constexpr double kNoise = 0.03;  // Differences below it mean nothing.
 
-/// Relative throughputs of SDPipe for P = 1, 2, 5, 10, and of both AD-PSGDs.
-struct Published {
-  explicit Published(const TableRow& row) {
-    for (const NamedPolicy& policy : published_policies()) {
+/// Relative throughputs, simulated, of SDPipe for P = 1, 2, 5, 10, and of both AD-PSGDs.
+struct ArtefactPolicies {
+  explicit ArtefactPolicies(const TableRow& row) {
+    for (const NamedPolicy& policy : artefact_policies()) {
       relative.push_back(relative_throughput(row, policy, kSeed, kSeconds));
     }
   }
@@ -47,7 +51,7 @@ double of_other(const TableRow& row, const std::string& name) {
 
 TEST(PolicyTable, WithoutDisturbanceSdpipeIsAsFastAsAllreduceAndPairsAreFaster) {
   for (const TableRow& row : rows_of(Disturbance::kNone)) {
-    const Published table(row);
+    const ArtefactPolicies table(row);
     for (size_t p = 0; p < 4; ++p) EXPECT_NEAR(table.relative[p], 1.03, 0.06) << row.name();
     EXPECT_GT(table.pairs(), table.sdpipe_most()) << row.name();
     EXPECT_GE(table.wait_free(), table.pairs() - kNoise) << row.name();
@@ -56,7 +60,7 @@ TEST(PolicyTable, WithoutDisturbanceSdpipeIsAsFastAsAllreduceAndPairsAreFaster) 
 
 TEST(PolicyTable, LongerPeriodsBringMoreUnderDynamicNoise) {
   for (const TableRow& row : rows_of(Disturbance::kDynamic)) {
-    const Published table(row);
+    const ArtefactPolicies table(row);
     for (size_t p = 1; p < 4; ++p) {
       EXPECT_GT(table.relative[p], table.relative[p - 1] - kNoise) << row.name();
     }
@@ -69,7 +73,7 @@ TEST(PolicyTable, LongerPeriodsBringMoreUnderDynamicNoise) {
 
 TEST(PolicyTable, OneSlowPipelineHurtsPairsThatMustMeetAndNotThoseThatNeedNot) {
   for (const TableRow& row : rows_of(Disturbance::kOneSlow)) {
-    const Published table(row);
+    const ArtefactPolicies table(row);
     EXPECT_NEAR(table.pairs(), 1.05, 0.05) << row.name();
     EXPECT_GT(table.relative[1], 1.2) << row.name();
     EXPECT_GT(table.relative[2], table.relative[1]) << row.name();
@@ -133,7 +137,7 @@ TEST(PolicyTable, ABoundedServerFollowsASlowPipelineInTheEndAndAsynchronousOnesD
 /// Also where pipeline replicas die and join (H7), which all-reduce with its fixed members does not
 /// outlive.
 TEST(PolicyTable, NoPolicyIsStuckAnywhereInTheSuite) {
-  std::vector<NamedPolicy> policies = published_policies();
+  std::vector<NamedPolicy> policies = artefact_policies();
   for (NamedPolicy& policy : other_policies()) policies.push_back(std::move(policy));
   for (const plans::PipelineLayout layout : {plans::PipelineLayout{8, 1}, {4, 4}}) {
     for (const plans::PipelineScenario& scenario : suite(layout, kSuiteSeconds, kSeed)) {
