@@ -57,8 +57,8 @@ constexpr const char* kFooter = R"(Examples:
 Every key of the job file can be given as --section.key VALUE, or as SKEIN_SECTION_KEY in the
 environment; `skein config keys` lists them.
 Exit codes: 0 done, 2 bad arguments or job file, 3 bad data or checkpoint, 70 an internal error
-(start it again), 75 stopped early with the state saved, 130 stopped with nothing saved or ended by a
-second signal, 1 anything else.)";
+(start it again), 75 stopped early with the state saved, 130 stopped with nothing saved or ended by
+a second signal, 1 anything else.)";
 
 struct WorkerArguments {
   std::string join;
