@@ -1,11 +1,14 @@
 #include "bench/policy_simulation/figure_nine.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <numeric>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "plans/base/check.hpp"
+#include "plans/base/rng.hpp"
 #include "plans/sync/components.hpp"
 #include "plans/sync/peer_policy.hpp"
 #include "plans/sync/sdpipe_window.hpp"
@@ -15,8 +18,10 @@ namespace {
 
 class FigureNineScheduler final : public plans::PeerPolicy {
  public:
-  FigureNineScheduler(const plans::PipelineLayout& layout, uint64_t period, HoldRule rule)
+  FigureNineScheduler(const plans::PipelineLayout& layout, uint64_t period, HoldRule rule,
+                      WindowRule window)
       : PeerPolicy(layout),
+        window_rule_(window),
         updates_between_holds_(period * layout.pipelines),
         rule_(rule),
         windows_(layout.pipelines, plans::AdaptiveWindow(window_)),
@@ -60,6 +65,7 @@ class FigureNineScheduler final : public plans::PeerPolicy {
     std::vector<ReplicaId> members = std::exchange(ready_, {});
     std::sort(members.begin(), members.end());
     for (const ReplicaId member : members) {
+      if (window_rule_ == WindowRule::kStays) break;
       windows_[member.value].on_group(window_, members.size());
     }
     if (holds_) {
@@ -73,6 +79,7 @@ class FigureNineScheduler final : public plans::PeerPolicy {
   }
 
   const plans::WindowOptions window_ = plans::artefact_window();
+  const WindowRule window_rule_;
   const uint64_t updates_between_holds_;
   const HoldRule rule_;
   std::vector<ReplicaId> ready_;  // In the order of arrival.
@@ -84,12 +91,73 @@ class FigureNineScheduler final : public plans::PeerPolicy {
   plans::Components components_;
 };
 
+/// Hands ready signals on when their delay is over.
+class JitteredArrivals final : public plans::GroupScheduler {
+ public:
+  JitteredArrivals(std::unique_ptr<plans::GroupScheduler> policy, uint64_t jitter_us, uint64_t seed)
+      : policy_(std::move(policy)), jitter_us_(jitter_us), rng_(seed) {}
+
+  plans::GroupDecisions on_ready(const plans::ReadySignal& signal, uint64_t now_us) override {
+    delayed_.emplace(now_us + rng_.below(jitter_us_ + 1), signal);
+    return on_timer(now_us);
+  }
+
+  plans::GroupDecisions on_timer(uint64_t now_us) override {
+    plans::GroupDecisions decisions;
+    while (!delayed_.empty() && delayed_.begin()->first <= now_us) {
+      take(policy_->on_ready(delayed_.begin()->second, now_us), decisions);
+      delayed_.erase(delayed_.begin());
+    }
+    if (wake_us_ && *wake_us_ <= now_us) take(policy_->on_timer(now_us), decisions);
+    return with_wake(std::move(decisions));
+  }
+
+  plans::GroupDecisions on_group_end(const plans::GroupOutcome& outcome, uint64_t now_us) override {
+    plans::GroupDecisions decisions;
+    take(policy_->on_group_end(outcome, now_us), decisions);
+    return with_wake(std::move(decisions));
+  }
+
+  plans::GroupDecisions on_membership(const plans::MembershipChange& change,
+                                      uint64_t now_us) override {
+    plans::GroupDecisions decisions;
+    take(policy_->on_membership(change, now_us), decisions);
+    return with_wake(std::move(decisions));
+  }
+
+ private:
+  void take(plans::GroupDecisions own, plans::GroupDecisions& all) {
+    std::move(own.starts.begin(), own.starts.end(), std::back_inserter(all.starts));
+    wake_us_ = own.wake_us;
+  }
+
+  plans::GroupDecisions with_wake(plans::GroupDecisions decisions) const {
+    decisions.wake_us = wake_us_;
+    if (!delayed_.empty()) {
+      decisions.wake_us = std::min(wake_us_.value_or(UINT64_MAX), delayed_.begin()->first);
+    }
+    return decisions;
+  }
+
+  std::unique_ptr<plans::GroupScheduler> policy_;
+  const uint64_t jitter_us_;
+  plans::Rng rng_;
+  std::multimap<uint64_t, plans::ReadySignal> delayed_;  // By when they are handed on.
+  std::optional<uint64_t> wake_us_;                      // What `policy_` wished last.
+};
+
 }  // namespace
 
-NamedPolicy figure_nine_scheduler(uint64_t period, HoldRule rule) {
+NamedPolicy figure_nine_scheduler(uint64_t period, HoldRule rule, WindowRule window) {
   return {"P=" + std::to_string(period),
-          [period, rule](const plans::PipelineLayout& layout, uint64_t) {
-            return std::make_unique<FigureNineScheduler>(layout, period, rule);
+          [period, rule, window](const plans::PipelineLayout& layout, uint64_t) {
+            return std::make_unique<FigureNineScheduler>(layout, period, rule, window);
+          }};
+}
+
+NamedPolicy with_jitter(const NamedPolicy& policy, uint64_t jitter_us) {
+  return {policy.name, [policy, jitter_us](const plans::PipelineLayout& layout, uint64_t seed) {
+            return std::make_unique<JitteredArrivals>(policy.make(layout, seed), jitter_us, seed);
           }};
 }
 

@@ -27,12 +27,24 @@ enum class HoldRule {
   kEverybody,     // All pipeline replicas are its members.
 };
 
+/// How long a group that is not held waits for others.
+enum class WindowRule {
+  kAdapts,  // 1 ms at first, then by the groups that the first one was in, down to 0.01 ms.
+  kStays,   // 1 ms, as at first.
+};
+
 /// SDPipe's scheduler of one stage, written after its artefact's code [R] and apart from
 /// `plans::SdpipePolicy`, which jobs run. kMissingEdges is what that code does with up to 8
 /// pipeline replicas; kEverybody what it comes to with more, as groups are then not remembered.
+/// kAdapts is what that code does; kStays is for comparison.
 /// Unlike in `plans::SdpipePolicy` updates are counted from the start of the job, not anew from
 /// each hold. Nobody dies or joins. Cost: O(N) a signal.
-NamedPolicy figure_nine_scheduler(uint64_t period, HoldRule rule);
+NamedPolicy figure_nine_scheduler(uint64_t period, HoldRule rule,
+                                  WindowRule window = WindowRule::kAdapts);
+
+/// The policy, but each ready signal comes later by up to `jitter_us`, drawn anew and evenly, as if
+/// the step had taken so much longer.
+NamedPolicy with_jitter(const NamedPolicy& policy, uint64_t jitter_us);
 
 /// What a size is counted of.
 enum class SizeOf {

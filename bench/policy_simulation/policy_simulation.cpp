@@ -121,18 +121,18 @@ std::string over_seeds(const std::vector<std::array<uint64_t, 5>>& seeds, size_t
 
 struct FigureNineForm {
   const char* name;
-  NamedPolicy (*make)(uint64_t period);
+  std::function<NamedPolicy(uint64_t period)> make;
 };
-constexpr FigureNineForm kFigureNineForms[] = {
+const FigureNineForm kFigureNineForms[] = {
     {"plans/sync/sdpipe", [](uint64_t period) { return sdpipe_artefact(period); }},
-    {"held: missing edges",
+    {"missing edges",
      [](uint64_t period) { return figure_nine_scheduler(period, HoldRule::kMissingEdges); }},
-    {"held: everybody",
+    {"everybody",
      [](uint64_t period) { return figure_nine_scheduler(period, HoldRule::kEverybody); }}};
 
 void print_sizes_of(const FigureNineForm& form, SizeOf counted, const std::string& slowdown,
                     const std::function<plans::PipelineScenario(uint64_t seed)>& scenario) {
-  std::printf("%-14s %-20s %-9s", slowdown.c_str(), form.name,
+  std::printf("%-15s %-27s %-9s", slowdown.c_str(), form.name,
               counted == SizeOf::kUpdates ? "updates" : "averages");
   uint64_t off_by = 0;
   for (const FigureNineBox& box : kFigureNine) {
@@ -167,12 +167,16 @@ void print_figure_nine() {
       "artefact, waits for missing edges, and counts updates anew from each hold\n"
       "  sizes of: updates, each with the size of its group, a local step with 1; or averages, "
       "groups of two or more\n"
-      "Undisturbed pieces take the same time to the microsecond here; jitter above the artefact's "
-      "least window, 0.01 ms [R], would part groups, and is not simulated.\n",
+      "  jitter: undisturbed pieces take equally long to the microsecond, or each ready signal "
+      "comes "
+      "later by up to so much\n"
+      "  window: 1 ms at first, between 0.01 and 10 ms by the groups so far, as the artefact's "
+      "code "
+      "[R]; or, where it says window 1 ms, that\n",
       static_cast<unsigned long long>(kSeeds));
-  std::printf("%-14s %-20s %-9s | %-19s | %-19s | %-19s | off\n", "slowdown", "held", "sizes of",
-              "P=1", "P=2", "P=5");
-  std::printf("%-45s", "figure 9 [R]");
+  std::printf("%-15s %-27s %-9s | %-19s | %-19s | %-19s | off\n", "slowdown,jitter", "held",
+              "sizes of", "P=1", "P=2", "P=5");
+  std::printf("%-53s", "figure 9 [R]");
   for (const FigureNineBox& box : kFigureNine) {
     std::printf(" |");
     for (const uint64_t size : box.sizes)
@@ -189,6 +193,24 @@ void print_figure_nine() {
                          ? plans::sleeping_pieces(sleep_s * 1e6, kForwardUs + kBackwardUs, seed)
                          : plans::homogeneous();
             });
+      }
+    }
+  }
+  for (const uint64_t jitter_us : {10, 100, 500}) {
+    for (const WindowRule window : {WindowRule::kAdapts, WindowRule::kStays}) {
+      for (const HoldRule rule : {HoldRule::kMissingEdges, HoldRule::kEverybody}) {
+        const std::string name =
+            absl::StrCat(rule == HoldRule::kEverybody ? "everybody" : "missing edges",
+                         window == WindowRule::kStays ? ", window 1 ms" : "");
+        const FigureNineForm form{name.c_str(), [rule, window, jitter_us](uint64_t period) {
+                                    return with_jitter(figure_nine_scheduler(period, rule, window),
+                                                       jitter_us);
+                                  }};
+        print_sizes_of(form, SizeOf::kAverages,
+                       absl::StrCat("h=0.1, ", static_cast<double>(jitter_us) / 1e3, " ms"),
+                       [](uint64_t seed) {
+                         return plans::sleeping_pieces(kSleepUs, kForwardUs + kBackwardUs, seed);
+                       });
       }
     }
   }

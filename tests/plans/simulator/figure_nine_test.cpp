@@ -54,6 +54,28 @@ TEST(FigureNine, DoesNotComeOutIfHoldsWaitForMissingEdges) {
   }
 }
 
+/// Full groups shrink a window to 0.01 ms, and then jitter parts them.
+TEST(FigureNine, ComesOutWithJitterOnlyIfWindowsStayAboveIt) {
+  constexpr uint64_t kJitterUs = 100;
+  const auto off_by = [](const FigureNineBox& box, HoldRule rule, WindowRule window) {
+    const NamedPolicy policy =
+        with_jitter(figure_nine_scheduler(box.period, rule, window), kJitterUs);
+    return quartiles_off_by(
+        size_quantiles(slowed_down(policy, 1, kSleepUs, kFigureSeconds), SizeOf::kAverages), box);
+  };
+  for (const FigureNineBox& box : kFigureNine) {
+    EXPECT_LE(off_by(box, HoldRule::kEverybody, WindowRule::kStays), 1u) << box.period;
+  }
+  EXPECT_GE(off_by(kFigureNine[1], HoldRule::kEverybody, WindowRule::kAdapts), 2u);
+  EXPECT_GE(off_by(kFigureNine[1], HoldRule::kMissingEdges, WindowRule::kStays), 2u);
+}
+
+TEST(FigureNine, NoJitterChangesNothing) {
+  const NamedPolicy policy = figure_nine_scheduler(2, HoldRule::kMissingEdges);
+  EXPECT_EQ(slowed_down(with_jitter(policy, 0), 1, kSleepUs, kFigureShortSeconds).sizes,
+            slowed_down(policy, 1, kSleepUs, kFigureShortSeconds).sizes);
+}
+
 TEST(FigureNine, PeriodOneIsAllreduceUnderEitherRule) {
   for (const HoldRule rule : {HoldRule::kMissingEdges, HoldRule::kEverybody}) {
     const plans::PolicySimulation result =
