@@ -253,6 +253,7 @@ void Checker::on_checkpoint(const actors::CheckpointReport& report) {
   world_.trace(absl::StrCat("complete: ", report.path));
   // The report of a coordinator that was paused may come when a newer one has taken its place.
   if (disk_.has_replaced(report.path)) return;
+  if (disk_.is_damaged(report.path)) return;  // Before the paused coordinator could report it.
   const std::vector<std::string> faults = gpu::find_faults(report.path);
   if (!faults.empty()) return fail(absl::StrCat("COMPLETE, but ", faults.front()));
   const auto listing = gpu::read_listing(report.path);
