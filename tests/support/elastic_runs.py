@@ -117,8 +117,10 @@ class ElasticRun:
             return file.read().strip()
 
     def folder(self):
-        """The newest run in our dump folder; "latest" points at it after its first commit only."""
-        runs = glob.glob(os.path.join(self.dump, "[!l]*", "config.resolved.toml"))
+        """The newest run in our dump folder; "latest" points at it after its first commit only, and
+        is made under a name of its own, which is gone when it is looked at."""
+        runs = [each for each in glob.glob(os.path.join(self.dump, "*", "config.resolved.toml"))
+                if not os.path.basename(os.path.dirname(each)).startswith("latest")]
         newest = max(runs, key=os.path.getmtime, default=os.path.join(self.dump, "none", ""))
         return os.path.dirname(os.path.realpath(newest))
 
