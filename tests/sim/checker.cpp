@@ -175,8 +175,8 @@ void Checker::on_rewind(uint64_t first_step) {
   }
 }
 
-/// A plan that was assigned and never journaled is not known to the next coordinator, which may
-/// give its generation to another one.
+/// A plan that was assigned and never journaled, or that the journal has lost, is not known to the
+/// next coordinator, which may give its generation to another one.
 void Checker::on_coordinator_started(ProcessId process) {
   patience_.on_coordinator_started(process);
   loopers_of_plans_.clear();
@@ -185,6 +185,9 @@ void Checker::on_coordinator_started(ProcessId process) {
   const uint64_t known = store_.plans.empty() ? 0 : store_.plans.rbegin()->first;
   std::erase_if(digests_, [&](const auto& each) { return std::get<0>(each.first) > known; });
   seen_generations_.erase(seen_generations_.upper_bound(known), seen_generations_.end());
+  for (auto& [steps, live] : live_) {
+    if (live.generation > known) live.generation = 0;
+  }
 }
 
 void Checker::on_plan(const plans::Plan& plan) {

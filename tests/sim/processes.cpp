@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "actors/actor_system.hpp"
 #include "actors/coordinator/start_point.hpp"
+#include "gpu/checkpoint/checkpoint.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/profile/estimate.hpp"
@@ -375,12 +376,13 @@ SimulatedCoordinator::SimulatedCoordinator(Surroundings& around, std::string nam
   absl::Status status = start();
   if (status.ok()) return;
   result_.emplace();
-  // It died between the last checkpoint and its own end: there is nothing left to do.
+  // It died between the last checkpoint and its own end: there is nothing left to do, as
+  // `skein train --resume-latest` sees by the checkpoint, whatever the journal has lost.
   const auto steps = static_cast<uint64_t>(around.job.training.steps);
-  const uint64_t committed =
-      around.store.commits.empty() ? 0 : around.store.commits.rbegin()->first + 1;
-  const bool done = absl::IsInvalidArgument(status) && committed == steps;
-  result_->steps_done = committed;
+  const auto reader = gpu::CheckpointReader::open(around.run_folder);
+  const bool done = absl::IsInvalidArgument(status) && reader.ok() &&
+                    (*reader)->trainer_state().steps_done == steps;
+  if (done) result_->steps_done = steps;
   result_->status = done ? absl::OkStatus() : std::move(status);
 }
 
