@@ -46,13 +46,16 @@ class LocalCoordinator final : public CoordinatorProcess {
 
   absl::Status run() {
     SKEIN_ASSIGN_OR_RETURN(lock_, RunLock::take(options_.run_folder));
-    if (!options_.start) {
-      SKEIN_ASSIGN_OR_RETURN(options_.start, look_at_start(options_.job, options_.load_path));
-    }
-    StartPoint start = *options_.start;
     SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<Journal> journal,
                            Journal::open(options_.run_folder + "/journal.sqlite"));
-    SKEIN_RETURN_IF_ERROR(read_journal(*journal, start));
+    StartPoint start;
+    if (options_.start) {
+      start = *options_.start;
+      SKEIN_RETURN_IF_ERROR(read_journal(*journal, start));
+    } else {
+      SKEIN_ASSIGN_OR_RETURN(
+          start, find_resumed(options_.job, options_.run_folder, *journal, options_.load_path));
+    }
     if (start.committed_steps > static_cast<uint64_t>(options_.job.training.steps)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "training.steps = ", options_.job.training.steps, ", and ", start.committed_steps,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/data/token_data.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -35,6 +36,25 @@ absl::Status check_data(const TrainingData& data, const gpu::CheckpointReader& r
       absl::StrCat("checkpoint ", reader.folder(), " was made with other training data (",
                    state.data_bytes, " bytes then, ", data.bytes,
                    " bytes now, or other contents); its position in the data would mean nothing"));
+}
+
+/// Empty: there is nothing to adopt.
+absl::StatusOr<std::string> adopt_emergency(const plans::JobSpec& job,
+                                            const std::string& run_folder, Journal& journal) {
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::CommitRecord> records, journal.read());
+  // The journal may have lost its newest steps, but none of an older generation than its last one.
+  const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
+    const auto record = std::lower_bound(
+        records.begin(), records.end(), steps_done - 1,
+        [](const plans::CommitRecord& each, uint64_t step) { return each.step < step; });
+    if (record == records.end()) {
+      const bool is_newer = records.empty() || generation >= records.back().generation;
+      return is_newer ? std::optional(0.0) : std::nullopt;
+    }
+    const bool is_its_own = record->step + 1 == steps_done && record->generation == generation;
+    return is_its_own ? std::optional(record->loss) : std::nullopt;
+  };
+  return gpu::adopt_emergency_shards(run_folder, job, find_loss);
 }
 
 }  // namespace
@@ -123,6 +143,16 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
   start.generation = last->generation;
   start.last_plan = *std::move(last);
   return absl::OkStatus();
+}
+
+absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::string& run_folder,
+                                        Journal& journal, std::string& load_path) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string adopted, adopt_emergency(job, run_folder, journal));
+  if (!adopted.empty()) load_path = run_folder;
+  SKEIN_ASSIGN_OR_RETURN(StartPoint start, look_at_start(job, load_path));
+  start.adopted_path = adopted;
+  SKEIN_RETURN_IF_ERROR(read_journal(journal, start));
+  return start;
 }
 
 }  // namespace skein::actors

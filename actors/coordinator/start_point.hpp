@@ -40,7 +40,8 @@ struct StartPoint {
   uint64_t generation = 0;      // Largest one that was assigned.
   std::optional<plans::Plan> last_plan;
   TrainingData data;
-  bool is_verified = true;  // False: data and checkpoint are still to be read as a whole.
+  std::string adopted_path;  // The checkpoint, if it was made of what workers had left; else empty.
+  bool is_verified = true;   // False: data and checkpoint are still to be read as a whole.
 };
 
 /// Reads the data and the checkpoint in `load_path`, or the newest one there that is whole and has
@@ -58,5 +59,11 @@ absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::stri
 absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::string& load_path);
 /// Adds what an earlier life of this run's coordinator has left.
 absl::Status read_journal(Journal& journal, StartPoint& start);
+/// All of that for a run that is resumed: what `look_at_start` and the journal say. Before that it
+/// makes a checkpoint of the state that workers have left who gave up an earlier life of the run's
+/// coordinator, if it is newer than the newest checkpoint; `load_path` is the run's then. Errors as
+/// well of `gpu::adopt_emergency_shards`.
+absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::string& run_folder,
+                                        Journal& journal, std::string& load_path);
 
 }  // namespace skein::actors

@@ -79,6 +79,7 @@ class PlanPreparation {
   const plans::PlanPart& plan() const { return assignment_.plan; }
   const std::map<plans::WorkerId, std::string>& addresses() const { return addresses_; }
   uint64_t first_step() const { return assignment_.restore.first_step; }
+  const net::Assign& assignment() const { return assignment_; }
   /// The generation in which the last of `steps` steps was committed, if this plan got so far.
   uint64_t generation_of(uint64_t steps) const;
   bool hosts_replicas() const { return !prepared_.empty(); }

@@ -221,6 +221,9 @@ PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> 
         result.status = measure(work, result.measured);
         self->send(listener, std::move(result));
       },
+      [self](const EmergencyRequest& request, const PrepareListener& listener) {
+        self->send(listener, EmergencySaved{save_in_emergency(request)});
+      },
   };
 }
 

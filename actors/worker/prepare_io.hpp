@@ -13,6 +13,7 @@
 
 #include "actors/fail_point.hpp"
 #include "actors/messages.hpp"
+#include "actors/worker/emergency_save.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "net/data/data_plane.hpp"
@@ -66,29 +67,39 @@ struct StateSent {
   absl::Status status;  // Unavailable: state that was held is damaged or missing.
 };
 
+/// Where the state was written that is held here, for a run whose coordinator is gone.
+struct EmergencySaved {
+  absl::StatusOr<std::vector<std::string>> folders;
+};
+
 }  // namespace skein::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::PrepareRequest)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::PreparedReplicas)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::SendStateRequest)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::StateSent)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::EmergencyRequest)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::EmergencySaved)
 
 namespace skein::actors {
 
 /// Who takes the prepared replicas, and what was measured.
 using PrepareListener =
     caf::typed_actor<caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>,
-                     caf::reacts_to<ProfileMeasured>>;
+                     caf::reacts_to<ProfileMeasured>, caf::reacts_to<EmergencySaved>>;
 
 /// Opens the data, builds and loads models, sends state and measures; all of it takes long or
 /// blocks: spawn it detached. It waits for no other worker but to measure links.
 ///   in   PrepareRequest     one assignment, when all state is here
 ///   in   SendStateRequest   state for other workers
 ///   in   ProfileWork
-///   out  PreparedReplicas, StateSent, ProfileMeasured   to the listener, once per request
+///   in   EmergencyRequest   the coordinator is gone: what is held goes to the run folder
+///   out  PreparedReplicas, StateSent, ProfileMeasured, EmergencySaved   to the listener, once per
+///        request
 using PrepareIo = caf::typed_actor<caf::reacts_to<PrepareRequest, PrepareListener>,
                                    caf::reacts_to<SendStateRequest, PrepareListener>,
-                                   caf::reacts_to<ProfileWork, PrepareListener>>;
+                                   caf::reacts_to<ProfileWork, PrepareListener>,
+                                   caf::reacts_to<EmergencyRequest, PrepareListener>>;
 
 struct PrepareIoState {
   static inline const char* name = "prepare-io";

@@ -54,6 +54,7 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
       [self](const PreparedReplicas& result) { self->state.preparation->on_prepared(result); },
       [self](const StateSent& sent) { self->state.on_state_sent(sent); },
       [self](const ProfileMeasured& result) { self->state.on_measured(result); },
+      [self](const EmergencySaved& saved) { self->state.on_saved(saved); },
       [self](const GroupFormed& formed) { self->state.preparation->on_formed(formed); },
       [self](const ReplicasRetired& retired) { self->state.on_retired(retired); },
       [self](const ReplicaActivity& activity) {
@@ -104,7 +105,7 @@ void WorkerState::start(WorkerConfig new_config) {
 uint64_t WorkerState::now_us() const { return to_us(self->clock().now()); }
 
 void WorkerState::on_link(const LinkOpened& opened) {
-  if (has_ended() || !session->is_current(opened.attempt)) return opened.link->close();
+  if (has_ended() || gives_up || !session->is_current(opened.attempt)) return opened.link->close();
   session->on_opened(opened.link, now_us());
   if (!beats) on_heartbeat();
   plans::DeviceSpec device_spec = job.device;
@@ -125,9 +126,9 @@ void WorkerState::on_link(const LinkOpened& opened) {
 }
 
 void WorkerState::on_link_closed(const LinkClosed& closed) {
-  if (has_ended() || !session->is_current(closed.attempt)) return;
+  if (has_ended() || gives_up || !session->is_current(closed.attempt)) return;
   if (!session->was_member() || !session->has_link()) {  // We were no member, or cannot connect.
-    return end(absl::UnavailableError(
+    return give_up(absl::UnavailableError(
         absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
   }
   // What runs goes on until it waits for a commit; the coordinator quiesces it when it is back.
@@ -137,7 +138,7 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
 
 void WorkerState::on_control(const net::Envelope& message) {
   const net::ControlBody& body = message.body;
-  if (has_ended()) return;
+  if (has_ended() || gives_up) return;
   if (const auto* refused = std::get_if<net::Refused>(&body)) return on_refused(*refused);
   const auto* joined = std::get_if<net::Joined>(&body);
   if (joined && serves_other_than(joined->run)) return on_other_run(joined->run);
@@ -214,7 +215,7 @@ void WorkerState::look_again() {
   const double left_s =
       job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * kMicro;
   if (left_s > 0) return session->connect(left_s);
-  end(absl::UnavailableError(absl::StrCat("lost the coordinator: ", other_run)));
+  give_up(absl::UnavailableError(absl::StrCat("lost the coordinator: ", other_run)));
 }
 
 /// The coordinator of a run may come back with some keys changed: what trains under the next plan
@@ -280,6 +281,7 @@ void WorkerState::on_retired(const ReplicasRetired& retired) {
   replica_actor.reset();
   activity = {};
   store.keep_models(retired, preparation->generation_of(retired.steps_done));
+  if (gives_up) return save_held();
   tell_quiesced();
 }
 
@@ -380,9 +382,10 @@ void WorkerState::on_leave(const LeaveRequest& leave) {
 void WorkerState::on_heartbeat() {
   beats = !has_ended();
   if (has_ended()) return;
-  if (session->is_due(now_us())) look_again();
+  if (!gives_up && session->is_due(now_us())) look_again();
+  if (gives_up && now_us() >= gives_up_at_us) end(*gives_up);
   if (has_ended()) return;
-  if (session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds * 1e6)) {
+  if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds * 1e6)) {
     // The connection is half open: the coordinator has given us up, or soon will.
     session->connect(job.elastic.coordinator_timeout_seconds);
   }
@@ -434,6 +437,52 @@ void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId pee
 void WorkerState::tell_failed(const absl::Status& why) {
   session->tell(net::Failed{std::string(why.message()), plans::is_bad_input(why)});
   end(why);
+}
+
+/// The coordinator is gone for good. What is held outlives us if we see the run folder.
+void WorkerState::give_up(const absl::Status& why) {
+  const bool may_save = session->was_member() && job.checkpoint.enable && job.device.type != "sleep";
+  if (!may_save) return end(why);
+  gives_up = why;
+  // Longer than that a device or a disk need not be waited for.
+  gives_up_at_us =
+      now_us() + static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds * 1e6);
+  session->close();
+  preparation->end();
+  if (phase == Phase::kQuiescing) return;  // Its end is on its way.
+  if (!replica_actor) return save_held();
+  phase = Phase::kQuiescing;
+  // No step is committed but those that we have heard of.
+  self->send(*replica_actor, RetireReplicas{steps_done, 0, 0});
+}
+
+void WorkerState::save_held() {
+  phase = Phase::kIdle;
+  if (store.held().empty()) return end(*gives_up);
+  EmergencyRequest request;
+  request.run_folder = run_folder;
+  request.run = session->run();
+  request.worker = session->self();
+  request.job = job;
+  request.data_bytes = preparation->assignment().data_bytes;
+  request.data_digest = preparation->assignment().data_digest;
+  request.held = store.held();
+  self->send(config.prepare, std::move(request), PrepareListener(self));
+}
+
+void WorkerState::on_saved(const EmergencySaved& saved) {
+  if (has_ended()) return;
+  const std::string why(gives_up->message());
+  if (!saved.folders.ok()) {
+    return end(absl::UnavailableError(
+        absl::StrCat(why, "; what this worker holds could not be written: ",
+                     std::string(saved.folders.status().message()))));
+  }
+  if (saved.folders->empty()) return end(*gives_up);
+  end(absl::UnavailableError(absl::StrCat(
+      why, "; what this worker holds is in ", saved.folders->front(),
+      saved.folders->size() > 1 ? absl::StrCat(" and ", saved.folders->size() - 1, " more") : "",
+      ": the run goes on from there when it is resumed, if all layers are")));
 }
 
 void WorkerState::end(const absl::Status& status) {

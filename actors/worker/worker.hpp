@@ -57,9 +57,12 @@ namespace skein::actors {
 ///   4 hosting:    a Replica runs, or waits for Start; none if the plan gives us nothing to do
 ///   5 ended:      nothing happens any more
 ///
+/// Who gives up the coordinator first writes what it holds beside the run's checkpoints, if it sees
+/// the run folder: from there the next life of the coordinator may go on.
+///
 ///   in   LinkOpened, Envelope, LinkClosed   from the link to the coordinator; a link that is
 ///        lost is made anew, and the plan in force goes on until the coordinator quiesces it
-///   in   PreparedReplicas, StateSent, ProfileMeasured   from the PrepareIo
+///   in   PreparedReplicas, StateSent, ProfileMeasured, EmergencySaved   from the PrepareIo
 ///   in   GroupFormed        from a GroupIo or a StageLinkIo
 ///   in   ReplicasRetired, ReplicaActivity, SnapshotTaken, WorkerFault   from the Replica, or (the
 ///        last one) from the data plane
@@ -72,6 +75,7 @@ namespace skein::actors {
 using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<net::Envelope>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
+    caf::reacts_to<EmergencySaved>,
     caf::reacts_to<GroupFormed>, caf::reacts_to<ReplicasRetired>, caf::reacts_to<ReplicaActivity>,
     caf::reacts_to<SnapshotTaken>, caf::reacts_to<StateArrived>, caf::reacts_to<WorkerFault>,
     caf::reacts_to<LeaveRequest>, caf::reacts_to<HeartbeatAtom>>;
@@ -102,6 +106,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::optional<Replica> replica_actor;  // In kQuiescing, and in kHosting if it hosts something.
   bool beats = false;                    // A HeartbeatAtom is on its way.
   std::optional<std::string> leaves;     // The reason.
+  std::optional<absl::Status> gives_up;  // Why the worker ends once its state is written.
+  uint64_t gives_up_at_us = 0;           // With it: when it ends whether or not that is done.
   // What the newest Joined says; the device is that of the first one.
   plans::JobSpec job;
   uint64_t config_digest = 0;
@@ -147,6 +153,9 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void tell_quiesced();
   void tell_failed(const absl::Status& why);
   void tell_peer_failure(const absl::Status& why, plans::WorkerId peer = {});
+  void give_up(const absl::Status& why);
+  void save_held();
+  void on_saved(const EmergencySaved& saved);
   void end(const absl::Status& status);
   void check_invariants() const;
   uint64_t now_us() const;

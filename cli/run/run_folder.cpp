@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "actors/run_id.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/version.hpp"
 #include "gpu/files/durable_file.hpp"
@@ -25,8 +26,6 @@ namespace fs = std::filesystem;
 
 /// Runs of one job that start within one second.
 constexpr int kSameSecondMax = 1000;
-/// As messages take a name (net/codec/bounds.hpp).
-constexpr size_t kRunIdBytesMax = 256;
 
 std::string timestamp() {
   const time_t now = time(nullptr);
@@ -63,7 +62,7 @@ std::string environment_json() {
 }  // namespace
 
 absl::StatusOr<std::string> take_run_id(const RunFolder& folder) {
-  const std::string path = folder.file("run.id");
+  const std::string path = folder.file(actors::kRunIdName);
   std::error_code error;
   if (!fs::exists(path, error)) {
     // The name has the second of the start; the rest tells it from runs on other machines.
@@ -72,13 +71,7 @@ absl::StatusOr<std::string> take_run_id(const RunFolder& folder) {
     SKEIN_RETURN_IF_ERROR(gpu::write_durably(
         path, absl::StrCat(folder.job_id, "-", absl::Hex(number, absl::kZeroPad16), "\n")));
   }
-  SKEIN_ASSIGN_OR_RETURN(std::string id, read_text_file(path, "id of the run"));
-  while (!id.empty() && id.back() == '\n') id.pop_back();
-  if (!id.empty() && id.size() <= kRunIdBytesMax) return id;
-  return absl::UnavailableError(
-      absl::StrCat(path, " has no id of a run, but ", id.size(),
-                   " bytes; put it back from another "
-                   "copy, or delete it when none of the run's workers lives"));
+  return actors::read_run_id(folder.path);
 }
 
 absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job) {

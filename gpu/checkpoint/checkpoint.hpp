@@ -8,24 +8,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gpu/checkpoint/trainer_state.hpp"
 #include "plans/elastic/saved_file.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/job/model_spec.hpp"
 
 namespace skein::gpu {
-
-/// What a checkpoint says beside tensors (trainer_state.json).
-struct TrainerState {
-  uint64_t steps_done = 0;    // Committed steps; the next one is step number `steps_done`.
-  uint64_t samples_done = 0;  // Position in the data order.
-  int64_t seq_len = 0;        // Tokens of a training sample: later positions are untrained.
-  uint64_t seed = 0;
-  uint64_t data_bytes = 0;
-  uint64_t data_digest = 0;
-  double loss = 0;   // The last step's.
-  std::string plan;  // Text form of the plan that wrote it.
-  bool operator==(const TrainerState&) const = default;
-};
 
 using SavedFile = plans::SavedFile;
 

@@ -49,18 +49,18 @@ absl::StatusOr<Json> read_json(const std::string& path) {
   return json;
 }
 
-absl::StatusOr<Listing> read_listing(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/", kCompleteName);
+absl::StatusOr<Listing> read_listing(const std::string& folder, const std::string& name) {
+  const std::string path = absl::StrCat(folder, "/", name);
   SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
   if (!json.contains("files") || !json["files"].is_object()) {
     return absl::DataLossError(absl::StrCat(path, " lists no files"));
   }
   Listing listing;
-  for (const auto& [name, entry] : json["files"].items()) {
-    if (!entry.is_object() || name.find('/') != std::string::npos) {
-      return absl::DataLossError(absl::StrCat(path, " has a broken entry for ", name));
+  for (const auto& [file_name, entry] : json["files"].items()) {
+    if (!entry.is_object() || file_name.find('/') != std::string::npos) {
+      return absl::DataLossError(absl::StrCat(path, " has a broken entry for ", file_name));
     }
-    ListedFile& file = listing[name];
+    ListedFile& file = listing[file_name];
     SKEIN_RETURN_IF_ERROR(take_field(entry, path, "bytes", file.bytes));
     SKEIN_RETURN_IF_ERROR(take_field(entry, path, "crc32c", file.crc32c));
     if (!entry.contains("tensors")) continue;

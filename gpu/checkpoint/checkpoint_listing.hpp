@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "plans/job/model_spec.hpp"
 
@@ -26,8 +27,10 @@ using Listing = std::map<std::string, ListedFile>;  // By file name.
 /// Reads a JSON object. DataLoss if the file is none, or is larger than any of ours.
 absl::StatusOr<nlohmann::json> read_json(const std::string& path);
 
-/// Reads and writes the contents of COMPLETE. DataLoss names what is wrong.
-absl::StatusOr<Listing> read_listing(const std::string& folder);
+/// Reads and writes the contents of COMPLETE, or of another file of that form. DataLoss names what
+/// is wrong.
+absl::StatusOr<Listing> read_listing(const std::string& folder,
+                                     const std::string& name = kCompleteName);
 nlohmann::ordered_json to_json(const Listing& listing);
 
 /// The digest of each tensor of a file.

@@ -28,21 +28,6 @@ absl::StatusOr<plans::ModelSpec> read_model(const std::string& folder) {
   return from_config(json, path);
 }
 
-absl::StatusOr<TrainerState> read_state(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/", kStateName);
-  SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
-  TrainerState state;
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "steps_done", state.steps_done));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "samples_done", state.samples_done));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "seq_len", state.seq_len));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "seed", state.seed));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_bytes", state.data_bytes));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_digest", state.data_digest));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "loss", state.loss));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "plan", state.plan));
-  return state;
-}
-
 /// What shapes do not always tell apart.
 std::string choices_of(const plans::ModelSpec& model) {
   std::string text = absl::StrCat(model.norm, ", ", model.mlp, " and ",
@@ -58,7 +43,7 @@ class ShardedReader final : public CheckpointReader {
     folder_ = folders.front();
     SKEIN_RETURN_IF_ERROR(check_listed());
     SKEIN_ASSIGN_OR_RETURN(model_, read_model(folder_));
-    SKEIN_ASSIGN_OR_RETURN(state_, read_state(folder_));
+    SKEIN_ASSIGN_OR_RETURN(state_, read_trainer_state(folder_));
     SKEIN_RETURN_IF_ERROR(open_index(kModelIndexName));
     return open_index(kOptimizerIndexName);
   }

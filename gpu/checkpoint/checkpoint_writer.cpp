@@ -25,17 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-Json make_trainer_state(const TrainerState& state) {
-  return {{"steps_done", state.steps_done},
-          {"samples_done", state.samples_done},
-          {"seq_len", state.seq_len},
-          {"seed", state.seed},
-          {"data_bytes", state.data_bytes},
-          {"data_digest", state.data_digest},
-          {"loss", state.loss},
-          {"plan", state.plan}};
-}
-
 /// The index of the files whose name begins with `kind`.
 Json make_index(const std::vector<SavedFile>& files, const std::string& kind) {
   std::map<std::string, std::string> weight_map;
@@ -219,7 +208,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
       write_listed(partial, kModelIndexName, make_index(files, "model"), listing));
   SKEIN_RETURN_IF_ERROR(
       write_listed(partial, kOptimizerIndexName, make_index(files, "optimizer"), listing));
-  SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, make_trainer_state(state), listing));
+  SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, to_json(state), listing));
   SKEIN_RETURN_IF_ERROR(
       write_durably(absl::StrCat(partial, "/", kCompleteName), to_json(listing).dump(2) + "\n"));
   const std::string folder = run_folder + "/checkpoint";

@@ -16,6 +16,7 @@ enum class Mutation {
   kSnapshotStepIgnored,  // A worker offers all of its state as that of its newest step.
   kRewindSkipped,        // The journal keeps steps that were taken back.
   kRunIgnored,           // Workers and coordinators take each other whatever run they serve.
+  kLeftIgnored,          // What workers leave that give up their coordinator is not looked at.
   kConfigKept,           // Workers go on with the configuration that they had first.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.

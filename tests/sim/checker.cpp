@@ -179,6 +179,7 @@ void Checker::on_rewind(uint64_t first_step) {
 /// next coordinator, which may give its generation to another one.
 void Checker::on_coordinator_started(ProcessId process) {
   patience_.on_coordinator_started(process);
+  check_left();
   loopers_of_plans_.clear();
   parts_.clear();
   assembly_ = {};
@@ -249,6 +250,38 @@ void Checker::on_shard_ended(ProcessId process, const std::string& path) {
 
 void Checker::on_killed(ProcessId process) {
   std::erase_if(shards_, [&](const auto& each) { return each.second == process; });
+}
+
+void Checker::on_given_up(ProcessId process) {
+  const auto hosted = hosted_.find(process);
+  if (!job_.checkpoint.enable || hosted == hosted_.end()) return;
+  for (const Held& held : hosted->second.replicas) {
+    const auto applied = applied_.find(held.model);
+    const auto updated = updated_in_.find(held.model);
+    if (applied == applied_.end() || updated == updated_in_.end()) continue;
+    const auto record = store_.commits.find(applied->second - 1);
+    const bool is_of_run =
+        record != store_.commits.end() && record->second.generation == updated->second;
+    if (!is_of_run) continue;
+    const plans::PlanPart& plan = assignments_.at({process, hosted->second.generation}).plan;
+    const plans::LayerRange layers = plans::stage_at(plan, held.stage).layers;
+    for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+      left_[applied->second].insert(layer);
+    }
+  }
+}
+
+/// The next life of the coordinator has looked for what the workers of the last one have left.
+void Checker::check_left() {
+  for (const auto& [steps, layers] : std::exchange(left_, {})) {
+    if (static_cast<int64_t>(layers.size()) < plans::layer_count(job_.model)) continue;
+    if (!store_.commits.contains(steps - 1)) continue;  // Forgotten, or taken back.
+    const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
+    const uint64_t found = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
+    if (found >= steps) continue;
+    fail(absl::StrCat("workers have left the whole state of step ", steps,
+                      ", and the newest checkpoint is of step ", found));
+  }
 }
 
 void Checker::on_checkpoint(const actors::CheckpointReport& report) {

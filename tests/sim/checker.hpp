@@ -53,6 +53,7 @@ struct RecoveryCounts {
 ///   models    that are prepared for a step have the bits that were last seen after it
 ///   shards    no two writers are at work on one name
 ///   checkpoints   that are complete verify, and have the bits that were live after their step
+///   left      what workers that give up the coordinator hold between them, the next one goes on from
 ///   loops     of processes that join and die are given a part in few plans
 ///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
 ///             so have the models that they train
@@ -85,6 +86,8 @@ class Checker {
   void on_shard_ended(ProcessId process, const std::string& path);
   void on_checkpoint(const actors::CheckpointReport& report);
   void on_killed(ProcessId process);
+  /// The worker ends as its coordinator is gone for good, and has written what it holds.
+  void on_given_up(ProcessId process);
   /// The process is one of a loop of those that die soon.
   void on_looper(ProcessId process) { loopers_.insert(process); }
   void on_coordinator_killed() { ++coordinator_kills_; }
@@ -145,6 +148,7 @@ class Checker {
   void check_against_live(const Held& held, uint64_t generation, uint64_t steps_done);
   /// Who holds the whole state of a later step than `first_step`, if there is somebody.
   std::string living_state_after(uint64_t first_step) const;
+  void check_left();
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
 
   World& world_;
@@ -186,6 +190,7 @@ class Checker {
   bool has_other_keys_ = false;
   uint64_t excused_us_ = 0;
   uint64_t forgotten_steps_ = 0;  // The journal need not have all of these.
+  std::map<uint64_t, std::set<int64_t>> left_;  // Layers that workers have left, by steps done.
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;

@@ -93,6 +93,13 @@ bool Disk::has_only_damaged() const {
                                      [this](const auto& each) { return is_damaged(each); });
 }
 
+void Disk::delete_partial() const {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_folder_ + "/checkpoint", error)) {
+    if (entry.path().extension() == ".tmp") fs::remove_all(entry.path(), error);
+  }
+}
+
 void Disk::on_shard_written(const std::string& folder, const std::set<std::string>& names) {
   if (!std::exchange(loses_shard_, false)) return;
   std::error_code error;

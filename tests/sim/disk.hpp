@@ -16,6 +16,7 @@ class Disk {
   /// `write_us_max`: how long a stage's files, or a whole checkpoint, may take; 0: no time.
   Disk(std::string run_folder, uint64_t seed, uint64_t write_us_max);
 
+  const std::string& run_folder() const { return run_folder_; }
   bool is_slow() const { return write_us_max_ > 0; }
   /// How long the next one takes.
   uint64_t take_us() { return rng_.below(write_us_max_ + 1); }
@@ -31,6 +32,9 @@ class Disk {
   bool has_checkpoint() const;
   /// The checkpoint is gone, and a complete one of a later step is there.
   bool has_replaced(const std::string& folder) const;
+
+  /// Deletes all that is in no complete checkpoint.
+  void delete_partial() const;
 
   /// The next shard goes to a disk that nobody else sees.
   void lose_next_shard() { loses_shard_ = true; }

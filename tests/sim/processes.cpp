@@ -8,6 +8,7 @@
 
 #include <caf/send.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -26,7 +27,9 @@ using PrepareProxy =
     caf::typed_actor<caf::reacts_to<actors::PrepareRequest, actors::PrepareListener>,
                      caf::reacts_to<actors::SendStateRequest, actors::PrepareListener>,
                      caf::reacts_to<actors::ProfileWork, actors::PrepareListener>,
+                     caf::reacts_to<actors::EmergencyRequest, actors::PrepareListener>,
                      caf::reacts_to<actors::PreparedReplicas>, caf::reacts_to<actors::StateSent>,
+                     caf::reacts_to<actors::EmergencySaved>,
                      caf::reacts_to<actors::ProfileMeasured>>;
 
 /// One thing after the other, each of which takes a while.
@@ -94,7 +97,13 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         around->checker.on_prepared(process, passed);
         self->send(self->state.listener, std::move(passed));
       },
+      [self, real, delay](const actors::EmergencyRequest& request,
+                          const actors::PrepareListener& listener) {
+        self->state.listener = listener;
+        self->delayed_send(real, delay(), request, actors::PrepareListener(self));
+      },
       [self](const actors::StateSent& sent) { self->send(self->state.listener, sent); },
+      [self](const actors::EmergencySaved& saved) { self->send(self->state.listener, saved); },
       [](const actors::ProfileMeasured&) {},
   };
 }
@@ -282,6 +291,9 @@ actors::WorkerConfig SimulatedWorker::make_config() {
   config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
   config.on_end = [this](absl::Status status) {
     around_.world.trace(absl::StrCat(around_.world.name(process_), " ends: ", status.ToString()));
+    if (absl::StartsWith(status.message(), "lost the coordinator")) {
+      around_.checker.on_given_up(process_);
+    }
     end_status_ = std::move(status);
     around_.world.after(1'000, process_, [this] { kill(false); });
   };
@@ -402,10 +414,11 @@ absl::Status SimulatedCoordinator::start() {
   if (std::filesystem::exists(around_.run_folder + "/checkpoint/latest")) {
     options.load_path = around_.run_folder;  // As `skein train --resume` does.
   }
-  SKEIN_ASSIGN_OR_RETURN(actors::StartPoint start,
-                         actors::look_at_start(options.job, options.load_path));
   std::shared_ptr<actors::Journal> journal = open_journal(around_.store);
-  SKEIN_RETURN_IF_ERROR(actors::read_journal(*journal, start));
+  if (around_.mutation == Mutation::kLeftIgnored) around_.disk.delete_partial();
+  SKEIN_ASSIGN_OR_RETURN(
+      actors::StartPoint start,
+      actors::find_resumed(options.job, options.run_folder, *journal, options.load_path));
   around_.checker.on_coordinator_started(process_);
   actors::CoordinatorConfig config;
   config.term = journal->term();

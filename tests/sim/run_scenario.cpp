@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/run_id.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "tests/sim/message_text.hpp"
 #include "tests/sim/third_mode.hpp"
@@ -63,6 +64,7 @@ class Simulation {
                 options.mutation,
                 scenario.has_third_mode ? &modes_with_third() : nullptr},
         around_other_run_(around_other_run()) {
+    std::ofstream(folder_.file(actors::kRunIdName)) << around_.run << "\n";
     other_store_.on_append = [this](const plans::CommitRecord&) { fail_other_run("commit"); };
     other_store_.on_rewind = [this](uint64_t) { fail_other_run("rollback"); };
     other_store_.on_plan = [this](const plans::Plan&) { fail_other_run("plan"); };
@@ -169,7 +171,8 @@ class Simulation {
         fault.kind != FaultKind::kOtherJob && fault.kind != FaultKind::kOtherKeys &&
         fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
         fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk &&
-        fault.kind != FaultKind::kCrashLoop && fault.kind != FaultKind::kPowerCut;
+        fault.kind != FaultKind::kCrashLoop && fault.kind != FaultKind::kPowerCut &&
+        fault.kind != FaultKind::kAbandon;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -182,6 +185,7 @@ class Simulation {
         target->kill(fault.kind == FaultKind::kVanish);
         return true;
       case FaultKind::kCrashCoordinator:
+      case FaultKind::kAbandon:
         return crash_coordinator(fault);
       case FaultKind::kPause:
         return pause(target->process(), fault.duration_us);

@@ -254,6 +254,18 @@ void add_power_cut(uint64_t seed, std::vector<Fault>& faults) {
   faults.push_back(fault);
 }
 
+/// A coordinator that does not come back in time. Drawn apart from the rest, and put behind it.
+void add_abandonment(uint64_t seed, const plans::JobSpec& job, std::vector<Fault>& faults) {
+  Draw draw{plans::Rng(seed, plans::random_stream("abandoned", 1))};
+  if (!draw.chance(0.1)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kAbandon;
+  // Workers give up one after the other, and what they hold has to be written.
+  const auto patience_s = static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds);
+  fault.duration_us = (patience_s + draw.between(5, 15)) * kSecond;
+  faults.push_back(fault);
+}
+
 }  // namespace
 
 const char* to_text(FaultKind kind) {
@@ -279,7 +291,8 @@ const char* to_text(FaultKind kind) {
                                                "other-keys",
                                                "crash-loop",
                                                "blackhole",
-                                               "power-cut"};
+                                               "power-cut",
+                                               "abandon"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -324,6 +337,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   add_crash_loop(seed, scenario.faults);
   add_blackhole(seed, scenario.faults);
   if (!has_pipelines) add_power_cut(seed, scenario.faults);
+  add_abandonment(seed, scenario.job, scenario.faults);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",

@@ -33,8 +33,9 @@ enum class FaultKind {
   kCrashLoop,  // New processes join one after the other and die soon, for `duration_us`.
   kBlackhole,  // No bytes between two workers, as long as both live.
   kPowerCut,   // As kCrashCoordinator, and the newest entries of the journal are lost, or all.
+  kAbandon,    // As kCrashCoordinator, for longer than workers wait.
 };
-inline constexpr int kFaultKinds = 23;
+inline constexpr int kFaultKinds = 24;
 
 const char* to_text(FaultKind kind);
 

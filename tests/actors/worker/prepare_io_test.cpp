@@ -31,7 +31,8 @@ struct PrepareRig {
     io = system->spawn(prepare_io);
     listener = system->spawn([this]() -> PrepareListener::behavior_type {
       return {[this](const PreparedReplicas& result) { prepared = result; },
-              [](const StateSent&) {}, [](const ProfileMeasured&) {}};
+              [](const StateSent&) {}, [](const ProfileMeasured&) {},
+              [](const EmergencySaved&) {}};
     });
     request.worker = {1};
     request.job = job;

@@ -26,7 +26,10 @@ struct WorkerRig {
               [this](const SendStateRequest& request, const PrepareListener&) {
                 sent_states.push_back(request);
               },
-              [](const ProfileWork&, const PrepareListener&) {}};
+              [](const ProfileWork&, const PrepareListener&) {},
+              [this](const EmergencyRequest& request, const PrepareListener&) {
+                emergencies.push_back(request);
+              }};
     });
     shards = system->spawn([]() -> ShardIo::behavior_type {
       return {[](const ShardRequest&, const ShardListener&) {},
@@ -154,6 +157,7 @@ struct WorkerRig {
   std::vector<absl::Status> ends;
   std::vector<PrepareRequest> prepares;
   std::vector<SendStateRequest> sent_states;
+  std::vector<EmergencyRequest> emergencies;
   PrepareIo prepare;
   ShardIo shards;
   Device work;
@@ -243,6 +247,58 @@ TEST(Worker, LooksForItsRunNoLongerThanForACoordinatorThatDoesNotAnswer) {
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("other-2"));
   EXPECT_GE(rig.attempts.size(), 9u);
   EXPECT_LE(rig.attempts.size(), 25u);
+}
+
+/// Until its coordinator, which is gone, has been looked for in vain.
+void abandon(WorkerRig& rig, bool saves = true) {
+  rig.job.checkpoint.enable = saves;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  rig.tell(LinkClosed{2, absl::UnavailableError("nobody answers")});
+  while (rig.end_one()) continue;
+}
+
+TEST(Worker, WhoGivesUpItsCoordinatorFirstWritesWhatItHolds) {
+  WorkerRig rig;
+  abandon(rig);
+  EXPECT_THAT(rig.ends, IsEmpty()) << "it is being written";
+  ASSERT_EQ(rig.emergencies.size(), 1u);
+  EXPECT_EQ(rig.emergencies[0].run, "small-1");
+  ASSERT_EQ(rig.emergencies[0].held.size(), 1u);
+  EXPECT_EQ(rig.emergencies[0].held[0].layers.end, plans::layer_count(rig.job.model));
+  rig.joined();  // Too late.
+  rig.tell(EmergencySaved{std::vector<std::string>{"/run/checkpoint/x"}});
+  ASSERT_EQ(rig.ends.size(), 1u);
+  EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("nobody answers"));
+  EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("/run/checkpoint/x"));
+}
+
+TEST(Worker, WhoGivesUpItsCoordinatorSaysWhyNothingCouldBeWritten) {
+  WorkerRig rig;
+  abandon(rig);
+  rig.tell(EmergencySaved{absl::UnavailableError("no such folder")});
+  ASSERT_EQ(rig.ends.size(), 1u);
+  EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("no such folder"));
+}
+
+TEST(Worker, WhoGivesUpItsCoordinatorDoesNotWaitForADiskForEver) {
+  WorkerRig rig;
+  rig.job.elastic.coordinator_timeout_seconds = 20;
+  abandon(rig);
+  for (int second = 0; second < 25; ++second) {
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  EXPECT_EQ(rig.ends.size(), 1u);
+}
+
+TEST(Worker, WithoutCheckpointsNothingIsWrittenInTheEnd) {
+  WorkerRig rig;
+  abandon(rig, false);
+  EXPECT_THAT(rig.emergencies, IsEmpty());
+  EXPECT_EQ(rig.ends.size(), 1u);
 }
 
 TEST(Worker, TakesTheConfigurationOfEachCoordinatorButKeepsItsDevice) {

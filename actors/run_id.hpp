@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace skein::actors {
+
+/// The id of the run of a run directory, which is in its file run.id: made once, the same in all
+/// lives of the run's coordinator, and known to its workers.
+inline constexpr const char* kRunIdName = "run.id";
+
+/// Unavailable if the file cannot be read or has no id.
+absl::StatusOr<std::string> read_run_id(const std::string& run_folder);
+
+}  // namespace skein::actors

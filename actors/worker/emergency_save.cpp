@@ -1,0 +1,102 @@
+#include "actors/worker/emergency_save.hpp"
+
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/run_id.hpp"
+#include "gpu/checkpoint/emergency_shards.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// Generation and steps: newest first.
+using HeldByState =
+    std::map<std::pair<uint64_t, uint64_t>, std::vector<HeldState>, std::greater<>>;
+
+gpu::TrainerState trainer_state(const EmergencyRequest& request, uint64_t steps_done) {
+  gpu::TrainerState state;
+  state.steps_done = steps_done;
+  state.samples_done =
+      steps_done * static_cast<uint64_t>(request.job.training.global_batch_size);
+  state.seq_len = request.job.training.seq_len;
+  state.seed = request.job.debug.seed;
+  state.data_bytes = request.data_bytes;
+  state.data_digest = request.data_digest;
+  return state;
+}
+
+/// The layer's parameters within its sealed state.
+std::vector<gpu::SavedParameter> parameters_in(const plans::ModelSpec& model, int64_t layer,
+                                               std::span<const float> state) {
+  std::vector<gpu::SavedParameter> parameters;
+  size_t offset = 0;
+  for (const plans::ParameterSpec& spec :
+       plans::layer_parameters(model, layer, {layer, layer + 1})) {
+    const auto count = static_cast<size_t>(plans::element_count(spec));
+    parameters.push_back({spec, state.subspan(offset, count), state.subspan(offset + count, count),
+                          state.subspan(offset + 2 * count, count)});
+    offset += 3 * count;
+  }
+  return parameters;
+}
+
+/// The layer out of one of `held` in which it is whole; null: out of none.
+net::TensorHandle find_whole(const plans::ModelSpec& model, int64_t layer, uint64_t steps_done,
+                             const std::vector<HeldState>& held) {
+  for (const HeldState& each : held) {
+    const auto state = find_layer_state(model, layer, steps_done, {each});
+    if (state.ok() && check_layer_state(model, layer, **state).ok()) return *state;
+  }
+  return nullptr;
+}
+
+/// The layers of one state that are held. False: none of them.
+absl::StatusOr<bool> save_state(const EmergencyRequest& request, const std::string& folder,
+                                uint64_t steps_done, const std::vector<HeldState>& held) {
+  const plans::ModelSpec& model = request.job.model;
+  const int64_t layers = plans::layer_count(model);
+  std::vector<gpu::SavedFile> files;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const net::TensorHandle state = find_whole(model, layer, steps_done, held);
+    if (!state) continue;
+    SKEIN_ASSIGN_OR_RETURN(
+        const std::vector<gpu::SavedFile> written,
+        gpu::write_shard(folder, static_cast<int>(layer), static_cast<int>(layers),
+                         request.job.optimizer.name, parameters_in(model, layer, *state)));
+    files.insert(files.end(), written.begin(), written.end());
+  }
+  if (files.empty()) return false;
+  SKEIN_RETURN_IF_ERROR(
+      gpu::finish_emergency_shards(folder, trainer_state(request, steps_done), files));
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> save_in_emergency(const EmergencyRequest& request) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string run, read_run_id(request.run_folder));
+  if (run != request.run) {
+    return absl::UnavailableError(
+        absl::StrCat(request.run_folder, " is the folder of run ", run, " here"));
+  }
+  const auto newest = gpu::CheckpointReader::open(request.run_folder);
+  const uint64_t durable = newest.ok() ? (*newest)->trainer_state().steps_done : 0;
+  HeldByState states;
+  for (const HeldState& each : request.held) {
+    if (each.step > durable) states[{each.generation, each.step}].push_back(each);
+  }
+  std::vector<std::string> folders;
+  for (const auto& [name, held] : states) {
+    const auto [generation, steps_done] = name;
+    const std::string folder =
+        gpu::emergency_path(request.run_folder, steps_done, generation, request.worker.value);
+    SKEIN_ASSIGN_OR_RETURN(const bool is_there, save_state(request, folder, steps_done, held));
+    if (is_there) folders.push_back(folder);
+  }
+  return folders;
+}
+
+}  // namespace skein::actors

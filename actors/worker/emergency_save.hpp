@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "actors/worker/layer_state.hpp"
+#include "plans/base/ids.hpp"
+#include "plans/job/job_spec.hpp"
+
+namespace skein::actors {
+
+/// What a worker holds when its coordinator is gone for good, to be written beside the checkpoints
+/// of its run: the next life of the coordinator goes on from there if nothing newer is left.
+struct EmergencyRequest {
+  std::string run_folder;
+  std::string run;  // The id of the run.
+  plans::WorkerId worker;
+  plans::JobSpec job;
+  uint64_t data_bytes = 0;
+  uint64_t data_digest = 0;
+  std::vector<HeldState> held;
+};
+
+/// Writes each state that is newer than the newest complete checkpoint, the newest one first; see
+/// `gpu/checkpoint/emergency_shards.hpp` for the files. Returns the folders; none if nothing is
+/// newer. Damaged copies are left out. Unavailable if the run folder is not seen from here, or is
+/// another run's. Else as `gpu::write_shard`; what was written before stays.
+absl::StatusOr<std::vector<std::string>> save_in_emergency(const EmergencyRequest& request);
+
+}  // namespace skein::actors

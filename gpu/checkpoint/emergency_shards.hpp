@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "plans/job/job_spec.hpp"
+
+namespace skein::gpu {
+
+// State that a worker has written because its coordinator was gone for good. Each worker has a
+// folder of its own for it, so that no two writers share a name, and in it a shard for each layer,
+// so that layers from different layouts make one checkpoint:
+//
+//   <run>/checkpoint/step-00000500.g00000007.w00003.tmp/
+//       model-00002-of-00006.safetensors, optimizer-00002-of-00006.safetensors   layer 1 of 6
+//       trainer_state.json
+//       HELD             names, sizes and digests of the shards; written last
+
+/// `generation`: in which the last of the steps was committed, which tells the state from one of a
+/// past that was taken back.
+std::string emergency_path(const std::string& run_folder, uint64_t steps_done, uint64_t generation,
+                           uint32_t worker);
+
+/// Finishes a worker's folder, in which `files` have been written. Errors of `write_durably`;
+/// DataLoss if a file is not what was written.
+absl::Status finish_emergency_shards(const std::string& folder, const TrainerState& state,
+                                     const std::vector<SavedFile>& files);
+
+/// The loss after so many steps, the last of which was committed in that generation; none: the run
+/// never came there, or has taken it back.
+using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64_t generation)>;
+
+/// Makes a checkpoint of the newest state of the run whose layers workers have left between them,
+/// if it is newer than the newest one that is whole. Damaged shards are as good as none. The folders
+/// that it was made of go, as what is left of other partial checkpoints does. Returns its path;
+/// empty: there is no such state. Errors of `complete_checkpoint`.
+absl::StatusOr<std::string> adopt_emergency_shards(const std::string& run_folder,
+                                                   const plans::JobSpec& job,
+                                                   const FindLoss& find_loss);
+
+}  // namespace skein::gpu

@@ -1,0 +1,37 @@
+#include "gpu/checkpoint/trainer_state.hpp"
+
+#include "absl/strings/str_cat.h"
+#include "gpu/checkpoint/checkpoint_listing.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/json_field.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::gpu {
+
+nlohmann::ordered_json to_json(const TrainerState& state) {
+  return {{"steps_done", state.steps_done},
+          {"samples_done", state.samples_done},
+          {"seq_len", state.seq_len},
+          {"seed", state.seed},
+          {"data_bytes", state.data_bytes},
+          {"data_digest", state.data_digest},
+          {"loss", state.loss},
+          {"plan", state.plan}};
+}
+
+absl::StatusOr<TrainerState> read_trainer_state(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kStateName);
+  SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(path));
+  TrainerState state;
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "steps_done", state.steps_done));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "samples_done", state.samples_done));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "seq_len", state.seq_len));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "seed", state.seed));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_bytes", state.data_bytes));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_digest", state.data_digest));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "loss", state.loss));
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, "plan", state.plan));
+  return state;
+}
+
+}  // namespace skein::gpu

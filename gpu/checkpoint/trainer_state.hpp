@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/statusor.h"
+
+namespace skein::gpu {
+
+/// What a checkpoint says beside tensors (trainer_state.json).
+struct TrainerState {
+  uint64_t steps_done = 0;    // Committed steps; the next one is step number `steps_done`.
+  uint64_t samples_done = 0;  // Position in the data order.
+  int64_t seq_len = 0;        // Tokens of a training sample: later positions are untrained.
+  uint64_t seed = 0;
+  uint64_t data_bytes = 0;
+  uint64_t data_digest = 0;
+  double loss = 0;   // The last step's; 0: unknown.
+  std::string plan;  // Text form of the plan that wrote it; empty: several have.
+  bool operator==(const TrainerState&) const = default;
+};
+
+nlohmann::ordered_json to_json(const TrainerState& state);
+/// DataLoss names the file and the field.
+absl::StatusOr<TrainerState> read_trainer_state(const std::string& folder);
+
+}  // namespace skein::gpu

@@ -1,0 +1,127 @@
+#include "gpu/checkpoint/emergency_shards.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "tests/support/temporary_folder.hpp"
+
+namespace skein::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+plans::JobSpec small_job() {
+  plans::JobSpec job;
+  job.model.vocab_size = 5;
+  job.model.positions = 4;
+  job.model.layers = 2;
+  job.model.heads = 1;
+  job.model.channels = 2;
+  return job;
+}
+constexpr int kLayers = 4;  // Embedding, two blocks, head.
+
+/// Writes some layers as a worker does, all numbers of which are `value`.
+std::string leave(const std::string& run, uint64_t steps, uint64_t generation, uint32_t worker,
+                  plans::LayerRange layers, float value) {
+  const plans::ModelSpec model = small_job().model;
+  const std::string folder = emergency_path(run, steps, generation, worker);
+  std::vector<SavedFile> files;
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    const auto specs = plans::layer_parameters(model, layer, {layer, layer + 1});
+    std::vector<std::vector<float>> memory;
+    std::vector<SavedParameter> parameters;
+    memory.reserve(specs.size());
+    for (const plans::ParameterSpec& spec : specs) {
+      memory.emplace_back(static_cast<size_t>(plans::element_count(spec)), value);
+      parameters.push_back({spec, memory.back(), memory.back(), memory.back()});
+    }
+    const auto written =
+        write_shard(folder, static_cast<int>(layer), kLayers, "adamw", parameters);
+    EXPECT_TRUE(written.ok()) << written.status();
+    files.insert(files.end(), written->begin(), written->end());
+  }
+  TrainerState state;
+  state.steps_done = steps;
+  EXPECT_TRUE(finish_emergency_shards(folder, state, files).ok());
+  return folder;
+}
+
+std::optional<double> any_loss(uint64_t, uint64_t) { return 2.5; }
+
+/// The checkpoint that was made: its steps and a number of its embedding.
+std::pair<uint64_t, float> read(const std::string& run) {
+  const auto reader = CheckpointReader::open(run);
+  if (!reader.ok()) return {0, 0};
+  const auto spec = plans::layer_parameters(small_job().model, 0, {0, 1}).front();
+  std::vector<float> values(static_cast<size_t>(plans::element_count(spec)));
+  EXPECT_TRUE((*reader)->read(spec.name, values).ok());
+  EXPECT_TRUE((*reader)->check_model(small_job().model).ok());
+  EXPECT_EQ((*reader)->trainer_state().loss, 2.5);
+  return {(*reader)->trainer_state().steps_done, values.front()};
+}
+
+TEST(EmergencyShards, LayersOfSeveralWorkersMakeACheckpoint) {
+  tests::TemporaryFolder run;
+  leave(run.path(), 7, 3, 1, {0, 3}, 1);
+  leave(run.path(), 7, 3, 2, {2, 4}, 1);
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(*adopted, run.file("checkpoint/step-00000007"));
+  EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
+  EXPECT_FALSE(fs::exists(emergency_path(run.path(), 7, 3, 1))) << "it is of no use any more";
+  const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss);
+  EXPECT_TRUE(again.ok() && again->empty());
+}
+
+TEST(EmergencyShards, TheNewestStateThatIsThereAsAWholeIsTaken) {
+  tests::TemporaryFolder run;
+  leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  leave(run.path(), 8, 3, 1, {0, 4}, 2);
+  leave(run.path(), 9, 3, 1, {0, 3}, 3);  // Nobody has its last layer.
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss).ok());
+  EXPECT_EQ(read(run.path()), std::pair(uint64_t{8}, 2.0F));
+}
+
+TEST(EmergencyShards, WhatTheRunHasTakenBackIsNotTaken) {
+  tests::TemporaryFolder run;
+  leave(run.path(), 9, 3, 1, {0, 4}, 1);
+  leave(run.path(), 6, 4, 2, {0, 4}, 2);
+  const auto find_loss = [](uint64_t, uint64_t generation) -> std::optional<double> {
+    return generation == 4 ? std::optional(2.5) : std::nullopt;
+  };
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), find_loss).ok());
+  EXPECT_EQ(read(run.path()), std::pair(uint64_t{6}, 2.0F));
+}
+
+TEST(EmergencyShards, OfTwoCopiesTheOneThatIsWholeIsTaken) {
+  tests::TemporaryFolder run;
+  const std::string damaged = leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  leave(run.path(), 7, 3, 2, {0, 2}, 1);
+  std::fstream file(damaged + "/model-00001-of-00004.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('x');
+  file.close();
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss).ok());
+  EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
+}
+
+TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
+  tests::TemporaryFolder run;
+  const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  fs::remove(folder + "/HELD");
+  fs::create_directories(run.file("checkpoint/step-7.g3.w1.tmp"));
+  std::ofstream(run.file("checkpoint/step-7.g3.w1.tmp/HELD")) << "{}";
+  fs::create_directories(emergency_path(run.path(), 8, 3, 1));
+  std::ofstream(emergency_path(run.path(), 8, 3, 1) + "/HELD") << "no JSON";
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
+  EXPECT_TRUE(adopted.ok() && adopted->empty()) << adopted.status();
+}
+
+}  // namespace
+}  // namespace skein::gpu
