@@ -13,8 +13,9 @@ absl::StatusOr<std::string> read_run_id(const std::string& run_folder) {
   std::string id;
   if (std::getline(file, id) && !id.empty() && id.size() <= net::kNameBytesMax) return id;
   return absl::UnavailableError(
-      absl::StrCat(path, " has no id of a run; put it back from another copy, or delete it when "
-                         "none of the run's workers lives"));
+      absl::StrCat(path,
+                   " has no id of a run; put it back from another copy, or delete it when "
+                   "none of the run's workers lives"));
 }
 
 }  // namespace skein::actors

@@ -112,8 +112,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
     carry_out(plans::RunEvent{
         "checkpoint.adopted",
         absl::StrCat("workers that gave up this run's coordinator have left the state after step ",
-                     config.start.durable_step, ": ", config.start.adopted_path,
-                     " was made of it"),
+                     config.start.durable_step, ": ", config.start.adopted_path, " was made of it"),
         {{"step", absl::StrCat(config.start.durable_step)}, {"path", config.start.adopted_path}}});
   }
   const bool is_resumed =

@@ -19,14 +19,25 @@ constexpr const char* kSchema =
     "  term INTEGER NOT NULL, first_sample INTEGER NOT NULL, sample_count INTEGER NOT NULL,"
     "  loss REAL, gradient_norm REAL);"
     "CREATE TABLE IF NOT EXISTS plans (generation INTEGER PRIMARY KEY, term INTEGER NOT NULL,"
-    "  plan TEXT NOT NULL);";
+    "  plan TEXT NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS floors (generation INTEGER NOT NULL);";
 /// A journal that was lost begins anew, and workers may be left that have served it: its terms are
 /// not to be smaller, so they are no less than the time in milliseconds.
 constexpr const char* kNextTerm =
     "INSERT INTO terms (term) SELECT MAX(COALESCE(MAX(term), 0) + 1,"
     "  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) FROM terms;";
+/// Plans are synced when they are written, so that few of a life can be unknown to the next one;
+/// and so is its floor, if all of them are.
+constexpr const char* kNextFloor =
+    "INSERT INTO floors (generation) SELECT CASE WHEN COUNT(*) = 0 THEN 0"
+    "  ELSE (MAX(generation) + 50) / 100 * 100 + 100 END"
+    "  FROM (SELECT generation FROM floors UNION ALL SELECT generation FROM plans);";
+constexpr const char* kThisFloor = "SELECT MAX(generation) FROM floors;";
 /// A commit writes a page or two whole, which is a fifth of its time with pages of 4 KiB.
 constexpr const char* kPageSize = "PRAGMA page_size=512;";
+/// What is written is on disk before the call returns, with all before it; or not.
+constexpr const char* kEager = "PRAGMA synchronous=FULL;";
+constexpr const char* kLazy = "PRAGMA synchronous=NORMAL;";
 /// Between looks whether the file is still there, when steps are short.
 constexpr auto kLookInterval = std::chrono::milliseconds(500);
 /// Another process that holds the file is waited for this long.
@@ -58,10 +69,17 @@ class SqliteJournal final : public Journal {
     // The write-ahead log without a sync per step survives the process, not the machine: after a
     // power cut the last steps may be missing, and the workers' own state is then ahead.
     SKEIN_RETURN_IF_ERROR(execute(kPageSize));
-    SKEIN_RETURN_IF_ERROR(execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"));
+    SKEIN_RETURN_IF_ERROR(execute("PRAGMA journal_mode=WAL;"));
+    SKEIN_RETURN_IF_ERROR(execute(kEager));
     SKEIN_RETURN_IF_ERROR(execute(kSchema));
     SKEIN_RETURN_IF_ERROR(execute(kNextTerm));
     term_ = static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get()));
+    SKEIN_RETURN_IF_ERROR(execute(kNextFloor));
+    SKEIN_ASSIGN_OR_RETURN(Statement floor, statement(kThisFloor));
+    if (sqlite3_step(floor.get()) != SQLITE_ROW) return error("read");
+    generation_floor_ = static_cast<uint64_t>(sqlite3_column_int64(floor.get(), 0));
+    floor.reset();
+    SKEIN_RETURN_IF_ERROR(execute(kLazy));
     SKEIN_ASSIGN_OR_RETURN(insert_,
                            statement("INSERT INTO commits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);"));
     inode_ = inode_of(path_);
@@ -69,6 +87,7 @@ class SqliteJournal final : public Journal {
   }
 
   uint64_t term() const override { return term_; }
+  uint64_t generation_floor() const override { return generation_floor_; }
 
   absl::Status rewind(uint64_t first_step) override {
     SKEIN_RETURN_IF_ERROR(find_file());
@@ -114,7 +133,13 @@ class SqliteJournal final : public Journal {
     sqlite3_bind_int64(insert.get(), 1, static_cast<sqlite3_int64>(plan.generation));
     sqlite3_bind_int64(insert.get(), 2, static_cast<sqlite3_int64>(term_));
     sqlite3_bind_text(insert.get(), 3, text.c_str(), static_cast<int>(text.size()), nullptr);
-    return sqlite3_step(insert.get()) == SQLITE_DONE ? absl::OkStatus() : error("write a plan to");
+    // Synced, with all before it: of plans a power cut takes none but those under way.
+    SKEIN_RETURN_IF_ERROR(execute(kEager));
+    const bool is_written = sqlite3_step(insert.get()) == SQLITE_DONE;
+    absl::Status status = is_written ? absl::OkStatus() : error("write a plan to");
+    insert.reset();
+    status.Update(execute(kLazy));
+    return status;
   }
 
   absl::StatusOr<std::vector<plans::CommitRecord>> read() override {
@@ -170,6 +195,7 @@ class SqliteJournal final : public Journal {
   Database database_;
   Statement insert_;
   uint64_t term_ = 0;
+  uint64_t generation_floor_ = 0;
   uint64_t inode_ = 0;
   Clock::time_point next_look_;
 };

@@ -25,6 +25,11 @@ class Journal {
   virtual ~Journal() = default;
 
   virtual uint64_t term() const = 0;
+  /// No life before has assigned a plan of a larger generation than this, also none that was never
+  /// written, or that a power cut has taken: two plans of one number would pass for one with the
+  /// workers that still hold the older one. A multiple of 100, so that people see which life a plan
+  /// is of; 0 in a new journal.
+  virtual uint64_t generation_floor() const = 0;
   /// The plan of the largest generation; NotFound if there is none.
   virtual absl::StatusOr<plans::Plan> last_plan() = 0;
   /// A plan that is about to be assigned. Unavailable if the file is not at its path any more.

@@ -152,6 +152,8 @@ absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::st
   SKEIN_ASSIGN_OR_RETURN(StartPoint start, look_at_start(job, load_path));
   start.adopted_path = adopted;
   SKEIN_RETURN_IF_ERROR(read_journal(journal, start));
+  // A journal that is new though the run is not was lost: terms only grow, and are larger.
+  start.generation = journal.generation_floor() > 0 ? journal.generation_floor() : journal.term();
   return start;
 }
 

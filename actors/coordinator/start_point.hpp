@@ -37,7 +37,7 @@ struct StartPoint {
   std::string checkpoint_path;  // The checkpoint to go on from; empty: the initial weights.
   uint64_t durable_step = 0;    // Its step; 0: the initial weights.
   bool has_journal = false;     // It knows of a plan or a commit.
-  uint64_t generation = 0;      // Largest one that was assigned.
+  uint64_t generation = 0;      // None larger was assigned.
   std::optional<plans::Plan> last_plan;
   TrainingData data;
   std::string adopted_path;  // The checkpoint, if it was made of what workers had left; else empty.

@@ -13,14 +13,12 @@ namespace skein::actors {
 namespace {
 
 /// Generation and steps: newest first.
-using HeldByState =
-    std::map<std::pair<uint64_t, uint64_t>, std::vector<HeldState>, std::greater<>>;
+using HeldByState = std::map<std::pair<uint64_t, uint64_t>, std::vector<HeldState>, std::greater<>>;
 
 gpu::TrainerState trainer_state(const EmergencyRequest& request, uint64_t steps_done) {
   gpu::TrainerState state;
   state.steps_done = steps_done;
-  state.samples_done =
-      steps_done * static_cast<uint64_t>(request.job.training.global_batch_size);
+  state.samples_done = steps_done * static_cast<uint64_t>(request.job.training.global_batch_size);
   state.seq_len = request.job.training.seq_len;
   state.seed = request.job.debug.seed;
   state.data_bytes = request.data_bytes;

@@ -441,12 +441,12 @@ void WorkerState::tell_failed(const absl::Status& why) {
 
 /// The coordinator is gone for good. What is held outlives us if we see the run folder.
 void WorkerState::give_up(const absl::Status& why) {
-  const bool may_save = session->was_member() && job.checkpoint.enable && job.device.type != "sleep";
+  const bool may_save =
+      session->was_member() && job.checkpoint.enable && job.device.type != "sleep";
   if (!may_save) return end(why);
   gives_up = why;
   // Longer than that a device or a disk need not be waited for.
-  gives_up_at_us =
-      now_us() + static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds * 1e6);
+  gives_up_at_us = now_us() + static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds * 1e6);
   session->close();
   preparation->end();
   if (phase == Phase::kQuiescing) return;  // Its end is on its way.
@@ -474,9 +474,9 @@ void WorkerState::on_saved(const EmergencySaved& saved) {
   if (has_ended()) return;
   const std::string why(gives_up->message());
   if (!saved.folders.ok()) {
-    return end(absl::UnavailableError(
-        absl::StrCat(why, "; what this worker holds could not be written: ",
-                     std::string(saved.folders.status().message()))));
+    return end(
+        absl::UnavailableError(absl::StrCat(why, "; what this worker holds could not be written: ",
+                                            std::string(saved.folders.status().message()))));
   }
   if (saved.folders->empty()) return end(*gives_up);
   end(absl::UnavailableError(absl::StrCat(

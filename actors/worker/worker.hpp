@@ -75,10 +75,9 @@ namespace skein::actors {
 using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<net::Envelope>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
-    caf::reacts_to<EmergencySaved>,
-    caf::reacts_to<GroupFormed>, caf::reacts_to<ReplicasRetired>, caf::reacts_to<ReplicaActivity>,
-    caf::reacts_to<SnapshotTaken>, caf::reacts_to<StateArrived>, caf::reacts_to<WorkerFault>,
-    caf::reacts_to<LeaveRequest>, caf::reacts_to<HeartbeatAtom>>;
+    caf::reacts_to<EmergencySaved>, caf::reacts_to<GroupFormed>, caf::reacts_to<ReplicasRetired>,
+    caf::reacts_to<ReplicaActivity>, caf::reacts_to<SnapshotTaken>, caf::reacts_to<StateArrived>,
+    caf::reacts_to<WorkerFault>, caf::reacts_to<LeaveRequest>, caf::reacts_to<HeartbeatAtom>>;
 
 struct WorkerConfig {
   WorkerOptions options;

@@ -140,7 +140,8 @@ absl::StatusOr<std::string> adopt_emergency_shards(const std::string& run_folder
     if (!loss) continue;
     const std::vector<FoundFile> found = find_shards(folders, layers);
     if (found.empty()) continue;
-    absl::StatusOr<TrainerState> state = read_trainer_state(fs::path(found.front().path).parent_path());
+    absl::StatusOr<TrainerState> state =
+        read_trainer_state(fs::path(found.front().path).parent_path());
     if (!state.ok() || state->steps_done != name.steps_done) continue;
     state->loss = *loss;
     SKEIN_RETURN_IF_ERROR(

@@ -37,9 +37,9 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
 using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64_t generation)>;
 
 /// Makes a checkpoint of the newest state of the run whose layers workers have left between them,
-/// if it is newer than the newest one that is whole. Damaged shards are as good as none. The folders
-/// that it was made of go, as what is left of other partial checkpoints does. Returns its path;
-/// empty: there is no such state. Errors of `complete_checkpoint`.
+/// if it is newer than the newest one that is whole. Damaged shards are as good as none. The
+/// folders that it was made of go, as what is left of other partial checkpoints does. Returns its
+/// path; empty: there is no such state. Errors of `complete_checkpoint`.
 absl::StatusOr<std::string> adopt_emergency_shards(const std::string& run_folder,
                                                    const plans::JobSpec& job,
                                                    const FindLoss& find_loss);

@@ -80,7 +80,10 @@ TEST(HostDevice, GeluIsFiniteFarFromZero) {
   for (size_t i = 0; i < x.size(); ++i) {
     if (std::abs(x[i]) < 10) continue;
     EXPECT_NEAR(y[i], std::max(x[i], 0.0F), 1e-4) << x[i];
-    EXPECT_NEAR(dy[i], x[i] > 0 ? 1 : 0, 1e-4) << x[i];
+    // Where the logistic function is one, its last bit may be missing: divisions go by way of the
+    // processor's own reciprocal. The derivative has that bit times x and the argument's slope.
+    const float slope = 1.6F * (1 + 0.134F * x[i] * x[i]);
+    EXPECT_NEAR(dy[i], x[i] > 0 ? 1 : 0, 1e-4F + 6e-8F * std::abs(x[i]) * slope) << x[i];
   }
 }
 

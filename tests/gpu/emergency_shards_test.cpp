@@ -40,8 +40,7 @@ std::string leave(const std::string& run, uint64_t steps, uint64_t generation, u
       memory.emplace_back(static_cast<size_t>(plans::element_count(spec)), value);
       parameters.push_back({spec, memory.back(), memory.back(), memory.back()});
     }
-    const auto written =
-        write_shard(folder, static_cast<int>(layer), kLayers, "adamw", parameters);
+    const auto written = write_shard(folder, static_cast<int>(layer), kLayers, "adamw", parameters);
     EXPECT_TRUE(written.ok()) << written.status();
     files.insert(files.end(), written->begin(), written->end());
   }

@@ -53,7 +53,7 @@ struct RecoveryCounts {
 ///   models    that are prepared for a step have the bits that were last seen after it
 ///   shards    no two writers are at work on one name
 ///   checkpoints   that are complete verify, and have the bits that were live after their step
-///   left      what workers that give up the coordinator hold between them, the next one goes on from
+///   left      what workers that give up the coordinator hold between them is not lost
 ///   loops     of processes that join and die are given a part in few plans
 ///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
 ///             so have the models that they train
@@ -189,7 +189,7 @@ class Checker {
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;
   uint64_t excused_us_ = 0;
-  uint64_t forgotten_steps_ = 0;  // The journal need not have all of these.
+  uint64_t forgotten_steps_ = 0;                // The journal need not have all of these.
   std::map<uint64_t, std::set<int64_t>> left_;  // Layers that workers have left, by steps done.
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.

@@ -1,5 +1,6 @@
 #include "tests/sim/journal.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +12,15 @@ absl::Status disk_full() { return absl::UnavailableError("the disk of the journa
 
 class MemoryJournal final : public actors::Journal {
  public:
-  explicit MemoryJournal(JournalStore& store) : store_(store), term_(++store.term) {}
+  explicit MemoryJournal(JournalStore& store) : store_(store), term_(store.term += kTermStep) {
+    const bool is_new = store.plans.empty() && !store.floor;
+    const uint64_t newest = store.plans.empty() ? 0 : store.plans.rbegin()->first;
+    floor_ = is_new ? 0 : (std::max(newest, store.floor.value_or(0)) + 50) / 100 * 100 + 100;
+    store.floor = floor_;
+  }
 
   uint64_t term() const override { return term_; }
+  uint64_t generation_floor() const override { return floor_; }
   absl::StatusOr<plans::Plan> last_plan() override {
     if (store_.plans.empty()) return absl::NotFoundError("the journal has no plan");
     return store_.plans.rbegin()->second;
@@ -45,6 +52,7 @@ class MemoryJournal final : public actors::Journal {
  private:
   JournalStore& store_;
   const uint64_t term_;
+  uint64_t floor_ = 0;
 };
 
 }  // namespace
@@ -60,7 +68,9 @@ void forget_newest(JournalStore& store, size_t count) {
       store.plans.erase(plan);
     }
   }
-  if (store.plans.empty()) store.commits.clear();
+  if (!store.plans.empty()) return;
+  store.commits.clear();
+  store.floor.reset();
 }
 
 std::shared_ptr<actors::Journal> open_journal(JournalStore& store) {

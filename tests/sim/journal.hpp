@@ -13,9 +13,13 @@
 
 namespace skein::sim {
 
+/// The product's terms are times: more apart than there are plans in a life.
+inline constexpr uint64_t kTermStep = 1'000'000;
+
 /// What is on the coordinator's disk: it survives its crashes.
 struct JournalStore {
-  uint64_t term = 0;
+  uint64_t term = 0;              // Grows by `kTermStep` with each life of the coordinator.
+  std::optional<uint64_t> floor;  // See `Journal::generation_floor`.
   std::map<uint64_t, plans::CommitRecord> commits;  // By step.
   std::map<uint64_t, plans::Plan> plans;            // By generation.
   bool is_full = false;                             // Nothing can be written.

@@ -416,9 +416,12 @@ absl::Status SimulatedCoordinator::start() {
   }
   std::shared_ptr<actors::Journal> journal = open_journal(around_.store);
   if (around_.mutation == Mutation::kLeftIgnored) around_.disk.delete_partial();
-  SKEIN_ASSIGN_OR_RETURN(
-      actors::StartPoint start,
-      actors::find_resumed(options.job, options.run_folder, *journal, options.load_path));
+  actors::StartPoint start;
+  start.is_verified = false;
+  if (journal->term() > kTermStep) {  // Not the first life.
+    SKEIN_ASSIGN_OR_RETURN(
+        start, actors::find_resumed(options.job, options.run_folder, *journal, options.load_path));
+  }
   around_.checker.on_coordinator_started(process_);
   actors::CoordinatorConfig config;
   config.term = journal->term();

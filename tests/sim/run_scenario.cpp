@@ -404,7 +404,7 @@ class Simulation {
     outcome.has_one_shape = checker_.has_one_shape() && !checker_.has_other_keys();
     outcome.shape = checker_.shape();
     outcome.recoveries = checker_.counts();
-    outcome.recoveries.terms = static_cast<int>(store_.term);
+    outcome.recoveries.terms = static_cast<int>(store_.term / kTermStep);
     for (const auto& each : workers_) each->kill(false);
     for (const auto& each : coordinators_) each->kill(false);
     groups_.wind_up();

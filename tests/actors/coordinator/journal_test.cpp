@@ -15,6 +15,8 @@
 
 #include "actors/actor_system.hpp"
 #include "actors/coordinator/journal_io.hpp"
+#include "plans/plan/layout_plan.hpp"
+#include "tests/actors/small_job.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::actors {
@@ -35,6 +37,21 @@ TEST(Journal, KeepsCommitsAcrossLivesWithGrowingTerms) {
     EXPECT_EQ(records->back().first_sample, 8 * step);
     EXPECT_EQ(records->back().loss, 2.5);
   }
+}
+
+TEST(Journal, NoLifeBeginsWithGenerationsThatAnEarlierOneMayHaveAssigned) {
+  tests::TemporaryFolder folder;
+  const plans::JobSpec job = small_job(1, 1);
+  std::vector<uint64_t> floors;
+  for (const uint64_t newest : {3, 0, 360, 0}) {  // 0: the life writes no plan.
+    const auto journal = Journal::open(folder.file("journal"));
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    floors.push_back((*journal)->generation_floor());
+    if (newest == 0) continue;
+    const plans::Plan plan = plans::make_layout_plan(job, {{1}}, newest).value();
+    ASSERT_TRUE((*journal)->append_plan(plan).ok());
+  }
+  EXPECT_EQ(floors, (std::vector<uint64_t>{0, 100, 200, 500}));
 }
 
 TEST(Journal, ANewOneHasALargerTermThanOneThatWasLost) {
@@ -80,6 +97,7 @@ class FullJournal : public Journal {
  public:
   explicit FullJournal(int failures) : failures_(failures) {}
   uint64_t term() const override { return 1; }
+  uint64_t generation_floor() const override { return 0; }
   absl::StatusOr<plans::Plan> last_plan() override { return absl::NotFoundError("none"); }
   absl::Status append_plan(const plans::Plan&) override { return write("plan"); }
   absl::Status rewind(uint64_t) override { return write("rewind"); }

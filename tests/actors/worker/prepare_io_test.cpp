@@ -31,8 +31,7 @@ struct PrepareRig {
     io = system->spawn(prepare_io);
     listener = system->spawn([this]() -> PrepareListener::behavior_type {
       return {[this](const PreparedReplicas& result) { prepared = result; },
-              [](const StateSent&) {}, [](const ProfileMeasured&) {},
-              [](const EmergencySaved&) {}};
+              [](const StateSent&) {}, [](const ProfileMeasured&) {}, [](const EmergencySaved&) {}};
     });
     request.worker = {1};
     request.job = job;
