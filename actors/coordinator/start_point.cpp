@@ -42,14 +42,16 @@ absl::Status check_data(const TrainingData& data, const gpu::CheckpointReader& r
 absl::StatusOr<std::string> adopt_emergency(const plans::JobSpec& job,
                                             const std::string& run_folder, Journal& journal) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::CommitRecord> records, journal.read());
-  // The journal may have lost its newest steps, but none of an older generation than its last one.
+  const absl::StatusOr<plans::Plan> last = journal.last_plan();
+  if (!last.ok() && !absl::IsNotFound(last.status())) return last.status();
+  const uint64_t newest = last.ok() ? last->generation : 0;
+  // The journal may have lost its newest steps, but none from before its last plan.
   const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
     const auto record = std::lower_bound(
         records.begin(), records.end(), steps_done - 1,
         [](const plans::CommitRecord& each, uint64_t step) { return each.step < step; });
     if (record == records.end()) {
-      const bool is_newer = records.empty() || generation >= records.back().generation;
-      return is_newer ? std::optional(0.0) : std::nullopt;
+      return generation >= newest ? std::optional(0.0) : std::nullopt;
     }
     const bool is_its_own = record->step + 1 == steps_done && record->generation == generation;
     return is_its_own ? std::optional(record->loss) : std::nullopt;

@@ -1,5 +1,6 @@
 #include "actors/worker/emergency_save.hpp"
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <utility>
@@ -75,6 +76,11 @@ absl::StatusOr<bool> save_state(const EmergencyRequest& request, const std::stri
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> save_in_emergency(const EmergencyRequest& request) {
+  std::error_code error;
+  if (!std::filesystem::exists(request.run_folder, error)) {
+    return absl::UnavailableError(
+        absl::StrCat("the run folder ", request.run_folder, " is not to be seen from here"));
+  }
   SKEIN_ASSIGN_OR_RETURN(const std::string run, read_run_id(request.run_folder));
   if (run != request.run) {
     return absl::UnavailableError(

@@ -4,12 +4,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -52,21 +54,26 @@ struct FoundFile {
   SavedFile saved;
 };
 
+bool is_whole(const std::string& folder, const Listing& listing, const std::string& name) {
+  const auto listed = listing.find(name);
+  return listed != listing.end() && find_file_faults(folder, name, listed->second).empty();
+}
+
 /// One whole copy of each shard; empty if one is missing.
 std::vector<FoundFile> find_shards(const std::vector<std::string>& folders, int layers) {
   std::vector<std::pair<std::string, Listing>> listings;
   for (const std::string& folder : folders) {
     absl::StatusOr<Listing> listing = read_listing(folder, kHeldName);
-    if (listing.ok()) listings.emplace_back(folder, *std::move(listing));
+    if (listing.ok() && is_whole(folder, *listing, kStateName)) {
+      listings.emplace_back(folder, *std::move(listing));
+    }
   }
   std::vector<FoundFile> found;
   for (int layer = 0; layer < layers; ++layer) {
     for (const char* kind : {"model", "optimizer"}) {
       const std::string name = shard_name(kind, layer, layers);
       const auto whole = std::find_if(listings.begin(), listings.end(), [&](const auto& each) {
-        const auto listed = each.second.find(name);
-        return listed != each.second.end() &&
-               find_file_faults(each.first, name, listed->second).empty();
+        return is_whole(each.first, each.second, name);
       });
       if (whole == listings.end()) return {};
       const ListedFile& listed = whole->second.at(name);
@@ -122,8 +129,9 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
                            SafetensorsFile::open(absl::StrCat(folder, "/", file.name)));
     listing[file.name] = {file.bytes, file.crc32c, tensor_digests(*written)};
   }
-  SKEIN_RETURN_IF_ERROR(
-      write_durably(absl::StrCat(folder, "/", kStateName), to_json(state).dump(2) + "\n"));
+  const std::string text = to_json(state).dump(2) + "\n";
+  SKEIN_RETURN_IF_ERROR(write_durably(absl::StrCat(folder, "/", kStateName), text));
+  listing[kStateName] = {text.size(), crc32c(std::as_bytes(std::span(text))), {}};
   return write_durably(absl::StrCat(folder, "/", kHeldName), to_json(listing).dump(2) + "\n");
 }
 

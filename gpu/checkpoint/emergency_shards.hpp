@@ -20,7 +20,7 @@ namespace skein::gpu {
 //   <run>/checkpoint/step-00000500.g00000007.w00003.tmp/
 //       model-00002-of-00006.safetensors, optimizer-00002-of-00006.safetensors   layer 1 of 6
 //       trainer_state.json
-//       HELD             names, sizes and digests of the shards; written last
+//       HELD             names, sizes and digests of the others; written last
 
 /// `generation`: in which the last of the steps was committed, which tells the state from one of a
 /// past that was taken back.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "plans/base/check.hpp"
 
 namespace skein::plans {
@@ -73,8 +73,6 @@ bool is_usable(const WorkSample& sample) {
   return std::isfinite(sample.busy_us) && sample.busy_us > 0 && std::isfinite(sample.expected_us) &&
          sample.expected_us > 0;
 }
-
-std::string two_digits(double value) { return absl::StrCat(std::round(value * 100) / 100); }
 
 }  // namespace
 
@@ -235,10 +233,9 @@ SpeedChange StragglerDetector::report(WorkerId worker, Track& track, const View&
   while (track.ratios.size() > options_.steps_to_confirm) track.ratios.pop_front();
   const double slowdown = std::exp(track.known);
   return {worker, slowdown,
-          absl::StrCat("worker ", worker.value, " takes ", two_digits(slowdown),
-                       " times what the plan expects of it, before ", two_digits(before),
-                       "; middle of ", steps, " steps up to step ", step,
-                       ", in relation to the other workers")};
+          absl::StrFormat("steps take it %.3g times as long as planned, before %.3g times (median of "
+                          "%d steps up to step %d, beside the other workers)",
+                          slowdown, before, steps, step)};
 }
 
 }  // namespace skein::plans

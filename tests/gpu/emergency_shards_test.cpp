@@ -110,6 +110,14 @@ TEST(EmergencyShards, OfTwoCopiesTheOneThatIsWholeIsTaken) {
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
 }
 
+TEST(EmergencyShards, AStateWithoutWhatItsTrainerSaidIsNotTaken) {
+  tests::TemporaryFolder run;
+  const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  std::ofstream(folder + "/trainer_state.json", std::ios::app) << " ";
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
+  EXPECT_TRUE(adopted.ok() && adopted->empty()) << adopted.status();
+}
+
 TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
   tests::TemporaryFolder run;
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
