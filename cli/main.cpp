@@ -159,7 +159,9 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
     leaves = true;
   }
   const absl::Status result = (*worker)->result();
-  return result.ok() ? kExitDone : report_error(result);
+  if (!absl::IsDeadlineExceeded(result)) return result.ok() ? kExitDone : report_error(result);
+  // Nobody waits for a disk that does not answer.
+  std::_Exit(report_error(result));
 }
 
 /// What was asked for is in the output: a command whose output is lost has failed.

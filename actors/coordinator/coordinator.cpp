@@ -108,12 +108,21 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.modes = config.modes;
   coordination.emplace(std::move(options), now_us());
   last_tick_us = now_us();
-  if (!config.start.adopted_path.empty()) {
+  const gpu::AdoptedState& adopted = config.start.adopted;
+  for (const std::string& fault : adopted.passed_over) {
+    carry_out(plans::RunEvent{
+        "checkpoint.passed_over",
+        absl::StrCat("workers that gave up this run's coordinator have left newer state, which is "
+                     "not whole: ",
+                     fault),
+        {{"fault", fault}}});
+  }
+  if (!adopted.path.empty()) {
     carry_out(plans::RunEvent{
         "checkpoint.adopted",
         absl::StrCat("workers that gave up this run's coordinator have left the state after step ",
-                     config.start.durable_step, ": ", config.start.adopted_path, " was made of it"),
-        {{"step", absl::StrCat(config.start.durable_step)}, {"path", config.start.adopted_path}}});
+                     adopted.steps_done, ": ", adopted.path, " was made of it"),
+        {{"step", absl::StrCat(adopted.steps_done)}, {"path", adopted.path}}});
   }
   const bool is_resumed =
       config.start.durable_step > 0 && config.options.load_path == config.options.run_folder;

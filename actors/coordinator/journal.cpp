@@ -88,6 +88,14 @@ class SqliteJournal final : public Journal {
 
   uint64_t term() const override { return term_; }
   uint64_t generation_floor() const override { return generation_floor_; }
+  absl::Status raise_floor(uint64_t generation) override {
+    SKEIN_RETURN_IF_ERROR(execute(kEager));
+    const absl::Status status =
+        execute(absl::StrCat("INSERT INTO floors VALUES (", generation, ");").c_str());
+    SKEIN_RETURN_IF_ERROR(execute(kLazy));
+    if (status.ok()) generation_floor_ = generation;
+    return status;
+  }
 
   absl::Status rewind(uint64_t first_step) override {
     SKEIN_RETURN_IF_ERROR(find_file());

@@ -30,6 +30,8 @@ class Journal {
   /// workers that still hold the older one. A multiple of 100, so that people see which life a plan
   /// is of; 0 in a new journal.
   virtual uint64_t generation_floor() const = 0;
+  /// For a run whose journal was lost: where its plans begin instead, also in later lives.
+  virtual absl::Status raise_floor(uint64_t generation) = 0;
   /// The plan of the largest generation; NotFound if there is none.
   virtual absl::StatusOr<plans::Plan> last_plan() = 0;
   /// A plan that is about to be assigned. Unavailable if the file is not at its path any more.

@@ -38,15 +38,16 @@ absl::Status check_data(const TrainingData& data, const gpu::CheckpointReader& r
                    " bytes now, or other contents); its position in the data would mean nothing"));
 }
 
-/// Empty: there is nothing to adopt.
-absl::StatusOr<std::string> adopt_emergency(const plans::JobSpec& job,
-                                            const std::string& run_folder, Journal& journal) {
+absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
+                                                  const std::string& run_folder, Journal& journal) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::CommitRecord> records, journal.read());
   const absl::StatusOr<plans::Plan> last = journal.last_plan();
   if (!last.ok() && !absl::IsNotFound(last.status())) return last.status();
   const uint64_t newest = last.ok() ? last->generation : 0;
   // The journal may have lost its newest steps, but none from before its last plan.
   const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
+    // Such a start is refused, and what is refused changes nothing.
+    if (steps_done > static_cast<uint64_t>(job.training.steps)) return std::nullopt;
     const auto record = std::lower_bound(
         records.begin(), records.end(), steps_done - 1,
         [](const plans::CommitRecord& each, uint64_t step) { return each.step < step; });
@@ -149,13 +150,14 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
 
 absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::string& run_folder,
                                         Journal& journal, std::string& load_path) {
-  SKEIN_ASSIGN_OR_RETURN(const std::string adopted, adopt_emergency(job, run_folder, journal));
-  if (!adopted.empty()) load_path = run_folder;
+  SKEIN_ASSIGN_OR_RETURN(gpu::AdoptedState adopted, adopt_emergency(job, run_folder, journal));
+  if (!adopted.path.empty()) load_path = run_folder;
   SKEIN_ASSIGN_OR_RETURN(StartPoint start, look_at_start(job, load_path));
-  start.adopted_path = adopted;
+  start.adopted = std::move(adopted);
   SKEIN_RETURN_IF_ERROR(read_journal(journal, start));
   // A journal that is new though the run is not was lost: terms only grow, and are larger.
-  start.generation = journal.generation_floor() > 0 ? journal.generation_floor() : journal.term();
+  if (journal.generation_floor() == 0) SKEIN_RETURN_IF_ERROR(journal.raise_floor(journal.term()));
+  start.generation = journal.generation_floor();
   return start;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/coordinator/journal.hpp"
+#include "gpu/checkpoint/emergency_shards.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/plan/plan.hpp"
 
@@ -40,8 +41,8 @@ struct StartPoint {
   uint64_t generation = 0;      // None larger was assigned.
   std::optional<plans::Plan> last_plan;
   TrainingData data;
-  std::string adopted_path;  // The checkpoint, if it was made of what workers had left; else empty.
-  bool is_verified = true;   // False: data and checkpoint are still to be read as a whole.
+  gpu::AdoptedState adopted;  // What workers had left that gave up an earlier life.
+  bool is_verified = true;    // False: data and checkpoint are still to be read as a whole.
 };
 
 /// Reads the data and the checkpoint in `load_path`, or the newest one there that is whole and has

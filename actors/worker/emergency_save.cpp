@@ -73,34 +73,44 @@ absl::StatusOr<bool> save_state(const EmergencyRequest& request, const std::stri
   return true;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<std::string>> save_in_emergency(const EmergencyRequest& request) {
+/// Whether the run folder is seen from here.
+absl::Status check_folder(const EmergencyRequest& request) {
   std::error_code error;
   if (!std::filesystem::exists(request.run_folder, error)) {
-    return absl::UnavailableError(
-        absl::StrCat("the run folder ", request.run_folder, " is not to be seen from here"));
+    return absl::UnavailableError(absl::StrCat("the run folder ", request.run_folder,
+                                               " is not to be seen from here; mount it where "
+                                               "workers are, under the same path"));
   }
   SKEIN_ASSIGN_OR_RETURN(const std::string run, read_run_id(request.run_folder));
-  if (run != request.run) {
-    return absl::UnavailableError(
-        absl::StrCat(request.run_folder, " is the folder of run ", run, " here"));
-  }
-  const auto newest = gpu::CheckpointReader::open(request.run_folder);
-  const uint64_t durable = newest.ok() ? (*newest)->trainer_state().steps_done : 0;
+  if (run == request.run) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(request.run_folder, " is the folder of run ", run, " here"));
+}
+
+}  // namespace
+
+EmergencySaved save_in_emergency(const EmergencyRequest& request) {
+  EmergencySaved saved;
+  saved.status = check_folder(request);
+  if (!saved.status.ok()) return saved;
+  const uint64_t durable = gpu::newest_whole_checkpoint(request.run_folder);
   HeldByState states;
   for (const HeldState& each : request.held) {
     if (each.step > durable) states[{each.generation, each.step}].push_back(each);
   }
-  std::vector<std::string> folders;
   for (const auto& [name, held] : states) {
     const auto [generation, steps_done] = name;
     const std::string folder =
         gpu::emergency_path(request.run_folder, steps_done, generation, request.worker.value);
-    SKEIN_ASSIGN_OR_RETURN(const bool is_there, save_state(request, folder, steps_done, held));
-    if (is_there) folders.push_back(folder);
+    const absl::StatusOr<bool> is_there = save_state(request, folder, steps_done, held);
+    if (is_there.ok() && *is_there) saved.folders.push_back(folder);
+    if (is_there.ok()) continue;
+    saved.status = is_there.status();
+    std::error_code error;
+    std::filesystem::remove_all(folder, error);  // Half of it is of no use, and takes space.
+    break;
   }
-  return folders;
+  return saved;
 }
 
 }  // namespace skein::actors

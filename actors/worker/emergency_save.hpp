@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "actors/worker/layer_state.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/job/job_spec.hpp"
@@ -23,10 +23,16 @@ struct EmergencyRequest {
   std::vector<HeldState> held;
 };
 
-/// Writes each state that is newer than the newest complete checkpoint, the newest one first; see
-/// `gpu/checkpoint/emergency_shards.hpp` for the files. Returns the folders; none if nothing is
-/// newer. Damaged copies are left out. Unavailable if the run folder is not seen from here, or is
-/// another run's. Else as `gpu::write_shard`; what was written before stays.
-absl::StatusOr<std::vector<std::string>> save_in_emergency(const EmergencyRequest& request);
+/// What has come of it.
+struct EmergencySaved {
+  std::vector<std::string> folders;  // With the states that were written, the newest one first.
+  absl::Status status;               // Why there are no more, if that is a fault.
+};
+
+/// Writes each state that is newer than the newest checkpoint that is whole, the newest one first;
+/// see `gpu/checkpoint/emergency_shards.hpp` for the files. Damaged copies are left out.
+/// Unavailable if the run folder is not seen from here, or is another run's. Else as
+/// `gpu::write_shard`.
+EmergencySaved save_in_emergency(const EmergencyRequest& request);
 
 }  // namespace skein::actors

@@ -222,7 +222,7 @@ PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> 
         self->send(listener, std::move(result));
       },
       [self](const EmergencyRequest& request, const PrepareListener& listener) {
-        self->send(listener, EmergencySaved{save_in_emergency(request)});
+        self->send(listener, save_in_emergency(request));
       },
   };
 }

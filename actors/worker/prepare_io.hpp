@@ -67,11 +67,6 @@ struct StateSent {
   absl::Status status;  // Unavailable: state that was held is damaged or missing.
 };
 
-/// Where the state was written that is held here, for a run whose coordinator is gone.
-struct EmergencySaved {
-  absl::StatusOr<std::vector<std::string>> folders;
-};
-
 }  // namespace skein::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::PrepareRequest)

@@ -10,6 +10,7 @@
 #include <caf/send.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 #include "actors/worker/emulation.hpp"
@@ -182,7 +183,7 @@ void WorkerState::on_plan_message(const net::Envelope& message) {
 /// Once it may be late news of one that was replaced. Whoever says it again is all there is.
 void WorkerState::on_older_coordinator(uint64_t term) {
   if (++older_joins < kOlderJoinsMax || session->is_joined()) return;
-  end(absl::FailedPreconditionError(absl::StrCat(
+  give_up(absl::FailedPreconditionError(absl::StrCat(
       "the coordinator has term ", term, ", and this worker has served term ", session->head().term,
       " of the run: its journal was lost, or is an older copy. Start this worker anew: the run "
       "goes "
@@ -191,7 +192,7 @@ void WorkerState::on_older_coordinator(uint64_t term) {
 
 void WorkerState::on_refused(const net::Refused& refused) {
   if (!refused.run.empty() && serves_other_than(refused.run)) return on_other_run(refused.run);
-  end(absl::InvalidArgumentError(absl::StrCat("the coordinator refused us: ", refused.reason)));
+  give_up(absl::InvalidArgumentError(absl::StrCat("the coordinator refused us: ", refused.reason)));
 }
 
 /// Another run's coordinator has taken the place of ours, which may come back: what we hold is our
@@ -383,7 +384,11 @@ void WorkerState::on_heartbeat() {
   beats = !has_ended();
   if (has_ended()) return;
   if (!gives_up && session->is_due(now_us())) look_again();
-  if (gives_up && now_us() >= gives_up_at_us) end(*gives_up);
+  if (gives_up && now_us() >= gives_up_at_us) {
+    end(absl::DeadlineExceededError(absl::StrCat(
+        std::string(gives_up->message()), "; what this worker holds could not be written within ",
+        job.elastic.coordinator_timeout_seconds, " s")));
+  }
   if (has_ended()) return;
   if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds * 1e6)) {
     // The connection is half open: the coordinator has given us up, or soon will.
@@ -466,23 +471,25 @@ void WorkerState::save_held() {
   request.job = job;
   request.data_bytes = preparation->assignment().data_bytes;
   request.data_digest = preparation->assignment().data_digest;
-  request.held = store.held();
+  for (const HeldState& each : store.held()) {
+    // The global average that ends a round comes before the commit of its steps.
+    if (each.step <= steps_done) request.held.push_back(each);
+  }
   self->send(config.prepare, std::move(request), PrepareListener(self));
 }
 
 void WorkerState::on_saved(const EmergencySaved& saved) {
   if (has_ended()) return;
-  const std::string why(gives_up->message());
-  if (!saved.folders.ok()) {
-    return end(
-        absl::UnavailableError(absl::StrCat(why, "; what this worker holds could not be written: ",
-                                            std::string(saved.folders.status().message()))));
+  std::string text(gives_up->message());
+  if (!saved.folders.empty()) {
+    absl::StrAppend(&text, "; what this worker holds is in ", absl::StrJoin(saved.folders, ", "),
+                    ": the run goes on from there when it is resumed, if all layers are");
   }
-  if (saved.folders->empty()) return end(*gives_up);
-  end(absl::UnavailableError(absl::StrCat(
-      why, "; what this worker holds is in ", saved.folders->front(),
-      saved.folders->size() > 1 ? absl::StrCat(" and ", saved.folders->size() - 1, " more") : "",
-      ": the run goes on from there when it is resumed, if all layers are")));
+  if (!saved.status.ok()) {
+    absl::StrAppend(&text, "; what this worker holds ", saved.folders.empty() ? "" : "beside that ",
+                    "could not be written: ", std::string(saved.status.message()));
+  }
+  end(absl::Status(gives_up->code(), text));
 }
 
 void WorkerState::end(const absl::Status& status) {

@@ -299,10 +299,10 @@ void add_running(std::vector<JobKey>& keys) {
                      "-1: chosen to cost less than 2% of the time"));
   keys.push_back(key("elastic", "watch_speeds", SKEIN_FIELD(elastic.watch_speeds),
                      "notice workers that become slower or faster, and plan again for them"));
-  keys.push_back(key("elastic", "coordinator_timeout_seconds",
-                     SKEIN_FIELD(elastic.coordinator_timeout_seconds),
-                     "workers wait so long for a lost coordinator to come back; then they save what "
-                     "they hold and end"));
+  keys.push_back(key(
+      "elastic", "coordinator_timeout_seconds", SKEIN_FIELD(elastic.coordinator_timeout_seconds),
+      "workers wait so long for a lost coordinator to come back; then they save what "
+      "they hold and end"));
   keys.push_back(
       key("sync", "policy", SKEIN_FIELD(sync.policy),
           "who averages with whom, when: \"allreduce\" (all, every step); or pipeline replicas "

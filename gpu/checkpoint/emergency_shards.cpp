@@ -54,32 +54,69 @@ struct FoundFile {
   SavedFile saved;
 };
 
-bool is_whole(const std::string& folder, const Listing& listing, const std::string& name) {
+/// Empty: the file is there, is one of ours and is what was written.
+std::string fault_of(const std::string& folder, const Listing& listing, const std::string& name) {
+  const std::string path = absl::StrCat(folder, "/", name);
   const auto listed = listing.find(name);
-  return listed != listing.end() && find_file_faults(folder, name, listed->second).empty();
+  if (listed == listing.end()) return absl::StrCat(path, " is not there");
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(path, error))) {
+    return absl::StrCat(path, " is no file");
+  }
+  const std::vector<std::string> faults = find_file_faults(folder, name, listed->second);
+  return faults.empty() ? "" : faults.front();
 }
 
-/// One whole copy of each shard; empty if one is missing.
-std::vector<FoundFile> find_shards(const std::vector<std::string>& folders, int layers) {
+/// Empty: the shard has tensors of the model only, in their shapes.
+std::string shape_fault(const std::string& path,
+                        const std::map<std::string, std::vector<int64_t>>& shapes) {
+  const auto file = SafetensorsFile::open(path);
+  if (!file.ok()) return std::string(file.status().message());
+  for (const auto& [name, entry] : (*file)->tensors()) {
+    const auto shape = shapes.find(name);
+    if (shape == shapes.end() || shape->second != entry.shape) {
+      return absl::StrCat(path, " has a tensor ", name, " that is none of the model");
+    }
+  }
+  return "";
+}
+
+/// One whole copy of each shard.
+struct FoundShards {
+  std::vector<FoundFile> files;
+  std::string fault;  // What is wrong with one of which there is none; else empty.
+};
+FoundShards find_shards(const std::vector<std::string>& folders, const plans::JobSpec& job) {
+  FoundShards found;
   std::vector<std::pair<std::string, Listing>> listings;
   for (const std::string& folder : folders) {
     absl::StatusOr<Listing> listing = read_listing(folder, kHeldName);
-    if (listing.ok() && is_whole(folder, *listing, kStateName)) {
+    std::string fault = listing.ok() ? fault_of(folder, *listing, kStateName)
+                                     : std::string(listing.status().message());
+    if (fault.empty()) {
       listings.emplace_back(folder, *std::move(listing));
+    } else {
+      found.fault = std::move(fault);
     }
   }
-  std::vector<FoundFile> found;
+  if (listings.empty()) return found;
+  found.fault.clear();
+  const auto layers = static_cast<int>(plans::layer_count(job.model));
+  const auto shapes = tensor_shapes(job.model, job.optimizer.name);
   for (int layer = 0; layer < layers; ++layer) {
     for (const char* kind : {"model", "optimizer"}) {
       const std::string name = shard_name(kind, layer, layers);
+      std::string fault;
       const auto whole = std::find_if(listings.begin(), listings.end(), [&](const auto& each) {
-        return is_whole(each.first, each.second, name);
+        fault = fault_of(each.first, each.second, name);
+        if (fault.empty()) fault = shape_fault(absl::StrCat(each.first, "/", name), shapes);
+        return fault.empty();
       });
-      if (whole == listings.end()) return {};
+      if (whole == listings.end()) return {{}, fault};
       const ListedFile& listed = whole->second.at(name);
       SavedFile saved{name, listed.bytes, listed.crc32c, {}};
       for (const auto& [tensor, digest] : listed.tensors) saved.tensors.push_back(tensor);
-      found.push_back({absl::StrCat(whole->first, "/", name), std::move(saved)});
+      found.files.push_back({absl::StrCat(whole->first, "/", name), std::move(saved)});
     }
   }
   return found;
@@ -90,6 +127,9 @@ absl::Status link_files(const std::vector<FoundFile>& found, const std::string& 
   std::error_code error;
   fs::remove_all(folder, error);
   fs::create_directories(folder, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
+  }
   for (const FoundFile& each : found) {
     const std::string to = absl::StrCat(folder, "/", each.saved.name);
     fs::create_hard_link(each.path, to, error);
@@ -99,18 +139,6 @@ absl::Status link_files(const std::vector<FoundFile>& found, const std::string& 
         absl::StrCat("cannot copy ", each.path, " to ", to, ": ", error.message()));
   }
   return sync_folder(folder);
-}
-
-/// Steps of the newest checkpoint that is whole; 0: there is none.
-uint64_t newest_whole(const std::string& run_folder) {
-  const auto folders = complete_checkpoints(run_folder);
-  if (!folders.ok()) return 0;
-  for (const std::string& folder : *folders) {
-    if (!find_faults(folder).empty()) continue;
-    const auto reader = CheckpointReader::open(folder);
-    if (reader.ok()) return (*reader)->trainer_state().steps_done;
-  }
-  return 0;
 }
 
 }  // namespace
@@ -132,34 +160,65 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
   const std::string text = to_json(state).dump(2) + "\n";
   SKEIN_RETURN_IF_ERROR(write_durably(absl::StrCat(folder, "/", kStateName), text));
   listing[kStateName] = {text.size(), crc32c(std::as_bytes(std::span(text))), {}};
-  return write_durably(absl::StrCat(folder, "/", kHeldName), to_json(listing).dump(2) + "\n");
+  SKEIN_RETURN_IF_ERROR(
+      write_durably(absl::StrCat(folder, "/", kHeldName), to_json(listing).dump(2) + "\n"));
+  return sync_folder(fs::path(folder).parent_path());
 }
 
-absl::StatusOr<std::string> adopt_emergency_shards(const std::string& run_folder,
-                                                   const plans::JobSpec& job,
-                                                   const FindLoss& find_loss) {
-  const auto layers = static_cast<int>(plans::layer_count(job.model));
-  const FoldersByState left = find_folders(run_folder);
-  if (left.empty()) return std::string();  // Nothing is read then.
-  const uint64_t newest = newest_whole(run_folder);
-  for (const auto& [name, folders] : left) {
-    if (name.steps_done <= newest) continue;
+uint64_t newest_whole_checkpoint(const std::string& run_folder) {
+  const auto folders = complete_checkpoints(run_folder);
+  if (!folders.ok()) return 0;
+  for (const std::string& folder : *folders) {
+    if (!find_faults(folder).empty()) continue;
+    const auto reader = CheckpointReader::open(folder);
+    if (reader.ok()) return (*reader)->trainer_state().steps_done;
+  }
+  return 0;
+}
+
+absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,
+                                                    const plans::JobSpec& job,
+                                                    const FindLoss& find_loss) {
+  AdoptedState adopted;
+  std::optional<uint64_t> newest;  // Read when it is asked for.
+  for (const auto& [name, folders] : find_folders(run_folder)) {
     const std::optional<double> loss = find_loss(name.steps_done, name.generation);
     if (!loss) continue;
-    const std::vector<FoundFile> found = find_shards(folders, layers);
-    if (found.empty()) continue;
-    absl::StatusOr<TrainerState> state =
-        read_trainer_state(fs::path(found.front().path).parent_path());
-    if (!state.ok() || state->steps_done != name.steps_done) continue;
+    if (!newest) newest = newest_whole_checkpoint(run_folder);
+    if (name.steps_done <= *newest) continue;
+    FoundShards found = find_shards(folders, job);
+    absl::StatusOr<TrainerState> state = absl::NotFoundError(found.fault);
+    if (found.fault.empty()) {
+      state = read_trainer_state(fs::path(found.files.front().path).parent_path());
+    }
+    if (state.ok() && state->steps_done != name.steps_done) {
+      state = absl::DataLossError(
+          absl::StrCat(folders.front(), " has the state of step ", state->steps_done));
+    }
+    if (!state.ok()) {
+      adopted.passed_over.emplace_back(state.status().message());
+      continue;
+    }
     state->loss = *loss;
-    SKEIN_RETURN_IF_ERROR(
-        link_files(found, partial_checkpoint_path(run_folder, name.steps_done, kNoGeneration)));
+    const std::string partial = partial_checkpoint_path(run_folder, name.steps_done, kNoGeneration);
+    SKEIN_RETURN_IF_ERROR(link_files(found.files, partial));
     std::vector<SavedFile> files;
-    for (const FoundFile& each : found) files.push_back(each.saved);
-    return complete_checkpoint(run_folder, kNoGeneration, job.model, *state, files,
-                               job.checkpoint.keep_latest_k);
+    for (FoundFile& each : found.files) files.push_back(std::move(each.saved));
+    absl::StatusOr<std::string> path = complete_checkpoint(
+        run_folder, kNoGeneration, job.model, *state, files, job.checkpoint.keep_latest_k);
+    if (path.ok()) {
+      adopted.path = *std::move(path);
+      adopted.steps_done = name.steps_done;
+      return adopted;
+    }
+    std::error_code error;
+    fs::remove_all(partial, error);
+    const bool is_ours = absl::IsInternal(path.status()) || absl::IsInvalidArgument(path.status());
+    if (!is_ours) return path.status();
+    adopted.passed_over.push_back(
+        absl::StrCat(folders.front(), ": ", std::string(path.status().message())));
   }
-  return std::string();
+  return adopted;
 }
 
 }  // namespace skein::gpu

@@ -36,12 +36,20 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
 /// never came there, or has taken it back.
 using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64_t generation)>;
 
+/// Steps of the run's newest checkpoint that is whole, all of which is read; 0: there is none.
+uint64_t newest_whole_checkpoint(const std::string& run_folder);
+
+struct AdoptedState {
+  std::string path;  // The checkpoint that was made; empty: there is nothing to make one of.
+  uint64_t steps_done = 0;
+  std::vector<std::string> passed_over;  // A line for each newer state: what is wrong with it.
+};
 /// Makes a checkpoint of the newest state of the run whose layers workers have left between them,
-/// if it is newer than the newest one that is whole. Damaged shards are as good as none. The
-/// folders that it was made of go, as what is left of other partial checkpoints does. Returns its
-/// path; empty: there is no such state. Errors of `complete_checkpoint`.
-absl::StatusOr<std::string> adopt_emergency_shards(const std::string& run_folder,
-                                                   const plans::JobSpec& job,
-                                                   const FindLoss& find_loss);
+/// if it is newer than the newest checkpoint that is whole. Damaged shards are as good as none. The
+/// folders that it was made of go, as what is left of other partial checkpoints does.
+/// Unavailable, ResourceExhausted   the checkpoint cannot be written; what was left stays.
+absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,
+                                                    const plans::JobSpec& job,
+                                                    const FindLoss& find_loss);
 
 }  // namespace skein::gpu

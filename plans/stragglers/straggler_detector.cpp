@@ -232,10 +232,11 @@ SpeedChange StragglerDetector::report(WorkerId worker, Track& track, const View&
   // What is older belongs to the level before, and would look like a way back.
   while (track.ratios.size() > options_.steps_to_confirm) track.ratios.pop_front();
   const double slowdown = std::exp(track.known);
-  return {worker, slowdown,
-          absl::StrFormat("steps take it %.3g times as long as planned, before %.3g times (median of "
-                          "%d steps up to step %d, beside the other workers)",
-                          slowdown, before, steps, step)};
+  return {
+      worker, slowdown,
+      absl::StrFormat("steps take it %.3g times as long as planned, before %.3g times (median of "
+                      "%d steps up to step %d, beside the other workers)",
+                      slowdown, before, steps, step)};
 }
 
 }  // namespace skein::plans

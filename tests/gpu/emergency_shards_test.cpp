@@ -70,11 +70,12 @@ TEST(EmergencyShards, LayersOfSeveralWorkersMakeACheckpoint) {
   leave(run.path(), 7, 3, 2, {2, 4}, 1);
   const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
   ASSERT_TRUE(adopted.ok()) << adopted.status();
-  EXPECT_EQ(*adopted, run.file("checkpoint/step-00000007"));
+  EXPECT_EQ(adopted->path, run.file("checkpoint/step-00000007"));
+  EXPECT_EQ(adopted->steps_done, 7u);
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
   EXPECT_FALSE(fs::exists(emergency_path(run.path(), 7, 3, 1))) << "it is of no use any more";
   const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss);
-  EXPECT_TRUE(again.ok() && again->empty());
+  EXPECT_TRUE(again.ok() && again->path.empty());
 }
 
 TEST(EmergencyShards, TheNewestStateThatIsThereAsAWholeIsTaken) {
@@ -115,7 +116,20 @@ TEST(EmergencyShards, AStateWithoutWhatItsTrainerSaidIsNotTaken) {
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
   std::ofstream(folder + "/trainer_state.json", std::ios::app) << " ";
   const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
-  EXPECT_TRUE(adopted.ok() && adopted->empty()) << adopted.status();
+  EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
+  EXPECT_EQ(adopted->passed_over.size(), 1u);
+}
+
+TEST(EmergencyShards, AnotherModelsShardIsPassedOver) {
+  tests::TemporaryFolder run;
+  const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  plans::JobSpec other = small_job();
+  other.model.channels = 4;
+  const auto adopted = adopt_emergency_shards(run.path(), other, any_loss);
+  EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
+  ASSERT_EQ(adopted->passed_over.size(), 1u);
+  EXPECT_NE(adopted->passed_over[0].find("none of the model"), std::string::npos);
+  EXPECT_TRUE(fs::exists(folder)) << "it stays";
 }
 
 TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
@@ -127,7 +141,7 @@ TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
   fs::create_directories(emergency_path(run.path(), 8, 3, 1));
   std::ofstream(emergency_path(run.path(), 8, 3, 1) + "/HELD") << "no JSON";
   const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
-  EXPECT_TRUE(adopted.ok() && adopted->empty()) << adopted.status();
+  EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
 }
 
 }  // namespace

@@ -264,6 +264,8 @@ void Checker::on_given_up(ProcessId process) {
         record != store_.commits.end() && record->second.generation == updated->second;
     if (!is_of_run) continue;
     const plans::PlanPart& plan = assignments_.at({process, hosted->second.generation}).plan;
+    if (plan.mode == plans::kLocalMode)
+      continue;  // Who has not heard of the commit leaves nothing.
     const plans::LayerRange layers = plans::stage_at(plan, held.stage).layers;
     for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
       left_[applied->second].insert(layer);

@@ -21,6 +21,10 @@ class MemoryJournal final : public actors::Journal {
 
   uint64_t term() const override { return term_; }
   uint64_t generation_floor() const override { return floor_; }
+  absl::Status raise_floor(uint64_t generation) override {
+    store_.floor = floor_ = generation;
+    return absl::OkStatus();
+  }
   absl::StatusOr<plans::Plan> last_plan() override {
     if (store_.plans.empty()) return absl::NotFoundError("the journal has no plan");
     return store_.plans.rbegin()->second;

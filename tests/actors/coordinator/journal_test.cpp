@@ -54,6 +54,12 @@ TEST(Journal, NoLifeBeginsWithGenerationsThatAnEarlierOneMayHaveAssigned) {
   EXPECT_EQ(floors, (std::vector<uint64_t>{0, 100, 200, 500}));
 }
 
+TEST(Journal, ALifeThatKnowsThatOneWasLostTellsTheNextOnes) {
+  tests::TemporaryFolder folder;
+  ASSERT_TRUE(Journal::open(folder.file("journal")).value()->raise_floor(12'345).ok());
+  EXPECT_EQ(Journal::open(folder.file("journal")).value()->generation_floor(), 12'400u);
+}
+
 TEST(Journal, ANewOneHasALargerTermThanOneThatWasLost) {
   tests::TemporaryFolder folder;
   const uint64_t term = Journal::open(folder.file("journal")).value()->term();
@@ -98,6 +104,7 @@ class FullJournal : public Journal {
   explicit FullJournal(int failures) : failures_(failures) {}
   uint64_t term() const override { return 1; }
   uint64_t generation_floor() const override { return 0; }
+  absl::Status raise_floor(uint64_t) override { return write("floor"); }
   absl::StatusOr<plans::Plan> last_plan() override { return absl::NotFoundError("none"); }
   absl::Status append_plan(const plans::Plan&) override { return write("plan"); }
   absl::Status rewind(uint64_t) override { return write("rewind"); }

@@ -269,7 +269,7 @@ TEST(Worker, WhoGivesUpItsCoordinatorFirstWritesWhatItHolds) {
   ASSERT_EQ(rig.emergencies[0].held.size(), 1u);
   EXPECT_EQ(rig.emergencies[0].held[0].layers.end, plans::layer_count(rig.job.model));
   rig.joined();  // Too late.
-  rig.tell(EmergencySaved{std::vector<std::string>{"/run/checkpoint/x"}});
+  rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
   ASSERT_EQ(rig.ends.size(), 1u);
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("nobody answers"));
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("/run/checkpoint/x"));
@@ -278,7 +278,7 @@ TEST(Worker, WhoGivesUpItsCoordinatorFirstWritesWhatItHolds) {
 TEST(Worker, WhoGivesUpItsCoordinatorSaysWhyNothingCouldBeWritten) {
   WorkerRig rig;
   abandon(rig);
-  rig.tell(EmergencySaved{absl::UnavailableError("no such folder")});
+  rig.tell(EmergencySaved{{}, absl::UnavailableError("no such folder")});
   ASSERT_EQ(rig.ends.size(), 1u);
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("no such folder"));
 }
