@@ -252,6 +252,11 @@ void Checker::on_killed(ProcessId process) {
   std::erase_if(shards_, [&](const auto& each) { return each.second == process; });
 }
 
+void Checker::on_coordinator_killed() {
+  ++coordinator_kills_;
+  if (groups_) groups_->on_coordinator_killed();
+}
+
 void Checker::on_given_up(ProcessId process) {
   const auto hosted = hosted_.find(process);
   if (!job_.checkpoint.enable || hosted == hosted_.end()) return;

@@ -90,7 +90,7 @@ class Checker {
   void on_given_up(ProcessId process);
   /// The process is one of a loop of those that die soon.
   void on_looper(ProcessId process) { loopers_.insert(process); }
-  void on_coordinator_killed() { ++coordinator_kills_; }
+  void on_coordinator_killed();
   void on_coordinator_started(ProcessId process);
   /// A copy of state is not what it was: whoever has it may hold nothing.
   void on_damage() { is_damaged_ = true; }

@@ -49,6 +49,7 @@ void PipelineGroups::on_prepared(ProcessId process, uint64_t generation, plans::
                                  int32_t stage, std::shared_ptr<gpu::StageModel> model) {
   if (generation > generation_) {
     generation_ = generation;
+    is_unheard_ = false;
     members_.clear();
     groups_.clear();
   }
@@ -87,7 +88,7 @@ void PipelineGroups::on_update(ProcessId process, std::optional<double> sgd_lr) 
   for (auto& [replica, member] : members_) {
     if (member.process != process) continue;
     std::vector<float> values = state_of(*member.model);
-    if (sgd_lr) check_update(replica, values, *sgd_lr);
+    if (sgd_lr && !is_unheard_) check_update(replica, values, *sgd_lr);
     member.values = std::move(values);
     member.being_added.clear();
   }

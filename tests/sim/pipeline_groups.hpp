@@ -47,6 +47,8 @@ class PipelineGroups {
                    std::shared_ptr<gpu::StageModel> model);
   void on_control(ProcessId from, const net::schema::Envelope::Reader& envelope, bool arrives);
   /// The device is given an update, and ends it.
+  /// From now on nobody says that a group is over: what it adds to a member is not known.
+  void on_coordinator_killed() { is_unheard_ = true; }
   void on_update_begun(ProcessId process);
   /// `sgd_lr`: the learning rate of the update; none: it is not known, or not SGD's.
   void on_update(ProcessId process, std::optional<double> sgd_lr);
@@ -104,6 +106,7 @@ class PipelineGroups {
   const OnViolation on_violation_;
   const OnGlobal on_global_;
   uint64_t generation_ = 0;
+  bool is_unheard_ = false;  // In this generation a worker may have said what nobody could hear.
   std::map<plans::ReplicaId, Member> members_;
   std::map<uint64_t, Group> groups_;   // By number.
   std::map<int32_t, Server> servers_;  // By stage.
