@@ -1,0 +1,121 @@
+#include "actors/worker/emergency_save.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "actors/run_id.hpp"
+#include "gpu/checkpoint/emergency_shards.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "tests/actors/small_job.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace skein::actors {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run folder, and a worker that holds copies of states, whose numbers are those of their steps.
+struct HolderRig {
+  HolderRig() {
+    std::ofstream(folder.file(kRunIdName)) << "small-1\n";
+    request.run_folder = folder.path();
+    request.run = "small-1";
+    request.worker = {3};
+    request.job = small_job(1, 1);
+  }
+
+  void hold(uint64_t step, plans::LayerRange layers) {
+    HeldState held;
+    held.step = step;
+    held.generation = 2;
+    held.layers = layers;
+    for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+      const auto copy = make_layer_memory(layer_state_floats(request.job.model, layer));
+      std::fill(copy->begin(), copy->end(), static_cast<float>(step));
+      seal_layer_state(layer, *copy);
+      held.copies[layer] = copy;
+    }
+    request.held.push_back(std::move(held));
+  }
+  plans::LayerRange all() const { return {0, plans::layer_count(request.job.model)}; }
+  std::string path(uint64_t step) const { return gpu::emergency_path(folder.path(), step, 2, 3); }
+  /// Steps of the checkpoint that a coordinator would make of what is there; 0: of none.
+  uint64_t adopt() const {
+    const auto any = [](uint64_t, uint64_t) { return std::optional(1.0); };
+    return gpu::adopt_emergency_shards(folder.path(), request.job, any).value().steps_done;
+  }
+
+  tests::TemporaryFolder folder;
+  EmergencyRequest request;
+};
+
+TEST(EmergencySave, ACoordinatorGoesOnFromWhatWasWritten) {
+  HolderRig rig;
+  rig.hold(6, rig.all());
+  rig.hold(7, rig.all());
+  const EmergencySaved saved = save_in_emergency(rig.request);
+  EXPECT_TRUE(saved.status.ok()) << saved.status;
+  EXPECT_EQ(saved.folders, (std::vector<std::string>{rig.path(7), rig.path(6)}));
+  EXPECT_EQ(rig.adopt(), 7u);
+  EXPECT_TRUE(save_in_emergency(rig.request).folders.empty()) << "the checkpoint has it";
+}
+
+TEST(EmergencySave, ADamagedNewerCheckpointIsNoReasonNotToWrite) {
+  HolderRig rig;
+  rig.hold(9, rig.all());
+  ASSERT_TRUE(save_in_emergency(rig.request).status.ok());
+  ASSERT_EQ(rig.adopt(), 9u);
+  for (const auto& entry : fs::directory_iterator(rig.folder.file("checkpoint/step-00000009"))) {
+    if (entry.path().extension() == ".safetensors") fs::resize_file(entry.path(), 100);
+  }
+  rig.request.held.clear();
+  rig.hold(7, rig.all());
+  EXPECT_EQ(save_in_emergency(rig.request).folders.size(), 1u);
+  EXPECT_EQ(rig.adopt(), 7u);
+}
+
+TEST(EmergencySave, ADamagedCopyIsLeftOut) {
+  HolderRig rig;
+  rig.hold(7, rig.all());
+  rig.request.held[0].copies[1]->front() += 1;
+  EXPECT_EQ(save_in_emergency(rig.request).folders.size(), 1u);
+  EXPECT_EQ(rig.adopt(), 0u) << "a layer is missing";
+  rig.hold(7, {1, 2});
+  EXPECT_EQ(save_in_emergency(rig.request).folders.size(), 1u);
+  EXPECT_EQ(rig.adopt(), 7u) << "there is another copy of it";
+}
+
+TEST(EmergencySave, WhatIsWrittenBeforeTheDiskIsFullStays) {
+  HolderRig rig;
+  rig.hold(6, rig.all());
+  rig.hold(7, rig.all());
+  for (int64_t n = 1; !fs::exists(rig.path(6)); n += 13) {
+    fs::remove_all(rig.folder.file("checkpoint"));
+    gpu::fail_file_operation(n);
+    const EmergencySaved saved = save_in_emergency(rig.request);
+    gpu::fail_file_operation(0);
+    if (saved.status.ok()) break;
+    EXPECT_FALSE(fs::exists(rig.path(6))) << "half a state takes space only";
+    EXPECT_EQ(fs::exists(rig.path(7)), saved.folders.size() == 1) << n;
+    if (saved.folders.size() == 1) {
+      EXPECT_EQ(rig.adopt(), 7u);
+    }
+  }
+  EXPECT_TRUE(fs::exists(rig.path(6)));
+}
+
+TEST(EmergencySave, OnlyTheRunsOwnFolderIsWrittenTo) {
+  HolderRig rig;
+  rig.hold(7, rig.all());
+  rig.request.run = "other-2";
+  EXPECT_TRUE(absl::IsUnavailable(save_in_emergency(rig.request).status));
+  rig.request.run_folder = rig.folder.file("elsewhere");
+  EXPECT_TRUE(absl::IsUnavailable(save_in_emergency(rig.request).status));
+  EXPECT_FALSE(fs::exists(rig.folder.file("checkpoint")));
+  EXPECT_FALSE(fs::exists(rig.folder.file("elsewhere")));
+}
+
+}  // namespace
+}  // namespace skein::actors
