@@ -369,11 +369,7 @@ void CoordinatorState::carry_out(const plans::ReportValidation& decision) {
 void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
   CheckpointRequest request;
   request.generation = coordination->generation();
-  request.state.steps_done = decision.steps_done;
-  request.state.samples_done =
-      decision.steps_done * static_cast<uint64_t>(config.options.job.training.global_batch_size);
-  request.state.seq_len = config.options.job.training.seq_len;
-  request.state.seed = config.options.job.debug.seed;
+  request.state = gpu::trainer_state_after(config.options.job, decision.steps_done);
   request.state.data_bytes = config.start.data.bytes;
   request.state.data_digest = config.start.data.digest;
   request.state.loss = decision.loss;

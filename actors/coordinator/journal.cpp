@@ -28,11 +28,9 @@ constexpr const char* kNextTerm =
     "  CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) FROM terms;";
 /// Plans are synced when they are written, so that few of a life can be unknown to the next one;
 /// and so is its floor, if all of them are.
-constexpr const char* kNextFloor =
-    "INSERT INTO floors (generation) SELECT CASE WHEN COUNT(*) = 0 THEN 0"
-    "  ELSE (MAX(generation) + 50) / 100 * 100 + 100 END"
+constexpr const char* kNewestGeneration =
+    "SELECT COUNT(*), MAX(generation)"
     "  FROM (SELECT generation FROM floors UNION ALL SELECT generation FROM plans);";
-constexpr const char* kThisFloor = "SELECT MAX(generation) FROM floors;";
 /// A commit writes a page or two whole, which is a fifth of its time with pages of 4 KiB.
 constexpr const char* kPageSize = "PRAGMA page_size=512;";
 /// What is written is on disk before the call returns, with all before it; or not.
@@ -74,12 +72,12 @@ class SqliteJournal final : public Journal {
     SKEIN_RETURN_IF_ERROR(execute(kSchema));
     SKEIN_RETURN_IF_ERROR(execute(kNextTerm));
     term_ = static_cast<uint64_t>(sqlite3_last_insert_rowid(database_.get()));
-    SKEIN_RETURN_IF_ERROR(execute(kNextFloor));
-    SKEIN_ASSIGN_OR_RETURN(Statement floor, statement(kThisFloor));
-    if (sqlite3_step(floor.get()) != SQLITE_ROW) return error("read");
-    generation_floor_ = static_cast<uint64_t>(sqlite3_column_int64(floor.get(), 0));
-    floor.reset();
-    SKEIN_RETURN_IF_ERROR(execute(kLazy));
+    SKEIN_ASSIGN_OR_RETURN(Statement newest, statement(kNewestGeneration));
+    if (sqlite3_step(newest.get()) != SQLITE_ROW) return error("read");
+    const bool is_new = sqlite3_column_int64(newest.get(), 0) == 0;
+    const auto generation = static_cast<uint64_t>(sqlite3_column_int64(newest.get(), 1));
+    newest.reset();
+    SKEIN_RETURN_IF_ERROR(raise_floor(is_new ? 0 : next_generation_floor(generation)));
     SKEIN_ASSIGN_OR_RETURN(insert_,
                            statement("INSERT INTO commits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);"));
     inode_ = inode_of(path_);

@@ -11,6 +11,12 @@
 
 namespace skein::actors {
 
+/// Where the generations of a life begin if the largest known of those before, or of where they
+/// began, is `newest`: at the next hundred but for a few that may have been lost.
+constexpr uint64_t next_generation_floor(uint64_t newest) {
+  return (newest + 50) / 100 * 100 + 100;
+}
+
 /// What must survive the coordinator: committed steps, plans and terms, in one SQLite file of the
 /// run directory. A step is written before its commit is broadcast, so what any worker applied is
 /// here. Written ahead and handed to the kernel with every step: it survives the death of the

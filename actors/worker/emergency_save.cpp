@@ -16,17 +16,6 @@ namespace {
 /// Generation and steps: newest first.
 using HeldByState = std::map<std::pair<uint64_t, uint64_t>, std::vector<HeldState>, std::greater<>>;
 
-gpu::TrainerState trainer_state(const EmergencyRequest& request, uint64_t steps_done) {
-  gpu::TrainerState state;
-  state.steps_done = steps_done;
-  state.samples_done = steps_done * static_cast<uint64_t>(request.job.training.global_batch_size);
-  state.seq_len = request.job.training.seq_len;
-  state.seed = request.job.debug.seed;
-  state.data_bytes = request.data_bytes;
-  state.data_digest = request.data_digest;
-  return state;
-}
-
 /// The layer's parameters within its sealed state.
 std::vector<gpu::SavedParameter> parameters_in(const plans::ModelSpec& model, int64_t layer,
                                                std::span<const float> state) {
@@ -68,8 +57,10 @@ absl::StatusOr<bool> save_state(const EmergencyRequest& request, const std::stri
     files.insert(files.end(), written.begin(), written.end());
   }
   if (files.empty()) return false;
-  SKEIN_RETURN_IF_ERROR(
-      gpu::finish_emergency_shards(folder, trainer_state(request, steps_done), files));
+  gpu::TrainerState trainer = gpu::trainer_state_after(request.job, steps_done);
+  trainer.data_bytes = request.data_bytes;
+  trainer.data_digest = request.data_digest;
+  SKEIN_RETURN_IF_ERROR(gpu::finish_emergency_shards(folder, trainer, files));
   return true;
 }
 

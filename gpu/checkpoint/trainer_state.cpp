@@ -8,6 +8,15 @@
 
 namespace skein::gpu {
 
+TrainerState trainer_state_after(const plans::JobSpec& job, uint64_t steps_done) {
+  TrainerState state;
+  state.steps_done = steps_done;
+  state.samples_done = steps_done * static_cast<uint64_t>(job.training.global_batch_size);
+  state.seq_len = job.training.seq_len;
+  state.seed = job.debug.seed;
+  return state;
+}
+
 nlohmann::ordered_json to_json(const TrainerState& state) {
   return {{"steps_done", state.steps_done},
           {"samples_done", state.samples_done},

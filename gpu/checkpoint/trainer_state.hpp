@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
+#include "plans/job/job_spec.hpp"
 
 namespace skein::gpu {
 
@@ -21,6 +22,9 @@ struct TrainerState {
   std::string plan;  // Text form of the plan that wrote it; empty: several have.
   bool operator==(const TrainerState&) const = default;
 };
+
+/// What the job says of the state after so many steps; the rest is the caller's to fill in.
+TrainerState trainer_state_after(const plans::JobSpec& job, uint64_t steps_done);
 
 nlohmann::ordered_json to_json(const TrainerState& state);
 /// DataLoss names the file and the field.

@@ -15,7 +15,7 @@ class MemoryJournal final : public actors::Journal {
   explicit MemoryJournal(JournalStore& store) : store_(store), term_(store.term += kTermStep) {
     const bool is_new = store.plans.empty() && !store.floor;
     const uint64_t newest = store.plans.empty() ? 0 : store.plans.rbegin()->first;
-    floor_ = is_new ? 0 : (std::max(newest, store.floor.value_or(0)) + 50) / 100 * 100 + 100;
+    floor_ = is_new ? 0 : actors::next_generation_floor(std::max(newest, store.floor.value_or(0)));
     store.floor = floor_;
   }
 
