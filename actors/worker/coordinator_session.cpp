@@ -10,6 +10,7 @@ constexpr uint64_t kRetryUs = 1'000'000;
 }  // namespace
 
 void CoordinatorSession::connect(double seconds) {
+  close();
   link_.reset();
   is_joined_ = false;
   retry_us_.reset();

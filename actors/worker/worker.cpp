@@ -24,6 +24,9 @@ namespace {
 
 /// So many coordinators of an older term in a row end a worker.
 constexpr int kOlderJoinsMax = 2;
+/// Who is told to leave is often killed ten seconds later: it does not wait for a coordinator that
+/// is gone as long as others do.
+constexpr uint64_t kLeaverPatienceUs = 4'000'000;
 constexpr double kMicro = 1e-6;
 
 std::string host_name() {
@@ -50,7 +53,10 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
   self->state.start(std::move(config));
   return {
       [self](const LinkOpened& opened) { self->state.on_link(opened); },
-      [self](const net::Envelope& message) { self->state.on_control(message); },
+      [self](const LinkMessage& received) {
+        WorkerState& state = self->state;
+        if (state.session->is_current(received.attempt)) state.on_control(received.message);
+      },
       [self](const LinkClosed& closed) { self->state.on_link_closed(closed); },
       [self](const PreparedReplicas& result) { self->state.preparation->on_prepared(result); },
       [self](const StateSent& sent) { self->state.on_state_sent(sent); },
@@ -375,15 +381,26 @@ void WorkerState::on_measured(const ProfileMeasured& result) {
 }
 
 void WorkerState::on_leave(const LeaveRequest& leave) {
+  if (!leaves) leaves_since_us = now_us();
   leaves = leave.reason;
   if (!session->was_member()) return end(absl::CancelledError(leave.reason));
   session->tell(net::Leave{leave.reason});
+}
+
+/// Nobody is there who could take what it holds.
+bool WorkerState::has_waited_to_leave() const {
+  return !session->is_joined() && now_us() >= leaves_since_us + kLeaverPatienceUs &&
+         session->lost_us(now_us()) >= kLeaverPatienceUs;
 }
 
 void WorkerState::on_heartbeat() {
   beats = !has_ended();
   if (has_ended()) return;
   if (!gives_up && session->is_due(now_us())) look_again();
+  if (!gives_up && leaves && has_waited_to_leave()) {
+    give_up(absl::UnavailableError(
+        absl::StrCat("lost the coordinator, and this worker is to leave: ", *leaves)));
+  }
   if (gives_up && now_us() >= gives_up_at_us) {
     end(absl::DeadlineExceededError(absl::StrCat(
         std::string(gives_up->message()), "; what this worker holds could not be written within ",
@@ -392,6 +409,7 @@ void WorkerState::on_heartbeat() {
   if (has_ended()) return;
   if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds * 1e6)) {
     // The connection is half open: the coordinator has given us up, or soon will.
+    if (session->was_member()) session->on_lost(now_us());
     session->connect(job.elastic.coordinator_timeout_seconds);
   }
   if (session->is_joined()) {

@@ -29,6 +29,11 @@ struct LinkOpened {
   uint64_t attempt = 0;
   std::shared_ptr<net::ControlLink> link;
 };
+/// ... or has brought a message. What comes from one that was given up is nobody's answer.
+struct LinkMessage {
+  uint64_t attempt = 0;
+  net::Envelope message;
+};
 /// ... or has closed, or could not be made.
 struct LinkClosed {
   uint64_t attempt = 0;
@@ -42,6 +47,7 @@ struct LeaveRequest {
 }  // namespace skein::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::LinkOpened)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::LinkMessage)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::LinkClosed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::LeaveRequest)
 
@@ -60,7 +66,7 @@ namespace skein::actors {
 /// Who gives up the coordinator first writes what it holds beside the run's checkpoints, if it sees
 /// the run folder: from there the next life of the coordinator may go on.
 ///
-///   in   LinkOpened, Envelope, LinkClosed   from the link to the coordinator; a link that is
+///   in   LinkOpened, LinkMessage, LinkClosed   from the link to the coordinator; a link that is
 ///        lost is made anew, and the plan in force goes on until the coordinator quiesces it
 ///   in   PreparedReplicas, StateSent, ProfileMeasured, EmergencySaved   from the PrepareIo
 ///   in   GroupFormed        from a GroupIo or a StageLinkIo
@@ -73,7 +79,7 @@ namespace skein::actors {
 ///   Leave, Heartbeat, Failed
 ///        to the coordinator
 using Worker = caf::typed_actor<
-    caf::reacts_to<LinkOpened>, caf::reacts_to<net::Envelope>, caf::reacts_to<LinkClosed>,
+    caf::reacts_to<LinkOpened>, caf::reacts_to<LinkMessage>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
     caf::reacts_to<EmergencySaved>, caf::reacts_to<GroupFormed>, caf::reacts_to<ReplicasRetired>,
     caf::reacts_to<ReplicaActivity>, caf::reacts_to<SnapshotTaken>, caf::reacts_to<StateArrived>,
@@ -105,6 +111,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::optional<Replica> replica_actor;  // In kQuiescing, and in kHosting if it hosts something.
   bool beats = false;                    // A HeartbeatAtom is on its way.
   std::optional<std::string> leaves;     // The reason.
+  uint64_t leaves_since_us = 0;          // With it.
   std::optional<absl::Status> gives_up;  // Why the worker ends once its state is written.
   uint64_t gives_up_at_us = 0;           // With it: when it ends whether or not that is done.
   // What the newest Joined says; the device is that of the first one.
@@ -146,6 +153,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_state_sent(const StateSent& sent);
   void on_measured(const ProfileMeasured& result);
   void on_leave(const LeaveRequest& leave);
+  bool has_waited_to_leave() const;
   void on_heartbeat();
   void on_heartbeat_ack(const net::HeartbeatAck& ack);
   void on_fault(const WorkerFault& fault);

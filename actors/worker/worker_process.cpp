@@ -228,7 +228,7 @@ class LocalWorker final : public WorkerProcess {
 
   /// Called by the worker, the first time while it is being spawned.
   void connect(uint64_t attempt, double seconds) {
-    const plans::ReconnectBackoff::Attempt next = begin_attempt(seconds);
+    const plans::ReconnectBackoff::Attempt next = begin_attempt(attempt, seconds);
     net::ConnectOptions options;
     options.address = options_.coordinator_address;
     options.timeout_seconds = next.left_seconds;
@@ -241,8 +241,9 @@ class LocalWorker final : public WorkerProcess {
     loop_->post([this, attempt, options] { start_connecting(attempt, options); });
   }
 
-  plans::ReconnectBackoff::Attempt begin_attempt(double seconds) {
+  plans::ReconnectBackoff::Attempt begin_attempt(uint64_t attempt, double seconds) {
     std::lock_guard lock(mutex_);
+    attempt_ = attempt;
     return backoff_.begin(seconds, to_us(std::chrono::steady_clock::now()));
   }
 
@@ -259,9 +260,9 @@ class LocalWorker final : public WorkerProcess {
       return;
     }
     net::ControlLink::Handlers handlers = {
-        [this, to](net::Envelope message) {
-          remember_head(message);
-          caf::anon_send(to, std::move(message));
+        [this, to, attempt](net::Envelope message) {
+          remember_head(attempt, message);
+          caf::anon_send(to, LinkMessage{attempt, std::move(message)});
         },
         [to, attempt](absl::Status why) {
           if (absl::IsInvalidArgument(why)) {
@@ -296,8 +297,9 @@ class LocalWorker final : public WorkerProcess {
   /// The rendezvous store publishes from the thread that forms groups, so it cannot ask
   /// the actor for the head of its envelopes: the newest assignment says what
   /// it is.
-  void remember_head(const net::Envelope& message) {
+  void remember_head(uint64_t attempt, const net::Envelope& message) {
     std::lock_guard lock(mutex_);
+    if (attempt != attempt_) return;
     if (const auto* joined = std::get_if<net::Joined>(&message.body)) {
       backoff_.on_joined();
       head_.sender = joined->worker.value;
@@ -336,6 +338,7 @@ class LocalWorker final : public WorkerProcess {
 
   std::mutex mutex_;
   plans::ReconnectBackoff backoff_{static_cast<uint64_t>(getpid())};  // Guarded by mutex_.
+  uint64_t attempt_ = 0;                                              // The newest one.
   std::condition_variable ended_signal_;
   std::shared_ptr<net::ControlLink> link_;
   net::EnvelopeHead head_;

@@ -149,6 +149,11 @@ actors::CheckpointIo::behavior_type checkpoint_proxy(
                  const actors::CheckpointListener& listener) { pass(request, listener); },
           [pass](const actors::StartRequest& request, const actors::CheckpointListener& listener) {
             pass(request, listener);
+          },
+          [around, pass](const plans::SeekLeftState& sought,
+                         const actors::CheckpointListener& listener) {
+            if (around->mutation == Mutation::kLeftIgnored) around->disk.delete_partial();
+            pass(sought, listener);
           }};
 }
 
@@ -245,6 +250,7 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, std::st
     : around_(around),
       host_(std::move(host)),
       process_(around.world.add_process(std::move(name))),
+      backoff_(process_),
       broken_(around.mutation) {
   SimulatedPlane::Options options;
   options.process = process_;
@@ -336,22 +342,31 @@ actors::WorkerParts SimulatedWorker::make_parts() {
 }
 
 void SimulatedWorker::connect(uint64_t attempt, double seconds) {
-  net::ControlLink::Handlers handlers = {
-      [this](net::Envelope message) {
-        auto received = broken_.receive(std::move(message));
-        if (received) caf::anon_send(worker_, *std::move(received));
-      },
-      [this, attempt](absl::Status why) {
-        caf::anon_send(worker_, actors::LinkClosed{attempt, std::move(why)});
-      }};
-  around_.network.connect(process_, seconds, std::move(handlers),
-                          [this, attempt](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
-                            if (!link.ok()) {
-                              caf::anon_send(worker_, actors::LinkClosed{attempt, link.status()});
-                            } else {
-                              caf::anon_send(worker_, actors::LinkOpened{attempt, *link});
-                            }
-                          });
+  const plans::ReconnectBackoff::Attempt next = backoff_.begin(seconds, around_.world.now_us());
+  attempt_ = attempt;
+  const double delay_s = next.left_seconds > 0 ? next.delay_seconds : 0;
+  const auto delay_us = static_cast<uint64_t>(delay_s * 1e6);
+  around_.world.after(delay_us, process_, [this, attempt, left_s = next.left_seconds] {
+    const auto on_closed = [this, attempt](absl::Status why) {
+      caf::anon_send(worker_, actors::LinkClosed{attempt, std::move(why)});
+    };
+    if (left_s <= 0) return on_closed(absl::UnavailableError("nobody has taken us in"));
+    net::ControlLink::Handlers handlers = {
+        [this, attempt](net::Envelope message) {
+          auto received = broken_.receive(std::move(message));
+          if (!received) return;
+          const bool is_answer = std::holds_alternative<net::Joined>(received->body);
+          if (is_answer && attempt == attempt_) backoff_.on_joined();
+          caf::anon_send(worker_, actors::LinkMessage{attempt, *std::move(received)});
+        },
+        on_closed};
+    around_.network.connect(
+        process_, left_s, std::move(handlers),
+        [this, attempt, on_closed](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
+          if (!link.ok()) return on_closed(link.status());
+          caf::anon_send(worker_, actors::LinkOpened{attempt, *link});
+        });
+  });
 }
 
 void SimulatedWorker::leave() {
@@ -479,7 +494,9 @@ actors::CheckpointIo SimulatedCoordinator::spawn_checkpoints() {
     return actors::CheckpointIo(
         system.spawn(actors::checkpoint_io, around_.job, around_.run_folder));
   });
-  if (!around_.disk.is_slow()) return real_checkpoints_;
+  if (!around_.disk.is_slow() && around_.mutation != Mutation::kLeftIgnored) {
+    return real_checkpoints_;
+  }
   return world.spawn_in(process_, [&](auto& system) {
     return actors::CheckpointIo(system.spawn(checkpoint_proxy, &around_, real_checkpoints_));
   });

@@ -6,6 +6,7 @@
 
 #include "actors/coordinator/coordinator.hpp"
 #include "actors/worker/worker.hpp"
+#include "plans/worker/reconnect_backoff.hpp"
 #include "tests/sim/broken_messages.hpp"
 #include "tests/sim/checker.hpp"
 #include "tests/sim/device.hpp"
@@ -58,6 +59,7 @@ class SimulatedWorker {
   const std::optional<absl::Status>& end_status() const { return end_status_; }
 
  private:
+  /// As a WorkerProcess does: ever more rarely, and for as long as nobody takes it in.
   void connect(uint64_t attempt, double seconds);
   actors::WorkerParts make_parts();
   actors::WorkerConfig make_config();
@@ -65,6 +67,8 @@ class SimulatedWorker {
   Surroundings& around_;
   const std::string host_;
   ProcessId process_ = 0;
+  plans::ReconnectBackoff backoff_;
+  uint64_t attempt_ = 0;  // The newest one to connect.
   BrokenMessages broken_;
   std::shared_ptr<SimulatedPlane> plane_;
   std::shared_ptr<net::RendezvousStore> store_;

@@ -79,7 +79,7 @@ struct WorkerRig {
     net::EnvelopeHead head;
     head.generation = generation;
     head.term = 1;
-    tell(net::Envelope{head, std::move(body)});
+    tell(LinkMessage{attempts.back(), {head, std::move(body)}});
   }
   void open() { tell(LinkOpened{attempts.back(), link}); }
   void joined(const std::string& run = "small-1", uint64_t config_digest = 0) {
@@ -294,6 +294,35 @@ TEST(Worker, WhoGivesUpItsCoordinatorDoesNotWaitForADiskForEver) {
   EXPECT_EQ(rig.ends.size(), 1u);
 }
 
+/// A process that is told to go is often killed soon after.
+TEST(Worker, ALeaverDoesNotWaitForItsCoordinatorAsLongAsOthers) {
+  WorkerRig rig;
+  rig.job.checkpoint.enable = true;
+  rig.job.elastic.coordinator_timeout_seconds = 60;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  rig.tell(LeaveRequest{"SIGTERM"});
+  const auto wait = [&](int seconds) {
+    for (int second = 0; second < seconds; ++second) {
+      rig.scheduler().advance_time(1s);
+      rig.run();
+      while (rig.end_one()) continue;
+    }
+  };
+  wait(6);
+  EXPECT_THAT(rig.emergencies, IsEmpty()) << "there is somebody who can take what it holds";
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  wait(3);
+  EXPECT_THAT(rig.emergencies, IsEmpty()) << "it may be back soon";
+  wait(3);
+  ASSERT_EQ(rig.emergencies.size(), 1u);
+  EXPECT_EQ(rig.emergencies[0].held.size(), 1u);
+  rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
+  ASSERT_EQ(rig.ends.size(), 1u);
+  EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("SIGTERM"));
+}
+
 TEST(Worker, WithoutCheckpointsNothingIsWrittenInTheEnd) {
   WorkerRig rig;
   abandon(rig, false);
@@ -446,6 +475,23 @@ TEST(Worker, ALostNeighbourIsNamedAndAForeignAddressIsNot) {
   auto peer_failures = rig.link->bodies(Body::PEER_FAILURE);
   ASSERT_EQ(peer_failures.size(), 1u);
   EXPECT_EQ(peer_failures[0].getPeerFailure().getPeer(), 2u);
+}
+
+/// Else the answer on the new link would be a repeat, and the worker would have a number that the
+/// coordinator has taken back.
+TEST(Worker, AnAnswerOnALinkThatWasGivenUpIsNone) {
+  WorkerRig rig;
+  rig.join();
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  rig.open();
+  net::Joined late;
+  late.worker = {7};
+  late.run = "small-1";
+  rig.tell(LinkMessage{1, {{}, std::move(late)}});
+  rig.joined();
+  rig.tell(LinkClosed{2, absl::UnavailableError("gone")});
+  rig.open();
+  EXPECT_EQ(rig.link->bodies(Body::JOIN).back().getJoin().getPreviousWorker(), 1u);
 }
 
 TEST(Worker, LeavesWithAReasonAlsoAfterALinkWasLost) {
