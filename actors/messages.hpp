@@ -87,6 +87,12 @@ struct StartFound {
   VerifiedStart start;
 };
 
+/// What has come of a `plans::SeekLeftState`.
+struct LeftStateFound {
+  absl::Status status;  // Why no checkpoint was made, though there is newer state.
+  gpu::AdoptedState adopted;
+};
+
 struct StopRequest {
   std::string reason;
 };
@@ -245,6 +251,8 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointCompleted)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StartRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StartFound)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::SeekLeftState)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::LeftStateFound)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StopRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::AbortRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::EmulateRequest)

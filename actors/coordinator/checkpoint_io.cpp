@@ -1,7 +1,10 @@
 #include "actors/coordinator/checkpoint_io.hpp"
 
 #include <utility>
+
 #include "actors/end_process.hpp"
+#include "gpu/checkpoint/emergency_shards.hpp"
+#include "plans/coordinator/commit_log.hpp"
 
 namespace skein::actors {
 
@@ -25,6 +28,19 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
             verify_start(self->state.job, request.load_path, request.steps_max, request.data);
         StartFound found{start.status(), {}};
         if (start.ok()) found.start = *std::move(start);
+        self->send(listener, std::move(found));
+      },
+      [self](const plans::SeekLeftState& sought, const CheckpointListener& listener) {
+        const auto find_loss = [&](uint64_t steps, uint64_t generation) -> std::optional<double> {
+          const bool is_of_run = steps <= sought.steps_done &&
+                                 plans::generation_of(sought.generations, steps) == generation;
+          if (!is_of_run) return std::nullopt;
+          return steps == sought.steps_done ? sought.loss : 0;
+        };
+        auto adopted =
+            gpu::adopt_emergency_shards(self->state.run_folder, self->state.job, find_loss);
+        LeftStateFound found{adopted.status(), {}};
+        if (adopted.ok()) found.adopted = *std::move(adopted);
         self->send(listener, std::move(found));
       },
   };

@@ -13,16 +13,19 @@ namespace skein::actors {
 
 /// Who hears that a checkpoint is complete, or which one is whole.
 using CheckpointListener =
-    caf::typed_actor<caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>>;
+    caf::typed_actor<caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>,
+                     caf::reacts_to<LeftStateFound>>;
 
 /// Completes checkpoints whose stages have all been saved, and verifies those to go on from; blocks
 /// on files: spawn it detached.
 ///   in   CheckpointRequest     reads the shards, writes indexes and COMPLETE, renames, deletes old
 ///                              ones
 ///   in   StartRequest          reads the checkpoint to go on from, and the data
-///   out  CheckpointCompleted, StartFound   to the listener, once per request
+///   in   SeekLeftState         makes a checkpoint of what workers have left
+///   out  CheckpointCompleted, StartFound, LeftStateFound   to the listener, once per request
 using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, CheckpointListener>,
-                                      caf::reacts_to<StartRequest, CheckpointListener>>;
+                                      caf::reacts_to<StartRequest, CheckpointListener>,
+                                      caf::reacts_to<plans::SeekLeftState, CheckpointListener>>;
 
 struct CheckpointIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "checkpoint-io";

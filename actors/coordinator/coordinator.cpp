@@ -64,6 +64,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const CommitJournaled& done) { self->state.on_journaled(done); },
       [self](const CheckpointCompleted& done) { self->state.on_checkpoint_completed(done); },
       [self](const StartFound& found) { self->state.on_start_found(found); },
+      [self](const LeftStateFound& found) { self->state.on_left_state_found(found); },
       [self](const StopRequest& request) {
         self->state.apply(
             self->state.coordination->on_stop_request(request.reason, self->state.now_us()));
@@ -108,22 +109,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.modes = config.modes;
   coordination.emplace(std::move(options), now_us());
   last_tick_us = now_us();
-  const gpu::AdoptedState& adopted = config.start.adopted;
-  for (const std::string& fault : adopted.passed_over) {
-    carry_out(plans::RunEvent{
-        "checkpoint.passed_over",
-        absl::StrCat("workers that gave up this run's coordinator have left newer state, which is "
-                     "not whole: ",
-                     fault),
-        {{"fault", fault}}});
-  }
-  if (!adopted.path.empty()) {
-    carry_out(plans::RunEvent{
-        "checkpoint.adopted",
-        absl::StrCat("workers that gave up this run's coordinator have left the state after step ",
-                     adopted.steps_done, ": ", adopted.path, " was made of it"),
-        {{"step", absl::StrCat(adopted.steps_done)}, {"path", adopted.path}}});
-  }
+  tell_adopted(config.start.adopted);
   const bool is_resumed =
       config.start.durable_step > 0 && config.options.load_path == config.options.run_folder;
   if (is_resumed && !config.start.has_journal) {
@@ -137,6 +123,23 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   self->send(config.checkpoints,
              StartRequest{config.options.load_path, config.start.durable_step, std::nullopt},
              CheckpointListener(self));
+}
+
+void CoordinatorState::tell_adopted(const gpu::AdoptedState& adopted) {
+  for (const std::string& fault : adopted.passed_over) {
+    carry_out(plans::RunEvent{
+        "checkpoint.passed_over",
+        absl::StrCat("workers that gave up this run's coordinator have left newer state, which is "
+                     "not whole: ",
+                     fault),
+        {{"fault", fault}}});
+  }
+  if (adopted.path.empty()) return;
+  carry_out(plans::RunEvent{
+      "checkpoint.adopted",
+      absl::StrCat("workers that gave up this run's coordinator have left the state after step ",
+                   adopted.steps_done, ": ", adopted.path, " was made of it"),
+      {{"step", absl::StrCat(adopted.steps_done)}, {"path", adopted.path}}});
 }
 
 uint64_t CoordinatorState::now_us() const { return to_us(self->clock().now()); }
@@ -389,6 +392,10 @@ void CoordinatorState::carry_out(const plans::VerifyCheckpoint& decision) {
              CheckpointListener(self));
 }
 
+void CoordinatorState::carry_out(const plans::SeekLeftState& decision) {
+  self->send(config.checkpoints, decision, CheckpointListener(self));
+}
+
 void CoordinatorState::carry_out(const plans::StopWorker& decision) {
   send(decision.worker, net::Stop{decision.reason});
   tell_progress();
@@ -439,6 +446,21 @@ void CoordinatorState::on_start_found(const StartFound& found) {
   if (found.status.ok() && start.checkpoint.ok()) checkpoint_path = start.checkpoint_path;
   apply(coordination->on_checkpoint_verified(
       {found.status, start.checkpoint, start.durable_step, start.faults}, now_us()));
+}
+
+void CoordinatorState::on_left_state_found(const LeftStateFound& found) {
+  tell_adopted(found.adopted);
+  if (!found.status.ok()) {
+    const std::string reason(found.status.message());
+    carry_out(plans::RunEvent{
+        "checkpoint.passed_over",
+        absl::StrCat("no checkpoint can be made of newer state that workers have left: ", reason),
+        {{"fault", reason}}});
+  }
+  if (!found.adopted.path.empty()) {
+    checkpoint_path = result.checkpoint_path = found.adopted.path;
+  }
+  apply(coordination->on_left_state(found.adopted.steps_done, now_us()));
 }
 
 void CoordinatorState::on_message(const PeerMessage& message) {

@@ -34,7 +34,7 @@ namespace skein::actors {
 ///   in   PeerOpened, PeerMessage, PeerClosed, PeerRejected   from the listener's links
 ///   in   PlanReady             from the Planner: the answer to a `RequestPlan`
 ///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
-///   in   CheckpointCompleted, StartFound   from the CheckpointIo
+///   in   CheckpointCompleted, StartFound, LeftStateFound   from the CheckpointIo
 ///   in   StopRequest           end in order; a repeat changes nothing
 ///   in   AbortRequest          end now
 ///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
@@ -44,9 +44,9 @@ namespace skein::actors {
 using Coordinator = caf::typed_actor<
     caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
     caf::reacts_to<PeerRejected>, caf::reacts_to<plans::PlanReady>, caf::reacts_to<CommitJournaled>,
-    caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>, caf::reacts_to<StopRequest>,
-    caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>,
-    caf::reacts_to<WakeAtom>>;
+    caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>, caf::reacts_to<LeftStateFound>,
+    caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>,
+    caf::reacts_to<TickAtom>, caf::reacts_to<WakeAtom>>;
 
 struct CoordinatorConfig {
   CoordinatorOptions options;
@@ -120,6 +120,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::ReportValidation& decision);
   void carry_out(const plans::CompleteCheckpoint& decision);
   void carry_out(const plans::VerifyCheckpoint& decision);
+  void carry_out(const plans::SeekLeftState& decision);
   void carry_out(const plans::StopWorker& decision);
   void carry_out(const plans::DismissWorker& decision);
   void carry_out(const plans::StopWorkers& decision);
@@ -138,6 +139,8 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_status_request(plans::PeerNumber peer);
   void on_checkpoint_completed(const CheckpointCompleted& completed);
   void on_start_found(const StartFound& found);
+  void on_left_state_found(const LeftStateFound& found);
+  void tell_adopted(const gpu::AdoptedState& adopted);
 
   net::EnvelopeHead head(plans::WorkerId receiver) const;
   void send(plans::WorkerId worker, const net::ControlBody& body);

@@ -46,8 +46,9 @@ absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
   const uint64_t newest = last.ok() ? last->generation : 0;
   // The journal may have lost its newest steps, but none from before its last plan.
   const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
-    // Such a start is refused, and what is refused changes nothing.
-    if (steps_done > static_cast<uint64_t>(job.training.steps)) return std::nullopt;
+    // A start with more steps is refused, and what is refused changes nothing. One with just as
+    // many ends well: the state is found before the first plan goes back to an older one.
+    if (steps_done >= static_cast<uint64_t>(job.training.steps)) return std::nullopt;
     const auto record = std::lower_bound(
         records.begin(), records.end(), steps_done - 1,
         [](const plans::CommitRecord& each, uint64_t step) { return each.step < step; });
@@ -58,6 +59,24 @@ absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
     return is_its_own ? std::optional(record->loss) : std::nullopt;
   };
   return gpu::adopt_emergency_shards(run_folder, job, find_loss);
+}
+
+/// Looks at the newest checkpoint's headers only, which takes no time: what is found is still to be
+/// verified. Errors as `verify_start`.
+absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::string& load_path) {
+  StartPoint start;
+  start.is_verified = false;
+  if (load_path.empty()) return start;
+  SKEIN_ASSIGN_OR_RETURN(const auto folders, gpu::complete_checkpoints(load_path));
+  for (const std::string& folder : folders) {
+    const auto reader = gpu::CheckpointReader::open(folder);
+    if (!reader.ok()) continue;
+    SKEIN_RETURN_IF_ERROR(check_use(job, **reader));
+    start.checkpoint_path = folder;
+    start.durable_step = (*reader)->trainer_state().steps_done;
+    return start;
+  }
+  return start;  // None is whole; the workers may have the state.
 }
 
 }  // namespace
@@ -108,22 +127,6 @@ absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::stri
   start.checkpoint_path = verified.checkpoint_path;
   start.durable_step = verified.durable_step;
   return start;
-}
-
-absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::string& load_path) {
-  StartPoint start;
-  start.is_verified = false;
-  if (load_path.empty()) return start;
-  SKEIN_ASSIGN_OR_RETURN(const auto folders, gpu::complete_checkpoints(load_path));
-  for (const std::string& folder : folders) {
-    const auto reader = gpu::CheckpointReader::open(folder);
-    if (!reader.ok()) continue;
-    SKEIN_RETURN_IF_ERROR(check_use(job, **reader));
-    start.checkpoint_path = folder;
-    start.durable_step = (*reader)->trainer_state().steps_done;
-    return start;
-  }
-  return start;  // None is whole; the workers may have the state.
 }
 
 absl::Status read_journal(Journal& journal, StartPoint& start) {

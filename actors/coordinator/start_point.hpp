@@ -55,15 +55,12 @@ absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std:
 /// The same for a run that is about to begin: it is DataLoss if the newest checkpoint is damaged,
 /// as nobody but the user may choose an older one.
 absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::string& load_path);
-/// Looks at the newest checkpoint's headers only, which takes no time: what is found is still to be
-/// verified. Errors as `verify_start`.
-absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::string& load_path);
 /// Adds what an earlier life of this run's coordinator has left.
 absl::Status read_journal(Journal& journal, StartPoint& start);
-/// All of that for a run that is resumed: what `look_at_start` and the journal say. Before that it
-/// makes a checkpoint of the state that workers have left who gave up an earlier life of the run's
-/// coordinator, if it is newer than the newest checkpoint; `load_path` is the run's then. Errors as
-/// well of `gpu::adopt_emergency_shards`.
+/// All of that for a run that is resumed, by the headers of the newest checkpoint: it is still to
+/// be verified. Before that a checkpoint is made of the state that workers have left who gave up an
+/// earlier life of the run's coordinator, if it is newer than the newest checkpoint; `load_path` is
+/// the run's then. Errors as well of `gpu::adopt_emergency_shards`.
 absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::string& run_folder,
                                         Journal& journal, std::string& load_path);
 

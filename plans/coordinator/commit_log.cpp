@@ -49,10 +49,10 @@ CommitLog::CommitLog(JobSpec job, uint64_t term, const Past& past)
       durable_step_(past.durable),
       snapshots_(job_.elastic.snapshot_interval, job_.comm.train_timeout_seconds) {}
 
-uint64_t CommitLog::generation_of(uint64_t steps) const {
+uint64_t generation_of(const std::map<uint64_t, uint64_t>& generations, uint64_t steps) {
   if (steps == 0) return 0;
-  const auto behind = generations_.upper_bound(steps - 1);
-  return behind == generations_.begin() ? 0 : std::prev(behind)->second;
+  const auto behind = generations.upper_bound(steps - 1);
+  return behind == generations.begin() ? 0 : std::prev(behind)->second;
 }
 
 bool CommitLog::is_complete() const { return step_ >= total_steps(); }

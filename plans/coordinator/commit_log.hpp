@@ -15,6 +15,10 @@
 
 namespace skein::plans {
 
+/// In which the last of the first `steps` steps was committed, by the generation of the steps from
+/// each of these on; 0: unknown, or there is none.
+uint64_t generation_of(const std::map<uint64_t, uint64_t>& generations, uint64_t steps);
+
 /// What is committed: journaling, what each commit orders (validations, checkpoints, snapshots),
 /// and what has become of those orders, through one plan after the other. The same for all training
 /// modes: what is committed comes as `CommitTotals`. A state machine without clock or I/O.
@@ -67,7 +71,8 @@ class CommitLog {
   double last_loss() const { return last_loss_; }
   /// In which the last of the first `steps` steps was committed, which tells the state after it
   /// from one of a past that was rolled back; 0: unknown, or there is none.
-  uint64_t generation_of(uint64_t steps) const;
+  uint64_t generation_of(uint64_t steps) const { return plans::generation_of(generations_, steps); }
+  const std::map<uint64_t, uint64_t>& generations() const { return generations_; }
   double last_norm() const { return last_norm_; }
   /// What the last commit took since the one before; 0: there was none in this life.
   double last_commit_us() const { return last_commit_us_; }

@@ -251,6 +251,18 @@ CoordinatorOutcome Coordination::on_checkpoint_verified(const CheckpointVerdict&
   return decisions;
 }
 
+CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now_us) {
+  if (phase_ == Phase::kEnded || !is_seeking_) return Dropped{DropReason::kUnexpected};
+  is_seeking_ = false;
+  has_sought_ = true;
+  last_progress_us_ = now_us;
+  if (steps_done > log_.durable_step()) {
+    log_.set_durable_step(steps_done);
+    checkpoint_fault_ = absl::OkStatus();
+  }
+  return try_choose(now_us);
+}
+
 /// The checkpoint is whole: it is they who cannot read it.
 CoordinatorDecisions Coordination::lose_complainers(uint64_t now_us) {
   CoordinatorDecisions decisions;
@@ -353,6 +365,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   }
   change_.begin();
   waits_for_holders_ = false;
+  has_sought_ = false;
   if (is_urgent_) change_.drop_proposal();  // It was made for others.
   for (const auto& [id, member] : members_.all()) decisions.push_back(quiesce(id));
   append(decisions, try_choose(now_us));  // There may be nobody left.
@@ -395,7 +408,7 @@ ReplanRequest Coordination::replan_request(std::vector<WorkerId> workers, bool i
 /// later commit if it pays; otherwise the planner is waited for.
 CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (phase_ != Phase::kQuiescing || !change_.is_quiet(members_.all())) return {};
-  if (changes_connection_) return {};  // Its quiesce follows.
+  if (changes_connection_ || is_seeking_) return {};  // Its quiesce, or the answer, follows.
   if (auto waits = wait_for_holders(now_us)) return *std::move(waits);
   const auto proposal = change_.take_proposal(able_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
@@ -511,11 +524,14 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   requests_.forget_all();
   const std::optional<RunEvent> routed = keep_apart(chosen, now_us);
   chosen.plan.generation = generation_;
-  if (log_.completes_beyond(change_.restore_of(chosen.plan, durable()).first_step)) {
+  const uint64_t first_step = change_.restore_of(chosen.plan, durable()).first_step;
+  if (log_.completes_beyond(first_step)) {
     // What is newer than all else is about to be on disk; and nothing older is deleted meanwhile.
     change_.propose(std::move(chosen));
     return {RunEvent{"checkpoint.awaited", "waiting for a checkpoint that is almost complete", {}}};
   }
+  const bool may_be_left = options_.job.checkpoint.enable && !has_sought_;
+  if (first_step < log_.steps_done() && may_be_left) return seek_left_state(std::move(chosen));
   change_.assign(chosen.plan, members_.all(), durable());
   if (change_.restore().from_checkpoint && !checkpoint_fault_.ok()) {
     return end(checkpoint_fault_, false);
@@ -534,6 +550,13 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   decisions.push_back(AssignPlan{*plan(), chosen.objective_us, restore, change_.snapshot_peers(),
                                  log_.generation_of(restore.first_step)});
   return decisions;
+}
+
+/// While we were paused, or cut off, workers may have given us up.
+CoordinatorDecisions Coordination::seek_left_state(PlannedPipeline chosen) {
+  change_.propose(std::move(chosen));
+  is_seeking_ = true;
+  return {SeekLeftState{log_.steps_done(), log_.generations(), log_.last_loss()}};
 }
 
 /// Those who cannot reach one another are no neighbours in the plan, and exchange no state. A plan
@@ -1165,7 +1188,8 @@ std::string Coordination::describe(WorkerId worker) const {
 
 CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   // Nobody is late while the disk is read.
-  if (is_verifying_ && phase_ != Phase::kTraining) last_progress_us_ = now_us;
+  const bool is_reading = is_verifying_ || is_seeking_;
+  if (is_reading && phase_ != Phase::kTraining) last_progress_us_ = now_us;
   CoordinatorDecisions decisions;
   if (!is_catching_up(now_us)) {
     append(decisions, lose_silent(now_us));

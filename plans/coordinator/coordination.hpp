@@ -119,6 +119,8 @@ class Coordination {
                                               uint64_t now_us);
   /// The answer to `VerifyCheckpoint`, or to the question that was asked at the start.
   CoordinatorOutcome on_checkpoint_verified(const CheckpointVerdict& verdict, uint64_t now_us);
+  /// The answer to `SeekLeftState`: the steps of the checkpoint that was made; 0: of none.
+  CoordinatorOutcome on_left_state(uint64_t steps_done, uint64_t now_us);
   CoordinatorOutcome on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
   /// Slices of a step for the trace; they change nothing here.
   CoordinatorOutcome on_timings(WorkerId sender, ReplicaId replica) const;
@@ -210,6 +212,7 @@ class Coordination {
   CoordinatorDecisions choose(const absl::StatusOr<PlannedPipeline>& chosen, uint64_t planning_us,
                               uint64_t now_us);
   CoordinatorDecisions assign(PlannedPipeline chosen, uint64_t planning_us, uint64_t now_us);
+  CoordinatorDecisions seek_left_state(PlannedPipeline chosen);
   std::optional<RunEvent> keep_apart(PlannedPipeline& chosen, uint64_t now_us);
   CoordinatorDecisions pause(const std::string& why, uint64_t now_us);
   CoordinatorDecisions try_start(uint64_t now_us);
@@ -288,6 +291,8 @@ class Coordination {
   std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
   absl::Status checkpoint_fault_;            // Not OK: no checkpoint is whole.
   bool is_verifying_ = false;                // The host reads the checkpoint to go on from.
+  bool is_seeking_ = false;                  // The host looks for state that workers have left.
+  bool has_sought_ = false;                  // It has, in this change of plan.
   std::map<WorkerId, std::string> complaints_;  // Who cannot read it, in this generation.
   bool stop_requested_ = false;
   uint64_t abandon_at_us_ = 0;  // With `stop_requested_`: the step in progress is abandoned then,

@@ -201,6 +201,13 @@ struct CompleteCheckpoint {
 struct VerifyCheckpoint {
   uint64_t steps_max = 0;  // Newer ones do not count.
 };
+/// Before steps are taken back: make a checkpoint of newer state that workers have left on disk who
+/// gave this coordinator up; `on_left_state` is to hear of it.
+struct SeekLeftState {
+  uint64_t steps_done = 0;                   // By the run.
+  std::map<uint64_t, uint64_t> generations;  // As `CommitLog::Past`.
+  double loss = 0;                           // That of the last step.
+};
 /// The worker leaves; the run goes on.
 struct StopWorker {
   WorkerId worker;
@@ -227,8 +234,8 @@ using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, QuiesceWorker,
                  AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
                  CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
-                 CompleteCheckpoint, VerifyCheckpoint, StopWorker, DismissWorker, StopWorkers,
-                 EndRun, RunEvent>;
+                 CompleteCheckpoint, VerifyCheckpoint, SeekLeftState, StopWorker, DismissWorker,
+                 StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.

@@ -107,7 +107,10 @@ class World {
     });
     checkpoints_ = system_->spawn([]() -> actors::CheckpointIo::behavior_type {
       return {[](const actors::CheckpointRequest&, const actors::CheckpointListener&) {},
-              [](const actors::StartRequest&, const actors::CheckpointListener&) {}};
+              [](const actors::StartRequest&, const actors::CheckpointListener&) {},
+              [](const plans::SeekLeftState&, const actors::CheckpointListener& listener) {
+                caf::anon_send(listener, actors::LeftStateFound());
+              }};
     });
     observer_ =
         system_->spawn(actors::observer_io, static_cast<actors::RunObserver*>(&nobody_), [] {});

@@ -1,7 +1,9 @@
-"""A coordinator that is gone for good: its workers write what they hold before they end, and the run
-goes on from there with other workers, though no checkpoint was due."""
+"""A coordinator that is gone for good, or paused for longer than anybody waits: its workers write what
+they hold before they end, and the run goes on from there with other workers, though no checkpoint
+was due."""
 import glob
 import os
+import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -12,46 +14,73 @@ from running import Program  # noqa: E402
 STEPS = 60
 LAYOUT = ["--parallelism.pipeline_parallel_degree", "2"]
 WORDS = [*LAYOUT, "--training.steps", str(STEPS), "--device.speed", "0.25",
-         "--checkpoint.interval", "1000", "--elastic.snapshot_interval", "0",
-         "--elastic.coordinator_timeout_seconds", "2"]
+         "--checkpoint.interval", "1000", "--elastic.snapshot_interval", "0"]
 TOLERANCE = 1e-4
 
 
-def main():
-    program = Program()
-    run = ElasticRun(program, "abandoned", 2, *WORDS, apart=True)
+def check_end(program, run, what, reference):
+    """Others end the run from what was left."""
+    committed = run.journal("SELECT max(step) FROM commits")[0][0] + 1
+    for _ in range(2):
+        run.join()
+    code = run.finish()
+    program.expect(f"{what}: others end the run", code == 0, run.errors()[-400:])
+    adopted = run.events("checkpoint.adopted")
+    program.expect(f"{what}: a checkpoint was made of what was left", len(adopted) == 1)
+    # The last commit may have died with the coordinator that had journaled it.
+    program.expect(f"{what}: of the newest state",
+                   adopted and committed - int(adopted[0]["step"]) in (0, 1),
+                   f"{adopted}, {committed} steps were committed")
+    program.expect(f"{what}: and nothing is left of the rest",
+                   not glob.glob(os.path.join(run.folder(), "checkpoint", "*.tmp")))
+    complaints = run.complaints_about_journal(STEPS)
+    program.expect(f"{what}: every step is committed once", not complaints, complaints)
+    if code == 0:
+        worst, tensor = worst_relative(read_model(newest(run.folder())), reference)
+        program.expect(f"{what}: the weights are those of one process", worst <= TOLERANCE,
+                       f"{worst:.1e} {tensor}")
+
+
+def dies(program, reference):
+    """One worker is told to go meanwhile, and does not wait as long as the other one."""
+    run = ElasticRun(program, "abandoned", 2, *WORDS, "--elastic.coordinator_timeout_seconds", "7",
+                     apart=True)
     run.wait_for_step(20)
     run.coordinator.kill()
     run.coordinator.wait()
+    run.workers[0].send_signal(signal.SIGTERM)
     codes = [worker.wait(timeout=30) for worker in run.workers]
     program.expect("the workers give up", all(code not in (0, -9) for code in codes), codes)
     said = run.errors().count("what this worker holds is in ")
     program.expect("each says where its state is", said == 2, run.errors()[-400:])
+    program.expect("one as it was to leave", "lost the coordinator, and this" in run.errors())
     left = glob.glob(os.path.join(run.folder(), "checkpoint", "*.tmp", "HELD"))
     program.expect("and it is there", len(left) == 2, left)
-    committed = run.journal("SELECT max(step) FROM commits")[0][0] + 1
-
     run.workers.clear()
     run.resume()
-    for _ in range(2):
-        run.join()
-    code = run.finish()
-    program.expect("others end the run", code == 0, run.errors()[-400:])
-    adopted = run.events("checkpoint.adopted")
-    program.expect("a checkpoint was made of what was left", len(adopted) == 1)
-    # The last commit may have died with the coordinator that had journaled it.
-    program.expect("of the newest state", adopted and committed - int(adopted[0]["step"]) in (0, 1),
-                   f"{adopted}, {committed} steps were committed")
-    program.expect("and nothing is left of the rest",
-                   not glob.glob(os.path.join(run.folder(), "checkpoint", "*.tmp")))
-    complaints = run.complaints_about_journal(STEPS)
-    program.expect("every step is committed once", not complaints, complaints)
-    if code == 0:
-        reference = program.run_reference("reference", "--training.steps", str(STEPS), *LAYOUT)
-        worst, tensor = worst_relative(read_model(newest(run.folder())),
-                                       read_model(newest(reference + "/final")))
-        program.expect("the weights are those of one process", worst <= TOLERANCE,
-                       f"{worst:.1e} {tensor}")
+    check_end(program, run, "dead", reference)
+
+
+def sleeps(program, reference):
+    run = ElasticRun(program, "asleep", 2, *WORDS, "--elastic.coordinator_timeout_seconds", "2",
+                     "--elastic.heartbeat_timeout_seconds", "2", apart=True)
+    run.wait_for_step(20)
+    run.coordinator.send_signal(signal.SIGSTOP)
+    for worker in run.workers:
+        worker.wait(timeout=30)
+    run.workers.clear()
+    run.coordinator.send_signal(signal.SIGCONT)
+    check_end(program, run, "paused", reference)
+    back = [int(each["from"]) - int(each["to"]) for each in run.events("run.rolled_back")]
+    program.expect("paused: nothing but that commit is taken back", sum(back) <= 1, back)
+
+
+def main():
+    program = Program()
+    folder = program.run_reference("reference", "--training.steps", str(STEPS), *LAYOUT)
+    reference = read_model(newest(folder + "/final"))
+    dies(program, reference)
+    sleeps(program, reference)
     program.finish()
 
 

@@ -256,6 +256,11 @@ class World {
     });
   }
 
+  void follow(const plans::SeekLeftState& order) {
+    const uint64_t left = script_.below(order.steps_done + 1);
+    honest_.push_back([this, left] { return coordination_.on_left_state(left, now_us_); });
+  }
+
   /// Every stage's own files are there, and nobody else's.
   void follow(const plans::CompleteCheckpoint& order) {
     const size_t stages = coordination_.plan()->stages.size();

@@ -92,7 +92,8 @@ struct Cluster {
     if (!plan || int64_t{replica.value} >= replica_count(*plan)) return {};
     return replica_of(*plan, replica).worker;
   }
-  /// What was decided, with everything that follows from what the planner answers at once.
+  /// What was decided, with everything that follows from what the planner, and who looks for state
+  /// that workers have left, answer at once.
   CoordinatorDecisions decided(CoordinatorOutcome outcome) {
     coordination.check_invariants();
     CoordinatorDecisions decisions = std::move(outcome).decisions();
@@ -101,6 +102,9 @@ struct Cluster {
   }
   CoordinatorDecisions answered(CoordinatorDecisions decisions) {
     for (size_t i = 0; i < decisions.size() && plans_at_once; ++i) {
+      if (std::holds_alternative<SeekLeftState>(decisions[i])) {
+        append(decisions, decided(coordination.on_left_state(left_steps, ++now)));
+      }
       const auto* request = std::get_if<RequestPlan>(&decisions[i]);
       if (request == nullptr) continue;
       const PlanReady ready{request->id, answer(*request->question), 0};
@@ -112,6 +116,7 @@ struct Cluster {
   Coordination coordination;
   uint64_t now = 0;
   bool plans_at_once = true;
+  uint64_t left_steps = 0;  // Of the checkpoint that can be made of what workers have left.
 };
 
 }  // namespace skein::plans

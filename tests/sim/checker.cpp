@@ -26,6 +26,8 @@ constexpr uint64_t kOfPipeline = UINT64_MAX;
 /// Processes of a loop that may be given a part before they are held back for longer than they
 /// live: those of one host fewer than those that always come from another one.
 constexpr size_t kLoopersMax = 8;
+/// From a look at the disk to a plan, with all that a planner may take in between.
+constexpr uint64_t kSettledUs = 15'000'000;
 
 uint64_t digest_of(const gpu::StageModel& model) {
   uint64_t digest = 0xcbf29ce484222325;
@@ -219,6 +221,7 @@ void Checker::on_plan(const plans::Plan& plan) {
 void Checker::on_event(const actors::EventReport& report) {
   world_.trace(absl::StrCat("event ", report.name, ": ", report.text));
   if (report.name == "run.rolled_back") ++rollback_events_;
+  if (report.name == "checkpoint.adopted") left_.clear();  // What is newer is not whole.
   patience_.on_event(report);
   if (had_checkpoint_ && !disk_.has_checkpoint()) {
     fail(absl::StrCat("no complete checkpoint is left at ", report.name));
@@ -273,22 +276,46 @@ void Checker::on_given_up(ProcessId process) {
       continue;  // Who has not heard of the commit leaves nothing.
     const plans::LayerRange layers = plans::stage_at(plan, held.stage).layers;
     for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-      left_[applied->second].insert(layer);
+      Left& left = left_[{applied->second, updated->second}];
+      left.layers.insert(layer);
+      left.since_us = world_.now_us();
     }
   }
 }
 
-/// The next life of the coordinator has looked for what the workers of the last one have left.
+/// All layers are there, and the run has not taken it back; nor has the journal forgotten it.
+bool Checker::is_whole(const std::pair<uint64_t, uint64_t>& name, const Left& left) const {
+  const auto& [steps, generation] = name;
+  if (static_cast<int64_t>(left.layers.size()) < plans::layer_count(job_.model)) return false;
+  const auto record = store_.commits.find(steps - 1);
+  return record != store_.commits.end() && record->second.generation == generation;
+}
+
+/// The next life of the coordinator has looked for what the workers of the last one have left. That
+/// of the last step it finds before it would go back.
 void Checker::check_left() {
-  for (const auto& [steps, layers] : std::exchange(left_, {})) {
-    if (static_cast<int64_t>(layers.size()) < plans::layer_count(job_.model)) continue;
-    if (!store_.commits.contains(steps - 1)) continue;  // Forgotten, or taken back.
+  const auto last = static_cast<uint64_t>(job_.training.steps);
+  for (const auto& [name, left] : std::exchange(left_, {})) {
+    if (name.first >= last) left_[name] = left;
+    if (name.first >= last || !is_whole(name, left)) continue;
     const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
     const uint64_t found = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
-    if (found >= steps) continue;
-    fail(absl::StrCat("workers have left the whole state of step ", steps,
+    if (found >= name.first) continue;
+    fail(absl::StrCat("workers have left the whole state of step ", name.first,
                       ", and the newest checkpoint is of step ", found));
   }
+}
+
+/// Newer than what a plan starts from; what was left a moment ago may not have been seen. Empty:
+/// nothing.
+std::string Checker::left_state_after(uint64_t first_step) const {
+  for (const auto& [name, left] : left_) {
+    const bool is_old = left.since_us + kSettledUs <= world_.now_us();
+    if (name.first <= first_step || !is_old || !is_whole(name, left)) continue;
+    return absl::StrCat("going back to step ", first_step,
+                        " though workers have left the whole state of step ", name.first);
+  }
+  return "";
 }
 
 void Checker::on_checkpoint(const actors::CheckpointReport& report) {
@@ -343,6 +370,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   seen_generations_[envelope.getGeneration()] = true;
   const auto assign = body.getAssign();
   thrown_away_ = living_state_after(assign.getFirstStep());
+  if (thrown_away_.empty()) thrown_away_ = left_state_after(assign.getFirstStep());
   if (seen_generations_.size() == 1) return;
   const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;
   if (assign.getFromCheckpoint()) {

@@ -118,6 +118,11 @@ class Checker {
   std::string shape() const { return shapes_.empty() ? "" : shapes_.begin()->first; }
 
  private:
+  /// What workers have left who gave up a coordinator.
+  struct Left {
+    std::set<int64_t> layers;
+    uint64_t since_us = 0;  // The newest of them.
+  };
   struct Held {
     plans::ReplicaId id;
     int32_t stage = 0;
@@ -149,6 +154,8 @@ class Checker {
   /// Who holds the whole state of a later step than `first_step`, if there is somebody.
   std::string living_state_after(uint64_t first_step) const;
   void check_left();
+  bool is_whole(const std::pair<uint64_t, uint64_t>& name, const Left& left) const;
+  std::string left_state_after(uint64_t first_step) const;
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
 
   World& world_;
@@ -189,8 +196,8 @@ class Checker {
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;
   uint64_t excused_us_ = 0;
-  uint64_t forgotten_steps_ = 0;                // The journal need not have all of these.
-  std::map<uint64_t, std::set<int64_t>> left_;  // Layers that workers have left, by steps done.
+  uint64_t forgotten_steps_ = 0;                        // The journal need not have all of these.
+  std::map<std::pair<uint64_t, uint64_t>, Left> left_;  // By steps done and generation.
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;

@@ -172,7 +172,7 @@ class Simulation {
         fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
         fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk &&
         fault.kind != FaultKind::kCrashLoop && fault.kind != FaultKind::kPowerCut &&
-        fault.kind != FaultKind::kAbandon;
+        fault.kind != FaultKind::kAbandon && fault.kind != FaultKind::kStandstill;
     if (is_of_worker && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
@@ -190,6 +190,7 @@ class Simulation {
       case FaultKind::kPause:
         return pause(target->process(), fault.duration_us);
       case FaultKind::kPauseCoordinator:
+      case FaultKind::kStandstill:
         return coordinator_->is_alive() && pause(coordinator_->process(), fault.duration_us);
       case FaultKind::kSlow:
         target->set_speed(0.1);

@@ -254,16 +254,23 @@ void add_power_cut(uint64_t seed, std::vector<Fault>& faults) {
   faults.push_back(fault);
 }
 
-/// A coordinator that does not come back in time. Drawn apart from the rest, and put behind it.
+/// A coordinator that does not come back in time, dead or paused. Each is drawn apart from the
+/// rest, and put behind it.
 void add_abandonment(uint64_t seed, const plans::JobSpec& job, std::vector<Fault>& faults) {
-  Draw draw{plans::Rng(seed, plans::random_stream("abandoned", 1))};
-  if (!draw.chance(0.1)) return;
-  Fault fault = draw_fault(draw);
-  fault.kind = FaultKind::kAbandon;
-  // Workers give up one after the other, and what they hold has to be written.
-  const auto patience_s = static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds);
-  fault.duration_us = (patience_s + draw.between(5, 15)) * kSecond;
-  faults.push_back(fault);
+  Draw dead{plans::Rng(seed, plans::random_stream("abandoned", 1))};
+  Draw paused{plans::Rng(seed, plans::random_stream("standstill", 1))};
+  for (auto& [draw, kind] : {std::pair<Draw&, FaultKind>{dead, FaultKind::kAbandon},
+                             std::pair<Draw&, FaultKind>{paused, FaultKind::kStandstill}}) {
+    if (!draw.chance(0.1)) continue;
+    Fault fault = draw_fault(draw);
+    fault.kind = kind;
+    // Workers give up one after the other, and what they hold has to be written. Of one that is
+    // paused they hear nothing for a lease first.
+    const auto patience_s = static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds);
+    const uint64_t more_s = kind == FaultKind::kStandstill ? 15 : 0;
+    fault.duration_us = (patience_s + more_s + draw.between(5, 15)) * kSecond;
+    faults.push_back(fault);
+  }
 }
 
 }  // namespace
@@ -292,7 +299,8 @@ const char* to_text(FaultKind kind) {
                                                "crash-loop",
                                                "blackhole",
                                                "power-cut",
-                                               "abandon"};
+                                               "abandon",
+                                               "standstill"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -336,7 +344,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   choose_disk(seed, scenario);
   add_crash_loop(seed, scenario.faults);
   add_blackhole(seed, scenario.faults);
-  if (!has_pipelines) add_power_cut(seed, scenario.faults);
+  add_power_cut(seed, scenario.faults);
   add_abandonment(seed, scenario.job, scenario.faults);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(

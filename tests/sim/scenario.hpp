@@ -34,8 +34,9 @@ enum class FaultKind {
   kBlackhole,  // No bytes between two workers, as long as both live.
   kPowerCut,   // As kCrashCoordinator, and the newest entries of the journal are lost, or all.
   kAbandon,    // As kCrashCoordinator, for longer than workers wait.
+  kStandstill,  // As kPauseCoordinator, for longer than workers wait.
 };
-inline constexpr int kFaultKinds = 24;
+inline constexpr int kFaultKinds = 25;
 
 const char* to_text(FaultKind kind);
 

@@ -69,7 +69,10 @@ struct CoordinatorRig {
       return {[this](const CheckpointRequest& request, const CheckpointListener&) {
                 saved.push_back(request.state.steps_done);
               },
-              [](const StartRequest&, const CheckpointListener&) {}};
+              [](const StartRequest&, const CheckpointListener&) {},
+              [](const plans::SeekLeftState&, const CheckpointListener& listener) {
+                caf::anon_send(listener, LeftStateFound());
+              }};
     });
     observer = system->spawn(observer_io, static_cast<RunObserver*>(&events), [] {});
     CoordinatorConfig made;

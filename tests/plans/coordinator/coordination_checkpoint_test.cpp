@@ -98,6 +98,46 @@ TEST(CoordinationCheckpoint, AChangeThatLosesNothingWaitsForNoCheckpoint) {
   EXPECT_NE(find<AssignPlan>(cluster.quiesced(1, {{4, {0, 6}}})), nullptr);
 }
 
+TEST(CoordinationCheckpoint, BeforeARollbackWhatWorkersHaveLeftIsLookedFor) {
+  for (const uint64_t left : {0, 3, 5}) {
+    Cluster cluster(saving_job());
+    train(cluster, 5, 4);
+    cluster.lose(2);
+    cluster.plans_at_once = false;
+    const CoordinatorDecisions asked = cluster.quiesced(1, {{5, kFront}});
+    ASSERT_NE(find<SeekLeftState>(asked), nullptr);
+    EXPECT_EQ(find<SeekLeftState>(asked)->steps_done, 5u);
+    EXPECT_EQ(generation_of(find<SeekLeftState>(asked)->generations, 5), 1u);
+    EXPECT_EQ(find<AssignPlan>(asked), nullptr);
+    cluster.now += 3'600'000'000;  // However long the disk takes: nobody is late.
+    cluster.coordination.on_heartbeat({1}, {}, cluster.now);
+    EXPECT_EQ(find<DismissWorker>(cluster.coordination.on_timer(cluster.now)), nullptr);
+    const CoordinatorDecisions found =
+        cluster.decided(cluster.coordination.on_left_state(left, ++cluster.now));
+    ASSERT_NE(find<AssignPlan>(found), nullptr);
+    EXPECT_TRUE(find<AssignPlan>(found)->restore.from_checkpoint);
+    EXPECT_EQ(find<AssignPlan>(found)->restore.first_step, std::max<uint64_t>(left, 4));
+    EXPECT_TRUE(cluster.coordination.on_left_state(5, ++cluster.now).is_dropped());
+  }
+}
+
+TEST(CoordinationCheckpoint, AChangeThatBeginsMeanwhileWaitsForTheAnswer) {
+  Cluster cluster(saving_job());
+  train(cluster, 5, 4);
+  cluster.lose(2);
+  cluster.plans_at_once = false;
+  ASSERT_NE(find<SeekLeftState>(cluster.quiesced(1, {{5, kFront}})), nullptr);
+  cluster.join(3);
+  cluster.join(4);
+  cluster.lose(3);
+  cluster.quiesced(1, {{5, kFront}});
+  EXPECT_EQ(find<AssignPlan>(cluster.quiesced(4)), nullptr);
+  const CoordinatorDecisions found =
+      cluster.decided(cluster.coordination.on_left_state(5, ++cluster.now));
+  ASSERT_NE(find<AssignPlan>(found), nullptr);
+  EXPECT_EQ(find<AssignPlan>(found)->restore.first_step, 5u);
+}
+
 TEST(CoordinationCheckpoint, ADamagedOneLeadsToAnOlderOne) {
   Cluster cluster(saving_job());
   const CoordinatorDecisions first = restore_from_four(cluster);
