@@ -17,13 +17,14 @@ set(SKEIN_PCH_JSON <nlohmann/json.hpp>)
 set(SKEIN_PCH_TEST <gmock/gmock.h> <gtest/gtest.h>)
 
 # skein_precompiled(NAME base KIND library|program HEADERS ... LINK ...)
-# Declares the precompiled headers skein_pch_<name>. Programs and libraries need their own, as the
-# compiler makes other code for them.
+# Declares the precompiled headers skein_pch_<name>. Programs, which are tests, and libraries need
+# their own, as the compiler makes other code for them.
 function(skein_precompiled)
   cmake_parse_arguments(ARG "" "NAME;KIND" "HEADERS;LINK" ${ARGN})
   set(target skein_pch_${ARG_NAME})
   if(ARG_KIND STREQUAL "program")
     add_executable(${target} ${PROJECT_SOURCE_DIR}/cmake/empty_program.cpp)
+    target_compile_options(${target} PRIVATE ${SKEIN_TEST_OPTIMISATION})
   else()
     add_library(${target} STATIC ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
   endif()
@@ -79,8 +80,10 @@ function(skein_library)
 endfunction()
 
 # Gives a program of tests the precompiled headers that suit what it links. They were compiled with
-# GoogleTest's definitions, so they are for programs that have these, too.
+# GoogleTest's definitions and SKEIN_TEST_OPTIMISATION, so they are for programs that have these, too:
+# most of the time of a build goes into tests, which need not be fast.
 function(skein_use_test_headers target)
+  target_compile_options(${target} PRIVATE ${SKEIN_TEST_OPTIMISATION})
   target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest)
   if("${ARGN}" MATCHES "skein::(actors|cli)")
     target_precompile_headers(${target} REUSE_FROM skein_pch_caf_test)

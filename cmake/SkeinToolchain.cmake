@@ -10,6 +10,8 @@ option(SKEIN_TESTS "Build the tests" ON)
 option(SKEIN_BENCH "Build the benchmarks" ON)
 option(SKEIN_LONG_TESTS "Run the long forms of tests: hours" OFF)
 option(SKEIN_UNITY "Compile the sources of a room at once, where names permit it" OFF)
+set(SKEIN_TEST_OPTIMISATION "" CACHE STRING
+    "Compiler option for the tests' own sources, behind those of the build: -O1")
 option(SKEIN_SWEEP "Sweep the invariants of all state machines after every event" OFF)
 option(SKEIN_FUZZ "Build the fuzzers (clang only)" OFF)
 option(SKEIN_WERROR "Treat warnings as errors" ON)

@@ -116,7 +116,7 @@ struct Cluster {
   Coordination coordination;
   uint64_t now = 0;
   bool plans_at_once = true;
-  uint64_t left_steps = 0;  // Of the checkpoint that can be made of what workers have left.
+  uint64_t left_steps = 0;  // A checkpoint of so many can be made of what workers have left.
 };
 
 }  // namespace skein::plans
