@@ -524,7 +524,8 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   requests_.forget_all();
   const std::optional<RunEvent> routed = keep_apart(chosen, now_us);
   chosen.plan.generation = generation_;
-  const uint64_t first_step = change_.restore_of(chosen.plan, durable()).first_step;
+  const RestoreDecision restored = change_.restore_of(chosen.plan, durable());
+  const uint64_t first_step = restored.first_step;
   if (log_.completes_beyond(first_step)) {
     // What is newer than all else is about to be on disk; and nothing older is deleted meanwhile.
     change_.propose(std::move(chosen));
@@ -532,6 +533,8 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   }
   const bool may_be_left = options_.job.checkpoint.enable && !has_sought_;
   if (first_step < log_.steps_done() && may_be_left) return seek_left_state(std::move(chosen));
+  // Nothing is there that could be saved: who is away may come back to the next life with more.
+  if (stop_requested_ && restored.from_checkpoint) return end(absl::OkStatus(), true);
   change_.assign(chosen.plan, members_.all(), durable());
   if (change_.restore().from_checkpoint && !checkpoint_fault_.ok()) {
     return end(checkpoint_fault_, false);
@@ -1382,7 +1385,14 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
   // A change of plan on its way is waited for: its workers hold what is to be saved.
   const bool changes = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
-  if (!runs && !(changes && has_trained_)) append(decisions, end(absl::OkStatus(), true));
+  // While workers are waited for, those who are here may hold what is not on disk.
+  const bool waits = phase_ == Phase::kGathering && !is_verifying_ && members_.count() > 0 &&
+                     (has_trained_ || options_.last_plan);
+  if (waits && has_unsaved()) {
+    append(decisions, begin_change("what is here is saved, as the run is to stop", now_us));
+  } else if (!runs && !(changes && has_trained_)) {
+    append(decisions, end(absl::OkStatus(), true));
+  }
   if (runs && budget.abandons) append(decisions, abandon_step(now_us));
   return decisions;
 }
@@ -1403,8 +1413,7 @@ StopMeasures Coordination::stop_measures(uint64_t now_us) const {
 /// What is committed is saved without the step in progress, if it is not on disk.
 CoordinatorDecisions Coordination::abandon_step(uint64_t now_us) {
   if (phase_ != Phase::kTraining || log_.is_journaling() || log_.is_held()) return {};
-  const bool has_news = log_.steps_done() != log_.durable_step();
-  if (!has_news || !options_.job.checkpoint.enable) return end(absl::OkStatus(), true);
+  if (!has_unsaved()) return end(absl::OkStatus(), true);
   return begin_change("the step in progress is abandoned, as the run is to stop", now_us);
 }
 

@@ -248,6 +248,9 @@ class Coordination {
 
   // The end.
   StopMeasures stop_measures(uint64_t now_us) const;
+  bool has_unsaved() const {
+    return options_.job.checkpoint.enable && log_.steps_done() != log_.durable_step();
+  }
   CoordinatorDecisions abandon_step(uint64_t now_us);
   CoordinatorDecisions check_stop(uint64_t now_us);
   bool runs_plan() const;

@@ -139,6 +139,21 @@ def stop_abandons_a_stuck_step(program, expect):
         run.end()
 
 
+def stop_while_workers_are_waited_for(program, expect):
+    """One of two replicas is gone, and training waits for another worker: what the other one holds is
+    saved."""
+    run = ElasticRun(program, "waiting", 2, "--parallelism.data_parallel_replicate_degree", "2",
+                     *SLOW, "--training.steps", "1000", "--elastic.min_workers", "2")
+    try:
+        run.wait_for_step(5)
+        run.signal(2)
+        run.wait_for_event("run.paused", 15 * SLOWNESS)
+        run.coordinator.send_signal(signal.SIGTERM)
+        check_saved(expect, run, run.finish())
+    finally:
+        run.end()
+
+
 def second_signal_kills(program, expect):
     run = start_for_a_stop(program, "second-signal", "--device.speed", "0.008")
     try:
@@ -209,6 +224,7 @@ TRIALS = {
     "stopped coordinator for long": lambda *with_: stopped_coordinator(*with_, 7),
     "stop in a long step": stop_finishes_a_long_step,
     "stop in a stuck step": stop_abandons_a_stuck_step,
+    "stop while workers are waited for": stop_while_workers_are_waited_for,
     "second signal": second_signal_kills,
     "lost journal": lost_journal,
     "full disk of the journal": full_journal_disk,

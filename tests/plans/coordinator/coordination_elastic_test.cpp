@@ -613,6 +613,30 @@ TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
       nullptr);
 }
 
+TEST(CoordinationElastic, AStopWhileWorkersAreWaitedForSavesWhatIsHere) {
+  JobSpec job = long_job();
+  job.checkpoint.enable = true;
+  job.elastic.min_workers = 2;
+  for (const bool is_whole : {true, false}) {
+    Cluster cluster(job);
+    cluster.start();
+    cluster.finish_step(0);
+    std::vector<InventoryItem> held = {{1, kFrontStage}};
+    if (is_whole) held.push_back({1, kBack});
+    cluster.lose(2);
+    cluster.quiesced(1, held);
+    ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+    const CoordinatorDecisions stopping =
+        cluster.decided(cluster.coordination.on_stop_request("Ctrl-C", ++cluster.now));
+    ASSERT_NE(find<QuiesceWorker>(stopping), nullptr);
+    const CoordinatorDecisions found = cluster.quiesced(1, held);
+    EXPECT_EQ(find<AssignPlan>(found) != nullptr, is_whole);
+    EXPECT_EQ(find<EndRun>(found) != nullptr, !is_whole) << "and no step is taken back";
+    if (!is_whole) continue;
+    EXPECT_TRUE(find<StartRun>(cluster.prepared(1))->order.checkpoint);
+  }
+}
+
 TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
   JobSpec job = small_job();
   job.training.steps = 1;
