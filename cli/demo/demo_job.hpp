@@ -6,7 +6,8 @@ namespace skein::cli {
 /// devices are emulated: together they need no more than two cores, and the worker that joins later
 /// is as fast as the first one. Micro-batches of one sample and an odd number of them leave the
 /// planner no choice but a pipeline: nothing can be split over replicas. A copy of the state after
-/// each step, in another worker's memory, means that a killed worker costs no committed step.
+/// each step, in another worker's memory, means that a killed worker costs no committed step, or
+/// the last one, if its copy was still on its way.
 /// Speeds are measured once: where all workers share two cores, they change all the time.
 inline constexpr char kDemoJob[] = R"([job]
 name = "demo"
