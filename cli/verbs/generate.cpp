@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/verbs/generated_text.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/stage_model.hpp"
@@ -140,6 +141,7 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
   const int64_t window = std::min(trained, static_cast<int64_t>(tokens.size()) + options.tokens);
   SKEIN_ASSIGN_OR_RETURN(auto sampler, Sampler::create(*reader, window, options.threads));
   const bool is_bytes = vocab_size <= kByteVocabulary;
+  GeneratedText text;
   if (is_bytes) out << options.prompt << std::flush;
   plans::Rng rng(options.seed);
   std::vector<float> logits(static_cast<size_t>(vocab_size));
@@ -147,13 +149,13 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
     SKEIN_RETURN_IF_ERROR(sampler->run(tokens, window, logits));
     tokens.push_back(draw(logits, options, rng));
     if (is_bytes) {
-      out.put(static_cast<char>(tokens.back()));
+      out << text.add(static_cast<uint8_t>(tokens.back()));
     } else {
       out << tokens.back() << ' ';
     }
     out.flush();
   }
-  out << std::endl;
+  out << text.end() << std::endl;
   return absl::OkStatus();
 }
 

@@ -18,7 +18,7 @@ struct GenerateOptions {
   int64_t threads = 1;
 };
 
-/// Draws text from a trained model and writes it as it is drawn: bytes for a byte-level model (V at
+/// Draws text from a trained model and writes it as it is drawn: UTF-8 for a byte-level model (V at
 /// most 256), else token numbers separated by spaces, for which the prompt must be numbers too.
 /// Errors of `gpu::CheckpointReader`; InvalidArgument for options out of range.
 absl::Status generate(const GenerateOptions& options, std::ostream& out);

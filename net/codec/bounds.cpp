@@ -4,41 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "plans/base/readable_text.hpp"
 
 namespace skein::net {
-namespace {
 
-/// Bytes of the character that `text` begins with; 0 if it is not UTF-8. Overlong forms, halves of
-/// surrogate pairs and what is beyond Unicode are none.
-size_t character_bytes(std::string_view text) {
-  const auto at = [text](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = at(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned second = at(1);
-  const bool is_wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
-                        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
-  return is_wrong ? 0 : length;
-}
-
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-/// A character of several bytes by which a terminal or a reader may take a line for another one:
-/// the upper control characters, breaks of lines, and what turns the direction of text.
-bool is_deceptive(std::string_view character) {
-  const auto at = [character](size_t i) { return static_cast<unsigned char>(character[i]); };
-  if (character.size() == 2) return at(0) == 0xc2 && at(1) < 0xa0;  // U+0080..9F
-  if (character.size() != 3 || at(0) != 0xe2) return false;
-  if (at(1) == 0x80) return at(2) >= 0xa8 && at(2) <= 0xae;  // U+2028..2E
-  return at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9;    // U+2066..69
-}
-bool is_of_lines(char c) { return c == '\n' || c == '\t' || c == '\r'; }
-
-}  // namespace
+using plans::character_bytes;
+using plans::is_readable;
 
 uint64_t Bounds::count(const char* field, uint64_t value, uint64_t max) {
   if (value <= max) return value;
@@ -103,8 +74,7 @@ bool Bounds::fits_text(const char* field, std::string_view value, size_t max, bo
   }
   for (size_t i = 0; i < value.size();) {
     const size_t length = character_bytes(value.substr(i));
-    const bool is_wrong = is_control(value[i]) && !(may_have_lines && is_of_lines(value[i]));
-    if (length == 0 || is_wrong || is_deceptive(value.substr(i, length))) {
+    if (!is_readable(value.substr(i, length), may_have_lines)) {
       refuse(field, absl::StrCat("is not printable at byte ", i));
       return false;
     }
@@ -163,8 +133,7 @@ std::string fit_text(std::string_view text, size_t max) {
   std::string fitted;
   for (size_t i = 0; i < text.size();) {
     const size_t length = character_bytes(text.substr(i));
-    const bool is_wrong =
-        length == 0 || is_control(text[i]) || is_deceptive(text.substr(i, length));
+    const bool is_wrong = !is_readable(text.substr(i, length), false);
     const size_t taken = length == 0 ? 1 : length;
     if (fitted.size() + (is_wrong ? 1 : taken) > max) break;
     if (is_wrong) {
