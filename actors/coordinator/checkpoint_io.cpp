@@ -32,8 +32,8 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
       },
       [self](const plans::SeekLeftState& sought, const CheckpointListener& listener) {
         const auto find_loss = [&](uint64_t steps, uint64_t generation) -> std::optional<double> {
-          const bool is_of_run = steps <= sought.steps_done &&
-                                 plans::generation_of(sought.generations, steps) == generation;
+          const bool is_of_run =
+              plans::came_through(sought.generations, sought.steps_done, steps, generation);
           if (!is_of_run) return std::nullopt;
           return steps == sought.steps_done ? sought.loss : 0;
         };

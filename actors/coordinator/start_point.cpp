@@ -1,6 +1,7 @@
 #include "actors/coordinator/start_point.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,7 @@
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/data/token_data.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/coordinator/commit_log.hpp"
 
 namespace skein::actors {
 namespace {
@@ -38,25 +40,42 @@ absl::Status check_data(const TrainingData& data, const gpu::CheckpointReader& r
                    " bytes now, or other contents); its position in the data would mean nothing"));
 }
 
+/// By the first step that each covers.
+std::map<uint64_t, uint64_t> generations_of(const std::vector<plans::CommitRecord>& records) {
+  std::map<uint64_t, uint64_t> generations;
+  uint64_t generation = 0;
+  for (const plans::CommitRecord& record : records) {
+    if (record.generation == generation) continue;
+    generation = generations[record.step] = record.generation;
+  }
+  return generations;
+}
+
+/// 0: it is not known any more.
+double loss_after(const std::vector<plans::CommitRecord>& records, uint64_t steps) {
+  const auto record =
+      std::find_if(records.rbegin(), records.rend(),
+                   [&](const plans::CommitRecord& each) { return each.step + 1 == steps; });
+  return record == records.rend() ? 0 : record->loss;
+}
+
 absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
                                                   const std::string& run_folder, Journal& journal) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::CommitRecord> records, journal.read());
   const absl::StatusOr<plans::Plan> last = journal.last_plan();
   if (!last.ok() && !absl::IsNotFound(last.status())) return last.status();
   const uint64_t newest = last.ok() ? last->generation : 0;
-  // The journal may have lost its newest steps, but none from before its last plan.
+  const std::map<uint64_t, uint64_t> generations = generations_of(records);
+  const uint64_t committed = records.empty() ? 0 : records.back().step + 1;
   const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
     // A start with more steps is refused, and what is refused changes nothing. One with just as
     // many ends well: the state is found before the first plan goes back to an older one.
     if (steps_done >= static_cast<uint64_t>(job.training.steps)) return std::nullopt;
-    const auto record = std::lower_bound(
-        records.begin(), records.end(), steps_done - 1,
-        [](const plans::CommitRecord& each, uint64_t step) { return each.step < step; });
-    if (record == records.end()) {
-      return generation >= newest ? std::optional(0.0) : std::nullopt;
-    }
-    const bool is_its_own = record->step + 1 == steps_done && record->generation == generation;
-    return is_its_own ? std::optional(record->loss) : std::nullopt;
+    // The journal may have lost its newest steps, but none from before its last plan.
+    const bool is_lost = steps_done > committed && generation >= newest;
+    const bool is_of_run =
+        is_lost || plans::came_through(generations, committed, steps_done, generation);
+    return is_of_run ? std::optional(loss_after(records, steps_done)) : std::nullopt;
   };
   return gpu::adopt_emergency_shards(run_folder, job, find_loss);
 }
@@ -91,21 +110,14 @@ absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std:
     SKEIN_ASSIGN_OR_RETURN(start.data, read_data(job));
   }
   if (load_path.empty()) return start;
-  SKEIN_ASSIGN_OR_RETURN(const auto folders, gpu::complete_checkpoints(load_path));
-  for (const std::string& folder : folders) {
-    const std::vector<std::string> faults = gpu::find_faults(folder);
-    if (!faults.empty()) {
-      const size_t more = faults.size() - 1;
-      start.faults.push_back(
-          absl::StrCat(faults.front(), more > 0 ? absl::StrCat(" (and ", more, " more)") : ""));
-      continue;
-    }
-    SKEIN_ASSIGN_OR_RETURN(const auto reader, gpu::CheckpointReader::open(folder));
-    if (reader->trainer_state().steps_done > steps_max) continue;
-    SKEIN_RETURN_IF_ERROR(check_use(job, *reader));
-    SKEIN_RETURN_IF_ERROR(check_data(start.data, *reader));
-    start.checkpoint_path = folder;
-    start.durable_step = reader->trainer_state().steps_done;
+  SKEIN_ASSIGN_OR_RETURN(gpu::WholeCheckpoint found,
+                         gpu::newest_whole_checkpoint(load_path, steps_max));
+  start.faults = std::move(found.faults);
+  if (found.reader) {
+    SKEIN_RETURN_IF_ERROR(check_use(job, *found.reader));
+    SKEIN_RETURN_IF_ERROR(check_data(start.data, *found.reader));
+    start.checkpoint_path = found.reader->folder();
+    start.durable_step = found.reader->trainer_state().steps_done;
     return start;
   }
   start.checkpoint = absl::DataLossError(absl::StrCat(
@@ -137,11 +149,7 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
     start.committed_steps = std::max(start.durable_step, records.back().step + 1);
     start.committed_norm = records.back().gradient_norm;
   }
-  uint64_t generation = 0;
-  for (const plans::CommitRecord& record : records) {
-    if (record.generation == generation) continue;
-    generation = start.step_generations[record.step] = record.generation;
-  }
+  start.step_generations = generations_of(records);
   absl::StatusOr<plans::Plan> last = journal.last_plan();
   if (absl::IsNotFound(last.status())) return absl::OkStatus();
   SKEIN_RETURN_IF_ERROR(last.status());

@@ -84,7 +84,7 @@ EmergencySaved save_in_emergency(const EmergencyRequest& request) {
   EmergencySaved saved;
   saved.status = check_folder(request);
   if (!saved.status.ok()) return saved;
-  const uint64_t durable = gpu::newest_whole_checkpoint(request.run_folder);
+  const uint64_t durable = gpu::durable_steps(request.run_folder);
   HeldByState states;
   for (const HeldState& each : request.held) {
     if (each.step > durable) states[{each.generation, each.step}].push_back(each);

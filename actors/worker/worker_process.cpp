@@ -243,8 +243,7 @@ class LocalWorker final : public WorkerProcess {
 
   plans::ReconnectBackoff::Attempt begin_attempt(uint64_t attempt, double seconds) {
     std::lock_guard lock(mutex_);
-    attempt_ = attempt;
-    return backoff_.begin(seconds, to_us(std::chrono::steady_clock::now()));
+    return backoff_.begin(attempt, seconds, to_us(std::chrono::steady_clock::now()));
   }
 
   void start_connecting(uint64_t attempt, const net::ConnectOptions& options) {
@@ -299,7 +298,7 @@ class LocalWorker final : public WorkerProcess {
   /// it is.
   void remember_head(uint64_t attempt, const net::Envelope& message) {
     std::lock_guard lock(mutex_);
-    if (attempt != attempt_) return;
+    if (!backoff_.is_newest(attempt)) return;
     if (const auto* joined = std::get_if<net::Joined>(&message.body)) {
       backoff_.on_joined();
       head_.sender = joined->worker.value;
@@ -338,7 +337,6 @@ class LocalWorker final : public WorkerProcess {
 
   std::mutex mutex_;
   plans::ReconnectBackoff backoff_{static_cast<uint64_t>(getpid())};  // Guarded by mutex_.
-  uint64_t attempt_ = 0;                                              // The newest one.
   std::condition_variable ended_signal_;
   std::shared_ptr<net::ControlLink> link_;
   net::EnvelopeHead head_;

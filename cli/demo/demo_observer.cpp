@@ -158,10 +158,9 @@ void DemoObserver::on_first_step_of_plan(const actors::StepReport& report) {
   if (pause_cause_.empty()) {
     pause_cause_ = newcomers_.empty() ? "plan changed" : newcomers_ + " works";
   }
-  const std::string cost = steps_lost_ == 0
-                               ? "no step lost"
-                               : absl::StrFormat("%d step%s done again", steps_lost_,
-                                                 steps_lost_ == 1 ? "" : "s");
+  const std::string cost = steps_lost_ == 0 ? "no step lost"
+                                            : absl::StrFormat("%d step%s done again", steps_lost_,
+                                                              steps_lost_ == 1 ? "" : "s");
   add_event(absl::StrFormat("%s: step %d committed %.1f s later, %s", pause_cause_, report.step,
                             elapsed() - *pause_began_, cost),
             false, true);

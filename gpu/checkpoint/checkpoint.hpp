@@ -88,4 +88,16 @@ class CheckpointReader {
   virtual std::vector<std::string> find_shape_faults() const = 0;
 };
 
+/// The newest checkpoint that is whole, all of which was read.
+struct WholeCheckpoint {
+  std::unique_ptr<CheckpointReader> reader;  // Null: none is.
+  std::vector<std::string> faults;           // A line for each newer one.
+};
+/// Looks at the checkpoints in `path` that have at most `steps_max` steps. Errors as
+/// `complete_checkpoints`.
+absl::StatusOr<WholeCheckpoint> newest_whole_checkpoint(const std::string& path,
+                                                        uint64_t steps_max = UINT64_MAX);
+/// Steps of the run's newest checkpoint that is whole; 0: there is none.
+uint64_t durable_steps(const std::string& run_folder);
+
 }  // namespace skein::gpu

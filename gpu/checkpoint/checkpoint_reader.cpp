@@ -223,4 +223,29 @@ std::vector<std::string> find_faults(const std::string& folder) {
   return (*reader)->find_shape_faults();
 }
 
+absl::StatusOr<WholeCheckpoint> newest_whole_checkpoint(const std::string& path,
+                                                        uint64_t steps_max) {
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<std::string> folders, complete_checkpoints(path));
+  WholeCheckpoint found;
+  for (const std::string& folder : folders) {
+    const std::vector<std::string> faults = find_faults(folder);
+    if (!faults.empty()) {
+      const size_t more = faults.size() - 1;
+      found.faults.push_back(
+          absl::StrCat(faults.front(), more > 0 ? absl::StrCat(" (and ", more, " more)") : ""));
+      continue;
+    }
+    SKEIN_ASSIGN_OR_RETURN(auto reader, CheckpointReader::open(folder));
+    if (reader->trainer_state().steps_done > steps_max) continue;
+    found.reader = std::move(reader);
+    return found;
+  }
+  return found;
+}
+
+uint64_t durable_steps(const std::string& run_folder) {
+  const auto found = newest_whole_checkpoint(run_folder);
+  return found.ok() && found->reader ? found->reader->trainer_state().steps_done : 0;
+}
+
 }  // namespace skein::gpu

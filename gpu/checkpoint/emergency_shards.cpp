@@ -165,17 +165,6 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
   return sync_folder(fs::path(folder).parent_path());
 }
 
-uint64_t newest_whole_checkpoint(const std::string& run_folder) {
-  const auto folders = complete_checkpoints(run_folder);
-  if (!folders.ok()) return 0;
-  for (const std::string& folder : *folders) {
-    if (!find_faults(folder).empty()) continue;
-    const auto reader = CheckpointReader::open(folder);
-    if (reader.ok()) return (*reader)->trainer_state().steps_done;
-  }
-  return 0;
-}
-
 absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,
                                                     const plans::JobSpec& job,
                                                     const FindLoss& find_loss) {
@@ -184,7 +173,7 @@ absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folde
   for (const auto& [name, folders] : find_folders(run_folder)) {
     const std::optional<double> loss = find_loss(name.steps_done, name.generation);
     if (!loss) continue;
-    if (!newest) newest = newest_whole_checkpoint(run_folder);
+    if (!newest) newest = durable_steps(run_folder);
     if (name.steps_done <= *newest) continue;
     FoundShards found = find_shards(folders, job);
     absl::StatusOr<TrainerState> state = absl::NotFoundError(found.fault);

@@ -36,9 +36,6 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
 /// never came there, or has taken it back.
 using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64_t generation)>;
 
-/// Steps of the run's newest checkpoint that is whole, all of which is read; 0: there is none.
-uint64_t newest_whole_checkpoint(const std::string& run_folder);
-
 struct AdoptedState {
   std::string path;  // The checkpoint that was made; empty: there is nothing to make one of.
   uint64_t steps_done = 0;

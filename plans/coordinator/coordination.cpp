@@ -1028,7 +1028,6 @@ CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Sta
   return lose(worker, why, now_us);
 }
 
-/// Its connection was lost while we were paused: it may have given up on us, and come back.
 /// Who is no member any more. If its measurement was awaited, others may be asked for another one.
 CoordinatorDecisions Coordination::forget(WorkerId worker) {
   unreachable_.forget(worker);
@@ -1036,6 +1035,7 @@ CoordinatorDecisions Coordination::forget(WorkerId worker) {
   return measurements_.forget(worker) ? measurements_.request(members()) : CoordinatorDecisions{};
 }
 
+/// Its connection was lost while we were paused: it may have given up on us, and come back.
 CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string& why,
                                              uint64_t now_us) {
   if (phase_ == Phase::kEnded || !members_.has(worker)) return {};

@@ -20,9 +20,11 @@ class ReconnectBackoff {
     double delay_seconds = 0;  // Before it.
     double left_seconds = 0;   // Then, for it and those that follow; <= 0: give up.
   };
-  /// The next attempt of those that may last for `patience_seconds` together. The first one is at
-  /// once, the tenth and those behind it more than a second after the one before.
-  Attempt begin(double patience_seconds, uint64_t now_us) {
+  /// The next attempt, which the caller calls `number`, of those that may last for
+  /// `patience_seconds` together. The first one is at once, the tenth and those behind it more than
+  /// a second after the one before.
+  Attempt begin(uint64_t number, double patience_seconds, uint64_t now_us) {
+    newest_ = number;
     if (!since_us_) since_us_ = now_us;
     // Whoever answers and closes at once is not asked at once either.
     const bool has_lasted = count_ > 0 && now_us >= last_us_ + kSteadyUs;
@@ -40,7 +42,9 @@ class ReconnectBackoff {
     attempt.left_seconds = patience_seconds - waited - attempt.delay_seconds;
     return attempt;
   }
-  /// The coordinator has answered a Join.
+  /// What comes on the links of older ones is late.
+  bool is_newest(uint64_t number) const { return number == newest_; }
+  /// The coordinator has answered a Join of the newest attempt.
   void on_joined() {
     since_us_.reset();
     is_answered_ = true;
@@ -53,6 +57,7 @@ class ReconnectBackoff {
   static constexpr uint64_t kSteadyUs = 10'000'000;
 
   Rng rng_;
+  uint64_t newest_ = 0;               // The number of the last attempt.
   std::optional<uint64_t> since_us_;  // None: there is a coordinator that has answered.
   bool is_answered_ = false;          // Since the last attempt.
   uint64_t last_us_ = 0;              // When that was.

@@ -342,8 +342,8 @@ actors::WorkerParts SimulatedWorker::make_parts() {
 }
 
 void SimulatedWorker::connect(uint64_t attempt, double seconds) {
-  const plans::ReconnectBackoff::Attempt next = backoff_.begin(seconds, around_.world.now_us());
-  attempt_ = attempt;
+  const plans::ReconnectBackoff::Attempt next =
+      backoff_.begin(attempt, seconds, around_.world.now_us());
   const double delay_s = next.left_seconds > 0 ? next.delay_seconds : 0;
   const auto delay_us = static_cast<uint64_t>(delay_s * 1e6);
   around_.world.after(delay_us, process_, [this, attempt, left_s = next.left_seconds] {
@@ -356,7 +356,7 @@ void SimulatedWorker::connect(uint64_t attempt, double seconds) {
           auto received = broken_.receive(std::move(message));
           if (!received) return;
           const bool is_answer = std::holds_alternative<net::Joined>(received->body);
-          if (is_answer && attempt == attempt_) backoff_.on_joined();
+          if (is_answer && backoff_.is_newest(attempt)) backoff_.on_joined();
           caf::anon_send(worker_, actors::LinkMessage{attempt, *std::move(received)});
         },
         on_closed};

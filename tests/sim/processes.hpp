@@ -68,7 +68,6 @@ class SimulatedWorker {
   const std::string host_;
   ProcessId process_ = 0;
   plans::ReconnectBackoff backoff_;
-  uint64_t attempt_ = 0;  // The newest one to connect.
   BrokenMessages broken_;
   std::shared_ptr<SimulatedPlane> plane_;
   std::shared_ptr<net::RendezvousStore> store_;

@@ -166,14 +166,7 @@ class Simulation {
     SimulatedWorker* other = workers.empty() ? nullptr : workers[fault.other % workers.size()];
     world_.trace(
         absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
-    const bool is_of_worker =
-        fault.kind != FaultKind::kCrashCoordinator && fault.kind != FaultKind::kPauseCoordinator &&
-        fault.kind != FaultKind::kOtherJob && fault.kind != FaultKind::kOtherKeys &&
-        fault.kind != FaultKind::kJoin && fault.kind != FaultKind::kDamageCheckpoint &&
-        fault.kind != FaultKind::kLoseShard && fault.kind != FaultKind::kFullDisk &&
-        fault.kind != FaultKind::kCrashLoop && fault.kind != FaultKind::kPowerCut &&
-        fault.kind != FaultKind::kAbandon && fault.kind != FaultKind::kStandstill;
-    if (is_of_worker && target == nullptr) return;
+    if (needs_worker(fault.kind) && target == nullptr) return;
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
 

@@ -275,6 +275,39 @@ void add_abandonment(uint64_t seed, const plans::JobSpec& job, std::vector<Fault
 
 }  // namespace
 
+bool needs_worker(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kCrashCoordinator:
+    case FaultKind::kPauseCoordinator:
+    case FaultKind::kJoin:
+    case FaultKind::kDamageCheckpoint:
+    case FaultKind::kLoseShard:
+    case FaultKind::kFullDisk:
+    case FaultKind::kOtherJob:
+    case FaultKind::kOtherKeys:
+    case FaultKind::kCrashLoop:
+    case FaultKind::kPowerCut:
+    case FaultKind::kAbandon:
+    case FaultKind::kStandstill:
+      return false;
+    case FaultKind::kCrash:
+    case FaultKind::kVanish:
+    case FaultKind::kPause:
+    case FaultKind::kSlow:
+    case FaultKind::kPartition:
+    case FaultKind::kIsolate:
+    case FaultKind::kHalfOpen:
+    case FaultKind::kDropLink:
+    case FaultKind::kDrain:
+    case FaultKind::kDamage:
+    case FaultKind::kStall:
+    case FaultKind::kRestart:
+    case FaultKind::kBlackhole:
+      return true;
+  }
+  return true;
+}
+
 const char* to_text(FaultKind kind) {
   constexpr const char* kNames[kFaultKinds] = {"crash",
                                                "vanish",

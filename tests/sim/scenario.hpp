@@ -39,6 +39,8 @@ enum class FaultKind {
 inline constexpr int kFaultKinds = 25;
 
 const char* to_text(FaultKind kind);
+/// Whether it happens to a worker that lives.
+bool needs_worker(FaultKind kind);
 
 struct Fault {
   FaultKind kind = FaultKind::kCrash;

@@ -24,8 +24,13 @@ class Program:
         self.telling = threading.Lock()
 
     def run(self, *words, timeout=120, **options):
-        return subprocess.run([self.skein, *words], timeout=timeout, cwd=self.folder, text=True,
-                              capture_output=True, check=False, **options)
+        try:
+            return subprocess.run([self.skein, *words], timeout=timeout, cwd=self.folder, text=True,
+                                  capture_output=True, check=False, **options)
+        except subprocess.TimeoutExpired as late:
+            for name, text in (("stdout", late.stdout), ("stderr", late.stderr)):
+                print(f"its {name} until then:\n{(text or b'')[-4000:].decode(errors='replace')}")
+            raise
 
     def train(self, dump, *words, job=SMALL_JOB, **options):
         """Trains into the folder `dump` and returns the finished process and the run's folder."""
