@@ -10,7 +10,7 @@ tests/plans/schedule_test.cpp compares with the executed lists. Target, fixed be
 
 Control is measured at the edge of the coordinator's process, by a library that is loaded into it
 (bench/control_cost.cpp): from the arrival of a step's last ready signal at the link's thread to the
-moment when that thread hands the commit to a socket. Target: at most 0.25 ms. The way to the last of
+moment when the commit is handed to a socket. Target: at most 0.25 ms. The way to the last of
 the workers is told beside it: on one machine each write takes the time in which the kernel delivers
 it, wakes its reader, and perhaps lets that one go first. With --realtime (as root) other programs of
 the machine do not disturb.

@@ -1,8 +1,13 @@
 #include "net/control/control_link.hpp"
 
+#include <sys/uio.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
+#include <mutex>
+#include <span>
 #include <utility>
 
 #include <capnp/message.h>
@@ -30,7 +35,9 @@ constexpr uint64_t kJitterMs = 400;
 /// address.
 constexpr auto kAttemptTimeout = 2 * kj::SECONDS;
 
-/// A connection on the loop's thread. `send` and `close` come from anywhere and are posted.
+/// A connection on the loop's thread. `send` and `close` come from anywhere. A message that nothing
+/// waits before is written where it is sent, which saves the loop's thread from being woken for it;
+/// what the socket does not take at once is posted, and so is `close`.
 class KjLink final : public ControlLink, public std::enable_shared_from_this<KjLink> {
  public:
   KjLink(KjEventLoop& loop, kj::Own<kj::AsyncIoStream> stream, std::string peer,
@@ -38,6 +45,7 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
       : loop_(loop),
         stream_(kj::mv(stream)),
         peer_(std::move(peer)),
+        descriptor_(descriptor_of(*stream_)),
         queue_max_(peer_role == schema::Role::VIEWER ? kViewerQueueMax : kLinkQueueMax) {
     set_no_delay(*stream_);
   }
@@ -45,11 +53,19 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   ~KjLink() noexcept override = default;
 
   void send(ControlMessage message) override {
-    loop_.post([self = shared_from_this(), message = std::move(message)]() mutable {
-      self->enqueue(std::move(message));
+    const std::lock_guard lock(sending_);
+    if (is_closed_) return;
+    Outgoing outgoing(std::move(message));
+    if (unwritten_ == 0) outgoing.write_to(descriptor_);
+    if (outgoing.is_written()) return;
+    ++unwritten_;
+    loop_.post([self = shared_from_this(), outgoing = std::move(outgoing)]() mutable {
+      self->enqueue(std::move(outgoing));
     });
   }
   void close() override {
+    const std::lock_guard lock(sending_);
+    is_closed_ = true;
     loop_.post([self = shared_from_this()] { self->finish_after_writes(); });
   }
   const std::string& peer_address() const override { return peer_; }
@@ -61,6 +77,53 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   }
 
  private:
+  /// A message on its way: its head and its words, of which the socket has taken so many bytes.
+  class Outgoing {
+   public:
+    explicit Outgoing(ControlMessage message)
+        : message_(std::move(message)), head_(frame_head(message_.bytes())) {}
+
+    uint64_t bytes() const { return message_.bytes().size(); }
+    bool is_written() const { return taken_ == sizeof(head_) + bytes(); }
+    /// What is left of it. Valid until it is moved.
+    std::vector<kj::ArrayPtr<const kj::byte>> pieces() const {
+      std::vector<kj::ArrayPtr<const kj::byte>> pieces;
+      size_t skipped = taken_;
+      for (const auto part : {std::as_bytes(std::span(&head_, 1)), message_.bytes()}) {
+        const size_t skip = std::min(skipped, part.size());
+        skipped -= skip;
+        if (skip == part.size()) continue;
+        const auto* begin = reinterpret_cast<const kj::byte*>(part.data());
+        pieces.emplace_back(begin + skip, begin + part.size());
+      }
+      return pieces;
+    }
+    /// As much as the socket takes at once: nothing, if it is full or has gone.
+    void write_to(int descriptor) {
+      if (descriptor < 0) return;
+      std::array<iovec, 2> parts = {};
+      int count = 0;
+      for (const kj::ArrayPtr<const kj::byte>& piece : pieces()) {
+        parts[count++] = {const_cast<kj::byte*>(piece.begin()), piece.size()};
+      }
+      const ssize_t written = ::writev(descriptor, parts.data(), count);
+      if (written > 0) taken_ += static_cast<size_t>(written);
+    }
+
+   private:
+    ControlMessage message_;
+    FrameHead head_;
+    size_t taken_ = 0;
+  };
+
+  /// -1: it has none that could be written to.
+  static int descriptor_of(kj::AsyncIoStream& stream) {
+    KJ_IF_MAYBE (descriptor, stream.getFd()) {
+      return *descriptor;
+    }
+    return -1;
+  }
+
   kj::Promise<void> read_next() {
     return read_frame(*stream_).then([this](FrameResult frame) -> kj::Promise<void> {
       // The handlers may let go of the last reference to this link; or it has gone already, and
@@ -119,9 +182,9 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
     return kj::mv(paused.promise);
   }
 
-  void enqueue(ControlMessage message) {
+  void enqueue(Outgoing message) {
     if (ended_ || closing_) return;
-    const uint64_t bytes = message.bytes().size();
+    const uint64_t bytes = message.bytes();
     if (queue_.size() >= static_cast<size_t>(queue_max_) ||
         queue_bytes_ + bytes > kLinkQueueBytesMax) {
       end(absl::ResourceExhaustedError(absl::StrCat(peer_, " does not read: ", queue_.size(),
@@ -135,8 +198,7 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   }
 
   struct Batch {
-    std::vector<ControlMessage> messages;
-    std::vector<FrameHead> heads;
+    std::vector<Outgoing> messages;
     std::vector<kj::ArrayPtr<const kj::byte>> pieces;
   };
 
@@ -145,13 +207,9 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
     while (!queue_.empty() && batch->messages.size() < kWriteBatchMax) {
       batch->messages.push_back(std::move(queue_.front()));
       queue_.pop_front();
-      batch->heads.push_back(frame_head(batch->messages.back().bytes()));
     }
-    for (size_t i = 0; i < batch->messages.size(); ++i) {
-      const auto bytes = batch->messages[i].bytes();
-      batch->pieces.push_back(
-          {reinterpret_cast<const kj::byte*>(&batch->heads[i]), sizeof(FrameHead)});
-      batch->pieces.push_back({reinterpret_cast<const kj::byte*>(bytes.data()), bytes.size()});
+    for (const Outgoing& each : batch->messages) {
+      for (const auto& piece : each.pieces()) batch->pieces.push_back(piece);
     }
     writing_ = true;
     const kj::ArrayPtr<const kj::ArrayPtr<const kj::byte>> pieces(batch->pieces.data(),
@@ -167,8 +225,12 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
 
   void on_written(const Batch& batch) {
     writing_ = false;
-    for (const ControlMessage& each : batch.messages) queue_bytes_ -= each.bytes().size();
+    for (const Outgoing& each : batch.messages) queue_bytes_ -= each.bytes();
     if (ended_) return;
+    {
+      const std::lock_guard lock(sending_);
+      unwritten_ -= batch.messages.size();
+    }
     if (!queue_.empty()) return write_batch();
     if (closing_) end(absl::OkStatus());
   }
@@ -181,6 +243,10 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   void end(absl::Status why) {
     if (ended_) return;
     ended_ = true;
+    {
+      const std::lock_guard lock(sending_);
+      is_closed_ = true;
+    }
     queue_.clear();
     // A pending write fails at once; the reading promise may be the caller, so it goes a turn
     // later.
@@ -197,10 +263,11 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   KjEventLoop& loop_;
   kj::Own<kj::AsyncIoStream> stream_;
   std::string peer_;
+  const int descriptor_;  // The stream's.
   const int queue_max_;
   Handlers handlers_;
   kj::Maybe<kj::Promise<void>> reading_;
-  std::deque<ControlMessage> queue_;
+  std::deque<Outgoing> queue_;
   uint64_t queue_bytes_ = 0;  // What waits or is being written.
   const std::shared_ptr<std::atomic<uint64_t>> unhandled_ =
       std::make_shared<std::atomic<uint64_t>>(0);  // Bytes of messages that are alive.
@@ -208,6 +275,10 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   bool writing_ = false;
   bool closing_ = false;
   bool ended_ = false;
+
+  std::mutex sending_;
+  bool is_closed_ = false;  // Guarded by sending_, as is the next one.
+  size_t unwritten_ = 0;    // Messages that were posted and are not written yet.
 };
 
 /// One attempt after the other until the connection is there or the time is over.

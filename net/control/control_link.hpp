@@ -35,7 +35,8 @@ class ControlLink {
 
   virtual ~ControlLink() = default;
 
-  /// Queues the message; never blocks. After the link is closed messages are dropped.
+  /// Writes or queues the message, behind those before it; never blocks. After the link is closed
+  /// messages are dropped.
   virtual void send(ControlMessage message) = 0;
   /// Writes what is queued, then closes.
   virtual void close() = 0;

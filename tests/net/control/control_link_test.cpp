@@ -153,6 +153,24 @@ ControlMessage megabyte() {
   return encode({}, RendezvousEntry{"a key", std::vector<char>(kRendezvousBytesMax), {}});
 }
 
+TEST_F(ControlLinkTest, ShortMessagesKeepTheirOrderBehindWhatASocketDoesNotTakeAtOnce) {
+  ASSERT_TRUE(connect().ok());
+  constexpr uint64_t kPairs = 6;  // Less than a link takes before they are handled.
+  for (uint64_t i = 0; i < kPairs; ++i) {
+    client.link->send(megabyte());
+    client.link->send(numbered(i));
+    if (i != kPairs / 2) continue;
+    ASSERT_TRUE(server.wait([&] { return server.messages.size() == 2 * i + 2; }));
+  }
+  client.link->close();
+  ASSERT_TRUE(server.wait([&] { return !server.closings.empty(); }));
+  ASSERT_EQ(server.messages.size(), 2 * kPairs);
+  for (uint64_t i = 0; i < kPairs; ++i) {
+    EXPECT_TRUE(std::holds_alternative<RendezvousEntry>(server.messages[2 * i].body));
+    EXPECT_EQ(server.messages[2 * i + 1].head.generation, i);
+  }
+}
+
 TEST_F(ControlLinkTest, ReadsOnlyAsMuchAsIsHandledAndGoesOnWhenItIs) {
   ASSERT_TRUE(connect().ok());
   constexpr size_t kCount = 20;
