@@ -163,20 +163,6 @@ class Ops {
   };
   virtual void sgd(const Sgd& options, const SgdTensor& tensor) = 0;
 
-  /// What sums of gradients that are sparse or adaptive need (net/reduce).
-  /// Overwrites indices [k] with those of the k largest magnitudes of x [count], ascending; of
-  /// equal magnitudes the lower index. Device memory. 1 <= k <= count < 2^32; x is finite.
-  virtual void select_top_k(const float* x, int64_t count, int64_t k, uint32_t* indices) = 0;
-  /// Adds to `dots` in float64, in an order that depends on `count` only. Host memory, valid when
-  /// the work ends.
-  struct Dots {
-    double ab = 0, aa = 0, bb = 0;
-  };
-  virtual void add_dots(const float* a, const float* b, int64_t count, Dots* dots) = 0;
-  /// own := own_factor * own + other_factor * other, in float64, rounded once.
-  virtual void combine(double own_factor, float* own, double other_factor, const float* other,
-                       int64_t count) = 0;
-
   /// Between the host and the device. What the host gives lives, and what it gets is valid, when
   /// the work ends. The host's are float32, rounded on the device if `to` is not.
   virtual void copy_in(std::span<const float> from, Numbers to) = 0;

@@ -92,7 +92,6 @@ class Table {
     measure_attention();
     measure_rows();
     measure_updates();
-    measure_reducers();
   }
 
  private:
@@ -268,24 +267,6 @@ class Table {
     by_bytes("AdamW", (28 + copied) * elements, [&](Ops& ops) { ops.adamw_all(options, all); });
     double sum = 0;
     by_bytes("norm", 4 * elements, [&](Ops& ops) { ops.add_sums_of_squares(values, &sum); });
-  }
-
-  /// One tensor of all gradients.
-  void measure_reducers() {
-    const int64_t count = 12 * s_.channels * s_.channels * s_.layers;
-    const auto elements = static_cast<double>(count);
-    float* a = tensor(count);
-    float* b = tensor(count);
-    float* chosen = tensor(count, false);
-    // Once read and 1 % written: what the passes beyond that cost is the share that is missing.
-    const int64_t k = std::max<int64_t>(count / 100, 1);
-    by_bytes("largest 1 %", 4 * elements + 4 * static_cast<double>(k),
-             [&](Ops& ops) { ops.select_top_k(a, count, k, reinterpret_cast<uint32_t*>(chosen)); });
-    Ops::Dots dots;
-    by_bytes("Adasum: dot products", 8 * elements,
-             [&](Ops& ops) { ops.add_dots(a, b, count, &dots); });
-    by_bytes("Adasum: combination", 12 * elements,
-             [&](Ops& ops) { ops.combine(0.5, a, 0.5, b, count); });
   }
 
   gpu::Device& device_;

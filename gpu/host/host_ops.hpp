@@ -36,10 +36,6 @@ class HostOps final : public Ops {
   void add_sum_of_squares(const float* x, int64_t count, double* result) override;
   void adamw(const Adamw& options, const AdamwTensor& tensor) override;
   void sgd(const Sgd& options, const SgdTensor& tensor) override;
-  void select_top_k(const float* x, int64_t count, int64_t k, uint32_t* indices) override;
-  void add_dots(const float* a, const float* b, int64_t count, Dots* dots) override;
-  void combine(double own_factor, float* own, double other_factor, const float* other,
-               int64_t count) override;
   void copy_in(std::span<const float> from, Numbers to) override;
   void copy_out(ConstNumbers from, std::span<float> to) override;
 

@@ -114,7 +114,6 @@ step rounding 60 bin/gpu_cuda_rounding_test
 step llama_ops 120 bin/gpu_cuda_llama_ops_test
 step model 120 bin/gpu_cuda_model_test
 step memory 120 bin/gpu_cuda_memory_test
-step reducers 120 bin/gpu_cuda_reducers_test
 step speed 120 bin/cuda_speed
 step speed_tf32 120 bin/cuda_speed --precision tf32
 # Ranks are processes on this one GPU.
