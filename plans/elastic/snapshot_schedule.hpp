@@ -10,8 +10,9 @@
 
 namespace skein::plans {
 
-/// Share of the step time that snapshots may cost when their interval is chosen.
-inline constexpr double kSnapshotShareMax = 0.02;
+/// Share of the step time that snapshots may cost when their interval is chosen: half of what being
+/// able to recover may cost in all (bench/elastic_overhead.py).
+inline constexpr double kSnapshotShareMax = 0.01;
 /// Longest interval that is chosen: losing more steps than this is worth no snapshot.
 inline constexpr uint64_t kSnapshotIntervalMax = 500;
 
