@@ -36,7 +36,7 @@ CASES = {"4x1, state in snapshots": ("4x1", []),
 
 
 def seconds(line):
-    """Of the Unix epoch, at which a line of JSON was written."""
+    """When a line of JSON was written, since the Unix epoch."""
     when = datetime.datetime.strptime(line["time"], "%Y-%m-%dT%H:%M:%S.%fZ")
     return when.replace(tzinfo=datetime.timezone.utc).timestamp()
 

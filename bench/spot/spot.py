@@ -71,7 +71,7 @@ inside_gbps = 10
 
 
 def seconds_of(line):
-    """Of the Unix epoch, at which a line of JSON was written."""
+    """When a line of JSON was written, since the Unix epoch."""
     whole, fraction = line["time"].rstrip("Z").split(".")
     return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float("0." + fraction)
 

@@ -33,7 +33,7 @@ class Trial:
         self.program.expect(f"{self.name}: {claim}", holds, detail)
 
     def machine(self, worker):
-        """Of a worker, whose number is by the order in which they joined."""
+        """The machine that a worker is on: the next one for each that is started."""
         pids = [process.pid for process in self.run.workers]
         return 1 + pids.index(self.run.pid(worker))
 

@@ -2,6 +2,7 @@
 """Finds words that we have given up (STYLE 14), comments that are fragments, and paths in docs and
 comments that do not exist. `--self-test` shows that each rule fires, `--count` how much is left."""
 import argparse
+import ast
 import collections
 import fnmatch
 import os
@@ -113,12 +114,23 @@ def check_words(path, text, exceptions):
                 yield word, f"{where}: '{word}': say {instead}"
 
 
+def docstrings(text):
+    """(line, text) of every docstring of a Python file."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            written = ast.get_docstring(node)
+            if written:
+                yield node.body[0].lineno, " ".join(written.split())
+
+
 def comments(path, text):
     """(line, text) of every comment; one that goes on over lines is one."""
     if not path.endswith((".cpp", ".hpp", ".cu", ".cuh", ".capnp", ".py", ".cmake", "CMakeLists.txt")):
         return
     mark = re.compile(r"^(.*?)///?<?\s*(.*)$" if path.endswith(("pp", ".cu", ".cuh")) else
                       r"^(.*?)(?<![\w\"'])#\s+(.*)$")
+    if path.endswith(".py"):
+        yield from docstrings(text)
     begun, block, was_whole = 0, [], False
     for number, line in enumerate(text.splitlines() + [""], 1):
         found = mark.match(line)
@@ -254,6 +266,8 @@ def self_test():
                         ("x = 1;  // Of the plan.\nint d;  // Once all are there.\n", 1)):
         if len(list(check_fragments("plans/a.cpp", code, []))) != count:
             silent.append(f"not {count} fragments in {code!r}")
+    if len(list(check_fragments("tests/a.py", 'def f():\n    """Of the plan."""\n', []))) != 1:
+        silent.append("no fragment in a docstring")
     tree = Paths(["plans/plan/plan.hpp", "docs/a.md", "tests/e2e/b.py"])
     for page, text, count in (("docs/a.md", "`plans/plan/plan.hpp`, `plans/plan`, plans/plan/plan", 0),
                               ("docs/a.md", "see plans/gone.hpp and `actors/`", 2),
