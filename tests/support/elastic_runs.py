@@ -1,4 +1,5 @@
 """Runs that faults are done to, and what must hold of them when they have ended."""
+import atexit
 import glob
 import json
 import os
@@ -91,9 +92,10 @@ class ElasticRun:
         if fail_point:
             self.environment["SKEIN_FAIL_POINT"] = fail_point
         self.errors_path = os.path.join(program.folder, name + ".err")
+        self.coordinator = None
         self.workers = []
         self.addresses = set()
-        self.known_pids = set()
+        atexit.register(self.end)  # What a test leaves that an assertion has ended.
         common = ["--workers", str(waits_for or workers), "--job.dump_folder", self.dump, *LEASE, *words]
         if apart or network or unlike:
             listen = (["--listen", network.address(0) + ":0", "--insecure"] if network else
@@ -205,7 +207,7 @@ class ElasticRun:
 
     def end(self):
         for process in [self.coordinator, *self.workers]:
-            if process.poll() is None:
+            if process and process.poll() is None:
                 process.kill()
                 process.wait()
         for pid in sum(map(alive_with, self.addresses), []):
@@ -219,7 +221,7 @@ class ElasticRun:
             connection.close()
 
     def shapes(self):
-        """Of the plans that steps were committed under: layers, rows and order, without names."""
+        """Layers, rows and order of the plans that steps were committed under, without names."""
         used = {row[0] for row in self.journal("SELECT DISTINCT generation FROM commits")}
         shapes = set()
         for generation, text in self.journal("SELECT generation, plan FROM plans"):
