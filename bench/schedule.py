@@ -6,7 +6,8 @@ and what a commit costs in control.
 
 Four worker processes, activations through the real network stack. The ideal has no transfer, no
 control and no wake-ups: (M + S - 1) (F + B) for equal stages, the closed form that
-tests/plans/schedule/schedule_closed_forms_test.cpp compares with the executed lists. Target, fixed before: within 3%.
+tests/plans/schedule/schedule_closed_forms_test.cpp compares with the executed lists. Target, fixed
+before: within 3%.
 
 Control is measured at the edge of the coordinator's process, by a library that is loaded into it
 (bench/control_cost.cpp): from the arrival of a step's last ready signal at the link's thread to the

@@ -32,8 +32,8 @@ GIVEN_UP = {
         "gpu/*", "tests/gpu/*", "bench/gpu/*"]),      # Of a table of tokens, or shared memory.
     "common mean": (r"\bcommon (mean|steps?|average)\b|\bis common\b", "global average", []),
     "combination": (r"(?<!testing::)\bcombin(e|es|ed|ing|ation|ations)\b", "average, mix", [
-        "gpu/*", "tests/gpu/*", "bench/gpu/*", "net/reduce/*", "tests/net/reduce/*",
-        "bench/reducer_kernels.cpp", "bench/policies/large_batch.*"]),  # Of two vectors, in Adasum.
+        "gpu/*", "tests/gpu/*", "net/reduce/*", "tests/net/reduce/*", "bench/reducer_kernels.cpp",
+        "bench/policies/large_batch.*"]),             # Of two vectors.
     "lease of samples": (r"\b(sample leases?|leases? samples?|lease pools?|leased)\b|"
                          r"\b(on|init|get|is|set|begin) lease\b|\bstruct lease\b|"
                          r"\bsamples (are|were|is) leased\b|\blease \w+ \d+ :?lease\b",
