@@ -44,12 +44,13 @@ void CommandRunner::run_forward(const plans::RunAction& command, const StageRepl
   Outgoing output = outgoing(own, Kind::ACTIVATION, command);
   ForwardWork forward;
   forward.data = config_.data;
-  forward.first_sample = program_.first_sample(microbatch, own.rows);
+  forward.first_sample = program_.first_sample(command.step, microbatch, own.rows);
   forward.seq_len = config_.job.training.seq_len;
   forward.activations =
       parts_.traffic->take({plans::InputKind::kActivation, command.step, own.stage, microbatch});
   forward.output = output.memory;
-  gpu::Work work = forward_work(command, own, std::move(forward), program_.sample_count());
+  gpu::Work work = forward_work(command, own, std::move(forward),
+                                program_.sample_count(command.step));
   parts_.device->submit(command, std::move(work), std::move(output));
 }
 

@@ -331,6 +331,12 @@ void add_running(std::vector<JobKey>& keys) {
                      "average the optimizer's state as well as the weights"));
   keys.push_back(key("sync", "round_steps", SKEIN_FIELD(sync.round_steps),
                      "pipeline replicas under local updates all meet after so many steps"));
+  keys.push_back(key("sync", "claims_in_flight", SKEIN_FIELD(sync.claims_in_flight),
+                     "claims that a pipeline replica trains on at once; above 1 its stages go on "
+                     "without a flush, each with the weights of the forward (1F1B only)"));
+  keys.push_back(key("sync", "clip_by", SKEIN_FIELD(sync.clip_by),
+                     "with several claims in flight a stage clips by its own norm: \"stage\" to "
+                     "training.max_norm, \"share\" to its share of that by parameters"));
   keys.push_back(
       key("sync", "reducer", SKEIN_FIELD(sync.reducer),
           "how replicas put gradients together: \"sum\", \"mean\", \"adasum\", \"topk\", "

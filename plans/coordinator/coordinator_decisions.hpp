@@ -52,6 +52,9 @@ struct ReadyReport {
   uint64_t step_us = 0;
   uint32_t stash_peak = 0;
   uint64_t snapshot_us = 0;  // Device time of the last snapshot's copy; 0: none was taken.
+  /// Updates of the stage between the forward of a micro-batch and its backward, the most of the
+  /// step; more than 0 only with several claims in flight.
+  uint32_t weight_delay = 0;
   bool operator==(const ReadyReport&) const = default;
 };
 

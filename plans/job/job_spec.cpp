@@ -226,6 +226,15 @@ absl::Status check_sync(const JobSpec& job) {
                                "sync.staleness_decay", sync.staleness_decay,
                                "must be in (0, 1]; 1: all members weigh the same"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.round_steps, 1, "sync.round_steps"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(sync.claims_in_flight >= 1 && sync.claims_in_flight <= kClaimsInFlightMax,
+             "sync.claims_in_flight", sync.claims_in_flight,
+             absl::StrCat("must be at least 1, which flushes a pipeline replica between two "
+                          "claims, and at most ",
+                          kClaimsInFlightMax)
+                 .c_str()));
+  SKEIN_RETURN_IF_ERROR(expect(sync.clip_by == "stage" || sync.clip_by == "share", "sync.clip_by",
+                               sync.clip_by, "use stage or share"));
   SKEIN_RETURN_IF_ERROR(parse_reducer_kind(sync.reducer).status());
   SKEIN_RETURN_IF_ERROR(expect(sync.density > 0 && sync.density <= 1, "sync.density", sync.density,
                                "must be in (0, 1]"));

@@ -51,6 +51,8 @@ struct LrSchedulerSpec {
 
 /// The planner chooses stages, replicas, rows, schedule and micro-batches.
 inline constexpr int64_t kAutoDegree = -1;
+/// More claims than a pipeline has stages hide nothing but the way to the coordinator.
+inline constexpr int64_t kClaimsInFlightMax = 16;
 
 struct ParallelismSpec {
   int64_t pipeline_parallel_degree = 0;        // Ranks; 0: one per worker / replicas; kAutoDegree.
@@ -122,6 +124,11 @@ struct SyncSpec {
   /// Averages take in the optimizer's state. Not with "adpsgd", "overlapped", "auto" and servers.
   bool average_moments = false;
   int64_t round_steps = 50;  // Pipeline replicas under local updates all meet after so many steps.
+  /// Claims that a pipeline replica trains on at once; above 1, its stages go on without a flush.
+  int64_t claims_in_flight = 1;
+  /// With several claims in flight a stage clips by its own gradient's norm: to
+  /// `training.max_norm` ("stage"), or to its share of that by its parameters ("share").
+  std::string clip_by = "stage";
   std::string reducer = "sum";  // As `parse_reducer_kind`.
   double density = 0.01;        // In (0, 1]: share of the values that "topk" and "hitopk" send.
   bool operator==(const SyncSpec&) const = default;

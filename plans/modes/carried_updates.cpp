@@ -15,17 +15,19 @@ void take_larger(const CarriedUpdates::Counts& from, CarriedUpdates::Counts& to)
 
 CarriedUpdates::CarriedUpdates(PipelineLayout layout)
     : layout_(layout),
-      updates_(layout.pipelines),
-      replicas_(layout.replica_count(), updates_),
-      servers_(layout.stages, updates_) {}
+      updates_(layout.stages, Counts(layout.pipelines)),
+      replicas_(layout.replica_count(), Counts(layout.pipelines)),
+      servers_(layout.stages, Counts(layout.pipelines)) {}
 
 void CarriedUpdates::on_global() {
-  for (Counts& each : replicas_) each = updates_;
-  for (Counts& each : servers_) each = updates_;
+  for (uint32_t id = 0; id < layout_.replica_count(); ++id) {
+    replicas_[id] = updates_[layout_.stage_of({id})];
+  }
+  servers_ = updates_;
 }
 
 uint64_t CarriedUpdates::count(ReplicaId replica, uint32_t pipeline) const {
-  return layout_.pipeline_of(replica) == pipeline ? updates_[pipeline]
+  return layout_.pipeline_of(replica) == pipeline ? updates_[layout_.stage_of(replica)][pipeline]
                                                   : replicas_[replica.value][pipeline];
 }
 
@@ -36,7 +38,7 @@ CarriedUpdates::Counts CarriedUpdates::contribution(uint32_t stage,
   for (const GroupMember& member : members) {
     Counts own = replicas_[member.replica.value];
     const uint32_t pipeline = layout_.pipeline_of(member.replica);
-    own[pipeline] = updates_[pipeline];
+    own[pipeline] = updates_[stage][pipeline];
     // It may not have come to its last one, as it goes on computing.
     if (member.is_nonblocking && own[pipeline] > 0) --own[pipeline];
     take_larger(own, counts);
@@ -51,7 +53,7 @@ void CarriedUpdates::on_averaged(uint32_t stage, const std::set<ReplicaId>& memb
 }
 
 uint64_t CarriedUpdates::carried(uint32_t pipeline, const std::vector<uint32_t>& live) const {
-  uint64_t everywhere = updates_[pipeline];
+  uint64_t everywhere = updates_.front()[pipeline];
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     uint64_t most = 0;
     for (uint32_t each : live) most = std::max(most, count(layout_.replica(stage, each), pipeline));

@@ -25,8 +25,8 @@ class CarriedUpdates {
 
   /// All pipeline replicas have the same weights from now on, with all updates.
   void on_global();
-  /// A pipeline replica is told to apply one more.
-  void on_update(uint32_t pipeline) { ++updates_[pipeline]; }
+  /// A pipeline replica applies one more at a stage.
+  void on_update(uint32_t pipeline, uint32_t stage) { ++updates_[stage][pipeline]; }
 
   /// What the members of a group that begins have between them; with a server, what it has, too.
   Counts contribution(uint32_t stage, const std::vector<GroupMember>& members,
@@ -42,7 +42,7 @@ class CarriedUpdates {
   uint64_t count(ReplicaId replica, uint32_t pipeline) const;
 
   PipelineLayout layout_;
-  Counts updates_;                // By pipeline replica, so far.
+  std::vector<Counts> updates_;   // By stage: each pipeline replica's own, so far.
   std::vector<Counts> replicas_;  // Those of others.
   std::vector<Counts> servers_;   // By stage.
 };

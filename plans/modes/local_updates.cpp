@@ -18,6 +18,7 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
       batch_(static_cast<uint64_t>(job.training.global_batch_size)),
       samples_each_(pipeline_samples(job)),
       round_steps_(static_cast<uint64_t>(std::max<int64_t>(1, job.sync.round_steps))),
+      claims_max_(static_cast<size_t>(std::max<int64_t>(1, job.sync.claims_in_flight))),
       profiles_(job.profiling.enable_profiling),
       profile_freq_(static_cast<uint64_t>(std::max<int64_t>(1, job.profiling.profile_freq))),
       pipelines_(layout_.pipelines),
@@ -25,6 +26,7 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
       carried_(layout_),
       policy_(std::move(policy)) {
   for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
+  for (Pipeline& each : pipelines_) each.reported.resize(layout_.stages);
 }
 
 ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) {
@@ -41,6 +43,12 @@ ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64
   if (profiles_round_) profiled_step_ = first_step;
   CoordinatorDecisions orders;
   for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) resume(pipeline, orders);
+  // In turns, as a short round may not have enough for all.
+  for (size_t more = 1; more < claims_max_; ++more) {
+    for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
+      if (pipelines_[pipeline].in_flight.size() == more) take_claim(pipeline, orders);
+    }
+  }
   return made(std::move(orders));
 }
 
@@ -87,23 +95,30 @@ void LocalUpdates::cut_short() {
 }
 
 void LocalUpdates::begin_claim(uint32_t pipeline, const SampleClaim& claim) {
-  pipelines_[pipeline].is_computing = true;
-  pipelines_[pipeline].claim = claim;
+  Pipeline& own = pipelines_[pipeline];
+  const uint64_t step = own.step + own.in_flight.size();
+  own.in_flight.push_back({claim, {}});
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    stages_[stage].expect(layout_.replica(stage, pipeline), pipelines_[pipeline].step);
+    if (own.reported[stage] == step) expect_next(pipeline, stage);
   }
+}
+
+/// The stage reports its iterations one after the other.
+void LocalUpdates::expect_next(uint32_t pipeline, uint32_t stage) {
+  stages_[stage].expect(layout_.replica(stage, pipeline), pipelines_[pipeline].reported[stage]);
 }
 
 /// Lets a pipeline replica that does nothing have samples, if there are any. While it is in the
 /// push of a round's end it does not get any: it does once it is through.
 void LocalUpdates::resume(uint32_t pipeline, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
-  if (own.is_lost || own.is_computing) return;
+  if (own.is_lost || own.is_computing()) return;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     if (is_in_group(layout_.replica(stage, pipeline))) return;
   }
   const std::optional<SampleClaim> claim = pool_->claim(pipeline);
   if (!claim) return leave_policy(pipeline, orders);
+  own.is_draining = false;
   begin_claim(pipeline, *claim);
   orders.push_back(ClaimSamples{pipeline, own.step, *claim, is_profiled()});
   if (own.has_policy) return;
@@ -111,9 +126,14 @@ void LocalUpdates::resume(uint32_t pipeline, CoordinatorDecisions& orders) {
   tell_policy({pipeline, true, own.step}, orders);
 }
 
+/// Stages that wait go on alone: the policy has no group for them any more.
 void LocalUpdates::leave_policy(uint32_t pipeline, CoordinatorDecisions& orders) {
-  if (!std::exchange(pipelines_[pipeline].has_policy, false)) return;
-  tell_policy({pipeline, false, pipelines_[pipeline].step}, orders);
+  Pipeline& own = pipelines_[pipeline];
+  if (!std::exchange(own.has_policy, false)) return;
+  for (uint32_t stage : std::exchange(own.waiting, {})) {
+    go_on_alone(layout_.replica(stage, pipeline), orders);
+  }
+  tell_policy({pipeline, false, own.step}, orders);
 }
 
 void LocalUpdates::tell_policy(const MembershipChange& change, CoordinatorDecisions& orders) {
@@ -140,16 +160,90 @@ ModeOutcome LocalUpdates::on_ready(WorkerId sender, const ReadyReport& report, u
   now_us_ = now_us;
   const uint32_t pipeline = layout_.pipeline_of(report.replica);
   if (pipelines_[pipeline].is_lost) return Dropped{DropReason::kUnknown};
-  if (!pipelines_[pipeline].is_computing || has_diverged_) return Dropped{DropReason::kUnexpected};
+  Pipeline& own = pipelines_[pipeline];
+  if (!own.is_computing() || has_diverged_) return Dropped{DropReason::kUnexpected};
   ReadyReport whole = report;
   whole.needs_groups = false;  // Its update is its own: nothing is reduced.
   if (const auto why = stage_of(report.replica).on_ready(sender, whole)) return Dropped{*why};
-  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    if (!stages_[stage].is_final(layout_.replica(stage, pipeline))) return ModeDecisions{};
-  }
+  const uint32_t stage = layout_.stage_of(report.replica);
+  const uint64_t place = own.reported[stage]++ - own.step;
+  SKEIN_CHECK(place < own.in_flight.size()) << report.replica << " has reported no claim";
+  own.in_flight[place].reports[stage] = whole;
+  const bool is_done = own.in_flight.front().reports.size() == layout_.stages;
   CoordinatorDecisions orders;
-  update(pipeline, orders);
+  if (is_flushed()) {
+    if (is_done) update(pipeline, orders);
+    return made(std::move(orders));
+  }
+  update_stage(pipeline, stage, orders);
+  if (is_done && !has_diverged_) {
+    finish(pipeline);
+    if (own.is_computing()) {
+      while (take_claim(pipeline, orders)) continue;
+    } else {
+      resume(pipeline, orders);
+    }
+    try_meet(orders);
+  }
   return made(std::move(orders));
+}
+
+/// A stage has applied its own update, if it was finite.
+void LocalUpdates::update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders) {
+  Pipeline& own = pipelines_[pipeline];
+  const uint64_t step = own.reported[stage] - 1;
+  const ReadyReport& report = own.in_flight[step - own.step].reports.at(stage);
+  if (declare_diverged(pipeline, report.loss_sum, report.loss_tokens,
+                       std::sqrt(report.norm_squared), orders)) {
+    return;
+  }
+  carried_.on_update(pipeline, stage);
+  if (own.reported[stage] < own.step + own.in_flight.size()) expect_next(pipeline, stage);
+  if (!own.has_policy) return go_on_alone(report.replica, orders);
+  own.waiting.insert(stage);
+  follow_policy(policy_->on_ready({report.replica, step}, now_us_), orders);
+}
+
+/// One more for a pipeline replica that computes and may hold several. When the pool has none for
+/// it, it does those that it holds, and no stage of others waits for it meanwhile.
+bool LocalUpdates::take_claim(uint32_t pipeline, CoordinatorDecisions& orders) {
+  Pipeline& own = pipelines_[pipeline];
+  if (own.is_draining || own.in_flight.size() >= claims_max_) return false;
+  const std::optional<SampleClaim> claim = next_claim(pipeline);
+  if (!claim) {
+    own.is_draining = true;
+    leave_policy(pipeline, orders);
+    return false;
+  }
+  const uint64_t step = own.step + own.in_flight.size();
+  begin_claim(pipeline, *claim);
+  orders.push_back(ClaimSamples{pipeline, step, *claim, is_profiled()});
+  return true;
+}
+
+/// All stages of a pipeline replica have reported its oldest claim.
+const PipelineIteration& LocalUpdates::finish(uint32_t pipeline) {
+  Pipeline& own = pipelines_[pipeline];
+  const PipelineIteration& iteration = iterations_.emplace_back(PipelineIteration{
+      pipeline, own.step, own.in_flight.front().claim, std::move(own.in_flight.front().reports)});
+  SKEIN_CHECK(pool_->finish(pipeline, iteration.claim.first))
+      << "pipeline replica " << pipeline << " has no claim";
+  own.busy_us = iteration.busy_us();
+  own.in_flight.pop_front();
+  ++own.step;
+  own.has_committed = true;
+  return iteration;
+}
+
+bool LocalUpdates::declare_diverged(uint32_t pipeline, double loss_sum, uint64_t loss_tokens,
+                                    double norm, CoordinatorDecisions& orders) {
+  if (std::isfinite(loss_sum) && std::isfinite(norm)) return false;
+  has_diverged_ = true;
+  const uint64_t first = pipelines_[pipeline].in_flight.front().claim.first;
+  orders.push_back(diverged(absl::StrCat("pipeline replica ", pipeline, ", samples from ", first),
+                            loss_sum / static_cast<double>(std::max<uint64_t>(1, loss_tokens)),
+                            norm));
+  return true;
 }
 
 /// From the start of a round until all pipeline replicas have done an iteration: fast ones several.
@@ -178,46 +272,36 @@ bool LocalUpdates::would_be_last(uint32_t pipeline) const {
   double rate = 0;   // What the others do, in claims a microsecond.
   double count = 0;  // In claims: what is left, and what the others are at.
   for (uint32_t other = 0; other < layout_.pipelines; ++other) {
-    if (other == pipeline || !pipelines_[other].is_computing) continue;
+    if (other == pipeline || !pipelines_[other].is_computing()) continue;
     if (pipelines_[other].busy_us == 0) return false;
     rate += 1 / static_cast<double>(pipelines_[other].busy_us);
-    ++count;
+    count += static_cast<double>(pipelines_[other].in_flight.size());
   }
   if (rate == 0) return false;
   count += static_cast<double>((pool.end - pool.fresh) / samples_each_);
-  return static_cast<double>(pipelines_[pipeline].busy_us) > count / rate;
+  const Pipeline& own = pipelines_[pipeline];
+  const auto claims = static_cast<double>(own.in_flight.size() + 1);
+  return static_cast<double>(own.busy_us) * claims > count / rate;
 }
 
 /// All replicas of a pipeline replica are ready: they apply their updates, and go on.
 void LocalUpdates::update(uint32_t pipeline, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
-  PipelineIteration& iteration = iterations_.emplace_back();
-  iteration.pipeline = pipeline;
-  iteration.step = own.step;
-  iteration.claim = own.claim;
-  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    iteration.reports[stage] = stages_[stage].report(layout_.replica(stage, pipeline));
-  }
-  own.busy_us = iteration.busy_us();
-  CommitPipeline commit;
-  commit.pipeline = pipeline;
-  commit.step = own.step;
-  commit.gradient_norm = iteration.gradient_norm();
-  commit.claim = own.claim;
-  if (!std::isfinite(iteration.loss_sum()) || !std::isfinite(commit.gradient_norm)) {
-    has_diverged_ = true;
-    orders.push_back(diverged(
-        absl::StrCat("pipeline replica ", pipeline, ", samples from ", own.claim.first),
-        iteration.loss_sum() / static_cast<double>(iteration.loss_tokens()), commit.gradient_norm));
+  const uint64_t step = own.step;
+  PipelineIteration whole;
+  whole.reports = own.in_flight.front().reports;
+  if (declare_diverged(pipeline, whole.loss_sum(), whole.loss_tokens(), whole.gradient_norm(),
+                       orders)) {
     return;
   }
-  carried_.on_update(pipeline);
-  SKEIN_CHECK(pool_->finish(pipeline, own.claim.first))
-      << "pipeline replica " << pipeline << " has no claim";
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) carried_.on_update(pipeline, stage);
+  const PipelineIteration& done = finish(pipeline);
+  CommitPipeline commit;
+  commit.pipeline = pipeline;
+  commit.step = step;
+  commit.gradient_norm = done.gradient_norm();
+  commit.claim = done.claim;
   commit.next = next_claim(pipeline);
-  const uint64_t step = own.step++;
-  own.has_committed = true;
-  own.is_computing = false;
   if (commit.next) begin_claim(pipeline, *commit.next);
   commit.profile = commit.next && is_profiled();
   const bool goes_on = commit.next.has_value();
@@ -242,8 +326,14 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
     SKEIN_CHECK(is_local || !is_in_group(member.replica))
         << "the policy has put " << member.replica << " in two groups";
   }
+  for (const GroupMember& member : start.members) {
+    if (member.is_nonblocking) continue;
+    pipelines_[layout_.pipeline_of(member.replica)].waiting.erase(layout_.stage_of(member.replica));
+  }
   if (is_served && has_lost()) {
-    go_on_alone(start, orders);
+    for (const GroupMember& member : start.members) {
+      if (!member.is_nonblocking) go_on_alone(member.replica, orders);
+    }
     return false;
   }
   AverageWeights average;
@@ -268,15 +358,12 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
   return true;
 }
 
-void LocalUpdates::go_on_alone(const GroupStart& start, CoordinatorDecisions& orders) {
-  for (const GroupMember& member : start.members) {
-    if (member.is_nonblocking) continue;
-    AverageWeights alone;
-    alone.number = next_number_++;
-    alone.stage = start.stage;
-    alone.members = {{member.replica, pipelines_[layout_.pipeline_of(member.replica)].step, 1}};
-    orders.push_back(std::move(alone));
-  }
+void LocalUpdates::go_on_alone(ReplicaId replica, CoordinatorDecisions& orders) {
+  AverageWeights alone;
+  alone.number = next_number_++;
+  alone.stage = static_cast<int32_t>(layout_.stage_of(replica));
+  alone.members = {{replica, pipelines_[layout_.pipeline_of(replica)].step, 1}};
+  orders.push_back(std::move(alone));
 }
 
 void LocalUpdates::begin_group(const AverageWeights& average, Group group) {
@@ -338,7 +425,7 @@ void LocalUpdates::try_meet(CoordinatorDecisions& orders) {
     return;
   }
   for (const Pipeline& each : pipelines_) {
-    if (each.is_computing) return;
+    if (each.is_computing()) return;
   }
   const bool pushes = has_server_ && !has_lost() && !std::exchange(has_pushed_, true);
   is_meeting_ = !pushes;
@@ -418,7 +505,8 @@ ModeDecisions LocalUpdates::lose(WorkerId worker, uint64_t now_us) {
     Pipeline& own = pipelines_[pipeline];
     if (std::exchange(own.is_lost, true)) continue;
     lost.push_back(pipeline);
-    own.is_computing = false;
+    own.in_flight.clear();
+    own.waiting.clear();
     for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
       stages_[stage].lose(layout_.replica(stage, pipeline));
     }
@@ -447,21 +535,26 @@ bool LocalUpdates::has_lost() const {
 
 bool LocalUpdates::awaits(ReplicaId replica) const {
   const Pipeline& own = pipelines_[layout_.pipeline_of(replica)];
-  return (own.is_computing && !stage_of(replica).is_final(replica)) || is_in_group(replica);
+  return own.reported[layout_.stage_of(replica)] < own.step + own.in_flight.size() ||
+         is_in_group(replica);
 }
 
 void LocalUpdates::check_invariants() const {
   size_t computing = 0;
   for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
     const Pipeline& own = pipelines_[pipeline];
-    computing += own.is_computing ? 1 : 0;
-    SKEIN_CHECK(!own.is_lost || (!own.is_computing && !own.has_policy)) << pipeline << " is lost";
-    if (!own.is_computing || has_diverged_) continue;
-    const auto& held = pool_->state().held;
-    const auto claim = held.find(own.claim.first);
-    const bool is_own = claim != held.end() && claim->second.pipeline == pipeline &&
-                        claim->second.count == own.claim.count;
-    SKEIN_CHECK(is_own) << "pipeline replica " << pipeline << " trains on what it does not hold";
+    computing += own.in_flight.size();
+    SKEIN_CHECK(!own.is_lost || (!own.is_computing() && !own.has_policy)) << pipeline << " is lost";
+    SKEIN_CHECK(own.in_flight.size() <= claims_max_) << own.in_flight.size() << " claims";
+    SKEIN_CHECK(own.waiting.empty() || own.has_policy) << pipeline << " waits for nothing";
+    if (has_diverged_) continue;
+    for (const InFlight& each : own.in_flight) {
+      const auto& held = pool_->state().held;
+      const auto claim = held.find(each.claim.first);
+      const bool is_own = claim != held.end() && claim->second.pipeline == pipeline &&
+                          claim->second.count == each.claim.count;
+      SKEIN_CHECK(is_own) << "pipeline replica " << pipeline << " trains on what it does not hold";
+    }
   }
   SKEIN_CHECK(!pool_ || has_diverged_ || pool_->state().held.size() == computing)
       << pool_->state().held.size() << " claims, " << computing << " compute";

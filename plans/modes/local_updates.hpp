@@ -37,6 +37,11 @@ namespace skein::plans {
 /// claim goes to another one, and so do the samples of its iterations that are, at some stage, in
 /// nobody's weights any more.
 ///
+/// With one claim in flight (`sync.claims_in_flight`) a pipeline replica applies its update when
+/// all its stages are ready, clipped by the norm of all. With more it is never flushed within a
+/// round: each stage applies its own, and is told to the policy, when it is ready. When the pool
+/// has nothing for it, it leaves the policy, and does the claims that it holds alone.
+///
 /// The policy, one for all stages, is asked directly: what it starts begins with the same event.
 /// Groups get numbers of their own in the order in which their members hear of them, as the policy
 /// knows nothing of the global average.
@@ -71,14 +76,21 @@ class LocalUpdates final : public TrainingMode {
   RoundTotals totals() const;
 
  private:
+  struct InFlight {  // A claim.
+    SampleClaim claim;
+    std::map<uint32_t, ReadyReport> reports;  // By stage.
+  };
   struct Pipeline {  // A pipeline replica.
     bool is_lost = false;
-    bool is_computing = false;
     bool has_policy = true;      // The policy counts it as present.
     bool has_committed = false;  // In this round.
+    bool is_draining = false;    // It gets no more before it has done what it holds.
     uint64_t busy_us = 0;  // In its last iteration, at the stage that took longest; 0: none yet.
-    uint64_t step = 0;     // Its own iterations so far.
-    SampleClaim claim;     // is_computing: its claim.
+    uint64_t step = 0;     // Its own iterations so far: those that all stages have reported.
+    std::deque<InFlight> in_flight;  // Its claims, from `step` on.
+    std::vector<uint64_t> reported;  // [stages], iterations.
+    std::set<uint32_t> waiting;      // Stages that the policy knows of and has no group for.
+    bool is_computing() const { return !in_flight.empty(); }
   };
   struct Group {
     uint64_t policy_number = 0;
@@ -92,9 +104,16 @@ class LocalUpdates final : public TrainingMode {
   StageSync& stage_of(ReplicaId replica) { return stages_[layout_.stage_of(replica)]; }
   const StageSync& stage_of(ReplicaId replica) const { return stages_[layout_.stage_of(replica)]; }
   bool is_in_group(ReplicaId replica) const { return stage_of(replica).is_in_group(replica); }
+  bool is_flushed() const { return claims_max_ == 1; }
   void update(uint32_t pipeline, CoordinatorDecisions& orders);
+  void update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
+  bool take_claim(uint32_t pipeline, CoordinatorDecisions& orders);
+  const PipelineIteration& finish(uint32_t pipeline);
   void resume(uint32_t pipeline, CoordinatorDecisions& orders);
   void begin_claim(uint32_t pipeline, const SampleClaim& claim);
+  void expect_next(uint32_t pipeline, uint32_t stage);
+  bool declare_diverged(uint32_t pipeline, double loss_sum, uint64_t loss_tokens, double norm,
+                        CoordinatorDecisions& orders);
   void redo_returned(CoordinatorDecisions& orders);
   std::optional<SampleClaim> next_claim(uint32_t pipeline);
   bool would_be_last(uint32_t pipeline) const;
@@ -103,7 +122,7 @@ class LocalUpdates final : public TrainingMode {
   void tell_policy(const MembershipChange& change, CoordinatorDecisions& orders);
   void follow_policy(GroupDecisions decisions, CoordinatorDecisions& orders);
   bool start_group(const GroupStart& start, CoordinatorDecisions& orders);
-  void go_on_alone(const GroupStart& start, CoordinatorDecisions& orders);
+  void go_on_alone(ReplicaId replica, CoordinatorDecisions& orders);
   void leave_policy(uint32_t pipeline, CoordinatorDecisions& orders);
   void begin_group(const AverageWeights& average, Group group);
   void end_group(const EndedGroup& ended, CoordinatorDecisions& orders);
@@ -116,8 +135,9 @@ class LocalUpdates final : public TrainingMode {
   bool has_lost() const;
   ModeDecisions made(CoordinatorDecisions orders);
 
-  // Invariants: a pipeline replica that computes is there and holds exactly its claim; one that
-  // does not holds none; a lost one is neither present to the policy nor awaited by a group. Groups
+  // Invariants: a pipeline replica that computes is there, and the pool knows what it holds; a lost
+  // one holds nothing, and is neither present to the policy nor awaited by a group. A stage waits
+  // for the policy only while the pipeline replica is present to it. Groups
   // here are those that the stages run. While all take the global average nobody computes, and no
   // other group runs. Once all have it, nothing runs until the next round.
   PipelineLayout layout_;
@@ -125,6 +145,7 @@ class LocalUpdates final : public TrainingMode {
   uint64_t batch_ = 0;         // Samples of a step.
   uint64_t samples_each_ = 0;  // One iteration's.
   uint64_t round_steps_ = 1;   // At most.
+  size_t claims_max_ = 1;      // That a pipeline replica may hold.
   bool profiles_ = false;
   uint64_t profile_freq_ = 0;
   std::optional<uint64_t> profiled_step_;  // First step of the last round with timings.

@@ -11,6 +11,7 @@
 #include "plans/modes/synchronous_steps.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
+#include "plans/worker/async_program.hpp"
 #include "plans/worker/local_program.hpp"
 #include "plans/worker/step_program.hpp"
 
@@ -31,6 +32,9 @@ const ModeList& training_modes() {
          return std::make_unique<LocalUpdates>(job, plan, make_policy(job, pipeline_layout(plan)));
        },
        [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
+         if (options.claims_in_flight > 1) {
+           return std::make_unique<AsyncProgram>(std::move(options));
+         }
          return std::make_unique<LocalProgram>(std::move(options));
        },
        false},

@@ -42,8 +42,8 @@ class LocalProgram final : public WorkerProgram {
 
   bool averages_weights() const override { return true; }
   std::optional<uint64_t> computed_step() const override;
-  uint64_t first_sample(int32_t microbatch, const RowRange& rows) const override;
-  uint64_t sample_count() const override { return claim_.count; }
+  uint64_t first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const override;
+  uint64_t sample_count(uint64_t /*step*/) const override { return claim_.count; }
   uint64_t steps_done() const override { return steps_done_; }
   bool has_global_state() const override { return is_global_; }
   bool is_finished() const override { return phase_ == Phase::kFinished; }

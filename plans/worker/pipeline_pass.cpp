@@ -7,12 +7,6 @@
 #include "plans/base/check.hpp"
 
 namespace skein::plans {
-namespace {
-
-/// One piece of work runs and one waits behind it: enough that the device never waits for us.
-constexpr size_t kRunningMax = 2;
-
-}  // namespace
 
 PipelinePass::PipelinePass(Options options)
     : options_(std::move(options)), step_(options_.first_step) {

@@ -15,6 +15,10 @@
 
 namespace skein::plans {
 
+/// Pieces of work that a program gives the device at once: one runs and one waits behind it, so that
+/// the device never waits for the program.
+inline constexpr size_t kRunningMax = 2;
+
 /// A group of more than one member that adds up gradients and that a replica belongs to.
 struct GroupRole {
   GroupId group;

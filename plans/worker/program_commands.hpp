@@ -41,8 +41,9 @@ struct CommitOrder {
 
 /// Samples for a step of a pipeline replica's own.
 struct ClaimOrder {
-  uint64_t step = 0;  // The steps that the pipeline replica has done so far.
+  uint64_t step = 0;  // Its own: those that it has done or has claims for.
   SampleClaim samples;
+  bool profile = false;  // Timings of the step are wanted.
   bool operator==(const ClaimOrder&) const = default;
 };
 
@@ -72,9 +73,11 @@ struct AverageOrder {
 struct RunAction {
   uint64_t step = 0;
   Action action;
-  /// It is the first action of its stage in the step: gradients and loss are zeroed.
+  /// It is the first action of its stage in the step: gradients and loss are zeroed. Where other
+  /// steps are in flight: the first one that adds to gradients or loss.
   bool begins_step = false;
   bool ends_step = false;  // It is the last action of its stage in the step.
+  bool keeps_stashes = false;  // begins_step: those of the next step are there already.
   /// The last action of a stage may be cut in parts, one for each bucket of the stage's gradients
   /// and completing it: `part` of `part_count`. They are work of the device one by one.
   int32_t part = 0;
@@ -94,6 +97,9 @@ struct RunUpdate {
   uint64_t job_step = 0;  // The step of the job that it is, for the learning rate.
   double gradient_norm = 0;
   bool profile = false;  // Timings of the next step are wanted.
+  /// Nobody has looked at the gradients: each stage clips by its own norm, and does not apply what
+  /// is not finite.
+  bool by_stage = false;
   bool operator==(const RunUpdate&) const = default;
 };
 struct RunValidation {
@@ -106,6 +112,7 @@ struct RunValidation {
 struct SendReady {
   uint64_t step = 0;
   int32_t stage = 0;
+  uint32_t weight_delay = 0;  // As in `ReadyReport`.
   bool operator==(const SendReady&) const = default;
 };
 struct RunReduction {

@@ -75,8 +75,8 @@ std::optional<uint64_t> StepProgram::computed_step() const {
 }
 
 /// A micro-batch goes to all replicas of a stage, each of which takes some rows of it.
-uint64_t StepProgram::first_sample(int32_t microbatch, const RowRange& rows) const {
-  return steps_done_ * samples_per_step_ +
+uint64_t StepProgram::first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const {
+  return step * samples_per_step_ +
          static_cast<uint64_t>(microbatch * microbatch_rows_ + rows.begin);
 }
 

@@ -28,8 +28,8 @@ class StepProgram final : public WorkerProgram {
   ProgramOutcome on_commit(const CommitOrder& commit) override;
 
   std::optional<uint64_t> computed_step() const override;
-  uint64_t first_sample(int32_t microbatch, const RowRange& rows) const override;
-  uint64_t sample_count() const override { return samples_per_step_; }
+  uint64_t first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const override;
+  uint64_t sample_count(uint64_t /*step*/) const override { return samples_per_step_; }
   std::optional<uint64_t> awaited_commit() const override;
   uint64_t steps_done() const override { return steps_done_; }
   bool is_finished() const override { return phase_ == Phase::kFinished; }

@@ -21,6 +21,8 @@ struct ProgramOptions {
   int32_t validation_batches = 0;
   uint64_t samples_per_step = 1;  // The job's.
   int64_t microbatch_rows = 1;    // The whole pipeline's.
+  int32_t stage_count = 1;        // The plan's.
+  int32_t claims_in_flight = 1;   // Of a pipeline replica under local updates.
 };
 
 /// The worker's part of a training mode: what the replicas of a pipeline rank do next, as a state
@@ -58,10 +60,10 @@ class WorkerProgram {
   virtual bool averages_weights() const { return false; }
   /// The pass that runs actions; none: no action runs.
   virtual std::optional<uint64_t> computed_step() const = 0;
-  /// The sample of a replica's first row of a micro-batch of the step in progress.
-  virtual uint64_t first_sample(int32_t microbatch, const RowRange& rows) const = 0;
-  /// The step's in progress, over all rows: what a mean over the step is taken over.
-  virtual uint64_t sample_count() const = 0;
+  /// The sample of a replica's first row of a micro-batch of `step`, which is in progress.
+  virtual uint64_t first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const = 0;
+  /// The step's, over all rows: what a mean over the step is taken over. It is in progress.
+  virtual uint64_t sample_count(uint64_t step) const = 0;
   /// The step of the job whose commit would be applied as an update just now; none: no commit.
   virtual std::optional<uint64_t> awaited_commit() const { return std::nullopt; }
   /// Steps of the job whose updates have ended.

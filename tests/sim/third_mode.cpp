@@ -120,10 +120,11 @@ class CountedProgram final : public plans::WorkerProgram {
     return outcome;
   }
   std::optional<uint64_t> computed_step() const override { return steps_.computed_step(); }
-  uint64_t first_sample(int32_t microbatch, const plans::RowRange& rows) const override {
-    return steps_.first_sample(microbatch, rows);
+  uint64_t first_sample(uint64_t step, int32_t microbatch,
+                        const plans::RowRange& rows) const override {
+    return steps_.first_sample(step, microbatch, rows);
   }
-  uint64_t sample_count() const override { return steps_.sample_count(); }
+  uint64_t sample_count(uint64_t step) const override { return steps_.sample_count(step); }
   std::optional<uint64_t> awaited_commit() const override { return steps_.awaited_commit(); }
   uint64_t steps_done() const override { return steps_.steps_done(); }
   bool has_global_state() const override { return steps_.has_global_state(); }

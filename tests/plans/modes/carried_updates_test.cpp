@@ -15,6 +15,10 @@ struct Pipelines {
     for (uint32_t pipeline : pipelines) all.push_back({layout.replica(stage, pipeline), 0, 1});
     return all;
   }
+  /// At all stages.
+  void update(uint32_t pipeline) {
+    for (uint32_t stage = 0; stage < layout.stages; ++stage) carried.on_update(pipeline, stage);
+  }
   void average(uint32_t stage, const std::vector<uint32_t>& pipelines, bool has_server = false) {
     const std::vector<GroupMember> all = members(stage, pipelines);
     std::set<ReplicaId> replicas;
@@ -26,7 +30,7 @@ struct Pipelines {
 
 TEST(CarriedUpdates, AnUpdateIsWithItsPipelineUntilItIsSharedAtEveryStage) {
   Pipelines pipelines;
-  pipelines.carried.on_update(0);
+  pipelines.update(0);
   EXPECT_EQ(pipelines.carried.carried(0, {0, 1, 2}), 1u);
   EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 0u);
   pipelines.average(0, {0, 1});
@@ -34,13 +38,13 @@ TEST(CarriedUpdates, AnUpdateIsWithItsPipelineUntilItIsSharedAtEveryStage) {
   pipelines.average(1, {0, 2});
   EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 1u) << "a stage each";
   EXPECT_EQ(pipelines.carried.carried(0, {2}), 0u);
-  pipelines.carried.on_update(0);
+  pipelines.update(0);
   EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 1u);
 }
 
 TEST(CarriedUpdates, WhatWasSharedIsHandedOn) {
   Pipelines pipelines;
-  pipelines.carried.on_update(0);
+  pipelines.update(0);
   for (uint32_t stage : {0u, 1u}) {
     pipelines.average(stage, {0, 1});
     pipelines.average(stage, {1, 2});
@@ -50,8 +54,8 @@ TEST(CarriedUpdates, WhatWasSharedIsHandedOn) {
 
 TEST(CarriedUpdates, AServerGivesWhatItHadWhenAGroupBegan) {
   Pipelines pipelines;
-  pipelines.carried.on_update(0);
-  pipelines.carried.on_update(1);
+  pipelines.update(0);
+  pipelines.update(1);
   for (uint32_t stage : {0u, 1u}) {
     pipelines.average(stage, {0}, true);
     EXPECT_EQ(pipelines.carried.carried(0, {1, 2}), 0u) << "nobody has pulled";
@@ -63,8 +67,8 @@ TEST(CarriedUpdates, AServerGivesWhatItHadWhenAGroupBegan) {
 
 TEST(CarriedUpdates, WhatANonblockingMemberPutsInMayBeWithoutItsLastUpdate) {
   Pipelines pipelines;
-  pipelines.carried.on_update(0);
-  pipelines.carried.on_update(0);
+  pipelines.update(0);
+  pipelines.update(0);
   for (uint32_t stage : {0u, 1u}) {
     std::vector<GroupMember> all = pipelines.members(stage, {0, 1});
     all[0].is_nonblocking = true;

@@ -24,16 +24,30 @@ const std::vector<std::string>& policies() {
   return all;
 }
 
-/// Calls `check` with worlds of all policies and some layouts; returns how many there were.
+struct WorldShape {
+  int64_t stages, pipelines, claims;  // Claims in flight.
+};
+
+/// Calls `check` with worlds of all policies and some shapes; returns how many there were.
 template <class Check>
 void for_worlds(uint64_t seeds, const PipelineWorld::Options& base, Check check) {
   for (const std::string& policy : policies()) {
-    for (const auto& [stages, pipelines] : {std::pair(1, 1), {1, 4}, {2, 3}, {3, 2}}) {
+    for (const WorldShape& shape : {WorldShape{1, 1, 1},
+                                    {1, 4, 1},
+                                    {2, 3, 1},
+                                    {3, 2, 1},
+                                    {1, 3, 2},
+                                    {2, 3, 2},
+                                    {3, 2, 3},
+                                    {4, 3, 4}}) {
       for (uint64_t seed = 1; seed <= seeds; ++seed) {
-        SCOPED_TRACE(testing::Message() << policy << " " << stages << "x" << pipelines);
+        SCOPED_TRACE(testing::Message() << policy << " " << shape.stages << "x" << shape.pipelines
+                                        << ", " << shape.claims << " claims");
         PipelineWorld::Options options = base;
         options.seed = seed;
-        PipelineWorld world(pipeline_job(stages, pipelines, policy), options);
+        JobSpec job = pipeline_job(shape.stages, shape.pipelines, policy);
+        job.sync.claims_in_flight = shape.claims;
+        PipelineWorld world(std::move(job), options);
         world.run();
         check(world);
         if (testing::Test::HasFailure()) return;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "plans/modes/mode_list.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {
@@ -20,14 +21,16 @@ std::vector<WorkerId> workers(int64_t count) {
   return all;
 }
 
-ProgramOptions program_options(const Plan& plan, uint32_t stage) {
+std::unique_ptr<WorkerProgram> make_program(const JobSpec& job, const Plan& plan, uint32_t stage) {
   ProgramOptions options;
   options.actions = plan.actions.at(static_cast<size_t>(plan.stages[stage].rank));
   options.stages = {{.stage = static_cast<int32_t>(stage),
                      .is_first = stage == 0,
                      .is_last = stage + 1 == plan.stages.size()}};
   options.samples_per_step = 1;
-  return options;
+  options.stage_count = static_cast<int32_t>(plan.stages.size());
+  options.claims_in_flight = static_cast<int32_t>(job.sync.claims_in_flight);
+  return find_mode(training_modes(), kLocalMode).make_program(std::move(options));
 }
 
 }  // namespace
@@ -68,7 +71,7 @@ PipelineWorld::PipelineWorld(JobSpec job, Options options)
     slowness_.push_back(1 + (rng_.below(3) == 0 ? rng_.below(9) : 0));
   }
   for (uint32_t id = 0; id < layout_.replica_count(); ++id) {
-    ranks_.emplace_back(program_options(plan_, layout_.stage_of({id})));
+    ranks_.emplace_back(make_program(job_, plan_, layout_.stage_of({id})));
     carry_out(id, ranks_.back().program.on_start());
   }
 }
@@ -190,26 +193,37 @@ void PipelineWorld::apply(ModeDecisions decisions) {
 
 void PipelineWorld::take(const ClaimSamples& decision) {
   EXPECT_TRUE(is_live(decision.pipeline)) << "seed " << options_.seed;
-  EXPECT_TRUE(claims_.emplace(decision.pipeline, decision.claim).second)
-      << "seed " << options_.seed << ": pipeline replica " << decision.pipeline << " has a claim";
+  claim(decision.pipeline, decision.step, decision.claim);
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     send(layout_.replica(stage, decision.pipeline), Claim{decision.step, decision.claim});
   }
 }
 
+void PipelineWorld::claim(uint32_t pipeline, uint64_t step, const SampleClaim& claim) {
+  std::deque<Claimed>& own = claims_[pipeline];
+  EXPECT_LT(own.size(), claims_max())
+      << "seed " << options_.seed << ": pipeline replica " << pipeline;
+  own.push_back({step, claim});
+}
+
+/// The pipeline replica has done its oldest claim.
+void PipelineWorld::count_done(uint32_t pipeline) {
+  const SampleClaim claim = claims_.at(pipeline).front().claim;
+  claims_.at(pipeline).pop_front();
+  const auto [known, is_first] = done_.emplace(claim.first, Done{pipeline, claim.count});
+  if (is_first) return;
+  ++redone_;
+  EXPECT_FALSE(is_live(known->second.pipeline))
+      << "seed " << options_.seed << ": samples from " << claim.first << " twice";
+  known->second = {pipeline, claim.count};
+}
+
 void PipelineWorld::take(const CommitPipeline& decision) {
-  const auto held = claims_.find(decision.pipeline);
-  ASSERT_TRUE(held != claims_.end() && held->second == decision.claim) << options_.seed;
-  const auto [known, is_first] =
-      done_.emplace(decision.claim.first, Done{decision.pipeline, decision.claim.count});
-  if (!is_first) {
-    ++redone_;
-    EXPECT_FALSE(is_live(known->second.pipeline))
-        << "seed " << options_.seed << ": samples from " << decision.claim.first << " twice";
-    known->second = {decision.pipeline, decision.claim.count};
-  }
-  claims_.erase(held);
-  if (decision.next) claims_[decision.pipeline] = *decision.next;
+  EXPECT_EQ(claims_max(), 1u) << "stages apply their own updates";
+  const std::deque<Claimed>& held = claims_[decision.pipeline];
+  ASSERT_TRUE(!held.empty() && held.front().claim == decision.claim) << options_.seed;
+  count_done(decision.pipeline);
+  if (decision.next) claim(decision.pipeline, decision.step + 1, *decision.next);
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     send(layout_.replica(stage, decision.pipeline), decision);
   }
@@ -299,6 +313,14 @@ void PipelineWorld::deliver_abort(Rank& rank, ReplicaId id, const AbortGroup& ab
 
 void PipelineWorld::hear(uint32_t id, const FromRank& message) {
   if (const auto* ready = std::get_if<ReadyReport>(&message)) {
+    const uint32_t pipeline = layout_.pipeline_of({id});
+    if (claims_max() > 1 && is_live(pipeline)) {
+      std::deque<Claimed>& held = claims_[pipeline];
+      ASSERT_TRUE(!held.empty() && ready->step >= held.front().step) << options_.seed;
+      const uint64_t place = ready->step - held.front().step;
+      ASSERT_LT(place, held.size()) << options_.seed;
+      if (++held[place].reports == layout_.stages && place == 0) count_done(pipeline);
+    }
     return apply(loop_.on_ready(replica_of(plan_, {id}).worker, *ready, now_us_));
   }
   const auto& averaged = std::get<Averaged>(message);
@@ -423,7 +445,9 @@ void PipelineWorld::end_round() {
 }
 
 void PipelineWorld::check_mean_is_due() const {
-  EXPECT_TRUE(claims_.empty()) << "seed " << options_.seed << ": somebody has samples";
+  for (const auto& [pipeline, held] : claims_) {
+    EXPECT_TRUE(held.empty()) << "seed " << options_.seed << ": " << pipeline << " has samples";
+  }
   for (uint32_t id = 0; id < ranks_.size(); ++id) {
     const bool counts = is_live(layout_.pipeline_of({id})) && !ranks_[id].is_dead;
     EXPECT_FALSE(counts && ranks_[id].exchange) << "seed " << options_.seed << ": replica " << id;

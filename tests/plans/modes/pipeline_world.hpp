@@ -15,7 +15,6 @@
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/modes/local_updates.hpp"
 #include "plans/sync/policy_kind.hpp"
-#include "plans/worker/local_program.hpp"
 #include "tests/plans/worker/watched_program.hpp"
 
 namespace skein::plans {
@@ -73,8 +72,8 @@ class PipelineWorld {
     bool is_nonblocking = false;
   };
   struct Rank {
-    explicit Rank(ProgramOptions options) : program(std::move(options)) {}
-    Watched<LocalProgram> program;
+    explicit Rank(std::unique_ptr<WorkerProgram> own) : program(std::move(own)) {}
+    Watched<WorkerProgram> program;
     bool is_dead = false;
     bool is_known_dead = false;
     std::deque<ProgramCommand> device;
@@ -126,6 +125,9 @@ class PipelineWorld {
   void check_round();
   void check_carried(uint32_t stage, const Rank& rank) const;
   bool is_live(uint32_t pipeline) const { return !lost_pipelines_.contains(pipeline); }
+  size_t claims_max() const { return static_cast<size_t>(job_.sync.claims_in_flight); }
+  void claim(uint32_t pipeline, uint64_t step, const SampleClaim& claim);
+  void count_done(uint32_t pipeline);
 
   JobSpec job_;
   Options options_;
@@ -138,7 +140,12 @@ class PipelineWorld {
   std::vector<Rank> ranks_;                // By replica.
   uint64_t now_us_ = 0;
   std::map<uint64_t, Group> groups_;
-  std::map<uint32_t, SampleClaim> claims_;  // By pipeline replica.
+  struct Claimed {
+    uint64_t step = 0;
+    SampleClaim claim;
+    uint32_t reports = 0;  // Heard, with several claims in flight.
+  };
+  std::map<uint32_t, std::deque<Claimed>> claims_;  // By pipeline replica.
   struct Done {
     uint32_t pipeline = 0;
     uint64_t count = 0;

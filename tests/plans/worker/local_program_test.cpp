@@ -48,7 +48,8 @@ struct Replica {
     }
   }
   SampleClaim samples() const {
-    return {program->first_sample(0, {0, 2}), program->sample_count()};
+    return {program->first_sample(program->step(), 0, {0, 2}),
+            program->sample_count(program->step())};
   }
   void end_work() {
     while (device > 0) end_one();
@@ -371,8 +372,8 @@ TEST(LocalProgram, ARoundBeginsWithTheStartAndWithEveryCommitButTheLast) {
 TEST(LocalProgram, AReplicaReadsAllRowsOfItsClaim) {
   Replica replica;
   replica.claim(0);
-  EXPECT_EQ(replica.program->first_sample(0, {2, 2}), kClaim.first);
-  EXPECT_EQ(replica.program->first_sample(1, {2, 2}), kClaim.first + 2);
+  EXPECT_EQ(replica.program->first_sample(0, 0, {2, 2}), kClaim.first);
+  EXPECT_EQ(replica.program->first_sample(0, 1, {2, 2}), kClaim.first + 2);
 }
 
 TEST(LocalProgram, AValidationInputIsKnownByTheJobsSteps) {

@@ -201,9 +201,9 @@ TEST(StepProgram, EachReplicaReadsItsOwnRowsOfAStepsSamples) {
   options.microbatch_rows = 4;
   WatchedProgram program(options);
   program.on_start();
-  EXPECT_EQ(program->first_sample(0, {0, 3}), 60u);
-  EXPECT_EQ(program->first_sample(2, {3, 1}), 60u + 2 * 4 + 3);
-  EXPECT_EQ(program->sample_count(), 12u);
+  EXPECT_EQ(program->first_sample(5, 0, {0, 3}), 60u);
+  EXPECT_EQ(program->first_sample(5, 2, {3, 1}), 60u + 2 * 4 + 3);
+  EXPECT_EQ(program->sample_count(5), 12u);
 }
 
 TEST(StepProgram, ACommitBeforeReadyHasNoEffect) {
