@@ -1,5 +1,6 @@
 #include "actors/replica/command_runner.hpp"
 
+#include <cmath>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -11,6 +12,19 @@ namespace skein::actors {
 namespace {
 
 using Kind = net::schema::TensorKind;
+
+/// Of `training.max_norm`: with a share for each stage the norm of all stays below it.
+double clip_share(const plans::JobSpec& job, const gpu::StageModelOptions& stage) {
+  if (job.sync.clip_by != "share") return 1;
+  const auto count = [&](const plans::LayerRange& layers) {
+    double all = 0;
+    for (const auto& each : plans::range_parameters(job.model, layers)) {
+      all += static_cast<double>(plans::element_count(each));
+    }
+    return all;
+  };
+  return std::sqrt(count(stage.layers) / count({0, plans::layer_count(job.model)}));
+}
 
 }  // namespace
 
@@ -49,8 +63,8 @@ void CommandRunner::run_forward(const plans::RunAction& command, const StageRepl
   forward.activations =
       parts_.traffic->take({plans::InputKind::kActivation, command.step, own.stage, microbatch});
   forward.output = output.memory;
-  gpu::Work work = forward_work(command, own, std::move(forward),
-                                program_.sample_count(command.step));
+  gpu::Work work =
+      forward_work(command, own, std::move(forward), program_.sample_count(command.step));
   parts_.device->submit(command, std::move(work), std::move(output));
 }
 
@@ -102,7 +116,8 @@ void CommandRunner::carry_out(const plans::RunUpdate& command) {
                         });
   std::vector<StageUpdate> stages;
   for (const auto& [stage, own] : parts_.replicas) {
-    StageUpdate update{own.parts.model, own.block_count, nullptr};
+    StageUpdate update{own.parts.model, own.block_count, nullptr, own.norm_squared,
+                       clip_share(config_.job, own.parts.options)};
     if (parts_.averages.contains(stage)) update.addend = parts_.averages.at(stage)->take_addend();
     stages.push_back(std::move(update));
   }
@@ -136,6 +151,7 @@ void CommandRunner::carry_out(const plans::SendReady& command) {
   report.samples = static_cast<uint32_t>(own.rows.count * config_.plan.microbatch_count);
   report.loss_sum = model.has_head() ? model.loss_sum() : 0;
   report.loss_tokens = model.has_head() ? static_cast<uint64_t>(model.loss_tokens()) : 0;
+  report.weight_delay = command.weight_delay;
   report.needs_groups = !own.parts.groups.empty();
   report.norm_squared = *own.norm_squared;
   parts_.trace.on_ready(command.stage, options_.now_us(), report);

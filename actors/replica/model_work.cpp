@@ -1,5 +1,6 @@
 #include "actors/replica/model_work.hpp"
 
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -64,6 +65,12 @@ gpu::WorkKind to_work_kind(plans::ActionType type) {
   return gpu::WorkKind::kOther;
 }
 
+/// Names the stash of a micro-batch, apart from those of all that are in flight with it.
+int32_t stash_of(const plans::RunAction& run) {
+  const auto turn = static_cast<int32_t>(run.step % (plans::kClaimsInFlightMax + 1));
+  return turn << 24 | run.action.microbatch;
+}
+
 /// Layers that a piece of a backward passes.
 plans::LayerRange layers_of(const plans::RunAction& run, const StageReplica& replica) {
   if (run.is_whole()) return replica.parts.options.layers;
@@ -83,7 +90,7 @@ gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
   work.kind = gpu::WorkKind::kForward;
   work.share = replica.block_count * replica.row_share;
   work.run = [input = std::move(input), loss_scale, begins = run.begins_step,
-              microbatch = run.action.microbatch](gpu::Ops& ops) -> absl::Status {
+              microbatch = stash_of(run)](gpu::Ops& ops) -> absl::Status {
     if (begins) SKEIN_RETURN_IF_ERROR(input.model->start_step(ops, loss_scale));
     return input.with_input([&](const gpu::StageModel::Input& spans) {
       return input.model->forward(ops, microbatch, spans, span_of(input.forward.output));
@@ -117,10 +124,11 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
   work.kind = to_work_kind(type);
   work.share = block_count(model, layers) * replica.row_share;
   work.run = [model = replica.parts.model, backward = std::move(backward), type, layers, ends_norm,
-              shares, norm = replica.norm_squared,
-              microbatch = run.action.microbatch](gpu::Ops& ops) {
+              shares, norm = replica.norm_squared, begins = run.begins_step,
+              microbatch = stash_of(run)](gpu::Ops& ops) -> absl::Status {
     const std::span<const float> in = span_of(backward.gradient);
     const std::span<float> out = span_of(backward.output);
+    if (begins) SKEIN_RETURN_IF_ERROR(model->start_gradients(ops));
     absl::Status status;
     if (type == plans::ActionType::kBackward) {
       status = model->backward_part(ops, microbatch, layers, in, out);
@@ -154,9 +162,16 @@ gpu::Work update_work(const plans::RunUpdate& run, const plans::JobSpec& job,
   work.kind = gpu::WorkKind::kUpdate;
   work.share = 0;
   for (const StageUpdate& each : stages) work.share += each.block_count;
-  work.run = [stages = std::move(stages), options, fail_point](gpu::Ops& ops) -> absl::Status {
+  work.run = [stages = std::move(stages), options, fail_point, by_stage = run.by_stage,
+              max_norm = job.training.max_norm](gpu::Ops& ops) -> absl::Status {
     for (const StageUpdate& each : stages) {
-      SKEIN_RETURN_IF_ERROR(each.model->update(ops, options));
+      gpu::UpdateOptions own = options;
+      if (by_stage) {
+        const double norm = std::sqrt(*each.norm_squared);
+        if (!std::isfinite(norm)) continue;  // The coordinator hears of it, and ends the run.
+        own.gradient_factor = plans::clip_factor(norm, max_norm * each.clip_share);
+      }
+      SKEIN_RETURN_IF_ERROR(each.model->update(ops, own));
       if (each.addend) SKEIN_RETURN_IF_ERROR(add_weights(*each.model, *each.addend));
       reach(fail_point, FailPlace::kWhileApplying);
     }

@@ -67,14 +67,16 @@ void ReplicaState::start(ReplicaConfig new_config) {
   options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
   options.samples_per_step = static_cast<uint64_t>(config.job.training.global_batch_size);
   options.microbatch_rows = plan.microbatch_rows;
+  options.stage_count = plan.stage_count;
   for (const PreparedReplica& each : config.replicas) {
     StageReplica replica = make_stage_replica(config.job, plan, each);
     options.stages.push_back(stage_role(plan, replica));
     parts.replicas.emplace(replica.stage, std::move(replica));
   }
   options.actions = plan.actions;
-  program = plans::find_mode(plans::modes_or_own(config.modes), plan.mode)
-                .make_program(std::move(options));
+  const plans::ModeEntry& mode = plans::find_mode(plans::modes_or_own(config.modes), plan.mode);
+  options.passes_in_flight = mode.passes_of(config.job);
+  program = mode.make_program(std::move(options));
   open(parts, config, make_hooks(), program->averages_weights());
   commands = std::make_unique<CommandRunner>(
       CommandRunner::Options{
@@ -126,8 +128,9 @@ void ReplicaState::on_message(const plans::CommitOrder& order) {
 }
 
 void ReplicaState::on_message(const net::Claim& claim) {
-  const plans::ProgramOutcome outcome = program->on_claim({claim.step, claim.samples});
-  if (outcome.is_accepted()) parts.trace.set_profiles(claim.profile);
+  const plans::ProgramOutcome outcome =
+      program->on_claim({claim.step, claim.samples, claim.profile});
+  if (outcome.is_accepted() && claim.profile) parts.trace.set_profiles(true);
   if (!outcome.decisions().empty()) parts.trace.begin_step(now_us());
   apply(outcome);
 }

@@ -1,5 +1,6 @@
 #include "actors/replica/tensor_traffic.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace skein::actors {
@@ -72,8 +73,11 @@ void TensorTraffic::open_inputs(const StageReplica& replica) {
     options_.plane->inbox().open(std::move(stream));
   };
   // A neighbour never waits for us to take an input of its step: one for every micro-batch, and one
-  // that is already of the next step.
-  const auto step_tensors = static_cast<uint32_t>(options_.plan.microbatch_count) + 1;
+  // that is already of the next step. With several steps in flight it has as many forwards ahead as
+  // there are stages, at most.
+  const auto step_tensors = static_cast<uint32_t>(std::max<int64_t>(options_.plan.microbatch_count,
+                                                                    options_.plan.stage_count)) +
+                            1;
   if (replica.stage > 0 && !options_.linked.contains(replica.stage - 1)) {
     open(plans::InputKind::kActivation, replica.routes_backward, step_tensors);
   }

@@ -156,6 +156,7 @@ void PlanPreparation::try_prepare() {
   request.job = host_.job;
   request.plan = plan();
   request.reduces_gradients = host_.reduces_gradients;
+  request.passes_in_flight = host_.passes_in_flight;
   request.first_step = first_step();
   request.from_checkpoint = assignment_.restore.from_checkpoint;
   request.load_path = assignment_.load_path;

@@ -62,6 +62,7 @@ class PlanPreparation {
     std::shared_ptr<gpu::Device> device;
     Device work;                    // Runs the work of `device`.
     bool reduces_gradients = true;  // In the mode of the plan that begins.
+    int32_t passes_in_flight = 1;   // The same.
   };
   /// There is no plan: `end` was called.
   void begin(const Host& host, net::Assign assignment);

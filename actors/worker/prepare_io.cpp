@@ -12,6 +12,7 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/schedule/continuous_1f1b.hpp"
 
 namespace skein::actors {
 namespace {
@@ -73,6 +74,12 @@ gpu::StageModelOptions model_options(const PrepareRequest& request, plans::Repli
   options.rows = plans::replica_of(plan, id).rows.count;
   options.seq_len = job.training.seq_len;
   options.stash_count = plans::stash_peak(plan.actions, stage);
+  if (request.passes_in_flight > 1) {
+    const plans::Continuous1F1B order{plan.stage_count, static_cast<int32_t>(plan.microbatch_count),
+                                      request.passes_in_flight};
+    options.stash_count = order.stash_peak(stage);
+    options.old_versions = order.old_versions(stage);
+  }
   options.recompute = plan.recompute;
   options.seed = job.debug.seed;
   return options;
@@ -85,7 +92,8 @@ std::shared_ptr<gpu::StageModel> find_model(const PrepareRequest& request,
     const gpu::StageModelOptions& other = held.options;
     if (held.model && held.step == request.first_step && other.layers == options.layers &&
         other.rows == options.rows && other.stash_count == options.stash_count &&
-        other.recompute == options.recompute && other.optimizer == options.optimizer) {
+        other.old_versions == options.old_versions && other.recompute == options.recompute &&
+        other.optimizer == options.optimizer) {
       return held.model;
     }
   }

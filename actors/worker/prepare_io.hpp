@@ -27,6 +27,7 @@ struct PrepareRequest {
   plans::JobSpec job;
   plans::PlanPart plan;
   bool reduces_gradients = true;  // As its training mode says.
+  int32_t passes_in_flight = 1;   // The same.
   uint64_t first_step = 0;
   bool from_checkpoint = false;  // All state is read there, else it is in `held`.
   std::string load_path;         // Empty: initial weights.

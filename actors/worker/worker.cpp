@@ -315,8 +315,9 @@ void WorkerState::on_assign(const net::Assign& assign) {
   }
   if (!status.ok()) return tell_failed(status);
   phase = Phase::kPreparing;
-  const bool reduces = plans::find_mode(modes, assign.plan.mode).reduces_gradients;
-  preparation->begin({session->self(), job, device, work, reduces}, assign);
+  const plans::ModeEntry& mode = plans::find_mode(modes, assign.plan.mode);
+  preparation->begin(
+      {session->self(), job, device, work, mode.reduces_gradients, mode.passes_of(job)}, assign);
 }
 
 /// The plan is prepared; the Replica waits for its start.

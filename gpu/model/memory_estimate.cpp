@@ -36,6 +36,18 @@ int64_t shared_bytes(const StageModelOptions& options, NumberType type) {
   return (scratch + blocks + 3 * shape.activations()) * bytes_of(type) + float_bytes(floats);
 }
 
+/// Numbers in the parameters of the stage's blocks.
+int64_t block_parameters(const StageModelOptions& options) {
+  int64_t count = 0;
+  for (int64_t layer = options.layers.begin; layer < options.layers.end; ++layer) {
+    if (plans::layer_kind(options.model, layer) != plans::LayerKind::kBlock) continue;
+    for (const auto& spec : plans::layer_parameters(options.model, layer, options.layers)) {
+      count += plans::element_count(spec);
+    }
+  }
+  return count;
+}
+
 /// What a device keeps of each number.
 plans::NumberBytes number_bytes(NumberType type) {
   if (type == NumberType::kFloat32) return {};
@@ -61,6 +73,8 @@ MemoryEstimate estimate_memory(const StageModelOptions& options, NumberType type
   for (const auto& spec : plans::range_parameters(options.model, options.layers)) {
     parameters += plans::element_count(spec);
   }
+  estimate.version_bytes =
+      options.old_versions * (float_bytes(1) + bytes.weight_copy) * block_parameters(options);
   estimate.working_bytes = shared_bytes(options, type) - estimate.extra_bytes +
                            4 * float_bytes(parameters) + bytes.weight_copy * parameters -
                            estimate.state_bytes;
@@ -76,7 +90,8 @@ absl::Status with_estimate(const absl::Status& why, const StageModelOptions& opt
       " bytes for the stage of layers ", options.layers.begin, "..", options.layers.end, " (",
       estimate.state_bytes, " for weights, gradients and moments, ", estimate.stash_bytes,
       " for stashes of ", options.stash_count, " micro-batches of ", options.rows, " x ",
-      options.seq_len, " tokens, ", estimate.extra_bytes, " to compute a layer again), and ",
+      options.seq_len, " tokens, ", estimate.extra_bytes, " to compute a layer again, ",
+      estimate.version_bytes, " for ", options.old_versions, " older versions of weights), and ",
       estimate.working_bytes, " more are worked in"));
 }
 

@@ -12,9 +12,10 @@ struct MemoryEstimate {
   int64_t state_bytes = 0;    // Weights, also as products read them, gradients and moments.
   int64_t stash_bytes = 0;    // All micro-batches that are kept at once.
   int64_t extra_bytes = 0;    // With recomputation: of the layer that is computed again.
+  int64_t version_bytes = 0;  // Older versions of the weights, for micro-batches in flight.
   int64_t working_bytes = 0;  // Beside these, which the planner does not count.
   /// As `plans::plan_memory` counts.
-  int64_t planned_bytes() const { return state_bytes + stash_bytes + extra_bytes; }
+  int64_t planned_bytes() const { return state_bytes + stash_bytes + extra_bytes + version_bytes; }
   int64_t total_bytes() const { return planned_bytes() + working_bytes; }
 };
 /// On a device that keeps activations as `type`. The model allocates `total_bytes`. A device needs

@@ -29,6 +29,10 @@ class ParameterStore {
   ConstNumbers operand(size_t parameter) const;
   float* gradient(size_t parameter) const { return gradients_.floats() + offsets_[parameter]; }
   int64_t bytes() const;
+  /// Floats before a parameter; of the number of parameters: all.
+  int64_t offset(size_t parameter) const { return offsets_[parameter]; }
+  /// Null if products read the weights themselves.
+  Numbers rounded(size_t parameter) const;
 
   /// Host memory: the gradients themselves, or where `show_gradients` puts them.
   std::span<float> stage_gradients() const;
@@ -54,7 +58,6 @@ class ParameterStore {
  private:
   absl::Status draw_weights(uint64_t seed, Device& device);
   absl::StatusOr<float*> state(size_t parameter, StateKind kind, size_t floats) const;
-  Numbers rounded(size_t parameter) const;
   float* visible_gradients() const;
   /// In floats, from the first parameter on.
   struct Range {

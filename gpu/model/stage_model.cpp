@@ -11,6 +11,7 @@
 #include "gpu/model/rotary_turns.hpp"
 #include "gpu/model/stage_parameters.hpp"
 #include "gpu/model/stash_slots.hpp"
+#include "gpu/model/weight_versions.hpp"
 #include "gpu/numbers.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
@@ -50,6 +51,7 @@ class TransformerStage final : public StageModel {
     const int64_t scratch = std::max(layer_scratch, has_head_ ? head_.scratch_numbers() : 0);
     const int64_t statistics =
         std::max(statistics_floats_, has_head_ ? head_.statistics_floats() : 0);
+    SKEIN_RETURN_IF_ERROR(versions_.allocate(options_.old_versions, parameters_, store_, device));
     SKEIN_ASSIGN_OR_RETURN(scratch_, device.allocate(bytes_of(scratch)));
     SKEIN_ASSIGN_OR_RETURN(statistics_, device.allocate(float_bytes(statistics)));
     SKEIN_ASSIGN_OR_RETURN(gradient_, device.allocate(bytes_of(nc)));
@@ -71,9 +73,9 @@ class TransformerStage final : public StageModel {
     return bytes_of(slot_numbers_) + float_bytes(slot_statistics_);
   }
   int64_t memory_bytes() const override {
-    return store_.bytes() + stash_bytes() * options_.stash_count + scratch_.bytes() +
-           statistics_.bytes() + gradient_.bytes() + pending_.bytes() + passing_.bytes() +
-           turns_.bytes();
+    return store_.bytes() + versions_.bytes() + stash_bytes() * options_.stash_count +
+           scratch_.bytes() + statistics_.bytes() + gradient_.bytes() + pending_.bytes() +
+           passing_.bytes() + turns_.bytes();
   }
 
   absl::Status start_step(Ops& ops, double loss_scale) override {
@@ -82,6 +84,12 @@ class TransformerStage final : public StageModel {
     loss_scale_ = loss_scale;
     shared_ = kNoParts;
     reset_loss();
+    return absl::OkStatus();
+  }
+
+  absl::Status start_gradients(Ops& ops) override {
+    store_.zero_gradients(ops);
+    shared_ = kNoParts;
     return absl::OkStatus();
   }
 
@@ -139,7 +147,7 @@ class TransformerStage final : public StageModel {
     // With recomputation the stash is gone by now, so the weights' part was done with the input's.
     const BlockRange blocks = blocks_of(layers);
     for (int64_t b = blocks.end - 1; b >= blocks.begin && !options_.recompute; --b) {
-      block(b).backward_weight(ops, block_parameters(b), block_memory(*slot, b));
+      block(b).backward_weight(ops, block_parameters(b, *slot), block_memory(*slot, b));
     }
     if (layers.begin == options_.layers.begin) slots_.release(microbatch);
     return absl::OkStatus();
@@ -199,6 +207,7 @@ class TransformerStage final : public StageModel {
     return absl::OkStatus();
   }
   absl::Status update(Ops& ops, const UpdateOptions& options) override {
+    SKEIN_RETURN_IF_ERROR(versions_.keep(ops, slots_));
     store_.update(ops, options_.optimizer, options);
     return absl::OkStatus();
   }
@@ -227,6 +236,11 @@ class TransformerStage final : public StageModel {
   const Layer& block(int64_t b) const { return *blocks_[static_cast<size_t>(b)]; }
   const LayerParameters& block_parameters(int64_t b) const {
     return parameters_.blocks[static_cast<size_t>(b)];
+  }
+  /// With the weights that the forward had.
+  const LayerParameters& block_parameters(int64_t b, const StashSlot& slot) const {
+    return slot.old_version ? versions_.block(*slot.old_version, static_cast<size_t>(b))
+                            : block_parameters(b);
   }
 
   int64_t bytes_of(int64_t numbers) const { return numbers * gpu::bytes_of(type_); }
@@ -333,10 +347,10 @@ class TransformerStage final : public StageModel {
     for (int64_t b = blocks.end - 1; b >= blocks.begin; --b) {
       const Layer::Memory memory = block_memory(*slot, b);
       if (options_.recompute) {
-        block(b).forward(ops, block_parameters(b), memory, passing_.numbers(type_));
+        block(b).forward(ops, block_parameters(b, *slot), memory, passing_.numbers(type_));
       }
-      block(b).backward_input(ops, block_parameters(b), memory, gradient);
-      if (with_weights) block(b).backward_weight(ops, block_parameters(b), memory);
+      block(b).backward_input(ops, block_parameters(b, *slot), memory, gradient);
+      if (with_weights) block(b).backward_weight(ops, block_parameters(b, *slot), memory);
     }
     if (leaves) leave(ops, *slot, gradient, input_gradient);
     slot->input_done = leaves;
@@ -367,6 +381,7 @@ class TransformerStage final : public StageModel {
   GradientParts shared_ = kNoParts;  // That the host has of this step.
 
   StashSlots slots_;
+  WeightVersions versions_;
   NumberType type_ = NumberType::kFloat32;  // The type of activations and their gradients.
   int64_t slot_numbers_ = 0, slot_statistics_ = 0;
   int64_t stash_numbers_ = 0, statistics_floats_ = 0;  // What a block stashes.
@@ -383,8 +398,8 @@ class TransformerStage final : public StageModel {
 absl::StatusOr<std::unique_ptr<StageModel>> StageModel::create(const StageModelOptions& options,
                                                                Device& device) {
   const bool fits = options.rows >= 1 && options.seq_len >= 1 && options.stash_count >= 1 &&
-                    options.seq_len <= options.model.positions && options.layers.begin >= 0 &&
-                    options.layers.begin < options.layers.end &&
+                    options.old_versions >= 0 && options.seq_len <= options.model.positions &&
+                    options.layers.begin >= 0 && options.layers.begin < options.layers.end &&
                     options.layers.end <= plans::layer_count(options.model);
   if (!fits) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -22,8 +22,11 @@ struct StageModelOptions {
   int64_t rows = 0;         // Samples of a micro-batch that this replica computes, >= 1.
   int64_t seq_len = 0;      // T
   int32_t stash_count = 1;  // Micro-batches whose stash may live at once (the schedule's peak).
-  bool recompute = false;   // Stash only inputs, run the forward again in the backward.
-  uint64_t seed = 0;        // Decides the initial weights, which do not depend on the partition.
+  /// Older versions of the weights that stashes may need at once: updates between a forward and its
+  /// backward; 0: nothing is in flight when `update` is called.
+  int32_t old_versions = 0;
+  bool recompute = false;  // Stash only inputs, run the forward again in the backward.
+  uint64_t seed = 0;       // Decides the initial weights, which do not depend on the partition.
 };
 
 /// The state kept for one parameter, each [element_count] float32.
@@ -76,6 +79,9 @@ class StageModel {
   /// The gradient of each token's loss is multiplied by
   /// `loss_scale`, 1 / number of tokens of the whole global batch.
   virtual absl::Status start_step(Ops& ops, double loss_scale) = 0;
+  /// Zeroes the gradients only, while micro-batches of the step that begins, and of later ones, are
+  /// in flight. Not of a stage with a head.
+  virtual absl::Status start_gradients(Ops& ops) = 0;
   /// Keeps the stash of `microbatch`. `output` [rows, T, C] is written unless has_head().
   virtual absl::Status forward(Ops& ops, int32_t microbatch, const Input& input,
                                std::span<float> output) = 0;
@@ -131,7 +137,9 @@ class StageModel {
   /// Sum of squares of the gradients of this stage in float64; a tied gradient counts in the first
   /// stage only. Written when the work ends.
   virtual absl::Status gradient_norm_squared(Ops& ops, double* result) = 0;
-  /// One optimizer step on all parameters.
+  /// One optimizer step on all parameters. A micro-batch that is in flight has its backward with
+  /// the weights of its forward: they are kept until then (weight stashing: PipeDream,
+  /// SOSP'19, 3.3). FailedPrecondition   if it would need more than `old_versions`
   virtual absl::Status update(Ops& ops, const UpdateOptions& options) = 0;
 
   /// Host copies of one parameter's state, in the order of `parameters()`.

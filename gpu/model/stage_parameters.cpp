@@ -38,6 +38,7 @@ StageParameters find_parameters(const StageModelOptions& options, const Paramete
     const size_t count = plans::layer_parameters(options.model, layer, options.layers).size();
     found.layer_begins.push_back(next);
     if (plans::layer_kind(options.model, layer) == plans::LayerKind::kBlock) {
+      if (found.blocks.empty()) found.first_block = next;
       found.blocks.push_back(block_at(store, next, count));
     } else if (plans::layer_kind(options.model, layer) == plans::LayerKind::kHead) {
       found.head = head_at(store, next, count, !plans::has_rms_norm(options.model));

@@ -25,6 +25,7 @@ absl::StatusOr<StashSlot*> StashSlots::take(int32_t microbatch) {
   StashSlot* slot = free_.back();
   free_.pop_back();
   slot->input_done = false;
+  slot->old_version.reset();
   active_[microbatch] = slot;
   return slot;
 }
@@ -43,6 +44,12 @@ void StashSlots::release(int32_t microbatch) {
 
 void StashSlots::release_all() {
   while (!active_.empty()) release(active_.begin()->first);
+}
+
+std::vector<StashSlot*> StashSlots::held() const {
+  std::vector<StashSlot*> held;
+  for (const auto& [microbatch, slot] : active_) held.push_back(slot);
+  return held;
 }
 
 }  // namespace skein::gpu

@@ -52,6 +52,8 @@ void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to) {
   to.stash_peak =
       static_cast<uint32_t>(bounds.count("stashPeak", from.getStashPeak(), kMicrobatchesMax));
   to.snapshot_us = bounds.count("snapshotUs", from.getSnapshotUs(), kTimeUsMax);
+  to.weight_delay =
+      static_cast<uint32_t>(bounds.count("weightDelay", from.getWeightDelay(), kMicrobatchesMax));
 }
 
 void write(const plans::ReadyReport& from, schema::Ready::Builder to) {
@@ -66,6 +68,7 @@ void write(const plans::ReadyReport& from, schema::Ready::Builder to) {
   to.setStepUs(from.step_us);
   to.setStashPeak(from.stash_peak);
   to.setSnapshotUs(from.snapshot_us);
+  to.setWeightDelay(from.weight_delay);
 }
 
 void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to) {

@@ -345,6 +345,7 @@ struct Ready {
   stepUs @8 :UInt64;          # Time from the step's start to this message.
   stashPeak @9 :UInt32;       # Largest number of stashes held at once in this step.
   snapshotUs @10 :UInt64;     # Device time of the last snapshot's copy; 0: none was taken.
+  weightDelay @11 :UInt32;    # Updates between a forward and its backward, the most of this step.
 }
 
 struct Reduced {

@@ -118,7 +118,6 @@ void LocalUpdates::resume(uint32_t pipeline, CoordinatorDecisions& orders) {
   }
   const std::optional<SampleClaim> claim = pool_->claim(pipeline);
   if (!claim) return leave_policy(pipeline, orders);
-  own.is_draining = false;
   begin_claim(pipeline, *claim);
   orders.push_back(ClaimSamples{pipeline, own.step, *claim, is_profiled()});
   if (own.has_policy) return;
@@ -178,11 +177,8 @@ ModeOutcome LocalUpdates::on_ready(WorkerId sender, const ReadyReport& report, u
   update_stage(pipeline, stage, orders);
   if (is_done && !has_diverged_) {
     finish(pipeline);
-    if (own.is_computing()) {
-      while (take_claim(pipeline, orders)) continue;
-    } else {
-      resume(pipeline, orders);
-    }
+    while (take_claim(pipeline, orders)) continue;
+    redo_returned(orders);
     try_meet(orders);
   }
   return made(std::move(orders));
@@ -204,14 +200,13 @@ void LocalUpdates::update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDe
   follow_policy(policy_->on_ready({report.replica, step}, now_us_), orders);
 }
 
-/// One more for a pipeline replica that computes and may hold several. When the pool has none for
-/// it, it does those that it holds, and no stage of others waits for it meanwhile.
+/// One more for a pipeline replica that may hold several. When the pool has none for it, it leaves
+/// the policy and does those that it holds: no stage of others waits for it meanwhile.
 bool LocalUpdates::take_claim(uint32_t pipeline, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
-  if (own.is_draining || own.in_flight.size() >= claims_max_) return false;
+  if (!own.has_policy || own.in_flight.size() >= claims_max_) return false;
   const std::optional<SampleClaim> claim = next_claim(pipeline);
   if (!claim) {
-    own.is_draining = true;
     leave_policy(pipeline, orders);
     return false;
   }
@@ -272,7 +267,9 @@ bool LocalUpdates::would_be_last(uint32_t pipeline) const {
   double rate = 0;   // What the others do, in claims a microsecond.
   double count = 0;  // In claims: what is left, and what the others are at.
   for (uint32_t other = 0; other < layout_.pipelines; ++other) {
-    if (other == pipeline || !pipelines_[other].is_computing()) continue;
+    // Who has left the policy does what it holds, and no more.
+    const bool goes_on = pipelines_[other].is_computing() && pipelines_[other].has_policy;
+    if (other == pipeline || !goes_on) continue;
     if (pipelines_[other].busy_us == 0) return false;
     rate += 1 / static_cast<double>(pipelines_[other].busy_us);
     count += static_cast<double>(pipelines_[other].in_flight.size());

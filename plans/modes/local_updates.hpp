@@ -84,7 +84,6 @@ class LocalUpdates final : public TrainingMode {
     bool is_lost = false;
     bool has_policy = true;      // The policy counts it as present.
     bool has_committed = false;  // In this round.
-    bool is_draining = false;    // It gets no more before it has done what it holds.
     uint64_t busy_us = 0;  // In its last iteration, at the stage that took longest; 0: none yet.
     uint64_t step = 0;     // Its own iterations so far: those that all stages have reported.
     std::deque<InFlight> in_flight;  // Its claims, from `step` on.

@@ -32,12 +32,12 @@ const ModeList& training_modes() {
          return std::make_unique<LocalUpdates>(job, plan, make_policy(job, pipeline_layout(plan)));
        },
        [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
-         if (options.claims_in_flight > 1) {
+         if (options.passes_in_flight > 1) {
            return std::make_unique<AsyncProgram>(std::move(options));
          }
          return std::make_unique<LocalProgram>(std::move(options));
        },
-       false},
+       false, [](const JobSpec& job) { return static_cast<int32_t>(job.sync.claims_in_flight); }},
   };
   return all;
 }

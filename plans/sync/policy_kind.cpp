@@ -100,9 +100,14 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLa
 }
 
 absl::Status check_pipelines(const JobSpec& job) {
-  if (!may_run_pipelines(job)) return absl::OkStatus();
   const ParallelismSpec& parallelism = job.parallelism;
   const std::string policy = absl::StrCat("sync.policy = \"", job.sync.policy, "\"");
+  if (!may_run_pipelines(job)) {
+    if (job.sync.claims_in_flight == 1) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("sync.claims_in_flight = ", job.sync.claims_in_flight, ": ", policy,
+                     " waits for all in every step; choose a policy of pipeline replicas"));
+  }
   if (!parallelism.replicas.empty() || !parallelism.plan.empty() ||
       parallelism.pipeline_parallel_degree == kAutoDegree) {
     return absl::InvalidArgumentError(
@@ -124,6 +129,14 @@ absl::Status check_pipelines(const JobSpec& job) {
         absl::StrCat(policy,
                      " averages each stage by itself, which would pull the two copies of a tied "
                      "embedding apart; set model.tie_word_embeddings = false or use one stage"));
+  }
+  const std::string& schedule = parallelism.pipeline_parallel_schedule;
+  if (job.sync.claims_in_flight > 1 && (schedule != "1F1B" || parallelism.virtual_stages > 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sync.claims_in_flight = ", job.sync.claims_in_flight,
+        ": several claims go through a pipeline as 1F1B with one stage for each worker; set "
+        "parallelism.pipeline_parallel_schedule = \"1F1B\" and virtual_stages = 1, or leave it "
+        "out"));
   }
   if (job.sync.average_moments && (is_nonblocking(kind_of(job)) || has_server(job))) {
     return absl::InvalidArgumentError(

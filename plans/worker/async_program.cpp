@@ -12,7 +12,7 @@ namespace {
 
 Continuous1F1B order_of(const ProgramOptions& options) {
   return {options.stage_count, static_cast<int32_t>(options.actions.size() / 2),
-          options.claims_in_flight};
+          options.passes_in_flight};
 }
 
 }  // namespace
@@ -21,7 +21,7 @@ AsyncProgram::AsyncProgram(ProgramOptions options)
     : samples_per_step_(options.samples_per_step),
       stage_(options.stages.front()),
       microbatches_(static_cast<uint64_t>(order_of(options).microbatch_count)),
-      claims_max_(static_cast<uint64_t>(options.claims_in_flight)),
+      claims_max_(static_cast<uint64_t>(options.passes_in_flight)),
       ahead_max_(static_cast<uint64_t>(order_of(options).stash_peak(stage_.stage))),
       duties_({options.stages, options.validation_batches, options.first_step}),
       steps_done_(options.first_step) {
@@ -113,19 +113,19 @@ bool AsyncProgram::is_closing() const {
 ProgramOutcome AsyncProgram::on_average(const AverageOrder& order) {
   if (order.stage != stage_.stage) return Dropped{DropReason::kOutOfBounds};
   if (order.number <= newest_) return Dropped{DropReason::kRepeated};
-  const bool updates = phase_ == Phase::kUpdate || phase_ == Phase::kAverage;
-  // One for each update; then, without another claim, those of the round's end.
-  const size_t claims = claims_.size() - (updates && !claims_.empty() ? 1 : 0);
-  const bool has_group = averaging_ || !early_.empty();
-  const bool is_awaited =
-      order.is_closing
-          ? claims == 0 && (updates || phase_ == Phase::kRun || phase_ == Phase::kDuties) &&
-                running_.empty()
-          : updates && !has_group;
-  if (!is_awaited) return Dropped{DropReason::kUnexpected};
+  if (!is_awaited(order)) return Dropped{DropReason::kUnexpected};
   newest_ = order.number;
   early_.push_back(order);
   return phase_ == Phase::kAverage || phase_ == Phase::kRun ? begin_early() : ProgramCommands();
+}
+
+/// One for each update, and then, without another claim, those of the round's end.
+bool AsyncProgram::is_awaited(const AverageOrder& order) const {
+  const bool has_word = averaging_ || !early_.empty();
+  const bool updates = phase_ == Phase::kUpdate || phase_ == Phase::kAverage;
+  if (!order.is_closing) return updates && !has_word;
+  if (phase_ == Phase::kUpdate) return has_word && claims_.size() == 1;
+  return claims_.empty() && (phase_ == Phase::kRun || phase_ == Phase::kDuties);
 }
 
 ProgramOutcome AsyncProgram::on_averaged(int32_t stage, uint64_t number, bool ok) {

@@ -75,6 +75,7 @@ class AsyncProgram final : public WorkerProgram {
   ProgramCommands end_duties();
   const SampleClaim& claim_of(uint64_t step) const;
   bool is_closing() const;
+  bool is_awaited(const AverageOrder& order) const;
 
   const uint64_t samples_per_step_;  // The job's.
   const StageRole stage_;

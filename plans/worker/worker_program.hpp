@@ -22,7 +22,7 @@ struct ProgramOptions {
   uint64_t samples_per_step = 1;  // The job's.
   int64_t microbatch_rows = 1;    // The whole pipeline's.
   int32_t stage_count = 1;        // The plan's.
-  int32_t claims_in_flight = 1;   // Of a pipeline replica under local updates.
+  int32_t passes_in_flight = 1;   // As the mode says.
 };
 
 /// The worker's part of a training mode: what the replicas of a pipeline rank do next, as a state

@@ -15,6 +15,7 @@ std::string to_text(const plans::SampleClaim& claim) {
 
 PipelineClaims::PipelineClaims(const plans::JobSpec& job, OnViolation on_violation)
     : batch_(static_cast<uint64_t>(job.training.global_batch_size)),
+      claims_max_(static_cast<size_t>(job.sync.claims_in_flight)),
       on_violation_(std::move(on_violation)) {}
 
 void PipelineClaims::on_plan(const plans::Plan& plan, uint64_t first_step) {
@@ -50,8 +51,13 @@ void PipelineClaims::on_control(ProcessId to, const net::schema::Envelope::Reade
   if (envelope.getReceiver() != 0) workers_[to] = envelope.getReceiver();
   const std::optional<uint32_t> pipeline = pipeline_of(envelope.getReceiver());
   // Who is cut off may go on for a while under the plan of before.
-  if (arrives && body.isPipelineCommit() && readers_[to].generation == generation) {
-    readers_[to].commits.emplace_back(pipeline.value_or(0), body.getPipelineCommit().getStep());
+  if (arrives && readers_[to].generation == generation) {
+    auto& commits = readers_[to].commits;
+    if (body.isPipelineCommit()) {
+      commits.emplace_back(pipeline.value_or(0), body.getPipelineCommit().getStep());
+    } else if (body.isClaim() && claims_max_ > 1) {
+      commits.emplace_back(pipeline.value_or(0), body.getClaim().getStep());
+    }
   }
   if (generation != plan_.generation) return;
   if (arrives && body.isReady()) {
@@ -86,10 +92,12 @@ void PipelineClaims::on_claim(uint32_t pipeline, uint64_t step, plans::SampleCla
   }
   if (own.is_lost) on_violation_(absl::StrCat(what, ", which has lost its claim"));
   if (claim.first < next_sample_) on_violation_(absl::StrCat(what, " are journaled"));
-  if (own.claim && claims_.contains(*own.claim) && !is_done(claims_.at(*own.claim))) {
-    on_violation_(absl::StrCat(what, ", which has others"));
+  const auto held = std::count_if(claims_.begin(), claims_.end(), [&](const auto& each) {
+    return each.second.pipeline == pipeline && !is_done(each.second);
+  });
+  if (static_cast<size_t>(held) >= claims_max_) {
+    on_violation_(absl::StrCat(what, ", which has ", held, " others"));
   }
-  own.claim = claim.first;
   const auto next = claims_.lower_bound(claim.first);
   const bool is_again = next != claims_.end() && next->first == claim.first;
   if (is_again) {
@@ -115,6 +123,7 @@ void PipelineClaims::on_commit(uint32_t pipeline,
   const uint64_t step = commit.getStep();
   const std::string what =
       absl::StrCat("the commit of step ", step, " of pipeline replica ", pipeline);
+  if (claims_max_ > 1) on_violation_(absl::StrCat(what, ", whose stages apply their own updates"));
   const auto claim = own.claims.find(step);
   if (own.committed != step) {
     if (own.is_lost) on_violation_(absl::StrCat(what, " comes after its claim went to another"));
@@ -164,23 +173,35 @@ std::set<uint64_t> PipelineClaims::claims() const {
 
 std::optional<plans::SampleClaim> PipelineClaims::on_update(ProcessId process) {
   Reader& reader = readers_[process];
-  const std::multiset<uint64_t> samples = std::exchange(reader.samples, {});
   if (reader.commits.empty()) {
     on_violation_("a worker makes an update without a commit");
     return std::nullopt;
   }
   const auto [pipeline, step] = reader.commits.front();
   reader.commits.pop_front();
-  if (reader.generation != plan_.generation) return std::nullopt;
-  const plans::SampleClaim claim = pipelines_[pipeline].claims[step];
-  std::multiset<uint64_t> expected;
-  for (uint64_t i = 0; i < claim.count && reads(workers_[process]); ++i) {
-    expected.insert(claim.first + i);
+  if (reader.generation != plan_.generation) {
+    reader.samples.clear();
+    return std::nullopt;
   }
-  if (samples == expected) return claim;
-  on_violation_(absl::StrCat("pipeline replica ", pipeline, " has ", to_text(claim), " in step ",
-                             step, " and has read ", samples.size(), " from ",
-                             samples.empty() ? 0 : *samples.begin()));
+  const plans::SampleClaim claim = pipelines_[pipeline].claims[step];
+  const std::string what = absl::StrCat("pipeline replica ", pipeline, " has ", to_text(claim),
+                                        " in step ", step, " and has read ");
+  for (uint64_t i = 0; i < claim.count && reads(workers_[process]); ++i) {
+    const size_t count = reader.samples.erase(claim.first + i);
+    if (count != 1) on_violation_(absl::StrCat(what, claim.first + i, " ", count, " times"));
+  }
+  // What is left is of the claims behind it.
+  for (uint64_t sample : reader.samples) {
+    const auto is_of = [&](const auto& each) {
+      const plans::SampleClaim& other = each.second;
+      return each.first > step && sample >= other.first && sample < other.first + other.count;
+    };
+    const auto& claims = pipelines_[pipeline].claims;
+    if (claims_max_ > 1 && std::any_of(claims.begin(), claims.end(), is_of)) continue;
+    on_violation_(absl::StrCat(what, sample));
+    break;
+  }
+  if (claims_max_ == 1) reader.samples.clear();
   return claim;
 }
 

@@ -21,11 +21,12 @@ namespace skein::sim {
 
 /// Who trains which samples, under local updates. What must hold:
 ///   claims    are of samples that nobody else has or has committed, unless that pipeline replica
-///   is never
-///             heard again; a pipeline replica has one at a time
+///             is never heard again; a pipeline replica has as many as may be in flight
 ///   commits   of a pipeline replica follow its claims, each after the ready signals of all of its
-///   replicas rounds  are journaled when every sample of them has been committed by one pipeline
-///   replica updates   follow a commit, and the worker has read the samples of the claim, each once
+///             replicas; with several claims in flight these signals are the commit
+///   rounds    are journaled when every sample of them has been committed by one pipeline replica
+///   updates   follow a commit, or with several claims in flight a claim, in order, and the worker
+///             has read the samples of the claim, each once
 /// Single-threaded.
 class PipelineClaims {
  public:
@@ -55,7 +56,6 @@ class PipelineClaims {
   };
   struct Pipeline {
     bool is_lost = false;
-    std::optional<uint64_t> claim;                    // First sample of its last one.
     std::map<uint64_t, plans::SampleClaim> claims;    // This plan's, by its own steps.
     std::map<uint64_t, std::set<uint32_t>> is_ready;  // Replicas by step.
     std::optional<uint64_t> committed;                // Its last step that was.
@@ -64,7 +64,7 @@ class PipelineClaims {
     uint64_t generation = 0;
     std::deque<std::pair<uint32_t, uint64_t>>
         commits;                      // Pipeline replicas and steps, to be applied.
-    std::multiset<uint64_t> samples;  // Since the last update.
+    std::multiset<uint64_t> samples;  // That no update has been made of.
   };
 
   void on_claim(uint32_t pipeline, uint64_t step, plans::SampleClaim claim);
@@ -75,6 +75,7 @@ class PipelineClaims {
   bool reads(uint32_t worker) const;
 
   const uint64_t batch_;
+  const size_t claims_max_;  // Of a pipeline replica, in flight.
   const OnViolation on_violation_;
   plans::Plan plan_;
   uint64_t next_sample_ = 0;                // First one that is in no journaled round.

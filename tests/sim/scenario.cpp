@@ -133,6 +133,15 @@ void choose_pipelines(Draw& draw, const std::string& policy, Scenario& scenario)
   job.comm.train_timeout_seconds = 60;
 }
 
+/// Several claims in flight, in half of the runs that can have them. Drawn apart from the rest.
+void choose_claims(uint64_t seed, plans::JobSpec& job) {
+  Draw draw{plans::Rng(seed, plans::random_stream("in-flight", 1))};
+  if (draw.chance(0.5) || job.parallelism.pipeline_parallel_schedule != "1F1B") return;
+  job.sync.claims_in_flight = static_cast<int64_t>(draw.between(2, 3));
+  job.training.max_norm = draw.one_of({0.0, 1.0});
+  job.sync.clip_by = draw.one_of({"stage", "share"});
+}
+
 /// What the disk does, in some runs. Drawn apart from the rest, so that all others are the same
 /// with and without it.
 void choose_disk(uint64_t seed, Scenario& scenario) {
@@ -354,6 +363,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   scenario.job = small_job(draw);
   if (has_pipelines) {
     choose_pipelines(draw, policy, scenario);
+    choose_claims(seed, scenario.job);
   } else {
     scenario.worker_count = static_cast<int64_t>(draw.chance(0.1) ? 1 : draw.between(2, 6));
     choose_layout(draw, scenario.worker_count, scenario.job);
@@ -393,6 +403,10 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   if (has_pipelines) {
     absl::StrAppend(&scenario.shape, ", ", policy, " in rounds of ", scenario.job.sync.round_steps,
                     ", ", scenario.job.optimizer.name);
+    if (scenario.job.sync.claims_in_flight > 1) {
+      absl::StrAppend(&scenario.shape, ", ", scenario.job.sync.claims_in_flight,
+                      " claims in flight");
+    }
   }
   return scenario;
 }

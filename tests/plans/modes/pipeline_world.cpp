@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "plans/modes/mode_list.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 
@@ -29,7 +30,7 @@ std::unique_ptr<WorkerProgram> make_program(const JobSpec& job, const Plan& plan
                      .is_last = stage + 1 == plan.stages.size()}};
   options.samples_per_step = 1;
   options.stage_count = static_cast<int32_t>(plan.stages.size());
-  options.claims_in_flight = static_cast<int32_t>(job.sync.claims_in_flight);
+  options.passes_in_flight = static_cast<int32_t>(job.sync.claims_in_flight);
   return find_mode(training_modes(), kLocalMode).make_program(std::move(options));
 }
 
@@ -89,7 +90,8 @@ void PipelineWorld::run() {
     std::vector<Event> events = possible();
     const std::optional<uint64_t> wake_us = loop_.wake_us();
     if (events.empty() && !wake_us) {
-      ASSERT_TRUE(is_anybody_slow()) << "seed " << options_.seed << ": nothing can happen";
+      ASSERT_TRUE(is_anybody_slow())
+          << "seed " << options_.seed << ": nothing can happen" << activities();
       continue;
     }
     const bool kills = kills_left_ > 0 && rng_.below(options_.kill_after) == 0;
@@ -108,6 +110,21 @@ void PipelineWorld::run() {
   }
   const bool may_fail = takes_mean_ || lost_pipelines_.size() == layout_.pipelines;
   EXPECT_TRUE(may_fail || !has_failed_) << "seed " << options_.seed;
+}
+
+/// What everybody waits for, for people.
+std::string PipelineWorld::activities() const {
+  std::string all;
+  for (uint32_t id = 0; id < ranks_.size(); ++id) {
+    const Rank& rank = ranks_[id];
+    absl::StrAppend(&all, "\nreplica ", id, rank.is_dead ? ", dead," : "", " of pipeline replica ",
+                    layout_.pipeline_of({id}), " waits for ", rank.program->activity(), " after ",
+                    rank.updates, " updates");
+  }
+  for (const auto& [pipeline, held] : claims_) {
+    absl::StrAppend(&all, "\npipeline replica ", pipeline, " has ", held.size(), " claims");
+  }
+  return all;
 }
 
 /// What may happen next.
@@ -351,6 +368,10 @@ void PipelineWorld::end_work(uint32_t id) {
   Rank& rank = ranks_[id];
   const ProgramCommand work = rank.device.front();
   rank.device.pop_front();
+  if (options_.on_work) {
+    const auto* run = std::get_if<RunAction>(&work);
+    options_.on_work(id, work, rank.claims.at(run ? run->step : rank.updates).first);
+  }
   if (const auto* run = std::get_if<RunAction>(&work)) {
     const bool is_forward = run->action.type == ActionType::kForward;
     const int32_t to = run->action.stage + (is_forward ? 1 : -1);
@@ -376,6 +397,7 @@ void PipelineWorld::begin_exchange(uint32_t id, uint64_t number, bool is_nonbloc
   rank.exchange = Exchange{number, is_nonblocking};
   Group& group = groups_.at(number);
   group.contribution[{id}] = rank.weight;
+  if (options_.on_give) options_.on_give(id, group.order);
   group.carried.insert(rank.carried.begin(), rank.carried.end());
   group.carried.insert(rank.pending.begin(), rank.pending.end());
   if (!group.order.shards.empty()) {
@@ -408,6 +430,7 @@ void PipelineWorld::end_exchange(uint32_t id, bool ok) {
       rank.weight += member.weight * group.contribution.at(member.replica);
     }
   }
+  if (ok && options_.on_take) options_.on_take(id, group.order);
   if (ok) {
     std::set<uint64_t>& to = ended.is_nonblocking ? rank.pending : rank.carried;
     to.insert(group.carried.begin(), group.carried.end());

@@ -38,6 +38,13 @@ class PipelineWorld {
     uint64_t round_steps = 3;   // Of a round, unless it is cut short.
     uint64_t rounds = 3;
     double cut_share = 0;  // The share of events after which the round is cut short.
+    /// What replicas do, in the order in which it happens; all are called if one is. Work that
+    /// ended, with the first sample of the claim it is of; and members of a group that give what
+    /// they have, and that take the result.
+    std::function<void(uint32_t replica, const ProgramCommand& work, uint64_t first_sample)>
+        on_work = {};
+    std::function<void(uint32_t replica, const AverageWeights& group)> on_give = {};
+    std::function<void(uint32_t replica, const AverageWeights& group)> on_take = {};
   };
 
   PipelineWorld(JobSpec job, Options options);
@@ -102,6 +109,7 @@ class PipelineWorld {
   std::vector<Event> possible();
   void add_rank_events(uint32_t id, std::vector<Event>& events);
   bool is_anybody_slow() const;
+  std::string activities() const;
   void kill();
   void apply(ModeDecisions decisions);
   void apply(ModeOutcome outcome);
