@@ -350,7 +350,8 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   report.stage_busy_seconds = decision.stage_busy_seconds;
   report.stage_stash_peak = decision.stage_stash_peak;
   report.pipeline_samples = decision.pipeline_samples;
-  report.staleness = decision.staleness;
+  report.stage_staleness = decision.stage_staleness;
+  report.stage_weight_delay = decision.stage_weight_delay;
   report.dropped = dropped;
   for (const auto& [id, member] : coordination->members()) {
     report.dropped_by_workers.add(member.activity.dropped);
@@ -595,6 +596,7 @@ void CoordinatorState::on_timings(plans::WorkerId worker, const net::Timings& ti
   report.step = timings.step + 1;
   report.version = timings.step;
   report.staleness = timings.staleness;
+  report.weight_delay = timings.weight_delay;
   report.pipeline = coordination->pipeline_replica_of(replica);
   report.slices = timings.slices;
   self->send(config.observer, std::move(report));

@@ -29,10 +29,12 @@ struct StepReport {
   std::vector<double> stage_busy_seconds;  // Device time per stage, mean of its replicas.
   std::vector<uint32_t> stage_stash_peak;  // Stashes held at once, largest of its replicas.
   plans::Goodput goodput;                  // Of the run so far.
-  /// Pipeline replicas under local updates: samples of each since the commit before, and the
-  /// largest staleness of a group among them, in steps. Such a commit is one of several steps.
+  /// Pipeline replicas under local updates: samples of each since the commit before; and for each
+  /// stage the largest staleness of a group among them, in steps, and the most updates between a
+  /// micro-batch's forward and its backward. Such a commit is one of several steps.
   std::vector<uint64_t> pipeline_samples;
-  uint64_t staleness = 0;
+  std::vector<uint64_t> stage_staleness;
+  std::vector<uint32_t> stage_weight_delay;
   /// Events of the run so far that changed nothing: on the coordinator's side, and on the side of
   /// those workers that are here.
   plans::DropCounts dropped;
@@ -69,9 +71,10 @@ struct TimingsReport {
   int32_t stage = 0;
   uint64_t step =
       0;  // Counted from 1; of a pipeline replica under local updates, the pipeline replica's own.
-  int32_t pipeline = -1;   // -1: all replicas do every step together.
-  uint64_t version = 0;    // Updates of the weights that the step was computed with.
-  uint64_t staleness = 0;  // Largest of them; 0 where all replicas do every step together.
+  int32_t pipeline = -1;      // -1: all replicas do every step together.
+  uint64_t version = 0;       // Updates of the weights that the step was computed with.
+  uint64_t staleness = 0;     // Largest of them; 0 where all replicas do every step together.
+  uint32_t weight_delay = 0;  // Most updates between a forward and its backward.
   std::vector<SliceReport> slices;
 };
 

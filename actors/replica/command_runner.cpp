@@ -96,7 +96,7 @@ Outgoing CommandRunner::outgoing(const StageReplica& from, Kind kind, const plan
   output = parts_.traffic->outgoing(from, kind, run.step, microbatch);
   if (!parts_.trace.profiles() || output.parts.empty()) return output;
   const char* name = kind == Kind::ACTIVATION ? "SEND_F" : "SEND_B";
-  output.sent = {from.stage, slice_name(from.stage, name, microbatch), microbatch, 0};
+  output.sent = {from.stage, slice_name(from.stage, name, microbatch), microbatch, 0, run.step};
   output.on_sent = options_.on_sent;
   return output;
 }
@@ -106,14 +106,14 @@ void CommandRunner::carry_out(const plans::RunNorm& command) {
 }
 
 void CommandRunner::carry_out(const plans::RunUpdate& command) {
-  parts_.trace.end_step(options_.now_us(), command.profile,
-                        [&](int32_t stage, const std::vector<net::Slice>& slices) {
-                          const auto own = parts_.averages.find(stage);
-                          const uint64_t staleness =
-                              own == parts_.averages.end() ? 0 : own->second->staleness();
-                          options_.report(net::Timings{parts_.replicas.at(stage).parts.id,
-                                                       command.step, slices, staleness});
-                        });
+  parts_.trace.end_step(
+      command.step, options_.now_us(), command.profile,
+      [&](int32_t stage, const std::vector<net::Slice>& slices) {
+        const auto own = parts_.averages.find(stage);
+        const uint64_t staleness = own == parts_.averages.end() ? 0 : own->second->staleness();
+        options_.report(net::Timings{parts_.replicas.at(stage).parts.id, command.step, slices,
+                                     staleness, parts_.trace.weight_delay(stage)});
+      });
   std::vector<StageUpdate> stages;
   for (const auto& [stage, own] : parts_.replicas) {
     StageUpdate update{own.parts.model, own.block_count, nullptr, own.norm_squared,

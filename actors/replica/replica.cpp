@@ -53,7 +53,7 @@ Replica::behavior_type replica(Replica::stateful_pointer<ReplicaState> self, Rep
       [self](const ChunkArrived& arrived) { self->state.on_chunk(arrived); },
       [self](const TensorSent& sent) {
         self->state.parts.trace.record(sent.stage, sent.slice, StepTrace::kSend, sent.start_us,
-                                       self->state.now_us(), sent.microbatch);
+                                       self->state.now_us(), sent.microbatch, sent.step);
       },
   };
 }
@@ -162,7 +162,7 @@ void ReplicaState::on_input(const InputArrived& arrived) {
     if (key.kind != plans::InputKind::kValidation) {
       const char* kind = key.kind == plans::InputKind::kActivation ? "RECV_F" : "RECV_B";
       parts.trace.record(key.stage, slice_name(key.stage, kind, key.microbatch),
-                         StepTrace::kReceive, now_us(), now_us() + 1, key.microbatch);
+                         StepTrace::kReceive, now_us(), now_us() + 1, key.microbatch, key.step);
     }
   }
   apply(outcome);

@@ -27,6 +27,7 @@ struct TensorSent {
   std::string slice;
   int32_t microbatch = 0;
   uint64_t start_us = 0;
+  uint64_t step = 0;
 };
 
 /// A chunk of weights that are averaged with those of other replicas.

@@ -9,20 +9,27 @@
 namespace skein::actors {
 
 void StepTrace::end_step(
-    uint64_t now_us, bool profiles_next,
+    uint64_t step, uint64_t now_us, bool profiles_next,
     const std::function<void(int32_t stage, std::vector<net::Slice>)>& report) {
   for (const auto& [stage, times] : stages_) {
     record(stage, "commit", kControl, times.ready_us, now_us);
   }
-  for (auto& [stage, slices] : slices_) {
-    for (net::Slice& each : slices) {
-      // The coordinator's clock may be so far behind ours that a slice began before its zero.
-      const int64_t start_us = static_cast<int64_t>(each.start_us) + clock_offset_us_;
-      each.start_us = static_cast<uint64_t>(std::max<int64_t>(start_us, 0));
+  for (auto& [stage, by_step] : slices_) {
+    std::vector<net::Slice> slices;
+    const auto end = by_step.upper_bound(step);
+    for (auto each = by_step.begin(); each != end; ++each) {
+      for (net::Slice& slice : each->second) {
+        // The coordinator's clock may be so far behind ours that a slice began before its zero.
+        const int64_t start_us = static_cast<int64_t>(slice.start_us) + clock_offset_us_;
+        slice.start_us = static_cast<uint64_t>(std::max<int64_t>(start_us, 0));
+        slices.push_back(std::move(slice));
+      }
     }
-    report(stage, std::move(slices));
+    by_step.erase(by_step.begin(), end);
+    if (!slices.empty()) report(stage, std::move(slices));
   }
-  slices_.clear();
+  // What there is of a step that is not profiled to its end is no picture of it.
+  if (!profiles_next) slices_.clear();
   profiles_ = profiles_next;
   step_start_us_ = now_us;
 }
@@ -36,7 +43,7 @@ void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, ui
     if (run->part == 0) times.parts_start_us = start_us;
     if (!run->is_last_part()) return;
     record(stage, plans::to_text(run->action), kCompute, times.parts_start_us, end_us,
-           run->action.microbatch);
+           run->action.microbatch, run->step);
     count_stash(*run);
   } else if (const auto* norm = std::get_if<plans::RunNorm>(&work)) {
     stages_.at(norm->stage).busy_us += taken_us;
@@ -67,12 +74,14 @@ void StepTrace::on_ready(int32_t stage, uint64_t now_us, plans::ReadyReport& rep
   report.step_us = now_us - step_start_us_;
   report.stash_peak = std::exchange(times.stash_peak, times.stashes);
   report.snapshot_us = times.snapshot_us;
+  times.weight_delay = report.weight_delay;
 }
 
 void StepTrace::record(int32_t stage, const std::string& slice, Track track, uint64_t start_us,
-                       uint64_t end_us, int32_t microbatch) {
+                       uint64_t end_us, int32_t microbatch, std::optional<uint64_t> step) {
   if (!profiles_ || end_us < start_us) return;
-  slices_[stage].push_back({slice, track, start_us, end_us - start_us, microbatch});
+  slices_[stage][step.value_or(0)].push_back(
+      {slice, track, start_us, end_us - start_us, microbatch});
 }
 
 }  // namespace skein::actors

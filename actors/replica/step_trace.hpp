@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,9 @@ class StepTrace {
   void set_profiles(bool profiles) { profiles_ = profiles; }
   bool profiles() const { return profiles_; }
   void begin_step(uint64_t now_us) { step_start_us_ = now_us; }
-  /// The step was committed, and the next one begins. `report` gets the slices of each stage if
-  /// the step was profiled.
-  void end_step(uint64_t now_us, bool profiles_next,
+  /// The step was committed, and the next one begins, of which there may be slices already.
+  /// `report` gets those of each stage up to this step, if it was profiled.
+  void end_step(uint64_t step, uint64_t now_us, bool profiles_next,
                 const std::function<void(int32_t stage, std::vector<net::Slice>)>& report);
 
   /// A piece of the program's work has run. A validation pass is no part of a step's time.
@@ -36,9 +37,11 @@ class StepTrace {
   void on_snapshot(uint64_t taken_us);
   /// Fills in what the stage has taken since its last ready signal, and begins to count anew.
   void on_ready(int32_t stage, uint64_t now_us, plans::ReadyReport& report);
-  /// Nothing happens unless the step is profiled.
+  /// Nothing happens unless the step is profiled. `step`: none: the one in progress.
   void record(int32_t stage, const std::string& slice, Track track, uint64_t start_us,
-              uint64_t end_us, int32_t microbatch = -1);
+              uint64_t end_us, int32_t microbatch = -1, std::optional<uint64_t> step = {});
+  /// What the last ready signal of a stage has said.
+  uint32_t weight_delay(int32_t stage) const { return stages_.at(stage).weight_delay; }
 
   /// The stages that are here.
   void add_stage(int32_t stage) { stages_[stage]; }
@@ -52,6 +55,7 @@ class StepTrace {
     uint32_t stashes = 0;
     uint32_t stash_peak = 0;   // >= stashes
     uint64_t snapshot_us = 0;  // What the last snapshot took.
+    uint32_t weight_delay = 0;
   };
 
   void count_stash(const plans::RunAction& run);
@@ -60,7 +64,8 @@ class StepTrace {
   uint64_t step_start_us_ = 0;
   int64_t clock_offset_us_ = 0;
   bool profiles_ = false;
-  std::map<int32_t, std::vector<net::Slice>> slices_;  // By stage; empty unless it profiles.
+  /// By stage, then by step; of the one in progress under 0. Empty unless it profiles.
+  std::map<int32_t, std::map<uint64_t, std::vector<net::Slice>>> slices_;
 };
 
 }  // namespace skein::actors

@@ -27,6 +27,10 @@
 namespace skein::cli {
 namespace {
 
+uint64_t largest(const std::vector<uint64_t>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
 using Json = nlohmann::ordered_json;
 
 /// Weight of the newest step in the moving average of the throughput (llm.c's).
@@ -222,11 +226,13 @@ void RunReporter::on_step(const actors::StepReport& report) {
                {"stage_busy_seconds", report.stage_busy_seconds},
                {"stage_stash_peak", report.stage_stash_peak},
                {"version", report.step},
-               {"staleness", report.staleness},
+               {"staleness", largest(report.stage_staleness)},
                {"workers", report.workers_active}};
   if (!report.pipeline_samples.empty()) {
     json["steps"] = count;
     json["pipeline_samples"] = report.pipeline_samples;
+    json["stage_staleness"] = report.stage_staleness;
+    json["stage_weight_delay"] = report.stage_weight_delay;
   }
   if (report.dropped.total() > 0) json["dropped_messages"] = by_reason(report.dropped);
   if (report.dropped_by_workers.total() > 0) {

@@ -55,6 +55,7 @@ absl::StatusOr<std::vector<actors::TimingsReport>> load_trace(const std::string&
     report.pipeline = number_at<int32_t>(*args, "pipeline", -1);
     report.version = number_at<uint64_t>(*args, "version", 0);
     report.staleness = number_at<uint64_t>(*args, "staleness", 0);
+    report.weight_delay = number_at<uint32_t>(*args, "weight_delay", 0);
     report.slices.push_back(
         {name->get<std::string>(), static_cast<uint8_t>(track), number_at<uint64_t>(event, "ts", 0),
          number_at<uint64_t>(event, "dur", 0), number_at<int32_t>(*args, "microbatch", -1)});

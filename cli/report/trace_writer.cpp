@@ -67,7 +67,8 @@ Json arguments_of(const Entry& entry) {
                     {"stage", report.stage},
                     {"microbatch", entry.slice.microbatch},
                     {"version", report.version},
-                    {"staleness", report.staleness}};
+                    {"staleness", report.staleness},
+                    {"weight_delay", report.weight_delay}};
   if (report.pipeline >= 0) arguments["pipeline"] = report.pipeline;
   return arguments;
 }

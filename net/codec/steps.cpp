@@ -151,6 +151,8 @@ void read(schema::Timings::Reader from, Bounds& bounds, Timings& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.step = bounds.count("step", from.getStep(), kStepsMax);
   to.staleness = bounds.count("staleness", from.getStaleness(), kStepsMax);
+  to.weight_delay =
+      static_cast<uint32_t>(bounds.count("weightDelay", from.getWeightDelay(), kMicrobatchesMax));
   const auto slices = from.getSlices();
   const unsigned count = bounds.size("slices", slices.size(), kSlicesMax);
   to.slices.reserve(count);
@@ -164,6 +166,7 @@ void write(const Timings& from, schema::Timings::Builder to) {
   to.setReplica(from.replica.value);
   to.setStep(from.step);
   to.setStaleness(from.staleness);
+  to.setWeightDelay(from.weight_delay);
   auto slices = to.initSlices(static_cast<unsigned>(std::min(from.slices.size(), kSlicesMax)));
   for (unsigned i = 0; i < slices.size(); ++i) {
     const Slice& slice = from.slices[i];

@@ -57,6 +57,7 @@ struct Timings {
   uint64_t step = 0;
   std::vector<Slice> slices;  // kSlicesMax.
   uint64_t staleness = 0;     // How stale the weights were that the step was computed with.
+  uint32_t weight_delay = 0;  // As `plans::ReadyReport` has it.
   bool operator==(const Timings&) const = default;
 };
 

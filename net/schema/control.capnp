@@ -421,6 +421,7 @@ struct Timings {
   step @1 :UInt64;
   slices @2 :List(Slice);
   staleness @3 :UInt64;   # How stale the weights were that the step was computed with, as the policy counts it.
+  weightDelay @4 :UInt32; # Updates between a forward and its backward, the most of this step.
 }
 
 struct Failed {

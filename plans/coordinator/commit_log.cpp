@@ -209,7 +209,8 @@ BroadcastCommit CommitLog::make_broadcast(const CommitOrder& order, uint64_t now
   commit.stage_busy_seconds = totals_.stage_busy_seconds;
   commit.stage_stash_peak = totals_.stage_stash_peak;
   commit.pipeline_samples = totals_.replica_samples;
-  commit.staleness = totals_.staleness;
+  commit.stage_staleness = totals_.stage_staleness;
+  commit.stage_weight_delay = totals_.stage_weight_delay;
   return commit;
 }
 

@@ -144,9 +144,11 @@ struct BroadcastCommit {
   uint64_t samples = 0;
   std::vector<double> stage_busy_seconds;
   std::vector<uint32_t> stage_stash_peak;
-  std::vector<uint64_t>
-      pipeline_samples;    // Pipeline replicas under local updates: what each has trained on.
-  uint64_t staleness = 0;  // ... and the largest one of their groups.
+  /// Pipeline replicas under local updates: what each has trained on; and for each stage the
+  /// largest staleness of a group, and the largest delay of its weights.
+  std::vector<uint64_t> pipeline_samples;
+  std::vector<uint64_t> stage_staleness;
+  std::vector<uint32_t> stage_weight_delay;
 };
 /// A pipeline replica goes on with an iteration under local updates, on samples that are claimed to
 /// it.

@@ -36,7 +36,7 @@ ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64
   end_step_ = end_step;
   is_global_ = is_meeting_ = has_ended_ = has_pushed_ = false;
   iterations_.clear();
-  staleness_max_ = 0;
+  staleness_.assign(layout_.stages, 0);
   pool_.emplace(first_step * batch_, end_step * batch_, samples_each_);
   for (Pipeline& each : pipelines_) each.has_committed = false;
   profiles_round_ = profiles_ && (!profiled_step_ || first_step >= *profiled_step_ + profile_freq_);
@@ -71,7 +71,8 @@ ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
     }
     totals.stage_stash_peak = done.stash_peak;
     totals.replica_samples = done.samples;
-    totals.staleness = done.staleness_max;
+    totals.stage_staleness = staleness_;
+    totals.stage_weight_delay = done.weight_delay;
     last_timings_ = {};
     for (const PipelineIteration& each : iterations_) {
       last_timings_.passes.push_back({each.pipeline, each.step_us()});
@@ -248,11 +249,7 @@ bool LocalUpdates::is_profiled() const {
                      [](const Pipeline& each) { return !each.is_lost && !each.has_committed; });
 }
 
-RoundTotals LocalUpdates::totals() const {
-  RoundTotals totals = totals_of(layout_, iterations_);
-  totals.staleness_max = staleness_max_;
-  return totals;
-}
+RoundTotals LocalUpdates::totals() const { return totals_of(layout_, iterations_); }
 
 /// There is none, too, if the others are through with the round before this one would be through
 /// with one more iteration: nobody waits for the slowest one at the end of a round.
@@ -338,7 +335,8 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
   average.stage = start.stage;
   average.members = start.members;
   average.staleness = start.staleness;
-  staleness_max_ = std::max(staleness_max_, start.staleness);
+  uint64_t& staleness = staleness_[static_cast<size_t>(start.stage)];
+  staleness = std::max(staleness, start.staleness);
   if (!is_local) {
     Group group;
     group.policy_number = start.number;

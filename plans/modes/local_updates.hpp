@@ -164,7 +164,7 @@ class LocalUpdates final : public TrainingMode {
   bool has_diverged_ = false;
   std::vector<PipelineIteration> iterations_;  // The round's.
   CarriedUpdates carried_;
-  uint64_t staleness_max_ = 0;  // Largest of the round's groups.
+  std::vector<uint64_t> staleness_;  // [stages], largest of the round's groups.
   ModeTimings last_timings_;
   std::unique_ptr<GroupScheduler> policy_;
   std::optional<uint64_t> wake_us_;  // The policy's wish.

@@ -45,6 +45,7 @@ RoundTotals totals_of(const PipelineLayout& layout,
   RoundTotals totals;
   totals.busy_seconds.resize(layout.stages);
   totals.stash_peak.resize(layout.stages);
+  totals.weight_delay.resize(layout.stages);
   totals.samples.resize(layout.pipelines);
   totals.iterations = iterations.size();
   for (const PipelineIteration& each : iterations) {
@@ -55,6 +56,7 @@ RoundTotals totals_of(const PipelineLayout& layout,
     for (const auto& [stage, report] : each.reports) {
       totals.busy_seconds[stage] += static_cast<double>(report.busy_us) * kMicro;
       totals.stash_peak[stage] = std::max(totals.stash_peak[stage], report.stash_peak);
+      totals.weight_delay[stage] = std::max(totals.weight_delay[stage], report.weight_delay);
     }
   }
   return totals;

@@ -28,15 +28,14 @@ struct PipelineIteration {
 struct RoundTotals {
   double loss_sum = 0;
   uint64_t loss_tokens = 0;
-  double norm_sum = 0;               // The iterations' gradient norms.
-  uint64_t iterations = 0;           // Over all pipeline replicas.
-  uint64_t staleness_max = 0;        // Largest of the groups.
-  std::vector<double> busy_seconds;  // [stages], of all pipeline replicas.
-  std::vector<uint32_t> stash_peak;  // [stages]
-  std::vector<uint64_t> samples;     // [pipeline replicas]
+  double norm_sum = 0;                 // The iterations' gradient norms.
+  uint64_t iterations = 0;             // Over all pipeline replicas.
+  std::vector<double> busy_seconds;    // [stages], of all pipeline replicas.
+  std::vector<uint32_t> stash_peak;    // [stages]
+  std::vector<uint64_t> samples;       // [pipeline replicas]
+  std::vector<uint32_t> weight_delay;  // [stages], the largest.
 };
 
-/// Without the staleness, which is that of groups.
 RoundTotals totals_of(const PipelineLayout& layout,
                       const std::vector<PipelineIteration>& iterations);
 

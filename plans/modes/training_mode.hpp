@@ -19,12 +19,13 @@ struct CommitTotals {
   uint64_t end_step = 0;  // The commit covers the steps from the last one up to here.
   double loss_sum = 0;
   uint64_t loss_tokens = 0;
-  double gradient_norm = 0;                // The step's; the mean, if there are several updates.
-  std::vector<double> stage_busy_seconds;  // [stages], mean of the replicas.
-  std::vector<uint32_t> stage_stash_peak;  // [stages]
-  std::vector<uint64_t> replica_samples;   // [pipeline replicas]; empty: they train together.
-  uint64_t staleness = 0;                  // Largest one of the groups.
-  uint64_t snapshot_us = 0;                // Longest copy of a snapshot; 0: none was taken.
+  double gradient_norm = 0;                  // The step's; the mean, if there are several updates.
+  std::vector<double> stage_busy_seconds;    // [stages], mean of the replicas.
+  std::vector<uint32_t> stage_stash_peak;    // [stages]
+  std::vector<uint64_t> replica_samples;     // [pipeline replicas]; empty: they train together.
+  std::vector<uint64_t> stage_staleness;     // [stages], largest of the groups; or empty.
+  std::vector<uint32_t> stage_weight_delay;  // [stages], as in `ReadyReport`; or empty.
+  uint64_t snapshot_us = 0;                  // Longest copy of a snapshot; 0: none was taken.
 };
 
 /// What the timings of a commit's work tell those that watch them.

@@ -110,6 +110,43 @@ class Trial:
                 self.program.losses[stages, pipelines] = sum(losses) / len(losses)
             return self.program.losses[stages, pipelines]
 
+    def several_claims(self, policy, stages, pipelines, claims):
+        self.start(stages, pipelines, 40, "--sync.claims_in_flight", str(claims), policy=policy,
+                   round=20)
+        self.check()
+        loss, delays = (self.run.steps()[-1][key] for key in ("loss", "stage_weight_delay"))
+        mean = self.synchronous_loss(stages, pipelines)
+        self.expect("learns about as much as all together", abs(loss / mean - 1) < 0.15,
+                    f"{loss:.3f} and {mean:.3f}")
+        self.expect("weights of the last stage are those of the forward", delays[-1] == 0, delays)
+        self.expect("those of the first one are older, as planned",
+                    0 < delays[0] < claims and delays == sorted(delays, reverse=True), delays)
+
+    def kill_with_claims(self, claims):
+        """A worker dies while its pipeline replica has several claims."""
+        run = self.start(3, 2, 120, *PACE, "--sync.claims_in_flight", str(claims), round=40,
+                         apart=True)
+        self.wait_in_round(40)
+        victim = self.rng.randint(1, 6)
+        run.signal(victim)
+        run.wait_for_event("worker.lost")
+        run.join()
+        self.check()
+        self.expect_no_early_quiesce(victim)
+        codes = sorted(worker.returncode for worker in run.workers)
+        self.expect("every other worker ends with code 0", codes == [-signal.SIGKILL] + [0] * 6,
+                    codes)
+
+    def refusals(self):
+        """What several claims do not go with is said in one line."""
+        for name, words, why in (
+                ("allreduce", [], "choose a policy of pipeline replicas"),
+                ("a schedule that ends with a flush", ["--sync.policy", "sdpipe",
+                 "--parallelism.pipeline_parallel_schedule", "GPipe"], "as 1F1B")):
+            result, _ = self.program.train("refused", "--sync.claims_in_flight", "2", *words)
+            self.expect(f"{name} is refused", result.returncode == 2 and why in result.stderr and
+                        result.stderr.count("\n") == 1, result.stderr)
+
     def one_pipeline(self, stages):
         weights = []
         for policy in ("allreduce", "sdpipe"):
@@ -279,6 +316,10 @@ def trials():
         for stages, pipelines in ((2, 3), (1, 4)) if number < 5 else ((2, 3),):
             yield f"{policy} {stages}x{pipelines}", (
                 lambda t, p=policy, s=stages, c=pipelines: t.runs_to_the_end(p, s, c))
+    for policy, stages, pipelines, claims in (("sdpipe", 4, 1, 3), ("overlapped", 3, 2, 3),
+                                              ("ps_async", 2, 2, 2)):
+        yield f"{claims} claims {policy} {stages}x{pipelines}", (
+            lambda t, p=policy, s=stages, c=pipelines, k=claims: t.several_claims(p, s, c, k))
     for stages in (1, 3):
         yield f"one pipeline replica of {stages}", lambda t, s=stages: t.one_pipeline(s)
     for policy in ("adpsgd", "ps", "hetpipe"):
@@ -292,6 +333,8 @@ def trials():
         yield f"kill {policy}", lambda t, p=policy: t.kill_without_another(1, 4, p)
     yield "kill in the first round", Trial.kill_in_the_first_round
     yield "kill all pipeline replicas", Trial.kill_all_pipelines
+    yield "kill with several claims", lambda t: t.kill_with_claims(3)
+    yield "several claims where there can be one", Trial.refusals
     yield "coordinator", Trial.coordinator
     yield "worker and coordinator", Trial.worker_and_coordinator
     yield "drain", Trial.drain

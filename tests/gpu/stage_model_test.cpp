@@ -380,6 +380,80 @@ TEST(StageModel, AnUpdateLowersTheLoss) {
   }
 }
 
+/// A stage in the middle, and gradients of micro-batches that pass it.
+struct MiddleStage {
+  explicit MiddleStage(bool recompute, int32_t old_versions) : device(make_host_device(1)) {
+    StageModelOptions options = options_for({1, 4}, 3, tiny_model(false));
+    options.stash_count = 3;
+    options.old_versions = old_versions;
+    options.recompute = recompute;
+    model = StageModel::create(options, *device).value();
+    for (int m = 0; m < 3; ++m) {
+      plans::Rng rng(3, static_cast<uint64_t>(m));
+      for (auto* values : {&inputs[m], &outputs[m]}) {
+        values->resize(static_cast<size_t>(model->activation_elements()));
+        for (float& each : *values) each = static_cast<float>(rng.uniform() - 0.5);
+      }
+    }
+  }
+  absl::Status run(const std::function<absl::Status(Ops&)>& work) {
+    return device->run({WorkKind::kOther, work});
+  }
+  absl::Status forward(int m) {
+    std::vector<float> out(inputs[m].size());
+    return run([&](Ops& ops) {
+      StageModel::Input input;
+      input.activations = inputs[m];
+      return model->forward(ops, m, input, out);
+    });
+  }
+  /// The stage's gradient, of this micro-batch only.
+  std::vector<float> backward(int m) {
+    std::vector<float> in(inputs[m].size());
+    EXPECT_TRUE(run([&](Ops& ops) { return model->start_gradients(ops); }).ok());
+    EXPECT_TRUE(run([&](Ops& ops) { return model->backward(ops, m, outputs[m], in); }).ok());
+    std::vector<float> all(model->stage_gradients().begin(), model->stage_gradients().end());
+    all.insert(all.end(), in.begin(), in.end());
+    return all;
+  }
+  absl::Status update() {
+    return run([&](Ops& ops) { return model->update(ops, {.lr = 0.1, .step = 0}); });
+  }
+
+  std::unique_ptr<Device> device;
+  std::unique_ptr<StageModel> model;
+  std::vector<float> inputs[3], outputs[3];
+};
+
+TEST(StageModel, ABackwardHasTheWeightsOfItsForwardWhateverWasUpdatedMeanwhile) {
+  for (bool recompute : {false, true}) {
+    MiddleStage stage(recompute, 2);
+    std::vector<std::vector<float>> alone;  // Gradients with nothing in flight.
+    {
+      MiddleStage other(recompute, 0);
+      ASSERT_TRUE(other.run([&](Ops& ops) { return other.model->start_step(ops, 1); }).ok());
+      for (int m = 0; m < 3; ++m) {
+        ASSERT_TRUE(other.forward(m).ok());
+        alone.push_back(other.backward(m));
+        const auto gradients = other.model->stage_gradients();
+        std::fill(gradients.begin(), gradients.end(), 0.1F * static_cast<float>(m + 1));
+        ASSERT_TRUE(other.update().ok());
+      }
+    }
+    ASSERT_TRUE(stage.run([&](Ops& ops) { return stage.model->start_step(ops, 1); }).ok());
+    for (int m = 0; m < 3; ++m) {
+      ASSERT_TRUE(stage.forward(m).ok());
+      if (m == 2) break;
+      const auto gradients = stage.model->stage_gradients();
+      std::fill(gradients.begin(), gradients.end(), 0.1F * static_cast<float>(m + 1));
+      ASSERT_TRUE(stage.update().ok());
+    }
+    EXPECT_FALSE(stage.update().ok()) << "three versions are in use beside the newest";
+    for (int m : {1, 0, 2}) EXPECT_EQ(stage.backward(m), alone[static_cast<size_t>(m)]) << m;
+    EXPECT_TRUE(stage.update().ok());
+  }
+}
+
 TEST(StageModel, RefusesWhatDoesNotFit) {
   auto device = make_host_device(1);
   auto refused = [&](auto change) {

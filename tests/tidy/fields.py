@@ -20,7 +20,7 @@ EXCEPTIONS = set()
 # What --summary shows, before and after the core was taken apart; a name that is gone is left out.
 CORE = ["Coordination", "CommitLoop", "ColumnLoop", "PlanChange", "Membership", "CommitLog",
         "SynchronousSteps", "LocalUpdates", "StageSync", "RankProgram", "PipelinePass", "StepProgram",
-        "LocalProgram", "CoordinatorState", "StageState", "RankState", "HeldReplica", "ReplicaState",
+        "LocalProgram", "AsyncProgram", "CoordinatorState", "StageState", "RankState", "HeldReplica", "ReplicaState",
         "DeviceState", "WorkerState"]
 
 Class = collections.namedtuple("Class", "folder name header line fields methods")
