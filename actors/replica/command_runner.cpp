@@ -168,6 +168,10 @@ void CommandRunner::carry_out(const plans::SendReduced& command) {
   options_.report(net::Reduced{own.parts.id, command.step, *own.norm_squared});
 }
 
+void CommandRunner::carry_out(const plans::SendSignal& command) {
+  options_.report(net::EarlySignal{parts_.replicas.at(command.stage).parts.id, command.step});
+}
+
 void CommandRunner::carry_out(const plans::SaveState& command) {
   parts_.device->submit_aside(
       DeviceWork::kSave,

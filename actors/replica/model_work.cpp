@@ -118,7 +118,7 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
                         const StageReplica& replica, BackwardWork backward) {
   const plans::ActionType type = run.action.type;
   const plans::LayerRange layers = layers_of(run, replica);
-  const bool ends_norm = run.ends_step && replica.parts.groups.empty();
+  const bool ends_norm = run.ends_step && run.is_last_part() && replica.parts.groups.empty();
   const bool shares = run.ends_step && !replica.parts.groups.empty();
   gpu::Work work;
   work.kind = to_work_kind(type);

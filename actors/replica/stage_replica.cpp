@@ -28,6 +28,7 @@ plans::StageRole stage_role(const plans::PlanPart& plan, const StageReplica& rep
   role.is_first = role.stage == 0;
   role.is_last = role.stage + 1 == plan.stage_count;
   role.leads = plans::stage_at(plan, role.stage).first == replica.parts.id;
+  role.bucket_count = static_cast<int32_t>(replica.buckets.size());
   for (plans::GroupId group : replica.parts.groups) {
     role.groups.push_back(group_role(plan, replica, group));
   }

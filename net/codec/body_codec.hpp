@@ -54,6 +54,8 @@ void write(const SnapshotKept& from, schema::SnapshotKept::Builder to);
 // steps.cpp
 void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to);
 void write(const plans::ReadyReport& from, schema::Ready::Builder to);
+void read(schema::EarlySignal::Reader from, Bounds& bounds, EarlySignal& to);
+void write(const EarlySignal& from, schema::EarlySignal::Builder to);
 void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to);
 void write(const Reduced& from, schema::Reduced::Builder to);
 void read(schema::Commit::Reader from, Bounds& bounds, plans::CommitOrder& to);

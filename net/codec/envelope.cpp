@@ -94,6 +94,8 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
     case Body::CHECKPOINT_UNREADABLE:
       return read_body<CheckpointUnreadable>("CheckpointUnreadable",
                                              body.getCheckpointUnreadable());
+    case Body::EARLY_SIGNAL:
+      return read_body<EarlySignal>("EarlySignal", body.getEarlySignal());
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Envelope.body is of an unknown kind, ", static_cast<int>(body.which())));
@@ -112,6 +114,7 @@ struct BodyWriter {
   void operator()(const Start& from) { write(from, to.initStart()); }
   void operator()(const plans::ReadyReport& from) { write(from, to.initReady()); }
   void operator()(const Reduced& from) { write(from, to.initReduced()); }
+  void operator()(const EarlySignal& from) { write(from, to.initEarlySignal()); }
   void operator()(const plans::CommitOrder& from) { write(from, to.initCommit()); }
   void operator()(const Validated& from) { write(from, to.initValidated()); }
   void operator()(const ShardSaved& from) { write(from, to.initShardSaved()); }

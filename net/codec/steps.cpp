@@ -71,6 +71,16 @@ void write(const plans::ReadyReport& from, schema::Ready::Builder to) {
   to.setWeightDelay(from.weight_delay);
 }
 
+void read(schema::EarlySignal::Reader from, Bounds& bounds, EarlySignal& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+}
+
+void write(const EarlySignal& from, schema::EarlySignal::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setStep(from.step);
+}
+
 void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.step = bounds.count("step", from.getStep(), kStepsMax);

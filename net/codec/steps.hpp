@@ -21,6 +21,13 @@ struct Reduced {
   bool operator==(const Reduced&) const = default;
 };
 
+/// Worker -> coordinator, with several claims in flight: the first gradients of a claim are final.
+struct EarlySignal {
+  plans::ReplicaId replica;
+  uint64_t step = 0;
+  bool operator==(const EarlySignal&) const = default;
+};
+
 /// Worker -> coordinator: a replica of the last stage has finished the validation after `step`.
 struct Validated {
   plans::ReplicaId replica;

@@ -76,6 +76,7 @@ struct Envelope {
     averaged @38 :Averaged;
     abort @39 :Abort;
     checkpointUnreadable @40 :CheckpointUnreadable;
+    earlySignal @41 :EarlySignal;
   }
 }
 
@@ -346,6 +347,13 @@ struct Ready {
   stashPeak @9 :UInt32;       # Largest number of stashes held at once in this step.
   snapshotUs @10 :UInt64;     # Device time of the last snapshot's copy; 0: none was taken.
   weightDelay @11 :UInt32;    # Updates between a forward and its backward, the most of this step.
+}
+
+struct EarlySignal {
+  # Worker -> coordinator, with several claims in flight: the first gradients of a claim are final at a
+  # stage, which may be given a group; Ready follows with the last ones. A repeat is dropped.
+  replica @0 :UInt32;
+  step @1 :UInt64;
 }
 
 struct Reduced {

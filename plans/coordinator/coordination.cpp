@@ -76,6 +76,12 @@ CoordinatorOutcome Coordination::on_ready(WorkerId sender, const ReadyReport& re
   return advance(mode_->on_ready(sender, report, now_us), now_us);
 }
 
+CoordinatorOutcome Coordination::on_signal(WorkerId sender, ReplicaId replica, uint64_t step,
+                                           uint64_t now_us) {
+  if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
+  return advance(mode_->on_signal(sender, replica, step, now_us), now_us);
+}
+
 CoordinatorOutcome Coordination::on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
                                             double norm_squared, uint64_t now_us) {
   if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};

@@ -26,7 +26,10 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
       carried_(layout_),
       policy_(std::move(policy)) {
   for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
-  for (Pipeline& each : pipelines_) each.reported.resize(layout_.stages);
+  for (Pipeline& each : pipelines_) {
+    each.signalled.resize(layout_.stages);
+    each.reported.resize(layout_.stages);
+  }
 }
 
 ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) {
@@ -185,7 +188,33 @@ ModeOutcome LocalUpdates::on_ready(WorkerId sender, const ReadyReport& report, u
   return made(std::move(orders));
 }
 
-/// A stage has applied its own update, if it was finite.
+ModeOutcome LocalUpdates::on_signal(WorkerId sender, ReplicaId replica, uint64_t step,
+                                    uint64_t now_us) {
+  if (!layout_.has(replica)) return Dropped{DropReason::kUnknown};
+  now_us_ = now_us;
+  const uint32_t pipeline = layout_.pipeline_of(replica);
+  if (pipelines_[pipeline].is_lost) return Dropped{DropReason::kUnknown};
+  if (is_flushed() || !pipelines_[pipeline].is_computing() || has_diverged_) {
+    return Dropped{DropReason::kUnexpected};
+  }
+  if (const auto why = stage_of(replica).on_signal(sender, replica, step)) return Dropped{*why};
+  CoordinatorDecisions orders;
+  signal(pipeline, layout_.stage_of(replica), orders);
+  return made(std::move(orders));
+}
+
+/// A stage is about to apply an update, and asks for its group.
+void LocalUpdates::signal(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders) {
+  Pipeline& own = pipelines_[pipeline];
+  const ReplicaId replica = layout_.replica(stage, pipeline);
+  const uint64_t step = own.signalled[stage]++;
+  carried_.on_update(pipeline, stage);
+  if (!own.has_policy) return go_on_alone(replica, orders);
+  own.waiting.insert(stage);
+  follow_policy(policy_->on_ready({replica, step}, now_us_), orders);
+}
+
+/// A stage applies its own update, if it is finite.
 void LocalUpdates::update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
   const uint64_t step = own.reported[stage] - 1;
@@ -194,11 +223,8 @@ void LocalUpdates::update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDe
                        std::sqrt(report.norm_squared), orders)) {
     return;
   }
-  carried_.on_update(pipeline, stage);
   if (own.reported[stage] < own.step + own.in_flight.size()) expect_next(pipeline, stage);
-  if (!own.has_policy) return go_on_alone(report.replica, orders);
-  own.waiting.insert(stage);
-  follow_policy(policy_->on_ready({report.replica, step}, now_us_), orders);
+  if (own.signalled[stage] == step) signal(pipeline, stage, orders);
 }
 
 /// One more for a pipeline replica that may hold several. When the pool has none for it, it leaves

@@ -52,6 +52,8 @@ class LocalUpdates final : public TrainingMode {
 
   ModeDecisions begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) override;
   ModeOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) override;
+  ModeOutcome on_signal(WorkerId sender, ReplicaId replica, uint64_t step,
+                        uint64_t now_us) override;
   ModeOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
                           uint64_t now_us) override;
   ModeDecisions on_timer(uint64_t now_us) override;
@@ -86,9 +88,10 @@ class LocalUpdates final : public TrainingMode {
     bool has_committed = false;  // In this round.
     uint64_t busy_us = 0;  // In its last iteration, at the stage that took longest; 0: none yet.
     uint64_t step = 0;     // Its own iterations so far: those that all stages have reported.
-    std::deque<InFlight> in_flight;  // Its claims, from `step` on.
-    std::vector<uint64_t> reported;  // [stages], iterations.
-    std::set<uint32_t> waiting;      // Stages that the policy knows of and has no group for.
+    std::deque<InFlight> in_flight;   // Its claims, from `step` on.
+    std::vector<uint64_t> signalled;  // [stages], iterations: as many as reported, or one more.
+    std::vector<uint64_t> reported;   // [stages], iterations.
+    std::set<uint32_t> waiting;       // Stages that the policy knows of and has no group for.
     bool is_computing() const { return !in_flight.empty(); }
   };
   struct Group {
@@ -106,6 +109,7 @@ class LocalUpdates final : public TrainingMode {
   bool is_flushed() const { return claims_max_ == 1; }
   void update(uint32_t pipeline, CoordinatorDecisions& orders);
   void update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
+  void signal(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
   bool take_claim(uint32_t pipeline, CoordinatorDecisions& orders);
   const PipelineIteration& finish(uint32_t pipeline);
   void resume(uint32_t pipeline, CoordinatorDecisions& orders);

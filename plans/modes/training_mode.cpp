@@ -8,6 +8,10 @@ ModeOutcome TrainingMode::on_reduced(WorkerId, ReplicaId, uint64_t, double, uint
   return Dropped{DropReason::kUnexpected};
 }
 
+ModeOutcome TrainingMode::on_signal(WorkerId, ReplicaId, uint64_t, uint64_t) {
+  return Dropped{DropReason::kUnexpected};
+}
+
 ModeOutcome TrainingMode::on_averaged(WorkerId, ReplicaId, uint64_t, bool, uint64_t) {
   return Dropped{DropReason::kUnexpected};
 }

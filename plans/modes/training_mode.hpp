@@ -62,6 +62,8 @@ class TrainingMode {
   /// `commit_steps()` ahead.
   virtual ModeDecisions begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) = 0;
   virtual ModeOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) = 0;
+  /// The first gradients of its step are final: `on_ready` follows.
+  virtual ModeOutcome on_signal(WorkerId sender, ReplicaId replica, uint64_t step, uint64_t now_us);
   virtual ModeOutcome on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
                                  double norm_squared, uint64_t now_us);
   /// The replica is through with a group; not `ok`: it goes on with what it had.

@@ -67,7 +67,9 @@ ProgramCommands AsyncProgram::on_work_done() {
     SKEIN_CHECK(!running_.empty()) << "work ended that was not started";
     const RunAction ended = running_.front();
     running_.pop_front();
-    return ended.ends_step ? end_pass() : advance();
+    if (!ended.ends_step) return advance();
+    if (ended.is_last_part()) return end_pass();
+    return ended.part == 0 ? ProgramCommands{SendSignal{step_, stage_.stage}} : ProgramCommands();
   }
   if (phase_ == Phase::kUpdate) {
     phase_ = Phase::kAverage;
@@ -116,16 +118,22 @@ ProgramOutcome AsyncProgram::on_average(const AverageOrder& order) {
   if (!is_awaited(order)) return Dropped{DropReason::kUnexpected};
   newest_ = order.number;
   early_.push_back(order);
-  return phase_ == Phase::kAverage || phase_ == Phase::kRun ? begin_early() : ProgramCommands();
+  const bool waits = phase_ == Phase::kAverage || (phase_ == Phase::kRun && running_.empty());
+  return waits ? begin_early() : ProgramCommands();
 }
 
 /// One for each update, and then, without another claim, those of the round's end.
 bool AsyncProgram::is_awaited(const AverageOrder& order) const {
   const bool has_word = averaging_ || !early_.empty();
   const bool updates = phase_ == Phase::kUpdate || phase_ == Phase::kAverage;
-  if (!order.is_closing) return updates && !has_word;
+  if (!order.is_closing) return (updates || has_signalled()) && !has_word;
   if (phase_ == Phase::kUpdate) return has_word && claims_.size() == 1;
   return claims_.empty() && (phase_ == Phase::kRun || phase_ == Phase::kDuties);
+}
+
+/// The first part of the last backward has ended, and the others have not.
+bool AsyncProgram::has_signalled() const {
+  return !running_.empty() && running_.front().ends_step && running_.front().part > 0;
 }
 
 ProgramOutcome AsyncProgram::on_averaged(int32_t stage, uint64_t number, bool ok) {
@@ -149,8 +157,12 @@ ProgramCommands AsyncProgram::advance() {
     const std::optional<InputKey> input =
         input_of(type, type == ActionType::kForward ? forwards_ : backwards_);
     if (input && inputs_.erase(*input) == 0) break;
-    running_.push_back(start(type));
-    commands.push_back(running_.back());
+    RunAction run = start(type);
+    for (run.part = 0; run.part < run.part_count; ++run.part) {
+      running_.push_back(run);
+      commands.push_back(run);
+      run.begins_step = run.keeps_stashes = false;
+    }
   }
   return commands;
 }
@@ -190,6 +202,7 @@ RunAction AsyncProgram::start(ActionType type) {
   }
   run.begins_step = run.keeps_stashes = is_first && !stage_.is_last;
   run.ends_step = number + 1 == (step_ + 1) * microbatches_;
+  if (run.ends_step) run.part_count = stage_.bucket_count;
   weight_delay_ = std::max(weight_delay_, static_cast<uint32_t>(step_ - forward_steps_.front()));
   forward_steps_.pop_front();
   ++backwards_;

@@ -14,9 +14,10 @@
 namespace skein::plans {
 
 /// The worker's part of local updates with several claims in flight: its stage goes from one claim
-/// to the next without a flush (`Continuous1F1B`). When the gradient of a claim is final, the stage
-/// says so, applies its update, and meets its group, apart from the other stages of its pipeline
-/// replica. A micro-batch's backward needs the weights of its forward: the model keeps them.
+/// to the next without a flush (`Continuous1F1B`). When the first gradients of a claim are final,
+/// the stage says so; when all are, it applies its update and meets its group, apart from the other
+/// stages of its pipeline replica. A micro-batch's backward needs the weights of its forward: the
+/// model keeps them.
 ///
 ///   1 idle:      waits for the start
 ///   2 run:       forwards and backwards of the claims, each when its input is there; without a
@@ -67,6 +68,7 @@ class AsyncProgram final : public WorkerProgram {
   /// None if the action needs none.
   std::optional<InputKey> input_of(ActionType type, uint64_t number) const;
   RunAction start(ActionType type);
+  bool has_signalled() const;
   ProgramCommands end_pass();
   ProgramCommands end_step();
   ProgramCommands begin_early();

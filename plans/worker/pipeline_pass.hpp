@@ -15,8 +15,8 @@
 
 namespace skein::plans {
 
-/// Pieces of work that a program gives the device at once: one runs and one waits behind it, so that
-/// the device never waits for the program.
+/// Pieces of work that a program gives the device at once: one runs and one waits behind it, so
+/// that the device never waits for the program.
 inline constexpr size_t kRunningMax = 2;
 
 /// A group of more than one member that adds up gradients and that a replica belongs to.
@@ -33,6 +33,7 @@ struct StageRole {
   bool is_last = false;   // Backwards need no input.
   bool leads = false;     // It saves the state of the stage.
   std::vector<GroupRole> groups;
+  int32_t bucket_count = 1;  // Parts in which the last backward of a step may end.
 };
 
 /// One pass of a pipeline rank's actions over the device, from the first forward to the last norm,

@@ -76,7 +76,7 @@ struct RunAction {
   /// It is the first action of its stage in the step: gradients and loss are zeroed. Where other
   /// steps are in flight: the first one that adds to gradients or loss.
   bool begins_step = false;
-  bool ends_step = false;  // It is the last action of its stage in the step.
+  bool ends_step = false;      // It is the last action of its stage in the step.
   bool keeps_stashes = false;  // begins_step: those of the next step are there already.
   /// The last action of a stage may be cut in parts, one for each bucket of the stage's gradients
   /// and completing it: `part` of `part_count`. They are work of the device one by one.
@@ -114,6 +114,12 @@ struct SendReady {
   int32_t stage = 0;
   uint32_t weight_delay = 0;  // As in `ReadyReport`.
   bool operator==(const SendReady&) const = default;
+};
+/// The first gradients of a step are final at a stage.
+struct SendSignal {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  bool operator==(const SendSignal&) const = default;
 };
 struct RunReduction {
   GroupId group;
@@ -159,7 +165,7 @@ struct RunAverage {
 
 using ProgramCommand =
     std::variant<RunAction, RunNorm, RunUpdate, RunValidation, SendReady, RunReduction, SendReduced,
-                 SaveState, KeepSnapshot, SendValidated, BeginRound, RunAverage>;
+                 SaveState, KeepSnapshot, SendValidated, BeginRound, RunAverage, SendSignal>;
 /// They are to be started in order.
 using ProgramCommands = std::vector<ProgramCommand>;
 using ProgramOutcome = Outcome<ProgramCommands>;

@@ -20,6 +20,7 @@ const char* name_of(const Body::Reader& body) {
       {Body::PREPARED, "Prepared"},
       {Body::START, "Start"},
       {Body::READY, "Ready"},
+      {Body::EARLY_SIGNAL, "EarlySignal"},
       {Body::REDUCED, "Reduced"},
       {Body::COMMIT, "Commit"},
       {Body::SNAPSHOT_KEPT, "SnapshotKept"},

@@ -140,6 +140,7 @@ void choose_claims(uint64_t seed, plans::JobSpec& job) {
   job.sync.claims_in_flight = static_cast<int64_t>(draw.between(2, 3));
   job.training.max_norm = draw.one_of({0.0, 1.0});
   job.sync.clip_by = draw.one_of({"stage", "share"});
+  job.comm.bucket_cap_mb = draw.one_of({4.0, 1e-6});  // Signals with the report, or before it.
 }
 
 /// What the disk does, in some runs. Drawn apart from the rest, so that all others are the same

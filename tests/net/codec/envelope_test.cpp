@@ -56,6 +56,7 @@ TEST(Codec, StructsMayBeSentAsTheyAreMade) {
                                           Start(),
 
                                           Reduced(),
+                                          EarlySignal(),
                                           plans::CommitOrder(),
                                           Validated(),
                                           ShardSaved(),

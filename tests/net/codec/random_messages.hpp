@@ -208,7 +208,9 @@ class RandomMessages {
     to.step_us = count(kTimeUsMax);
     to.stash_peak = below(kMicrobatchesMax + 1);
     to.snapshot_us = count(kTimeUsMax);
+    to.weight_delay = below(kMicrobatchesMax + 1);
   }
+  void fill(EarlySignal& to) { to = {replica(), count(kStepsMax)}; }
   void fill(Reduced& to) { to = {replica(), count(kStepsMax), norm()}; }
   void fill(plans::CommitOrder& to) {
     to = {count(kStepsMax), norm(), flag(), flag(), flag(), flag(), count(kStepsMax), flag()};
@@ -235,6 +237,7 @@ class RandomMessages {
     to.step = count(kStepsMax);
     fill_list(to.slices);
     to.staleness = count(kStepsMax);
+    to.weight_delay = below(kMicrobatchesMax + 1);
   }
 
   // Local updates.

@@ -77,5 +77,19 @@ TEST(StageSync, AnAbortedGroupAwaitsTheLiveMembersOnly) {
   ASSERT_TRUE(stage.abort_group(8).ended) << "nobody is left to say so";
 }
 
+TEST(StageSync, TakesOneEarlySignalBeforeEachReport) {
+  StageSync stage = small_stage();
+  EXPECT_EQ(stage.on_signal({1}, {4}, 0), DropReason::kUnexpected);
+  stage.expect_all(3);
+  EXPECT_EQ(stage.on_signal({2}, {4}, 3), DropReason::kNotAllowed);
+  EXPECT_EQ(stage.on_signal({1}, {4}, 2), DropReason::kStale);
+  EXPECT_EQ(stage.on_signal({1}, {4}, 4), DropReason::kEarly);
+  EXPECT_EQ(stage.on_signal({1}, {4}, 3), std::nullopt);
+  EXPECT_EQ(stage.on_signal({1}, {4}, 3), DropReason::kRepeated);
+  EXPECT_EQ(stage.on_ready({2}, report(5, 3)), std::nullopt);
+  EXPECT_EQ(stage.on_signal({2}, {5}, 3), DropReason::kRepeated) << "it has reported";
+  stage.check_invariants();
+}
+
 }  // namespace
 }  // namespace skein::plans

@@ -22,12 +22,14 @@ std::vector<WorkerId> workers(int64_t count) {
   return all;
 }
 
-std::unique_ptr<WorkerProgram> make_program(const JobSpec& job, const Plan& plan, uint32_t stage) {
+std::unique_ptr<WorkerProgram> make_program(const JobSpec& job, const Plan& plan, uint32_t stage,
+                                            int32_t buckets) {
   ProgramOptions options;
   options.actions = plan.actions.at(static_cast<size_t>(plan.stages[stage].rank));
   options.stages = {{.stage = static_cast<int32_t>(stage),
                      .is_first = stage == 0,
-                     .is_last = stage + 1 == plan.stages.size()}};
+                     .is_last = stage + 1 == plan.stages.size(),
+                     .bucket_count = buckets}};
   options.samples_per_step = 1;
   options.stage_count = static_cast<int32_t>(plan.stages.size());
   options.passes_in_flight = static_cast<int32_t>(job.sync.claims_in_flight);
@@ -72,7 +74,8 @@ PipelineWorld::PipelineWorld(JobSpec job, Options options)
     slowness_.push_back(1 + (rng_.below(3) == 0 ? rng_.below(9) : 0));
   }
   for (uint32_t id = 0; id < layout_.replica_count(); ++id) {
-    ranks_.emplace_back(make_program(job_, plan_, layout_.stage_of({id})));
+    const auto buckets = 1 + static_cast<int32_t>(options_.seed % 3);
+    ranks_.emplace_back(make_program(job_, plan_, layout_.stage_of({id}), buckets));
     carry_out(id, ranks_.back().program.on_start());
   }
 }
@@ -159,6 +162,8 @@ void PipelineWorld::add_rank_events(uint32_t id, std::vector<Event>& events) {
     events.push_back([this, id, &rank] {
       const ToRank message = rank.in.front();
       rank.in.pop_front();
+      // Never before it has come once: a link keeps the order.
+      if (rng_.uniform() < options_.repeat_share) rank.repeats.push_back(message);
       deliver(id, message);
     });
   }
@@ -278,9 +283,7 @@ void PipelineWorld::send(ReplicaId replica, const ToRank& message) {
   Rank& rank = ranks_[replica.value];
   if (rank.is_known_dead) return;
   rank.in.push_back(message);
-  if (rng_.uniform() >= options_.repeat_share) return;
-  rank.in.push_back(message);
-  rank.repeats.push_back(message);
+  if (rng_.uniform() < options_.repeat_share) rank.in.push_back(message);
 }
 
 void PipelineWorld::deliver(uint32_t id, const ToRank& message) {
@@ -340,6 +343,9 @@ void PipelineWorld::hear(uint32_t id, const FromRank& message) {
     }
     return apply(loop_.on_ready(replica_of(plan_, {id}).worker, *ready, now_us_));
   }
+  if (const auto* signal = std::get_if<SendSignal>(&message)) {
+    return apply(loop_.on_signal(replica_of(plan_, {id}).worker, {id}, signal->step, now_us_));
+  }
   const auto& averaged = std::get<Averaged>(message);
   apply(loop_.on_averaged(replica_of(plan_, {id}).worker, {id}, averaged.number, averaged.ok,
                           now_us_));
@@ -356,6 +362,8 @@ void PipelineWorld::carry_out(uint32_t id, const ProgramCommands& commands) {
       report.busy_us = slowness_[layout_.pipeline_of({id})] * (50 + rng_.below(100));
       report.loss_sum = report.loss_tokens = ready->stage + 1 == int64_t{layout_.stages} ? 1 : 0;
       rank.out.emplace_back(report);
+    } else if (const auto* signal = std::get_if<SendSignal>(&command)) {
+      rank.out.emplace_back(*signal);
     } else if (const auto* run = std::get_if<RunAverage>(&command)) {
       begin_exchange(id, run->number, false);
     } else if (!std::holds_alternative<BeginRound>(command)) {
@@ -368,6 +376,8 @@ void PipelineWorld::end_work(uint32_t id) {
   Rank& rank = ranks_[id];
   const ProgramCommand work = rank.device.front();
   rank.device.pop_front();
+  const auto* part = std::get_if<RunAction>(&work);
+  if (part && !part->is_last_part()) return carry_out(id, rank.program.on_work_done());
   if (options_.on_work) {
     const auto* run = std::get_if<RunAction>(&work);
     options_.on_work(id, work, rank.claims.at(run ? run->step : rank.updates).first);

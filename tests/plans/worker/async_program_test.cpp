@@ -124,6 +124,34 @@ TEST(AsyncProgram, ForwardsWaitForTheUpdateAndForTheGroup) {
   EXPECT_THAT(stage.done, ElementsAre("F0.0", "F1.0", "B0.0", "U0", "F2.0", "B1.0", "U1"));
 }
 
+TEST(AsyncProgram, SignalsWithItsFirstFinalGradientAndMayHearOfItsGroupBeforeTheUpdate) {
+  ProgramOptions options = Stage::options_of(1, 3, 1, 2);
+  options.stages[0].bucket_count = 3;
+  Watched<AsyncProgram> program(options);
+  program.on_start();
+  program.on_claim({0, {0, 8}});
+  ASSERT_EQ(program.on_input({InputKind::kActivation, 0, 1, 0}).size(), 1u);
+  const ProgramCommands parts = program.on_input({InputKind::kGradient, 0, 1, 0});
+  ASSERT_EQ(parts.size(), 3u);
+  for (int32_t part = 0; part < 3; ++part) {
+    const auto& run = std::get<RunAction>(parts[static_cast<size_t>(part)]);
+    EXPECT_EQ(run.part, part);
+    EXPECT_EQ(run.begins_step, part == 0) << "it is zeroed once";
+  }
+  EXPECT_THAT(program.on_work_done(), IsEmpty());  // The forward.
+  EXPECT_EQ(program.on_average({1, 4}), ProgramCommands()) << "too early";
+  EXPECT_EQ(program.dropped(DropReason::kUnexpected), 1u);
+  EXPECT_THAT(program.on_work_done(), ElementsAre(ProgramCommand(SendSignal{0, 1})));
+  EXPECT_THAT(program.on_average({1, 4}), IsEmpty());
+  EXPECT_EQ(program.dropped(), 1u);
+  EXPECT_THAT(program.on_work_done(), IsEmpty());
+  const ProgramCommands ready = program.on_work_done();
+  ASSERT_EQ(ready.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<SendReady>(ready[0]));
+  EXPECT_TRUE(std::holds_alternative<RunUpdate>(ready[1]));
+  EXPECT_THAT(program.on_work_done(), ElementsAre(ProgramCommand(RunAverage{1, 4, false})));
+}
+
 TEST(AsyncProgram, DoesBackwardsWhileTheNextClaimIsLate) {
   Stage stage(0, 3, 2, 2);
   for (int32_t m = 0; m < 2; ++m) {
