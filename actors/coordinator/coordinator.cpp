@@ -518,7 +518,7 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
   } else if (const auto* ready = std::get_if<plans::ReadyReport>(&body)) {
     apply(coordination->on_ready(worker, *ready, now_us()));
   } else if (const auto* signal = std::get_if<net::EarlySignal>(&body)) {
-    apply(coordination->on_signal(worker, signal->replica, signal->step, now_us()));
+    apply(coordination->on_early_signal(worker, signal->replica, signal->step, now_us()));
   } else if (const auto* reduced = std::get_if<net::Reduced>(&body)) {
     apply(coordination->on_reduced(worker, reduced->replica, reduced->step, reduced->norm_squared,
                                    now_us()));

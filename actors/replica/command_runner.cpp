@@ -1,6 +1,5 @@
 #include "actors/replica/command_runner.hpp"
 
-#include <cmath>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -12,19 +11,6 @@ namespace skein::actors {
 namespace {
 
 using Kind = net::schema::TensorKind;
-
-/// Of `training.max_norm`: with a share for each stage the norm of all stays below it.
-double clip_share(const plans::JobSpec& job, const gpu::StageModelOptions& stage) {
-  if (job.sync.clip_by != "share") return 1;
-  const auto count = [&](const plans::LayerRange& layers) {
-    double all = 0;
-    for (const auto& each : plans::range_parameters(job.model, layers)) {
-      all += static_cast<double>(plans::element_count(each));
-    }
-    return all;
-  };
-  return std::sqrt(count(stage.layers) / count({0, plans::layer_count(job.model)}));
-}
 
 }  // namespace
 
@@ -116,8 +102,7 @@ void CommandRunner::carry_out(const plans::RunUpdate& command) {
       });
   std::vector<StageUpdate> stages;
   for (const auto& [stage, own] : parts_.replicas) {
-    StageUpdate update{own.parts.model, own.block_count, nullptr, own.norm_squared,
-                       clip_share(config_.job, own.parts.options)};
+    StageUpdate update{own.parts.model, own.block_count, nullptr, own.norm_squared, own.clip_share};
     if (parts_.averages.contains(stage)) update.addend = parts_.averages.at(stage)->take_addend();
     stages.push_back(std::move(update));
   }
@@ -168,7 +153,7 @@ void CommandRunner::carry_out(const plans::SendReduced& command) {
   options_.report(net::Reduced{own.parts.id, command.step, *own.norm_squared});
 }
 
-void CommandRunner::carry_out(const plans::SendSignal& command) {
+void CommandRunner::carry_out(const plans::SendEarlySignal& command) {
   options_.report(net::EarlySignal{parts_.replicas.at(command.stage).parts.id, command.step});
 }
 

@@ -40,7 +40,7 @@ class CommandRunner {
   void carry_out(const plans::SendReady& command);
   void carry_out(const plans::RunReduction& command);
   void carry_out(const plans::SendReduced& command);
-  void carry_out(const plans::SendSignal& command);
+  void carry_out(const plans::SendEarlySignal& command);
   void carry_out(const plans::SaveState& command);
   void carry_out(const plans::KeepSnapshot& command);
   void carry_out(const plans::SendValidated& command);

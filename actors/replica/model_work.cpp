@@ -65,12 +65,6 @@ gpu::WorkKind to_work_kind(plans::ActionType type) {
   return gpu::WorkKind::kOther;
 }
 
-/// Names the stash of a micro-batch, apart from those of all that are in flight with it.
-int32_t stash_of(const plans::RunAction& run) {
-  const auto turn = static_cast<int32_t>(run.step % (plans::kClaimsInFlightMax + 1));
-  return turn << 24 | run.action.microbatch;
-}
-
 /// Layers that a piece of a backward passes.
 plans::LayerRange layers_of(const plans::RunAction& run, const StageReplica& replica) {
   if (run.is_whole()) return replica.parts.options.layers;
@@ -90,7 +84,7 @@ gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
   work.kind = gpu::WorkKind::kForward;
   work.share = replica.block_count * replica.row_share;
   work.run = [input = std::move(input), loss_scale, begins = run.begins_step,
-              microbatch = stash_of(run)](gpu::Ops& ops) -> absl::Status {
+              microbatch = run.stash()](gpu::Ops& ops) -> absl::Status {
     if (begins) SKEIN_RETURN_IF_ERROR(input.model->start_step(ops, loss_scale));
     return input.with_input([&](const gpu::StageModel::Input& spans) {
       return input.model->forward(ops, microbatch, spans, span_of(input.forward.output));
@@ -125,7 +119,7 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
   work.share = block_count(model, layers) * replica.row_share;
   work.run = [model = replica.parts.model, backward = std::move(backward), type, layers, ends_norm,
               shares, norm = replica.norm_squared, begins = run.begins_step,
-              microbatch = stash_of(run)](gpu::Ops& ops) -> absl::Status {
+              microbatch = run.stash()](gpu::Ops& ops) -> absl::Status {
     const std::span<const float> in = span_of(backward.gradient);
     const std::span<float> out = span_of(backward.output);
     if (begins) SKEIN_RETURN_IF_ERROR(model->start_gradients(ops));

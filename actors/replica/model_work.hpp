@@ -47,8 +47,8 @@ struct StageUpdate {
   std::shared_ptr<gpu::StageModel> model;
   double block_count = 0;
   std::shared_ptr<const std::vector<float>> addend;  // From averages; null: nothing.
-  std::shared_ptr<const double> norm_squared;        // Of its own gradient.
-  double clip_share = 1;  // Of `training.max_norm`, if it clips by its own norm.
+  std::shared_ptr<const double> norm_squared;        // The stage's own gradient.
+  double clip_share = 1;                             // Where it clips by that: `plans::clip_share`.
 };
 gpu::Work update_work(const plans::RunUpdate& run, const plans::JobSpec& job,
                       std::vector<StageUpdate> stages, FailPointHandle fail_point);

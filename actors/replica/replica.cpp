@@ -128,10 +128,11 @@ void ReplicaState::on_message(const plans::CommitOrder& order) {
 }
 
 void ReplicaState::on_message(const net::Claim& claim) {
+  const bool is_in_step = program->is_in_step();
   const plans::ProgramOutcome outcome =
       program->on_claim({claim.step, claim.samples, claim.profile});
   if (outcome.is_accepted() && claim.profile) parts.trace.set_profiles(true);
-  if (!outcome.decisions().empty()) parts.trace.begin_step(now_us());
+  if (!is_in_step && !outcome.decisions().empty()) parts.trace.begin_step(now_us());
   apply(outcome);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plans/base/check.hpp"
+#include "plans/job/learning_rate.hpp"
 
 namespace skein::actors {
 
@@ -18,6 +19,7 @@ StageReplica make_stage_replica(const plans::JobSpec& job, const plans::PlanPart
   replica.block_count = block_count(job.model, layers);
   replica.row_share =
       static_cast<double>(replica.rows.count) / static_cast<double>(job.training.micro_batch_size);
+  replica.clip_share = plans::clip_share(job, layers);
   replica.buckets = plans::gradient_buckets(job.model, layers, plans::bucket_cap_mb(job));
   return replica;
 }

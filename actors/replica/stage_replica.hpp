@@ -23,7 +23,8 @@ struct StageReplica {
   std::vector<plans::Route> routes_backward;
   double block_count = 0;  // Transformer blocks of the stage.
   double row_share = 0;    // Rows / training.micro_batch_size; times blocks, it is `Work::share`.
-  std::vector<plans::GradientBucket> buckets;  // The buckets of the stage's group.
+  std::vector<plans::GradientBucket> buckets;  // In which the last backward of a step ends.
+  double clip_share = 1;                       // `plans::clip_share`
   std::shared_ptr<double> norm_squared = std::make_shared<double>(0);
 };
 using StageReplicas = std::map<int32_t, StageReplica>;  // By stage.

@@ -80,9 +80,10 @@ class StageModel {
   /// `loss_scale`, 1 / number of tokens of the whole global batch.
   virtual absl::Status start_step(Ops& ops, double loss_scale) = 0;
   /// Zeroes the gradients only, while micro-batches of the step that begins, and of later ones, are
-  /// in flight. Not of a stage with a head.
+  /// in flight. A stage with a head has none in flight then, and starts a step.
   virtual absl::Status start_gradients(Ops& ops) = 0;
-  /// Keeps the stash of `microbatch`. `output` [rows, T, C] is written unless has_head().
+  /// Keeps a stash under `microbatch`, a name that no other one has that is kept. `output` [rows,
+  /// T, C] is written unless has_head().
   virtual absl::Status forward(Ops& ops, int32_t microbatch, const Input& input,
                                std::span<float> output) = 0;
   /// `backward_input` then `backward_weight`, fused where that is faster. `output_gradient`
@@ -139,7 +140,7 @@ class StageModel {
   virtual absl::Status gradient_norm_squared(Ops& ops, double* result) = 0;
   /// One optimizer step on all parameters. A micro-batch that is in flight has its backward with
   /// the weights of its forward: they are kept until then (weight stashing: PipeDream,
-  /// SOSP'19, 3.3). FailedPrecondition   if it would need more than `old_versions`
+  /// SOSP'19, 3.3). FailedPrecondition   if that takes more than `old_versions`.
   virtual absl::Status update(Ops& ops, const UpdateOptions& options) = 0;
 
   /// Host copies of one parameter's state, in the order of `parameters()`.

@@ -19,7 +19,7 @@ struct StashSlot {
   Buffer pending;  // Shared by all blocks; allocated once I and W are run apart.
   std::vector<int32_t> tokens;
   bool input_done = false;
-  std::optional<size_t> old_version;  // Of the weights that its forward had; none: the newest.
+  std::optional<size_t> old_version;  // Weights that its forward had; none: the newest.
 };
 
 /// The slots of a stage, as many as its schedule has micro-batches under way. Not thread-safe;
@@ -36,7 +36,7 @@ class StashSlots {
   /// `microbatch` holds one.
   void release(int32_t microbatch);
   void release_all();
-  /// Those that are held.
+  /// All that are held.
   std::vector<StashSlot*> held() const;
 
  private:

@@ -76,10 +76,10 @@ CoordinatorOutcome Coordination::on_ready(WorkerId sender, const ReadyReport& re
   return advance(mode_->on_ready(sender, report, now_us), now_us);
 }
 
-CoordinatorOutcome Coordination::on_signal(WorkerId sender, ReplicaId replica, uint64_t step,
-                                           uint64_t now_us) {
+CoordinatorOutcome Coordination::on_early_signal(WorkerId sender, ReplicaId replica, uint64_t step,
+                                                 uint64_t now_us) {
   if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
-  return advance(mode_->on_signal(sender, replica, step, now_us), now_us);
+  return advance(mode_->on_early_signal(sender, replica, step, now_us), now_us);
 }
 
 CoordinatorOutcome Coordination::on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
@@ -1405,8 +1405,9 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
 
 StopMeasures Coordination::stop_measures(uint64_t now_us) const {
   StopMeasures measures;
-  if (mode_ && mode_->cuts_short()) {  // Each has a step to finish, begun nobody knows when.
-    measures.step_us = log_.last_commit_us() / static_cast<double>(mode_->commit_steps());
+  if (mode_ && mode_->steps_when_cut_short() > 0) {  // Begun nobody knows when.
+    measures.step_us = log_.last_commit_us() * static_cast<double>(mode_->steps_when_cut_short()) /
+                       static_cast<double>(mode_->commit_steps());
   } else {
     measures.step_us = log_.last_commit_us();
     measures.elapsed_us = static_cast<double>(now_us - std::min(now_us, log_.last_step_end_us()));

@@ -96,7 +96,8 @@ class Coordination {
   CoordinatorOutcome on_plan_ready(const PlanReady& ready, uint64_t now_us);
   CoordinatorOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us);
   /// The first gradients of its step are final.
-  CoordinatorOutcome on_signal(WorkerId sender, ReplicaId replica, uint64_t step, uint64_t now_us);
+  CoordinatorOutcome on_early_signal(WorkerId sender, ReplicaId replica, uint64_t step,
+                                     uint64_t now_us);
   CoordinatorOutcome on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
                                 double norm_squared, uint64_t now_us);
   /// The replica is through with a group; not `ok`: it goes on with what it had.

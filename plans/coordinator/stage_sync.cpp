@@ -18,7 +18,7 @@ void StageSync::expect(ReplicaId replica, uint64_t step) {
   Replica& own = replicas_.at(replica);
   SKEIN_CHECK(!own.is_lost) << replica << " is lost";
   own.step = step;
-  own.has_signalled = false;
+  own.has_asked = false;
   own.report.reset();
   own.norm_squared.reset();
 }
@@ -36,12 +36,13 @@ std::optional<DropReason> StageSync::check_sender(WorkerId sender, ReplicaId rep
   return std::nullopt;
 }
 
-std::optional<DropReason> StageSync::on_signal(WorkerId sender, ReplicaId replica, uint64_t step) {
+std::optional<DropReason> StageSync::on_early_signal(WorkerId sender, ReplicaId replica,
+                                                     uint64_t step) {
   if (const auto why = check_sender(sender, replica)) return why;
   Replica& own = replicas_.at(replica);
   if (!own.step) return DropReason::kUnexpected;
   if (step != *own.step) return step < *own.step ? DropReason::kStale : DropReason::kEarly;
-  if (std::exchange(own.has_signalled, true)) return DropReason::kRepeated;
+  if (std::exchange(own.has_asked, true)) return DropReason::kRepeated;
   return std::nullopt;
 }
 
@@ -53,7 +54,7 @@ std::optional<DropReason> StageSync::on_ready(WorkerId sender, const ReadyReport
     return report.step < *own.step ? DropReason::kStale : DropReason::kEarly;
   }
   if (own.report) return DropReason::kRepeated;
-  own.has_signalled = true;
+  own.has_asked = true;
   own.report = report;
   if (!report.needs_groups) own.norm_squared = report.norm_squared;
   return std::nullopt;

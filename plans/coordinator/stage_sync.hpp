@@ -33,7 +33,7 @@ class StageSync {
   void expect_all(uint64_t step);
 
   /// The first gradients of the step that is awaited are final. None: it was taken.
-  std::optional<DropReason> on_signal(WorkerId sender, ReplicaId replica, uint64_t step);
+  std::optional<DropReason> on_early_signal(WorkerId sender, ReplicaId replica, uint64_t step);
   /// None: the report was taken.
   std::optional<DropReason> on_ready(WorkerId sender, const ReadyReport& report);
   std::optional<DropReason> on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
@@ -75,7 +75,7 @@ class StageSync {
     WorkerId worker;
     bool is_lost = false;
     std::optional<uint64_t> step;  // That a report is awaited of; none: of none.
-    bool has_signalled = false;    // Of that step, or has reported it.
+    bool has_asked = false;        // It has sent the early signal or the report.
     std::optional<ReadyReport> report;
     std::optional<double> norm_squared;
   };

@@ -27,4 +27,14 @@ double clip_factor(double norm, double max_norm) {
   return max_norm / norm;
 }
 
+double clip_share(const JobSpec& job, const LayerRange& layers) {
+  if (job.sync.clip_by != "share") return 1;
+  const auto count = [&](const LayerRange& range) {
+    int64_t all = 0;
+    for (const ParameterSpec& each : range_parameters(job.model, range)) all += element_count(each);
+    return static_cast<double>(all);
+  };
+  return std::sqrt(count(layers) / count({0, layer_count(job.model)}));
+}
+
 }  // namespace skein::plans

@@ -14,4 +14,9 @@ double learning_rate(const JobSpec& job, int64_t step);
 /// `max_norm` is 0. `norm` must be finite: see the coordinator's check.
 double clip_factor(double norm, double max_norm);
 
+/// The part of `training.max_norm` to which a stage of these layers clips by its own norm: 1, or
+/// with `sync.clip_by` "share" the root of its share of the parameters. Then the norm of all stages
+/// together stays below `max_norm`.
+double clip_share(const JobSpec& job, const LayerRange& layers);
+
 }  // namespace skein::plans

@@ -27,7 +27,7 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
       policy_(std::move(policy)) {
   for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
   for (Pipeline& each : pipelines_) {
-    each.signalled.resize(layout_.stages);
+    each.asked.resize(layout_.stages);
     each.reported.resize(layout_.stages);
   }
 }
@@ -188,8 +188,8 @@ ModeOutcome LocalUpdates::on_ready(WorkerId sender, const ReadyReport& report, u
   return made(std::move(orders));
 }
 
-ModeOutcome LocalUpdates::on_signal(WorkerId sender, ReplicaId replica, uint64_t step,
-                                    uint64_t now_us) {
+ModeOutcome LocalUpdates::on_early_signal(WorkerId sender, ReplicaId replica, uint64_t step,
+                                          uint64_t now_us) {
   if (!layout_.has(replica)) return Dropped{DropReason::kUnknown};
   now_us_ = now_us;
   const uint32_t pipeline = layout_.pipeline_of(replica);
@@ -197,34 +197,36 @@ ModeOutcome LocalUpdates::on_signal(WorkerId sender, ReplicaId replica, uint64_t
   if (is_flushed() || !pipelines_[pipeline].is_computing() || has_diverged_) {
     return Dropped{DropReason::kUnexpected};
   }
-  if (const auto why = stage_of(replica).on_signal(sender, replica, step)) return Dropped{*why};
+  if (const auto why = stage_of(replica).on_early_signal(sender, replica, step))
+    return Dropped{*why};
   CoordinatorDecisions orders;
-  signal(pipeline, layout_.stage_of(replica), orders);
+  ask_for_group(pipeline, layout_.stage_of(replica), orders);
   return made(std::move(orders));
 }
 
 /// A stage is about to apply an update, and asks for its group.
-void LocalUpdates::signal(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders) {
+void LocalUpdates::ask_for_group(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
   const ReplicaId replica = layout_.replica(stage, pipeline);
-  const uint64_t step = own.signalled[stage]++;
+  const uint64_t step = own.asked[stage]++;
   carried_.on_update(pipeline, stage);
   if (!own.has_policy) return go_on_alone(replica, orders);
   own.waiting.insert(stage);
   follow_policy(policy_->on_ready({replica, step}, now_us_), orders);
 }
 
-/// A stage applies its own update, if it is finite.
+/// A stage has reported a claim; it applies its update, if that is finite.
 void LocalUpdates::update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
   const uint64_t step = own.reported[stage] - 1;
   const ReadyReport& report = own.in_flight[step - own.step].reports.at(stage);
-  if (declare_diverged(pipeline, report.loss_sum, report.loss_tokens,
+  const SampleClaim& claim = own.in_flight[step - own.step].claim;
+  if (declare_diverged(pipeline, claim, report.loss_sum, report.loss_tokens,
                        std::sqrt(report.norm_squared), orders)) {
     return;
   }
   if (own.reported[stage] < own.step + own.in_flight.size()) expect_next(pipeline, stage);
-  if (own.signalled[stage] == step) signal(pipeline, stage, orders);
+  if (own.asked[stage] == step) ask_for_group(pipeline, stage, orders);
 }
 
 /// One more for a pipeline replica that may hold several. When the pool has none for it, it leaves
@@ -257,8 +259,9 @@ const PipelineIteration& LocalUpdates::finish(uint32_t pipeline) {
   return iteration;
 }
 
-bool LocalUpdates::declare_diverged(uint32_t pipeline, double loss_sum, uint64_t loss_tokens,
-                                    double norm, CoordinatorDecisions& orders) {
+bool LocalUpdates::declare_diverged(uint32_t pipeline, const SampleClaim& claim, double loss_sum,
+                                    uint64_t loss_tokens, double norm,
+                                    CoordinatorDecisions& orders) {
   if (std::isfinite(loss_sum) && std::isfinite(norm)) return false;
   has_diverged_ = true;
   const uint64_t first = pipelines_[pipeline].in_flight.front().claim.first;
@@ -310,8 +313,8 @@ void LocalUpdates::update(uint32_t pipeline, CoordinatorDecisions& orders) {
   const uint64_t step = own.step;
   PipelineIteration whole;
   whole.reports = own.in_flight.front().reports;
-  if (declare_diverged(pipeline, whole.loss_sum(), whole.loss_tokens(), whole.gradient_norm(),
-                       orders)) {
+  if (declare_diverged(pipeline, own.in_flight.front().claim, whole.loss_sum(), whole.loss_tokens(),
+                       whole.gradient_norm(), orders)) {
     return;
   }
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) carried_.on_update(pipeline, stage);
@@ -556,8 +559,9 @@ bool LocalUpdates::has_lost() const {
 
 bool LocalUpdates::awaits(ReplicaId replica) const {
   const Pipeline& own = pipelines_[layout_.pipeline_of(replica)];
-  return own.reported[layout_.stage_of(replica)] < own.step + own.in_flight.size() ||
-         is_in_group(replica);
+  const uint32_t stage = layout_.stage_of(replica);
+  if (own.waiting.contains(stage)) return false;  // It waits for others.
+  return own.reported[stage] < own.step + own.in_flight.size() || is_in_group(replica);
 }
 
 void LocalUpdates::check_invariants() const {
@@ -568,6 +572,13 @@ void LocalUpdates::check_invariants() const {
     SKEIN_CHECK(!own.is_lost || (!own.is_computing() && !own.has_policy)) << pipeline << " is lost";
     SKEIN_CHECK(own.in_flight.size() <= claims_max_) << own.in_flight.size() << " claims";
     SKEIN_CHECK(own.waiting.empty() || own.has_policy) << pipeline << " waits for nothing";
+    for (uint32_t stage = 0; stage < layout_.stages && !own.is_lost; ++stage) {
+      const uint64_t reported = own.reported[stage], asked = own.asked[stage];
+      SKEIN_CHECK(reported >= own.step && reported <= own.step + own.in_flight.size())
+          << "stage " << stage << " of " << pipeline << " has reported " << reported;
+      SKEIN_CHECK(is_flushed() || has_diverged_ || asked == reported || asked == reported + 1)
+          << "stage " << stage << " of " << pipeline << " has asked " << asked << " times";
+    }
     if (has_diverged_) continue;
     for (const InFlight& each : own.in_flight) {
       const auto& held = pool_->state().held;

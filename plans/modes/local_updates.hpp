@@ -52,8 +52,8 @@ class LocalUpdates final : public TrainingMode {
 
   ModeDecisions begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) override;
   ModeOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) override;
-  ModeOutcome on_signal(WorkerId sender, ReplicaId replica, uint64_t step,
-                        uint64_t now_us) override;
+  ModeOutcome on_early_signal(WorkerId sender, ReplicaId replica, uint64_t step,
+                              uint64_t now_us) override;
   ModeOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
                           uint64_t now_us) override;
   ModeDecisions on_timer(uint64_t now_us) override;
@@ -64,7 +64,8 @@ class LocalUpdates final : public TrainingMode {
   ModeDecisions lose(WorkerId worker, uint64_t now_us) override;
   bool is_whole() const override { return !has_lost(); }
   uint64_t commit_steps() const override { return round_steps_; }
-  bool cuts_short() const override { return true; }
+  /// A claim of each, or those in flight and what drains the pipeline.
+  uint64_t steps_when_cut_short() const override { return is_flushed() ? 1 : claims_max_ + 1; }
   bool leaves_commits_behind() const override { return true; }
   int32_t pipeline_replica_of(ReplicaId replica) const override {
     return static_cast<int32_t>(layout_.pipeline_of(replica));
@@ -88,10 +89,10 @@ class LocalUpdates final : public TrainingMode {
     bool has_committed = false;  // In this round.
     uint64_t busy_us = 0;  // In its last iteration, at the stage that took longest; 0: none yet.
     uint64_t step = 0;     // Its own iterations so far: those that all stages have reported.
-    std::deque<InFlight> in_flight;   // Its claims, from `step` on.
-    std::vector<uint64_t> signalled;  // [stages], iterations: as many as reported, or one more.
-    std::vector<uint64_t> reported;   // [stages], iterations.
-    std::set<uint32_t> waiting;       // Stages that the policy knows of and has no group for.
+    std::deque<InFlight> in_flight;  // Its claims, from `step` on.
+    std::vector<uint64_t> asked;     // [stages], iterations: as many as reported, or one more.
+    std::vector<uint64_t> reported;  // [stages], iterations.
+    std::set<uint32_t> waiting;      // Stages that the policy knows of and has no group for.
     bool is_computing() const { return !in_flight.empty(); }
   };
   struct Group {
@@ -109,14 +110,14 @@ class LocalUpdates final : public TrainingMode {
   bool is_flushed() const { return claims_max_ == 1; }
   void update(uint32_t pipeline, CoordinatorDecisions& orders);
   void update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
-  void signal(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
+  void ask_for_group(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
   bool take_claim(uint32_t pipeline, CoordinatorDecisions& orders);
   const PipelineIteration& finish(uint32_t pipeline);
   void resume(uint32_t pipeline, CoordinatorDecisions& orders);
   void begin_claim(uint32_t pipeline, const SampleClaim& claim);
   void expect_next(uint32_t pipeline, uint32_t stage);
-  bool declare_diverged(uint32_t pipeline, double loss_sum, uint64_t loss_tokens, double norm,
-                        CoordinatorDecisions& orders);
+  bool declare_diverged(uint32_t pipeline, const SampleClaim& claim, double loss_sum,
+                        uint64_t loss_tokens, double norm, CoordinatorDecisions& orders);
   void redo_returned(CoordinatorDecisions& orders);
   std::optional<SampleClaim> next_claim(uint32_t pipeline);
   bool would_be_last(uint32_t pipeline) const;

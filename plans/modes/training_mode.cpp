@@ -8,7 +8,7 @@ ModeOutcome TrainingMode::on_reduced(WorkerId, ReplicaId, uint64_t, double, uint
   return Dropped{DropReason::kUnexpected};
 }
 
-ModeOutcome TrainingMode::on_signal(WorkerId, ReplicaId, uint64_t, uint64_t) {
+ModeOutcome TrainingMode::on_early_signal(WorkerId, ReplicaId, uint64_t, uint64_t) {
   return Dropped{DropReason::kUnexpected};
 }
 

@@ -63,7 +63,8 @@ class TrainingMode {
   virtual ModeDecisions begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) = 0;
   virtual ModeOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) = 0;
   /// The first gradients of its step are final: `on_ready` follows.
-  virtual ModeOutcome on_signal(WorkerId sender, ReplicaId replica, uint64_t step, uint64_t now_us);
+  virtual ModeOutcome on_early_signal(WorkerId sender, ReplicaId replica, uint64_t step,
+                                      uint64_t now_us);
   virtual ModeOutcome on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
                                  double norm_squared, uint64_t now_us);
   /// The replica is through with a group; not `ok`: it goes on with what it had.
@@ -85,8 +86,8 @@ class TrainingMode {
   /// How many steps one commit may cover.
   virtual uint64_t commit_steps() const { return 1; }
   /// `cut_short` makes the next commit one of the steps that are in progress, if it would be one of
-  /// `commit_steps()`.
-  virtual bool cuts_short() const { return false; }
+  /// `commit_steps()`: how many steps' time that still takes. 0: it does not.
+  virtual uint64_t steps_when_cut_short() const { return 0; }
   /// Replicas leave the committed state as soon as they have it, so each commit orders a snapshot.
   virtual bool leaves_commits_behind() const { return false; }
   /// For reports: which pipeline replica a replica belongs to; -1: all do every step together.

@@ -138,6 +138,18 @@ absl::Status check_pipelines(const JobSpec& job) {
         "parallelism.pipeline_parallel_schedule = \"1F1B\" and virtual_stages = 1, or leave it "
         "out"));
   }
+  if (job.sync.claims_in_flight > 1 && kind_of(job) == PolicyKind::kAuto) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sync.claims_in_flight = ", job.sync.claims_in_flight, ": ", policy,
+                     " compares steps that end with a flush; choose \"overlapped\""));
+  }
+  if (job.sync.claims_in_flight > 1 && job.sync.claims_in_flight >= job.sync.round_steps) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sync.claims_in_flight = ", job.sync.claims_in_flight,
+        ": pipeline replicas meet nobody with the last claims of a round, of which there are "
+        "sync.round_steps = ",
+        job.sync.round_steps, " for each; make rounds several times as long"));
+  }
   if (job.sync.average_moments && (is_nonblocking(kind_of(job)) || has_server(job))) {
     return absl::InvalidArgumentError(
         absl::StrCat("sync.average_moments = true: ", policy,

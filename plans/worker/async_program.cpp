@@ -69,10 +69,12 @@ ProgramCommands AsyncProgram::on_work_done() {
     running_.pop_front();
     if (!ended.ends_step) return advance();
     if (ended.is_last_part()) return end_pass();
-    return ended.part == 0 ? ProgramCommands{SendSignal{step_, stage_.stage}} : ProgramCommands();
+    return ended.part == 0 ? ProgramCommands{SendEarlySignal{step_, stage_.stage}}
+                           : ProgramCommands();
   }
   if (phase_ == Phase::kUpdate) {
     phase_ = Phase::kAverage;
+    is_global_ = false;
     return begin_early();
   }
   SKEIN_CHECK(phase_ == Phase::kDuties) << "work ended that was not started";
@@ -126,13 +128,13 @@ ProgramOutcome AsyncProgram::on_average(const AverageOrder& order) {
 bool AsyncProgram::is_awaited(const AverageOrder& order) const {
   const bool has_word = averaging_ || !early_.empty();
   const bool updates = phase_ == Phase::kUpdate || phase_ == Phase::kAverage;
-  if (!order.is_closing) return (updates || has_signalled()) && !has_word;
+  if (!order.is_closing) return (updates || has_asked()) && !has_word;
   if (phase_ == Phase::kUpdate) return has_word && claims_.size() == 1;
   return claims_.empty() && (phase_ == Phase::kRun || phase_ == Phase::kDuties);
 }
 
 /// The first part of the last backward has ended, and the others have not.
-bool AsyncProgram::has_signalled() const {
+bool AsyncProgram::has_asked() const {
   return !running_.empty() && running_.front().ends_step && running_.front().part > 0;
 }
 
@@ -161,7 +163,7 @@ ProgramCommands AsyncProgram::advance() {
     for (run.part = 0; run.part < run.part_count; ++run.part) {
       running_.push_back(run);
       commands.push_back(run);
-      run.begins_step = run.keeps_stashes = false;
+      run.begins_step = false;  // Gradients are zeroed once.
     }
   }
   return commands;
@@ -173,7 +175,7 @@ bool AsyncProgram::may_forward() const {
          forwards_ - backwards_ < ahead_max_ && backwards_ < (step_ + 1) * microbatches_;
 }
 
-/// Not of the next claim, before the gradient of this one is applied.
+/// Those of the next claim wait until the gradient of this one is applied.
 bool AsyncProgram::may_backward() const {
   return backwards_ < forwards_ && backwards_ < (step_ + 1) * microbatches_;
 }
@@ -200,7 +202,7 @@ RunAction AsyncProgram::start(ActionType type) {
     ++forwards_;
     return run;
   }
-  run.begins_step = run.keeps_stashes = is_first && !stage_.is_last;
+  run.begins_step = is_first && !stage_.is_last;
   run.ends_step = number + 1 == (step_ + 1) * microbatches_;
   if (run.ends_step) run.part_count = stage_.bucket_count;
   weight_delay_ = std::max(weight_delay_, static_cast<uint32_t>(step_ - forward_steps_.front()));
@@ -212,7 +214,6 @@ RunAction AsyncProgram::start(ActionType type) {
 /// The gradient of a claim is final: nobody else is asked whether to apply it.
 ProgramCommands AsyncProgram::end_pass() {
   phase_ = Phase::kUpdate;
-  is_global_ = false;
   RunUpdate update;
   update.step = step_;
   update.job_step = claims_.front().samples.first / samples_per_step_;
@@ -330,7 +331,7 @@ void AsyncProgram::check_invariants() const {
   SKEIN_CHECK(!averaging_ || phase_ == Phase::kAverage || phase_ == Phase::kRun) << activity();
   SKEIN_CHECK(!averaging_ || averaging_->is_closing == (phase_ == Phase::kRun)) << activity();
   SKEIN_CHECK(!is_closing() || claims_.size() == (updates ? 1 : 0)) << "closing with claims";
-  SKEIN_CHECK(!is_global_ || !updates) << "the state is its own in " << activity();
+  SKEIN_CHECK(!is_global_ || phase_ != Phase::kAverage) << "its state is its own";
 }
 
 }  // namespace skein::plans

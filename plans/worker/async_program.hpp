@@ -47,6 +47,7 @@ class AsyncProgram final : public WorkerProgram {
 
   bool averages_weights() const override { return true; }
   std::optional<uint64_t> computed_step() const override { return std::nullopt; }
+  bool is_in_step() const override { return !claims_.empty(); }
   uint64_t first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const override;
   uint64_t sample_count(uint64_t step) const override { return claim_of(step).count; }
   uint64_t steps_done() const override { return steps_done_; }
@@ -68,7 +69,7 @@ class AsyncProgram final : public WorkerProgram {
   /// None if the action needs none.
   std::optional<InputKey> input_of(ActionType type, uint64_t number) const;
   RunAction start(ActionType type);
-  bool has_signalled() const;
+  bool has_asked() const;
   ProgramCommands end_pass();
   ProgramCommands end_step();
   ProgramCommands begin_early();
@@ -87,20 +88,20 @@ class AsyncProgram final : public WorkerProgram {
   Phase phase_ = Phase::kIdle;
   CommitDuties duties_;            // Under way in `kDuties` only.
   bool is_last_ = false;           // kDuties: nothing follows them.
-  uint64_t step_ = 0;              // Of the oldest claim.
-  std::deque<ClaimOrder> claims_;  // Of the steps from `step_` on; at most K, one more in 3 and 4.
+  uint64_t step_ = 0;              // The oldest claim's.
+  std::deque<ClaimOrder> claims_;  // Steps from `step_` on; at most K, one more in 3 and 4.
   /// Micro-batches given to the device, counted over all claims:
   /// step_ * M <= backwards_ <= forwards_ <= (step_ + claims) * M, forwards_ - backwards_ <= ahead.
   uint64_t forwards_ = 0;
   uint64_t backwards_ = 0;
-  std::deque<RunAction> running_;       // Actions that the device has, oldest first; in 2 only.
-  std::deque<uint64_t> forward_steps_;  // `step_` at the forward of each that is ahead.
-  uint32_t weight_delay_ = 0;           // Largest of the step in progress.
-  std::set<InputKey> inputs_;           // Arrived and not used yet.
-  std::deque<AverageOrder> early_;      // kUpdate, kAverage, kDuties: to begin behind it, in order.
+  std::deque<RunAction> running_;          // Actions that the device has, oldest first; in 2 only.
+  std::deque<uint64_t> forward_steps_;     // `step_` at the forward of each that is ahead.
+  uint32_t weight_delay_ = 0;              // Largest of the step in progress.
+  std::set<InputKey> inputs_;              // Arrived and not used yet.
+  std::deque<AverageOrder> early_;         // To begin behind what is done now, in order.
   std::optional<AverageOrder> averaging_;  // kAverage, kRun: under way.
   uint64_t newest_ = 0;                    // Group: repeats have no larger number.
-  uint64_t steps_done_ = 0;                // Of the job, to the end of the last round.
+  uint64_t steps_done_ = 0;                // The job's, to the end of the last round.
   bool is_global_ = true;                  // The weights are those after `steps_done_`.
 };
 

@@ -33,7 +33,7 @@ struct StageRole {
   bool is_last = false;   // Backwards need no input.
   bool leads = false;     // It saves the state of the stage.
   std::vector<GroupRole> groups;
-  int32_t bucket_count = 1;  // Parts in which the last backward of a step may end.
+  int32_t bucket_count = 1;  // Without groups: parts in which the last backward may end.
 };
 
 /// One pass of a pipeline rank's actions over the device, from the first forward to the last norm,

@@ -8,6 +8,7 @@
 
 #include "plans/base/ids.hpp"
 #include "plans/base/outcome.hpp"
+#include "plans/job/job_spec.hpp"
 #include "plans/modes/claim_pool.hpp"
 #include "plans/schedule/action.hpp"
 
@@ -76,14 +77,17 @@ struct RunAction {
   /// It is the first action of its stage in the step: gradients and loss are zeroed. Where other
   /// steps are in flight: the first one that adds to gradients or loss.
   bool begins_step = false;
-  bool ends_step = false;      // It is the last action of its stage in the step.
-  bool keeps_stashes = false;  // begins_step: those of the next step are there already.
+  bool ends_step = false;  // It is the last action of its stage in the step.
   /// The last action of a stage may be cut in parts, one for each bucket of the stage's gradients
   /// and completing it: `part` of `part_count`. They are work of the device one by one.
   int32_t part = 0;
   int32_t part_count = 1;
   bool is_whole() const { return part_count == 1; }
   bool is_last_part() const { return part + 1 == part_count; }
+  /// Names what its forward keeps for its backward, apart from all that are in flight with it.
+  int32_t stash() const {
+    return static_cast<int32_t>(step % (kClaimsInFlightMax + 1)) << 24 | action.microbatch;
+  }
   bool operator==(const RunAction&) const = default;
 };
 struct RunNorm {
@@ -116,10 +120,10 @@ struct SendReady {
   bool operator==(const SendReady&) const = default;
 };
 /// The first gradients of a step are final at a stage.
-struct SendSignal {
+struct SendEarlySignal {
   uint64_t step = 0;
   int32_t stage = 0;
-  bool operator==(const SendSignal&) const = default;
+  bool operator==(const SendEarlySignal&) const = default;
 };
 struct RunReduction {
   GroupId group;
@@ -165,7 +169,7 @@ struct RunAverage {
 
 using ProgramCommand =
     std::variant<RunAction, RunNorm, RunUpdate, RunValidation, SendReady, RunReduction, SendReduced,
-                 SaveState, KeepSnapshot, SendValidated, BeginRound, RunAverage, SendSignal>;
+                 SaveState, KeepSnapshot, SendValidated, BeginRound, RunAverage, SendEarlySignal>;
 /// They are to be started in order.
 using ProgramCommands = std::vector<ProgramCommand>;
 using ProgramOutcome = Outcome<ProgramCommands>;

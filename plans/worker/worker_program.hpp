@@ -60,6 +60,8 @@ class WorkerProgram {
   virtual bool averages_weights() const { return false; }
   /// The pass that runs actions; none: no action runs.
   virtual std::optional<uint64_t> computed_step() const = 0;
+  /// A step has begun and has not ended.
+  virtual bool is_in_step() const { return computed_step().has_value(); }
   /// The sample of a replica's first row of a micro-batch of `step`, which is in progress.
   virtual uint64_t first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const = 0;
   /// The step's, over all rows: what a mean over the step is taken over. It is in progress.

@@ -336,7 +336,8 @@ class World {
         return take(lie_of_step(liar), is_idle);
       case 10:
         if (script_.below(2) == 0) {
-          return take(coordination_.on_signal(liar, any_replica(), any_step(), now_us_), is_idle);
+          return take(coordination_.on_early_signal(liar, any_replica(), any_step(), now_us_),
+                      is_idle);
         }
         return take(
             coordination_.on_reduced(liar, any_replica(), any_step(), any_double(), now_us_),

@@ -6,6 +6,7 @@
 
 #include "plans/base/rng.hpp"
 #include "plans/schedule/schedule.hpp"
+#include "plans/worker/async_program.hpp"
 #include "plans/worker/local_program.hpp"
 #include "plans/worker/step_program.hpp"
 #include "tests/fuzz/target.hpp"
@@ -33,6 +34,12 @@ std::unique_ptr<plans::WorkerProgram> make_program(uint8_t variant) {
   options.validation_batches = 2;
   options.samples_per_step = 4;
   options.microbatch_rows = 2;
+  if (variant / 64 == 3) {  // Several claims in flight.
+    options.stage_count = is_middle ? 3 : 1;
+    options.passes_in_flight = 2;
+    options.stages.front().bucket_count = 1 + variant / 8 % 2;
+    return std::make_unique<plans::AsyncProgram>(std::move(options));
+  }
   if (variant % 3 == 2) return std::make_unique<plans::LocalProgram>(std::move(options));
   return std::make_unique<plans::StepProgram>(std::move(options));
 }

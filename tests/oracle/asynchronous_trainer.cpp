@@ -146,7 +146,7 @@ class Trainer {
                 run.action.microbatch, sample);
     const uint32_t stage = layout_.stage_of({id});
     const Place here{id, run.step, run.action.microbatch};
-    const auto stash = static_cast<int32_t>(run.step % 17) << 24 | run.action.microbatch;
+    const int32_t stash = run.stash();
     const auto elements = static_cast<size_t>(model.activation_elements());
     const double scale = 1.0 / static_cast<double>(microbatches_ * kSeqLen);
     if (is_forward) {

@@ -75,7 +75,7 @@ class PipelineClaims {
   bool reads(uint32_t worker) const;
 
   const uint64_t batch_;
-  const size_t claims_max_;  // Of a pipeline replica, in flight.
+  const size_t claims_max_;  // In flight, for each pipeline replica.
   const OnViolation on_violation_;
   plans::Plan plan_;
   uint64_t next_sample_ = 0;                // First one that is in no journaled round.

@@ -137,7 +137,9 @@ void choose_pipelines(Draw& draw, const std::string& policy, Scenario& scenario)
 void choose_claims(uint64_t seed, plans::JobSpec& job) {
   Draw draw{plans::Rng(seed, plans::random_stream("in-flight", 1))};
   if (draw.chance(0.5) || job.parallelism.pipeline_parallel_schedule != "1F1B") return;
-  job.sync.claims_in_flight = static_cast<int64_t>(draw.between(2, 3));
+  const auto claims = static_cast<int64_t>(draw.between(2, 3));
+  if (claims >= job.sync.round_steps) return;
+  job.sync.claims_in_flight = claims;
   job.training.max_norm = draw.one_of({0.0, 1.0});
   job.sync.clip_by = draw.one_of({"stage", "share"});
   job.comm.bucket_cap_mb = draw.one_of({4.0, 1e-6});  // Signals with the report, or before it.

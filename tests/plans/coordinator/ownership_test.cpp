@@ -126,7 +126,7 @@ TEST(Ownership, ReportsOfAMemberWithoutAPartAreNotAllowed) {
   diverged.loss_sum = diverged.norm_squared = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(to.on_ready({3}, diverged, ++cluster.now).why_dropped(), DropReason::kNotAllowed);
   EXPECT_EQ(to.on_reduced({3}, {0}, 0, 1, ++cluster.now).why_dropped(), DropReason::kNotAllowed);
-  EXPECT_TRUE(to.on_signal({3}, {0}, 0, ++cluster.now).is_dropped());
+  EXPECT_TRUE(to.on_early_signal({3}, {0}, 0, ++cluster.now).is_dropped());
   EXPECT_EQ(to.on_peer_failure({3}, {1}, "it lies", ++cluster.now).why_dropped(),
             DropReason::kNotAllowed);
   EXPECT_EQ(to.on_peer_failure({1}, {3}, "no neighbour", ++cluster.now).why_dropped(),

@@ -79,15 +79,15 @@ TEST(StageSync, AnAbortedGroupAwaitsTheLiveMembersOnly) {
 
 TEST(StageSync, TakesOneEarlySignalBeforeEachReport) {
   StageSync stage = small_stage();
-  EXPECT_EQ(stage.on_signal({1}, {4}, 0), DropReason::kUnexpected);
+  EXPECT_EQ(stage.on_early_signal({1}, {4}, 0), DropReason::kUnexpected);
   stage.expect_all(3);
-  EXPECT_EQ(stage.on_signal({2}, {4}, 3), DropReason::kNotAllowed);
-  EXPECT_EQ(stage.on_signal({1}, {4}, 2), DropReason::kStale);
-  EXPECT_EQ(stage.on_signal({1}, {4}, 4), DropReason::kEarly);
-  EXPECT_EQ(stage.on_signal({1}, {4}, 3), std::nullopt);
-  EXPECT_EQ(stage.on_signal({1}, {4}, 3), DropReason::kRepeated);
+  EXPECT_EQ(stage.on_early_signal({2}, {4}, 3), DropReason::kNotAllowed);
+  EXPECT_EQ(stage.on_early_signal({1}, {4}, 2), DropReason::kStale);
+  EXPECT_EQ(stage.on_early_signal({1}, {4}, 4), DropReason::kEarly);
+  EXPECT_EQ(stage.on_early_signal({1}, {4}, 3), std::nullopt);
+  EXPECT_EQ(stage.on_early_signal({1}, {4}, 3), DropReason::kRepeated);
   EXPECT_EQ(stage.on_ready({2}, report(5, 3)), std::nullopt);
-  EXPECT_EQ(stage.on_signal({2}, {5}, 3), DropReason::kRepeated) << "it has reported";
+  EXPECT_EQ(stage.on_early_signal({2}, {5}, 3), DropReason::kRepeated) << "it has reported";
   stage.check_invariants();
 }
 

@@ -343,8 +343,9 @@ void PipelineWorld::hear(uint32_t id, const FromRank& message) {
     }
     return apply(loop_.on_ready(replica_of(plan_, {id}).worker, *ready, now_us_));
   }
-  if (const auto* signal = std::get_if<SendSignal>(&message)) {
-    return apply(loop_.on_signal(replica_of(plan_, {id}).worker, {id}, signal->step, now_us_));
+  if (const auto* signal = std::get_if<SendEarlySignal>(&message)) {
+    return apply(
+        loop_.on_early_signal(replica_of(plan_, {id}).worker, {id}, signal->step, now_us_));
   }
   const auto& averaged = std::get<Averaged>(message);
   apply(loop_.on_averaged(replica_of(plan_, {id}).worker, {id}, averaged.number, averaged.ok,
@@ -362,7 +363,7 @@ void PipelineWorld::carry_out(uint32_t id, const ProgramCommands& commands) {
       report.busy_us = slowness_[layout_.pipeline_of({id})] * (50 + rng_.below(100));
       report.loss_sum = report.loss_tokens = ready->stage + 1 == int64_t{layout_.stages} ? 1 : 0;
       rank.out.emplace_back(report);
-    } else if (const auto* signal = std::get_if<SendSignal>(&command)) {
+    } else if (const auto* signal = std::get_if<SendEarlySignal>(&command)) {
       rank.out.emplace_back(*signal);
     } else if (const auto* run = std::get_if<RunAverage>(&command)) {
       begin_exchange(id, run->number, false);

@@ -73,7 +73,7 @@ class PipelineWorld {
     uint64_t number = 0;
     bool ok = false;
   };
-  using FromRank = std::variant<ReadyReport, SendSignal, Averaged>;
+  using FromRank = std::variant<ReadyReport, SendEarlySignal, Averaged>;
   struct Exchange {  // One member of a group.
     uint64_t number = 0;
     bool is_nonblocking = false;
