@@ -52,6 +52,23 @@ TEST(PolicyKind, ATypoIsAnsweredWithTheNearestName) {
   EXPECT_FALSE(parse_policy_kind("").ok());
 }
 
+TEST(PolicyKind, SeveralClaimsInFlightNeedWhatCanBeLeftOpen) {
+  JobSpec fits = job_of("sdpipe");
+  fits.sync.claims_in_flight = 3;
+  EXPECT_EQ(check_pipelines(fits), absl::OkStatus());
+  const auto refused = [&](const std::string& why, auto spoil) {
+    JobSpec job = fits;
+    spoil(job);
+    EXPECT_THAT(std::string(check_pipelines(job).message()), HasSubstr(why));
+  };
+  refused("choose a policy of pipeline replicas",
+          [](JobSpec& job) { job.sync.policy = "allreduce"; });
+  refused("choose \"overlapped\"", [](JobSpec& job) { job.sync.policy = "auto"; });
+  refused("as 1F1B", [](JobSpec& job) { job.parallelism.pipeline_parallel_schedule = "GPipe"; });
+  refused("as 1F1B", [](JobSpec& job) { job.parallelism.virtual_stages = 2; });
+  refused("make rounds several times as long", [](JobSpec& job) { job.sync.round_steps = 3; });
+}
+
 TEST(PolicyKind, WhatPipelinesCannotDoIsRefusedWithAWayOut) {
   struct Case {
     std::function<void(JobSpec&)> spoil;

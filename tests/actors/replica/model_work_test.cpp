@@ -1,0 +1,86 @@
+#include "actors/replica/model_work.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "actors/averaging/model_floats.hpp"
+
+namespace skein::actors {
+namespace {
+
+/// A stage in the middle whose gradient is 1 everywhere, trained with plain SGD.
+struct Stage {
+  Stage() {
+    gpu::StageModelOptions options;
+    options.model.vocab_size = 5;
+    options.model.positions = 4;
+    options.model.layers = 2;
+    options.model.heads = 1;
+    options.model.channels = 4;
+    options.layers = {1, 2};
+    options.optimizer.name = "sgd";
+    options.optimizer.momentum = 0;
+    options.optimizer.weight_decay = 0;
+    options.rows = 1;
+    options.seq_len = 4;
+    model = gpu::StageModel::create(options, *device).value();
+    const auto gradients = model->stage_gradients();
+    std::fill(gradients.begin(), gradients.end(), 1.0F);
+    job.optimizer = options.optimizer;
+    job.optimizer.lr = 0.5;
+    job.lr_scheduler.warmup_steps = 0;
+    job.training.steps = 1000;
+  }
+
+  std::vector<float> weights() const {
+    std::vector<float> values;
+    EXPECT_TRUE(read_floats(*model, ModelFloats::kWeights, values).ok());
+    return values;
+  }
+  /// How far each weight moves in an update.
+  double moved(double norm_squared, double max_norm, double clip_share, bool by_stage = true,
+               double gradient_norm = 0) {
+    job.training.max_norm = max_norm;
+    const std::vector<float> before = weights();
+    plans::RunUpdate run;
+    run.by_stage = by_stage;
+    run.gradient_norm = gradient_norm;
+    StageUpdate stage{model, 1, nullptr, std::make_shared<double>(norm_squared), clip_share};
+    EXPECT_TRUE(device->run(update_work(run, job, {stage}, nullptr)).ok());
+    const std::vector<float> after = weights();
+    double most = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+      most = std::max(most, std::abs(double{before[i]} - double{after[i]}));
+    }
+    return most;
+  }
+
+  std::unique_ptr<gpu::Device> device = gpu::make_host_device(1);
+  std::shared_ptr<gpu::StageModel> model;
+  plans::JobSpec job;
+};
+
+TEST(UpdateWork, ClipsByTheStagesOwnNormWhereNobodyHasLookedAtTheOthers) {
+  const double rate = 0.5;
+  EXPECT_NEAR(Stage().moved(4, 0, 1), rate, 1e-6) << "no clipping";
+  EXPECT_NEAR(Stage().moved(4, 5, 1), rate, 1e-6) << "a norm of 2 is below 5";
+  EXPECT_NEAR(Stage().moved(4, 1, 1), rate / 2, 1e-6);
+  EXPECT_NEAR(Stage().moved(4, 1, 0.5), rate / 4, 1e-6) << "half of the norm is its share";
+  EXPECT_NEAR(Stage().moved(4, 1, 0.5, false, 4), rate / 4, 1e-6) << "by the norm of all";
+}
+
+TEST(UpdateWork, DoesNotApplyAGradientThatIsNotFinite) {
+  for (double norm :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(Stage().moved(norm, 1, 1), 0);
+    EXPECT_EQ(Stage().moved(norm, 0, 1), 0) << "without clipping";
+  }
+}
+
+}  // namespace
+}  // namespace skein::actors
