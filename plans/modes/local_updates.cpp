@@ -21,14 +21,12 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
       claims_max_(static_cast<size_t>(std::max<int64_t>(1, job.sync.claims_in_flight))),
       profiles_(job.profiling.enable_profiling),
       profile_freq_(static_cast<uint64_t>(std::max<int64_t>(1, job.profiling.profile_freq))),
-      pipelines_(layout_.pipelines),
       has_server_(has_server(job)),
       carried_(layout_),
       policy_(std::move(policy)) {
   for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
-  for (Pipeline& each : pipelines_) {
-    each.asked.resize(layout_.stages);
-    each.reported.resize(layout_.stages);
+  for (uint32_t n = 0; n < layout_.pipelines; ++n) {
+    pipelines_.push_back({.claims = ClaimsInFlight(layout_.stages)});
   }
 }
 
@@ -49,7 +47,7 @@ ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64
   // In turns, as a short round may not have enough for all.
   for (size_t more = 1; more < claims_max_; ++more) {
     for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
-      if (pipelines_[pipeline].in_flight.size() == more) take_claim(pipeline, orders);
+      if (pipelines_[pipeline].claims.size() == more) take_claim(pipeline, orders);
     }
   }
   return made(std::move(orders));
@@ -99,34 +97,34 @@ void LocalUpdates::cut_short() {
 }
 
 void LocalUpdates::begin_claim(uint32_t pipeline, const SampleClaim& claim) {
-  Pipeline& own = pipelines_[pipeline];
-  const uint64_t step = own.step + own.in_flight.size();
-  own.in_flight.push_back({claim, {}});
+  ClaimsInFlight& claims = pipelines_[pipeline].claims;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    if (own.reported[stage] == step) expect_next(pipeline, stage);
+    // Others report what they have first.
+    if (!claims.awaits(stage)) expect_next(pipeline, stage);
   }
+  claims.give(claim);
 }
 
-/// The stage reports its iterations one after the other.
 void LocalUpdates::expect_next(uint32_t pipeline, uint32_t stage) {
-  stages_[stage].expect(layout_.replica(stage, pipeline), pipelines_[pipeline].reported[stage]);
+  stages_[stage].expect(layout_.replica(stage, pipeline),
+                        pipelines_[pipeline].claims.awaited(stage));
 }
 
 /// Lets a pipeline replica that does nothing have samples, if there are any. While it is in the
 /// push of a round's end it does not get any: it does once it is through.
 void LocalUpdates::resume(uint32_t pipeline, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
-  if (own.is_lost || own.is_computing()) return;
+  if (own.is_lost || !own.claims.empty()) return;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     if (is_in_group(layout_.replica(stage, pipeline))) return;
   }
   const std::optional<SampleClaim> claim = pool_->claim(pipeline);
   if (!claim) return leave_policy(pipeline, orders);
   begin_claim(pipeline, *claim);
-  orders.push_back(ClaimSamples{pipeline, own.step, *claim, is_profiled()});
+  orders.push_back(ClaimSamples{pipeline, own.claims.step(), *claim, is_profiled()});
   if (own.has_policy) return;
   own.has_policy = true;
-  tell_policy({pipeline, true, own.step}, orders);
+  tell_policy({pipeline, true, own.claims.step()}, orders);
 }
 
 /// Stages that wait go on alone: the policy has no group for them any more.
@@ -136,7 +134,7 @@ void LocalUpdates::leave_policy(uint32_t pipeline, CoordinatorDecisions& orders)
   for (uint32_t stage : std::exchange(own.waiting, {})) {
     go_on_alone(layout_.replica(stage, pipeline), orders);
   }
-  tell_policy({pipeline, false, own.step}, orders);
+  tell_policy({pipeline, false, own.claims.step()}, orders);
 }
 
 void LocalUpdates::tell_policy(const MembershipChange& change, CoordinatorDecisions& orders) {
@@ -164,22 +162,19 @@ ModeOutcome LocalUpdates::on_ready(WorkerId sender, const ReadyReport& report, u
   const uint32_t pipeline = layout_.pipeline_of(report.replica);
   if (pipelines_[pipeline].is_lost) return Dropped{DropReason::kUnknown};
   Pipeline& own = pipelines_[pipeline];
-  if (!own.is_computing() || has_diverged_) return Dropped{DropReason::kUnexpected};
+  if (own.claims.empty() || has_diverged_) return Dropped{DropReason::kUnexpected};
   ReadyReport whole = report;
   whole.needs_groups = false;  // Its update is its own: nothing is reduced.
   if (const auto why = stage_of(report.replica).on_ready(sender, whole)) return Dropped{*why};
   const uint32_t stage = layout_.stage_of(report.replica);
-  const uint64_t place = own.reported[stage]++ - own.step;
-  SKEIN_CHECK(place < own.in_flight.size()) << report.replica << " has reported no claim";
-  own.in_flight[place].reports[stage] = whole;
-  const bool is_done = own.in_flight.front().reports.size() == layout_.stages;
   CoordinatorDecisions orders;
   if (is_flushed()) {
-    if (is_done) update(pipeline, orders);
+    own.claims.report(stage, whole);
+    if (own.claims.is_oldest_done()) update(pipeline, orders);
     return made(std::move(orders));
   }
-  update_stage(pipeline, stage, orders);
-  if (is_done && !has_diverged_) {
+  update_stage(pipeline, stage, whole, orders);
+  if (own.claims.is_oldest_done() && !has_diverged_) {
     finish(pipeline);
     while (take_claim(pipeline, orders)) continue;
     redo_returned(orders);
@@ -194,7 +189,7 @@ ModeOutcome LocalUpdates::on_early_signal(WorkerId sender, ReplicaId replica, ui
   now_us_ = now_us;
   const uint32_t pipeline = layout_.pipeline_of(replica);
   if (pipelines_[pipeline].is_lost) return Dropped{DropReason::kUnknown};
-  if (is_flushed() || !pipelines_[pipeline].is_computing() || has_diverged_) {
+  if (is_flushed() || pipelines_[pipeline].claims.empty() || has_diverged_) {
     return Dropped{DropReason::kUnexpected};
   }
   if (const auto why = stage_of(replica).on_early_signal(sender, replica, step))
@@ -208,7 +203,7 @@ ModeOutcome LocalUpdates::on_early_signal(WorkerId sender, ReplicaId replica, ui
 void LocalUpdates::ask_for_group(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
   const ReplicaId replica = layout_.replica(stage, pipeline);
-  const uint64_t step = own.asked[stage]++;
+  const uint64_t step = own.claims.ask(stage);
   carried_.on_update(pipeline, stage);
   if (!own.has_policy) return go_on_alone(replica, orders);
   own.waiting.insert(stage);
@@ -216,30 +211,30 @@ void LocalUpdates::ask_for_group(uint32_t pipeline, uint32_t stage, CoordinatorD
 }
 
 /// A stage has reported a claim; it applies its update, if that is finite.
-void LocalUpdates::update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders) {
-  Pipeline& own = pipelines_[pipeline];
-  const uint64_t step = own.reported[stage] - 1;
-  const ReadyReport& report = own.in_flight[step - own.step].reports.at(stage);
-  const SampleClaim& claim = own.in_flight[step - own.step].claim;
-  if (declare_diverged(pipeline, claim, report.loss_sum, report.loss_tokens,
+void LocalUpdates::update_stage(uint32_t pipeline, uint32_t stage, const ReadyReport& report,
+                                CoordinatorDecisions& orders) {
+  ClaimsInFlight& claims = pipelines_[pipeline].claims;
+  const bool has_asked = claims.has_asked(stage);
+  const SampleClaim& samples = claims.report(stage, report);
+  if (declare_diverged(pipeline, samples, report.loss_sum, report.loss_tokens,
                        std::sqrt(report.norm_squared), orders)) {
     return;
   }
-  if (own.reported[stage] < own.step + own.in_flight.size()) expect_next(pipeline, stage);
-  if (own.asked[stage] == step) ask_for_group(pipeline, stage, orders);
+  if (claims.awaits(stage)) expect_next(pipeline, stage);
+  if (!has_asked) ask_for_group(pipeline, stage, orders);
 }
 
 /// One more for a pipeline replica that may hold several. When the pool has none for it, it leaves
 /// the policy and does those that it holds: no stage of others waits for it meanwhile.
 bool LocalUpdates::take_claim(uint32_t pipeline, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
-  if (!own.has_policy || own.in_flight.size() >= claims_max_) return false;
+  if (!own.has_policy || own.claims.size() >= claims_max_) return false;
   const std::optional<SampleClaim> claim = next_claim(pipeline);
   if (!claim) {
     leave_policy(pipeline, orders);
     return false;
   }
-  const uint64_t step = own.step + own.in_flight.size();
+  const uint64_t step = own.claims.next_step();
   begin_claim(pipeline, *claim);
   orders.push_back(ClaimSamples{pipeline, step, *claim, is_profiled()});
   return true;
@@ -248,13 +243,13 @@ bool LocalUpdates::take_claim(uint32_t pipeline, CoordinatorDecisions& orders) {
 /// All stages of a pipeline replica have reported its oldest claim.
 const PipelineIteration& LocalUpdates::finish(uint32_t pipeline) {
   Pipeline& own = pipelines_[pipeline];
-  const PipelineIteration& iteration = iterations_.emplace_back(PipelineIteration{
-      pipeline, own.step, own.in_flight.front().claim, std::move(own.in_flight.front().reports)});
+  const uint64_t step = own.claims.step();
+  ClaimsInFlight::Claim done = own.claims.end_oldest();
+  const PipelineIteration& iteration = iterations_.emplace_back(
+      PipelineIteration{pipeline, step, done.samples, std::move(done.reports)});
   SKEIN_CHECK(pool_->finish(pipeline, iteration.claim.first))
       << "pipeline replica " << pipeline << " has no claim";
   own.busy_us = iteration.busy_us();
-  own.in_flight.pop_front();
-  ++own.step;
   own.has_committed = true;
   return iteration;
 }
@@ -264,10 +259,9 @@ bool LocalUpdates::declare_diverged(uint32_t pipeline, const SampleClaim& claim,
                                     CoordinatorDecisions& orders) {
   if (std::isfinite(loss_sum) && std::isfinite(norm)) return false;
   has_diverged_ = true;
-  const uint64_t first = pipelines_[pipeline].in_flight.front().claim.first;
-  orders.push_back(diverged(absl::StrCat("pipeline replica ", pipeline, ", samples from ", first),
-                            loss_sum / static_cast<double>(std::max<uint64_t>(1, loss_tokens)),
-                            norm));
+  orders.push_back(
+      diverged(absl::StrCat("pipeline replica ", pipeline, ", samples from ", claim.first),
+               loss_sum / static_cast<double>(std::max<uint64_t>(1, loss_tokens)), norm));
   return true;
 }
 
@@ -294,27 +288,27 @@ bool LocalUpdates::would_be_last(uint32_t pipeline) const {
   double count = 0;  // In claims: what is left, and what the others are at.
   for (uint32_t other = 0; other < layout_.pipelines; ++other) {
     // Who has left the policy does what it holds, and no more.
-    const bool goes_on = pipelines_[other].is_computing() && pipelines_[other].has_policy;
+    const bool goes_on = !pipelines_[other].claims.empty() && pipelines_[other].has_policy;
     if (other == pipeline || !goes_on) continue;
     if (pipelines_[other].busy_us == 0) return false;
     rate += 1 / static_cast<double>(pipelines_[other].busy_us);
-    count += static_cast<double>(pipelines_[other].in_flight.size());
+    count += static_cast<double>(pipelines_[other].claims.size());
   }
   if (rate == 0) return false;
   count += static_cast<double>((pool.end - pool.fresh) / samples_each_);
   const Pipeline& own = pipelines_[pipeline];
-  const auto claims = static_cast<double>(own.in_flight.size() + 1);
+  const auto claims = static_cast<double>(own.claims.size() + 1);
   return static_cast<double>(own.busy_us) * claims > count / rate;
 }
 
 /// All replicas of a pipeline replica are ready: they apply their updates, and go on.
 void LocalUpdates::update(uint32_t pipeline, CoordinatorDecisions& orders) {
   Pipeline& own = pipelines_[pipeline];
-  const uint64_t step = own.step;
+  const uint64_t step = own.claims.step();
   PipelineIteration whole;
-  whole.reports = own.in_flight.front().reports;
-  if (declare_diverged(pipeline, own.in_flight.front().claim, whole.loss_sum(), whole.loss_tokens(),
-                       whole.gradient_norm(), orders)) {
+  whole.reports = own.claims.claims().front().reports;
+  if (declare_diverged(pipeline, own.claims.claims().front().samples, whole.loss_sum(),
+                       whole.loss_tokens(), whole.gradient_norm(), orders)) {
     return;
   }
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) carried_.on_update(pipeline, stage);
@@ -386,7 +380,7 @@ void LocalUpdates::go_on_alone(ReplicaId replica, CoordinatorDecisions& orders) 
   AverageWeights alone;
   alone.number = next_number_++;
   alone.stage = static_cast<int32_t>(layout_.stage_of(replica));
-  alone.members = {{replica, pipelines_[layout_.pipeline_of(replica)].step, 1}};
+  alone.members = {{replica, pipelines_[layout_.pipeline_of(replica)].claims.step(), 1}};
   orders.push_back(std::move(alone));
 }
 
@@ -449,7 +443,7 @@ void LocalUpdates::try_meet(CoordinatorDecisions& orders) {
     return;
   }
   for (const Pipeline& each : pipelines_) {
-    if (each.is_computing()) return;
+    if (!each.claims.empty()) return;
   }
   const bool pushes = has_server_ && !has_lost() && !std::exchange(has_pushed_, true);
   is_meeting_ = !pushes;
@@ -472,7 +466,7 @@ void LocalUpdates::close(bool is_global, CoordinatorDecisions& orders) {
     group.is_global = is_global;
     group.has_server = !is_global;
     for (ReplicaId replica : live) {
-      average.members.push_back({replica, pipelines_[layout_.pipeline_of(replica)].step,
+      average.members.push_back({replica, pipelines_[layout_.pipeline_of(replica)].claims.step(),
                                  1.0 / static_cast<double>(live.size())});
     }
     begin_group(average, std::move(group));
@@ -529,7 +523,7 @@ ModeDecisions LocalUpdates::lose(WorkerId worker, uint64_t now_us) {
     Pipeline& own = pipelines_[pipeline];
     if (std::exchange(own.is_lost, true)) continue;
     lost.push_back(pipeline);
-    own.in_flight.clear();
+    own.claims.clear();
     own.waiting.clear();
     for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
       stages_[stage].lose(layout_.replica(stage, pipeline));
@@ -561,30 +555,24 @@ bool LocalUpdates::awaits(ReplicaId replica) const {
   const Pipeline& own = pipelines_[layout_.pipeline_of(replica)];
   const uint32_t stage = layout_.stage_of(replica);
   if (own.waiting.contains(stage)) return false;  // It waits for others.
-  return own.reported[stage] < own.step + own.in_flight.size() || is_in_group(replica);
+  return own.claims.awaits(stage) || is_in_group(replica);
 }
 
 void LocalUpdates::check_invariants() const {
   size_t computing = 0;
   for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
     const Pipeline& own = pipelines_[pipeline];
-    computing += own.in_flight.size();
-    SKEIN_CHECK(!own.is_lost || (!own.is_computing() && !own.has_policy)) << pipeline << " is lost";
-    SKEIN_CHECK(own.in_flight.size() <= claims_max_) << own.in_flight.size() << " claims";
+    computing += own.claims.size();
+    SKEIN_CHECK(!own.is_lost || (own.claims.empty() && !own.has_policy)) << pipeline << " is lost";
+    SKEIN_CHECK(own.claims.size() <= claims_max_) << own.claims.size() << " claims";
     SKEIN_CHECK(own.waiting.empty() || own.has_policy) << pipeline << " waits for nothing";
-    for (uint32_t stage = 0; stage < layout_.stages && !own.is_lost; ++stage) {
-      const uint64_t reported = own.reported[stage], asked = own.asked[stage];
-      SKEIN_CHECK(reported >= own.step && reported <= own.step + own.in_flight.size())
-          << "stage " << stage << " of " << pipeline << " has reported " << reported;
-      SKEIN_CHECK(is_flushed() || has_diverged_ || asked == reported || asked == reported + 1)
-          << "stage " << stage << " of " << pipeline << " has asked " << asked << " times";
-    }
+    if (!own.is_lost) own.claims.check_invariants();
     if (has_diverged_) continue;
-    for (const InFlight& each : own.in_flight) {
+    for (const ClaimsInFlight::Claim& each : own.claims.claims()) {
       const auto& held = pool_->state().held;
-      const auto claim = held.find(each.claim.first);
+      const auto claim = held.find(each.samples.first);
       const bool is_own = claim != held.end() && claim->second.pipeline == pipeline &&
-                          claim->second.count == each.claim.count;
+                          claim->second.count == each.samples.count;
       SKEIN_CHECK(is_own) << "pipeline replica " << pipeline << " trains on what it does not hold";
     }
   }

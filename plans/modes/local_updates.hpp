@@ -13,6 +13,7 @@
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/carried_updates.hpp"
 #include "plans/modes/claim_pool.hpp"
+#include "plans/modes/claims_in_flight.hpp"
 #include "plans/modes/round_totals.hpp"
 #include "plans/modes/training_mode.hpp"
 #include "plans/sync/group_scheduler.hpp"
@@ -79,21 +80,13 @@ class LocalUpdates final : public TrainingMode {
   RoundTotals totals() const;
 
  private:
-  struct InFlight {  // A claim.
-    SampleClaim claim;
-    std::map<uint32_t, ReadyReport> reports;  // By stage.
-  };
   struct Pipeline {  // A pipeline replica.
     bool is_lost = false;
     bool has_policy = true;      // The policy counts it as present.
     bool has_committed = false;  // In this round.
     uint64_t busy_us = 0;  // In its last iteration, at the stage that took longest; 0: none yet.
-    uint64_t step = 0;     // Its own iterations so far: those that all stages have reported.
-    std::deque<InFlight> in_flight;  // Its claims, from `step` on.
-    std::vector<uint64_t> asked;     // [stages], iterations: as many as reported, or one more.
-    std::vector<uint64_t> reported;  // [stages], iterations.
-    std::set<uint32_t> waiting;      // Stages that the policy knows of and has no group for.
-    bool is_computing() const { return !in_flight.empty(); }
+    ClaimsInFlight claims;
+    std::set<uint32_t> waiting = {};  // Stages that the policy knows of and has no group for.
   };
   struct Group {
     uint64_t policy_number = 0;
@@ -109,7 +102,8 @@ class LocalUpdates final : public TrainingMode {
   bool is_in_group(ReplicaId replica) const { return stage_of(replica).is_in_group(replica); }
   bool is_flushed() const { return claims_max_ == 1; }
   void update(uint32_t pipeline, CoordinatorDecisions& orders);
-  void update_stage(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
+  void update_stage(uint32_t pipeline, uint32_t stage, const ReadyReport& report,
+                    CoordinatorDecisions& orders);
   void ask_for_group(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
   bool take_claim(uint32_t pipeline, CoordinatorDecisions& orders);
   const PipelineIteration& finish(uint32_t pipeline);

@@ -303,6 +303,19 @@ class Trial:
                                     str(done + 30))
         self.check(steps=done + 30)
 
+    def interrupt_with_claims(self, claims):
+        """What is in flight takes several iterations' time, and is waited for."""
+        slow = ["--device.type", "sleep", "--device.sleep_forward_us", "30000",
+                "--device.sleep_backward_us", "60000", "--elastic.watch_speeds", "false"]
+        run = self.start(2, 1, 500, *slow, "--sync.claims_in_flight", str(claims), round=8)
+        run.wait_for_step(8, PATIENCE_SECONDS)
+        time.sleep(1)
+        before = run.steps_done()
+        run.coordinator.send_signal(signal.SIGINT)
+        self.check(code=STOPPED, steps=0, learns=False)
+        self.expect("the round in progress is cut short and kept", run.steps_done() > before,
+                    f"{before} to {run.steps_done()}")
+
     def typo(self):
         result, _ = self.program.train("typo", "--sync.policy", "sdpip")
         self.expect("is one line that says what was meant", result.returncode == 2 and
@@ -339,6 +352,7 @@ def trials():
     yield "worker and coordinator", Trial.worker_and_coordinator
     yield "drain", Trial.drain
     yield "interrupt", Trial.interrupt
+    yield "interrupt with several claims", lambda t: t.interrupt_with_claims(4)
     yield "typo", Trial.typo
 
 
