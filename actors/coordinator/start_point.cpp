@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,22 +52,35 @@ std::map<uint64_t, uint64_t> generations_of(const std::vector<plans::CommitRecor
   return generations;
 }
 
+/// What the journal says of the run so far.
+struct Past {
+  std::vector<plans::CommitRecord> records;  // By step.
+  std::map<uint64_t, uint64_t> generations;  // `generations_of`
+  std::optional<plans::Plan> last_plan;
+};
+
+absl::StatusOr<Past> read_past(Journal& journal) {
+  Past past;
+  SKEIN_ASSIGN_OR_RETURN(past.records, journal.read());
+  past.generations = generations_of(past.records);
+  absl::StatusOr<plans::Plan> last = journal.last_plan();
+  if (!last.ok() && !absl::IsNotFound(last.status())) return last.status();
+  if (last.ok()) past.last_plan = *std::move(last);
+  return past;
+}
+
 /// 0: it is not known any more.
 double loss_after(const std::vector<plans::CommitRecord>& records, uint64_t steps) {
-  const auto record =
-      std::find_if(records.rbegin(), records.rend(),
-                   [&](const plans::CommitRecord& each) { return each.step + 1 == steps; });
-  return record == records.rend() ? 0 : record->loss;
+  const auto record = std::lower_bound(
+      records.begin(), records.end(), steps,
+      [](const plans::CommitRecord& each, uint64_t end) { return each.step + 1 < end; });
+  return record == records.end() || record->step + 1 != steps ? 0 : record->loss;
 }
 
 absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
-                                                  const std::string& run_folder, Journal& journal) {
-  SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::CommitRecord> records, journal.read());
-  const absl::StatusOr<plans::Plan> last = journal.last_plan();
-  if (!last.ok() && !absl::IsNotFound(last.status())) return last.status();
-  const uint64_t newest = last.ok() ? last->generation : 0;
-  const std::map<uint64_t, uint64_t> generations = generations_of(records);
-  const uint64_t committed = records.empty() ? 0 : records.back().step + 1;
+                                                  const std::string& run_folder, const Past& past) {
+  const uint64_t newest = past.last_plan ? past.last_plan->generation : 0;
+  const uint64_t committed = past.records.empty() ? 0 : past.records.back().step + 1;
   const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
     // A start with more steps is refused, and what is refused changes nothing. One with just as
     // many ends well: the state is found before the first plan goes back to an older one.
@@ -74,10 +88,25 @@ absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
     // The journal may have lost its newest steps, but none from before its last plan.
     const bool is_lost = steps_done > committed && generation >= newest;
     const bool is_of_run =
-        is_lost || plans::came_through(generations, committed, steps_done, generation);
-    return is_of_run ? std::optional(loss_after(records, steps_done)) : std::nullopt;
+        is_lost || plans::came_through(past.generations, committed, steps_done, generation);
+    return is_of_run ? std::optional(loss_after(past.records, steps_done)) : std::nullopt;
   };
   return gpu::adopt_emergency_shards(run_folder, job, find_loss);
+}
+
+/// The run goes on behind its last commit and its last plan.
+void follow(Past past, StartPoint& start) {
+  start.committed_steps = start.durable_step;
+  if (!past.records.empty()) {
+    start.has_journal = true;
+    start.committed_steps = std::max(start.durable_step, past.records.back().step + 1);
+    start.committed_norm = past.records.back().gradient_norm;
+  }
+  start.step_generations = std::move(past.generations);
+  if (!past.last_plan) return;
+  start.has_journal = true;
+  start.generation = past.last_plan->generation;
+  start.last_plan = *std::move(past.last_plan);
 }
 
 /// Looks at the newest checkpoint's headers only, which takes no time: what is found is still to be
@@ -142,30 +171,19 @@ absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::stri
 }
 
 absl::Status read_journal(Journal& journal, StartPoint& start) {
-  SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::CommitRecord> records, journal.read());
-  start.committed_steps = start.durable_step;
-  if (!records.empty()) {
-    start.has_journal = true;
-    start.committed_steps = std::max(start.durable_step, records.back().step + 1);
-    start.committed_norm = records.back().gradient_norm;
-  }
-  start.step_generations = generations_of(records);
-  absl::StatusOr<plans::Plan> last = journal.last_plan();
-  if (absl::IsNotFound(last.status())) return absl::OkStatus();
-  SKEIN_RETURN_IF_ERROR(last.status());
-  start.has_journal = true;
-  start.generation = last->generation;
-  start.last_plan = *std::move(last);
+  SKEIN_ASSIGN_OR_RETURN(Past past, read_past(journal));
+  follow(std::move(past), start);
   return absl::OkStatus();
 }
 
 absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::string& run_folder,
                                         Journal& journal, std::string& load_path) {
-  SKEIN_ASSIGN_OR_RETURN(gpu::AdoptedState adopted, adopt_emergency(job, run_folder, journal));
+  SKEIN_ASSIGN_OR_RETURN(Past past, read_past(journal));
+  SKEIN_ASSIGN_OR_RETURN(gpu::AdoptedState adopted, adopt_emergency(job, run_folder, past));
   if (!adopted.path.empty()) load_path = run_folder;
   SKEIN_ASSIGN_OR_RETURN(StartPoint start, look_at_start(job, load_path));
   start.adopted = std::move(adopted);
-  SKEIN_RETURN_IF_ERROR(read_journal(journal, start));
+  follow(std::move(past), start);
   // A journal that is new though the run is not was lost: terms only grow, and are larger.
   if (journal.generation_floor() == 0) SKEIN_RETURN_IF_ERROR(journal.raise_floor(journal.term()));
   start.generation = journal.generation_floor();

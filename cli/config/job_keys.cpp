@@ -349,7 +349,8 @@ void add_running(std::vector<JobKey>& keys) {
                      "longest time without progress"));
   keys.push_back(key("comm", "bucket_cap_mb", SKEIN_FIELD(comm.bucket_cap_mb),
                      "MiB of gradients, and at least a layer, that replicas add up as soon as the "
-                     "last backward has completed them; 0: all after it"));
+                     "last backward has completed them; 0: all after it. With several claims "
+                     "in flight a stage asks for its group behind the first one"));
   keys.push_back(
       key("comm", "backend", SKEIN_FIELD(comm.backend),
           "what adds up gradients: \"nccl\" among GPUs, \"gloo\" by way of their hosts, or "

@@ -183,7 +183,7 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   }
 
   void enqueue(Outgoing message) {
-    if (ended_ || closing_) return;
+    if (ended_) return;
     const uint64_t bytes = message.bytes();
     if (queue_.size() >= static_cast<size_t>(queue_max_) ||
         queue_bytes_ + bytes > kLinkQueueBytesMax) {

@@ -187,8 +187,7 @@ std::optional<uint64_t> LocalProgram::computed_step() const {
 }
 
 /// All rows of a micro-batch are here: the samples of a step are one after the other.
-uint64_t LocalProgram::first_sample(uint64_t step, int32_t microbatch,
-                                    const RowRange& rows) const {
+uint64_t LocalProgram::first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const {
   SKEIN_CHECK(step == step_) << "step " << step << " is not in progress";
   return claim_.first + static_cast<uint64_t>(microbatch * rows.count);
 }

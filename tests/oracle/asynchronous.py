@@ -183,7 +183,7 @@ class Replay:
         return max(abs(a - b) / b for r in self.replicas.values() for a, b in r.norms)
 
     def delays(self):
-        """Of each stage, the most updates between a forward and its backward."""
+        """The most updates between a forward and its backward, by stage."""
         return [max(r.delay for i, r in self.replicas.items() if i // self.pipelines == stage)
                 for stage in range(self.stages)]
 

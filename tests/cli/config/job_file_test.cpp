@@ -50,6 +50,7 @@ JobSpec changed_job() {
   job.sync.bound = 7;
   job.sync.staleness_decay = 0.5;
   job.sync.round_steps = 8;
+  job.sync.clip_by = "share";
   job.comm = {12.5, 17, 0.5, "gloo"};
   job.metrics = {3};
   job.profiling = {false, 9};
@@ -112,15 +113,17 @@ TEST_F(JobFile, TheChangedJobChangesEveryKey) {
   const JobSpec job = changed_job();
   for (const JobKey& key : job_keys()) {
     if (key.full_name() == "model.name") continue;   // There is one model.
-    if (key.full_name() == "sync.policy") continue;  // Another one does not fit this layout.
+    if (key.full_name() == "sync.policy") continue;  // Another one does not fit this layout,
+    if (key.full_name() == "sync.claims_in_flight") continue;  // nor do several claims.
     EXPECT_NE(key.get(job), key.get(JobSpec{})) << key.full_name();
   }
 }
 
 TEST_F(JobFile, AJobOfPipelinesReadsBack) {
-  const auto job = load("[sync]\npolicy = \"sdpipe\"\nperiod = 3\n");
+  const auto job = load("[sync]\npolicy = \"sdpipe\"\nperiod = 3\nclaims_in_flight = 4\n");
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->spec.sync, (plans::SyncSpec{.policy = "sdpipe", .period = 3}));
+  EXPECT_EQ(job->spec.sync,
+            (plans::SyncSpec{.policy = "sdpipe", .period = 3, .claims_in_flight = 4}));
   const auto again = parse_job(to_toml(job->spec, nullptr));
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, job->spec);

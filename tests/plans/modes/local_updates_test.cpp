@@ -407,7 +407,7 @@ TEST(LocalUpdates, AStageThatDivergesWithSeveralClaimsNamesItsOwn) {
   for (const bool has_asked : {false, true}) {
     Replicas replicas("sdpipe", 2);
     const CoordinatorDecisions begun = replicas.begin(0, 5);
-    SampleClaim second;  // Of pipeline replica 1.
+    SampleClaim second;  // What pipeline replica 1 holds beside its first one.
     for (const CoordinatorDecision& each : begun) {
       const auto* claim = std::get_if<ClaimSamples>(&each);
       if (claim && claim->pipeline == 1 && claim->step == 1) second = claim->claim;

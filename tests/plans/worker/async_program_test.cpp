@@ -260,7 +260,7 @@ struct Walk {
 Walk walk(const Continuous1F1B& order, int32_t stage) {
   Walk most;
   const int32_t ahead = order.stash_peak(stage);
-  std::vector<int32_t> versions;  // Of those in flight, oldest first.
+  std::vector<int32_t> versions;  // What is in flight has seen, oldest first.
   int32_t forwards = 0, backwards = 0;
   while (backwards < 20 * order.microbatch_count) {
     const bool is_claimed =
