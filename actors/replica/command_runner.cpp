@@ -91,15 +91,20 @@ void CommandRunner::carry_out(const plans::RunNorm& command) {
   parts_.device->submit(command, norm_work(parts_.replicas.at(command.stage)));
 }
 
-void CommandRunner::carry_out(const plans::RunUpdate& command) {
+void CommandRunner::end_step(const plans::RunUpdate& command) {
   parts_.trace.end_step(
       command.step, options_.now_us(), command.profile,
-      [&](int32_t stage, const std::vector<net::Slice>& slices) {
+      [&](int32_t stage, uint64_t step, std::vector<net::Slice> slices) {
         const auto own = parts_.averages.find(stage);
         const uint64_t staleness = own == parts_.averages.end() ? 0 : own->second->staleness();
-        options_.report(net::Timings{parts_.replicas.at(stage).parts.id, command.step, slices,
+        options_.report(net::Timings{parts_.replicas.at(stage).parts.id, step, std::move(slices),
                                      staleness, parts_.trace.weight_delay(stage)});
       });
+}
+
+void CommandRunner::carry_out(const plans::RunUpdate& command) {
+  // One that nobody has ordered belongs to the step that it ends: nothing else runs beside it.
+  if (!command.by_stage) end_step(command);
   std::vector<StageUpdate> stages;
   for (const auto& [stage, own] : parts_.replicas) {
     StageUpdate update{own.parts.model, own.block_count, nullptr, own.norm_squared, own.clip_share};

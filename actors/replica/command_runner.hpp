@@ -29,6 +29,8 @@ class CommandRunner {
 
   /// Starts it; whatever follows from it is an event of the program.
   void run(const plans::ProgramCommand& command);
+  /// The step of an update is over: reports its timings, if they are wanted.
+  void end_step(const plans::RunUpdate& command);
   /// All that the device will do together with others in a step takes its place in their order.
   void expect_operations(uint64_t step);
 

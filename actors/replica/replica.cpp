@@ -76,6 +76,7 @@ void ReplicaState::start(ReplicaConfig new_config) {
   options.actions = plan.actions;
   const plans::ModeEntry& mode = plans::find_mode(plans::modes_or_own(config.modes), plan.mode);
   options.passes_in_flight = mode.passes_of(config.job);
+  parts.trace.set_overlaps(options.passes_in_flight > 1);
   program = mode.make_program(std::move(options));
   open(parts, config, make_hooks(), program->averages_weights());
   commands = std::make_unique<CommandRunner>(
@@ -183,6 +184,8 @@ void ReplicaState::on_work_done(const WorkDone& done) {
   const DeviceWork::Done ended = parts.device->end(end_us);
   parts.trace.on_work(ended.command, ended.start_us, ended.end_us);
   activity_since_us = end_us;
+  const auto* update = std::get_if<plans::RunUpdate>(&ended.command);
+  if (update && update->by_stage && !retires) commands->end_step(*update);
   const auto* run = std::get_if<plans::RunAction>(&ended.command);
   if (run && !retires) parts.links->pass_on(*run);
   apply(program->on_work_done());

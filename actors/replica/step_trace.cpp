@@ -7,29 +7,36 @@
 #include "plans/base/check.hpp"
 
 namespace skein::actors {
+namespace {
 
-void StepTrace::end_step(
-    uint64_t step, uint64_t now_us, bool profiles_next,
-    const std::function<void(int32_t stage, std::vector<net::Slice>)>& report) {
+constexpr uint64_t kInProgress = UINT64_MAX;
+
+}  // namespace
+
+void StepTrace::end_step(uint64_t step, uint64_t now_us, bool profiles_next, const Report& report) {
   for (const auto& [stage, times] : stages_) {
     record(stage, "commit", kControl, times.ready_us, now_us);
   }
   for (auto& [stage, by_step] : slices_) {
-    std::vector<net::Slice> slices;
+    const auto in_progress = by_step.extract(kInProgress);
+    if (!in_progress.empty()) {
+      std::vector<net::Slice>& own = by_step[step];
+      own.insert(own.end(), in_progress.mapped().begin(), in_progress.mapped().end());
+    }
     const auto end = by_step.upper_bound(step);
     for (auto each = by_step.begin(); each != end; ++each) {
       for (net::Slice& slice : each->second) {
         // The coordinator's clock may be so far behind ours that a slice began before its zero.
         const int64_t start_us = static_cast<int64_t>(slice.start_us) + clock_offset_us_;
         slice.start_us = static_cast<uint64_t>(std::max<int64_t>(start_us, 0));
-        slices.push_back(std::move(slice));
       }
+      report(stage, each->first, std::move(each->second));
     }
     by_step.erase(by_step.begin(), end);
-    if (!slices.empty()) report(stage, std::move(slices));
   }
   // What there is of a step that is not profiled to its end is no picture of it.
   if (!profiles_next) slices_.clear();
+  if (profiles_) profiled_step_ = step;
   profiles_ = profiles_next;
   step_start_us_ = now_us;
 }
@@ -49,7 +56,8 @@ void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, ui
     stages_.at(norm->stage).busy_us += taken_us;
   } else if (std::holds_alternative<plans::RunUpdate>(work)) {
     for (auto& [stage, times] : stages_) times.busy_us += taken_us / stages_.size();
-    record(stages_.begin()->first, "update", kCompute, start_us, end_us);
+    record(stages_.begin()->first, "update", kCompute, start_us, end_us, -1,
+           std::get<plans::RunUpdate>(work).step);
   }
 }
 
@@ -79,8 +87,10 @@ void StepTrace::on_ready(int32_t stage, uint64_t now_us, plans::ReadyReport& rep
 
 void StepTrace::record(int32_t stage, const std::string& slice, Track track, uint64_t start_us,
                        uint64_t end_us, int32_t microbatch, std::optional<uint64_t> step) {
-  if (!profiles_ || end_us < start_us) return;
-  slices_[stage][step.value_or(0)].push_back(
+  if (!overlaps_) step.reset();
+  const bool is_late = step && profiled_step_ && *step == *profiled_step_;
+  if ((!profiles_ && !is_late) || end_us < start_us) return;
+  slices_[stage][step.value_or(kInProgress)].push_back(
       {slice, track, start_us, end_us - start_us, microbatch});
 }
 

@@ -24,20 +24,23 @@ class StepTrace {
   void set_clock_offset(int64_t coordinator_minus_ours_us) {
     clock_offset_us_ = coordinator_minus_ours_us;
   }
+  /// A step may begin before the one before has ended: what is recorded says which it is of.
+  void set_overlaps(bool overlaps) { overlaps_ = overlaps; }
   void set_profiles(bool profiles) { profiles_ = profiles; }
   bool profiles() const { return profiles_; }
   void begin_step(uint64_t now_us) { step_start_us_ = now_us; }
+  using Report = std::function<void(int32_t stage, uint64_t step, std::vector<net::Slice>)>;
   /// The step was committed, and the next one begins, of which there may be slices already.
-  /// `report` gets those of each stage up to this step, if it was profiled.
-  void end_step(uint64_t step, uint64_t now_us, bool profiles_next,
-                const std::function<void(int32_t stage, std::vector<net::Slice>)>& report);
+  /// `report` gets those of each stage and step up to this one that were profiled.
+  void end_step(uint64_t step, uint64_t now_us, bool profiles_next, const Report& report);
 
   /// A piece of the program's work has run. A validation pass is no part of a step's time.
   void on_work(const plans::ProgramCommand& work, uint64_t start_us, uint64_t end_us);
   void on_snapshot(uint64_t taken_us);
   /// Fills in what the stage has taken since its last ready signal, and begins to count anew.
   void on_ready(int32_t stage, uint64_t now_us, plans::ReadyReport& report);
-  /// Nothing happens unless the step is profiled. `step`: none: the one in progress.
+  /// Nothing happens unless the step is profiled. `step` counts where steps overlap, and may be
+  /// that of the last one that was profiled; none: the one in progress.
   void record(int32_t stage, const std::string& slice, Track track, uint64_t start_us,
               uint64_t end_us, int32_t microbatch = -1, std::optional<uint64_t> step = {});
   /// What the last ready signal of a stage has said.
@@ -64,8 +67,10 @@ class StepTrace {
   uint64_t step_start_us_ = 0;
   int64_t clock_offset_us_ = 0;
   bool profiles_ = false;
-  /// By stage, then by step; of the one in progress under 0. Empty unless it profiles.
+  bool overlaps_ = false;
+  /// By stage, then by step; what is of no step but the one in progress is the last.
   std::map<int32_t, std::map<uint64_t, std::vector<net::Slice>>> slices_;
+  std::optional<uint64_t> profiled_step_;  // The last one that has ended.
 };
 
 }  // namespace skein::actors

@@ -1405,9 +1405,9 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
 
 StopMeasures Coordination::stop_measures(uint64_t now_us) const {
   StopMeasures measures;
-  if (mode_ && mode_->steps_when_cut_short() > 0) {  // Begun nobody knows when.
-    measures.step_us = log_.last_commit_us() * static_cast<double>(mode_->steps_when_cut_short()) /
-                       static_cast<double>(mode_->commit_steps());
+  const auto left = mode_ ? mode_->time_when_cut_short(now_us) : std::nullopt;
+  if (left) {
+    measures.step_us = *left;
   } else {
     measures.step_us = log_.last_commit_us();
     measures.elapsed_us = static_cast<double>(now_us - std::min(now_us, log_.last_step_end_us()));

@@ -7,12 +7,12 @@
 
 namespace skein::plans {
 
-const SampleClaim& ClaimsInFlight::report(uint32_t stage, const ReadyReport& report) {
+const ClaimsInFlight::Claim& ClaimsInFlight::report(uint32_t stage, const ReadyReport& report) {
   SKEIN_CHECK(awaits(stage)) << "stage " << stage << " has reported no claim";
   Claim& claim = claims_[reported_[stage]++ - step_];
   asked_[stage] = std::max(asked_[stage], reported_[stage] - 1);
   claim.reports[stage] = report;
-  return claim.samples;
+  return claim;
 }
 
 bool ClaimsInFlight::is_oldest_done() const {

@@ -41,8 +41,8 @@ class ClaimsInFlight {
   /// The stage asks for a group for the claim that it reports next. Its number.
   uint64_t ask(uint32_t stage) { return asked_[stage]++; }
   bool has_asked(uint32_t stage) const { return asked_[stage] > reported_[stage]; }
-  /// The samples that the report is of; `awaits(stage)`.
-  const SampleClaim& report(uint32_t stage, const ReadyReport& report);
+  /// The claim that the report is of; `awaits(stage)`.
+  const Claim& report(uint32_t stage, const ReadyReport& report);
   /// All stages have reported the oldest claim.
   bool is_oldest_done() const;
   /// Takes it out; there is one.

@@ -33,13 +33,13 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
 ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) {
   SKEIN_CHECK(is_global_ && !has_failed_ && first_step < end_step)
       << "the round before " << first_step << " has not ended";
-  now_us_ = now_us;
+  now_us_ = begun_us_ = now_us;
   end_step_ = end_step;
   is_global_ = is_meeting_ = has_ended_ = has_pushed_ = false;
   iterations_.clear();
   staleness_.assign(layout_.stages, 0);
   pool_.emplace(first_step * batch_, end_step * batch_, samples_each_);
-  for (Pipeline& each : pipelines_) each.has_committed = false;
+  for (Pipeline& each : pipelines_) each.iterations = 0;
   profiles_round_ = profiles_ && (!profiled_step_ || first_step >= *profiled_step_ + profile_freq_);
   if (profiles_round_) profiled_step_ = first_step;
   CoordinatorDecisions orders;
@@ -215,8 +215,10 @@ void LocalUpdates::update_stage(uint32_t pipeline, uint32_t stage, const ReadyRe
                                 CoordinatorDecisions& orders) {
   ClaimsInFlight& claims = pipelines_[pipeline].claims;
   const bool has_asked = claims.has_asked(stage);
-  const SampleClaim& samples = claims.report(stage, report);
-  if (declare_diverged(pipeline, samples, report.loss_sum, report.loss_tokens,
+  PipelineIteration so_far;  // The last stage, which has the loss, reports first.
+  const ClaimsInFlight::Claim& claim = claims.report(stage, report);
+  so_far.reports = claim.reports;
+  if (declare_diverged(pipeline, claim.samples, so_far.loss_sum(), so_far.loss_tokens(),
                        std::sqrt(report.norm_squared), orders)) {
     return;
   }
@@ -250,7 +252,8 @@ const PipelineIteration& LocalUpdates::finish(uint32_t pipeline) {
   SKEIN_CHECK(pool_->finish(pipeline, iteration.claim.first))
       << "pipeline replica " << pipeline << " has no claim";
   own.busy_us = iteration.busy_us();
-  own.has_committed = true;
+  own.step_us = iteration.step_us();
+  ++own.iterations;
   return iteration;
 }
 
@@ -265,11 +268,27 @@ bool LocalUpdates::declare_diverged(uint32_t pipeline, const SampleClaim& claim,
   return true;
 }
 
-/// From the start of a round until all pipeline replicas have done an iteration: fast ones several.
+/// From the start of a round until all pipeline replicas have done an iteration, or as many as show
+/// them without a flush: fast ones several.
 bool LocalUpdates::is_profiled() const {
+  const uint64_t wanted = is_flushed() ? 1 : claims_max_ + 1;
   return profiles_round_ &&
-         std::any_of(pipelines_.begin(), pipelines_.end(),
-                     [](const Pipeline& each) { return !each.is_lost && !each.has_committed; });
+         std::any_of(pipelines_.begin(), pipelines_.end(), [wanted](const Pipeline& each) {
+           return !each.is_lost && each.iterations < wanted;
+         });
+}
+
+std::optional<double> LocalUpdates::time_when_cut_short(uint64_t now_us) const {
+  double longest = 0;
+  for (const Pipeline& each : pipelines_) {
+    if (each.claims.empty()) continue;
+    // Nobody knows how long the first one takes: so long at least.
+    const uint64_t step_us = each.step_us > 0 ? each.step_us : now_us - begun_us_;
+    // Those behind the first one follow at a distance, once the pipeline is full.
+    const size_t steps = each.claims.size() + (is_flushed() ? 0 : 1);
+    longest = std::max(longest, static_cast<double>(step_us * steps));
+  }
+  return longest;
 }
 
 RoundTotals LocalUpdates::totals() const { return totals_of(layout_, iterations_); }

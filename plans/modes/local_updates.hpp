@@ -65,8 +65,8 @@ class LocalUpdates final : public TrainingMode {
   ModeDecisions lose(WorkerId worker, uint64_t now_us) override;
   bool is_whole() const override { return !has_lost(); }
   uint64_t commit_steps() const override { return round_steps_; }
-  /// A claim of each, or those in flight and what drains the pipeline.
-  uint64_t steps_when_cut_short() const override { return is_flushed() ? 1 : claims_max_ + 1; }
+  /// What each holds, by how long its last iteration took.
+  std::optional<double> time_when_cut_short(uint64_t now_us) const override;
   bool leaves_commits_behind() const override { return true; }
   int32_t pipeline_replica_of(ReplicaId replica) const override {
     return static_cast<int32_t>(layout_.pipeline_of(replica));
@@ -82,9 +82,10 @@ class LocalUpdates final : public TrainingMode {
  private:
   struct Pipeline {  // A pipeline replica.
     bool is_lost = false;
-    bool has_policy = true;      // The policy counts it as present.
-    bool has_committed = false;  // In this round.
-    uint64_t busy_us = 0;  // In its last iteration, at the stage that took longest; 0: none yet.
+    bool has_policy = true;   // The policy counts it as present.
+    uint64_t iterations = 0;  // In this round.
+    uint64_t busy_us = 0;     // In its last iteration, at the stage that took longest; 0: none yet.
+    uint64_t step_us = 0;     // From its begin to its end, of the same.
     ClaimsInFlight claims;
     std::set<uint32_t> waiting = {};  // Stages that the policy knows of and has no group for.
   };
@@ -154,6 +155,7 @@ class LocalUpdates final : public TrainingMode {
   std::map<uint64_t, Group> groups_;  // That run, by number.
   uint64_t next_number_ = 1;
   uint64_t end_step_ = 0;
+  uint64_t begun_us_ = 0;  // The round.
   bool has_server_ = false;
   bool has_pushed_ = false;  // All have, at the end of the round.
   bool is_meeting_ = false;  // The global average is taken.

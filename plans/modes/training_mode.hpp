@@ -86,8 +86,10 @@ class TrainingMode {
   /// How many steps one commit may cover.
   virtual uint64_t commit_steps() const { return 1; }
   /// `cut_short` makes the next commit one of the steps that are in progress, if it would be one of
-  /// `commit_steps()`: how many steps' time that still takes. 0: it does not.
-  virtual uint64_t steps_when_cut_short() const { return 0; }
+  /// `commit_steps()`: how long that still takes, at most, in microseconds. None: it does not.
+  virtual std::optional<double> time_when_cut_short(uint64_t /*now_us*/) const {
+    return std::nullopt;
+  }
   /// Replicas leave the committed state as soon as they have it, so each commit orders a snapshot.
   virtual bool leaves_commits_behind() const { return false; }
   /// For reports: which pipeline replica a replica belongs to; -1: all do every step together.

@@ -17,11 +17,12 @@ TEST(ClaimsInFlight, StagesReportEachForItselfAndTheOldestEndsWhenAllHave) {
   claims.give({0, 4});
   claims.give({8, 4});
   EXPECT_EQ(claims.next_step(), 2u);
-  EXPECT_EQ(claims.report(1, report_of(0)), (SampleClaim{0, 4}));
-  EXPECT_EQ(claims.report(1, report_of(1)), (SampleClaim{8, 4})) << "it is ahead of stage 0";
+  EXPECT_EQ(claims.report(1, report_of(0)).samples, (SampleClaim{0, 4}));
+  EXPECT_EQ(claims.report(1, report_of(1)).samples, (SampleClaim{8, 4}))
+      << "it is ahead of stage 0";
   EXPECT_FALSE(claims.awaits(1));
   EXPECT_FALSE(claims.is_oldest_done());
-  EXPECT_EQ(claims.report(0, report_of(0)), (SampleClaim{0, 4}));
+  EXPECT_EQ(claims.report(0, report_of(0)).samples, (SampleClaim{0, 4}));
   ASSERT_TRUE(claims.is_oldest_done());
   claims.check_invariants();
   const ClaimsInFlight::Claim done = claims.end_oldest();

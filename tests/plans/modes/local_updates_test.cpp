@@ -436,8 +436,11 @@ TEST(LocalUpdates, WhoIsToBeDoneSoonTakesOneClaimAfterTheOther) {
   }
   EXPECT_THAT(firsts[0], ElementsAre(0, 6)) << "in turns";
   EXPECT_THAT(firsts[2], ElementsAre(4, 10));
-  EXPECT_EQ(replicas.mode.steps_when_cut_short(), 3u);
-  EXPECT_EQ(Replicas().mode.steps_when_cut_short(), 1u);
+  // In its first claims, at 1 us, nothing is known but how long they have taken so far.
+  EXPECT_EQ(replicas.mode.time_when_cut_short(1001), 3 * 1000.0);
+  Replicas flushed;
+  flushed.begin(0, 5);
+  EXPECT_EQ(flushed.mode.time_when_cut_short(1001), 1000.0);
 }
 
 TEST(LocalUpdates, AnIterationThatDivergedIsNotAppliedAndEndsTheRun) {
