@@ -1,6 +1,6 @@
 // How many ready signals a second each policy decides on, one core, 1,024 pipeline replicas of 8
 // stages. In every run all replicas signal in a random order, groups end when all of a round have
-// asked or nobody is left who could, and timers fire when they are due. Prints the median of
+// signalled or nobody is left who could, and timers fire when they are due. Prints the median of
 // five runs with the slowest and the fastest, and the mean size of a group.
 #include <algorithm>
 #include <array>

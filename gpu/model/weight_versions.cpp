@@ -15,22 +15,21 @@ absl::Status WeightVersions::allocate(int32_t count, const StageParameters& para
   first_ = parameters.first_block;
   size_t last = first_;
   for (const LayerParameters& each : parameters.blocks) last += each.weights.size();
-  begin_ = store.offset(first_);
-  end_ = store.offset(last);
-  const int64_t floats = end_ - begin_;
+  const int64_t begin = store.offset(first_);
+  floats_ = store.offset(last) - begin;
   type_ = device.info().activations;
   for (int32_t version = 0; version < count; ++version) {
-    SKEIN_ASSIGN_OR_RETURN(Buffer weights, device.allocate(float_bytes(floats)));
+    SKEIN_ASSIGN_OR_RETURN(Buffer weights, device.allocate(float_bytes(floats_)));
     buffers_.push_back(std::move(weights));
     if (type_ != NumberType::kFloat32) {
-      SKEIN_ASSIGN_OR_RETURN(Buffer rounded, device.allocate(floats * bytes_of(type_)));
+      SKEIN_ASSIGN_OR_RETURN(Buffer rounded, device.allocate(floats_ * bytes_of(type_)));
       rounded_.push_back(std::move(rounded));
     }
     std::vector<LayerParameters> blocks = parameters.blocks;
     size_t parameter = first_;
     for (LayerParameters& block : blocks) {
       for (size_t i = 0; i < block.weights.size(); ++i, ++parameter) {
-        const int64_t offset = store.offset(parameter) - begin_;
+        const int64_t offset = store.offset(parameter) - begin;
         block.weights[i] = buffers_.back().floats() + offset;
         block.operands[i] = rounded_.empty() ? ConstNumbers(block.weights[i])
                                              : rounded_.back().numbers(type_) + offset;
@@ -67,10 +66,9 @@ absl::Status WeightVersions::keep(Ops& ops, StashSlots& slots) {
                      " older versions of the weights; the schedule is not the planned one"));
   }
   const auto version = static_cast<size_t>(free - is_used.begin());
-  const int64_t floats = end_ - begin_;
-  ops.copy(store_->weight(first_), buffers_[version].floats(), floats);
+  ops.copy(store_->weight(first_), buffers_[version].floats(), floats_);
   if (!rounded_.empty()) {
-    ops.copy(store_->rounded(first_), rounded_[version].numbers(type_), floats);
+    ops.copy(store_->rounded(first_), rounded_[version].numbers(type_), floats_);
   }
   for (StashSlot* slot : newest) slot->old_version = version;
   return absl::OkStatus();

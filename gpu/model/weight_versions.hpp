@@ -32,11 +32,11 @@ class WeightVersions {
 
  private:
   const ParameterStore* store_ = nullptr;
-  int64_t begin_ = 0, end_ = 0;             // The blocks' part of the flat weights, in floats.
-  size_t first_ = 0;                        // Its first parameter.
-  NumberType type_ = NumberType::kFloat32;  // As products read weights.
-  std::vector<Buffer> buffers_;             // [versions]
-  std::vector<Buffer> rounded_;             // [versions], or none.
+  size_t first_ = 0;                                    // The blocks' first parameter.
+  int64_t floats_ = 0;                                  // All of theirs, one behind the other.
+  NumberType type_ = NumberType::kFloat32;              // As products read weights.
+  std::vector<Buffer> buffers_;                         // [versions]
+  std::vector<Buffer> rounded_;                         // [versions], or none.
   std::vector<std::vector<LayerParameters>> versions_;  // [versions][blocks]
 };
 

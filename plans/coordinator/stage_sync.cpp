@@ -36,23 +36,25 @@ std::optional<DropReason> StageSync::check_sender(WorkerId sender, ReplicaId rep
   return std::nullopt;
 }
 
+std::optional<DropReason> StageSync::check_awaited(WorkerId sender, ReplicaId replica,
+                                                   uint64_t step) const {
+  if (const auto why = check_sender(sender, replica)) return why;
+  const std::optional<uint64_t>& awaited = replicas_.at(replica).step;
+  if (!awaited) return DropReason::kUnexpected;
+  if (step != *awaited) return step < *awaited ? DropReason::kStale : DropReason::kEarly;
+  return std::nullopt;
+}
+
 std::optional<DropReason> StageSync::on_early_signal(WorkerId sender, ReplicaId replica,
                                                      uint64_t step) {
-  if (const auto why = check_sender(sender, replica)) return why;
-  Replica& own = replicas_.at(replica);
-  if (!own.step) return DropReason::kUnexpected;
-  if (step != *own.step) return step < *own.step ? DropReason::kStale : DropReason::kEarly;
-  if (std::exchange(own.has_asked, true)) return DropReason::kRepeated;
+  if (const auto why = check_awaited(sender, replica, step)) return why;
+  if (std::exchange(replicas_.at(replica).has_asked, true)) return DropReason::kRepeated;
   return std::nullopt;
 }
 
 std::optional<DropReason> StageSync::on_ready(WorkerId sender, const ReadyReport& report) {
-  if (const auto why = check_sender(sender, report.replica)) return why;
+  if (const auto why = check_awaited(sender, report.replica, report.step)) return why;
   Replica& own = replicas_.at(report.replica);
-  if (!own.step) return DropReason::kUnexpected;
-  if (report.step != *own.step) {
-    return report.step < *own.step ? DropReason::kStale : DropReason::kEarly;
-  }
   if (own.report) return DropReason::kRepeated;
   own.has_asked = true;
   own.report = report;
@@ -62,10 +64,8 @@ std::optional<DropReason> StageSync::on_ready(WorkerId sender, const ReadyReport
 
 std::optional<DropReason> StageSync::on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
                                                 double norm_squared) {
-  if (const auto why = check_sender(sender, replica)) return why;
+  if (const auto why = check_awaited(sender, replica, step)) return why;
   Replica& own = replicas_.at(replica);
-  if (!own.step) return DropReason::kUnexpected;
-  if (step != *own.step) return step < *own.step ? DropReason::kStale : DropReason::kEarly;
   if (!own.report) return DropReason::kEarly;
   if (own.norm_squared) return DropReason::kRepeated;
   own.norm_squared = norm_squared;
@@ -164,6 +164,7 @@ void StageSync::check_invariants() const {
   for (const auto& [id, replica] : replicas_) {
     const bool fits = !replica.report || (replica.step && replica.report->step == *replica.step);
     SKEIN_CHECK(fits) << id << " has reported another step";
+    SKEIN_CHECK(!replica.report || replica.has_asked) << id << " has reported unasked";
     SKEIN_CHECK(!replica.norm_squared || replica.report) << id << " has a norm and no report";
     SKEIN_CHECK(!replica.is_lost || (!replica.step && !is_in_group(id))) << id << " is lost";
   }

@@ -85,9 +85,12 @@ class StageSync {
     std::set<ReplicaId> awaited;
   };
   std::optional<DropReason> check_sender(WorkerId sender, ReplicaId replica) const;
+  /// The same, and something of that step is awaited of the replica.
+  std::optional<DropReason> check_awaited(WorkerId sender, ReplicaId replica, uint64_t step) const;
   std::optional<EndedGroup> take_if_ended(std::map<uint64_t, Group>::iterator group);
 
-  // Invariants: a report is of the step that is awaited; a norm comes with a report; a lost replica
+  // Invariants: a report is of the step that is awaited, and stands for the early signal as well; a
+  // norm comes with a report; a lost replica
   // awaits nothing and is awaited by no group; of a group, who is awaited is a member, at least one
   // is awaited, and nobody is awaited by two groups.
   std::map<ReplicaId, Replica> replicas_;  // Never empty.

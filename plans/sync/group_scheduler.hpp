@@ -30,7 +30,7 @@ struct GroupMember {
   ReplicaId replica;
   uint64_t step = 0;  // Its own.
   double weight = 0;  // The weight of what it contributes.
-  /// It has not asked that step for this group, and goes on computing meanwhile.
+  /// It has not signalled that step for this group, and goes on computing meanwhile.
   bool is_nonblocking = false;
   bool operator==(const GroupMember&) const = default;
 };

@@ -41,6 +41,35 @@ bool is_nonblocking(PolicyKind kind) {
          kind == PolicyKind::kAuto;
 }
 
+/// Several claims in flight go with the policy, which `policy` names, and the rest of the job.
+absl::Status check_claims(const JobSpec& job, const std::string& policy) {
+  const auto refuse = [&](auto... why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sync.claims_in_flight = ", job.sync.claims_in_flight, ": ", why...));
+  };
+  const PolicyKind kind = kind_of(job);
+  if (kind == PolicyKind::kAllreduce) {
+    return refuse(policy, " waits for all in every step; choose a policy of pipeline replicas");
+  }
+  const ParallelismSpec& parallelism = job.parallelism;
+  if (parallelism.pipeline_parallel_schedule != "1F1B" || parallelism.virtual_stages > 1) {
+    return refuse(
+        "several claims go through a pipeline as 1F1B with one stage for each worker; set "
+        "parallelism.pipeline_parallel_schedule = \"1F1B\" and virtual_stages = 1, or leave it "
+        "out");
+  }
+  if (kind == PolicyKind::kAuto) {
+    return refuse(policy, " compares steps that end with a flush; choose \"overlapped\"");
+  }
+  if (job.sync.claims_in_flight >= job.sync.round_steps) {
+    return refuse(
+        "pipeline replicas meet nobody with the last claims of a round, of which there are "
+        "sync.round_steps = ",
+        job.sync.round_steps, " for each; make rounds several times as long");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name) {
@@ -103,10 +132,7 @@ absl::Status check_pipelines(const JobSpec& job) {
   const ParallelismSpec& parallelism = job.parallelism;
   const std::string policy = absl::StrCat("sync.policy = \"", job.sync.policy, "\"");
   if (!may_run_pipelines(job)) {
-    if (job.sync.claims_in_flight == 1) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("sync.claims_in_flight = ", job.sync.claims_in_flight, ": ", policy,
-                     " waits for all in every step; choose a policy of pipeline replicas"));
+    return job.sync.claims_in_flight > 1 ? check_claims(job, policy) : absl::OkStatus();
   }
   if (!parallelism.replicas.empty() || !parallelism.plan.empty() ||
       parallelism.pipeline_parallel_degree == kAutoDegree) {
@@ -130,26 +156,7 @@ absl::Status check_pipelines(const JobSpec& job) {
                      " averages each stage by itself, which would pull the two copies of a tied "
                      "embedding apart; set model.tie_word_embeddings = false or use one stage"));
   }
-  const std::string& schedule = parallelism.pipeline_parallel_schedule;
-  if (job.sync.claims_in_flight > 1 && (schedule != "1F1B" || parallelism.virtual_stages > 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sync.claims_in_flight = ", job.sync.claims_in_flight,
-        ": several claims go through a pipeline as 1F1B with one stage for each worker; set "
-        "parallelism.pipeline_parallel_schedule = \"1F1B\" and virtual_stages = 1, or leave it "
-        "out"));
-  }
-  if (job.sync.claims_in_flight > 1 && kind_of(job) == PolicyKind::kAuto) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sync.claims_in_flight = ", job.sync.claims_in_flight, ": ", policy,
-                     " compares steps that end with a flush; choose \"overlapped\""));
-  }
-  if (job.sync.claims_in_flight > 1 && job.sync.claims_in_flight >= job.sync.round_steps) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sync.claims_in_flight = ", job.sync.claims_in_flight,
-        ": pipeline replicas meet nobody with the last claims of a round, of which there are "
-        "sync.round_steps = ",
-        job.sync.round_steps, " for each; make rounds several times as long"));
-  }
+  if (job.sync.claims_in_flight > 1) SKEIN_RETURN_IF_ERROR(check_claims(job, policy));
   if (job.sync.average_moments && (is_nonblocking(kind_of(job)) || has_server(job))) {
     return absl::InvalidArgumentError(
         absl::StrCat("sync.average_moments = true: ", policy,
