@@ -195,7 +195,8 @@ absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
   measured.is_device_memory = work.device->info().memory_bytes > 0;
   measured.memory_bytes =
       measured.is_device_memory ? work.device->info().memory_bytes : machine_memory_bytes();
-  measured.memory_bytes_max = work.device->memory().limit;
+  measured.memory_bytes_max = measured.is_device_memory ? work.device->memory().limit
+                                                        : work.job.device.memory_limit_mb << 20;
   const double patience_s = std::min(work.job.elastic.heartbeat_timeout_seconds, kProbeSecondsMax);
   const std::chrono::milliseconds patience(static_cast<int64_t>(patience_s * 1e3));
   for (plans::WorkerId peer : work.peers) {

@@ -15,11 +15,10 @@ Json plan_json(const plans::Plan& plan) {
     for (const plans::ReplicaPlan& replica : stage.replicas) {
       replicas.push_back({{"replica", replica.id.value},
                           {"worker", replica.worker.value},
-                          {"rows", {replica.rows.begin, replica.rows.end()}}});
+                          {"rows", {replica.rows.begin, replica.rows.end()}},
+                          {"rank", replica.rank}});
     }
-    stages.push_back({{"layers", {stage.layers.begin, stage.layers.end}},
-                      {"rank", stage.rank},
-                      {"replicas", replicas}});
+    stages.push_back({{"layers", {stage.layers.begin, stage.layers.end}}, {"replicas", replicas}});
   }
   return {{"generation", plan.generation},
           {"schedule", std::string(plans::to_text(plan.schedule))},

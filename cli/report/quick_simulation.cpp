@@ -118,7 +118,8 @@ plans::Plan plan_of(Lists lists) {
     plans::ReplicaPlan replica;
     replica.worker = {static_cast<uint32_t>(rank + 1)};
     replica.rows = {0, 1};
-    plan.stages.push_back({{stage, stage + 1}, rank, {replica}});
+    replica.rank = rank;
+    plan.stages.push_back({{stage, stage + 1}, {replica}});
   }
   plans::number_replicas(plan.stages);
   plan.groups = plans::reduction_groups(plan.stages, false);

@@ -372,7 +372,8 @@ void RunReporter::summarise(const actors::RunResult& result) {
   if (plan_ && step_seconds_ > 0) {
     std::vector<std::string> stages;
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
-      const plans::ActionList& actions = plan_->actions[static_cast<size_t>(plan_->stages[s].rank)];
+      const plans::ActionList& actions =
+          plan_->actions[static_cast<size_t>(plan_->stages[s].rank())];
       const int32_t promised = plans::stash_peak(actions, static_cast<int32_t>(s));
       stages.push_back(absl::StrFormat("stage %d busy %.0f%%, stash %d of %d", s,
                                        busy_seconds_[s] / step_seconds_ * 100, stash_peak_[s],

@@ -114,7 +114,7 @@ absl::Status run_with_files(const SimulateOptions& options) {
 std::string stashes_text(const plans::Plan& plan) {
   std::vector<int64_t> peaks;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const plans::ActionList& actions = plan.actions[static_cast<size_t>(plan.stages[s].rank)];
+    const plans::ActionList& actions = plan.actions[static_cast<size_t>(plan.stages[s].rank())];
     peaks.push_back(plans::stash_peak(actions, static_cast<int32_t>(s)));
   }
   return absl::StrJoin(peaks, " ");

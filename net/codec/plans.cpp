@@ -46,10 +46,12 @@ void read(schema::StagePart::Reader from, Bounds& bounds, plans::StagePart& to) 
   for (unsigned i = 0; i < count; ++i) {
     const auto in = bounds.element("replicas", i);
     const auto each = replicas[i];
-    to.replicas.push_back({bounds.replica("replica", each.getReplica()),
-                           bounds.worker("worker", each.getWorker()),
-                           {bounds.signed_count("rowBegin", each.getRowBegin(), kRowsMax),
-                            bounds.signed_count("rowCount", each.getRowCount(), kRowsMax)}});
+    to.replicas.push_back(
+        {bounds.replica("replica", each.getReplica()),
+         bounds.worker("worker", each.getWorker()),
+         {bounds.signed_count("rowBegin", each.getRowBegin(), kRowsMax),
+          bounds.signed_count("rowCount", each.getRowCount(), kRowsMax)},
+         static_cast<int32_t>(bounds.count("rank", each.getRank(), kReplicasMax))});
   }
 }
 
@@ -66,6 +68,7 @@ void write(const plans::StagePart& from, schema::StagePart::Builder to) {
     replicas[i].setWorker(each.worker.value);
     replicas[i].setRowBegin(static_cast<uint32_t>(each.rows.begin));
     replicas[i].setRowCount(static_cast<uint32_t>(each.rows.count));
+    replicas[i].setRank(static_cast<uint32_t>(each.rank));
   }
 }
 

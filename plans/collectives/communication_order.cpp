@@ -20,7 +20,7 @@ class ActionEnds {
         stage_count_(plan.stages.size()),
         microbatch_count_(count_of(plan)) {
     std::vector<int32_t> rank_of_stage;
-    for (const StagePlan& stage : plan.stages) rank_of_stage.push_back(stage.rank);
+    for (const StagePlan& stage : plan.stages) rank_of_stage.push_back(stage.rank());
     std::vector<uint64_t> free(plan.actions.size());
     const std::vector<size_t> seen =
         walk_schedule(plan.actions, rank_of_stage, static_cast<int32_t>(microbatch_count_),
@@ -122,7 +122,7 @@ CommunicationPlaces communication_places(const Plan& plan) {
 std::vector<StagePair> linked_stages(const Plan& plan) {
   std::vector<StagePair> pairs;
   for (size_t front = 0; front + 1 < plan.stages.size(); ++front) {
-    if (plan.stages[front].rank == plan.stages[front + 1].rank) continue;
+    if (plan.stages[front].rank() == plan.stages[front + 1].rank()) continue;
     pairs.push_back(
         {static_cast<int32_t>(front), GroupId{static_cast<uint32_t>(plan.groups.size() + front)}});
   }

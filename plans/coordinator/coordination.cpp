@@ -419,7 +419,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   const auto proposal = change_.take_proposal(able_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
-  question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
+  question.make_plan = mode_entry().make_plan;
   question.request = replan_request(eligible_workers(now_us, Leavers::kWithout), is_urgent_);
   const auto fewest = stop_requested_ ? 1 : static_cast<size_t>(options_.job.elastic.min_workers);
   if (members_.some_leave()) {
@@ -438,7 +438,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   }
   if (!chooses_plan()) return choose(answer(question).chosen, 0, now_us);
   if (is_urgent_) {
-    absl::StatusOr<PlannedPipeline> quick = quick_replan(question.request);
+    absl::StatusOr<PlannedPipeline> quick = mode_entry().make_quick_plan(question.request);
     if (quick.ok()) {
       quick->plan.mode = mode_name_;
       return assign(*std::move(quick), 0, now_us);
@@ -596,9 +596,9 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
       return absl::UnavailableError("elastic.min_workers");
     }
     if (!chooses_plan()) {
-      return find_mode(modes_or_own(options_.modes), mode_name_).make_plan(asked);
+      return mode_entry().make_plan(asked);
     }
-    absl::StatusOr<PlannedPipeline> quick = quick_replan(asked);
+    absl::StatusOr<PlannedPipeline> quick = mode_entry().make_quick_plan(asked);
     if (quick.ok()) quick->plan.mode = mode_name_;
     return quick;
   };
@@ -713,7 +713,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   change_at_us_ = members_.next_eligible_us(now_us);
   if (const auto end_us = unreachable_.next_end_us(now_us)) consider_change(*end_us);
   ChangeQuestion question;
-  question.make_plan = find_mode(modes_or_own(options_.modes), mode_name_).make_plan;
+  question.make_plan = mode_entry().make_plan;
   // Who is left out as it cannot reach others stays out as long as that is believed.
   const WorkerPairs apart = unreachable_.at(now_us);
   std::vector<WorkerId> workers = able_workers(now_us, Leavers::kWithout);
@@ -740,17 +740,34 @@ CoordinatorDecisions Coordination::take(const ChangeAnswer& answer) {
   if (!may_change_plan()) return {};
   const bool must = must_change();
   if (!answer.candidate.ok()) {
-    if (!must) return {};
+    if (!must) return tell_spare(std::string(answer.candidate.status().message()));
     return {RunEvent{"worker.cannot_leave",
                      absl::StrCat("a worker that is to leave stays for now: ",
                                   std::string(answer.candidate.status().message())),
                      {}}};
   }
-  if (!must && !answer.is_worthwhile) return {};
+  if (!must && !answer.is_worthwhile) {
+    return tell_spare(chooses_plan() ? "no plan promises 5 % more than the one in force"
+                                     : "the job's layout has no place for more");
+  }
   // A layout is made anew, in no time, for those who are here then.
   if (chooses_plan()) change_.propose(*answer.candidate);
   hold_for_change(must ? "a worker leaves" : "there are workers that could help");
   return {};
+}
+
+/// Nobody is idle without a reason that people are told.
+CoordinatorDecisions Coordination::tell_spare(const std::string& why) {
+  std::vector<std::string> names;
+  for (const auto& [id, member] : members()) {
+    if (!change_.hosts(id) && !member.leaves) names.push_back(absl::StrCat("w", id.value));
+  }
+  if (names == std::exchange(told_spare_, names) || names.empty()) return {};
+  const std::string who = absl::StrJoin(names, ", ");
+  return {RunEvent{
+      "worker.spare",
+      absl::StrCat(who, names.size() == 1 ? " is" : " are", " spare, for the next loss: ", why),
+      {{"workers", who}, {"reason", why}}}};
 }
 
 CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
@@ -818,6 +835,11 @@ void Coordination::hold_for_change(const std::string& reason) {
 // Measurements ------------------------------------------------------------------------------------
 
 bool Coordination::chooses_plan() const { return is_left_to_planner(options_); }
+
+/// The mode that plans are made for.
+const ModeEntry& Coordination::mode_entry() const {
+  return find_mode(modes_or_own(options_.modes), mode_name_);
+}
 
 CoordinatorDecisions Coordination::start_profiling(uint64_t now_us) {
   phase_ = Phase::kProfiling;

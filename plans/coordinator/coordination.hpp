@@ -202,6 +202,7 @@ class Coordination {
 
   // Measurements.
   bool chooses_plan() const;
+  const ModeEntry& mode_entry() const;
   CoordinatorDecisions start_profiling(uint64_t now_us);
   CoordinatorDecisions try_finish_profiling(uint64_t now_us);
 
@@ -229,6 +230,7 @@ class Coordination {
   // What the planner has answered.
   CoordinatorDecisions take(const RoundAnswer& answer, const PlanReady& ready, uint64_t now_us);
   CoordinatorDecisions take(const ChangeAnswer& answer);
+  CoordinatorDecisions tell_spare(const std::string& why);
   CoordinatorDecisions take(const MitigationAnswer& answer);
   CoordinatorDecisions take(const PolicyAnswer& answer);
   CoordinatorDecisions take(const ExpectationAnswer& answer);
@@ -287,6 +289,7 @@ class Coordination {
   absl::Status bad_input_;       // What a worker with a part said since the last commit.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
+  std::vector<std::string> told_spare_;      // Who has no place in the plan, as people know.
   std::string change_reason_;                // Of the change that the commit log is held for.
   uint64_t last_progress_us_ = 0;            // What the time-outs count from.
   uint64_t catch_up_until_us_ = 0;           // After a pause of our own.

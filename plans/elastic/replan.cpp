@@ -14,8 +14,10 @@
 #include "plans/elastic/keep_state_in_place.hpp"
 #include "plans/elastic/reroute.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/planner/partition_min_max.hpp"
+#include "plans/planner/pipelines_planner.hpp"
 
 namespace skein::plans {
 namespace {
@@ -47,7 +49,8 @@ std::map<WorkerId, const MeasuredWorker*> measured_by_worker(const ReplanRequest
   return measured;
 }
 
-absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
+/// Those of all workers, in their order. FailedPrecondition   if some have none.
+absl::StatusOr<std::vector<MeasuredWorker>> measured_of_all(const ReplanRequest& request) {
   const std::map<WorkerId, const MeasuredWorker*> by_worker = measured_by_worker(request);
   std::vector<MeasuredWorker> measured;
   std::vector<WorkerId> missing;
@@ -64,6 +67,11 @@ absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
         absl::StrCat("the planner needs measurements of all ", request.workers.size(),
                      " workers and has none of ", names(missing), "; let them measure first"));
   }
+  return measured;
+}
+
+absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> measured, measured_of_all(request));
   PlanRequest asked = measured_request(request.job, measured);
   SKEIN_ASSIGN_OR_RETURN(PlannedPipeline chosen, planners().front().make_plan(asked));
   if (!check_plan(request.job, chosen.plan).ok()) {
@@ -165,6 +173,21 @@ std::vector<WorkerId> in_stage_order(const ReplanRequest& request) {
   return order;
 }
 
+/// A plan of pipeline replicas for the workers themselves.
+absl::StatusOr<PlannedPipeline> ask_pipelines_planner(const ReplanRequest& request) {
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> measured, measured_of_all(request));
+  SKEIN_ASSIGN_OR_RETURN(
+      PlannedPipeline chosen,
+      plan_pipeline_replicas(request.job, measured_request(request.job, measured)));
+  chosen.plan.generation = request.generation;
+  for (StagePlan& stage : chosen.plan.stages) {
+    for (ReplicaPlan& replica : stage.replicas) {
+      replica.worker = request.workers[replica.worker.value - 1];
+    }
+  }
+  return chosen;
+}
+
 /// Blocks of each stage, so that the slowest stage is as fast as possible.
 absl::StatusOr<std::vector<int64_t>> layout_by_speed(const JobSpec& job,
                                                      const std::vector<double>& stage_speed) {
@@ -246,6 +269,7 @@ bool is_chosen_by_planner(const ReplanRequest& request) {
 }
 
 absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& request) {
+  if (is_chosen_by_planner(request)) return ask_pipelines_planner(request);
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan,
                          make_pipeline_plan(request.job, request.workers, request.generation));
@@ -255,6 +279,25 @@ absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& re
   }
   chosen.reason = absl::StrCat(pipeline_layout(chosen.plan).pipelines,
                                " pipeline replicas of the job's pipeline");
+  return chosen;
+}
+
+absl::StatusOr<PlannedPipeline> quick_replan_pipeline_replicas(const ReplanRequest& request) {
+  SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
+  if (!request.current) return absl::NotFoundError("there is no plan to go on from");
+  if (request.current->mode != kLocalMode) return replan_pipeline_replicas(request);
+  const std::set<WorkerId> here(request.workers.begin(), request.workers.end());
+  std::vector<PipelineCuts> pipelines = cuts_of(*request.current);
+  const size_t lost = std::erase_if(pipelines, [&](const PipelineCuts& each) {
+    return !std::all_of(each.workers.begin(), each.workers.end(),
+                        [&](WorkerId worker) { return here.contains(worker); });
+  });
+  if (pipelines.empty()) return replan_pipeline_replicas(request);
+  PlannedPipeline chosen;
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan,
+                         make_plan_of_cuts(request.job, pipelines, request.generation));
+  chosen.reason = absl::StrCat("for now without ", lost, " pipeline replicas, the other ",
+                               pipelines.size(), " as they are");
   return chosen;
 }
 

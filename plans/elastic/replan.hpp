@@ -43,7 +43,7 @@ struct ReplanRequest {
 absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request);
 
 /// The same for pipeline replicas that train apart from each other: as many as there are workers
-/// for, and state stays in place as for layouts.
+/// for, and state stays in place as for layouts; or those that the planner chooses, if it is to.
 absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& request);
 
 /// True if the job leaves its plan to the planner, which may think for seconds.
@@ -56,5 +56,9 @@ bool is_chosen_by_planner(const ReplanRequest& request);
 /// which the workers hold stages now.
 /// ResourceExhausted    if that does not fit the memory; else as `replan`.
 absl::StatusOr<PlannedPipeline> quick_replan(const ReplanRequest& request);
+
+/// The same for pipeline replicas: those of the current plan that have lost nobody, as they are. If
+/// there are none, as `replan_pipeline_replicas`.
+absl::StatusOr<PlannedPipeline> quick_replan_pipeline_replicas(const ReplanRequest& request);
 
 }  // namespace skein::plans

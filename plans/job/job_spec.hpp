@@ -81,7 +81,7 @@ struct DeviceSpec {
   double scenario_step_seconds = 0;    // To which a named scenario is in proportion; 0: not known.
   std::string precision = "bfloat16";  // On cuda, also of activations.
   int64_t ordinal = -1;                // GPU of a cuda device; -1: by the worker's local rank.
-  int64_t memory_limit_mb = 0;         // MiB that a cuda device may give out; 0: all there is.
+  int64_t memory_limit_mb = 0;         // MiB that plans count on and cuda gives out; 0: all.
   bool operator==(const DeviceSpec&) const = default;
 };
 

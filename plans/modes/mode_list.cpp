@@ -37,7 +37,8 @@ const ModeList& training_modes() {
          }
          return std::make_unique<LocalProgram>(std::move(options));
        },
-       false, [](const JobSpec& job) { return static_cast<int32_t>(job.sync.claims_in_flight); }},
+       false, [](const JobSpec& job) { return static_cast<int32_t>(job.sync.claims_in_flight); },
+       quick_replan_pipeline_replicas},
   };
   return all;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "plans/coordinator/planner_questions.hpp"
+#include "plans/elastic/replan.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/training_mode.hpp"
 #include "plans/plan/plan.hpp"
@@ -31,6 +32,8 @@ struct ModeEntry {
   int32_t passes_of(const JobSpec& job) const {
     return passes_in_flight ? passes_in_flight(job) : 1;
   }
+  /// For a job whose plan the planner chooses and that has just lost workers: a plan for now.
+  PlanMaker make_quick_plan = quick_replan;
 };
 using ModeList = std::vector<ModeEntry>;
 

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/pipeline_cuts.hpp"
+#include "plans/plan/plan_ranks.hpp"
 #include "plans/planner/partition_min_max.hpp"
 
 namespace skein::plans {
@@ -97,9 +99,9 @@ std::vector<int64_t> replicas_per_rank(const JobSpec& job, int64_t ranks) {
                               job.parallelism.data_parallel_replicate_degree);
 }
 
-/// The replicas of one stage: `count` workers from `first` on, rows as even as possible.
+/// The replicas of a stage of `rank`: `count` workers from `first` on, rows as even as possible.
 absl::StatusOr<std::vector<ReplicaPlan>> place_replicas(const std::vector<WorkerId>& workers,
-                                                        int64_t first, int64_t count,
+                                                        int32_t rank, int64_t first, int64_t count,
                                                         int64_t rows) {
   if (count > rows) {
     return absl::InvalidArgumentError(
@@ -109,7 +111,7 @@ absl::StatusOr<std::vector<ReplicaPlan>> place_replicas(const std::vector<Worker
   std::vector<ReplicaPlan> replicas;
   for (int64_t r = 0; r < count; ++r) {
     const auto worker = static_cast<size_t>(first + r);
-    replicas.push_back({ReplicaId{}, workers[worker], even_rows(rows, r, count)});
+    replicas.push_back({ReplicaId{}, workers[worker], even_rows(rows, r, count), rank});
   }
   return replicas;
 }
@@ -153,9 +155,9 @@ absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<Work
     const size_t rank = s % static_cast<size_t>(ranks);
     StagePlan& stage = plan.stages.emplace_back();
     stage.layers = ranges[s];
-    stage.rank = static_cast<int32_t>(rank);
-    SKEIN_ASSIGN_OR_RETURN(
-        stage.replicas, place_replicas(workers, first[rank], replicas[rank], plan.microbatch_rows));
+    SKEIN_ASSIGN_OR_RETURN(stage.replicas,
+                           place_replicas(workers, static_cast<int32_t>(rank), first[rank],
+                                          replicas[rank], plan.microbatch_rows));
   }
   number_replicas(plan.stages);
   plan.groups = reduction_groups(plan.stages, job.model.tied_head);
@@ -193,6 +195,7 @@ std::string stages_text(const Plan& plan) {
     absl::StrAppend(&text, text.empty() ? "" : " | ", stage.layers.size(), "x",
                     stage.replicas.size());
   }
+  if (rank_paths(plan).size() > 1) absl::StrAppend(&text, ", cut ", cuts_text(plan));
   return text;
 }
 

@@ -7,13 +7,17 @@
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
-namespace {
+
+absl::Status tied_apart(const JobSpec& job, size_t stages) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "sync.policy = \"", job.sync.policy, "\" with ", stages,
+      " stages averages each stage by itself, which would pull the two copies of a tied embedding "
+      "apart; set model.tie_word_embeddings = false or use one stage"));
+}
 
 int64_t pipeline_rows(const JobSpec& job) {
   return job.training.micro_batch_size / job.parallelism.data_parallel_replicate_degree;
 }
-
-}  // namespace
 
 absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
                                         uint64_t generation) {
@@ -29,10 +33,7 @@ absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<Wo
   }
   const int64_t pipelines = available / stages;
   if (job.model.tied_head && stages * parallelism.virtual_stages > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sync.policy = \"", job.sync.policy, "\" with ", stages * parallelism.virtual_stages,
-        " stages averages each stage by itself, which would pull the two copies of a tied "
-        "embedding apart; set model.tie_word_embeddings = false or use one stage"));
+    return tied_apart(job, static_cast<size_t>(stages * parallelism.virtual_stages));
   }
   parallelism.pipeline_parallel_degree = stages;
   parallelism.data_parallel_replicate_degree = pipelines;

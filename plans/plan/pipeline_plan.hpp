@@ -23,6 +23,11 @@ absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<Wo
 /// Pipeline replicas and stages of such a plan.
 PipelineLayout pipeline_layout(const Plan& plan);
 
+/// Why a tied embedding on so many stages cannot be trained by pipeline replicas.
+absl::Status tied_apart(const JobSpec& job, size_t stages);
+
+/// Rows of each micro-batch of one pipeline replica.
+int64_t pipeline_rows(const JobSpec& job);
 /// Samples of one iteration of a pipeline replica.
 uint64_t pipeline_samples(const JobSpec& job);
 

@@ -2,61 +2,17 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/schedule/validate_schedule.hpp"
+#include "plans/plan/plan_ranks.hpp"
 
 namespace skein::plans {
 namespace {
 
 absl::Status wrong(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("the plan is broken: ", what));
-}
-
-/// A worker holds stages of one rank only, and one replica of each.
-absl::Status check_ranks(const Plan& plan) {
-  std::map<WorkerId, int32_t> rank_of;
-  std::map<int32_t, const StagePlan*> first_of;
-  auto workers_agree = [](const StagePlan& a, const StagePlan& b) {
-    return std::equal(a.replicas.begin(), a.replicas.end(), b.replicas.begin(), b.replicas.end(),
-                      [](const auto& x, const auto& y) { return x.worker == y.worker; });
-  };
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const StagePlan& stage = plan.stages[s];
-    if (stage.rank < 0 || stage.rank >= static_cast<int32_t>(plan.actions.size())) {
-      return wrong(
-          absl::StrCat("stage ", s, " is on rank ", stage.rank, " of ", plan.actions.size()));
-    }
-    const auto [first, is_first] = first_of.emplace(stage.rank, &stage);
-    if (!is_first && !workers_agree(*first->second, stage)) {
-      return wrong(absl::StrCat("the stages of rank ", stage.rank, " are on unlike workers"));
-    }
-    std::set<WorkerId> own;
-    for (const ReplicaPlan& replica : stage.replicas) {
-      const auto [known, is_new] = rank_of.emplace(replica.worker, stage.rank);
-      if (known->second != stage.rank || !own.insert(replica.worker).second) {
-        return wrong(absl::StrCat("worker ", replica.worker.value, " has two roles"));
-      }
-    }
-  }
-  for (size_t rank = 0; rank < plan.actions.size(); ++rank) {
-    if (!first_of.contains(static_cast<int32_t>(rank))) {
-      return wrong(absl::StrCat("rank ", rank, " has no stage"));
-    }
-    for (const Action& action : plan.actions[rank]) {
-      const bool fits =
-          action.stage >= 0 && action.stage < static_cast<int32_t>(plan.stages.size()) &&
-          plan.stages[static_cast<size_t>(action.stage)].rank == static_cast<int32_t>(rank);
-      if (!fits) {
-        return wrong(absl::StrCat("rank ", rank, " has no stage for ", to_text(action)));
-      }
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status check_stages(const Plan& plan, int64_t layer_count) {
@@ -93,13 +49,21 @@ absl::Status check_stages(const Plan& plan, int64_t layer_count) {
   return absl::OkStatus();
 }
 
+/// Some worker has both ends of the pipeline.
+bool ends_meet(const Plan& plan) {
+  const std::vector<ReplicaPlan>& back = plan.stages.back().replicas;
+  return std::any_of(back.begin(), back.end(), [&](const ReplicaPlan& end) {
+    const std::vector<ReplicaPlan>& front = plan.stages.front().replicas;
+    return std::any_of(front.begin(), front.end(),
+                       [&](const ReplicaPlan& each) { return each.rank == end.rank; });
+  });
+}
+
 }  // namespace
 
 absl::Status validate(const Plan& plan, const ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(validate(plan, layer_count(model), model.tied_head));
-  const bool ends_meet =
-      plan.stages.size() > 1 && plan.stages.front().rank == plan.stages.back().rank;
-  if (model.tied_head && ends_meet) {
+  if (model.tied_head && plan.stages.size() > 1 && ends_meet(plan)) {
     return absl::InvalidArgumentError(
         "the first and the last stage are on the same workers and share the embedding, which is "
         "then one parameter with two copies on one device; set model.tie_word_embeddings = false, "
@@ -117,8 +81,7 @@ absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head) {
   if (plan.groups != reduction_groups(plan.stages, tied_head)) {
     return wrong("its reduction groups are not those of its stages");
   }
-  SKEIN_RETURN_IF_ERROR(check_ranks(plan));
-  return validate_schedule(plan.actions, static_cast<int32_t>(plan.microbatch_count));
+  return check_ranks(plan);
 }
 
 bool has_pipelines(const Plan& plan) {
@@ -134,19 +97,6 @@ RowRange even_rows(int64_t rows, int64_t index, int64_t count) {
   const int64_t base = rows / count;
   const int64_t rest = rows % count;
   return {index * base + std::min(index, rest), base + (index < rest ? 1 : 0)};
-}
-
-ScheduleShape schedule_shape(const Plan& plan) {
-  ScheduleShape shape;
-  shape.microbatch_count = static_cast<int32_t>(plan.microbatch_count);
-  for (const StagePlan& stage : plan.stages) shape.rank_of_stage.push_back(stage.rank);
-  return shape;
-}
-
-absl::Status set_schedule(Plan& plan, ScheduleKind kind) {
-  SKEIN_ASSIGN_OR_RETURN(plan.actions, make_schedule(kind, schedule_shape(plan)));
-  plan.schedule = kind;
-  return absl::OkStatus();
 }
 
 void number_replicas(std::vector<StagePlan>& stages) {

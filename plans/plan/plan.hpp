@@ -23,14 +23,16 @@ struct RowRange {
 struct ReplicaPlan {
   ReplicaId id;
   WorkerId worker;
-  RowRange rows;  // Its rows of every micro-batch; the replicas of a stage tile [0, B) in order.
+  RowRange rows;     // Its rows of every micro-batch; the replicas of a stage tile [0, B) in order.
+  int32_t rank = 0;  // Whose list of `Plan::actions` its worker follows.
   bool operator==(const ReplicaPlan&) const = default;
 };
 
 struct StagePlan {
   LayerRange layers;
-  int32_t rank = 0;                   // Whose list of `Plan::actions` its workers follow.
   std::vector<ReplicaPlan> replicas;  // >= 1; the first one leads: it reports and saves.
+  /// That of all replicas, but where pipeline replicas have cuts of their own.
+  int32_t rank() const { return replicas.front().rank; }
   bool operator==(const StagePlan&) const = default;
 };
 
@@ -52,7 +54,9 @@ struct ReductionGroup {
 
 inline constexpr char kSynchronousMode[] = "synchronous";
 /// Replica c of every stage is of pipeline replica c, which trains apart from the others and meets
-/// them in groups that a policy forms; `Plan::groups` are for nobody then.
+/// them in groups that a policy forms; `Plan::groups` are for nobody then. A pipeline replica may
+/// have cuts of its own: then stages lie between all cuts of all, and a worker has several in a
+/// row.
 inline constexpr char kLocalMode[] = "local";
 
 /// Layers -> stages -> replicas -> workers, the split of each micro-batch, and the schedule.
@@ -66,7 +70,8 @@ struct Plan {
   std::string mode = kSynchronousMode;
   std::vector<StagePlan> stages;
   std::vector<ReductionGroup> groups;
-  Schedule actions;  // [ranks]; stages of one rank have the same workers in the same order.
+  Schedule
+      actions;  // [ranks]; a rank has the same workers, in the same order, at each stage of it.
   bool operator==(const Plan&) const = default;
 };
 
@@ -77,10 +82,6 @@ absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head);
 /// The same for a plan that is to be run: both ends of a tied embedding must be on unlike workers.
 absl::Status validate(const Plan& plan, const ModelSpec& model);
 
-/// The shape that the plan's schedule is made for.
-ScheduleShape schedule_shape(const Plan& plan);
-/// Replaces the plan's schedule and its actions. InvalidArgument as `make_schedule`.
-absl::Status set_schedule(Plan& plan, ScheduleKind kind);
 /// The groups that every plan of these stages has; `tied_head`: the first and the last stage share
 /// a parameter.
 std::vector<ReductionGroup> reduction_groups(const std::vector<StagePlan>& stages, bool tied_head);

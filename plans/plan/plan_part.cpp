@@ -228,8 +228,9 @@ PlanPart PlanParts::of(WorkerId worker) const {
   part.worker_max = worker_max_;
   Known known;
   if (const auto hosted = hosted_.find(worker); hosted != hosted_.end()) {
-    const size_t first = hosted->second.front().stage;
-    part.actions = plan_.actions[static_cast<size_t>(plan_.stages[first].rank)];
+    const Place& first = hosted->second.front();
+    const ReplicaPlan& own = plan_.stages[first.stage].replicas[first.index];
+    part.actions = plan_.actions[static_cast<size_t>(own.rank)];
     for (const Place& own : hosted->second) {
       know(own, known);
       if (needs_.all_of_stage) {

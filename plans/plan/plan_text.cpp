@@ -83,12 +83,15 @@ bool scan_stage(std::string_view line, Plan& plan) {
   StagePlan& stage = plan.stages.emplace_back();
   Scanner scan(line);
   scan.expect("stage layers=").number(stage.layers.begin).expect("..").number(stage.layers.end);
-  scan.expect(" rank=").number(stage.rank).expect(" replicas=");
+  int32_t rank = 0;
+  scan.expect(" rank=").number(rank).expect(" replicas=");
   do {
     if (!stage.replicas.empty()) scan.expect(",");
     ReplicaPlan& replica = stage.replicas.emplace_back();
     scan.expect("r").number(replica.id.value).expect("@w").number(replica.worker.value);
     scan.expect("[").number(replica.rows.begin).expect("+").number(replica.rows.count).expect("]");
+    replica.rank = rank;
+    if (scan.take("^")) scan.number(replica.rank);  // Another one than its stage.
   } while (scan.ok() && scan.at(',') && stage.replicas.size() < kEntriesMax);
   return scan.done();
 }
@@ -132,11 +135,12 @@ std::string to_text(const Plan& plan) {
       plan.mode == kSynchronousMode ? "" : absl::StrCat(" mode=", plan.mode), "\n");
   for (const StagePlan& stage : plan.stages) {
     absl::StrAppend(&text, "stage layers=", stage.layers.begin, "..", stage.layers.end,
-                    " rank=", stage.rank, " replicas=");
+                    " rank=", stage.rank(), " replicas=");
     for (const ReplicaPlan& replica : stage.replicas) {
       absl::StrAppend(&text, &replica == &stage.replicas.front() ? "r" : ",r", replica.id.value,
                       "@w", replica.worker.value);
       absl::StrAppend(&text, "[", replica.rows.begin, "+", replica.rows.count, "]");
+      if (replica.rank != stage.rank()) absl::StrAppend(&text, "^", replica.rank);
     }
     text += "\n";
   }

@@ -8,12 +8,14 @@
 namespace skein::plans {
 namespace {
 
-std::vector<ReplicaPlan> replicas_of(const CandidateRank& rank) {
+std::vector<ReplicaPlan> replicas_of(const CandidatePlan& candidate, int32_t stage) {
+  const CandidateRank& rank = candidate.rank(stage);
+  const int32_t number = candidate.rank_of_stage[static_cast<size_t>(stage)];
   std::vector<ReplicaPlan> replicas;
   int64_t row = 0;
   for (size_t r = 0; r < rank.devices.size(); ++r) {
     const WorkerId worker{static_cast<uint32_t>(rank.devices[r]) + 1};
-    replicas.push_back({ReplicaId{}, worker, {row, rank.rows[r]}});
+    replicas.push_back({ReplicaId{}, worker, {row, rank.rows[r]}, number});
     row += rank.rows[r];
   }
   return replicas;
@@ -49,8 +51,7 @@ Plan listless_plan(const CandidatePlan& candidate, const PlanRequest& request) {
   plan.microbatch_count = request.global_batch_rows / candidate.microbatch_rows;
   plan.recompute = candidate.recompute;
   for (int32_t s = 0; s < candidate.stage_count(); ++s) {
-    plan.stages.push_back({candidate.layers(s), candidate.rank_of_stage[static_cast<size_t>(s)],
-                           replicas_of(candidate.rank(s))});
+    plan.stages.push_back({candidate.layers(s), replicas_of(candidate, s)});
   }
   number_replicas(plan.stages);
   plan.groups = reduction_groups(plan.stages, request.profile.tied_bytes > 0);
@@ -65,8 +66,8 @@ CandidatePlan candidate_of(const Plan& plan) {
   candidate.ranks.resize(plan.actions.size());
   for (const StagePlan& stage : plan.stages) {
     candidate.cuts.push_back(stage.layers.begin);
-    candidate.rank_of_stage.push_back(stage.rank);
-    CandidateRank& rank = candidate.ranks[static_cast<size_t>(stage.rank)];
+    candidate.rank_of_stage.push_back(stage.rank());
+    CandidateRank& rank = candidate.ranks[static_cast<size_t>(stage.rank())];
     rank = {};
     for (const ReplicaPlan& replica : stage.replicas) {
       rank.devices.push_back(static_cast<int32_t>(replica.worker.value) - 1);

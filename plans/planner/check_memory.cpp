@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plans/plan/plan_ranks.hpp"
 #include "plans/planner/candidate_plan.hpp"
 #include "plans/planner/layer_sums.hpp"
 #include "plans/planner/plan_memory.hpp"

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/plan_ranks.hpp"
 #include "plans/planner/candidate_schedule.hpp"
 
 namespace skein::plans {

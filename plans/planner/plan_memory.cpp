@@ -41,7 +41,7 @@ std::vector<WorkerMemory> plan_memory(const Plan& plan, const Profile& profile) 
       WorkerMemory& memory = by_worker[replica.worker];
       memory.worker = replica.worker;
       memory.state_bytes += row.state_bytes;
-      memory.stash_bytes = peaks[static_cast<size_t>(stage.rank)] * replica.rows.count;
+      memory.stash_bytes = peaks[static_cast<size_t>(replica.rank)] * replica.rows.count;
       memory.extra_bytes = std::max(memory.extra_bytes, row.extra_bytes * replica.rows.count);
     }
   }

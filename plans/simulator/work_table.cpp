@@ -41,8 +41,9 @@ std::vector<SimulatedRole> roles_of(const Plan& plan) {
   std::map<WorkerId, SimulatedRole> roles;
   for (const StagePlan& stage : plan.stages) {
     for (size_t r = 0; r < stage.replicas.size(); ++r) {
-      const WorkerId id = stage.replicas[r].worker;
-      roles[id] = {id, device_of(id), stage.rank, static_cast<int32_t>(r)};
+      const ReplicaPlan& replica = stage.replicas[r];
+      roles[replica.worker] = {replica.worker, device_of(replica.worker), replica.rank,
+                               static_cast<int32_t>(r)};
     }
   }
   std::vector<SimulatedRole> sorted;

@@ -70,7 +70,7 @@ absl::Status check(const Plan& current, const PlanRequest& request,
 /// A tied parameter cannot have both its copies on one worker (`validate` of a plan to be run).
 bool can_run(const Plan& plan, const Profile& profile) {
   return profile.tied_bytes == 0 || plan.stages.size() == 1 ||
-         plan.stages.front().rank != plan.stages.back().rank;
+         plan.stages.front().rank() != plan.stages.back().rank();
 }
 
 class Ladder {

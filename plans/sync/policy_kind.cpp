@@ -134,13 +134,26 @@ absl::Status check_pipelines(const JobSpec& job) {
   if (!may_run_pipelines(job)) {
     return job.sync.claims_in_flight > 1 ? check_claims(job, policy) : absl::OkStatus();
   }
-  if (!parallelism.replicas.empty() || !parallelism.plan.empty() ||
-      parallelism.pipeline_parallel_degree == kAutoDegree) {
+  if (!parallelism.replicas.empty() || !parallelism.plan.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(policy,
                      " trains whole pipeline replicas: give them by "
-                     "parallelism.pipeline_parallel_degree and data_parallel_replicate_degree, "
-                     "without parallelism.replicas, parallelism.plan or \"auto\""));
+                     "parallelism.pipeline_parallel_degree, a number or \"auto\", and "
+                     "data_parallel_replicate_degree, without parallelism.replicas or "
+                     "parallelism.plan"));
+  }
+  const bool is_planned = parallelism.pipeline_parallel_degree == kAutoDegree;
+  if (is_planned && kind_of(job) == PolicyKind::kAuto) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parallelism.pipeline_parallel_degree = \"auto\": ", policy,
+        " compares pipeline replicas of one shape with all of them together; give the number of "
+        "stages, or choose \"overlapped\" or \"allreduce\""));
+  }
+  if (is_planned && job.sync.claims_in_flight > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sync.claims_in_flight = ", job.sync.claims_in_flight,
+        ": with parallelism.pipeline_parallel_degree = \"auto\" a worker may have several stages; "
+        "give the number of stages"));
   }
   const int64_t pipelines = parallelism.data_parallel_replicate_degree;
   if (job.training.micro_batch_size % pipelines != 0) {

@@ -200,6 +200,61 @@ class Trial:
                     f"{paces} s a step")
         self.expect("nothing is done again", not run.events("run.rolled_back"))
 
+    def start_planned(self, steps, *words):
+        """Four unlike workers, of which two have room for the model: the planner shares them out."""
+        self.batch = 2 * PIPELINE_SAMPLES
+        self.steps = steps
+        name = f"{self.name}-{len(self.runs)}".replace(" ", "-")
+        layout = layout_words(2, 2)
+        layout[1] = "auto"
+        self.run = ElasticRun(self.program, name, 4, *layout, "--sync.policy", "sdpipe",
+                              "--sync.round_steps", "20", "--training.steps", str(steps), *words)
+        self.runs.append(self.run)
+        return self.run
+
+    def plans(self):
+        """Of each plan, the workers of each pipeline replica and the layers of each of them."""
+        found = []
+        for (text,) in self.run.journal("SELECT plan FROM plans ORDER BY generation"):
+            replicas = {}
+            for line in text.splitlines():
+                if not line.startswith("stage "):
+                    continue
+                begin, end = map(int, line.split("layers=")[1].split(" ")[0].split(".."))
+                for number, each in enumerate(line.split("replicas=")[1].split(",")):
+                    worker = each.split("@w")[1].split("[")[0]
+                    layers = replicas.setdefault(number, {})
+                    layers[worker] = layers.get(worker, 0) + end - begin
+            found.append(list(replicas.values()))
+        return found
+
+    def planned_cuts(self):
+        self.start_planned(40, "--device.speeds", "1,0.3,0.9,0.6", "--device.memory_limit_mb", "4")
+        self.check()
+        loss = self.run.steps()[-1]["loss"]
+        mean = self.synchronous_loss(2, 2)
+        self.expect("learns about as much as all together", abs(loss / mean - 1) < 0.15,
+                    f"{loss:.3f} and {mean:.3f}")
+        plan = self.plans()[0]
+        self.expect("nobody is left over, and nobody has all", sum(map(len, plan)) == 4 and
+                    all(len(each) > 1 for each in plan), plan)
+
+    def planned_cuts_and_a_death(self):
+        """Its partner finds another place, or joins the others."""
+        run = self.start_planned(120, *SLEEP, "--device.speeds", "1,0.25,1,0.5",
+                                 "--optimizer.name", "sgd", "--device.memory_limit_mb", "3")
+        self.wait_in_round(20)
+        run.signal(2)
+        self.check(learns=False)
+        self.expect("nothing is done again", not run.events("run.rolled_back"))
+        plans = self.plans()
+        cuts = [sorted(each.values()) for each in plans[0]]
+        self.expect("pipeline replicas have cuts of their own", len(cuts) == 2 and
+                    cuts[0] != cuts[1], plans[0])
+        spare = run.events("worker.spare")
+        self.expect("the three that are left have work, or it is said why not",
+                    sum(map(len, plans[-1])) + len(spare) == 3, f"{plans} {spare}")
+
     def expect_no_early_quiesce(self, victim):
         """The others went on to the end of their round, and lost nothing."""
         lost = self.run.events("worker.lost")
@@ -340,6 +395,8 @@ def trials():
             lambda t, p=policy: t.more_pipelines_than_samples(p))
     yield "slow pipeline replica", Trial.slow_pipeline
     yield "auto finds the slow pipeline replica", Trial.goes_its_own_way
+    yield "planned cuts", Trial.planned_cuts
+    yield "planned cuts and a death", Trial.planned_cuts_and_a_death
     for policy in ("sdpipe", "adpsgd", "overlapped", "prague", "ps_bounded"):
         yield f"kill and join {policy}", lambda t, p=policy: t.kill_and_join(2, 2, p)
     for policy in ("partial_reduce", "adpsgd_paired", "ps"):

@@ -10,6 +10,7 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "plans/job/learning_rate.hpp"
+#include "plans/plan/plan_ranks.hpp"
 #include "plans/schedule/schedule_csv.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "tests/sim/processes.hpp"
@@ -200,6 +201,7 @@ void Checker::on_plan(const plans::Plan& plan) {
   }
   parts_.erase(parts_.begin(), parts_.upper_bound(plan.generation));
   ++counts_.generations;
+  if (plan.mode == plans::kLocalMode && plans::rank_paths(plan).size() > 1) ++counts_.own_cuts;
   ++shapes_[shape_of(plan)];
   world_.trace(absl::StrCat("plan ", plan.generation, ": ", shape_of(plan)));
   if (!store_.plans.empty() && plan.generation <= store_.plans.rbegin()->first) {

@@ -38,6 +38,7 @@ struct RecoveryCounts {
   int checkpoint = 0;  // Rolled back to disk, or to the initial weights.
   int commits = 0;
   int generations = 0;
+  int own_cuts = 0;  // Generations whose pipeline replicas have cuts of their own.
   int terms = 0;
 };
 

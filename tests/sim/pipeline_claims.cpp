@@ -35,13 +35,15 @@ std::optional<uint32_t> PipelineClaims::pipeline_of(uint32_t worker) const {
   return std::nullopt;
 }
 
-bool PipelineClaims::reads(uint32_t worker) const {
+size_t PipelineClaims::ends_of(uint32_t worker) const {
+  size_t ends = 0;
   for (const plans::StagePlan* stage : {&plan_.stages.front(), &plan_.stages.back()}) {
     for (const plans::ReplicaPlan& replica : stage->replicas) {
-      if (replica.worker.value == worker) return true;
+      ends += replica.worker.value == worker ? 1 : 0;
     }
+    if (plan_.stages.size() == 1) break;
   }
-  return false;
+  return ends;
 }
 
 void PipelineClaims::on_control(ProcessId to, const net::schema::Envelope::Reader& envelope,
@@ -186,9 +188,10 @@ std::optional<plans::SampleClaim> PipelineClaims::on_update(ProcessId process) {
   const plans::SampleClaim claim = pipelines_[pipeline].claims[step];
   const std::string what = absl::StrCat("pipeline replica ", pipeline, " has ", to_text(claim),
                                         " in step ", step, " and has read ");
-  for (uint64_t i = 0; i < claim.count && reads(workers_[process]); ++i) {
+  const size_t ends = ends_of(workers_[process]);
+  for (uint64_t i = 0; i < claim.count && ends > 0; ++i) {
     const size_t count = reader.samples.erase(claim.first + i);
-    if (count != 1) on_violation_(absl::StrCat(what, claim.first + i, " ", count, " times"));
+    if (count != ends) on_violation_(absl::StrCat(what, claim.first + i, " ", count, " times"));
   }
   // What is left is of the claims behind it.
   for (uint64_t sample : reader.samples) {

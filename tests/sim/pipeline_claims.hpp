@@ -71,8 +71,8 @@ class PipelineClaims {
   void on_commit(uint32_t pipeline, const net::schema::PipelineCommit::Reader& commit);
   bool is_done(const Claim& claim) const;
   std::optional<uint32_t> pipeline_of(uint32_t worker) const;
-  /// The process computes the first or the last stage.
-  bool reads(uint32_t worker) const;
+  /// How many of them the worker computes: the first stage, and the last one.
+  size_t ends_of(uint32_t worker) const;
 
   const uint64_t batch_;
   const size_t claims_max_;  // In flight, for each pipeline replica.

@@ -50,11 +50,15 @@ struct PrepareState {
 
 /// What a worker would measure of a device of its own speed.
 plans::MeasuredWorker measure(const plans::JobSpec& job, const std::vector<int64_t>& rows,
-                              double speed) {
+                              double speed, int64_t memory_bytes) {
   constexpr double kFlops = 1e7;  // So that passes take about as long as the simulated device's.
   plans::MeasuredWorker measured;
   measured.profile = plans::estimate_profile(job.model, job.training.seq_len, rows, job.optimizer,
                                              kFlops * speed, 1e12);
+  if (memory_bytes > 0) {
+    measured.memory_bytes = int64_t{1} << 50;  // Of the machine.
+    measured.memory_bytes_max = memory_bytes;
+  }
   return measured;
 }
 
@@ -84,7 +88,8 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         const double speed = static_cast<double>(around->world.between(5, 20)) * 0.1;
         self->delayed_send(
             listener, delay(),
-            actors::ProfileMeasured{absl::OkStatus(), measure(around->job, work.rows, speed)});
+            actors::ProfileMeasured{absl::OkStatus(),
+                                    measure(around->job, work.rows, speed, around->memory_bytes)});
       },
       [self, around, process](const actors::PreparedReplicas& result) {
         actors::PreparedReplicas passed = result;

@@ -61,6 +61,7 @@ class Simulation {
                 "run-1",
                 folder_.path(),
                 scenario.worker_count,
+                scenario.memory_bytes,
                 options.mutation,
                 scenario.has_third_mode ? &modes_with_third() : nullptr},
         around_other_run_(around_other_run()) {
@@ -103,13 +104,10 @@ class Simulation {
 
   /// Another job, on another folder, that waits for more workers than there are.
   Surroundings around_other_run() {
-    Surroundings other = {world_,       network_,
-                          planes_,      groups_,
-                          checker_,     other_store_,
-                          disk_,        around_.job,
-                          "run-2",      other_folder_.path(),
-                          1000,         around_.mutation,
-                          around_.modes};
+    Surroundings other = {
+        world_,       network_, planes_,          groups_,      checker_,
+        other_store_, disk_,    around_.job,      "run-2",      other_folder_.path(),
+        1000,         0,        around_.mutation, around_.modes};
     other.job.optimizer.lr *= 0.5;
     return other;
   }

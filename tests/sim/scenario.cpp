@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/rng.hpp"
+#include "plans/plan/pipeline_plan.hpp"
+#include "plans/profile/estimate.hpp"
 
 namespace skein::sim {
 namespace {
@@ -131,6 +133,31 @@ void choose_pipelines(Draw& draw, const std::string& policy, Scenario& scenario)
   }
   // Nothing honest waits for so long: a pipeline replica that hangs is found early.
   job.comm.train_timeout_seconds = 60;
+}
+
+/// In some of them the planner shares the workers out, with cuts of their own for each pipeline
+/// replica; where a worker has no room for all layers, two have. Drawn apart from the rest.
+void choose_pipelines_planner(uint64_t seed, Scenario& scenario) {
+  plans::JobSpec& job = scenario.job;
+  Draw draw{plans::Rng(seed, plans::random_stream("pipelines-planner", 1))};
+  if (!draw.chance(0.3) || job.sync.policy == "auto" || job.sync.claims_in_flight > 1) return;
+  job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
+  job.model.tied_head = false;
+  if (!draw.chance(0.8)) return;
+  const int64_t rows = plans::pipeline_rows(job);
+  const plans::Profile profile =
+      plans::estimate_profile(job.model, job.training.seq_len, {rows}, job.optimizer, 1e7, 1e12);
+  const auto bytes = [&](const plans::LayerRange& layers) {
+    const plans::StageMemory memory = plans::stage_memory(profile, layers, rows, false);
+    return memory.state_bytes + memory.stash_bytes * plans::microbatch_count(job);
+  };
+  const int64_t layers = plans::layer_count(job.model);
+  int64_t least = bytes({0, layers});
+  for (int64_t cut = 1; cut < layers; ++cut) {
+    least = std::min(least, std::max(bytes({0, cut}), bytes({cut, layers})));
+  }
+  scenario.memory_bytes = least + least / 20;
+  job.elastic.min_workers = 2;
 }
 
 /// Several claims in flight, in half of the runs that can have them. Drawn apart from the rest.
@@ -367,6 +394,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   if (has_pipelines) {
     choose_pipelines(draw, policy, scenario);
     choose_claims(seed, scenario.job);
+    choose_pipelines_planner(seed, scenario);
   } else {
     scenario.worker_count = static_cast<int64_t>(draw.chance(0.1) ? 1 : draw.between(2, 6));
     choose_layout(draw, scenario.worker_count, scenario.job);
@@ -410,6 +438,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
       absl::StrAppend(&scenario.shape, ", ", scenario.job.sync.claims_in_flight,
                       " claims in flight");
     }
+    if (scenario.memory_bytes > 0) absl::StrAppend(&scenario.shape, ", little memory");
   }
   return scenario;
 }

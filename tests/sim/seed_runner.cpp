@@ -105,6 +105,7 @@ void add(Summary& summary, const Result& result) {
   to.checkpoint += result.recoveries.checkpoint;
   to.commits += result.recoveries.commits;
   to.generations += result.recoveries.generations;
+  to.own_cuts += result.recoveries.own_cuts;
   to.terms += result.recoveries.terms;
   if (result.failed) summary.failures.push_back({result.seed, result.what});
 }

@@ -144,10 +144,11 @@ void print(const Summary& summary) {
   std::printf("faults: %s\n", absl::StrJoin(faults, ", ").c_str());
   const RecoveryCounts& recoveries = summary.recoveries;
   std::printf(
-      "plans: %d in %d terms; state: %d kept in full, %d snapshots, %d checkpoints; %d "
+      "plans: %d in %d terms, %d of pipeline replicas with cuts of their own; state: %d kept in "
+      "full, %d snapshots, %d checkpoints; %d "
       "commits\n",
-      recoveries.generations, recoveries.terms, recoveries.kept, recoveries.snapshot,
-      recoveries.checkpoint, recoveries.commits);
+      recoveries.generations, recoveries.terms, recoveries.own_cuts, recoveries.kept,
+      recoveries.snapshot, recoveries.checkpoint, recoveries.commits);
 }
 
 void print_failures(const Arguments& arguments, const Summary& summary) {

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_replace.h"
+#include "plans/plan/plan_ranks.hpp"
 #include "tests/support/golden.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -36,8 +37,7 @@ plans::Plan two_stages() {
   for (uint32_t s = 0; s < 2; ++s) {
     plans::StagePlan stage;
     stage.layers = {s * 4, s * 4 + 4};
-    stage.rank = static_cast<int32_t>(s);
-    stage.replicas = {{{s}, {s + 1}, {0, 2}}};
+    stage.replicas = {{{s}, {s + 1}, {0, 2}, static_cast<int32_t>(s)}};
     plan.stages.push_back(stage);
   }
   plan.groups = plans::reduction_groups(plan.stages, /*tied_head=*/true);

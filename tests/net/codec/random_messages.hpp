@@ -9,6 +9,7 @@
 #include "net/codec/envelope.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/rng.hpp"
+#include "plans/plan/plan_ranks.hpp"
 
 namespace skein::net {
 
@@ -118,20 +119,19 @@ class RandomMessages {
     to.microbatch_count = static_cast<int64_t>(elements());
     to.microbatch_rows = 4;
     to.recompute = flag();
-    to.mode = flag() ? plans::kLocalMode : plans::kSynchronousMode;
     const auto stages = static_cast<int32_t>(elements());
     for (int32_t s = 0; s < stages; ++s) {
       plans::StagePlan& stage_plan = to.stages.emplace_back();
       stage_plan.layers = {s, s + 1};
-      stage_plan.rank = s;
       const auto replicas = static_cast<int64_t>(elements());
       for (int64_t r = 0; r < replicas; ++r) {
-        stage_plan.replicas.push_back({{}, worker(), plans::even_rows(4, r, replicas)});
+        stage_plan.replicas.push_back({{}, worker(), plans::even_rows(4, r, replicas), s});
       }
     }
     plans::number_replicas(to.stages);
     to.groups = plans::reduction_groups(to.stages, flag());
     SKEIN_CHECK(plans::set_schedule(to, plans::ScheduleKind::k1F1B).ok()) << "a plain schedule";
+    to.mode = flag() ? plans::kLocalMode : plans::kSynchronousMode;
   }
   void fill(plans::StagePart& to) {
     to.stage = stage();

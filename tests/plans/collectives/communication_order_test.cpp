@@ -9,6 +9,7 @@
 
 #include "plans/base/rng.hpp"
 #include "plans/collectives/collective_order.hpp"
+#include "plans/plan/plan_ranks.hpp"
 
 namespace skein::plans {
 namespace {
@@ -26,11 +27,13 @@ Plan make_plan(ScheduleKind kind, const std::vector<int32_t>& replicas, size_t p
   for (size_t s = 0; s < ranks * per_rank; ++s) {
     StagePlan stage;
     stage.layers = {static_cast<int64_t>(s), static_cast<int64_t>(s) + 1};
-    stage.rank = static_cast<int32_t>(s % ranks);
     uint32_t worker = 1;
     for (size_t rank = 0; rank < s % ranks; ++rank) worker += static_cast<uint32_t>(replicas[rank]);
     for (int32_t i = 0; i < replicas[s % ranks]; ++i) {
-      stage.replicas.push_back({{}, WorkerId{worker++}, even_rows(kRows, i, replicas[s % ranks])});
+      stage.replicas.push_back({{},
+                                WorkerId{worker++},
+                                even_rows(kRows, i, replicas[s % ranks]),
+                                static_cast<int32_t>(s % ranks)});
     }
     plan.stages.push_back(std::move(stage));
   }
@@ -54,7 +57,7 @@ class OrderedWorld {
   OrderedWorld(const Plan& plan, Rule rule, uint64_t steps, uint64_t seed = 1)
       : plan_(&plan), rule_(rule), steps_(steps) {
     for (const StagePlan& stage : plan.stages) {
-      for (const ReplicaPlan& each : stage.replicas) workers_[each.worker].rank = stage.rank;
+      for (const ReplicaPlan& each : stage.replicas) workers_[each.worker].rank = stage.rank();
     }
     CommunicationPlaces places = communication_places(plan);
     std::vector<uint64_t> numbers(places.groups.size() + places.transfers.size());

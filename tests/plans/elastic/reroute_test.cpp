@@ -13,7 +13,7 @@ bool keeps_a_replica_of_each_stage(const Plan& plan, const std::vector<WorkerId>
   for (const StagePlan& stage : plan.stages) {
     bool is_kept = false;
     for (const ReplicaPlan& replica : stage.replicas) {
-      is_kept = is_kept || uses_only({.stages = {{{}, 0, {replica}}}}, workers);
+      is_kept = is_kept || uses_only({.stages = {{{}, {replica}}}}, workers);
     }
     if (!is_kept) return false;
   }

@@ -25,7 +25,7 @@ std::vector<WorkerId> workers(int64_t count) {
 std::unique_ptr<WorkerProgram> make_program(const JobSpec& job, const Plan& plan, uint32_t stage,
                                             int32_t buckets) {
   ProgramOptions options;
-  options.actions = plan.actions.at(static_cast<size_t>(plan.stages[stage].rank));
+  options.actions = plan.actions.at(static_cast<size_t>(plan.stages[stage].rank()));
   options.stages = {{.stage = static_cast<int32_t>(stage),
                      .is_first = stage == 0,
                      .is_last = stage + 1 == plan.stages.size(),

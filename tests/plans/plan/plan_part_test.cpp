@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/rng.hpp"
 #include "plans/collectives/exchange_partners.hpp"
+#include "plans/plan/plan_ranks.hpp"
 
 namespace skein::plans {
 namespace {
@@ -55,7 +56,6 @@ Made random_plan(uint64_t seed) {
     StagePlan& stage = plan.stages.emplace_back();
     stage.layers = {layer, layer + 1 + static_cast<int64_t>(rng.below(3))};
     layer = stage.layers.end;
-    stage.rank = static_cast<int32_t>(s % ranks);
     const size_t count = is_local || is_virtual ? like : 1 + rng.below(6);
     int64_t row = 0;
     for (size_t r = 0; r < count; ++r) {
@@ -76,13 +76,13 @@ Made random_plan(uint64_t seed) {
       } else {
         worker = plan.stages[s - ranks].replicas[r].worker;
       }
-      stage.replicas.push_back({{}, worker, {row, rows}});
+      stage.replicas.push_back({{}, worker, {row, rows}, static_cast<int32_t>(s % ranks)});
       row += rows;
     }
   }
   number_replicas(plan.stages);
   if (layer < 2) plan.stages.back().layers.end = layer = 2;
-  const bool ends_meet = stages > 1 && plan.stages.front().rank == plan.stages.back().rank;
+  const bool ends_meet = stages > 1 && plan.stages.front().rank() == plan.stages.back().rank();
   const bool tied = !ends_meet && rng.below(2) == 1;
   made.model = model_of(layer, tied);
   plan.groups = reduction_groups(plan.stages, tied);
@@ -137,7 +137,7 @@ void expect_same(const Made& made, const PlanPart& part, WorkerId worker) {
       EXPECT_EQ(replica_of(part, own.id), own);
       EXPECT_EQ(stage_at(part, number).layers, stage.layers);
       EXPECT_EQ(stage_at(part, number).first, stage.replicas.front().id);
-      EXPECT_EQ(part.actions, plan.actions[static_cast<size_t>(stage.rank)]);
+      EXPECT_EQ(part.actions, plan.actions[static_cast<size_t>(stage.rank())]);
       for (int step : {+1, -1}) {
         const std::vector<Route> routes = routes_from(plan, own.id, step);
         EXPECT_EQ(routes_from(part, own.id, step), routes);

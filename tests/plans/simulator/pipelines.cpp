@@ -1,6 +1,7 @@
 #include "tests/plans/simulator/pipelines.hpp"
 
 #include "plans/base/check.hpp"
+#include "plans/plan/plan_ranks.hpp"
 
 namespace skein::plans {
 
@@ -35,10 +36,12 @@ Plan pipeline(const PipelineShape& shape) {
   for (size_t s = 0; s < shape.layers.size(); ++s) {
     StagePlan& stage = plan.stages.emplace_back();
     stage.layers = {layer, layer + shape.layers[s]};
-    stage.rank = static_cast<int32_t>(s);
     layer = stage.layers.end;
     for (int64_t r = 0; r < shape.replicas[s]; ++r) {
-      stage.replicas.push_back({{}, WorkerId{++worker}, even_rows(shape.B, r, shape.replicas[s])});
+      stage.replicas.push_back({{},
+                                WorkerId{++worker},
+                                even_rows(shape.B, r, shape.replicas[s]),
+                                static_cast<int32_t>(s)});
     }
   }
   number_replicas(plan.stages);
@@ -64,9 +67,9 @@ Plan looped_pipeline(PipelineShape shape, int64_t ranks) {
   const auto M = static_cast<int32_t>(shape.M);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     StagePlan& stage = plan.stages[s];
-    stage.rank = static_cast<int32_t>(s % R);
     for (size_t r = 0; r < stage.replicas.size(); ++r) {
       stage.replicas[r].worker = plan.stages[s % R].replicas[r].worker;
+      stage.replicas[r].rank = static_cast<int32_t>(s % R);
     }
     for (int32_t m = 0; m < M; ++m) {
       plan.actions[s % R].push_back({static_cast<int32_t>(s), ActionType::kForward, m});

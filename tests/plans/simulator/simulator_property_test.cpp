@@ -124,7 +124,7 @@ TEST(SimulatorProperty, EveryWorkerRunsItsListInOrderWithoutOverlap) {
     const Simulation simulation = run(random);
     std::map<WorkerId, int32_t> rank_of;
     for (const StagePlan& stage : random.plan.stages) {
-      for (const ReplicaPlan& replica : stage.replicas) rank_of[replica.worker] = stage.rank;
+      for (const ReplicaPlan& replica : stage.replicas) rank_of[replica.worker] = stage.rank();
     }
     ASSERT_EQ(simulation.workers.size(), rank_of.size());
     for (const SimulatedWorker& worker : simulation.workers) {

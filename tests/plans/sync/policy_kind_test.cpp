@@ -80,7 +80,6 @@ TEST(PolicyKind, WhatPipelinesCannotDoIsRefusedWithAWayOut) {
        },
        "data_parallel_replicate_degree"},
       {[](JobSpec& job) { job.parallelism.plan = "plan.txt"; }, "parallelism.plan"},
-      {[](JobSpec& job) { job.parallelism.pipeline_parallel_degree = kAutoDegree; }, "auto"},
       {[](JobSpec& job) { job.training.micro_batch_size = 6; }, "multiple of"},
       {[](JobSpec& job) { job.model.tied_head = true; }, "tie_word_embeddings"},
       {[](JobSpec& job) { job.sync.reducer = "mean"; }, "leave sync.reducer out"},
@@ -96,6 +95,17 @@ TEST(PolicyKind, WhatPipelinesCannotDoIsRefusedWithAWayOut) {
     JobSpec synchronous = job_of("allreduce");
     each.spoil(synchronous);
     EXPECT_EQ(check_pipelines(synchronous), absl::OkStatus());
+  }
+}
+
+TEST(PolicyKind, ThePlannerMayShareOutTheWorkersOfAllButAuto) {
+  for (const std::string& name : kNames) {
+    JobSpec job = job_of(name);
+    job.parallelism.pipeline_parallel_degree = kAutoDegree;
+    const absl::Status status = check_pipelines(job);
+    EXPECT_EQ(status.ok(), name != "auto") << name << ": " << status;
+    job.sync.claims_in_flight = 2;
+    EXPECT_THAT(std::string(check_pipelines(job).message()), HasSubstr("\"auto\"")) << name;
   }
 }
 

@@ -1,0 +1,357 @@
+#include "plans/planner/pipelines_planner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "plans/base/status_macros.hpp"
+#include "plans/plan/pipeline_cuts.hpp"
+#include "plans/plan/pipeline_plan.hpp"
+#include "plans/plan/plan_ranks.hpp"
+#include "plans/simulator/consensus_distance.hpp"
+#include "plans/simulator/policy_simulation.hpp"
+#include "plans/simulator/simulator.hpp"
+#include "plans/sync/policy_choice.hpp"
+#include "plans/sync/policy_kind.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// Iterations of the slowest pipeline replica over which a policy is judged.
+constexpr double kJudgedIterations = 50;
+
+using Devices = std::vector<int32_t>;  // Of a pipeline replica, in the order of its layers.
+
+/// Predicts one pipeline replica, alone.
+class PipelineTimes {
+ public:
+  PipelineTimes(const JobSpec& job, const PlanRequest& request)
+      : job_(job), request_(request), rows_(pipeline_rows(job)) {
+    double sum_us = 0;
+    for (int64_t layer = 0; layer < layers(); ++layer) {
+      us_before_.push_back(sum_us);
+      sum_us += layer_times(request.profile, layer, rows_).total_us();
+    }
+    us_before_.push_back(sum_us);
+  }
+
+  struct Timed {
+    PipelineCuts pipeline;  // Worker n is device n - 1.
+    double iteration_us = 0;
+  };
+
+  /// The best order and cuts for a set of devices. Pipeline replicas of like devices are alike.
+  absl::StatusOr<Timed> best_of(Devices devices) {
+    if (static_cast<int64_t>(devices.size()) > layers()) {
+      return absl::InvalidArgumentError("more workers than layers");
+    }
+    if (job_.model.tied_head && devices.size() > 1) return tied_apart(job_, devices.size());
+    const auto faster = [this](int32_t a, int32_t b) { return speed(a) > speed(b); };
+    std::stable_sort(devices.begin(), devices.end(), faster);
+    const Devices descending = devices;
+    std::reverse(devices.begin(), devices.end());
+    absl::StatusOr<Timed> best = timed(descending);
+    if (speed(descending.front()) != speed(descending.back())) {
+      absl::StatusOr<Timed> other = timed(devices);
+      const bool is_better = other.ok() && (!best.ok() || other->iteration_us < best->iteration_us);
+      if (is_better) best = std::move(other);
+    }
+    return best;
+  }
+
+  absl::StatusOr<double> iteration_us(const PipelineCuts& pipeline) {
+    const Key key = key_of(pipeline);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    absl::StatusOr<double> us = simulated(pipeline);
+    known_.emplace(key, us);
+    return us;
+  }
+
+ private:
+  /// Of each worker: its first layer, speed and memory, and the path to the next one.
+  using Key = std::vector<std::tuple<int64_t, double, int64_t, double, double>>;
+
+  double speed(int32_t device) const { return device_at(device).speed; }
+  const ClusterDevice& device_at(int32_t device) const {
+    return request_.cluster.devices[static_cast<size_t>(device)];
+  }
+
+  absl::StatusOr<Timed> timed(const Devices& order) {
+    Timed timed;
+    for (int32_t device : order) {
+      timed.pipeline.workers.push_back(WorkerId{static_cast<uint32_t>(device) + 1});
+    }
+    timed.pipeline.cuts = best_cuts(order);
+    SKEIN_ASSIGN_OR_RETURN(timed.iteration_us, iteration_us(timed.pipeline));
+    return timed;
+  }
+
+  /// So that the slowest is as fast as can be among the cuts that fit the memory; if none do, it
+  /// is as fast as can be. Dynamic programming over devices and layers.
+  std::vector<int64_t> best_cuts(const Devices& order) {
+    const auto L = static_cast<size_t>(layers());
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    // Of the first devices on the first layers: what does not fit, then the slowest's time.
+    using Cost = std::pair<int32_t, double>;
+    std::vector<Cost> before(L + 1, {0, kNever});
+    before[0] = {0, 0};
+    std::vector<std::vector<size_t>> begins(order.size(), std::vector<size_t>(L + 1));
+    for (size_t i = 0; i < order.size(); ++i) {
+      std::vector<Cost> costs(L + 1, {0, kNever});
+      for (size_t end = i + 1; end + (order.size() - i - 1) <= L; ++end) {
+        for (size_t begin = i; begin < end; ++begin) {
+          if (before[begin].second == kNever) continue;
+          const LayerRange range{static_cast<int64_t>(begin), static_cast<int64_t>(end)};
+          const double us = (us_before_[end] - us_before_[begin]) / speed(order[i]);
+          const Cost cost{before[begin].first + (fits(order, i, range) ? 0 : 1),
+                          std::max(before[begin].second, us)};
+          if (costs[end].second != kNever && costs[end] <= cost) continue;
+          costs[end] = cost;
+          begins[i][end] = begin;
+        }
+      }
+      before = std::move(costs);
+    }
+    std::vector<int64_t> cuts;
+    size_t end = L;
+    for (size_t i = order.size(); i-- > 1;) {
+      end = begins[i][end];
+      cuts.insert(cuts.begin(), static_cast<int64_t>(end));
+    }
+    return cuts;
+  }
+
+  /// By 1F1B, which stashes least; the simulator judges what is chosen.
+  bool fits(const Devices& order, size_t i, const LayerRange& range) {
+    const int64_t limit = device_at(order[i]).memory_bytes;
+    if (limit == 0) return true;
+    const auto [found, is_new] = memory_.try_emplace({range.begin, range.end});
+    if (is_new) {
+      found->second = stage_memory(request_.profile, range, rows_, job_.training.recompute);
+    }
+    const auto stashes = std::min(static_cast<int64_t>(order.size() - i), microbatch_count(job_));
+    const StageMemory& memory = found->second;
+    return memory.state_bytes + stashes * memory.stash_bytes + memory.extra_bytes <= limit;
+  }
+
+  int64_t layers() const { return static_cast<int64_t>(request_.profile.layers.size()); }
+
+  Key key_of(const PipelineCuts& pipeline) const {
+    Key key;
+    for (size_t i = 0; i < pipeline.workers.size(); ++i) {
+      const auto device = static_cast<int32_t>(pipeline.workers[i].value) - 1;
+      const auto next = static_cast<int32_t>(
+          pipeline.workers[std::min(i + 1, pipeline.workers.size() - 1)].value - 1);
+      const LinkSpeed path =
+          next == device ? LinkSpeed{} : path_speed(request_.cluster, device, next);
+      key.push_back({i == 0 ? 0 : pipeline.cuts[i - 1], speed(device),
+                     device_at(device).memory_bytes, path.bytes_per_second, path.latency_us});
+    }
+    return key;
+  }
+
+  /// With a flush: the whole iteration. Without one, what its slowest worker computes of it.
+  absl::StatusOr<double> simulated(const PipelineCuts& pipeline) const {
+    SKEIN_ASSIGN_OR_RETURN(const ScheduleKind kind,
+                           parse_schedule_kind(job_.parallelism.pipeline_parallel_schedule));
+    Plan plan;
+    plan.microbatch_count = microbatch_count(job_);
+    plan.microbatch_rows = rows_;
+    plan.recompute = job_.training.recompute;
+    for (size_t i = 0; i < pipeline.workers.size(); ++i) {
+      const ReplicaPlan replica{
+          ReplicaId{}, pipeline.workers[i], {0, rows_}, static_cast<int32_t>(i)};
+      plan.stages.push_back({layers_of(pipeline, i, layers()), {replica}});
+    }
+    number_replicas(plan.stages);
+    plan.groups = reduction_groups(plan.stages, request_.profile.tied_bytes > 0);
+    SKEIN_RETURN_IF_ERROR(set_schedule(plan, kind));
+    SKEIN_RETURN_IF_ERROR(check_memory(plan, request_.profile, request_.cluster));
+    SKEIN_ASSIGN_OR_RETURN(const Simulation simulation,
+                           simulate(plan, request_.profile, request_.cluster, request_.simulation));
+    if (job_.sync.claims_in_flight == 1) return simulation.step_us;
+    double longest_us = 0;
+    for (const SimulatedWorker& each : simulation.workers) {
+      longest_us = std::max(longest_us, each.busy_us);
+    }
+    return longest_us / request_.simulation.steps;
+  }
+
+  const JobSpec& job_;
+  const PlanRequest& request_;
+  const int64_t rows_;
+  std::vector<double> us_before_;  // [layers + 1] of the layers before, on a device of speed 1.0.
+  std::map<std::pair<int64_t, int64_t>, StageMemory> memory_;  // By range of layers.
+  std::map<Key, absl::StatusOr<double>> known_;
+};
+
+/// How long an average takes whose members have as many bytes as the largest share of any worker,
+/// over the slowest of the links between pipeline replicas.
+double exchange_us(const std::vector<PipelineCuts>& pipelines, const PlanRequest& request) {
+  const auto layers = static_cast<int64_t>(request.profile.layers.size());
+  int64_t bytes = 0;
+  double slowest = std::numeric_limits<double>::infinity();
+  for (size_t a = 0; a < pipelines.size(); ++a) {
+    for (size_t i = 0; i < pipelines[a].workers.size(); ++i) {
+      bytes = std::max(bytes, parameter_bytes(request.profile, layers_of(pipelines[a], i, layers)));
+    }
+    const size_t b = (a + 1) % pipelines.size();
+    if (b == a) continue;
+    for (size_t i = 0; i < pipelines[a].workers.size(); ++i) {
+      const WorkerId from = pipelines[a].workers[i];
+      const WorkerId to = pipelines[b].workers[std::min(i, pipelines[b].workers.size() - 1)];
+      const LinkSpeed path = path_speed(request.cluster, static_cast<int32_t>(from.value) - 1,
+                                        static_cast<int32_t>(to.value) - 1);
+      slowest = std::min(slowest, path.bytes_per_second);
+    }
+  }
+  return std::isinf(slowest) ? 0 : static_cast<double>(bytes) / slowest * 1e6;
+}
+
+struct Progress {
+  double iterations_per_second = 0;  // Over all pipeline replicas.
+  double worth = 1;                  // Of one, beside one of all together.
+  double per_second() const { return iterations_per_second * worth; }
+};
+
+/// A pipeline replica counts as one stage that takes its iteration's time.
+Progress judge(const JobSpec& job, const std::vector<double>& iteration_us, double exchange_us) {
+  const auto count = static_cast<uint32_t>(iteration_us.size());
+  const auto [fastest, slowest] = std::minmax_element(iteration_us.begin(), iteration_us.end());
+  PolicySimulationOptions options;
+  options.layout = {.pipelines = count, .stages = 1};
+  options.forward_us = {*fastest / 3};
+  options.backward_us = {*fastest * 2 / 3};
+  options.exchange_us = exchange_us;
+  for (double us : iteration_us) options.scenario.slowness.push_back(us / *fastest);
+  options.duration_us = kJudgedIterations * *slowest;
+  options.warm_up_us = options.duration_us / 5;
+  if (count == 1) return {1e6 / *fastest, 1};
+  const auto policy = make_policy(job, options.layout);
+  if (has_server(job)) return {simulate_policy(*policy, options).steps_per_second, 1};
+  ConsensusDistance distance(options.layout, options.warm_up_us);
+  const PolicySimulation result = simulate_policy(*policy, options, &distance);
+  const DriftKind kind{.averages_moments = job.sync.average_moments,
+                       .is_adaptive = job.optimizer.name == "adamw"};
+  return {result.steps_per_second, progress_per_step(distance.mean(), kind)};
+}
+
+/// The same number of devices in each, as near as can be, in the order given.
+std::vector<Devices> in_order(const Devices& order, size_t count) {
+  std::vector<Devices> groups;
+  for (size_t n = 0; n < count; ++n) {
+    const RowRange own = even_rows(static_cast<int64_t>(order.size()), static_cast<int64_t>(n),
+                                   static_cast<int64_t>(count));
+    groups.emplace_back(order.begin() + own.begin, order.begin() + own.end());
+  }
+  return groups;
+}
+
+/// Each device, the fastest first, goes where least speed is: all are as fast as can be.
+std::vector<Devices> alike(const Devices& descending, const ClusterSpec& cluster, size_t count) {
+  std::vector<Devices> groups(count);
+  std::vector<double> speed(count);
+  for (int32_t device : descending) {
+    const auto least = std::min_element(speed.begin(), speed.end()) - speed.begin();
+    groups[static_cast<size_t>(least)].push_back(device);
+    speed[static_cast<size_t>(least)] += cluster.devices[static_cast<size_t>(device)].speed;
+  }
+  return groups;
+}
+
+/// All ways to share out the devices that are looked at, each once.
+std::vector<std::vector<Devices>> groupings(const ClusterSpec& cluster) {
+  Devices by_host(cluster.devices.size());
+  std::iota(by_host.begin(), by_host.end(), 0);
+  std::stable_sort(by_host.begin(), by_host.end(), [&](int32_t a, int32_t b) {
+    const ClusterDevice& one = cluster.devices[static_cast<size_t>(a)];
+    const ClusterDevice& other = cluster.devices[static_cast<size_t>(b)];
+    return std::tuple(one.host, -one.speed) < std::tuple(other.host, -other.speed);
+  });
+  Devices by_speed = by_host;
+  std::stable_sort(by_speed.begin(), by_speed.end(), [&](int32_t a, int32_t b) {
+    return cluster.devices[static_cast<size_t>(a)].speed >
+           cluster.devices[static_cast<size_t>(b)].speed;
+  });
+  std::vector<std::vector<Devices>> all;
+  for (size_t count = 1; count <= by_speed.size(); ++count) {
+    for (const std::vector<Devices>& each :
+         {in_order(by_speed, count), alike(by_speed, cluster, count), in_order(by_host, count)}) {
+      if (std::find(all.begin(), all.end(), each) == all.end()) all.push_back(each);
+    }
+  }
+  return all;
+}
+
+/// Its workers' numbers of pipeline replicas, and what is expected of it.
+std::string reason_of(const std::vector<PipelineCuts>& pipelines, const Progress& progress,
+                      size_t looked_at) {
+  std::vector<size_t> sizes;
+  for (const PipelineCuts& each : pipelines) sizes.push_back(each.workers.size());
+  return absl::StrCat(pipelines.size(), " pipeline replicas of ", absl::StrJoin(sizes, "+"),
+                      " workers, ", absl::SixDigits(progress.iterations_per_second),
+                      " iterations a second worth ", absl::SixDigits(progress.worth),
+                      " each: the best of ", looked_at, " ways to share out the workers");
+}
+
+}  // namespace
+
+absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
+                                                       const PlanRequest& request) {
+  PipelineTimes times(job, request);
+  std::vector<PipelineCuts> best;
+  Progress most;
+  absl::Status refused;
+  size_t looked_at = 0;
+  for (const std::vector<Devices>& grouping : groupings(request.cluster)) {
+    std::vector<PipelineCuts> pipelines;
+    std::vector<double> iteration_us;
+    absl::Status status;
+    for (const Devices& devices : grouping) {
+      absl::StatusOr<PipelineTimes::Timed> timed = times.best_of(devices);
+      status = timed.status();
+      if (!status.ok()) break;
+      pipelines.push_back(std::move(timed->pipeline));
+      iteration_us.push_back(timed->iteration_us);
+    }
+    if (!status.ok()) {
+      if (refused.ok() || absl::IsInvalidArgument(refused)) refused = status;
+      continue;
+    }
+    ++looked_at;
+    const Progress progress = judge(job, iteration_us, exchange_us(pipelines, request));
+    if (!best.empty() && progress.per_second() <= most.per_second()) continue;
+    best = std::move(pipelines);
+    most = progress;
+  }
+  if (best.empty()) return refused;
+  PlannedPipeline chosen;
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_plan_of_cuts(job, best, request.generation));
+  chosen.objective_us = 1e6 / most.iterations_per_second;
+  chosen.reason = reason_of(best, most, looked_at);
+  return chosen;
+}
+
+absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
+                                        const PlanRequest& request) {
+  PipelineTimes times(job, request);
+  const std::vector<PipelineCuts> pipelines = cuts_of(plan);
+  std::vector<double> iteration_us;
+  for (const PipelineCuts& each : pipelines) {
+    SKEIN_ASSIGN_OR_RETURN(const double us, times.iteration_us(each));
+    iteration_us.push_back(us);
+  }
+  return judge(job, iteration_us, exchange_us(pipelines, request)).per_second();
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "plans/job/job_spec.hpp"
+#include "plans/planner/planner.hpp"
+
+namespace skein::plans {
+
+/// Plans pipeline replicas for a policy, on workers that may be unlike: how many, who is in which,
+/// and cuts of their own for each. Ours.
+///
+/// Looked at is every number of pipeline replicas, with the workers shared out in three ways: like
+/// ones together (the fast ones are in nobody's way), unlike ones together (pipeline replicas as
+/// like as can be, so that nobody waits at a policy), and by host (what travels within a pipeline
+/// replica stays inside). Layers go to a worker by its speed. A pipeline replica's time is what the
+/// simulator says of it, alone; the policy is then simulated over pipeline replicas of such times.
+/// Taken is what makes most progress: iterations a second, each counted at what it is worth so far
+/// apart from the others (`progress_per_step`; with a server, all the same). Nobody is left over.
+///
+/// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`
+///            are not used: a pipeline replica's iteration is that of the job.
+/// Returns    A plan in the mode of local updates. The objective is the mean time of an iteration,
+///            over all pipeline replicas.
+/// ResourceExhausted   if no plan fits the memory; says what the one that came closest lacks.
+/// Cost                for n workers, O(n^2) simulations of a pipeline replica, of which those of
+///                     like workers are done once; and 3 n of the policy.
+absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
+                                                       const PlanRequest& request);
+
+/// Progress a second under the job's policy of a plan of pipeline replicas, as counted there.
+absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
+                                        const PlanRequest& request);
+
+}  // namespace skein::plans

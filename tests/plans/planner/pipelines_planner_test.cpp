@@ -1,0 +1,149 @@
+#include "plans/planner/pipelines_planner.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "plans/plan/layout_plan.hpp"
+#include "plans/plan/pipeline_cuts.hpp"
+#include "plans/plan/pipeline_plan.hpp"
+#include "tests/plans/planner/planner_requests.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Ten like layers, claims of two micro-batches of one row.
+JobSpec ten_layers() {
+  JobSpec job;
+  job.model.layers = 8;
+  job.model.tied_head = false;
+  job.training.micro_batch_size = 4;
+  job.training.global_batch_size = 16;
+  job.parallelism.data_parallel_replicate_degree = 4;
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  job.sync.policy = "overlapped";
+  job.optimizer.name = "sgd";
+  return job;
+}
+
+PlanRequest request_for(const std::vector<std::vector<double>>& host_speeds) {
+  return request_of(even_profile(10, {}), cluster_of(host_speeds), 16, 4);
+}
+
+void limit_memory(PlanRequest& request, double share_of_model) {
+  const LayerRange all{0, static_cast<int64_t>(request.profile.layers.size())};
+  const StageMemory memory = stage_memory(request.profile, all, 1, false);
+  for (ClusterDevice& each : request.cluster.devices) {
+    each.memory_bytes = static_cast<int64_t>(
+        share_of_model * static_cast<double>(memory.state_bytes + memory.stash_bytes));
+  }
+}
+
+std::vector<size_t> lengths(const Plan& plan) {
+  std::vector<size_t> all;
+  for (const PipelineCuts& each : cuts_of(plan)) all.push_back(each.workers.size());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+TEST(PipelinesPlanner, WhereTheModelFitsEachWorkerTrainsAlone) {
+  const PlannedPipeline chosen =
+      plan_pipeline_replicas(ten_layers(), request_for({{1, 1, 0.5, 0.25}})).value();
+  EXPECT_EQ(lengths(chosen.plan), (std::vector<size_t>{1, 1, 1, 1}));
+  EXPECT_EQ(chosen.plan.mode, kLocalMode);
+  EXPECT_THAT(chosen.reason, HasSubstr("4 pipeline replicas of 1+1+1+1 workers"));
+}
+
+TEST(PipelinesPlanner, WhereItDoesNotPipelineReplicasGetCutsBySpeed) {
+  PlanRequest request = request_for({{1, 1, 0.25, 0.25}});
+  limit_memory(request, 0.95);
+  const Plan plan = plan_pipeline_replicas(ten_layers(), request).value().plan;
+  EXPECT_EQ(lengths(plan), (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(validate(plan, ten_layers().model), absl::OkStatus());
+}
+
+TEST(PipelinesPlanner, FastAndSlowOnesTogetherShareTheLayersBySpeed) {
+  PlanRequest request = request_for({{1, 0.25}});
+  limit_memory(request, 0.95);
+  const Plan plan = plan_pipeline_replicas(ten_layers(), request).value().plan;
+  ASSERT_EQ(lengths(plan), (std::vector<size_t>{2}));
+  const PipelineCuts pipeline = cuts_of(plan).front();
+  const size_t fast = pipeline.workers[0] == WorkerId{1} ? 0 : 1;
+  EXPECT_EQ(layers_of(pipeline, fast, 10).size(), 8);
+}
+
+TEST(PipelinesPlanner, LayersGoWhereTheyFit) {
+  PlanRequest request = request_for({{1, 0.25}});
+  limit_memory(request, 0.95);
+  for (const double share : {0.95, 0.75}) {
+    // Stashes are more than the state here: so each layer of the first worker counts twice.
+    limit_memory(request, share);
+    const auto chosen = plan_pipeline_replicas(ten_layers(), request);
+    ASSERT_TRUE(chosen.ok()) << share << ": " << chosen.status();
+  }
+}
+
+TEST(PipelinesPlanner, NobodyIsLeftOver) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    PlanRequest request = random_request(seed);
+    JobSpec job = ten_layers();
+    job.model.layers = static_cast<int64_t>(request.profile.layers.size()) - 2;
+    if (job.model.layers < 1 || request.profile.tied_bytes > 0) continue;
+    const auto chosen = plan_pipeline_replicas(job, request);
+    if (!chosen.ok()) {
+      EXPECT_EQ(chosen.status().code(), absl::StatusCode::kResourceExhausted)
+          << seed << ": " << chosen.status();
+      continue;
+    }
+    EXPECT_EQ(plan_workers(chosen->plan).size(), request.cluster.devices.size()) << seed;
+    EXPECT_EQ(validate(chosen->plan, job.model), absl::OkStatus()) << seed;
+    EXPECT_EQ(check_memory(chosen->plan, request.profile, request.cluster), absl::OkStatus())
+        << seed;
+    const auto again = plan_pipeline_replicas(job, request);
+    EXPECT_EQ(again->plan, chosen->plan) << seed;
+    EXPECT_GT(predict_progress(job, chosen->plan, request).value(), 0) << seed;
+  }
+}
+
+TEST(PipelinesPlanner, ModelsThatFitNowhereAreRefused) {
+  PlanRequest request = request_for({{1, 1}});
+  limit_memory(request, 0.1);
+  const absl::Status refused = plan_pipeline_replicas(ten_layers(), request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("lacks"));
+}
+
+TEST(PipelinesPlanner, ATiedEmbeddingStaysWhole) {
+  JobSpec job = ten_layers();
+  job.model.tied_head = true;
+  PlanRequest request = request_for({{1, 1}});
+  EXPECT_EQ(lengths(plan_pipeline_replicas(job, request).value().plan),
+            (std::vector<size_t>{1, 1}));
+  limit_memory(request, 0.95);
+  EXPECT_EQ(plan_pipeline_replicas(job, request).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+/// Workers in the order in which they came, and one cut for all: what a layout does.
+TEST(PipelinesPlanner, MakesMoreProgressThanALayoutOnUnlikeWorkers) {
+  PlanRequest request = request_for({{1, 1, 1, 1, 0.5, 0.5, 0.25, 0.25}});
+  limit_memory(request, 0.95);
+  JobSpec job = ten_layers();
+  const PlannedPipeline chosen = plan_pipeline_replicas(job, request).value();
+  JobSpec by_layout = job;
+  by_layout.parallelism.pipeline_parallel_degree = 2;
+  std::vector<WorkerId> workers;
+  for (uint32_t n = 1; n <= 8; ++n) workers.push_back(WorkerId{n});
+  const Plan layout = make_pipeline_plan(by_layout, workers, 1).value();
+  const double planned = predict_progress(job, chosen.plan, request).value();
+  const double laid_out = predict_progress(job, layout, request).value();
+  EXPECT_GT(planned, 1.5 * laid_out) << chosen.reason;
+}
+
+}  // namespace
+}  // namespace skein::plans
