@@ -149,12 +149,6 @@ absl::Status check_pipelines(const JobSpec& job) {
         " compares pipeline replicas of one shape with all of them together; give the number of "
         "stages, or choose \"overlapped\" or \"allreduce\""));
   }
-  if (is_planned && job.sync.claims_in_flight > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sync.claims_in_flight = ", job.sync.claims_in_flight,
-        ": with parallelism.pipeline_parallel_degree = \"auto\" a worker may have several stages; "
-        "give the number of stages"));
-  }
   const int64_t pipelines = parallelism.data_parallel_replicate_degree;
   if (job.training.micro_batch_size % pipelines != 0) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -11,26 +11,29 @@ namespace skein::plans {
 namespace {
 
 Continuous1F1B order_of(const ProgramOptions& options) {
-  return {options.stage_count, static_cast<int32_t>(options.actions.size() / 2),
-          options.passes_in_flight};
+  const size_t actions_of_each = options.actions.size() / options.stages.size();
+  return {options.stage_count, static_cast<int32_t>(actions_of_each / 2), options.passes_in_flight};
 }
 
 }  // namespace
 
 AsyncProgram::AsyncProgram(ProgramOptions options)
     : samples_per_step_(options.samples_per_step),
-      stage_(options.stages.front()),
+      stages_(options.stages),
       microbatches_(static_cast<uint64_t>(order_of(options).microbatch_count)),
       claims_max_(static_cast<uint64_t>(options.passes_in_flight)),
-      ahead_max_(static_cast<uint64_t>(order_of(options).stash_peak(stage_.stage))),
+      ahead_max_(static_cast<uint64_t>(order_of(options).stash_peak(stages_.back().stage))),
       duties_({options.stages, options.validation_batches, options.first_step}),
       steps_done_(options.first_step) {
-  SKEIN_CHECK(options.stages.size() == 1 && stage_.groups.empty() && !options.actions.empty())
-      << options.stages.size() << " stages are here";
+  SKEIN_CHECK(!options.actions.empty()) << "no actions";
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const bool is_beside = stages_[i].stage == stages_[0].stage + static_cast<int32_t>(i);
+    SKEIN_CHECK(is_beside && stages_[i].groups.empty()) << "stage " << stages_[i].stage;
+  }
   for (const Action& action : options.actions) {
     const bool is_whole =
         action.type == ActionType::kForward || action.type == ActionType::kBackward;
-    SKEIN_CHECK(is_whole && action.stage == stage_.stage) << to_text(action);
+    SKEIN_CHECK(is_whole && is_here(action.stage)) << to_text(action);
   }
 }
 
@@ -49,15 +52,15 @@ ProgramOutcome AsyncProgram::on_input(const InputKey& key) {
     return commands;
   }
   const bool is_forward = key.kind == InputKind::kActivation;
-  const bool takes = is_forward ? !stage_.is_first : !stage_.is_last;
-  if (!takes || key.stage != stage_.stage || key.microbatch < 0 ||
-      static_cast<uint64_t>(key.microbatch) >= microbatches_) {
+  const std::optional<size_t> stage = find_stage(key.stage);
+  if (!stage || key.microbatch < 0 || static_cast<uint64_t>(key.microbatch) >= microbatches_ ||
+      (is_forward ? stages_[*stage].is_first : stages_[*stage].is_last)) {
     return Dropped{DropReason::kOutOfBounds};
   }
   // Neighbours may be told of a claim before this stage is.
   if (key.step > step_ + claims_max_) return Dropped{DropReason::kEarly};
   const uint64_t number = key.step * microbatches_ + static_cast<uint64_t>(key.microbatch);
-  if (number < (is_forward ? forwards_ : backwards_)) return Dropped{DropReason::kStale};
+  if (number < begun(*stage, is_forward)) return Dropped{DropReason::kStale};
   if (!inputs_.insert(key).second) return Dropped{DropReason::kRepeated};
   return advance();
 }
@@ -67,14 +70,13 @@ ProgramCommands AsyncProgram::on_work_done() {
     SKEIN_CHECK(!running_.empty()) << "work ended that was not started";
     const RunAction ended = running_.front();
     running_.pop_front();
-    if (!ended.ends_step) return advance();
-    if (ended.is_last_part()) return end_pass();
-    return ended.part == 0 ? ProgramCommands{SendEarlySignal{step_, stage_.stage}}
-                           : ProgramCommands();
+    if (ended.ends_step) return end_action(ended);
+    return advance();
   }
   if (phase_ == Phase::kUpdate) {
     phase_ = Phase::kAverage;
     is_global_ = false;
+    for (const StageRole& each : stages_) stages_left_.insert(each.stage);
     return begin_early();
   }
   SKEIN_CHECK(phase_ == Phase::kDuties) << "work ended that was not started";
@@ -109,42 +111,50 @@ ProgramOutcome AsyncProgram::on_claim(const ClaimOrder& claim) {
 
 /// It has been told of a group of the round's end, for which there must be no claims.
 bool AsyncProgram::is_closing() const {
-  return (averaging_ && averaging_->is_closing) ||
+  return std::any_of(averaging_.begin(), averaging_.end(),
+                     [](const auto& each) { return each.second.is_closing; }) ||
          std::any_of(early_.begin(), early_.end(),
                      [](const AverageOrder& each) { return each.is_closing; });
 }
 
 ProgramOutcome AsyncProgram::on_average(const AverageOrder& order) {
-  if (order.stage != stage_.stage) return Dropped{DropReason::kOutOfBounds};
-  if (order.number <= newest_) return Dropped{DropReason::kRepeated};
+  if (!is_here(order.stage)) return Dropped{DropReason::kOutOfBounds};
+  if (order.number <= newest_[order.stage]) return Dropped{DropReason::kRepeated};
   if (!is_awaited(order)) return Dropped{DropReason::kUnexpected};
-  newest_ = order.number;
+  newest_[order.stage] = order.number;
   early_.push_back(order);
-  const bool waits = phase_ == Phase::kAverage || (phase_ == Phase::kRun && running_.empty());
-  return waits ? begin_early() : ProgramCommands();
+  return begin_early();
 }
 
-/// One for each update, and then, without another claim, those of the round's end.
+/// The stage knows of its group for the update of this step.
+bool AsyncProgram::has_word(int32_t stage) const {
+  if (phase_ == Phase::kAverage && !stages_left_.contains(stage)) return true;
+  return averaging_.contains(stage) ||
+         std::any_of(early_.begin(), early_.end(),
+                     [&](const AverageOrder& each) { return each.stage == stage; });
+}
+
+/// One for each update of a stage, and then, without another claim, those of the round's end.
 bool AsyncProgram::is_awaited(const AverageOrder& order) const {
-  const bool has_word = averaging_ || !early_.empty();
-  const bool updates = phase_ == Phase::kUpdate || phase_ == Phase::kAverage;
-  if (!order.is_closing) return (updates || has_asked()) && !has_word;
-  if (phase_ == Phase::kUpdate) return has_word && claims_.size() == 1;
+  if (!order.is_closing) return asked_.contains(order.stage) && !has_word(order.stage);
+  if (phase_ == Phase::kUpdate) return has_word(order.stage) && claims_.size() == 1;
   return claims_.empty() && (phase_ == Phase::kRun || phase_ == Phase::kDuties);
 }
 
-/// The first part of the last backward has ended, and the others have not.
-bool AsyncProgram::has_asked() const {
-  return !running_.empty() && running_.front().ends_step && running_.front().part > 0;
-}
-
 ProgramOutcome AsyncProgram::on_averaged(int32_t stage, uint64_t number, bool ok) {
-  if (!averaging_ || stage != stage_.stage || averaging_->number != number) {
+  const auto found = averaging_.find(stage);
+  if (found == averaging_.end() || found->second.number != number) {
     return Dropped{DropReason::kStale};
   }
-  const AverageOrder order = *std::exchange(averaging_, std::nullopt);
-  if (!order.is_closing) return end_step();
-  if (!order.is_global || !ok) return begin_early();
+  const AverageOrder order = found->second;
+  averaging_.erase(found);
+  if (!order.is_closing) {
+    stages_left_.erase(stage);
+    return stages_left_.empty() ? end_step() : ProgramCommands();
+  }
+  if (!order.is_global) return begin_early();
+  if (ok) lack_global_.erase(stage);
+  if (!lack_global_.empty()) return begin_early();
   phase_ = Phase::kCommit;
   steps_done_ = order.steps_done;
   is_global_ = true;
@@ -154,19 +164,46 @@ ProgramOutcome AsyncProgram::on_averaged(int32_t stage, uint64_t number, bool ok
 ProgramCommands AsyncProgram::advance() {
   ProgramCommands commands;
   while (phase_ == Phase::kRun && running_.size() < kRunningMax) {
-    if (!may_forward() && !may_backward()) break;
-    const ActionType type = may_forward() ? ActionType::kForward : ActionType::kBackward;
-    const std::optional<InputKey> input =
-        input_of(type, type == ActionType::kForward ? forwards_ : backwards_);
+    if (!passage_ && !may_forward() && !may_backward()) break;
+    Passage passage = next();
+    const std::optional<InputKey> input = input_of(passage);
     if (input && inputs_.erase(*input) == 0) break;
-    RunAction run = start(type);
+    RunAction run = start(passage);
     for (run.part = 0; run.part < run.part_count; ++run.part) {
       running_.push_back(run);
       commands.push_back(run);
       run.begins_step = false;  // Gradients are zeroed once.
     }
+    passage_ = passage;
+    if (++passage_->stages < stages_.size()) continue;
+    ++(passage.type == ActionType::kForward ? forwards_ : backwards_);
+    passage_.reset();
   }
   return commands;
+}
+
+AsyncProgram::Passage AsyncProgram::next() const {
+  if (passage_) return *passage_;
+  return {may_forward() ? ActionType::kForward : ActionType::kBackward, 0};
+}
+
+/// Backwards go from the last stage to the first.
+const StageRole& AsyncProgram::stage_of(const Passage& passage) const {
+  const bool is_forward = passage.type == ActionType::kForward;
+  return stages_[is_forward ? passage.stages : stages_.size() - 1 - passage.stages];
+}
+
+uint64_t AsyncProgram::begun(size_t stage, bool is_forward) const {
+  const uint64_t whole = is_forward ? forwards_ : backwards_;
+  if (!passage_ || (passage_->type == ActionType::kForward) != is_forward) return whole;
+  const size_t before = is_forward ? stage : stages_.size() - 1 - stage;
+  return whole + (before < passage_->stages ? 1 : 0);
+}
+
+std::optional<size_t> AsyncProgram::find_stage(int32_t stage) const {
+  const auto place = static_cast<int64_t>(stage) - stages_.front().stage;
+  if (place < 0 || place >= static_cast<int64_t>(stages_.size())) return std::nullopt;
+  return static_cast<size_t>(place);
 }
 
 /// What the order has next, if there is a claim for it; else backwards go on.
@@ -180,76 +217,107 @@ bool AsyncProgram::may_backward() const {
   return backwards_ < forwards_ && backwards_ < (step_ + 1) * microbatches_;
 }
 
-std::optional<InputKey> AsyncProgram::input_of(ActionType type, uint64_t number) const {
-  const bool is_forward = type == ActionType::kForward;
-  if (is_forward ? stage_.is_first : stage_.is_last) return std::nullopt;
+std::optional<InputKey> AsyncProgram::input_of(const Passage& passage) const {
+  const bool is_forward = passage.type == ActionType::kForward;
+  const StageRole& own = stage_of(passage);
+  if (is_forward ? own.is_first : own.is_last) return std::nullopt;
+  const uint64_t number = is_forward ? forwards_ : backwards_;
   return InputKey{is_forward ? InputKind::kActivation : InputKind::kGradient,
-                  number / microbatches_, stage_.stage,
-                  static_cast<int32_t>(number % microbatches_)};
+                  number / microbatches_, own.stage, static_cast<int32_t>(number % microbatches_)};
 }
 
-RunAction AsyncProgram::start(ActionType type) {
-  const bool is_forward = type == ActionType::kForward;
+RunAction AsyncProgram::start(const Passage& passage) {
+  const bool is_forward = passage.type == ActionType::kForward;
   const uint64_t number = is_forward ? forwards_ : backwards_;
+  const StageRole& own = stage_of(passage);
   RunAction run;
   run.step = number / microbatches_;
-  run.action = {stage_.stage, type, static_cast<int32_t>(number % microbatches_)};
+  run.action = {own.stage, passage.type, static_cast<int32_t>(number % microbatches_)};
   const bool is_first = run.action.microbatch == 0;
   if (is_forward) {
     // The last stage has no forward ahead, and is the one that has a loss.
-    run.begins_step = is_first && (stage_.is_last || forwards_ == backwards_);
-    forward_steps_.push_back(step_);
-    ++forwards_;
+    run.begins_step = is_first && (own.is_last || forwards_ == backwards_);
+    if (passage.stages == 0) forward_steps_.push_back(step_);
     return run;
   }
-  run.begins_step = is_first && !stage_.is_last;
+  run.begins_step = is_first && !own.is_last;
   run.ends_step = number + 1 == (step_ + 1) * microbatches_;
-  if (run.ends_step) run.part_count = stage_.bucket_count;
-  weight_delay_ = std::max(weight_delay_, static_cast<uint32_t>(step_ - forward_steps_.front()));
-  forward_steps_.pop_front();
-  ++backwards_;
+  if (run.ends_step) run.part_count = own.bucket_count;
+  if (passage.stages == 0) {
+    weight_delay_ = std::max(weight_delay_, static_cast<uint32_t>(step_ - forward_steps_.front()));
+    forward_steps_.pop_front();
+  }
   return run;
 }
 
-/// The gradient of a claim is final: nobody else is asked whether to apply it.
-ProgramCommands AsyncProgram::end_pass() {
+/// Of a stage's last backward of the step. When those of all have ended, the gradients are applied:
+/// nobody else is asked whether to.
+ProgramCommands AsyncProgram::end_action(const RunAction& ended) {
+  const int32_t stage = ended.action.stage;
+  if (!ended.is_last_part()) {
+    if (ended.part > 0) return {};
+    asked_.insert(stage);
+    return {SendEarlySignal{step_, stage}};
+  }
+  asked_.insert(stage);
+  ProgramCommands commands = {SendReady{step_, stage, weight_delay_}};
+  if (stage != stages_.front().stage) {
+    append(commands, advance());
+    return commands;
+  }
   phase_ = Phase::kUpdate;
+  weight_delay_ = 0;
   RunUpdate update;
   update.step = step_;
   update.job_step = claims_.front().samples.first / samples_per_step_;
   update.by_stage = true;
   update.profile = std::any_of(std::next(claims_.begin()), claims_.end(),
                                [](const ClaimOrder& each) { return each.profile; });
-  return {SendReady{step_, stage_.stage, std::exchange(weight_delay_, 0)}, update};
+  commands.push_back(update);
+  return commands;
 }
 
 ProgramCommands AsyncProgram::end_step() {
   ++step_;
   claims_.pop_front();
+  asked_.clear();
   phase_ = Phase::kRun;
   ProgramCommands commands = advance();
   append(commands, begin_early());
   return commands;
 }
 
-/// Begins the group that it was told of before, if none is under way.
+/// Begins the groups that it was told of and that may begin now, for each stage one at a time.
 ProgramCommands AsyncProgram::begin_early() {
-  if (early_.empty() || averaging_) return {};
-  const AverageOrder order = early_.front();
-  early_.pop_front();
-  return begin(order);
+  ProgramCommands commands;
+  for (auto order = early_.begin(); order != early_.end();) {
+    const bool may_begin =
+        order->is_closing ? phase_ == Phase::kRun && claims_.empty() : phase_ == Phase::kAverage;
+    if (!may_begin || averaging_.contains(order->stage)) {
+      ++order;
+      continue;
+    }
+    begin(*order, commands);
+    order = early_.erase(order);
+  }
+  if (phase_ == Phase::kAverage && stages_left_.empty()) append(commands, end_step());
+  return commands;
 }
 
-ProgramCommands AsyncProgram::begin(const AverageOrder& order) {
-  if (order.is_alone) return order.is_closing ? begin_early() : end_step();
-  if (order.is_closing) is_global_ = false;  // Until it has the global average.
-  averaging_ = order;
-  return {RunAverage{order.stage, order.number, order.is_global}};
+void AsyncProgram::begin(const AverageOrder& order, ProgramCommands& commands) {
+  if (order.is_alone) {
+    stages_left_.erase(order.stage);
+    return;
+  }
+  if (order.is_closing) is_global_ = false;  // Until all stages have the global average.
+  averaging_[order.stage] = order;
+  commands.push_back(RunAverage{order.stage, order.number, order.is_global});
 }
 
 ProgramCommands AsyncProgram::begin_duties(const CommitOrder& commit) {
   phase_ = Phase::kDuties;
   is_last_ = commit.last;
+  for (const StageRole& each : stages_) lack_global_.insert(each.stage);
   ProgramCommands commands;
   if (!is_last_) commands.push_back(BeginRound{});
   append(commands, duties_.begin(commit, steps_done_));
@@ -290,13 +358,12 @@ std::string AsyncProgram::activity() const {
       return "the start";
     case Phase::kRun: {
       if (!running_.empty()) return to_text(running_.front().action);
-      if (!may_forward() && !may_backward()) return "samples";
-      const bool is_forward = may_forward();
-      const uint64_t number = is_forward ? forwards_ : backwards_;
-      return absl::StrCat(
-          "the input of ",
-          to_text(Action{stage_.stage, is_forward ? ActionType::kForward : ActionType::kBackward,
-                         static_cast<int32_t>(number % microbatches_)}));
+      if (!passage_ && !may_forward() && !may_backward()) return "samples";
+      const Passage passage = next();
+      const uint64_t number = passage.type == ActionType::kForward ? forwards_ : backwards_;
+      return absl::StrCat("the input of ",
+                          to_text(Action{stage_of(passage).stage, passage.type,
+                                         static_cast<int32_t>(number % microbatches_)}));
     }
     case Phase::kUpdate:
       return "the update";
@@ -322,14 +389,23 @@ void AsyncProgram::check_invariants() const {
   SKEIN_CHECK(step_ * microbatches_ <= backwards_ && backwards_ <= forwards_ && forwards_ <= end)
       << step_ << " steps, " << backwards_ << " backwards, " << forwards_ << " forwards, " << end;
   SKEIN_CHECK(forwards_ - backwards_ <= ahead_max_) << forwards_ - backwards_ << " ahead";
-  SKEIN_CHECK(forward_steps_.size() == forwards_ - backwards_) << forward_steps_.size();
+  // A passage under way has entered or left them, and is not counted yet.
+  const bool is_forward = passage_ && passage_->type == ActionType::kForward;
+  const size_t ahead = forwards_ - backwards_ + (is_forward ? 1 : 0);
+  SKEIN_CHECK(forward_steps_.size() + (passage_ && !is_forward ? 1 : 0) == ahead)
+      << forward_steps_.size() << " forwards ahead, not " << ahead;
+  SKEIN_CHECK(!passage_ || (phase_ == Phase::kRun && passage_->stages < stages_.size()))
+      << "a passage in " << activity();
   SKEIN_CHECK(!updates || backwards_ == (step_ + 1) * microbatches_) << "an update too early";
   SKEIN_CHECK(running_.empty() || phase_ == Phase::kRun) << "actions run in " << activity();
   for (size_t i = 0; i < claims_.size(); ++i) {
     SKEIN_CHECK(claims_[i].step == step_ + i) << "claim " << i << " is of " << claims_[i].step;
   }
-  SKEIN_CHECK(!averaging_ || phase_ == Phase::kAverage || phase_ == Phase::kRun) << activity();
-  SKEIN_CHECK(!averaging_ || averaging_->is_closing == (phase_ == Phase::kRun)) << activity();
+  for (const auto& [stage, order] : averaging_) {
+    const Phase own = order.is_closing ? Phase::kRun : Phase::kAverage;
+    SKEIN_CHECK(is_here(stage) && phase_ == own) << "stage " << stage << " in " << activity();
+  }
+  SKEIN_CHECK(phase_ != Phase::kAverage || !stages_left_.empty()) << "no stage has a group left";
   SKEIN_CHECK(!is_closing() || claims_.size() == (updates ? 1 : 0)) << "closing with claims";
   SKEIN_CHECK(!is_global_ || phase_ != Phase::kAverage) << "its state is its own";
 }

@@ -228,8 +228,9 @@ class Trial:
             found.append(list(replicas.values()))
         return found
 
-    def planned_cuts(self):
-        self.start_planned(40, "--device.speeds", "1,0.3,0.9,0.6", "--device.memory_limit_mb", "4")
+    def planned_cuts(self, claims=1):
+        self.start_planned(40, "--device.speeds", "1,0.3,0.9,0.6", "--device.memory_limit_mb", "4",
+                           "--sync.claims_in_flight", str(claims))
         self.check()
         loss = self.run.steps()[-1]["loss"]
         mean = self.synchronous_loss(2, 2)
@@ -396,6 +397,7 @@ def trials():
     yield "slow pipeline replica", Trial.slow_pipeline
     yield "auto finds the slow pipeline replica", Trial.goes_its_own_way
     yield "planned cuts", Trial.planned_cuts
+    yield "planned cuts with several claims", lambda t: t.planned_cuts(claims=3)
     yield "planned cuts and a death", Trial.planned_cuts_and_a_death
     for policy in ("sdpipe", "adpsgd", "overlapped", "prague", "ps_bounded"):
         yield f"kill and join {policy}", lambda t, p=policy: t.kill_and_join(2, 2, p)

@@ -253,6 +253,114 @@ TEST(AsyncProgram, TakesTheGlobalAverageWhenItHasDoneWhatItHeld) {
   EXPECT_EQ(stage.done.back(), "U1");
 }
 
+/// A worker in the middle of a pipeline of four stages that has two of them, 1 and 2. What goes
+/// from one to the other comes around as soon as it is there.
+struct TwoStages {
+  TwoStages() : program(options()) { take(program.on_start()); }
+
+  static ProgramOptions options() {
+    ProgramOptions options;
+    options.actions = {{1, ActionType::kForward, 0},
+                       {2, ActionType::kForward, 0},
+                       {2, ActionType::kBackward, 0},
+                       {1, ActionType::kBackward, 0}};
+    options.stages = {{.stage = 1, .bucket_count = 2}, {.stage = 2}};
+    options.samples_per_step = 8;
+    options.stage_count = 4;
+    options.passes_in_flight = 2;
+    return options;
+  }
+  void take(const ProgramCommands& commands) {
+    for (const ProgramCommand& command : commands) {
+      if (const auto* ready = std::get_if<SendReady>(&command)) {
+        done.push_back(absl::StrCat("ready ", ready->stage));
+      } else if (const auto* early = std::get_if<SendEarlySignal>(&command)) {
+        done.push_back(absl::StrCat("early ", early->stage));
+      } else if (const auto* average = std::get_if<RunAverage>(&command)) {
+        done.push_back(absl::StrCat("group ", average->number, " of ", average->stage));
+      } else if (!std::holds_alternative<BeginRound>(command)) {
+        device.push_back(command);
+      }
+    }
+  }
+  void claim(uint64_t step) {
+    take(program.on_claim({step, {8 * step, 8}}));
+    take(program.on_input({InputKind::kActivation, step, 1, 0}));
+    take(program.on_input({InputKind::kGradient, step, 2, 0}));
+  }
+  void end_one() {
+    const ProgramCommand work = device.front();
+    device.erase(device.begin());
+    const auto* run = std::get_if<RunAction>(&work);
+    if (!run) {
+      done.push_back(absl::StrCat("update ", std::get<RunUpdate>(work).step));
+      return take(program.on_work_done());
+    }
+    done.push_back(absl::StrCat(run->step, "/", to_text(run->action)));
+    take(program.on_work_done());
+    const bool is_forward = run->action.type == ActionType::kForward;
+    if (!run->is_last_part() || run->action.stage == (is_forward ? 2 : 1)) return;
+    const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
+    take(program.on_input({kind, run->step, is_forward ? 2 : 1, 0}));
+  }
+  void end_work() {
+    while (!device.empty()) end_one();
+  }
+
+  Watched<AsyncProgram> program;
+  std::vector<ProgramCommand> device;
+  std::vector<std::string> done;
+};
+
+TEST(AsyncProgram, StagesSideBySideActAsOneAndAskForGroupsByThemselves) {
+  TwoStages worker;
+  worker.claim(0);
+  worker.claim(1);
+  worker.end_work();
+  EXPECT_THAT(worker.done, ElementsAre("0/1F0", "0/2F0", "1/1F0", "1/2F0", "0/2B0", "ready 2",
+                                       "0/1B0", "early 1", "0/1B0", "ready 1", "update 0"))
+      << "two are ahead: so many are behind the second one";
+  worker.done.clear();
+  worker.take(worker.program.on_average({2, 5}));
+  EXPECT_THAT(worker.done, ElementsAre("group 5 of 2"));
+  worker.take(worker.program.on_averaged(2, 5, true));
+  EXPECT_THAT(worker.device, IsEmpty()) << "the other stage has no word";
+  worker.take(worker.program.on_average({2, 6}));
+  EXPECT_EQ(worker.program.dropped(DropReason::kUnexpected), 1u) << "it has had its group";
+  worker.take(worker.program.on_average({1, 7, true}));
+  worker.end_work();
+  EXPECT_EQ(worker.done.back(), "update 1");
+  EXPECT_EQ(worker.program.dropped(), 1u);
+}
+
+TEST(AsyncProgram, AStageMayHearOfItsGroupWhileTheOneBeforeItComputes) {
+  TwoStages worker;
+  worker.claim(0);
+  for (int i = 0; i < 3; ++i) worker.end_one();
+  EXPECT_EQ(worker.done.back(), "ready 2");
+  worker.take(worker.program.on_average({1, 3}));
+  EXPECT_EQ(worker.program.dropped(DropReason::kUnexpected), 1u) << "that one has not asked";
+  worker.take(worker.program.on_average({2, 4}));
+  worker.end_work();
+  EXPECT_EQ(worker.done.back(), "group 4 of 2") << "behind the update";
+  worker.take(worker.program.on_input({InputKind::kActivation, 0, 2, 0}));
+  EXPECT_EQ(worker.program.dropped(DropReason::kStale), 1u) << "it is used";
+}
+
+TEST(AsyncProgram, AllStagesTakeTheGlobalAverage) {
+  TwoStages worker;
+  for (int32_t stage : {2, 1}) {
+    const uint64_t number = 10 + static_cast<uint64_t>(stage);
+    worker.take(worker.program.on_average({stage, number, false, true, true, 9}));
+    EXPECT_FALSE(worker.program->has_global_state());
+    worker.take(worker.program.on_averaged(stage, number, true));
+  }
+  EXPECT_TRUE(worker.program->has_global_state());
+  EXPECT_EQ(worker.program->steps_done(), 9u);
+  worker.claim(0);
+  EXPECT_EQ(worker.program.dropped(DropReason::kUnexpected), 1u) << "the commit comes first";
+}
+
 /// Walks the order of actions of a stage whose claims are always there.
 struct Walk {
   int32_t stashes = 0, old_versions = 0;
