@@ -251,8 +251,8 @@ void add_parallelism(std::vector<JobKey>& keys) {
                      "GPU of a cuda device, of those that CUDA_VISIBLE_DEVICES leaves, from 0; -1: "
                      "the machine's workers take them in turn"));
   keys.push_back(key("device", "memory_limit_mb", SKEIN_FIELD(device.memory_limit_mb),
-                     "MiB of each worker that plans may count on, and that a cuda device may give out; 0: "
-                     "all there is"));
+                     "MiB of each worker that plans may count on, and that a cuda device may give "
+                     "out; 0: all there is"));
   keys.push_back(key("device", "speed", SKEIN_FIELD(device.speed),
                      "emulated speed in (0, 1]: 0.5 takes twice the time"));
   keys.push_back(key("device", "speeds", SKEIN_FIELD(device.speeds),

@@ -145,7 +145,8 @@ Picture picture_of(const plans::Plan& plan, const plans::Simulation& simulation,
   picture.end_us = simulation.step_end_us[static_cast<size_t>(steps) - 1];
   const Places places = places_of(plan, simulation);
   picture.rows.resize(simulation.workers.size());
-  picture.many_stages = plan.stages.size() > plan.actions.size();
+  picture.many_stages = std::any_of(places.stages_of_worker.begin(), places.stages_of_worker.end(),
+                                    [](const auto& each) { return each.second.size() > 1; });
   for (const plans::SimulatedWorker& worker : simulation.workers) {
     PictureRow& row = picture.rows[places.row_of_worker.at(worker.id.value)];
     row = row_of(worker, steps, picture.end_us);

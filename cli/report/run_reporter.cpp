@@ -22,6 +22,7 @@
 #include "plans/base/status_macros.hpp"
 #include "plans/base/upper_median.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/plan/plan_ranks.hpp"
 #include "plans/schedule/schedule.hpp"
 
 namespace skein::cli {
@@ -150,7 +151,7 @@ double RunReporter::bubble(const std::vector<double>& stage_busy_seconds, double
 }
 
 double RunReporter::ideal_bubble() const {
-  const auto stages = static_cast<double>(plan_->stages.size());
+  const auto stages = static_cast<double>(plans::pipeline_length(*plan_));
   return (stages - 1) / (static_cast<double>(plan_->microbatch_count) + stages - 1);
 }
 
@@ -372,9 +373,7 @@ void RunReporter::summarise(const actors::RunResult& result) {
   if (plan_ && step_seconds_ > 0) {
     std::vector<std::string> stages;
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
-      const plans::ActionList& actions =
-          plan_->actions[static_cast<size_t>(plan_->stages[s].rank())];
-      const int32_t promised = plans::stash_peak(actions, static_cast<int32_t>(s));
+      const int32_t promised = plans::stash_peak_of(*plan_, static_cast<int32_t>(s));
       stages.push_back(absl::StrFormat("stage %d busy %.0f%%, stash %d of %d", s,
                                        busy_seconds_[s] / step_seconds_ * 100, stash_peak_[s],
                                        promised));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/plan/plan_ranks.hpp"
 #include "plans/schedule/action.hpp"
 
 namespace skein::cli {
@@ -141,8 +142,7 @@ void replay(const plans::JobSpec& job, const plans::Plan& plan, const plans::Clu
   const std::vector<std::vector<double>> busy = busy_seconds(plan, simulation);
   std::vector<uint32_t> stashes;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const plans::ActionList& actions = plan.actions[static_cast<size_t>(plan.stages[s].rank())];
-    stashes.push_back(static_cast<uint32_t>(plans::stash_peak(actions, static_cast<int32_t>(s))));
+    stashes.push_back(static_cast<uint32_t>(plans::stash_peak_of(plan, static_cast<int32_t>(s))));
   }
   double start_us = 0;
   for (size_t step = 0; step < simulation.step_end_us.size(); ++step) {

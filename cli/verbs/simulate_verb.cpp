@@ -20,6 +20,7 @@
 #include "cli/run/exit_codes.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/plan_ranks.hpp"
 
 namespace skein::cli {
 namespace {
@@ -114,8 +115,7 @@ absl::Status run_with_files(const SimulateOptions& options) {
 std::string stashes_text(const plans::Plan& plan) {
   std::vector<int64_t> peaks;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const plans::ActionList& actions = plan.actions[static_cast<size_t>(plan.stages[s].rank())];
-    peaks.push_back(plans::stash_peak(actions, static_cast<int32_t>(s)));
+    peaks.push_back(plans::stash_peak_of(plan, static_cast<int32_t>(s)));
   }
   return absl::StrJoin(peaks, " ");
 }

@@ -147,7 +147,7 @@ struct ReplicaPart {
   worker @1 :UInt32;
   rowBegin @2 :UInt32;    # Its rows of every micro-batch.
   rowCount @3 :UInt32;
-  rank @4 :UInt32;
+  rank @4 :UInt32;        # Whose list of the plan's actions its worker follows.
 }
 
 struct StagePart {

@@ -658,6 +658,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   has_trained_ = true;
   if (phase_ == Phase::kTraining) append(decisions, begin_work(now_us));
   append(decisions, dismiss_leavers());
+  told_spare_.clear();
   mode_choice_.begin_generation(*plan());
   timings_.begin_generation(*plan());
   if (options_.job.elastic.watch_speeds) append(decisions, ask_expectation());
@@ -724,6 +725,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
            });
   });
   question.request = replan_request(first_allowed(std::move(workers)), /*is_urgent=*/false);
+  considered_ = question.request.workers;
   const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
   const size_t count = question.request.workers.size();
   if (count < std::max<size_t>(1, fewest)) {
@@ -759,8 +761,8 @@ CoordinatorDecisions Coordination::take(const ChangeAnswer& answer) {
 /// Nobody is idle without a reason that people are told.
 CoordinatorDecisions Coordination::tell_spare(const std::string& why) {
   std::vector<std::string> names;
-  for (const auto& [id, member] : members()) {
-    if (!change_.hosts(id) && !member.leaves) names.push_back(absl::StrCat("w", id.value));
+  for (WorkerId id : considered_) {
+    if (!change_.hosts(id)) names.push_back(absl::StrCat("w", id.value));
   }
   if (names == std::exchange(told_spare_, names) || names.empty()) return {};
   const std::string who = absl::StrJoin(names, ", ");

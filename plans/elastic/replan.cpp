@@ -285,19 +285,21 @@ absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& re
 absl::StatusOr<PlannedPipeline> quick_replan_pipeline_replicas(const ReplanRequest& request) {
   SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
   if (!request.current) return absl::NotFoundError("there is no plan to go on from");
-  if (request.current->mode != kLocalMode) return replan_pipeline_replicas(request);
+  if (request.current->mode != kLocalMode) {
+    return absl::NotFoundError("the plan in force has no pipeline replicas");
+  }
   const std::set<WorkerId> here(request.workers.begin(), request.workers.end());
   std::vector<PipelineCuts> pipelines = cuts_of(*request.current);
   const size_t lost = std::erase_if(pipelines, [&](const PipelineCuts& each) {
     return !std::all_of(each.workers.begin(), each.workers.end(),
                         [&](WorkerId worker) { return here.contains(worker); });
   });
-  if (pipelines.empty()) return replan_pipeline_replicas(request);
+  if (pipelines.empty()) return absl::NotFoundError("no pipeline replica is whole");
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan,
                          make_plan_of_cuts(request.job, pipelines, request.generation));
-  chosen.reason = absl::StrCat("for now without ", lost, " pipeline replicas, the other ",
-                               pipelines.size(), " as they are");
+  chosen.reason = absl::StrCat("for now without ", lost, " of ", lost + pipelines.size(),
+                               " pipeline replicas, the others as they are");
   return chosen;
 }
 

@@ -43,7 +43,8 @@ struct ReplanRequest {
 absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request);
 
 /// The same for pipeline replicas that train apart from each other: as many as there are workers
-/// for, and state stays in place as for layouts; or those that the planner chooses, if it is to.
+/// for, and state stays in place as for layouts; or those that the planner chooses, wherever state
+/// is, if it is to.
 absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& request);
 
 /// True if the job leaves its plan to the planner, which may think for seconds.
@@ -57,8 +58,8 @@ bool is_chosen_by_planner(const ReplanRequest& request);
 /// ResourceExhausted    if that does not fit the memory; else as `replan`.
 absl::StatusOr<PlannedPipeline> quick_replan(const ReplanRequest& request);
 
-/// The same for pipeline replicas: those of the current plan that have lost nobody, as they are. If
-/// there are none, as `replan_pipeline_replicas`.
+/// The same for pipeline replicas: those of the current plan that have lost nobody, as they are.
+/// NotFound    if there are none.
 absl::StatusOr<PlannedPipeline> quick_replan_pipeline_replicas(const ReplanRequest& request);
 
 }  // namespace skein::plans

@@ -30,7 +30,8 @@ absl::Status check_stages(const Plan& plan, int64_t layer_count) {
         return wrong(absl::StrCat("replica ", replica.id.value, " is out of order"));
       }
       if (replica.worker.value == 0) return wrong("a replica has no worker");
-      if (replica.rows.begin != row || replica.rows.count < 1) {
+      const bool fits = replica.rows.count >= 1 && replica.rows.count <= plan.microbatch_rows - row;
+      if (replica.rows.begin != row || !fits) {
         return wrong(absl::StrCat("replica ", replica.id.value, " does not begin at row ", row));
       }
       row = replica.rows.end();

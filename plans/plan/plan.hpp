@@ -31,7 +31,7 @@ struct ReplicaPlan {
 struct StagePlan {
   LayerRange layers;
   std::vector<ReplicaPlan> replicas;  // >= 1; the first one leads: it reports and saves.
-  /// That of all replicas, but where pipeline replicas have cuts of their own.
+  /// The first replica's. All others have it, too, but where pipeline replicas have own cuts.
   int32_t rank() const { return replicas.front().rank; }
   bool operator==(const StagePlan&) const = default;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,30 +23,31 @@ std::vector<int32_t> ranks_of(const std::vector<int32_t>& path) {
 }
 
 /// The stages of a rank that lie side by side in a path.
-struct Run {
+struct StageSpan {
   int32_t rank = 0;
   int32_t begin = 0;
   int32_t end = 0;
 };
 
-std::vector<Run> runs_of(const std::vector<int32_t>& path) {
-  std::vector<Run> runs;
+std::vector<StageSpan> spans_of(const std::vector<int32_t>& path) {
+  std::vector<StageSpan> spans;
   for (int32_t stage = 0; stage < static_cast<int32_t>(path.size()); ++stage) {
     const int32_t rank = path[static_cast<size_t>(stage)];
-    if (runs.empty() || runs.back().rank != rank) runs.push_back({rank, stage, stage});
-    runs.back().end = stage + 1;
+    if (spans.empty() || spans.back().rank != rank) spans.push_back({rank, stage, stage});
+    spans.back().end = stage + 1;
   }
-  return runs;
+  return spans;
 }
 
-/// The actions of a run of stages from those of one stage in its place.
-ActionList spread(const ActionList& actions, const std::vector<Run>& runs) {
+/// The actions of the stages of spans, from those of one stage in place of each.
+ActionList spread(const ActionList& actions, const std::vector<StageSpan>& spans) {
   ActionList all;
   for (const Action& action : actions) {
-    const Run& run = runs[static_cast<size_t>(action.stage)];
-    for (int32_t i = 0; i < run.end - run.begin; ++i) {
+    const StageSpan& span = spans[static_cast<size_t>(action.stage)];
+    for (int32_t i = 0; i < span.end - span.begin; ++i) {
       const bool is_forward = action.type == ActionType::kForward;
-      all.push_back({is_forward ? run.begin + i : run.end - 1 - i, action.type, action.microbatch});
+      all.push_back(
+          {is_forward ? span.begin + i : span.end - 1 - i, action.type, action.microbatch});
     }
   }
   return all;
@@ -60,17 +60,17 @@ absl::StatusOr<Schedule> make_lists(const Plan& plan, ScheduleKind kind,
   const auto index_of = [&](int32_t rank) {
     return static_cast<int32_t>(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
   };
-  const std::vector<Run> runs = runs_of(path);
-  const bool acts_as_one = plan.mode == kLocalMode && runs.size() == ranks.size();
+  const std::vector<StageSpan> spans = spans_of(path);
+  const bool acts_as_one = plan.mode == kLocalMode && spans.size() == ranks.size();
   ScheduleShape shape;
   shape.microbatch_count = static_cast<int32_t>(plan.microbatch_count);
   if (!acts_as_one) {
     for (int32_t rank : path) shape.rank_of_stage.push_back(index_of(rank));
     return make_schedule(kind, shape);
   }
-  for (const Run& run : runs) shape.rank_of_stage.push_back(index_of(run.rank));
+  for (const StageSpan& span : spans) shape.rank_of_stage.push_back(index_of(span.rank));
   SKEIN_ASSIGN_OR_RETURN(Schedule lists, make_schedule(kind, shape));
-  for (ActionList& actions : lists) actions = spread(actions, runs);
+  for (ActionList& actions : lists) actions = spread(actions, spans);
   return lists;
 }
 
@@ -137,6 +137,22 @@ std::vector<std::vector<int32_t>> rank_paths(const Plan& plan) {
     if (known.insert(path).second) paths.push_back(std::move(path));
   }
   return paths;
+}
+
+int32_t stash_peak_of(const Plan& plan, int32_t stage) {
+  int32_t most = 0;
+  for (const ReplicaPlan& replica : plan.stages[static_cast<size_t>(stage)].replicas) {
+    most = std::max(most, stash_peak(plan.actions[static_cast<size_t>(replica.rank)], stage));
+  }
+  return most;
+}
+
+size_t pipeline_length(const Plan& plan) {
+  size_t longest = 0;
+  for (const std::vector<int32_t>& path : rank_paths(plan)) {
+    longest = std::max(longest, spans_of(path).size());
+  }
+  return longest;
 }
 
 absl::Status set_schedule(Plan& plan, ScheduleKind kind) {

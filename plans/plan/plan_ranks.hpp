@@ -13,6 +13,11 @@ namespace skein::plans {
 /// cuts of their own. `plan` has as many replicas at every stage if it is one of pipeline replicas.
 std::vector<std::vector<int32_t>> rank_paths(const Plan& plan);
 
+/// Micro-batches that a worker keeps of a stage at once: the most of all that have it.
+int32_t stash_peak_of(const Plan& plan, int32_t stage);
+/// Workers that a micro-batch passes one after the other: of the longest pipeline replica.
+size_t pipeline_length(const Plan& plan);
+
 /// Replaces the plan's schedule and its actions. Of a pipeline replica, stages that lie side by
 /// side on a worker act as one, and their actions stand side by side. InvalidArgument as
 /// `make_schedule`.

@@ -15,6 +15,8 @@ namespace {
 // plan generation=1 schedule=1F1B microbatches=8 rows=4 recompute=0 stage layers=0..3 rank=0
 // replicas=r0@w1[0+4] stage layers=3..8 rank=1 replicas=r1@w2[0+2],r2@w3[2+2] group stage=0
 // members=r0 group tied members=r0,r1,r2 rank 0F0,0F1,0B0,0B1
+//
+// A replica of another rank than the first one of its stage has it behind its rows: r1@w4[2+2]^2
 
 /// Stages, replicas and groups that a text may hold: ten times the largest cluster in mind.
 constexpr size_t kEntriesMax = 100000;

@@ -5,8 +5,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/plan/plan_ranks.hpp"
@@ -27,8 +26,10 @@
 namespace skein::plans {
 namespace {
 
-/// Iterations of the slowest pipeline replica over which a policy is judged.
+/// A policy is judged over so many iterations of the slowest pipeline replica, ...
 constexpr double kJudgedIterations = 50;
+/// ... but at most about so many of all together.
+constexpr double kJudgedIterationsMax = 20000;
 
 using Devices = std::vector<int32_t>;  // Of a pipeline replica, in the order of its layers.
 
@@ -78,8 +79,9 @@ class PipelineTimes {
   }
 
  private:
-  /// Of each worker: its first layer, speed and memory, and the path to the next one.
-  using Key = std::vector<std::tuple<int64_t, double, int64_t, double, double>>;
+  /// What the time depends on. A worker has its first layer, speed and memory, its host (numbered
+  /// in the order of the pipeline), and the path to the next worker.
+  using Key = std::vector<std::tuple<int64_t, double, int64_t, size_t, double, double>>;
 
   double speed(int32_t device) const { return device_at(device).speed; }
   const ClusterDevice& device_at(int32_t device) const {
@@ -131,7 +133,7 @@ class PipelineTimes {
     return cuts;
   }
 
-  /// By 1F1B, which stashes least; the simulator judges what is chosen.
+  /// As 1F1B stashes, or all micro-batches; the simulator judges what is chosen.
   bool fits(const Devices& order, size_t i, const LayerRange& range) {
     const int64_t limit = device_at(order[i]).memory_bytes;
     if (limit == 0) return true;
@@ -139,7 +141,10 @@ class PipelineTimes {
     if (is_new) {
       found->second = stage_memory(request_.profile, range, rows_, job_.training.recompute);
     }
-    const auto stashes = std::min(static_cast<int64_t>(order.size() - i), microbatch_count(job_));
+    const bool is_1f1b = job_.parallelism.pipeline_parallel_schedule == "1F1B";
+    const int64_t stashes =
+        is_1f1b ? std::min(static_cast<int64_t>(order.size() - i), microbatch_count(job_))
+                : microbatch_count(job_);
     const StageMemory& memory = found->second;
     return memory.state_bytes + stashes * memory.stash_bytes + memory.extra_bytes <= limit;
   }
@@ -148,6 +153,7 @@ class PipelineTimes {
 
   Key key_of(const PipelineCuts& pipeline) const {
     Key key;
+    std::map<int32_t, size_t> hosts;
     for (size_t i = 0; i < pipeline.workers.size(); ++i) {
       const auto device = static_cast<int32_t>(pipeline.workers[i].value) - 1;
       const auto next = static_cast<int32_t>(
@@ -155,7 +161,9 @@ class PipelineTimes {
       const LinkSpeed path =
           next == device ? LinkSpeed{} : path_speed(request_.cluster, device, next);
       key.push_back({i == 0 ? 0 : pipeline.cuts[i - 1], speed(device),
-                     device_at(device).memory_bytes, path.bytes_per_second, path.latency_us});
+                     device_at(device).memory_bytes,
+                     hosts.emplace(device_at(device).host, hosts.size()).first->second,
+                     path.bytes_per_second, path.latency_us});
     }
     return key;
   }
@@ -233,8 +241,15 @@ Progress judge(const JobSpec& job, const std::vector<double>& iteration_us, doub
   options.forward_us = {*fastest / 3};
   options.backward_us = {*fastest * 2 / 3};
   options.exchange_us = exchange_us;
+  // Shards are with the pipeline replicas: each serves all others in turn.
+  options.server_us = 2 * exchange_us / count;
+  options.server_latency_us = 2 * exchange_us - options.server_us;
+  options.has_group_servers = false;
+  options.moments_per_weight = job.optimizer.name == "adamw" ? 2 : 1;
   for (double us : iteration_us) options.scenario.slowness.push_back(us / *fastest);
-  options.duration_us = kJudgedIterations * *slowest;
+  options.duration_us =
+      std::min(kJudgedIterations * *slowest,
+               std::max(kJudgedIterations, kJudgedIterationsMax / count) * *fastest);
   options.warm_up_us = options.duration_us / 5;
   if (count == 1) return {1e6 / *fastest, 1};
   const auto policy = make_policy(job, options.layout);
@@ -269,22 +284,29 @@ std::vector<Devices> alike(const Devices& descending, const ClusterSpec& cluster
   return groups;
 }
 
-/// All ways to share out the devices that are looked at, each once.
-std::vector<std::vector<Devices>> groupings(const ClusterSpec& cluster) {
-  Devices by_host(cluster.devices.size());
-  std::iota(by_host.begin(), by_host.end(), 0);
-  std::stable_sort(by_host.begin(), by_host.end(), [&](int32_t a, int32_t b) {
-    const ClusterDevice& one = cluster.devices[static_cast<size_t>(a)];
-    const ClusterDevice& other = cluster.devices[static_cast<size_t>(b)];
-    return std::tuple(one.host, -one.speed) < std::tuple(other.host, -other.speed);
+/// Numbers of pipeline replicas that are looked at: all small ones, and all devices by themselves.
+std::vector<size_t> counts_up_to(size_t most) {
+  constexpr size_t kEachUpTo = 16;
+  std::vector<size_t> counts;
+  for (size_t count = 1; count < most; count += count < kEachUpTo ? 1 : count / 4) {
+    counts.push_back(count);
+  }
+  counts.push_back(most);
+  return counts;
+}
+
+/// All ways to share out these devices that are looked at, each once.
+std::vector<std::vector<Devices>> groupings(const ClusterSpec& cluster, const Devices& devices) {
+  const auto at = [&](int32_t device) { return cluster.devices[static_cast<size_t>(device)]; };
+  Devices by_host = devices;
+  std::sort(by_host.begin(), by_host.end(), [&](int32_t a, int32_t b) {
+    return std::tuple(at(a).host, -at(a).speed, a) < std::tuple(at(b).host, -at(b).speed, b);
   });
   Devices by_speed = by_host;
-  std::stable_sort(by_speed.begin(), by_speed.end(), [&](int32_t a, int32_t b) {
-    return cluster.devices[static_cast<size_t>(a)].speed >
-           cluster.devices[static_cast<size_t>(b)].speed;
-  });
+  std::stable_sort(by_speed.begin(), by_speed.end(),
+                   [&](int32_t a, int32_t b) { return at(a).speed > at(b).speed; });
   std::vector<std::vector<Devices>> all;
-  for (size_t count = 1; count <= by_speed.size(); ++count) {
+  for (size_t count : counts_up_to(by_speed.size())) {
     for (const std::vector<Devices>& each :
          {in_order(by_speed, count), alike(by_speed, cluster, count), in_order(by_host, count)}) {
       if (std::find(all.begin(), all.end(), each) == all.end()) all.push_back(each);
@@ -293,32 +315,42 @@ std::vector<std::vector<Devices>> groupings(const ClusterSpec& cluster) {
   return all;
 }
 
-/// Its workers' numbers of pipeline replicas, and what is expected of it.
-std::string reason_of(const std::vector<PipelineCuts>& pipelines, const Progress& progress,
-                      size_t looked_at) {
-  std::vector<size_t> sizes;
-  for (const PipelineCuts& each : pipelines) sizes.push_back(each.workers.size());
-  return absl::StrCat(pipelines.size(), " pipeline replicas of ", absl::StrJoin(sizes, "+"),
-                      " workers, ", absl::SixDigits(progress.iterations_per_second),
-                      " iterations a second worth ", absl::SixDigits(progress.worth),
-                      " each: the best of ", looked_at, " ways to share out the workers");
+/// Those first that are worth most in a plan: who has room for a layer, and is fast.
+Devices by_worth(const JobSpec& job, const PlanRequest& request) {
+  int64_t least_bytes = std::numeric_limits<int64_t>::max();
+  for (int64_t layer = 0; layer < static_cast<int64_t>(request.profile.layers.size()); ++layer) {
+    const StageMemory memory = stage_memory(request.profile, {layer, layer + 1}, pipeline_rows(job),
+                                            job.training.recompute);
+    least_bytes = std::min(least_bytes, memory.state_bytes + memory.stash_bytes);
+  }
+  const auto worth = [&](int32_t device) {
+    const ClusterDevice& each = request.cluster.devices[static_cast<size_t>(device)];
+    const bool has_room = each.memory_bytes == 0 || each.memory_bytes >= least_bytes;
+    return std::tuple(has_room, each.speed);
+  };
+  Devices devices(request.cluster.devices.size());
+  std::iota(devices.begin(), devices.end(), 0);
+  std::stable_sort(devices.begin(), devices.end(),
+                   [&](int32_t a, int32_t b) { return worth(a) > worth(b); });
+  return devices;
 }
 
-}  // namespace
-
-absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
-                                                       const PlanRequest& request) {
-  PipelineTimes times(job, request);
-  std::vector<PipelineCuts> best;
-  Progress most;
-  absl::Status refused;
+struct Choice {
+  std::vector<PipelineCuts> pipelines;  // None: nothing was found.
+  Progress progress;
   size_t looked_at = 0;
-  for (const std::vector<Devices>& grouping : groupings(request.cluster)) {
+};
+
+/// The best of the ways to share out these devices, if it is better than what is chosen. `refused`
+/// is why one was not possible.
+void choose_among(const JobSpec& job, const PlanRequest& request, const Devices& devices,
+                  PipelineTimes& times, Choice& choice, absl::Status& refused) {
+  for (const std::vector<Devices>& grouping : groupings(request.cluster, devices)) {
     std::vector<PipelineCuts> pipelines;
     std::vector<double> iteration_us;
     absl::Status status;
-    for (const Devices& devices : grouping) {
-      absl::StatusOr<PipelineTimes::Timed> timed = times.best_of(devices);
+    for (const Devices& own : grouping) {
+      absl::StatusOr<PipelineTimes::Timed> timed = times.best_of(own);
       status = timed.status();
       if (!status.ok()) break;
       pipelines.push_back(std::move(timed->pipeline));
@@ -328,17 +360,69 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
       if (refused.ok() || absl::IsInvalidArgument(refused)) refused = status;
       continue;
     }
-    ++looked_at;
+    ++choice.looked_at;
     const Progress progress = judge(job, iteration_us, exchange_us(pipelines, request));
-    if (!best.empty() && progress.per_second() <= most.per_second()) continue;
-    best = std::move(pipelines);
-    most = progress;
+    const bool is_better =
+        choice.pipelines.empty() || progress.per_second() > choice.progress.per_second();
+    if (!is_better) continue;
+    // Between all cuts there may be more stages, which stash a little more.
+    const absl::StatusOr<Plan> whole = make_plan_of_cuts(job, pipelines, request.generation);
+    status = whole.ok() ? check_memory(*whole, request.profile, request.cluster) : whole.status();
+    if (!status.ok()) {
+      if (refused.ok() || absl::IsInvalidArgument(refused)) refused = status;
+      continue;
+    }
+    choice.pipelines = std::move(pipelines);
+    choice.progress = progress;
   }
-  if (best.empty()) return refused;
+}
+
+/// How many pipeline replicas of how many workers there are, and what is expected of them.
+std::string reason_of(const std::vector<PipelineCuts>& pipelines, const Progress& progress,
+                      size_t looked_at) {
+  std::vector<size_t> sizes;
+  for (const PipelineCuts& each : pipelines) sizes.push_back(each.workers.size());
+  return absl::StrCat(
+      pipelines.size(), pipelines.size() == 1 ? " pipeline replica of " : " pipeline replicas of ",
+      absl::StrJoin(sizes, "+"), " workers, ", absl::SixDigits(progress.iterations_per_second),
+      " iterations a second worth ", absl::SixDigits(progress.worth), " each: the best of ",
+      looked_at, " ways to share out the workers");
+}
+
+}  // namespace
+
+absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
+                                                       const PlanRequest& request) {
+  constexpr double kSlow = 0.1;  // Of the fastest: without such ones it may be better.
+  PipelineTimes times(job, request);
+  Choice choice;
+  absl::Status refused;
+  Devices devices = by_worth(job, request);
+  const size_t count = devices.size();
+  const auto speed = [&](int32_t device) {
+    return request.cluster.devices[static_cast<size_t>(device)].speed;
+  };
+  choose_among(job, request, devices, times, choice, refused);
+  while (choice.pipelines.empty() && devices.size() > 1) {
+    devices.resize(devices.size() - std::max<size_t>(1, devices.size() / 16));
+    choose_among(job, request, devices, times, choice, refused);
+  }
+  if (choice.pipelines.empty()) return refused;
+  const auto slow = std::find_if(devices.begin(), devices.end(), [&](int32_t device) {
+    return speed(device) < kSlow * speed(devices.front());
+  });
+  if (slow != devices.end()) {
+    devices.erase(slow, devices.end());
+    choose_among(job, request, devices, times, choice, refused);
+  }
   PlannedPipeline chosen;
-  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_plan_of_cuts(job, best, request.generation));
-  chosen.objective_us = 1e6 / most.iterations_per_second;
-  chosen.reason = reason_of(best, most, looked_at);
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_plan_of_cuts(job, choice.pipelines, request.generation));
+  const double claims_of_step = static_cast<double>(job.training.global_batch_size) /
+                                static_cast<double>(pipeline_samples(job));
+  chosen.objective_us = claims_of_step * 1e6 / choice.progress.iterations_per_second;
+  chosen.reason = reason_of(choice.pipelines, choice.progress, choice.looked_at);
+  const size_t left_out = count - plan_workers(chosen.plan).size();
+  if (left_out > 0) absl::StrAppend(&chosen.reason, "; ", left_out, " have no place in it");
   return chosen;
 }
 

@@ -9,21 +9,24 @@ namespace skein::plans {
 /// Plans pipeline replicas for a policy, on workers that may be unlike: how many, who is in which,
 /// and cuts of their own for each. Ours.
 ///
-/// Looked at is every number of pipeline replicas, with the workers shared out in three ways: like
-/// ones together (the fast ones are in nobody's way), unlike ones together (pipeline replicas as
-/// like as can be, so that nobody waits at a policy), and by host (what travels within a pipeline
-/// replica stays inside). Layers go to a worker by its speed. A pipeline replica's time is what the
-/// simulator says of it, alone; the policy is then simulated over pipeline replicas of such times.
-/// Taken is what makes most progress: iterations a second, each counted at what it is worth so far
-/// apart from the others (`progress_per_step`; with a server, all the same). Nobody is left over.
+/// Looked at are numbers of pipeline replicas (up to 16 each one), with the workers shared out in
+/// three ways: like ones together (the fast ones are in nobody's way), unlike ones together
+/// (pipeline replicas as like as can be, so that nobody waits at a policy), and by host (what
+/// travels within a pipeline replica stays inside). Layers go to a worker by its speed. A pipeline
+/// replica's time is what the simulator says of it, alone; the policy is then simulated over
+/// pipeline replicas of such times. Taken is what makes most progress: iterations a second, each
+/// counted at what it is worth so far apart from the others (`progress_per_step`; with a server,
+/// all the same). Workers are left out where no plan has a place for all, those of least memory and
+/// speed first, and such as are ten times as slow as the fastest if that makes more progress.
 ///
 /// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`
 ///            are not used: a pipeline replica's iteration is that of the job.
-/// Returns    A plan in the mode of local updates. The objective is the mean time of an iteration,
-///            over all pipeline replicas.
-/// ResourceExhausted   if no plan fits the memory; says what the one that came closest lacks.
-/// Cost                for n workers, O(n^2) simulations of a pipeline replica, of which those of
-///                     like workers are done once; and 3 n of the policy.
+/// Returns    A plan in the mode of local updates. The objective is the time of a step of the job,
+///            of all pipeline replicas together.
+/// ResourceExhausted   if no plan fits the memory; says what the first one that was tried lacks.
+/// InvalidArgument     if the schedule cannot be made, or a tied embedding needs one stage.
+/// Cost                for n workers, at most 3 n simulations of the policy, and one of each
+///                     pipeline replica that is like no other.
 absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
                                                        const PlanRequest& request);
 

@@ -143,7 +143,8 @@ class RandomMessages {
     for (plans::ReplicaPlan& each : to.replicas) {
       each = {replica(),
               worker(),
-              {static_cast<int64_t>(count(kRowsMax)), static_cast<int64_t>(count(kRowsMax))}};
+              {static_cast<int64_t>(count(kRowsMax)), static_cast<int64_t>(count(kRowsMax))},
+              static_cast<int32_t>(count(kReplicasMax))};
     }
   }
   void fill(plans::GroupPart& to) {

@@ -138,9 +138,8 @@ TEST(PipelineCuts, ThoseThatLostNobodyStayAsTheyAre) {
   EXPECT_EQ(cuts_of(quick.plan), (std::vector<PipelineCuts>{{{{1}, {2}}, {4}}}));
   EXPECT_EQ(quick.plan.generation, 2u);
   request.workers = {{2}, {4}};
-  EXPECT_EQ(quick_replan_pipeline_replicas(request).status().code(),
-            absl::StatusCode::kFailedPrecondition)
-      << "none is whole, and nobody has measured";
+  EXPECT_EQ(quick_replan_pipeline_replicas(request).status().code(), absl::StatusCode::kNotFound)
+      << "none is whole";
 }
 
 }  // namespace
