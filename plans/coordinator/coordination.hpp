@@ -289,7 +289,7 @@ class Coordination {
   absl::Status bad_input_;       // What a worker with a part said since the last commit.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
-  std::vector<WorkerId> considered_;         // For whom a better plan was looked for last.
+  std::vector<WorkerId> considered_;         // A better plan was last looked for for them.
   std::vector<std::string> told_spare_;      // Who has no place in the plan, as people know.
   std::string change_reason_;                // Of the change that the commit log is held for.
   uint64_t last_progress_us_ = 0;            // What the time-outs count from.

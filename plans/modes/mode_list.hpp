@@ -32,7 +32,7 @@ struct ModeEntry {
   int32_t passes_of(const JobSpec& job) const {
     return passes_in_flight ? passes_in_flight(job) : 1;
   }
-  /// For a job whose plan the planner chooses and that has just lost workers: a plan for now.
+  /// Makes a plan for now, for a job whose plan the planner chooses and that has just lost workers.
   PlanMaker make_quick_plan = quick_replan;
 };
 using ModeList = std::vector<ModeEntry>;

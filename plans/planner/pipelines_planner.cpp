@@ -31,7 +31,7 @@ constexpr double kJudgedIterations = 50;
 /// ... but at most about so many of all together.
 constexpr double kJudgedIterationsMax = 20000;
 
-using Devices = std::vector<int32_t>;  // Of a pipeline replica, in the order of its layers.
+using Devices = std::vector<int32_t>;  // A pipeline replica's, in the order of its layers.
 
 /// Predicts one pipeline replica, alone.
 class PipelineTimes {
@@ -103,7 +103,7 @@ class PipelineTimes {
   std::vector<int64_t> best_cuts(const Devices& order) {
     const auto L = static_cast<size_t>(layers());
     constexpr double kNever = std::numeric_limits<double>::infinity();
-    // Of the first devices on the first layers: what does not fit, then the slowest's time.
+    // What does not fit when the first devices have the first layers, then the slowest's time.
     using Cost = std::pair<int32_t, double>;
     std::vector<Cost> before(L + 1, {0, kNever});
     before[0] = {0, 0};
@@ -228,7 +228,7 @@ double exchange_us(const std::vector<PipelineCuts>& pipelines, const PlanRequest
 
 struct Progress {
   double iterations_per_second = 0;  // Over all pipeline replicas.
-  double worth = 1;                  // Of one, beside one of all together.
+  double worth = 1;                  // One's, beside one of all together.
   double per_second() const { return iterations_per_second * worth; }
 };
 
@@ -393,7 +393,8 @@ std::string reason_of(const std::vector<PipelineCuts>& pipelines, const Progress
 
 absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
                                                        const PlanRequest& request) {
-  constexpr double kSlow = 0.1;  // Of the fastest: without such ones it may be better.
+  constexpr double kSlow =
+      0.1;  // Without devices that have less of the fastest's speed, it may be better.
   PipelineTimes times(job, request);
   Choice choice;
   absl::Status refused;

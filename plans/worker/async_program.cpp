@@ -250,8 +250,8 @@ RunAction AsyncProgram::start(const Passage& passage) {
   return run;
 }
 
-/// Of a stage's last backward of the step. When those of all have ended, the gradients are applied:
-/// nobody else is asked whether to.
+/// A stage's last backward of the step has ended, or a part of it. When those of all stages have,
+/// the gradients are applied: nobody else is asked whether to.
 ProgramCommands AsyncProgram::end_action(const RunAction& ended) {
   const int32_t stage = ended.action.stage;
   if (!ended.is_last_part()) {

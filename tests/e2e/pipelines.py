@@ -213,7 +213,7 @@ class Trial:
         return self.run
 
     def plans(self):
-        """Of each plan, the workers of each pipeline replica and the layers of each of them."""
+        """A list for each plan: the workers of each pipeline replica, with how many layers they have."""
         found = []
         for (text,) in self.run.journal("SELECT plan FROM plans ORDER BY generation"):
             replicas = {}

@@ -56,7 +56,7 @@ plans::MeasuredWorker measure(const plans::JobSpec& job, const std::vector<int64
   measured.profile = plans::estimate_profile(job.model, job.training.seq_len, rows, job.optimizer,
                                              kFlops * speed, 1e12);
   if (memory_bytes > 0) {
-    measured.memory_bytes = int64_t{1} << 50;  // Of the machine.
+    measured.memory_bytes = int64_t{1} << 50;  // The machine's.
     measured.memory_bytes_max = memory_bytes;
   }
   return measured;

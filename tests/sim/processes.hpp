@@ -30,7 +30,7 @@ struct Surroundings {
   std::string run;  // Its id.
   std::string run_folder;
   int64_t worker_count = 0;
-  int64_t memory_bytes = 0;  // Of a worker, for plans; 0: not limited.
+  int64_t memory_bytes = 0;  // That plans count on for a worker; 0: not limited.
   Mutation mutation = Mutation::kNone;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
 };

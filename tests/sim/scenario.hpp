@@ -60,7 +60,7 @@ struct Scenario {
   double late_chance = 0.01;    // That what travels is late.
   std::vector<Fault> faults;    // By time; behind them those of identities and disks.
   std::string shape;            // The job's, in words.
-  int64_t memory_bytes = 0;     // Of a worker, for plans; 0: not limited.
+  int64_t memory_bytes = 0;     // That plans count on for a worker; 0: not limited.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };
 
