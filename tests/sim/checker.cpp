@@ -5,10 +5,12 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "plans/base/check.hpp"
 #include "plans/job/learning_rate.hpp"
 #include "plans/plan/plan_ranks.hpp"
 #include "plans/schedule/schedule_csv.hpp"
@@ -173,7 +175,10 @@ void Checker::on_rewind(uint64_t first_step) {
   ++rewinds_;
   if (!thrown_away_.empty()) fail(thrown_away_);
   world_.trace(absl::StrCat("journal: rewound to step ", first_step));
-  if (!store_.commits.empty() && first_step > store_.commits.rbegin()->first) {
+  // The newest checkpoint, which may be damaged, may have more steps than a journal that has lost
+  // its newest ones.
+  const bool was_forgotten = first_step <= forgotten_steps_;
+  if (!store_.commits.empty() && first_step > store_.commits.rbegin()->first && !was_forgotten) {
     fail(absl::StrCat("the journal is rewound to step ", first_step, " beyond its end"));
   }
 }
@@ -225,6 +230,11 @@ void Checker::on_event(const actors::EventReport& report) {
   if (report.name == "run.rolled_back") ++rollback_events_;
   if (report.name == "checkpoint.adopted") left_.clear();  // What is newer is not whole.
   patience_.on_event(report);
+  if (groups_ && report.name == "worker.lost") {
+    plans::WorkerId lost;
+    SKEIN_CHECK(absl::SimpleAtoi(report.fields.at("worker"), &lost.value));
+    groups_->on_lost(patience_.process_of(lost));
+  }
   if (had_checkpoint_ && !disk_.has_checkpoint()) {
     fail(absl::StrCat("no complete checkpoint is left at ", report.name));
   }

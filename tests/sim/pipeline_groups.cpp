@@ -58,6 +58,7 @@ void PipelineGroups::on_prepared(ProcessId process, uint64_t generation, plans::
   std::vector<float> weights = weights_of(values);
   servers_[stage] = {Values(weights.begin(), weights.end())};
   members_[replica] = {.process = process,
+                       .is_unheard = false,
                        .stage = stage,
                        .model = std::move(model),
                        .values = std::move(values),
@@ -78,6 +79,12 @@ void PipelineGroups::on_control(ProcessId from, const net::schema::Envelope::Rea
   if (aborted != groups_.end()) aborted->second.is_aborted = true;
 }
 
+void PipelineGroups::on_lost(ProcessId process) {
+  for (auto& [replica, member] : members_) {
+    if (member.process == process) member.is_unheard = true;
+  }
+}
+
 void PipelineGroups::on_update_begun(ProcessId process) {
   for (auto& [replica, member] : members_) {
     if (member.process == process) member.being_added = std::exchange(member.pending, {});
@@ -88,7 +95,7 @@ void PipelineGroups::on_update(ProcessId process, std::optional<double> sgd_lr) 
   for (auto& [replica, member] : members_) {
     if (member.process != process) continue;
     std::vector<float> values = state_of(*member.model);
-    if (sgd_lr && !is_unheard_) check_update(replica, values, *sgd_lr);
+    if (sgd_lr && !is_unheard_ && !member.is_unheard) check_update(replica, values, *sgd_lr);
     member.values = std::move(values);
     member.being_added.clear();
   }

@@ -46,9 +46,11 @@ class PipelineGroups {
   void on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica, int32_t stage,
                    std::shared_ptr<gpu::StageModel> model);
   void on_control(ProcessId from, const net::schema::Envelope::Reader& envelope, bool arrives);
-  /// The device is given an update, and ends it.
   /// From now on nobody says that a group is over: what it adds to a member is not known.
   void on_coordinator_killed() { is_unheard_ = true; }
+  /// The coordinator has given the process up: nobody hears what its groups have come to.
+  void on_lost(ProcessId process);
+  /// The device is given an update, and ends it.
   void on_update_begun(ProcessId process);
   /// `sgd_lr`: the learning rate of the update; none: it is not known, or not SGD's.
   void on_update(ProcessId process, std::optional<double> sgd_lr);
@@ -59,6 +61,7 @@ class PipelineGroups {
   using Values = std::vector<double>;
   struct Member {
     ProcessId process = 0;
+    bool is_unheard = false;  // The coordinator has given it up.
     int32_t stage = 0;
     std::shared_ptr<gpu::StageModel> model;
     std::vector<float> values;     // Weights and moments after its last update or group.

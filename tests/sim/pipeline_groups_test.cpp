@@ -168,6 +168,18 @@ TEST(PipelineGroups, AnUpdateAddsWhatItsGradientAndGroupsSay) {
   }
 }
 
+/// It was paused, was given up meanwhile, and what it then says of its group nobody hears.
+TEST(PipelineGroups, WhatGroupsAddToAMemberThatWasGivenUpIsNotKnown) {
+  for (bool is_lost : {true, false}) {
+    TwoReplicas stage;
+    stage.begin(true);
+    for (uint32_t replica : {0u, 1u}) stage.copy(replica);
+    if (is_lost) stage.groups.on_lost(TwoReplicas::process(0));
+    stage.update(0, 2, 0.1);
+    EXPECT_EQ(stage.violations.empty(), is_lost);
+  }
+}
+
 /// The global average would be right for weights without it only.
 TEST(PipelineGroups, WhatAGroupAddsIsMissedUntilAnUpdateHasIt) {
   TwoReplicas stage;
