@@ -15,9 +15,7 @@ namespace {
 constexpr double kGainMin = 0.05;
 
 absl::StatusOr<double> predict_measured_progress(const ChangeQuestion& question, const Plan& plan) {
-  std::vector<WorkerId> workers;
-  for (const MeasuredWorker& each : question.measured) workers.push_back(each.id);
-  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, workers));
+  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids_of(question.measured)));
   const JobSpec& job = question.request.job;
   return predict_progress(job, positioned, measured_request(job, question.measured));
 }

@@ -179,12 +179,8 @@ absl::StatusOr<PlannedPipeline> ask_pipelines_planner(const ReplanRequest& reque
   SKEIN_ASSIGN_OR_RETURN(
       PlannedPipeline chosen,
       plan_pipeline_replicas(request.job, measured_request(request.job, measured)));
+  chosen.plan = with_workers(std::move(chosen.plan), request.workers);
   chosen.plan.generation = request.generation;
-  for (StagePlan& stage : chosen.plan.stages) {
-    for (ReplicaPlan& replica : stage.replicas) {
-      replica.worker = request.workers[replica.worker.value - 1];
-    }
-  }
   return chosen;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/plan_ranks.hpp"
@@ -166,6 +167,17 @@ absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<Work
   return plan;
 }
 
+Plan with_workers(Plan plan, const std::vector<WorkerId>& workers) {
+  for (StagePlan& stage : plan.stages) {
+    for (ReplicaPlan& replica : stage.replicas) {
+      const uint32_t position = replica.worker.value;
+      SKEIN_CHECK(position >= 1 && position <= workers.size()) << "worker " << position;
+      replica.worker = workers[position - 1];
+    }
+  }
+  return plan;
+}
+
 absl::StatusOr<Plan> with_positions(Plan plan, const std::vector<WorkerId>& workers) {
   std::map<WorkerId, uint32_t> positions;
   for (const WorkerId worker : workers) {
@@ -225,17 +237,12 @@ absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector
                                 uint64_t generation) {
   SKEIN_RETURN_IF_ERROR(check_plan(job, plan));
   plan.generation = generation;
-  for (StagePlan& stage : plan.stages) {
-    for (ReplicaPlan& replica : stage.replicas) {
-      if (replica.worker.value > workers.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("the plan has a worker ",
-                                                       replica.worker.value, " but there are ",
-                                                       workers.size(), "; start more workers"));
-      }
-      replica.worker = workers[replica.worker.value - 1];
-    }
+  const uint32_t last = plan_workers(plan).rbegin()->value;
+  if (last > workers.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the plan has a worker ", last, " but there are ", workers.size(), "; start more workers"));
   }
-  return plan;
+  return with_workers(std::move(plan), workers);
 }
 
 }  // namespace skein::plans

@@ -32,6 +32,9 @@ absl::Status check_plan(const JobSpec& job, const Plan& plan);
 absl::StatusOr<Plan> adopt_plan(const JobSpec& job, Plan plan, const std::vector<WorkerId>& workers,
                                 uint64_t generation);
 
+/// The plan with the n-th of `workers`, counted from 1, for its worker n; there must be so many.
+Plan with_workers(Plan plan, const std::vector<WorkerId>& workers);
+
 /// The way back: the plan with each worker's position in `workers`, counted from 1, for its number.
 /// NotFound   names a worker that is not among them.
 absl::StatusOr<Plan> with_positions(Plan plan, const std::vector<WorkerId>& workers);

@@ -158,4 +158,10 @@ PlanRequest measured_request(const JobSpec& job, const std::vector<MeasuredWorke
   return request;
 }
 
+std::vector<WorkerId> ids_of(const std::vector<MeasuredWorker>& workers) {
+  std::vector<WorkerId> ids;
+  for (const MeasuredWorker& each : workers) ids.push_back(each.id);
+  return ids;
+}
+
 }  // namespace skein::plans

@@ -43,4 +43,7 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
 /// `workers` ascending by id, at least one.
 PlanRequest measured_request(const JobSpec& job, const std::vector<MeasuredWorker>& workers);
 
+/// In the same order.
+std::vector<WorkerId> ids_of(const std::vector<MeasuredWorker>& workers);
+
 }  // namespace skein::plans

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "plans/elastic/keep_layers.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "plans/planner/candidate_schedule.hpp"
 #include "plans/planner/candidate_timing.hpp"
 #include "plans/planner/local_search.hpp"
@@ -190,12 +191,7 @@ std::optional<Plan> planned_without(const PlanRequest& request,
   if (old_worker.empty() || old_worker.size() == request.cluster.devices.size()) return {};
   absl::StatusOr<PlannedPipeline> made = plan_skein(fewer);
   if (!made.ok()) return std::nullopt;
-  for (StagePlan& stage : made->plan.stages) {
-    for (ReplicaPlan& replica : stage.replicas) {
-      replica.worker = old_worker[replica.worker.value - 1];
-    }
-  }
-  return std::move(made->plan);
+  return with_workers(std::move(made->plan), old_worker);
 }
 
 }  // namespace

@@ -14,18 +14,6 @@ namespace {
 // measured, four workers on two virtual cores, Nov 2026
 constexpr double kChangeUs = 150'000;
 
-std::vector<WorkerId> ids_of(const std::vector<MeasuredWorker>& measured) {
-  std::vector<WorkerId> ids;
-  for (const MeasuredWorker& each : measured) ids.push_back(each.id);
-  return ids;
-}
-
-void with_ids(Plan& plan, const std::vector<WorkerId>& ids) {
-  for (StagePlan& stage : plan.stages) {
-    for (ReplicaPlan& replica : stage.replicas) replica.worker = ids[replica.worker.value - 1];
-  }
-}
-
 absl::StatusOr<Simulation> simulate_measured(const JobSpec& job, const Plan& plan,
                                              const std::vector<MeasuredWorker>& measured) {
   if (measured.empty()) return absl::NotFoundError("no worker has measured its device");
@@ -112,7 +100,7 @@ absl::StatusOr<Mitigation> choose_mitigation(const JobSpec& job, const Plan& cur
     options.stragglers.push_back(WorkerId{static_cast<uint32_t>(found - ids.begin()) + 1});
   }
   SKEIN_ASSIGN_OR_RETURN(Mitigation mitigation, choose_mitigation(positioned, request, options));
-  with_ids(mitigation.plan, ids);
+  mitigation.plan = with_workers(std::move(mitigation.plan), ids);
   return mitigation;
 }
 

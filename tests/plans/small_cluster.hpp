@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "plans/coordinator/coordination.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/planner/measured_request.hpp"
+#include "plans/profile/estimate.hpp"
 
 namespace skein::plans {
 
@@ -44,6 +46,17 @@ struct Cluster {
     const std::string address = absl::StrCat("127.0.0.1:", previous != 0 ? previous : peer);
     return decided(coordination.on_join(
         peer, {"host", 100, address, "cpu x1", 1.0, WorkerId{previous}}, ++now));
+  }
+  /// What a worker of a job whose plan the planner chooses says of its device.
+  /// `memory_bytes_max`: 0: it has enough for everything.
+  CoordinatorOutcome profiled(uint32_t worker, const JobSpec& job, double flops_per_second = 1e9,
+                              int64_t memory_bytes_max = 0) {
+    MeasuredWorker measured;
+    measured.memory_bytes = int64_t{1} << 40;  // The machine's, which they share.
+    measured.memory_bytes_max = memory_bytes_max;
+    measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                        job.optimizer, flops_per_second, flops_per_second);
+    return coordination.on_profiled({worker}, measured, ++now);
   }
   CoordinatorDecisions quiesced(uint32_t worker, std::vector<InventoryItem> inventory = {}) {
     for (InventoryItem& each : inventory) each.generation = coordination.generation_of(each.step);

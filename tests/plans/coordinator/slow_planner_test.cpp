@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "plans/coordinator/planner_requests.hpp"
-#include "plans/profile/estimate.hpp"
 #include "tests/plans/small_cluster.hpp"
 
 namespace skein::plans {
@@ -32,13 +31,7 @@ struct PlannedCluster : Cluster {
     for (uint32_t id = 1; id <= count; ++id) measure(id);
   }
   CoordinatorDecisions measure(uint32_t worker, double flops_per_second = 1e9) {
-    const JobSpec job = planned_job();
-    MeasuredWorker measured;
-    measured.memory_bytes = int64_t{1} << 40;  // The machine's, which they share.
-    measured.memory_bytes_max = memory_bytes;
-    measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
-                                        job.optimizer, flops_per_second, flops_per_second);
-    return noted(coordination.on_profiled({worker}, measured, ++now));
+    return noted(profiled(worker, planned_job(), flops_per_second, memory_bytes));
   }
   /// Remembers what the planner is asked.
   CoordinatorDecisions noted(CoordinatorDecisions decisions) {

@@ -66,6 +66,8 @@ struct PipelineCluster : Cluster {
   explicit PipelineCluster(const JobSpec& job = rounds_of_four(), uint32_t workers = 3)
       : Cluster(options(job, workers)) {
     for (uint32_t id = 1; id <= workers; ++id) join(id);
+    const bool is_planned = job.parallelism.pipeline_parallel_degree == kAutoDegree;
+    for (uint32_t id = 1; is_planned && id <= workers; ++id) decided(profiled(id, job));
     begun = all_quiesced(workers, {});
     for (uint32_t id = 1; id <= workers; ++id) append(begun, prepared(id));
   }
