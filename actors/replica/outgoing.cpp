@@ -1,8 +1,11 @@
 #include "actors/replica/outgoing.hpp"
 
+#include <utility>
+
 namespace skein::actors {
 
 void Outgoing::send(uint64_t now_us) {
+  if (handed_over) on_tensor(*std::exchange(handed_over, std::nullopt), std::move(memory));
   sent.start_us = now_us;
   for (auto& [address, part] : parts) {
     if (on_sent) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,11 +14,17 @@
 
 namespace skein::actors {
 
+/// Called on any thread with the input of a stage here.
+using OnTensor = std::function<void(const net::TensorKey&, net::TensorHandle)>;
+
 /// The output of a piece of work on its way to the neighbours. It leaves from the device's thread
 /// as soon as it is made: the way over the Replica actor would cost the neighbour a wake of a
-/// thread. Used by one thread at a time.
+/// thread. A neighbouring stage of the same worker is given the memory itself. Used by one thread
+/// at a time.
 struct Outgoing {
-  net::TensorHandle memory;  // Null: there is no output, or nobody takes it.
+  net::TensorHandle memory;                   // Null: there is no output, or nobody takes it.
+  std::optional<net::TensorKey> handed_over;  // To the neighbour that is here; then no `parts`.
+  OnTensor on_tensor;                         // Takes that.
   std::shared_ptr<net::DataPlane> plane;
   std::vector<std::pair<std::string, net::DataPlane::Rows>> parts;  // With their addresses.
   TensorSent sent;                                 // What is told of each transfer ...

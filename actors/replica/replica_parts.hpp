@@ -40,7 +40,7 @@ struct ReplicaParts {
 struct ReplicaHooks {
   std::function<uint64_t()> now_us;
   std::function<void(uint64_t token, gpu::Work work, Outgoing output)> submit;
-  std::function<void(const net::TensorKey&, net::TensorHandle)> on_tensor;  // On any thread.
+  OnTensor on_tensor;
   std::function<void(const net::TensorKey&, net::TensorHandle)> on_chunk;   // The same.
   std::function<void(plans::GroupId, const ReductionRequest&)> reduce;
   std::function<void(int32_t front, const TransferRequest&)> transfer;

@@ -11,6 +11,14 @@ using Kind = net::schema::TensorKind;
 /// Validation outputs that may wait at a slower neighbour.
 constexpr uint32_t kValidationTensorsMax = 4;
 
+/// The stage behind is here, and takes all that this one makes.
+bool hands_over(const StageReplica& replica, const StageReplicas& replicas) {
+  const auto behind = replicas.find(replica.stage + 1);
+  return behind != replicas.end() && replica.routes_forward.size() == 1 &&
+         replica.routes_forward.front().to == behind->second.parts.id &&
+         behind->second.rows == replica.rows;
+}
+
 }  // namespace
 
 net::TensorHandle as_tensor(gpu::StagingPool::Handle memory) {
@@ -48,6 +56,9 @@ plans::InputKind from_schema(Kind kind) {
 TensorTraffic::TensorTraffic(Options options, const StageReplicas& replicas)
     : options_(std::move(options)) {
   for (const auto& [stage, replica] : replicas) {
+    if (hands_over(replica, replicas)) handing_over_.insert(stage);
+  }
+  for (const auto& [stage, replica] : replicas) {
     staging_[stage] = gpu::StagingPool::create(replica.rows.count * options_.row_floats);
     open_inputs(replica);
   }
@@ -78,13 +89,15 @@ void TensorTraffic::open_inputs(const StageReplica& replica) {
   const auto step_tensors = static_cast<uint32_t>(std::max<int64_t>(options_.plan.microbatch_count,
                                                                     options_.plan.stage_count)) +
                             1;
-  if (replica.stage > 0 && !options_.linked.contains(replica.stage - 1)) {
+  const bool receives = replica.stage > 0 && !handing_over_.contains(replica.stage - 1);
+  const bool returns = !replica.routes_forward.empty() && !handing_over_.contains(replica.stage);
+  if (receives && !options_.linked.contains(replica.stage - 1)) {
     open(plans::InputKind::kActivation, replica.routes_backward, step_tensors);
   }
-  if (!replica.routes_forward.empty() && !options_.linked.contains(replica.stage)) {
+  if (returns && !options_.linked.contains(replica.stage)) {
     open(plans::InputKind::kGradient, replica.routes_forward, step_tensors);
   }
-  if (replica.stage > 0) {
+  if (receives) {
     open(plans::InputKind::kValidation, replica.routes_backward, kValidationTensorsMax);
   }
 }
@@ -110,6 +123,12 @@ Outgoing TensorTraffic::outgoing(const StageReplica& from, Kind kind, uint64_t s
   Outgoing out;
   if (routes.empty()) return out;
   out.memory = as_tensor(staging_.at(from.stage)->take());
+  if (handing_over_.contains(kind == Kind::GRADIENT ? from.stage - 1 : from.stage)) {
+    out.handed_over = net::TensorKey{options_.plan.generation, routes.front().to.value, kind, step,
+                                     static_cast<uint32_t>(microbatch)};
+    out.on_tensor = options_.on_tensor;
+    return out;
+  }
   out.plane = options_.plane;
   for (const plans::Route& route : routes) {
     net::DataPlane::Rows part;

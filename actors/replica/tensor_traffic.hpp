@@ -22,8 +22,8 @@ net::TensorHandle as_tensor(gpu::StagingPool::Handle memory);
 net::schema::TensorKind to_schema(plans::InputKind kind);
 plans::InputKind from_schema(net::schema::TensorKind kind);
 
-/// Activations, gradients and validation outputs that travel by way of the hosts, and inputs that
-/// wait for their action. Owned by one actor; touched only from its handlers.
+/// Activations, gradients and validation outputs that travel by way of the hosts or stay on this
+/// one, and inputs that wait for their action. Owned by one actor; touched only from its handlers.
 class TensorTraffic {
  public:
   struct Options {
@@ -32,8 +32,7 @@ class TensorTraffic {
     std::set<int32_t> linked;  // Stages in front of a link of devices.
     std::shared_ptr<net::DataPlane> plane;
     std::map<plans::WorkerId, std::string> addresses;  // The workers' data planes.
-    /// Called on any thread with what arrives.
-    std::function<void(const net::TensorKey&, net::TensorHandle)> on_tensor;
+    OnTensor on_tensor;                                // What arrives.
   };
   TensorTraffic(Options options, const StageReplicas& replicas);
 
@@ -51,6 +50,7 @@ class TensorTraffic {
   void open_inputs(const StageReplica& replica);
 
   const Options options_;
+  std::set<int32_t> handing_over_;  // Stages whose neighbour behind is here, with the same rows.
   std::map<int32_t, std::shared_ptr<gpu::StagingPool>> staging_;  // By stage.
   std::map<plans::InputKey, net::TensorHandle> inputs_;           // The program knows of each.
 };
