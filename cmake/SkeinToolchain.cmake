@@ -12,6 +12,8 @@ option(SKEIN_LONG_TESTS "Run the long forms of tests: hours" OFF)
 option(SKEIN_UNITY "Compile the sources of a room at once, where names permit it" OFF)
 set(SKEIN_TEST_OPTIMISATION "" CACHE STRING
     "Compiler option for the tests' own sources, behind those of the build: -O1")
+set(SKEIN_CAF_OPTIMISATION "" CACHE STRING
+    "The same for the libraries that include CAF: slow to compile, and seldom busy in a unit test")
 option(SKEIN_SWEEP "Sweep the invariants of all state machines after every event" OFF)
 option(SKEIN_FUZZ "Build the fuzzers (clang only)" OFF)
 option(SKEIN_WERROR "Treat warnings as errors" ON)

@@ -5,16 +5,12 @@
 
 #include "plans/base/rng.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/support/cases.hpp"
 
 namespace {
 
 constexpr uint64_t kChangesMax = 6;
-/// One of so many is tried; with a sanitizer each takes ten times as long.
-#ifdef __SANITIZE_ADDRESS__
-constexpr size_t kShare = 4;
-#else
-constexpr size_t kShare = 1;
-#endif
+constexpr size_t kStride = 4 / skein::tests::cases(4);  // Of the truncations.
 
 }  // namespace
 
@@ -23,10 +19,11 @@ int main() {
   int runs = 0;
   const std::vector<std::vector<uint8_t>> seeds = skein::fuzz::seeds();
   for (const std::vector<uint8_t>& seed : seeds) {
-    for (size_t length = 0; length <= seed.size(); length += kShare, ++runs) {
+    for (size_t length = 0; length <= seed.size(); length += kStride, ++runs) {
       skein::fuzz::run_one(seed.data(), length);
     }
-    for (size_t i = 0; i < skein::fuzz::short_run() / kShare / seeds.size(); ++i, ++runs) {
+    for (size_t i = 0; i < skein::tests::cases(skein::fuzz::short_run()) / seeds.size();
+         ++i, ++runs) {
       std::vector<uint8_t> bytes = seed;
       for (uint64_t changes = 1 + rng.below(kChangesMax); changes > 0; --changes) {
         bytes[rng.below(bytes.size())] = static_cast<uint8_t>(rng.bits());

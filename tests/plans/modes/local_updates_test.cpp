@@ -9,6 +9,7 @@
 #include "plans/plan/pipeline_plan.hpp"
 #include "tests/plans/modes/pipeline_world.hpp"
 #include "tests/plans/small_cluster.hpp"
+#include "tests/support/cases.hpp"
 
 namespace skein::plans {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using tests::cases;
 
 const std::vector<std::string>& policies() {
   static const std::vector<std::string> all = {
@@ -59,51 +61,51 @@ void for_worlds(uint64_t seeds, const PipelineWorld::Options& base, Check check)
 
 TEST(LocalUpdates, EverySampleIsCommittedOnceAndAllMeetInTheEnd) {
   uint64_t groups = 0, nonblocking = 0, pushes = 0;
-  for_worlds(20, {}, [&](const PipelineWorld& world) {
+  for_worlds(cases(20), {}, [&](const PipelineWorld& world) {
     EXPECT_EQ(world.steps_done(), 9u);
     EXPECT_EQ(world.dropped_by_programs(), 0u);
     groups += world.groups_of_several();
     nonblocking += world.nonblocking();
     pushes += world.pushes();
   });
-  EXPECT_GT(pushes, 1000u);
-  EXPECT_GT(groups, 1000u);
-  EXPECT_GT(nonblocking, 50u);
+  EXPECT_GT(pushes, cases(1000));
+  EXPECT_GT(groups, cases(1000));
+  EXPECT_GT(nonblocking, cases(50));
 }
 
 TEST(LocalUpdates, RepeatedAndLateWordsOfTheCoordinatorChangeNothing) {
   uint64_t dropped = 0;
-  for_worlds(20, {.repeat_share = 0.2}, [&](const PipelineWorld& world) {
+  for_worlds(cases(20), {.repeat_share = 0.2}, [&](const PipelineWorld& world) {
     EXPECT_EQ(world.steps_done(), 9u);
     dropped += world.dropped_by_programs();
   });
-  EXPECT_GT(dropped, 1000u);
+  EXPECT_GT(dropped, cases(1000));
 }
 
 TEST(LocalUpdates, ALostPipelineCostsItsClaimWhichAnotherOneDoes) {
   uint64_t ended = 0, failed = 0, aborted = 0;
-  for_worlds(100, {.kills = 1, .kill_after = 100}, [&](const PipelineWorld& world) {
+  for_worlds(cases(100), {.kills = 1, .kill_after = 100}, [&](const PipelineWorld& world) {
     ++(world.has_failed() ? failed : ended);
     aborted += world.aborted();
   });
   EXPECT_GT(ended, failed) << "most losses do not come while the mean is taken";
-  EXPECT_GT(aborted, 20u);
+  EXPECT_GT(aborted, cases(20));
 }
 
 TEST(LocalUpdates, SeveralLossesLeaveTheOthersGoingOn) {
   uint64_t redone = 0;
-  for_worlds(100, {.kills = 3, .kill_after = 30},
+  for_worlds(cases(100), {.kills = 3, .kill_after = 30},
              [&](const PipelineWorld& world) { redone += world.redone(); });
-  EXPECT_GT(redone, 50u) << "iterations that nobody has any more are done again";
+  EXPECT_GT(redone, cases(50)) << "iterations that nobody has any more are done again";
 }
 
 TEST(LocalUpdates, ARoundThatIsCutShortEndsAtAWholeStep) {
   uint64_t shorter = 0;
-  for_worlds(20, {.round_steps = 8, .cut_share = 0.01}, [&](const PipelineWorld& world) {
+  for_worlds(cases(20), {.round_steps = 8, .cut_share = 0.01}, [&](const PipelineWorld& world) {
     EXPECT_LE(world.steps_done(), 24u);
     if (world.steps_done() < 24) ++shorter;
   });
-  EXPECT_GT(shorter, 50u);
+  EXPECT_GT(shorter, cases(50));
 }
 
 /// Starts what it is told to, when its timer is called, and remembers what it has heard.

@@ -8,6 +8,7 @@
 #include "../elastic/small_plans.hpp"
 #include "../planner/planner_requests.hpp"
 #include "plans/base/rng.hpp"
+#include "tests/support/cases.hpp"
 
 namespace skein::plans {
 namespace {
@@ -189,7 +190,7 @@ TEST(ChurnSimulation, WaitsWhileNobodyIsThereAndGoesOnFromTheCheckpoint) {
 }
 
 TEST(ChurnSimulation, NeverExceedsTheIdealAndIsTheSameTwice) {
-  for (uint64_t seed = 1; seed <= 30; ++seed) {
+  for (uint64_t seed = 1; seed <= tests::cases(30); ++seed) {
     Rng rng(seed);
     ChurnRequest request = request_of(4, 2, {});
     request.template_stages = {2, 3};

@@ -8,6 +8,7 @@
 
 #include "plans/base/rng.hpp"
 #include "plans/simulator/slowdown.hpp"
+#include "tests/support/cases.hpp"
 
 namespace skein::plans {
 namespace {
@@ -85,7 +86,7 @@ size_t reports_under(const Scenario& scenario, int32_t devices, int32_t microbat
 
 TEST(StragglerDetector, FindsAFourfoldStragglerWithinSixStepsAndItsRecoveryLikewise) {
   for (const size_t count : {2, 3, 4, 8}) {
-    for (uint64_t seed = 1; seed <= 100; ++seed) {
+    for (uint64_t seed = 1; seed <= tests::cases(100); ++seed) {
       SCOPED_TRACE(testing::Message() << count << " workers, seed " << seed);
       StragglerDetector detector;
       Crew crew{.count = count, .seed = seed};
@@ -167,7 +168,7 @@ TEST(StragglerDetector, ReportsTwiceAtMostUnderRandomSleeps) {
   for (const double sleep_us : {150.0, 600.0}) {
     for (const int32_t devices : {2, 4}) {
       size_t worst = 0;
-      for (uint64_t seed = 1; seed <= 100; ++seed) {
+      for (uint64_t seed = 1; seed <= tests::cases(100); ++seed) {
         const Scenario scenario{.kind = Scenario::Kind::kH1, .sleep_us = sleep_us, .seed = seed};
         worst = std::max(worst, reports_under(scenario, devices, /*microbatches=*/4));
       }
@@ -186,7 +187,7 @@ TEST(StragglerDetector, LeavesStragglersOfSingleStepsAlone) {
 }
 
 TEST(StragglerDetector, FindsAModerateStragglerUnderRandomSleepsInTheEnd) {
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  for (uint64_t seed = 1; seed <= tests::cases(50); ++seed) {
     StragglerDetector detector;
     bool found = false;
     for (int32_t step = 0; step < 100 && !found; ++step) {

@@ -11,6 +11,7 @@
 #include "plans/elastic/plan_difference.hpp"
 #include "plans/planner/candidate_schedule.hpp"
 #include "plans/stragglers/mitigation_candidates.hpp"
+#include "tests/support/cases.hpp"
 
 namespace skein::plans {
 namespace {
@@ -236,7 +237,7 @@ TEST(StragglerMitigation, TakesAWorkerThatHasRecoveredBackIn) {
 
 /// Whatever the plan, the cluster and the slowdown.
 TEST(StragglerMitigation, NeverPredictsALongerRestOfTheRun) {
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= tests::cases(40); ++seed) {
     PlanRequest request = random_request(seed);
     const absl::StatusOr<PlannedPipeline> made = planners().front().make_plan(request);
     if (!made.ok()) continue;
@@ -281,7 +282,7 @@ TEST(KeepLayers, RenamesAlikeWorkersSoThatLayersStay) {
 }
 
 TEST(KeepLayers, GivesAValidPlanThatMovesNoMoreForAnyPlans) {
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= tests::cases(40); ++seed) {
     PlanRequest request = random_request(seed);
     for (ClusterDevice& device : request.cluster.devices) device.speed = 1;
     const absl::StatusOr<PlannedPipeline> before = planners().front().make_plan(request);

@@ -8,11 +8,13 @@
 #include "plans/sync/progressive_server.hpp"
 #include "tests/plans/sync/random_pipelines.hpp"
 #include "tests/plans/sync/server_recount.hpp"
+#include "tests/support/cases.hpp"
 
 namespace skein::plans {
 namespace {
 
-constexpr int kEvents = 150000;
+constexpr int kEvents = tests::cases(150'000);
+constexpr int kRounds = tests::cases(1000);
 
 /// What every grouped server keeps.
 void check(const GroupStart& start, ServerRecount& recount, RandomPipelines& pipelines) {
@@ -41,8 +43,8 @@ TEST_P(GroupedServerRandom, NobodyWaitsForeverWhileGroupsChangeAndPipelinesComeA
   watch(pipelines, recount);
   Rng rng(8);
   int regroupings = 0;
-  for (int round = 0; round < 1000; ++round) {
-    pipelines.run(kEvents / 1000);
+  for (int round = 0; round < kRounds; ++round) {
+    pipelines.run(kEvents / kRounds);
     const auto count = static_cast<int32_t>(1 + rng.below(5));
     PipelineGroups groups;
     for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
@@ -54,8 +56,8 @@ TEST_P(GroupedServerRandom, NobodyWaitsForeverWhileGroupsChangeAndPipelinesComeA
   }
   pipelines.settle(30);
   EXPECT_EQ(pipelines.breach(), "");
-  EXPECT_GT(pipelines.deaths(), 30u);
-  EXPECT_GT(regroupings, 300);
+  EXPECT_GT(pipelines.deaths(), tests::cases(30));
+  EXPECT_GT(regroupings, kRounds * 3 / 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, GroupedServerRandom, testing::Values(1u, 2u, 5u));
@@ -122,8 +124,8 @@ TEST_P(ProgressiveServerRandom, NobodyWaitsForever) {
   ServerRecount recount(layout, ServerRecount::Updates::kOfGroups);
   watch(pipelines, recount);
   std::set<PipelineGroups> seen;
-  for (int round = 0; round < 1000; ++round) {
-    pipelines.run(kEvents / 1000);
+  for (int round = 0; round < kRounds; ++round) {
+    pipelines.run(kEvents / kRounds);
     seen.insert(policy.groups());
   }
   pipelines.settle(30);

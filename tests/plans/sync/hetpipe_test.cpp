@@ -7,11 +7,12 @@
 
 #include "tests/plans/sync/random_pipelines.hpp"
 #include "tests/plans/sync/server_recount.hpp"
+#include "tests/support/cases.hpp"
 
 namespace skein::plans {
 namespace {
 
-constexpr int kHetPipeEvents = 120000;  // So many for each of the parameters.
+constexpr int kHetPipeEvents = tests::cases(120'000);  // So many for each of the parameters.
 
 using Shape = std::tuple<uint32_t, uint64_t, uint64_t>;  // Stages, wave, distance.
 
@@ -76,7 +77,7 @@ TEST_P(HetPipeRandom, NobodyIsFurtherAheadAndNobodyWaitsForever) {
   pipelines.run(kHetPipeEvents);
   pipelines.settle(20 * wave);
   EXPECT_EQ(pipelines.breach(), "");
-  EXPECT_GT(pipelines.deaths(), 20u);
+  EXPECT_GT(pipelines.deaths(), tests::cases(20));
   EXPECT_GT(pipelines.starts(), kHetPipeEvents / 10u);
 }
 

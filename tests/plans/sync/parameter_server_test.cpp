@@ -6,11 +6,12 @@
 
 #include "tests/plans/sync/random_pipelines.hpp"
 #include "tests/plans/sync/server_recount.hpp"
+#include "tests/support/cases.hpp"
 
 namespace skein::plans {
 namespace {
 
-constexpr int kServerEvents = 120000;
+constexpr int kServerEvents = tests::cases(120'000);
 constexpr PipelineLayout kLayout{6, 3};
 
 struct ParameterServerRandom : testing::TestWithParam<ParameterServerOptions> {};
@@ -39,7 +40,7 @@ TEST_P(ParameterServerRandom, KeepsItsBoundAndNobodyWaitsForever) {
   pipelines.run(kServerEvents);
   pipelines.settle(30);
   EXPECT_EQ(pipelines.breach(), "");
-  EXPECT_GT(pipelines.deaths(), 50u);
+  EXPECT_GT(pipelines.deaths(), tests::cases(50));
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ParameterServerRandom,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/support/cases.hpp"
+
 namespace skein::plans {
 namespace {
 
@@ -22,6 +24,7 @@ std::vector<std::pair<PipelineLayout, DriverOptions>> driver_settings(const Driv
     for (const bool coupled : {false, true}) {
       for (const double death_rate : {0.0, 0.001, 0.05}) {
         DriverOptions options = base;
+        options.events = tests::cases(base.events);
         options.seed += settings.size();
         options.coupled = coupled;
         options.death_rate = death_rate;
