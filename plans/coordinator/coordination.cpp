@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
@@ -312,7 +313,15 @@ CoordinatorDecisions Coordination::watch_timings() {
     measurements_.slow_down(change.worker, change.slowdown);
   }
   if (!seen.changes.empty()) append(decisions, ask_expectation());
-  if (!seen.due.empty()) {
+  if (!seen.due.empty() && timings.step_reports.empty()) {
+    // Replicas wait for nobody: none is to be relieved, but another plan may make more progress.
+    const auto of_one = [](std::string* out, const SpeedChange& change) {
+      absl::StrAppendFormat(out, "w%d takes %.3g times as long as planned", change.worker.value,
+                            change.slowdown);
+    };
+    changed_speeds_ = absl::StrJoin(seen.due, ", ", of_one);
+    consider_change(0);
+  } else if (!seen.due.empty()) {
     MitigationQuestion question;
     question.job = options_.job;
     question.current = *plan();
@@ -725,7 +734,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
            });
   });
   question.request = replan_request(first_allowed(std::move(workers)), /*is_urgent=*/false);
-  considered_ = question.request.workers;
+  considered_ = {question.request.workers, std::exchange(changed_speeds_, "")};
   const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
   const size_t count = question.request.workers.size();
   if (count < std::max<size_t>(1, fewest)) {
@@ -741,27 +750,41 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
 CoordinatorDecisions Coordination::take(const ChangeAnswer& answer) {
   if (!may_change_plan()) return {};
   const bool must = must_change();
+  const std::string speeds = std::exchange(considered_.changed_speeds, "");
+  if (!must && !(answer.candidate.ok() && answer.is_worthwhile)) {
+    const std::string why = !answer.candidate.ok()
+                                ? std::string(answer.candidate.status().message())
+                            : chooses_plan() ? "no plan promises 5 % more than the one in force"
+                                             : "the job's layout has no place for more";
+    CoordinatorDecisions decisions = tell_spare(why);
+    if (!speeds.empty()) {
+      decisions.push_back(RunEvent{"straggler.no_mitigation", absl::StrCat(speeds, ": ", why), {}});
+    }
+    return decisions;
+  }
   if (!answer.candidate.ok()) {
-    if (!must) return tell_spare(std::string(answer.candidate.status().message()));
     return {RunEvent{"worker.cannot_leave",
                      absl::StrCat("a worker that is to leave stays for now: ",
                                   std::string(answer.candidate.status().message())),
                      {}}};
   }
-  if (!must && !answer.is_worthwhile) {
-    return tell_spare(chooses_plan() ? "no plan promises 5 % more than the one in force"
-                                     : "the job's layout has no place for more");
-  }
   // A layout is made anew, in no time, for those who are here then.
   if (chooses_plan()) change_.propose(*answer.candidate);
-  hold_for_change(must ? "a worker leaves" : "there are workers that could help");
-  return {};
+  if (must || speeds.empty()) {
+    hold_for_change(must ? "a worker leaves" : "there are workers that could help");
+    return {};
+  }
+  timings_.on_mitigation(log_.steps_done());
+  hold_for_change(speeds);
+  return {RunEvent{"straggler.mitigation",
+                   absl::StrCat("another plan: ", speeds, "; ", answer.candidate->reason),
+                   {{"kind", "another plan"}}}};
 }
 
 /// Nobody is idle without a reason that people are told.
 CoordinatorDecisions Coordination::tell_spare(const std::string& why) {
   std::vector<std::string> names;
-  for (WorkerId id : considered_) {
+  for (WorkerId id : considered_.workers) {
     if (!change_.hosts(id)) names.push_back(absl::StrCat("w", id.value));
   }
   if (names == std::exchange(told_spare_, names) || names.empty()) return {};

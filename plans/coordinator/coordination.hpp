@@ -288,21 +288,25 @@ class Coordination {
   bool is_urgent_ = false;       // A worker was lost since the last plan.
   absl::Status bad_input_;       // What a worker with a part said since the last commit.
   std::optional<std::string> change_after_journal_;
-  std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
-  std::vector<WorkerId> considered_;         // A better plan was last looked for for them.
-  std::vector<std::string> told_spare_;      // Who has no place in the plan, as people know.
-  std::string change_reason_;                // Of the change that the commit log is held for.
-  uint64_t last_progress_us_ = 0;            // What the time-outs count from.
-  uint64_t catch_up_until_us_ = 0;           // After a pause of our own.
-  bool tried_again_ = false;                 // The step in progress, in a plan of its own.
-  bool waits_for_holders_ = false;           // Only while quiescing.
-  bool changes_connection_ = false;          // A worker is lost and welcomed in one event.
-  size_t most_gathered_ = 0;                 // Members at once, since gathering began.
-  std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
-  absl::Status checkpoint_fault_;            // Not OK: no checkpoint is whole.
-  bool is_verifying_ = false;                // The host reads the checkpoint to go on from.
-  bool is_seeking_ = false;                  // The host looks for state that workers have left.
-  bool has_sought_ = false;                  // It has, in this change of plan.
+  std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
+  std::string changed_speeds_;            // Why else to look for one; empty: for no reason.
+  struct Considered {
+    std::vector<WorkerId> workers;
+    std::string changed_speeds;
+  } considered_;                                // What a better plan was last looked for for.
+  std::vector<std::string> told_spare_;         // Who has no place in the plan, as people know.
+  std::string change_reason_;                   // Of the change that the commit log is held for.
+  uint64_t last_progress_us_ = 0;               // What the time-outs count from.
+  uint64_t catch_up_until_us_ = 0;              // After a pause of our own.
+  bool tried_again_ = false;                    // The step in progress, in a plan of its own.
+  bool waits_for_holders_ = false;              // Only while quiescing.
+  bool changes_connection_ = false;             // A worker is lost and welcomed in one event.
+  size_t most_gathered_ = 0;                    // Members at once, since gathering began.
+  std::optional<uint64_t> journal_told_us_;     // That it cannot be written; none: it can.
+  absl::Status checkpoint_fault_;               // Not OK: no checkpoint is whole.
+  bool is_verifying_ = false;                   // The host reads the checkpoint to go on from.
+  bool is_seeking_ = false;                     // The host looks for state that workers have left.
+  bool has_sought_ = false;                     // It has, in this change of plan.
   std::map<WorkerId, std::string> complaints_;  // Who cannot read it, in this generation.
   bool stop_requested_ = false;
   uint64_t abandon_at_us_ = 0;  // With `stop_requested_`: the step in progress is abandoned then,

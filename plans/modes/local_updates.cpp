@@ -76,7 +76,11 @@ ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
     totals.stage_weight_delay = done.weight_delay;
     last_timings_ = {};
     for (const PipelineIteration& each : iterations_) {
-      last_timings_.passes.push_back({each.pipeline, each.step_us()});
+      ModeTimings::Pass pass{each.pipeline, each.step_us(), {}};
+      for (const auto& [stage, report] : each.reports) {
+        pass.busy_us[layout_.replica(stage, each.pipeline)] = report.busy_us;
+      }
+      last_timings_.passes.push_back(std::move(pass));
     }
   }
   return decisions;

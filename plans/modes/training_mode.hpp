@@ -35,7 +35,8 @@ struct ModeTimings {
   std::map<ReplicaId, ReadyReport> step_reports;
   struct Pass {
     uint32_t pipeline_replica = 0;
-    uint64_t step_us = 0;  // Its slowest stage.
+    uint64_t step_us = 0;                   // Its slowest stage.
+    std::map<ReplicaId, uint64_t> busy_us;  // Of its replicas.
   };
   std::vector<Pass> passes;  // In the order in which they ended; for plans of pipeline replicas.
 };

@@ -78,6 +78,26 @@ class PipelineTimes {
     return us;
   }
 
+  /// A whole step of it.
+  absl::StatusOr<Simulation> simulation_of(const PipelineCuts& pipeline) const {
+    SKEIN_ASSIGN_OR_RETURN(const ScheduleKind kind,
+                           parse_schedule_kind(job_.parallelism.pipeline_parallel_schedule));
+    Plan plan;
+    plan.microbatch_count = microbatch_count(job_);
+    plan.microbatch_rows = rows_;
+    plan.recompute = job_.training.recompute;
+    for (size_t i = 0; i < pipeline.workers.size(); ++i) {
+      const ReplicaPlan replica{
+          ReplicaId{}, pipeline.workers[i], {0, rows_}, static_cast<int32_t>(i)};
+      plan.stages.push_back({layers_of(pipeline, i, layers()), {replica}});
+    }
+    number_replicas(plan.stages);
+    plan.groups = reduction_groups(plan.stages, request_.profile.tied_bytes > 0);
+    SKEIN_RETURN_IF_ERROR(set_schedule(plan, kind));
+    SKEIN_RETURN_IF_ERROR(check_memory(plan, request_.profile, request_.cluster));
+    return simulate(plan, request_.profile, request_.cluster, request_.simulation);
+  }
+
  private:
   /// What the time depends on. A worker has its first layer, speed and memory, its host (numbered
   /// in the order of the pipeline), and the path to the next worker.
@@ -170,23 +190,7 @@ class PipelineTimes {
 
   /// With a flush: the whole iteration. Without one, what its slowest worker computes of it.
   absl::StatusOr<double> simulated(const PipelineCuts& pipeline) const {
-    SKEIN_ASSIGN_OR_RETURN(const ScheduleKind kind,
-                           parse_schedule_kind(job_.parallelism.pipeline_parallel_schedule));
-    Plan plan;
-    plan.microbatch_count = microbatch_count(job_);
-    plan.microbatch_rows = rows_;
-    plan.recompute = job_.training.recompute;
-    for (size_t i = 0; i < pipeline.workers.size(); ++i) {
-      const ReplicaPlan replica{
-          ReplicaId{}, pipeline.workers[i], {0, rows_}, static_cast<int32_t>(i)};
-      plan.stages.push_back({layers_of(pipeline, i, layers()), {replica}});
-    }
-    number_replicas(plan.stages);
-    plan.groups = reduction_groups(plan.stages, request_.profile.tied_bytes > 0);
-    SKEIN_RETURN_IF_ERROR(set_schedule(plan, kind));
-    SKEIN_RETURN_IF_ERROR(check_memory(plan, request_.profile, request_.cluster));
-    SKEIN_ASSIGN_OR_RETURN(const Simulation simulation,
-                           simulate(plan, request_.profile, request_.cluster, request_.simulation));
+    SKEIN_ASSIGN_OR_RETURN(const Simulation simulation, simulation_of(pipeline));
     if (job_.sync.claims_in_flight == 1) return simulation.step_us;
     double longest_us = 0;
     for (const SimulatedWorker& each : simulation.workers) {
@@ -437,6 +441,17 @@ absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
     iteration_us.push_back(us);
   }
   return judge(job, iteration_us, exchange_us(pipelines, request)).per_second();
+}
+
+absl::StatusOr<std::map<WorkerId, double>> predict_busy_us(const JobSpec& job, const Plan& plan,
+                                                           const PlanRequest& request) {
+  const PipelineTimes times(job, request);
+  std::map<WorkerId, double> busy_us;
+  for (const PipelineCuts& each : cuts_of(plan)) {
+    SKEIN_ASSIGN_OR_RETURN(const Simulation simulation, times.simulation_of(each));
+    for (const SimulatedWorker& worker : simulation.workers) busy_us[worker.id] = worker.busy_us;
+  }
+  return busy_us;
 }
 
 }  // namespace skein::plans

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "absl/status/statusor.h"
 #include "plans/job/job_spec.hpp"
 #include "plans/planner/planner.hpp"
@@ -33,5 +35,10 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
 /// Progress a second under the job's policy of a plan of pipeline replicas, as counted there.
 absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
                                         const PlanRequest& request);
+
+/// How long each worker of such a plan is busy in an iteration of its pipeline replica, in
+/// microseconds times one factor for all.
+absl::StatusOr<std::map<WorkerId, double>> predict_busy_us(const JobSpec& job, const Plan& plan,
+                                                           const PlanRequest& request);
 
 }  // namespace skein::plans

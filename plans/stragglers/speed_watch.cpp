@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/planner/pipelines_planner.hpp"
 
 namespace skein::plans {
 namespace {
@@ -20,6 +21,19 @@ absl::StatusOr<Simulation> simulate_measured(const JobSpec& job, const Plan& pla
   SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids_of(measured)));
   const PlanRequest request = measured_request(job, measured);
   return simulate(positioned, request.profile, request.cluster, request.simulation);
+}
+
+/// By workers' positions among the measured.
+absl::StatusOr<std::map<WorkerId, double>> simulate_busy_us(
+    const JobSpec& job, const Plan& plan, const std::vector<MeasuredWorker>& measured) {
+  if (plan.mode == kLocalMode && !measured.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids_of(measured)));
+    return predict_busy_us(job, positioned, measured_request(job, measured));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const Simulation simulated, simulate_measured(job, plan, measured));
+  std::map<WorkerId, double> busy_us;
+  for (const SimulatedWorker& worker : simulated.workers) busy_us[worker.id] = worker.busy_us;
+  return busy_us;
 }
 
 /// What a worker computes in a step by the layers' FLOPs; in no unit, only ratios count.
@@ -51,22 +65,22 @@ void SpeedWatch::expect(std::map<WorkerId, double> busy_us) {
 
 std::map<WorkerId, double> expected_busy_us(const JobSpec& job, const Plan& plan,
                                             const std::vector<MeasuredWorker>& measured) {
-  const auto simulated = simulate_measured(job, plan, measured);
+  const auto simulated = simulate_busy_us(job, plan, measured);
   if (!simulated.ok()) return work_by_flops(job, plan);
   std::map<WorkerId, double> expected;
-  for (const SimulatedWorker& worker : simulated->workers) {
-    expected[measured[worker.id.value - 1].id] = worker.busy_us;
+  for (const auto& [position, busy_us] : *simulated) {
+    expected[measured[position.value - 1].id] = busy_us;
   }
   return expected;
 }
 
 std::vector<SpeedChange> SpeedWatch::on_step(uint64_t step,
-                                             const std::map<ReplicaId, ReadyReport>& reports) {
+                                             const std::map<ReplicaId, uint64_t>& busy_us) {
   if (!plan_ || expected_us_.empty()) return {};
   std::map<WorkerId, WorkSample> samples;
-  for (const auto& [replica, report] : reports) {
+  for (const auto& [replica, own_us] : busy_us) {
     const WorkerId worker = replica_of(*plan_, replica).worker;
-    samples[worker].busy_us += static_cast<double>(report.busy_us);
+    samples[worker].busy_us += static_cast<double>(own_us);
     samples[worker].expected_us = expected_us_[worker];
   }
   return detector_.on_step(step, samples);

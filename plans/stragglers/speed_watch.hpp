@@ -20,10 +20,11 @@ class SpeedWatch {
  public:
   /// `plan` is in force. Until it is known what it expects of its workers, steps say nothing.
   void begin_generation(const Plan& plan);
-  /// What each worker of the plan is to be busy in a step, as `expected_busy_us`.
+  /// What each worker of the plan is to be busy in a step, as `expected_busy_us`: in an iteration
+  /// of its pipeline replica, where these train apart.
   void expect(std::map<WorkerId, double> busy_us);
-  /// The reports of a committed step. Ascending by worker.
-  std::vector<SpeedChange> on_step(uint64_t step, const std::map<ReplicaId, ReadyReport>& reports);
+  /// How long replicas were busy in a step that is committed. Ascending by worker.
+  std::vector<SpeedChange> on_step(uint64_t step, const std::map<ReplicaId, uint64_t>& busy_us);
 
  private:
   std::optional<Plan> plan_;
@@ -31,9 +32,10 @@ class SpeedWatch {
   StragglerDetector detector_;
 };
 
-/// Busy time of a step for each worker of the plan. `measured`: what its workers have measured of
-/// themselves, in the speeds known so far; empty: the work is what the layers' FLOPs say, in no
-/// unit. Cost: with measurements, a simulation of the plan.
+/// Busy time of a step for each worker of the plan, or of an iteration of its pipeline replica;
+/// only ratios count. `measured`: what its workers have measured of themselves, in the speeds known
+/// so far; empty: the work is what the layers' FLOPs say. Cost: with measurements, a simulation of
+/// the plan.
 std::map<WorkerId, double> expected_busy_us(const JobSpec& job, const Plan& plan,
                                             const std::vector<MeasuredWorker>& measured);
 

@@ -54,6 +54,18 @@ TEST(PlannedPipelines, AfterALossTheOthersGoOnWithoutThePlanner) {
   EXPECT_EQ(count<RequestPlan>(assigned), 0u);
 }
 
+TEST(PlannedPipelines, WhoBecomesSlowIsToldAndAnotherPlanIsLookedFor) {
+  JobSpec job = planned_rounds();
+  job.training.steps = 400;
+  PipelineCluster cluster(job);
+  cluster.step_us[1] = 4 * cluster.step_us[0];
+  const CoordinatorDecisions told = cluster.run(cluster.begun, 1000);
+  EXPECT_THAT(texts_of(told, "worker.speed_changed"), ElementsAre(HasSubstr("w2")));
+  EXPECT_THAT(
+      texts_of(told, "straggler.no_mitigation"),
+      ElementsAre(HasSubstr("w2 takes 4 times as long as planned: no plan promises 5 % more")));
+}
+
 TEST(PlannedPipelines, WhoHasNoPlaceIsToldOnce) {
   PipelineCluster cluster(planned_rounds());
   const auto join_small = [&](uint32_t id) {

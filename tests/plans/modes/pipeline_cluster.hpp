@@ -155,6 +155,7 @@ struct PipelineCluster : Cluster {
     report.step = step;
     report.norm_squared = 9;
     report.step_us = step_us.at(pipeline);
+    report.busy_us = step_us.at(pipeline);
     report.loss_sum = 4;
     report.loss_tokens = 2;
     return decided(coordination.on_ready(sender(report.replica), report, ++now));

@@ -129,6 +129,17 @@ TEST(PipelinesPlanner, PredictsAStepOfTheJob) {
   EXPECT_NEAR(four / claim_us, 1, 0.1) << "each worker does one of four claims";
 }
 
+TEST(PipelinesPlanner, SaysHowLongEachWorkerIsBusy) {
+  const JobSpec job = ten_layers();
+  PlanRequest request = request_for({{1, 1}});
+  const Plan plan = make_plan_of_cuts(job, {PipelineCuts{{{1}, {2}}, {6}}}, 1).value();
+  std::map<WorkerId, double> busy_us = predict_busy_us(job, plan, request).value();
+  EXPECT_NEAR(busy_us[{1}] / busy_us[{2}], 6.0 / 4, 0.02);
+  request.cluster.devices[0].speed = 0.5;
+  busy_us = predict_busy_us(job, plan, request).value();
+  EXPECT_NEAR(busy_us[{1}] / busy_us[{2}], 12.0 / 4, 0.04);
+}
+
 TEST(PipelinesPlanner, NobodyIsLeftOverWhereAllHaveRoom) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     PlanRequest request = random_request(seed);
