@@ -49,7 +49,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
            {options_.committed_steps, options_.committed_norm, options_.durable_step,
             options_.generations}),
       mode_name_(first_mode(modes_or_own(options_.modes), options_.job).name),
-      mode_choice_(options_.job),
+      mode_choice_(options_.job, is_left_to_planner(options_)),
+      planned_mode_(options_.job, is_left_to_planner(options_)),
       timings_(options_.job, is_left_to_planner(options_)),
       last_progress_us_(now_us),
       is_verifying_(!options_.is_verified) {
@@ -64,7 +65,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
                     now_us + static_cast<uint64_t>(wait_s / kMicro));
     }
   }
-  if (mode_choice_.may_change()) mode_name_ = options_.last_plan->mode;
+  if (mode_choice_.may_change() || planned_mode_.may_change())
+    mode_name_ = options_.last_plan->mode;
   // A layout that follows the number of workers does not say how many there were.
   options_.worker_count = std::max(options_.worker_count, worker_count(*options_.last_plan));
 }
@@ -336,6 +338,18 @@ CoordinatorDecisions Coordination::watch_timings() {
     question.generation = generation_ + 1;
     append(decisions, requests_.ask({std::move(question)}));
   }
+  if (planned_mode_.is_due(timings_.recent())) {
+    ModeQuestion question;
+    question.make_together = planner_of(kSynchronousMode);
+    question.make_apart = planner_of(kLocalMode);
+    std::vector<WorkerId> workers;
+    for (const auto& [id, member] : members()) {
+      if (!member.leaves && measurements_.has(id)) workers.push_back(id);
+    }
+    question.request = replan_request(first_allowed(std::move(workers)), /*is_urgent=*/false);
+    question.steps = {timings_.recent().last.begin(), timings_.recent().last.end()};
+    append(decisions, requests_.ask({std::move(question)}));
+  }
   if (auto question = mode_choice_.on_commit(timings, log_.last_step_us())) {
     append(decisions, requests_.ask({*std::move(question)}));
   }
@@ -429,6 +443,9 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
   question.make_plan = mode_entry().make_plan;
+  if (planned_mode_.may_change()) {
+    question.make_otherwise = planner_of(mode_name_ == kLocalMode ? kSynchronousMode : kLocalMode);
+  }
   question.request = replan_request(eligible_workers(now_us, Leavers::kWithout), is_urgent_);
   const auto fewest = stop_requested_ ? 1 : static_cast<size_t>(options_.job.elastic.min_workers);
   if (members_.some_leave()) {
@@ -452,6 +469,10 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
       quick->plan.mode = mode_name_;
       return assign(*std::move(quick), 0, now_us);
     }
+  }
+  std::vector<WorkerId> reached = unreachable_.without_stubborn(question.request.workers, now_us);
+  if (reached.size() < count && reached.size() >= fewest) {
+    question.if_possible = replan_request(std::move(reached), is_urgent_);
   }
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};
@@ -505,9 +526,16 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
   if (!answer.chosen.ok()) return choose(answer.chosen, ready.thinking_us, now_us);
   // Somebody may have come or gone while it was being made.
   change_.propose(*answer.chosen);
-  if (!change_.is_quiet(members_.all())) return {};
+  CoordinatorDecisions decisions;
+  if (!answer.refused.ok()) {
+    const std::string why =
+        absl::StrCat("there is no other plan: ", std::string(answer.refused.message()));
+    decisions = change_mode(answer.chosen->plan.mode, why);
+  }
+  if (!change_.is_quiet(members_.all())) return decisions;
   const auto chosen = change_.take_proposal(able_workers(now_us, Leavers::kWith));
-  return chosen ? assign(*chosen, ready.thinking_us, now_us) : try_choose(now_us);
+  append(decisions, chosen ? assign(*chosen, ready.thinking_us, now_us) : try_choose(now_us));
+  return decisions;
 }
 
 CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>& chosen,
@@ -669,8 +697,9 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   append(decisions, dismiss_leavers());
   told_spare_.clear();
   mode_choice_.begin_generation(*plan());
+  planned_mode_.begin_generation(*plan());
   timings_.begin_generation(*plan());
-  if (options_.job.elastic.watch_speeds) append(decisions, ask_expectation());
+  if (timings_.follows_speeds()) append(decisions, ask_expectation());
   // Whoever came or asked to leave meanwhile; and a plan that was made in a hurry may have a
   // better.
   const bool has_other_members = std::any_of(
@@ -816,13 +845,24 @@ CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
 
 CoordinatorDecisions Coordination::take(const PolicyAnswer& answer) {
   if (!may_change_plan() || log_.is_held()) return {};
-  const auto change = mode_choice_.on_answer(answer);
+  return hold_for_mode(mode_choice_.on_answer(answer));
+}
+
+CoordinatorDecisions Coordination::take(const ModeAnswer& answer) {
+  if (!may_change_plan() || log_.is_held()) return {};
+  return hold_for_mode(planned_mode_.on_answer(answer));
+}
+
+CoordinatorDecisions Coordination::hold_for_mode(const std::optional<ModeChoice::Change>& change) {
   if (!change) return {};
-  mode_name_ = change->mode;
-  CoordinatorDecisions decisions = {
-      RunEvent{"sync.changed", change->event, {{"why", change->event}}}};
   hold_for_change(change->reason);
-  return decisions;
+  return change_mode(change->mode, change->event);
+}
+
+/// The next plan is one of that mode.
+CoordinatorDecisions Coordination::change_mode(const std::string& mode, const std::string& why) {
+  mode_name_ = mode;
+  return {RunEvent{"sync.changed", why, {{"why", why}}}};
 }
 
 CoordinatorDecisions Coordination::take(const ExpectationAnswer& answer) {
@@ -844,6 +884,8 @@ CoordinatorOutcome Coordination::on_plan_ready(const PlanReady& ready, uint64_t 
     append(decisions, take(*mitigation));
   } else if (const auto* policy = std::get_if<PolicyAnswer>(&what)) {
     append(decisions, take(*policy));
+  } else if (const auto* mode = std::get_if<ModeAnswer>(&what)) {
+    append(decisions, take(*mode));
   } else {
     append(decisions, take(std::get<ExpectationAnswer>(what)));
   }
@@ -864,6 +906,10 @@ bool Coordination::chooses_plan() const { return is_left_to_planner(options_); }
 /// The mode that plans are made for.
 const ModeEntry& Coordination::mode_entry() const {
   return find_mode(modes_or_own(options_.modes), mode_name_);
+}
+
+PlanMaker Coordination::planner_of(const std::string& mode) const {
+  return find_mode(modes_or_own(options_.modes), mode).make_plan;
 }
 
 CoordinatorDecisions Coordination::start_profiling(uint64_t now_us) {

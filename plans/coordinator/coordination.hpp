@@ -28,6 +28,7 @@
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/mode_choice.hpp"
 #include "plans/modes/mode_list.hpp"
+#include "plans/modes/planned_mode_choice.hpp"
 #include "plans/modes/training_mode.hpp"
 #include "plans/plan/plan.hpp"
 
@@ -203,6 +204,7 @@ class Coordination {
   // Measurements.
   bool chooses_plan() const;
   const ModeEntry& mode_entry() const;
+  PlanMaker planner_of(const std::string& mode) const;
   CoordinatorDecisions start_profiling(uint64_t now_us);
   CoordinatorDecisions try_finish_profiling(uint64_t now_us);
 
@@ -233,6 +235,9 @@ class Coordination {
   CoordinatorDecisions tell_spare(const std::string& why);
   CoordinatorDecisions take(const MitigationAnswer& answer);
   CoordinatorDecisions take(const PolicyAnswer& answer);
+  CoordinatorDecisions take(const ModeAnswer& answer);
+  CoordinatorDecisions hold_for_mode(const std::optional<ModeChoice::Change>& change);
+  CoordinatorDecisions change_mode(const std::string& mode, const std::string& why);
   CoordinatorDecisions take(const ExpectationAnswer& answer);
   bool may_change_plan() const;
 
@@ -281,6 +286,7 @@ class Coordination {
   std::unique_ptr<TrainingMode> mode_;  // That of the plan in force.
   std::string mode_name_;               // The plans that are made from now on have it.
   ModeChoice mode_choice_;
+  PlannedModeChoice planned_mode_;
   TimingWatch timings_;
   GoodputLedger goodput_;
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.

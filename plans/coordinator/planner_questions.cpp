@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plans/coordinator/change_gain.hpp"
+#include "plans/coordinator/mode_gain.hpp"
 #include "plans/stragglers/speed_watch.hpp"
 
 namespace skein::plans {
@@ -21,6 +22,8 @@ PlannerAnswer::What answer_any(const PolicyQuestion& question) {
   return PolicyAnswer{choose_sync(question.profile, question.candidates, question.options)};
 }
 
+PlannerAnswer::What answer_any(const ModeQuestion& question) { return answer(question); }
+
 PlannerAnswer::What answer_any(const ExpectationQuestion& question) {
   return ExpectationAnswer{expected_busy_us(question.job, question.plan, question.measured)};
 }
@@ -28,11 +31,17 @@ PlannerAnswer::What answer_any(const ExpectationQuestion& question) {
 }  // namespace
 
 RoundAnswer answer(const RoundQuestion& question) {
-  RoundAnswer answer{question.make_plan(question.request)};
+  RoundAnswer answer{question.make_plan(question.if_possible.value_or(question.request)),
+                     absl::OkStatus()};
+  if (!answer.chosen.ok() && question.if_possible) {
+    answer.chosen = question.make_plan(question.request);
+  }
   if (!answer.chosen.ok() && question.with_leavers) {
     answer.chosen = question.make_plan(*question.with_leavers);
   }
-  return answer;
+  if (answer.chosen.ok() || !question.make_otherwise) return answer;
+  absl::StatusOr<PlannedPipeline> other = question.make_otherwise(question.request);
+  return other.ok() ? RoundAnswer{std::move(other), answer.chosen.status()} : answer;
 }
 
 ChangeAnswer answer(const ChangeQuestion& question) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/planner/planner.hpp"
+#include "plans/stragglers/speed_watch.hpp"
 #include "plans/stragglers/straggler_mitigation.hpp"
 #include "plans/sync/policy_choice.hpp"
 
@@ -28,10 +30,13 @@ using PlanMaker = absl::StatusOr<PlannedPipeline> (*)(const ReplanRequest& reque
 struct RoundQuestion {
   PlanMaker make_plan = nullptr;
   ReplanRequest request;
+  std::optional<ReplanRequest> if_possible;   // For fewer: without whom others do not reach.
   std::optional<ReplanRequest> with_leavers;  // If need be, with those that would rather leave.
+  PlanMaker make_otherwise = nullptr;         // If that finds none: in another mode.
 };
 struct RoundAnswer {
   absl::StatusOr<PlannedPipeline> chosen;
+  absl::Status refused;  // Why the plan is in another mode; OK: it is not.
 };
 
 /// Members have changed: would another plan be better than `request.current`?
@@ -69,6 +74,18 @@ struct PolicyAnswer {
   SyncChoice choice;
 };
 
+/// Do all together make more progress, or pipeline replicas apart from each other, if the workers
+/// of a planned job go on like that?
+struct ModeQuestion {
+  PlanMaker make_together = nullptr, make_apart = nullptr;
+  ReplanRequest request;          // For all that have measured.
+  std::vector<StepRatios> steps;  // The last ones.
+};
+struct ModeAnswer {
+  double together = 0, apart = 0;  // Iterations a second, each at its worth; 0: not possible.
+  std::string reason;
+};
+
 /// How long is each worker of the plan busy in a step?
 struct ExpectationQuestion {
   JobSpec job;
@@ -81,13 +98,13 @@ struct ExpectationAnswer {
 
 struct PlannerQuestion {
   using What = std::variant<RoundQuestion, ChangeQuestion, MitigationQuestion, PolicyQuestion,
-                            ExpectationQuestion>;
+                            ModeQuestion, ExpectationQuestion>;
   What what;
 };
 /// In the order of the questions.
 struct PlannerAnswer {
-  using What =
-      std::variant<RoundAnswer, ChangeAnswer, MitigationAnswer, PolicyAnswer, ExpectationAnswer>;
+  using What = std::variant<RoundAnswer, ChangeAnswer, MitigationAnswer, PolicyAnswer, ModeAnswer,
+                            ExpectationAnswer>;
   What what;
 };
 

@@ -37,10 +37,12 @@ std::vector<BusyTimes> steps_of(const ModeTimings& timings) {
 
 TimingWatch::Observation TimingWatch::on_commit(uint64_t steps_done, const ModeTimings& timings) {
   Observation observation;
-  if (!job_.elastic.watch_speeds) return observation;
+  if (!follows_speeds()) return observation;
   for (const BusyTimes& busy_us : steps_of(timings)) {
-    observation.changes = speeds_.on_step(steps_done, busy_us);
-    if (!observation.changes.empty()) break;  // What is expected now is to be known first.
+    const std::vector<SpeedChange> changes = speeds_.on_step(steps_done, busy_us);
+    if (!job_.elastic.watch_speeds || changes.empty()) continue;
+    observation.changes = changes;
+    break;  // What is expected now is to be known first.
   }
   if (!mitigates_) return observation;
   pace_.on_changes(observation.changes);

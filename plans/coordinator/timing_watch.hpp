@@ -11,6 +11,7 @@
 #include "plans/modes/training_mode.hpp"
 #include "plans/stragglers/mitigation_pace.hpp"
 #include "plans/stragglers/speed_watch.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 
@@ -22,6 +23,10 @@ class TimingWatch {
   /// `mitigates`: the plan may be changed for a straggler.
   TimingWatch(const JobSpec& job, bool mitigates) : job_(job), mitigates_(mitigates) {}
 
+  /// It wants to be told what the plan expects of its workers.
+  bool follows_speeds() const {
+    return job_.elastic.watch_speeds || (mitigates_ && chooses_mode(job_));
+  }
   void begin_generation(const Plan& plan) { speeds_.begin_generation(plan); }
   void expect(const ExpectationAnswer& answer) { speeds_.expect(answer.busy_us); }
 
@@ -31,6 +36,7 @@ class TimingWatch {
     std::vector<SpeedChange> due;  // A mitigation is to be looked for.
   };
   Observation on_commit(uint64_t steps_done, const ModeTimings& timings);
+  const RecentSteps& recent() const { return speeds_.recent(); }
   /// The plan is changed for what was due.
   void on_mitigation(uint64_t steps_done) { pace_.on_mitigation(steps_done); }
 

@@ -1,7 +1,6 @@
 #include "plans/coordinator/unreachable_pairs.hpp"
 
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -56,6 +55,17 @@ bool UnreachablePairs::were_tried_again(uint64_t now_us) const {
   return std::all_of(pairs_.begin(), pairs_.end(), [&](const auto& each) {
     return each.second.until_us <= now_us || each.second.times > 1;
   });
+}
+
+std::vector<WorkerId> UnreachablePairs::without_stubborn(std::vector<WorkerId> workers,
+                                                         uint64_t now_us) const {
+  for (const auto& [pair, entry] : pairs_) {
+    if (entry.until_us <= now_us || entry.times < 2) continue;
+    const bool are_both_here = std::count(workers.begin(), workers.end(), pair.first) > 0 &&
+                               std::count(workers.begin(), workers.end(), pair.second) > 0;
+    if (are_both_here) std::erase(workers, pair.second);
+  }
+  return workers;
 }
 
 std::optional<uint64_t> UnreachablePairs::next_end_us(uint64_t now_us) const {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plans/elastic/worker_pairs.hpp"
 
@@ -25,6 +26,9 @@ class UnreachablePairs {
   WorkerPairs at(uint64_t now_us) const;
   /// Every link that is believed to be down was tried again in vain.
   bool were_tried_again(uint64_t now_us) const;
+  /// These workers without one of each pair whose link was tried again in vain, the one that came
+  /// last.
+  std::vector<WorkerId> without_stubborn(std::vector<WorkerId> workers, uint64_t now_us) const;
   /// When the next one is tried again; none: nothing is believed.
   std::optional<uint64_t> next_end_us(uint64_t now_us) const;
   /// "w1 and w2, w1 and w4 do not reach one another"

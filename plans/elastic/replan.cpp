@@ -241,7 +241,7 @@ absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
 absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request) {
   SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
   const bool may_reroute = request.is_urgent && request.current.has_value();
-  if (may_reroute && is_chosen_by_planner(request)) {
+  if (may_reroute && is_chosen_by_planner(request) && request.current->mode != kLocalMode) {
     absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);
     if (rerouted.ok()) return rerouted;
   }
@@ -302,7 +302,11 @@ absl::StatusOr<PlannedPipeline> quick_replan_pipeline_replicas(const ReplanReque
 absl::StatusOr<PlannedPipeline> quick_replan(const ReplanRequest& request) {
   SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
   if (!request.current) return absl::NotFoundError("there is no plan to go on from");
-  absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);
+  // Stages between the cuts of several pipeline replicas are none to split rows over.
+  absl::StatusOr<PlannedPipeline> rerouted =
+      request.current->mode == kLocalMode
+          ? absl::NotFoundError("the plan in force is one of pipeline replicas")
+          : without_lost(request);
   if (rerouted.ok()) return rerouted;
   return even_by_speed(request, std::string(rerouted.status().message()));
 }

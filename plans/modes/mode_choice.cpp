@@ -7,8 +7,8 @@
 
 namespace skein::plans {
 
-ModeChoice::ModeChoice(const JobSpec& job)
-    : job_(job), may_change_(may_run_pipelines(job) && !begins_in_pipelines(job)) {}
+ModeChoice::ModeChoice(const JobSpec& job, bool is_planned)
+    : job_(job), may_change_(!is_planned && chooses_mode(job)) {}
 
 void ModeChoice::begin_generation(const Plan& plan) {
   constexpr uint32_t kDoublingsMax = 5;

@@ -12,12 +12,13 @@
 
 namespace skein::plans {
 
-/// What `sync.policy = "auto"` does: follows what steps take, and says when pipeline replicas
-/// should train apart from each other, or should not any more. Jobs of every other policy stay as
-/// they begin. A state machine without clock or I/O.
+/// What `sync.policy = "auto"` does with a layout of the job's: follows what steps take, and says
+/// when pipeline replicas should train apart from each other, or should not any more. Jobs of every
+/// other policy stay as they begin. A state machine without clock or I/O.
 class ModeChoice {
  public:
-  explicit ModeChoice(const JobSpec& job);
+  /// `is_planned`: the planner chooses the job's plan, and `PlannedModeChoice` the mode.
+  ModeChoice(const JobSpec& job, bool is_planned);
 
   /// The job may change its mode: a resumed run goes on as its last plan did.
   bool may_change() const { return may_change_; }

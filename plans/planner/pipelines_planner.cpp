@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/base/upper_median.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/pipeline_plan.hpp"
@@ -236,8 +237,10 @@ struct Progress {
   double per_second() const { return iterations_per_second * worth; }
 };
 
-/// A pipeline replica counts as one stage that takes its iteration's time.
-Progress judge(const JobSpec& job, const std::vector<double>& iteration_us, double exchange_us) {
+/// A pipeline replica counts as one stage that takes its iteration's time. `stalls`: what is known
+/// of them; only that.
+Progress judge(const JobSpec& job, const std::vector<double>& iteration_us, double exchange_us,
+               const StragglerProfile& stalls = {}) {
   const auto count = static_cast<uint32_t>(iteration_us.size());
   const auto [fastest, slowest] = std::minmax_element(iteration_us.begin(), iteration_us.end());
   PolicySimulationOptions options;
@@ -250,6 +253,8 @@ Progress judge(const JobSpec& job, const std::vector<double>& iteration_us, doub
   options.server_latency_us = 2 * exchange_us - options.server_us;
   options.has_group_servers = false;
   options.moments_per_weight = job.optimizer.name == "adamw" ? 2 : 1;
+  options.scenario = sleeping_pieces(stalls.stall_us, 1, /*seed=*/1);
+  options.scenario.slowdown.probability = stalls.stall_rate;
   for (double us : iteration_us) options.scenario.slowness.push_back(us / *fastest);
   options.duration_us =
       std::min(kJudgedIterations * *slowest,
@@ -432,15 +437,25 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
 }
 
 absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
-                                        const PlanRequest& request) {
-  PipelineTimes times(job, request);
+                                        const PlanRequest& request,
+                                        const std::vector<ClusterSpec>& steps) {
   const std::vector<PipelineCuts> pipelines = cuts_of(plan);
-  std::vector<double> iteration_us;
-  for (const PipelineCuts& each : pipelines) {
-    SKEIN_ASSIGN_OR_RETURN(const double us, times.iteration_us(each));
-    iteration_us.push_back(us);
+  std::vector<std::vector<double>> step_us(pipelines.size());
+  PlanRequest disturbed = request;
+  for (size_t step = 0; step < std::max<size_t>(1, steps.size()); ++step) {
+    if (!steps.empty()) disturbed.cluster = steps[step];
+    PipelineTimes times(job, disturbed);
+    for (size_t p = 0; p < pipelines.size(); ++p) {
+      SKEIN_ASSIGN_OR_RETURN(const double us, times.iteration_us(pipelines[p]));
+      step_us[p].push_back(us);
+    }
   }
-  return judge(job, iteration_us, exchange_us(pipelines, request)).per_second();
+  StragglerProfile stalls;
+  stalls.layout = {.pipelines = static_cast<uint32_t>(pipelines.size()), .stages = 1};
+  measure_stragglers(step_us, stalls);
+  std::vector<double> typical_us;
+  for (const std::vector<double>& own : step_us) typical_us.push_back(upper_median(own));
+  return judge(job, typical_us, exchange_us(pipelines, request), stalls).per_second();
 }
 
 absl::StatusOr<std::map<WorkerId, double>> predict_busy_us(const JobSpec& job, const Plan& plan,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "plans/job/job_spec.hpp"
@@ -33,8 +34,11 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
                                                        const PlanRequest& request);
 
 /// Progress a second under the job's policy of a plan of pipeline replicas, as counted there.
+/// `steps`: the cluster as it was in each of several iterations, if it is not always the same: a
+/// pipeline replica's typical iteration, and its stalls, are simulated from these.
 absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
-                                        const PlanRequest& request);
+                                        const PlanRequest& request,
+                                        const std::vector<ClusterSpec>& steps = {});
 
 /// How long each worker of such a plan is busy in an iteration of its pipeline replica, in
 /// microseconds times one factor for all.

@@ -56,11 +56,27 @@ void SpeedWatch::begin_generation(const Plan& plan) {
   plan_ = plan;
   expected_us_.clear();
   detector_.reset();
+  recent_ = {};
 }
 
 void SpeedWatch::expect(std::map<WorkerId, double> busy_us) {
   expected_us_ = std::move(busy_us);
   detector_.reset();
+  recent_.last.clear();
+}
+
+void SpeedWatch::keep(const std::map<WorkerId, WorkSample>& samples) {
+  constexpr size_t kStepsKept = 32;  // Enough to see a stall rate of a tenth.
+  StepRatios ratios;
+  for (const auto& [worker, sample] : samples) {
+    if (sample.busy_us > 0 && sample.expected_us > 0) {
+      ratios[worker] = sample.busy_us / sample.expected_us;
+    }
+  }
+  if (ratios.empty()) return;
+  ++recent_.seen;
+  recent_.last.push_back(std::move(ratios));
+  if (recent_.last.size() > kStepsKept) recent_.last.pop_front();
 }
 
 std::map<WorkerId, double> expected_busy_us(const JobSpec& job, const Plan& plan,
@@ -83,6 +99,7 @@ std::vector<SpeedChange> SpeedWatch::on_step(uint64_t step,
     samples[worker].busy_us += static_cast<double>(own_us);
     samples[worker].expected_us = expected_us_[worker];
   }
+  keep(samples);
   return detector_.on_step(step, samples);
 }
 

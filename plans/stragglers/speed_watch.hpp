@@ -1,18 +1,29 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "plans/coordinator/coordinator_decisions.hpp"
+#include "plans/base/ids.hpp"
 #include "plans/job/job_spec.hpp"
+#include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/stragglers/straggler_detector.hpp"
 #include "plans/stragglers/straggler_mitigation.hpp"
 
 namespace skein::plans {
+
+/// Busy over expected time of each worker that took part in a step, times one factor for all.
+using StepRatios = std::map<WorkerId, double>;
+
+/// What the workers of a plan took lately, against what is expected of them now.
+struct RecentSteps {
+  std::deque<StepRatios> last;  // At most 32.
+  uint64_t seen = 0;            // Of the plan.
+};
 
 /// Compares what the workers of a plan take with what the plan expects of them, step by step. Knows
 /// that worker ids have gaps, and the planner's devices do not.
@@ -25,11 +36,15 @@ class SpeedWatch {
   void expect(std::map<WorkerId, double> busy_us);
   /// How long replicas were busy in a step that is committed. Ascending by worker.
   std::vector<SpeedChange> on_step(uint64_t step, const std::map<ReplicaId, uint64_t>& busy_us);
+  const RecentSteps& recent() const { return recent_; }
 
  private:
+  void keep(const std::map<WorkerId, WorkSample>& samples);
+
   std::optional<Plan> plan_;
   std::map<WorkerId, double> expected_us_;  // Busy time of a step; empty: not known.
   StragglerDetector detector_;
+  RecentSteps recent_;
 };
 
 /// Busy time of a step for each worker of the plan, or of an iteration of its pipeline replica;

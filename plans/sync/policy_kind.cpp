@@ -83,6 +83,8 @@ bool begins_in_pipelines(const JobSpec& job) {
   return may_run_pipelines(job) && kind_of(job) != PolicyKind::kAuto;
 }
 
+bool chooses_mode(const JobSpec& job) { return kind_of(job) == PolicyKind::kAuto; }
+
 bool has_server(const JobSpec& job) { return kind_of(job) >= PolicyKind::kPs; }
 
 std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLayout& layout) {
@@ -141,13 +143,6 @@ absl::Status check_pipelines(const JobSpec& job) {
                      "parallelism.pipeline_parallel_degree, a number or \"auto\", and "
                      "data_parallel_replicate_degree, without parallelism.replicas or "
                      "parallelism.plan"));
-  }
-  const bool is_planned = parallelism.pipeline_parallel_degree == kAutoDegree;
-  if (is_planned && kind_of(job) == PolicyKind::kAuto) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parallelism.pipeline_parallel_degree = \"auto\": ", policy,
-        " compares pipeline replicas of one shape with all of them together; give the number of "
-        "stages, or choose \"overlapped\" or \"allreduce\""));
   }
   const int64_t pipelines = parallelism.data_parallel_replicate_degree;
   if (job.training.micro_batch_size % pipelines != 0) {

@@ -38,6 +38,8 @@ absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
 bool may_run_pipelines(const JobSpec& job);
 /// True if they do so from the beginning; else "auto" may let them later.
 bool begins_in_pipelines(const JobSpec& job);
+/// True if the run chooses, again and again: "auto".
+bool chooses_mode(const JobSpec& job);
 
 /// True if pipeline replicas meet at a parameter server.
 bool has_server(const JobSpec& job);

@@ -240,6 +240,30 @@ class Trial:
         self.expect("nobody is left over, and nobody has all", sum(map(len, plan)) == 4 and
                     all(len(each) > 1 for each in plan), plan)
 
+    def planned_goes_its_own_way(self):
+        """Workers of which each stalls now and then: "auto" has to find that nobody should wait."""
+        run = self.start_planned(160, *SLEEP, "--device.speeds", "1,0.5,1,0.5", "--sync.policy", "auto",
+                                 "--device.scenario", "H4 probability=0.1 sleep=100000",
+                                 "--optimizer.name", "sgd")
+        self.check(learns=False)
+        changes = run.events("sync.changed")
+        self.expect("the plan becomes one of pipeline replicas, once", len(changes) == 1, changes)
+        lines = run.steps()
+        self.expect("at first all do every step together", "pipeline_samples" not in lines[0] and
+                    "pipeline_samples" in lines[-1], lines[:1])
+        self.expect("nothing is done again", not run.events("run.rolled_back"))
+
+    def planned_straggler(self):
+        """One becomes slow: the planner moves layers away from it."""
+        run = self.start_planned(160, *SLEEP[:-2], "--device.memory_limit_mb", "4", "--chaos",
+                                 "w1:slow=4x@step=20")
+        self.check(learns=False)
+        self.expect("it is found", [each["worker"] for each in run.events("worker.speed_changed")][:1]
+                    == ["1"], run.events("worker.speed_changed"))
+        plans = self.plans()
+        before, after = (sum(each.get("1", 0) for each in plan) for plan in (plans[0], plans[-1]))
+        self.expect("it has fewer layers than before", after < before, plans)
+
     def planned_cuts_and_a_death(self):
         """Its partner finds another place, or joins the others."""
         run = self.start_planned(120, *SLEEP, "--device.speeds", "1,0.25,1,0.5",
@@ -400,6 +424,8 @@ def trials():
     yield "planned cuts", Trial.planned_cuts
     yield "planned cuts with several claims", lambda t: t.planned_cuts(claims=3)
     yield "planned cuts and a death", Trial.planned_cuts_and_a_death
+    yield "planned straggler", Trial.planned_straggler
+    yield "planned goes its own way", Trial.planned_goes_its_own_way
     for policy in ("sdpipe", "adpsgd", "overlapped", "prague", "ps_bounded"):
         yield f"kill and join {policy}", lambda t, p=policy: t.kill_and_join(2, 2, p)
     for policy in ("partial_reduce", "adpsgd_paired", "ps"):

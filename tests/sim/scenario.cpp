@@ -140,7 +140,7 @@ void choose_pipelines(Draw& draw, const std::string& policy, Scenario& scenario)
 void choose_pipelines_planner(uint64_t seed, Scenario& scenario) {
   plans::JobSpec& job = scenario.job;
   Draw draw{plans::Rng(seed, plans::random_stream("pipelines-planner", 1))};
-  if (!draw.chance(0.3) || job.sync.policy == "auto") return;
+  if (!draw.chance(0.3)) return;
   job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
   job.model.tied_head = false;
   if (!draw.chance(0.8)) return;

@@ -59,7 +59,8 @@ TEST(PlannedPipelines, WhoBecomesSlowIsToldAndAnotherPlanIsLookedFor) {
   job.training.steps = 400;
   PipelineCluster cluster(job);
   cluster.step_us[1] = 4 * cluster.step_us[0];
-  const CoordinatorDecisions told = cluster.run(cluster.begun, 1000);
+  CoordinatorDecisions told = cluster.run(cluster.begun, 300);
+  append(told, cluster.answered(cluster.coordination.on_timer(++cluster.now)));
   EXPECT_THAT(texts_of(told, "worker.speed_changed"), ElementsAre(HasSubstr("w2")));
   EXPECT_THAT(
       texts_of(told, "straggler.no_mitigation"),

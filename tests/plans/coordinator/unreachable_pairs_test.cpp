@@ -29,6 +29,22 @@ TEST(UnreachablePairs, IsBelievedForAMinuteAndForLongerEachTime) {
   EXPECT_EQ(pairs.next_end_us(now_us), std::nullopt);
 }
 
+TEST(UnreachablePairs, DoesWithoutOneOfAPairThatWasTriedAgainInVain) {
+  UnreachablePairs pairs;
+  const std::vector<WorkerId> all = {{1}, {2}, {3}, {4}};
+  for (uint64_t time = 0; time < 2; ++time) {
+    pairs.add({1}, {2}, time, 10 + time);
+    pairs.add({2}, {3}, time, 10 + time);
+    EXPECT_EQ(pairs.without_stubborn(all, 20).size(), time == 0 ? 4u : 3u);
+    pairs.try_again(20);
+    EXPECT_EQ(pairs.without_stubborn(all, 20), all);
+  }
+  pairs.add({1}, {2}, 2, 20);
+  EXPECT_EQ(pairs.without_stubborn(all, 21), (std::vector<WorkerId>{{1}, {3}, {4}}))
+      << "w3 reaches all that are left";
+  EXPECT_EQ(pairs.without_stubborn({{2}, {4}}, 21), (std::vector<WorkerId>{{2}, {4}}));
+}
+
 TEST(UnreachablePairs, KnowsWhetherTheLinksWereTriedAgain) {
   UnreachablePairs pairs;
   pairs.add({1}, {2}, 1, 10);

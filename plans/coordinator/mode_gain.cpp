@@ -1,0 +1,97 @@
+#include "plans/coordinator/mode_gain.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/status_macros.hpp"
+#include "plans/base/upper_median.hpp"
+#include "plans/plan/layout_plan.hpp"
+#include "plans/plan/pipeline_plan.hpp"
+#include "plans/planner/measured_request.hpp"
+#include "plans/planner/pipelines_planner.hpp"
+#include "plans/simulator/simulator.hpp"
+
+namespace skein::plans {
+namespace {
+
+/// What is typical of the steps: only what departs from it is somebody's slowness.
+double common_ratio(const std::vector<StepRatios>& steps) {
+  std::vector<double> all;
+  for (const StepRatios& step : steps) {
+    for (const auto& [worker, ratio] : step) all.push_back(ratio);
+  }
+  return all.empty() ? 1 : upper_median(all);
+}
+
+/// Devices with the speed that each worker had in a step.
+std::vector<ClusterSpec> clusters_of(const ModeQuestion& question, const ClusterSpec& cluster) {
+  const std::vector<WorkerId> ids = ids_of(question.request.measured);
+  const double common = common_ratio(question.steps);
+  std::vector<ClusterSpec> clusters;
+  for (const StepRatios& step : question.steps) {
+    ClusterSpec& disturbed = clusters.emplace_back(cluster);
+    for (size_t d = 0; d < ids.size(); ++d) {
+      const auto ratio = step.find(ids[d]);
+      if (ratio != step.end()) disturbed.devices[d].speed *= common / ratio->second;
+    }
+  }
+  return clusters;
+}
+
+absl::StatusOr<Plan> plan_in(const std::string& mode, const ModeQuestion& question) {
+  const ReplanRequest& request = question.request;
+  Plan plan;
+  if (request.current && request.current->mode == mode) {
+    plan = *request.current;
+  } else {
+    const auto make = mode == kLocalMode ? question.make_apart : question.make_together;
+    SKEIN_ASSIGN_OR_RETURN(PlannedPipeline chosen, make(request));
+    plan = std::move(chosen.plan);
+  }
+  return with_positions(plan, ids_of(request.measured));
+}
+
+absl::StatusOr<double> progress_together(const ModeQuestion& question, PlanRequest asked) {
+  SKEIN_ASSIGN_OR_RETURN(const Plan plan, plan_in(kSynchronousMode, question));
+  const std::vector<ClusterSpec> clusters = clusters_of(question, asked.cluster);
+  double sum_us = 0;
+  for (const ClusterSpec& cluster : clusters) {
+    SKEIN_ASSIGN_OR_RETURN(const Simulation step,
+                           simulate(plan, asked.profile, cluster, asked.simulation));
+    sum_us += step.step_us;
+  }
+  const JobSpec& job = question.request.job;
+  const double iterations = static_cast<double>(job.training.global_batch_size) /
+                            static_cast<double>(pipeline_samples(job));
+  return 1e6 * iterations * static_cast<double>(clusters.size()) / sum_us;
+}
+
+absl::StatusOr<double> progress_apart(const ModeQuestion& question, const PlanRequest& asked) {
+  SKEIN_ASSIGN_OR_RETURN(const Plan plan, plan_in(kLocalMode, question));
+  return predict_progress(question.request.job, plan, asked, clusters_of(question, asked.cluster));
+}
+
+/// 0 if there is none, and why.
+double or_none(const absl::StatusOr<double>& progress, const char* what, std::string& reason) {
+  if (progress.ok()) return *progress;
+  absl::StrAppend(&reason, reason.empty() ? "" : "; ", what, ": ", progress.status().message());
+  return 0;
+}
+
+}  // namespace
+
+ModeAnswer answer(const ModeQuestion& question) {
+  ModeAnswer answer;
+  if (question.steps.empty() || question.request.measured.empty()) return answer;
+  const PlanRequest asked = measured_request(question.request.job, question.request.measured);
+  answer.together = or_none(progress_together(question, asked), "together", answer.reason);
+  answer.apart = or_none(progress_apart(question, asked), "apart", answer.reason);
+  if (answer.reason.empty()) {
+    answer.reason = absl::StrCat("as in the last ", question.steps.size(), " steps");
+  }
+  return answer;
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "plans/coordinator/planner_questions.hpp"
+
+namespace skein::plans {
+
+/// Progress a second of a planned job by both modes, if workers go on as in the question's last
+/// steps: the plan in force, and the planner's for the other mode.
+///
+/// Together, a step takes the mean of what the simulator says with each worker as slow as it was in
+/// each of these steps. Apart, so do iterations of the pipeline replicas; their typical times and
+/// stalls go into the simulation of the policy, and an iteration counts what it is worth there
+/// (`predict_progress`). 0 for a mode that no plan is possible in.
+/// Cost   two plans at most, and as many simulations of each as there are unlike steps.
+ModeAnswer answer(const ModeQuestion& question);
+
+}  // namespace skein::plans

@@ -1,0 +1,80 @@
+#include "plans/coordinator/mode_gain.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plans/base/rng.hpp"
+#include "plans/elastic/replan.hpp"
+#include "plans/profile/estimate.hpp"
+#include "tests/plans/modes/pipeline_world.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Four like workers, with these steps behind them.
+ModeQuestion question_of(std::vector<StepRatios> steps, const std::string& optimizer = "sgd") {
+  ModeQuestion question{replan, replan_pipeline_replicas, {}, std::move(steps)};
+  JobSpec job = pipeline_job(1, 4, "auto");
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  job.optimizer.name = optimizer;
+  question.request.job = job;
+  for (uint32_t id = 1; id <= 4; ++id) {
+    MeasuredWorker worker;
+    worker.id = {id};
+    worker.host = "host";
+    worker.memory_bytes = int64_t{1} << 40;
+    worker.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                      job.optimizer, 1e9, 1e9);
+    question.request.workers.push_back({id});
+    question.request.measured.push_back(worker);
+  }
+  return question;
+}
+
+/// One step in so many takes a worker ten times as long; each at times of its own.
+std::vector<StepRatios> stalls(uint64_t one_in, double scale = 1) {
+  Rng rng(1);
+  std::vector<StepRatios> steps(32);
+  for (StepRatios& step : steps) {
+    for (uint32_t id = 1; id <= 4; ++id) step[{id}] = scale * (rng.below(one_in) == 0 ? 10 : 1);
+  }
+  return steps;
+}
+
+TEST(ModeGain, WhoeverStallsHoldsUpAllTogetherAndNobodyApart) {
+  const ModeAnswer quiet = answer(question_of(std::vector<StepRatios>(32, {{{1}, 1}, {{2}, 1}})));
+  EXPECT_GT(quiet.together, 0);
+  EXPECT_LT(quiet.apart, 1.05 * quiet.together);
+  const ModeAnswer disturbed = answer(question_of(stalls(10)));
+  EXPECT_GT(disturbed.apart, 1.3 * disturbed.together);
+  EXPECT_LT(disturbed.together, 0.5 * quiet.together) << "of four workers one mostly stalls";
+}
+
+TEST(ModeGain, WhatAllWorkersShareIsNobodysSlowness) {
+  const ModeAnswer one = answer(question_of(stalls(10)));
+  const ModeAnswer other = answer(question_of(stalls(10, 0.2)));
+  EXPECT_DOUBLE_EQ(one.apart, other.apart);
+  EXPECT_DOUBLE_EQ(one.together, other.together);
+}
+
+/// AdamW learns less from iterations apart.
+TEST(ModeGain, TheOptimizerCounts) {
+  const std::vector<StepRatios> quiet(32, {{{1}, 1}, {{2}, 1}});
+  EXPECT_LT(answer(question_of(quiet, "adamw")).apart, 0.9 * answer(question_of(quiet)).apart);
+}
+
+TEST(ModeGain, AModeWithoutAPlanIsSaidSo) {
+  ModeQuestion question = question_of(stalls(10));
+  question.make_apart = [](const ReplanRequest&) -> absl::StatusOr<PlannedPipeline> {
+    return absl::ResourceExhaustedError("no room");
+  };
+  const ModeAnswer without = answer(question);
+  EXPECT_EQ(without.apart, 0);
+  EXPECT_GT(without.together, 0);
+  EXPECT_THAT(without.reason, HasSubstr("apart: no room"));
+}
+
+}  // namespace
+}  // namespace skein::plans
