@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""Step time of two replicas by sync.reducer, over a link that is shaped. Only for root.
+"""Step time of replicas by sync.reducer, over links that are shaped. Only for root.
 
     bench/reducer_link.py build/release/skein [--rate 1gbit] [--rounds 3] [--steps 12]
+    bench/reducer_link.py build/release/skein --hosts 2 --on-each 4 --rate 40mbit --inside 1gbit
+                          --reducers sum,topk,hitopk --width 256
 
-Coordinator and workers are in network namespaces of their own; both workers' links are shaped. The
-model has 13 million parameters (50 MB of gradients) and few tokens, so the link is what takes time.
+Coordinator and hosts are in network namespaces of their own; each host's link is shaped. There is a
+replica for each worker, one on each of two hosts unless `--on-each` says more; what workers of a host
+send one another goes through its loopback, which `--inside` shapes: all of them share that rate.
+The model has 13 million parameters (50 MB of gradients), 3 million with --width 256, and few tokens,
+so the links are what takes time.
 """
 import argparse
 import os
@@ -15,7 +20,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests",
                                 "support"))
-from elastic_runs import ElasticRun, Place  # noqa: E402
+from elastic_runs import ElasticRun, Place, wait_until  # noqa: E402
 from namespaces import Network  # noqa: E402
 
 JOB = """
@@ -24,18 +29,18 @@ name = "link"
 [model]
 n_layer = 4
 n_head = 8
-n_embd = 512
+n_embd = %d
 positions = 64
 [data]
 dataset = "text"
 path = "/usr/share/common-licenses/GPL-3"
 [training]
 seq_len = 16
-micro_batch_size = 2
-global_batch_size = 2
+micro_batch_size = %d
+global_batch_size = %d
 [parallelism]
 pipeline_parallel_degree = 1
-data_parallel_replicate_degree = 2
+data_parallel_replicate_degree = %d
 [validation]
 batches = 0
 [checkpoint]
@@ -45,22 +50,26 @@ snapshot_interval = 0
 [profiling]
 enable_profiling = false
 """
-REDUCERS = ["sum", "bf16", "fp16", "topk", "adasum"]
 WARM_UP = 3  # Steps that are not counted.
 # Heartbeats wait behind gradients on the shaped link.
 PATIENCE = ["--elastic.heartbeat_timeout_seconds", "10"]
 
 
-def run(place, network, reducer, steps, words):
+def run(place, network, options, reducer, words):
     """Seconds of each step but the first ones, and the last loss."""
     job = os.path.join(place.folder, "job.toml")
+    workers = options.hosts * options.on_each
     with open(job, "w", encoding="utf-8") as file:
-        file.write(JOB)
-    training = ElasticRun(place, f"run-{time.monotonic_ns()}", 2, "--sync.reducer", reducer,
-                          "--training.steps", str(steps + WARM_UP), *PATIENCE, *words, network=network,
-                          job=job)
+        file.write(JOB % (options.width, workers, workers, workers))
+    training = ElasticRun(place, f"run-{time.monotonic_ns()}", 0, "--sync.reducer", reducer,
+                          "--training.steps", str(options.steps + WARM_UP), *PATIENCE, *words,
+                          network=network, job=job, waits_for=workers)
     try:
-        if training.finish(seconds=300) != 0:
+        # One after the other: the ring of a sum is in the order of the hosts then, its best one.
+        for number in range(1, workers + 1):
+            training.join()
+            wait_until(lambda: len(training.events("worker.joined")) >= number, 30)
+        if training.finish(seconds=600) != 0:
             sys.exit(f"the run with {reducer} failed: {training.errors()}")
     finally:
         training.end()
@@ -72,32 +81,41 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("skein")
     parser.add_argument("--rate", default="1gbit")
+    parser.add_argument("--inside", help="as --rate, for what workers of a host send one another")
+    parser.add_argument("--hosts", type=int, default=2)
+    parser.add_argument("--on-each", type=int, default=1, help="workers on each host")
+    parser.add_argument("--reducers", default="sum,bf16,fp16,topk,adasum")
+    parser.add_argument("--width", type=int, default=512, help="model.n_embd")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12)
     options, words = parser.parse_known_args()
     if os.geteuid() != 0 or not Network.is_possible():
         sys.exit("only root can make networks")
-    seconds = {reducer: [] for reducer in REDUCERS}
+    reducers = options.reducers.split(",")
+    seconds = {reducer: [] for reducer in reducers}
     losses = {}
-    network = Network(3)
+    network = Network(1 + options.hosts, options.on_each)
     try:
-        for machine in (1, 2):
+        for machine in range(1, 1 + options.hosts):
             network.shape(machine, options.rate, burst="1mb")
+            if options.inside:
+                network.shape_inside(machine, options.inside)
         with tempfile.TemporaryDirectory(prefix="skein-bench-") as folder:
             place = Place(options.skein, folder)
             for _ in range(options.rounds):
-                for reducer in REDUCERS:
-                    times, losses[reducer] = run(place, network, reducer, options.steps, words)
+                for reducer in reducers:
+                    times, losses[reducer] = run(place, network, options, reducer, words)
                     seconds[reducer].append(statistics.median(times))
     finally:
         network.remove()
-    print(f"{options.rate}, median step time of {options.rounds} runs of {options.steps} steps")
-    dense = statistics.median(seconds["sum"])
+    print(f"{options.hosts} hosts of {options.on_each}, {options.rate}, median step time of "
+          f"{options.rounds} runs of {options.steps} steps")
+    first = statistics.median(seconds[reducers[0]])
     for reducer, medians in seconds.items():
         middle = statistics.median(medians)
         print(f"{reducer:8} {middle * 1e3:7.0f} ms ({min(medians) * 1e3:.0f} to "
-              f"{max(medians) * 1e3:.0f}), {dense / middle:.2f} times as fast as sum; last loss "
-              f"{losses[reducer]:.3f}")
+              f"{max(medians) * 1e3:.0f}), {first / middle:.2f} times as fast as {reducers[0]}; last "
+              f"loss {losses[reducer]:.3f}")
 
 
 main()

@@ -77,7 +77,7 @@ class ElasticRun:
     """A run in its own dump folder. `apart`: coordinator and workers are processes of ours, so that
     each can be killed alone; else `skein train` has the workers. `unlike`: apart, with other
     arguments and another environment for each worker. `network`: apart, the coordinator on its
-    machine 0 and one worker on each of the next ones. `ignores_file_limit`: a file that may not
+    machine 0 and the workers on the next ones. `ignores_file_limit`: a file that may not
     grow is an error to the coordinator, and not its death. `waits_for`: the coordinator waits for
     so many workers, and the test starts them; `workers` is none then."""
 
@@ -142,8 +142,10 @@ class ElasticRun:
 
     def join(self, *words, **environment):
         where = ["--bind", "auto", "--insecure"] if self.network else []
+        number = len(self.workers) + 1
         worker = self.spawn("worker", "--join", self.address(), *where, *words,
-                            machine=len(self.workers) + 1, **environment)
+                            machine=self.network.machine_of(number) if self.network else 0,
+                            **environment)
         self.workers.append(worker)
         return worker
 

@@ -12,10 +12,12 @@ def ip(*words, check=True):
 
 
 class Network:
-    """`count` machines; number 0 has the address that `address(0)` says."""
+    """`count` machines; number 0 has the address that `address(0)` says. Workers 1, 2, ... are on
+    the others, so many on each."""
 
-    def __init__(self, count):
+    def __init__(self, count, workers_on_each=1):
         self.count = count
+        self.workers_on_each = workers_on_each
         self.prefix = f"sk{os.getpid() % 100000}n{next(NETWORKS)}"
         self.bridge = self.prefix + "b"
         ip("netns", "add", self.bridge)
@@ -52,6 +54,9 @@ class Network:
     def name(self, machine):
         return f"{self.prefix}m{machine}"
 
+    def machine_of(self, worker):
+        return 1 + (worker - 1) // self.workers_on_each
+
     def address(self, machine):
         return f"10.79.13.{machine + 1}"
 
@@ -80,6 +85,11 @@ class Network:
         for name, device in ((self.name(machine), "eth0"), (self.bridge, f"port{machine}")):
             subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", device, "root", "tbf",
                             "rate", rate, "burst", burst, "latency", "200ms"], check=True)
+
+    def shape_inside(self, machine, rate):
+        """All that workers of the machine send one another."""
+        subprocess.run(["tc", "-n", self.name(machine), "qdisc", "replace", "dev", "lo", "root", "tbf",
+                        "rate", rate, "burst", "1mb", "latency", "200ms"], check=True)
 
     def remove(self):
         for machine in range(self.count):
