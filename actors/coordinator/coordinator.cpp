@@ -204,7 +204,7 @@ void CoordinatorState::on_journaled(const CommitJournaled& done) {
   reach(config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
   apply(done.status.ok() ? coordination->on_journaled(done.step, now_us())
                          : coordination->on_fault(done.status));
-  apply(coordination->after_commit());
+  apply(coordination->after_commit(now_us()));
 }
 
 void CoordinatorState::tell_stranger(plans::RunEvent event) {

@@ -100,7 +100,9 @@ void follow(Past past, StartPoint& start) {
   if (!past.records.empty()) {
     start.has_journal = true;
     start.committed_steps = std::max(start.durable_step, past.records.back().step + 1);
-    start.committed_norm = past.records.back().gradient_norm;
+    if (past.records.back().step + 1 == start.committed_steps) {
+      start.committed_norm = past.records.back().gradient_norm;
+    }
   }
   start.step_generations = std::move(past.generations);
   if (!past.last_plan) return;

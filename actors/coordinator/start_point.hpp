@@ -32,8 +32,9 @@ struct VerifiedStart {
 
 /// What is known before the first worker joins: what was done, and on which data.
 struct StartPoint {
-  uint64_t committed_steps = 0;                   // By the journal.
-  double committed_norm = 0;                      // Gradient norm of the last of them.
+  uint64_t committed_steps = 0;  // By the journal.
+  /// Gradient norm of the last of them; none: a checkpoint has it, and the journal has lost it.
+  std::optional<double> committed_norm;
   std::map<uint64_t, uint64_t> step_generations;  // By the first step that each covers.
   std::string checkpoint_path;  // The checkpoint to go on from; empty: the initial weights.
   uint64_t durable_step = 0;    // Its step; 0: the initial weights.

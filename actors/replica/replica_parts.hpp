@@ -41,7 +41,7 @@ struct ReplicaHooks {
   std::function<uint64_t()> now_us;
   std::function<void(uint64_t token, gpu::Work work, Outgoing output)> submit;
   OnTensor on_tensor;
-  std::function<void(const net::TensorKey&, net::TensorHandle)> on_chunk;   // The same.
+  std::function<void(const net::TensorKey&, net::TensorHandle)> on_chunk;  // The same.
   std::function<void(plans::GroupId, const ReductionRequest&)> reduce;
   std::function<void(int32_t front, const TransferRequest&)> transfer;
   std::function<void(const absl::Status&)> fail;

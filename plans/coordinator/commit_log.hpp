@@ -31,8 +31,9 @@ class CommitLog {
   /// What an earlier life of the coordinator has left.
   struct Past {
     uint64_t committed = 0;  // Steps in the journal.
-    double last_norm = 0;    // Gradient norm of the last of them: workers may still wait for it.
-    uint64_t durable = 0;    // Steps of the newest checkpoint.
+    /// Gradient norm of the last of them: workers may still wait for it. None: not known.
+    std::optional<double> last_norm;
+    uint64_t durable = 0;  // Steps of the newest checkpoint.
     /// By the journal: generation of the steps from each of these on.
     std::map<uint64_t, uint64_t> generations;
   };
@@ -77,7 +78,7 @@ class CommitLog {
   /// from one of a past that was rolled back; 0: unknown, or there is none.
   uint64_t generation_of(uint64_t steps) const { return plans::generation_of(generations_, steps); }
   const std::map<uint64_t, uint64_t>& generations() const { return generations_; }
-  double last_norm() const { return last_norm_; }
+  std::optional<double> last_norm() const { return last_norm_; }
   /// What the last commit took since the one before; 0: there was none in this life.
   double last_commit_us() const { return last_commit_us_; }
   /// When the work on the next commit began.
@@ -136,7 +137,7 @@ class CommitLog {
   uint64_t last_ready_us_ = 0;
   uint64_t last_step_end_us_ = 0;  // Begins the reported step time.
   double last_loss_ = 0;
-  double last_norm_ = 0;
+  std::optional<double> last_norm_;
   std::map<uint64_t, uint64_t> generations_;  // By the first committed step that each covers.
   double last_step_us_ = 0;
   double last_commit_us_ = 0;

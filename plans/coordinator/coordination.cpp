@@ -142,9 +142,9 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   return decisions;
 }
 
-CoordinatorDecisions Coordination::after_commit() {
+CoordinatorDecisions Coordination::after_commit(uint64_t now_us) {
   if (!std::exchange(watches_commit_, false) || phase_ != Phase::kTraining) return {};
-  return watch_timings();
+  return watch_timings(now_us);
 }
 
 CoordinatorDecisions Coordination::begin_work(uint64_t now_us) {
@@ -302,7 +302,7 @@ CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage
 
 /// Whoever has become slower or faster is known by the timings of the commit from now on. What is
 /// to be done about it, and about the mode, is for the planner to think about.
-CoordinatorDecisions Coordination::watch_timings() {
+CoordinatorDecisions Coordination::watch_timings(uint64_t now_us) {
   if (log_.is_held() || change_after_journal_ || stop_requested_) return {};
   const ModeTimings timings = mode_->last_timings();
   const TimingWatch::Observation seen = timings_.on_commit(log_.steps_done(), timings);
@@ -314,15 +314,20 @@ CoordinatorDecisions Coordination::watch_timings() {
                                   {"slowdown", absl::StrCat(change.slowdown)}}});
     measurements_.slow_down(change.worker, change.slowdown);
   }
-  if (!seen.changes.empty()) append(decisions, ask_expectation());
+  // By the layers' FLOPs the same would be expected, and the same told again and again.
+  if (!seen.changes.empty() && chooses_plan()) append(decisions, ask_expectation());
   if (!seen.due.empty() && timings.step_reports.empty()) {
     // Replicas wait for nobody: none is to be relieved, but another plan may make more progress.
-    const auto of_one = [](std::string* out, const SpeedChange& change) {
-      absl::StrAppendFormat(out, "w%d takes %.3g times as long as planned", change.worker.value,
-                            change.slowdown);
+    const auto of_one = [](std::string* out, const auto& change) {
+      absl::StrAppendFormat(out, "w%d takes %.3g times as long as planned", change.first.value,
+                            change.second.slowdown);
     };
-    changed_speeds_ = absl::StrJoin(seen.due, ", ", of_one);
-    consider_change(0);
+    std::map<WorkerId, SpeedChange> newest;
+    for (const SpeedChange& change : seen.due) {
+      if (members_.has(change.worker)) newest[change.worker] = change;
+    }
+    speeds_reason_ = absl::StrJoin(newest, ", ", of_one);
+    if (!newest.empty()) consider_change(now_us);
   } else if (!seen.due.empty()) {
     MitigationQuestion question;
     question.job = options_.job;
@@ -338,15 +343,16 @@ CoordinatorDecisions Coordination::watch_timings() {
     question.generation = generation_ + 1;
     append(decisions, requests_.ask({std::move(question)}));
   }
-  if (planned_mode_.is_due(timings_.recent())) {
+  // A speed that has changed would count twice until what is expected now is known.
+  const bool may_look =
+      !requests_.is_asked<ModeQuestion>() && !requests_.is_asked<ExpectationQuestion>();
+  if (may_look && planned_mode_.is_due(timings_.recent())) {
     ModeQuestion question;
     question.make_together = planner_of(kSynchronousMode);
     question.make_apart = planner_of(kLocalMode);
-    std::vector<WorkerId> workers;
-    for (const auto& [id, member] : members()) {
-      if (!member.leaves && measurements_.has(id)) workers.push_back(id);
-    }
-    question.request = replan_request(first_allowed(std::move(workers)), /*is_urgent=*/false);
+    question.request =
+        replan_request(eligible_workers(now_us, Leavers::kWithout), /*is_urgent=*/false);
+    question.measured = measurements_.all();
     question.steps = {timings_.recent().last.begin(), timings_.recent().last.end()};
     append(decisions, requests_.ask({std::move(question)}));
   }
@@ -369,7 +375,9 @@ CoordinatorDecisions Coordination::ask_expectation() {
 
 QuiesceWorker Coordination::quiesce(WorkerId worker) const {
   const uint64_t steps = log_.steps_done();
-  return {worker, generation_, steps, log_.last_norm(), log_.generation_of(steps)};
+  // Who waits for a commit whose norm nobody knows takes it for one that is not its own.
+  const std::optional<double> norm = log_.last_norm();
+  return {worker, generation_, steps, norm.value_or(0), norm ? log_.generation_of(steps) : 0};
 }
 
 CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint64_t now_us) {
@@ -470,9 +478,11 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
       return assign(*std::move(quick), 0, now_us);
     }
   }
-  std::vector<WorkerId> reached = unreachable_.without_stubborn(question.request.workers, now_us);
-  if (reached.size() < count && reached.size() >= fewest) {
-    question.if_possible = replan_request(std::move(reached), is_urgent_);
+  const std::vector<WorkerId> able = able_workers(now_us, Leavers::kWithout);
+  std::vector<WorkerId> reached = unreachable_.without_stubborn(able, now_us);
+  if (reached.size() < able.size() && reached.size() >= fewest) {
+    reached = first_allowed(std::move(reached));
+    question.without_unreached = replan_request(std::move(reached), is_urgent_);
   }
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};
@@ -696,6 +706,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   if (phase_ == Phase::kTraining) append(decisions, begin_work(now_us));
   append(decisions, dismiss_leavers());
   told_spare_.clear();
+  speeds_reason_.clear();
   mode_choice_.begin_generation(*plan());
   planned_mode_.begin_generation(*plan());
   timings_.begin_generation(*plan());
@@ -763,7 +774,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
            });
   });
   question.request = replan_request(first_allowed(std::move(workers)), /*is_urgent=*/false);
-  considered_ = {question.request.workers, std::exchange(changed_speeds_, "")};
+  considered_ = {question.request.workers, std::exchange(speeds_reason_, "")};
   const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
   const size_t count = question.request.workers.size();
   if (count < std::max<size_t>(1, fewest)) {
@@ -779,7 +790,7 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
 CoordinatorDecisions Coordination::take(const ChangeAnswer& answer) {
   if (!may_change_plan()) return {};
   const bool must = must_change();
-  const std::string speeds = std::exchange(considered_.changed_speeds, "");
+  const std::string speeds = std::exchange(considered_.speeds_reason, "");
   if (!must && !(answer.candidate.ok() && answer.is_worthwhile)) {
     const std::string why = !answer.candidate.ok()
                                 ? std::string(answer.candidate.status().message())
@@ -845,18 +856,22 @@ CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
 
 CoordinatorDecisions Coordination::take(const PolicyAnswer& answer) {
   if (!may_change_plan() || log_.is_held()) return {};
-  return hold_for_mode(mode_choice_.on_answer(answer));
+  const auto change = mode_choice_.on_answer(answer);
+  return change ? hold_for_mode(*change) : CoordinatorDecisions{};
 }
 
 CoordinatorDecisions Coordination::take(const ModeAnswer& answer) {
   if (!may_change_plan() || log_.is_held()) return {};
-  return hold_for_mode(planned_mode_.on_answer(answer));
+  if (const auto change = planned_mode_.on_answer(answer)) return hold_for_mode(*change);
+  return {RunEvent{"sync.looked", to_text(answer), {{"mode", mode_name_}}}};
 }
 
-CoordinatorDecisions Coordination::hold_for_mode(const std::optional<ModeChoice::Change>& change) {
-  if (!change) return {};
-  hold_for_change(change->reason);
-  return change_mode(change->mode, change->event);
+CoordinatorDecisions Coordination::hold_for_mode(const ModeChoice::Change& change) {
+  // What the planner says or has said of the mode before is not wanted any more.
+  requests_.forget_all();
+  change_.drop_proposal();
+  hold_for_change(change.reason);
+  return change_mode(change.mode, change.event);
 }
 
 /// The next plan is one of that mode.

@@ -60,8 +60,9 @@ class Coordination {
     JobSpec job;
     int64_t worker_count = 0;  // To wait for.
     uint64_t term = 1;
-    uint64_t committed_steps = 0;              // By the journal.
-    double committed_norm = 0;                 // Gradient norm of the last of them.
+    uint64_t committed_steps = 0;  // By the journal.
+    /// Gradient norm of the last of them; none: not known.
+    std::optional<double> committed_norm;
     std::map<uint64_t, uint64_t> generations;  // As `CommitLog::Past`.
     uint64_t durable_step = 0;                 // By the newest checkpoint; 0: the initial weights.
     uint64_t generation = 0;                   // Largest one of the journal.
@@ -108,7 +109,7 @@ class Coordination {
   /// What the newest commit gives to think about: slow workers, a better mode. For when what
   /// `on_journaled` has decided was carried out, so that no commit waits for it; nothing the second
   /// time.
-  CoordinatorDecisions after_commit();
+  CoordinatorDecisions after_commit(uint64_t now_us);
   CoordinatorOutcome on_validated(WorkerId sender, ReplicaId replica, uint64_t step,
                                   double loss_sum, uint64_t loss_tokens, uint64_t now_us);
   /// `status`: whether the stage's files are on disk.
@@ -236,7 +237,7 @@ class Coordination {
   CoordinatorDecisions take(const MitigationAnswer& answer);
   CoordinatorDecisions take(const PolicyAnswer& answer);
   CoordinatorDecisions take(const ModeAnswer& answer);
-  CoordinatorDecisions hold_for_mode(const std::optional<ModeChoice::Change>& change);
+  CoordinatorDecisions hold_for_mode(const ModeChoice::Change& change);
   CoordinatorDecisions change_mode(const std::string& mode, const std::string& why);
   CoordinatorDecisions take(const ExpectationAnswer& answer);
   bool may_change_plan() const;
@@ -246,7 +247,7 @@ class Coordination {
   CoordinatorDecisions advance(ModeDecisions made, uint64_t now_us);
   CoordinatorOutcome follow(CoordinatorOutcome outcome, uint64_t now_us);
   CoordinatorDecisions begin_work(uint64_t now_us);
-  CoordinatorDecisions watch_timings();
+  CoordinatorDecisions watch_timings(uint64_t now_us);
   CoordinatorDecisions ask_expectation();
 
   // Time-outs.
@@ -295,19 +296,19 @@ class Coordination {
   absl::Status bad_input_;       // What a worker with a part said since the last commit.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
-  std::string changed_speeds_;            // Why else to look for one; empty: for no reason.
+  std::string speeds_reason_;             // Why else to look for one; empty: for no reason.
   struct Considered {
     std::vector<WorkerId> workers;
-    std::string changed_speeds;
-  } considered_;                                // What a better plan was last looked for for.
-  std::vector<std::string> told_spare_;         // Who has no place in the plan, as people know.
-  std::string change_reason_;                   // Of the change that the commit log is held for.
-  uint64_t last_progress_us_ = 0;               // What the time-outs count from.
-  uint64_t catch_up_until_us_ = 0;              // After a pause of our own.
-  bool tried_again_ = false;                    // The step in progress, in a plan of its own.
-  bool waits_for_holders_ = false;              // Only while quiescing.
-  bool changes_connection_ = false;             // A worker is lost and welcomed in one event.
-  size_t most_gathered_ = 0;                    // Members at once, since gathering began.
+    std::string speeds_reason;
+  } considered_;                         // Whom, and what for, a better plan was last looked for.
+  std::vector<std::string> told_spare_;  // Who has no place in the plan, as people know.
+  std::string change_reason_;            // Of the change that the commit log is held for.
+  uint64_t last_progress_us_ = 0;        // What the time-outs count from.
+  uint64_t catch_up_until_us_ = 0;       // After a pause of our own.
+  bool tried_again_ = false;             // The step in progress, in a plan of its own.
+  bool waits_for_holders_ = false;       // Only while quiescing.
+  bool changes_connection_ = false;      // A worker is lost and welcomed in one event.
+  size_t most_gathered_ = 0;             // Members at once, since gathering began.
   std::optional<uint64_t> journal_told_us_;     // That it cannot be written; none: it can.
   absl::Status checkpoint_fault_;               // Not OK: no checkpoint is whole.
   bool is_verifying_ = false;                   // The host reads the checkpoint to go on from.

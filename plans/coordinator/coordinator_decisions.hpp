@@ -110,7 +110,7 @@ struct QuiesceWorker {
   uint64_t generation = 0;
   uint64_t committed_steps = 0;
   double gradient_norm = 0;           // The last one's.
-  uint64_t committed_generation = 0;  // In which it was committed.
+  uint64_t committed_generation = 0;  // In which it was committed; 0: nobody waits for it.
 };
 struct AssignPlan {
   Plan plan;

@@ -27,7 +27,7 @@ double common_ratio(const std::vector<StepRatios>& steps) {
 
 /// Devices with the speed that each worker had in a step.
 std::vector<ClusterSpec> clusters_of(const ModeQuestion& question, const ClusterSpec& cluster) {
-  const std::vector<WorkerId> ids = ids_of(question.request.measured);
+  const std::vector<WorkerId> ids = ids_of(question.measured);
   const double common = common_ratio(question.steps);
   std::vector<ClusterSpec> clusters;
   for (const StepRatios& step : question.steps) {
@@ -50,7 +50,7 @@ absl::StatusOr<Plan> plan_in(const std::string& mode, const ModeQuestion& questi
     SKEIN_ASSIGN_OR_RETURN(PlannedPipeline chosen, make(request));
     plan = std::move(chosen.plan);
   }
-  return with_positions(plan, ids_of(request.measured));
+  return with_positions(plan, ids_of(question.measured));
 }
 
 absl::StatusOr<double> progress_together(const ModeQuestion& question, PlanRequest asked) {
@@ -84,10 +84,11 @@ double or_none(const absl::StatusOr<double>& progress, const char* what, std::st
 
 ModeAnswer answer(const ModeQuestion& question) {
   ModeAnswer answer;
-  if (question.steps.empty() || question.request.measured.empty()) return answer;
-  const PlanRequest asked = measured_request(question.request.job, question.request.measured);
-  answer.together = or_none(progress_together(question, asked), "together", answer.reason);
-  answer.apart = or_none(progress_apart(question, asked), "apart", answer.reason);
+  if (question.steps.empty() || question.measured.empty()) return answer;
+  const PlanRequest asked = measured_request(question.request.job, question.measured);
+  answer.together_per_second =
+      or_none(progress_together(question, asked), "together", answer.reason);
+  answer.apart_per_second = or_none(progress_apart(question, asked), "apart", answer.reason);
   if (answer.reason.empty()) {
     answer.reason = absl::StrCat("as in the last ", question.steps.size(), " steps");
   }

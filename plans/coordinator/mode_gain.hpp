@@ -11,7 +11,7 @@ namespace skein::plans {
 /// each of these steps. Apart, so do iterations of the pipeline replicas; their typical times and
 /// stalls go into the simulation of the policy, and an iteration counts what it is worth there
 /// (`predict_progress`). 0 for a mode that no plan is possible in.
-/// Cost   two plans at most, and as many simulations of each as there are unlike steps.
+/// Cost   a plan, and for each of the steps a simulation of a plan and of all pipeline replicas.
 ModeAnswer answer(const ModeQuestion& question);
 
 }  // namespace skein::plans

@@ -31,17 +31,18 @@ PlannerAnswer::What answer_any(const ExpectationQuestion& question) {
 }  // namespace
 
 RoundAnswer answer(const RoundQuestion& question) {
-  RoundAnswer answer{question.make_plan(question.if_possible.value_or(question.request)),
-                     absl::OkStatus()};
-  if (!answer.chosen.ok() && question.if_possible) {
-    answer.chosen = question.make_plan(question.request);
+  absl::Status refused;
+  for (const std::optional<ReplanRequest>& request :
+       {question.without_unreached, std::optional(question.request), question.with_leavers}) {
+    if (!request) continue;
+    absl::StatusOr<PlannedPipeline> chosen = question.make_plan(*request);
+    if (chosen.ok()) return {std::move(chosen), absl::OkStatus()};
+    if (refused.ok()) refused = chosen.status();
+    if (!question.make_otherwise) continue;
+    absl::StatusOr<PlannedPipeline> other = question.make_otherwise(*request);
+    if (other.ok()) return {std::move(other), chosen.status()};
   }
-  if (!answer.chosen.ok() && question.with_leavers) {
-    answer.chosen = question.make_plan(*question.with_leavers);
-  }
-  if (answer.chosen.ok() || !question.make_otherwise) return answer;
-  absl::StatusOr<PlannedPipeline> other = question.make_otherwise(question.request);
-  return other.ok() ? RoundAnswer{std::move(other), answer.chosen.status()} : answer;
+  return {refused, absl::OkStatus()};
 }
 
 ChangeAnswer answer(const ChangeQuestion& question) {

@@ -30,9 +30,10 @@ using PlanMaker = absl::StatusOr<PlannedPipeline> (*)(const ReplanRequest& reque
 struct RoundQuestion {
   PlanMaker make_plan = nullptr;
   ReplanRequest request;
-  std::optional<ReplanRequest> if_possible;   // For fewer: without whom others do not reach.
+  /// Rather that: without one of each two that do not reach one another.
+  std::optional<ReplanRequest> without_unreached;
   std::optional<ReplanRequest> with_leavers;  // If need be, with those that would rather leave.
-  PlanMaker make_otherwise = nullptr;         // If that finds none: in another mode.
+  PlanMaker make_otherwise = nullptr;         // In another mode, if there is no plan in that.
 };
 struct RoundAnswer {
   absl::StatusOr<PlannedPipeline> chosen;
@@ -78,11 +79,13 @@ struct PolicyAnswer {
 /// of a planned job go on like that?
 struct ModeQuestion {
   PlanMaker make_together = nullptr, make_apart = nullptr;
-  ReplanRequest request;          // For all that have measured.
-  std::vector<StepRatios> steps;  // The last ones.
+  ReplanRequest request;                 // What the plan in the other mode is made for.
+  std::vector<MeasuredWorker> measured;  // All members, with those of the plan in force.
+  std::vector<StepRatios> steps;         // The last ones.
 };
 struct ModeAnswer {
-  double together = 0, apart = 0;  // Iterations a second, each at its worth; 0: not possible.
+  /// Iterations, each at its worth. 0: not possible, or not known.
+  double together_per_second = 0, apart_per_second = 0;
   std::string reason;
 };
 

@@ -1,6 +1,8 @@
 #include "plans/coordinator/unreachable_pairs.hpp"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -26,7 +28,8 @@ bool UnreachablePairs::add(WorkerId one, WorkerId other, uint64_t generation, ui
   }
   Entry& entry = pairs_[pair];
   if (entry.generation == generation && entry.until_us > now_us) return false;
-  if (now_us > entry.until_us + kBelievedUs) entry.times = 0;  // Since then it has worked.
+  if (now_us > entry.until_us + kBelievedUs) entry = {};  // Since then it has worked.
+  entry.is_stubborn = entry.is_tried;
   entry.generation = generation;
   entry.until_us = now_us + (kBelievedUs << std::min(entry.times, kBelievedDoublingsMax));
   ++entry.times;
@@ -40,7 +43,11 @@ void UnreachablePairs::forget(WorkerId worker) {
 }
 
 void UnreachablePairs::try_again(uint64_t now_us) {
-  for (auto& [pair, entry] : pairs_) entry.until_us = std::min(entry.until_us, now_us);
+  for (auto& [pair, entry] : pairs_) {
+    if (entry.until_us <= now_us) continue;
+    entry.until_us = now_us;
+    entry.is_tried = true;
+  }
 }
 
 WorkerPairs UnreachablePairs::at(uint64_t now_us) const {
@@ -59,11 +66,22 @@ bool UnreachablePairs::were_tried_again(uint64_t now_us) const {
 
 std::vector<WorkerId> UnreachablePairs::without_stubborn(std::vector<WorkerId> workers,
                                                          uint64_t now_us) const {
+  const std::set<WorkerId> here(workers.begin(), workers.end());
+  std::set<WorkerPair> left;
   for (const auto& [pair, entry] : pairs_) {
-    if (entry.until_us <= now_us || entry.times < 2) continue;
-    const bool are_both_here = std::count(workers.begin(), workers.end(), pair.first) > 0 &&
-                               std::count(workers.begin(), workers.end(), pair.second) > 0;
-    if (are_both_here) std::erase(workers, pair.second);
+    const bool is_down = entry.is_stubborn && entry.until_us > now_us;
+    if (is_down && here.contains(pair.first) && here.contains(pair.second)) left.insert(pair);
+  }
+  while (!left.empty()) {
+    std::map<WorkerId, size_t> unreached;
+    for (const auto& [one, other] : left) ++unreached[one], ++unreached[other];
+    const WorkerId worst =
+        std::max_element(unreached.begin(), unreached.end(), [](const auto& a, const auto& b) {
+          return std::tie(a.second, a.first) < std::tie(b.second, b.first);
+        })->first;
+    std::erase(workers, worst);
+    std::erase_if(
+        left, [&](const WorkerPair& pair) { return pair.first == worst || pair.second == worst; });
   }
   return workers;
 }

@@ -26,8 +26,9 @@ class UnreachablePairs {
   WorkerPairs at(uint64_t now_us) const;
   /// Every link that is believed to be down was tried again in vain.
   bool were_tried_again(uint64_t now_us) const;
-  /// These workers without one of each pair whose link was tried again in vain, the one that came
-  /// last.
+  /// These workers, of whom no two do not reach one another though the link was tried again, as no
+  /// plan could do without it. Those go that most others do not reach; of like ones the last to
+  /// come.
   std::vector<WorkerId> without_stubborn(std::vector<WorkerId> workers, uint64_t now_us) const;
   /// When the next one is tried again; none: nothing is believed.
   std::optional<uint64_t> next_end_us(uint64_t now_us) const;
@@ -41,6 +42,7 @@ class UnreachablePairs {
     uint64_t generation = 0;
     uint64_t until_us = 0;
     int times = 0;
+    bool is_tried = false, is_stubborn = false;  // By `try_again`; in vain.
   };
   std::map<WorkerPair, Entry> pairs_;  // Invariant: at most as many as are kept, of unlike workers.
 };

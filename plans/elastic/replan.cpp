@@ -216,8 +216,11 @@ absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
   }
   const PlanRequest asked = measured_request(request.job, measured);
   JobSpec job = even_job(request);
-  job.training.micro_batch_size = request.current->microbatch_rows;
-  job.training.recompute = request.current->recompute;
+  // In a plan of pipeline replicas each has micro-batches of its own.
+  if (request.current->mode != kLocalMode) {
+    job.training.micro_batch_size = request.current->microbatch_rows;
+    job.training.recompute = request.current->recompute;
+  }
   job.parallelism.pipeline_parallel_schedule = std::string(to_text(ScheduleKind::k1F1B));
   const auto ranks = static_cast<size_t>(job.parallelism.pipeline_parallel_degree);
   std::vector<double> speed(ranks);
@@ -233,6 +236,7 @@ absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_layout_plan(job, order, request.generation));
   SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(chosen.plan, order));
   SKEIN_RETURN_IF_ERROR(check_memory(positioned, asked.profile, asked.cluster));
+  SKEIN_RETURN_IF_ERROR(check_plan(request.job, chosen.plan));
   return chosen;
 }
 

@@ -16,6 +16,13 @@ constexpr uint32_t kDoublingsMax = 5;
 
 }  // namespace
 
+std::string to_text(const ModeAnswer& answer) {
+  return absl::StrCat("progress a second apart, with overlapped averages: ",
+                      absl::SixDigits(answer.apart_per_second),
+                      " iterations; all together: ", absl::SixDigits(answer.together_per_second),
+                      "; ", answer.reason);
+}
+
 PlannedModeChoice::PlannedModeChoice(const JobSpec& job, bool is_planned)
     : may_change_(is_planned && chooses_mode(job)) {}
 
@@ -36,20 +43,17 @@ bool PlannedModeChoice::is_due(const RecentSteps& steps) {
 
 std::optional<ModeChoice::Change> PlannedModeChoice::on_answer(const ModeAnswer& answer) {
   const bool is_apart = mode_ == kLocalMode;
-  const double now = is_apart ? answer.apart : answer.together;
-  const double then = is_apart ? answer.together : answer.apart;
-  if (then < kGainMin * now) {
+  const double now = is_apart ? answer.apart_per_second : answer.together_per_second;
+  const double then = is_apart ? answer.together_per_second : answer.apart_per_second;
+  if (now == 0 || then < kGainMin * now) {
     wishes_ = 0;
     between_looks_ = std::min(2 * between_looks_, kStepsBetweenLooksMax);
     return std::nullopt;
   }
   if (++wishes_ < kPatience) return std::nullopt;
   ++changes_;
-  const std::string why = absl::StrCat(
-      "progress a second apart, with overlapped averages: ", absl::SixDigits(answer.apart),
-      " iterations; all together: ", absl::SixDigits(answer.together), "; ", answer.reason);
   return ModeChoice::Change{
-      is_apart ? kSynchronousMode : kLocalMode, why,
+      is_apart ? kSynchronousMode : kLocalMode, to_text(answer),
       is_apart ? "all do every step together" : "pipeline replicas go under local updates"};
 }
 

@@ -12,6 +12,9 @@
 
 namespace skein::plans {
 
+/// One line for people.
+std::string to_text(const ModeAnswer& answer);
+
 /// What `sync.policy = "auto"` does where the planner chooses the plan: follows how much longer or
 /// shorter than expected workers take, step by step, and says when the best plan of pipeline
 /// replicas, or that of all together, makes more progress under the like. Jobs of every other
@@ -30,7 +33,7 @@ class PlannedModeChoice {
 
  private:
   bool may_change_ = false;
-  std::string mode_;        // Of the plan in force.
+  std::string mode_;        // That of the plan in force.
   uint64_t next_look_ = 0;  // When so many steps of it have been seen.
   uint64_t between_looks_ = 0;
   int32_t wishes_ = 0;  // Looks in a row that spoke for the other mode.

@@ -36,7 +36,7 @@ struct ModeTimings {
   struct Pass {
     uint32_t pipeline_replica = 0;
     uint64_t step_us = 0;                   // Its slowest stage.
-    std::map<ReplicaId, uint64_t> busy_us;  // Of its replicas.
+    std::map<ReplicaId, uint64_t> busy_us;  // What each of its replicas was.
   };
   std::vector<Pass> passes;  // In the order in which they ended; for plans of pipeline replicas.
 };

@@ -37,8 +37,13 @@ using Devices = std::vector<int32_t>;  // A pipeline replica's, in the order of 
 /// Predicts one pipeline replica, alone.
 class PipelineTimes {
  public:
-  PipelineTimes(const JobSpec& job, const PlanRequest& request)
-      : job_(job), request_(request), rows_(pipeline_rows(job)) {
+  enum class Memory { kMustFit, kIsThere };  // kIsThere: the plan runs already.
+
+  PipelineTimes(const JobSpec& job, const PlanRequest& request, Memory memory = Memory::kMustFit)
+      : job_(job),
+        request_(request),
+        must_fit_(memory == Memory::kMustFit),
+        rows_(pipeline_rows(job)) {
     double sum_us = 0;
     for (int64_t layer = 0; layer < layers(); ++layer) {
       us_before_.push_back(sum_us);
@@ -95,7 +100,9 @@ class PipelineTimes {
     number_replicas(plan.stages);
     plan.groups = reduction_groups(plan.stages, request_.profile.tied_bytes > 0);
     SKEIN_RETURN_IF_ERROR(set_schedule(plan, kind));
-    SKEIN_RETURN_IF_ERROR(check_memory(plan, request_.profile, request_.cluster));
+    if (must_fit_) {
+      SKEIN_RETURN_IF_ERROR(check_memory(plan, request_.profile, request_.cluster));
+    }
     return simulate(plan, request_.profile, request_.cluster, request_.simulation);
   }
 
@@ -202,6 +209,7 @@ class PipelineTimes {
 
   const JobSpec& job_;
   const PlanRequest& request_;
+  const bool must_fit_;
   const int64_t rows_;
   std::vector<double> us_before_;  // [layers + 1] of the layers before, on a device of speed 1.0.
   std::map<std::pair<int64_t, int64_t>, StageMemory> memory_;  // By range of layers.
@@ -444,7 +452,7 @@ absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
   PlanRequest disturbed = request;
   for (size_t step = 0; step < std::max<size_t>(1, steps.size()); ++step) {
     if (!steps.empty()) disturbed.cluster = steps[step];
-    PipelineTimes times(job, disturbed);
+    PipelineTimes times(job, disturbed, PipelineTimes::Memory::kIsThere);
     for (size_t p = 0; p < pipelines.size(); ++p) {
       SKEIN_ASSIGN_OR_RETURN(const double us, times.iteration_us(pipelines[p]));
       step_us[p].push_back(us);
@@ -460,7 +468,7 @@ absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
 
 absl::StatusOr<std::map<WorkerId, double>> predict_busy_us(const JobSpec& job, const Plan& plan,
                                                            const PlanRequest& request) {
-  const PipelineTimes times(job, request);
+  const PipelineTimes times(job, request, PipelineTimes::Memory::kIsThere);
   std::map<WorkerId, double> busy_us;
   for (const PipelineCuts& each : cuts_of(plan)) {
     SKEIN_ASSIGN_OR_RETURN(const Simulation simulation, times.simulation_of(each));

@@ -66,7 +66,6 @@ void SpeedWatch::expect(std::map<WorkerId, double> busy_us) {
 }
 
 void SpeedWatch::keep(const std::map<WorkerId, WorkSample>& samples) {
-  constexpr size_t kStepsKept = 32;  // Enough to see a stall rate of a tenth.
   StepRatios ratios;
   for (const auto& [worker, sample] : samples) {
     if (sample.busy_us > 0 && sample.expected_us > 0) {
@@ -76,7 +75,7 @@ void SpeedWatch::keep(const std::map<WorkerId, WorkSample>& samples) {
   if (ratios.empty()) return;
   ++recent_.seen;
   recent_.last.push_back(std::move(ratios));
-  if (recent_.last.size() > kStepsKept) recent_.last.pop_front();
+  if (recent_.last.size() > RecentSteps::kKept) recent_.last.pop_front();
 }
 
 std::map<WorkerId, double> expected_busy_us(const JobSpec& job, const Plan& plan,

@@ -21,8 +21,9 @@ using StepRatios = std::map<WorkerId, double>;
 
 /// What the workers of a plan took lately, against what is expected of them now.
 struct RecentSteps {
-  std::deque<StepRatios> last;  // At most 32.
-  uint64_t seen = 0;            // Of the plan.
+  static constexpr size_t kKept = 32;  // Enough to see a stall rate of a tenth.
+  std::deque<StepRatios> last;         // At most `kKept`.
+  uint64_t seen = 0;                   // Since the plan is in force.
 };
 
 /// Compares what the workers of a plan take with what the plan expects of them, step by step. Knows

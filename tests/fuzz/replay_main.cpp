@@ -10,7 +10,7 @@
 namespace {
 
 constexpr uint64_t kChangesMax = 6;
-constexpr size_t kStride = 4 / skein::tests::cases(4);  // Of the truncations.
+constexpr size_t kStride = 4 / skein::tests::cases(4);  // So few truncations are tried.
 
 }  // namespace
 

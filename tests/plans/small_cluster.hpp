@@ -110,7 +110,7 @@ struct Cluster {
   CoordinatorDecisions decided(CoordinatorOutcome outcome) {
     coordination.check_invariants();
     CoordinatorDecisions decisions = std::move(outcome).decisions();
-    append(decisions, coordination.after_commit());
+    append(decisions, coordination.after_commit(now));
     return answered(std::move(decisions));
   }
   CoordinatorDecisions answered(CoordinatorDecisions decisions) {

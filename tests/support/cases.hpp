@@ -7,7 +7,7 @@ namespace skein::tests {
 /// How many of `all` random cases, or how much of a long run, a test tries: a quarter where a
 /// sanitizer watches, which takes ten times as long for each and looks for what nearly all contain.
 constexpr uint64_t cases(uint64_t all) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // As GCC says it.
   return (all + 3) / 4;
 #else
   return all;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "plans/plan/pipeline_plan.hpp"
@@ -25,8 +26,8 @@ JobSpec auto_job(const std::string& optimizer) {
 
 /// Three workers of one stage, whose first one may be slow.
 struct AutoCluster : PipelineCluster {
-  explicit AutoCluster(const std::string& optimizer)
-      : PipelineCluster(auto_job(optimizer), kPipelines) {}
+  explicit AutoCluster(const std::string& optimizer) : AutoCluster(auto_job(optimizer)) {}
+  explicit AutoCluster(const JobSpec& job) : PipelineCluster(job, kPipelines) {}
 
   void set_slowness(uint64_t slowness) { step_us[0] = slowness * step_us[1]; }
   /// Synchronous steps until the plan is quiesced; none if it is not for so many.
@@ -34,6 +35,10 @@ struct AutoCluster : PipelineCluster {
     std::optional<std::string> why;
     for (uint64_t i = 0; i < steps; ++i) {
       const uint64_t step = coordination.steps_done();
+      if (stalls_in_turn) {
+        std::fill(step_us.begin(), step_us.end(), 1000);
+        step_us[step % kPipelines] = 10'000;
+      }
       for (uint32_t replica = 0; replica < kPipelines; ++replica) ready_pipeline(replica, step);
       const CoordinatorDecisions decisions = decided(coordination.on_journaled(step, ++now));
       if (!why) why = change_in(decisions);
@@ -41,6 +46,7 @@ struct AutoCluster : PipelineCluster {
     }
     return std::nullopt;
   }
+  bool stalls_in_turn = false;
   /// Rounds of pipeline replicas, likewise.
   std::optional<std::string> train_pipelines(CoordinatorDecisions todo, size_t decisions) {
     const CoordinatorDecisions all = run(std::move(todo), decisions);
@@ -64,6 +70,30 @@ struct AutoCluster : PipelineCluster {
     return std::nullopt;
   }
 };
+
+JobSpec planned_auto_job() {
+  JobSpec job = auto_job("sgd");
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  return job;
+}
+
+TEST(CoordinationAuto, APlannedJobStaysTogetherWhileNothingDisturbs) {
+  AutoCluster cluster(planned_auto_job());
+  EXPECT_EQ(cluster.coordination.plan()->mode, kSynchronousMode);
+  EXPECT_FALSE(cluster.train(500));
+}
+
+TEST(CoordinationAuto, APlannedJobIsLetGoWhereWorkersStallInTurn) {
+  AutoCluster cluster(planned_auto_job());
+  cluster.stalls_in_turn = true;
+  const auto why = cluster.train(100);
+  ASSERT_TRUE(why);
+  EXPECT_THAT(*why, HasSubstr("progress a second apart"));
+  EXPECT_LT(cluster.coordination.steps_done(), 30u) << "two looks";
+  const auto [plan, started] = cluster.next_plan();
+  EXPECT_EQ(plan.mode, kLocalMode);
+  EXPECT_NE(find<ClaimSamples>(started), nullptr);
+}
 
 TEST(CoordinationAuto, BeginsWithoutPipelinesAndStaysSoWhileNothingDisturbs) {
   for (const char* optimizer : {"adamw", "sgd"}) {

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 /// Four like workers, with these steps behind them.
 ModeQuestion question_of(std::vector<StepRatios> steps, const std::string& optimizer = "sgd") {
-  ModeQuestion question{replan, replan_pipeline_replicas, {}, std::move(steps)};
+  ModeQuestion question{replan, replan_pipeline_replicas, {}, {}, std::move(steps)};
   JobSpec job = pipeline_job(1, 4, "auto");
   job.parallelism.pipeline_parallel_degree = kAutoDegree;
   job.optimizer.name = optimizer;
@@ -30,6 +30,7 @@ ModeQuestion question_of(std::vector<StepRatios> steps, const std::string& optim
     question.request.workers.push_back({id});
     question.request.measured.push_back(worker);
   }
+  question.measured = question.request.measured;
   return question;
 }
 
@@ -45,24 +46,26 @@ std::vector<StepRatios> stalls(uint64_t one_in, double scale = 1) {
 
 TEST(ModeGain, WhoeverStallsHoldsUpAllTogetherAndNobodyApart) {
   const ModeAnswer quiet = answer(question_of(std::vector<StepRatios>(32, {{{1}, 1}, {{2}, 1}})));
-  EXPECT_GT(quiet.together, 0);
-  EXPECT_LT(quiet.apart, 1.05 * quiet.together);
+  EXPECT_GT(quiet.together_per_second, 0);
+  EXPECT_LT(quiet.apart_per_second, 1.05 * quiet.together_per_second);
   const ModeAnswer disturbed = answer(question_of(stalls(10)));
-  EXPECT_GT(disturbed.apart, 1.3 * disturbed.together);
-  EXPECT_LT(disturbed.together, 0.5 * quiet.together) << "of four workers one mostly stalls";
+  EXPECT_GT(disturbed.apart_per_second, 1.3 * disturbed.together_per_second);
+  EXPECT_LT(disturbed.together_per_second, 0.5 * quiet.together_per_second)
+      << "of four workers one mostly stalls";
 }
 
 TEST(ModeGain, WhatAllWorkersShareIsNobodysSlowness) {
   const ModeAnswer one = answer(question_of(stalls(10)));
   const ModeAnswer other = answer(question_of(stalls(10, 0.2)));
-  EXPECT_DOUBLE_EQ(one.apart, other.apart);
-  EXPECT_DOUBLE_EQ(one.together, other.together);
+  EXPECT_DOUBLE_EQ(one.apart_per_second, other.apart_per_second);
+  EXPECT_DOUBLE_EQ(one.together_per_second, other.together_per_second);
 }
 
 /// AdamW learns less from iterations apart.
 TEST(ModeGain, TheOptimizerCounts) {
   const std::vector<StepRatios> quiet(32, {{{1}, 1}, {{2}, 1}});
-  EXPECT_LT(answer(question_of(quiet, "adamw")).apart, 0.9 * answer(question_of(quiet)).apart);
+  EXPECT_LT(answer(question_of(quiet, "adamw")).apart_per_second,
+            0.9 * answer(question_of(quiet)).apart_per_second);
 }
 
 TEST(ModeGain, AModeWithoutAPlanIsSaidSo) {
@@ -71,8 +74,8 @@ TEST(ModeGain, AModeWithoutAPlanIsSaidSo) {
     return absl::ResourceExhaustedError("no room");
   };
   const ModeAnswer without = answer(question);
-  EXPECT_EQ(without.apart, 0);
-  EXPECT_GT(without.together, 0);
+  EXPECT_EQ(without.apart_per_second, 0);
+  EXPECT_GT(without.together_per_second, 0);
   EXPECT_THAT(without.reason, HasSubstr("apart: no room"));
 }
 

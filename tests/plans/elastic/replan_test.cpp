@@ -5,6 +5,7 @@
 
 #include "../planner/planner_requests.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/plan/pipeline_cuts.hpp"
 #include "plans/stragglers/speed_watch.hpp"
 #include "small_plans.hpp"
 
@@ -269,6 +270,26 @@ TEST(QuickReplan, CutsByTheSpeedsOfWhoIsLeftInTheOrderOfTheirStages) {
   EXPECT_EQ(quick->plan.stages[0].replicas[0].worker, WorkerId{3}) << "it held the first stage";
   EXPECT_GT(quick->plan.stages[0].layers.size(), quick->plan.stages[1].layers.size());
   EXPECT_THAT(quick->reason, HasSubstr("by speed"));
+}
+
+/// As "auto" does when all are to do every step together again.
+TEST(QuickReplan, AfterPipelineReplicasMicroBatchesAreTheJobs) {
+  JobSpec job = auto_job();
+  job.sync.policy = "auto";
+  job.parallelism.data_parallel_replicate_degree = 2;
+  job.training.micro_batch_size = 8;
+  job.training.global_batch_size = 32;
+  const std::vector<PipelineCuts> alone = {{ids({1}), {}}, {ids({2}), {}}, {ids({3}), {}}};
+  const auto current = make_plan_of_cuts(job, alone, 1);
+  ASSERT_TRUE(current.ok()) << current.status();
+  ReplanRequest request = request_of(job, ids({1, 2}), *current);
+  request.measured = measured(request.workers);
+  for (const bool is_urgent : {false, true}) {
+    request.is_urgent = is_urgent;
+    expect_usable(quick_replan(request), request);
+    expect_usable(replan(request), request);
+    EXPECT_EQ(replan(request)->plan.mode, kSynchronousMode);
+  }
 }
 
 TEST(QuickReplan, AlwaysFindsAPlanAfterOneLoss) {

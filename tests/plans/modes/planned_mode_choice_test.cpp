@@ -48,6 +48,16 @@ TEST(PlannedModeChoice, ChangesWhenTwoLooksInARowSaySo) {
   EXPECT_EQ(choice.on_answer({2, 1, ""})->mode, kSynchronousMode);
 }
 
+TEST(PlannedModeChoice, WhatIsNotKnownOfThePlanInForceChangesNothing) {
+  PlannedModeChoice choice(auto_job(), true);
+  choice.begin_generation(plan_in(kSynchronousMode));
+  for (int look = 0; look < 5; ++look) {
+    EXPECT_FALSE(choice.on_answer({0, 1, ""}));
+    EXPECT_FALSE(choice.on_answer({0, 0, ""}));
+    EXPECT_FALSE(choice.on_answer({1, 0, ""}));
+  }
+}
+
 TEST(PlannedModeChoice, LooksThatChangeNothingComeToBeRare) {
   PlannedModeChoice choice(auto_job(), true);
   choice.begin_generation(plan_in(kSynchronousMode));
