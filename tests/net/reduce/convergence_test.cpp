@@ -8,6 +8,7 @@
 #include "net/reduce/reducer.hpp"
 #include "plans/base/rng.hpp"
 #include "tests/net/reduce/threaded_exchange.hpp"
+#include "tests/support/cases.hpp"
 
 namespace skein::net {
 namespace {
@@ -117,7 +118,7 @@ double loss_after(const Training& training, uint64_t seed) {
 }
 
 TEST(Convergence, TopKAtOnePercentReachesTheDenseLoss) {
-  for (uint64_t seed : {1, 2, 3}) {
+  for (uint64_t seed = 1; seed <= tests::cases(3); ++seed) {
     Training training;
     training.lr = 0.02;
     training.rows = 4;
