@@ -19,8 +19,8 @@ using OnTensor = std::function<void(const net::TensorKey&, net::TensorHandle)>;
 
 /// The output of a piece of work on its way to the neighbours. It leaves from the device's thread
 /// as soon as it is made: the way over the Replica actor would cost the neighbour a wake of a
-/// thread. A neighbouring stage of the same worker is given the memory itself. Used by one thread
-/// at a time.
+/// thread. A neighbouring stage of the same worker is given the memory itself: never more of it
+/// than the schedule has micro-batches in flight there. Used by one thread at a time.
 struct Outgoing {
   net::TensorHandle memory;                   // Null: there is no output, or nobody takes it.
   std::optional<net::TensorKey> handed_over;  // To the neighbour that is here; then no `parts`.

@@ -318,48 +318,60 @@ CoordinatorDecisions Coordination::watch_timings(uint64_t now_us) {
   if (!seen.changes.empty() && chooses_plan()) append(decisions, ask_expectation());
   if (!seen.due.empty() && timings.step_reports.empty()) {
     // Replicas wait for nobody: none is to be relieved, but another plan may make more progress.
-    const auto of_one = [](std::string* out, const auto& change) {
-      absl::StrAppendFormat(out, "w%d takes %.3g times as long as planned", change.first.value,
-                            change.second.slowdown);
-    };
-    std::map<WorkerId, SpeedChange> newest;
-    for (const SpeedChange& change : seen.due) {
-      if (members_.has(change.worker)) newest[change.worker] = change;
-    }
-    speeds_reason_ = absl::StrJoin(newest, ", ", of_one);
-    if (!newest.empty()) consider_change(now_us);
+    plan_for_speeds(seen.due, now_us);
   } else if (!seen.due.empty()) {
-    MitigationQuestion question;
-    question.job = options_.job;
-    question.current = *plan();
-    question.measured = measurements_.all();
-    for (const SpeedChange& change : seen.due) {
-      if (change.slowdown > 1 && members_.has(change.worker)) {
-        question.stragglers.push_back(change.worker);
-      }
-    }
-    const auto total = static_cast<uint64_t>(options_.job.training.steps);
-    question.steps_left = total - std::min(total, log_.steps_done());
-    question.generation = generation_ + 1;
-    append(decisions, requests_.ask({std::move(question)}));
+    append(decisions, ask_mitigation(seen.due));
   }
-  // A speed that has changed would count twice until what is expected now is known.
-  const bool may_look =
-      !requests_.is_asked<ModeQuestion>() && !requests_.is_asked<ExpectationQuestion>();
-  if (may_look && planned_mode_.is_due(timings_.recent())) {
-    ModeQuestion question;
-    question.make_together = planner_of(kSynchronousMode);
-    question.make_apart = planner_of(kLocalMode);
-    question.request =
-        replan_request(eligible_workers(now_us, Leavers::kWithout), /*is_urgent=*/false);
-    question.measured = measurements_.all();
-    question.steps = {timings_.recent().last.begin(), timings_.recent().last.end()};
-    append(decisions, requests_.ask({std::move(question)}));
-  }
+  append(decisions, look_at_mode(now_us));
   if (auto question = mode_choice_.on_commit(timings, log_.last_step_us())) {
     append(decisions, requests_.ask({*std::move(question)}));
   }
   return decisions;
+}
+
+/// Asks the planner for another plan, as these take longer or shorter than the one in force says.
+void Coordination::plan_for_speeds(const std::vector<SpeedChange>& due, uint64_t now_us) {
+  std::map<WorkerId, SpeedChange> newest;
+  for (const SpeedChange& change : due) {
+    if (members_.has(change.worker)) newest[change.worker] = change;
+  }
+  if (newest.empty()) return;
+  speeds_reason_ = absl::StrJoin(newest, ", ", [](std::string* out, const auto& change) {
+    absl::StrAppendFormat(out, "w%d takes %.3g times as long as planned", change.first.value,
+                          change.second.slowdown);
+  });
+  consider_change(now_us);
+}
+
+CoordinatorDecisions Coordination::ask_mitigation(const std::vector<SpeedChange>& due) {
+  MitigationQuestion question;
+  question.job = options_.job;
+  question.current = *plan();
+  question.measured = measurements_.all();
+  for (const SpeedChange& change : due) {
+    if (change.slowdown > 1 && members_.has(change.worker)) {
+      question.stragglers.push_back(change.worker);
+    }
+  }
+  const auto total = static_cast<uint64_t>(options_.job.training.steps);
+  question.steps_left = total - std::min(total, log_.steps_done());
+  question.generation = generation_ + 1;
+  return requests_.ask({std::move(question)});
+}
+
+CoordinatorDecisions Coordination::look_at_mode(uint64_t now_us) {
+  // A speed that has changed would count twice until what is expected now is known.
+  const bool may_look =
+      !requests_.is_asked<ModeQuestion>() && !requests_.is_asked<ExpectationQuestion>();
+  if (!may_look || !planned_mode_.is_due(timings_.recent())) return {};
+  ModeQuestion question;
+  question.make_together = planner_of(kSynchronousMode);
+  question.make_apart = planner_of(kLocalMode);
+  question.request =
+      replan_request(eligible_workers(now_us, Leavers::kWithout), /*is_urgent=*/false);
+  question.measured = measurements_.all();
+  question.steps = {timings_.recent().last.begin(), timings_.recent().last.end()};
+  return requests_.ask({std::move(question)});
 }
 
 /// What the plan in force expects of its workers. By the layers' FLOPs it is known at once; at

@@ -248,6 +248,9 @@ class Coordination {
   CoordinatorOutcome follow(CoordinatorOutcome outcome, uint64_t now_us);
   CoordinatorDecisions begin_work(uint64_t now_us);
   CoordinatorDecisions watch_timings(uint64_t now_us);
+  void plan_for_speeds(const std::vector<SpeedChange>& due, uint64_t now_us);
+  CoordinatorDecisions ask_mitigation(const std::vector<SpeedChange>& due);
+  CoordinatorDecisions look_at_mode(uint64_t now_us);
   CoordinatorDecisions ask_expectation();
 
   // Time-outs.

@@ -1,12 +1,11 @@
 #include "plans/coordinator/unreachable_pairs.hpp"
 
 #include <algorithm>
-#include <set>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plans/base/check.hpp"
+#include "plans/elastic/route_around.hpp"
 
 namespace skein::plans {
 namespace {
@@ -66,22 +65,13 @@ bool UnreachablePairs::were_tried_again(uint64_t now_us) const {
 
 std::vector<WorkerId> UnreachablePairs::without_stubborn(std::vector<WorkerId> workers,
                                                          uint64_t now_us) const {
-  const std::set<WorkerId> here(workers.begin(), workers.end());
-  std::set<WorkerPair> left;
+  WorkerPairs down;
   for (const auto& [pair, entry] : pairs_) {
-    const bool is_down = entry.is_stubborn && entry.until_us > now_us;
-    if (is_down && here.contains(pair.first) && here.contains(pair.second)) left.insert(pair);
+    if (entry.is_stubborn && entry.until_us > now_us) down.insert(pair);
   }
-  while (!left.empty()) {
-    std::map<WorkerId, size_t> unreached;
-    for (const auto& [one, other] : left) ++unreached[one], ++unreached[other];
-    const WorkerId worst =
-        std::max_element(unreached.begin(), unreached.end(), [](const auto& a, const auto& b) {
-          return std::tie(a.second, a.first) < std::tie(b.second, b.first);
-        })->first;
-    std::erase(workers, worst);
-    std::erase_if(
-        left, [&](const WorkerPair& pair) { return pair.first == worst || pair.second == worst; });
+  for (auto left = least_reached_first(down, workers); !left.empty();
+       left = least_reached_first(down, workers)) {
+    std::erase(workers, left.front());
   }
   return workers;
 }

@@ -111,6 +111,10 @@ absl::StatusOr<PlannedPipeline> own_plan(const ReplanRequest& request) {
 
 /// Case 2.
 absl::StatusOr<PlannedPipeline> without_lost(const ReplanRequest& request) {
+  if (request.current->mode == kLocalMode) {
+    // Stages between the cuts of several pipeline replicas are none to split rows over.
+    return absl::NotFoundError("the plan in force is one of pipeline replicas");
+  }
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, reroute(*request.current, request.workers, request.job.model,
                                               request.generation));
@@ -245,7 +249,7 @@ absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
 absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request) {
   SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
   const bool may_reroute = request.is_urgent && request.current.has_value();
-  if (may_reroute && is_chosen_by_planner(request) && request.current->mode != kLocalMode) {
+  if (may_reroute && is_chosen_by_planner(request)) {
     absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);
     if (rerouted.ok()) return rerouted;
   }
@@ -306,11 +310,7 @@ absl::StatusOr<PlannedPipeline> quick_replan_pipeline_replicas(const ReplanReque
 absl::StatusOr<PlannedPipeline> quick_replan(const ReplanRequest& request) {
   SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
   if (!request.current) return absl::NotFoundError("there is no plan to go on from");
-  // Stages between the cuts of several pipeline replicas are none to split rows over.
-  absl::StatusOr<PlannedPipeline> rerouted =
-      request.current->mode == kLocalMode
-          ? absl::NotFoundError("the plan in force is one of pipeline replicas")
-          : without_lost(request);
+  absl::StatusOr<PlannedPipeline> rerouted = without_lost(request);
   if (rerouted.ok()) return rerouted;
   return even_by_speed(request, std::string(rerouted.status().message()));
 }

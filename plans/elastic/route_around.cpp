@@ -104,8 +104,10 @@ class Search {
   int looks_left_ = kLooksMax;
 };
 
-/// How many of `workers` each of them cannot reach; nobody who reaches all is listed.
-std::map<WorkerId, int> unreached(const WorkerPairs& apart, const std::vector<WorkerId>& workers) {
+}  // namespace
+
+std::vector<WorkerId> least_reached_first(const WorkerPairs& apart,
+                                          const std::vector<WorkerId>& workers) {
   const std::set<WorkerId> here(workers.begin(), workers.end());
   std::map<WorkerId, int> counts;
   for (const WorkerPair& pair : apart) {
@@ -113,20 +115,13 @@ std::map<WorkerId, int> unreached(const WorkerPairs& apart, const std::vector<Wo
     ++counts[pair.first];
     ++counts[pair.second];
   }
-  return counts;
-}
-
-/// Those who may be left out, the one that the fewest can reach first.
-std::vector<WorkerId> worst_first(const std::map<WorkerId, int>& counts) {
   std::vector<std::pair<int, WorkerId>> order;
   for (const auto& [worker, count] : counts) order.emplace_back(count, worker);
   std::sort(order.rbegin(), order.rend());
-  std::vector<WorkerId> workers;
-  for (const auto& [count, worker] : order) workers.push_back(worker);
-  return workers;
+  std::vector<WorkerId> ordered;
+  for (const auto& [count, worker] : order) ordered.push_back(worker);
+  return ordered;
 }
-
-}  // namespace
 
 bool are_neighbours(const Plan& plan, WorkerId a, WorkerId b) {
   for (const StagePlan& stage : plan.stages) {
@@ -151,9 +146,8 @@ RoutedAround route_around(PlannedPipeline chosen, const RouteAroundRequest& requ
   std::vector<WorkerId> workers = request.workers;
   std::string without;
   int left = kMadeMax;
-  for (auto counts = unreached(request.apart, workers); !counts.empty();
-       counts = unreached(request.apart, workers)) {
-    const std::vector<WorkerId> candidates = worst_first(counts);
+  for (auto candidates = least_reached_first(request.apart, workers); !candidates.empty();
+       candidates = least_reached_first(request.apart, workers)) {
     for (const WorkerId left_out : candidates) {
       std::vector<WorkerId> others = workers;
       std::erase(others, left_out);

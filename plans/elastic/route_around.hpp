@@ -16,6 +16,11 @@ namespace skein::plans {
 /// pipeline, or in one group. Replicas of one stage always are, as policies may group any of them.
 bool are_neighbours(const Plan& plan, WorkerId a, WorkerId b);
 
+/// Those of `workers` that some other one of them cannot reach: first the one that the fewest can
+/// reach, of like ones the highest number.
+std::vector<WorkerId> least_reached_first(const WorkerPairs& apart,
+                                          const std::vector<WorkerId>& workers);
+
 /// What `route_around` is asked.
 struct RouteAroundRequest {
   WorkerPairs apart;              // Who cannot reach one another; few.

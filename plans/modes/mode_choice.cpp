@@ -11,7 +11,6 @@ ModeChoice::ModeChoice(const JobSpec& job, bool is_planned)
     : job_(job), may_change_(!is_planned && chooses_mode(job)) {}
 
 void ModeChoice::begin_generation(const Plan& plan) {
-  constexpr uint32_t kDoublingsMax = 5;
   watch_.reset();
   if (!may_change_ || !has_pipelines(plan)) return;
   const auto local_steps = static_cast<uint64_t>(job_.sync.local_steps);
@@ -19,8 +18,8 @@ void ModeChoice::begin_generation(const Plan& plan) {
   options.chooser.is_adaptive = job_.optimizer.name == "adamw";
   options.local_steps = {local_steps};
   options.steps_left_out = 1;
-  // Who changes often does so ever more rarely, as each change costs something.
-  options.steps_between_looks <<= std::min(changes_, kDoublingsMax);
+  uint64_t& first = options.chooser.patience.steps_first;
+  first = steps_after_changes(first, changes_);
   const SyncCandidate now{plan.mode == kLocalMode ? local_steps : 0};
   watch_.emplace(pipeline_layout(plan), options, now);
 }

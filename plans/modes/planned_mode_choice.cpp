@@ -9,10 +9,14 @@
 namespace skein::plans {
 namespace {
 
-constexpr double kGainMin = 1.05;  // What the other mode has to promise over the present one.
-constexpr int32_t kPatience = 2;   // Looks in a row that have to say so.
 constexpr uint64_t kStepsBetweenLooks = 8, kStepsBetweenLooksMax = 512;
-constexpr uint32_t kDoublingsMax = 5;
+
+ChangePatience patience_after(uint32_t changes) {
+  ChangePatience::Options options;
+  options.steps_first = steps_after_changes(kStepsBetweenLooks, changes);
+  options.steps_max = kStepsBetweenLooksMax;
+  return ChangePatience(options);
+}
 
 }  // namespace
 
@@ -24,20 +28,19 @@ std::string to_text(const ModeAnswer& answer) {
 }
 
 PlannedModeChoice::PlannedModeChoice(const JobSpec& job, bool is_planned)
-    : may_change_(is_planned && chooses_mode(job)) {}
+    : may_change_(is_planned && chooses_mode(job)), patience_(patience_after(changes_)) {}
 
 void PlannedModeChoice::begin_generation(const Plan& plan) {
   mode_ = plan.mode;
-  wishes_ = 0;
-  // Who changes often does so ever more rarely, as each change costs something.
-  between_looks_ = kStepsBetweenLooks << std::min(changes_, kDoublingsMax);
-  next_look_ = 2 * between_looks_;
+  patience_ = patience_after(changes_);
+  next_look_ = 2 * patience_.steps_between_looks();
 }
 
 bool PlannedModeChoice::is_due(const RecentSteps& steps) {
   if (!may_change_ || steps.seen < next_look_ || steps.last.size() < kStepsBetweenLooks)
     return false;
-  next_look_ = steps.seen + between_looks_;
+  last_look_ = steps.seen;
+  next_look_ = last_look_ + patience_.steps_between_looks();
   return true;
 }
 
@@ -45,12 +48,9 @@ std::optional<ModeChoice::Change> PlannedModeChoice::on_answer(const ModeAnswer&
   const bool is_apart = mode_ == kLocalMode;
   const double now = is_apart ? answer.apart_per_second : answer.together_per_second;
   const double then = is_apart ? answer.together_per_second : answer.apart_per_second;
-  if (now == 0 || then < kGainMin * now) {
-    wishes_ = 0;
-    between_looks_ = std::min(2 * between_looks_, kStepsBetweenLooksMax);
-    return std::nullopt;
-  }
-  if (++wishes_ < kPatience) return std::nullopt;
+  const bool is_time = patience_.on_look(now, now == 0 ? 0 : then);
+  next_look_ = last_look_ + patience_.steps_between_looks();
+  if (!is_time) return std::nullopt;
   ++changes_;
   return ModeChoice::Change{
       is_apart ? kSynchronousMode : kLocalMode, to_text(answer),

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "plans/base/change_patience.hpp"
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/mode_choice.hpp"
@@ -33,11 +34,10 @@ class PlannedModeChoice {
 
  private:
   bool may_change_ = false;
-  std::string mode_;        // That of the plan in force.
-  uint64_t next_look_ = 0;  // When so many steps of it have been seen.
-  uint64_t between_looks_ = 0;
-  int32_t wishes_ = 0;  // Looks in a row that spoke for the other mode.
+  std::string mode_;                        // That of the plan in force.
+  uint64_t last_look_ = 0, next_look_ = 0;  // When so many steps of it have been seen.
   uint32_t changes_ = 0;
+  ChangePatience patience_;
 };
 
 }  // namespace skein::plans

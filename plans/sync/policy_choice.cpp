@@ -146,12 +146,7 @@ std::optional<SyncChoice> SyncChooser::judge(SyncChoice choice) {
     if (prediction.candidate == now_) present = prediction.progress;
     if (prediction.candidate == choice.candidate) promised = prediction.progress;
   }
-  if (choice.candidate == now_ || promised < options_.gain_min * present) {
-    wishes_ = 0;
-    return std::nullopt;
-  }
-  if (++wishes_ < options_.patience) return std::nullopt;
-  wishes_ = 0;
+  if (!patience_.on_look(present, choice.candidate == now_ ? 0 : promised)) return std::nullopt;
   now_ = choice.candidate;
   return choice;
 }

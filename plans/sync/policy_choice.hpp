@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plans/base/change_patience.hpp"
 #include "plans/sync/overlapped_average.hpp"
 #include "plans/sync/pipeline_layout.hpp"
 
@@ -74,8 +75,8 @@ struct DriftKind {
 double progress_per_step(double consensus_distance, const DriftKind& kind);
 
 struct ChooserOptions {
-  double gain_min = 1.05;  // What another policy has to promise over the present one.
-  int32_t patience = 2;    // Observations in a row that have to say so.
+  /// Looks come after steps of a pipeline replica, in the mean.
+  ChangePatience::Options patience = {.steps_first = 2, .steps_max = 48};
   bool parts_are_unlike = false;
   bool is_adaptive = false;  // As in `DriftKind`.
 
@@ -99,11 +100,13 @@ class SyncChooser {
  public:
   SyncChooser(const ChooserOptions& options, std::vector<SyncCandidate> candidates,
               SyncCandidate now)
-      : options_(options), candidates_(std::move(candidates)), now_(now) {}
+      : options_(options),
+        candidates_(std::move(candidates)),
+        now_(now),
+        patience_(options.patience) {}
 
   const SyncCandidate& now() const { return now_; }
-  /// The last observation spoke for another policy, but not often enough yet.
-  bool is_wavering() const { return wishes_ > 0; }
+  uint64_t steps_between_looks() const { return patience_.steps_between_looks(); }
   /// Another observation; what to change to, and why, if it is time.
   std::optional<SyncChoice> observe(const StragglerProfile& profile);
   /// The same, in two parts: somebody else calls `choose_sync` with these.
@@ -115,7 +118,7 @@ class SyncChooser {
   ChooserOptions options_;
   std::vector<SyncCandidate> candidates_;
   SyncCandidate now_;
-  int32_t wishes_ = 0;
+  ChangePatience patience_;
 };
 
 }  // namespace skein::plans

@@ -36,8 +36,7 @@ SyncWatch::SyncWatch(PipelineLayout layout, SyncWatchOptions options, SyncCandid
       options_(std::move(options)),
       chooser_(options_.chooser, candidates_of(options_), now),
       steps_us_(layout.pipelines),
-      left_out_(layout.pipelines),
-      steps_between_looks_(options_.steps_between_looks) {}
+      left_out_(layout.pipelines) {}
 
 void SyncWatch::on_step(uint32_t pipeline, uint64_t busy_us) {
   SKEIN_CHECK(pipeline < layout_.pipelines) << pipeline;
@@ -70,7 +69,8 @@ StragglerProfile SyncWatch::observed_profile() const {
 }
 
 std::optional<StragglerProfile> SyncWatch::due() {
-  if (layout_.pipelines < 2 || steps_seen_ < steps_between_looks_ * layout_.pipelines) return {};
+  if (layout_.pipelines < 2 || steps_seen_ < chooser_.steps_between_looks() * layout_.pipelines)
+    return {};
   const bool all_known = std::all_of(steps_us_.begin(), steps_us_.end(),
                                      [](const auto& each) { return each.size() >= kStepsMin; });
   if (!all_known) return std::nullopt;
@@ -79,13 +79,7 @@ std::optional<StragglerProfile> SyncWatch::due() {
 }
 
 std::optional<SyncChoice> SyncWatch::on_choice(SyncChoice choice) {
-  std::optional<SyncChoice> change = chooser_.judge(std::move(choice));
-  if (change) {
-    steps_between_looks_ = options_.steps_between_looks;
-  } else if (!chooser_.is_wavering()) {
-    steps_between_looks_ = std::min(2 * steps_between_looks_, options_.steps_between_looks_max);
-  }
-  return change;
+  return chooser_.judge(std::move(choice));
 }
 
 std::optional<SyncChoice> SyncWatch::look() {

@@ -19,9 +19,6 @@ struct SyncWatchOptions {
   /// So many of each pipeline replica, at the beginning: what is done for the first time takes
   /// longer.
   uint64_t steps_left_out = 0;
-  /// Of a pipeline replica, in the mean. Looks that change nothing come to be twice as rare each
-  /// time.
-  uint64_t steps_between_looks = 2, steps_between_looks_max = 48;
 };
 
 /// Follows what steps take, and says when pipeline replicas should have a pace of their own, or
@@ -53,7 +50,6 @@ class SyncWatch {
   std::vector<uint64_t> left_out_;            // [pipeline replicas]
   std::deque<double> added_us_;               // The last ones.
   uint64_t steps_seen_ = 0;                   // Since the last look.
-  uint64_t steps_between_looks_;
 };
 
 }  // namespace skein::plans

@@ -311,41 +311,16 @@ TEST(Coordination, AStalledStepIsTriedAgainAndThenNamesWhoIsMissing) {
               HasSubstr("waiting for stage 1 on w2"));
 }
 
-/// A power cut has taken it from the journal, and the checkpoint behind it is there.
-TEST(Coordination, ACommitWhoseNormIsLostIsToldAsNobodysOwn) {
+/// What two workers of generation 4 are told by a coordinator that was started again after step 2.
+QuiesceWorker told_by_successor(std::optional<double> norm) {
   Coordination::Options options;
   options.job = small_job();
   options.worker_count = 2;
   options.committed_steps = 2;
+  options.committed_norm = norm;
   options.durable_step = 2;
   options.generation = 4;
   options.generations = {{0, 4}};
-  for (const bool is_known : {true, false}) {
-    options.committed_norm = is_known ? std::optional(1.5) : std::nullopt;
-    Coordination coordination(options, 0);
-    CoordinatorDecisions decisions;
-    for (uint32_t worker : {1u, 2u}) {
-      decisions = coordination
-                      .on_join(worker,
-                               {"host", 100, absl::StrCat("127.0.0.1:", worker), "cpu x1", 1.0,
-                                WorkerId{worker}, 4},
-                               worker)
-                      .decisions();
-    }
-    const auto* quiesce = find<QuiesceWorker>(decisions);
-    ASSERT_NE(quiesce, nullptr);
-    EXPECT_EQ(quiesce->committed_steps, 2u);
-    EXPECT_EQ(quiesce->committed_generation, is_known ? 4u : 0u);
-  }
-}
-
-TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
-  Coordination::Options options;
-  options.job = small_job();
-  options.worker_count = 2;
-  options.committed_steps = 2;
-  options.committed_norm = 1.5;
-  options.generation = 4;
   Coordination coordination(std::move(options), 0);
   CoordinatorDecisions decisions;
   for (uint32_t worker : {1u, 2u}) {
@@ -357,9 +332,22 @@ TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
                     .decisions();
   }
   const auto* quiesce = find<QuiesceWorker>(decisions);
-  ASSERT_NE(quiesce, nullptr);
-  EXPECT_EQ(quiesce->committed_steps, 2u);
-  EXPECT_EQ(quiesce->gradient_norm, 1.5) << "who waits for the commit clips by it";
+  EXPECT_NE(quiesce, nullptr);
+  return quiesce ? *quiesce : QuiesceWorker{};
+}
+
+TEST(Coordination, ASuccessorTellsWorkersTheCommitThatNobodyHasHeardOf) {
+  const QuiesceWorker told = told_by_successor(1.5);
+  EXPECT_EQ(told.committed_steps, 2u);
+  EXPECT_EQ(told.gradient_norm, 1.5) << "who waits for the commit clips by it";
+  EXPECT_EQ(told.committed_generation, 4u);
+}
+
+/// A power cut has taken it from the journal, and the checkpoint behind it is there.
+TEST(Coordination, ACommitWhoseNormIsLostIsToldAsNobodysOwn) {
+  const QuiesceWorker told = told_by_successor(std::nullopt);
+  EXPECT_EQ(told.committed_steps, 2u);
+  EXPECT_EQ(told.committed_generation, 0u);
 }
 
 TEST(Coordination, WhoJoinsWhileOthersMeasureIsAnsweredByThem) {

@@ -66,6 +66,19 @@ TEST(PlannedModeChoice, LooksThatChangeNothingComeToBeRare) {
   EXPECT_LE(looks(choice, 1000, {1, 1, ""}), first + 4);
 }
 
+TEST(PlannedModeChoice, AfterAWishTheNextLookComesSoon) {
+  PlannedModeChoice choice(auto_job(), true);
+  choice.begin_generation(plan_in(kSynchronousMode));
+  looks(choice, 2000, {1, 1, ""});
+  uint64_t step = 2000;
+  while (!choice.is_due(seen(step))) ++step;
+  EXPECT_FALSE(choice.on_answer({1, 2, ""}));
+  const uint64_t wished = step;
+  while (!choice.is_due(seen(step))) ++step;
+  EXPECT_LT(step, wished + 10);
+  EXPECT_TRUE(choice.on_answer({1, 2, ""}));
+}
+
 TEST(PlannedModeChoice, WhoChangesOftenDoesSoMoreRarely) {
   PlannedModeChoice choice(auto_job(), true);
   uint64_t before = 0;

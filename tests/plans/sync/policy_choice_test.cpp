@@ -92,7 +92,7 @@ TEST(PolicyChoice, TellsSlowPipelinesFromStalls) {
 }
 
 TEST(PolicyChoice, ChangesOnlyAfterPatience) {
-  SyncChooser chooser({.patience = 3}, kCandidates, kCandidates[0]);
+  SyncChooser chooser({.patience = {.looks_min = 3}}, kCandidates, kCandidates[0]);
   const StragglerProfile profile = stalling({8, 1});
   EXPECT_FALSE(chooser.observe(profile));
   EXPECT_FALSE(chooser.observe(profile));
@@ -106,7 +106,7 @@ TEST(PolicyChoice, ChangesOnlyAfterPatience) {
 }
 
 TEST(PolicyChoice, DoesNotChangeForLittle) {
-  SyncChooser chooser({.gain_min = 10, .patience = 1}, kCandidates, kCandidates[0]);
+  SyncChooser chooser({.patience = {.gain_min = 10, .looks_min = 1}}, kCandidates, kCandidates[0]);
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(chooser.observe(stalling({8, 1})));
 }
 
