@@ -35,16 +35,28 @@ struct AutoCluster : PipelineCluster {
     std::optional<std::string> why;
     for (uint64_t i = 0; i < steps; ++i) {
       const uint64_t step = coordination.steps_done();
-      if (stalls_in_turn) {
-        std::fill(step_us.begin(), step_us.end(), 1000);
-        step_us[step % kPipelines] = 10'000;
-      }
+      set_stalls(step);
       for (uint32_t replica = 0; replica < kPipelines; ++replica) ready_pipeline(replica, step);
       const CoordinatorDecisions decisions = decided(coordination.on_journaled(step, ++now));
       if (!why) why = change_in(decisions);
       if (find<QuiesceWorker>(decisions)) return why;
     }
     return std::nullopt;
+  }
+  /// Synchronous steps while the planner does not answer; what it is asked.
+  std::vector<RequestPlan> train_unanswered(uint64_t steps) {
+    std::vector<RequestPlan> asked;
+    const uint64_t end = coordination.steps_done() + steps;
+    for (uint64_t step = coordination.steps_done(); step < end; ++step) {
+      set_stalls(step);
+      for (uint32_t replica = 0; replica < kPipelines; ++replica) ready_pipeline(replica, step);
+      const CoordinatorDecisions decisions = decided(coordination.on_journaled(step, ++now));
+      EXPECT_EQ(find<QuiesceWorker>(decisions), nullptr);
+      for (const CoordinatorDecision& each : decisions) {
+        if (const auto* request = std::get_if<RequestPlan>(&each)) asked.push_back(*request);
+      }
+    }
+    return asked;
   }
   bool stalls_in_turn = false;
   /// Rounds of pipeline replicas, likewise.
@@ -62,6 +74,11 @@ struct AutoCluster : PipelineCluster {
   }
 
  private:
+  void set_stalls(uint64_t step) {
+    if (!stalls_in_turn) return;
+    std::fill(step_us.begin(), step_us.end(), 1000);
+    step_us[step % kPipelines] = 10'000;
+  }
   static std::optional<std::string> change_in(const CoordinatorDecisions& decisions) {
     for (const CoordinatorDecision& each : decisions) {
       const auto* event = std::get_if<RunEvent>(&each);
@@ -93,6 +110,20 @@ TEST(CoordinationAuto, APlannedJobIsLetGoWhereWorkersStallInTurn) {
   const auto [plan, started] = cluster.next_plan();
   EXPECT_EQ(plan.mode, kLocalMode);
   EXPECT_NE(find<ClaimSamples>(started), nullptr);
+}
+
+TEST(CoordinationAuto, APlannedJobTrainsOnWhileThePlannerThinksAboutTheMode) {
+  AutoCluster cluster(planned_auto_job());
+  cluster.plans_at_once = false;
+  cluster.stalls_in_turn = true;
+  const std::vector<RequestPlan> asked = cluster.train_unanswered(200);
+  ASSERT_EQ(asked.size(), 1u) << "it is asked once";
+  ASSERT_TRUE(std::holds_alternative<ModeQuestion>(asked.front().question->what));
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+  cluster.lose(3);
+  const CoordinatorOutcome late = cluster.coordination.on_plan_ready(
+      {asked.front().id, answer(*asked.front().question), 0}, ++cluster.now);
+  EXPECT_EQ(late.decisions().size(), 0u) << "it was about a plan that is no more";
 }
 
 TEST(CoordinationAuto, BeginsWithoutPipelinesAndStaysSoWhileNothingDisturbs) {
@@ -133,8 +164,8 @@ TEST(CoordinationAuto, LetsPipelinesGoForAStragglerAndTakesThemBackWhenItIsWell)
 }
 
 /// The plan that a coordinator with such a journal makes.
-Plan plan_after(const std::string& policy, bool was_in_pipelines) {
-  JobSpec job = auto_job("sgd");
+Plan plan_after(const std::string& policy, bool was_in_pipelines, bool is_planned = false) {
+  JobSpec job = is_planned ? planned_auto_job() : auto_job("sgd");
   job.sync.policy = policy;
   Coordination::Options options{job, kPipelines};
   options.last_plan = make_pipeline_plan(job, {{1}, {2}, {3}}, 1).value();
@@ -142,6 +173,8 @@ Plan plan_after(const std::string& policy, bool was_in_pipelines) {
   Cluster cluster(options);
 
   for (uint32_t id = 1; id <= kPipelines; ++id) cluster.join(id, id);
+  for (uint32_t id = 1; is_planned && id <= kPipelines; ++id)
+    cluster.decided(cluster.profiled(id, job));
   CoordinatorDecisions assigned;
   for (uint32_t id = 1; id <= kPipelines; ++id) append(assigned, cluster.quiesced(id));
   const AssignPlan* assign = find<AssignPlan>(assigned);
@@ -154,6 +187,9 @@ TEST(CoordinationAuto, ARestartGoesOnAsThePlanDid) {
     const Plan plan = plan_after("auto", in_pipelines);
     ASSERT_FALSE(plan.stages.empty());
     EXPECT_EQ(plan.mode == kLocalMode, in_pipelines);
+    const Plan planned = plan_after("auto", in_pipelines, /*is_planned=*/true);
+    ASSERT_FALSE(planned.stages.empty());
+    EXPECT_EQ(planned.mode == kLocalMode, in_pipelines);
     EXPECT_TRUE(plan_after("sdpipe", in_pipelines).mode == kLocalMode);
     EXPECT_FALSE(plan_after("allreduce", in_pipelines).mode == kLocalMode);
   }
