@@ -20,7 +20,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests",
                                 "support"))
-from elastic_runs import ElasticRun, Place, wait_until  # noqa: E402
+from elastic_runs import ElasticRun, Place  # noqa: E402
 from namespaces import Network  # noqa: E402
 
 JOB = """
@@ -65,10 +65,8 @@ def run(place, network, options, reducer, words):
                           "--training.steps", str(options.steps + WARM_UP), *PATIENCE, *words,
                           network=network, job=job, waits_for=workers)
     try:
-        # One after the other: the ring of a sum is in the order of the hosts then, its best one.
-        for number in range(1, workers + 1):
+        for _ in range(workers):
             training.join()
-            wait_until(lambda: len(training.events("worker.joined")) >= number, 30)
         if training.finish(seconds=600) != 0:
             sys.exit(f"the run with {reducer} failed: {training.errors()}")
     finally:

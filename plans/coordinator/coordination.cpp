@@ -445,6 +445,11 @@ ReplanRequest Coordination::replan_request(std::vector<WorkerId> workers, bool i
   request.workers = std::move(workers);
   request.job = options_.job;
   request.given = options_.plan;
+  for (const WorkerId worker : request.workers) {
+    if (!members_.has(worker)) continue;
+    const std::string& address = members().at(worker).request.data_address;
+    request.hosts[worker] = address.substr(0, address.rfind(':'));
+  }
   request.measured = measurements_.of(request.workers);
   request.current = plan();
   request.is_urgent = is_urgent;

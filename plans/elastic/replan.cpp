@@ -86,11 +86,31 @@ absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
   return chosen;
 }
 
+/// Host by host, in the order of their lowest numbers.
+std::vector<WorkerId> by_host(const ReplanRequest& request) {
+  std::vector<std::vector<WorkerId>> hosts;
+  std::map<std::string, size_t> number_of;
+  for (const WorkerId worker : request.workers) {
+    const auto host = request.hosts.find(worker);
+    const size_t next = hosts.size();
+    const size_t number = host == request.hosts.end()
+                              ? next
+                              : number_of.try_emplace(host->second, next).first->second;
+    if (number == next) hosts.emplace_back();
+    hosts[number].push_back(worker);
+  }
+  std::vector<WorkerId> workers;
+  for (const std::vector<WorkerId>& host : hosts) {
+    workers.insert(workers.end(), host.begin(), host.end());
+  }
+  return workers;
+}
+
 absl::StatusOr<PlannedPipeline> lay_out(const ReplanRequest& request, const JobSpec& job,
                                         std::string reason) {
   PlannedPipeline chosen;
   chosen.reason = std::move(reason);
-  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_layout_plan(job, request.workers, request.generation));
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_layout_plan(job, by_host(request), request.generation));
   if (request.current) {
     chosen.plan =
         keep_state_in_place(std::move(chosen.plan), *request.current, request.workers, job.model);
@@ -276,7 +296,7 @@ absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& re
   if (is_chosen_by_planner(request)) return ask_pipelines_planner(request);
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan,
-                         make_pipeline_plan(request.job, request.workers, request.generation));
+                         make_pipeline_plan(request.job, by_host(request), request.generation));
   if (request.current) {
     chosen.plan = keep_state_in_place(std::move(chosen.plan), *request.current, request.workers,
                                       request.job.model);

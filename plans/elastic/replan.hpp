@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +25,9 @@ struct ReplanRequest {
   /// are and split its rows over the rest (`reroute`).
   bool is_urgent = false;
   uint64_t generation = 1;
+  /// The host of each one's data address. Layouts place those of one host beside one another, so
+  /// that a ring over a stage's replicas leaves each host once; who is not listed is as if alone.
+  std::map<WorkerId, std::string> hosts;
 };
 
 /// The plan for these workers, in this order:

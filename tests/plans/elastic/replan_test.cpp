@@ -45,6 +45,36 @@ void expect_usable(const absl::StatusOr<PlannedPipeline>& chosen, const ReplanRe
             request.job.training.global_batch_size);
 }
 
+/// Workers of each stage, in the order in which a ring goes over them.
+std::vector<std::vector<uint32_t>> placed(const Plan& plan) {
+  std::vector<std::vector<uint32_t>> all;
+  for (const StagePlan& stage : plan.stages) {
+    all.emplace_back();
+    for (const ReplicaPlan& replica : stage.replicas) all.back().push_back(replica.worker.value);
+  }
+  return all;
+}
+
+/// Whoever joins first has the lowest number, wherever it runs.
+TEST(Replan, ALayoutPlacesWorkersOfOneHostSideBySide) {
+  JobSpec job = small_job(4, false);
+  job.parallelism.pipeline_parallel_degree = 2;
+  job.parallelism.replicas = {3, 3};
+  job.training.micro_batch_size = job.training.global_batch_size = 6;
+  ReplanRequest request{job, std::nullopt, first_ids(6), {}, std::nullopt};
+  request.hosts = {{{1}, "a"}, {{2}, "b"}, {{3}, "a"}, {{4}, "b"}, {{6}, "a"}};
+  const auto stages = replan(request);
+  ASSERT_TRUE(stages.ok()) << stages.status();
+  EXPECT_EQ(placed(stages->plan), (std::vector<std::vector<uint32_t>>{{1, 3, 6}, {2, 4, 5}}));
+  request.hosts.clear();
+  EXPECT_EQ(placed(replan(request)->plan),
+            (std::vector<std::vector<uint32_t>>{{1, 2, 3}, {4, 5, 6}}));
+  // Whoever has state keeps its place, wherever it runs.
+  request.current = replan(request)->plan;
+  request.hosts = {{{1}, "a"}, {{2}, "b"}, {{3}, "a"}, {{4}, "b"}, {{6}, "a"}};
+  EXPECT_EQ(placed(replan(request)->plan), placed(*request.current));
+}
+
 class ReplanAfterLosses : public ::testing::TestWithParam<int64_t> {};  // Blocks.
 
 TEST_P(ReplanAfterLosses, AlwaysFindsAValidPlanOfLiveWorkers) {
