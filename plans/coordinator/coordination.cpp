@@ -488,18 +488,18 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
                  now_us);
   }
   if (!chooses_plan()) return choose(answer(question).chosen, 0, now_us);
-  if (is_urgent_) {
+  const std::vector<WorkerId> able = able_workers(now_us, Leavers::kWithout);
+  std::vector<WorkerId> reached = unreachable_.without_stubborn(able, now_us);
+  if (reached.size() < able.size() && reached.size() >= fewest) {
+    // The quick rule keeps those that there are, as it did when the link was tried in vain.
+    reached = first_allowed(std::move(reached));
+    question.without_unreached = replan_request(std::move(reached), /*is_urgent=*/false);
+  } else if (is_urgent_) {
     absl::StatusOr<PlannedPipeline> quick = mode_entry().make_quick_plan(question.request);
     if (quick.ok()) {
       quick->plan.mode = mode_name_;
       return assign(*std::move(quick), 0, now_us);
     }
-  }
-  const std::vector<WorkerId> able = able_workers(now_us, Leavers::kWithout);
-  std::vector<WorkerId> reached = unreachable_.without_stubborn(able, now_us);
-  if (reached.size() < able.size() && reached.size() >= fewest) {
-    reached = first_allowed(std::move(reached));
-    question.without_unreached = replan_request(std::move(reached), is_urgent_);
   }
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};

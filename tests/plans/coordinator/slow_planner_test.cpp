@@ -119,6 +119,35 @@ TEST(SlowPlanner, ALossThatLeavesAStageWithoutAReplicaIsMendedByAQuickRule) {
   EXPECT_TRUE(std::holds_alternative<ChangeQuestion>(cluster.asked.back().question->what));
 }
 
+/// The quick rule would keep both, again and again.
+TEST(SlowPlanner, ALinkThatWasTriedInVainIsForThePlannerAlsoAfterALoss) {
+  PlannedCluster cluster(4, memory_for(3));
+  cluster.run_first_plan(4);
+  cluster.noted(cluster.answer_last());  // What the plan expects of its workers.
+  cluster.noted(cluster.lose(4));
+  bool was_tried = false, is_asked = false;
+  for (int round = 0; round < 3 && !is_asked; ++round) {
+    CoordinatorDecisions assigned;
+    const size_t asked = cluster.asked.size();
+    for (uint32_t id = 1; id <= 3; ++id) append(assigned, cluster.quiesce(id, {{0, kAll}}));
+    is_asked = cluster.asked.size() > asked;
+    if (is_asked) break;
+    ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+    for (const CoordinatorDecision& each : assigned) {
+      const auto* event = std::get_if<RunEvent>(&each);
+      was_tried = was_tried || (event != nullptr && event->name == "link.tried_again");
+    }
+    cluster.noted(cluster.coordination.on_unreachable({1}, {2}, "in vain", ++cluster.now));
+    cluster.wait(600'000);
+  }
+  EXPECT_TRUE(was_tried);
+  ASSERT_TRUE(is_asked);
+  const auto* question = std::get_if<RoundQuestion>(&cluster.asked.back().question->what);
+  ASSERT_NE(question, nullptr);
+  ASSERT_TRUE(question->without_unreached);
+  EXPECT_EQ(question->without_unreached->workers, (std::vector<WorkerId>{{1}, {3}}));
+}
+
 TEST(SlowPlanner, StepsAreCommittedAndALossIsHandledWhileItThinksAboutAChange) {
   PlannedCluster cluster(2);
   cluster.run_first_plan(2);
