@@ -50,7 +50,10 @@ void PipelineClaims::on_control(ProcessId to, const net::schema::Envelope::Reade
                                 bool arrives) {
   const auto body = envelope.getBody();
   const uint64_t generation = envelope.getGeneration();
-  if (envelope.getReceiver() != 0) workers_[to] = envelope.getReceiver();
+  // A coordinator that has lost its journal gives other numbers, while the plan is at work still.
+  if (envelope.getReceiver() != 0 && generation == plan_.generation) {
+    workers_[to] = envelope.getReceiver();
+  }
   const std::optional<uint32_t> pipeline = pipeline_of(envelope.getReceiver());
   // Who is cut off may go on for a while under the plan of before.
   if (arrives && readers_[to].generation == generation) {

@@ -82,7 +82,7 @@ class PipelineClaims {
   std::map<uint64_t, Claim> claims_;        // The round in progress.
   std::map<uint32_t, Pipeline> pipelines_;  // The plan's.
   std::map<ProcessId, Reader> readers_;
-  std::map<ProcessId, uint32_t> workers_;  // Their numbers.
+  std::map<ProcessId, uint32_t> workers_;  // Their numbers in `plan_`.
 };
 
 }  // namespace skein::sim
