@@ -178,7 +178,9 @@ void Checker::on_rewind(uint64_t first_step) {
   // The newest checkpoint, which may be damaged, may have more steps than a journal that has lost
   // its newest ones.
   const bool was_forgotten = first_step <= forgotten_steps_;
-  if (!store_.commits.empty() && first_step > store_.commits.rbegin()->first && !was_forgotten) {
+  // To its very end takes nothing back: the checkpoint of steps that were taken back was damaged.
+  const uint64_t end = store_.commits.empty() ? first_step : store_.commits.rbegin()->first + 1;
+  if (first_step > end && !was_forgotten) {
     fail(absl::StrCat("the journal is rewound to step ", first_step, " beyond its end"));
   }
 }
