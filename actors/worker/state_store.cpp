@@ -33,6 +33,11 @@ void StateStore::keep_models(const ReplicasRetired& retired, uint64_t generation
 }
 
 void StateStore::keep(const HeldState& snapshot, uint64_t generation) {
+  // Each plan that begins at a step has a snapshot of it: without progress these would add up.
+  std::erase_if(held_, [&](const HeldState& each) {
+    return !each.model && each.step == snapshot.step && each.generation == generation &&
+           each.layers == snapshot.layers;
+  });
   held_.push_back(snapshot);
   held_.back().generation = generation;
 }

@@ -24,7 +24,8 @@ class StateStore {
   /// Models that have stopped, with the state after `retired.steps_done` steps, the last of which
   /// was committed in `generation`.
   void keep_models(const ReplicasRetired& retired, uint64_t generation);
-  /// A whole snapshot, whose last step was committed in `generation`.
+  /// A whole snapshot, whose last step was committed in `generation`. It takes the place of one of
+  /// the same state.
   void keep(const HeldState& snapshot, uint64_t generation);
   /// A layer of a snapshot of a stage. Returns the snapshot when it is whole. A damaged layer is
   /// dropped: its snapshot never becomes whole, and an older one is used.

@@ -1152,8 +1152,11 @@ CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Sta
                                                 uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
-  // One that says why it ends does not come back.
-  if (is_catching_up(now_us) && absl::IsUnavailable(why)) {
+  // One that says why it ends does not come back; nor does a newcomer that our pause cannot have cut
+  // off, as it came after it.
+  const Member& member = members_.all().at(worker);
+  const bool is_cut_off = !member.is_newcomer || member.joined_us < catch_up_since_us_;
+  if (is_catching_up(now_us) && is_cut_off && absl::IsUnavailable(why)) {
     return set_aside(worker, std::string(why.message()), now_us);
   }
   return lose(worker, why, now_us);
@@ -1351,6 +1354,7 @@ CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now
   members_.excuse(paused_us, now_us);
   absent_.excuse(paused_us);
   last_progress_us_ = std::min(now_us, last_progress_us_ + paused_us);
+  catch_up_since_us_ = now_us;
   catch_up_until_us_ = now_us + std::min(paused_us, kRejoinUs);
   if (paused_us < kTellPauseUs || phase_ == Phase::kEnded) return {};
   const std::string seconds = absl::StrCat(static_cast<double>(paused_us) * kMicro);

@@ -307,7 +307,8 @@ class Coordination {
   std::vector<std::string> told_spare_;  // Who has no place in the plan, as people know.
   std::string change_reason_;            // Of the change that the commit log is held for.
   uint64_t last_progress_us_ = 0;        // What the time-outs count from.
-  uint64_t catch_up_until_us_ = 0;       // After a pause of our own.
+  uint64_t catch_up_since_us_ = 0;       // The end of the last pause of our own.
+  uint64_t catch_up_until_us_ = 0;       // With it.
   bool tried_again_ = false;             // The step in progress, in a plan of its own.
   bool waits_for_holders_ = false;       // Only while quiescing.
   bool changes_connection_ = false;      // A worker is lost and welcomed in one event.

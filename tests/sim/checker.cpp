@@ -29,6 +29,8 @@ constexpr uint64_t kOfPipeline = UINT64_MAX;
 /// Processes of a loop that may be given a part before they are held back for longer than they
 /// live: those of one host fewer than those that always come from another one.
 constexpr size_t kLoopersMax = 8;
+/// Of one state at one worker: the model, and a snapshot.
+constexpr int kCopiesMax = 2;
 /// From a look at the disk to a plan, with all that a planner may take in between.
 constexpr uint64_t kSettledUs = 15'000'000;
 
@@ -378,6 +380,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   if (arrives) check_identity(to, envelope);
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
+  if (body.isQuiesced()) check_inventory(from, body.getQuiesced());
   if (!body.isAssign()) return;
   check_part(message);
   if (seen_generations_[envelope.getGeneration()]) return;
@@ -393,6 +396,18 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
     ++counts_.snapshot;
   } else {
     ++counts_.kept;
+  }
+}
+
+/// A worker holds a state as a model that trains and as a snapshot, and not once more for each plan.
+void Checker::check_inventory(ProcessId worker, net::schema::Quiesced::Reader quiesced) {
+  std::map<std::array<uint64_t, 4>, int> copies;
+  for (auto each : quiesced.getInventory()) {
+    const std::array<uint64_t, 4> name{each.getStep(), each.getLayerBegin(), each.getLayerEnd(),
+                                       each.getGeneration()};
+    if (++copies[name] <= kCopiesMax) continue;
+    return fail(absl::StrCat("p", worker, " holds layers ", name[1], " to ", name[2], " of step ",
+                             name[0], " more than ", kCopiesMax, " times"));
   }
 }
 

@@ -150,6 +150,7 @@ class Checker {
   void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
   void check_part(const net::ControlMessage& message);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
+  void check_inventory(ProcessId worker, net::schema::Quiesced::Reader quiesced);
   void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
   void check_against_live(const Held& held, uint64_t generation, uint64_t steps_done);
   /// Who holds the whole state of a later step than `first_step`, if there is somebody.

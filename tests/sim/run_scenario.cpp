@@ -314,7 +314,9 @@ class Simulation {
   }
 
   bool swallow(ProcessId a, ProcessId b) {
-    if (a == b) return false;
+    // Where a model takes two workers, no plan could do without the link between the only two.
+    const bool needs_link = scenario_.memory_bytes > 0 && scenario_.worker_count == 2;
+    if (a == b || needs_link) return false;
     network_.part(a, b);
     blackholes_.insert({a, b});
     blackholes_.insert({b, a});

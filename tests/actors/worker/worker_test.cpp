@@ -275,6 +275,27 @@ TEST(Worker, WhoGivesUpItsCoordinatorFirstWritesWhatItHolds) {
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("/run/checkpoint/x"));
 }
 
+TEST(Worker, WhoGivesUpItsCoordinatorWritesAlsoAStepOfWhichOnlyAQuiesceHasTold) {
+  WorkerRig rig;
+  rig.job.checkpoint.enable = true;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  while (rig.end_one()) continue;
+  net::Quiesce order;  // The commit was on a connection that broke.
+  order.committed_steps = 1;
+  order.committed_generation = 1;
+  order.gradient_norm = 1;
+  rig.control(2, order);
+  while (rig.end_one()) continue;
+  ASSERT_THAT(rig.inventory(), ElementsAre(1u));
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  rig.tell(LinkClosed{2, absl::UnavailableError("nobody answers")});
+  ASSERT_EQ(rig.emergencies.size(), 1u);
+  ASSERT_EQ(rig.emergencies[0].held.size(), 1u);
+  EXPECT_EQ(rig.emergencies[0].held[0].step, 1u);
+}
+
 TEST(Worker, WhoGivesUpItsCoordinatorSaysWhyNothingCouldBeWritten) {
   WorkerRig rig;
   abandon(rig);

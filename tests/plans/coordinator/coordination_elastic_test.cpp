@@ -82,6 +82,23 @@ TEST(CoordinationElastic, ItsOwnPauseIsNobodysSilence) {
       << "who stays silent is lost all the same";
 }
 
+TEST(CoordinationElastic, WhoComesAfterItsOwnPauseAndDiesAtOnceIsFlapping) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.now += 12'000'000;
+  cluster.coordination.on_own_pause(12'000'000, cluster.now);
+  for (PeerNumber peer = 7; peer < 10; ++peer) {
+    cluster.now += 400'000;
+    const CoordinatorDecisions joined = cluster.join(peer);
+    ASSERT_NE(find<WelcomeWorker>(joined), nullptr);
+    const WorkerId newcomer = find<WelcomeWorker>(joined)->worker;
+    const uint64_t held_us = cluster.coordination.members().at(newcomer).eligible_us;
+    EXPECT_EQ(held_us > cluster.now, peer == 9) << "the first early loss of a host is free";
+    EXPECT_EQ(find<RunEvent>(cluster.lose(newcomer.value))->name, "worker.lost");
+  }
+}
+
 TEST(CoordinationElastic, AfterItsOwnPauseItWaitsForWhoGaveItUp) {
   Cluster cluster(long_job());
   cluster.start();
