@@ -2,8 +2,8 @@
 """Step time of replicas by sync.reducer, over links that are shaped. Only for root.
 
     bench/reducer_link.py build/release/skein [--rate 1gbit] [--rounds 3] [--steps 12]
-    bench/reducer_link.py build/release/skein --hosts 2 --on-each 4 --rate 40mbit --inside 1gbit
-                          --reducers sum,topk,hitopk --width 256
+    bench/reducer_link.py build/release/skein --hosts 2 --on-each 4 --rate 40mbit --inside 4gbit
+                          --reducers sum,hisum,topk,topka2a,hitopk --width 256
 
 Coordinator and hosts are in network namespaces of their own; each host's link is shaped. There is a
 replica for each worker, one on each of two hosts unless `--on-each` says more; what workers of a host

@@ -21,7 +21,9 @@ net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::PlanPa
                       static_cast<double>(plan.microbatch_rows);
   options.tensor_floats = stage_tensor_floats(replica.options.model, replica.options.layers);
   options.whole = replica.model->stage_gradients().data();
-  if (options.kind != plans::ReducerKind::kHiTopK) return options;
+  const bool goes_by_hosts =
+      options.kind == plans::ReducerKind::kHiTopK || options.kind == plans::ReducerKind::kHiSum;
+  if (!goes_by_hosts) return options;
   std::vector<std::string> members(group.rank_count);
   members[group.rank] = own;
   for (const auto& [rank, partner] : group.partners) {

@@ -265,7 +265,7 @@ void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
 }
 
 void WorkerState::on_quiesce(const net::Quiesce& order, uint64_t generation) {
-  if (!session->on_generation(generation)) return;  // A repeat.
+  if (!session->on_generation(generation)) return;           // A repeat.
   steps_done = std::max(steps_done, order.committed_steps);  // The commit itself may not have come.
   preparation->end();
   store.drop_partial();

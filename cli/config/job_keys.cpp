@@ -340,10 +340,10 @@ void add_running(std::vector<JobKey>& keys) {
                      "training.max_norm, \"share\" to its share of that by parameters"));
   keys.push_back(
       key("sync", "reducer", SKEIN_FIELD(sync.reducer),
-          "how replicas put gradients together: \"sum\", \"mean\", \"adasum\", \"topk\", "
-          "\"hitopk\", \"fp16\" or \"bf16\""));
+          "how replicas put gradients together: \"sum\", \"hisum\" (within hosts first), \"mean\", "
+          "\"adasum\", \"topk\", \"hitopk\", \"topka2a\", \"fp16\" or \"bf16\""));
   keys.push_back(key("sync", "density", SKEIN_FIELD(sync.density),
-                     "share of the gradients that topk and hitopk send, in (0, 1]"));
+                     "share of the gradients that topk, hitopk and topka2a send, in (0, 1]"));
   keys.push_back(key("comm", "init_timeout_seconds", SKEIN_FIELD(comm.init_timeout_seconds),
                      "longest wait for workers, and for them to be prepared"));
   keys.push_back(key("comm", "train_timeout_seconds", SKEIN_FIELD(comm.train_timeout_seconds),

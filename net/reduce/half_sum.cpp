@@ -23,10 +23,7 @@ absl::Status half_sum(Exchange& exchange, HalfFormat format, std::span<float> va
   const uint32_t count = exchange.rank_count();
   const uint32_t rank = exchange.rank();
   if (count == 1) return absl::OkStatus();
-  auto piece = [&](uint32_t index) {
-    const FloatRange range = piece_of(values.size(), index, count);
-    return values.subspan(range.begin, range.count());
-  };
+  auto piece = [&](uint32_t index) { return piece_of(values, index, count); };
   const std::span<float> own = piece(rank);
   const size_t slot_words = piece(0).size() + kHalfHeadWords;
   std::vector<uint16_t> sent(slot_words);

@@ -6,15 +6,6 @@
 #include "plans/base/status_macros.hpp"
 
 namespace skein::net {
-namespace {
-
-std::span<float> shard_of(std::span<float> values, uint32_t shard, uint32_t shard_count) {
-  if (shard >= shard_count) return {};
-  const FloatRange range = piece_of(values.size(), shard, shard_count);
-  return values.subspan(range.begin, range.count());
-}
-
-}  // namespace
 
 HostShards host_shards(std::span<const uint32_t> hosts, uint32_t rank) {
   std::map<uint32_t, std::vector<uint32_t>> ranks_of;
@@ -41,12 +32,12 @@ HostShards host_shards(std::span<const uint32_t> hosts, uint32_t rank) {
 
 absl::Status scatter_sums(Exchange& local, uint32_t shard_count, std::span<float> values) {
   const uint32_t count = local.rank_count();
-  const std::span<float> own = shard_of(values, local.rank(), shard_count);
+  const std::span<float> own = piece_of(values, local.rank(), shard_count);
   std::vector<float> received(own.size());
   for (uint32_t round = 1; round < count; ++round) {
     const uint32_t to = (local.rank() + round) % count;
     const uint32_t from = (local.rank() + count - round) % count;
-    SKEIN_RETURN_IF_ERROR(local.move({to, std::as_bytes(shard_of(values, to, shard_count))},
+    SKEIN_RETURN_IF_ERROR(local.move({to, std::as_bytes(piece_of(values, to, shard_count))},
                                      {from, std::as_writable_bytes(std::span(received))}));
     for (size_t i = 0; i < own.size(); ++i) own[i] += received[i];
   }
@@ -55,13 +46,13 @@ absl::Status scatter_sums(Exchange& local, uint32_t shard_count, std::span<float
 
 absl::Status gather_shards(Exchange& local, uint32_t shard_count, std::span<float> values) {
   const uint32_t count = local.rank_count();
-  const std::span<float> own = shard_of(values, local.rank(), shard_count);
+  const std::span<float> own = piece_of(values, local.rank(), shard_count);
   for (uint32_t round = 1; round < count; ++round) {
     const uint32_t to = (local.rank() + round) % count;
     const uint32_t from = (local.rank() + count - round) % count;
     SKEIN_RETURN_IF_ERROR(
         local.move({to, std::as_bytes(own)},
-                   {from, std::as_writable_bytes(shard_of(values, from, shard_count))}));
+                   {from, std::as_writable_bytes(piece_of(values, from, shard_count))}));
   }
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 namespace skein::net {
 
@@ -19,6 +20,12 @@ inline FloatRange piece_of(size_t floats, size_t index, size_t count) {
   const size_t piece_max = (floats + count - 1) / count;
   const size_t begin = std::min(floats, index * piece_max);
   return {begin, std::min(floats, begin + piece_max)};
+}
+
+/// The floats of that piece; none where `index` is `count` or more.
+inline std::span<float> piece_of(std::span<float> values, size_t index, size_t count) {
+  const FloatRange range = piece_of(values.size(), index, count);
+  return values.subspan(range.begin, range.count());
 }
 
 }  // namespace skein::net

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "net/reduce/adasum.hpp"
 #include "net/reduce/half_sum.hpp"
+#include "net/reduce/host_sum.hpp"
 #include "net/reduce/ring.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
@@ -24,7 +25,8 @@ void multiply(double factor, std::span<float> values) {
 Reducer::Reducer(ReducerOptions options)
     : options_(std::move(options)),
       top_k_(options_.density,
-             options_.kind == ReducerKind::kHiTopK ? options_.hosts : std::vector<uint32_t>()) {
+             options_.kind == ReducerKind::kHiTopK ? options_.hosts : std::vector<uint32_t>()),
+      top_k_all_to_all_(options_.density) {
   SKEIN_CHECK(options_.own_share > 0 && options_.own_share <= 1) << options_.own_share;
 }
 
@@ -40,6 +42,10 @@ absl::Status Reducer::reduce(Exchange& exchange, std::span<float> values) {
     case ReducerKind::kTopK:
     case ReducerKind::kHiTopK:
       return top_k_.reduce(exchange, values, first_float(values));
+    case ReducerKind::kTopKAllToAll:
+      return top_k_all_to_all_.reduce(exchange, values, first_float(values));
+    case ReducerKind::kHiSum:
+      return host_sum(exchange, options_.hosts, values);
     case ReducerKind::kFp16:
       return half_sum(exchange, HalfFormat::kFp16, values);
     case ReducerKind::kBf16:

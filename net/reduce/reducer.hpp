@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net/reduce/exchange.hpp"
+#include "net/reduce/top_k_all_to_all.hpp"
 #include "net/reduce/top_k_sum.hpp"
 #include "plans/collectives/reducer_kind.hpp"
 
@@ -15,8 +16,8 @@ namespace skein::net {
 
 struct ReducerOptions {
   plans::ReducerKind kind = plans::ReducerKind::kSum;
-  double density = 0.01;        // kTopK, kHiTopK: as `TopKSum`.
-  std::vector<uint32_t> hosts;  // kHiTopK: as `TopKSum`.
+  double density = 0.01;        // kTopK, kHiTopK, kTopKAllToAll: share of the values that is sent.
+  std::vector<uint32_t> hosts;  // kHiSum, kHiTopK: a number of the host of each rank.
   /// Share of the batch that this member's gradients are of, in (0, 1]: a member gives the gradient
   /// of the batch's mean loss, as far as it comes from its own samples.
   double own_share = 1;
@@ -36,7 +37,7 @@ class Reducer {
   /// Puts the values of all ranks together, in place; the same bits on every rank.
   ///
   /// InvalidArgument   if the values are not of whole tensors (kAdasum), or as `TopKSum`,
-  ///                   `half_sum`. Other errors are those of the exchange.
+  ///                   `TopKAllToAll`, `half_sum`. Other errors are those of the exchange.
   absl::Status reduce(Exchange& exchange, std::span<float> values);
 
  private:
@@ -45,6 +46,7 @@ class Reducer {
 
   ReducerOptions options_;
   TopKSum top_k_;
+  TopKAllToAll top_k_all_to_all_;
 };
 
 /// The sizes of those of the tensors that tile [first, first + floats). InvalidArgument if the

@@ -9,10 +9,7 @@ namespace skein::net {
 absl::Status ring_sum(Exchange& exchange, std::span<float> values) {
   const uint32_t count = exchange.rank_count();
   const uint32_t rank = exchange.rank();
-  auto piece = [&](uint32_t index) {
-    const FloatRange range = piece_of(values.size(), index % count, count);
-    return values.subspan(range.begin, range.count());
-  };
+  auto piece = [&](uint32_t index) { return piece_of(values, index % count, count); };
   std::vector<float> received(piece(0).size());
   for (uint32_t round = 0; round + 1 < count; ++round) {
     const std::span<float> mine = piece(rank + count - round);

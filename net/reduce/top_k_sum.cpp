@@ -27,8 +27,7 @@ absl::Status TopKSum::reduce(Exchange& exchange, std::span<float> values, size_t
   SKEIN_RETURN_IF_ERROR(scatter_sums(local, shards.shard_count, values));
   absl::Status refusal;
   if (shards.owns() && shards.host_count > 1) {
-    const FloatRange range = piece_of(values.size(), shards.local_position, shards.shard_count);
-    const std::span<float> shard = values.subspan(range.begin, range.count());
+    const std::span<float> shard = piece_of(values, shards.local_position, shards.shard_count);
     PartOfExchange among_hosts(exchange, shards.owners, shards.owner_position);
     refusal = reduce_among_hosts(among_hosts, shard, left_out_[first]);
     if (!refusal.ok() && !absl::IsInvalidArgument(refusal)) return refusal;

@@ -38,6 +38,8 @@ std::vector<uint32_t> exchange_partners(ReducerKind kind, uint32_t rank, uint32_
       add_tree(rank, rank_count, partners);
       break;
     case ReducerKind::kHiTopK:  // All within a host, which only their addresses tell.
+    case ReducerKind::kHiSum:
+    case ReducerKind::kTopKAllToAll:
     case ReducerKind::kFp16:
     case ReducerKind::kBf16:
       for (uint32_t other = 0; other < rank_count; ++other) partners.insert(other);

@@ -25,7 +25,8 @@ int64_t stage_floats(const ModelSpec& model, int64_t layer, const LayerRange& st
 }  // namespace
 
 double bucket_cap_mb(const JobSpec& job) {
-  return job.sync.reducer == "sum" ? job.comm.bucket_cap_mb : 0;
+  const bool adds_up = job.sync.reducer == "sum" || job.sync.reducer == "hisum";
+  return adds_up ? job.comm.bucket_cap_mb : 0;
 }
 
 std::vector<GradientBucket> gradient_buckets(const ModelSpec& model, const LayerRange& layers,

@@ -17,8 +17,8 @@ struct GradientBucket {
   bool operator==(const GradientBucket&) const = default;
 };
 
-/// Cap of the job's buckets; 0, as if `comm.bucket_cap_mb` said so, where `sync.reducer` is not the
-/// plain sum: others look at the whole gradient, or keep what they have not sent of it.
+/// Cap of the job's buckets; 0, as if `comm.bucket_cap_mb` said so, where `sync.reducer` is none of
+/// the plain sums: others look at the whole gradient, or keep what they have not sent of it.
 double bucket_cap_mb(const JobSpec& job);
 
 /// Cuts the gradients of a stage in buckets in the order in which a backward completes them, so

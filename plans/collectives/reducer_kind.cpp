@@ -10,8 +10,8 @@ namespace {
 
 /// In the order of the kinds.
 const std::vector<std::string>& names() {
-  static const std::vector<std::string> all = {"sum",    "mean", "adasum", "topk",
-                                               "hitopk", "fp16", "bf16"};
+  static const std::vector<std::string> all = {"sum",  "mean", "adasum", "topk",   "hitopk",
+                                               "fp16", "bf16", "hisum",  "topka2a"};
   return all;
 }
 

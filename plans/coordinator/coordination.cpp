@@ -1152,8 +1152,8 @@ CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Sta
                                                 uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
-  // One that says why it ends does not come back; nor does a newcomer that our pause cannot have cut
-  // off, as it came after it.
+  // One that says why it ends does not come back; nor does a newcomer that came after our pause,
+  // which cannot have cut it off.
   const Member& member = members_.all().at(worker);
   const bool is_cut_off = !member.is_newcomer || member.joined_us < catch_up_since_us_;
   if (is_catching_up(now_us) && is_cut_off && absl::IsUnavailable(why)) {

@@ -130,7 +130,7 @@ struct SyncSpec {
   /// `training.max_norm` ("stage"), or to its share of that by its parameters ("share").
   std::string clip_by = "stage";
   std::string reducer = "sum";  // As `parse_reducer_kind`.
-  double density = 0.01;        // In (0, 1]: share of the values that "topk" and "hitopk" send.
+  double density = 0.01;        // In (0, 1]: share of the values that top k reducers send.
   bool operator==(const SyncSpec&) const = default;
 };
 

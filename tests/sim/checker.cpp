@@ -29,7 +29,7 @@ constexpr uint64_t kOfPipeline = UINT64_MAX;
 /// Processes of a loop that may be given a part before they are held back for longer than they
 /// live: those of one host fewer than those that always come from another one.
 constexpr size_t kLoopersMax = 8;
-/// Of one state at one worker: the model, and a snapshot.
+/// A worker has the model of a state, and a snapshot of it.
 constexpr int kCopiesMax = 2;
 /// From a look at the disk to a plan, with all that a planner may take in between.
 constexpr uint64_t kSettledUs = 15'000'000;
@@ -399,7 +399,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   }
 }
 
-/// A worker holds a state as a model that trains and as a snapshot, and not once more for each plan.
+/// A worker holds a state as a model that trains and as a snapshot, not once more for each plan.
 void Checker::check_inventory(ProcessId worker, net::schema::Quiesced::Reader quiesced) {
   std::map<std::array<uint64_t, 4>, int> copies;
   for (auto each : quiesced.getInventory()) {

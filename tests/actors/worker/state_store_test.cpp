@@ -18,7 +18,7 @@ TEST(StateStore, KeepsOneSnapshotOfAStateHoweverManyPlansBeginWithIt) {
   EXPECT_EQ(store.inventory().size(), 1u);
   store.keep(snapshot_of(4, {2, 4}), 1);
   store.keep(snapshot_of(5, {0, 2}), 1);
-  store.keep(snapshot_of(4, {0, 2}), 2);  // Of another past.
+  store.keep(snapshot_of(4, {0, 2}), 2);  // It belongs to another past.
   EXPECT_EQ(store.inventory().size(), 4u);
 }
 

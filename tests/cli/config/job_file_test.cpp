@@ -319,7 +319,7 @@ TEST_F(JobFile, VariablesOfOthersAreLeftAlone) {
 TEST_F(JobFile, AWrongReducerGetsTheNearestOne) {
   EXPECT_EQ(trouble("[sync]\nreducer = \"adasun\"\n"),
             "job.toml:2: sync.reducer = \"adasun\" (did you mean adasum?): must be one of sum, "
-            "mean, adasum, topk, hitopk, fp16, bf16");
+            "mean, adasum, topk, hitopk, fp16, bf16, hisum, topka2a");
   EXPECT_EQ(trouble("[sync]\ndensity = 0\n"), "job.toml:2: sync.density = 0: must be in (0, 1]");
   const auto job = load("[sync]\nreducer = \"topk\"\ndensity = 0.001\n");
   ASSERT_TRUE(job.ok()) << job.status();

@@ -111,7 +111,8 @@ TEST(GradientGroup, SumsWithTheSameBitsEverywhereAndEveryTime) {
 }
 
 TEST(GradientGroup, EveryReducerEndsWithTheSameBitsEverywhere) {
-  for (const char* name : {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
+  for (const char* name :
+       {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16", "hisum", "topka2a"}) {
     for (uint32_t members : {2, 3, 5}) {
       Stores stores(members);
       ReducerOptions reducer;

@@ -55,7 +55,8 @@ class WatchedExchange final : public Exchange {
 };
 
 TEST(Reducer, BytesMoveBetweenPartnersOnly) {
-  for (const char* name : {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
+  for (const char* name :
+       {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16", "hisum", "topka2a"}) {
     const ReducerKind kind = *plans::parse_reducer_kind(name);
     for (uint32_t ranks = 2; ranks <= 9; ++ranks) {
       SCOPED_TRACE(testing::Message() << name << " of " << ranks);
@@ -72,7 +73,8 @@ TEST(Reducer, BytesMoveBetweenPartnersOnly) {
 }
 
 TEST(Reducer, APartnerHasAPartnerInTurn) {
-  for (const char* name : {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
+  for (const char* name :
+       {"sum", "mean", "adasum", "topk", "hitopk", "fp16", "bf16", "hisum", "topka2a"}) {
     const ReducerKind kind = *plans::parse_reducer_kind(name);
     for (uint32_t ranks = 2; ranks <= 40; ++ranks) {
       for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -144,7 +146,7 @@ TEST(Reducer, TensorsOfARangeAreThoseWithinIt) {
 }
 
 TEST(ReducerKind, NamesReadBackAndAWrongOneGetsTheNearest) {
-  for (int kind = 0; kind <= static_cast<int>(ReducerKind::kBf16); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(ReducerKind::kTopKAllToAll); ++kind) {
     const auto each = static_cast<ReducerKind>(kind);
     EXPECT_EQ(*plans::parse_reducer_kind(plans::name_of(each)), each);
   }
@@ -152,7 +154,7 @@ TEST(ReducerKind, NamesReadBackAndAWrongOneGetsTheNearest) {
   EXPECT_TRUE(absl::IsInvalidArgument(wrong));
   EXPECT_EQ(wrong.message(),
             "sync.reducer = \"adasun\" (did you mean adasum?): must be one of sum, mean, adasum, "
-            "topk, hitopk, fp16, bf16");
+            "topk, hitopk, fp16, bf16, hisum, topka2a");
 }
 
 }  // namespace

@@ -87,10 +87,13 @@ TEST(GradientBuckets, ZeroAndAnEndlessCapGiveOneBucket) {
   });
 }
 
-TEST(GradientBuckets, OnlyAPlainSumIsCut) {
+TEST(GradientBuckets, OnlyPlainSumsAreCut) {
   JobSpec job;
-  EXPECT_EQ(bucket_cap_mb(job), job.comm.bucket_cap_mb);
-  for (const char* reducer : {"mean", "adasum", "topk", "hitopk", "fp16", "bf16"}) {
+  for (const char* reducer : {"sum", "hisum"}) {
+    job.sync.reducer = reducer;
+    EXPECT_EQ(bucket_cap_mb(job), job.comm.bucket_cap_mb) << reducer;
+  }
+  for (const char* reducer : {"mean", "adasum", "topk", "hitopk", "fp16", "bf16", "topka2a"}) {
     job.sync.reducer = reducer;
     EXPECT_EQ(bucket_cap_mb(job), 0) << reducer;
   }
