@@ -18,9 +18,6 @@ namespace {
 constexpr double kMicro = 1e-6;
 /// Workers that come or go together are handled together.
 constexpr uint64_t kSettleUs = 300'000;
-/// A coordinator that was restarted waits so long after the last worker that has come back: longer
-/// than one attempt of a worker to connect (net/control/control_link).
-constexpr uint64_t kRejoinUs = 2'500'000;
 /// A long pause of our own, which people may want to know of.
 constexpr uint64_t kTellPauseUs = 1'000'000;
 /// How often people are told that the journal cannot be written.
@@ -30,8 +27,6 @@ constexpr uint64_t kTellJournalUs = 30'000'000;
 constexpr uint64_t kUnknownChangesMax = uint64_t{1} << 20;
 /// A worker of another run asks again and again; so many runs are told of, each once.
 constexpr size_t kRefusedRunsMax = 64;
-/// A step that takes so many times the one before is stuck.
-constexpr double kStuckFactor = 20;
 
 bool is_left_to_planner(const Coordination::Options& options) {
   return !options.plan && options.job.parallelism.pipeline_parallel_degree == kAutoDegree;
@@ -52,7 +47,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
       mode_choice_(options_.job, is_left_to_planner(options_)),
       planned_mode_(options_.job, is_left_to_planner(options_)),
       timings_(options_.job, is_left_to_planner(options_)),
-      last_progress_us_(now_us),
+      progress_(options_.job, now_us),
       is_verifying_(!options_.is_verified) {
   goodput_.begin(now_us);
   if (!options_.last_plan) return;
@@ -104,7 +99,7 @@ CoordinatorOutcome Coordination::advance(ModeOutcome outcome, uint64_t now_us) {
 
 /// What follows for the run from what the mode has decided.
 CoordinatorDecisions Coordination::advance(ModeDecisions made, uint64_t now_us) {
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   CoordinatorDecisions decisions = std::move(made.orders);
   if (made.completed) append(decisions, log_.on_completed(*made.completed, now_us));
   for (const CoordinatorDecision& decision : decisions) {
@@ -119,15 +114,14 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   CoordinatorOutcome committed = log_.on_journaled(step, now_us);
   if (committed.is_dropped()) return committed;
   CoordinatorDecisions decisions = std::move(committed).decisions();
-  last_progress_us_ = now_us;
-  tried_again_ = false;
+  progress_.on_commit(now_us);
   if (journal_told_us_) {
     journal_told_us_.reset();
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
   }
   bad_input_ = absl::OkStatus();  // The others could read it.
   goodput_.on_commit(step, now_us);
-  const bool ends_run = log_.is_held() && (log_.is_complete() || stop_requested_);
+  const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
     append(decisions, begin_change(*std::exchange(change_after_journal_, std::nullopt), now_us));
   } else if (ends_run && mode_->is_whole()) {
@@ -174,7 +168,7 @@ CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, 
 
 CoordinatorOutcome Coordination::follow(CoordinatorOutcome outcome, uint64_t now_us) {
   if (outcome.is_dropped()) return outcome;
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   CoordinatorDecisions decisions = std::move(outcome).decisions();
   append(decisions, try_finish());
   return decisions;
@@ -217,7 +211,7 @@ CoordinatorOutcome Coordination::on_checkpoint_unreadable(WorkerId worker,
   }
   if (!change_.hosts(worker)) return Dropped{DropReason::kNotAllowed};
   if (!complaints_.emplace(worker, reason).second) return Dropped{DropReason::kRepeated};
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   if (is_verifying_) return CoordinatorDecisions{};
   is_verifying_ = true;
   return CoordinatorDecisions{
@@ -232,7 +226,7 @@ CoordinatorOutcome Coordination::on_checkpoint_verified(const CheckpointVerdict&
                                                         uint64_t now_us) {
   if (phase_ == Phase::kEnded || !is_verifying_) return Dropped{DropReason::kUnexpected};
   is_verifying_ = false;
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   if (!verdict.status.ok()) return end(verdict.status, false);
   const bool is_needed = phase_ == Phase::kPreparing && change_.restore().from_checkpoint;
   checkpoint_fault_ = verdict.checkpoint;
@@ -264,7 +258,7 @@ CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now
   if (phase_ == Phase::kEnded || !is_seeking_) return Dropped{DropReason::kUnexpected};
   is_seeking_ = false;
   has_sought_ = true;
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   if (steps_done > log_.durable_step()) {
     log_.set_durable_step(steps_done);
     checkpoint_fault_ = absl::OkStatus();
@@ -303,7 +297,7 @@ CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage
 /// Whoever has become slower or faster is known by the timings of the commit from now on. What is
 /// to be done about it, and about the mode, is for the planner to think about.
 CoordinatorDecisions Coordination::watch_timings(uint64_t now_us) {
-  if (log_.is_held() || change_after_journal_ || stop_requested_) return {};
+  if (log_.is_held() || change_after_journal_ || stop_.is_made()) return {};
   const ModeTimings timings = mode_->last_timings();
   const TimingWatch::Observation seen = timings_.on_commit(log_.steps_done(), timings);
   CoordinatorDecisions decisions;
@@ -401,7 +395,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   goodput_.enter(GoodputLedger::Activity::kMoving, now_us);
   phase_ = Phase::kQuiescing;
   generation_ = std::max(generation_, members_.seen_generation()) + 1;
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   failures_.clear();
   complaints_.clear();
   requests_.forget_all();
@@ -436,7 +430,7 @@ CoordinatorOutcome Coordination::on_quiesced(WorkerId worker, uint64_t generatio
     return each.generation != log_.generation_of(each.step) || each.layers.end > layers;
   });
   if (!change_.take_inventory(worker, std::move(inventory))) return Dropped{DropReason::kRepeated};
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   return try_choose(now_us);
 }
 
@@ -472,7 +466,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
     question.make_otherwise = planner_of(mode_name_ == kLocalMode ? kSynchronousMode : kLocalMode);
   }
   question.request = replan_request(eligible_workers(now_us, Leavers::kWithout), is_urgent_);
-  const auto fewest = stop_requested_ ? 1 : static_cast<size_t>(options_.job.elastic.min_workers);
+  const auto fewest = stop_.is_made() ? 1 : static_cast<size_t>(options_.job.elastic.min_workers);
   if (members_.some_leave()) {
     ReplanRequest all = replan_request(eligible_workers(now_us, Leavers::kWith), is_urgent_);
     if (question.request.workers.size() < fewest) {
@@ -549,7 +543,7 @@ RunEvent Coordination::rolled_back() const {
 CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanReady& ready,
                                         uint64_t now_us) {
   if (phase_ != Phase::kQuiescing) return {};
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   if (!answer.chosen.ok()) return choose(answer.chosen, ready.thinking_us, now_us);
   // Somebody may have come or gone while it was being made.
   change_.propose(*answer.chosen);
@@ -576,13 +570,13 @@ CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>&
 CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
   const bool has_begun = log_.steps_done() > options_.committed_steps;
   if (!has_begun && !bad_input_.ok()) return end(bad_input_, false);
-  if (stop_requested_) return end(absl::OkStatus(), true);
+  if (stop_.is_made()) return end(absl::OkStatus(), true);
   most_gathered_ = members_.count();
   phase_ = Phase::kGathering;
   goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
   // Whoever comes is welcome now: not all of the first workers are waited for.
   has_trained_ = true;
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   requests_.forget_all();
   change_.pause();
   change_at_us_ = members_.next_eligible_us(now_us);
@@ -604,7 +598,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   const bool may_be_left = options_.job.checkpoint.enable && !has_sought_;
   if (first_step < log_.steps_done() && may_be_left) return seek_left_state(std::move(chosen));
   // Nothing is there that could be saved: who is away may come back to the next life with more.
-  if (stop_requested_ && restored.from_checkpoint) return end(absl::OkStatus(), true);
+  if (stop_.is_made() && restored.from_checkpoint) return end(absl::OkStatus(), true);
   change_.assign(chosen.plan, members_.all(), durable());
   if (change_.restore().from_checkpoint && !checkpoint_fault_.ok()) {
     return end(checkpoint_fault_, false);
@@ -613,7 +607,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
     if (takes_part(id)) members_.mark_holder(id);
   }
   phase_ = Phase::kPreparing;
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   const RestoreDecision& restore = change_.restore();
   CoordinatorDecisions decisions = {change_.describe(chosen, has_trained_, planning_us)};
   if (routed) decisions.push_back(*routed);
@@ -689,7 +683,7 @@ CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generatio
   if (generation != generation_) return Dropped{DropReason::kStale};
   if (phase_ != Phase::kPreparing) return Dropped{DropReason::kUnexpected};
   if (!change_.take_prepared(worker)) return Dropped{DropReason::kRepeated};
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   return try_start(now_us);
 }
 
@@ -769,7 +763,7 @@ bool Coordination::must_change() const {
 
 /// The plan in force may be changed at its next commit.
 bool Coordination::may_change_plan() const {
-  return phase_ == Phase::kTraining && !change_after_journal_ && !stop_requested_;
+  return phase_ == Phase::kTraining && !change_after_journal_ && !stop_.is_made();
 }
 
 /// If the members of the run have changed, another plan may be better: it comes after the step in
@@ -962,7 +956,7 @@ CoordinatorOutcome Coordination::on_profiled(WorkerId worker, MeasuredWorker mea
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
   if (!measurements_.is_asked(worker)) return Dropped{DropReason::kUnexpected};
   measurements_.take(members().at(worker), std::move(measured));
-  last_progress_us_ = now_us;
+  progress_.on_progress(now_us);
   CoordinatorDecisions decisions = measurements_.request(members());
   if (phase_ != Phase::kProfiling) {
     decisions.push_back(measurements_.describe(worker));
@@ -1020,8 +1014,9 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
     // Its old connection is dead, and we have not heard of it.
     const std::string why = "it has connected anew";
     changes_connection_ = true;
-    append(decisions, is_catching_up(now_us) ? set_aside(*before, why, now_us)
-                                             : lose(*before, absl::UnavailableError(why), now_us));
+    append(decisions, progress_.is_catching_up(now_us)
+                          ? set_aside(*before, why, now_us)
+                          : lose(*before, absl::UnavailableError(why), now_us));
     changes_connection_ = false;
     absent_.on_back(*before);
     if (request.previous.value != 0) request.previous = *before;
@@ -1058,7 +1053,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   if (phase_ == Phase::kGathering && members_.count() > most_gathered_) {
     // Who comes and goes does not bring the run any further.
     most_gathered_ = members_.count();
-    last_progress_us_ = now_us;
+    progress_.on_progress(now_us);
   }
   CoordinatorDecisions decisions = {
       WelcomeWorker{peer, worker},
@@ -1152,11 +1147,8 @@ CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Sta
                                                 uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
-  // One that says why it ends does not come back; nor does a newcomer that came after our pause,
-  // which cannot have cut it off.
-  const Member& member = members_.all().at(worker);
-  const bool is_cut_off = !member.is_newcomer || member.joined_us < catch_up_since_us_;
-  if (is_catching_up(now_us) && is_cut_off && absl::IsUnavailable(why)) {
+  // One that says why it ends does not come back.
+  if (progress_.may_be_cut_off(members().at(worker), now_us) && absl::IsUnavailable(why)) {
     return set_aside(worker, std::string(why.message()), now_us);
   }
   return lose(worker, why, now_us);
@@ -1228,7 +1220,7 @@ CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_u
     case Phase::kProfiling:
       // The others were measured with it; a worker that takes its place is measured like them.
       phase_ = Phase::kGathering;
-      last_progress_us_ = now_us;
+      progress_.on_progress(now_us);
       consider_change(now_us + kSettleUs);
       return {};
     case Phase::kQuiescing:
@@ -1326,9 +1318,9 @@ std::string Coordination::describe(WorkerId worker) const {
 CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   // Nobody is late while the disk is read.
   const bool is_reading = is_verifying_ || is_seeking_;
-  if (is_reading && phase_ != Phase::kTraining) last_progress_us_ = now_us;
+  if (is_reading && phase_ != Phase::kTraining) progress_.on_progress(now_us);
   CoordinatorDecisions decisions;
-  if (!is_catching_up(now_us)) {
+  if (!progress_.is_catching_up(now_us)) {
     append(decisions, lose_silent(now_us));
     append(decisions, lose_slow_to_answer(now_us));
   }
@@ -1353,9 +1345,7 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
 CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now_us) {
   members_.excuse(paused_us, now_us);
   absent_.excuse(paused_us);
-  last_progress_us_ = std::min(now_us, last_progress_us_ + paused_us);
-  catch_up_since_us_ = now_us;
-  catch_up_until_us_ = now_us + std::min(paused_us, kRejoinUs);
+  progress_.on_own_pause(paused_us, now_us);
   if (paused_us < kTellPauseUs || phase_ == Phase::kEnded) return {};
   const std::string seconds = absl::StrCat(static_cast<double>(paused_us) * kMicro);
   return {RunEvent{"coordinator.paused",
@@ -1386,9 +1376,7 @@ CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
   for (const auto& [id, member] : members()) {
     const bool is_late =
         quiesces ? !change_.has_quiesced(id) : change_.hosts(id) && !change_.is_prepared(id);
-    const uint64_t asked_us = std::max(last_progress_us_, member.joined_us);
-    if (now_us <= asked_us || static_cast<double>(now_us - asked_us) * kMicro <= limit_s) continue;
-    if (is_late) late.push_back(id);
+    if (is_late && progress_.is_slow_to_answer(member, limit_s, now_us)) late.push_back(id);
   }
   CoordinatorDecisions decisions;
   for (WorkerId id : late) {
@@ -1401,65 +1389,57 @@ CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
   return decisions;
 }
 
-/// A step that takes far longer than the one before has a culprit: the worker whose device works
-/// for longest on one action.
+/// A step that takes far longer than the one before has a culprit, or is tried again; a run that
+/// gets no further ends.
 CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
-  if (phase_ == Phase::kEnded || now_us <= last_progress_us_) return {};
-  const double waited_us = static_cast<double>(now_us - last_progress_us_);
-  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
-  if (phase_ == Phase::kTraining && log_.last_step_us() > 0 &&
-      waited_us > std::max(lease_us, kStuckFactor * log_.last_step_us())) {
-    const Member* culprit = nullptr;
-    for (const auto& [id, member] : members()) {
-      const WorkerActivity& activity = member.activity;
-      const bool is_busy = activity.works && activity.action_us * 2 >= lease_us;
-      if (!change_.hosts(id) || !is_busy) continue;
-      if (!culprit || activity.action_us > culprit->activity.action_us) culprit = &member;
-    }
-    if (culprit) {
-      return lose(culprit->id,
-                  absl::DeadlineExceededError(
-                      absl::StrCat("its device works on ", culprit->activity.action, " for ",
-                                   culprit->activity.action_us * kMicro, " s")),
-                  now_us);
-    }
+  if (phase_ == Phase::kEnded) return {};
+  ProgressWatch::Situation situation;
+  situation.is_training = phase_ == Phase::kTraining;
+  situation.is_finishing = phase_ == Phase::kFinishing;
+  situation.is_journaling = log_.is_journaling();
+  situation.last_step_us = log_.last_step_us();
+  for (const auto& [id, member] : members()) {
+    if (change_.hosts(id)) situation.workers.push_back(&member);
   }
-  const bool starts = phase_ != Phase::kTraining && phase_ != Phase::kFinishing;
-  const double limit_s =
-      starts ? options_.job.comm.init_timeout_seconds : options_.job.comm.train_timeout_seconds;
-  if (waited_us * kMicro > limit_s / 2 && !tried_again_ && is_stuck()) {
-    tried_again_ = true;
-    const std::string missing = missing_replicas();
-    CoordinatorDecisions decisions = {
-        RunEvent{"step.stuck",
-                 absl::StrCat("no progress for ", waited_us * kMicro, " s at step ",
-                              steps_done() + 1, ", and no worker computes; waiting for ", missing),
-                 {{"missing", missing}}}};
-    append(decisions, begin_change("the step is tried again", now_us));
-    return decisions;
+  const ProgressWatch::Verdict verdict = progress_.check(situation, now_us);
+  switch (verdict.kind) {
+    case ProgressWatch::Verdict::Kind::kGoesOn:
+      return {};
+    case ProgressWatch::Verdict::Kind::kCulprit:
+      return lose(verdict.culprit, absl::DeadlineExceededError(verdict.reason), now_us);
+    case ProgressWatch::Verdict::Kind::kStuck:
+      return try_step_again(verdict.waited_s, now_us);
+    case ProgressWatch::Verdict::Kind::kTimedOut:
+      return give_up(verdict);
   }
-  if (waited_us * kMicro <= limit_s) return {};
+  return {};
+}
+
+/// Something that somebody waits for was lost.
+CoordinatorDecisions Coordination::try_step_again(double waited_s, uint64_t now_us) {
+  const std::string missing = missing_replicas();
+  CoordinatorDecisions decisions = {
+      RunEvent{"step.stuck",
+               absl::StrCat("no progress for ", waited_s, " s at step ", steps_done() + 1,
+                            ", and no worker computes; waiting for ", missing),
+               {{"missing", missing}}}};
+  append(decisions, begin_change("the step is tried again", now_us));
+  return decisions;
+}
+
+CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict) {
   if (phase_ == Phase::kGathering) {
     if (!bad_input_.ok()) return end(bad_input_, false);
     const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
     return end(absl::DeadlineExceededError(absl::StrCat(
-                   members_.count(), " of ", wanted, " workers joined within ", limit_s,
-                   " s (comm.init_timeout_seconds); start more workers or ask for fewer")),
+                   members_.count(), " of ", wanted, " workers joined within ", verdict.limit_s,
+                   " s (", verdict.limit, "); start more workers or ask for fewer")),
                false);
   }
-  return end(absl::DeadlineExceededError(absl::StrCat(
-                 "no progress for ", waited_us * kMicro, " s at step ", steps_done() + 1, " (",
-                 starts ? "comm.init_timeout_seconds" : "comm.train_timeout_seconds",
-                 "); waiting for ", missing_replicas())),
+  return end(absl::DeadlineExceededError(
+                 absl::StrCat("no progress for ", verdict.waited_s, " s at step ", steps_done() + 1,
+                              " (", verdict.limit, "); waiting for ", missing_replicas())),
              false);
-}
-
-/// A step is under way, and nobody works on it: something that somebody waits for was lost.
-bool Coordination::is_stuck() const {
-  return phase_ == Phase::kTraining && !log_.is_journaling() &&
-         std::none_of(members().begin(), members().end(), [this](const auto& each) {
-           return change_.hosts(each.first) && each.second.activity.works;
-         });
 }
 
 std::string Coordination::missing_replicas() const {
@@ -1504,15 +1484,11 @@ CoordinatorOutcome Coordination::on_fault(const absl::Status& why) {
 
 CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
-  if (stop_requested_) return Dropped{DropReason::kRepeated};
-  stop_requested_ = true;
-  stop_reason_ = reason;
+  if (stop_.is_made()) return Dropped{DropReason::kRepeated};
   log_.stop();
   if (mode_) mode_->cut_short();
   const StopMeasures measures = stop_measures(now_us);
-  const StopBudget budget = make_stop_budget(measures);
-  abandon_at_us_ = now_us + static_cast<uint64_t>(budget.step_us);
-  give_up_at_us_ = now_us + static_cast<uint64_t>(budget.total_us);
+  const StopBudget budget = stop_.make(reason, measures, now_us);
   CoordinatorDecisions decisions = {
       RunEvent{"run.stopping",
                absl::StrCat("stopping (", reason, "): ", to_text(measures, budget)),
@@ -1554,8 +1530,8 @@ CoordinatorDecisions Coordination::abandon_step(uint64_t now_us) {
 }
 
 CoordinatorDecisions Coordination::check_stop(uint64_t now_us) {
-  if (!stop_requested_ || phase_ == Phase::kEnded) return {};
-  if (now_us >= give_up_at_us_) {
+  if (phase_ == Phase::kEnded) return {};
+  if (stop_.is_over(now_us)) {
     const std::string missing = missing_replicas();
     return end(
         absl::DeadlineExceededError(absl::StrCat(
@@ -1563,12 +1539,12 @@ CoordinatorDecisions Coordination::check_stop(uint64_t now_us) {
             missing.empty() ? "" : "; waiting for ", missing, "; what was saved before stays")),
         false);
   }
-  return now_us >= abandon_at_us_ ? abandon_step(now_us) : CoordinatorDecisions{};
+  return stop_.abandons_step(now_us) ? abandon_step(now_us) : CoordinatorDecisions{};
 }
 
 CoordinatorOutcome Coordination::on_journal_waits(const absl::Status& why, uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
-  last_progress_us_ = now_us;  // It is the disk that is waited for, and no worker.
+  progress_.on_progress(now_us);  // It is the disk that is waited for, and no worker.
   if (journal_told_us_ && now_us < *journal_told_us_ + kTellJournalUs) {
     return CoordinatorDecisions{};
   }
@@ -1586,7 +1562,7 @@ CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) 
   mode_.reset();
   change_after_journal_.reset();
   const std::string reason = !status.ok()    ? std::string(status.message())
-                             : stopped_early ? stop_reason_
+                             : stopped_early ? stop_.reason()
                                              : "done";
   return {StopWorkers{reason}, EndRun{std::move(status), stopped_early}};
 }

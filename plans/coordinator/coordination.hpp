@@ -20,7 +20,9 @@
 #include "plans/coordinator/plan_change.hpp"
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/coordinator/planner_requests.hpp"
+#include "plans/coordinator/progress_watch.hpp"
 #include "plans/coordinator/stop_budget.hpp"
+#include "plans/coordinator/stop_request.hpp"
 #include "plans/coordinator/timing_watch.hpp"
 #include "plans/coordinator/unreachable_pairs.hpp"
 #include "plans/elastic/checkpoint_verdict.hpp"
@@ -194,7 +196,6 @@ class Coordination {
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
   CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
-  bool is_catching_up(uint64_t now_us) const { return now_us < catch_up_until_us_; }
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
   bool blames_input(const absl::Status& why, bool has_say);
   CoordinatorDecisions try_gather(uint64_t now_us);
@@ -257,7 +258,8 @@ class Coordination {
   CoordinatorDecisions lose_silent(uint64_t now_us);
   CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);
   CoordinatorDecisions check_progress(uint64_t now_us);
-  bool is_stuck() const;
+  CoordinatorDecisions try_step_again(double waited_s, uint64_t now_us);
+  CoordinatorDecisions give_up(const ProgressWatch::Verdict& verdict);
   std::string missing_replicas() const;
 
   // The end.
@@ -292,6 +294,8 @@ class Coordination {
   ModeChoice mode_choice_;
   PlannedModeChoice planned_mode_;
   TimingWatch timings_;
+  ProgressWatch progress_;
+  StopRequest stop_;
   GoodputLedger goodput_;
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
   bool has_trained_ = false;     // As `has_trained`.
@@ -306,10 +310,6 @@ class Coordination {
   } considered_;                         // Whom, and what for, a better plan was last looked for.
   std::vector<std::string> told_spare_;  // Who has no place in the plan, as people know.
   std::string change_reason_;            // Of the change that the commit log is held for.
-  uint64_t last_progress_us_ = 0;        // What the time-outs count from.
-  uint64_t catch_up_since_us_ = 0;       // The end of the last pause of our own.
-  uint64_t catch_up_until_us_ = 0;       // With it.
-  bool tried_again_ = false;             // The step in progress, in a plan of its own.
   bool waits_for_holders_ = false;       // Only while quiescing.
   bool changes_connection_ = false;      // A worker is lost and welcomed in one event.
   size_t most_gathered_ = 0;             // Members at once, since gathering began.
@@ -319,10 +319,6 @@ class Coordination {
   bool is_seeking_ = false;                     // The host looks for state that workers have left.
   bool has_sought_ = false;                     // It has, in this change of plan.
   std::map<WorkerId, std::string> complaints_;  // Who cannot read it, in this generation.
-  bool stop_requested_ = false;
-  uint64_t abandon_at_us_ = 0;  // With `stop_requested_`: the step in progress is abandoned then,
-  uint64_t give_up_at_us_ = 0;  // and the run fails then.
-  std::string stop_reason_;
 };
 
 }  // namespace skein::plans

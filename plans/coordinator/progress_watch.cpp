@@ -1,0 +1,82 @@
+#include "plans/coordinator/progress_watch.hpp"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace skein::plans {
+namespace {
+
+constexpr double kMicroseconds = 1e6;  // In a second.
+/// A step that takes so many times the one before is stuck.
+constexpr double kStuckFactor = 20;
+
+}  // namespace
+
+ProgressWatch::ProgressWatch(const JobSpec& job, uint64_t now_us)
+    : lease_us_(job.elastic.heartbeat_timeout_seconds * kMicroseconds),
+      init_s_(job.comm.init_timeout_seconds),
+      train_s_(job.comm.train_timeout_seconds),
+      last_us_(now_us) {}
+
+void ProgressWatch::on_commit(uint64_t now_us) {
+  on_progress(now_us);
+  tried_again_ = false;
+}
+
+void ProgressWatch::on_own_pause(uint64_t paused_us, uint64_t now_us) {
+  last_us_ = std::min(now_us, last_us_ + paused_us);
+  catch_up_since_us_ = now_us;
+  catch_up_until_us_ = now_us + std::min(paused_us, kRejoinUs);
+}
+
+bool ProgressWatch::may_be_cut_off(const Member& member, uint64_t now_us) const {
+  return is_catching_up(now_us) && (!member.is_newcomer || member.joined_us < catch_up_since_us_);
+}
+
+bool ProgressWatch::is_slow_to_answer(const Member& member, double limit_s, uint64_t now_us) const {
+  const uint64_t asked_us = std::max(last_us_, member.joined_us);
+  return now_us > asked_us && static_cast<double>(now_us - asked_us) > limit_s * kMicroseconds;
+}
+
+/// The worker whose device works for longest on one action.
+const Member* ProgressWatch::find_culprit(const Situation& situation) const {
+  const Member* culprit = nullptr;
+  for (const Member* each : situation.workers) {
+    const WorkerActivity& activity = each->activity;
+    if (!activity.works || activity.action_us * 2 < lease_us_) continue;
+    if (!culprit || activity.action_us > culprit->activity.action_us) culprit = each;
+  }
+  return culprit;
+}
+
+ProgressWatch::Verdict ProgressWatch::check(const Situation& situation, uint64_t now_us) {
+  Verdict verdict;
+  if (now_us <= last_us_) return verdict;
+  const double waited_us = static_cast<double>(now_us - last_us_);
+  verdict.waited_s = waited_us / kMicroseconds;
+  const bool has_plan = situation.is_training || situation.is_finishing;
+  verdict.limit_s = has_plan ? train_s_ : init_s_;
+  verdict.limit = has_plan ? "comm.train_timeout_seconds" : "comm.init_timeout_seconds";
+  const bool is_late = situation.is_training && situation.last_step_us > 0 &&
+                       waited_us > std::max(lease_us_, kStuckFactor * situation.last_step_us);
+  if (const Member* culprit = is_late ? find_culprit(situation) : nullptr) {
+    verdict.kind = Verdict::Kind::kCulprit;
+    verdict.culprit = culprit->id;
+    verdict.reason = absl::StrCat("its device works on ", culprit->activity.action, " for ",
+                                  culprit->activity.action_us / kMicroseconds, " s");
+    return verdict;
+  }
+  const bool is_idle = situation.is_training && !situation.is_journaling &&
+                       std::none_of(situation.workers.begin(), situation.workers.end(),
+                                    [](const Member* each) { return each->activity.works; });
+  if (is_idle && !tried_again_ && verdict.waited_s > verdict.limit_s / 2) {
+    tried_again_ = true;
+    verdict.kind = Verdict::Kind::kStuck;
+  } else if (verdict.waited_s > verdict.limit_s) {
+    verdict.kind = Verdict::Kind::kTimedOut;
+  }
+  return verdict;
+}
+
+}  // namespace skein::plans
