@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/modes/last_claim.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
 
@@ -297,8 +298,7 @@ std::optional<double> LocalUpdates::time_when_cut_short(uint64_t now_us) const {
 
 RoundTotals LocalUpdates::totals() const { return totals_of(layout_, iterations_); }
 
-/// There is none, too, if the others are through with the round before this one would be through
-/// with one more iteration: nobody waits for the slowest one at the end of a round.
+/// There is none, too, if all would wait for it at the end of the round.
 std::optional<SampleClaim> LocalUpdates::next_claim(uint32_t pipeline) {
   if (would_be_last(pipeline)) return std::nullopt;
   return pool_->claim(pipeline);
@@ -307,21 +307,14 @@ std::optional<SampleClaim> LocalUpdates::next_claim(uint32_t pipeline) {
 bool LocalUpdates::would_be_last(uint32_t pipeline) const {
   const ClaimPool::State& pool = pool_->state();
   if (!pool.returned.empty()) return false;
-  double rate = 0;   // What the others do, in claims a microsecond.
-  double count = 0;  // In claims: what is left, and what the others are at.
-  for (uint32_t other = 0; other < layout_.pipelines; ++other) {
+  std::vector<PipelinePace> paces;
+  for (const Pipeline& each : pipelines_) {
     // Who has left the policy does what it holds, and no more.
-    const bool goes_on = !pipelines_[other].claims.empty() && pipelines_[other].has_policy;
-    if (other == pipeline || !goes_on) continue;
-    if (pipelines_[other].busy_us == 0) return false;
-    rate += 1 / static_cast<double>(pipelines_[other].busy_us);
-    count += static_cast<double>(pipelines_[other].claims.size());
+    paces.push_back({!each.claims.empty() && each.has_policy, static_cast<double>(each.busy_us),
+                     static_cast<double>(each.claims.size())});
   }
-  if (rate == 0) return false;
-  count += static_cast<double>((pool.end - pool.fresh) / samples_each_);
-  const Pipeline& own = pipelines_[pipeline];
-  const auto claims = static_cast<double>(own.claims.size() + 1);
-  return static_cast<double>(own.busy_us) * claims > count / rate;
+  return plans::would_be_last(paces, pipeline,
+                              static_cast<double>((pool.end - pool.fresh) / samples_each_));
 }
 
 /// All replicas of a pipeline replica are ready: they apply their updates, and go on.

@@ -5,8 +5,10 @@
 #include <functional>
 #include <optional>
 #include <queue>
+#include <utility>
 
 #include "plans/base/check.hpp"
+#include "plans/modes/last_claim.hpp"
 
 namespace skein::plans {
 namespace {
@@ -18,7 +20,7 @@ class Run {
   PolicySimulation run();
 
  private:
-  enum class Kind { kPieceEnd, kGroupEnd, kTimer, kChange };
+  enum class Kind { kPieceEnd, kUpdateEnd, kGroupEnd, kTimer, kChange, kRoundEnd };
   struct Event {
     double at_us = 0;
     uint64_t sequence = 0;  // Breaks ties.
@@ -31,15 +33,21 @@ class Run {
   };
   struct Replica {
     uint64_t forwards = 0, backwards = 0;
-    bool is_running = false, is_backward = false;
-    bool is_ready = false;  // Stands still until a group is over.
+    bool is_running = false, is_backward = false;  // The update is part of the backward.
+    bool is_ready = false;                         // Stands still until a group is over.
     bool is_averaging = false;
-    double since_us = 0;  // is_ready: of the signal; is_averaging: of the start.
+    double since_us = 0;          // is_ready: of the signal; is_averaging: of the start.
+    double begun_us = 0;          // is_running: when the piece began.
+    std::vector<double> busy_us;  // [S + 1] the last iterations, by their number modulo that.
   };
   struct Pipeline {
     bool is_live = true;
     uint64_t life = 0;
     uint64_t first_step = 0;
+    uint64_t claims = 0;  // Forwards that it has begun, or may begin.
+    double busy_us = 0;   // As `PipelinePace`.
+    /// Its round's last claims are under way: it meets nobody.
+    bool is_draining = false;
   };
   struct Group {
     GroupStart start;
@@ -55,9 +63,15 @@ class Run {
   Replica& at(uint32_t stage, uint32_t pipeline) {
     return replicas_[layout_.replica(stage, pipeline).value];
   }
-  bool wants_backward(uint32_t stage, const Replica& replica) const;
+  bool wants_backward(uint32_t stage, uint32_t pipeline);
+  bool take_claim(uint32_t pipeline);
+  double& busy_us(uint32_t stage, uint32_t pipeline, uint64_t iteration);
+  void drain(uint32_t pipeline);
+  void try_end_round();
+  void begin_round();
   void try_run(uint32_t stage, uint32_t pipeline);
   void end_piece(ReplicaId id);
+  void end_update(ReplicaId id);
   void apply(const GroupDecisions& decisions);
   void begin(const GroupStart& start);
   void finish(double end_us);
@@ -82,6 +96,8 @@ class Run {
   std::map<uint64_t, Group> groups_;
   std::map<std::pair<uint32_t, int32_t>, double> server_free_us_;  // By stage and server.
   uint64_t wish_ = 0;
+  uint64_t claimed_ = 0;  // In this round.
+  bool is_meeting_ = false;
   double waiting_us_ = 0, averaging_us_ = 0;
   PolicySimulation result_;
 };
@@ -95,6 +111,8 @@ Run::Run(GroupScheduler& policy, const PolicySimulationOptions& options, PolicyL
       pipelines_(layout_.pipelines) {
   SKEIN_CHECK(options.forward_us.size() == layout_.stages);
   SKEIN_CHECK(options.backward_us.size() == layout_.stages);
+  SKEIN_CHECK(options.round_updates == 0 || options.scenario.changes.empty())
+      << "pipeline replicas come and go between rounds only";
   result_.steps_by_pipeline.resize(layout_.pipelines);
 }
 
@@ -115,9 +133,11 @@ PolicySimulation Run::run() {
     if (event.kind == Kind::kGroupEnd) end_group(event.subject);
     if (event.kind == Kind::kChange) change(changes[event.subject]);
     const ReplicaId id{static_cast<uint32_t>(event.subject)};
-    if (event.kind == Kind::kPieceEnd && pipelines_[layout_.pipeline_of(id)].life == event.life) {
-      end_piece(id);
-    }
+    if (event.kind == Kind::kRoundEnd) begin_round();
+    const bool is_work = event.kind == Kind::kPieceEnd || event.kind == Kind::kUpdateEnd;
+    if (!is_work || pipelines_[layout_.pipeline_of(id)].life != event.life) continue;
+    if (event.kind == Kind::kPieceEnd) end_piece(id);
+    if (event.kind == Kind::kUpdateEnd) end_update(id);
   }
   result_.is_stuck = events_.empty() && end_us == options_.duration_us;
   finish(end_us);
@@ -138,15 +158,90 @@ void Run::finish(double end_us) {
   result_.averaging_share = averaging_us_ / span_us / layout_.replica_count();
 }
 
-/// Stage s keeps S - s forwards ahead of its backwards.
-bool Run::wants_backward(uint32_t stage, const Replica& replica) const {
-  return replica.forwards - replica.backwards >= layout_.stages - stage;
+/// Stage s keeps S - s forwards ahead of its backwards, while there are any to do.
+bool Run::wants_backward(uint32_t stage, uint32_t pipeline) {
+  const Replica& replica = at(stage, pipeline);
+  const uint64_t ahead = replica.forwards - replica.backwards;
+  if (ahead >= layout_.stages - stage) return true;
+  return ahead > 0 && pipelines_[pipeline].is_draining &&
+         replica.forwards == pipelines_[pipeline].claims;
+}
+
+/// Whether the round has another forward for it; as `LocalUpdates` decides it.
+bool Run::take_claim(uint32_t pipeline) {
+  if (options_.round_updates > 0) {
+    if (claimed_ == options_.round_updates || pipelines_[pipeline].is_draining) return false;
+    std::vector<PipelinePace> paces;
+    for (uint32_t each = 0; each < layout_.pipelines; ++each) {
+      const Pipeline& other = pipelines_[each];
+      const uint64_t held = other.claims - at(0, each).backwards;
+      paces.push_back({held > 0 && !other.is_draining, other.busy_us, static_cast<double>(held)});
+    }
+    // Its first claim of a round is nobody's to refuse.
+    const bool has_begun = pipelines_[pipeline].claims > at(0, pipeline).backwards;
+    const auto left = static_cast<double>(options_.round_updates - claimed_);
+    if (has_begun && would_be_last(paces, pipeline, left)) return false;
+  }
+  ++claimed_;
+  ++pipelines_[pipeline].claims;
+  return true;
+}
+
+double& Run::busy_us(uint32_t stage, uint32_t pipeline, uint64_t iteration) {
+  std::vector<double>& busy = at(stage, pipeline).busy_us;
+  busy.resize(layout_.stages + 1);
+  return busy[iteration % busy.size()];
+}
+
+/// Who waits for a group goes on alone.
+void Run::drain(uint32_t pipeline) {
+  Pipeline& own = pipelines_[pipeline];
+  if (std::exchange(own.is_draining, true)) return;
+  apply(policy_.on_membership({pipeline, false, own.first_step + own.claims}, time()));
+  for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+    const Replica& replica = at(stage, pipeline);
+    if (replica.is_ready && !replica.is_averaging) release(layout_.replica(stage, pipeline));
+  }
+}
+
+/// All have done what they had begun, and no group runs.
+void Run::try_end_round() {
+  if (is_meeting_ || claimed_ < options_.round_updates || !groups_.empty()) return;
+  for (const Pipeline& each : pipelines_) {
+    if (!each.is_draining) return;
+  }
+  for (uint32_t r = 0; r < replicas_.size(); ++r) {
+    if (replicas_[r].backwards < pipelines_[layout_.pipeline_of({r})].claims) return;
+    if (replicas_[r].is_running || replicas_[r].is_ready) return;
+  }
+  is_meeting_ = true;
+  push(now_us_ + options_.global_us, Kind::kRoundEnd, 0);
+}
+
+void Run::begin_round() {
+  is_meeting_ = false;
+  claimed_ = 0;
+  for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
+    Pipeline& own = pipelines_[pipeline];
+    own.is_draining = false;
+    apply(policy_.on_membership({pipeline, true, own.first_step + own.claims}, time()));
+  }
+  for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) try_run(0, pipeline);
 }
 
 void Run::try_run(uint32_t stage, uint32_t pipeline) {
   Replica& replica = at(stage, pipeline);
   if (!pipelines_[pipeline].is_live || replica.is_running || replica.is_ready) return;
-  const bool is_backward = wants_backward(stage, replica);
+  bool is_backward = wants_backward(stage, pipeline);
+  const bool needs_claim = stage == 0 && replica.forwards == pipelines_[pipeline].claims;
+  if (!is_backward && needs_claim && !take_claim(pipeline)) {
+    drain(pipeline);
+    // Its other stages may have nothing but backwards to do now; and this one, or nothing at all.
+    for (uint32_t other = layout_.stages; other-- > 1;) try_run(other, pipeline);
+    if (replica.is_running || replica.is_ready) return;
+    is_backward = wants_backward(stage, pipeline);
+    if (!is_backward) return try_end_round();
+  }
   if (is_backward) {
     const bool has_input =
         stage + 1 == layout_.stages || at(stage + 1, pipeline).backwards > replica.backwards;
@@ -156,6 +251,7 @@ void Run::try_run(uint32_t stage, uint32_t pipeline) {
   }
   replica.is_running = true;
   replica.is_backward = is_backward;
+  replica.begun_us = now_us_;
   const uint64_t step =
       pipelines_[pipeline].first_step + (is_backward ? replica.backwards : replica.forwards);
   const ReplicaId id = layout_.replica(stage, pipeline);
@@ -171,18 +267,38 @@ void Run::end_piece(ReplicaId id) {
   const uint32_t stage = layout_.stage_of(id);
   const uint32_t pipeline = layout_.pipeline_of(id);
   replica.is_running = false;
+  const double took_us = now_us_ - replica.begun_us;
   if (!replica.is_backward) {
+    busy_us(stage, pipeline, replica.forwards) = took_us;
     const uint64_t step = pipelines_[pipeline].first_step + replica.forwards++;
     if (listener_ != nullptr) listener_->on_forward_end(id, step);
     if (stage + 1 < layout_.stages) try_run(stage + 1, pipeline);
     return try_run(stage, pipeline);
   }
+  busy_us(stage, pipeline, replica.backwards) += took_us + options_.update_us;
   const uint64_t step = pipelines_[pipeline].first_step + replica.backwards++;
+  if (listener_ != nullptr) listener_->on_gradient(id, step);
+  replica.is_running = options_.update_us > 0;
+  if (stage > 0) try_run(stage - 1, pipeline);
+  if (!replica.is_running) return end_update(id);
+  push(now_us_ + options_.update_us, Kind::kUpdateEnd, id.value, pipelines_[pipeline].life);
+}
+
+void Run::end_update(ReplicaId id) {
+  Replica& replica = replicas_[id.value];
+  Pipeline& pipeline = pipelines_[layout_.pipeline_of(id)];
+  replica.is_running = false;
   replica.is_ready = true;
   replica.since_us = now_us_;
-  if (listener_ != nullptr) listener_->on_gradient(id, step);
-  if (stage > 0) try_run(stage - 1, pipeline);
-  apply(policy_.on_ready({id, step}, time()));
+  if (layout_.stage_of(id) == 0) {
+    pipeline.busy_us = 0;
+    for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
+      pipeline.busy_us = std::max(pipeline.busy_us,
+                                  busy_us(stage, layout_.pipeline_of(id), replica.backwards - 1));
+    }
+  }
+  if (pipeline.is_draining) return release(id);
+  apply(policy_.on_ready({id, pipeline.first_step + replica.backwards - 1}, time()));
 }
 
 void Run::apply(const GroupDecisions& decisions) {
@@ -244,6 +360,7 @@ void Run::release(ReplicaId id) {
     ++result_.steps_by_pipeline[pipeline];
   }
   try_run(layout_.stage_of(id), pipeline);
+  if (pipelines_[pipeline].is_draining) try_end_round();
 }
 
 void Run::end_group(uint64_t number) {
@@ -254,6 +371,7 @@ void Run::end_group(uint64_t number) {
   if (listener_ != nullptr) listener_->on_group_end(group.start, group.ok);
   for (const ReplicaId id : group.stood) release(id);
   apply(policy_.on_group_end({number, group.ok}, time()));
+  if (options_.round_updates > 0) try_end_round();
 }
 
 void Run::change(const PipelineChange& change) {

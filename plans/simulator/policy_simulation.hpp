@@ -14,6 +14,7 @@ namespace skein::plans {
 struct PolicySimulationOptions {
   PipelineLayout layout;
   std::vector<double> forward_us, backward_us;  // [stages], > 0, undisturbed.
+  double update_us = 0;                         // Behind each backward, before the ready signal.
   /// A group of n takes 2 (n - 1) / n * exchange_us + n * latency_us, a ring; exchange_us is a
   /// stage's bytes by a link's bandwidth.
   double exchange_us = 0;
@@ -29,6 +30,11 @@ struct PolicySimulationOptions {
   double server_us = 0;
   double server_latency_us = 0;
   bool has_group_servers = true;
+  /// Updates of all pipeline replicas together in a round. Then each does what it has begun without
+  /// groups, and when the last one is done all take the global average, for `global_us`. 0: there
+  /// are no rounds. With rounds nobody comes or goes.
+  uint64_t round_updates = 0;
+  double global_us = 0;
   PipelineScenario scenario;
   /// Measured from `warm_up_us` to `duration_us`, of the simulated time.
   double warm_up_us = 0;

@@ -12,6 +12,7 @@
 #include "plans/sync/hetpipe.hpp"
 #include "plans/sync/overlapped_average.hpp"
 #include "plans/sync/parameter_server.hpp"
+#include "plans/sync/policy_kind.hpp"
 #include "plans/sync/progressive_server.hpp"
 #include "plans/sync/sdpipe.hpp"
 
@@ -110,6 +111,49 @@ TEST(PolicySimulation, AGroupWithoutAServerOfItsOwnGoesOneWay) {
     GroupedServerPolicy policy(layout, {0, 0, 0, 0});
     EXPECT_NEAR(run(policy, options).steps_per_second,
                 4 / (kStepUs + (has_group_servers ? 20000 : 10000)) * 1e6, 0.2);
+  }
+}
+
+TEST(PolicySimulation, ARoundCostsAFillADrainAndTheGlobalAverage) {
+  const PipelineLayout layout{1, 4};
+  constexpr double kUpdateUs = 5000, kGlobalUs = 300000;
+  constexpr uint64_t kRound = 20;
+  PolicySimulationOptions options = options_of(layout, homogeneous());
+  options.update_us = kUpdateUs;
+  options.warm_up_us = 0;
+  options.duration_us = 600e6;
+  SdpipePolicy endless(layout, {});
+  EXPECT_NEAR(run(endless, options).steps_per_second, 1e6 / (kStepUs + kUpdateUs), 0.1);
+  options.round_updates = kRound;
+  options.global_us = kGlobalUs;
+  SdpipePolicy policy(layout, {});
+  const double round_us = static_cast<double>(kRound) * (kStepUs + kUpdateUs) +
+                          (layout.stages - 1) * kStepUs + kGlobalUs;
+  EXPECT_NEAR(run(policy, options).steps_per_second, kRound * 1e6 / round_us, 0.2);
+}
+
+TEST(PolicySimulation, RoundsEndUnderEveryPolicyOfPipelineReplicas) {
+  const PipelineLayout layout{4, 2};
+  for (const char* name : {"sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired",
+                           "overlapped", "ps", "ps_async", "ps_bounded", "hetpipe", "grouped_ps"}) {
+    JobSpec job;
+    job.sync.policy = name;
+    for (const PipelineScenario& scenario :
+         {homogeneous(), slow_pipelines(layout, 1, 4), sleeping_pieces(48000, kStepUs, 3)}) {
+      PolicySimulationOptions options = options_of(layout, scenario);
+      options.round_updates = 30;
+      options.warm_up_us = 0;
+      const PolicySimulation result = run(*make_policy(job, layout), options);
+      EXPECT_FALSE(result.is_stuck) << name << " " << scenario.name;
+      EXPECT_GT(result.steps_per_second, 10) << name << " " << scenario.name;
+      // A slow one that others wait for in every step holds nobody up at the end of a round.
+      if (scenario.name != homogeneous().name) continue;
+      PolicySimulationOptions without = options_of(layout, scenario);
+      without.warm_up_us = 0;
+      EXPECT_LT(result.steps_per_second,
+                1.02 * run(*make_policy(job, layout), without).steps_per_second)
+          << name;
+    }
   }
 }
 

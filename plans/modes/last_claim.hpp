@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace skein::plans {
+
+/// A pipeline replica towards the end of a round.
+struct PipelinePace {
+  bool goes_on = false;  // It has claims, and takes more while there are any.
+  double busy_us = 0;    // Its last iteration at the stage that took longest; 0: not known.
+  double claims = 0;     // That it holds.
+};
+
+/// Whether the others are through with the round before pipeline replica `own` would be through
+/// with one more claim: then it takes none, so that nobody waits for the slowest one at the end.
+/// False while the pace of one of the others is not known.
+///
+/// `claims_left`   that nobody has yet.
+bool would_be_last(const std::vector<PipelinePace>& all, size_t own, double claims_left);
+
+}  // namespace skein::plans
