@@ -408,7 +408,7 @@ void CoordinatorState::carry_out(const plans::DismissWorker& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::StopWorkers& decision) {
-  send_to_all(net::Stop{decision.reason});
+  send_to_all(net::Stop{decision.reason, decision.keep_state});
 }
 
 void CoordinatorState::carry_out(const plans::EndRun& decision) {

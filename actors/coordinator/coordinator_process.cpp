@@ -1,5 +1,6 @@
 #include "actors/coordinator/coordinator_process.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -61,6 +62,10 @@ class LocalCoordinator final : public CoordinatorProcess {
           "training.steps = ", options_.job.training.steps, ", and ", start.committed_steps,
           " steps of this run are committed already; ask for no fewer"));
     }
+    worker_count_ = options_.worker_count;
+    if (start.last_plan) {
+      worker_count_ = std::max(worker_count_, plans::worker_count(*start.last_plan));
+    }
     SKEIN_ASSIGN_OR_RETURN(loop_, net::EventLoop::start());
     system_ = std::make_unique<caf::actor_system>(system_config_);
     spawn_actors(start, std::move(journal));
@@ -72,6 +77,7 @@ class LocalCoordinator final : public CoordinatorProcess {
   }
 
   const std::string& address() const override { return address_; }
+  int64_t worker_count() const override { return worker_count_; }
 
   void request_stop(const std::string& reason) override {
     caf::anon_send(coordinator_, StopRequest{reason});
@@ -163,6 +169,7 @@ class LocalCoordinator final : public CoordinatorProcess {
   Coordinator coordinator_;
   std::unique_ptr<net::ControlListener> listener_;
   std::string address_;
+  int64_t worker_count_ = 0;
 
   std::unique_ptr<RunLock> lock_;
   mutable std::mutex mutex_;

@@ -63,6 +63,8 @@ class CoordinatorProcess {
 
   /// "127.0.0.1:29400", where workers join.
   virtual const std::string& address() const = 0;
+  /// That it waits for: at least as many as the last plan of a run that is resumed had.
+  virtual int64_t worker_count() const = 0;
   /// Ends the run in order: the step in progress is finished if that is soon, else abandoned
   /// (plans/coordinator/stop_budget.hpp); then a checkpoint, when they are enabled.
   virtual void request_stop(const std::string& reason) = 0;

@@ -155,7 +155,10 @@ void WorkerState::on_control(const net::Envelope& message) {
   }
   if (joined) return on_joined(*joined, message.head.term);
   if (!session->is_joined()) return;
-  if (std::holds_alternative<net::Stop>(body)) return end(absl::OkStatus());
+  if (const auto* stop = std::get_if<net::Stop>(&body)) {
+    if (!stop->keeps_state) return end(absl::OkStatus());
+    return give_up(absl::UnavailableError(absl::StrCat("the run has failed: ", stop->reason)));
+  }
   if (const auto* order = std::get_if<net::Quiesce>(&body)) {
     return on_quiesce(*order, message.head.generation);
   }

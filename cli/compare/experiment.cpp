@@ -1,6 +1,3 @@
-// As in cli/config/job_file.cpp.
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
 #include "cli/compare/experiment.hpp"
 
 #include <algorithm>
@@ -10,12 +7,11 @@
 #include <sstream>
 #include <utility>
 
-#include <toml++/toml.h>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/job_keys.hpp"
 #include "cli/config/text_file.hpp"
+#include "cli/config/toml_parser.hpp"
 #include "cli/config/toml_text.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/simulator/job_scenario.hpp"

@@ -1,6 +1,3 @@
-// toml++ is used without exceptions and as a header, as in job_file.cpp.
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
 #include "cli/config/cluster_file.hpp"
 
 #include <algorithm>
@@ -8,11 +5,10 @@
 #include <sstream>
 #include <vector>
 
-#include <toml++/toml.h>
-
 #include "absl/strings/str_cat.h"
 #include "cli/config/job_keys.hpp"
 #include "cli/config/text_file.hpp"
+#include "cli/config/toml_parser.hpp"
 #include "cli/config/toml_text.hpp"
 #include "plans/base/status_macros.hpp"
 

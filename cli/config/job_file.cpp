@@ -1,7 +1,3 @@
-// toml++ is used without exceptions, so parsing gives a result with an error in it; Debian's
-// compiled form of it has them, so it is used as a header.
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
 #include "cli/config/job_file.hpp"
 
 #include <unistd.h>
@@ -13,13 +9,12 @@
 #include <set>
 #include <sstream>
 
-#include <toml++/toml.h>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/config/job_keys.hpp"
 #include "cli/config/text_file.hpp"
+#include "cli/config/toml_parser.hpp"
 #include "cli/config/toml_text.hpp"
 #include "plans/base/status_macros.hpp"
 

@@ -161,6 +161,10 @@ absl::StatusOr<PlanningInputs> load_planning_inputs(const PlanningOptions& optio
       return absl::InvalidArgumentError(
           absl::StrCat("--", std::string(scenario.status().message())));
     }
+    const auto devices = static_cast<int32_t>(inputs.request.cluster.devices.size());
+    if (absl::Status fits = plans::validate(*scenario, devices); !fits.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--", std::string(fits.message())));
+    }
     inputs.request.simulation.scenario = *scenario;
   }
   SKEIN_RETURN_IF_ERROR(plans::validate(inputs.request));

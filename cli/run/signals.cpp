@@ -8,6 +8,11 @@
 #include "plans/base/check.hpp"
 
 namespace skein::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kTogether(500);
+
+}  // namespace
 
 Signals::Signals() {
   sigset_t set;
@@ -25,7 +30,11 @@ int Signals::wait(double timeout_seconds) {
   pollfd waiting{fd_, POLLIN, 0};
   if (poll(&waiting, 1, static_cast<int>(timeout_seconds * 1e3)) <= 0) return 0;
   signalfd_siginfo info{};
-  return read(fd_, &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
+  if (read(fd_, &info, sizeof(info)) != sizeof(info)) return 0;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < first_ + kTogether) return 0;
+  first_ = now;
+  return static_cast<int>(info.ssi_signo);
 }
 
 }  // namespace skein::cli

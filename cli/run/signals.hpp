@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+
 namespace skein::cli {
 
 /// SIGINT and SIGTERM as something to wait for instead of a handler. Made before any thread, so
@@ -12,11 +14,14 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  /// The next signal, or 0 if none comes within the time. Readable at once after a signal.
+  /// The next signal, or 0 if none comes within the time. Readable at once after a signal. Signals
+  /// that come within half a second are one: `timeout` sends two, and so does a terminal to a
+  /// program whose parent passes on its own.
   int wait(double timeout_seconds);
 
  private:
   int fd_ = -1;
+  std::chrono::steady_clock::time_point first_;  // The last one that counted; none: the epoch.
 };
 
 }  // namespace skein::cli

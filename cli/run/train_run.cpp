@@ -24,8 +24,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// So long workers may take to leave, once they were told to.
+/// So long workers may take to leave, once they were told to; and if the run has failed, and they
+/// write what they hold.
 constexpr double kLeaveSeconds = 0.4;
+constexpr double kSaveSeconds = 20;
 /// After a worker process is gone, the coordinator's own story of it is waited for.
 constexpr double kBlameSeconds = 1.0;
 /// What messages call a job that is in no file.
@@ -228,7 +230,7 @@ absl::Status TrainRun::open_reporter() {
 }
 
 absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) {
-  const int64_t workers = coordinating.worker_count;
+  int64_t workers = coordinating.worker_count;
   coordinating.job = job_.spec;
   coordinating.job_config = to_toml(job_.spec, nullptr);
   coordinating.config_digest = config_digest(job_.spec);
@@ -250,6 +252,7 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
     SKEIN_RETURN_IF_ERROR(
         gpu::write_durably(folder_.file("config.resolved.toml"), to_toml(job_.spec, nullptr)));
   }
+  if (options_.workers == 0) workers = coordinator_->worker_count();
   const std::string& address = coordinator_->address();
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder_.file("coordinator.address"), address + "\n"));
   if (!options_.spawns_workers && !options_.quiet) {
@@ -299,7 +302,10 @@ ChaosHands TrainRun::chaos_hands() {
 TrainRun::State TrainRun::poll(Signals& signals) {
   if (coordinator_->wait(0)) return State::kEnded;
   if (signals.wait(kPollSeconds) != 0) {
-    if (stop_asked_) return State::kKilled;
+    if (stop_asked_) {
+      say("killed by a second signal: what is in no checkpoint is lost");
+      return State::kKilled;
+    }
     stop_asked_ = Clock::now();
     // The coordinator knows what steps and checkpoints take, and says how long it will be.
     say("stopping (press Ctrl-C again to kill)");
@@ -318,7 +324,8 @@ void TrainRun::check_children(const actors::RunProgress& progress) {
     child_fault_ = std::move(fault);
   }
   // Once training has begun the others go on without it, while there are others or some will come.
-  const bool is_fatal = !progress.has_started || (children_.all_ended() && !chaos_->awaits_join());
+  const bool is_alone = children_.all_ended() && progress.links == 0;
+  const bool is_fatal = !progress.has_started || (is_alone && !chaos_->awaits_join());
   if (!child_fault_.ok() && is_fatal && seconds_since(child_died_) > kBlameSeconds) {
     coordinator_->abort(child_fault_);
   }
@@ -340,7 +347,8 @@ int TrainRun::finish() {
   auto have_left = [&] {
     return options_.spawns_workers ? children_.all_ended() : coordinator_->progress().links == 0;
   };
-  while (!have_left() && seconds_since(told) < kLeaveSeconds) {
+  const double limit_s = coordinator_->result().status.ok() ? kLeaveSeconds : kSaveSeconds;
+  while (!have_left() && seconds_since(told) < limit_s) {
     usleep(static_cast<useconds_t>(kPollSeconds * 1e5));
   }
   children_.kill_all();

@@ -153,9 +153,13 @@ void write(const DrainRequest& from, schema::DrainRequest::Builder to) {
 
 void read(schema::Stop::Reader from, Bounds& bounds, Stop& to) {
   to.reason = read_reason(bounds, from.getReason());
+  to.keeps_state = from.getKeepsState();
 }
 
-void write(const Stop& from, schema::Stop::Builder to) { to.setReason(fit_reason(from.reason)); }
+void write(const Stop& from, schema::Stop::Builder to) {
+  to.setReason(fit_reason(from.reason));
+  to.setKeepsState(from.keeps_state);
+}
 
 void read(schema::Emulate::Reader from, Bounds& bounds, Emulate& to) {
   to.speed = bounds.finite("speed", from.getSpeed(), 0, 1);

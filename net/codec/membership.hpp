@@ -79,6 +79,9 @@ struct DrainRequest {
 /// Coordinator -> worker: leave; the run is over, or goes on without you.
 struct Stop {
   std::string reason;
+  /// The run has failed with committed steps that are not on disk: the worker writes what it holds,
+  /// as it does when its coordinator is gone.
+  bool keeps_state = false;
   bool operator==(const Stop&) const = default;
 };
 

@@ -479,6 +479,7 @@ struct Emulate {
 struct Stop {
   # Coordinator -> worker: leave; the run is over.
   reason @0 :Text;
+  keepsState @1 :Bool;  # The run has failed: write what you hold, as if there was no coordinator.
 }
 
 struct WorkerStatus {

@@ -562,7 +562,9 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
 CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>& chosen,
                                           uint64_t planning_us, uint64_t now_us) {
   if (chosen.ok()) return assign(*chosen, planning_us, now_us);
-  const bool lacks_workers = absl::IsUnavailable(chosen.status());
+  // What others have trained in an earlier life may find room when more workers are back.
+  const bool lacks_workers = absl::IsUnavailable(chosen.status()) ||
+                             (absl::IsResourceExhausted(chosen.status()) && log_.steps_done() > 0);
   if (!has_trained_ && !lacks_workers) return end(chosen.status(), false);
   return pause(std::string(chosen.status().message()), now_us);
 }
@@ -732,11 +734,19 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   return decisions;
 }
 
+/// While there is no plan in force, whoever had a part in the last one may hold what is committed
+/// and not on disk.
+bool Coordination::needs_what_it_holds(const Member& member) const {
+  const bool has_plan = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
+  return !has_plan && member.may_hold_state && log_.steps_done() != log_.durable_step();
+}
+
 /// Lets go those who asked to leave and hold nothing any more.
 CoordinatorDecisions Coordination::dismiss_leavers() {
   std::vector<WorkerId> gone;
   for (const auto& [id, member] : members()) {
-    if (member.leaves && !change_.hosts(id)) gone.push_back(id);
+    const bool is_needed = change_.hosts(id) || needs_what_it_holds(member);
+    if (member.leaves && !is_needed) gone.push_back(id);
   }
   CoordinatorDecisions decisions;
   for (WorkerId id : gone) {
@@ -940,6 +950,7 @@ PlanMaker Coordination::planner_of(const std::string& mode) const {
 
 CoordinatorDecisions Coordination::start_profiling(uint64_t now_us) {
   phase_ = Phase::kProfiling;
+  progress_.on_progress(now_us);
   CoordinatorDecisions decisions = {
       RunEvent{"profile.started",
                absl::StrCat("measuring ", members_.count(), " devices and the links between them"),
@@ -968,9 +979,12 @@ CoordinatorOutcome Coordination::on_profiled(WorkerId worker, MeasuredWorker mea
 }
 
 CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
-  const std::vector<MeasuredWorker> workers =
+  if (!measurements_.has_all(members())) return {};
+  std::vector<MeasuredWorker> workers =
       measurements_.of(eligible_workers(now_us, Leavers::kWithout));
-  if (!measurements_.has_all(members()) || workers.empty()) return {};
+  // Where all are to leave, the plan is made with them, as they stay until others come.
+  if (workers.empty()) workers = measurements_.of(eligible_workers(now_us, Leavers::kWith));
+  if (workers.empty()) return {};
   CoordinatorDecisions decisions = {
       ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)}};
   append(decisions,
@@ -1289,7 +1303,13 @@ CoordinatorOutcome Coordination::on_leave(WorkerId worker, const std::string& re
       RunEvent{"worker.leaving",
                absl::StrCat(describe(worker), " is to leave: ", reason),
                {{"worker", absl::StrCat(worker.value)}, {"reason", reason}}}};
-  if (phase_ == Phase::kGathering) {
+  if (phase_ == Phase::kGathering && needs_what_it_holds(members().at(worker))) {
+    decisions.push_back(RunEvent{"worker.cannot_leave",
+                                 absl::StrCat("w", worker.value,
+                                              " may hold state that is nowhere "
+                                              "else: it stays until others can take it over"),
+                                 {{"worker", absl::StrCat(worker.value)}}});
+  } else if (phase_ == Phase::kGathering) {
     append(decisions, dismiss_leavers());
   } else {
     consider_change(now_us);
@@ -1366,24 +1386,40 @@ CoordinatorDecisions Coordination::lose_silent(uint64_t now_us) {
   return decisions;
 }
 
-/// Workers that live, but have not quiesced or prepared in time.
+/// What a worker that lives is waited for, and for how long; none: for nothing.
+std::optional<Coordination::Awaited> Coordination::awaited() const {
+  const double init_s = options_.job.comm.init_timeout_seconds;
+  switch (phase_) {
+    case Phase::kProfiling:
+      // The others need time as well, to be measured without it.
+      return Awaited{"measured its device", init_s / 2,
+                     [this](WorkerId id) { return measurements_.is_asked(id); }};
+    case Phase::kQuiescing:
+      return Awaited{"quiesced", options_.job.elastic.heartbeat_timeout_seconds,
+                     [this](WorkerId id) { return !change_.has_quiesced(id); }};
+    case Phase::kPreparing:
+      if (!has_trained_) return std::nullopt;  // The run has as much time for its first step.
+      return Awaited{"prepared its replicas", init_s,
+                     [this](WorkerId id) { return change_.hosts(id) && !change_.is_prepared(id); }};
+    default:
+      return std::nullopt;
+  }
+}
+
 CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
-  const bool quiesces = phase_ == Phase::kQuiescing;
-  if (!quiesces && !(phase_ == Phase::kPreparing && has_trained_)) return {};
-  const double limit_s = quiesces ? options_.job.elastic.heartbeat_timeout_seconds
-                                  : options_.job.comm.init_timeout_seconds;
+  const std::optional<Awaited> what = awaited();
+  if (!what) return {};
   std::vector<WorkerId> late;
   for (const auto& [id, member] : members()) {
-    const bool is_late =
-        quiesces ? !change_.has_quiesced(id) : change_.hosts(id) && !change_.is_prepared(id);
-    if (is_late && progress_.is_slow_to_answer(member, limit_s, now_us)) late.push_back(id);
+    if (what->is_of(id) && progress_.is_slow_to_answer(member, what->limit_s, now_us)) {
+      late.push_back(id);
+    }
   }
   CoordinatorDecisions decisions;
   for (WorkerId id : late) {
     append(decisions, lose(id,
-                           absl::DeadlineExceededError(absl::StrCat(
-                               "it has not ", quiesces ? "quiesced" : "prepared its replicas",
-                               " for ", limit_s, " s")),
+                           absl::DeadlineExceededError(absl::StrCat("it has not ", what->what,
+                                                                    " for ", what->limit_s, " s")),
                            now_us));
   }
   return decisions;
@@ -1410,7 +1446,7 @@ CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
     case ProgressWatch::Verdict::Kind::kStuck:
       return try_step_again(verdict.waited_s, now_us);
     case ProgressWatch::Verdict::Kind::kTimedOut:
-      return give_up(verdict);
+      return give_up(verdict, now_us);
   }
   return {};
 }
@@ -1427,14 +1463,16 @@ CoordinatorDecisions Coordination::try_step_again(double waited_s, uint64_t now_
   return decisions;
 }
 
-CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict) {
+CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us) {
   if (phase_ == Phase::kGathering) {
     if (!bad_input_.ok()) return end(bad_input_, false);
     const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
-    return end(absl::DeadlineExceededError(absl::StrCat(
-                   members_.count(), " of ", wanted, " workers joined within ", verdict.limit_s,
-                   " s (", verdict.limit, "); start more workers or ask for fewer")),
-               false);
+    const std::string why =
+        absl::StrCat(members_.count(), " of ", wanted, " workers joined within ", verdict.limit_s,
+                     " s (", verdict.limit, "); start more workers or ask for fewer");
+    // What those who are here hold is saved before: the run can be resumed from there.
+    if (!stop_.is_made() && waits_with_unsaved()) return on_stop_request(why, now_us).decisions();
+    return end(absl::DeadlineExceededError(why), false);
   }
   return end(absl::DeadlineExceededError(
                  absl::StrCat("no progress for ", verdict.waited_s, " s at step ", steps_done() + 1,
@@ -1496,16 +1534,20 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
   // A change of plan on its way is waited for: its workers hold what is to be saved.
   const bool changes = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
-  // While workers are waited for, those who are here may hold what is not on disk.
-  const bool waits = phase_ == Phase::kGathering && !is_verifying_ && members_.count() > 0 &&
-                     (has_trained_ || options_.last_plan);
-  if (waits && has_unsaved()) {
+  if (waits_with_unsaved()) {
     append(decisions, begin_change("what is here is saved, as the run is to stop", now_us));
   } else if (!runs && !(changes && has_trained_)) {
     append(decisions, end(absl::OkStatus(), true));
   }
   if (runs && budget.abandons) append(decisions, abandon_step(now_us));
   return decisions;
+}
+
+/// While workers are waited for, those who are here may hold what is not on disk.
+bool Coordination::waits_with_unsaved() const {
+  const bool has_past = has_trained_ || options_.last_plan;
+  return phase_ == Phase::kGathering && !is_verifying_ && members_.count() > 0 && has_past &&
+         has_unsaved();
 }
 
 StopMeasures Coordination::stop_measures(uint64_t now_us) const {
@@ -1564,7 +1606,8 @@ CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) 
   const std::string reason = !status.ok()    ? std::string(status.message())
                              : stopped_early ? stop_.reason()
                                              : "done";
-  return {StopWorkers{reason}, EndRun{std::move(status), stopped_early}};
+  const bool keeps_state = !status.ok() && !is_bad_input(status) && has_unsaved();
+  return {StopWorkers{reason, keeps_state}, EndRun{std::move(status), stopped_early}};
 }
 
 void Coordination::check_invariants() const {

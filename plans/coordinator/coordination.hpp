@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -200,6 +201,7 @@ class Coordination {
   bool blames_input(const absl::Status& why, bool has_say);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
+  bool needs_what_it_holds(const Member& member) const;
   CoordinatorDecisions dismiss_leavers();
   std::string describe(WorkerId worker) const;
 
@@ -256,10 +258,16 @@ class Coordination {
 
   // Time-outs.
   CoordinatorDecisions lose_silent(uint64_t now_us);
+  struct Awaited {
+    const char* what = "";  // "quiesced"
+    double limit_s = 0;
+    std::function<bool(WorkerId)> is_of;
+  };
+  std::optional<Awaited> awaited() const;
   CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);
   CoordinatorDecisions check_progress(uint64_t now_us);
   CoordinatorDecisions try_step_again(double waited_s, uint64_t now_us);
-  CoordinatorDecisions give_up(const ProgressWatch::Verdict& verdict);
+  CoordinatorDecisions give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us);
   std::string missing_replicas() const;
 
   // The end.
@@ -267,6 +275,7 @@ class Coordination {
   bool has_unsaved() const {
     return options_.job.checkpoint.enable && log_.steps_done() != log_.durable_step();
   }
+  bool waits_with_unsaved() const;
   CoordinatorDecisions abandon_step(uint64_t now_us);
   CoordinatorDecisions check_stop(uint64_t now_us);
   bool runs_plan() const;

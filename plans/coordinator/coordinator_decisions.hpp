@@ -224,6 +224,7 @@ struct DismissWorker {
 };
 struct StopWorkers {
   std::string reason;
+  bool keep_state = false;  // They write what they hold: it is not on disk, and the run has failed.
 };
 struct EndRun {
   absl::Status status;

@@ -187,12 +187,15 @@ absl::Status check_intervals(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(at_least(job.checkpoint.keep_latest_k, 0, "checkpoint.keep_latest_k"));
   SKEIN_RETURN_IF_ERROR(at_least(job.metrics.log_freq, 1, "metrics.log_freq"));
   SKEIN_RETURN_IF_ERROR(at_least(job.profiling.profile_freq, 1, "profiling.profile_freq"));
+  constexpr double kSecondsMost = 1e7;  // Four months.
   auto above_zero = [](double value, const char* key) {
-    return expect(std::isfinite(value) && value > 0, key, value, "must be above 0");
+    return expect(value > 0 && value <= kSecondsMost, key, value, "must be in (0, 1e7]");
   };
   const ElasticSpec& elastic = job.elastic;
   SKEIN_RETURN_IF_ERROR(
       above_zero(elastic.heartbeat_interval_seconds, "elastic.heartbeat_interval_seconds"));
+  SKEIN_RETURN_IF_ERROR(
+      above_zero(elastic.heartbeat_timeout_seconds, "elastic.heartbeat_timeout_seconds"));
   SKEIN_RETURN_IF_ERROR(
       expect(elastic.heartbeat_timeout_seconds >= 2 * elastic.heartbeat_interval_seconds,
              "elastic.heartbeat_timeout_seconds", elastic.heartbeat_timeout_seconds,

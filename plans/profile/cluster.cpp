@@ -1,7 +1,6 @@
 #include "plans/profile/cluster.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
@@ -17,14 +16,18 @@ absl::Status bad_entry(const std::string& entry, double value, const std::string
   return absl::InvalidArgumentError(absl::StrCat("cluster: ", entry, " = ", value, ": ", advice));
 }
 
+/// What is beyond these is of no cluster, and sums and quotients of it would overflow.
+constexpr double kLeast = 1e-9;
+constexpr double kMost = 1e15;
+
 absl::Status check_positive(double value, const std::string& entry) {
-  if (std::isfinite(value) && value > 0) return absl::OkStatus();
-  return bad_entry(entry, value, "must be a finite number above 0");
+  if (value >= kLeast && value <= kMost) return absl::OkStatus();
+  return bad_entry(entry, value, "must be above 0, from 1e-9 to 1e15");
 }
 
 absl::Status check_not_negative(double value, const std::string& entry) {
-  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
-  return bad_entry(entry, value, "must be a finite number, at least 0");
+  if (value >= 0 && value <= kMost) return absl::OkStatus();
+  return bad_entry(entry, value, "must be from 0 to 1e15");
 }
 
 absl::Status check_speed(const LinkSpeed& speed, const std::string& entry) {
@@ -44,8 +47,10 @@ absl::Status check_device(const ClusterSpec& cluster, size_t index) {
   const std::string name = absl::StrCat("devices[", index, "]");
   SKEIN_RETURN_IF_ERROR(check_host_index(cluster, device.host, absl::StrCat(name, ".host")));
   SKEIN_RETURN_IF_ERROR(check_positive(device.speed, absl::StrCat(name, ".speed")));
-  SKEIN_RETURN_IF_ERROR(check_not_negative(static_cast<double>(device.memory_bytes),
-                                           absl::StrCat(name, ".memory_bytes")));
+  if (device.memory_bytes < 0) {
+    return bad_entry(absl::StrCat(name, ".memory_bytes"), static_cast<double>(device.memory_bytes),
+                     "must be at least 0");
+  }
   SKEIN_RETURN_IF_ERROR(
       check_not_negative(device.price_per_hour, absl::StrCat(name, ".price_per_hour")));
   return check_not_negative(device.failures_per_hour, absl::StrCat(name, ".failures_per_hour"));

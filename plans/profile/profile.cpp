@@ -10,19 +10,23 @@
 namespace skein::plans {
 namespace {
 
+/// What is beyond these is of no model, and sums of it would overflow.
+constexpr double kTimeMostUs = 1e12;
+constexpr int64_t kBytesMost = int64_t{1} << 56;
+
 absl::Status bad_field(const std::string& field, const std::string& value,
                        const std::string& advice) {
   return absl::InvalidArgumentError(absl::StrCat("profile: ", field, " = ", value, ": ", advice));
 }
 
 absl::Status check_time(double time_us, const std::string& field) {
-  if (std::isfinite(time_us) && time_us >= 0) return absl::OkStatus();
-  return bad_field(field, absl::StrCat(time_us), "must be a finite number, at least 0");
+  if (time_us >= 0 && time_us <= kTimeMostUs) return absl::OkStatus();
+  return bad_field(field, absl::StrCat(time_us), "must be from 0 to 1e12");
 }
 
 absl::Status check_bytes(int64_t bytes, const std::string& field) {
-  if (bytes >= 0) return absl::OkStatus();
-  return bad_field(field, absl::StrCat(bytes), "must be at least 0");
+  if (bytes >= 0 && bytes <= kBytesMost) return absl::OkStatus();
+  return bad_field(field, absl::StrCat(bytes), "must be from 0 to 2^56");
 }
 
 absl::Status check_rows(const std::vector<int64_t>& rows) {

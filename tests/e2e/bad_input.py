@@ -40,6 +40,9 @@ def main():
     refuses("wrong type", USAGE, ["job.toml:2", "expected integer"],
             job=job_with("[training]\nsteps = \"many\"\n"))
     refuses("no TOML", USAGE, ["job.toml:1"], job=job_with("this is no job\n"))
+    refuses("a table without a name", USAGE, ["job.toml:1", "expected"], job=job_with("[.]\n"))
+    refuses("a time that no clock has", USAGE, ["comm.train_timeout_seconds", "1e7"],
+            "--comm.train_timeout_seconds", "1e20")
     refuses("missing job file", USAGE, ["no job file"], job="none.toml")
     refuses("unknown key on the command line", USAGE, ["did you mean optimizer.lr"],
             "--optimizer.lrr", "1")

@@ -154,11 +154,45 @@ def stop_while_workers_are_waited_for(program, expect):
         run.end()
 
 
+def leaver_while_workers_are_waited_for(program, expect):
+    """The one that is left is told to leave, and holds what nobody else has: it stays until others are here."""
+    run = ElasticRun(program, "leaver", 2, "--parallelism.data_parallel_replicate_degree", "2",
+                     *SLOW, "--training.steps", "30", "--elastic.min_workers", "2", apart=True)
+    try:
+        run.wait_for_step(5)
+        run.signal(2)
+        run.wait_for_event("run.paused", 15 * SLOWNESS)
+        run.signal(1, signal.SIGTERM)
+        run.wait_for_event("worker.cannot_leave", 15 * SLOWNESS)
+        for _ in range(2):
+            run.join()
+        code = run.finish()
+        expect("the run ends well", code == 0, f"code {code}: {run.errors()}")
+        expect("it was let go", run.events("worker.left"))
+        expect("no step is taken back", not run.events("run.rolled_back"))
+    finally:
+        run.end()
+
+
+def pause_that_lasts_too_long(program, expect):
+    """Nobody comes in time: what is here is saved before the run ends."""
+    run = ElasticRun(program, "too-long", 2, "--parallelism.data_parallel_replicate_degree", "2",
+                     *SLOW, "--training.steps", "1000", "--elastic.min_workers", "2",
+                     "--comm.init_timeout_seconds", "4")
+    try:
+        run.wait_for_step(5)
+        run.signal(2)
+        check_saved(expect, run, run.finish())
+    finally:
+        run.end()
+
+
 def second_signal_kills(program, expect):
     run = start_for_a_stop(program, "second-signal", "--device.speed", "0.008")
     try:
         run.coordinator.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+        run.coordinator.send_signal(signal.SIGTERM)  # As `timeout` does; it counts as the same.
+        time.sleep(0.6)
         run.coordinator.send_signal(signal.SIGTERM)
         start = time.monotonic()
         code = run.finish()
@@ -225,6 +259,8 @@ TRIALS = {
     "stop in a long step": stop_finishes_a_long_step,
     "stop in a stuck step": stop_abandons_a_stuck_step,
     "stop while workers are waited for": stop_while_workers_are_waited_for,
+    "leaver while workers are waited for": leaver_while_workers_are_waited_for,
+    "a pause that lasts too long": pause_that_lasts_too_long,
     "second signal": second_signal_kills,
     "lost journal": lost_journal,
     "full disk of the journal": full_journal_disk,

@@ -296,6 +296,24 @@ TEST(Worker, WhoGivesUpItsCoordinatorWritesAlsoAStepOfWhichOnlyAQuiesceHasTold) 
   EXPECT_EQ(rig.emergencies[0].held[0].step, 1u);
 }
 
+TEST(Worker, WhatAFailedRunLeavesBehindIsWrittenIfItIsNotOnDisk) {
+  for (bool keeps_state : {true, false}) {
+    WorkerRig rig;
+    rig.job.checkpoint.enable = true;
+    rig.join();
+    rig.host(1);
+    rig.start(1);
+    while (rig.end_one()) continue;
+    rig.control(1, net::Stop{"no progress for 300 s", keeps_state});
+    while (rig.end_one()) continue;
+    EXPECT_EQ(rig.emergencies.size(), keeps_state ? 1u : 0u);
+    EXPECT_EQ(rig.ends.size(), keeps_state ? 0u : 1u);
+    rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
+    ASSERT_EQ(rig.ends.size(), 1u);
+    EXPECT_EQ(rig.ends[0].ok(), !keeps_state);
+  }
+}
+
 TEST(Worker, WhoGivesUpItsCoordinatorSaysWhyNothingCouldBeWritten) {
   WorkerRig rig;
   abandon(rig);

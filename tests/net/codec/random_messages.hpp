@@ -100,7 +100,10 @@ class RandomMessages {
   void fill(PeerFailure& to) { to = {line(kReasonBytesMax), worker_or_none(), flag()}; }
   void fill(Leave& to) { to.reason = line(kReasonBytesMax); }
   void fill(DrainRequest& to) { fill(to.worker); }
-  void fill(Stop& to) { to.reason = line(kReasonBytesMax); }
+  void fill(Stop& to) {
+    to.reason = line(kReasonBytesMax);
+    to.keeps_state = flag();
+  }
   void fill(Emulate& to) { to = {real(0, 1), worker_or_none(), real(0, 86'400)}; }
 
   // Plans.

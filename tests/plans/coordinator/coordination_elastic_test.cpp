@@ -362,6 +362,63 @@ TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
   EXPECT_TRUE(cluster.lose(2).empty()) << "it was no member any more";
 }
 
+/// Two workers with a copy of the model each, of which one is lost, and too few are left.
+Cluster paused_cluster(bool saves) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 1;
+  job.parallelism.data_parallel_replicate_degree = 2;
+  job.elastic.min_workers = 2;
+  job.checkpoint.enable = saves;
+  job.comm.init_timeout_seconds = 60;
+  Cluster cluster(std::move(job));
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.lose(2);
+  const CoordinatorDecisions paused = cluster.quiesced(1, {{1, {0, 6}}});
+  EXPECT_EQ(find<RunEvent>(paused)->name, "run.paused");
+  return cluster;
+}
+
+TEST(CoordinationElastic, WhileTheRunIsPausedALeaverStaysUntilItsStateHasMoved) {
+  Cluster cluster = paused_cluster(false);
+  const CoordinatorDecisions told =
+      cluster.decided(cluster.coordination.on_leave({1}, "SIGTERM", ++cluster.now));
+  EXPECT_EQ(find<StopWorker>(told), nullptr) << "nobody else holds step 1";
+  for (PeerNumber peer : {7, 8}) cluster.join(peer);
+  cluster.now += 400'000;
+  ASSERT_NE(find<QuiesceWorker>(cluster.coordination.on_timer(cluster.now)), nullptr);
+  cluster.quiesced(1, {{1, {0, 6}}});
+  cluster.quiesced(3);
+  const CoordinatorDecisions assigned = cluster.quiesced(4);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
+  cluster.prepared(3);
+  const CoordinatorDecisions started = cluster.prepared(4);
+  ASSERT_NE(find<StopWorker>(started), nullptr);
+  EXPECT_EQ(find<StopWorker>(started)->worker, WorkerId{1});
+}
+
+TEST(CoordinationElastic, APauseThatLastsTooLongEndsWithWhatIsHereSaved) {
+  const auto wait = [](Cluster& cluster) {
+    CoordinatorDecisions decisions;
+    for (int second = 0; second < 61; ++second) {
+      cluster.now += 1'000'000;
+      cluster.coordination.on_heard({1}, cluster.now);
+      append(decisions, cluster.coordination.on_timer(cluster.now));
+    }
+    return decisions;
+  };
+  Cluster saves = paused_cluster(true);
+  const CoordinatorDecisions saved = wait(saves);
+  EXPECT_EQ(find<EndRun>(saved), nullptr);
+  EXPECT_NE(find<QuiesceWorker>(saved), nullptr);
+  const CoordinatorDecisions assigned = saves.quiesced(1, {{1, {0, 6}}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr) << "one worker is enough to save";
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
+  Cluster does_not = paused_cluster(false);
+  ASSERT_NE(find<EndRun>(wait(does_not)), nullptr);
+}
+
 TEST(CoordinationElastic, ALeaverWorksOnWhileItIsNeeded) {
   JobSpec job = long_job();
   job.elastic.min_workers = 2;

@@ -65,6 +65,20 @@ TEST(CoordinatorRestart, WaitsForAllWorkersThatMayHoldState) {
   EXPECT_EQ(cluster.phase(), Coordination::Phase::kQuiescing);
 }
 
+TEST(CoordinatorRestart, ALeaverStaysUntilTheOthersAreBackAndWhoHasNothingGoes) {
+  Restarted cluster;
+  cluster.join(1, 11, 1);
+  const CoordinatorDecisions told =
+      cluster.coordination->on_leave({1}, "SIGTERM", kSecondUs).decisions();
+  EXPECT_EQ(find<StopWorker>(told), nullptr) << "it may hold what nobody else has";
+  const CoordinatorDecisions joined = cluster.join(4, 14, 0);
+  const WorkerId newcomer = find<WelcomeWorker>(joined)->worker;
+  const CoordinatorDecisions left =
+      cluster.coordination->on_leave(newcomer, "SIGTERM", kSecondUs).decisions();
+  ASSERT_NE(find<StopWorker>(left), nullptr);
+  EXPECT_EQ(find<StopWorker>(left)->worker, newcomer);
+}
+
 TEST(CoordinatorRestart, GoesOnWithoutThoseThatDoNotComeBack) {
   Restarted cluster;
   cluster.join(1, 11, 1);

@@ -83,6 +83,49 @@ int64_t memory_for(uint32_t count) {
   }
 }
 
+TEST(SlowPlanner, WhereAllAreToLeaveThePlanIsMadeWithThem) {
+  Cluster cluster(planned_job());
+  cluster.plans_at_once = false;
+  for (uint32_t id : {1, 2}) cluster.join(id);
+  for (uint32_t id : {1, 2}) cluster.coordination.on_leave({id}, "SIGTERM", ++cluster.now);
+  cluster.profiled(1, planned_job());
+  const auto measured = cluster.profiled(2, planned_job());
+  EXPECT_NE(find<QuiesceWorker>(measured.decisions()), nullptr);
+}
+
+TEST(SlowPlanner, WhoNeverMeasuresIsLostBeforeTheRunIsGivenUp) {
+  JobSpec job = planned_job();
+  job.comm.init_timeout_seconds = 60;
+  Cluster cluster(job);
+  for (uint32_t id : {1, 2}) cluster.join(id);
+  for (int second = 0; second < 60; ++second) {
+    (void)cluster.profiled(2, job);  // When it is asked.
+    cluster.now += 1'000'000;
+    for (uint32_t id : {1, 2}) cluster.coordination.on_heard({id}, cluster.now);
+    const CoordinatorDecisions decisions = cluster.coordination.on_timer(cluster.now);
+    ASSERT_EQ(find<EndRun>(decisions), nullptr);
+    if (find<DismissWorker>(decisions) == nullptr) continue;
+    EXPECT_EQ(find<DismissWorker>(decisions)->worker, WorkerId{1});
+    return;
+  }
+  FAIL() << "nobody is lost";
+}
+
+/// A resumed run that needs both of its workers: the one that is back waits for the other one.
+TEST(SlowPlanner, ALackOfMemoryInALaterLifeWaitsForMoreWorkers) {
+  for (const uint64_t committed : {0, 7}) {
+    Coordination::Options options;
+    options.job = planned_job();
+    options.worker_count = 1;
+    options.committed_steps = committed;
+    Cluster cluster(std::move(options));
+    cluster.join(1, 1);
+    cluster.decided(cluster.profiled(1, planned_job(), 1e9, /*memory=*/1000));
+    const CoordinatorDecisions quiesced = cluster.quiesced(1);
+    EXPECT_EQ(find<EndRun>(quiesced) != nullptr, committed == 0);
+  }
+}
+
 TEST(SlowPlanner, NobodyIsLostWhileItThinksForThreeLeases) {
   PlannedCluster cluster(3);
   for (uint32_t id = 1; id <= 3; ++id) cluster.quiesce(id);
