@@ -174,6 +174,7 @@ struct TransferDone {
 struct ShardRequest {
   uint64_t steps_done = 0;
   int32_t stage = 0;
+  plans::LayerRange layers = {};
   std::vector<plans::ParameterSpec> parameters;
   std::vector<std::vector<float>> weights;
   std::vector<std::vector<float>> moments_first;
@@ -183,6 +184,7 @@ struct ShardWritten {
   uint64_t steps_done = 0;
   int32_t stage = 0;
   absl::StatusOr<std::vector<gpu::SavedFile>> files;
+  bool is_sent = false;  // There are none, as the coordinator is to write them.
 };
 
 /// A copy of a stage's state on its way to the memory of another worker.
@@ -201,6 +203,17 @@ struct SnapshotTaken {
 struct StateArrived {
   net::TensorKey key;
   net::TensorHandle tensor;
+};
+
+/// What has come of a `plans::ReceiveShard`: a layer, or the end.
+struct ShardLayerArrived {
+  uint64_t generation = 0;
+  int32_t stage = 0;
+  uint64_t steps_done = 0;
+};
+struct ShardReceived {
+  plans::ReceiveShard shard;
+  absl::StatusOr<std::vector<gpu::SavedFile>> files;
 };
 
 /// Stop: first, if the commit of step `committed_steps` - 1 is what you wait for, apply it.
@@ -271,6 +284,10 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::TransferRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::TransferDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardWritten)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReceiveShard)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::AbandonShard)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardLayerArrived)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardReceived)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ClockOffset)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::WorkerFault)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StepReport)

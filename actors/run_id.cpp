@@ -1,9 +1,11 @@
 #include "actors/run_id.hpp"
 
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "net/codec/bounds.hpp"
+#include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
 
@@ -16,6 +18,18 @@ absl::StatusOr<std::string> read_run_id(const std::string& run_folder) {
       absl::StrCat(path,
                    " has no id of a run; put it back from another copy, or delete it when "
                    "none of the run's workers lives"));
+}
+
+absl::Status check_run_folder(const std::string& run_folder, const std::string& run) {
+  std::error_code error;
+  if (!std::filesystem::exists(run_folder, error)) {
+    return absl::UnavailableError(absl::StrCat("the run folder ", run_folder,
+                                               " is not to be seen from here; mount it where "
+                                               "workers are, under the same path"));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const std::string here, read_run_id(run_folder));
+  if (here == run) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(run_folder, " is the folder of run ", here, " here"));
 }
 
 }  // namespace skein::actors

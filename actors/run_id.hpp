@@ -12,5 +12,7 @@ inline constexpr const char* kRunIdName = "run.id";
 
 /// Unavailable if the file cannot be read or has no id.
 absl::StatusOr<std::string> read_run_id(const std::string& run_folder);
+/// Unavailable if the folder of `run` is not seen from here under this path, with the reason.
+absl::Status check_run_folder(const std::string& run_folder, const std::string& run);
 
 }  // namespace skein::actors

@@ -18,6 +18,10 @@ absl::StatusOr<HostPort> parse_address(const std::string& address);
 /// 127.0.0.0/8, [::1] and localhost.
 bool is_loopback(const std::string& host);
 
+/// Where to reach who listens on `told`, for one who reaches its machine by `known`: "0.0.0.0:4000"
+/// and "coordinator:29400" give "coordinator:4000". Any other host that is told is kept.
+std::string reachable_address(const std::string& told, const std::string& known);
+
 /// Checks an address to listen on. InvalidArgument   if it does not parse, or is not a loopback
 /// address and not `insecure`: connections are neither encrypted nor authenticated yet.
 absl::StatusOr<HostPort> check_listen_address(const std::string& address, bool insecure);

@@ -65,6 +65,15 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const CheckpointCompleted& done) { self->state.on_checkpoint_completed(done); },
       [self](const StartFound& found) { self->state.on_start_found(found); },
       [self](const LeftStateFound& found) { self->state.on_left_state_found(found); },
+      [self](const ShardLayerArrived& layer) {
+        CoordinatorState& state = self->state;
+        if (layer.generation != state.coordination->generation()) {
+          return state.drop(plans::DropReason::kStale);
+        }
+        state.apply(
+            state.coordination->on_shard_layer(layer.stage, layer.steps_done, state.now_us()));
+      },
+      [self](const ShardReceived& received) { self->state.on_shard_received(received); },
       [self](const StopRequest& request) {
         self->state.apply(
             self->state.coordination->on_stop_request(request.reason, self->state.now_us()));
@@ -262,7 +271,7 @@ void CoordinatorState::carry_out(const plans::WelcomeWorker& decision) {
   links.bind(decision.peer, decision.worker);
   const CoordinatorOptions& run = config.options;
   send(decision.worker, net::Joined{decision.worker, run.job_id, run.job_config, run.run_folder,
-                                    run.run_id, run.config_digest});
+                                    run.run_id, run.config_digest, config.data_address});
   tell_progress();
 }
 
@@ -284,6 +293,7 @@ void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
 
 void CoordinatorState::carry_out(const plans::QuiesceWorker& decision) {
   shard_files.clear();
+  carry_out(plans::AbandonShard{decision.generation});
   net::EnvelopeHead envelope = head(decision.worker);
   envelope.generation = decision.generation;
   links.send(envelope, net::Quiesce{decision.committed_steps, decision.gradient_norm,
@@ -379,8 +389,17 @@ void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
   request.state.loss = decision.loss;
   request.state.plan = plans::to_text(*coordination->plan());
   request.files = std::move(shard_files[decision.steps_done]);
-  shard_files.erase(decision.steps_done);
+  // Those of older ones are of checkpoints that have failed.
+  shard_files.erase(shard_files.begin(), shard_files.upper_bound(decision.steps_done));
   self->send(config.checkpoints, std::move(request), CheckpointListener(self));
+}
+
+void CoordinatorState::carry_out(const plans::ReceiveShard& decision) {
+  self->send(config.remote_shards, decision, RemoteShardListener(self));
+}
+
+void CoordinatorState::carry_out(const plans::AbandonShard& decision) {
+  self->send(config.remote_shards, decision);
 }
 
 /// Of the run's own checkpoints an older one may do; of the one that it was started with there is
@@ -530,6 +549,8 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
                                      validated->loss_sum, validated->loss_tokens, now_us()));
   } else if (const auto* saved = std::get_if<net::ShardSaved>(&body)) {
     on_shard_saved(worker, *saved);
+  } else if (const auto* sent = std::get_if<net::ShardSent>(&body)) {
+    apply(coordination->on_shard_sent(worker, sent->stage, sent->step, now_us()));
   } else if (const auto* timings = std::get_if<net::Timings>(&body)) {
     on_timings(worker, *timings);
   } else {
@@ -575,6 +596,22 @@ void CoordinatorState::on_shard_saved(plans::WorkerId worker, const net::ShardSa
   std::vector<gpu::SavedFile>& files = shard_files[saved.step];
   files.insert(files.end(), saved.files.begin(), saved.files.end());
   apply(outcome);
+}
+
+/// Saved here, the shard counts as if its worker had.
+void CoordinatorState::on_shard_received(const ShardReceived& received) {
+  const plans::ReceiveShard& shard = received.shard;
+  if (shard.generation != coordination->generation()) return drop(plans::DropReason::kStale);
+  const plans::CoordinatorOutcome ended =
+      coordination->on_shard_received(shard.stage, shard.steps_done, now_us());
+  apply(ended);
+  if (ended.is_dropped()) return;
+  net::ShardSaved saved;
+  saved.stage = shard.stage;
+  saved.step = shard.steps_done;
+  if (received.files.ok()) saved.files = *received.files;
+  saved.error = std::string(received.files.status().message());
+  on_shard_saved(shard.sender, saved);
 }
 
 void CoordinatorState::on_quiesced(plans::WorkerId worker, uint64_t generation,

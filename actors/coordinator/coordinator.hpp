@@ -18,6 +18,7 @@
 #include "actors/coordinator/journal_io.hpp"
 #include "actors/coordinator/observer_io.hpp"
 #include "actors/coordinator/planner.hpp"
+#include "actors/coordinator/remote_shard_io.hpp"
 #include "actors/coordinator/start_point.hpp"
 #include "actors/coordinator/worker_links.hpp"
 #include "actors/coordinator/worker_orders.hpp"
@@ -35,6 +36,7 @@ namespace skein::actors {
 ///   in   PlanReady             from the Planner: the answer to a `RequestPlan`
 ///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
 ///   in   CheckpointCompleted, StartFound, LeftStateFound   from the CheckpointIo
+///   in   ShardLayerArrived, ShardReceived   from the RemoteShardIo
 ///   in   StopRequest           end in order; a repeat changes nothing
 ///   in   AbortRequest          end now
 ///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
@@ -45,8 +47,9 @@ using Coordinator = caf::typed_actor<
     caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
     caf::reacts_to<PeerRejected>, caf::reacts_to<plans::PlanReady>, caf::reacts_to<CommitJournaled>,
     caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>, caf::reacts_to<LeftStateFound>,
-    caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>,
-    caf::reacts_to<TickAtom>, caf::reacts_to<WakeAtom>>;
+    caf::reacts_to<ShardLayerArrived>, caf::reacts_to<ShardReceived>, caf::reacts_to<StopRequest>,
+    caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>,
+    caf::reacts_to<WakeAtom>>;
 
 struct CoordinatorConfig {
   CoordinatorOptions options;
@@ -54,6 +57,8 @@ struct CoordinatorConfig {
   StartPoint start;
   JournalIo journal;
   CheckpointIo checkpoints;
+  RemoteShardIo remote_shards;
+  std::string data_address;  // Where it takes shards.
   ObserverIo observer;
   Planner planner;
   const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.
@@ -119,6 +124,8 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::AbortGroup& decision) { order(decision); }
   void carry_out(const plans::ReportValidation& decision);
   void carry_out(const plans::CompleteCheckpoint& decision);
+  void carry_out(const plans::ReceiveShard& decision);
+  void carry_out(const plans::AbandonShard& decision);
   void carry_out(const plans::VerifyCheckpoint& decision);
   void carry_out(const plans::SeekLeftState& decision);
   void carry_out(const plans::StopWorker& decision);
@@ -131,6 +138,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_join(plans::PeerNumber peer, const plans::JoinRequest& join);
   void on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry);
   void on_shard_saved(plans::WorkerId worker, const net::ShardSaved& saved);
+  void on_shard_received(const ShardReceived& received);
   void on_quiesced(plans::WorkerId worker, uint64_t generation, const net::Quiesced& quiesced);
   void on_emulate(const EmulateRequest& request);
   void on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat);

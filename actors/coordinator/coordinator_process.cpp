@@ -32,6 +32,7 @@ class LocalCoordinator final : public CoordinatorProcess {
     if (coordinator_) caf::anon_send_exit(coordinator_, caf::exit_reason::user_shutdown);
     if (journal_io_) caf::anon_send_exit(journal_io_, caf::exit_reason::user_shutdown);
     if (checkpoint_io_) caf::anon_send_exit(checkpoint_io_, caf::exit_reason::user_shutdown);
+    if (remote_shard_io_) caf::anon_send_exit(remote_shard_io_, caf::exit_reason::user_shutdown);
     if (observer_io_) caf::anon_send_exit(observer_io_, caf::exit_reason::user_shutdown);
     if (planner_) caf::anon_send_exit(planner_, caf::exit_reason::user_shutdown);
     if (system_) system_->await_all_actors_done();
@@ -39,6 +40,8 @@ class LocalCoordinator final : public CoordinatorProcess {
     coordinator_ = nullptr;
     journal_io_ = nullptr;
     checkpoint_io_ = nullptr;
+    remote_shard_io_ = nullptr;
+    plane_.reset();
     observer_io_ = nullptr;
     planner_ = nullptr;
     loop_.reset();
@@ -68,11 +71,10 @@ class LocalCoordinator final : public CoordinatorProcess {
     }
     SKEIN_ASSIGN_OR_RETURN(loop_, net::EventLoop::start());
     system_ = std::make_unique<caf::actor_system>(system_config_);
+    SKEIN_RETURN_IF_ERROR(open_plane(journal->term()));
     spawn_actors(start, std::move(journal));
     SKEIN_ASSIGN_OR_RETURN(listener_, listen());
-    const std::string& listen_address = options_.listen_address;
-    address_ =
-        absl::StrCat(listen_address.substr(0, listen_address.rfind(':')), ":", listener_->port());
+    address_ = absl::StrCat(listen_host(), ":", listener_->port());
     return absl::OkStatus();
   }
 
@@ -104,11 +106,27 @@ class LocalCoordinator final : public CoordinatorProcess {
   }
 
  private:
+  std::string listen_host() const {
+    return options_.listen_address.substr(0, options_.listen_address.rfind(':'));
+  }
+
+  /// Where workers send shards that do not see the run's folder.
+  absl::Status open_plane(uint64_t term) {
+    net::DataPlane::Options plane_options;
+    plane_options.listen_address = absl::StrCat(listen_host(), ":0");
+    plane_options.insecure = options_.insecure;
+    SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
+    plane_->identify({options_.run_id, {}, term});
+    return absl::OkStatus();
+  }
+
   void spawn_actors(const StartPoint& start, std::shared_ptr<Journal> journal) {
     const uint64_t term = journal->term();
     journal_io_ = system_->spawn(journal_io, std::move(journal));
     checkpoint_io_ =
         system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder);
+    remote_shard_io_ = system_->spawn<caf::detached>(
+        remote_shard_io, RemoteShardIoConfig{options_.run_folder, options_.job, plane_});
     observer_io_ = system_->spawn<caf::detached>(observer_io, options_.observer,
                                                  std::function<void()>([this] { signal_end(); }));
     planner_ = system_->spawn<caf::detached>(planner, PlannerConfig{options_.fail_point});
@@ -118,6 +136,8 @@ class LocalCoordinator final : public CoordinatorProcess {
     config.start = start;
     config.journal = journal_io_;
     config.checkpoints = checkpoint_io_;
+    config.remote_shards = remote_shard_io_;
+    config.data_address = plane_->address();
     config.observer = observer_io_;
     config.planner = planner_;
     config.on_result = [this](RunResult result) {
@@ -164,6 +184,8 @@ class LocalCoordinator final : public CoordinatorProcess {
   std::unique_ptr<caf::actor_system> system_;
   JournalIo journal_io_;
   CheckpointIo checkpoint_io_;
+  std::shared_ptr<net::DataPlane> plane_;
+  RemoteShardIo remote_shard_io_;
   ObserverIo observer_io_;
   Planner planner_;
   Coordinator coordinator_;

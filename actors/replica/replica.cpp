@@ -207,6 +207,7 @@ void ReplicaState::on_average_ended(const StageAverages::Ended& ended) {
 }
 
 void ReplicaState::on_shard_written(const ShardWritten& written) {
+  if (written.is_sent) return report(net::ShardSent{written.stage, written.steps_done});
   net::ShardSaved saved;
   saved.stage = written.stage;
   saved.step = written.steps_done;

@@ -33,8 +33,8 @@ namespace skein::actors {
 ///   in   ClockOffset      from the Worker
 ///   in   TensorSent       from the data plane, while a step is profiled
 ///   in   ChunkArrived     weights of another replica of a stage
-///   out  EarlySignal, Ready, Reduced, Averaged, Validated, ShardSaved, Timings to the coordinator;
-///   WorkerFault,
+///   out  EarlySignal, Ready, Reduced, Averaged, Validated, ShardSaved, ShardSent, Timings to the
+///   coordinator; WorkerFault,
 ///        ReplicasRetired, ReplicaActivity and (from the ShardIo) SnapshotTaken to the listener
 using Replica = caf::typed_actor<
     caf::reacts_to<net::Envelope>, caf::reacts_to<InputArrived>, caf::reacts_to<WorkDone>,

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_actor.hpp>
@@ -18,8 +20,8 @@ using ShardListener = caf::typed_actor<caf::reacts_to<ShardWritten>>;
 /// Who takes a sealed snapshot of an own stage.
 using SnapshotListener = caf::typed_actor<caf::reacts_to<SnapshotTaken>>;
 
-/// Writes the files of one stage, which blocks, and seals and sends snapshots, which takes the
-/// processor for a while: spawn it detached.
+/// Writes the files of one stage, which blocks, or sends them where the run's folder is not seen;
+/// and seals and sends snapshots, which takes the processor for a while: spawn it detached.
 ///   in   ShardRequest      a copy of the state; training goes on meanwhile
 ///   in   SnapshotRequest   the same, for the memory of another worker
 ///   out  ShardWritten, SnapshotTaken   to the listener, once per request
@@ -28,18 +30,26 @@ using ShardIo = caf::typed_actor<caf::reacts_to<ShardRequest, ShardListener>,
 
 struct ShardIoConfig {
   std::string run_folder;
+  std::string run;                  // Its id; where the folder is not its own, shards are sent:
+  std::string coordinator_address;  // To this data plane.
+  plans::ModelSpec model;
   uint64_t generation = 0;                // The plan's: no other one writes to the same names.
   std::string optimizer;                  // "adamw" or "sgd".
   int shard_count = 0;                    // Stages of the plan.
-  std::shared_ptr<net::DataPlane> plane;  // Carries snapshots.
+  std::shared_ptr<net::DataPlane> plane;  // Carries snapshots, and shards.
   FailPointHandle fail_point;             // Set by tests; else null.
 };
 
 struct ShardIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "shard-io";
   ShardIoConfig config;
+  /// By stage: what lives until a shard of it has been sent.
+  std::map<int32_t, std::vector<std::weak_ptr<const void>>> under_way;
 
-  absl::StatusOr<std::vector<gpu::SavedFile>> write(const ShardRequest& request) const;
+  /// Writes the stage's files, or sends its layers.
+  ShardWritten save(const ShardRequest& request);
+  absl::Status send_shard(const ShardRequest& request,
+                          const std::vector<gpu::SavedParameter>& parameters);
   SnapshotTaken send(const SnapshotRequest& request) const;
 };
 

@@ -24,6 +24,7 @@ gpu::Work StateCopies::save(const StageReplica& replica, uint64_t steps_done) co
   auto copy = std::make_shared<ShardRequest>();
   copy->steps_done = steps_done;
   copy->stage = replica.stage;
+  copy->layers = replica.parts.options.layers;
   copy->parameters = replica.parts.model->parameters();
   gpu::Work work;
   work.run = [copy, model = replica.parts.model, shards = options_.shards,

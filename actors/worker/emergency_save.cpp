@@ -16,21 +16,6 @@ namespace {
 /// Generation and steps: newest first.
 using HeldByState = std::map<std::pair<uint64_t, uint64_t>, std::vector<HeldState>, std::greater<>>;
 
-/// The layer's parameters within its sealed state.
-std::vector<gpu::SavedParameter> parameters_in(const plans::ModelSpec& model, int64_t layer,
-                                               std::span<const float> state) {
-  std::vector<gpu::SavedParameter> parameters;
-  size_t offset = 0;
-  for (const plans::ParameterSpec& spec :
-       plans::layer_parameters(model, layer, {layer, layer + 1})) {
-    const auto count = static_cast<size_t>(plans::element_count(spec));
-    parameters.push_back({spec, state.subspan(offset, count), state.subspan(offset + count, count),
-                          state.subspan(offset + 2 * count, count)});
-    offset += 3 * count;
-  }
-  return parameters;
-}
-
 /// The layer out of one of `held` in which it is whole; null: out of none.
 net::TensorHandle find_whole(const plans::ModelSpec& model, int64_t layer, uint64_t steps_done,
                              const std::vector<HeldState>& held) {
@@ -53,7 +38,7 @@ absl::StatusOr<bool> save_state(const EmergencyRequest& request, const std::stri
     SKEIN_ASSIGN_OR_RETURN(
         const std::vector<gpu::SavedFile> written,
         gpu::write_shard(folder, static_cast<int>(layer), static_cast<int>(layers),
-                         request.job.optimizer.name, parameters_in(model, layer, *state)));
+                         request.job.optimizer.name, saved_parameters(model, layer, *state)));
     files.insert(files.end(), written.begin(), written.end());
   }
   if (files.empty()) return false;
@@ -64,25 +49,11 @@ absl::StatusOr<bool> save_state(const EmergencyRequest& request, const std::stri
   return true;
 }
 
-/// Whether the run folder is seen from here.
-absl::Status check_folder(const EmergencyRequest& request) {
-  std::error_code error;
-  if (!std::filesystem::exists(request.run_folder, error)) {
-    return absl::UnavailableError(absl::StrCat("the run folder ", request.run_folder,
-                                               " is not to be seen from here; mount it where "
-                                               "workers are, under the same path"));
-  }
-  SKEIN_ASSIGN_OR_RETURN(const std::string run, read_run_id(request.run_folder));
-  if (run == request.run) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat(request.run_folder, " is the folder of run ", run, " here"));
-}
-
 }  // namespace
 
 EmergencySaved save_in_emergency(const EmergencyRequest& request) {
   EmergencySaved saved;
-  saved.status = check_folder(request);
+  saved.status = check_run_folder(request.run_folder, request.run);
   if (!saved.status.ok()) return saved;
   const uint64_t durable = gpu::durable_steps(request.run_folder);
   HeldByState states;

@@ -96,6 +96,42 @@ absl::Status check_layer_state(const plans::ModelSpec& spec, int64_t layer,
       absl::StrCat("the state of layer ", layer, " was damaged: its checksum is wrong"));
 }
 
+std::vector<gpu::SavedParameter> saved_parameters(const plans::ModelSpec& spec, int64_t layer,
+                                                  std::span<const float> state) {
+  std::vector<gpu::SavedParameter> parameters;
+  size_t offset = 0;
+  for (const plans::ParameterSpec& parameter : own_parameters(spec, layer)) {
+    const auto count = static_cast<size_t>(plans::element_count(parameter));
+    parameters.push_back({parameter, state.subspan(offset, count),
+                          state.subspan(offset + count, count),
+                          state.subspan(offset + 2 * count, count)});
+    offset += std::size(kKinds) * count;
+  }
+  return parameters;
+}
+
+absl::Status copy_layer_state(const plans::ModelSpec& spec, int64_t layer,
+                              std::span<const gpu::SavedParameter> parameters,
+                              std::span<float> out) {
+  SKEIN_CHECK(static_cast<int64_t>(out.size()) == layer_state_floats(spec, layer)) << out.size();
+  auto to = out.begin();
+  for (const plans::ParameterSpec& parameter : own_parameters(spec, layer)) {
+    const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) {
+      return each.spec.name == parameter.name;
+    });
+    if (found == parameters.end()) {
+      return absl::NotFoundError(absl::StrCat("the stage has no parameter ", parameter.name));
+    }
+    for (const std::span<const float> piece :
+         {found->weight, found->moment_first, found->moment_second}) {
+      SKEIN_CHECK(static_cast<int64_t>(piece.size()) == plans::element_count(parameter))
+          << parameter.name << " has " << piece.size() << " elements";
+      to = std::copy(piece.begin(), piece.end(), to);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status write_layer_state(const plans::ModelSpec& spec, int64_t layer,
                                std::span<const float> state, gpu::StageModel& to) {
   SKEIN_RETURN_IF_ERROR(check_layer_state(spec, layer, state));

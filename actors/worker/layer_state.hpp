@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "net/data/tensor_inbox.hpp"
 #include "plans/job/model_spec.hpp"
@@ -32,6 +33,14 @@ absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
 /// DataLoss if a bit has changed on its way, or it is the state of another layer.
 absl::Status check_layer_state(const plans::ModelSpec& spec, int64_t layer,
                                std::span<const float> state);
+/// The layer's parameters within its sealed state, for a checkpoint.
+std::vector<gpu::SavedParameter> saved_parameters(const plans::ModelSpec& spec, int64_t layer,
+                                                  std::span<const float> state);
+/// The other way: copies the state of `layer` out of `parameters`, which may be those of a whole
+/// stage, without the seal. NotFound if one is missing.
+absl::Status copy_layer_state(const plans::ModelSpec& spec, int64_t layer,
+                              std::span<const gpu::SavedParameter> parameters,
+                              std::span<float> out);
 /// Checks, then overwrites the state of `layer` in `to`.
 absl::Status write_layer_state(const plans::ModelSpec& spec, int64_t layer,
                                std::span<const float> state, gpu::StageModel& to);

@@ -14,6 +14,7 @@
 #include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 #include "actors/worker/emulation.hpp"
+#include "net/address.hpp"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
@@ -243,6 +244,8 @@ absl::Status WorkerState::take_config(const net::Joined& joined) {
   job = std::move(parsed);
   config_digest = digest;
   run_folder = joined.run_folder;
+  coordinator_data_address =
+      net::reachable_address(joined.data_address, config.options.coordinator_address);
   return absl::OkStatus();
 }
 
@@ -332,9 +335,17 @@ void WorkerState::on_ready() {
     next.modes = config.parts.modes;
     next.checks_invariants = config.parts.checks_invariants;
     preparation->hand_over(next);
-    next.shards = config.parts.make_shard_io(
-        ShardIoConfig{run_folder, next.plan.generation, job.optimizer.name, next.plan.stage_count,
-                      config.plane, config.options.fail_point});
+    ShardIoConfig shards;
+    shards.run_folder = run_folder;
+    shards.run = session->run();
+    shards.coordinator_address = coordinator_data_address;
+    shards.model = job.model;
+    shards.generation = next.plan.generation;
+    shards.optimizer = job.optimizer.name;
+    shards.shard_count = next.plan.stage_count;
+    shards.plane = config.plane;
+    shards.fail_point = config.options.fail_point;
+    next.shards = config.parts.make_shard_io(std::move(shards));
     next.link = session->link();
     next.head = session->head();
     next.listener = ReplicaListener(self);

@@ -118,6 +118,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   plans::JobSpec job;
   uint64_t config_digest = 0;
   std::string run_folder;
+  std::string coordinator_data_address;  // Its data plane's.
   std::string other_run;  // Why we look on for our coordinator: another run's answers; else empty.
   std::shared_ptr<gpu::Device> device;
   Device work;  // Runs the work of `device`; valid with it.

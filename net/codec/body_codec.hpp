@@ -64,6 +64,8 @@ void read(schema::Validated::Reader from, Bounds& bounds, Validated& to);
 void write(const Validated& from, schema::Validated::Builder to);
 void read(schema::ShardSaved::Reader from, Bounds& bounds, ShardSaved& to);
 void write(const ShardSaved& from, schema::ShardSaved::Builder to);
+void read(schema::ShardSent::Reader from, Bounds& bounds, ShardSent& to);
+void write(const ShardSent& from, schema::ShardSent::Builder to);
 void read(schema::Timings::Reader from, Bounds& bounds, Timings& to);
 void write(const Timings& from, schema::Timings::Builder to);
 

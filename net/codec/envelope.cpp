@@ -96,6 +96,8 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
                                              body.getCheckpointUnreadable());
     case Body::EARLY_SIGNAL:
       return read_body<EarlySignal>("EarlySignal", body.getEarlySignal());
+    case Body::SHARD_SENT:
+      return read_body<ShardSent>("ShardSent", body.getShardSent());
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Envelope.body is of an unknown kind, ", static_cast<int>(body.which())));
@@ -118,6 +120,7 @@ struct BodyWriter {
   void operator()(const plans::CommitOrder& from) { write(from, to.initCommit()); }
   void operator()(const Validated& from) { write(from, to.initValidated()); }
   void operator()(const ShardSaved& from) { write(from, to.initShardSaved()); }
+  void operator()(const ShardSent& from) { write(from, to.initShardSent()); }
   void operator()(const Heartbeat& from) { write(from, to.initHeartbeat()); }
   void operator()(const HeartbeatAck& from) { write(from, to.initHeartbeatAck()); }
   void operator()(const Timings& from) { write(from, to.initTimings()); }

@@ -49,6 +49,7 @@ void read(schema::Joined::Reader from, Bounds& bounds, Joined& to) {
   to.run_folder = bounds.text("runFolder", from.getRunFolder(), kPathBytesMax);
   to.run = bounds.name("run", from.getRun());
   to.config_digest = from.getConfigDigest();
+  to.data_address = bounds.name("dataAddress", from.getDataAddress());
 }
 
 void write(const Joined& from, schema::Joined::Builder to) {
@@ -58,6 +59,7 @@ void write(const Joined& from, schema::Joined::Builder to) {
   to.setRunFolder(from.run_folder);
   to.setRun(from.run);
   to.setConfigDigest(from.config_digest);
+  to.setDataAddress(from.data_address);
 }
 
 void read(schema::Refused::Reader from, Bounds& bounds, Refused& to) {

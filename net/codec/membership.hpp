@@ -19,6 +19,7 @@ struct Joined {
   std::string run_folder;      // On the coordinator's machine; kPathBytesMax.
   std::string run;             // Its id, a name.
   uint64_t config_digest = 0;  // The configuration's; any 64 bits.
+  std::string data_address;    // Where the coordinator takes tensors, a name; empty: nowhere.
   bool operator==(const Joined&) const = default;
 };
 

@@ -157,6 +157,16 @@ void write(const ShardSaved& from, schema::ShardSaved::Builder to) {
   }
 }
 
+void read(schema::ShardSent::Reader from, Bounds& bounds, ShardSent& to) {
+  to.stage = bounds.stage("stage", from.getStage());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+}
+
+void write(const ShardSent& from, schema::ShardSent::Builder to) {
+  to.setStage(static_cast<uint32_t>(from.stage));
+  to.setStep(from.step);
+}
+
 void read(schema::Timings::Reader from, Bounds& bounds, Timings& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.step = bounds.count("step", from.getStep(), kStepsMax);

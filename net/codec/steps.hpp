@@ -46,6 +46,13 @@ struct ShardSaved {
   bool operator==(const ShardSaved&) const = default;
 };
 
+/// Worker -> coordinator: the leader of a stage sends its state, to be saved there.
+struct ShardSent {
+  int32_t stage = 0;
+  uint64_t step = 0;  // Steps done in the state.
+  bool operator==(const ShardSent&) const = default;
+};
+
 /// Something that a device, a link or a group did.
 struct Slice {
   std::string name;       // "0F3", "SEND_F", "update"

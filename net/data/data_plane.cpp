@@ -102,7 +102,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
           auto header = Wire<schema::TensorHeader>::parse(
               {reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
           if (!header.ok()) return kj::READY_NOW;
-          const TensorStream::Rows rows = read_header(**header);
+          TensorStream::Rows rows = read_header(**header);
+          rows.sender = self->hello_.sender.value;
           if (rows.key.generation != self->hello_.generation) {
             ++self->counters_->dropped_headers;
             self->refuse_(absl::StrCat("w", self->hello_.sender.value,

@@ -15,6 +15,12 @@ void KjTensorInbox::open(StreamSpec stream) {
   });
 }
 
+void KjTensorInbox::close(uint64_t generation, uint32_t receiver, schema::TensorKind kind) {
+  loop_.post([self = shared_from_this(), name = StreamName{generation, receiver, kind}] {
+    self->streams_.erase(name);
+  });
+}
+
 void KjTensorInbox::close_before(uint64_t generation) {
   loop_.post([self = shared_from_this(), generation] {
     self->floor_ = std::max(self->floor_, generation);

@@ -42,6 +42,7 @@ class TensorInbox {
     /// The ranges of rows in which a tensor comes, exactly; they tile its rows in order. Empty: it
     /// comes in one.
     std::vector<std::pair<uint32_t, uint32_t>> parts;  // Begin and count.
+    uint32_t sender = 0;  // The worker that alone may send them; 0: any of the run.
     /// Tensors that may be incomplete or held by a handle at once; more wait in their sockets.
     uint32_t tensors_max = 0;
     std::function<void(const TensorKey&, TensorHandle)> on_tensor;
@@ -49,6 +50,8 @@ class TensorInbox {
 
   virtual ~TensorInbox() = default;
   virtual void open(StreamSpec stream) = 0;
+  /// Forgets the stream; its handles stay valid.
+  virtual void close(uint64_t generation, uint32_t receiver, schema::TensorKind kind) = 0;
   /// Forgets the streams of every generation below this one but 0; their handles stay valid.
   virtual void close_before(uint64_t generation) = 0;
 };

@@ -18,6 +18,7 @@ class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_t
   ~KjTensorInbox() noexcept override = default;
 
   void open(StreamSpec stream) override;
+  void close(uint64_t generation, uint32_t receiver, schema::TensorKind kind) override;
   void close_before(uint64_t generation) override;
 
   /// Where an announced payload goes: the stream and memory, or neither if it is to be skipped, or

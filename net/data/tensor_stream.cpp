@@ -31,6 +31,10 @@ TensorStream::TensorStream(TensorInbox::StreamSpec spec, std::function<void()> o
 }
 
 absl::Status TensorStream::check(const Rows& rows) const {
+  if (spec_.sender != 0 && rows.sender != spec_.sender) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("w", rows.sender, " sends what only w", spec_.sender, " may send"));
+  }
   const bool is_part = std::find(spec_.parts.begin(), spec_.parts.end(),
                                  std::pair(rows.begin, rows.count)) != spec_.parts.end();
   const uint64_t bytes = uint64_t{rows.count} * spec_.row_floats * sizeof(float);

@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 4;
+const protocolVersion :UInt32 = 5;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;
@@ -77,6 +77,7 @@ struct Envelope {
     abort @39 :Abort;
     checkpointUnreadable @40 :CheckpointUnreadable;
     earlySignal @41 :EarlySignal;
+    shardSent @42 :ShardSent;
   }
 }
 
@@ -101,6 +102,8 @@ struct Joined {
   runFolder @3 :Text;     # Absolute path of the run directory on the coordinator's machine.
   run @4 :Text;           # The run's id. A worker that serves another one has nothing to do here.
   configDigest @5 :UInt64;  # The configuration's, which may be another one than on the connection before.
+  dataAddress @6 :Text;   # "host:port" where the coordinator takes tensors; with an unspecified host, as
+                          # 0.0.0.0: that by which the worker reaches the coordinator. Empty: nowhere.
 }
 
 struct Refused {
@@ -397,6 +400,13 @@ struct ShardSaved {
   step @1 :UInt64;    # Steps done in the state that is saved.
   files @2 :List(SavedFile);
   error @3 :Text;     # Why there are none, in one line; empty if they are there.
+}
+
+struct ShardSent {
+  # Worker -> coordinator: the leader of a stage does not see the run's folder, and sends the state of the
+  # stage's layers to the coordinator's data address, to be saved there. A repeat is dropped.
+  stage @0 :UInt32;
+  step @1 :UInt64;    # Steps done in the state that is to be saved.
 }
 
 struct Heartbeat {

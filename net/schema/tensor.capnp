@@ -1,5 +1,5 @@
 @0xb7a0c35f0a6e4d92;
-# What precedes the bytes of a tensor on a data connection between two workers.
+# What precedes the bytes of a tensor on a data connection between two workers, or to the coordinator.
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
@@ -16,6 +16,7 @@ enum TensorKind {
   # State of one layer after `step` steps; `receiver` is the layer, a row is the whole layer.
   state @6;        # Goes to a worker of a new plan, in its generation.
   snapshot @7;     # Goes to the worker that keeps the stage's snapshots.
+  shard @12;       # Goes to the coordinator, as its sender does not see the run's folder.
   # Weights that the members of a group average, in chunks of equally many floats, of which the last
   # one is padded; `step` is the number of the group, `microbatch` is 2^20 * m + chunk, and a row is
   # the whole chunk. Sent once; a chunk of a group that is over is dropped.

@@ -263,24 +263,29 @@ Outcome<CoordinatorDecisions> CommitLog::on_validated(WorkerId sender, ReplicaId
   return decisions;
 }
 
+std::optional<DropReason> CommitLog::check_shard(WorkerId sender, int32_t stage,
+                                                 uint64_t steps_done) const {
+  if (stage < 0 || stage >= static_cast<int32_t>(plan_.stages.size())) return DropReason::kUnknown;
+  if (plan_.stages[static_cast<size_t>(stage)].replicas.front().worker != sender) {
+    return DropReason::kNotAllowed;
+  }
+  const auto found = checkpoints_.find(steps_done);
+  if (found == checkpoints_.end()) return DropReason::kUnexpected;
+  if (found->second.is_completing || found->second.stages.contains(stage)) {
+    return DropReason::kRepeated;
+  }
+  return std::nullopt;
+}
+
 Outcome<CoordinatorDecisions> CommitLog::on_shard_saved(WorkerId sender, int32_t stage,
                                                         uint64_t steps_done, bool ok) {
-  if (stage < 0 || stage >= static_cast<int32_t>(plan_.stages.size())) {
-    return Dropped{DropReason::kUnknown};
-  }
-  if (plan_.stages[static_cast<size_t>(stage)].replicas.front().worker != sender) {
-    return Dropped{DropReason::kNotAllowed};
-  }
-  auto found = checkpoints_.find(steps_done);
-  if (found == checkpoints_.end()) return Dropped{DropReason::kUnexpected};
-  if (found->second.is_completing || found->second.stages.contains(stage)) {
-    return Dropped{DropReason::kRepeated};
-  }
+  if (const auto why = check_shard(sender, stage, steps_done)) return Dropped{*why};
   if (!ok) return CoordinatorDecisions{};
-  found->second.stages.insert(stage);
-  if (found->second.stages.size() < plan_.stages.size()) return CoordinatorDecisions{};
-  found->second.is_completing = true;
-  return CoordinatorDecisions{CompleteCheckpoint{steps_done, found->second.loss}};
+  Checkpoint& checkpoint = checkpoints_.at(steps_done);
+  checkpoint.stages.insert(stage);
+  if (checkpoint.stages.size() < plan_.stages.size()) return CoordinatorDecisions{};
+  checkpoint.is_completing = true;
+  return CoordinatorDecisions{CompleteCheckpoint{steps_done, checkpoint.loss}};
 }
 
 std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done, bool ok,

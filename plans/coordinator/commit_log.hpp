@@ -63,6 +63,8 @@ class CommitLog {
   Outcome<CoordinatorDecisions> on_validated(WorkerId sender, ReplicaId replica, uint64_t step,
                                              double loss_sum, uint64_t loss_tokens,
                                              uint64_t now_us);
+  /// Why no news of a stage's shard is taken from this worker; none: it is awaited from it.
+  std::optional<DropReason> check_shard(WorkerId sender, int32_t stage, uint64_t steps_done) const;
   /// By the worker that leads the stage. Not `ok`: the caller gives the checkpoint up.
   Outcome<CoordinatorDecisions> on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
                                                bool ok);

@@ -43,6 +43,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
       log_(options_.job, options_.term,
            {options_.committed_steps, options_.committed_norm, options_.durable_step,
             options_.generations}),
+      shards_(options_.job.comm.train_timeout_seconds),
       mode_name_(first_mode(modes_or_own(options_.modes), options_.job).name),
       mode_choice_(options_.job, is_left_to_planner(options_)),
       planned_mode_(options_.job, is_left_to_planner(options_)),
@@ -164,6 +165,62 @@ CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, 
   if (saved.is_accepted() && !status.ok())
     return on_checkpoint_completed(steps_done, status, now_us);
   return follow(std::move(saved), now_us);
+}
+
+CoordinatorOutcome Coordination::on_shard_sent(WorkerId sender, int32_t stage, uint64_t steps_done,
+                                               uint64_t now_us) {
+  if (!runs_plan()) return Dropped{DropReason::kUnexpected};
+  if (const auto why = log_.check_shard(sender, stage, steps_done)) return Dropped{*why};
+  ReceiveShard shard;
+  shard.generation = generation_;
+  shard.sender = sender;
+  shard.stage = stage;
+  shard.stage_count = static_cast<int32_t>(plan()->stages.size());
+  shard.layers = plan()->stages[static_cast<size_t>(stage)].layers;
+  shard.steps_done = steps_done;
+  CoordinatorOutcome sent = shards_.on_sent(shard, now_us);
+  if (sent.is_accepted()) progress_.on_progress(now_us);
+  if (sent.is_dropped() || !shards_.is_news(sender)) return sent;
+  CoordinatorDecisions decisions = std::move(sent).decisions();
+  decisions.push_back(RunEvent{"checkpoint.sent",
+                               absl::StrCat(describe(sender),
+                                            " does not see the run folder: the coordinator saves "
+                                            "what it sends"),
+                               {{"worker", absl::StrCat(sender.value)}}});
+  return decisions;
+}
+
+CoordinatorOutcome Coordination::on_shard_layer(int32_t stage, uint64_t steps_done,
+                                                uint64_t now_us) {
+  if (!runs_plan()) return Dropped{DropReason::kUnexpected};
+  if (const auto why = shards_.on_layer(stage, steps_done, now_us)) return Dropped{*why};
+  progress_.on_progress(now_us);
+  return CoordinatorDecisions{};
+}
+
+CoordinatorOutcome Coordination::on_shard_received(int32_t stage, uint64_t steps_done,
+                                                   uint64_t now_us) {
+  if (!runs_plan()) return Dropped{DropReason::kUnexpected};
+  CoordinatorOutcome ended = shards_.on_ended(stage, steps_done, now_us);
+  if (ended.is_accepted()) progress_.on_progress(now_us);
+  return ended;
+}
+
+/// Whoever sends it hangs, or nothing comes through: the connections of the next plan are others.
+CoordinatorDecisions Coordination::give_up_shard(uint64_t now_us) {
+  const ReceiveShard* late = runs_plan() ? shards_.overdue(now_us) : nullptr;
+  if (late == nullptr) return {};
+  const ReceiveShard shard = *late;
+  const absl::Status why = absl::UnavailableError(absl::StrCat(
+      describe(shard.sender), " does not see the run folder and sends stage ", shard.stage,
+      " to the coordinator, but ", shards_.layers_there(), " of ", shard.layers.size(),
+      " layers have come, and nothing for ", options_.job.comm.train_timeout_seconds,
+      " s; see that it reaches the coordinator's data address, or mount the run folder there"));
+  CoordinatorDecisions decisions = {AbandonShard{generation_}};
+  append(decisions, shards_.on_ended(shard.stage, shard.steps_done, now_us).decisions());
+  append(decisions,
+         on_shard_saved(shard.sender, shard.stage, shard.steps_done, why, now_us).decisions());
+  return decisions;
 }
 
 CoordinatorOutcome Coordination::follow(CoordinatorOutcome outcome, uint64_t now_us) {
@@ -400,6 +457,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   complaints_.clear();
   requests_.forget_all();
   CoordinatorDecisions decisions = log_.end_generation();
+  shards_.end_generation();
   mode_.reset();
   if (!reason.empty()) {
     decisions.push_back(RunEvent{"plan.quiesced",
@@ -1357,6 +1415,7 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   }
   append(decisions, check_change(now_us));
   append(decisions, try_gather(now_us));
+  append(decisions, give_up_shard(now_us));
   append(decisions, check_stop(now_us));
   append(decisions, check_progress(now_us));
   return decisions;
@@ -1366,6 +1425,7 @@ CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now
   members_.excuse(paused_us, now_us);
   absent_.excuse(paused_us);
   progress_.on_own_pause(paused_us, now_us);
+  shards_.excuse(paused_us);
   if (paused_us < kTellPauseUs || phase_ == Phase::kEnded) return {};
   const std::string seconds = absl::StrCat(static_cast<double>(paused_us) * kMicro);
   return {RunEvent{"coordinator.paused",
@@ -1623,6 +1683,7 @@ void Coordination::check_invariants() const {
   change_.check_invariants(members());
   requests_.check_invariants();
   log_.check_invariants();
+  shards_.check_invariants();
   if (mode_) mode_->check_invariants();
 }
 

@@ -22,6 +22,7 @@
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/coordinator/planner_requests.hpp"
 #include "plans/coordinator/progress_watch.hpp"
+#include "plans/coordinator/shard_transfers.hpp"
 #include "plans/coordinator/stop_budget.hpp"
 #include "plans/coordinator/stop_request.hpp"
 #include "plans/coordinator/timing_watch.hpp"
@@ -118,6 +119,13 @@ class Coordination {
   /// `status`: whether the stage's files are on disk.
   CoordinatorOutcome on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
                                     const absl::Status& status, uint64_t now_us);
+  /// The worker that leads the stage sends its state, to be saved here.
+  CoordinatorOutcome on_shard_sent(WorkerId sender, int32_t stage, uint64_t steps_done,
+                                   uint64_t now_us);
+  /// A layer of the shard that is received has come.
+  CoordinatorOutcome on_shard_layer(int32_t stage, uint64_t steps_done, uint64_t now_us);
+  /// The shard that is received is saved, or could not be: `on_shard_saved` follows.
+  CoordinatorOutcome on_shard_received(int32_t stage, uint64_t steps_done, uint64_t now_us);
   /// A checkpoint that cannot be written stops nothing, unless it is the run's last one.
   CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status,
                                              uint64_t now_us);
@@ -265,6 +273,7 @@ class Coordination {
   };
   std::optional<Awaited> awaited() const;
   CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);
+  CoordinatorDecisions give_up_shard(uint64_t now_us);
   CoordinatorDecisions check_progress(uint64_t now_us);
   CoordinatorDecisions try_step_again(double waited_s, uint64_t now_us);
   CoordinatorDecisions give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us);
@@ -298,6 +307,7 @@ class Coordination {
   PlanChange change_;
   PlannerRequests requests_;
   CommitLog log_;
+  ShardTransfers shards_;               // Those of the plan in force.
   std::unique_ptr<TrainingMode> mode_;  // That of the plan in force.
   std::string mode_name_;               // The plans that are made from now on have it.
   ModeChoice mode_choice_;

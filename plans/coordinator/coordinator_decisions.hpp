@@ -201,6 +201,20 @@ struct CompleteCheckpoint {
   uint64_t steps_done = 0;
   double loss = 0;
 };
+/// Take the state of a stage's layers from the worker that leads it, and save it as that worker
+/// would. Events for each layer and for the end follow.
+struct ReceiveShard {
+  uint64_t generation = 0;
+  WorkerId sender;
+  int32_t stage = 0;
+  int32_t stage_count = 0;  // The number of stages of the plan.
+  LayerRange layers;
+  uint64_t steps_done = 0;  // In the state.
+};
+/// What has come of the shard that is received is dropped, and what is still to come.
+struct AbandonShard {
+  uint64_t generation = 0;  // Nothing of an older one is received any more, either.
+};
 /// Read the checkpoint to go on from, and older ones while it is damaged; a `CheckpointVerdict`
 /// follows.
 struct VerifyCheckpoint {
@@ -240,8 +254,8 @@ using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, QuiesceWorker,
                  AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
                  CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
-                 CompleteCheckpoint, VerifyCheckpoint, SeekLeftState, StopWorker, DismissWorker,
-                 StopWorkers, EndRun, RunEvent>;
+                 CompleteCheckpoint, ReceiveShard, AbandonShard, VerifyCheckpoint, SeekLeftState,
+                 StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.

@@ -270,6 +270,28 @@ class World {
     });
   }
 
+  /// A stage that is sent comes whole, unless nobody sends it.
+  void follow(const plans::ReceiveShard& order) {
+    if (script_.below(4) == 0) return;
+    for (int64_t layer = 0; layer < order.layers.size(); ++layer) {
+      honest_.push_back([this, order] {
+        if (order.generation != coordination_.generation()) return Outcome();
+        return coordination_.on_shard_layer(order.stage, order.steps_done, now_us_);
+      });
+    }
+    honest_.push_back([this, order] {
+      if (order.generation != coordination_.generation()) return Outcome();
+      Outcome outcome = coordination_.on_shard_received(order.stage, order.steps_done, now_us_);
+      if (outcome.is_dropped()) return outcome;
+      Outcome saved =
+          coordination_.on_shard_saved(order.sender, order.stage, order.steps_done, {}, now_us_);
+      if (saved.is_accepted()) saved_[order.steps_done].insert(order.stage);
+      plans::CoordinatorDecisions decisions = std::move(outcome).decisions();
+      plans::append(decisions, std::move(saved).decisions());
+      return Outcome(std::move(decisions));
+    });
+  }
+
   void follow(const plans::DismissWorker& order) { held_.erase(order.worker); }
 
   template <class Decision>
@@ -442,6 +464,9 @@ class World {
   void save(WorkerId liar, bool is_idle) {
     const auto stage = static_cast<int32_t>(script_.below(4));
     const uint64_t step = any_step();
+    if (script_.below(4) == 0) {
+      return take(coordination_.on_shard_sent(liar, stage, step, now_us_), is_idle);
+    }
     const absl::Status status =
         script_.below(2) == 0 ? absl::OkStatus() : absl::UnavailableError("it lies");
     const Outcome outcome = coordination_.on_shard_saved(liar, stage, step, status, now_us_);

@@ -18,6 +18,14 @@ TEST(Address, TakesHostAndPortApart) {
   }
 }
 
+TEST(Address, WhoListensOnAllAddressesIsReachedByTheKnownOne) {
+  EXPECT_EQ(reachable_address("0.0.0.0:4000", "coordinator:29400"), "coordinator:4000");
+  EXPECT_EQ(reachable_address("[::]:4000", "[fe80::1]:29400"), "[fe80::1]:4000");
+  EXPECT_EQ(reachable_address("10.0.0.1:4000", "coordinator:29400"), "10.0.0.1:4000");
+  EXPECT_EQ(reachable_address("", "coordinator:29400"), "");
+  EXPECT_EQ(reachable_address("0.0.0.0:4000", ""), "0.0.0.0:4000");
+}
+
 TEST(Address, RefusesToListenBeyondLoopbackUnlessToldSo) {
   for (const char* text : {"127.0.0.1:0", "127.1.2.3:5", "localhost:0", "[::1]:0"}) {
     EXPECT_TRUE(check_listen_address(text, false).ok()) << text;

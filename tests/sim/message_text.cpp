@@ -25,6 +25,7 @@ const char* name_of(const Body::Reader& body) {
       {Body::COMMIT, "Commit"},
       {Body::SNAPSHOT_KEPT, "SnapshotKept"},
       {Body::SHARD_SAVED, "ShardSaved"},
+      {Body::SHARD_SENT, "ShardSent"},
       {Body::PEER_FAILURE, "PeerFailure"},
       {Body::CHECKPOINT_UNREADABLE, "CheckpointUnreadable"},
       {Body::FAILED, "Failed"},

@@ -62,7 +62,7 @@ void SimulatedPlane::send(const std::string& address, Rows rows) {
         alive->reached = true;
         const bool is_of_plan = rows.key.generation > 0;
         if (is_of_plan && alive->term != peer->second->identity_.term) return true;
-        return peer->second->take(header, rows.payload, *alive->channel);
+        return peer->second->take(header, rows.payload, *alive);
       },
       network_.tensor_us());
 }
@@ -74,6 +74,7 @@ std::shared_ptr<SimulatedPlane::Flow> SimulatedPlane::flow_to(const std::string&
   if (flow && !(rows.key.generation == 0 && flow->lost)) return flow;
   flow = std::make_shared<Flow>();
   flow->term = identity_.term;
+  flow->sender = identity_.self.value;
   const auto peer = planes_.by_address.find(address);
   const bool is_cut = cut_until_us_.contains(address) && cut_until_us_[address] > world_.now_us();
   const ProcessId to = peer == planes_.by_address.end() ? 0 : peer->second->options_.process;
@@ -98,7 +99,7 @@ void SimulatedPlane::lose(const std::shared_ptr<Flow>& flow, const Name& name,
 }
 
 bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const float> payload,
-                          Channel& from) {
+                          const Flow& from) {
   const auto parsed = Header::parse(encoded);
   SKEIN_CHECK(parsed.ok()) << std::string(parsed.status().message());
   const auto header = **parsed;
@@ -108,6 +109,7 @@ bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const fl
   rows.begin = header.getRowBegin();
   rows.count = header.getRowCount();
   rows.bytes = header.getPayloadBytes();
+  rows.sender = from.sender;
   if (options_.ignores_generation) rows.key.generation = newest_of(rows.key);
   if (rows.key.generation > 0 && rows.key.generation < floor_) return true;
   const auto found = streams_.find({rows.key.generation, rows.key.receiver, rows.key.kind});
@@ -121,7 +123,7 @@ bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const fl
       return true;
     }
   }
-  waiting_.push_back(from.weak_from_this());
+  waiting_.push_back(from.channel->weak_from_this());
   return false;
 }
 
@@ -189,6 +191,10 @@ void SimulatedPlane::wake() {
   for (const auto& weak : std::exchange(waiting_, {})) {
     if (auto channel = weak.lock()) channel->pump();
   }
+}
+
+void SimulatedPlane::close(uint64_t generation, uint32_t receiver, net::schema::TensorKind kind) {
+  streams_.erase({generation, receiver, kind});
 }
 
 void SimulatedPlane::close_before(uint64_t generation) {

@@ -20,7 +20,7 @@ struct Planes {
   std::map<std::string, SimulatedPlane*> by_address;
 };
 
-/// A worker's data plane: headers are encoded and parsed, payloads go into the streams of the
+/// A process's data plane: headers are encoded and parsed, payloads go into the streams of the
 /// product. One channel per generation, peer, receiver and kind. Single-threaded.
 class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
  public:
@@ -43,6 +43,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   void watch(uint64_t generation, std::vector<std::string> addresses,
              double patience_seconds) override;
   void open(StreamSpec stream) override;
+  void close(uint64_t generation, uint32_t receiver, net::schema::TensorKind kind) override;
   void close_before(uint64_t generation) override;  // Called by the plane and by its inbox.
   void drop_link(const std::string& address, double seconds) override;
   net::DataPlaneStatistics statistics() const override { return {}; }
@@ -57,6 +58,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   struct Flow {
     std::shared_ptr<Channel> channel;
     uint64_t term = 0;     // The coordinator's life when it was made.
+    uint32_t sender = 0;   // The worker that has made it; 0: the coordinator.
     bool reached = false;  // Something has arrived.
     bool lost = false;
   };
@@ -77,7 +79,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   };
   void look(const std::shared_ptr<Watch>& watch);
   bool is_cut_off(const std::string& address) const;
-  bool take(std::span<const std::byte> header, std::span<const float> payload, Channel& from);
+  bool take(std::span<const std::byte> header, std::span<const float> payload, const Flow& from);
   uint64_t newest_of(const net::TensorKey& key) const;
   void wake();
 

@@ -65,7 +65,7 @@ plans::MeasuredWorker measure(const plans::JobSpec& job, const std::vector<int64
 /// The product's PrepareIo behind a delay, with the checker in between.
 PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<PrepareState> self,
                                           Surroundings* around, ProcessId process,
-                                          actors::PrepareIo real) {
+                                          std::string own_folder, actors::PrepareIo real) {
   auto delay = [self, around] {
     return self->state.turns.take(around->world, around->world.between(1'000, 60'000));
   };
@@ -102,10 +102,12 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         around->checker.on_prepared(process, passed);
         self->send(self->state.listener, std::move(passed));
       },
-      [self, real, delay](const actors::EmergencyRequest& request,
-                          const actors::PrepareListener& listener) {
+      [self, own_folder, real, delay](const actors::EmergencyRequest& request,
+                                      const actors::PrepareListener& listener) {
         self->state.listener = listener;
-        self->delayed_send(real, delay(), request, actors::PrepareListener(self));
+        actors::EmergencyRequest passed = request;
+        if (!own_folder.empty()) passed.run_folder = own_folder;
+        self->delayed_send(real, delay(), std::move(passed), actors::PrepareListener(self));
       },
       [self](const actors::StateSent& sent) { self->send(self->state.listener, sent); },
       [self](const actors::EmergencySaved& saved) { self->send(self->state.listener, saved); },
@@ -196,7 +198,7 @@ ShardProxy::behavior_type shard_proxy(ShardProxy::stateful_pointer<ShardProxySta
         const std::string path = folder(written.steps_done);
         around->checker.on_shard_ended(process, absl::StrCat(path, "/", written.stage));
         const auto steps = static_cast<uint64_t>(around->job.training.steps);
-        if (written.files.ok() && written.steps_done < steps) {
+        if (written.files.ok() && !written.is_sent && written.steps_done < steps) {
           std::set<std::string> names;
           for (const gpu::SavedFile& file : *written.files) names.insert(file.name);
           around->disk.on_shard_written(path, names);
@@ -251,9 +253,11 @@ uint64_t config_digest(const plans::JobSpec& job) {
   return digest;
 }
 
-SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, std::string host)
+SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, std::string host,
+                                 bool sees_folder)
     : around_(around),
       host_(std::move(host)),
+      own_folder_(sees_folder ? "" : absl::StrCat(around.run_folder, "/of-", name)),
       process_(around.world.add_process(std::move(name))),
       backoff_(process_),
       broken_(around.mutation) {
@@ -276,7 +280,8 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, std::st
   real_prepare_ = world.spawn_in(
       process_, [](auto& system) { return actors::PrepareIo(system.spawn(actors::prepare_io)); });
   prepare_ = world.spawn_in(process_, [&](auto& system) {
-    return actors::PrepareIo(system.spawn(prepare_proxy, &around_, process_, real_prepare_));
+    return actors::PrepareIo(
+        system.spawn(prepare_proxy, &around_, process_, own_folder_, real_prepare_));
   });
   worker_ = world.spawn_in(
       process_, [&](auto& system) { return system.spawn(actors::worker, make_config()); });
@@ -302,7 +307,7 @@ actors::WorkerConfig SimulatedWorker::make_config() {
   config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
   config.on_end = [this](absl::Status status) {
     around_.world.trace(absl::StrCat(around_.world.name(process_), " ends: ", status.ToString()));
-    if (absl::StartsWith(status.message(), "lost the coordinator")) {
+    if (own_folder_.empty() && absl::StartsWith(status.message(), "lost the coordinator")) {
       around_.checker.on_given_up(process_);
     }
     end_status_ = std::move(status);
@@ -331,6 +336,7 @@ actors::WorkerParts SimulatedWorker::make_parts() {
   };
   parts.make_shard_io = [this](actors::ShardIoConfig config) {
     auto& system = around_.world.system();
+    if (!own_folder_.empty()) config.run_folder = own_folder_;
     actors::ShardIo real = system.spawn(actors::shard_io, config);
     if (!around_.disk.is_slow()) return real;
     return actors::ShardIo(
@@ -448,6 +454,7 @@ absl::Status SimulatedCoordinator::start() {
   World& world = around_.world;
   journal_ = spawn_journal(std::move(journal));
   checkpoints_ = spawn_checkpoints();
+  remote_shards_ = spawn_remote_shards(config.term);
   observer_ = world.spawn_in(process_, [&](auto& system) {
     return system.spawn(actors::observer_io, static_cast<actors::RunObserver*>(this),
                         std::function<void()>([] {}));
@@ -456,6 +463,8 @@ absl::Status SimulatedCoordinator::start() {
   config.start = std::move(start);
   config.journal = journal_;
   config.checkpoints = checkpoints_;
+  config.remote_shards = remote_shards_;
+  config.data_address = plane_->address();
   config.observer = observer_;
   planner_ = spawn_planner();
   config.planner = planner_;
@@ -507,6 +516,20 @@ actors::CheckpointIo SimulatedCoordinator::spawn_checkpoints() {
   });
 }
 
+actors::RemoteShardIo SimulatedCoordinator::spawn_remote_shards(uint64_t term) {
+  SimulatedPlane::Options options;
+  options.process = process_;
+  options.on_peer_lost = options.on_unreachable = [](const std::string&, const absl::Status&) {};
+  plane_ = std::make_shared<SimulatedPlane>(around_.world, around_.network, around_.planes,
+                                            std::move(options));
+  plane_->identify({around_.run, {}, term});
+  return around_.world.spawn_in(process_, [&](auto& system) {
+    return actors::RemoteShardIo(
+        system.spawn(actors::remote_shard_io,
+                     actors::RemoteShardIoConfig{around_.run_folder, around_.job, plane_}));
+  });
+}
+
 actors::JournalIo SimulatedCoordinator::spawn_journal(std::shared_ptr<actors::Journal> journal) {
   World& world = around_.world;
   real_journal_ = world.spawn_in(process_, [&](auto& system) {
@@ -532,12 +555,14 @@ void SimulatedCoordinator::kill(bool silent) {
   World& world = around_.world;
   world.kill(process_);
   around_.network.on_killed(process_, silent);
+  if (plane_) plane_->on_killed(silent);
   if (coordinator_) {
     end_actor(caf::actor_cast<caf::actor>(coordinator_));
     end_actor(caf::actor_cast<caf::actor>(journal_));
     end_actor(caf::actor_cast<caf::actor>(real_journal_));
     end_actor(caf::actor_cast<caf::actor>(checkpoints_));
     end_actor(caf::actor_cast<caf::actor>(real_checkpoints_));
+    end_actor(caf::actor_cast<caf::actor>(remote_shards_));
     end_actor(caf::actor_cast<caf::actor>(observer_));
     end_actor(caf::actor_cast<caf::actor>(planner_));
     end_actor(caf::actor_cast<caf::actor>(real_planner_));
@@ -546,6 +571,7 @@ void SimulatedCoordinator::kill(bool silent) {
   coordinator_ = nullptr;
   journal_ = real_journal_ = nullptr;
   checkpoints_ = real_checkpoints_ = nullptr;
+  remote_shards_ = nullptr;
   observer_ = nullptr;
   planner_ = real_planner_ = nullptr;
   world.drain(process_);

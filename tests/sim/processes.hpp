@@ -42,8 +42,9 @@ uint64_t config_digest(const plans::JobSpec& job);
 /// A worker's actors as one simulated process, wired as `WorkerProcess` does.
 class SimulatedWorker {
  public:
-  /// `host`: its machine's name; empty: that of all others.
-  SimulatedWorker(Surroundings& around, std::string name, std::string host);
+  /// `host`: its machine's name; empty: that of all others. `sees_folder`: the run's; else there is
+  /// nothing where that should be.
+  SimulatedWorker(Surroundings& around, std::string name, std::string host, bool sees_folder);
   SimulatedWorker(const SimulatedWorker&) = delete;
   SimulatedWorker& operator=(const SimulatedWorker&) = delete;
 
@@ -67,6 +68,7 @@ class SimulatedWorker {
 
   Surroundings& around_;
   const std::string host_;
+  const std::string own_folder_;  // Instead of the run's; empty: it sees that one.
   ProcessId process_ = 0;
   plans::ReconnectBackoff backoff_;
   BrokenMessages broken_;
@@ -106,6 +108,7 @@ class SimulatedCoordinator final : public actors::RunObserver {
   actors::JournalIo spawn_journal(std::shared_ptr<actors::Journal> journal);
   actors::Planner spawn_planner();
   actors::CheckpointIo spawn_checkpoints();
+  actors::RemoteShardIo spawn_remote_shards(uint64_t term);
 
   Surroundings& around_;
   ProcessId process_ = 0;
@@ -113,6 +116,8 @@ class SimulatedCoordinator final : public actors::RunObserver {
   actors::JournalIo journal_;
   actors::CheckpointIo real_checkpoints_;
   actors::CheckpointIo checkpoints_;
+  std::shared_ptr<SimulatedPlane> plane_;
+  actors::RemoteShardIo remote_shards_;
   actors::ObserverIo observer_;
   actors::Planner real_planner_;
   actors::Planner planner_;

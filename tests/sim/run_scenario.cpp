@@ -144,8 +144,9 @@ class Simulation {
 
   void add_worker(const std::string& host = "") {
     if (result_) return;
-    workers_.push_back(
-        std::make_unique<SimulatedWorker>(around_, absl::StrCat("p", workers_.size() + 1), host));
+    const bool sees_folder = folders_.uniform() >= scenario_.elsewhere_chance;
+    workers_.push_back(std::make_unique<SimulatedWorker>(
+        around_, absl::StrCat("p", workers_.size() + 1), host, sees_folder));
     world_.trace(absl::StrCat(world_.name(workers_.back()->process()), " starts"));
   }
 
@@ -427,6 +428,8 @@ class Simulation {
   tests::TemporaryFolder other_folder_;
   JournalStore other_store_;
   Surroundings around_other_run_;
+  plans::Rng folders_{scenario_.seed,
+                      plans::random_stream("own-folders", 1)};  // Draws who has one.
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   std::vector<std::unique_ptr<SimulatedCoordinator>> coordinators_;
   SimulatedCoordinator* coordinator_ = nullptr;  // The newest one of the run.

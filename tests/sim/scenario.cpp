@@ -189,6 +189,12 @@ void choose_disk(uint64_t seed, Scenario& scenario) {
   if (scenario.disk_us_max > 0 && draw.chance(0.5)) add(FaultKind::kLoseShard);
 }
 
+/// In some runs not all workers see the run's folder, or none does. Drawn apart from the rest.
+void choose_folders(uint64_t seed, Scenario& scenario) {
+  Draw draw{plans::Rng(seed, plans::random_stream("folders", 1))};
+  if (draw.chance(0.25)) scenario.elsewhere_chance = draw.one_of({0.3, 0.6, 1.0});
+}
+
 FaultKind draw_kind(Draw& draw) {
   int total = 0;
   for (const FaultWeight& each : kWeights) total += each.weight;
@@ -416,6 +422,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
                    [](const Fault& a, const Fault& b) { return a.at_us < b.at_us; });
   add_changes_of_identity(seed, scenario.faults);
   choose_disk(seed, scenario);
+  choose_folders(seed, scenario);
   add_crash_loop(seed, scenario.faults);
   add_blackhole(seed, scenario.faults);
   add_power_cut(seed, scenario.faults);
@@ -430,6 +437,10 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   if (scenario.disk_us_max > 0) {
     absl::StrAppend(&scenario.shape, ", a disk that takes ",
                     static_cast<double>(scenario.disk_us_max) * 1e-6, " s");
+  }
+  if (scenario.elsewhere_chance > 0) {
+    absl::StrAppend(&scenario.shape, ", ", scenario.elsewhere_chance,
+                    " of the workers without the run's folder");
   }
   if (has_pipelines) {
     absl::StrAppend(&scenario.shape, ", ", policy, " in rounds of ", scenario.job.sync.round_steps,
@@ -447,6 +458,7 @@ Scenario undisturbed(const Scenario& scenario) {
   Scenario alone = scenario;
   alone.faults.clear();
   alone.disk_us_max = 0;
+  alone.elsewhere_chance = 0;
   alone.has_third_mode = false;
   alone.worker_count = 1;
   alone.job.parallelism.pipeline_parallel_degree = 1;

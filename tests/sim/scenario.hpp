@@ -58,6 +58,7 @@ struct Scenario {
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
   uint64_t disk_us_max = 0;     // That the files of a stage, or a checkpoint, take.
   double late_chance = 0.01;    // That what travels is late.
+  double elsewhere_chance = 0;  // That a worker does not see the run's folder.
   std::vector<Fault> faults;    // By time; behind them those of identities and disks.
   std::string shape;            // The job's, in words.
   int64_t memory_bytes = 0;     // That plans count on for a worker; 0: not limited.

@@ -74,6 +74,12 @@ struct CoordinatorRig {
                 caf::anon_send(listener, LeftStateFound());
               }};
     });
+    remote_shards = system->spawn([this]() -> RemoteShardIo::behavior_type {
+      return {[this](const plans::ReceiveShard& shard, const RemoteShardListener&) {
+                received.push_back(shard);
+              },
+              [](const StateArrived&) {}, [](const plans::AbandonShard&) {}};
+    });
     observer = system->spawn(observer_io, static_cast<RunObserver*>(&events), [] {});
     CoordinatorConfig made;
     made.options.job = small_job(ranks, replicas);
@@ -83,6 +89,8 @@ struct CoordinatorRig {
     made.term = kTerm;
     made.journal = journal;
     made.checkpoints = checkpoints;
+    made.remote_shards = remote_shards;
+    made.data_address = "127.0.0.1:9";
     made.observer = observer;
     planner_actor = system->spawn(planner, PlannerConfig{});
     made.planner = planner_actor;
@@ -94,8 +102,8 @@ struct CoordinatorRig {
   ~CoordinatorRig() {
     for (const auto& each :
          {caf::actor_cast<caf::actor>(actor), caf::actor_cast<caf::actor>(journal),
-          caf::actor_cast<caf::actor>(checkpoints), caf::actor_cast<caf::actor>(observer),
-          caf::actor_cast<caf::actor>(planner_actor)}) {
+          caf::actor_cast<caf::actor>(checkpoints), caf::actor_cast<caf::actor>(remote_shards),
+          caf::actor_cast<caf::actor>(observer), caf::actor_cast<caf::actor>(planner_actor)}) {
       caf::anon_send_exit(each, caf::exit_reason::user_shutdown);
     }
     run();
@@ -181,6 +189,8 @@ struct CoordinatorRig {
   std::vector<absl::Status> results;
   JournalIo journal;
   CheckpointIo checkpoints;
+  RemoteShardIo remote_shards;
+  std::vector<plans::ReceiveShard> received;
   Events events;
   ObserverIo observer;
   Planner planner_actor;
@@ -361,6 +371,45 @@ TEST(Coordinator, AShardIsSavedByTheLeaderOfItsStageUnderItsOwnNames) {
   EXPECT_THAT(rig.saved, IsEmpty()) << "a file is missing";
   rig.shard_saved(1, 1);
   EXPECT_THAT(rig.saved, ElementsAre(1u));
+}
+
+TEST(Coordinator, AShardThatIsSentCountsOnceItIsWrittenHere) {
+  CoordinatorRig rig(2, 1, true);
+  rig.start();
+  rig.ready(0, 0);
+  rig.ready(1, 0);
+  rig.tell(CommitJournaled{0, absl::OkStatus()});
+  rig.shard_saved(0, 1);
+  rig.send(1, net::ShardSent{1, 1});
+  EXPECT_THAT(rig.received, IsEmpty()) << "worker 1 speaks for stage 1";
+  rig.send(2, net::ShardSent{1, 1});
+  rig.send(2, net::ShardSent{1, 1});
+  ASSERT_EQ(rig.received.size(), 1u);
+  ShardReceived written{rig.received[0], std::vector<gpu::SavedFile>()};
+  for (const std::string kind : {"model", "optimizer"}) {
+    written.files->push_back({gpu::shard_name(kind, 1, 2), 8, 0, {}});
+  }
+  ShardReceived late = written;
+  late.shard.generation = kGeneration - 1;
+  rig.tell(late);
+  EXPECT_THAT(rig.saved, IsEmpty()) << "of a plan that is over";
+  rig.tell(written);
+  rig.tell(written);
+  EXPECT_THAT(rig.saved, ElementsAre(1u));
+}
+
+TEST(Coordinator, AShardThatCannotBeWrittenHereFailsItsCheckpoint) {
+  CoordinatorRig rig(2, 1, true);
+  rig.start();
+  rig.ready(0, 0);
+  rig.ready(1, 0);
+  rig.tell(CommitJournaled{0, absl::OkStatus()});
+  rig.send(2, net::ShardSent{1, 1});
+  ASSERT_EQ(rig.received.size(), 1u);
+  rig.tell(ShardReceived{rig.received[0], absl::UnavailableError("disk full")});
+  const std::vector<EventReport> failed = rig.events.named("checkpoint.failed");
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_THAT(failed[0].text, testing::HasSubstr("disk full"));
 }
 
 TEST(Coordinator, WhatAMemberWithoutAPartSaysReachesNobody) {

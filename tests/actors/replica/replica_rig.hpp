@@ -79,6 +79,7 @@ class HandPlane : public net::DataPlane, public net::TensorInbox {
   }
   net::DataPlaneStatistics statistics() const override { return {}; }
   void open(StreamSpec stream) override { streams[stream.kind] = std::move(stream); }
+  void close(uint64_t, uint32_t, net::schema::TensorKind) override {}
   void close_before(uint64_t) override {}  // Ends with the plane and its inbox.
   void drop_link(const std::string&, double) override {}
 

@@ -28,6 +28,7 @@ class LinkPlane : public net::DataPlane, public net::TensorInbox {
   net::TensorInbox& inbox() override { return *this; }
   void send(const std::string&, Rows) override {}
   void open(StreamSpec) override {}
+  void close(uint64_t, uint32_t, net::schema::TensorKind) override {}
   void close_before(uint64_t) override {}
   void drop_link(const std::string& address, double seconds) override {
     dropped.emplace_back(address, seconds);

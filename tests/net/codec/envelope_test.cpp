@@ -60,6 +60,7 @@ TEST(Codec, StructsMayBeSentAsTheyAreMade) {
                                           plans::CommitOrder(),
                                           Validated(),
                                           ShardSaved(),
+                                          ShardSent(),
                                           Heartbeat(),
                                           HeartbeatAck(),
                                           Timings(),

@@ -87,7 +87,8 @@ class RandomMessages {
           text(kJobConfigBytesMax, {"[model]\n", "\tlayers = 2\r\n"}),
           line(kPathBytesMax),
           line(),
-          rng_.bits()};
+          rng_.bits(),
+          line()};
   }
   void fill(Refused& to) { to = {line(kReasonBytesMax), line()}; }
   void fill(Heartbeat& to) {
@@ -232,6 +233,7 @@ class RandomMessages {
     fill_list(to.files);
     to.error = line(kReasonBytesMax);
   }
+  void fill(ShardSent& to) { to = {stage(), count(kStepsMax)}; }
   void fill(Slice& to) {
     to = {line(), static_cast<uint8_t>(rng_.below(kTracks)), count(kTimeUsMax), count(kTimeUsMax),
           static_cast<int32_t>(below(kMicrobatchesMax + 1)) - 1};

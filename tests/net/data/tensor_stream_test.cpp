@@ -50,6 +50,21 @@ TEST_F(TensorStreamTest, TakesThePartsOfThePlanAndNoOtherRows) {
   EXPECT_TRUE(absl::IsInvalidArgument(stream->check(larger)));
 }
 
+TEST(TensorStream, OneThatIsForOneSenderTakesNothingOfOthers) {
+  TensorInbox::StreamSpec spec;
+  spec.row_count = 1;
+  spec.row_floats = 1;
+  spec.sender = 3;
+  const TensorStream stream(spec, [] {});
+  TensorStream::Rows rows;
+  rows.count = 1;
+  rows.bytes = sizeof(float);
+  for (const uint32_t sender : {0, 2, 3, 4}) {
+    rows.sender = sender;
+    EXPECT_EQ(stream.check(rows).ok(), sender == 3) << sender;
+  }
+}
+
 TEST_F(TensorStreamTest, ATensorIsCompleteWhenNoPartOfItIsBeingRead) {
   stream->reserve(rows(2, 2));
   stream->reserve(rows(4, 4));

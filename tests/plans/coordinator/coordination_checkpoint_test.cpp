@@ -91,6 +91,52 @@ TEST(CoordinationCheckpoint, ARollbackWaitsForANewerCheckpointThatIsBeingComplet
   }
 }
 
+TEST(CoordinationCheckpoint, AStageThatIsSentIsSavedHere) {
+  Cluster cluster(saving_job());
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.finish_step(1);
+  Coordination& to = cluster.coordination;
+  const CoordinatorDecisions sent = to.on_shard_sent({2}, 1, 2, ++cluster.now).decisions();
+  const auto* order = find<ReceiveShard>(sent);
+  ASSERT_NE(order, nullptr);
+  EXPECT_EQ(order->generation, to.generation());
+  EXPECT_EQ(order->sender, WorkerId{2});
+  EXPECT_EQ(order->stage, 1);
+  EXPECT_EQ(order->stage_count, 2);
+  EXPECT_EQ(order->layers, (LayerRange{3, 6}));
+  EXPECT_EQ(order->steps_done, 2u);
+  EXPECT_THAT(names(sent), ElementsAre("checkpoint.sent"));
+  EXPECT_EQ(to.on_shard_sent({2}, 1, 2, ++cluster.now).why_dropped(), DropReason::kRepeated);
+  EXPECT_TRUE(to.on_shard_saved({1}, 0, 2, {}, ++cluster.now).is_accepted());
+  EXPECT_TRUE(to.on_shard_received(1, 2, ++cluster.now).is_accepted());
+  EXPECT_TRUE(to.on_shard_received(1, 2, ++cluster.now).is_dropped());
+  EXPECT_NE(find<CompleteCheckpoint>(to.on_shard_saved({2}, 1, 2, {}, ++cluster.now).decisions()),
+            nullptr);
+  EXPECT_EQ(to.on_shard_sent({2}, 1, 2, ++cluster.now).why_dropped(), DropReason::kRepeated);
+}
+
+TEST(CoordinationCheckpoint, AStageThatDoesNotComeFailsItsCheckpointAndTheNextIsReceived) {
+  Cluster cluster(saving_job());
+  cluster.start();
+  for (uint64_t step = 0; step < 4; ++step) cluster.finish_step(step);
+  Coordination& to = cluster.coordination;
+  EXPECT_TRUE(to.on_shard_sent({2}, 1, 2, ++cluster.now).is_accepted());
+  EXPECT_TRUE(to.on_shard_sent({2}, 1, 4, ++cluster.now).is_accepted());
+  EXPECT_TRUE(to.on_shard_layer(1, 2, ++cluster.now).is_accepted());
+  cluster.now += static_cast<uint64_t>(saving_job().comm.train_timeout_seconds * 1e6);
+  for (const uint32_t worker : {1, 2}) to.on_heartbeat({worker}, {}, cluster.now);
+  const CoordinatorDecisions late = to.on_timer(cluster.now);
+  EXPECT_NE(find<AbandonShard>(late), nullptr);
+  ASSERT_NE(find<ReceiveShard>(late), nullptr);
+  EXPECT_EQ(find<ReceiveShard>(late)->steps_done, 4u);
+  const auto* failed = find<RunEvent>(late);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->name, "checkpoint.failed");
+  EXPECT_THAT(failed->text, HasSubstr("1 of 3 layers"));
+  EXPECT_TRUE(to.on_shard_received(1, 2, ++cluster.now).is_dropped()) << "it was given up";
+}
+
 TEST(CoordinationCheckpoint, AChangeThatLosesNothingWaitsForNoCheckpoint) {
   Cluster cluster(saving_job());
   train(cluster, 4, 2);

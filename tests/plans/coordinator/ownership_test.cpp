@@ -141,6 +141,10 @@ TEST(Ownership, ReportsOfAMemberWithoutAPartAreNotAllowed) {
               DropReason::kNotAllowed)
         << "not its own stage";
   }
+  EXPECT_EQ(to.on_shard_sent({3}, 0, 1, ++cluster.now).why_dropped(), DropReason::kNotAllowed);
+  EXPECT_EQ(to.on_shard_sent({1}, 1, 1, ++cluster.now).why_dropped(), DropReason::kNotAllowed);
+  EXPECT_EQ(to.on_shard_sent({1}, 7, 1, ++cluster.now).why_dropped(), DropReason::kUnknown);
+  EXPECT_EQ(to.on_shard_sent({1}, 0, 2, ++cluster.now).why_dropped(), DropReason::kUnexpected);
   EXPECT_EQ(to.on_validated({3}, {1}, 0, 3, 2, ++cluster.now).why_dropped(),
             DropReason::kNotAllowed);
   EXPECT_EQ(to.on_validated({1}, {0}, 0, 3, 2, ++cluster.now).why_dropped(),

@@ -1,0 +1,71 @@
+#include "plans/coordinator/shard_transfers.hpp"
+
+#include <algorithm>
+
+#include "plans/base/check.hpp"
+
+namespace skein::plans {
+
+Outcome<CoordinatorDecisions> ShardTransfers::on_sent(const ReceiveShard& shard, uint64_t now_us) {
+  const bool is_known = std::any_of(shards_.begin(), shards_.end(), [&](const auto& each) {
+    return each.stage == shard.stage && each.steps_done == shard.steps_done;
+  });
+  if (is_known) return Dropped{DropReason::kRepeated};
+  shards_.push_back(shard);
+  if (shards_.size() > 1) return CoordinatorDecisions{};
+  return begin_first(now_us);
+}
+
+std::optional<DropReason> ShardTransfers::on_layer(int32_t stage, uint64_t steps_done,
+                                                   uint64_t now_us) {
+  if (!is_received(stage, steps_done)) return DropReason::kUnexpected;
+  if (layers_there_ == shards_.front().layers.size()) return DropReason::kRepeated;
+  ++layers_there_;
+  heard_us_ = now_us;
+  return std::nullopt;
+}
+
+Outcome<CoordinatorDecisions> ShardTransfers::on_ended(int32_t stage, uint64_t steps_done,
+                                                       uint64_t now_us) {
+  if (!is_received(stage, steps_done)) return Dropped{DropReason::kUnexpected};
+  shards_.pop_front();
+  if (shards_.empty()) return CoordinatorDecisions{};
+  return begin_first(now_us);
+}
+
+const ReceiveShard* ShardTransfers::overdue(uint64_t now_us) const {
+  // Once all layers are there, it is the disk that is waited for.
+  const bool awaits_layer = !shards_.empty() && layers_there_ < shards_.front().layers.size();
+  if (!awaits_layer || static_cast<double>(now_us) < static_cast<double>(heard_us_) + patience_us_)
+    return nullptr;
+  return &shards_.front();
+}
+
+void ShardTransfers::end_generation() {
+  shards_.clear();
+  told_.clear();
+}
+
+bool ShardTransfers::is_received(int32_t stage, uint64_t steps_done) const {
+  return !shards_.empty() && shards_.front().stage == stage &&
+         shards_.front().steps_done == steps_done;
+}
+
+CoordinatorDecisions ShardTransfers::begin_first(uint64_t now_us) {
+  layers_there_ = 0;
+  heard_us_ = now_us;
+  return {shards_.front()};
+}
+
+void ShardTransfers::check_invariants() const {
+  SKEIN_CHECK(shards_.empty() || layers_there_ <= shards_.front().layers.size()) << layers_there_;
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      SKEIN_CHECK(shards_[i].stage != shards_[j].stage ||
+                  shards_[i].steps_done != shards_[j].steps_done)
+          << "stage " << shards_[i].stage << " after " << shards_[i].steps_done << " steps";
+    }
+  }
+}
+
+}  // namespace skein::plans
