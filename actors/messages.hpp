@@ -93,6 +93,24 @@ struct LeftStateFound {
   gpu::AdoptedState adopted;
 };
 
+/// Layers of a checkpoint are to be sent to a worker that does not see it.
+struct LayersRequest {
+  plans::SendLayers order;
+  std::string load_path;
+  std::string address;  // The worker's data plane.
+};
+/// They cannot be read, for that reason.
+struct LayersUnreadable {
+  uint64_t generation = 0;
+  plans::WorkerId worker;
+  absl::Status why;
+};
+/// A layer is on its way to the worker, or never will be.
+struct LayerLeft {
+  uint64_t generation = 0;
+  plans::WorkerId worker;
+};
+
 struct StopRequest {
   std::string reason;
 };
@@ -288,6 +306,9 @@ SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReceiveShard)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::AbandonShard)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardLayerArrived)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardReceived)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::LayersRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::LayersUnreadable)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::LayerLeft)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ClockOffset)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::WorkerFault)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StepReport)

@@ -74,6 +74,14 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
             state.coordination->on_shard_layer(layer.stage, layer.steps_done, state.now_us()));
       },
       [self](const ShardReceived& received) { self->state.on_shard_received(received); },
+      [self](const LayersUnreadable& unreadable) {
+        CoordinatorState& state = self->state;
+        if (unreadable.generation != state.coordination->generation()) {
+          return state.drop(plans::DropReason::kStale);
+        }
+        state.apply(state.coordination->on_checkpoint_unreadable(
+            unreadable.worker, std::string(unreadable.why.message()), state.now_us()));
+      },
       [self](const StopRequest& request) {
         self->state.apply(
             self->state.coordination->on_stop_request(request.reason, self->state.now_us()));
@@ -400,6 +408,15 @@ void CoordinatorState::carry_out(const plans::ReceiveShard& decision) {
 
 void CoordinatorState::carry_out(const plans::AbandonShard& decision) {
   self->send(config.remote_shards, decision);
+  self->send(config.layer_source, decision);
+}
+
+void CoordinatorState::carry_out(const plans::SendLayers& decision) {
+  const auto member = coordination->members().find(decision.worker);
+  if (member == coordination->members().end()) return;
+  self->send(config.layer_source,
+             LayersRequest{decision, checkpoint_path, member->second.request.data_address},
+             LayersListener(self));
 }
 
 /// Of the run's own checkpoints an older one may do; of the one that it was started with there is
@@ -530,6 +547,8 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
     apply(coordination->on_snapshot_kept(worker, kept->stage, kept->step));
   } else if (const auto* unreadable = std::get_if<net::CheckpointUnreadable>(&body)) {
     apply(coordination->on_checkpoint_unreadable(worker, unreadable->reason, now_us()));
+  } else if (std::holds_alternative<net::LayersWanted>(body)) {
+    apply(coordination->on_layers_wanted(worker, now_us()));
   } else if (std::holds_alternative<net::Prepared>(body)) {
     apply(coordination->on_prepared(worker, message.head.generation, now_us()));
   } else if (const auto* entry = std::get_if<net::RendezvousEntry>(&body)) {

@@ -16,6 +16,7 @@
 #include "actors/coordinator/checkpoint_io.hpp"
 #include "actors/coordinator/coordinator_process.hpp"
 #include "actors/coordinator/journal_io.hpp"
+#include "actors/coordinator/layer_source_io.hpp"
 #include "actors/coordinator/observer_io.hpp"
 #include "actors/coordinator/planner.hpp"
 #include "actors/coordinator/remote_shard_io.hpp"
@@ -37,6 +38,7 @@ namespace skein::actors {
 ///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
 ///   in   CheckpointCompleted, StartFound, LeftStateFound   from the CheckpointIo
 ///   in   ShardLayerArrived, ShardReceived   from the RemoteShardIo
+///   in   LayersUnreadable      from the LayerSourceIo
 ///   in   StopRequest           end in order; a repeat changes nothing
 ///   in   AbortRequest          end now
 ///   in   EmulateRequest        for experiments: a worker becomes slower, or loses a link
@@ -47,9 +49,9 @@ using Coordinator = caf::typed_actor<
     caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
     caf::reacts_to<PeerRejected>, caf::reacts_to<plans::PlanReady>, caf::reacts_to<CommitJournaled>,
     caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>, caf::reacts_to<LeftStateFound>,
-    caf::reacts_to<ShardLayerArrived>, caf::reacts_to<ShardReceived>, caf::reacts_to<StopRequest>,
-    caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>,
-    caf::reacts_to<WakeAtom>>;
+    caf::reacts_to<ShardLayerArrived>, caf::reacts_to<ShardReceived>,
+    caf::reacts_to<LayersUnreadable>, caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>,
+    caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>, caf::reacts_to<WakeAtom>>;
 
 struct CoordinatorConfig {
   CoordinatorOptions options;
@@ -58,6 +60,7 @@ struct CoordinatorConfig {
   JournalIo journal;
   CheckpointIo checkpoints;
   RemoteShardIo remote_shards;
+  LayerSourceIo layer_source;
   std::string data_address;  // Where it takes shards.
   ObserverIo observer;
   Planner planner;
@@ -126,6 +129,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::CompleteCheckpoint& decision);
   void carry_out(const plans::ReceiveShard& decision);
   void carry_out(const plans::AbandonShard& decision);
+  void carry_out(const plans::SendLayers& decision);
   void carry_out(const plans::VerifyCheckpoint& decision);
   void carry_out(const plans::SeekLeftState& decision);
   void carry_out(const plans::StopWorker& decision);

@@ -33,6 +33,7 @@ class LocalCoordinator final : public CoordinatorProcess {
     if (journal_io_) caf::anon_send_exit(journal_io_, caf::exit_reason::user_shutdown);
     if (checkpoint_io_) caf::anon_send_exit(checkpoint_io_, caf::exit_reason::user_shutdown);
     if (remote_shard_io_) caf::anon_send_exit(remote_shard_io_, caf::exit_reason::user_shutdown);
+    if (layer_source_io_) caf::anon_send_exit(layer_source_io_, caf::exit_reason::user_shutdown);
     if (observer_io_) caf::anon_send_exit(observer_io_, caf::exit_reason::user_shutdown);
     if (planner_) caf::anon_send_exit(planner_, caf::exit_reason::user_shutdown);
     if (system_) system_->await_all_actors_done();
@@ -41,6 +42,7 @@ class LocalCoordinator final : public CoordinatorProcess {
     journal_io_ = nullptr;
     checkpoint_io_ = nullptr;
     remote_shard_io_ = nullptr;
+    layer_source_io_ = nullptr;
     plane_.reset();
     observer_io_ = nullptr;
     planner_ = nullptr;
@@ -110,7 +112,7 @@ class LocalCoordinator final : public CoordinatorProcess {
     return options_.listen_address.substr(0, options_.listen_address.rfind(':'));
   }
 
-  /// Where workers send shards that do not see the run's folder.
+  /// Where workers that do not see the run's folder send shards, and from where layers go to them.
   absl::Status open_plane(uint64_t term) {
     net::DataPlane::Options plane_options;
     plane_options.listen_address = absl::StrCat(listen_host(), ":0");
@@ -127,6 +129,8 @@ class LocalCoordinator final : public CoordinatorProcess {
         system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder);
     remote_shard_io_ = system_->spawn<caf::detached>(
         remote_shard_io, RemoteShardIoConfig{options_.run_folder, options_.job, plane_});
+    layer_source_io_ =
+        system_->spawn<caf::detached>(layer_source_io, LayerSourceIoConfig{options_.job, plane_});
     observer_io_ = system_->spawn<caf::detached>(observer_io, options_.observer,
                                                  std::function<void()>([this] { signal_end(); }));
     planner_ = system_->spawn<caf::detached>(planner, PlannerConfig{options_.fail_point});
@@ -137,6 +141,7 @@ class LocalCoordinator final : public CoordinatorProcess {
     config.journal = journal_io_;
     config.checkpoints = checkpoint_io_;
     config.remote_shards = remote_shard_io_;
+    config.layer_source = layer_source_io_;
     config.data_address = plane_->address();
     config.observer = observer_io_;
     config.planner = planner_;
@@ -186,6 +191,7 @@ class LocalCoordinator final : public CoordinatorProcess {
   CheckpointIo checkpoint_io_;
   std::shared_ptr<net::DataPlane> plane_;
   RemoteShardIo remote_shard_io_;
+  LayerSourceIo layer_source_io_;
   ObserverIo observer_io_;
   Planner planner_;
   Coordinator coordinator_;

@@ -81,6 +81,27 @@ absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
   return absl::OkStatus();
 }
 
+absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
+                              const gpu::CheckpointReader& from, const std::string& optimizer,
+                              std::span<float> out) {
+  SKEIN_CHECK(static_cast<int64_t>(out.size()) == layer_state_floats(spec, layer)) << out.size();
+  const bool is_sgd = optimizer == "sgd";
+  size_t offset = 0;
+  for (const plans::ParameterSpec& parameter : own_parameters(spec, layer)) {
+    const auto count = static_cast<size_t>(plans::element_count(parameter));
+    const std::string& name = parameter.name;
+    SKEIN_RETURN_IF_ERROR(from.read(name, out.subspan(offset, count)));
+    SKEIN_RETURN_IF_ERROR(
+        from.read(name + (is_sgd ? ".momentum" : ".exp_avg"), out.subspan(offset + count, count)));
+    const std::span<float> second = out.subspan(offset + 2 * count, count);
+    std::fill(second.begin(), second.end(), 0.0f);
+    if (!is_sgd) SKEIN_RETURN_IF_ERROR(from.read(name + ".exp_avg_sq", second));
+    offset += std::size(kKinds) * count;
+  }
+  seal_layer_state(layer, out);
+  return absl::OkStatus();
+}
+
 absl::Status check_layer_state(const plans::ModelSpec& spec, int64_t layer,
                                std::span<const float> state) {
   const int64_t floats = layer_state_floats(spec, layer);

@@ -30,6 +30,10 @@ void seal_layer_state(int64_t layer, std::span<float> state);
 /// Both.
 absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
                               const gpu::StageModel& from, std::span<float> out);
+/// The same out of a checkpoint. Errors of `CheckpointReader::read`.
+absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
+                              const gpu::CheckpointReader& from, const std::string& optimizer,
+                              std::span<float> out);
 /// DataLoss if a bit has changed on its way, or it is the state of another layer.
 absl::Status check_layer_state(const plans::ModelSpec& spec, int64_t layer,
                                std::span<const float> state);

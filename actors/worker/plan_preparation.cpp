@@ -105,6 +105,22 @@ void PlanPreparation::fetch_layers() {
   }
 }
 
+/// The checkpoint is not seen here, but there.
+void PlanPreparation::fetch_from_coordinator() {
+  is_served_ = true;
+  step_ = Step::kFetching;
+  for (const plans::StagePart& stage : plan().stages) {
+    const bool hosts =
+        std::any_of(stage.replicas.begin(), stage.replicas.end(),
+                    [&](const plans::ReplicaPlan& each) { return each.worker == host_.self; });
+    for (int64_t layer = stage.layers.begin; hosts && layer < stage.layers.end; ++layer) {
+      if (!awaited_.insert(layer).second) continue;
+      open_stream(net::schema::TensorKind::STATE, layer, 1, plans::WorkerId{});
+    }
+  }
+  options_.want_layers();
+}
+
 /// Opens the streams of the snapshots that we keep for others.
 void PlanPreparation::keep_snapshots() {
   for (const auto& [stage, peer] : assignment_.snapshot_peers) {
@@ -116,8 +132,8 @@ void PlanPreparation::keep_snapshots() {
   }
 }
 
-void PlanPreparation::open_stream(net::schema::TensorKind kind, int64_t layer,
-                                  uint32_t tensors_max) {
+void PlanPreparation::open_stream(net::schema::TensorKind kind, int64_t layer, uint32_t tensors_max,
+                                  std::optional<plans::WorkerId> sender) {
   net::TensorInbox::StreamSpec stream;
   stream.generation = plan().generation;
   stream.receiver = static_cast<uint32_t>(layer);
@@ -125,6 +141,7 @@ void PlanPreparation::open_stream(net::schema::TensorKind kind, int64_t layer,
   stream.row_count = 1;
   stream.row_floats = static_cast<uint32_t>(layer_state_floats(host_.job.model, layer));
   stream.tensors_max = tensors_max;
+  stream.sender = sender;
   stream.on_tensor = options_.on_state;
   options_.plane->inbox().open(std::move(stream));
 }
@@ -158,9 +175,11 @@ void PlanPreparation::try_prepare() {
   request.reduces_gradients = host_.reduces_gradients;
   request.passes_in_flight = host_.passes_in_flight;
   request.first_step = first_step();
-  request.from_checkpoint = assignment_.restore.from_checkpoint;
+  request.from_checkpoint = assignment_.restore.from_checkpoint && !is_served_;
   request.load_path = assignment_.load_path;
-  request.held = store_.held();
+  request.run_folder = host_.run_folder;
+  request.run = host_.run;
+  if (!is_served_) request.held = store_.held();  // The checkpoint's alone.
   for (HeldState& each : std::exchange(fetched_, {})) request.held.push_back(std::move(each));
   request.data_bytes = assignment_.data_bytes;
   request.data_digest = assignment_.data_digest;
@@ -176,6 +195,7 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
     store_.drop_damaged(host_.job.model);
     return give_up(options_.peer_failure, result.status);
   }
+  if (result.is_checkpoint_unseen) return fetch_from_coordinator();
   if (result.is_checkpoint_unreadable)
     return give_up(options_.checkpoint_unreadable, result.status);
   if (!result.status.ok()) return options_.fail(result.status);
@@ -323,6 +343,7 @@ void PlanPreparation::end() {
   device_groups_.clear();
   fetched_.clear();
   awaited_.clear();
+  is_served_ = false;
   prepared_.clear();  // A plan that never started: its models hold the state
                       // they were given.
   step_ = Step::kNone;

@@ -30,7 +30,7 @@ namespace skein::actors {
 ///
 ///   1 none:       there is no plan
 ///   2 fetching:   layers are on their way here
-///   3 preparing:  the PrepareIo builds and loads models
+///   3 preparing:  the PrepareIo builds and loads models; 2 again if it does not see the checkpoint
 ///   4 forming:    groups and links are formed
 ///   5 prepared:   all is ready to run
 ///   6 failed:     something did that a new plan mends
@@ -52,6 +52,7 @@ class PlanPreparation {
     std::function<void(const absl::Status&)> fail;          // Another plan would not mend it.
     std::function<void(const absl::Status&)> peer_failure;  // A new plan mends it.
     std::function<void(const absl::Status&)> checkpoint_unreadable;  // Another source mends it.
+    std::function<void()> want_layers;  // The coordinator sends those of our replicas.
   };
   PlanPreparation(Options options, StateStore& store);
 
@@ -63,6 +64,8 @@ class PlanPreparation {
     Device work;                    // Runs the work of `device`.
     bool reduces_gradients = true;  // In the mode of the plan that begins.
     int32_t passes_in_flight = 1;   // The same.
+    std::string run_folder;         // On the coordinator's machine.
+    std::string run;                // Its id.
   };
   /// There is no plan: `end` was called.
   void begin(const Host& host, net::Assign assignment);
@@ -93,8 +96,10 @@ class PlanPreparation {
   std::set<plans::WorkerId> exchange_peers() const;
   void send_layers();
   void fetch_layers();
+  void fetch_from_coordinator();
   void keep_snapshots();
-  void open_stream(net::schema::TensorKind kind, int64_t layer, uint32_t tensors_max);
+  void open_stream(net::schema::TensorKind kind, int64_t layer, uint32_t tensors_max,
+                   std::optional<plans::WorkerId> sender = std::nullopt);
   void try_prepare();
   void form_groups();
   void form_links();
@@ -111,13 +116,14 @@ class PlanPreparation {
   net::Assign assignment_;                            // The newest one.
   std::map<plans::WorkerId, std::string> addresses_;  // Data planes of those it sends to.
   std::shared_ptr<const gpu::TokenData> data_;        // Once it was opened.
-  std::vector<HeldState> fetched_;                    // kFetching: of other workers, a layer each.
-  std::set<int64_t> awaited_;                         // kFetching: layers that have not come.
-  std::vector<PreparedReplica> prepared_;             // kForming, kPrepared, until handed over.
-  std::map<plans::GroupId, GroupParts> groups_;       // From kForming on.
-  std::map<plans::GroupId, StageLinkParts> links_;    // The same.
-  std::set<plans::GroupId> forming_;                  // kForming: groups and links, not empty.
-  std::set<plans::GroupId> device_groups_;            // Formed ones that use the device's memory.
+  bool is_served_ = false;                       // The coordinator sends the checkpoint's layers.
+  std::vector<HeldState> fetched_;               // kFetching: of other workers, a layer each.
+  std::set<int64_t> awaited_;                    // kFetching: layers that have not come.
+  std::vector<PreparedReplica> prepared_;        // kForming, kPrepared, until handed over.
+  std::map<plans::GroupId, GroupParts> groups_;  // From kForming on.
+  std::map<plans::GroupId, StageLinkParts> links_;  // The same.
+  std::set<plans::GroupId> forming_;                // kForming: groups and links, not empty.
+  std::set<plans::GroupId> device_groups_;          // Formed ones that use the device's memory.
 };
 
 }  // namespace skein::actors

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/end_process.hpp"
+#include "actors/run_id.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
@@ -37,6 +38,17 @@ absl::StatusOr<std::shared_ptr<const gpu::TokenData>> open_data(const PrepareReq
   const plans::JobSpec& job = request.job;
   return gpu::TokenData::open(
       {job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed});
+}
+
+/// NotFound if the checkpoint is not seen from here: another run's may lie under the same path.
+absl::StatusOr<std::unique_ptr<gpu::CheckpointReader>> open_checkpoint(
+    const PrepareRequest& request) {
+  const bool is_of_run =
+      !request.run_folder.empty() && request.load_path.starts_with(request.run_folder + "/");
+  const absl::Status seen =
+      is_of_run ? check_run_folder(request.run_folder, request.run) : absl::OkStatus();
+  if (!seen.ok()) return absl::NotFoundError(seen.message());
+  return gpu::CheckpointReader::open(request.load_path);
 }
 
 /// Copies the model's state out of the checkpoint. `unreadable` is set if it is that which failed.
@@ -136,8 +148,9 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   }
   std::unique_ptr<gpu::CheckpointReader> reader;
   if (request.from_checkpoint && !request.load_path.empty()) {
-    auto opened = gpu::CheckpointReader::open(request.load_path);
-    result.is_checkpoint_unreadable = !opened.ok();
+    auto opened = open_checkpoint(request);
+    result.is_checkpoint_unseen = absl::IsNotFound(opened.status());
+    result.is_checkpoint_unreadable = !opened.ok() && !result.is_checkpoint_unseen;
     SKEIN_RETURN_IF_ERROR(opened.status());
     reader = *std::move(opened);
   }

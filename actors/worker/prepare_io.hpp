@@ -31,6 +31,8 @@ struct PrepareRequest {
   uint64_t first_step = 0;
   bool from_checkpoint = false;  // All state is read there, else it is in `held`.
   std::string load_path;         // Empty: initial weights.
+  std::string run_folder;        // Empty: not known.
+  std::string run;               // Its id.
   std::vector<HeldState> held;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;
@@ -49,6 +51,7 @@ struct PreparedReplicas {
   uint64_t generation = 0;
   absl::Status status;                    // Unavailable: state that was held is damaged or missing.
   bool is_checkpoint_unreadable = false;  // Then `status` says why.
+  bool is_checkpoint_unseen = false;      // Nothing is wrong with it, it is only not here.
   std::shared_ptr<const gpu::TokenData> data;  // Null for a device that only sleeps.
   std::vector<PreparedReplica> replicas;
 };

@@ -104,6 +104,7 @@ void WorkerState::start(WorkerConfig new_config) {
   options.checkpoint_unreadable = [this](const absl::Status& why) {
     session->tell(net::CheckpointUnreadable{std::string(why.message())});
   };
+  options.want_layers = [this] { session->tell(net::LayersWanted()); };
   preparation = std::make_unique<PlanPreparation>(std::move(options), store);
   profiling = std::make_unique<Profiling>(config.plane);
   session = std::make_unique<CoordinatorSession>(config.connect);
@@ -323,8 +324,9 @@ void WorkerState::on_assign(const net::Assign& assign) {
   if (!status.ok()) return tell_failed(status);
   phase = Phase::kPreparing;
   const plans::ModeEntry& mode = plans::find_mode(modes, assign.plan.mode);
-  preparation->begin(
-      {session->self(), job, device, work, mode.reduces_gradients, mode.passes_of(job)}, assign);
+  preparation->begin({session->self(), job, device, work, mode.reduces_gradients,
+                      mode.passes_of(job), run_folder, session->run()},
+                     assign);
 }
 
 /// The plan is prepared; the Replica waits for its start.

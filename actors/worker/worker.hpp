@@ -76,7 +76,7 @@ namespace skein::actors {
 ///   in   LeaveRequest       SIGTERM or a notice: told to the coordinator
 ///   in   HeartbeatAtom      from itself, every elastic.heartbeat_interval_seconds
 ///   out  Join, Profiled, Quiesced, Prepared, SnapshotKept, PeerFailure, CheckpointUnreadable,
-///   Leave, Heartbeat, Failed
+///   LayersWanted, Leave, Heartbeat, Failed
 ///        to the coordinator
 using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<LinkMessage>, caf::reacts_to<LinkClosed>,

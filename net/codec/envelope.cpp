@@ -98,6 +98,8 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
       return read_body<EarlySignal>("EarlySignal", body.getEarlySignal());
     case Body::SHARD_SENT:
       return read_body<ShardSent>("ShardSent", body.getShardSent());
+    case Body::LAYERS_WANTED:
+      return LayersWanted();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Envelope.body is of an unknown kind, ", static_cast<int>(body.which())));
@@ -112,6 +114,7 @@ struct BodyWriter {
   void operator()(const Refused& from) { write(from, to.initRefused()); }
   void operator()(const Assign& from) { write(from, to.initAssign()); }
   void operator()(const Prepared&) { to.initPrepared(); }
+  void operator()(const LayersWanted&) { to.initLayersWanted(); }
   void operator()(const RendezvousEntry& from) { write(from, to.initRendezvous()); }
   void operator()(const Start& from) { write(from, to.initStart()); }
   void operator()(const plans::ReadyReport& from) { write(from, to.initReady()); }

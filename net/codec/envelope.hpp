@@ -37,7 +37,7 @@ using ControlBody =
                  HeartbeatAck, Timings, Failed, Stop, StatusRequest, Status, ProfileRequest,
                  plans::MeasuredWorker, Quiesce, Quiesced, PeerFailure, Leave, DrainRequest,
                  SnapshotKept, Emulate, Claim, plans::UpdateOrder, Average, Averaged, AbortGroup,
-                 CheckpointUnreadable, EarlySignal, ShardSent>;
+                 CheckpointUnreadable, EarlySignal, ShardSent, LayersWanted>;
 
 /// A control message as handlers see it.
 struct Envelope {

@@ -56,6 +56,11 @@ struct Prepared {
   bool operator==(const Prepared&) const = default;
 };
 
+/// Worker -> coordinator: the checkpoint is not seen here, send us our layers.
+struct LayersWanted {
+  bool operator==(const LayersWanted&) const = default;
+};
+
 /// Worker -> coordinator -> whoever waits for it: an entry of the rendezvous store.
 struct RendezvousEntry {
   std::string key;                         // kKeyBytesMax.

@@ -67,7 +67,8 @@ absl::Status check_peer(const Hello& hello, const DataPlane::Identity& here) {
         absl::StrCat("it serves ", run_text(hello.run), ", here is ", run_text(here.run),
                      "; its coordinator knows an old address of ours"));
   }
-  if (!hello.run.empty() && hello.sender.value == 0) {
+  // Without a number it is the coordinator, of which there is one.
+  if (!hello.run.empty() && hello.sender.value == 0 && here.self.value == 0) {
     return absl::FailedPreconditionError("it does not say which worker of the run it is");
   }
   if (is_of_another_life(hello, here)) {
@@ -103,7 +104,7 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
               {reinterpret_cast<const std::byte*>(raw.begin()), raw.size()});
           if (!header.ok()) return kj::READY_NOW;
           TensorStream::Rows rows = read_header(**header);
-          rows.sender = self->hello_.sender.value;
+          rows.sender = self->hello_.sender;
           if (rows.key.generation != self->hello_.generation) {
             ++self->counters_->dropped_headers;
             self->refuse_(absl::StrCat("w", self->hello_.sender.value,

@@ -56,7 +56,7 @@ class DataPlane {
   /// has nothing to check.
   struct Identity {
     std::string run;
-    plans::WorkerId self;
+    plans::WorkerId self;  // 0: the coordinator.
     uint64_t term = 0;
   };
   virtual void identify(Identity /*identity*/) {}

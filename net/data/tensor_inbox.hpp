@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "net/schema/tensor.capnp.h"
+#include "plans/base/ids.hpp"
 
 namespace skein::net {
 
@@ -42,7 +44,8 @@ class TensorInbox {
     /// The ranges of rows in which a tensor comes, exactly; they tile its rows in order. Empty: it
     /// comes in one.
     std::vector<std::pair<uint32_t, uint32_t>> parts;  // Begin and count.
-    uint32_t sender = 0;  // The worker that alone may send them; 0: any of the run.
+    /// Who alone may send them: a worker, or 0, the coordinator. None: any of the run.
+    std::optional<plans::WorkerId> sender;
     /// Tensors that may be incomplete or held by a handle at once; more wait in their sockets.
     uint32_t tensors_max = 0;
     std::function<void(const TensorKey&, TensorHandle)> on_tensor;

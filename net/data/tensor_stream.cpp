@@ -31,9 +31,9 @@ TensorStream::TensorStream(TensorInbox::StreamSpec spec, std::function<void()> o
 }
 
 absl::Status TensorStream::check(const Rows& rows) const {
-  if (spec_.sender != 0 && rows.sender != spec_.sender) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("w", rows.sender, " sends what only w", spec_.sender, " may send"));
+  if (spec_.sender && rows.sender != *spec_.sender) {
+    return absl::InvalidArgumentError(absl::StrCat("w", rows.sender.value, " sends what only w",
+                                                   spec_.sender->value, " may send"));
   }
   const bool is_part = std::find(spec_.parts.begin(), spec_.parts.end(),
                                  std::pair(rows.begin, rows.count)) != spec_.parts.end();

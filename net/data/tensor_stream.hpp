@@ -34,7 +34,7 @@ class TensorStream : public std::enable_shared_from_this<TensorStream> {
     uint32_t begin = 0;
     uint32_t count = 0;
     uint64_t bytes = 0;
-    uint32_t sender = 0;  // The worker on whose connection they come; 0: not known.
+    plans::WorkerId sender;  // On whose connection they come; 0: the coordinator's.
   };
   /// InvalidArgument   if the rows are no part of a tensor of this stream, the size is not theirs,
   /// or another worker may send them.

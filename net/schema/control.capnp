@@ -26,7 +26,7 @@ struct Hello {
   # `Join` which run it serves.
   run @3 :Text;          # The run's id; empty: it has joined none yet.
   generation @4 :UInt64; # 0: what is sent before any plan.
-  sender @5 :UInt32;     # Worker id; 0: it has none yet.
+  sender @5 :UInt32;     # Worker id; 0: it has none yet, or, with a run, it is the coordinator.
   # The coordinator's life that made the plan: one that was restarted may give the generation of a plan
   # that it cannot know to another one.
   term @6 :UInt64;
@@ -78,6 +78,7 @@ struct Envelope {
     checkpointUnreadable @40 :CheckpointUnreadable;
     earlySignal @41 :EarlySignal;
     shardSent @42 :ShardSent;
+    layersWanted @43 :LayersWanted;
   }
 }
 
@@ -471,6 +472,11 @@ struct Leave {
 struct DrainRequest {
   # Viewer -> coordinator: let this worker leave as if it had asked to.
   worker @0 :UInt32;
+}
+
+struct LayersWanted {
+  # Worker -> coordinator: the checkpoint that the plan starts with is not seen here. Send the state of the
+  # layers of our replicas to our data address, in the plan's generation. A repeat is dropped.
 }
 
 struct SnapshotKept {

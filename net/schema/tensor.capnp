@@ -1,5 +1,5 @@
 @0xb7a0c35f0a6e4d92;
-# What precedes the bytes of a tensor on a data connection between two workers, or to the coordinator.
+# What precedes the bytes of a tensor on a data connection between two workers, or the coordinator.
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
@@ -14,7 +14,8 @@ enum TensorKind {
   probeBulk @4;    # 4 MiB: to be answered when it has arrived.
   probeReply @5;   # One float: the answer.
   # State of one layer after `step` steps; `receiver` is the layer, a row is the whole layer.
-  state @6;        # Goes to a worker of a new plan, in its generation.
+  state @6;        # Goes to a worker of a new plan, in its generation; from another worker, or, out of a
+                   # checkpoint that is not seen there, from the coordinator.
   snapshot @7;     # Goes to the worker that keeps the stage's snapshots.
   shard @12;       # Goes to the coordinator, as its sender does not see the run's folder.
   # Weights that the members of a group average, in chunks of equally many floats, of which the last

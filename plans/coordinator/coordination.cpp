@@ -279,6 +279,33 @@ CoordinatorOutcome Coordination::on_checkpoint_unreadable(WorkerId worker,
       VerifyCheckpoint{log_.durable_step()}};
 }
 
+CoordinatorOutcome Coordination::on_layers_wanted(WorkerId worker, uint64_t now_us) {
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  if (phase_ != Phase::kPreparing || !change_.restore().from_checkpoint) {
+    return Dropped{DropReason::kUnexpected};
+  }
+  if (!change_.hosts(worker)) return Dropped{DropReason::kNotAllowed};
+  if (!sent_layers_.insert(worker).second) return Dropped{DropReason::kRepeated};
+  progress_.on_progress(now_us);
+  SendLayers order;
+  order.generation = generation_;
+  order.worker = worker;
+  for (const StagePlan& stage : plan()->stages) {
+    const bool has_stage = std::any_of(stage.replicas.begin(), stage.replicas.end(),
+                                       [&](const auto& each) { return each.worker == worker; });
+    for (int64_t layer = stage.layers.begin; has_stage && layer < stage.layers.end; ++layer) {
+      order.layers.push_back(layer);
+    }
+  }
+  order.steps_done = change_.restore().first_step;
+  return CoordinatorDecisions{
+      order, RunEvent{"checkpoint.served",
+                      absl::StrCat(describe(worker),
+                                   " does not see the checkpoint: the coordinator sends it ",
+                                   order.layers.size(), " layers"),
+                      {{"worker", absl::StrCat(worker.value)}}}};
+}
+
 CoordinatorOutcome Coordination::on_checkpoint_verified(const CheckpointVerdict& verdict,
                                                         uint64_t now_us) {
   if (phase_ == Phase::kEnded || !is_verifying_) return Dropped{DropReason::kUnexpected};
@@ -455,6 +482,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   progress_.on_progress(now_us);
   failures_.clear();
   complaints_.clear();
+  sent_layers_.clear();
   requests_.forget_all();
   CoordinatorDecisions decisions = log_.end_generation();
   shards_.end_generation();

@@ -133,6 +133,8 @@ class Coordination {
   /// an older one is taken, or the worker is.
   CoordinatorOutcome on_checkpoint_unreadable(WorkerId worker, const std::string& reason,
                                               uint64_t now_us);
+  /// The worker does not see the checkpoint that its plan starts with: it is sent its layers.
+  CoordinatorOutcome on_layers_wanted(WorkerId worker, uint64_t now_us);
   /// The answer to `VerifyCheckpoint`, or to the question that was asked at the start.
   CoordinatorOutcome on_checkpoint_verified(const CheckpointVerdict& verdict, uint64_t now_us);
   /// The answer to `SeekLeftState`: the steps of the checkpoint that was made; 0: of none.
@@ -332,11 +334,12 @@ class Coordination {
   bool waits_for_holders_ = false;       // Only while quiescing.
   bool changes_connection_ = false;      // A worker is lost and welcomed in one event.
   size_t most_gathered_ = 0;             // Members at once, since gathering began.
-  std::optional<uint64_t> journal_told_us_;     // That it cannot be written; none: it can.
-  absl::Status checkpoint_fault_;               // Not OK: no checkpoint is whole.
-  bool is_verifying_ = false;                   // The host reads the checkpoint to go on from.
-  bool is_seeking_ = false;                     // The host looks for state that workers have left.
-  bool has_sought_ = false;                     // It has, in this change of plan.
+  std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
+  absl::Status checkpoint_fault_;            // Not OK: no checkpoint is whole.
+  bool is_verifying_ = false;                // The host reads the checkpoint to go on from.
+  bool is_seeking_ = false;                  // The host looks for state that workers have left.
+  bool has_sought_ = false;                  // It has, in this change of plan.
+  std::set<WorkerId> sent_layers_;  // Whom, in this generation, as it does not see the checkpoint.
   std::map<WorkerId, std::string> complaints_;  // Who cannot read it, in this generation.
 };
 

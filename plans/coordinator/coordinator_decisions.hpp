@@ -215,6 +215,14 @@ struct ReceiveShard {
 struct AbandonShard {
   uint64_t generation = 0;  // Nothing of an older one is received any more, either.
 };
+/// Send the state of these layers out of the checkpoint that the plan starts with to a worker that
+/// does not see it; an event follows if it cannot be read.
+struct SendLayers {
+  uint64_t generation = 0;
+  WorkerId worker;
+  std::vector<int64_t> layers;
+  uint64_t steps_done = 0;  // In the checkpoint.
+};
 /// Read the checkpoint to go on from, and older ones while it is damaged; a `CheckpointVerdict`
 /// follows.
 struct VerifyCheckpoint {
@@ -254,8 +262,8 @@ using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, QuiesceWorker,
                  AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
                  CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
-                 CompleteCheckpoint, ReceiveShard, AbandonShard, VerifyCheckpoint, SeekLeftState,
-                 StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
+                 CompleteCheckpoint, ReceiveShard, AbandonShard, SendLayers, VerifyCheckpoint,
+                 SeekLeftState, StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.

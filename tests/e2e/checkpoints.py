@@ -153,6 +153,40 @@ def elsewhere(program):
                    f"{worst:.1e} {name}")
 
 
+def loaded_elsewhere(program):
+    """The coordinator and all workers die, and those that come instead see nothing of the run folder:
+    the coordinator sends them the checkpoint."""
+    steps = 24
+    run = ElasticRun(program, "loaded-elsewhere", 2, *TWO_STAGES, "--training.steps", str(steps),
+                     "--checkpoint.interval", "6", apart=True)
+    run.wait_for_step(13)
+    wait_until(lambda: 12 in complete(run), 10)
+    run.coordinator.kill()
+    run.coordinator.wait()
+    for worker in (1, 2):
+        run.signal(worker)
+    run.resume()
+    for _ in range(2):
+        join_elsewhere(program, run)
+    code = run.finish()
+    program.expect("a checkpoint elsewhere: the run ends with all steps, and its last checkpoint",
+                   code == 0 and complete(run)[-1:] == [steps], f"{code}: {run.errors()[-300:]}")
+    served = run.events("checkpoint.served")
+    program.expect("a checkpoint elsewhere: both workers were sent it", len(served) == 2, served)
+    back = [each["to"] for each in run.events("run.rolled_back")]
+    program.expect("a checkpoint elsewhere: training went on from it", back == ["12"], back)
+    unreadable = run.events("checkpoint.unreadable") + run.events("checkpoint.failed")
+    program.expect("a checkpoint elsewhere: nobody complained", not unreadable, unreadable)
+    verified = program.run("verify", run.folder())
+    program.expect("a checkpoint elsewhere: all that is complete is whole",
+                   verified.returncode == 0, verified.stdout + verified.stderr)
+    reference = program.run_reference("loaded-reference", "--training.steps", str(steps))
+    worst, name = worst_relative(read_model(newest(run.folder())),
+                                 read_model(newest(reference + "/final")))
+    program.expect("a checkpoint elsewhere: the weights are those of one process",
+                   worst <= TOLERANCE, f"{worst:.1e} {name}")
+
+
 def zombies(program):
     """A worker dies while the last checkpoint is being written: those who take over write the same
     state, while the first attempt is still at work."""
@@ -184,6 +218,7 @@ def main():
     damaged(program, keep=1)
     resumed(program)
     elsewhere(program)
+    loaded_elsewhere(program)
     zombies(program)
     program.finish()
 

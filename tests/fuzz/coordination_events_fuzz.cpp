@@ -467,6 +467,7 @@ class World {
     if (script_.below(4) == 0) {
       return take(coordination_.on_shard_sent(liar, stage, step, now_us_), is_idle);
     }
+    if (script_.below(8) == 0) return take(coordination_.on_layers_wanted(liar, now_us_), is_idle);
     const absl::Status status =
         script_.below(2) == 0 ? absl::OkStatus() : absl::UnavailableError("it lies");
     const Outcome outcome = coordination_.on_shard_saved(liar, stage, step, status, now_us_);

@@ -26,6 +26,7 @@ const char* name_of(const Body::Reader& body) {
       {Body::SNAPSHOT_KEPT, "SnapshotKept"},
       {Body::SHARD_SAVED, "ShardSaved"},
       {Body::SHARD_SENT, "ShardSent"},
+      {Body::LAYERS_WANTED, "LayersWanted"},
       {Body::PEER_FAILURE, "PeerFailure"},
       {Body::CHECKPOINT_UNREADABLE, "CheckpointUnreadable"},
       {Body::FAILED, "Failed"},

@@ -74,7 +74,7 @@ std::shared_ptr<SimulatedPlane::Flow> SimulatedPlane::flow_to(const std::string&
   if (flow && !(rows.key.generation == 0 && flow->lost)) return flow;
   flow = std::make_shared<Flow>();
   flow->term = identity_.term;
-  flow->sender = identity_.self.value;
+  flow->sender = identity_.self;
   const auto peer = planes_.by_address.find(address);
   const bool is_cut = cut_until_us_.contains(address) && cut_until_us_[address] > world_.now_us();
   const ProcessId to = peer == planes_.by_address.end() ? 0 : peer->second->options_.process;

@@ -57,9 +57,9 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   using Name = std::tuple<uint64_t, std::string, uint32_t, net::schema::TensorKind>;
   struct Flow {
     std::shared_ptr<Channel> channel;
-    uint64_t term = 0;     // The coordinator's life when it was made.
-    uint32_t sender = 0;   // The worker that has made it; 0: the coordinator.
-    bool reached = false;  // Something has arrived.
+    uint64_t term = 0;       // The coordinator's life when it was made.
+    plans::WorkerId sender;  // Who has made it; 0: the coordinator.
+    bool reached = false;    // Something has arrived.
     bool lost = false;
   };
   struct Copy {

@@ -70,12 +70,17 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
     return self->state.turns.take(around->world, around->world.between(1'000, 60'000));
   };
   return {
-      [self, around, process, real, delay](const actors::PrepareRequest& request,
-                                           const actors::PrepareListener& listener) {
+      [self, around, process, own_folder, real, delay](const actors::PrepareRequest& request,
+                                                       const actors::PrepareListener& listener) {
         self->state.listener = listener;
         self->state.newest = std::max(self->state.newest, request.plan.generation);
         around->checker.on_prepare(process, request);
-        self->delayed_send(real, delay(), request, actors::PrepareListener(self));
+        actors::PrepareRequest passed = request;
+        if (!own_folder.empty() && passed.load_path.starts_with(passed.run_folder)) {
+          passed.load_path.replace(0, passed.run_folder.size(), own_folder);
+          passed.run_folder = own_folder;
+        }
+        self->delayed_send(real, delay(), std::move(passed), actors::PrepareListener(self));
       },
       [self, real, delay](const actors::SendStateRequest& request,
                           const actors::PrepareListener& listener) {
@@ -454,7 +459,7 @@ absl::Status SimulatedCoordinator::start() {
   World& world = around_.world;
   journal_ = spawn_journal(std::move(journal));
   checkpoints_ = spawn_checkpoints();
-  remote_shards_ = spawn_remote_shards(config.term);
+  spawn_remote_state(config.term);
   observer_ = world.spawn_in(process_, [&](auto& system) {
     return system.spawn(actors::observer_io, static_cast<actors::RunObserver*>(this),
                         std::function<void()>([] {}));
@@ -464,6 +469,7 @@ absl::Status SimulatedCoordinator::start() {
   config.journal = journal_;
   config.checkpoints = checkpoints_;
   config.remote_shards = remote_shards_;
+  config.layer_source = layer_source_;
   config.data_address = plane_->address();
   config.observer = observer_;
   planner_ = spawn_planner();
@@ -516,14 +522,18 @@ actors::CheckpointIo SimulatedCoordinator::spawn_checkpoints() {
   });
 }
 
-actors::RemoteShardIo SimulatedCoordinator::spawn_remote_shards(uint64_t term) {
+void SimulatedCoordinator::spawn_remote_state(uint64_t term) {
   SimulatedPlane::Options options;
   options.process = process_;
   options.on_peer_lost = options.on_unreachable = [](const std::string&, const absl::Status&) {};
   plane_ = std::make_shared<SimulatedPlane>(around_.world, around_.network, around_.planes,
                                             std::move(options));
   plane_->identify({around_.run, {}, term});
-  return around_.world.spawn_in(process_, [&](auto& system) {
+  layer_source_ = around_.world.spawn_in(process_, [&](auto& system) {
+    return actors::LayerSourceIo(
+        system.spawn(actors::layer_source_io, actors::LayerSourceIoConfig{around_.job, plane_}));
+  });
+  remote_shards_ = around_.world.spawn_in(process_, [&](auto& system) {
     return actors::RemoteShardIo(
         system.spawn(actors::remote_shard_io,
                      actors::RemoteShardIoConfig{around_.run_folder, around_.job, plane_}));
@@ -563,6 +573,7 @@ void SimulatedCoordinator::kill(bool silent) {
     end_actor(caf::actor_cast<caf::actor>(checkpoints_));
     end_actor(caf::actor_cast<caf::actor>(real_checkpoints_));
     end_actor(caf::actor_cast<caf::actor>(remote_shards_));
+    end_actor(caf::actor_cast<caf::actor>(layer_source_));
     end_actor(caf::actor_cast<caf::actor>(observer_));
     end_actor(caf::actor_cast<caf::actor>(planner_));
     end_actor(caf::actor_cast<caf::actor>(real_planner_));
@@ -572,6 +583,7 @@ void SimulatedCoordinator::kill(bool silent) {
   journal_ = real_journal_ = nullptr;
   checkpoints_ = real_checkpoints_ = nullptr;
   remote_shards_ = nullptr;
+  layer_source_ = nullptr;
   observer_ = nullptr;
   planner_ = real_planner_ = nullptr;
   world.drain(process_);

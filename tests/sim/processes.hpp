@@ -108,7 +108,8 @@ class SimulatedCoordinator final : public actors::RunObserver {
   actors::JournalIo spawn_journal(std::shared_ptr<actors::Journal> journal);
   actors::Planner spawn_planner();
   actors::CheckpointIo spawn_checkpoints();
-  actors::RemoteShardIo spawn_remote_shards(uint64_t term);
+  /// The plane, and who sends and receives state by it.
+  void spawn_remote_state(uint64_t term);
 
   Surroundings& around_;
   ProcessId process_ = 0;
@@ -118,6 +119,7 @@ class SimulatedCoordinator final : public actors::RunObserver {
   actors::CheckpointIo checkpoints_;
   std::shared_ptr<SimulatedPlane> plane_;
   actors::RemoteShardIo remote_shards_;
+  actors::LayerSourceIo layer_source_;
   actors::ObserverIo observer_;
   actors::Planner real_planner_;
   actors::Planner planner_;

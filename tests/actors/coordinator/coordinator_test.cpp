@@ -80,6 +80,12 @@ struct CoordinatorRig {
               },
               [](const StateArrived&) {}, [](const plans::AbandonShard&) {}};
     });
+    layer_source = system->spawn([this]() -> LayerSourceIo::behavior_type {
+      return {[this](const LayersRequest& request, const LayersListener&) {
+                served.push_back(request);
+              },
+              [](const LayerLeft&) {}, [](const plans::AbandonShard&) {}};
+    });
     observer = system->spawn(observer_io, static_cast<RunObserver*>(&events), [] {});
     CoordinatorConfig made;
     made.options.job = small_job(ranks, replicas);
@@ -90,6 +96,7 @@ struct CoordinatorRig {
     made.journal = journal;
     made.checkpoints = checkpoints;
     made.remote_shards = remote_shards;
+    made.layer_source = layer_source;
     made.data_address = "127.0.0.1:9";
     made.observer = observer;
     planner_actor = system->spawn(planner, PlannerConfig{});
@@ -103,7 +110,8 @@ struct CoordinatorRig {
     for (const auto& each :
          {caf::actor_cast<caf::actor>(actor), caf::actor_cast<caf::actor>(journal),
           caf::actor_cast<caf::actor>(checkpoints), caf::actor_cast<caf::actor>(remote_shards),
-          caf::actor_cast<caf::actor>(observer), caf::actor_cast<caf::actor>(planner_actor)}) {
+          caf::actor_cast<caf::actor>(layer_source), caf::actor_cast<caf::actor>(observer),
+          caf::actor_cast<caf::actor>(planner_actor)}) {
       caf::anon_send_exit(each, caf::exit_reason::user_shutdown);
     }
     run();
@@ -191,6 +199,8 @@ struct CoordinatorRig {
   CheckpointIo checkpoints;
   RemoteShardIo remote_shards;
   std::vector<plans::ReceiveShard> received;
+  LayerSourceIo layer_source;
+  std::vector<LayersRequest> served;
   Events events;
   ObserverIo observer;
   Planner planner_actor;

@@ -6,6 +6,7 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -102,6 +103,24 @@ TEST(PrepareIo, AModelGoesOnOnlyIfItsOptimizerIsTheJobs) {
   ASSERT_TRUE(read_layer_state(rig.job.model, 1, *first.model, before).ok());
   ASSERT_TRUE(read_layer_state(rig.job.model, 1, *changed.model, after).ok());
   EXPECT_EQ(before, after) << "the state goes on all the same";
+}
+
+TEST(PrepareIo, ACheckpointThatIsNotHereIsUnseenAndADamagedOneUnreadable) {
+  PrepareRig rig;
+  const std::string run_folder = rig.folder.file("run");
+  rig.request.run_folder = run_folder;
+  rig.request.run = "run-1";
+  rig.request.load_path = run_folder + "/checkpoint/step-00000005";
+  EXPECT_TRUE(rig.prepare().is_checkpoint_unseen) << "there is no folder";
+  std::filesystem::create_directories(rig.request.load_path);
+  std::ofstream(rig.request.load_path + "/COMPLETE") << "{}";
+  EXPECT_TRUE(rig.prepare().is_checkpoint_unseen) << "the folder is no run's";
+  std::ofstream(run_folder + "/run.id") << "run-2\n";
+  EXPECT_TRUE(rig.prepare().is_checkpoint_unseen) << "it is another run's";
+  EXPECT_FALSE(rig.prepare().is_checkpoint_unreadable);
+  std::ofstream(run_folder + "/run.id") << "run-1\n";
+  EXPECT_FALSE(rig.prepare().is_checkpoint_unseen);
+  EXPECT_TRUE(rig.prepare().is_checkpoint_unreadable) << rig.prepare().status;
 }
 
 }  // namespace

@@ -454,6 +454,35 @@ TEST(Worker, WaitsForTheLayersOfOthersAndTakesEachOnce) {
   EXPECT_EQ(rig.prepares[0].held[0].step, 5u);
 }
 
+TEST(Worker, ACheckpointThatIsNotSeenHereIsAskedOfTheCoordinator) {
+  WorkerRig rig;
+  rig.join();
+  rig.quiesce(1);
+  rig.assign(1, 5);
+  PreparedReplicas unseen;
+  unseen.generation = 1;
+  unseen.status = absl::NotFoundError("no such folder");
+  unseen.is_checkpoint_unseen = true;
+  rig.tell(unseen);
+  rig.tell(unseen);
+  EXPECT_EQ(rig.count(Body::LAYERS_WANTED), 1u);
+  const auto kind = net::schema::TensorKind::STATE;
+  ASSERT_TRUE(rig.plane->streams.contains(kind));
+  EXPECT_EQ(rig.plane->streams.at(kind).sender, plans::WorkerId{0}) << "from nobody else";
+  const int64_t layers = plans::layer_count(rig.job.model);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    EXPECT_EQ(rig.prepares.size(), 1u);
+    rig.tell(StateArrived{{1, static_cast<uint32_t>(layer), kind, 5, 0},
+                          make_layer_memory(layer_state_floats(rig.job.model, layer))});
+  }
+  ASSERT_EQ(rig.prepares.size(), 2u);
+  EXPECT_FALSE(rig.prepares[1].from_checkpoint);
+  EXPECT_EQ(rig.prepares[1].held.size(), static_cast<size_t>(layers));
+  rig.prepared(1);
+  EXPECT_EQ(rig.count(Body::PREPARED), 1u);
+  EXPECT_EQ(rig.count(Body::CHECKPOINT_UNREADABLE), 0u);
+}
+
 TEST(Worker, APlanThatIsOverBeforeItIsPreparedNeverRuns) {
   WorkerRig rig;
   rig.join();

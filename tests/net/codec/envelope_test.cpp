@@ -61,6 +61,7 @@ TEST(Codec, StructsMayBeSentAsTheyAreMade) {
                                           Validated(),
                                           ShardSaved(),
                                           ShardSent(),
+                                          LayersWanted(),
                                           Heartbeat(),
                                           HeartbeatAck(),
                                           Timings(),

@@ -190,6 +190,7 @@ class RandomMessages {
     to.config_digest = rng_.bits();
   }
   void fill(Prepared&) {}
+  void fill(LayersWanted&) {}
   void fill(RendezvousEntry& to) {
     to.key = line(kKeyBytesMax);
     to.value.resize(rng_.below(100));

@@ -263,6 +263,7 @@ TEST_F(DataPlaneTest, AReusedPortTakesNoTensorsOfAnotherRun) {
   sender->send(here->address(), rows(9, 0, 4));  // Serves no run.
   ASSERT_TRUE(eventually([&] { return refusals.size() >= 2; }));
   EXPECT_THAT(refusals.back(), HasSubstr("no run yet"));
+  here->identify({"small-1", {}});  // The coordinator.
   receiver->identify({"small-1", {}});
   receiver->send(here->address(), rows(10, 0, 4));
   ASSERT_TRUE(eventually([&] { return refusals.size() >= 3; }));

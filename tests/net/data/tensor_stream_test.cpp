@@ -54,13 +54,13 @@ TEST(TensorStream, OneThatIsForOneSenderTakesNothingOfOthers) {
   TensorInbox::StreamSpec spec;
   spec.row_count = 1;
   spec.row_floats = 1;
-  spec.sender = 3;
+  spec.sender = plans::WorkerId{3};
   const TensorStream stream(spec, [] {});
   TensorStream::Rows rows;
   rows.count = 1;
   rows.bytes = sizeof(float);
-  for (const uint32_t sender : {0, 2, 3, 4}) {
-    rows.sender = sender;
+  for (const uint32_t sender : {0u, 2u, 3u, 4u}) {
+    rows.sender = {sender};
     EXPECT_EQ(stream.check(rows).ok(), sender == 3) << sender;
   }
 }

@@ -210,6 +210,43 @@ TEST(CoordinationCheckpoint, ADamagedOneLeadsToAnOlderOne) {
   EXPECT_NE(find<RewindJournal>(cluster.prepared(1)), nullptr);
 }
 
+TEST(CoordinationCheckpoint, WhoDoesNotSeeItIsSentTheLayersOfItsReplicas) {
+  Cluster cluster(saving_job());
+  EXPECT_EQ(cluster.coordination.on_layers_wanted({1}, ++cluster.now).why_dropped(),
+            DropReason::kUnknown);
+  restore_from_four(cluster);
+  const CoordinatorDecisions decided =
+      cluster.decided(cluster.coordination.on_layers_wanted({1}, ++cluster.now));
+  const auto* order = find<SendLayers>(decided);
+  ASSERT_NE(order, nullptr);
+  EXPECT_EQ(order->generation, cluster.coordination.generation());
+  EXPECT_EQ(order->worker, WorkerId{1});
+  EXPECT_THAT(order->layers, ElementsAre(0, 1, 2, 3, 4, 5)) << "it hosts all, as it is alone";
+  EXPECT_EQ(order->steps_done, 4u);
+  EXPECT_EQ(cluster.coordination.on_layers_wanted({1}, ++cluster.now).why_dropped(),
+            DropReason::kRepeated);
+  EXPECT_EQ(cluster.coordination.on_layers_wanted({2}, ++cluster.now).why_dropped(),
+            DropReason::kUnknown);
+  // What cannot be read here is verified, as if the worker had said so.
+  EXPECT_NE(find<VerifyCheckpoint>(cluster.decided(cluster.coordination.on_checkpoint_unreadable(
+                {1}, "h.0.ln_1.bias", ++cluster.now))),
+            nullptr);
+}
+
+TEST(CoordinationCheckpoint, NoLayersAreSentForAPlanThatNeedsNone) {
+  Cluster cluster(saving_job());
+  cluster.join(1);
+  cluster.join(2);
+  EXPECT_EQ(cluster.coordination.on_layers_wanted({1}, ++cluster.now).why_dropped(),
+            DropReason::kUnexpected);
+  cluster.quiesced(1);
+  cluster.quiesced(2);
+  cluster.prepared(1);
+  cluster.prepared(2);
+  EXPECT_EQ(cluster.coordination.on_layers_wanted({1}, ++cluster.now).why_dropped(),
+            DropReason::kUnexpected);
+}
+
 TEST(CoordinationCheckpoint, WithoutAWholeOneTheRunEndsAndNamesTheFault) {
   Cluster cluster(saving_job());
   restore_from_four(cluster);
