@@ -10,6 +10,8 @@ namespace skein::sim {
 namespace {
 
 constexpr uint64_t kConnectRetryUs = 100'000;
+/// After that TCP sends what is not acknowledged again, and nothing new: its least time-out.
+constexpr uint64_t kUnacknowledgedUs = 200'000;
 
 }  // namespace
 
@@ -33,7 +35,7 @@ void Channel::pump() {
   }
   pumping_ = true;
   while (!rounds_.empty() && rounds_.front().first <= world_.now_us() &&
-         !network_.is_parted(from_, to_) && world_.is_alive(to_)) {
+         network_.carries(from_, to_) && world_.is_alive(to_)) {
     Round round = std::move(rounds_.front().second);
     const uint64_t due_us = rounds_.front().first;
     rounds_.pop_front();
@@ -216,13 +218,36 @@ void Network::pump_all() {
   }
 }
 
+void Network::part(ProcessId a, ProcessId b, bool lasts) {
+  part_one_way(a, b, lasts);
+  part_one_way(b, a, lasts);
+}
+
+void Network::part_one_way(ProcessId from, ProcessId to, bool lasts) {
+  Cut& cut = cuts_.try_emplace({from, to}, Cut{world_.now_us(), false}).first->second;
+  cut.lasts = cut.lasts || lasts;
+}
+
+bool Network::is_parted(ProcessId a, ProcessId b) const {
+  return cuts_.contains({a, b}) || cuts_.contains({b, a});
+}
+
+bool Network::carries(ProcessId from, ProcessId to) const {
+  if (cuts_.contains({from, to})) return false;
+  const auto back = cuts_.find({to, from});
+  return back == cuts_.end() || world_.now_us() < back->second.since_us + kUnacknowledgedUs;
+}
+
 void Network::heal(ProcessId a, ProcessId b) {
-  parted_.erase(std::minmax(a, b));
+  std::erase_if(cuts_, [&](const auto& each) {
+    return std::minmax(each.first.first, each.first.second) == std::minmax(a, b) &&
+           !each.second.lasts;
+  });
   pump_all();
 }
 
 void Network::heal_all() {
-  parted_.clear();
+  std::erase_if(cuts_, [](const auto& each) { return !each.second.lasts; });
   pump_all();
 }
 
@@ -232,6 +257,15 @@ void Network::half_open(ProcessId process) {
       if (connection->ends[side].process != process) continue;
       connection->ends[side].out->go_silent();
       connection->ends[1 - side].out->go_silent();
+    }
+  }
+}
+
+void Network::mute(ProcessId process, bool hears_nothing) {
+  for (const auto& connection : connections_) {
+    for (size_t side = 0; side < 2; ++side) {
+      if (connection->ends[side].process != process) continue;
+      connection->ends[hears_nothing ? 1 - side : side].out->go_silent();
     }
   }
 }

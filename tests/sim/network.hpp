@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,13 +81,23 @@ class Network {
   /// The process is dead. Its peers' connections break; `silent`: its machine went with it, and
   /// nobody tells them.
   void on_killed(ProcessId process, bool silent);
-  /// No bytes go between the processes until `heal`.
-  void part(ProcessId a, ProcessId b) { parted_.insert(std::minmax(a, b)); }
+  /// No bytes go between the processes until `heal`; `lasts`: as long as both live.
+  void part(ProcessId a, ProcessId b, bool lasts = false);
+  /// Bytes from `from` to `to` are lost until `heal`. Those of the other direction arrive, but as
+  /// nobody hears that they do, they are soon sent again and again instead of what comes behind
+  /// them; and no connection is made in either direction.
+  void part_one_way(ProcessId from, ProcessId to, bool lasts = false);
   void heal(ProcessId a, ProcessId b);
   void heal_all();
-  bool is_parted(ProcessId a, ProcessId b) const { return parted_.contains(std::minmax(a, b)); }
+  /// In one direction or in both.
+  bool is_parted(ProcessId a, ProcessId b) const;
+  /// Whether what is sent now arrives.
+  bool carries(ProcessId from, ProcessId to) const;
   /// The control connections of a process are half open from now on: no end hears of the other.
   void half_open(ProcessId process);
+  /// Nothing more comes out of the process's control connections, or (`hears_nothing`) into them,
+  /// and what is swallowed is acknowledged: neither kernel notices.
+  void mute(ProcessId process, bool hears_nothing);
 
   /// Ends everything that is still open.
   void wind_up();
@@ -106,6 +116,12 @@ class Network {
     OnConnected on_done;
   };
 
+  /// A direction in which bytes are lost.
+  struct Cut {
+    uint64_t since_us = 0;
+    bool lasts = false;
+  };
+
   void attempt(const std::shared_ptr<Attempt>& attempt);
   void establish(const std::shared_ptr<Attempt>& attempt);
   void pump_all();
@@ -115,7 +131,7 @@ class Network {
   OnMessage on_message_;
   ProcessId server_ = 0;
   OnAccept on_accept_;
-  std::set<std::pair<ProcessId, ProcessId>> parted_;
+  std::map<std::pair<ProcessId, ProcessId>, Cut> cuts_;  // From whom to whom.
   std::vector<std::shared_ptr<Connection>> connections_;
   std::vector<std::weak_ptr<Channel>> channels_;
 };

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -125,6 +124,11 @@ class Simulation {
     coordinators_.push_back(std::make_unique<SimulatedCoordinator>(
         around_, absl::StrCat("c", coordinators_.size() + 1)));
     coordinator_ = coordinators_.back().get();
+    for (const auto& [worker, is_unheard] : cut_off_) {
+      const ProcessId coordinator = coordinator_->process();
+      network_.part_one_way(is_unheard ? worker : coordinator, is_unheard ? coordinator : worker,
+                            /*lasts=*/true);
+    }
     watch_result();
   }
 
@@ -231,6 +235,12 @@ class Simulation {
         return swallow(target->process(), other->process());
       case FaultKind::kPowerCut:
         return crash_coordinator(fault) && cut_power(fault);
+      case FaultKind::kOneWay:
+      case FaultKind::kLastingOneWay:
+        return lose_one_way(fault, target->process(), other->process());
+      case FaultKind::kMute:
+        network_.mute(target->process(), fault.variant % 2 == 0);
+        return true;
     }
     return false;
   }
@@ -307,20 +317,40 @@ class Simulation {
   bool part(ProcessId a, ProcessId b, uint64_t duration_us) {
     if (a == b || network_.is_parted(a, b)) return false;
     network_.part(a, b);
-    world_.after(duration_us, 0, [this, a, b] {
-      if (!blackholes_.contains({a, b})) network_.heal(a, b);
-    });
+    world_.after(duration_us, 0, [this, a, b] { network_.heal(a, b); });
     excuse_for(duration_us);
     return true;
   }
 
+  /// Between two workers, or in one case of three between a worker and the coordinator, whose later
+  /// lives are on the same machine.
+  bool lose_one_way(const Fault& fault, ProcessId from, ProcessId to) {
+    const bool lasts = fault.kind == FaultKind::kLastingOneWay;
+    const bool is_sent_by_first = fault.variant % 2 == 0;
+    if (fault.variant % 3 == 0) {
+      if (lasts) cut_off_.emplace_back(from, is_sent_by_first);
+      to = coordinator_->process();
+    } else if (lasts && needs_link()) {
+      return false;
+    }
+    if (from == to || network_.is_parted(from, to)) return false;
+    if (!is_sent_by_first) std::swap(from, to);
+    network_.part_one_way(from, to, lasts);
+    if (lasts) {
+      checker_.excuse_rollbacks_until(UINT64_MAX);
+    } else {
+      world_.after(fault.duration_us, 0, [this, from, to] { network_.heal(from, to); });
+      excuse_for(fault.duration_us);
+    }
+    return true;
+  }
+
+  /// Where a model takes two workers, no plan could do without the link between the only two.
+  bool needs_link() const { return scenario_.memory_bytes > 0 && scenario_.worker_count == 2; }
+
   bool swallow(ProcessId a, ProcessId b) {
-    // Where a model takes two workers, no plan could do without the link between the only two.
-    const bool needs_link = scenario_.memory_bytes > 0 && scenario_.worker_count == 2;
-    if (a == b || needs_link) return false;
-    network_.part(a, b);
-    blackholes_.insert({a, b});
-    blackholes_.insert({b, a});
+    if (a == b || needs_link()) return false;
+    network_.part(a, b, /*lasts=*/true);
     checker_.excuse_rollbacks_until(UINT64_MAX);
     return true;
   }
@@ -345,7 +375,6 @@ class Simulation {
   void heal() {
     world_.trace("no more faults");
     network_.heal_all();
-    for (const auto& [a, b] : blackholes_) network_.part(a, b);
     store_.is_full = false;
     start_coordinator();
     for (const auto& each : workers_) {
@@ -438,7 +467,9 @@ class Simulation {
   uint64_t start_us_ = 0;
   uint64_t ended_us_ = 0;
   std::array<int, kFaultKinds> injected_{};
-  std::set<std::pair<ProcessId, ProcessId>> blackholes_;  // Both ways.
+  /// Workers that the coordinator's machine is cut off from for good: they are not heard, or hear
+  /// nothing.
+  std::vector<std::pair<ProcessId, bool>> cut_off_;
 };
 
 void Simulation::trace_message(ProcessId from, ProcessId to, const net::ControlMessage& message,

@@ -1,6 +1,7 @@
 #include "tests/sim/scenario.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/rng.hpp"
@@ -318,6 +319,27 @@ void add_abandonment(uint64_t seed, const plans::JobSpec& job, std::vector<Fault
   }
 }
 
+/// Kinds of which one seed in ten has one. Each is drawn apart from the rest, and put behind it.
+void add_rare(uint64_t seed, std::vector<Fault>& faults) {
+  struct Rare {
+    FaultKind kind;
+    std::string_view stream;
+  };
+  constexpr Rare kRare[] = {
+      {FaultKind::kOneWay, "one-way"},
+      {FaultKind::kLastingOneWay, "lasting-one-way"},
+      {FaultKind::kMute, "mute"},
+  };
+  for (const Rare& rare : kRare) {
+    Draw draw{plans::Rng(seed, plans::random_stream(rare.stream.data(), rare.stream.size()))};
+    if (!draw.chance(0.1)) continue;
+    Fault fault = draw_fault(draw);
+    fault.kind = rare.kind;
+    fault.variant = draw.rng.below(60);
+    faults.push_back(fault);
+  }
+}
+
 }  // namespace
 
 bool needs_worker(FaultKind kind) {
@@ -348,6 +370,9 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kStall:
     case FaultKind::kRestart:
     case FaultKind::kBlackhole:
+    case FaultKind::kOneWay:
+    case FaultKind::kLastingOneWay:
+    case FaultKind::kMute:
       return true;
   }
   return true;
@@ -378,7 +403,10 @@ const char* to_text(FaultKind kind) {
                                                "blackhole",
                                                "power-cut",
                                                "abandon",
-                                               "standstill"};
+                                               "standstill",
+                                               "one-way",
+                                               "lasting-one-way",
+                                               "mute"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -427,6 +455,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   add_blackhole(seed, scenario.faults);
   add_power_cut(seed, scenario.faults);
   add_abandonment(seed, scenario.job, scenario.faults);
+  add_rare(seed, scenario.faults);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",

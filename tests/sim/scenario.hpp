@@ -35,8 +35,11 @@ enum class FaultKind {
   kPowerCut,   // As kCrashCoordinator, and the newest entries of the journal are lost, or all.
   kAbandon,    // As kCrashCoordinator, for longer than workers wait.
   kStandstill,  // As kPauseCoordinator, for longer than workers wait.
+  kOneWay,  // Bytes of a worker to or from another one, or the coordinator, are lost for a while.
+  kLastingOneWay,  // And as long as both live.
+  kMute,           // A worker's control connection goes silent in one direction.
 };
-inline constexpr int kFaultKinds = 25;
+inline constexpr int kFaultKinds = 28;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.
@@ -46,8 +49,9 @@ struct Fault {
   FaultKind kind = FaultKind::kCrash;
   uint64_t at_us = 0;  // Since the start.
   uint64_t duration_us = 0;
-  uint64_t target = 0;  // Modulo the number of workers that live then.
-  uint64_t other = 0;   // Used for pairs.
+  uint64_t target = 0;   // Modulo the number of workers that live then.
+  uint64_t other = 0;    // Used for pairs.
+  uint64_t variant = 0;  // In which of a kind's forms.
 };
 
 /// One run: a job, workers, and what goes wrong.
