@@ -279,6 +279,7 @@ void Checker::on_coordinator_killed() {
 void Checker::on_given_up(ProcessId process) {
   const auto hosted = hosted_.find(process);
   if (!job_.checkpoint.enable || hosted == hosted_.end()) return;
+  if (left_in_part_.contains(process)) return;
   for (const Held& held : hosted->second.replicas) {
     const auto applied = applied_.find(held.model);
     const auto updated = updated_in_.find(held.model);

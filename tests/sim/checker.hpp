@@ -89,6 +89,8 @@ class Checker {
   void on_killed(ProcessId process);
   /// The worker ends as its coordinator is gone for good, and has written what it holds.
   void on_given_up(ProcessId process);
+  /// Not all of what it holds is there to be found.
+  void on_left_in_part(ProcessId process) { left_in_part_.insert(process); }
   /// The process is one of a loop of those that die soon.
   void on_looper(ProcessId process) { loopers_.insert(process); }
   void on_coordinator_killed();
@@ -200,6 +202,7 @@ class Checker {
   uint64_t excused_us_ = 0;
   uint64_t forgotten_steps_ = 0;                        // The journal need not have all of these.
   std::map<std::pair<uint64_t, uint64_t>, Left> left_;  // By steps done and generation.
+  std::set<ProcessId> left_in_part_;
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;

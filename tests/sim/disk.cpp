@@ -10,6 +10,7 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/files/durable_file.hpp"
 
 namespace skein::sim {
 namespace {
@@ -55,6 +56,8 @@ Disk::Disk(std::string run_folder, uint64_t seed, uint64_t write_us_max)
       rng_(seed, plans::random_stream("disk-times", 10)),
       write_us_max_(write_us_max) {}
 
+Disk::~Disk() { make_space(); }
+
 void Disk::on_completed(const std::string& folder) {
   damaged_.erase(folder);
   if (damages_next_) damage_checkpoint(*std::exchange(damages_next_, std::nullopt));
@@ -67,13 +70,8 @@ void Disk::damage_checkpoint(bool keeps_digests) {
     return;
   }
   const std::string& folder = folders->front();
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename());
-  }
-  if (names.empty()) return;
-  std::sort(names.begin(), names.end());
-  const std::string name = names[rng_.below(names.size())];
+  const std::string name = pick_file(folder);
+  if (name.empty()) return;
   flip_float(absl::StrCat(folder, "/", name), rng_);
   if (keeps_digests) renew_digests(folder, name);
   damaged_.insert(folder);
@@ -100,8 +98,59 @@ void Disk::delete_partial() const {
   }
 }
 
-void Disk::on_shard_written(const std::string& folder, const std::set<std::string>& names) {
-  if (!std::exchange(loses_shard_, false)) return;
+std::string Disk::pick_file(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".safetensors") names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names.empty() ? "" : names[rng_.below(names.size())];
+}
+
+void Disk::tear(const std::string& path) {
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  if (!error && bytes > 0) fs::resize_file(path, rng_.below(bytes), error);
+}
+
+void Disk::tear_checkpoint() {
+  const auto folders = gpu::complete_checkpoints(run_folder_);
+  if (!folders.ok() || is_damaged(folders->front())) return;
+  const std::string name = pick_file(folders->front());
+  if (name.empty()) return;
+  tear(absl::StrCat(folders->front(), "/", name));
+  damaged_.insert(folders->front());
+}
+
+bool Disk::on_left(const std::vector<std::string>& folders) {
+  if (!tears_left_ || folders.empty()) return false;
+  tears_left_ = false;
+  const std::string& folder = folders[rng_.below(folders.size())];
+  const std::string name = pick_file(folder);
+  if (name.empty()) return false;
+  tear(absl::StrCat(folder, "/", name));
+  return true;
+}
+
+void Disk::fill(int64_t operations) {
+  is_full_ = was_full_ = true;
+  gpu::fail_file_operation(operations + 1);
+}
+
+void Disk::make_space() {
+  is_full_ = false;
+  gpu::fail_file_operation(0);
+}
+
+void Disk::on_shard_written(const std::string& folder, const std::set<std::string>& names,
+                            bool is_last) {
+  if (std::exchange(tears_shard_, false)) {
+    tear(absl::StrCat(folder, "/",
+                      *std::next(names.begin(), static_cast<int64_t>(rng_.below(names.size())))));
+    tore_shard_ = true;
+  }
+  if (is_last || !std::exchange(loses_shard_, false)) return;
   std::error_code error;
   for (const std::string& name : names) fs::remove(absl::StrCat(folder, "/", name), error);
 }

@@ -4,6 +4,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "plans/base/rng.hpp"
 
@@ -15,9 +17,15 @@ class Disk {
  public:
   /// `write_us_max`: how long a stage's files, or a whole checkpoint, may take; 0: no time.
   Disk(std::string run_folder, uint64_t seed, uint64_t write_us_max);
+  ~Disk();
+  Disk(const Disk&) = delete;
+  Disk& operator=(const Disk&) = delete;
 
   const std::string& run_folder() const { return run_folder_; }
   bool is_slow() const { return write_us_max_ > 0; }
+  /// Shards are looked at when they have been written, which takes a message more.
+  void watch_shards() { watches_shards_ = true; }
+  bool watches_shards() const { return watches_shards_ || is_slow(); }
   /// How long the next one takes.
   uint64_t take_us() { return rng_.below(write_us_max_ + 1); }
 
@@ -38,16 +46,45 @@ class Disk {
 
   /// The next shard goes to a disk that nobody else sees.
   void lose_next_shard() { loses_shard_ = true; }
-  /// Deletes the files of a shard, if it is to be lost.
-  void on_shard_written(const std::string& folder, const std::set<std::string>& names);
+  /// Deletes the files of a shard, if it is to be lost, or tears one of them. `is_last`: of the
+  /// run, which ends if that is not written: it is not lost.
+  void on_shard_written(const std::string& folder, const std::set<std::string>& names,
+                        bool is_last);
+
+  /// From the operation after the next `operations` ones on nothing can be written, until
+  /// `make_space`.
+  void fill(int64_t operations);
+  void make_space();
+  /// Whether it has been full since it was last asked: what ends with that is to be begun anew.
+  bool is_full() const { return is_full_; }
+  bool take_was_full() { return std::exchange(was_full_, is_full_); }
+
+  /// A file is shorter than its writer has reported: one of the next shard; of what the next worker
+  /// leaves that gives up its coordinator; or of the newest complete checkpoint.
+  void tear_next_shard() { tears_shard_ = true; }
+  void tear_next_left() { tears_left_ = true; }
+  void tear_checkpoint();
+  /// True if one of what was left in the folders is torn.
+  bool on_left(const std::vector<std::string>& folders);
+  bool take_tore_shard() { return std::exchange(tore_shard_, false); }
 
  private:
+  /// One of the files of a checkpoint's folder that have tensors; empty: there is none.
+  std::string pick_file(const std::string& folder);
+  void tear(const std::string& path);
+
   std::string run_folder_;
   plans::Rng rng_;
   uint64_t write_us_max_ = 0;
   std::set<std::string> damaged_;     // Folders.
   std::optional<bool> damages_next_;  // Whether digests are kept.
   bool loses_shard_ = false;
+  bool tears_shard_ = false;
+  bool tears_left_ = false;
+  bool tore_shard_ = false;
+  bool watches_shards_ = false;
+  bool is_full_ = false;
+  bool was_full_ = false;
 };
 
 }  // namespace skein::sim

@@ -115,7 +115,11 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         self->delayed_send(real, delay(), std::move(passed), actors::PrepareListener(self));
       },
       [self](const actors::StateSent& sent) { self->send(self->state.listener, sent); },
-      [self](const actors::EmergencySaved& saved) { self->send(self->state.listener, saved); },
+      [self, around, process](const actors::EmergencySaved& saved) {
+        const bool is_torn = around->disk.on_left(saved.folders);
+        if (is_torn || !saved.status.ok()) around->checker.on_left_in_part(process);
+        self->send(self->state.listener, saved);
+      },
       [](const actors::ProfileMeasured&) {},
   };
 }
@@ -203,10 +207,10 @@ ShardProxy::behavior_type shard_proxy(ShardProxy::stateful_pointer<ShardProxySta
         const std::string path = folder(written.steps_done);
         around->checker.on_shard_ended(process, absl::StrCat(path, "/", written.stage));
         const auto steps = static_cast<uint64_t>(around->job.training.steps);
-        if (written.files.ok() && !written.is_sent && written.steps_done < steps) {
+        if (written.files.ok() && !written.is_sent) {
           std::set<std::string> names;
           for (const gpu::SavedFile& file : *written.files) names.insert(file.name);
-          around->disk.on_shard_written(path, names);
+          around->disk.on_shard_written(path, names, written.steps_done >= steps);
         }
         self->send(self->state.listeners.front(), written);
         self->state.listeners.pop_front();
@@ -343,7 +347,7 @@ actors::WorkerParts SimulatedWorker::make_parts() {
     auto& system = around_.world.system();
     if (!own_folder_.empty()) config.run_folder = own_folder_;
     actors::ShardIo real = system.spawn(actors::shard_io, config);
-    if (!around_.disk.is_slow()) return real;
+    if (!around_.disk.watches_shards()) return real;
     return actors::ShardIo(
         system.spawn(shard_proxy, &around_, process_, std::move(config), std::move(real)));
   };

@@ -77,6 +77,9 @@ class Simulation {
 
   Outcome run() {
     start_us_ = world_.now_us();
+    for (const Fault& fault : scenario_.faults) {
+      if (fault.kind == FaultKind::kTear) disk_.watch_shards();
+    }
     start_coordinator();
     for (int64_t n = 0; n < scenario_.worker_count; ++n) {
       world_.after(world_.between(0, kSecond / 2), 0, [this] { add_worker(); });
@@ -135,6 +138,12 @@ class Simulation {
   /// Looks for the end of the run now and then.
   void watch_result() {
     if (result_ || !coordinator_->is_alive()) return;
+    if (coordinator_->result() && is_to_resume(*coordinator_->result())) {
+      world_.trace(absl::StrCat("to be resumed: ", coordinator_->result()->status.ToString()));
+      coordinator_->kill(false);
+      checker_.on_coordinator_killed();
+      return world_.after(kSecond, 0, [this] { resume_run(); });
+    }
     if (coordinator_->result()) {
       result_ = coordinator_->result();
       ended_us_ = world_.now_us();
@@ -144,6 +153,19 @@ class Simulation {
     world_.after(kSecond / 10, 0, [this, watched = coordinator_] {
       if (watched == coordinator_) watch_result();
     });
+  }
+
+  /// The disk was full, or has torn a file of the last checkpoint: once that is over the run is
+  /// resumed, as its last words say.
+  bool is_to_resume(const actors::RunResult& result) {
+    return !result.status.ok() && !absl::IsDataLoss(result.status) &&
+           (disk_.take_was_full() || disk_.take_tore_shard());
+  }
+
+  void resume_run() {
+    if (disk_.is_full()) return world_.after(kSecond, 0, [this] { resume_run(); });
+    start_coordinator();
+    top_up();
   }
 
   void add_worker(const std::string& host = "") {
@@ -238,6 +260,10 @@ class Simulation {
       case FaultKind::kOneWay:
       case FaultKind::kLastingOneWay:
         return lose_one_way(fault, target->process(), other->process());
+      case FaultKind::kFullRunDisk:
+        return fill_disk(fault);
+      case FaultKind::kTear:
+        return tear(fault);
       case FaultKind::kMute:
         network_.mute(target->process(), fault.variant % 2 == 0);
         return true;
@@ -345,6 +371,25 @@ class Simulation {
     return true;
   }
 
+  /// In every other case the journal is on the same disk.
+  bool fill_disk(const Fault& fault) {
+    constexpr uint64_t kOperations = 12;  // Of two stages, or of a completion, there are so many.
+    disk_.fill(static_cast<int64_t>(fault.other % kOperations));
+    store_.is_full = store_.is_full || fault.variant % 2 == 0;
+    world_.after(fault.duration_us, 0, [this] {
+      disk_.make_space();
+      store_.is_full = false;
+    });
+    return true;
+  }
+
+  bool tear(const Fault& fault) {
+    if (fault.variant % 3 == 0) disk_.tear_next_shard();
+    if (fault.variant % 3 == 1) disk_.tear_next_left();
+    if (fault.variant % 3 == 2) disk_.tear_checkpoint();
+    return true;
+  }
+
   /// Where a model takes two workers, no plan could do without the link between the only two.
   bool needs_link() const { return scenario_.memory_bytes > 0 && scenario_.worker_count == 2; }
 
@@ -376,6 +421,7 @@ class Simulation {
     world_.trace("no more faults");
     network_.heal_all();
     store_.is_full = false;
+    disk_.make_space();
     start_coordinator();
     for (const auto& each : workers_) {
       if (world_.is_paused(each->process())) world_.resume(each->process());

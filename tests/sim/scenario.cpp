@@ -326,9 +326,9 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
     std::string_view stream;
   };
   constexpr Rare kRare[] = {
-      {FaultKind::kOneWay, "one-way"},
-      {FaultKind::kLastingOneWay, "lasting-one-way"},
-      {FaultKind::kMute, "mute"},
+      {FaultKind::kOneWay, "one-way"}, {FaultKind::kLastingOneWay, "lasting-one-way"},
+      {FaultKind::kMute, "mute"},      {FaultKind::kFullRunDisk, "full-run-disk"},
+      {FaultKind::kTear, "tear"},
   };
   for (const Rare& rare : kRare) {
     Draw draw{plans::Rng(seed, plans::random_stream(rare.stream.data(), rare.stream.size()))};
@@ -356,6 +356,8 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kPowerCut:
     case FaultKind::kAbandon:
     case FaultKind::kStandstill:
+    case FaultKind::kFullRunDisk:
+    case FaultKind::kTear:
       return false;
     case FaultKind::kCrash:
     case FaultKind::kVanish:
@@ -406,7 +408,9 @@ const char* to_text(FaultKind kind) {
                                                "standstill",
                                                "one-way",
                                                "lasting-one-way",
-                                               "mute"};
+                                               "mute",
+                                               "full-run-disk",
+                                               "tear"};
   return kNames[static_cast<int>(kind)];
 }
 

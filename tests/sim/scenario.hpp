@@ -38,8 +38,11 @@ enum class FaultKind {
   kOneWay,  // Bytes of a worker to or from another one, or the coordinator, are lost for a while.
   kLastingOneWay,  // And as long as both live.
   kMute,           // A worker's control connection goes silent in one direction.
+  kFullRunDisk,    // Nothing can be written to the run folder for a while, nor to the journal in
+                   // some.
+  kTear,           // A file of a checkpoint is shorter than its writer has reported.
 };
-inline constexpr int kFaultKinds = 28;
+inline constexpr int kFaultKinds = 30;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.
