@@ -166,6 +166,12 @@ void Network::attempt(const std::shared_ptr<Attempt>& next) {
   world_.after(kConnectRetryUs, next->client, [this, next] { attempt(next); });
 }
 
+std::string Network::peer_address(ProcessId process) const {
+  const auto host = hosts_.find(process);
+  if (host == hosts_.end()) return world_.name(process);
+  return absl::StrCat(host->second, ":", process);
+}
+
 void Network::establish(const std::shared_ptr<Attempt>& next) {
   auto connection = std::make_shared<Connection>(*this);
   connection->ends[0].process = next->client;
@@ -180,7 +186,7 @@ void Network::establish(const std::shared_ptr<Attempt>& next) {
   // The server hears of the connection before what comes over it.
   connection->ends[0].out->push([this, connection] {
     auto link =
-        std::make_shared<SimulatedLink>(connection, 1, world_.name(connection->ends[0].process));
+        std::make_shared<SimulatedLink>(connection, 1, peer_address(connection->ends[0].process));
     auto handlers = on_accept_(link, net::schema::Role::WORKER);
     if (!connection->ends[1].closed) connection->ends[1].handlers = std::move(handlers);
     return true;

@@ -76,6 +76,8 @@ class Network {
   /// As `net::connect_control`, to the process that listens at that time.
   void connect(ProcessId client, double timeout_seconds, net::ControlLink::Handlers handlers,
                OnConnected on_done);
+  /// What the server sees of where the process connects from; else it is a host of its own.
+  void place(ProcessId process, std::string host) { hosts_[process] = std::move(host); }
   void watch(OnMessage on_message) { on_message_ = std::move(on_message); }
 
   /// The process is dead. Its peers' connections break; `silent`: its machine went with it, and
@@ -122,6 +124,7 @@ class Network {
     bool lasts = false;
   };
 
+  std::string peer_address(ProcessId process) const;
   void attempt(const std::shared_ptr<Attempt>& attempt);
   void establish(const std::shared_ptr<Attempt>& attempt);
   void pump_all();
@@ -132,6 +135,7 @@ class Network {
   ProcessId server_ = 0;
   OnAccept on_accept_;
   std::map<std::pair<ProcessId, ProcessId>, Cut> cuts_;  // From whom to whom.
+  std::map<ProcessId, std::string> hosts_;
   std::vector<std::shared_ptr<Connection>> connections_;
   std::vector<std::weak_ptr<Channel>> channels_;
 };

@@ -37,7 +37,7 @@ SimulatedPlane::SimulatedPlane(World& world, Network& network, Planes& planes, O
       network_(network),
       planes_(planes),
       options_(std::move(options)),
-      address_(absl::StrCat(world.name(options_.process), ":1")) {
+      address_(options_.address) {
   planes_.by_address[address_] = this;
 }
 

@@ -26,6 +26,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
  public:
   struct Options {
     ProcessId process = 0;
+    std::string address;
     /// Rows that are on their way when their generation is closed arrive all the same this often.
     double late_rows_chance = 0.9;
     /// A broken receiver, for mutations: rows of older generations are taken for the newest one's.

@@ -262,16 +262,20 @@ uint64_t config_digest(const plans::JobSpec& job) {
   return digest;
 }
 
-SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, std::string host,
-                                 bool sees_folder)
+SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, Place place)
     : around_(around),
-      host_(std::move(host)),
-      own_folder_(sees_folder ? "" : absl::StrCat(around.run_folder, "/of-", name)),
+      place_(std::move(place)),
+      own_folder_(place_.sees_folder ? "" : absl::StrCat(around.run_folder, "/of-", name)),
       process_(around.world.add_process(std::move(name))),
       backoff_(process_),
       broken_(around.mutation) {
   SimulatedPlane::Options options;
   options.process = process_;
+  options.address = absl::StrCat(around.world.name(process_), ":1");
+  if (!place_.address.empty()) {
+    around.network.place(process_, place_.address);
+    options.address = absl::StrCat(place_.address, ":", process_);
+  }
   options.ignores_generation = around.mutation == Mutation::kStaleGeneration;
   options.on_peer_lost = [this](const std::string& address, absl::Status why) {
     caf::anon_send(worker_, actors::WorkerFault{absl::UnavailableError(absl::StrCat(
@@ -299,7 +303,7 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, std::st
 actors::WorkerConfig SimulatedWorker::make_config() {
   actors::WorkerConfig config;
   config.options.connect_timeout_seconds = 60;
-  config.options.host_name = host_;
+  config.options.host_name = place_.host_name;
   config.options.parse_job = [job = around_.job](const std::string& text) {
     plans::JobSpec parsed = job;
     const std::vector<std::string> words = absl::StrSplit(text, ' ');

@@ -42,15 +42,20 @@ uint64_t config_digest(const plans::JobSpec& job);
 /// A worker's actors as one simulated process, wired as `WorkerProcess` does.
 class SimulatedWorker {
  public:
-  /// `host`: its machine's name; empty: that of all others. `sees_folder`: the run's; else there is
-  /// nothing where that should be.
-  SimulatedWorker(Surroundings& around, std::string name, std::string host, bool sees_folder);
+  /// Where it runs.
+  struct Place {
+    std::string host_name;    // Its machine's name; empty: that of all others.
+    std::string address;      // Its machine's address; empty: one of its own.
+    bool sees_folder = true;  // The run's; else there is nothing where that should be.
+  };
+  SimulatedWorker(Surroundings& around, std::string name, Place place);
   SimulatedWorker(const SimulatedWorker&) = delete;
   SimulatedWorker& operator=(const SimulatedWorker&) = delete;
 
   ProcessId process() const { return process_; }
   bool is_alive() const { return around_.world.is_alive(process_); }
   void leave();
+  const std::string& host() const { return place_.host_name; }
   bool is_leaving() const { return is_leaving_; }
   void set_speed(double speed);
   bool damage_copy() { return plane_->damage_copy(); }
@@ -67,7 +72,7 @@ class SimulatedWorker {
   actors::WorkerConfig make_config();
 
   Surroundings& around_;
-  const std::string host_;
+  const Place place_;
   const std::string own_folder_;  // Instead of the run's; empty: it sees that one.
   ProcessId process_ = 0;
   plans::ReconnectBackoff backoff_;

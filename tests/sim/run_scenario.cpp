@@ -171,8 +171,13 @@ class Simulation {
   void add_worker(const std::string& host = "") {
     if (result_) return;
     const bool sees_folder = folders_.uniform() >= scenario_.elsewhere_chance;
+    SimulatedWorker::Place place{host, "", sees_folder};
+    if (host.empty() && scenario_.host_count > 0) {
+      const uint64_t number = workers_.size() % static_cast<uint64_t>(scenario_.host_count);
+      place = {absl::StrCat("host-", number), absl::StrCat("10.0.0.", number), sees_folder};
+    }
     workers_.push_back(std::make_unique<SimulatedWorker>(
-        around_, absl::StrCat("p", workers_.size() + 1), host, sees_folder));
+        around_, absl::StrCat("p", workers_.size() + 1), std::move(place)));
     world_.trace(absl::StrCat(world_.name(workers_.back()->process()), " starts"));
   }
 
@@ -264,6 +269,11 @@ class Simulation {
         return fill_disk(fault);
       case FaultKind::kTear:
         return tear(fault);
+      case FaultKind::kHostDown:
+        for (SimulatedWorker* each : neighbours(*target)) each->kill(fault.variant % 2 == 0);
+        return true;
+      case FaultKind::kHostCut:
+        return cut_host(*target, fault.duration_us);
       case FaultKind::kMute:
         network_.mute(target->process(), fault.variant % 2 == 0);
         return true;
@@ -367,6 +377,24 @@ class Simulation {
     } else {
       world_.after(fault.duration_us, 0, [this, from, to] { network_.heal(from, to); });
       excuse_for(fault.duration_us);
+    }
+    return true;
+  }
+
+  /// Who lives on the worker's host, with the worker.
+  std::vector<SimulatedWorker*> neighbours(const SimulatedWorker& worker) const {
+    std::vector<SimulatedWorker*> found = live();
+    std::erase_if(found, [&](const auto* each) { return each->host() != worker.host(); });
+    return found;
+  }
+
+  bool cut_host(const SimulatedWorker& worker, uint64_t duration_us) {
+    for (const SimulatedWorker* inside : neighbours(worker)) {
+      part(inside->process(), coordinator_->process(), duration_us);
+      for (const SimulatedWorker* outside : live()) {
+        if (outside->host() == worker.host()) continue;
+        part(inside->process(), outside->process(), duration_us);
+      }
     }
     return true;
   }

@@ -340,6 +340,46 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
   }
 }
 
+/// Hosts with several workers each, that die or are cut off as a whole. Drawn apart from the rest,
+/// and put behind it.
+void choose_hosts(uint64_t seed, Scenario& scenario) {
+  constexpr std::string_view kStream = "hosts";
+  Draw draw{plans::Rng(seed, plans::random_stream(kStream.data(), kStream.size()))};
+  if (scenario.worker_count < 2 || !draw.chance(0.2)) return;
+  const auto most = static_cast<uint64_t>(std::min<int64_t>(scenario.worker_count, 4));
+  scenario.host_count = static_cast<int64_t>(draw.between(2, most));
+  for (uint64_t count = draw.between(0, 2); count > 0; --count) {
+    Fault fault = draw_fault(draw);
+    fault.kind = draw.one_of({FaultKind::kHostDown, FaultKind::kHostCut});
+    fault.variant = draw.rng.below(60);
+    // Some for longer than workers wait for their coordinator.
+    if (fault.kind == FaultKind::kHostCut && draw.chance(0.2)) fault.duration_us = 40 * kSecond;
+    scenario.faults.push_back(fault);
+  }
+}
+
+/// Up to twelve workers. Drawn apart from the rest: the faults stay those of the seed.
+void choose_many(uint64_t seed, bool has_pipelines, Scenario& scenario) {
+  constexpr std::string_view kStream = "many";
+  Draw draw{plans::Rng(seed, plans::random_stream(kStream.data(), kStream.size()))};
+  if (!draw.chance(0.1)) return;
+  plans::ParallelismSpec& parallelism = scenario.job.parallelism;
+  const bool is_planned = parallelism.pipeline_parallel_degree == plans::kAutoDegree;
+  if (has_pipelines) {
+    const int64_t stages = std::max<int64_t>(1, parallelism.pipeline_parallel_degree);
+    scenario.worker_count = 12 / stages * stages;
+    return;
+  }
+  scenario.worker_count = static_cast<int64_t>(draw.between(7, 12));
+  scenario.job.training.micro_batch_size = draw.one_of({4, 8});
+  if (is_planned) return;
+  const auto ranks_most = static_cast<uint64_t>(std::min<int64_t>(scenario.job.model.layers, 4));
+  const auto ranks = static_cast<int64_t>(draw.between(1, ranks_most));
+  parallelism.pipeline_parallel_degree = ranks;
+  parallelism.data_parallel_replicate_degree =
+      std::min(scenario.worker_count / ranks, scenario.job.training.micro_batch_size);
+}
+
 }  // namespace
 
 bool needs_worker(FaultKind kind) {
@@ -375,6 +415,8 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kOneWay:
     case FaultKind::kLastingOneWay:
     case FaultKind::kMute:
+    case FaultKind::kHostDown:
+    case FaultKind::kHostCut:
       return true;
   }
   return true;
@@ -410,7 +452,9 @@ const char* to_text(FaultKind kind) {
                                                "lasting-one-way",
                                                "mute",
                                                "full-run-disk",
-                                               "tear"};
+                                               "tear",
+                                               "host-down",
+                                               "host-cut"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -460,6 +504,8 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   add_power_cut(seed, scenario.faults);
   add_abandonment(seed, scenario.job, scenario.faults);
   add_rare(seed, scenario.faults);
+  choose_many(seed, has_pipelines, scenario);
+  choose_hosts(seed, scenario);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",
@@ -467,6 +513,9 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
       layout.pipeline_parallel_schedule, ", ", scenario.job.training.steps, " steps, snapshots ",
       scenario.job.elastic.snapshot_interval, ", checkpoints ",
       scenario.job.checkpoint.enable ? scenario.job.checkpoint.interval : 0);
+  if (scenario.host_count > 0) {
+    absl::StrAppend(&scenario.shape, ", on ", scenario.host_count, " hosts");
+  }
   if (scenario.disk_us_max > 0) {
     absl::StrAppend(&scenario.shape, ", a disk that takes ",
                     static_cast<double>(scenario.disk_us_max) * 1e-6, " s");
@@ -494,6 +543,7 @@ Scenario undisturbed(const Scenario& scenario) {
   alone.elsewhere_chance = 0;
   alone.has_third_mode = false;
   alone.worker_count = 1;
+  alone.host_count = 0;
   alone.job.parallelism.pipeline_parallel_degree = 1;
   alone.job.parallelism.data_parallel_replicate_degree = 1;
   alone.job.parallelism.pipeline_parallel_schedule = "1F1B";

@@ -41,8 +41,10 @@ enum class FaultKind {
   kFullRunDisk,    // Nothing can be written to the run folder for a while, nor to the journal in
                    // some.
   kTear,           // A file of a checkpoint is shorter than its writer has reported.
+  kHostDown,       // All workers of a worker's host die.
+  kHostCut,        // No bytes between a worker's host and all others for `duration_us`.
 };
-inline constexpr int kFaultKinds = 30;
+inline constexpr int kFaultKinds = 32;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.
@@ -62,6 +64,7 @@ struct Scenario {
   uint64_t seed = 0;
   plans::JobSpec job;
   int64_t worker_count = 0;
+  int64_t host_count = 0;  // That workers are spread over; 0: all have one name, and no other tie.
   uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
   uint64_t disk_us_max = 0;     // That the files of a stage, or a checkpoint, take.
   double late_chance = 0.01;    // That what travels is late.
