@@ -18,6 +18,14 @@ std::vector<plans::InventoryItem> StateStore::inventory() const {
 }
 
 void StateStore::keep_models(const ReplicasRetired& retired, uint64_t generation) {
+  // Plans that are prepared anew and never start would have their models add up.
+  for (const PreparedReplica& replica : retired.replicas) {
+    if (!retired.has_global_state) break;
+    std::erase_if(held_, [&](const HeldState& each) {
+      return each.model && each.step == retired.steps_done && each.generation == generation &&
+             each.layers == replica.options.layers;
+    });
+  }
   for (const PreparedReplica& replica : retired.replicas) {
     // A plan that was prepared and never started has taken over the model of the one before.
     std::erase_if(held_, [&](const HeldState& each) { return each.model == replica.model; });

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "tests/actors/small_job.hpp"
+
 namespace skein::actors {
 namespace {
 
@@ -20,6 +24,27 @@ TEST(StateStore, KeepsOneSnapshotOfAStateHoweverManyPlansBeginWithIt) {
   store.keep(snapshot_of(5, {0, 2}), 1);
   store.keep(snapshot_of(4, {0, 2}), 2);  // It belongs to another past.
   EXPECT_EQ(store.inventory().size(), 4u);
+}
+
+TEST(StateStore, KeepsOneModelOfAStateHoweverManyPlansAreNotStarted) {
+  const std::shared_ptr<gpu::Device> device = gpu::make_host_device(1);
+  StateStore store;
+  ReplicasRetired retired;
+  retired.steps_done = 6;
+  for (int plan = 0; plan < 10; ++plan) {
+    // As a plan that is prepared anew builds it, where it cannot take over the one before.
+    PreparedReplica replica;
+    replica.options.model = small_job(1, 1).model;
+    replica.options.layers = {0, 1};
+    replica.options.rows = 1;
+    replica.options.seq_len = 4;
+    replica.model = gpu::StageModel::create(replica.options, *device).value();
+    retired.replicas = {replica};
+    store.keep_models(retired, 1);
+  }
+  EXPECT_EQ(store.inventory().size(), 1u);
+  store.keep_models(retired, 2);  // The state is of another past.
+  EXPECT_EQ(store.inventory().size(), 1u);
 }
 
 }  // namespace
