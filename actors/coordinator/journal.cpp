@@ -78,8 +78,10 @@ class SqliteJournal final : public Journal {
     const auto generation = static_cast<uint64_t>(sqlite3_column_int64(newest.get(), 1));
     newest.reset();
     SKEIN_RETURN_IF_ERROR(raise_floor(is_new ? 0 : next_generation_floor(generation)));
-    SKEIN_ASSIGN_OR_RETURN(insert_,
-                           statement("INSERT INTO commits VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);"));
+    SKEIN_ASSIGN_OR_RETURN(
+        insert_, statement(absl::StrCat("INSERT INTO commits SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 ",
+                                        "WHERE ", is_newest(), ";")
+                               .c_str()));
     inode_ = inode_of(path_);
     return absl::OkStatus();
   }
@@ -97,7 +99,13 @@ class SqliteJournal final : public Journal {
 
   absl::Status rewind(uint64_t first_step) override {
     SKEIN_RETURN_IF_ERROR(find_file());
-    return execute(absl::StrCat("DELETE FROM commits WHERE step >= ", first_step, ";").c_str());
+    SKEIN_RETURN_IF_ERROR(execute(
+        absl::StrCat("DELETE FROM commits WHERE step >= ", first_step, " AND ", is_newest(), ";")
+            .c_str()));
+    SKEIN_ASSIGN_OR_RETURN(Statement asked,
+                           statement(absl::StrCat("SELECT ", is_newest(), ";").c_str()));
+    if (sqlite3_step(asked.get()) != SQLITE_ROW) return error("read");
+    return sqlite3_column_int(asked.get(), 0) != 0 ? absl::OkStatus() : superseded();
   }
 
   absl::Status append(const plans::CommitRecord& record) override {
@@ -116,6 +124,7 @@ class SqliteJournal final : public Journal {
       return absl::AlreadyExistsError(
           absl::StrCat("step ", record.step, " was committed before, says ", path_));
     }
+    if (code == SQLITE_DONE && sqlite3_changes(database_.get()) == 0) return superseded();
     if (code == SQLITE_DONE) return absl::OkStatus();
     const absl::Status failed = error("write a commit to");
     sqlite3_reset(insert);  // Or its transaction would stay open.
@@ -133,8 +142,11 @@ class SqliteJournal final : public Journal {
 
   absl::Status append_plan(const plans::Plan& plan) override {
     SKEIN_RETURN_IF_ERROR(find_file());
-    SKEIN_ASSIGN_OR_RETURN(Statement insert,
-                           statement("INSERT OR REPLACE INTO plans VALUES (?1, ?2, ?3);"));
+    SKEIN_ASSIGN_OR_RETURN(
+        Statement insert,
+        statement(
+            absl::StrCat("INSERT OR REPLACE INTO plans SELECT ?1, ?2, ?3 WHERE ", is_newest(), ";")
+                .c_str()));
     const std::string text = plans::to_text(plan);
     sqlite3_bind_int64(insert.get(), 1, static_cast<sqlite3_int64>(plan.generation));
     sqlite3_bind_int64(insert.get(), 2, static_cast<sqlite3_int64>(term_));
@@ -143,6 +155,7 @@ class SqliteJournal final : public Journal {
     SKEIN_RETURN_IF_ERROR(execute(kEager));
     const bool is_written = sqlite3_step(insert.get()) == SQLITE_DONE;
     absl::Status status = is_written ? absl::OkStatus() : error("write a plan to");
+    if (is_written && sqlite3_changes(database_.get()) == 0) status = superseded();
     insert.reset();
     status.Update(execute(kLazy));
     return status;
@@ -165,6 +178,14 @@ class SqliteJournal final : public Journal {
   }
 
  private:
+  /// The lock of the run folder is to keep a later life from beginning. Where it does not, as on a
+  /// network's file system that has given up on us, that one's journal stays as it is.
+  std::string is_newest() const { return absl::StrCat(term_, " = (SELECT MAX(term) FROM terms)"); }
+  absl::Status superseded() const {
+    return absl::FailedPreconditionError(absl::StrCat("a coordinator that was started later has ",
+                                                      path_, "; this one writes no more"));
+  }
+
   /// Whether the file that is written is still the one at its path.
   absl::Status find_file() {
     next_look_ = Clock::time_point();

@@ -66,6 +66,20 @@ TEST(Journal, ANewOneHasALargerTermThanOneThatWasLost) {
   EXPECT_GE(Journal::open(folder.file("other")).value()->term(), term);
 }
 
+TEST(Journal, TakesNothingOfAnEarlierLifeOnceALaterOneHasBegun) {
+  tests::TemporaryFolder folder;
+  const auto first = Journal::open(folder.file("journal")).value();
+  ASSERT_TRUE(first->append({0, 1, first->term(), 0, 8, 2.5, 0.5}).ok());
+  const auto later = Journal::open(folder.file("journal")).value();
+  const plans::Plan plan = plans::make_layout_plan(small_job(1, 1), {{1}}, 2).value();
+  EXPECT_TRUE(absl::IsFailedPrecondition(first->append({1, 1, first->term(), 8, 8, 2.5, 0.5})));
+  EXPECT_TRUE(absl::IsFailedPrecondition(first->append_plan(plan)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(first->rewind(0)));
+  EXPECT_TRUE(absl::IsNotFound(later->last_plan().status()));
+  EXPECT_TRUE(later->append({1, 1, later->term(), 8, 8, 2.5, 0.5}).ok());
+  EXPECT_EQ(later->read()->size(), 2u);
+}
+
 TEST(Journal, RefusesToCommitAStepTwice) {
   tests::TemporaryFolder folder;
   auto journal = Journal::open(folder.file("journal")).value();
