@@ -121,6 +121,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
   }
   bad_input_ = absl::OkStatus();  // The others could read it.
+  is_blamed_by_part_ = false;
   goodput_.on_commit(step, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
@@ -657,7 +658,9 @@ CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>&
 
 CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
   const bool has_begun = log_.steps_done() > options_.committed_steps;
-  if (!has_begun && !bad_input_.ok()) return end(bad_input_, false);
+  const bool is_alone =
+      absent_.awaited(now_us).empty();  // Else others will say what they can read.
+  if (!has_begun && is_blamed_by_part_ && is_alone) return end(bad_input_, false);
   if (stop_.is_made()) return end(absl::OkStatus(), true);
   most_gathered_ = members_.count();
   phase_ = Phase::kGathering;
@@ -1290,12 +1293,15 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
                                               {"reason", std::string(why.message())}}},
                                     DismissWorker{worker}};
   if (change_.is_of_plan(worker)) absent_.give_up(worker, std::string(why.message()));
-  const bool has_say = change_.takes_part(worker) || measurements_.is_asked(worker);
+  const bool takes_part = change_.takes_part(worker);
+  // While others train, one that measures has read nothing that they have not.
+  const bool measures = !has_trained_ && measurements_.is_asked(worker);
   members_.lose(worker, change_.hosts(worker), now_us);
   CoordinatorDecisions asked = forget(worker);
   const absl::Status blame(why.code(),
                            absl::StrCat(who, " failed at step ", step, ": ", why.message()));
-  if (blames_input(blame, has_say) || options_.only_profiles) {
+  const bool has_say = takes_part || measures;
+  if ((has_say && blames_input(blame, takes_part, now_us)) || options_.only_profiles) {
     append(decisions, end(blame, false));
     return decisions;
   }
@@ -1304,11 +1310,15 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   return decisions;
 }
 
-/// True if the input must be at fault, and not the worker: a second one says so, or nobody is left.
-bool Coordination::blames_input(const absl::Status& why, bool has_say) {
-  if (!is_bad_input(why) || !has_say) return false;
-  const bool is_agreed = !bad_input_.ok() || members_.count() == 0;
+/// True if the input must be at fault, and not the worker: a second one with a part says so, or
+/// nobody is left. Anybody who joins may be asked to measure: that alone ends no run of others.
+bool Coordination::blames_input(const absl::Status& why, bool takes_part, uint64_t now_us) {
+  if (!is_bad_input(why)) return false;
+  // Those who are away for a moment may have read it well.
+  const bool is_last = members_.count() == 0 && absent_.awaited(now_us).empty();
+  const bool is_agreed = (takes_part && is_blamed_by_part_) || is_last;
   bad_input_ = why;
+  is_blamed_by_part_ = is_blamed_by_part_ || takes_part;
   return is_agreed;
 }
 

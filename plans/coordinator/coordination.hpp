@@ -208,7 +208,7 @@ class Coordination {
   CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
-  bool blames_input(const absl::Status& why, bool has_say);
+  bool blames_input(const absl::Status& why, bool takes_part, uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
   bool needs_what_it_holds(const Member& member) const;
@@ -318,10 +318,11 @@ class Coordination {
   ProgressWatch progress_;
   StopRequest stop_;
   GoodputLedger goodput_;
-  bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
-  bool has_trained_ = false;     // As `has_trained`.
-  bool is_urgent_ = false;       // A worker was lost since the last plan.
-  absl::Status bad_input_;       // What a worker with a part said since the last commit.
+  bool watches_commit_ = false;     // `after_commit` has not looked at the newest one.
+  bool has_trained_ = false;        // As `has_trained`.
+  bool is_urgent_ = false;          // A worker was lost since the last plan.
+  absl::Status bad_input_;          // What a worker with a part said since the last commit.
+  bool is_blamed_by_part_ = false;  // By one that takes part in the plan.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
   std::string speeds_reason_;             // Why else to look for one; empty: for no reason.

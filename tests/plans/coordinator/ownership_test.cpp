@@ -47,6 +47,53 @@ TEST(Ownership, BadInputOfAMemberWithoutAPartCostsItsMembershipAndNoMore) {
   EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(0)), nullptr);
 }
 
+TEST(Ownership, BadInputOfNewcomersThatAreToMeasureEndsNoRunThatTrains) {
+  JobSpec job = job_of_hundred();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  Cluster cluster(job, 1);
+  cluster.join(1);
+  MeasuredWorker measured;
+  measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                      job.optimizer, 1e9, 1e9);
+  cluster.coordination.on_profiled(WorkerId{1}, measured, ++cluster.now);
+  cluster.quiesced(1);
+  cluster.prepared(1);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+  for (uint32_t newcomer = 2; newcomer < 5; ++newcomer) {
+    const CoordinatorDecisions asked =
+        cluster.decided(cluster.coordination.on_join(newcomer, stranger(0, 0), ++cluster.now));
+    ASSERT_NE(find<RequestProfile>(asked), nullptr);
+    const CoordinatorDecisions blamed = cluster.decided(
+        cluster.coordination.on_worker_lost(WorkerId{newcomer}, kNoData, ++cluster.now));
+    EXPECT_EQ(find<EndRun>(blamed), nullptr);
+  }
+}
+
+TEST(Ownership, BadInputOfThoseThatMeasureFirstEndsTheRunWhenNobodyIsLeft) {
+  JobSpec job = job_of_hundred();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  Cluster cluster(job, 3);
+  for (uint32_t worker = 1; worker <= 3; ++worker) cluster.join(worker);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kProfiling);
+  for (uint32_t worker = 3; worker >= 1; --worker) {
+    const CoordinatorDecisions blamed = cluster.decided(
+        cluster.coordination.on_worker_lost(WorkerId{worker}, kNoData, ++cluster.now));
+    EXPECT_EQ(find<EndRun>(blamed) != nullptr, worker == 1);
+  }
+}
+
+TEST(Ownership, BadInputEndsNoRunWhoseOtherWorkersAreAwayForAMoment) {
+  IdleMember cluster;
+  const uint64_t pause_us = 12'000'000;  // A lease is ten seconds.
+  cluster.now += pause_us;
+  cluster.coordination.on_own_pause(pause_us, cluster.now);
+  for (uint32_t worker : {1u, 3u}) {
+    cluster.decided(cluster.coordination.on_worker_lost(
+        WorkerId{worker}, absl::UnavailableError("the peer closed the connection"), ++cluster.now));
+  }
+  EXPECT_EQ(find<EndRun>(cluster.blame(2)), nullptr);
+}
+
 TEST(Ownership, BadInputOfOneWorkerEvictsItAndOfASecondOneEndsTheRun) {
   IdleMember cluster;
   const CoordinatorDecisions evicted = cluster.blame(2);
