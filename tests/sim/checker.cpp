@@ -372,6 +372,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
                          bool arrives) {
   const auto envelope = *message;
   const auto body = envelope.getBody();
+  if (strangers_.contains(from)) return patience_.on_control(from, to, envelope, arrives);
   if (claims_) {
     claims_->on_control(to, envelope, arrives);
     groups_->on_control(from, envelope, arrives);

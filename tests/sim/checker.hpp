@@ -91,6 +91,8 @@ class Checker {
   void on_given_up(ProcessId process);
   /// Not all of what it holds is there to be found.
   void on_left_in_part(ProcessId process) { left_in_part_.insert(process); }
+  /// What the process says is no claim of the run's.
+  void on_stranger(ProcessId process) { strangers_.insert(process); }
   /// The process is one of a loop of those that die soon.
   void on_looper(ProcessId process) { loopers_.insert(process); }
   void on_coordinator_killed();
@@ -203,6 +205,7 @@ class Checker {
   uint64_t forgotten_steps_ = 0;                        // The journal need not have all of these.
   std::map<std::pair<uint64_t, uint64_t>, Left> left_;  // By steps done and generation.
   std::set<ProcessId> left_in_part_;
+  std::set<ProcessId> strangers_;
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;

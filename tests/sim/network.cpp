@@ -184,10 +184,11 @@ void Network::establish(const std::shared_ptr<Attempt>& next) {
   }
   connections_.push_back(connection);
   // The server hears of the connection before what comes over it.
-  connection->ends[0].out->push([this, connection] {
+  // By the process that it was made to: another one may listen when that one wakes up.
+  connection->ends[0].out->push([this, connection, accept = on_accept_] {
     auto link =
         std::make_shared<SimulatedLink>(connection, 1, peer_address(connection->ends[0].process));
-    auto handlers = on_accept_(link, net::schema::Role::WORKER);
+    auto handlers = accept(link, net::schema::Role::WORKER);
     if (!connection->ends[1].closed) connection->ends[1].handlers = std::move(handlers);
     return true;
   });

@@ -12,6 +12,7 @@
 #include "actors/run_id.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "tests/sim/message_text.hpp"
+#include "tests/sim/stranger.hpp"
 #include "tests/sim/third_mode.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -274,6 +275,8 @@ class Simulation {
         return true;
       case FaultKind::kHostCut:
         return cut_host(*target, fault.duration_us);
+      case FaultKind::kStranger:
+        return let_in_stranger(fault);
       case FaultKind::kMute:
         network_.mute(target->process(), fault.variant % 2 == 0);
         return true;
@@ -378,6 +381,19 @@ class Simulation {
       world_.after(fault.duration_us, 0, [this, from, to] { network_.heal(from, to); });
       excuse_for(fault.duration_us);
     }
+    return true;
+  }
+
+  bool let_in_stranger(const Fault& fault) {
+    const Stranger::Options options{.joins = fault.variant % 3 > 0,
+                                    .takes_number = fault.variant % 3 == 2,
+                                    .is_deaf = fault.variant / 3 % 4 == 0};
+    const std::string name = absl::StrCat("stranger", strangers_.size() + 1);
+    strangers_.push_back(
+        std::make_unique<Stranger>(around_, name, scenario_.seed + fault.variant, options));
+    Stranger* stranger = strangers_.back().get();
+    checker_.on_stranger(stranger->process());
+    world_.after(fault.duration_us, 0, [stranger] { stranger->kill(); });
     return true;
   }
 
@@ -504,6 +520,7 @@ class Simulation {
     outcome.recoveries = checker_.counts();
     outcome.recoveries.terms = static_cast<int>(store_.term / kTermStep);
     for (const auto& each : workers_) each->kill(false);
+    for (const auto& each : strangers_) each->kill();
     for (const auto& each : coordinators_) each->kill(false);
     groups_.wind_up();
     network_.wind_up();
@@ -535,6 +552,7 @@ class Simulation {
                       plans::random_stream("own-folders", 1)};  // Draws who has one.
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   std::vector<std::unique_ptr<SimulatedCoordinator>> coordinators_;
+  std::vector<std::unique_ptr<Stranger>> strangers_;
   SimulatedCoordinator* coordinator_ = nullptr;  // The newest one of the run.
   SimulatedCoordinator* other_run_ = nullptr;    // That of the other run; null: never started.
   std::optional<actors::RunResult> result_;

@@ -328,7 +328,7 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
   constexpr Rare kRare[] = {
       {FaultKind::kOneWay, "one-way"}, {FaultKind::kLastingOneWay, "lasting-one-way"},
       {FaultKind::kMute, "mute"},      {FaultKind::kFullRunDisk, "full-run-disk"},
-      {FaultKind::kTear, "tear"},
+      {FaultKind::kTear, "tear"},      {FaultKind::kStranger, "stranger"},
   };
   for (const Rare& rare : kRare) {
     Draw draw{plans::Rng(seed, plans::random_stream(rare.stream.data(), rare.stream.size()))};
@@ -398,6 +398,7 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kStandstill:
     case FaultKind::kFullRunDisk:
     case FaultKind::kTear:
+    case FaultKind::kStranger:
       return false;
     case FaultKind::kCrash:
     case FaultKind::kVanish:
@@ -454,7 +455,8 @@ const char* to_text(FaultKind kind) {
                                                "full-run-disk",
                                                "tear",
                                                "host-down",
-                                               "host-cut"};
+                                               "host-cut",
+                                               "stranger"};
   return kNames[static_cast<int>(kind)];
 }
 

@@ -43,8 +43,9 @@ enum class FaultKind {
   kTear,           // A file of a checkpoint is shorter than its writer has reported.
   kHostDown,       // All workers of a worker's host die.
   kHostCut,        // No bytes between a worker's host and all others for `duration_us`.
+  kStranger,       // Somebody connects, joins or not, and says what is not so for `duration_us`.
 };
-inline constexpr int kFaultKinds = 32;
+inline constexpr int kFaultKinds = 33;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.
