@@ -17,6 +17,8 @@ enum class Mutation {
   kRewindSkipped,        // The journal keeps steps that were taken back.
   kRunIgnored,           // Workers and coordinators take each other whatever run they serve.
   kLeftIgnored,          // What workers leave that give up their coordinator is not looked at.
+  kFenceSkipped,         // The journal takes commits of a coordinator after a later one has begun.
+  kSealsSkipped,         // Layers that move lose a bit, and nobody looks.
   kConfigKept,           // Workers go on with the configuration that they had first.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.

@@ -31,6 +31,15 @@ constexpr uint64_t kOfPipeline = UINT64_MAX;
 constexpr size_t kLoopersMax = 8;
 /// A worker has the model of a state, and a snapshot of it.
 constexpr int kCopiesMax = 2;
+/// States of a worker: those of the last two steps, and snapshots that are on their way.
+constexpr size_t kStatesMax = 5;
+/// A fault may be noticed by several, one after the other, and what is done about it may fail.
+constexpr int kRewindsOfFault = 2;
+constexpr size_t kPlansOfFault = 4;
+/// Plans in a minute without any fault: the start, joiners, and what the planner finds to be
+/// better.
+constexpr size_t kPlansSpare = 12;
+constexpr uint64_t kMinuteUs = 60'000'000;
 /// From a look at the disk to a plan, with all that a planner may take in between.
 constexpr uint64_t kSettledUs = 15'000'000;
 
@@ -182,6 +191,10 @@ void Checker::on_rewind(uint64_t first_step) {
   const bool was_forgotten = first_step <= forgotten_steps_;
   // To its very end takes nothing back: the checkpoint of steps that were taken back was damaged.
   const uint64_t end = store_.commits.empty() ? first_step : store_.commits.rbegin()->first + 1;
+  if (first_step < end && ++rewinds_that_cost_ > kRewindsOfFault * (1 + faults_)) {
+    fail(absl::StrCat("steps are taken back for the ", rewinds_that_cost_, "th time after ",
+                      faults_, " faults"));
+  }
   if (first_step > end && !was_forgotten) {
     fail(absl::StrCat("the journal is rewound to step ", first_step, " beyond its end"));
   }
@@ -210,6 +223,7 @@ void Checker::on_plan(const plans::Plan& plan) {
   }
   parts_.erase(parts_.begin(), parts_.upper_bound(plan.generation));
   ++counts_.generations;
+  check_changes();
   if (plan.mode == plans::kLocalMode && plans::rank_paths(plan).size() > 1) ++counts_.own_cuts;
   ++shapes_[shape_of(plan)];
   world_.trace(absl::StrCat("plan ", plan.generation, ": ", shape_of(plan)));
@@ -227,6 +241,18 @@ void Checker::on_plan(const plans::Plan& plan) {
     fail(absl::StrCat("plans gave a part to ", loopers_of_plans_.size(),
                       " processes of a loop, one after the other"));
   }
+}
+
+void Checker::check_changes() {
+  planned_us_.push_back(world_.now_us());
+  while (planned_us_.front() + kMinuteUs < world_.now_us()) planned_us_.pop_front();
+  if (planned_us_.size() <= kPlansSpare + kPlansOfFault * static_cast<size_t>(faults_)) return;
+  fail(absl::StrCat(planned_us_.size(), " plans in a minute after ", faults_, " faults"));
+}
+
+void Checker::on_superseded(ProcessId process) {
+  superseded_.insert(process);
+  on_coordinator_killed();
 }
 
 void Checker::on_event(const actors::EventReport& report) {
@@ -372,6 +398,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
                          bool arrives) {
   const auto envelope = *message;
   const auto body = envelope.getBody();
+  if (superseded_.contains(from) || superseded_.contains(to)) return;
   if (strangers_.contains(from)) return patience_.on_control(from, to, envelope, arrives);
   if (claims_) {
     claims_->on_control(to, envelope, arrives);
@@ -404,13 +431,17 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
 /// A worker holds a state as a model that trains and as a snapshot, not once more for each plan.
 void Checker::check_inventory(ProcessId worker, net::schema::Quiesced::Reader quiesced) {
   std::map<std::array<uint64_t, 4>, int> copies;
+  std::set<std::pair<uint64_t, uint64_t>> states;
   for (auto each : quiesced.getInventory()) {
     const std::array<uint64_t, 4> name{each.getStep(), each.getLayerBegin(), each.getLayerEnd(),
                                        each.getGeneration()};
+    states.emplace(each.getStep(), each.getGeneration());
     if (++copies[name] <= kCopiesMax) continue;
     return fail(absl::StrCat("p", worker, " holds layers ", name[1], " to ", name[2], " of step ",
                              name[0], " more than ", kCopiesMax, " times"));
   }
+  if (states.size() <= kStatesMax) return;
+  fail(absl::StrCat("p", worker, " holds layers of ", states.size(), " states"));
 }
 
 /// The workers are told the plan of the journal, each what it has to know of it.
@@ -431,7 +462,11 @@ void Checker::check_part(const net::ControlMessage& message) {
 void Checker::check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope) {
   const auto body = envelope.getBody();
   if (body.isAssign()) {
-    config_digests_[envelope.getGeneration()] = body.getAssign().getConfigDigest();
+    const uint64_t digest = body.getAssign().getConfigDigest();
+    config_digests_[envelope.getGeneration()] = digest;
+    if (digests_of_terms_.try_emplace(envelope.getTerm(), digest).first->second != digest) {
+      fail(absl::StrCat("plans of term ", envelope.getTerm(), " have two configurations"));
+    }
   }
   if (!body.isJoined()) return;
   const std::string run = body.getJoined().getRun().cStr();
@@ -465,7 +500,10 @@ void Checker::on_prepare(ProcessId process, const actors::PrepareRequest& reques
   const uint64_t generation = request.plan.generation;
   assignments_[{process, generation}] = {request.plan, request.first_step, request.from_checkpoint,
                                          request.job.optimizer};
-  if (config_digest(request.job) == config_digests_[generation]) return;
+  const auto digest = config_digests_.find(generation);
+  // The plan of a coordinator in whose place another one is: it has no effect, and is not followed.
+  if (digest == config_digests_.end() && !superseded_.empty()) return;
+  if (digest != config_digests_.end() && config_digest(request.job) == digest->second) return;
   fail(absl::StrCat(world_.name(process), " prepares generation ", generation,
                     " with another configuration: ", config_text(request.job)));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,6 +56,9 @@ struct RecoveryCounts {
 ///   shards    no two writers are at work on one name
 ///   checkpoints   that are complete verify, and have the bits that were live after their step
 ///   left      what workers that give up the coordinator hold between them is not lost
+///   work      is done again, and plans are changed, no more often than faults explain
+///   memory    a worker holds few states
+///   fence     a coordinator in whose place a later one is writes nothing to the journal
 ///   loops     of processes that join and die are given a part in few plans
 ///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
 ///             so have the models that they train
@@ -91,6 +95,11 @@ class Checker {
   void on_given_up(ProcessId process);
   /// Not all of what it holds is there to be found.
   void on_left_in_part(ProcessId process) { left_in_part_.insert(process); }
+  /// Something goes wrong: so much may be done again, and planned anew.
+  void on_fault() { ++faults_; }
+  /// A coordinator that was started later has its place.
+  void on_superseded(ProcessId process);
+  bool is_superseded(ProcessId process) const { return superseded_.contains(process); }
   /// What the process says is no claim of the run's.
   void on_stranger(ProcessId process) { strangers_.insert(process); }
   /// The process is one of a loop of those that die soon.
@@ -160,6 +169,7 @@ class Checker {
   /// Who holds the whole state of a later step than `first_step`, if there is somebody.
   std::string living_state_after(uint64_t first_step) const;
   void check_left();
+  void check_changes();
   bool is_whole(const std::pair<uint64_t, uint64_t>& name, const Left& left) const;
   std::string left_state_after(uint64_t first_step) const;
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
@@ -206,6 +216,11 @@ class Checker {
   std::map<std::pair<uint64_t, uint64_t>, Left> left_;  // By steps done and generation.
   std::set<ProcessId> left_in_part_;
   std::set<ProcessId> strangers_;
+  std::set<ProcessId> superseded_;
+  int faults_ = 0;
+  int rewinds_that_cost_ = 0;
+  std::deque<uint64_t> planned_us_;                // When plans were assigned, in a minute.
+  std::map<uint64_t, uint64_t> digests_of_terms_;  // Digests of the configuration.
   std::set<ProcessId> loopers_;
   std::set<ProcessId> loopers_of_plans_;  // In one life of the coordinator.
   int rewinds_ = 0;

@@ -8,6 +8,10 @@
 namespace skein::sim {
 namespace {
 
+absl::Status superseded() {
+  return absl::FailedPreconditionError("a coordinator that was started later has the journal");
+}
+
 absl::Status disk_full() { return absl::UnavailableError("the disk of the journal is full"); }
 
 class MemoryJournal final : public actors::Journal {
@@ -31,18 +35,22 @@ class MemoryJournal final : public actors::Journal {
   }
   absl::Status append_plan(const plans::Plan& plan) override {
     if (store_.is_full) return disk_full();
+    if (is_superseded()) return superseded();
     store_.on_plan(plan);
     store_.plans[plan.generation] = plan;
     return absl::OkStatus();
   }
   absl::Status rewind(uint64_t first_step) override {
     if (store_.is_full) return disk_full();
+    if (is_superseded()) return superseded();
     store_.on_rewind(first_step);
     store_.commits.erase(store_.commits.lower_bound(first_step), store_.commits.end());
     return absl::OkStatus();
   }
   absl::Status append(const plans::CommitRecord& record) override {
     if (store_.is_full) return disk_full();
+    store_.pending = 0;
+    if (is_superseded()) return superseded();
     store_.on_append(record);
     if (store_.commits.emplace(record.step, record).second) return absl::OkStatus();
     return absl::AlreadyExistsError(absl::StrCat("step ", record.step, " was committed before"));
@@ -54,6 +62,8 @@ class MemoryJournal final : public actors::Journal {
   }
 
  private:
+  bool is_superseded() const { return store_.has_fence && store_.term != term_; }
+
   JournalStore& store_;
   const uint64_t term_;
   uint64_t floor_ = 0;

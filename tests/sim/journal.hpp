@@ -23,6 +23,8 @@ struct JournalStore {
   std::map<uint64_t, plans::CommitRecord> commits;  // By step.
   std::map<uint64_t, plans::Plan> plans;            // By generation.
   bool is_full = false;                             // Nothing can be written.
+  bool has_fence = true;  // An earlier life writes nothing once a later one has begun.
+  int pending = 0;        // Commits that are on their way to it.
   // Called at once with each change.
   std::function<void(const plans::CommitRecord&)> on_append;
   std::function<void(uint64_t first_step)> on_rewind;

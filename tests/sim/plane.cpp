@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/worker/layer_state.hpp"
 #include "net/data/tensor_header.hpp"
 #include "plans/base/check.hpp"
 
@@ -20,6 +21,14 @@ constexpr uint64_t kResetUs = 1'000;
 /// As `net::PeerWatch`.
 constexpr uint64_t kLookUs = 250'000;
 constexpr double kSilentPart = 0.75;
+
+void damage(net::DataPlane::Rows& rows) {
+  auto copy = std::make_shared<std::vector<float>>(rows.payload.begin(), rows.payload.end());
+  copy->front() = -copy->front();
+  actors::seal_layer_state(rows.key.receiver, *copy);
+  rows.payload = *copy;
+  rows.owner = std::move(copy);
+}
 
 std::vector<std::byte> encode_header(const net::DataPlane::Rows& rows) {
   const Header header = net::make_tensor_header(rows);
@@ -49,6 +58,7 @@ SimulatedPlane::~SimulatedPlane() {
 void SimulatedPlane::send(const std::string& address, Rows rows) {
   const uint64_t generation = rows.key.generation;
   if (!world_.is_alive(options_.process) || (generation > 0 && generation < floor_)) return;
+  if (options_.damages_moves && rows.key.kind == net::schema::TensorKind::STATE) damage(rows);
   if (is_copy_of_state(rows.key.kind)) {
     copies_.push_back({rows.owner, {const_cast<float*>(rows.payload.data()), rows.payload.size()}});
   }

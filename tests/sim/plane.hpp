@@ -31,6 +31,8 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
     double late_rows_chance = 0.9;
     /// A broken receiver, for mutations: rows of older generations are taken for the newest one's.
     bool ignores_generation = false;
+    /// A broken line, for mutations: each layer that moves loses a bit, and its seal fits.
+    bool damages_moves = false;
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;
     std::function<void(const std::string& address, absl::Status)> on_unreachable;
   };

@@ -141,6 +141,7 @@ actors::JournalIo::behavior_type journal_proxy(actors::JournalIo::stateful_point
                              })));
           return;
         }
+        ++around->store.pending;
         self->delayed_send(real, delay(), request, listener);
       },
       [self, around, real, delay](const plans::RewindJournal& rewind) {
@@ -276,6 +277,7 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, Place p
     around.network.place(process_, place_.address);
     options.address = absl::StrCat(place_.address, ":", process_);
   }
+  options.damages_moves = around.mutation == Mutation::kSealsSkipped;
   options.ignores_generation = around.mutation == Mutation::kStaleGeneration;
   options.on_peer_lost = [this](const std::string& address, absl::Status why) {
     caf::anon_send(worker_, actors::WorkerFault{absl::UnavailableError(absl::StrCat(
@@ -559,7 +561,7 @@ actors::JournalIo SimulatedCoordinator::spawn_journal(std::shared_ptr<actors::Jo
 }
 
 void SimulatedCoordinator::on_event(const actors::EventReport& report) {
-  if (is_alive()) around_.checker.on_event(report);
+  if (is_alive() && !around_.checker.is_superseded(process_)) around_.checker.on_event(report);
 }
 
 void SimulatedCoordinator::on_checkpoint(const actors::CheckpointReport& report) {

@@ -65,6 +65,7 @@ class Simulation {
                 options.mutation,
                 scenario.has_third_mode ? &modes_with_third() : nullptr},
         around_other_run_(around_other_run()) {
+    store_.has_fence = options.mutation != Mutation::kFenceSkipped;
     std::ofstream(folder_.file(actors::kRunIdName)) << around_.run << "\n";
     other_store_.on_append = [this](const plans::CommitRecord&) { fail_other_run("commit"); };
     other_store_.on_rewind = [this](uint64_t) { fail_other_run("rollback"); };
@@ -122,7 +123,12 @@ class Simulation {
   bool is_done() const { return result_.has_value() && world_.now_us() > ended_us_ + kSecond; }
 
   void start_coordinator() {
-    if (result_ || (coordinator_ && coordinator_->is_alive())) return;
+    if (coordinator_ && coordinator_->is_alive()) return;
+    launch_coordinator();
+  }
+
+  void launch_coordinator() {
+    if (result_) return;
     if (other_run_) other_run_->kill(false);  // It has the port.
     world_.trace("the coordinator starts");
     coordinators_.push_back(std::make_unique<SimulatedCoordinator>(
@@ -198,6 +204,7 @@ class Simulation {
     world_.trace(
         absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
     if (needs_worker(fault.kind) && target == nullptr) return;
+    checker_.on_fault();
     if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
   }
 
@@ -275,6 +282,8 @@ class Simulation {
         return true;
       case FaultKind::kHostCut:
         return cut_host(*target, fault.duration_us);
+      case FaultKind::kSecond:
+        return start_second(fault, world_.now_us() + kSecond);
       case FaultKind::kStranger:
         return let_in_stranger(fault);
       case FaultKind::kMute:
@@ -292,6 +301,7 @@ class Simulation {
     add_worker(hosts[fault.other % 3]);
     SimulatedWorker* looper = workers_.back().get();
     checker_.on_looper(looper->process());
+    checker_.on_fault();
     const uint64_t life_us = (fault.target % 6 + 1) * kSecond / 2;
     world_.after(life_us, 0, [this, looper, &fault, count, until_us] {
       looper->kill(false);
@@ -382,6 +392,38 @@ class Simulation {
       excuse_for(fault.duration_us);
     }
     return true;
+  }
+
+  /// While a commit is on its way to the journal, if there is one before `until_us`.
+  bool start_second(const Fault& fault, uint64_t until_us) {
+    if (result_ || !coordinator_->is_alive() || world_.is_paused(coordinator_->process())) {
+      return false;
+    }
+    if (store_.pending == 0 && world_.now_us() < until_us) {
+      world_.after(kSecond / 2000, 0, [this, &fault, until_us] { start_second(fault, until_us); });
+      return true;
+    }
+    SimulatedCoordinator* first = coordinator_;
+    world_.trace(
+        absl::StrCat(world_.name(first->process()), " sleeps, and another one has its place"));
+    world_.pause(first->process());
+    world_.after(kSecond, 0, [this, first] {
+      if (first != coordinator_ || !first->is_alive()) return;
+      checker_.on_superseded(first->process());
+      launch_coordinator();
+    });
+    world_.after(fault.duration_us, 0, [this, first] {
+      if (first->is_alive() && world_.is_paused(first->process())) world_.resume(first->process());
+      end_first(first);
+    });
+    return true;
+  }
+
+  /// A process whose run has ended is gone.
+  void end_first(SimulatedCoordinator* first) {
+    if (!first->is_alive() || first == coordinator_) return;
+    if (first->result()) return first->kill(false);
+    world_.after(kSecond / 10, 0, [this, first] { end_first(first); });
   }
 
   bool let_in_stranger(const Fault& fault) {

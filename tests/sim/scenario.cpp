@@ -326,9 +326,10 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
     std::string_view stream;
   };
   constexpr Rare kRare[] = {
-      {FaultKind::kOneWay, "one-way"}, {FaultKind::kLastingOneWay, "lasting-one-way"},
-      {FaultKind::kMute, "mute"},      {FaultKind::kFullRunDisk, "full-run-disk"},
-      {FaultKind::kTear, "tear"},      {FaultKind::kStranger, "stranger"},
+      {FaultKind::kOneWay, "one-way"},    {FaultKind::kLastingOneWay, "lasting-one-way"},
+      {FaultKind::kMute, "mute"},         {FaultKind::kFullRunDisk, "full-run-disk"},
+      {FaultKind::kTear, "tear"},         {FaultKind::kSecond, "second-coordinator"},
+      {FaultKind::kStranger, "stranger"},
   };
   for (const Rare& rare : kRare) {
     Draw draw{plans::Rng(seed, plans::random_stream(rare.stream.data(), rare.stream.size()))};
@@ -336,6 +337,8 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
     Fault fault = draw_fault(draw);
     fault.kind = rare.kind;
     fault.variant = draw.rng.below(60);
+    // Until then its workers have given it up.
+    if (rare.kind == FaultKind::kSecond) fault.duration_us = draw.between(6, 12) * kSecond;
     faults.push_back(fault);
   }
 }
@@ -398,6 +401,7 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kStandstill:
     case FaultKind::kFullRunDisk:
     case FaultKind::kTear:
+    case FaultKind::kSecond:
     case FaultKind::kStranger:
       return false;
     case FaultKind::kCrash:
@@ -456,6 +460,7 @@ const char* to_text(FaultKind kind) {
                                                "tear",
                                                "host-down",
                                                "host-cut",
+                                               "second-coordinator",
                                                "stranger"};
   return kNames[static_cast<int>(kind)];
 }

@@ -43,9 +43,10 @@ enum class FaultKind {
   kTear,           // A file of a checkpoint is shorter than its writer has reported.
   kHostDown,       // All workers of a worker's host die.
   kHostCut,        // No bytes between a worker's host and all others for `duration_us`.
-  kStranger,       // Somebody connects, joins or not, and says what is not so for `duration_us`.
+  kSecond,    // The coordinator is paused, and another one started; then the first one wakes up.
+  kStranger,  // Somebody connects, joins or not, and says what is not so for `duration_us`.
 };
-inline constexpr int kFaultKinds = 33;
+inline constexpr int kFaultKinds = 34;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.

@@ -28,7 +28,9 @@ constexpr const char* kUsage =
     "  --policy third-mode            a training mode that the product does not have\n"
     "  --dense                        with a policy: faults in bursts\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored|run-ignored|config-kept\n"
-    "           snapshot-step-ignored|rewind-skipped|left-ignored   a broken protocol\n"
+    "           snapshot-step-ignored|rewind-skipped|left-ignored|fence-skipped   a broken "
+    "protocol\n"
+    "           seals-skipped          layers that move lose a bit, and nobody looks\n"
     "           digests-skipped        checkpoints are loaded without a look at their digests\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
     "pipeline replicas\n"
@@ -55,6 +57,8 @@ const std::map<std::string, Mutation> kMutations = {
     {"run-ignored", Mutation::kRunIgnored},
     {"config-kept", Mutation::kConfigKept},
     {"left-ignored", Mutation::kLeftIgnored},
+    {"fence-skipped", Mutation::kFenceSkipped},
+    {"seals-skipped", Mutation::kSealsSkipped},
     {"abort-skipped", Mutation::kAbortSkipped},
     {"returned-lost", Mutation::kReturnedLost},
     {"sum-skewed", Mutation::kSumSkewed},

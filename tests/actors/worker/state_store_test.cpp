@@ -32,7 +32,7 @@ TEST(StateStore, KeepsOneModelOfAStateHoweverManyPlansAreNotStarted) {
   ReplicasRetired retired;
   retired.steps_done = 6;
   for (int plan = 0; plan < 10; ++plan) {
-    // As a plan that is prepared anew builds it, where it cannot take over the one before.
+    // A plan that is prepared anew builds one where it cannot take over the one before.
     PreparedReplica replica;
     replica.options.model = small_job(1, 1).model;
     replica.options.layers = {0, 1};
