@@ -1314,8 +1314,11 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
 /// nobody is left. Anybody who joins may be asked to measure: that alone ends no run of others.
 bool Coordination::blames_input(const absl::Status& why, bool takes_part, uint64_t now_us) {
   if (!is_bad_input(why)) return false;
-  // Those who are away for a moment may have read it well.
-  const bool is_last = members_.count() == 0 && absent_.awaited(now_us).empty();
+  // Those who are away for a moment may have read it well; and so did those of an earlier plan, if
+  // a newcomer is all there is.
+  const bool has_past = has_trained_ || options_.last_plan;
+  const bool is_last =
+      members_.count() == 0 && absent_.awaited(now_us).empty() && (takes_part || !has_past);
   const bool is_agreed = (takes_part && is_blamed_by_part_) || is_last;
   bad_input_ = why;
   is_blamed_by_part_ = is_blamed_by_part_ || takes_part;

@@ -32,7 +32,7 @@ constexpr size_t kLoopersMax = 8;
 /// A worker has the model of a state, and a snapshot of it.
 constexpr int kCopiesMax = 2;
 /// States of a worker: those of the last two steps, and snapshots that are on their way.
-constexpr size_t kStatesMax = 5;
+constexpr size_t kStatesMax = 8;
 /// A fault may be noticed by several, one after the other, and what is done about it may fail.
 constexpr int kRewindsOfFault = 2;
 constexpr size_t kPlansOfFault = 4;
@@ -409,6 +409,8 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   if (arrives) check_identity(to, envelope);
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
+  if (body.isStart()) started_us_ = world_.now_us();
+  if (body.isStop() && body.getStop().getReason() == "drained") check_let_go(to);
   if (body.isQuiesced()) check_inventory(from, body.getQuiesced());
   if (!body.isAssign()) return;
   check_part(message);
@@ -623,16 +625,27 @@ void Checker::check_replica(uint64_t generation, const Held& held, uint64_t step
 }
 
 std::string Checker::living_state_after(uint64_t first_step) const {
+  const auto [step, who] = newest_living_state(first_step, {});
+  if (step <= first_step) return "";
+  return absl::StrCat("the run goes back to step ", first_step, ", and", who,
+                      " live and hold all state of step ", step);
+}
+
+/// The newest step above `least` whose whole state is held by processes that live, and by whom,
+/// without one of them; `least`: there is none.
+std::pair<uint64_t, std::string> Checker::newest_living_state(
+    uint64_t least, std::optional<ProcessId> without) const {
   const bool is_excused = is_damaged_ || world_.now_us() < excused_us_;
-  if (is_excused || store_.commits.empty()) return "";
+  if (is_excused || store_.commits.empty()) return {least, ""};
   const int64_t layers = plans::layer_count(job_.model);
-  for (uint64_t step = store_.commits.rbegin()->first + 1; step > first_step; --step) {
+  for (uint64_t step = store_.commits.rbegin()->first + 1; step > least; --step) {
     const auto record = store_.commits.find(step - 1);
     if (record == store_.commits.end()) continue;
     std::set<int64_t> found;
     std::string who;
     for (const auto& [process, hosted] : hosted_) {
       if (!world_.is_alive(process) || !patience_.may_be_heard(process)) continue;
+      if (process == without) continue;
       for (const Held& held : hosted.replicas) {
         const auto applied = applied_.find(held.model);
         const auto updated = updated_in_.find(held.model);
@@ -649,11 +662,20 @@ std::string Checker::living_state_after(uint64_t first_step) const {
         absl::StrAppend(&who, " ", world_.name(process));
       }
     }
-    if (static_cast<int64_t>(found.size()) < layers) continue;
-    return absl::StrCat("the run goes back to step ", first_step, ", and", who,
-                        " live and hold all state of step ", step);
+    if (static_cast<int64_t>(found.size()) == layers) return {step, who};
   }
-  return "";
+  return {least, ""};
+}
+
+/// Who is let go does not take the newest state along. With a start all that they held has moved.
+void Checker::check_let_go(ProcessId worker) {
+  if (started_us_ == world_.now_us()) return;
+  const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
+  const uint64_t durable = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
+  const uint64_t with = newest_living_state(durable, {}).first;
+  if (with > newest_living_state(durable, worker).first) {
+    fail(absl::StrCat(world_.name(worker), " is let go, and nobody else holds all of step ", with));
+  }
 }
 
 void Checker::keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to) {

@@ -168,6 +168,9 @@ class Checker {
   void check_against_live(const Held& held, uint64_t generation, uint64_t steps_done);
   /// Who holds the whole state of a later step than `first_step`, if there is somebody.
   std::string living_state_after(uint64_t first_step) const;
+  std::pair<uint64_t, std::string> newest_living_state(uint64_t least,
+                                                       std::optional<ProcessId> without) const;
+  void check_let_go(ProcessId worker);
   void check_left();
   void check_changes();
   bool is_whole(const std::pair<uint64_t, uint64_t>& name, const Left& left) const;
@@ -196,7 +199,8 @@ class Checker {
   std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> updated_in_;
   Patience patience_;
   bool is_damaged_ = false;
-  std::string thrown_away_;  // By the newest plan, if it starts.
+  std::string thrown_away_;             // By the newest plan, if it starts.
+  std::optional<uint64_t> started_us_;  // When a plan was started last.
   std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;

@@ -535,6 +535,7 @@ actors::CheckpointIo SimulatedCoordinator::spawn_checkpoints() {
 void SimulatedCoordinator::spawn_remote_state(uint64_t term) {
   SimulatedPlane::Options options;
   options.process = process_;
+  options.address = absl::StrCat(around_.world.name(process_), ":1");
   options.on_peer_lost = options.on_unreachable = [](const std::string&, const absl::Status&) {};
   plane_ = std::make_shared<SimulatedPlane>(around_.world, around_.network, around_.planes,
                                             std::move(options));
