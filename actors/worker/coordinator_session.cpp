@@ -1,5 +1,7 @@
 #include "actors/worker/coordinator_session.hpp"
 
+#include <utility>
+
 namespace skein::actors {
 
 namespace {
@@ -10,7 +12,8 @@ constexpr uint64_t kRetryUs = 1'000'000;
 }  // namespace
 
 void CoordinatorSession::connect(double seconds) {
-  close();
+  if (is_joined_) silent_ = std::exchange(link_, nullptr);
+  if (link_) link_->close();
   link_.reset();
   is_joined_ = false;
   retry_us_.reset();
@@ -36,6 +39,8 @@ bool CoordinatorSession::on_joined(const std::string& run, plans::WorkerId self,
   // The answer of an older life may come late, when its link has gone: that of the next one counts.
   if (is_joined_ && term <= head_.term) return false;
   is_joined_ = true;
+  if (silent_) silent_->close();
+  silent_.reset();
   if (run_.empty()) run_ = run;
   lost_at_us_.reset();
   head_.sender = self.value;
@@ -52,6 +57,8 @@ bool CoordinatorSession::on_generation(uint64_t generation) {
 
 void CoordinatorSession::close() {
   if (link_) link_->close();
+  if (silent_) silent_->close();
+  silent_.reset();
 }
 
 }  // namespace skein::actors

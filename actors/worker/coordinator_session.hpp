@@ -21,7 +21,8 @@ class CoordinatorSession {
   explicit CoordinatorSession(std::function<void(uint64_t attempt, double seconds)> connect)
       : connect_(std::move(connect)) {}
 
-  /// Gives up the link, if there is one, and connects anew.
+  /// Gives up the link, if there is one, and connects anew. One by which we were a member is closed
+  /// when the next one has taken its place: closed before, we would be lost, and what we hold, too.
   void connect(double seconds);
   /// The link to the coordinator has closed.
   void on_lost(uint64_t now_us) {
@@ -64,14 +65,15 @@ class CoordinatorSession {
 
  private:
   const std::function<void(uint64_t attempt, double seconds)> connect_;
-  uint64_t attempt_ = 0;                    // Links of older ones are closed.
-  std::shared_ptr<net::ControlLink> link_;  // Null while there is none.
-  bool is_joined_ = false;                  // Only with a link.
-  uint64_t last_answer_us_ = 0;             // Valid with a link.
-  std::string run_;                         // Once set it stays.
-  std::optional<uint64_t> lost_at_us_;      // Since when we look for our coordinator.
-  std::optional<uint64_t> retry_us_;        // Only without a link.
-  net::EnvelopeHead head_;                  // Neither term nor generation ever goes back.
+  uint64_t attempt_ = 0;                      // Links of older ones are closed.
+  std::shared_ptr<net::ControlLink> link_;    // Null while there is none.
+  std::shared_ptr<net::ControlLink> silent_;  // The one before, until we are a member again.
+  bool is_joined_ = false;                    // Only with a link.
+  uint64_t last_answer_us_ = 0;               // Valid with a link.
+  std::string run_;                           // Once set it stays.
+  std::optional<uint64_t> lost_at_us_;        // Since when we look for our coordinator.
+  std::optional<uint64_t> retry_us_;          // Only without a link.
+  net::EnvelopeHead head_;                    // Neither term nor generation ever goes back.
 };
 
 }  // namespace skein::actors

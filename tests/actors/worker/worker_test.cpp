@@ -547,6 +547,24 @@ TEST(Worker, ALostNeighbourIsNamedAndAForeignAddressIsNot) {
 
 /// Else the answer on the new link would be a repeat, and the worker would have a number that the
 /// coordinator has taken back.
+TEST(Worker, ALinkThatFellSilentIsClosedWhenAnotherOneHasTakenItsPlace) {
+  WorkerRig rig;
+  rig.join();
+  for (int second = 0; rig.attempts.size() < 2; ++second) {
+    ASSERT_LT(second, 60);
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  const std::shared_ptr<RecordingLink> silent = rig.link;
+  EXPECT_FALSE(silent->closed()) << "it would be lost, and what it holds with it";
+  rig.link = std::make_shared<RecordingLink>();
+  rig.open();
+  EXPECT_FALSE(silent->closed());
+  rig.joined();
+  EXPECT_TRUE(silent->closed());
+  EXPECT_FALSE(rig.link->closed());
+}
+
 TEST(Worker, AnAnswerOnALinkThatWasGivenUpIsNone) {
   WorkerRig rig;
   rig.join();
