@@ -141,6 +141,13 @@ struct CoordinatorRig {
   }
   void quiesced(plans::PeerNumber from) { send(from, net::Quiesced()); }
   void prepared(plans::PeerNumber from) { send(from, net::Prepared()); }
+  /// Starts the plan; both stages are ready, and their step is in the journal.
+  void commit_first_step() {
+    start();
+    ready(0, 0);
+    ready(1, 0);
+    tell(CommitJournaled{0, absl::OkStatus()});
+  }
   void ready(uint32_t replica, uint64_t step, bool needs_groups = false, double norm = 1) {
     plans::ReadyReport ready;
     ready.replica = {replica};
@@ -361,10 +368,7 @@ TEST(Coordinator, AShardSavedTwiceCompletesNoCheckpoint) {
 
 TEST(Coordinator, AShardIsSavedByTheLeaderOfItsStageUnderItsOwnNames) {
   CoordinatorRig rig(2, 1, true);
-  rig.start();
-  rig.ready(0, 0);
-  rig.ready(1, 0);
-  rig.tell(CommitJournaled{0, absl::OkStatus()});
+  rig.commit_first_step();
   rig.shard_saved(0, 1);
   net::ShardSaved foreign;
   foreign.stage = 1;
@@ -385,10 +389,7 @@ TEST(Coordinator, AShardIsSavedByTheLeaderOfItsStageUnderItsOwnNames) {
 
 TEST(Coordinator, AShardThatIsSentCountsOnceItIsWrittenHere) {
   CoordinatorRig rig(2, 1, true);
-  rig.start();
-  rig.ready(0, 0);
-  rig.ready(1, 0);
-  rig.tell(CommitJournaled{0, absl::OkStatus()});
+  rig.commit_first_step();
   rig.shard_saved(0, 1);
   rig.send(1, net::ShardSent{1, 1});
   EXPECT_THAT(rig.received, IsEmpty()) << "worker 1 speaks for stage 1";
@@ -410,10 +411,7 @@ TEST(Coordinator, AShardThatIsSentCountsOnceItIsWrittenHere) {
 
 TEST(Coordinator, AShardThatCannotBeWrittenHereFailsItsCheckpoint) {
   CoordinatorRig rig(2, 1, true);
-  rig.start();
-  rig.ready(0, 0);
-  rig.ready(1, 0);
-  rig.tell(CommitJournaled{0, absl::OkStatus()});
+  rig.commit_first_step();
   rig.send(2, net::ShardSent{1, 1});
   ASSERT_EQ(rig.received.size(), 1u);
   rig.tell(ShardReceived{rig.received[0], absl::UnavailableError("disk full")});
