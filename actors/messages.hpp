@@ -204,6 +204,10 @@ struct ShardWritten {
   absl::StatusOr<std::vector<gpu::SavedFile>> files;
   bool is_sent = false;  // There are none, as the coordinator is to write them.
 };
+/// The data plane holds nothing any more of a shard of the stage that was sent.
+struct ShardGone {
+  int32_t stage = 0;
+};
 
 /// A copy of a stage's state on its way to the memory of another worker.
 struct SnapshotRequest {
@@ -302,6 +306,7 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::TransferRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::TransferDone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardWritten)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardGone)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReceiveShard)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::AbandonShard)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardLayerArrived)

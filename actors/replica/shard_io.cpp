@@ -1,8 +1,10 @@
 #include "actors/replica/shard_io.hpp"
 
 #include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
+#include <caf/send.hpp>
+
 #include "actors/end_process.hpp"
 #include "actors/run_id.hpp"
 #include "plans/base/status_macros.hpp"
@@ -10,9 +12,9 @@
 namespace skein::actors {
 namespace {
 
-/// As many shards of a stage as the coordinator has checkpoints under way: who does not read, or a
-/// slow link, fills no memory with more.
-constexpr size_t kShardsUnderWayMax = 2;
+/// Who does not read, or a slow link, has the data plane hold no more of a stage. The others wait;
+/// the coordinator orders no checkpoint but the last while it has two under way.
+constexpr int kShardsUnderWayMax = 2;
 
 /// What the data plane holds until it is sent.
 struct CopyUnderWay {
@@ -20,41 +22,57 @@ struct CopyUnderWay {
   std::shared_ptr<const void> under_way;
 };
 
-}  // namespace
-
-ShardWritten ShardIoState::save(const ShardRequest& request) {
+std::vector<gpu::SavedParameter> saved_parameters(const ShardRequest& request) {
   std::vector<gpu::SavedParameter> parameters;
   for (size_t i = 0; i < request.parameters.size(); ++i) {
     parameters.push_back({request.parameters[i], request.weights[i], request.moments_first[i],
                           request.moments_second[i]});
   }
-  ShardWritten written{request.steps_done, request.stage, std::vector<gpu::SavedFile>()};
+  return parameters;
+}
+
+}  // namespace
+
+void ShardIoState::save(ShardRequest request, const ShardListener& listener) {
+  const int32_t stage = request.stage;
   const absl::Status seen = check_run_folder(config.run_folder, config.run);
+  if (!seen.ok() && !config.coordinator_address.empty()) {
+    outboxes[stage].waiting.emplace_back(std::move(request), listener);
+    return send_waiting(stage);
+  }
+  ShardWritten written{request.steps_done, stage, std::vector<gpu::SavedFile>()};
   if (seen.ok()) {
     written.files = gpu::write_shard(
         gpu::partial_checkpoint_path(config.run_folder, request.steps_done, config.generation),
-        request.stage, config.shard_count, config.optimizer, parameters);
-    return written;
+        stage, config.shard_count, config.optimizer, saved_parameters(request));
+  } else {
+    written.files = seen;
   }
-  const absl::Status sent =
-      config.coordinator_address.empty() ? seen : send_shard(request, parameters);
-  written.is_sent = sent.ok();
-  if (!sent.ok()) written.files = sent;
-  return written;
+  reach(config.fail_point, FailPlace::kDuringCheckpoint);
+  self->send(listener, std::move(written));
 }
 
-absl::Status ShardIoState::send_shard(const ShardRequest& request,
-                                      const std::vector<gpu::SavedParameter>& parameters) {
-  auto& others = under_way[request.stage];
-  std::erase_if(others, [](const auto& each) { return each.expired(); });
-  if (others.size() >= kShardsUnderWayMax) {
-    return absl::UnavailableError(absl::StrCat(
-        "stage ", request.stage, " is sent to the coordinator, and ", others.size(),
-        " shards before this one are still under way; raise checkpoint.interval, or mount the run "
-        "folder"));
+void ShardIoState::send_waiting(int32_t stage) {
+  Outbox& outbox = outboxes[stage];
+  while (outbox.under_way < kShardsUnderWayMax && !outbox.waiting.empty()) {
+    const auto [request, listener] = std::move(outbox.waiting.front());
+    outbox.waiting.pop_front();
+    ShardWritten written{request.steps_done, stage, std::vector<gpu::SavedFile>()};
+    const absl::Status sent = send_shard(request);
+    written.is_sent = sent.ok();
+    if (!sent.ok()) written.files = sent;
+    self->send(listener, std::move(written));
   }
-  const auto token = std::make_shared<const int>(0);
-  others.emplace_back(token);
+}
+
+absl::Status ShardIoState::send_shard(const ShardRequest& request) {
+  // The last layer that leaves takes it along.
+  const std::shared_ptr<const void> under_way(
+      nullptr, [to = ShardIoItself(self), stage = request.stage](const void*) {
+        caf::anon_send(to, ShardGone{stage});
+      });
+  ++outboxes[request.stage].under_way;
+  const std::vector<gpu::SavedParameter> parameters = saved_parameters(request);
   for (int64_t layer = request.layers.begin; layer < request.layers.end; ++layer) {
     const net::TensorHandle state = make_layer_memory(layer_state_floats(config.model, layer));
     SKEIN_RETURN_IF_ERROR(copy_layer_state(config.model, layer, parameters, *state));
@@ -65,7 +83,7 @@ absl::Status ShardIoState::send_shard(const ShardRequest& request,
     rows.sender = static_cast<uint32_t>(request.stage);
     rows.row_count = 1;
     rows.payload = *state;
-    rows.owner = std::make_shared<CopyUnderWay>(CopyUnderWay{state, token});
+    rows.owner = std::make_shared<CopyUnderWay>(CopyUnderWay{state, under_way});
     config.plane->send(config.coordinator_address, std::move(rows));
   }
   return absl::OkStatus();
@@ -90,18 +108,21 @@ SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
   return taken;
 }
 
-ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self,
-                                ShardIoConfig config) {
+ShardIoItself::behavior_type shard_io(ShardIoItself::stateful_pointer<ShardIoState> self,
+                                      ShardIoConfig config) {
   end_process_on_failure(*self);
+  self->state.self = self;
   self->state.config = std::move(config);
   return {
-      [self](const ShardRequest& request, const ShardListener& listener) {
-        ShardWritten written = self->state.save(request);
-        reach(self->state.config.fail_point, FailPlace::kDuringCheckpoint);
-        self->send(listener, std::move(written));
+      [self](ShardRequest& request, const ShardListener& listener) {
+        self->state.save(std::move(request), listener);
       },
       [self](const SnapshotRequest& request, const SnapshotListener& listener) {
         self->send(listener, self->state.send(request));
+      },
+      [self](const ShardGone& gone) {
+        --self->state.outboxes.at(gone.stage).under_way;
+        self->state.send_waiting(gone.stage);
       },
   };
 }

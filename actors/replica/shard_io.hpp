@@ -1,9 +1,10 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_actor.hpp>
@@ -24,9 +25,12 @@ using SnapshotListener = caf::typed_actor<caf::reacts_to<SnapshotTaken>>;
 /// and seals and sends snapshots, which takes the processor for a while: spawn it detached.
 ///   in   ShardRequest      a copy of the state; training goes on meanwhile
 ///   in   SnapshotRequest   the same, for the memory of another worker
-///   out  ShardWritten, SnapshotTaken   to the listener, once per request
+///   in   ShardGone         from itself: what was sent of a shard is held no longer
+///   out  ShardWritten, SnapshotTaken   to the listener, once per request; a shard that is sent
+///                                      waits until few of its stage are under way
 using ShardIo = caf::typed_actor<caf::reacts_to<ShardRequest, ShardListener>,
                                  caf::reacts_to<SnapshotRequest, SnapshotListener>>;
+using ShardIoItself = ShardIo::extend<caf::reacts_to<ShardGone>>;
 
 struct ShardIoConfig {
   std::string run_folder;
@@ -42,17 +46,25 @@ struct ShardIoConfig {
 
 struct ShardIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "shard-io";
-  ShardIoConfig config;
-  /// By stage: what lives until a shard of it has been sent.
-  std::map<int32_t, std::vector<std::weak_ptr<const void>>> under_way;
+  /// A stage's shards for the coordinator.
+  struct Outbox {
+    int under_way = 0;  // Held by the data plane.
+    std::deque<std::pair<ShardRequest, ShardListener>> waiting;
+  };
 
-  /// Writes the stage's files, or sends its layers.
-  ShardWritten save(const ShardRequest& request);
-  absl::Status send_shard(const ShardRequest& request,
-                          const std::vector<gpu::SavedParameter>& parameters);
+  ShardIoItself::stateful_pointer<ShardIoState> self = nullptr;
+  ShardIoConfig config;
+  std::map<int32_t, Outbox> outboxes;  // By stage.
+
+  /// Writes the stage's files, or sends its layers, now or as soon as it may.
+  void save(ShardRequest request, const ShardListener& listener);
+  /// Sends what may be sent of the stage.
+  void send_waiting(int32_t stage);
+  absl::Status send_shard(const ShardRequest& request);
   SnapshotTaken send(const SnapshotRequest& request) const;
 };
 
-ShardIo::behavior_type shard_io(ShardIo::stateful_pointer<ShardIoState> self, ShardIoConfig config);
+ShardIoItself::behavior_type shard_io(ShardIoItself::stateful_pointer<ShardIoState> self,
+                                      ShardIoConfig config);
 
 }  // namespace skein::actors

@@ -224,17 +224,24 @@ TEST(RemoteShardIo, WhatIsLeftOfAnOlderShardIsDropped) {
   EXPECT_EQ(rig.received[0].shard.steps_done, kShardSteps);
 }
 
-TEST(RemoteShardIo, WhoIsNotReadSendsNoMoreThanTwo) {
+TEST(RemoteShardIo, TheThirdShardWaitsUntilOneHasGone) {
   RemoteShards rig;
   rig.spawn_worker(rig.workers.path());
-  for (uint64_t steps = 1; steps <= 3; ++steps) rig.save(steps);
-  ASSERT_EQ(rig.written.size(), 3u);
-  EXPECT_TRUE(rig.written[1].is_sent);
-  EXPECT_FALSE(rig.written[2].files.ok());
+  for (uint64_t steps = 1; steps <= 4; ++steps) rig.save(steps);
+  EXPECT_EQ(rig.written.size(), 2u);
   EXPECT_EQ(rig.plane->sent.size(), 6u);
-  rig.plane->sent.erase(rig.plane->sent.begin(), rig.plane->sent.begin() + 3);
-  rig.save(4);
-  EXPECT_TRUE(rig.written[3].is_sent);
+  rig.plane->sent.erase(rig.plane->sent.begin(), rig.plane->sent.begin() + 2);
+  rig.run();
+  EXPECT_EQ(rig.written.size(), 2u) << "a layer of the first is still held";
+  rig.plane->sent.pop_front();
+  rig.run();
+  ASSERT_EQ(rig.written.size(), 3u);
+  EXPECT_TRUE(rig.written[2].is_sent);
+  EXPECT_EQ(rig.written[2].steps_done, 3u);
+  rig.plane->sent.clear();
+  rig.run();
+  ASSERT_EQ(rig.written.size(), 4u);
+  EXPECT_EQ(rig.written[3].steps_done, 4u);
 }
 
 TEST(RemoteShardIo, AFullDiskFailsTheShard) {
