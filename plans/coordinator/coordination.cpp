@@ -28,6 +28,11 @@ constexpr uint64_t kUnknownChangesMax = uint64_t{1} << 20;
 /// A worker of another run asks again and again; so many runs are told of, each once.
 constexpr size_t kRefusedRunsMax = 64;
 
+/// A worker that lives and hears nothing on its link is back on another one within this time.
+double return_seconds(const JobSpec& job) {
+  return job.elastic.heartbeat_timeout_seconds + kRejoinUs * kMicro;
+}
+
 bool is_left_to_planner(const Coordination::Options& options) {
   return !options.plan && options.job.parallelism.pipeline_parallel_degree == kAutoDegree;
 }
@@ -54,8 +59,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
   if (!options_.last_plan) return;
   if (options_.awaits_last_workers) {
     const double wait_s =
-        std::min(options_.job.elastic.heartbeat_timeout_seconds + kRejoinUs * kMicro,
-                 options_.job.comm.init_timeout_seconds);
+        std::min(return_seconds(options_.job), options_.job.comm.init_timeout_seconds);
     for (const WorkerId worker : plan_workers(*options_.last_plan)) {
       absent_.await(worker, "it was part of the last plan before the coordinator's restart",
                     now_us + static_cast<uint64_t>(wait_s / kMicro));
@@ -1496,7 +1500,8 @@ std::optional<Coordination::Awaited> Coordination::awaited() const {
       return Awaited{"measured its device", init_s / 2,
                      [this](WorkerId id) { return measurements_.is_asked(id); }};
     case Phase::kQuiescing:
-      return Awaited{"quiesced", options_.job.elastic.heartbeat_timeout_seconds,
+      // One whose link has swallowed the order is told it again when it is back on another one.
+      return Awaited{"quiesced", return_seconds(options_.job),
                      [this](WorkerId id) { return !change_.has_quiesced(id); }};
     case Phase::kPreparing:
       if (!has_trained_) return std::nullopt;  // The run has as much time for its first step.
