@@ -398,6 +398,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
                          bool arrives) {
   const auto envelope = *message;
   const auto body = envelope.getBody();
+  if (superseded_.contains(from) && body.isAssign()) void_parts_[to] = envelope.getGeneration();
   if (superseded_.contains(from) || superseded_.contains(to)) return;
   if (strangers_.contains(from)) return patience_.on_control(from, to, envelope, arrives);
   if (claims_) {
@@ -517,6 +518,7 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
   const Assignment& assignment = found->second;
   Hosted& hosted = hosted_[process];
   hosted = {result.generation, {}};
+  if (has_void_part(process)) return;
   if (claims_) claims_->on_prepared(process, result.generation);
   for (const actors::PreparedReplica& replica : result.replicas) {
     if (!has_replica(assignment.plan, replica.id)) continue;
@@ -540,11 +542,19 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
   }
 }
 
+bool Checker::has_void_part(ProcessId process) const {
+  const auto part = void_parts_.find(process);
+  const auto hosted = hosted_.find(process);
+  return part != void_parts_.end() && hosted != hosted_.end() &&
+         part->second == hosted->second.generation;
+}
+
 void Checker::on_read(ProcessId process, uint64_t sample) {
-  if (claims_) claims_->on_read(process, sample);
+  if (claims_ && !has_void_part(process)) claims_->on_read(process, sample);
 }
 
 void Checker::on_update(ProcessId process) {
+  if (has_void_part(process)) return;
   Hosted& hosted = hosted_[process];
   const auto found = assignments_.find({process, hosted.generation});
   if (found != assignments_.end() && found->second.plan.mode == plans::kLocalMode) {
@@ -567,13 +577,13 @@ void Checker::on_update(ProcessId process) {
 }
 
 void Checker::on_copied(ProcessId process, uint64_t group) {
-  if (!groups_) return;
+  if (!groups_ || has_void_part(process)) return;
   groups_->on_copied(process, group);
   carried_->on_copied(process, group);
 }
 
 void Checker::on_update_begun(ProcessId process) {
-  if (!groups_) return;
+  if (!groups_ || has_void_part(process)) return;
   groups_->on_update_begun(process);
   carried_->on_update_begun(process);
 }

@@ -158,6 +158,7 @@ class Checker {
                      double tolerance);
   void check_loss(const plans::CommitRecord& record);
   void on_pipeline_update(ProcessId process);
+  bool has_void_part(ProcessId process) const;
   void on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
   void keep_if_late(const Held& held, uint64_t steps_done);
   void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
@@ -221,6 +222,9 @@ class Checker {
   std::set<ProcessId> left_in_part_;
   std::set<ProcessId> strangers_;
   std::set<ProcessId> superseded_;
+  /// Generations in which workers have a part for a superseded coordinator: what they do in it
+  /// counts for nothing, and is not followed.
+  std::map<ProcessId, uint64_t> void_parts_;
   int faults_ = 0;
   int rewinds_that_cost_ = 0;
   std::deque<uint64_t> planned_us_;                // When plans were assigned, in a minute.

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 /// An exponent's bit: the number becomes far larger or far smaller.
 constexpr unsigned char kFlippedBit = 0x40;
 constexpr uint64_t kFloatBytes = 4;
+constexpr char kDamagedName[] = "damaged";
 
 /// Changes one number in the data of a safetensors file.
 void flip_float(const std::string& path, plans::Rng& rng) {
@@ -58,8 +59,7 @@ Disk::Disk(std::string run_folder, uint64_t seed, uint64_t write_us_max)
 
 Disk::~Disk() { make_space(); }
 
-void Disk::on_completed(const std::string& folder) {
-  damaged_.erase(folder);
+void Disk::on_completed() {
   if (damages_next_) damage_checkpoint(*std::exchange(damages_next_, std::nullopt));
 }
 
@@ -74,7 +74,15 @@ void Disk::damage_checkpoint(bool keeps_digests) {
   if (name.empty()) return;
   flip_float(absl::StrCat(folder, "/", name), rng_);
   if (keeps_digests) renew_digests(folder, name);
-  damaged_.insert(folder);
+  mark_damaged(folder);
+}
+
+bool Disk::is_damaged(const std::string& folder) const {
+  return fs::exists(absl::StrCat(folder, "/", kDamagedName));
+}
+
+void Disk::mark_damaged(const std::string& folder) const {
+  std::ofstream(absl::StrCat(folder, "/", kDamagedName)) << "by the simulation\n";
 }
 
 bool Disk::has_checkpoint() const { return gpu::complete_checkpoints(run_folder_).ok(); }
@@ -120,7 +128,7 @@ void Disk::tear_checkpoint() {
   const std::string name = pick_file(folders->front());
   if (name.empty()) return;
   tear(absl::StrCat(folders->front(), "/", name));
-  damaged_.insert(folders->front());
+  mark_damaged(folders->front());
 }
 
 bool Disk::on_left(const std::vector<std::string>& folders) {

@@ -32,9 +32,9 @@ class Disk {
   /// A number in the newest complete checkpoint is changed, or in the next one if there is none
   /// that is whole. `keeps_digests`: with digests that fit, as if nobody looked at them.
   void damage_checkpoint(bool keeps_digests);
-  bool is_damaged(const std::string& folder) const { return damaged_.contains(folder); }
-  /// The folder is a new checkpoint.
-  void on_completed(const std::string& folder);
+  bool is_damaged(const std::string& folder) const;
+  /// There is a new checkpoint.
+  void on_completed();
   /// Every complete checkpoint has been damaged, and there is one.
   bool has_only_damaged() const;
   bool has_checkpoint() const;
@@ -71,12 +71,13 @@ class Disk {
  private:
   /// One of the files of a checkpoint's folder that have tensors; empty: there is none.
   std::string pick_file(const std::string& folder);
+  /// In the folder itself: gone with it, or with a new one in its place.
+  void mark_damaged(const std::string& folder) const;
   void tear(const std::string& path);
 
   std::string run_folder_;
   plans::Rng rng_;
   uint64_t write_us_max_ = 0;
-  std::set<std::string> damaged_;     // Folders.
   std::optional<bool> damages_next_;  // Whether digests are kept.
   bool loses_shard_ = false;
   bool tears_shard_ = false;

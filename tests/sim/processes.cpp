@@ -568,7 +568,7 @@ void SimulatedCoordinator::on_event(const actors::EventReport& report) {
 void SimulatedCoordinator::on_checkpoint(const actors::CheckpointReport& report) {
   if (!is_alive()) return;
   around_.checker.on_checkpoint(report);
-  around_.disk.on_completed(report.path);
+  around_.disk.on_completed();
 }
 
 void SimulatedCoordinator::kill(bool silent) {
