@@ -16,7 +16,10 @@ absl::Status tied_apart(const JobSpec& job, size_t stages) {
 }
 
 int64_t pipeline_rows(const JobSpec& job) {
-  return job.training.micro_batch_size / job.parallelism.data_parallel_replicate_degree;
+  const int64_t rows = job.training.micro_batch_size;
+  int64_t share = std::max<int64_t>(1, rows / job.parallelism.data_parallel_replicate_degree);
+  while (rows % share != 0) --share;
+  return share;
 }
 
 absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<WorkerId>& workers,

@@ -26,7 +26,9 @@ PipelineLayout pipeline_layout(const Plan& plan);
 /// Why a tied embedding on so many stages cannot be trained by pipeline replicas.
 absl::Status tied_apart(const JobSpec& job, size_t stages);
 
-/// Rows of each micro-batch of one pipeline replica.
+/// Rows of each micro-batch of one pipeline replica: a micro-batch of the job's, shared out to the
+/// job's pipeline replicas. Where it cannot be in equal parts, they are the next smaller ones that
+/// it is a multiple of, so that iterations fill a step whole; there are more of them then.
 int64_t pipeline_rows(const JobSpec& job);
 /// Samples of one iteration of a pipeline replica.
 uint64_t pipeline_samples(const JobSpec& job);

@@ -145,11 +145,11 @@ absl::Status check_pipelines(const JobSpec& job) {
                      "parallelism.plan"));
   }
   const int64_t pipelines = parallelism.data_parallel_replicate_degree;
-  if (job.training.micro_batch_size % pipelines != 0) {
+  if (job.training.micro_batch_size < pipelines) {
     return absl::InvalidArgumentError(absl::StrCat(
         "training.micro_batch_size = ", job.training.micro_batch_size, ": with ", policy,
-        " it must be a multiple of parallelism.data_parallel_replicate_degree = ", pipelines,
-        ", as every pipeline replica trains the same number of samples at once"));
+        " it must be at least parallelism.data_parallel_replicate_degree = ", pipelines,
+        ", as every pipeline replica trains a part of each micro-batch"));
   }
   if (job.model.tied_head &&
       parallelism.pipeline_parallel_degree * parallelism.virtual_stages > 1) {

@@ -136,6 +136,14 @@ void choose_pipelines(Draw& draw, const std::string& policy, Scenario& scenario)
   job.comm.train_timeout_seconds = 60;
 }
 
+/// In some of them a micro-batch is no multiple of the pipeline replicas. Drawn apart from the
+/// rest.
+void choose_uneven(uint64_t seed, plans::JobSpec& job) {
+  constexpr std::string_view kStream = "uneven";
+  Draw draw{plans::Rng(seed, plans::random_stream(kStream.data(), kStream.size()))};
+  if (draw.chance(0.15)) job.parallelism.data_parallel_replicate_degree = 3;
+}
+
 /// In some of them the planner shares the workers out, with cuts of their own for each pipeline
 /// replica; where a worker has no room for all layers, two have. Drawn apart from the rest.
 void choose_pipelines_planner(uint64_t seed, Scenario& scenario) {
@@ -482,6 +490,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   scenario.job = small_job(draw);
   if (has_pipelines) {
     choose_pipelines(draw, policy, scenario);
+    choose_uneven(seed, scenario.job);
     choose_claims(seed, scenario.job);
     choose_pipelines_planner(seed, scenario);
   } else {

@@ -47,6 +47,22 @@ TEST(PipelinePlan, APipelineTrainsOnAsManySamplesHoweverManyThereAre) {
   }
 }
 
+TEST(PipelinePlan, IterationsFillAStepThoughAMicrobatchIsNoMultipleOfThePipelines) {
+  for (int64_t rows = 1; rows <= 24; ++rows) {
+    for (int64_t pipelines = 1; pipelines <= rows; ++pipelines) {
+      JobSpec job = pipeline_job(2, pipelines);
+      job.training.micro_batch_size = rows;
+      job.training.global_batch_size = 5 * rows;
+      EXPECT_EQ(rows % pipeline_rows(job), 0) << rows << " to " << pipelines;
+      EXPECT_LE(pipeline_rows(job) * pipelines, rows);
+      EXPECT_EQ(pipeline_samples(job), static_cast<uint64_t>(5 * pipeline_rows(job)));
+      const uint32_t workers = static_cast<uint32_t>(2 * pipelines);
+      const Plan plan = make_pipeline_plan(job, pipeline_workers(workers), 1).value();
+      EXPECT_EQ(plan.stages[0].replicas[0].rows.count, pipeline_rows(job));
+    }
+  }
+}
+
 TEST(PipelinePlan, RoutesStayWithinAPipeline) {
   const Plan plan = make_pipeline_plan(pipeline_job(3, 4), pipeline_workers(12), 1).value();
   const PipelineLayout layout = pipeline_layout(plan);

@@ -80,7 +80,7 @@ TEST(PolicyKind, WhatPipelinesCannotDoIsRefusedWithAWayOut) {
        },
        "data_parallel_replicate_degree"},
       {[](JobSpec& job) { job.parallelism.plan = "plan.txt"; }, "parallelism.plan"},
-      {[](JobSpec& job) { job.training.micro_batch_size = 6; }, "multiple of"},
+      {[](JobSpec& job) { job.training.micro_batch_size = 3; }, "at least parall"},
       {[](JobSpec& job) { job.model.tied_head = true; }, "tie_word_embeddings"},
       {[](JobSpec& job) { job.sync.reducer = "mean"; }, "leave sync.reducer out"},
   };
