@@ -76,6 +76,10 @@ absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
     const std::string section(section_key.str());
     const std::string place = absl::StrCat(file, ":", section_node.source().begin.line);
     const auto sections = all_sections();
+    if (section == "compare") {
+      return at(place,
+                "[compare] makes this a file for `skein compare`; a job has no such section");
+    }
     if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
       return at(place,
                 absl::StrCat("unknown section [", section, "]", suggestion(section, sections)));

@@ -1,5 +1,6 @@
 #include "cli/run/exit_codes.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -22,7 +23,10 @@ int exit_code(const absl::Status& status) {
 int report_error(const absl::Status& status) { return report_error(status, exit_code(status)); }
 
 int report_error(const absl::Status& status, int code) {
-  const std::string message(status.message());
+  std::string message(status.message());
+  // It may quote a file, or a peer: nobody else moves the cursor of this terminal.
+  const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7f; };
+  std::replace_if(message.begin(), message.end(), is_control, '?');
   std::fprintf(stderr, "skein: %s\n", message.c_str());
   return code;
 }

@@ -234,8 +234,8 @@ SpeedChange StragglerDetector::report(WorkerId worker, Track& track, const View&
   const double slowdown = std::exp(track.known);
   return {
       worker, slowdown,
-      absl::StrFormat("steps take it %.3g times as long as planned, before %.3g times (median of "
-                      "%d steps up to step %d, beside the other workers)",
+      absl::StrFormat("steps take it %.3g times as long as planned, and took it %.3g times as long "
+                      "before (median of %d steps up to step %d, beside the other workers)",
                       slowdown, before, steps, step)};
 }
 

@@ -222,6 +222,7 @@ TEST_F(JobFile, WhatIsWrongInAFileHasItsLineAndASuggestion) {
   EXPECT_EQ(trouble("\n[trainin]\nsteps = 1\n"),
             "job.toml:2: unknown section [trainin] (did you mean training?)");
   EXPECT_EQ(trouble("\n\nsteps = 1\n").substr(0, 37), "job.toml:3: unknown section [steps]");
+  EXPECT_EQ(trouble("[compare]\n").substr(0, 24), "job.toml:1: [compare] ma");
   EXPECT_EQ(trouble("training = 1\n"), "job.toml:1: training must be a section: write [training]");
   EXPECT_THAT(trouble("[training]\nsteps = \n"), StartsWith("job.toml:2: "));
 }
