@@ -99,7 +99,7 @@ struct LayersRequest {
   std::string load_path;
   std::string address;  // The worker's data plane.
 };
-/// They cannot be read, for that reason.
+/// The layers of a `LayersRequest` cannot be read, for that reason.
 struct LayersUnreadable {
   uint64_t generation = 0;
   plans::WorkerId worker;
@@ -309,6 +309,7 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardWritten)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardGone)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::ReceiveShard)
 SKEIN_IN_PROCESS_MESSAGE(skein::plans::AbandonShard)
+SKEIN_IN_PROCESS_MESSAGE(skein::plans::EndTransfers)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardLayerArrived)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ShardReceived)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::LayersRequest)

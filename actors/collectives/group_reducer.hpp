@@ -15,9 +15,8 @@ namespace skein::actors {
 /// What the job's reducer has to know of `group`, of which `replica` is a member. A tied gradient
 /// is always summed: the members' values are parts of one gradient, not gradients of their own.
 ///
-/// `addresses`   of the partners' data planes; those of one host come first with "hisum" and
-/// "hitopk",
-///               in which all members are partners. `own` is that of this worker.
+/// `addresses`   of the partners' data planes; `own` is that of this worker. With "hisum" and
+///               "hitopk" all members are partners, and those of one host come first.
 net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::PlanPart& plan,
                                   const plans::GroupPart& group, const PreparedReplica& replica,
                                   const std::map<plans::WorkerId, std::string>& addresses,

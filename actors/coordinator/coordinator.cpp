@@ -300,8 +300,6 @@ void CoordinatorState::carry_out(const plans::ReportProfiles& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::QuiesceWorker& decision) {
-  shard_files.clear();
-  carry_out(plans::AbandonShard{decision.generation});
   net::EnvelopeHead envelope = head(decision.worker);
   envelope.generation = decision.generation;
   links.send(envelope, net::Quiesce{decision.committed_steps, decision.gradient_norm,
@@ -408,6 +406,11 @@ void CoordinatorState::carry_out(const plans::ReceiveShard& decision) {
 
 void CoordinatorState::carry_out(const plans::AbandonShard& decision) {
   self->send(config.remote_shards, decision);
+}
+
+void CoordinatorState::carry_out(const plans::EndTransfers& decision) {
+  shard_files.clear();
+  self->send(config.remote_shards, decision);
   self->send(config.layer_source, decision);
 }
 
@@ -444,7 +447,8 @@ void CoordinatorState::carry_out(const plans::DismissWorker& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::StopWorkers& decision) {
-  send_to_all(net::Stop{decision.reason, decision.keep_state});
+  result.keeps_state = decision.keeps_state;
+  send_to_all(net::Stop{decision.reason, decision.keeps_state});
 }
 
 void CoordinatorState::carry_out(const plans::EndRun& decision) {
@@ -605,32 +609,35 @@ void CoordinatorState::on_shard_saved(plans::WorkerId worker, const net::ShardSa
   if (!has_names_of_stage(saved, coordination->plan())) {
     return drop(plans::DropReason::kNotAllowed);
   }
-  const plans::CoordinatorOutcome outcome = coordination->on_shard_saved(
-      worker, saved.stage, saved.step,
-      saved.error.empty() ? absl::OkStatus() : absl::UnavailableError(saved.error), now_us());
-  if (outcome.is_dropped() || !saved.error.empty()) {  // Nobody asked for it, or there is nothing.
-    if (outcome.is_accepted()) shard_files.erase(saved.step);
-    return apply(outcome);
-  }
-  std::vector<gpu::SavedFile>& files = shard_files[saved.step];
-  files.insert(files.end(), saved.files.begin(), saved.files.end());
+  const absl::Status status =
+      saved.error.empty() ? absl::OkStatus() : absl::UnavailableError(saved.error);
+  const plans::CoordinatorOutcome outcome =
+      coordination->on_shard_saved(worker, saved.stage, saved.step, status, now_us());
+  if (outcome.is_accepted()) keep_files(saved.step, status, saved.files);
   apply(outcome);
 }
 
-/// Saved here, the shard counts as if its worker had.
 void CoordinatorState::on_shard_received(const ShardReceived& received) {
-  const plans::ReceiveShard& shard = received.shard;
-  if (shard.generation != coordination->generation()) return drop(plans::DropReason::kStale);
-  const plans::CoordinatorOutcome ended =
-      coordination->on_shard_received(shard.stage, shard.steps_done, now_us());
-  apply(ended);
-  if (ended.is_dropped()) return;
-  net::ShardSaved saved;
-  saved.stage = shard.stage;
-  saved.step = shard.steps_done;
-  if (received.files.ok()) saved.files = *received.files;
-  saved.error = std::string(received.files.status().message());
-  on_shard_saved(shard.sender, saved);
+  const absl::Status status = received.files.status();
+  const plans::CoordinatorOutcome outcome =
+      coordination->on_shard_received(received.shard, status, now_us());
+  if (outcome.is_accepted()) {
+    keep_files(received.shard.steps_done, status,
+               received.files.ok() ? *received.files : std::vector<gpu::SavedFile>());
+  }
+  apply(outcome);
+}
+
+/// A stage of the checkpoint of that step is on disk, in these files; or it cannot be, and the
+/// checkpoint has failed.
+void CoordinatorState::keep_files(uint64_t steps_done, const absl::Status& status,
+                                  const std::vector<gpu::SavedFile>& files) {
+  if (!status.ok()) {
+    shard_files.erase(steps_done);
+    return;
+  }
+  std::vector<gpu::SavedFile>& kept = shard_files[steps_done];
+  kept.insert(kept.end(), files.begin(), files.end());
 }
 
 void CoordinatorState::on_quiesced(plans::WorkerId worker, uint64_t generation,

@@ -129,6 +129,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::CompleteCheckpoint& decision);
   void carry_out(const plans::ReceiveShard& decision);
   void carry_out(const plans::AbandonShard& decision);
+  void carry_out(const plans::EndTransfers& decision);
   void carry_out(const plans::SendLayers& decision);
   void carry_out(const plans::VerifyCheckpoint& decision);
   void carry_out(const plans::SeekLeftState& decision);
@@ -143,6 +144,8 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void on_rendezvous(plans::WorkerId from, const net::RendezvousEntry& entry);
   void on_shard_saved(plans::WorkerId worker, const net::ShardSaved& saved);
   void on_shard_received(const ShardReceived& received);
+  void keep_files(uint64_t steps_done, const absl::Status& status,
+                  const std::vector<gpu::SavedFile>& files);
   void on_quiesced(plans::WorkerId worker, uint64_t generation, const net::Quiesced& quiesced);
   void on_emulate(const EmulateRequest& request);
   void on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat);

@@ -36,7 +36,7 @@ LayerSourceIo::behavior_type layer_source_io(
         self->state.serve(request, listener);
       },
       [self](const LayerLeft& left) { self->state.send_next(left.worker, left.generation); },
-      [self](const plans::AbandonShard& order) {
+      [self](const plans::EndTransfers& order) {
         self->state.servings.clear();
         self->state.config.plane->close_before(order.generation);
       },

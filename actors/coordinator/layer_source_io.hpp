@@ -23,11 +23,11 @@ using LayersListener = caf::typed_actor<caf::reacts_to<LayersUnreadable>>;
 /// To each worker one layer is under way, so that no more than these are in memory.
 ///   in   LayersRequest   a worker's layers
 ///   in   LayerLeft       from the data plane: the next one is read
-///   in   AbandonShard    the plan is over: nothing more is sent
+///   in   EndTransfers    the plan is over: nothing more is sent
 ///   out  LayersUnreadable   to the listener, at most once per request, which then ends
 using LayerSourceIo =
     caf::typed_actor<caf::reacts_to<LayersRequest, LayersListener>, caf::reacts_to<LayerLeft>,
-                     caf::reacts_to<plans::AbandonShard>>;
+                     caf::reacts_to<plans::EndTransfers>>;
 
 struct LayerSourceIoConfig {
   plans::JobSpec job;

@@ -22,7 +22,8 @@ RemoteShardIo::behavior_type remote_shard_io(
         self->state.receive(shard, listener);
       },
       [self](const StateArrived& arrived) { self->state.on_layer(arrived); },
-      [self](const plans::AbandonShard& order) {
+      [self](const plans::AbandonShard& order) { self->state.abandon(order); },
+      [self](const plans::EndTransfers& order) {
         self->state.drop();
         self->state.config.plane->close_before(order.generation);
       },
@@ -82,6 +83,10 @@ absl::StatusOr<std::vector<gpu::SavedFile>> RemoteShardIoState::write() const {
   return gpu::write_shard(
       gpu::partial_checkpoint_path(config.run_folder, shard->steps_done, shard->generation),
       shard->stage, shard->stage_count, config.job.optimizer.name, parameters);
+}
+
+void RemoteShardIoState::abandon(const plans::AbandonShard& order) {
+  if (shard && shard->stage == order.stage && shard->steps_done == order.steps_done) drop();
 }
 
 void RemoteShardIoState::drop() {

@@ -25,12 +25,14 @@ using RemoteShardListener =
 /// open, what is sent waits in its socket.
 ///   in   ReceiveShard   the next shard; one that is not whole is dropped
 ///   in   StateArrived   from the data plane: a layer, of this shard or of one that was given up
-///   in   AbandonShard   nothing is received any more
+///   in   AbandonShard   the shard is not waited for any longer
+///   in   EndTransfers   nor is anything of the plan
 ///   out  ShardLayerArrived, then ShardReceived   to the listener; the last one once per shard that
 ///        is not dropped
 using RemoteShardIo =
     caf::typed_actor<caf::reacts_to<plans::ReceiveShard, RemoteShardListener>,
-                     caf::reacts_to<StateArrived>, caf::reacts_to<plans::AbandonShard>>;
+                     caf::reacts_to<StateArrived>, caf::reacts_to<plans::AbandonShard>,
+                     caf::reacts_to<plans::EndTransfers>>;
 
 struct RemoteShardIoConfig {
   std::string run_folder;
@@ -49,6 +51,7 @@ struct RemoteShardIoState {  // Owned by one actor; touched only from its handle
 
   void receive(const plans::ReceiveShard& next, const RemoteShardListener& to);
   void on_layer(const StateArrived& arrived);
+  void abandon(const plans::AbandonShard& order);
   void drop();
   absl::StatusOr<std::vector<gpu::SavedFile>> write() const;
 };

@@ -33,9 +33,10 @@ namespace skein::actors {
 ///   in   ClockOffset      from the Worker
 ///   in   TensorSent       from the data plane, while a step is profiled
 ///   in   ChunkArrived     weights of another replica of a stage
-///   out  EarlySignal, Ready, Reduced, Averaged, Validated, ShardSaved, ShardSent, Timings to the
-///   coordinator; WorkerFault,
-///        ReplicasRetired, ReplicaActivity and (from the ShardIo) SnapshotTaken to the listener
+///   out  EarlySignal, Ready, Reduced, Averaged, Validated, ShardSaved, ShardSent, Timings   to the
+///        coordinator
+///   out  WorkerFault, ReplicasRetired, ReplicaActivity and (from the ShardIo) SnapshotTaken   to
+///        the listener
 using Replica = caf::typed_actor<
     caf::reacts_to<net::Envelope>, caf::reacts_to<InputArrived>, caf::reacts_to<WorkDone>,
     caf::reacts_to<ReductionDone>, caf::reacts_to<ShardWritten>, caf::reacts_to<ClockOffset>,

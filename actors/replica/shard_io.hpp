@@ -34,8 +34,8 @@ using ShardIoItself = ShardIo::extend<caf::reacts_to<ShardGone>>;
 
 struct ShardIoConfig {
   std::string run_folder;
-  std::string run;                  // Its id; where the folder is not its own, shards are sent:
-  std::string coordinator_address;  // To this data plane.
+  std::string run;                  // The run's id, which its folder says.
+  std::string coordinator_address;  // Of the data plane to send shards to if the folder does not.
   plans::ModelSpec model;
   uint64_t generation = 0;                // The plan's: no other one writes to the same names.
   std::string optimizer;                  // "adamw" or "sgd".

@@ -30,7 +30,7 @@ void seal_layer_state(int64_t layer, std::span<float> state);
 /// Both.
 absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
                               const gpu::StageModel& from, std::span<float> out);
-/// The same out of a checkpoint. Errors of `CheckpointReader::read`.
+/// Reads the state of a layer out of a checkpoint. Errors of `CheckpointReader::read`.
 absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
                               const gpu::CheckpointReader& from, const std::string& optimizer,
                               std::span<float> out);
@@ -40,7 +40,7 @@ absl::Status check_layer_state(const plans::ModelSpec& spec, int64_t layer,
 /// The layer's parameters within its sealed state, for a checkpoint.
 std::vector<gpu::SavedParameter> saved_parameters(const plans::ModelSpec& spec, int64_t layer,
                                                   std::span<const float> state);
-/// The other way: copies the state of `layer` out of `parameters`, which may be those of a whole
+/// Copies the state of `layer` out of `parameters`, which may be those of a whole
 /// stage, without the seal. NotFound if one is missing.
 absl::Status copy_layer_state(const plans::ModelSpec& spec, int64_t layer,
                               std::span<const gpu::SavedParameter> parameters,

@@ -105,18 +105,13 @@ void PlanPreparation::fetch_layers() {
   }
 }
 
-/// The checkpoint is not seen here, but there.
+/// The coordinator sees the checkpoint that the plan starts with, and this worker does not.
 void PlanPreparation::fetch_from_coordinator() {
   is_served_ = true;
   step_ = Step::kFetching;
-  for (const plans::StagePart& stage : plan().stages) {
-    const bool hosts =
-        std::any_of(stage.replicas.begin(), stage.replicas.end(),
-                    [&](const plans::ReplicaPlan& each) { return each.worker == host_.self; });
-    for (int64_t layer = stage.layers.begin; hosts && layer < stage.layers.end; ++layer) {
-      if (!awaited_.insert(layer).second) continue;
-      open_stream(net::schema::TensorKind::STATE, layer, 1, plans::WorkerId{});
-    }
+  for (const int64_t layer : plans::hosted_layers(plan().stages, host_.self)) {
+    if (!awaited_.insert(layer).second) continue;
+    open_stream(net::schema::TensorKind::STATE, layer, 1, plans::WorkerId{});
   }
   options_.want_layers();
 }
@@ -179,7 +174,7 @@ void PlanPreparation::try_prepare() {
   request.load_path = assignment_.load_path;
   request.run_folder = host_.run_folder;
   request.run = host_.run;
-  if (!is_served_) request.held = store_.held();  // The checkpoint's alone.
+  if (!is_served_) request.held = store_.held();  // Else only what the checkpoint has counts.
   for (HeldState& each : std::exchange(fetched_, {})) request.held.push_back(std::move(each));
   request.data_bytes = assignment_.data_bytes;
   request.data_digest = assignment_.data_digest;

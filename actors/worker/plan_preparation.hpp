@@ -65,7 +65,7 @@ class PlanPreparation {
     bool reduces_gradients = true;  // In the mode of the plan that begins.
     int32_t passes_in_flight = 1;   // The same.
     std::string run_folder;         // On the coordinator's machine.
-    std::string run;                // Its id.
+    std::string run;                // The run's id.
   };
   /// There is no plan: `end` was called.
   void begin(const Host& host, net::Assign assignment);

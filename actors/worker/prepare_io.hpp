@@ -32,7 +32,7 @@ struct PrepareRequest {
   bool from_checkpoint = false;  // All state is read there, else it is in `held`.
   std::string load_path;         // Empty: initial weights.
   std::string run_folder;        // Empty: not known.
-  std::string run;               // Its id.
+  std::string run;               // The run's id.
   std::vector<HeldState> held;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;

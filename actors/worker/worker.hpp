@@ -76,8 +76,7 @@ namespace skein::actors {
 ///   in   LeaveRequest       SIGTERM or a notice: told to the coordinator
 ///   in   HeartbeatAtom      from itself, every elastic.heartbeat_interval_seconds
 ///   out  Join, Profiled, Quiesced, Prepared, SnapshotKept, PeerFailure, CheckpointUnreadable,
-///   LayersWanted, Leave, Heartbeat, Failed
-///        to the coordinator
+///        LayersWanted, Leave, Heartbeat, Failed   to the coordinator
 using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<LinkMessage>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
@@ -118,7 +117,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   plans::JobSpec job;
   uint64_t config_digest = 0;
   std::string run_folder;
-  std::string coordinator_data_address;  // Its data plane's.
+  std::string coordinator_data_address;  // Where the coordinator takes shards.
   std::string other_run;  // Why we look on for our coordinator: another run's answers; else empty.
   std::shared_ptr<gpu::Device> device;
   Device work;  // Runs the work of `device`; valid with it.

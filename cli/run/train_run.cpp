@@ -24,10 +24,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// So long workers may take to leave, once they were told to; and if the run has failed, and they
-/// write what they hold.
+/// So long workers that were told to leave may take for it.
 constexpr double kLeaveSeconds = 0.4;
-constexpr double kSaveSeconds = 20;
+/// The same after a failure, which may be that some of them hang.
+constexpr double kFailedLeaveSeconds = 2;
 /// After a worker process is gone, the coordinator's own story of it is waited for.
 constexpr double kBlameSeconds = 1.0;
 /// What messages call a job that is in no file.
@@ -347,7 +347,11 @@ int TrainRun::finish() {
   auto have_left = [&] {
     return options_.spawns_workers ? children_.all_ended() : coordinator_->progress().links == 0;
   };
-  const double limit_s = coordinator_->result().status.ok() ? kLeaveSeconds : kSaveSeconds;
+  const actors::RunResult ended = coordinator_->result();
+  // Workers that write what they hold give themselves as much time for it.
+  const double limit_s = ended.keeps_state   ? job_.spec.elastic.coordinator_timeout_seconds
+                         : ended.status.ok() ? kLeaveSeconds
+                                             : kFailedLeaveSeconds;
   while (!have_left() && seconds_since(told) < limit_s) {
     usleep(static_cast<useconds_t>(kPollSeconds * 1e5));
   }

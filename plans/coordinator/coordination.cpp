@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
+#include "plans/coordinator/run_events.hpp"
 #include "plans/elastic/route_around.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/planner/measured_request.hpp"
@@ -49,12 +50,12 @@ Coordination::Coordination(Options options, uint64_t now_us)
            {options_.committed_steps, options_.committed_norm, options_.durable_step,
             options_.generations}),
       shards_(options_.job.comm.train_timeout_seconds),
+      reads_(!options_.is_verified),
       mode_name_(first_mode(modes_or_own(options_.modes), options_.job).name),
       mode_choice_(options_.job, is_left_to_planner(options_)),
       planned_mode_(options_.job, is_left_to_planner(options_)),
       timings_(options_.job, is_left_to_planner(options_)),
-      progress_(options_.job, now_us),
-      is_verifying_(!options_.is_verified) {
+      progress_(options_.job, now_us) {
   goodput_.begin(now_us);
   if (!options_.last_plan) return;
   if (options_.awaits_last_workers) {
@@ -125,7 +126,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
   }
   bad_input_ = absl::OkStatus();  // The others could read it.
-  is_blamed_by_part_ = false;
+  has_participant_blamed_input_ = false;
   goodput_.on_commit(step, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
@@ -203,15 +204,22 @@ CoordinatorOutcome Coordination::on_shard_layer(int32_t stage, uint64_t steps_do
   return CoordinatorDecisions{};
 }
 
-CoordinatorOutcome Coordination::on_shard_received(int32_t stage, uint64_t steps_done,
-                                                   uint64_t now_us) {
+CoordinatorOutcome Coordination::on_shard_received(const ReceiveShard& shard,
+                                                   const absl::Status& status, uint64_t now_us) {
   if (!runs_plan()) return Dropped{DropReason::kUnexpected};
-  CoordinatorOutcome ended = shards_.on_ended(stage, steps_done, now_us);
-  if (ended.is_accepted()) progress_.on_progress(now_us);
-  return ended;
+  if (shard.generation != generation_) return Dropped{DropReason::kStale};
+  CoordinatorOutcome ended = shards_.on_ended(shard.stage, shard.steps_done, now_us);
+  if (ended.is_dropped()) return ended;
+  progress_.on_progress(now_us);
+  CoordinatorDecisions decisions = std::move(ended).decisions();
+  CoordinatorOutcome saved =
+      on_shard_saved(shard.sender, shard.stage, shard.steps_done, status, now_us);
+  if (saved.is_dropped()) return decisions;
+  append(decisions, std::move(saved).decisions());
+  return decisions;
 }
 
-/// Whoever sends it hangs, or nothing comes through: the connections of the next plan are others.
+/// Whoever sends it hangs, or nothing comes through; the next one may all the same.
 CoordinatorDecisions Coordination::give_up_shard(uint64_t now_us) {
   const ReceiveShard* late = runs_plan() ? shards_.overdue(now_us) : nullptr;
   if (late == nullptr) return {};
@@ -221,10 +229,8 @@ CoordinatorDecisions Coordination::give_up_shard(uint64_t now_us) {
       " to the coordinator, but ", shards_.layers_there(), " of ", shard.layers.size(),
       " layers have come, and nothing for ", options_.job.comm.train_timeout_seconds,
       " s; see that it reaches the coordinator's data address, or mount the run folder there"));
-  CoordinatorDecisions decisions = {AbandonShard{generation_}};
-  append(decisions, shards_.on_ended(shard.stage, shard.steps_done, now_us).decisions());
-  append(decisions,
-         on_shard_saved(shard.sender, shard.stage, shard.steps_done, why, now_us).decisions());
+  CoordinatorDecisions decisions = {AbandonShard{shard.stage, shard.steps_done}};
+  append(decisions, on_shard_received(shard, why, now_us).decisions());
   return decisions;
 }
 
@@ -244,16 +250,10 @@ CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
     return Dropped{*why};
   }
   CoordinatorDecisions decisions;
-  if (status.ok()) checkpoint_fault_ = absl::OkStatus();
+  if (status.ok()) reads_.on_whole();
   if (!status.ok()) {
     const bool is_last = phase_ == Phase::kFinishing && steps_done == log_.steps_done();
-    decisions.push_back(
-        RunEvent{"checkpoint.failed",
-                 absl::StrCat("the checkpoint of step ", steps_done,
-                              " is not written: ", std::string(status.message()),
-                              is_last ? "; the one before stays"
-                                      : "; training goes on, and the one before stays"),
-                 {{"step", absl::StrCat(steps_done)}, {"reason", std::string(status.message())}}});
+    decisions.push_back(checkpoint_failed(steps_done, status, is_last));
     if (is_last) {
       append(decisions, end(status, false));
       return decisions;
@@ -272,10 +272,9 @@ CoordinatorOutcome Coordination::on_checkpoint_unreadable(WorkerId worker,
     return Dropped{DropReason::kUnexpected};
   }
   if (!change_.hosts(worker)) return Dropped{DropReason::kNotAllowed};
-  if (!complaints_.emplace(worker, reason).second) return Dropped{DropReason::kRepeated};
+  if (!reads_.complain(worker, reason)) return Dropped{DropReason::kRepeated};
   progress_.on_progress(now_us);
-  if (is_verifying_) return CoordinatorDecisions{};
-  is_verifying_ = true;
+  if (!reads_.verify()) return CoordinatorDecisions{};
   return CoordinatorDecisions{
       RunEvent{"checkpoint.unreadable",
                absl::StrCat(describe(worker),
@@ -290,18 +289,12 @@ CoordinatorOutcome Coordination::on_layers_wanted(WorkerId worker, uint64_t now_
     return Dropped{DropReason::kUnexpected};
   }
   if (!change_.hosts(worker)) return Dropped{DropReason::kNotAllowed};
-  if (!sent_layers_.insert(worker).second) return Dropped{DropReason::kRepeated};
+  if (!reads_.serve(worker)) return Dropped{DropReason::kRepeated};
   progress_.on_progress(now_us);
   SendLayers order;
   order.generation = generation_;
   order.worker = worker;
-  for (const StagePlan& stage : plan()->stages) {
-    const bool has_stage = std::any_of(stage.replicas.begin(), stage.replicas.end(),
-                                       [&](const auto& each) { return each.worker == worker; });
-    for (int64_t layer = stage.layers.begin; has_stage && layer < stage.layers.end; ++layer) {
-      order.layers.push_back(layer);
-    }
-  }
+  order.layers = hosted_layers(plan()->stages, worker);
   order.steps_done = change_.restore().first_step;
   return CoordinatorDecisions{
       order, RunEvent{"checkpoint.served",
@@ -313,23 +306,14 @@ CoordinatorOutcome Coordination::on_layers_wanted(WorkerId worker, uint64_t now_
 
 CoordinatorOutcome Coordination::on_checkpoint_verified(const CheckpointVerdict& verdict,
                                                         uint64_t now_us) {
-  if (phase_ == Phase::kEnded || !is_verifying_) return Dropped{DropReason::kUnexpected};
-  is_verifying_ = false;
+  if (phase_ == Phase::kEnded || !reads_.is_verifying()) return Dropped{DropReason::kUnexpected};
   progress_.on_progress(now_us);
+  CoordinatorDecisions decisions;
+  for (RunEvent& event : reads_.on_verified(verdict)) decisions.push_back(std::move(event));
   if (!verdict.status.ok()) return end(verdict.status, false);
   const bool is_needed = phase_ == Phase::kPreparing && change_.restore().from_checkpoint;
-  checkpoint_fault_ = verdict.checkpoint;
-  const std::string instead =
-      checkpoint_fault_.ok() ? absl::StrCat("going on from the checkpoint of step ", verdict.step)
-                             : "there is no other: only the workers may have the state";
-  CoordinatorDecisions decisions;
-  for (const std::string& fault : verdict.faults) {
-    decisions.push_back(RunEvent{"checkpoint.damaged",
-                                 absl::StrCat(fault, "; ", instead),
-                                 {{"reason", fault}, {"step", absl::StrCat(verdict.step)}}});
-  }
-  if (!checkpoint_fault_.ok()) {
-    append(decisions, is_needed ? end(checkpoint_fault_, false) : try_gather(now_us));
+  if (!reads_.fault().ok()) {
+    append(decisions, is_needed ? end(reads_.fault(), false) : try_gather(now_us));
     return decisions;
   }
   const bool is_the_same = verdict.step == log_.durable_step();
@@ -344,13 +328,12 @@ CoordinatorOutcome Coordination::on_checkpoint_verified(const CheckpointVerdict&
 }
 
 CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now_us) {
-  if (phase_ == Phase::kEnded || !is_seeking_) return Dropped{DropReason::kUnexpected};
-  is_seeking_ = false;
-  has_sought_ = true;
+  if (phase_ == Phase::kEnded || !reads_.is_seeking()) return Dropped{DropReason::kUnexpected};
+  reads_.on_sought();
   progress_.on_progress(now_us);
   if (steps_done > log_.durable_step()) {
     log_.set_durable_step(steps_done);
-    checkpoint_fault_ = absl::OkStatus();
+    reads_.on_whole();
   }
   return try_choose(now_us);
 }
@@ -358,7 +341,7 @@ CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now
 /// The checkpoint is whole: it is they who cannot read it.
 CoordinatorDecisions Coordination::lose_complainers(uint64_t now_us) {
   CoordinatorDecisions decisions;
-  for (const auto& [worker, reason] : std::exchange(complaints_, {})) {
+  for (const auto& [worker, reason] : reads_.take_complaints()) {
     append(decisions, lose(worker,
                            absl::UnavailableError(absl::StrCat(
                                "it cannot read the checkpoint, which is whole here: ", reason)),
@@ -486,10 +469,10 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   generation_ = std::max(generation_, members_.seen_generation()) + 1;
   progress_.on_progress(now_us);
   failures_.clear();
-  complaints_.clear();
-  sent_layers_.clear();
+  reads_.begin_generation();
   requests_.forget_all();
   CoordinatorDecisions decisions = log_.end_generation();
+  decisions.push_back(EndTransfers{generation_});
   shards_.end_generation();
   mode_.reset();
   if (!reason.empty()) {
@@ -499,7 +482,6 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   }
   change_.begin();
   waits_for_holders_ = false;
-  has_sought_ = false;
   if (is_urgent_) change_.drop_proposal();  // It was made for others.
   for (const auto& [id, member] : members_.all()) decisions.push_back(quiesce(id));
   append(decisions, try_choose(now_us));  // There may be nobody left.
@@ -547,7 +529,8 @@ ReplanRequest Coordination::replan_request(std::vector<WorkerId> workers, bool i
 /// later commit if it pays; otherwise the planner is waited for.
 CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (phase_ != Phase::kQuiescing || !change_.is_quiet(members_.all())) return {};
-  if (changes_connection_ || is_seeking_) return {};  // Its quiesce, or the answer, follows.
+  if (changes_connection_ || reads_.is_seeking())
+    return {};  // Its quiesce, or the answer, follows.
   if (auto waits = wait_for_holders(now_us)) return *std::move(waits);
   const auto proposal = change_.take_proposal(able_workers(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
@@ -601,34 +584,9 @@ std::optional<CoordinatorDecisions> Coordination::wait_for_holders(uint64_t now_
   waits_for_holders_ = true;
   CoordinatorDecisions decisions;
   if (waited) return decisions;
-  const double left_s = static_cast<double>(absent_.last_until_us() - now_us) * kMicro;
-  const std::string who = absl::StrJoin(awaited, ", ", [](std::string* out, WorkerId each) {
-    absl::StrAppend(out, "w", each.value);
-  });
-  decisions.push_back(RunEvent{
-      "run.waiting",
-      absl::StrCat("waiting at most ", left_s, " s for ", who, ", who may hold the state of step ",
-                   log_.steps_done(), "; what is here is that of step ", here),
-      {{"workers", who}, {"seconds", absl::StrCat(left_s)}, {"here", absl::StrCat(here)}}});
+  const auto left_us = absent_.last_until_us() - now_us;
+  decisions.push_back(holders_awaited(awaited, left_us, log_.steps_done(), here));
   return decisions;
-}
-
-/// With the proof: who holds what, and why nobody can hold more.
-RunEvent Coordination::rolled_back() const {
-  const RestoreDecision& restore = change_.restore();
-  const std::string held = change_.describe_inventories();
-  const std::string absent = absent_.describe();
-  const char* whose = restore.first_step == 0   ? ", the initial weights"
-                      : restore.from_checkpoint ? " of the checkpoint"
-                                                : " of the snapshots";
-  return {
-      "run.rolled_back",
-      absl::StrCat("nobody holds all state of step ", log_.steps_done(), ": going back to step ",
-                   restore.first_step, whose, " (", held, absent.empty() ? "" : "; ", absent, ")"),
-      {{"from", absl::StrCat(log_.steps_done())},
-       {"to", absl::StrCat(restore.first_step)},
-       {"held", held},
-       {"absent", absent}}};
 }
 
 CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanReady& ready,
@@ -664,7 +622,7 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
   const bool has_begun = log_.steps_done() > options_.committed_steps;
   const bool is_alone =
       absent_.awaited(now_us).empty();  // Else others will say what they can read.
-  if (!has_begun && is_blamed_by_part_ && is_alone) return end(bad_input_, false);
+  if (!has_begun && has_participant_blamed_input_ && is_alone) return end(bad_input_, false);
   if (stop_.is_made()) return end(absl::OkStatus(), true);
   most_gathered_ = members_.count();
   phase_ = Phase::kGathering;
@@ -690,14 +648,12 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
     change_.propose(std::move(chosen));
     return {RunEvent{"checkpoint.awaited", "waiting for a checkpoint that is almost complete", {}}};
   }
-  const bool may_be_left = options_.job.checkpoint.enable && !has_sought_;
+  const bool may_be_left = options_.job.checkpoint.enable && !reads_.has_sought();
   if (first_step < log_.steps_done() && may_be_left) return seek_left_state(std::move(chosen));
   // Nothing is there that could be saved: who is away may come back to the next life with more.
   if (stop_.is_made() && restored.from_checkpoint) return end(absl::OkStatus(), true);
   change_.assign(chosen.plan, members_.all(), durable());
-  if (change_.restore().from_checkpoint && !checkpoint_fault_.ok()) {
-    return end(checkpoint_fault_, false);
-  }
+  if (change_.restore().from_checkpoint && !reads_.fault().ok()) return end(reads_.fault(), false);
   for (const auto& [id, member] : members()) {
     if (takes_part(id)) members_.mark_holder(id);
   }
@@ -707,7 +663,8 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   CoordinatorDecisions decisions = {change_.describe(chosen, has_trained_, planning_us)};
   if (routed) decisions.push_back(*routed);
   if (restore.first_step < log_.steps_done()) {
-    decisions.push_back(rolled_back());
+    decisions.push_back(run_rolled_back(log_.steps_done(), restore, change_.describe_inventories(),
+                                        absent_.describe()));
   }
   decisions.push_back(AssignPlan{*plan(), chosen.objective_us, restore, change_.snapshot_peers(),
                                  log_.generation_of(restore.first_step)});
@@ -717,7 +674,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
 /// While we were paused, or cut off, workers may have given us up.
 CoordinatorDecisions Coordination::seek_left_state(PlannedPipeline chosen) {
   change_.propose(std::move(chosen));
-  is_seeking_ = true;
+  reads_.seek();
   return {SeekLeftState{log_.steps_done(), log_.generations(), log_.last_loss()}};
 }
 
@@ -1140,13 +1097,7 @@ CoordinatorDecisions Coordination::refuse_other_run(PeerNumber peer, const JoinR
   const bool is_new =
       refused_runs_.size() < kRefusedRunsMax && refused_runs_.insert(request.run).second;
   if (!is_new) return decisions;
-  decisions.push_back(
-      RunEvent{"worker.refused",
-               absl::StrCat("refused pid ", request.process_id, " on ", request.host_name, ": ",
-                            runs, "; start that run's coordinator where its workers look for it"),
-               {{"run", request.run},
-                {"host", request.host_name},
-                {"pid", absl::StrCat(request.process_id)}}});
+  decisions.push_back(worker_refused(request, runs));
   return decisions;
 }
 
@@ -1164,30 +1115,9 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   }
   CoordinatorDecisions decisions = {
       WelcomeWorker{peer, worker},
-      RunEvent{"worker.joined",
-               absl::StrCat("w", worker.value, is_back ? " is back (" : " joined (",
-                            member.request.device, " on ", member.request.host_name, ", pid ",
-                            member.request.process_id, "), ", members_.count(), "/",
-                            options_.worker_count),
-               {{"worker", absl::StrCat(worker.value)},
-                {"host", member.request.host_name},
-                {"pid", absl::StrCat(member.request.process_id)},
-                {"device", member.request.device}}}};
-  if (member.eligible_us > now_us) {
-    const std::string seconds = absl::StrCat((member.eligible_us - now_us + 999'999) / 1'000'000);
-    decisions.push_back(RunEvent{"worker.held_back",
-                                 absl::StrCat(member.held_back_why, "; w", worker.value,
-                                              " may take part in ", seconds, " s, if it stays"),
-                                 {{"worker", absl::StrCat(worker.value)},
-                                  {"reason", member.held_back_why},
-                                  {"seconds", seconds}}});
-  }
-  if (has_other_config) {
-    decisions.push_back(RunEvent{
-        "worker.reconfigured",
-        absl::StrCat("w", worker.value, " comes with an older configuration and takes the new one"),
-        {{"worker", absl::StrCat(worker.value)}}});
-  }
+      worker_joined(member, is_back, members_.count(), options_.worker_count)};
+  if (member.eligible_us > now_us) decisions.push_back(worker_held_back(member, now_us));
+  if (has_other_config) decisions.push_back(worker_reconfigured(worker));
   const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
   if (chooses_plan() && !gathers_first) {
     append(decisions, measurements_.tell_peers(members()));
@@ -1222,7 +1152,7 @@ bool Coordination::is_everybody_back(uint64_t now_us) const {
 /// Goes on when there are enough workers: all that were asked for at first; after a pause, or a
 /// restart of the coordinator, as many as the job can do with.
 CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
-  if (phase_ != Phase::kGathering || is_verifying_) return {};
+  if (phase_ != Phase::kGathering || reads_.is_verifying()) return {};
   if (!has_trained_) {
     const bool enough = options_.last_plan
                             ? is_everybody_back(now_us)
@@ -1289,13 +1219,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   if (phase_ == Phase::kEnded || !members_.has(worker)) return {};  // By what was lost before it.
   const std::string who = describe(worker);
   const uint64_t step = steps_done() + 1;
-  const std::string what = absl::StrCat(who, " lost at step ", step, ": ", why.message());
-  CoordinatorDecisions decisions = {RunEvent{"worker.lost",
-                                             what,
-                                             {{"worker", absl::StrCat(worker.value)},
-                                              {"step", absl::StrCat(step)},
-                                              {"reason", std::string(why.message())}}},
-                                    DismissWorker{worker}};
+  CoordinatorDecisions decisions = {worker_lost(worker, who, step, why), DismissWorker{worker}};
   if (change_.is_of_plan(worker)) absent_.give_up(worker, std::string(why.message()));
   const bool takes_part = change_.takes_part(worker);
   // While others train, one that measures has read nothing that they have not.
@@ -1320,12 +1244,11 @@ bool Coordination::blames_input(const absl::Status& why, bool takes_part, uint64
   if (!is_bad_input(why)) return false;
   // Those who are away for a moment may have read it well; and so did those of an earlier plan, if
   // a newcomer is all there is.
-  const bool has_past = has_trained_ || options_.last_plan;
   const bool is_last =
-      members_.count() == 0 && absent_.awaited(now_us).empty() && (takes_part || !has_past);
-  const bool is_agreed = (takes_part && is_blamed_by_part_) || is_last;
+      members_.count() == 0 && absent_.awaited(now_us).empty() && (takes_part || !has_past());
+  const bool is_agreed = (takes_part && has_participant_blamed_input_) || is_last;
   bad_input_ = why;
-  is_blamed_by_part_ = is_blamed_by_part_ || takes_part;
+  has_participant_blamed_input_ = has_participant_blamed_input_ || takes_part;
   return is_agreed;
 }
 
@@ -1440,8 +1363,7 @@ std::string Coordination::describe(WorkerId worker) const {
 
 CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   // Nobody is late while the disk is read.
-  const bool is_reading = is_verifying_ || is_seeking_;
-  if (is_reading && phase_ != Phase::kTraining) progress_.on_progress(now_us);
+  if (reads_.is_reading() && phase_ != Phase::kTraining) progress_.on_progress(now_us);
   CoordinatorDecisions decisions;
   if (!progress_.is_catching_up(now_us)) {
     append(decisions, lose_silent(now_us));
@@ -1571,7 +1493,9 @@ CoordinatorDecisions Coordination::try_step_again(double waited_s, uint64_t now_
 
 CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us) {
   if (phase_ == Phase::kGathering) {
-    if (!bad_input_.ok()) return end(bad_input_, false);
+    // Who was only to measure has read nothing that those who have trained could not.
+    const bool blames_input = has_participant_blamed_input_ || !has_past();
+    if (!bad_input_.ok() && blames_input) return end(bad_input_, false);
     const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
     const std::string why =
         absl::StrCat(members_.count(), " of ", wanted, " workers joined within ", verdict.limit_s,
@@ -1651,9 +1575,8 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
 
 /// While workers are waited for, those who are here may hold what is not on disk.
 bool Coordination::waits_with_unsaved() const {
-  const bool has_past = has_trained_ || options_.last_plan;
-  return phase_ == Phase::kGathering && !is_verifying_ && members_.count() > 0 && has_past &&
-         has_unsaved();
+  return phase_ == Phase::kGathering && !reads_.is_verifying() && members_.count() > 0 &&
+         has_past() && has_unsaved();
 }
 
 StopMeasures Coordination::stop_measures(uint64_t now_us) const {
@@ -1712,7 +1635,7 @@ CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) 
   const std::string reason = !status.ok()    ? std::string(status.message())
                              : stopped_early ? stop_.reason()
                                              : "done";
-  const bool keeps_state = !status.ok() && !is_bad_input(status) && has_unsaved();
+  const bool keeps_state = !status.ok() && has_unsaved();
   return {StopWorkers{reason, keeps_state}, EndRun{std::move(status), stopped_early}};
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "plans/base/outcome.hpp"
 #include "plans/coordinator/absent_holders.hpp"
+#include "plans/coordinator/checkpoint_reads.hpp"
 #include "plans/coordinator/commit_log.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/coordinator/measurements.hpp"
@@ -27,7 +28,6 @@
 #include "plans/coordinator/stop_request.hpp"
 #include "plans/coordinator/timing_watch.hpp"
 #include "plans/coordinator/unreachable_pairs.hpp"
-#include "plans/elastic/checkpoint_verdict.hpp"
 #include "plans/elastic/goodput.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/mode_choice.hpp"
@@ -35,6 +35,7 @@
 #include "plans/modes/planned_mode_choice.hpp"
 #include "plans/modes/training_mode.hpp"
 #include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::plans {
 
@@ -124,8 +125,9 @@ class Coordination {
                                    uint64_t now_us);
   /// A layer of the shard that is received has come.
   CoordinatorOutcome on_shard_layer(int32_t stage, uint64_t steps_done, uint64_t now_us);
-  /// The shard that is received is saved, or could not be: `on_shard_saved` follows.
-  CoordinatorOutcome on_shard_received(int32_t stage, uint64_t steps_done, uint64_t now_us);
+  /// The shard that is received is saved here as its worker would have, or could not be.
+  CoordinatorOutcome on_shard_received(const ReceiveShard& shard, const absl::Status& status,
+                                       uint64_t now_us);
   /// A checkpoint that cannot be written stops nothing, unless it is the run's last one.
   CoordinatorOutcome on_checkpoint_completed(uint64_t steps_done, const absl::Status& status,
                                              uint64_t now_us);
@@ -228,7 +230,6 @@ class Coordination {
   CoordinatorDecisions try_choose(uint64_t now_us);
   std::optional<CoordinatorDecisions> wait_for_holders(uint64_t now_us);
   PlanChange::Durable durable() const { return {log_.steps_done(), log_.durable_step()}; }
-  RunEvent rolled_back() const;
   CoordinatorDecisions choose(const absl::StatusOr<PlannedPipeline>& chosen, uint64_t planning_us,
                               uint64_t now_us);
   CoordinatorDecisions assign(PlannedPipeline chosen, uint64_t planning_us, uint64_t now_us);
@@ -283,6 +284,8 @@ class Coordination {
 
   // The end.
   StopMeasures stop_measures(uint64_t now_us) const;
+  /// Workers may hold what was trained, in this life or in an earlier one.
+  bool has_past() const { return has_trained_ || options_.last_plan; }
   bool has_unsaved() const {
     return options_.job.checkpoint.enable && log_.steps_done() != log_.durable_step();
   }
@@ -309,7 +312,8 @@ class Coordination {
   PlanChange change_;
   PlannerRequests requests_;
   CommitLog log_;
-  ShardTransfers shards_;               // Those of the plan in force.
+  ShardTransfers shards_;  // Those of the plan in force.
+  CheckpointReads reads_;
   std::unique_ptr<TrainingMode> mode_;  // That of the plan in force.
   std::string mode_name_;               // The plans that are made from now on have it.
   ModeChoice mode_choice_;
@@ -318,11 +322,11 @@ class Coordination {
   ProgressWatch progress_;
   StopRequest stop_;
   GoodputLedger goodput_;
-  bool watches_commit_ = false;     // `after_commit` has not looked at the newest one.
-  bool has_trained_ = false;        // As `has_trained`.
-  bool is_urgent_ = false;          // A worker was lost since the last plan.
-  absl::Status bad_input_;          // What a worker with a part said since the last commit.
-  bool is_blamed_by_part_ = false;  // By one that takes part in the plan.
+  bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
+  bool has_trained_ = false;     // As `has_trained`.
+  bool is_urgent_ = false;       // A worker was lost since the last plan.
+  absl::Status bad_input_;       // What a worker has said of it since the last commit.
+  bool has_participant_blamed_input_ = false;  // One of them had a part in the plan.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
   std::string speeds_reason_;             // Why else to look for one; empty: for no reason.
@@ -336,12 +340,6 @@ class Coordination {
   bool changes_connection_ = false;      // A worker is lost and welcomed in one event.
   size_t most_gathered_ = 0;             // Members at once, since gathering began.
   std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
-  absl::Status checkpoint_fault_;            // Not OK: no checkpoint is whole.
-  bool is_verifying_ = false;                // The host reads the checkpoint to go on from.
-  bool is_seeking_ = false;                  // The host looks for state that workers have left.
-  bool has_sought_ = false;                  // It has, in this change of plan.
-  std::set<WorkerId> sent_layers_;  // Whom, in this generation, as it does not see the checkpoint.
-  std::map<WorkerId, std::string> complaints_;  // Who cannot read it, in this generation.
 };
 
 }  // namespace skein::plans

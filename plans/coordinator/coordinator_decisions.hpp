@@ -211,9 +211,15 @@ struct ReceiveShard {
   LayerRange layers;
   uint64_t steps_done = 0;  // In the state.
 };
-/// What has come of the shard that is received is dropped, and what is still to come.
+/// The shard that is received is not waited for any longer: what has come of it is dropped.
 struct AbandonShard {
-  uint64_t generation = 0;  // Nothing of an older one is received any more, either.
+  int32_t stage = 0;
+  uint64_t steps_done = 0;
+};
+/// State of older generations is neither received nor sent any more, and shards of theirs that are
+/// on disk count for nothing.
+struct EndTransfers {
+  uint64_t generation = 0;
 };
 /// Send the state of these layers out of the checkpoint that the plan starts with to a worker that
 /// does not see it; an event follows if it cannot be read.
@@ -246,7 +252,8 @@ struct DismissWorker {
 };
 struct StopWorkers {
   std::string reason;
-  bool keep_state = false;  // They write what they hold: it is not on disk, and the run has failed.
+  bool keeps_state =
+      false;  // What they hold is not on disk, and the run has failed: they write it.
 };
 struct EndRun {
   absl::Status status;
@@ -262,8 +269,9 @@ using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, QuiesceWorker,
                  AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
                  CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
-                 CompleteCheckpoint, ReceiveShard, AbandonShard, SendLayers, VerifyCheckpoint,
-                 SeekLeftState, StopWorker, DismissWorker, StopWorkers, EndRun, RunEvent>;
+                 CompleteCheckpoint, ReceiveShard, AbandonShard, EndTransfers, SendLayers,
+                 VerifyCheckpoint, SeekLeftState, StopWorker, DismissWorker, StopWorkers, EndRun,
+                 RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.

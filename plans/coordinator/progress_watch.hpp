@@ -28,7 +28,6 @@ class ProgressWatch {
   /// The coordinator has done nothing for so long, up to now.
   void on_own_pause(uint64_t paused_us, uint64_t now_us);
 
-  uint64_t last_us() const { return last_us_; }
   /// The coordinator reads what has waited during a pause of its own, and judges nobody meanwhile.
   bool is_catching_up(uint64_t now_us) const { return now_us < catch_up_until_us_; }
   /// The worker's connection is lost now, which may be for that pause: it may have given up on us,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -110,6 +111,19 @@ std::vector<Route> routes_from(const PlanPart& part, ReplicaId replica, int step
 const GroupPart& group_at(const PlanPart& part, GroupId id);
 /// The worker's replicas, by stage.
 std::vector<ReplicaPlan> hosted_by(const PlanPart& part, WorkerId worker);
+/// The layers of the stages that the worker has replicas of, by stage. `stages`: those of a `Plan`
+/// or of a `PlanPart`.
+template <class Stages>
+std::vector<int64_t> hosted_layers(const Stages& stages, WorkerId worker) {
+  std::vector<int64_t> layers;
+  for (const auto& stage : stages) {
+    const bool hosts = std::any_of(stage.replicas.begin(), stage.replicas.end(),
+                                   [&](const auto& each) { return each.worker == worker; });
+    if (!hosts) continue;
+    for (int64_t l = stage.layers.begin; l < stage.layers.end; ++l) layers.push_back(l);
+  }
+  return layers;
+}
 /// Everybody whom the part names but `worker`, ascending.
 std::vector<WorkerId> peers_in(const PlanPart& part, WorkerId worker);
 

@@ -281,14 +281,9 @@ class World {
     }
     honest_.push_back([this, order] {
       if (order.generation != coordination_.generation()) return Outcome();
-      Outcome outcome = coordination_.on_shard_received(order.stage, order.steps_done, now_us_);
-      if (outcome.is_dropped()) return outcome;
-      Outcome saved =
-          coordination_.on_shard_saved(order.sender, order.stage, order.steps_done, {}, now_us_);
-      if (saved.is_accepted()) saved_[order.steps_done].insert(order.stage);
-      plans::CoordinatorDecisions decisions = std::move(outcome).decisions();
-      plans::append(decisions, std::move(saved).decisions());
-      return Outcome(std::move(decisions));
+      Outcome outcome = coordination_.on_shard_received(order, {}, now_us_);
+      if (outcome.is_accepted()) saved_[order.steps_done].insert(order.stage);
+      return outcome;
     });
   }
 

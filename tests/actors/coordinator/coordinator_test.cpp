@@ -78,13 +78,14 @@ struct CoordinatorRig {
       return {[this](const plans::ReceiveShard& shard, const RemoteShardListener&) {
                 received.push_back(shard);
               },
-              [](const StateArrived&) {}, [](const plans::AbandonShard&) {}};
+              [](const StateArrived&) {}, [](const plans::AbandonShard&) {},
+              [](const plans::EndTransfers&) {}};
     });
     layer_source = system->spawn([this]() -> LayerSourceIo::behavior_type {
       return {[this](const LayersRequest& request, const LayersListener&) {
                 served.push_back(request);
               },
-              [](const LayerLeft&) {}, [](const plans::AbandonShard&) {}};
+              [](const LayerLeft&) {}, [](const plans::EndTransfers&) {}};
     });
     observer = system->spawn(observer_io, static_cast<RunObserver*>(&events), [] {});
     CoordinatorConfig made;

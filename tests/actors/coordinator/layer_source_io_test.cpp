@@ -158,7 +158,7 @@ TEST(LayerSourceIo, NoWorkerWaitsForAnother) {
 TEST(LayerSourceIo, AfterTheEndOfThePlanNothingIsSent) {
   LayerSource source;
   source.ask({0, 1, 2});
-  caf::anon_send(source.io, plans::AbandonShard{kServedGeneration + 1});
+  caf::anon_send(source.io, plans::EndTransfers{kServedGeneration + 1});
   source.run();
   source.take();
   EXPECT_TRUE(source.plane->sent.empty());

@@ -213,7 +213,7 @@ TEST(RemoteShardIo, WhatIsLeftOfAnOlderShardIsDropped) {
   rig.save();
   rig.receive(kShardSteps - 1);
   rig.move(1);
-  caf::anon_send(rig.remote, plans::AbandonShard{kShardGeneration});
+  caf::anon_send(rig.remote, plans::EndTransfers{kShardGeneration});
   rig.run();
   EXPECT_TRUE(rig.plane->streams.empty());
   EXPECT_EQ(rig.plane->floor, kShardGeneration);

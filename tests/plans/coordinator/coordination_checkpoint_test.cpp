@@ -109,10 +109,13 @@ TEST(CoordinationCheckpoint, AStageThatIsSentIsSavedHere) {
   EXPECT_THAT(names(sent), ElementsAre("checkpoint.sent"));
   EXPECT_EQ(to.on_shard_sent({2}, 1, 2, ++cluster.now).why_dropped(), DropReason::kRepeated);
   EXPECT_TRUE(to.on_shard_saved({1}, 0, 2, {}, ++cluster.now).is_accepted());
-  EXPECT_TRUE(to.on_shard_received(1, 2, ++cluster.now).is_accepted());
-  EXPECT_TRUE(to.on_shard_received(1, 2, ++cluster.now).is_dropped());
-  EXPECT_NE(find<CompleteCheckpoint>(to.on_shard_saved({2}, 1, 2, {}, ++cluster.now).decisions()),
-            nullptr);
+  ReceiveShard stale = *order;
+  --stale.generation;
+  EXPECT_EQ(to.on_shard_received(stale, {}, ++cluster.now).why_dropped(), DropReason::kStale);
+  const CoordinatorOutcome saved = to.on_shard_received(*order, {}, ++cluster.now);
+  ASSERT_TRUE(saved.is_accepted());
+  EXPECT_NE(find<CompleteCheckpoint>(CoordinatorOutcome(saved).decisions()), nullptr);
+  EXPECT_TRUE(to.on_shard_received(*order, {}, ++cluster.now).is_dropped());
   EXPECT_EQ(to.on_shard_sent({2}, 1, 2, ++cluster.now).why_dropped(), DropReason::kRepeated);
 }
 
@@ -121,7 +124,9 @@ TEST(CoordinationCheckpoint, AStageThatDoesNotComeFailsItsCheckpointAndTheNextIs
   cluster.start();
   for (uint64_t step = 0; step < 4; ++step) cluster.finish_step(step);
   Coordination& to = cluster.coordination;
-  EXPECT_TRUE(to.on_shard_sent({2}, 1, 2, ++cluster.now).is_accepted());
+  CoordinatorOutcome first = to.on_shard_sent({2}, 1, 2, ++cluster.now);
+  ASSERT_TRUE(first.is_accepted());
+  const CoordinatorDecisions sent = std::move(first).decisions();
   EXPECT_TRUE(to.on_shard_sent({2}, 1, 4, ++cluster.now).is_accepted());
   EXPECT_TRUE(to.on_shard_layer(1, 2, ++cluster.now).is_accepted());
   cluster.now += static_cast<uint64_t>(saving_job().comm.train_timeout_seconds * 1e6);
@@ -134,7 +139,8 @@ TEST(CoordinationCheckpoint, AStageThatDoesNotComeFailsItsCheckpointAndTheNextIs
   ASSERT_NE(failed, nullptr);
   EXPECT_EQ(failed->name, "checkpoint.failed");
   EXPECT_THAT(failed->text, HasSubstr("1 of 3 layers"));
-  EXPECT_TRUE(to.on_shard_received(1, 2, ++cluster.now).is_dropped()) << "it was given up";
+  EXPECT_TRUE(to.on_shard_received(*find<ReceiveShard>(sent), {}, ++cluster.now).is_dropped())
+      << "it was given up";
 }
 
 TEST(CoordinationCheckpoint, AChangeThatLosesNothingWaitsForNoCheckpoint) {

@@ -129,6 +129,25 @@ TEST(Ownership, BadInputOfTheLastWorkerEndsTheRun) {
   EXPECT_TRUE(absl::IsNotFound(find<EndRun>(ended)->status));
 }
 
+TEST(Ownership, ARunThatBlamesItsInputLosesNoCommittedStep) {
+  JobSpec job = job_of_hundred();
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 50;
+  job.elastic.min_workers = 2;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.decided(cluster.coordination.on_worker_lost({2}, kNoData, ++cluster.now));
+  cluster.quiesced(1);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+  cluster.now += static_cast<uint64_t>(job.comm.init_timeout_seconds * 1e6) + 1;
+  cluster.coordination.on_heartbeat({1}, {}, cluster.now);
+  const CoordinatorDecisions ended = cluster.coordination.on_timer(cluster.now);
+  ASSERT_NE(find<EndRun>(ended), nullptr);
+  EXPECT_TRUE(absl::IsNotFound(find<EndRun>(ended)->status));
+  EXPECT_TRUE(find<StopWorkers>(ended)->keeps_state) << "w1 holds a step that is not on disk";
+}
+
 TEST(Ownership, AGenerationThatNobodyCanHaveSeenIsRefusedAndMovesNothing) {
   IdleMember cluster;
   for (const uint64_t generation : {uint64_t{1} << 47, std::numeric_limits<uint64_t>::max()}) {

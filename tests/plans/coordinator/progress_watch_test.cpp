@@ -74,7 +74,7 @@ TEST(ProgressWatch, WithoutAPlanTheTimeToBeginCounts) {
 TEST(ProgressWatch, AnOwnPauseCountsAgainstNobodyAndExcusesNoLaterNewcomer) {
   ProgressWatch watch(watched_job(), 0);
   watch.on_own_pause(100 * kWatchedSecond, 100 * kWatchedSecond);
-  EXPECT_EQ(watch.last_us(), 100 * kWatchedSecond);
+  EXPECT_EQ(watch.check({}, 160 * kWatchedSecond).kind, Kind::kGoesOn);
   EXPECT_TRUE(watch.is_catching_up(101 * kWatchedSecond));
   EXPECT_FALSE(watch.is_catching_up(100 * kWatchedSecond + kRejoinUs));
   Member member = working(1, 0);
