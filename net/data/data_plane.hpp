@@ -21,7 +21,8 @@ struct DataPlaneStatistics {
   uint64_t dropped_headers = 0;  // Unknown stream, stale generation, repeated rows.
 };
 
-/// Sends tensors to other workers and receives theirs into a `TensorInbox`. Payload bytes go from
+/// Sends tensors to other workers, and shards to the coordinator, and receives theirs into a
+/// `TensorInbox`. Payload bytes go from
 /// the sender's tensor to the socket and from the socket to the receiver's tensor with no copy in
 /// between. One connection per (generation, peer, receiving replica, kind), so that a receiver that
 /// waits for one stream holds up no other; flow control is the receiver not reading. A generation

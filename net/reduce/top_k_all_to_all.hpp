@@ -11,9 +11,9 @@
 namespace skein::net {
 
 /// A sum over the ranks to which each rank contributes only its largest values; what is left out
-/// is added to its next contribution (error feedback). Source: TopKA2A, ICPP'24, as a
-/// re-implementation describes it: sparse shards go all to all, each rank adds up its own shard,
-/// and the dense shards are gathered.
+/// is added to its next contribution (error feedback). Sparse shards go all to all, each rank adds
+/// up its own shard, and the dense shards are gathered. Source: TopKA2A, ICPP'24, of which only the
+/// README of a re-implementation was read.
 /// Differs: the largest values are chosen within each shard, so that a receiver knows the size of
 /// what comes; and to its own shard a rank contributes all of its values, which cost nothing.
 ///

@@ -188,14 +188,14 @@ absl::Status check_intervals(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(at_least(job.metrics.log_freq, 1, "metrics.log_freq"));
   SKEIN_RETURN_IF_ERROR(at_least(job.profiling.profile_freq, 1, "profiling.profile_freq"));
   constexpr double kSecondsMost = 1e7;  // Four months.
-  auto above_zero = [](double value, const char* key) {
+  auto check_seconds = [](double value, const char* key) {
     return expect(value > 0 && value <= kSecondsMost, key, value, "must be in (0, 1e7]");
   };
   const ElasticSpec& elastic = job.elastic;
   SKEIN_RETURN_IF_ERROR(
-      above_zero(elastic.heartbeat_interval_seconds, "elastic.heartbeat_interval_seconds"));
+      check_seconds(elastic.heartbeat_interval_seconds, "elastic.heartbeat_interval_seconds"));
   SKEIN_RETURN_IF_ERROR(
-      above_zero(elastic.heartbeat_timeout_seconds, "elastic.heartbeat_timeout_seconds"));
+      check_seconds(elastic.heartbeat_timeout_seconds, "elastic.heartbeat_timeout_seconds"));
   SKEIN_RETURN_IF_ERROR(
       expect(elastic.heartbeat_timeout_seconds >= 2 * elastic.heartbeat_interval_seconds,
              "elastic.heartbeat_timeout_seconds", elastic.heartbeat_timeout_seconds,
@@ -206,9 +206,10 @@ absl::Status check_intervals(const JobSpec& job) {
       elastic.max_workers, "must be 0 (no limit) or at least elastic.min_workers"));
   SKEIN_RETURN_IF_ERROR(at_least(elastic.snapshot_interval, -1, "elastic.snapshot_interval"));
   SKEIN_RETURN_IF_ERROR(
-      above_zero(elastic.coordinator_timeout_seconds, "elastic.coordinator_timeout_seconds"));
-  SKEIN_RETURN_IF_ERROR(above_zero(job.comm.init_timeout_seconds, "comm.init_timeout_seconds"));
-  SKEIN_RETURN_IF_ERROR(above_zero(job.comm.train_timeout_seconds, "comm.train_timeout_seconds"));
+      check_seconds(elastic.coordinator_timeout_seconds, "elastic.coordinator_timeout_seconds"));
+  SKEIN_RETURN_IF_ERROR(check_seconds(job.comm.init_timeout_seconds, "comm.init_timeout_seconds"));
+  SKEIN_RETURN_IF_ERROR(
+      check_seconds(job.comm.train_timeout_seconds, "comm.train_timeout_seconds"));
   const std::string& backend = job.comm.backend;
   SKEIN_RETURN_IF_ERROR(expect(backend == "auto" || backend == "gloo" || backend == "nccl",
                                "comm.backend", backend, "use auto, gloo or nccl"));

@@ -19,11 +19,11 @@ absl::Status bad_entry(const std::string& entry, double value, const std::string
 /// What is beyond these is of no cluster, and sums and quotients of it would overflow.
 constexpr double kLeast = 1e-9;
 constexpr double kMost = 1e15;
-constexpr double kFastest = 1e30;  // Links that take no time.
+constexpr double kFastest = 1e30;  // A speed so high takes no time.
 
 absl::Status check_positive(double value, const std::string& entry) {
   if (value >= kLeast && value <= kFastest) return absl::OkStatus();
-  return bad_entry(entry, value, "must be above 0, from 1e-9 to 1e30");
+  return bad_entry(entry, value, "must be from 1e-9 to 1e30");
 }
 
 absl::Status check_not_negative(double value, const std::string& entry) {

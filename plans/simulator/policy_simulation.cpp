@@ -112,7 +112,7 @@ Run::Run(GroupScheduler& policy, const PolicySimulationOptions& options, PolicyL
   SKEIN_CHECK(options.forward_us.size() == layout_.stages);
   SKEIN_CHECK(options.backward_us.size() == layout_.stages);
   SKEIN_CHECK(options.round_updates == 0 || options.scenario.changes.empty())
-      << "pipeline replicas come and go between rounds only";
+      << "with rounds nobody may come or go";
   result_.steps_by_pipeline.resize(layout_.pipelines);
 }
 

@@ -58,9 +58,11 @@ struct PolicySimulation {
   double size_mean() const;  // The mean size of a group.
 };
 
-/// Runs a policy over simulated pipeline replicas, each a PipeDream 1F1B pipeline without flush:
-/// stage s does S - s forwards, then a backward and a forward in turn. After each backward it
-/// signals ready, and stands still until a group that it was ready for is over. A member that was
+/// Runs a policy over simulated pipeline replicas, each a PipeDream 1F1B pipeline without flush
+/// within a round: stage s does S - s forwards, then a backward and a forward in turn. After each
+/// backward comes the update; then it signals ready, and stands still until a group that it was
+/// ready for is over. With rounds, all pipeline replicas run empty at the end of each one, take a
+/// global average, and nobody may come or go. A member that was
 /// still computing (a non-blocking one) computes on, and may go on with kLocal.
 ///
 /// A pipeline replica that dies loses what it was doing, and its groups fail when they would have

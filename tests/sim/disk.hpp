@@ -55,8 +55,8 @@ class Disk {
   /// `make_space`.
   void fill(int64_t operations);
   void make_space();
-  /// Whether it has been full since it was last asked: what ends with that is to be begun anew.
   bool is_full() const { return is_full_; }
+  /// Whether it has been full since it was last asked: what ends with that is to be begun anew.
   bool take_was_full() { return std::exchange(was_full_, is_full_); }
 
   /// A file is shorter than its writer has reported: one of the next shard; of what the next worker

@@ -6,6 +6,9 @@
 
 #include "gpu/device.hpp"
 #include "gpu/model/stage_model.hpp"
+#include "plans/collectives/exchange_partners.hpp"
+#include "plans/plan/layout_plan.hpp"
+#include "tests/actors/small_job.hpp"
 
 namespace skein::actors {
 namespace {
@@ -48,6 +51,52 @@ TEST(GroupReducer, NumbersHostsByTheirFirstMember) {
   EXPECT_EQ(host_numbers({"a:1", "b:1", "a:2", "[::1]:5", "[::1]:6", "b:9"}),
             (std::vector<uint32_t>{0, 1, 0, 3, 3, 1}));
   EXPECT_EQ(host_numbers({}), std::vector<uint32_t>{});
+}
+
+/// Four members, of which each two are on one host: what each of them has of the plan is enough to
+/// know who is where.
+TEST(GroupReducer, ReducersThatGoByHostsKnowThemAtEveryMember) {
+  auto device = gpu::make_host_device(1);
+  plans::JobSpec job = small_job(1, 4);
+  job.training.micro_batch_size = job.training.global_batch_size = 4;
+  std::vector<plans::WorkerId> workers;
+  std::map<plans::WorkerId, std::string> addresses;
+  for (uint32_t id = 1; id <= 4; ++id) {
+    workers.push_back({id});
+    addresses[{id}] = (id <= 2 ? "10.0.0.1:" : "10.0.0.2:") + std::to_string(id);
+  }
+  const plans::Plan plan = plans::make_layout_plan(job, workers, 1).value();
+  for (const char* name : {"sum", "topk", "topka2a", "hitopk", "hisum"}) {
+    job.sync.reducer = name;
+    const plans::ReducerKind kind = plans::parse_reducer_kind(name).value();
+    const plans::PartNeeds needs{kind, false, false};
+    const plans::PlanParts parts(plan, needs, {});
+    for (const plans::WorkerId worker : workers) {
+      const plans::PlanPart part = parts.of(worker);
+      const plans::GroupPart& group = part.groups.front();
+      PreparedReplica replica;
+      replica.id = plans::hosted_by(part, worker).front().id;
+      replica.options.model = job.model;
+      replica.options.layers = {0, plans::layer_count(job.model)};
+      replica.options.rows = 1;
+      replica.options.seq_len = job.training.seq_len;
+      replica.model = gpu::StageModel::create(replica.options, *device).value();
+      std::map<plans::WorkerId, std::string> others = addresses;
+      others.erase(worker);
+      const net::ReducerOptions options =
+          group_reducer(job, part, group, replica, others, addresses[worker]);
+      EXPECT_EQ(options.kind, kind);
+      EXPECT_DOUBLE_EQ(options.own_share, 0.25);
+      const bool goes_by_hosts =
+          kind == plans::ReducerKind::kHiTopK || kind == plans::ReducerKind::kHiSum;
+      EXPECT_EQ(options.hosts,
+                goes_by_hosts ? (std::vector<uint32_t>{0, 0, 2, 2}) : std::vector<uint32_t>{})
+          << name << " at w" << worker.value;
+      for (uint32_t partner : plans::exchange_partners(kind, group.rank, group.rank_count)) {
+        EXPECT_TRUE(group.partners.contains(partner)) << name;
+      }
+    }
+  }
 }
 
 }  // namespace

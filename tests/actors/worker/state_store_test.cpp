@@ -31,8 +31,7 @@ TEST(StateStore, KeepsOneModelOfAStateHoweverManyPlansAreNotStarted) {
   StateStore store;
   ReplicasRetired retired;
   retired.steps_done = 6;
-  for (int plan = 0; plan < 10; ++plan) {
-    // A plan that is prepared anew builds one where it cannot take over the one before.
+  const auto build_model = [&] {
     PreparedReplica replica;
     replica.options.model = small_job(1, 1).model;
     replica.options.layers = {0, 1};
@@ -40,11 +39,16 @@ TEST(StateStore, KeepsOneModelOfAStateHoweverManyPlansAreNotStarted) {
     replica.options.seq_len = 4;
     replica.model = gpu::StageModel::create(replica.options, *device).value();
     retired.replicas = {replica};
+  };
+  for (int plan = 0; plan < 10; ++plan) {
+    // A plan that is prepared anew builds one where it cannot take over the one before.
+    build_model();
     store.keep_models(retired, 1);
   }
   EXPECT_EQ(store.inventory().size(), 1u);
+  build_model();
   store.keep_models(retired, 2);  // The state is of another past.
-  EXPECT_EQ(store.inventory().size(), 1u);
+  EXPECT_EQ(store.inventory().size(), 2u);
 }
 
 }  // namespace

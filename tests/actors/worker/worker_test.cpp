@@ -545,8 +545,6 @@ TEST(Worker, ALostNeighbourIsNamedAndAForeignAddressIsNot) {
   EXPECT_EQ(peer_failures[0].getPeerFailure().getPeer(), 2u);
 }
 
-/// Else the answer on the new link would be a repeat, and the worker would have a number that the
-/// coordinator has taken back.
 TEST(Worker, ALinkThatFellSilentIsClosedWhenAnotherOneHasTakenItsPlace) {
   WorkerRig rig;
   rig.join();
@@ -565,6 +563,8 @@ TEST(Worker, ALinkThatFellSilentIsClosedWhenAnotherOneHasTakenItsPlace) {
   EXPECT_FALSE(rig.link->closed());
 }
 
+/// Taken for one, it would make the answer on the new link a repeat, and give the worker a number
+/// that the coordinator has taken back.
 TEST(Worker, AnAnswerOnALinkThatWasGivenUpIsNone) {
   WorkerRig rig;
   rig.join();
