@@ -1,33 +1,15 @@
 #include "actors/coordinator/layer_source_io.hpp"
 
-#include <functional>
 #include <utility>
 
-#include <caf/send.hpp>
-
 #include "actors/end_process.hpp"
+#include "actors/tell_when_gone.hpp"
 #include "actors/worker/layer_state.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
-namespace {
-
-/// What the data plane holds until the layer is sent, or given up.
-struct LayerUnderWay {
-  LayerUnderWay(net::TensorHandle handle, std::function<void()> gone)
-      : state(std::move(handle)), on_gone(std::move(gone)) {}
-  LayerUnderWay(const LayerUnderWay&) = delete;
-  LayerUnderWay& operator=(const LayerUnderWay&) = delete;
-  ~LayerUnderWay() { on_gone(); }
-
-  net::TensorHandle state;
-  std::function<void()> on_gone;
-};
-
-}  // namespace
-
-LayerSourceIo::behavior_type layer_source_io(
-    LayerSourceIo::stateful_pointer<LayerSourceIoState> self, LayerSourceIoConfig config) {
+LayerSourceIoItself::behavior_type layer_source_io(
+    LayerSourceIoItself::stateful_pointer<LayerSourceIoState> self, LayerSourceIoConfig config) {
   end_process_on_failure(*self);
   self->state.self = self;
   self->state.config = std::move(config);
@@ -77,10 +59,8 @@ absl::Status LayerSourceIoState::send_layer(const Serving& serving, int64_t laye
               order.steps_done, 0};
   rows.row_count = 1;
   rows.payload = *state;
-  rows.owner = std::make_shared<LayerUnderWay>(
-      state, [to = LayerSourceIo(self), left = LayerLeft{order.generation, order.worker}] {
-        caf::anon_send(to, left);
-      });
+  rows.owner = std::make_shared<CopyUnderWay>(CopyUnderWay{
+      state, tell_when_gone(LayerSourceIoItself(self), LayerLeft{order.generation, order.worker})});
   config.plane->send(serving.request.address, std::move(rows));
   return absl::OkStatus();
 }

@@ -22,12 +22,12 @@ using LayersListener = caf::typed_actor<caf::reacts_to<LayersUnreadable>>;
 /// Sends layers of a checkpoint to workers that do not see it; blocks on files: spawn it detached.
 /// To each worker one layer is under way, so that no more than these are in memory.
 ///   in   LayersRequest   a worker's layers
-///   in   LayerLeft       from the data plane: the next one is read
+///   in   LayerLeft       from itself: the data plane holds a layer no longer, the next one is read
 ///   in   EndTransfers    the plan is over: nothing more is sent
 ///   out  LayersUnreadable   to the listener, at most once per request, which then ends
-using LayerSourceIo =
-    caf::typed_actor<caf::reacts_to<LayersRequest, LayersListener>, caf::reacts_to<LayerLeft>,
-                     caf::reacts_to<plans::EndTransfers>>;
+using LayerSourceIo = caf::typed_actor<caf::reacts_to<LayersRequest, LayersListener>,
+                                       caf::reacts_to<plans::EndTransfers>>;
+using LayerSourceIoItself = LayerSourceIo::extend<caf::reacts_to<LayerLeft>>;
 
 struct LayerSourceIoConfig {
   plans::JobSpec job;
@@ -44,7 +44,7 @@ struct LayerSourceIoState {  // Owned by one actor; touched only from its handle
     std::deque<int64_t> layers;  // Still to be sent.
   };
 
-  LayerSourceIo::stateful_pointer<LayerSourceIoState> self = nullptr;
+  LayerSourceIoItself::stateful_pointer<LayerSourceIoState> self = nullptr;
   LayerSourceIoConfig config;
   std::map<plans::WorkerId, Serving> servings;
 
@@ -54,7 +54,7 @@ struct LayerSourceIoState {  // Owned by one actor; touched only from its handle
   void give_up(plans::WorkerId worker, const absl::Status& why);
 };
 
-LayerSourceIo::behavior_type layer_source_io(
-    LayerSourceIo::stateful_pointer<LayerSourceIoState> self, LayerSourceIoConfig config);
+LayerSourceIoItself::behavior_type layer_source_io(
+    LayerSourceIoItself::stateful_pointer<LayerSourceIoState> self, LayerSourceIoConfig config);
 
 }  // namespace skein::actors

@@ -3,10 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include <caf/send.hpp>
-
 #include "actors/end_process.hpp"
 #include "actors/run_id.hpp"
+#include "actors/tell_when_gone.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
@@ -15,12 +14,6 @@ namespace {
 /// Who does not read, or a slow link, has the data plane hold no more of a stage. The others wait;
 /// the coordinator orders no checkpoint but the last while it has two under way.
 constexpr int kShardsUnderWayMax = 2;
-
-/// What the data plane holds until it is sent.
-struct CopyUnderWay {
-  net::TensorHandle copy;
-  std::shared_ptr<const void> under_way;
-};
 
 std::vector<gpu::SavedParameter> saved_parameters(const ShardRequest& request) {
   std::vector<gpu::SavedParameter> parameters;
@@ -67,10 +60,7 @@ void ShardIoState::send_waiting(int32_t stage) {
 
 absl::Status ShardIoState::send_shard(const ShardRequest& request) {
   // The last layer that leaves takes it along.
-  const std::shared_ptr<const void> under_way(
-      nullptr, [to = ShardIoItself(self), stage = request.stage](const void*) {
-        caf::anon_send(to, ShardGone{stage});
-      });
+  const auto under_way = tell_when_gone(ShardIoItself(self), ShardGone{request.stage});
   ++outboxes[request.stage].under_way;
   const std::vector<gpu::SavedParameter> parameters = saved_parameters(request);
   for (int64_t layer = request.layers.begin; layer < request.layers.end; ++layer) {

@@ -85,7 +85,7 @@ struct CoordinatorRig {
       return {[this](const LayersRequest& request, const LayersListener&) {
                 served.push_back(request);
               },
-              [](const LayerLeft&) {}, [](const plans::EndTransfers&) {}};
+              [](const plans::EndTransfers&) {}};
     });
     observer = system->spawn(observer_io, static_cast<RunObserver*>(&events), [] {});
     CoordinatorConfig made;
