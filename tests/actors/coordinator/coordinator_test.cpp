@@ -421,6 +421,28 @@ TEST(Coordinator, AShardThatCannotBeWrittenHereFailsItsCheckpoint) {
   EXPECT_THAT(failed[0].text, testing::HasSubstr("disk full"));
 }
 
+TEST(Coordinator, AWorkerThatDoesNotSeeTheCheckpointIsSentItsLayersOnce) {
+  CoordinatorRig rig(2, 1, true);
+  rig.gather();
+  rig.send(2, net::LayersWanted());
+  rig.send(2, net::LayersWanted());
+  rig.send(3, net::LayersWanted());
+  ASSERT_EQ(rig.served.size(), 1u) << "a repeat, and somebody who is no member";
+  EXPECT_EQ(rig.served[0].order.worker, plans::WorkerId{2});
+  EXPECT_EQ(rig.served[0].order.generation, kGeneration);
+  EXPECT_THAT(rig.served[0].order.layers, ElementsAre(2, 3)) << "a block and the head";
+  EXPECT_EQ(rig.served[0].address, "127.0.0.1:2");
+  EXPECT_EQ(rig.events.named("checkpoint.served").size(), 1u);
+  rig.tell(LayersUnreadable{kGeneration - 1, {2}, absl::DataLossError("damaged")});
+  EXPECT_THAT(rig.events.named("checkpoint.unreadable"), IsEmpty()) << "of a plan that is over";
+  rig.tell(LayersUnreadable{kGeneration, {2}, absl::DataLossError("damaged")});
+  EXPECT_EQ(rig.events.named("checkpoint.unreadable").size(), 1u);
+  rig.prepared(1);
+  rig.prepared(2);
+  rig.send(1, net::LayersWanted());
+  EXPECT_EQ(rig.served.size(), 1u) << "it trains";
+}
+
 TEST(Coordinator, WhatAMemberWithoutAPartSaysReachesNobody) {
   CoordinatorRig rig;
   rig.start();
