@@ -4,21 +4,32 @@
 
 #include "actors/end_process.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
+#include "plans/base/status_macros.hpp"
 #include "plans/coordinator/commit_log.hpp"
 
 namespace skein::actors {
+namespace {
+
+/// The run's next life may have trained the same step otherwise: its checkpoint is the one.
+absl::StatusOr<std::string> complete(const CheckpointIoState& state,
+                                     const CheckpointRequest& request) {
+  SKEIN_RETURN_IF_ERROR(state.check_later_life());
+  return gpu::complete_checkpoint(state.run_folder, request.generation, state.job.model,
+                                  request.state, request.files, state.job.checkpoint.keep_latest_k);
+}
+
+}  // namespace
 
 CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<CheckpointIoState> self,
-                                          plans::JobSpec job, std::string run_folder) {
+                                          plans::JobSpec job, std::string run_folder,
+                                          std::function<absl::Status()> check_later_life) {
   end_process_on_failure(*self);
   self->state.job = std::move(job);
   self->state.run_folder = std::move(run_folder);
+  self->state.check_later_life = std::move(check_later_life);
   return {
       [self](const CheckpointRequest& request, const CheckpointListener& listener) {
-        const plans::JobSpec& job = self->state.job;
-        absl::StatusOr<std::string> path =
-            gpu::complete_checkpoint(self->state.run_folder, request.generation, job.model,
-                                     request.state, request.files, job.checkpoint.keep_latest_k);
+        absl::StatusOr<std::string> path = complete(self->state, request);
         CheckpointCompleted done{request.state.steps_done, path.value_or(""), 0, path.status()};
         for (const gpu::SavedFile& file : request.files) done.bytes += file.bytes;
         self->send(listener, std::move(done));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <caf/stateful_actor.hpp>
@@ -19,7 +20,7 @@ using CheckpointListener =
 /// Completes checkpoints whose stages have all been saved, and verifies those to go on from; blocks
 /// on files: spawn it detached.
 ///   in   CheckpointRequest     reads the shards, writes indexes and COMPLETE, renames, deletes old
-///                              ones
+///                              ones; unless a later life of the coordinator has begun
 ///   in   StartRequest          reads the checkpoint to go on from, and the data
 ///   in   SeekLeftState         makes a checkpoint of what workers have left
 ///   out  CheckpointCompleted, StartFound, LeftStateFound   to the listener, once per request
@@ -31,9 +32,11 @@ struct CheckpointIoState {  // Owned by one actor; touched only from its handler
   static inline const char* name = "checkpoint-io";
   plans::JobSpec job;
   std::string run_folder;
+  std::function<absl::Status()> check_later_life;  // As `Journal::later_life_check`.
 };
 
 CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<CheckpointIoState> self,
-                                          plans::JobSpec job, std::string run_folder);
+                                          plans::JobSpec job, std::string run_folder,
+                                          std::function<absl::Status()> check_later_life);
 
 }  // namespace skein::actors

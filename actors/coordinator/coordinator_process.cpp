@@ -124,9 +124,9 @@ class LocalCoordinator final : public CoordinatorProcess {
 
   void spawn_actors(const StartPoint& start, std::shared_ptr<Journal> journal) {
     const uint64_t term = journal->term();
+    checkpoint_io_ = system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder,
+                                                   journal->later_life_check());
     journal_io_ = system_->spawn(journal_io, std::move(journal));
-    checkpoint_io_ =
-        system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder);
     remote_shard_io_ = system_->spawn<caf::detached>(
         remote_shard_io, RemoteShardIoConfig{options_.run_folder, options_.job, plane_});
     layer_source_io_ =

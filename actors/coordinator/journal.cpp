@@ -131,6 +131,22 @@ class SqliteJournal final : public Journal {
     return failed;
   }
 
+  std::function<absl::Status()> later_life_check() const override {
+    return [path = path_, term = term_] {
+      sqlite3* raw = nullptr;
+      const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READONLY, nullptr);
+      const Database database(raw);
+      if (code != SQLITE_OK) return absl::OkStatus();
+      sqlite3_busy_timeout(raw, kBusyTimeoutMs);
+      sqlite3_stmt* asked = nullptr;
+      sqlite3_prepare_v2(raw, "SELECT MAX(term) FROM terms;", -1, &asked, nullptr);
+      const Statement statement(asked);
+      const bool is_later = asked != nullptr && sqlite3_step(asked) == SQLITE_ROW &&
+                            static_cast<uint64_t>(sqlite3_column_int64(asked, 0)) > term;
+      return is_later ? superseded(path) : absl::OkStatus();
+    };
+  }
+
   absl::StatusOr<plans::Plan> last_plan() override {
     SKEIN_ASSIGN_OR_RETURN(Statement select,
                            statement("SELECT plan FROM plans ORDER BY generation DESC LIMIT 1;"));
@@ -181,9 +197,10 @@ class SqliteJournal final : public Journal {
   /// The lock of the run folder is to keep a later life from beginning. Where it does not, as on a
   /// network's file system that has given up on us, that one's journal stays as it is.
   std::string is_newest() const { return absl::StrCat(term_, " = (SELECT MAX(term) FROM terms)"); }
-  absl::Status superseded() const {
+  absl::Status superseded() const { return superseded(path_); }
+  static absl::Status superseded(const std::string& path) {
     return absl::FailedPreconditionError(absl::StrCat("a coordinator that was started later has ",
-                                                      path_, "; this one writes no more"));
+                                                      path, "; this one writes no more"));
   }
 
   /// Whether the file that is written is still the one at its path.

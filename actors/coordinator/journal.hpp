@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,9 @@ class Journal {
   /// AlreadyExists if the step was committed before. Unavailable as with a plan, but noticed up to
   /// half a second late: a look at the path costs a fifth of what a commit does.
   virtual absl::Status append(const plans::CommitRecord& record) = 0;
+  /// Asks whether a later life has begun: FailedPrecondition then. OK also where the file cannot be
+  /// asked, which is no sign of one. To be called on any one thread, and after the journal's end.
+  virtual std::function<absl::Status()> later_life_check() const = 0;
   /// Everything committed, by step.
   virtual absl::StatusOr<std::vector<plans::CommitRecord>> read() = 0;
 };

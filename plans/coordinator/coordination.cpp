@@ -331,7 +331,8 @@ CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now
   if (phase_ == Phase::kEnded || !reads_.is_seeking()) return Dropped{DropReason::kUnexpected};
   reads_.on_sought();
   progress_.on_progress(now_us);
-  if (steps_done > log_.durable_step()) {
+  // The one that was there may have been damaged.
+  if (steps_done > 0 && steps_done >= log_.durable_step()) {
     log_.set_durable_step(steps_done);
     reads_.on_whole();
   }

@@ -55,6 +55,11 @@ class MemoryJournal final : public actors::Journal {
     if (store_.commits.emplace(record.step, record).second) return absl::OkStatus();
     return absl::AlreadyExistsError(absl::StrCat("step ", record.step, " was committed before"));
   }
+  std::function<absl::Status()> later_life_check() const override {
+    return [store = &store_, term = term_] {
+      return is_superseded(*store, term) ? superseded() : absl::OkStatus();
+    };
+  }
   absl::StatusOr<std::vector<plans::CommitRecord>> read() override {
     std::vector<plans::CommitRecord> records;
     for (const auto& [step, record] : store_.commits) records.push_back(record);
@@ -62,7 +67,10 @@ class MemoryJournal final : public actors::Journal {
   }
 
  private:
-  bool is_superseded() const { return store_.has_fence && store_.term != term_; }
+  bool is_superseded() const { return is_superseded(store_, term_); }
+  static bool is_superseded(const JournalStore& store, uint64_t term) {
+    return store.has_fence && store.term != term;
+  }
 
   JournalStore& store_;
   const uint64_t term_;

@@ -467,8 +467,8 @@ absl::Status SimulatedCoordinator::start() {
   actors::CoordinatorConfig config;
   config.term = journal->term();
   World& world = around_.world;
+  checkpoints_ = spawn_checkpoints(journal->later_life_check());
   journal_ = spawn_journal(std::move(journal));
-  checkpoints_ = spawn_checkpoints();
   spawn_remote_state(config.term);
   observer_ = world.spawn_in(process_, [&](auto& system) {
     return system.spawn(actors::observer_io, static_cast<actors::RunObserver*>(this),
@@ -518,11 +518,12 @@ actors::Planner SimulatedCoordinator::spawn_planner() {
   });
 }
 
-actors::CheckpointIo SimulatedCoordinator::spawn_checkpoints() {
+actors::CheckpointIo SimulatedCoordinator::spawn_checkpoints(
+    const std::function<absl::Status()>& check_later_life) {
   World& world = around_.world;
   real_checkpoints_ = world.spawn_in(process_, [&](auto& system) {
     return actors::CheckpointIo(
-        system.spawn(actors::checkpoint_io, around_.job, around_.run_folder));
+        system.spawn(actors::checkpoint_io, around_.job, around_.run_folder, check_later_life));
   });
   if (!around_.disk.is_slow() && around_.mutation != Mutation::kLeftIgnored) {
     return real_checkpoints_;

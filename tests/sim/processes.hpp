@@ -112,7 +112,7 @@ class SimulatedCoordinator final : public actors::RunObserver {
   absl::Status start();
   actors::JournalIo spawn_journal(std::shared_ptr<actors::Journal> journal);
   actors::Planner spawn_planner();
-  actors::CheckpointIo spawn_checkpoints();
+  actors::CheckpointIo spawn_checkpoints(const std::function<absl::Status()>& check_later_life);
   /// The plane, and who sends and receives state by it.
   void spawn_remote_state(uint64_t term);
 

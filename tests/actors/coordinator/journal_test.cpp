@@ -70,7 +70,11 @@ TEST(Journal, TakesNothingOfAnEarlierLifeOnceALaterOneHasBegun) {
   tests::TemporaryFolder folder;
   const auto first = Journal::open(folder.file("journal")).value();
   ASSERT_TRUE(first->append({0, 1, first->term(), 0, 8, 2.5, 0.5}).ok());
+  const auto check = first->later_life_check();
+  EXPECT_TRUE(check().ok());
   const auto later = Journal::open(folder.file("journal")).value();
+  EXPECT_TRUE(absl::IsFailedPrecondition(check()));
+  EXPECT_TRUE(later->later_life_check()().ok());
   const plans::Plan plan = plans::make_layout_plan(small_job(1, 1), {{1}}, 2).value();
   EXPECT_TRUE(absl::IsFailedPrecondition(first->append({1, 1, first->term(), 8, 8, 2.5, 0.5})));
   EXPECT_TRUE(absl::IsFailedPrecondition(first->append_plan(plan)));
@@ -78,6 +82,8 @@ TEST(Journal, TakesNothingOfAnEarlierLifeOnceALaterOneHasBegun) {
   EXPECT_TRUE(absl::IsNotFound(later->last_plan().status()));
   EXPECT_TRUE(later->append({1, 1, later->term(), 8, 8, 2.5, 0.5}).ok());
   EXPECT_EQ(later->read()->size(), 2u);
+  std::filesystem::remove(folder.file("journal"));
+  EXPECT_TRUE(check().ok()) << "what cannot be asked is no sign of a later life";
 }
 
 TEST(Journal, RefusesToCommitAStepTwice) {
@@ -123,6 +129,9 @@ class FullJournal : public Journal {
   absl::Status append_plan(const plans::Plan&) override { return write("plan"); }
   absl::Status rewind(uint64_t) override { return write("rewind"); }
   absl::Status append(const plans::CommitRecord&) override { return write("commit"); }
+  std::function<absl::Status()> later_life_check() const override {
+    return [] { return absl::OkStatus(); };
+  }
   absl::StatusOr<std::vector<plans::CommitRecord>> read() override {
     return std::vector<plans::CommitRecord>{};
   }

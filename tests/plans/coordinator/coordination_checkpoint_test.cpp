@@ -336,5 +336,20 @@ TEST(CoordinationCheckpoint, WithADamagedOneLiveStateIsGoneOnWith) {
   }
 }
 
+TEST(CoordinationCheckpoint, WhatWorkersHaveLeftTakesThePlaceOfADamagedOneOfThatStep) {
+  Cluster cluster = restarted_without_checkpoint();
+  cluster.join(1, 1);
+  cluster.join(2, 2);
+  cluster.decided(cluster.coordination.on_checkpoint_verified(
+      {absl::OkStatus(), absl::DataLossError("damaged"), 0, {"damaged"}}, ++cluster.now));
+  cluster.quiesced(1);
+  cluster.plans_at_once = false;
+  ASSERT_NE(find<SeekLeftState>(cluster.quiesced(2)), nullptr);
+  const CoordinatorDecisions found =
+      cluster.decided(cluster.coordination.on_left_state(4, ++cluster.now));
+  ASSERT_NE(find<AssignPlan>(found), nullptr);
+  EXPECT_EQ(find<AssignPlan>(found)->restore.first_step, 4u);
+}
+
 }  // namespace
 }  // namespace skein::plans
