@@ -105,6 +105,11 @@ void follow(Past past, StartPoint& start) {
     }
   }
   start.step_generations = std::move(past.generations);
+  const uint64_t journaled = past.records.empty() ? 0 : past.records.back().step + 1;
+  if (start.durable_step > journaled) {
+    // Steps of an earlier plan that never were committed in it are not those of the checkpoint.
+    start.step_generations[journaled] = start.durable_generation;
+  }
   if (!past.last_plan) return;
   start.has_journal = true;
   start.generation = past.last_plan->generation;
@@ -124,6 +129,8 @@ absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::s
     SKEIN_RETURN_IF_ERROR(check_use(job, **reader));
     start.checkpoint_path = folder;
     start.durable_step = (*reader)->trainer_state().steps_done;
+    const auto plan = plans::parse_plan((*reader)->trainer_state().plan);
+    start.durable_generation = plan.ok() ? plan->generation : 0;
     return start;
   }
   return start;  // None is whole; the workers may have the state.

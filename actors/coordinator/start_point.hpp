@@ -38,8 +38,11 @@ struct StartPoint {
   std::map<uint64_t, uint64_t> step_generations;  // By the first step that each covers.
   std::string checkpoint_path;  // The checkpoint to go on from; empty: the initial weights.
   uint64_t durable_step = 0;    // Its step; 0: the initial weights.
-  bool has_journal = false;     // It knows of a plan or a commit.
-  uint64_t generation = 0;      // None larger was assigned.
+  /// The generation that its last step was committed in; 0: not known, as it was made of what
+  /// workers have left.
+  uint64_t durable_generation = 0;
+  bool has_journal = false;  // It knows of a plan or a commit.
+  uint64_t generation = 0;   // None larger was assigned.
   std::optional<plans::Plan> last_plan;
   TrainingData data;
   gpu::AdoptedState adopted;  // What workers had left that gave up an earlier life.
