@@ -167,6 +167,8 @@ CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, 
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
     return Dropped{DropReason::kUnexpected};
   }
+  // What comes here counts when it is here: its worker has written nothing.
+  if (shards_.awaits(stage, steps_done)) return Dropped{DropReason::kUnexpected};
   CoordinatorOutcome saved = log_.on_shard_saved(sender, stage, steps_done, status.ok());
   if (saved.is_accepted() && !status.ok())
     return on_checkpoint_completed(steps_done, status, now_us);

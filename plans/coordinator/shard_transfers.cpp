@@ -7,13 +7,16 @@
 namespace skein::plans {
 
 Outcome<CoordinatorDecisions> ShardTransfers::on_sent(const ReceiveShard& shard, uint64_t now_us) {
-  const bool is_known = std::any_of(shards_.begin(), shards_.end(), [&](const auto& each) {
-    return each.stage == shard.stage && each.steps_done == shard.steps_done;
-  });
-  if (is_known) return Dropped{DropReason::kRepeated};
+  if (awaits(shard.stage, shard.steps_done)) return Dropped{DropReason::kRepeated};
   shards_.push_back(shard);
   if (shards_.size() > 1) return CoordinatorDecisions{};
   return begin_first(now_us);
+}
+
+bool ShardTransfers::awaits(int32_t stage, uint64_t steps_done) const {
+  return std::any_of(shards_.begin(), shards_.end(), [&](const auto& each) {
+    return each.stage == stage && each.steps_done == steps_done;
+  });
 }
 
 std::optional<DropReason> ShardTransfers::on_layer(int32_t stage, uint64_t steps_done,

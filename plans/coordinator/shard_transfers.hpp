@@ -23,6 +23,8 @@ class ShardTransfers {
   /// A worker has begun to send a shard. The caller has checked that it may, and that the
   /// checkpoint is wanted.
   Outcome<CoordinatorDecisions> on_sent(const ReceiveShard& shard, uint64_t now_us);
+  /// It has been sent, or is to be, and has not ended.
+  bool awaits(int32_t stage, uint64_t steps_done) const;
   /// A layer of the shard has come. None: it was awaited.
   std::optional<DropReason> on_layer(int32_t stage, uint64_t steps_done, uint64_t now_us);
   /// The shard is saved, or will not be: the next one is received.

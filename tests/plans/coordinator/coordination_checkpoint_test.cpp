@@ -109,6 +109,8 @@ TEST(CoordinationCheckpoint, AStageThatIsSentIsSavedHere) {
   EXPECT_THAT(names(sent), ElementsAre("checkpoint.sent"));
   EXPECT_EQ(to.on_shard_sent({2}, 1, 2, ++cluster.now).why_dropped(), DropReason::kRepeated);
   EXPECT_TRUE(to.on_shard_saved({1}, 0, 2, {}, ++cluster.now).is_accepted());
+  EXPECT_EQ(to.on_shard_saved({2}, 1, 2, {}, ++cluster.now).why_dropped(), DropReason::kUnexpected)
+      << "it is on its way, and would be there twice";
   ReceiveShard stale = *order;
   --stale.generation;
   EXPECT_EQ(to.on_shard_received(stale, {}, ++cluster.now).why_dropped(), DropReason::kStale);
