@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
@@ -46,15 +45,14 @@ Coordination::Coordination(Options options, uint64_t now_us)
       members_(options_.job.elastic.heartbeat_timeout_seconds, options_.last_plan),
       measurements_(options_.job),
       change_(options_.job, options_.last_plan),
+      candidates_(options_.job, options_.plan, is_left_to_planner(options_), members_,
+                  measurements_, change_),
+      review_(candidates_, options_.last_plan, modes_or_own(options_.modes), change_, requests_),
       log_(options_.job, options_.term,
            {options_.committed_steps, options_.committed_norm, options_.durable_step,
             options_.generations}),
       shards_(options_.job.comm.train_timeout_seconds),
       reads_(!options_.is_verified),
-      mode_name_(first_mode(modes_or_own(options_.modes), options_.job).name),
-      mode_choice_(options_.job, is_left_to_planner(options_)),
-      planned_mode_(options_.job, is_left_to_planner(options_)),
-      timings_(options_.job, is_left_to_planner(options_)),
       progress_(options_.job, now_us) {
   goodput_.begin(now_us);
   if (!options_.last_plan) return;
@@ -66,8 +64,6 @@ Coordination::Coordination(Options options, uint64_t now_us)
                     now_us + static_cast<uint64_t>(wait_s / kMicro));
     }
   }
-  if (mode_choice_.may_change() || planned_mode_.may_change())
-    mode_name_ = options_.last_plan->mode;
   // A layout that follows the number of workers does not say how many there were.
   options_.worker_count = std::max(options_.worker_count, worker_count(*options_.last_plan));
 }
@@ -373,8 +369,9 @@ CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage
 /// to be done about it, and about the mode, is for the planner to think about.
 CoordinatorDecisions Coordination::watch_timings(uint64_t now_us) {
   if (log_.is_held() || change_after_journal_ || stop_.is_made()) return {};
-  const ModeTimings timings = mode_->last_timings();
-  const TimingWatch::Observation seen = timings_.on_commit(log_.steps_done(), timings);
+  const PlanReview::Commit commit{log_.steps_done(), log_.last_step_us(), mode_->last_timings(),
+                                  generation_};
+  const TimingWatch::Observation seen = review_.on_commit(commit);
   CoordinatorDecisions decisions;
   for (const SpeedChange& change : seen.changes) {
     decisions.push_back(RunEvent{"worker.speed_changed",
@@ -383,73 +380,9 @@ CoordinatorDecisions Coordination::watch_timings(uint64_t now_us) {
                                   {"slowdown", absl::StrCat(change.slowdown)}}});
     measurements_.slow_down(change.worker, change.slowdown);
   }
-  // By the layers' FLOPs the same would be expected, and the same told again and again.
-  if (!seen.changes.empty() && chooses_plan()) append(decisions, ask_expectation());
-  if (!seen.due.empty() && timings.step_reports.empty()) {
-    // Replicas wait for nobody: none is to be relieved, but another plan may make more progress.
-    plan_for_speeds(seen.due, now_us);
-  } else if (!seen.due.empty()) {
-    append(decisions, ask_mitigation(seen.due));
-  }
-  append(decisions, look_at_mode(now_us));
-  if (auto question = mode_choice_.on_commit(timings, log_.last_step_us())) {
-    append(decisions, requests_.ask({*std::move(question)}));
-  }
+  append(decisions, review_.look(commit, seen, now_us));
+  if (review_.wants_better()) consider_change(now_us);
   return decisions;
-}
-
-/// Asks the planner for another plan, as these take longer or shorter than the one in force says.
-void Coordination::plan_for_speeds(const std::vector<SpeedChange>& due, uint64_t now_us) {
-  std::map<WorkerId, SpeedChange> newest;
-  for (const SpeedChange& change : due) {
-    if (members_.has(change.worker)) newest[change.worker] = change;
-  }
-  if (newest.empty()) return;
-  speeds_reason_ = absl::StrJoin(newest, ", ", [](std::string* out, const auto& change) {
-    absl::StrAppendFormat(out, "w%d takes %.3g times as long as planned", change.first.value,
-                          change.second.slowdown);
-  });
-  consider_change(now_us);
-}
-
-CoordinatorDecisions Coordination::ask_mitigation(const std::vector<SpeedChange>& due) {
-  MitigationQuestion question;
-  question.job = options_.job;
-  question.current = *plan();
-  question.measured = measurements_.all();
-  for (const SpeedChange& change : due) {
-    if (change.slowdown > 1 && members_.has(change.worker)) {
-      question.stragglers.push_back(change.worker);
-    }
-  }
-  const auto total = static_cast<uint64_t>(options_.job.training.steps);
-  question.steps_left = total - std::min(total, log_.steps_done());
-  question.generation = generation_ + 1;
-  return requests_.ask({std::move(question)});
-}
-
-CoordinatorDecisions Coordination::look_at_mode(uint64_t now_us) {
-  // A speed that has changed would count twice until what is expected now is known.
-  const bool may_look =
-      !requests_.is_asked<ModeQuestion>() && !requests_.is_asked<ExpectationQuestion>();
-  if (!may_look || !planned_mode_.is_due(timings_.recent())) return {};
-  ModeQuestion question;
-  question.make_together = planner_of(kSynchronousMode);
-  question.make_apart = planner_of(kLocalMode);
-  question.request =
-      replan_request(eligible_workers(now_us, Leavers::kWithout), /*is_urgent=*/false);
-  question.measured = measurements_.all();
-  question.steps = {timings_.recent().last.begin(), timings_.recent().last.end()};
-  return requests_.ask({std::move(question)});
-}
-
-/// What the plan in force expects of its workers. By the layers' FLOPs it is known at once; at
-/// measured speeds it takes a simulation.
-CoordinatorDecisions Coordination::ask_expectation() {
-  ExpectationQuestion question{options_.job, *plan(), measurements_.of(change_.workers())};
-  if (!question.measured.empty()) return requests_.ask({std::move(question)});
-  timings_.expect({expected_busy_us(question.job, question.plan, {})});
-  return {};
 }
 
 // Changes of plan ---------------------------------------------------------------------------------
@@ -510,23 +443,6 @@ CoordinatorOutcome Coordination::on_quiesced(WorkerId worker, uint64_t generatio
   return try_choose(now_us);
 }
 
-ReplanRequest Coordination::replan_request(std::vector<WorkerId> workers, bool is_urgent) const {
-  ReplanRequest request;
-  request.workers = std::move(workers);
-  request.job = options_.job;
-  request.given = options_.plan;
-  for (const WorkerId worker : request.workers) {
-    if (!members_.has(worker)) continue;
-    const std::string& address = members().at(worker).request.data_address;
-    request.hosts[worker] = address.substr(0, address.rfind(':'));
-  }
-  request.measured = measurements_.of(request.workers);
-  request.current = plan();
-  request.is_urgent = is_urgent;
-  request.generation = generation_;
-  return request;
-}
-
 /// Once everybody has quiesced: a plan for those who may take part, if need be with those who would
 /// rather leave, or a pause. After a loss a quick rule decides, and the planner's plan follows at a
 /// later commit if it pays; otherwise the planner is waited for.
@@ -535,17 +451,17 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (changes_connection_ || reads_.is_seeking())
     return {};  // Its quiesce, or the answer, follows.
   if (auto waits = wait_for_holders(now_us)) return *std::move(waits);
-  const auto proposal = change_.take_proposal(able_workers(now_us, Leavers::kWithout));
+  const auto proposal = change_.take_proposal(candidates_.able(now_us, Leavers::kWithout));
   if (proposal) return assign(*proposal, 0, now_us);
   RoundQuestion question;
-  question.make_plan = mode_entry().make_plan;
-  if (planned_mode_.may_change()) {
-    question.make_otherwise = planner_of(mode_name_ == kLocalMode ? kSynchronousMode : kLocalMode);
-  }
-  question.request = replan_request(eligible_workers(now_us, Leavers::kWithout), is_urgent_);
+  question.make_plan = review_.mode().make_plan;
+  question.make_otherwise = review_.make_otherwise();
+  question.request =
+      candidates_.request(candidates_.eligible(now_us, Leavers::kWithout), generation_, is_urgent_);
   const auto fewest = stop_.is_made() ? 1 : static_cast<size_t>(options_.job.elastic.min_workers);
   if (members_.some_leave()) {
-    ReplanRequest all = replan_request(eligible_workers(now_us, Leavers::kWith), is_urgent_);
+    ReplanRequest all =
+        candidates_.request(candidates_.eligible(now_us, Leavers::kWith), generation_, is_urgent_);
     if (question.request.workers.size() < fewest) {
       question.request = std::move(all);
     } else {
@@ -558,17 +474,18 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
                               " can take part, elastic.min_workers is ", fewest),
                  now_us);
   }
-  if (!chooses_plan()) return choose(answer(question).chosen, 0, now_us);
-  const std::vector<WorkerId> able = able_workers(now_us, Leavers::kWithout);
+  if (!candidates_.is_planned()) return choose(answer(question).chosen, 0, now_us);
+  const std::vector<WorkerId> able = candidates_.able(now_us, Leavers::kWithout);
   std::vector<WorkerId> reached = unreachable_.without_stubborn(able, now_us);
   if (reached.size() < able.size() && reached.size() >= fewest) {
     // The quick rule keeps those that there are, as it did when the link was tried in vain.
-    reached = first_allowed(std::move(reached));
-    question.without_unreached = replan_request(std::move(reached), /*is_urgent=*/false);
+    reached = candidates_.first_allowed(std::move(reached));
+    question.without_unreached =
+        candidates_.request(std::move(reached), generation_, /*is_urgent=*/false);
   } else if (is_urgent_) {
-    absl::StatusOr<PlannedPipeline> quick = mode_entry().make_quick_plan(question.request);
+    absl::StatusOr<PlannedPipeline> quick = review_.mode().make_quick_plan(question.request);
     if (quick.ok()) {
-      quick->plan.mode = mode_name_;
+      quick->plan.mode = review_.mode().name;
       return assign(*std::move(quick), 0, now_us);
     }
   }
@@ -603,10 +520,10 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
   if (!answer.refused.ok()) {
     const std::string why =
         absl::StrCat("there is no other plan: ", std::string(answer.refused.message()));
-    decisions = change_mode(answer.chosen->plan.mode, why);
+    decisions = {review_.change_mode(answer.chosen->plan.mode, why)};
   }
   if (!change_.is_quiet(members_.all())) return decisions;
-  const auto chosen = change_.take_proposal(able_workers(now_us, Leavers::kWith));
+  const auto chosen = change_.take_proposal(candidates_.able(now_us, Leavers::kWith));
   append(decisions, chosen ? assign(*chosen, ready.thinking_us, now_us) : try_choose(now_us));
   return decisions;
 }
@@ -688,14 +605,14 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
   request.apart = unreachable_.at(now_us);
   change_.set_apart(request.apart);
   if (request.apart.empty()) return std::nullopt;
-  request.workers = able_workers(now_us, Leavers::kWithout);
+  request.workers = candidates_.able(now_us, Leavers::kWithout);
   request.newest_step = change_.newest_step(durable());
   request.may_lose_steps = unreachable_.were_tried_again(now_us);
   request.first_step = [this](const Plan& plan) {
     return change_.restore_of(plan, durable()).first_step;
   };
   if (const auto measured = measurements_.of(request.workers);
-      chooses_plan() && !measured.empty()) {
+      candidates_.is_planned() && !measured.empty()) {
     request.fits = [asked = measured_request(options_.job, measured),
                     workers = request.workers](const Plan& plan) {
       const absl::StatusOr<Plan> positioned = with_positions(plan, workers);
@@ -704,15 +621,16 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
   }
   request.make_plan =
       [&, this](const std::vector<WorkerId>& others) -> absl::StatusOr<PlannedPipeline> {
-    const ReplanRequest asked = replan_request(first_allowed(others), chooses_plan());
+    const ReplanRequest asked = candidates_.request(candidates_.first_allowed(others), generation_,
+                                                    candidates_.is_planned());
     if (static_cast<int64_t>(asked.workers.size()) < options_.job.elastic.min_workers) {
       return absl::UnavailableError("elastic.min_workers");
     }
-    if (!chooses_plan()) {
-      return mode_entry().make_plan(asked);
+    if (!candidates_.is_planned()) {
+      return review_.mode().make_plan(asked);
     }
-    absl::StatusOr<PlannedPipeline> quick = mode_entry().make_quick_plan(asked);
-    if (quick.ok()) quick->plan.mode = mode_name_;
+    absl::StatusOr<PlannedPipeline> quick = review_.mode().make_quick_plan(asked);
+    if (quick.ok()) quick->plan.mode = review_.mode().name;
     return quick;
   };
   const std::string who = unreachable_.describe(now_us);
@@ -771,12 +689,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   has_trained_ = true;
   if (phase_ == Phase::kTraining) append(decisions, begin_work(now_us));
   append(decisions, dismiss_leavers());
-  told_spare_.clear();
-  speeds_reason_.clear();
-  mode_choice_.begin_generation(*plan());
-  planned_mode_.begin_generation(*plan());
-  timings_.begin_generation(*plan());
-  if (timings_.follows_speeds()) append(decisions, ask_expectation());
+  append(decisions, review_.begin_generation());
   // Whoever came or asked to leave meanwhile; and a plan that was made in a hurry may have a
   // better.
   const bool has_other_members = std::any_of(
@@ -817,13 +730,6 @@ void Coordination::consider_change(uint64_t at_us) {
   change_at_us_ = change_at_us_ ? std::min(*change_at_us_, at_us) : at_us;
 }
 
-/// A worker that holds replicas is to leave.
-bool Coordination::must_change() const {
-  return std::any_of(members().begin(), members().end(), [this](const auto& each) {
-    return each.second.leaves && change_.hosts(each.first);
-  });
-}
-
 /// The plan in force may be changed at its next commit.
 bool Coordination::may_change_plan() const {
   return phase_ == Phase::kTraining && !change_after_journal_ && !stop_.is_made();
@@ -836,127 +742,12 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   if (requests_.is_asked<ChangeQuestion>()) return {};  // Its answer is for those who were here.
   change_at_us_ = members_.next_eligible_us(now_us);
   if (const auto end_us = unreachable_.next_end_us(now_us)) consider_change(*end_us);
-  ChangeQuestion question;
-  question.make_plan = mode_entry().make_plan;
-  // Who is left out as it cannot reach others stays out as long as that is believed.
-  const WorkerPairs apart = unreachable_.at(now_us);
-  std::vector<WorkerId> workers = able_workers(now_us, Leavers::kWithout);
-  std::erase_if(workers, [&](WorkerId worker) {
-    return !change_.hosts(worker) &&
-           std::any_of(apart.begin(), apart.end(), [&](const WorkerPair& pair) {
-             return pair.first == worker || pair.second == worker;
-           });
-  });
-  question.request = replan_request(first_allowed(std::move(workers)), /*is_urgent=*/false);
-  considered_ = {question.request.workers, std::exchange(speeds_reason_, "")};
-  const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
-  const size_t count = question.request.workers.size();
-  if (count < std::max<size_t>(1, fewest)) {
-    return take(ChangeAnswer{absl::UnavailableError(absl::StrCat(
-        "waiting for workers: ", count, " can take part, elastic.min_workers is ", fewest))});
-  }
-  if (!chooses_plan()) return take(answer(question));
-  question.is_planned = true;
-  question.measured = measurements_.all();
-  return requests_.ask({std::move(question)});
+  return follow(review_.seek_better(unreachable_.at(now_us), generation_, steps_done(), now_us));
 }
 
-CoordinatorDecisions Coordination::take(const ChangeAnswer& answer) {
-  if (!may_change_plan()) return {};
-  const bool must = must_change();
-  const std::string speeds = std::exchange(considered_.speeds_reason, "");
-  if (!must && !(answer.candidate.ok() && answer.is_worthwhile)) {
-    const std::string why = !answer.candidate.ok()
-                                ? std::string(answer.candidate.status().message())
-                            : chooses_plan() ? "no plan promises 5 % more than the one in force"
-                                             : "the job's layout has no place for more";
-    CoordinatorDecisions decisions = tell_spare(why);
-    if (!speeds.empty()) {
-      decisions.push_back(RunEvent{"straggler.no_mitigation", absl::StrCat(speeds, ": ", why), {}});
-    }
-    return decisions;
-  }
-  if (!answer.candidate.ok()) {
-    return {RunEvent{"worker.cannot_leave",
-                     absl::StrCat("a worker that is to leave stays for now: ",
-                                  std::string(answer.candidate.status().message())),
-                     {}}};
-  }
-  // A layout is made anew, in no time, for those who are here then.
-  if (chooses_plan()) change_.propose(*answer.candidate);
-  if (must || speeds.empty()) {
-    hold_for_change(must ? "a worker leaves" : "there are workers that could help");
-    return {};
-  }
-  timings_.on_mitigation(log_.steps_done());
-  hold_for_change(speeds);
-  return {RunEvent{"straggler.mitigation",
-                   absl::StrCat("another plan: ", speeds, "; ", answer.candidate->reason),
-                   {{"kind", "another plan"}}}};
-}
-
-/// Nobody is idle without a reason that people are told.
-CoordinatorDecisions Coordination::tell_spare(const std::string& why) {
-  std::vector<std::string> names;
-  for (WorkerId id : considered_.workers) {
-    if (!change_.hosts(id)) names.push_back(absl::StrCat("w", id.value));
-  }
-  if (names == std::exchange(told_spare_, names) || names.empty()) return {};
-  const std::string who = absl::StrJoin(names, ", ");
-  return {RunEvent{
-      "worker.spare",
-      absl::StrCat(who, names.size() == 1 ? " is" : " are", " spare, for the next loss: ", why),
-      {{"workers", who}, {"reason", why}}}};
-}
-
-CoordinatorDecisions Coordination::take(const MitigationAnswer& answer) {
-  if (!may_change_plan()) return {};
-  const absl::StatusOr<Mitigation>& mitigation = answer.mitigation;
-  if (!mitigation.ok()) {
-    return {RunEvent{"straggler.no_mitigation", std::string(mitigation.status().message()), {}}};
-  }
-  CoordinatorDecisions decisions = {
-      RunEvent{"straggler.mitigation",
-               absl::StrCat(to_text(mitigation->kind), ": ", mitigation->reason),
-               {{"kind", to_text(mitigation->kind)}, {"gain", absl::StrCat(mitigation->gain)}}}};
-  if (mitigation->kind == Mitigation::Kind::kNone) return decisions;
-  timings_.on_mitigation(log_.steps_done());
-  PlannedPipeline next{mitigation->plan, mitigation->predicted_step_us, mitigation->reason};
-  next.plan.mode = plan()->mode;
-  change_.propose(std::move(next));
-  hold_for_change(mitigation->reason);
-  return decisions;
-}
-
-CoordinatorDecisions Coordination::take(const PolicyAnswer& answer) {
-  if (!may_change_plan() || log_.is_held()) return {};
-  const auto change = mode_choice_.on_answer(answer);
-  return change ? hold_for_mode(*change) : CoordinatorDecisions{};
-}
-
-CoordinatorDecisions Coordination::take(const ModeAnswer& answer) {
-  if (!may_change_plan() || log_.is_held()) return {};
-  if (const auto change = planned_mode_.on_answer(answer)) return hold_for_mode(*change);
-  return {RunEvent{"sync.looked", to_text(answer), {{"mode", mode_name_}}}};
-}
-
-CoordinatorDecisions Coordination::hold_for_mode(const ModeChoice::Change& change) {
-  // What the planner says or has said of the mode before is not wanted any more.
-  requests_.forget_all();
-  change_.drop_proposal();
-  hold_for_change(change.reason);
-  return change_mode(change.mode, change.event);
-}
-
-/// The next plan is one of that mode.
-CoordinatorDecisions Coordination::change_mode(const std::string& mode, const std::string& why) {
-  mode_name_ = mode;
-  return {RunEvent{"sync.changed", why, {{"why", why}}}};
-}
-
-CoordinatorDecisions Coordination::take(const ExpectationAnswer& answer) {
-  timings_.expect(answer);
-  return {};
+CoordinatorDecisions Coordination::follow(PlanReview::Advice advice) {
+  if (!advice.reason.empty()) hold_for_change(advice.reason);
+  return std::move(advice.decisions);
 }
 
 CoordinatorOutcome Coordination::on_plan_ready(const PlanReady& ready, uint64_t now_us) {
@@ -967,16 +758,10 @@ CoordinatorOutcome Coordination::on_plan_ready(const PlanReady& ready, uint64_t 
   const auto& what = ready.answer.what;
   if (const auto* round = std::get_if<RoundAnswer>(&what)) {
     append(decisions, take(*round, ready, now_us));
-  } else if (const auto* change = std::get_if<ChangeAnswer>(&what)) {
-    append(decisions, take(*change));
-  } else if (const auto* mitigation = std::get_if<MitigationAnswer>(&what)) {
-    append(decisions, take(*mitigation));
-  } else if (const auto* policy = std::get_if<PolicyAnswer>(&what)) {
-    append(decisions, take(*policy));
-  } else if (const auto* mode = std::get_if<ModeAnswer>(&what)) {
-    append(decisions, take(*mode));
-  } else {
-    append(decisions, take(std::get<ExpectationAnswer>(what)));
+  } else if (const auto* expectation = std::get_if<ExpectationAnswer>(&what)) {
+    review_.take(*expectation);
+  } else if (may_change_plan()) {
+    append(decisions, follow(review_.take(ready.answer, steps_done(), log_.is_held())));
   }
   return decisions;
 }
@@ -989,17 +774,6 @@ void Coordination::hold_for_change(const std::string& reason) {
 }
 
 // Measurements ------------------------------------------------------------------------------------
-
-bool Coordination::chooses_plan() const { return is_left_to_planner(options_); }
-
-/// The mode that plans are made for.
-const ModeEntry& Coordination::mode_entry() const {
-  return find_mode(modes_or_own(options_.modes), mode_name_);
-}
-
-PlanMaker Coordination::planner_of(const std::string& mode) const {
-  return find_mode(modes_or_own(options_.modes), mode).make_plan;
-}
 
 CoordinatorDecisions Coordination::start_profiling(uint64_t now_us) {
   phase_ = Phase::kProfiling;
@@ -1034,9 +808,9 @@ CoordinatorOutcome Coordination::on_profiled(WorkerId worker, MeasuredWorker mea
 CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
   if (!measurements_.has_all(members())) return {};
   std::vector<MeasuredWorker> workers =
-      measurements_.of(eligible_workers(now_us, Leavers::kWithout));
+      measurements_.of(candidates_.eligible(now_us, Leavers::kWithout));
   // Where all are to leave, the plan is made with them, as they stay until others come.
-  if (workers.empty()) workers = measurements_.of(eligible_workers(now_us, Leavers::kWith));
+  if (workers.empty()) workers = measurements_.of(candidates_.eligible(now_us, Leavers::kWith));
   if (workers.empty()) return {};
   CoordinatorDecisions decisions = {
       ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)}};
@@ -1046,24 +820,6 @@ CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
 }
 
 // Members -----------------------------------------------------------------------------------------
-
-/// Workers that may be given work, ascending, also more than a plan may have; if the planner
-/// chooses, those that have measured.
-std::vector<WorkerId> Coordination::able_workers(uint64_t now_us, Leavers leavers) const {
-  std::vector<WorkerId> workers;
-  for (const auto& [id, member] : members()) {
-    if (!members_.may_work(member, now_us, leavers)) continue;
-    if (chooses_plan() && !measurements_.has(id)) continue;
-    workers.push_back(id);
-  }
-  return workers;
-}
-
-std::vector<WorkerId> Coordination::first_allowed(std::vector<WorkerId> workers) const {
-  const auto most = static_cast<size_t>(options_.job.elastic.max_workers);
-  if (most != 0 && workers.size() > most) workers.resize(most);
-  return workers;
-}
 
 CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, uint64_t now_us) {
   if (members_.has_peer(peer)) return Dropped{DropReason::kRepeated};
@@ -1122,7 +878,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   if (member.eligible_us > now_us) decisions.push_back(worker_held_back(member, now_us));
   if (has_other_config) decisions.push_back(worker_reconfigured(worker));
   const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
-  if (chooses_plan() && !gathers_first) {
+  if (candidates_.is_planned() && !gathers_first) {
     append(decisions, measurements_.tell_peers(members()));
     append(decisions, measurements_.request(members()));
   }
@@ -1161,7 +917,7 @@ CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
                             ? is_everybody_back(now_us)
                             : static_cast<int64_t>(members_.count()) >= options_.worker_count;
     if (!enough) return {};
-    if (chooses_plan() || options_.only_profiles) return start_profiling(now_us);
+    if (candidates_.is_planned() || options_.only_profiles) return start_profiling(now_us);
     return begin_change("", now_us);
   }
   int64_t count = 0;
@@ -1169,7 +925,7 @@ CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
   for (const auto& [id, member] : members()) {
     if (!members_.may_work(member, now_us, Leavers::kWithout)) continue;
     ++count;
-    all_known = all_known && (measurements_.has(id) || !chooses_plan());
+    all_known = all_known && (measurements_.has(id) || !candidates_.is_planned());
   }
   const bool settled = change_at_us_ && now_us >= *change_at_us_;
   if (count < options_.job.elastic.min_workers || !settled) return {};

@@ -19,20 +19,19 @@
 #include "plans/coordinator/measurements.hpp"
 #include "plans/coordinator/membership.hpp"
 #include "plans/coordinator/peer_failures.hpp"
+#include "plans/coordinator/plan_candidates.hpp"
 #include "plans/coordinator/plan_change.hpp"
+#include "plans/coordinator/plan_review.hpp"
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/coordinator/planner_requests.hpp"
 #include "plans/coordinator/progress_watch.hpp"
 #include "plans/coordinator/shard_transfers.hpp"
 #include "plans/coordinator/stop_budget.hpp"
 #include "plans/coordinator/stop_request.hpp"
-#include "plans/coordinator/timing_watch.hpp"
 #include "plans/coordinator/unreachable_pairs.hpp"
 #include "plans/elastic/goodput.hpp"
 #include "plans/job/job_spec.hpp"
-#include "plans/modes/mode_choice.hpp"
 #include "plans/modes/mode_list.hpp"
-#include "plans/modes/planned_mode_choice.hpp"
 #include "plans/modes/training_mode.hpp"
 #include "plans/plan/plan.hpp"
 #include "plans/plan/plan_part.hpp"
@@ -94,6 +93,8 @@ class Coordination {
   };
 
   Coordination(Options options, uint64_t now_us);
+  Coordination(const Coordination&) = delete;  // Its components know one another.
+  Coordination& operator=(const Coordination&) = delete;
 
   CoordinatorOutcome on_join(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorOutcome on_profiled(WorkerId worker, MeasuredWorker measured, uint64_t now_us);
@@ -199,11 +200,6 @@ class Coordination {
 
  private:
   // Members.
-  std::vector<WorkerId> able_workers(uint64_t now_us, Leavers leavers) const;
-  std::vector<WorkerId> first_allowed(std::vector<WorkerId> workers) const;
-  std::vector<WorkerId> eligible_workers(uint64_t now_us, Leavers leavers) const {
-    return first_allowed(able_workers(now_us, leavers));
-  }
   CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
@@ -218,9 +214,6 @@ class Coordination {
   std::string describe(WorkerId worker) const;
 
   // Measurements.
-  bool chooses_plan() const;
-  const ModeEntry& mode_entry() const;
-  PlanMaker planner_of(const std::string& mode) const;
   CoordinatorDecisions start_profiling(uint64_t now_us);
   CoordinatorDecisions try_finish_profiling(uint64_t now_us);
 
@@ -238,22 +231,12 @@ class Coordination {
   CoordinatorDecisions pause(const std::string& why, uint64_t now_us);
   CoordinatorDecisions try_start(uint64_t now_us);
   CoordinatorDecisions start(uint64_t now_us);
-  ReplanRequest replan_request(std::vector<WorkerId> workers, bool is_urgent) const;
   void consider_change(uint64_t at_us);
-  bool must_change() const;
   CoordinatorDecisions check_change(uint64_t now_us);
   void hold_for_change(const std::string& reason);
 
-  // What the planner has answered.
   CoordinatorDecisions take(const RoundAnswer& answer, const PlanReady& ready, uint64_t now_us);
-  CoordinatorDecisions take(const ChangeAnswer& answer);
-  CoordinatorDecisions tell_spare(const std::string& why);
-  CoordinatorDecisions take(const MitigationAnswer& answer);
-  CoordinatorDecisions take(const PolicyAnswer& answer);
-  CoordinatorDecisions take(const ModeAnswer& answer);
-  CoordinatorDecisions hold_for_mode(const ModeChoice::Change& change);
-  CoordinatorDecisions change_mode(const std::string& mode, const std::string& why);
-  CoordinatorDecisions take(const ExpectationAnswer& answer);
+  CoordinatorDecisions follow(PlanReview::Advice advice);
   bool may_change_plan() const;
 
   // Steps.
@@ -262,10 +245,6 @@ class Coordination {
   CoordinatorOutcome follow(CoordinatorOutcome outcome, uint64_t now_us);
   CoordinatorDecisions begin_work(uint64_t now_us);
   CoordinatorDecisions watch_timings(uint64_t now_us);
-  void plan_for_speeds(const std::vector<SpeedChange>& due, uint64_t now_us);
-  CoordinatorDecisions ask_mitigation(const std::vector<SpeedChange>& due);
-  CoordinatorDecisions look_at_mode(uint64_t now_us);
-  CoordinatorDecisions ask_expectation();
 
   // Time-outs.
   CoordinatorDecisions lose_silent(uint64_t now_us);
@@ -310,15 +289,13 @@ class Coordination {
   PeerFailures failures_;
   UnreachablePairs unreachable_;
   PlanChange change_;
+  PlanCandidates candidates_;
   PlannerRequests requests_;
+  PlanReview review_;
   CommitLog log_;
   ShardTransfers shards_;  // Those of the plan in force.
   CheckpointReads reads_;
   std::unique_ptr<TrainingMode> mode_;  // That of the plan in force.
-  std::string mode_name_;               // The plans that are made from now on have it.
-  ModeChoice mode_choice_;
-  PlannedModeChoice planned_mode_;
-  TimingWatch timings_;
   ProgressWatch progress_;
   StopRequest stop_;
   GoodputLedger goodput_;
@@ -328,17 +305,11 @@ class Coordination {
   absl::Status bad_input_;       // What a worker has said of it since the last commit.
   bool has_participant_blamed_input_ = false;  // One of them had a part in the plan.
   std::optional<std::string> change_after_journal_;
-  std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
-  std::string speeds_reason_;             // Why else to look for one; empty: for no reason.
-  struct Considered {
-    std::vector<WorkerId> workers;
-    std::string speeds_reason;
-  } considered_;                         // Whom, and what for, a better plan was last looked for.
-  std::vector<std::string> told_spare_;  // Who has no place in the plan, as people know.
-  std::string change_reason_;            // Of the change that the commit log is held for.
-  bool waits_for_holders_ = false;       // Only while quiescing.
-  bool changes_connection_ = false;      // A worker is lost and welcomed in one event.
-  size_t most_gathered_ = 0;             // Members at once, since gathering began.
+  std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
+  std::string change_reason_;                // Of the change that the commit log is held for.
+  bool waits_for_holders_ = false;           // Only while quiescing.
+  bool changes_connection_ = false;          // A worker is lost and welcomed in one event.
+  size_t most_gathered_ = 0;                 // Members at once, since gathering began.
   std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
 };
 

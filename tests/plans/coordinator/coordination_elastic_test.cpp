@@ -363,24 +363,29 @@ TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
 }
 
 /// Two workers with a copy of the model each, of which one is lost, and too few are left.
-Cluster paused_cluster(bool saves) {
-  JobSpec job = long_job();
-  job.parallelism.pipeline_parallel_degree = 1;
-  job.parallelism.data_parallel_replicate_degree = 2;
-  job.elastic.min_workers = 2;
-  job.checkpoint.enable = saves;
-  job.comm.init_timeout_seconds = 60;
-  Cluster cluster(std::move(job));
-  cluster.start();
-  cluster.finish_step(0);
-  cluster.lose(2);
-  const CoordinatorDecisions paused = cluster.quiesced(1, {{1, {0, 6}}});
-  EXPECT_EQ(find<RunEvent>(paused)->name, "run.paused");
-  return cluster;
-}
+struct PausedCluster : Cluster {
+  explicit PausedCluster(bool saves) : Cluster(job(saves)) {
+    start();
+    finish_step(0);
+    lose(2);
+    const CoordinatorDecisions paused = quiesced(1, {{1, {0, 6}}});
+    EXPECT_EQ(find<RunEvent>(paused)->name, "run.paused");
+  }
+
+ private:
+  static JobSpec job(bool saves) {
+    JobSpec job = long_job();
+    job.parallelism.pipeline_parallel_degree = 1;
+    job.parallelism.data_parallel_replicate_degree = 2;
+    job.elastic.min_workers = 2;
+    job.checkpoint.enable = saves;
+    job.comm.init_timeout_seconds = 60;
+    return job;
+  }
+};
 
 TEST(CoordinationElastic, WhileTheRunIsPausedALeaverStaysUntilItsStateHasMoved) {
-  Cluster cluster = paused_cluster(false);
+  PausedCluster cluster(false);
   const CoordinatorDecisions told =
       cluster.decided(cluster.coordination.on_leave({1}, "SIGTERM", ++cluster.now));
   EXPECT_EQ(find<StopWorker>(told), nullptr) << "nobody else holds step 1";
@@ -408,14 +413,14 @@ TEST(CoordinationElastic, APauseThatLastsTooLongEndsWithWhatIsHereSaved) {
     }
     return decisions;
   };
-  Cluster saves = paused_cluster(true);
+  PausedCluster saves(true);
   const CoordinatorDecisions saved = wait(saves);
   EXPECT_EQ(find<EndRun>(saved), nullptr);
   EXPECT_NE(find<QuiesceWorker>(saved), nullptr);
   const CoordinatorDecisions assigned = saves.quiesced(1, {{1, {0, 6}}});
   ASSERT_NE(find<AssignPlan>(assigned), nullptr) << "one worker is enough to save";
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
-  Cluster does_not = paused_cluster(false);
+  PausedCluster does_not(false);
   ASSERT_NE(find<EndRun>(wait(does_not)), nullptr);
 }
 
