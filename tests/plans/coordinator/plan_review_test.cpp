@@ -5,10 +5,11 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
-#include "plans/plan/pipeline_plan.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "tests/plans/modes/pipeline_cluster.hpp"
 
 namespace skein::plans {
@@ -17,14 +18,20 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+JobSpec one_worker_job() {
+  JobSpec job = small_job();
+  job.parallelism.pipeline_parallel_degree = job.parallelism.data_parallel_replicate_degree = 1;
+  return job;
+}
+
 /// A layout of one worker, which is in force on the first one of three.
 struct Reviewed {
-  explicit Reviewed(const std::string& policy = "sdpipe") : job(pipeline_job(1, 1, policy)) {
+  explicit Reviewed(JobSpec reviewed = one_worker_job()) : job(std::move(reviewed)) {
     for (uint32_t id = 1; id <= 3; ++id) {
       members.admit(PeerNumber{id}, {.host_name = "vm", .process_id = id}, false, 0);
       change.take_inventory(WorkerId{id}, {});
     }
-    change.assign(make_pipeline_plan(job, {{1}}, 1).value(), members.all(), {});
+    change.assign(make_layout_plan(job, {{1}}, 1).value(), members.all(), {});
     review.begin_generation();
   }
 
@@ -83,7 +90,7 @@ TEST(PlanReview, AMitigationIsProposedInTheModeOfThePlanThatItChanges) {
   Mitigation mitigation;
   mitigation.kind = Mitigation::Kind::kMoveLayers;
   mitigation.plan = *run.change.plan();
-  mitigation.plan.mode.clear();
+  mitigation.plan.mode = "another";
   mitigation.reason = "w1 is slow";
   const PlanReview::Advice advice = run.review.take({MitigationAnswer{mitigation}}, 5, false);
   EXPECT_EQ(advice.reason, "w1 is slow");
@@ -94,7 +101,7 @@ TEST(PlanReview, AMitigationIsProposedInTheModeOfThePlanThatItChanges) {
 
 /// Where the plan is to be changed already, a better mode is looked for again under the next one.
 TEST(PlanReview, AnAnswerAboutTheModeWaitsForNothing) {
-  Reviewed run("auto");
+  Reviewed run(pipeline_job(1, 1, "auto"));
   ModeAnswer answer{1, 2, "like that"};
   EXPECT_THAT(events(run.review.take({answer}, 5, /*is_held=*/true)), IsEmpty());
   EXPECT_THAT(events(run.review.take({answer}, 5, /*is_held=*/false)), ElementsAre("sync.looked"));
