@@ -6,7 +6,7 @@
 
 namespace skein::actors {
 
-/// The id of the run of a run directory, which is in its file run.id: made once, the same in all
+/// The id of the run of a run folder, which is in its file run.id: made once, the same in all
 /// lives of the run's coordinator, and known to its workers.
 inline constexpr const char* kRunIdName = "run.id";
 

@@ -242,9 +242,9 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
   verb.add_option("job", options.job_path, "job file (TOML)");
   verb.add_option("--workers", options.workers, "workers; default: what the job's layout needs")
       ->check(CLI::Range(1, 100000));
-  auto* resume = verb.add_option(
-      "--resume", options.resume,
-      "run directory: go on in it from its latest checkpoint, instead of a job file");
+  auto* resume =
+      verb.add_option("--resume", options.resume,
+                      "run folder: go on in it from its latest checkpoint, instead of a job file");
   verb.add_flag("--resume-latest", options.resumes_latest,
                 "go on with the job's latest run in job.dump_folder; start the job file if there "
                 "is none; do nothing if it is done")
@@ -341,14 +341,14 @@ int main(int argc, char** argv) {
 
   std::string where = kStatusAddress;
   CLI::App* status_verb = app.add_subcommand("status", "ask a running coordinator how it goes");
-  status_verb->add_option("where", where, "host:port, or a run directory")->capture_default_str();
+  status_verb->add_option("where", where, "host:port, or a run folder")->capture_default_str();
   bool status_json = false;
   status_verb->add_flag("--json", status_json, "print JSON");
 
   uint32_t to_drain = 0;
   CLI::App* drain_verb =
       app.add_subcommand("drain", "let a worker leave a run, which loses no step by it");
-  drain_verb->add_option("where", where, "host:port, or a run directory")->required();
+  drain_verb->add_option("where", where, "host:port, or a run folder")->required();
   drain_verb->add_option("--worker", to_drain, "its number, as in skein status")->required();
 
   DemoOptions demo_options;
@@ -357,12 +357,12 @@ int main(int argc, char** argv) {
   demo_verb->add_option("--seconds", demo_options.seconds, "length of the demo, in seconds")
       ->capture_default_str()
       ->check(CLI::Range(kDemoSecondsMin, 86400.0));
-  demo_verb->add_option("--keep", demo_options.keep, "folder in which the run directory is made")
+  demo_verb->add_option("--keep", demo_options.keep, "folder in which the run folder is made")
       ->capture_default_str();
 
   GenerateOptions generating;
   CLI::App* generate_verb = app.add_subcommand("generate", "draw text from a checkpoint");
-  generate_verb->add_option("checkpoint", generating.checkpoint, "checkpoint or run directory")
+  generate_verb->add_option("checkpoint", generating.checkpoint, "checkpoint or run folder")
       ->required();
   generate_verb->add_option("--prompt", generating.prompt, "text to go on from");
   generate_verb->add_option("--tokens", generating.tokens, "number of tokens to draw")
@@ -378,7 +378,7 @@ int main(int argc, char** argv) {
   std::string to_verify;
   CLI::App* verify_verb = app.add_subcommand(
       "verify", "check every file and tensor of a checkpoint; a line for each fault, exit code 3");
-  verify_verb->add_option("checkpoint", to_verify, "checkpoint or run directory")->required();
+  verify_verb->add_option("checkpoint", to_verify, "checkpoint or run folder")->required();
 
   CLI::App* config_verb = app.add_subcommand("config", "look at job files");
   config_verb->require_subcommand(1);
@@ -408,7 +408,7 @@ int main(int argc, char** argv) {
     if (coordinator_verb->parsed()) train_options.listen = listen;
     if (train_options.job_path.empty() == train_options.resume.empty()) {
       return report_error(
-          absl::InvalidArgumentError("give either a job file or --resume RUN_DIRECTORY"));
+          absl::InvalidArgumentError("give either a job file or --resume RUN_FOLDER"));
     }
     return train(train_options, signals);
   }

@@ -19,7 +19,7 @@ constexpr uint64_t next_generation_floor(uint64_t newest) {
 }
 
 /// What must survive the coordinator: committed steps, plans and terms, in one SQLite file of the
-/// run directory. A step is written before its commit is broadcast, so what any worker applied is
+/// run folder. A step is written before its commit is broadcast, so what any worker applied is
 /// here. Written ahead and handed to the kernel with every step: it survives the death of the
 /// process. Not thread-safe; calls block on the file.
 class Journal {

@@ -7,7 +7,7 @@
 
 namespace skein::actors {
 
-/// Held by the one coordinator of a run directory, as long as its process lives.
+/// Held by the one coordinator of a run folder, as long as its process lives.
 class RunLock {
  public:
   /// FailedPrecondition if another coordinator has it. Unavailable if the file cannot be made.

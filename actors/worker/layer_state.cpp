@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
@@ -85,18 +86,18 @@ absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
                               const gpu::CheckpointReader& from, const std::string& optimizer,
                               std::span<float> out) {
   SKEIN_CHECK(static_cast<int64_t>(out.size()) == layer_state_floats(spec, layer)) << out.size();
-  const bool is_sgd = optimizer == "sgd";
+  const std::span<const char* const> suffixes = gpu::moment_suffixes(optimizer);
   size_t offset = 0;
   for (const plans::ParameterSpec& parameter : own_parameters(spec, layer)) {
     const auto count = static_cast<size_t>(plans::element_count(parameter));
-    const std::string& name = parameter.name;
-    SKEIN_RETURN_IF_ERROR(from.read(name, out.subspan(offset, count)));
-    SKEIN_RETURN_IF_ERROR(
-        from.read(name + (is_sgd ? ".momentum" : ".exp_avg"), out.subspan(offset + count, count)));
-    const std::span<float> second = out.subspan(offset + 2 * count, count);
-    std::fill(second.begin(), second.end(), 0.0f);
-    if (!is_sgd) SKEIN_RETURN_IF_ERROR(from.read(name + ".exp_avg_sq", second));
-    offset += std::size(kKinds) * count;
+    const std::span<float> state = out.subspan(offset, std::size(kKinds) * count);
+    std::fill(state.begin(), state.end(), 0.0f);
+    SKEIN_RETURN_IF_ERROR(from.read(parameter.name, state.first(count)));
+    for (size_t i = 0; i < suffixes.size(); ++i) {
+      SKEIN_RETURN_IF_ERROR(from.read(absl::StrCat(parameter.name, suffixes[i]),
+                                      state.subspan((i + 1) * count, count)));
+    }
+    offset += state.size();
   }
   seal_layer_state(layer, out);
   return absl::OkStatus();

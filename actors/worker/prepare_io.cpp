@@ -11,6 +11,7 @@
 #include "actors/end_process.hpp"
 #include "actors/run_id.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/schedule/continuous_1f1b.hpp"
@@ -55,7 +56,9 @@ absl::StatusOr<std::unique_ptr<gpu::CheckpointReader>> open_checkpoint(
 absl::Status load_state(const gpu::CheckpointReader& reader, const std::string& optimizer,
                         gpu::StageModel& model, bool& unreadable) {
   const auto& parameters = model.parameters();
-  const bool is_sgd = optimizer == "sgd";
+  constexpr gpu::StateKind kMoments[] = {gpu::StateKind::kMomentFirst,
+                                         gpu::StateKind::kMomentSecond};
+  const std::span<const char* const> suffixes = gpu::moment_suffixes(optimizer);
   for (size_t i = 0; i < parameters.size(); ++i) {
     std::vector<float> values(static_cast<size_t>(plans::element_count(parameters[i])));
     auto load = [&](const std::string& name, gpu::StateKind kind) -> absl::Status {
@@ -66,10 +69,8 @@ absl::Status load_state(const gpu::CheckpointReader& reader, const std::string& 
     };
     const std::string& name = parameters[i].name;
     SKEIN_RETURN_IF_ERROR(load(name, gpu::StateKind::kWeight));
-    SKEIN_RETURN_IF_ERROR(
-        load(name + (is_sgd ? ".momentum" : ".exp_avg"), gpu::StateKind::kMomentFirst));
-    if (!is_sgd) {
-      SKEIN_RETURN_IF_ERROR(load(name + ".exp_avg_sq", gpu::StateKind::kMomentSecond));
+    for (size_t j = 0; j < suffixes.size(); ++j) {
+      SKEIN_RETURN_IF_ERROR(load(absl::StrCat(name, suffixes[j]), kMoments[j]));
     }
   }
   return absl::OkStatus();

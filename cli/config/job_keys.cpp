@@ -134,9 +134,9 @@ JobKey key(const char* section, const char* name, Field field, const char* help)
 #define SKEIN_FIELD(path) [](JobSpec& job) -> decltype(auto) { return (job.path); }
 
 void add_model_and_data(std::vector<JobKey>& keys) {
-  keys.push_back(key("job", "name", SKEIN_FIELD(name), "name of the run directory"));
-  keys.push_back(key("job", "dump_folder", SKEIN_FIELD(dump_folder),
-                     "folder in which run directories are made"));
+  keys.push_back(key("job", "name", SKEIN_FIELD(name), "name of the run folder"));
+  keys.push_back(
+      key("job", "dump_folder", SKEIN_FIELD(dump_folder), "folder in which run folders are made"));
   keys.push_back(key("model", "name", SKEIN_FIELD(model.name),
                      "model family, whose choices are the defaults of norm, mlp, bias and "
                      "position_embedding_type: \"gpt2\" or \"llama\""));
@@ -284,7 +284,7 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("checkpoint", "keep_latest_k", SKEIN_FIELD(checkpoint.keep_latest_k),
                      "complete checkpoints that are kept; 0: all"));
   keys.push_back(key("checkpoint", "initial_load_path", SKEIN_FIELD(checkpoint.initial_load_path),
-                     "checkpoint, or run directory, to go on from"));
+                     "checkpoint, or run folder, to go on from"));
   keys.push_back(key("elastic", "heartbeat_interval_seconds",
                      SKEIN_FIELD(elastic.heartbeat_interval_seconds),
                      "workers say that they live"));

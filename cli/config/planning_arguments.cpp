@@ -27,7 +27,7 @@ Exit codes: 0 planned, 2 bad file or argument, or no plan fits the memory.)";
 
 constexpr const char* kSimulateFooter =
     R"(With files, does everything that `skein train` would do but the computation, and leaves
-the same run directory. With numbers only, prints what a schedule looks like: --tf is a rank's
+the same run folder. With numbers only, prints what a schedule looks like: --tf is a rank's
 time for the forward of one micro-batch, --tb for the backward; with --tw, --tb is the backward of
 the inputs only and --tw that of the weights, as zero-bubble papers count. --tc is a transfer
 between neighbours.
@@ -82,7 +82,7 @@ void add_files(CLI::App& verb, PictureFiles& files) {
   verb.add_option("--svg", files.svg, "draw one step into this file");
   verb.add_option("--html", files.html, "write a report into this file");
   verb.add_option("--measured", files.measured,
-                  "run directory whose measured timeline the report shows, too");
+                  "run folder whose measured timeline the report shows, too");
   verb.add_option("--csv", files.csv, "write the schedule into this file (PyTorch's format)");
 }
 

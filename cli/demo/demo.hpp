@@ -9,7 +9,7 @@ namespace skein::cli {
 
 struct DemoOptions {
   double seconds = 90;             // The length of the demo, >= kDemoSecondsMin.
-  std::string keep = "./outputs";  // Where the run directory is made.
+  std::string keep = "./outputs";  // Where the run folder is made.
   Overrides overrides;             // Changes to the demo's job.
 };
 

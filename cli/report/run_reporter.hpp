@@ -21,7 +21,7 @@ namespace skein::cli {
 enum class LogFormat { kText, kJson };
 
 /// Tells people and files how a run goes: progress and event lines on a stream, metrics.jsonl,
-/// events.jsonl, plan.txt, history.svg and the trace in the run directory. Calls come from one
+/// events.jsonl, plan.txt, history.svg and the trace in the run folder. Calls come from one
 /// thread at a time.
 class RunReporter final : public actors::RunObserver {
  public:
@@ -38,7 +38,7 @@ class RunReporter final : public actors::RunObserver {
     bool counts_samples = false;
     std::FILE* out = stdout;
   };
-  /// Unavailable if a file of the run directory cannot be opened.
+  /// Unavailable if a file of the run folder cannot be opened.
   static absl::StatusOr<std::unique_ptr<RunReporter>> create(Options options);
   ~RunReporter() override;
 

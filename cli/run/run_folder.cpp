@@ -103,7 +103,7 @@ absl::StatusOr<RunFolder> make_bare_run_folder(const std::string& dump_folder,
     }
   }
   if (folder.path.empty()) {
-    return absl::UnavailableError(absl::StrCat("cannot make a run directory in ", parent.string(),
+    return absl::UnavailableError(absl::StrCat("cannot make a run folder in ", parent.string(),
                                                ": ", error.message(), "; set job.dump_folder"));
   }
   for (const char* name : {"logs", "traces", "checkpoint"}) {
@@ -123,7 +123,7 @@ absl::Status point_latest_at(const RunFolder& folder) {
   if (!error) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("cannot point ", (parent / "latest").string(), " at ",
                                              folder.job_id, ": ", error.message(),
-                                             "; give the run directory itself instead of latest"));
+                                             "; give the run folder itself instead of latest"));
 }
 
 std::string find_begun_run(const plans::JobSpec& job) {
@@ -149,7 +149,7 @@ absl::StatusOr<RunFolder> open_run_folder(const std::string& path) {
   const fs::path folder = fs::canonical(path, error);
   if (error || !fs::exists(folder / "config.resolved.toml")) {
     return absl::NotFoundError(
-        absl::StrCat(path, " is no run directory (it has no config.resolved.toml)"));
+        absl::StrCat(path, " is no run folder (it has no config.resolved.toml)"));
   }
   return RunFolder{folder.string(), folder.filename().string()};
 }

@@ -48,7 +48,7 @@ absl::StatusOr<LoadedJob> load_job_of(const TrainOptions& options) {
   return job;
 }
 
-/// The run directory to go on in; empty: a new one is made.
+/// The run folder to go on in; empty: a new one is made.
 absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   if (!options.resumes_latest) return options.resume;
   SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job_of(options));

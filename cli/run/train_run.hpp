@@ -27,7 +27,7 @@ struct TrainOptions {
   std::string job_path;  // Empty with `resume` or `job_text`.
   std::string job_text;  // The contents of a job file, for a job that is in no file.
   Overrides overrides;
-  std::string resume;           // A run directory to go on in.
+  std::string resume;           // A run folder to go on in.
   bool resumes_latest = false;  // Go on in <dump_folder>/latest if it is a run of this job.
   std::string chaos;            // Faults to be done to the run, as `plans::parse_chaos`.
   int64_t workers = 0;          // 0: what the job needs.
@@ -37,10 +37,10 @@ struct TrainOptions {
   actors::FailPointHandle fail_point;  // Set by tests; else null.
   LogFormat format = LogFormat::kText;
   bool quiet = false;
-  std::string log_name;  // File of the run directory for the progress lines; empty: stdout.
+  std::string log_name;  // File of the run folder for the progress lines; empty: stdout.
   /// Gets the lines for people that are not the reporter's; none: standard error.
   std::function<void(const std::string& line)> say;
-  /// Ends when devices and links are measured, and calls `on_profiled` with the run directory,
+  /// Ends when devices and links are measured, and calls `on_profiled` with the run folder,
   /// which then has profile.json and cluster.toml.
   bool only_profiles = false;
   std::function<absl::Status(const RunFolder&)> on_profiled;
@@ -48,7 +48,7 @@ struct TrainOptions {
   actors::RunObserver* second_observer = nullptr;
 };
 
-/// One run of a job by this process: its run directory, its coordinator, its worker processes and
+/// One run of a job by this process: its run folder, its coordinator, its worker processes and
 /// the faults that are done to it. Used by one thread.
 class TrainRun {
  public:

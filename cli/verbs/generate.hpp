@@ -9,7 +9,7 @@
 namespace skein::cli {
 
 struct GenerateOptions {
-  std::string checkpoint;  // A checkpoint folder or a run directory.
+  std::string checkpoint;  // A checkpoint folder or a run folder.
   std::string prompt = "\n";
   int64_t tokens = 300;      // To draw, >= 1.
   double temperature = 0.8;  // 0: always the likeliest.

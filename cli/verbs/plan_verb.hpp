@@ -11,7 +11,7 @@ struct PictureFiles {
   std::string svg;
   std::string html;
   std::string csv;       // The schedule in PyTorch's format.
-  std::string measured;  // Run directory whose measured timeline the HTML shows, too.
+  std::string measured;  // Run folder whose measured timeline the HTML shows, too.
 };
 
 struct PlanOptions {

@@ -74,7 +74,7 @@ absl::Status run_with_files(const SimulateOptions& options) {
   simulating.steps = options.steps;
   SKEIN_ASSIGN_OR_RETURN(const plans::Simulation simulation,
                          plans::simulate(plan, request.profile, request.cluster, simulating));
-  // What the run directory says must be what was simulated.
+  // What the run folder says must be what was simulated.
   plans::JobSpec& job = inputs.job.spec;
   job.training.steps = options.steps;
   job.training.micro_batch_size = plan.microbatch_rows;

@@ -30,7 +30,7 @@ namespace {
 
 constexpr double kTimeoutSeconds = 3;
 
-/// NotFound if `where` is neither a run directory nor an address.
+/// NotFound if `where` is neither a run folder nor an address.
 absl::StatusOr<std::string> address_of(const std::string& where) {
   std::ifstream file(where + "/coordinator.address");
   std::string address;
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> address_of(const std::string& where) {
   if (net::parse_address(where).ok()) return where;
   std::error_code error;
   if (!std::filesystem::exists(where, error)) {
-    return absl::NotFoundError(absl::StrCat("no run directory ", where));
+    return absl::NotFoundError(absl::StrCat("no run folder ", where));
   }
   SKEIN_RETURN_IF_ERROR(open_run_folder(where).status());
   return absl::UnavailableError(absl::StrCat(where, ": the run has no coordinator yet"));

@@ -11,9 +11,9 @@ namespace skein::cli {
 inline constexpr const char* kStatusAddress = "127.0.0.1:29400";
 
 /// Asks a running coordinator and prints its answer, as a table or as JSON. `where` is its address,
-/// or a run directory, whose coordinator.address is used. Of a run that has ended, the directory
+/// or a run folder, whose coordinator.address is used. Of a run that has ended, the directory
 /// says at which step.
-/// Unavailable if nobody answers there. NotFound if it is neither an address nor a run directory.
+/// Unavailable if nobody answers there. NotFound if it is neither an address nor a run folder.
 absl::Status print_status(const std::string& where, bool as_json);
 
 /// Asks the coordinator to let a worker leave: its state moves to the others first. Returns when

@@ -7,7 +7,7 @@
 
 namespace skein::cli {
 
-/// Reads all of a checkpoint, or of every complete checkpoint of a run directory: each file's size
+/// Reads all of a checkpoint, or of every complete checkpoint of a run folder: each file's size
 /// and digest, each tensor's digest, and its shape against config.json. Writes a line for what is
 /// whole and a line for each fault.
 /// NotFound   there is no complete checkpoint. DataLoss   there was a fault.

@@ -20,9 +20,8 @@ using SavedFile = plans::SavedFile;
 /// One parameter of a stage with its optimizer state. Unused moments are empty.
 struct SavedParameter {
   plans::ParameterSpec spec;
-  std::span<const float> weight;         // [element_count(spec)]
-  std::span<const float> moment_first;   // stored as "<name>.exp_avg" ("<name>.momentum" for SGD)
-  std::span<const float> moment_second;  // stored as "<name>.exp_avg_sq"
+  std::span<const float> weight;                       // [element_count(spec)]
+  std::span<const float> moment_first, moment_second;  // Stored under `moment_suffixes`.
 };
 
 /// Folder of a checkpoint that is being written. Each generation has its own, so that a writer of
@@ -53,7 +52,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
                                                 int64_t keep_latest_k);
 
 /// The complete checkpoints that `path` means, newest first: itself if it is one, else those of a
-/// run directory. NotFound if there is none.
+/// run folder. NotFound if there is none.
 absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path);
 
 /// Reads all of a checkpoint folder: sizes and digests of its files and tensors, and the shapes
@@ -65,7 +64,7 @@ std::vector<std::string> find_faults(const std::string& folder);
 /// Thread-safe.
 class CheckpointReader {
  public:
-  /// `path`: a checkpoint folder, or a run directory, whose latest complete checkpoint is taken.
+  /// `path`: a checkpoint folder, or a run folder, whose latest complete checkpoint is taken.
   /// Every header is checked here: names, shapes, offsets against the file's size. The contents of
   /// a tensor are compared with its digest when it is read. NotFound   no complete checkpoint
   /// there. DataLoss   truncated, or a digest or header is wrong.

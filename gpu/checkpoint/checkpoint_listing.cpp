@@ -114,15 +114,12 @@ std::vector<std::string> find_file_faults(const std::string& folder, const std::
 
 std::map<std::string, std::vector<int64_t>> tensor_shapes(const plans::ModelSpec& model,
                                                           const std::string& optimizer) {
-  std::vector<std::string> suffixes = {""};
-  if (optimizer == "sgd") {
-    suffixes.emplace_back(".momentum");
-  } else {
-    suffixes.insert(suffixes.end(), {".exp_avg", ".exp_avg_sq"});
-  }
   std::map<std::string, std::vector<int64_t>> shapes;
   for (const auto& parameter : plans::range_parameters(model, {0, plans::layer_count(model)})) {
-    for (const std::string& suffix : suffixes) shapes[parameter.name + suffix] = parameter.shape;
+    shapes[parameter.name] = parameter.shape;
+    for (const char* suffix : moment_suffixes(optimizer)) {
+      shapes[absl::StrCat(parameter.name, suffix)] = parameter.shape;
+    }
   }
   return shapes;
 }

@@ -97,7 +97,8 @@ class ShardedReader final : public CheckpointReader {
 
   std::vector<std::string> find_shape_faults() const override {
     const auto parameters = plans::range_parameters(model_, {0, plans::layer_count(model_)});
-    const bool is_sgd = !parameters.empty() && has(parameters.front().name + ".momentum");
+    const bool is_sgd = !parameters.empty() &&
+                        has(absl::StrCat(parameters.front().name, moment_suffixes("sgd").front()));
     const auto shapes = tensor_shapes(model_, is_sgd ? "sgd" : "adamw");
     std::vector<std::string> faults;
     for (const auto& [name, shape] : shapes) {

@@ -142,6 +142,13 @@ void delete_old(const std::string& folder, const std::string& newest, int64_t ke
 
 }  // namespace
 
+std::span<const char* const> moment_suffixes(const std::string& optimizer) {
+  static constexpr const char* kAdamW[] = {".exp_avg", ".exp_avg_sq"};
+  static constexpr const char* kSgd[] = {".momentum"};
+  if (optimizer == "sgd") return kSgd;
+  return kAdamW;
+}
+
 std::string checkpoint_name(uint64_t steps_done) {
   return absl::StrFormat("step-%08d", steps_done);
 }
@@ -166,15 +173,14 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
   }
   std::vector<TensorToWrite> weights;
   std::vector<TensorToWrite> moments;
-  const bool is_sgd = optimizer == "sgd";
+  const std::span<const char* const> suffixes = moment_suffixes(optimizer);
   for (const SavedParameter& parameter : parameters) {
     if (parameter.spec.tied_copy) continue;
     const std::string& name = parameter.spec.name;
     weights.push_back({name, parameter.spec.shape, parameter.weight});
-    moments.push_back(
-        {name + (is_sgd ? ".momentum" : ".exp_avg"), parameter.spec.shape, parameter.moment_first});
-    if (!is_sgd) {
-      moments.push_back({name + ".exp_avg_sq", parameter.spec.shape, parameter.moment_second});
+    const std::span<const float> values[] = {parameter.moment_first, parameter.moment_second};
+    for (size_t i = 0; i < suffixes.size(); ++i) {
+      moments.push_back({absl::StrCat(name, suffixes[i]), parameter.spec.shape, values[i]});
     }
   }
   std::vector<SavedFile> files;

@@ -100,7 +100,7 @@ struct Joined {
   worker @0 :UInt32;      # From 1; 0 is never valid.
   job @1 :Text;           # Job id.
   jobConfig @2 :Text;     # The resolved job file (TOML).
-  runFolder @3 :Text;     # Absolute path of the run directory on the coordinator's machine.
+  runFolder @3 :Text;     # Absolute path of the run folder on the coordinator's machine.
   run @4 :Text;           # The run's id. A worker that serves another one has nothing to do here.
   configDigest @5 :UInt64;  # The configuration's, which may be another one than on the connection before.
   dataAddress @6 :Text;   # "host:port" where the coordinator takes tensors; with an unspecified host, as

@@ -250,7 +250,7 @@ absl::Status check_sync(const JobSpec& job) {
 absl::Status validate(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(expect(!job.name.empty() && job.name.find('/') == std::string::npos,
                                "job.name", job.name,
-                               "must be a plain name, as the run directory is named after it"));
+                               "must be a plain name, as the run folder is named after it"));
   // Job files hold signed integers.
   SKEIN_RETURN_IF_ERROR(expect(job.debug.seed <= uint64_t{std::numeric_limits<int64_t>::max()},
                                "debug.seed", job.debug.seed,

@@ -95,7 +95,7 @@ struct CheckpointSpec {
   bool enable = true;
   int64_t interval = 500;         // Steps between checkpoints; the last step always writes one.
   int64_t keep_latest_k = 3;      // Older complete ones are deleted; 0 keeps all.
-  std::string initial_load_path;  // A checkpoint, or a run directory whose latest one is loaded.
+  std::string initial_load_path;  // A checkpoint, or a run folder whose latest one is loaded.
   bool operator==(const CheckpointSpec&) const = default;
 };
 

@@ -96,7 +96,7 @@ def main():
     for words in (["status", "outputs/nope"], ["drain", "outputs/nope", "--worker", "1"]):
         result = program.run(*words)
         program.expect(f"{words[0]} of a directory that is not there", result.returncode == BAD_DATA and
-                       result.stderr == "skein: no run directory outputs/nope\n",
+                       result.stderr == "skein: no run folder outputs/nope\n",
                        result.stderr.strip())
     for join in ("foo", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x", ":29400"):
         result = program.run("worker", f"--join={join}")

@@ -93,7 +93,7 @@ def any_model(program):
     program.expect("and simulated, in samples", last.get("samples_per_second", 0) > 0 and
                    not any("tokens" in key for key in last), result.stderr.strip() or str(last))
     runs = os.listdir(os.path.join(program.folder, "any"))
-    program.expect("which leaves a run directory that is not the latest",
+    program.expect("which leaves a run folder that is not the latest",
                    len(runs) == 1 and runs[0].startswith("convolutions-"), str(runs))
 
 
@@ -107,7 +107,7 @@ def simulates(program):
     files = ["config.resolved.toml", "plan.txt", "plan.json", "metrics.jsonl", "events.jsonl",
              "traces/trace.json", "report.html", "profile.json", "cluster.toml"]
     missing = [name for name in files if not os.path.exists(os.path.join(run, name))]
-    program.expect("leaves a run directory", not missing, ", ".join(missing))
+    program.expect("leaves a run folder", not missing, ", ".join(missing))
     steps = [json.loads(line) for line in read(os.path.join(run, "metrics.jsonl")).splitlines()]
     program.expect("has a line of metrics per step",
                    [s["step"] for s in steps] == [1, 2, 3] and all(s["simulated"] for s in steps))

@@ -48,7 +48,7 @@ def main():
         if stages == "3":
             program.expect("the same layout gives the same bits",
                            same_bits(read_model(newest(run)), read_model(newest(whole))))
-    # In place: the run directory goes on.
+    # In place: the run folder goes on.
     result, run = program.train("place", *three, "--training.steps", "10")
     again = program.run("train", "--resume", run, "--training.steps", "14")
     program.expect("--resume goes on in the same folder",

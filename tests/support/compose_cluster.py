@@ -86,7 +86,7 @@ class ComposeCluster:
         return sum(bool(worker["replicas"]) for worker in status["workers"]) if status else -1
 
     def in_coordinator(self, *words):
-        """The program's answer in a container of its own, with the run directories."""
+        """The program's answer in a container of its own, with the run folders."""
         result = self.compose("run", "--rm", "--no-deps", "-T", "coordinator", *words)
         return result.returncode, result.stdout or result.stderr
 

@@ -52,6 +52,7 @@ GIVEN_UP = {
     "remedy": (r"\bremed(y|ies|ied)\b", "mitigation", []),
     "draft": (r"\bdrafts?\b", "candidate plan", []),
     "deed": (r"\bdeeds?\b", "fault action", []),
+    "run directory": (r"\brun directory\b|\brun directories\b", "run folder", []),
     "put in": (r"\bput in\b(?= ?[(.,;)\]=])|\bput in (by|is|of|us)\b", "contribution", []),
     "rank": (r"\brank (program|command|commands|actor|state|activity|retired|config)\b|\bretire rank\b",
              "replica, pipeline rank", ["tests/gpu/*", "bench/gpu/*", "bench/CMakeLists.txt", "gpu/*",  # Of a group.
@@ -252,7 +253,7 @@ def self_test():
         "keeper": ["SnapshotKeepers k;"], "passive": ["is_passive"], "dissolve": ["kDissolved"],
         "trouble": ["isTrouble()"], "board": ["RendezvousBoard b;"], "draft": ["PlanDraft d;"],
         "disagreement": ["its disagreement is"], "remedy": ["Remedies"], "deed": ["DemoDeed"],
-        "put in": ["put_in(start);"], "rank": ["RankProgram p;"]}
+        "put in": ["put_in(start);"], "run directory": ["// Its run directory."], "rank": ["RankProgram p;"]}
     silent = [f"'{line}'" for word, lines in said.items() for line in lines
               if word not in [found for found, _ in check_words("plans/a.cpp", line, {})]]
     silent += [f"no rule for {word}" for word in GIVEN_UP.keys() - said.keys()]
