@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <memory>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -259,9 +261,23 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
   verb.add_flag("--quiet", options.quiet, "print only the summary");
 }
 
-}  // namespace
+/// What no one catches is mostly a thread that cannot be started, by whichever library: there is no
+/// way on from there, but people have to know why.
+void end_on_uncaught() {
+  const std::exception_ptr uncaught = std::current_exception();
+  try {
+    if (uncaught) std::rethrow_exception(uncaught);
+  } catch (const std::system_error& error) {
+    std::_Exit(report_error(absl::UnavailableError(absl::StrCat(
+        "the system refuses what this process needs: ", error.what(),
+        "; is there a limit on processes or threads (ulimit -u, a container's pids)?"))));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "skein: uncaught: %s\n", error.what());
+  }
+  std::abort();
+}
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   hold_standard_descriptors();
   skein::gpu::end_on_truncated_files(kExitBadData);
   signal(SIGPIPE, SIG_IGN);  // A reader of our output that leaves must not end the training.
@@ -373,7 +389,9 @@ int main(int argc, char** argv) {
       ->add_option("--top-k", generating.top_k, "draw among the K likeliest tokens; 0: among all")
       ->capture_default_str();
   generate_verb->add_option("--seed", generating.seed, "seed of the draws")->capture_default_str();
-  generate_verb->add_option("--threads", generating.threads, "host threads")->capture_default_str();
+  generate_verb->add_option("--threads", generating.threads, "host threads")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
 
   std::string to_verify;
   CLI::App* verify_verb = app.add_subcommand(
@@ -452,4 +470,11 @@ int main(int argc, char** argv) {
   if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
   std::fputs(describe_keys().c_str(), stdout);
   return finish(kExitDone);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::set_terminate(end_on_uncaught);
+  return run(argc, argv);
 }

@@ -23,12 +23,15 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "[::1]" || host.starts_with("127.");
 }
 
+bool is_unspecified(const std::string& host) {
+  return host == "0.0.0.0" || host == "[::]" || host == "*";
+}
+
 std::string reachable_address(const std::string& told, const std::string& known) {
   const absl::StatusOr<HostPort> here = parse_address(told);
   const absl::StatusOr<HostPort> there = parse_address(known);
   if (!here.ok() || !there.ok()) return told;
-  const bool is_unspecified = here->host == "0.0.0.0" || here->host == "[::]" || here->host == "*";
-  return is_unspecified ? absl::StrCat(there->host, ":", here->port) : told;
+  return is_unspecified(here->host) ? absl::StrCat(there->host, ":", here->port) : told;
 }
 
 absl::StatusOr<HostPort> check_listen_address(const std::string& address, bool insecure) {

@@ -15,6 +15,8 @@ struct HostPort {
 /// InvalidArgument   if there is no port, it is no number, or the host is empty.
 absl::StatusOr<HostPort> parse_address(const std::string& address);
 
+/// All interfaces of a machine: 0.0.0.0, [::] and "*".
+bool is_unspecified(const std::string& host);
 /// 127.0.0.0/8, [::1] and localhost.
 bool is_loopback(const std::string& host);
 

@@ -15,6 +15,7 @@
 #include "actors/actor_system.hpp"
 #include "actors/coordinator/coordinator.hpp"
 #include "actors/coordinator/run_lock.hpp"
+#include "net/address.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
 #include "plans/base/status_macros.hpp"
@@ -115,6 +116,9 @@ class LocalCoordinator final : public CoordinatorProcess {
   /// Where workers that do not see the run's folder send shards, and from where layers go to them.
   absl::Status open_plane(uint64_t term) {
     net::DataPlane::Options plane_options;
+    // People know the other address: what is wrong with it is said of that.
+    SKEIN_RETURN_IF_ERROR(
+        net::check_listen_address(options_.listen_address, options_.insecure).status());
     plane_options.listen_address = absl::StrCat(listen_host(), ":0");
     plane_options.insecure = options_.insecure;
     SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));

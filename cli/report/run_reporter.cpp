@@ -155,12 +155,19 @@ double RunReporter::ideal_bubble() const {
   return (stages - 1) / (static_cast<double>(plan_->microbatch_count) + stages - 1);
 }
 
+/// Pipeline replicas under local updates commit several steps at once.
+uint64_t RunReporter::steps_of(const actors::StepReport& report) const {
+  const auto batch = static_cast<uint64_t>(options_.job.training.global_batch_size);
+  return std::max<uint64_t>(1, report.samples / batch);
+}
+
 std::string RunReporter::progress_line(const actors::StepReport& report) const {
   const int64_t total = options_.job.training.steps;
   const double rate = rate_weight_ > 0 ? rate_ / rate_weight_ : 0;
   const double left = static_cast<double>(total) - static_cast<double>(report.step);
-  const std::string eta =
-      rate > 0 ? duration_text(left * static_cast<double>(report.tokens) / rate) : "-";
+  const double per_step =
+      static_cast<double>(report.tokens) / static_cast<double>(steps_of(report));
+  const std::string eta = rate > 0 ? duration_text(left * per_step / rate) : "-";
   const std::string training =
       options_.simulated ? std::string()
                          : absl::StrFormat("loss %.4f | gnorm %.3f | lr %.2e | ", report.loss,
@@ -184,9 +191,7 @@ std::string RunReporter::prediction_line() const {
 }
 
 void RunReporter::on_step(const actors::StepReport& report) {
-  // Pipeline replicas under local updates commit several steps at once.
-  const uint64_t count = std::max<uint64_t>(
-      1, report.samples / static_cast<uint64_t>(options_.job.training.global_batch_size));
+  const uint64_t count = steps_of(report);
   if (!std::exchange(has_commits_, true) && !options_.simulated) {
     const absl::Status status = point_latest_at(options_.folder);
     if (!status.ok()) event_line(std::string(status.message()));

@@ -58,6 +58,7 @@ class RunReporter final : public actors::RunObserver {
 
   void line(const std::string& text);
   void event_line(const std::string& text);
+  uint64_t steps_of(const actors::StepReport& report) const;
   std::string progress_line(const actors::StepReport& report) const;
   /// Measured against predicted; there is at least one step after the first.
   std::string prediction_line() const;

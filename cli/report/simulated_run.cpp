@@ -25,8 +25,16 @@ actors::SliceReport slice(std::string name, uint8_t track, double start_us, doub
   return {std::move(name), track, start, end - start, microbatch};
 }
 
-void tell_workers(const plans::Plan& plan, const plans::ClusterSpec& cluster,
-                  const plans::Simulation& simulation, actors::RunObserver& observer) {
+/// What the layers of the plan are: a profile may be of another model than the job's.
+std::string layers_of(const plans::JobSpec& job, const plans::Plan& plan) {
+  const int64_t count = plan.stages.back().layers.end;
+  return count == plans::layer_count(job.model) ? plans::layers_text(job.model)
+                                                : absl::StrCat(count, " layers");
+}
+
+void tell_workers(const plans::JobSpec& job, const plans::Plan& plan,
+                  const plans::ClusterSpec& cluster, const plans::Simulation& simulation,
+                  actors::RunObserver& observer) {
   for (const plans::SimulatedWorker& worker : simulation.workers) {
     const plans::ClusterDevice& device = cluster.devices[worker.id.value - 1];
     actors::EventReport event;
@@ -40,9 +48,9 @@ void tell_workers(const plans::Plan& plan, const plans::ClusterSpec& cluster,
   actors::EventReport event;
   event.name = "plan.made";
   event.text = absl::StrFormat(
-      "plan %d: %d stages (layers x replicas %s), %s, %d micro-batches of %d", plan.generation,
-      plan.stages.size(), plans::stages_text(plan), std::string(plans::to_text(plan.schedule)),
-      plan.microbatch_count, plan.microbatch_rows);
+      "plan %d: %d stages (layers x replicas %s; %s), %s, %d micro-batches of %d", plan.generation,
+      plan.stages.size(), plans::stages_text(plan), layers_of(job, plan),
+      std::string(plans::to_text(plan.schedule)), plan.microbatch_count, plan.microbatch_rows);
   event.fields = {{"generation", absl::StrCat(plan.generation)}};
   observer.on_event(event);
 }
@@ -138,7 +146,7 @@ void tell_timings(const plans::Plan& plan, const plans::Simulation& simulation, 
 
 void replay(const plans::JobSpec& job, const plans::Plan& plan, const plans::ClusterSpec& cluster,
             const plans::Simulation& simulation, actors::RunObserver& observer) {
-  tell_workers(plan, cluster, simulation, observer);
+  tell_workers(job, plan, cluster, simulation, observer);
   const std::vector<std::vector<double>> busy = busy_seconds(plan, simulation);
   std::vector<uint32_t> stashes;
   for (size_t s = 0; s < plan.stages.size(); ++s) {

@@ -19,6 +19,10 @@ Signals::Signals() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  // Who ignores it, as nohup does, would be told of it all the same if it were blocked.
+  struct sigaction hang_up = {};
+  SKEIN_CHECK(sigaction(SIGHUP, nullptr, &hang_up) == 0) << "SIGHUP";
+  if (hang_up.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   SKEIN_CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0) << "signal mask";
   fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   SKEIN_CHECK(fd_ >= 0) << "signalfd";

@@ -4,9 +4,10 @@
 
 namespace skein::cli {
 
-/// SIGINT and SIGTERM as something to wait for instead of a handler. Made before any thread, so
-/// that all of them have the signals blocked. One per process, and only where somebody waits: a
-/// command that never looks could not be ended by them.
+/// SIGINT, SIGTERM and SIGHUP (the terminal is gone; unless it is ignored) as something to wait for
+/// instead of a handler. Made before any thread, so that all of them have the signals blocked. One
+/// per process, and only where somebody waits: a command that never looks could not be ended by
+/// them.
 class Signals {
  public:
   Signals();

@@ -15,6 +15,7 @@
 #include "cli/run/two_observers.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/files/durable_file.hpp"
+#include "net/address.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/simulator/job_scenario.hpp"
@@ -76,6 +77,15 @@ absl::StatusOr<int64_t> worker_count(const TrainOptions& options, const plans::J
                                                    options.workers));
   }
   return options.workers;
+}
+
+/// What starts a worker. Where the coordinator listens on all interfaces, workers are elsewhere.
+std::string join_command(const std::string& address) {
+  const absl::StatusOr<net::HostPort> parsed = net::parse_address(address);
+  if (!parsed.ok() || !net::is_unspecified(parsed->host))
+    return absl::StrCat("skein worker --join ", address);
+  return absl::StrCat("skein worker --join HOST:", parsed->port,
+                      " --bind auto --insecure, where HOST is this machine");
 }
 
 /// A plan that cannot be made is an error before anything is created.
@@ -256,7 +266,7 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
   const std::string& address = coordinator_->address();
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder_.file("coordinator.address"), address + "\n"));
   if (!options_.spawns_workers && !options_.quiet) {
-    say(absl::StrCat("waiting for ", workers, " workers: skein worker --join ", address));
+    say(absl::StrCat("waiting for ", workers, " workers: ", join_command(address)));
   }
   chaos_ = std::make_unique<ChaosRunner>(chaos_script_, chaos_hands());
   started_ = Clock::now();

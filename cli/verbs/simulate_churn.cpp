@@ -10,6 +10,7 @@
 #include "cli/report/churn_table.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::cli {
 namespace {
@@ -65,11 +66,19 @@ absl::Status simulate_churn(const PlanningOptions& planning, const ChurnArgument
   if (arguments.chaos_path.empty()) return absl::OkStatus();
   const std::string script = plans::to_text(plans::chaos_of(request.churn));
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(arguments.chaos_path, script + "\n"));
-  if (!arguments.as_json) {
-    std::printf("\nthe same for a real run: skein train %s --workers %d --chaos \"$(cat %s)\"\n",
-                planning.job_path.c_str(), static_cast<int>(request.churn.begin.size()),
-                arguments.chaos_path.c_str());
+  if (arguments.as_json) return absl::OkStatus();
+  const auto workers = static_cast<int64_t>(request.churn.begin.size());
+  const absl::StatusOr<int64_t> needed = plans::layout_worker_count(request.job, workers);
+  if (needed.ok() && *needed > workers) {
+    std::printf(
+        "\n%s is for a real run that starts with %d workers, but the job's layout needs %d: "
+        "take another part of the recording (--churn-from), or leave the layout open "
+        "(--parallelism.pipeline_parallel_degree auto)\n",
+        arguments.chaos_path.c_str(), static_cast<int>(workers), static_cast<int>(*needed));
+    return absl::OkStatus();
   }
+  std::printf("\nthe same for a real run: skein train %s --workers %d --chaos \"$(cat %s)\"\n",
+              planning.job_path.c_str(), static_cast<int>(workers), arguments.chaos_path.c_str());
   return absl::OkStatus();
 }
 

@@ -47,7 +47,7 @@ absl::StatusOr<std::string> address_of(const std::string& where) {
 absl::Status with_hint(const std::string& where, const absl::Status& status) {
   if (where != kStatusAddress || !absl::IsUnavailable(status)) return status;
   return absl::UnavailableError(absl::StrCat(
-      std::string(status.message()), " (skein status outputs/latest asks a run by its directory)"));
+      std::string(status.message()), " (skein status outputs/latest asks a run by its folder)"));
 }
 
 /// What one exchange needs, kept alive by the callbacks.
@@ -168,6 +168,18 @@ nlohmann::json last_step(const RunFolder& folder) {
   return last;
 }
 
+/// From where a run goes on that nobody runs any more.
+std::string saved_text(const RunFolder& folder) {
+  const auto saved = gpu::complete_checkpoints(folder.path);
+  const bool has_none = !saved.ok() || saved->empty();
+  const std::string from =
+      has_none ? "the beginning, as it has no checkpoint"
+               : absl::StrCat(std::filesystem::path(saved->front()).filename().string());
+  return absl::StrCat(" from ", from,
+                      " (skein coordinator --resume ... --listen ADDRESS, with what ",
+                      "they hold, if workers still wait for it there)");
+}
+
 /// What the folder of a run says that no coordinator runs any more.
 absl::Status print_ended(const RunFolder& folder, bool as_json) {
   SKEIN_ASSIGN_OR_RETURN(const std::string text,
@@ -190,13 +202,7 @@ absl::Status print_ended(const RunFolder& folder, bool as_json) {
   const bool has_loss = done > 0 && step["loss"].is_number();
   if (has_loss) absl::StrAppendFormat(&line, ", loss %.4f", step["loss"].get<double>());
   if (!is_complete) {
-    absl::StrAppend(&line, "; skein train --resume ", folder.path, " goes on");
-    const auto saved = gpu::complete_checkpoints(folder.path);
-    if (saved.ok() && saved->empty()) {
-      absl::StrAppend(&line,
-                      ", from the beginning unless workers of the run still live, as it has "
-                      "no checkpoint");
-    }
+    absl::StrAppend(&line, "; skein train --resume ", folder.path, " goes on", saved_text(folder));
   }
   std::printf("%s\n", line.c_str());
   return absl::OkStatus();

@@ -200,7 +200,7 @@ absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string&
   return absl::NotFoundError(
       absl::StrCat("no complete checkpoint in ", path,
                    " (a complete one has a file COMPLETE); give a checkpoint folder or a run "
-                   "directory"));
+                   "folder"));
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::open(const std::string& path) {

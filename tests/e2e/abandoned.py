@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """A coordinator that is gone for good, or paused for longer than anybody waits: its workers write what
 they hold before they end, and the run goes on from there with other workers, though no checkpoint
 was due."""

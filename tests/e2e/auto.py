@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Measures, plans and trains: what `auto` finds is run, and what `profile` writes is planned with."""
 import json
 import os

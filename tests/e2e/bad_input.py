@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Whatever is wrong with the input is said in one line: what, where and what to do."""
 import os
 import shutil

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Checkpoints that are damaged, that lie elsewhere, or that several write at a time: none is taken for
 what it is not, and training goes on from another source or says why it cannot."""
 import glob

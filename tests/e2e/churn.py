@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Many changes of members leave no thread, socket, file or memory behind.
 
   churn.py SKEIN [CHANGES]      20 changes, or 200 with SKEIN_TEST_LONG=1

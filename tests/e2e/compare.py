@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """`skein compare`: variants of a tiny job in real runs, resumed, interrupted, with one that fails."""
 import csv
 import glob

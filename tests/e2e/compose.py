@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """docker/ works with a real engine, and leaves nothing: images, stopping and going on, workers that
 come and go, and a coordinator that dies."""
 import os

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Training on GPUs ends where training on processors does, also with replicas, whose gradients go by
 way of the host; without a GPU a run says so and goes on.  cuda.py SKEIN [PLUGIN]
 PLUGIN is one with an emulated GPU; without it only the refusal is tested."""

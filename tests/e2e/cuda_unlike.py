@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """One GPU among processors: workers that differ are measured, planned for and trained with, and the
 GPU may be lost or too small.  cuda_unlike.py SKEIN REFERENCE PLUGIN
 PLUGIN is one with emulated GPUs (tests/gpu/emulated_cuda), which are slow: the processors are slowed

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """GPUs in a job: which one a worker takes.  cuda_workers.py SKEIN PLUGIN
 PLUGIN is one with emulated GPUs (tests/gpu/emulated_cuda)."""
 import glob

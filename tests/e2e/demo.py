@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The demo tells its whole story without a terminal, and leaves the terminal as it was."""
 import fcntl
 import json

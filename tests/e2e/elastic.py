@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Real faults on real processes: training goes on, loses no sample, and ends with the weights of a
 run that nobody disturbed. `--long`, or SKEIN_TEST_LONG=1, does many more trials; `--only WORD`,
 `--seed N`, `--jobs N`."""

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """What somebody meets who uses the program for the first time, and what goes wrong then."""
 import json
 import os
@@ -63,6 +64,9 @@ def run_that_cannot_begin(program):
                    listing(program, "began") == before, taken.stderr.strip())
     text = program.run("generate", os.path.join("began", "latest"), "--tokens", "4",
                        errors="replace")
+    crowd = program.run("generate", os.path.join("began", "latest"), "--threads", "100000")
+    program.expect("generate refuses more threads than a machine starts",
+                   crowd.returncode == 2 and "--threads" in crowd.stderr, crowd.stderr.strip())
     program.expect("generate outputs/latest finds the trained run", text.returncode == 0,
                    text.stderr.strip())
     program.train("began", *words[:-1], "6", "--resume-latest")
@@ -162,7 +166,8 @@ def status_after_the_end(program):
     result = program.run("status", os.path.join("crashed", "latest"))
     program.expect("status of one that has crashed says how it goes on",
                    result.returncode == 0 and re.search(r"at step \d+/100000", result.stdout) and
-                   "--resume" in result.stdout, result.stdout.strip() + result.stderr.strip())
+                   "--resume" in result.stdout and "from the beginning" in result.stdout,
+                   result.stdout.strip() + result.stderr.strip())
 
 
 def signals_end_it(program):

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """New processes that join a run in training, one after the other, and die after a moment: the first
 ones cost a change of plan each, and the later ones none. What is compared are counts."""
 import os

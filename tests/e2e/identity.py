@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Workers of one run take no orders of another run, whose coordinator answers at the old address;
 and a run that is resumed with other keys has them on every worker, or is not resumed."""
 import glob

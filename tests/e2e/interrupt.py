@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Ctrl-C at any time leaves a usable checkpoint; with short steps, or in the first one, every process
 ends within two seconds."""
 import os
@@ -48,7 +49,8 @@ def main():
         time.sleep(delay * SLOWNESS)
         children = descendants(process.pid)
         start = time.monotonic()
-        process.send_signal(signal.SIGINT if trial % 2 == 0 else signal.SIGTERM)
+        # SIGHUP: the terminal is gone.
+        process.send_signal((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[trial % 3])
         _, errors = process.communicate(timeout=30)
         took = time.monotonic() - start
         program.expect(f"trial {trial}: ends in time", took <= LIMIT_SECONDS + SLACK_SECONDS,

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Every layout and schedule gives the weights of the single-process run, and the same bits twice.
 The short form runs GPipe on some layouts only."""
 import os

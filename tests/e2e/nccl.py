@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Replicas on GPUs add up their gradients among themselves, lose a worker in between, and say so
 where they cannot.  nccl.py SKEIN PLUGIN NCCL, both emulated."""
 import glob

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Faults of the network between machines (network namespaces): partitions that heal, packets that
 are dropped while sockets stay open, a slow link. Training goes on and ends with the weights of a run
 that nobody disturbed."""

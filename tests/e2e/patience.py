@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Nothing that lives is thrown away: a coordinator that was restarted, paused, asked to stop or out of
 disk space goes on from the newest state that some worker holds."""
 import concurrent.futures

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Pipeline replicas that train under local updates, under each policy and real faults: every sample is done
 once, and a death in a round quiesces nobody. `--only WORD`, `--seed N`, `--jobs N`."""
 import argparse

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """What users see of planning: plans, simulations and pictures of the examples, and what is refused."""
 import glob
 import json

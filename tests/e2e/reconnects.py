@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """A worker whose coordinator is gone connects anew, ever more rarely, and gives up in the end: that
 somebody accepts its connections is no coordinator."""
 import os

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """A checkpoint of three stages goes on in one, two and four as if there had been no stop."""
 import json
 import os

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Every schedule, also with several stages per worker, gives the weights of the single process."""
 import os
 import sys

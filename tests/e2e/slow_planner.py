@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """A planner that takes three leases for each thought: no worker is lost while it thinks, commits go
 out, and a worker that is killed meanwhile is replaced by a quick rule, without waiting for it."""
 import os

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Gradients of any r1-to-r2 split and concatenation, with unequal rows, equal those of one process.
 
 One step of plain SGD from the same weights moves every weight by the gradient, times the learning

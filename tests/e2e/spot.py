@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """A worker that a cloud gives notice leaves in mid-run with code 0, and no step is done again."""
 import concurrent.futures
 import contextlib

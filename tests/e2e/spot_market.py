@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Members that come and go as a spot market was recorded, simulated and for real.
 
   spot_market.py SKEIN

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Whoever connects to a run and is no part of its plan can say what it likes: training goes on."""
 import os
 import socket

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Replays pipeline replicas with several claims in flight in float64, with PyTorch: each backward with
 the weights of its forward, updates and averages in the order that they had. Weights and gradients agree."""
 import os

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Loads the CSV of every schedule in PyTorch's pipelining, checks and dry-runs it with PyTorch's own
 functions, and compares the lists with PyTorch's where both make the same schedule."""
 import csv

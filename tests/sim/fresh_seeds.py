@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Runs the simulation on seeds that no commit before has had: they follow from the hash of HEAD, so
 that a failure is found again from the same commit.  fresh_seeds.py SKEIN-SIM SEEDS [POLICY...]
 Each policy gets a fifth of the seeds that synchronous steps get. With "all" instead of policies: all

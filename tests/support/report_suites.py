@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Where the time of tests went, and whether one was skipped that could have run.
 report_suites.py [--skipped-is-failure] TESTS.XML, which ctest --output-junit writes."""
 import collections

@@ -283,6 +283,18 @@ TEST_F(RunReporterTest, WhatIsNotKnownYetIsADash) {
   EXPECT_THAT(text, Not(HasSubstr(" 0 tok/s")));
 }
 
+/// Three rounds of two steps each, of which the first is slow.
+TEST_F(RunReporterTest, TheTimeThatIsLeftIsThatOfSteps) {
+  options_.job.training.global_batch_size = 4;
+  const auto to = reporter();
+  to->on_plan(two_stages(), 0);
+  to->on_step(step_report(1));
+  actors::StepReport report = step_report(2);
+  report.step_seconds = 100;
+  to->on_step(report);
+  EXPECT_THAT(told(), HasSubstr("eta 3m20s\n")) << "4 steps of 50 s";
+}
+
 TEST_F(RunReporterTest, LatestIsTheRunOnceAStepIsCommitted) {
   const std::string latest = folder_.file("latest");
   const auto to = reporter();
