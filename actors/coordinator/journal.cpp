@@ -153,7 +153,9 @@ class SqliteJournal final : public Journal {
     const int code = sqlite3_step(select.get());
     if (code == SQLITE_DONE) return absl::NotFoundError("the journal has no plan");
     if (code != SQLITE_ROW) return error("read");
-    return plans::parse_plan(reinterpret_cast<const char*>(sqlite3_column_text(select.get(), 0)));
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(select.get(), 0));
+    if (text == nullptr) return absl::DataLossError("the journal's newest plan has no text");
+    return plans::parse_plan(text);
   }
 
   absl::Status append_plan(const plans::Plan& plan) override {

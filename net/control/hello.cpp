@@ -141,13 +141,15 @@ kj::Promise<void> Acceptor::accept_all() {
 }
 
 void Acceptor::accept_next() {
-  accepting_ = accept_all().eagerlyEvaluate([this](kj::Exception&&) {
-    // Out of descriptors, for example: that peer gives up, later ones may succeed.
-    for (int i = 0; i < kHandshakesDropped; ++i) drop_oldest();
-    loop_.run(loop_.timer().afterDelay(kAcceptPause).then([self = shared_from_this()] {
-      if (!self->stopped_) self->accept_next();
-    }));
-  });
+  // Without descriptors it may fail at once, and not by its promise.
+  accepting_ =
+      kj::evalNow([this] { return accept_all(); }).eagerlyEvaluate([this](kj::Exception&&) {
+        // Out of descriptors, for example: that peer gives up, later ones may succeed.
+        for (int i = 0; i < kHandshakesDropped; ++i) drop_oldest();
+        loop_.run(loop_.timer().afterDelay(kAcceptPause).then([self = shared_from_this()] {
+          if (!self->stopped_) self->accept_next();
+        }));
+      });
 }
 
 void Acceptor::greet(kj::Own<kj::AsyncIoStream> stream) {

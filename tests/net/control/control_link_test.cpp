@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -225,6 +226,31 @@ TEST_F(ControlLinkTest, AnswersAnotherProtocolVersionWithWhatToDo) {
   ASSERT_NE(refused, nullptr);
   EXPECT_THAT(refused->reason, HasSubstr("same release"));
   EXPECT_EQ(server.link, nullptr);
+}
+
+/// Longer than the pause after a failed accept: the next attempt fails as well.
+TEST_F(ControlLinkTest, TakesConnectionsAgainAfterAShortageOfDescriptors) {
+  std::vector<int> callers(5);
+  for (int& each : callers) each = socket(AF_INET, SOCK_STREAM, 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest_free = dup(callers[0]);
+  close(lowest_free);
+  rlimit scarce = before;
+  scarce.rlim_cur = static_cast<rlim_t>(lowest_free);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &scarce), 0);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(listener->port());
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (const int each : callers) {
+    EXPECT_EQ(::connect(each, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const int each : callers) close(each);
+  EXPECT_TRUE(connect().ok());
+  EXPECT_TRUE(server.wait([&] { return server.link != nullptr; })) << "deaf";
 }
 
 TEST_F(ControlLinkTest, SaysWhenNobodyListens) {
