@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 
 #include "plans/base/status_macros.hpp"
@@ -14,19 +15,39 @@ absl::Status judge(const Planner& planner, const PlanRequest& request, PlanVerdi
   return absl::OkStatus();
 }
 
+PlanVerdict verdict_of(const Planner& planner, const PlanRequest& request) {
+  PlanVerdict verdict;
+  verdict.planner = planner.name;
+  verdict.status = judge(planner, request, verdict);
+  if (!verdict.status.ok()) {
+    verdict.pipeline = {};
+    verdict.simulation = {};
+  }
+  return verdict;
+}
+
+/// The best that it plans with any one of the choices of rows: it takes the micro-batch as given.
+PlanVerdict best_of_rows(const Planner& planner, const PlanRequest& request) {
+  std::optional<PlanVerdict> best;
+  for (const int64_t rows : request.microbatch_rows) {
+    PlanRequest given = request;
+    given.microbatch_rows = {rows};
+    PlanVerdict verdict = verdict_of(planner, given);
+    const bool is_better =
+        !best || (verdict.status.ok() &&
+                  (!best->status.ok() || verdict.simulation.step_us < best->simulation.step_us));
+    if (is_better) best = std::move(verdict);
+  }
+  return best ? *std::move(best) : verdict_of(planner, request);
+}
+
 }  // namespace
 
 std::vector<PlanVerdict> compare_planners(const PlanRequest& request) {
   std::vector<PlanVerdict> verdicts;
   for (const Planner& planner : planners()) {
-    PlanVerdict verdict;
-    verdict.planner = planner.name;
-    verdict.status = judge(planner, request, verdict);
-    if (!verdict.status.ok()) {
-      verdict.pipeline = {};
-      verdict.simulation = {};
-    }
-    verdicts.push_back(std::move(verdict));
+    verdicts.push_back(planner.chooses_rows ? verdict_of(planner, request)
+                                            : best_of_rows(planner, request));
   }
   return verdicts;
 }

@@ -72,7 +72,7 @@ absl::Status validate(const PlanRequest& request) {
 
 const std::vector<Planner>& planners() {
   static const std::vector<Planner> all = {
-      {"skein", plan_skein},
+      {"skein", plan_skein, /*chooses_rows=*/true},
       {"dapple", plan_dapple},
       {"dapple_released", plan_dapple_released},
       {"pipedream", plan_pipedream},

@@ -50,6 +50,7 @@ using PlannerFunction = absl::StatusOr<PlannedPipeline> (*)(const PlanRequest& r
 struct Planner {
   const char* name;  // "dapple", as in tables and on the command line.
   PlannerFunction make_plan;
+  bool chooses_rows = false;  // Among those of the request; else it takes the first.
 };
 
 /// All of them, ours ("skein") first.
@@ -63,7 +64,8 @@ struct PlanVerdict {
   Simulation simulation;  // With records if the request's options keep them.
 };
 
-/// Plans with every planner and simulates each plan; in the order of `planners()`.
+/// Plans with every planner and simulates each plan; in the order of `planners()`. One that takes
+/// the micro-batch as given is asked for each choice of rows, and its best plan counts.
 /// A plan that exceeds a device's memory has a ResourceExhausted status.
 std::vector<PlanVerdict> compare_planners(const PlanRequest& request);
 

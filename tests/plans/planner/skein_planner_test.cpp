@@ -295,6 +295,19 @@ TEST(SkeinPlanner, SaysWhatWonByHowMuch) {
   EXPECT_THAT(plan_skein(even)->reason, HasSubstr("none is faster than that of"));
 }
 
+/// A choice that suits a rival badly, or not at all, takes none of its better plans away.
+TEST(ComparePlanners, MoreChoicesOfRowsMakeNoPlannerWorse) {
+  PlanRequest request = request_of(even_profile(8, {}), cluster_of({{1, 0.5}, {1}}), 16, 8);
+  const std::vector<PlanVerdict> many = compare_planners(request);
+  request.microbatch_rows = {8};
+  const std::vector<PlanVerdict> few = compare_planners(request);
+  for (size_t i = 0; i < few.size(); ++i) {
+    ASSERT_TRUE(few[i].status.ok()) << few[i].planner << ": " << few[i].status;
+    ASSERT_TRUE(many[i].status.ok()) << many[i].planner << ": " << many[i].status;
+    EXPECT_LE(many[i].simulation.step_us, few[i].simulation.step_us * (1 + 1e-9)) << few[i].planner;
+  }
+}
+
 TEST(ComparePlanners, GivesAVerdictForEach) {
   PlanRequest request = request_of(even_profile(8, {}), cluster_of({{1, 0.5}, {1}}), 12, 2);
   const std::vector<PlanVerdict> verdicts = compare_planners(request);
