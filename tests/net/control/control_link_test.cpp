@@ -89,14 +89,18 @@ struct ControlLinkTest : testing::Test {
     return done.get_future().get();
   }
 
-  /// Sends raw bytes and waits until they are turned away.
-  std::string send_raw(const std::string& bytes) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  void connect_raw(int fd) const {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(listener->port());
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  }
+
+  /// Sends raw bytes and waits until they are turned away.
+  std::string send_raw(const std::string& bytes) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    connect_raw(fd);
     EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
     shutdown(fd, SHUT_WR);
     EXPECT_TRUE(server.wait([&] { return !server.rejections.empty(); }));
@@ -239,13 +243,7 @@ TEST_F(ControlLinkTest, TakesConnectionsAgainAfterAShortageOfDescriptors) {
   rlimit scarce = before;
   scarce.rlim_cur = static_cast<rlim_t>(lowest_free);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &scarce), 0);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(listener->port());
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  for (const int each : callers) {
-    EXPECT_EQ(::connect(each, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
-  }
+  for (const int each : callers) connect_raw(each);
   std::this_thread::sleep_for(std::chrono::seconds(1));
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   for (const int each : callers) close(each);
