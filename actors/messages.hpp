@@ -54,6 +54,11 @@ struct PeerRejected {
   std::string reason;
 };
 
+/// The process that listened there for tensors is dead.
+struct ListenerGone {
+  std::string address;
+};
+
 struct JournalRequest {
   plans::CommitRecord record;
 };
@@ -280,6 +285,7 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerOpened)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerMessage)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerClosed)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerRejected)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::ListenerGone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::JournalRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CommitJournaled)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointRequest)

@@ -58,6 +58,10 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
              absl::StrCat("turned away ", rejected.address, ": ", rejected.reason),
              {{"peer", rejected.address}, {"reason", rejected.reason}}});
       },
+      [self](const ListenerGone& gone) {
+        self->state.apply(
+            self->state.coordination->on_worker_gone(gone.address, self->state.now_us()));
+      },
       [self](const plans::PlanReady& ready) {
         self->state.apply(self->state.coordination->on_plan_ready(ready, self->state.now_us()));
       },
@@ -444,6 +448,14 @@ void CoordinatorState::carry_out(const plans::StopWorker& decision) {
 void CoordinatorState::carry_out(const plans::DismissWorker& decision) {
   links.dismiss(decision.worker);
   tell_progress();
+}
+
+void CoordinatorState::carry_out(const plans::CheckListener& decision) {
+  if (!config.check_listener) return;
+  config.check_listener(decision.address, config.options.job.elastic.heartbeat_timeout_seconds,
+                        [to = Coordinator(self), address = decision.address] {
+                          caf::anon_send(to, ListenerGone{address});
+                        });
 }
 
 void CoordinatorState::carry_out(const plans::StopWorkers& decision) {

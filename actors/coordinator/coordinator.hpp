@@ -34,6 +34,7 @@ namespace skein::actors {
 /// Turns the messages of workers into events of `plans::Coordination` and its decisions into
 /// messages.
 ///   in   PeerOpened, PeerMessage, PeerClosed, PeerRejected   from the listener's links
+///   in   ListenerGone          from the data plane: the answer to a `CheckListener`
 ///   in   PlanReady             from the Planner: the answer to a `RequestPlan`
 ///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
 ///   in   CheckpointCompleted, StartFound, LeftStateFound   from the CheckpointIo
@@ -47,11 +48,12 @@ namespace skein::actors {
 ///   out  control messages to workers, reports to the ObserverIo, then EndAtom
 using Coordinator = caf::typed_actor<
     caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
-    caf::reacts_to<PeerRejected>, caf::reacts_to<plans::PlanReady>, caf::reacts_to<CommitJournaled>,
-    caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>, caf::reacts_to<LeftStateFound>,
-    caf::reacts_to<ShardLayerArrived>, caf::reacts_to<ShardReceived>,
-    caf::reacts_to<LayersUnreadable>, caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>,
-    caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>, caf::reacts_to<WakeAtom>>;
+    caf::reacts_to<PeerRejected>, caf::reacts_to<ListenerGone>, caf::reacts_to<plans::PlanReady>,
+    caf::reacts_to<CommitJournaled>, caf::reacts_to<CheckpointCompleted>,
+    caf::reacts_to<StartFound>, caf::reacts_to<LeftStateFound>, caf::reacts_to<ShardLayerArrived>,
+    caf::reacts_to<ShardReceived>, caf::reacts_to<LayersUnreadable>, caf::reacts_to<StopRequest>,
+    caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>,
+    caf::reacts_to<WakeAtom>>;
 
 struct CoordinatorConfig {
   CoordinatorOptions options;
@@ -62,6 +64,10 @@ struct CoordinatorConfig {
   RemoteShardIo remote_shards;
   LayerSourceIo layer_source;
   std::string data_address;  // Where it takes shards.
+  /// As `net::DataPlane::check_listener`; null: nothing is found out.
+  std::function<void(const std::string& address, double patience_seconds,
+                     std::function<void()> on_gone)>
+      check_listener;
   ObserverIo observer;
   Planner planner;
   const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.
@@ -135,6 +141,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::SeekLeftState& decision);
   void carry_out(const plans::StopWorker& decision);
   void carry_out(const plans::DismissWorker& decision);
+  void carry_out(const plans::CheckListener& decision);
   void carry_out(const plans::StopWorkers& decision);
   void carry_out(const plans::EndRun& decision);
   void carry_out(const plans::RunEvent& decision);

@@ -12,6 +12,7 @@
 #include "net/control/hello.hpp"
 #include "net/control/wire.hpp"
 #include "net/data/cut_links.hpp"
+#include "net/data/listener_check.hpp"
 #include "net/data/peer_watch.hpp"
 #include "net/data/tensor_inbox_impl.hpp"
 #include "net/data/tensor_sender.hpp"
@@ -321,6 +322,16 @@ class KjDataPlane final : public DataPlane {
              double patience_seconds) override {
     loop_.post([senders = senders_, generation, addresses = std::move(addresses),
                 patience_seconds] { senders->watch(generation, addresses, patience_seconds); });
+  }
+
+  void check_listener(const std::string& address, double patience_seconds,
+                      std::function<void()> on_gone) override {
+    auto check =
+        loop_.make_shared_here<ListenerCheck>(loop_, address, patience_seconds, std::move(on_gone));
+    loop_.post([check, identity = identity_] {
+      check->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity->run, 0, identity->self,
+                    identity->term});
+    });
   }
 
   void close_before(uint64_t generation) override {

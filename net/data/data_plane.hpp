@@ -83,6 +83,11 @@ class DataPlane {
   virtual void watch(uint64_t /*generation*/, std::vector<std::string> /*addresses*/,
                      double /*patience_seconds*/) {}
 
+  /// Calls `on_gone` on the loop's thread, once, if the process that listened at the address turns
+  /// out to be dead within that time (`ListenerCheck`). A plane without sockets knows of nobody.
+  virtual void check_listener(const std::string& /*address*/, double /*patience_seconds*/,
+                              std::function<void()> /*on_gone*/) {}
+
   /// Forgets the connections of every generation below this one, whatever they still had to send,
   /// and the inbox's streams: a write to a peer that does not read ends at once, and so does an
   /// attempt to reach one that is gone. Rows of such a generation that are sent later are dropped.

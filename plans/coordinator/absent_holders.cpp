@@ -12,13 +12,24 @@ constexpr size_t kDescribedMax = 8;
 
 }  // namespace
 
-void AbsentHolders::await(WorkerId worker, const std::string& why, uint64_t until_us) {
-  absent_[worker] = {why, until_us};
+void AbsentHolders::await(WorkerId worker, const std::string& why, uint64_t until_us,
+                          const std::string& address) {
+  absent_[worker] = {why, until_us, address};
 }
 
 void AbsentHolders::give_up(WorkerId worker, const std::string& why) {
   Absence& absence = absent_[worker];
   if (absence.until_us == 0) absence.why = why;
+}
+
+bool AbsentHolders::on_gone(const std::string& address) {
+  for (auto& [worker, absence] : absent_) {
+    if (absence.until_us == 0 || absence.address != address) continue;
+    absence.until_us = 0;
+    absl::StrAppend(&absence.why, ", and nobody listens at ", address, " any more");
+    return true;
+  }
+  return false;
 }
 
 void AbsentHolders::excuse(uint64_t paused_us) {

@@ -15,11 +15,16 @@ namespace skein::plans {
 /// machine without clock or I/O; times are microseconds of one steady clock.
 class AbsentHolders {
  public:
-  /// The worker lives, for all we know: it is waited for until then.
-  void await(WorkerId worker, const std::string& why, uint64_t until_us);
+  /// The worker lives, for all we know: it is waited for until then. `address`: where it listens,
+  /// if it lives; may be empty.
+  void await(WorkerId worker, const std::string& why, uint64_t until_us,
+             const std::string& address);
   /// The worker is gone, or its lease is over. Changes nothing if one that had its number before is
   /// waited for.
   void give_up(WorkerId worker, const std::string& why);
+  /// Nobody listens at the address any more: the process that did is dead. False if none that is
+  /// waited for did.
+  bool on_gone(const std::string& address);
   /// It is here, and says itself what it holds.
   void on_back(WorkerId worker) { absent_.erase(worker); }
   /// A plan has started: nobody needs what was held before.
@@ -38,6 +43,7 @@ class AbsentHolders {
   struct Absence {
     std::string why;
     uint64_t until_us = 0;  // 0: it is not waited for.
+    std::string address;
   };
   std::map<WorkerId, Absence> absent_;
 };

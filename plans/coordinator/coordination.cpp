@@ -61,7 +61,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
         std::min(return_seconds(options_.job), options_.job.comm.init_timeout_seconds);
     for (const WorkerId worker : plan_workers(*options_.last_plan)) {
       absent_.await(worker, "it was part of the last plan before the coordinator's restart",
-                    now_us + static_cast<uint64_t>(wait_s / kMicro));
+                    now_us + static_cast<uint64_t>(wait_s / kMicro), "");
     }
   }
   // A layout that follows the number of workers does not say how many there were.
@@ -944,10 +944,27 @@ CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Sta
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
   // One that says why it ends does not come back.
-  if (progress_.may_be_cut_off(members().at(worker), now_us) && absl::IsUnavailable(why)) {
+  if (!absl::IsUnavailable(why)) return lose(worker, why, now_us);
+  if (progress_.may_be_cut_off(members().at(worker), now_us)) {
     return set_aside(worker, std::string(why.message()), now_us);
   }
-  return lose(worker, why, now_us);
+  return lose(worker, why, now_us, /*may_return=*/true);
+}
+
+CoordinatorOutcome Coordination::on_worker_gone(const std::string& address, uint64_t now_us) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  if (!absent_.on_gone(address)) return Dropped{DropReason::kUnknown};
+  return waits_for_holders_ ? try_choose(now_us) : CoordinatorDecisions{};
+}
+
+/// All that is known of the worker is that its connection has ended: it may live, and be back
+/// within its lease with what it holds.
+CoordinatorDecisions Coordination::await_return(const Member& member, const std::string& why,
+                                                uint64_t now_us) {
+  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
+  const std::string& address = member.request.data_address;
+  absent_.await(member.id, why, now_us + static_cast<uint64_t>(lease_us), address);
+  return {CheckListener{address}};
 }
 
 /// Who is no member any more. If its measurement was awaited, others may be asked for another one.
@@ -966,20 +983,27 @@ CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string&
                absl::StrCat(describe(worker), " is away since the coordinator was paused: ", why),
                {{"worker", absl::StrCat(worker.value)}, {"reason", why}}},
       DismissWorker{worker}};
+  append(decisions, await_return(members().at(worker), why, now_us));
   members_.remove(worker);
-  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
-  absent_.await(worker, why, now_us + static_cast<uint64_t>(lease_us));
   append(decisions, forget(worker));
   append(decisions, go_on_without(worker, now_us));
   return decisions;
 }
 
-CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why, uint64_t now_us) {
+CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why, uint64_t now_us,
+                                        bool may_return) {
   if (phase_ == Phase::kEnded || !members_.has(worker)) return {};  // By what was lost before it.
   const std::string who = describe(worker);
   const uint64_t step = steps_done() + 1;
   CoordinatorDecisions decisions = {worker_lost(worker, who, step, why), DismissWorker{worker}};
-  if (change_.is_of_plan(worker)) absent_.give_up(worker, std::string(why.message()));
+  if (change_.is_of_plan(worker)) {
+    const std::string reason(why.message());
+    if (may_return) {
+      append(decisions, await_return(members().at(worker), reason, now_us));
+    } else {
+      absent_.give_up(worker, reason);
+    }
+  }
   const bool takes_part = change_.takes_part(worker);
   // While others train, one that measures has read nothing that they have not.
   const bool measures = !has_trained_ && measurements_.is_asked(worker);

@@ -153,6 +153,8 @@ class Coordination {
   /// anything is committed, or when the run cannot begin without the first: the others would fail
   /// alike. From one alone it is a fault of its own.
   CoordinatorOutcome on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
+  /// The answer to `CheckListener`: the process that listened there is dead.
+  CoordinatorOutcome on_worker_gone(const std::string& address, uint64_t now_us);
   /// A neighbour (`peer`; 0: not known) or a group does not answer the worker.
   CoordinatorOutcome on_peer_failure(WorkerId worker, WorkerId peer, const std::string& reason,
                                      uint64_t now_us);
@@ -202,7 +204,9 @@ class Coordination {
   // Members.
   CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
-  CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us);
+  CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us,
+                            bool may_return = false);
+  CoordinatorDecisions await_return(const Member& member, const std::string& why, uint64_t now_us);
   CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);

@@ -250,6 +250,11 @@ struct StopWorker {
 struct DismissWorker {
   WorkerId worker;
 };
+/// Find out whether anybody still listens at this address of a worker whose connection has ended:
+/// if nobody does, its process is dead, and `on_worker_gone` is to hear of it.
+struct CheckListener {
+  std::string address;
+};
 struct StopWorkers {
   std::string reason;
   bool keeps_state =
@@ -270,8 +275,8 @@ using CoordinatorDecision =
                  AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
                  CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
                  CompleteCheckpoint, ReceiveShard, AbandonShard, EndTransfers, SendLayers,
-                 VerifyCheckpoint, SeekLeftState, StopWorker, DismissWorker, StopWorkers, EndRun,
-                 RunEvent>;
+                 VerifyCheckpoint, SeekLeftState, StopWorker, DismissWorker, CheckListener,
+                 StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.

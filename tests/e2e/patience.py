@@ -11,6 +11,7 @@ import time
 import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from between import Between  # noqa: E402
 from checkpoints import newest  # noqa: E402
 from elastic_runs import ElasticRun  # noqa: E402
 from running import Program  # noqa: E402
@@ -85,6 +86,47 @@ def stopped_coordinator(program, expect, pause_seconds):
         lost = [each["text"] for each in run.events("worker.lost")]
         expect("nobody is lost", not lost, lost)
         expect("nobody is held back", not run.events("worker.held_back"))
+    finally:
+        run.end()
+
+
+def reset_link(program, expect, name, *words, waits_seconds=0):
+    """A connection between a worker and the coordinator breaks while both live: what the worker holds
+    is not taken back, though it is the only one who has it."""
+    run = ElasticRun(program, name, 0, *TWO_STAGES, *SLOW, *lease(6), *words,
+                     "--training.steps", "60", apart=True, waits_for=2)
+    try:
+        betweens = [Between(run.address()) for _ in range(2)]
+        run.workers = [run.spawn("worker", "--join", each.address) for each in betweens]
+        run.wait_for_step(15)
+        if waits_seconds:  # Nobody has a coordinator for a while.
+            for each in betweens:
+                each.take_over()
+            time.sleep(waits_seconds * SLOWNESS)
+            for each in betweens:
+                each.is_alone = False
+        else:
+            betweens[1].reset()
+        check_whole(expect, run, 60)
+        lost = [each["text"] for each in run.events("worker.lost")]
+        expect("who was lost came back", lost and len(run.events("worker.joined")) > 2, lost)
+    finally:
+        run.end()
+
+
+def dead_worker(program, expect):
+    """A worker dies, and with it state that nobody else has: nobody waits for it for a lease."""
+    run = ElasticRun(program, "dead", 2, *TWO_STAGES, *SLOW, *NO_OTHER_STATE, *lease(20),
+                     "--training.steps", "40", apart=True)
+    try:
+        run.wait_for_step(15)
+        run.signal(2)
+        run.join()
+        code = run.finish()
+        expect("ends with code 0", code == 0, f"{code}: {run.errors()[-300:]}")
+        back = run.events("run.rolled_back")
+        expect("says how it is known to be dead", back and "nobody listens at" in back[0]["absent"],
+               back)
     finally:
         run.end()
 
@@ -257,6 +299,11 @@ TRIALS = {
     "restart with a stopped worker": restart_with_a_stopped_worker,
     "stopped coordinator": lambda *with_: stopped_coordinator(*with_, 2.8),
     "stopped coordinator for long": lambda *with_: stopped_coordinator(*with_, 7),
+    "a link that is reset": lambda *with_: reset_link(*with_, "reset", *NO_OTHER_STATE),
+    "a link that is reset, with snapshots": lambda *with_: reset_link(*with_, "reset-copies"),
+    "all links, for a while": lambda *with_: reset_link(*with_, "all-reset", *NO_OTHER_STATE,
+                                                        waits_seconds=3),
+    "a dead worker": dead_worker,
     "stop in a long step": stop_finishes_a_long_step,
     "stop in a stuck step": stop_abandons_a_stuck_step,
     "stop while workers are waited for": stop_while_workers_are_waited_for,

@@ -105,8 +105,8 @@ struct Cluster {
     if (!plan || int64_t{replica.value} >= replica_count(*plan)) return {};
     return replica_of(*plan, replica).worker;
   }
-  /// What was decided, with everything that follows from what the planner, and who looks for state
-  /// that workers have left, answer at once.
+  /// What was decided, with everything that follows from what the planner, who looks for state that
+  /// workers have left, and who looks whether they are dead, answer at once.
   CoordinatorDecisions decided(CoordinatorOutcome outcome) {
     coordination.check_invariants();
     CoordinatorDecisions decisions = std::move(outcome).decisions();
@@ -117,6 +117,10 @@ struct Cluster {
     for (size_t i = 0; i < decisions.size() && plans_at_once; ++i) {
       if (std::holds_alternative<SeekLeftState>(decisions[i])) {
         append(decisions, decided(coordination.on_left_state(left_steps, ++now)));
+      }
+      const auto* check = std::get_if<CheckListener>(&decisions[i]);
+      if (check != nullptr && closed_are_dead) {
+        append(decisions, decided(coordination.on_worker_gone(check->address, ++now)));
       }
       const auto* request = std::get_if<RequestPlan>(&decisions[i]);
       if (request == nullptr) continue;
@@ -129,7 +133,8 @@ struct Cluster {
   Coordination coordination;
   uint64_t now = 0;
   bool plans_at_once = true;
-  uint64_t left_steps = 0;  // A checkpoint of so many can be made of what workers have left.
+  bool closed_are_dead = true;  // Nobody listens any more where a link has closed.
+  uint64_t left_steps = 0;      // A checkpoint of so many can be made of what workers have left.
 };
 
 }  // namespace skein::plans

@@ -19,6 +19,7 @@ enum class Mutation {
   kLeftIgnored,          // What workers leave that give up their coordinator is not looked at.
   kFenceSkipped,         // The journal takes commits of a coordinator after a later one has begun.
   kSealsSkipped,         // Layers that move lose a bit, and nobody looks.
+  kClosedIsDead,         // A worker whose connection has ended is taken for dead.
   kConfigKept,           // Workers go on with the configuration that they had first.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.

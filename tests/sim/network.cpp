@@ -277,6 +277,17 @@ void Network::mute(ProcessId process, bool hears_nothing) {
   }
 }
 
+void Network::reset(ProcessId process) {
+  for (const auto& connection : std::vector(connections_)) {
+    const auto& ends = connection->ends;
+    if (ends[0].process != process && ends[1].process != process) continue;
+    for (size_t side = 0; side < 2; ++side) {
+      if (ends[side].out) ends[side].out->go_silent();  // What is on its way is lost.
+      connection->end_side(side, absl::UnavailableError("connection reset by peer"));
+    }
+  }
+}
+
 void Network::wind_up() {
   on_accept_ = nullptr;
   for (const auto& connection : connections_) {

@@ -101,6 +101,9 @@ class Network {
   /// and what is swallowed is acknowledged: neither kernel notices.
   void mute(ProcessId process, bool hears_nothing);
 
+  /// The control connections of a process break, and both ends hear of it.
+  void reset(ProcessId process);
+
   /// Ends everything that is still open.
   void wind_up();
 

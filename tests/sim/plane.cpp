@@ -180,6 +180,23 @@ bool SimulatedPlane::is_cut_off(const std::string& address) const {
          (cut != cut_until_us_.end() && cut->second > world_.now_us());
 }
 
+void SimulatedPlane::check_listener(const std::string& address, double patience_seconds,
+                                    std::function<void()> on_gone) {
+  if (options_.takes_all_for_dead) return world_.after(0, options_.process, std::move(on_gone));
+  if (patience_seconds <= 0 || planes_.by_address.contains(address)) return;
+  const double waited = static_cast<double>(kLookUs) * 1e-6;
+  const auto refused = planes_.refused.find(address);
+  const bool is_known =
+      refused != planes_.refused.end() && !network_.is_parted(options_.process, refused->second);
+  const uint64_t after_us = is_known ? network_.delay_us() : kLookUs;
+  world_.after(after_us, options_.process,
+               [this, alive = alive_, is_known, address, left = patience_seconds - waited,
+                on_gone = std::move(on_gone)] {
+                 if (is_known) return on_gone();
+                 if (*alive) check_listener(address, left, on_gone);
+               });
+}
+
 void SimulatedPlane::open(StreamSpec stream) {
   const StreamName name{stream.generation, stream.receiver, stream.kind};
   if (is_copy_of_state(stream.kind)) {
@@ -245,6 +262,7 @@ void SimulatedPlane::on_killed(bool silent) {
     }
   }
   planes_.by_address.erase(address_);
+  if (!silent) planes_.refused[address_] = options_.process;
 }
 
 bool SimulatedPlane::damage_copy() {

@@ -18,6 +18,8 @@ class SimulatedPlane;
 /// The data planes of all processes, by address.
 struct Planes {
   std::map<std::string, SimulatedPlane*> by_address;
+  /// Those of processes that have died on a machine that lives, which refuses connections.
+  std::map<std::string, ProcessId> refused;
 };
 
 /// A process's data plane: headers are encoded and parsed, payloads go into the streams of the
@@ -33,6 +35,8 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
     bool ignores_generation = false;
     /// A broken line, for mutations: each layer that moves loses a bit, and its seal fits.
     bool damages_moves = false;
+    /// For mutations: whoever is asked about is dead.
+    bool takes_all_for_dead = false;
     std::function<void(const std::string& address, absl::Status)> on_peer_lost;
     std::function<void(const std::string& address, absl::Status)> on_unreachable;
   };
@@ -45,6 +49,8 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   void send(const std::string& address, Rows rows) override;
   void watch(uint64_t generation, std::vector<std::string> addresses,
              double patience_seconds) override;
+  void check_listener(const std::string& address, double patience_seconds,
+                      std::function<void()> on_gone) override;
   void open(StreamSpec stream) override;
   void close(uint64_t generation, uint32_t receiver, net::schema::TensorKind kind) override;
   void close_before(uint64_t generation) override;  // Called by the plane and by its inbox.

@@ -481,6 +481,11 @@ absl::Status SimulatedCoordinator::start() {
   config.remote_shards = remote_shards_;
   config.layer_source = layer_source_;
   config.data_address = plane_->address();
+  config.check_listener = [plane = plane_.get()](const std::string& address,
+                                                 double patience_seconds,
+                                                 std::function<void()> on_gone) {
+    plane->check_listener(address, patience_seconds, std::move(on_gone));
+  };
   config.observer = observer_;
   planner_ = spawn_planner();
   config.planner = planner_;
@@ -537,6 +542,7 @@ void SimulatedCoordinator::spawn_remote_state(uint64_t term) {
   SimulatedPlane::Options options;
   options.process = process_;
   options.address = absl::StrCat(around_.world.name(process_), ":1");
+  options.takes_all_for_dead = around_.mutation == Mutation::kClosedIsDead;
   options.on_peer_lost = options.on_unreachable = [](const std::string&, const absl::Status&) {};
   plane_ = std::make_shared<SimulatedPlane>(around_.world, around_.network, around_.planes,
                                             std::move(options));

@@ -289,6 +289,8 @@ class Simulation {
       case FaultKind::kMute:
         network_.mute(target->process(), fault.variant % 2 == 0);
         return true;
+      case FaultKind::kResetLink:
+        return reset_links(fault, *target);
     }
     return false;
   }
@@ -436,6 +438,22 @@ class Simulation {
     Stranger* stranger = strangers_.back().get();
     checker_.on_stranger(stranger->process());
     world_.after(fault.duration_us, 0, [stranger] { stranger->kill(); });
+    return true;
+  }
+
+  /// In every other case those of all workers; and in two of three no new ones are made for a
+  /// while that is shorter than a lease.
+  bool reset_links(const Fault& fault, const SimulatedWorker& target) {
+    const ProcessId coordinator = coordinator_->process();
+    for (const SimulatedWorker* each : live()) {
+      if (fault.variant % 2 == 0 && each != &target) continue;
+      const ProcessId worker = each->process();
+      network_.reset(worker);
+      if (fault.variant % 3 == 0 || network_.is_parted(worker, coordinator)) continue;
+      network_.part(worker, coordinator);
+      world_.after(short_pause_us(fault), 0,
+                   [this, worker, coordinator] { network_.heal(worker, coordinator); });
+    }
     return true;
   }
 

@@ -337,7 +337,7 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
       {FaultKind::kOneWay, "one-way"},    {FaultKind::kLastingOneWay, "lasting-one-way"},
       {FaultKind::kMute, "mute"},         {FaultKind::kFullRunDisk, "full-run-disk"},
       {FaultKind::kTear, "tear"},         {FaultKind::kSecond, "second-coordinator"},
-      {FaultKind::kStranger, "stranger"},
+      {FaultKind::kStranger, "stranger"}, {FaultKind::kResetLink, "reset-link"},
   };
   for (const Rare& rare : kRare) {
     Draw draw{plans::Rng(seed, plans::random_stream(rare.stream.data(), rare.stream.size()))};
@@ -428,6 +428,7 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kOneWay:
     case FaultKind::kLastingOneWay:
     case FaultKind::kMute:
+    case FaultKind::kResetLink:
     case FaultKind::kHostDown:
     case FaultKind::kHostCut:
       return true;
@@ -469,7 +470,8 @@ const char* to_text(FaultKind kind) {
                                                "host-down",
                                                "host-cut",
                                                "second-coordinator",
-                                               "stranger"};
+                                               "stranger",
+                                               "reset-link"};
   return kNames[static_cast<int>(kind)];
 }
 

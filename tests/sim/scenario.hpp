@@ -43,10 +43,11 @@ enum class FaultKind {
   kTear,           // A file of a checkpoint is shorter than its writer has reported.
   kHostDown,       // All workers of a worker's host die.
   kHostCut,        // No bytes between a worker's host and all others for `duration_us`.
-  kSecond,    // The coordinator is paused, and another one started; then the first one wakes up.
-  kStranger,  // Somebody connects, joins or not, and says what is not so for `duration_us`.
+  kSecond,     // The coordinator is paused, and another one started; then the first one wakes up.
+  kStranger,   // Somebody connects, joins or not, and says what is not so for `duration_us`.
+  kResetLink,  // The control connection of a worker, or of all, breaks, and both ends hear of it.
 };
-inline constexpr int kFaultKinds = 34;
+inline constexpr int kFaultKinds = 35;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.

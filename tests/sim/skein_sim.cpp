@@ -30,6 +30,7 @@ constexpr const char* kUsage =
     "  --mutate commit-before-journal|stale-generation|lease-ignored|run-ignored|config-kept\n"
     "           snapshot-step-ignored|rewind-skipped|left-ignored|fence-skipped   a broken "
     "protocol\n"
+    "           closed-is-dead         a worker whose connection has ended is taken for dead\n"
     "           seals-skipped          layers that move lose a bit, and nobody looks\n"
     "           digests-skipped        checkpoints are loaded without a look at their digests\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
@@ -59,6 +60,7 @@ const std::map<std::string, Mutation> kMutations = {
     {"left-ignored", Mutation::kLeftIgnored},
     {"fence-skipped", Mutation::kFenceSkipped},
     {"seals-skipped", Mutation::kSealsSkipped},
+    {"closed-is-dead", Mutation::kClosedIsDead},
     {"abort-skipped", Mutation::kAbortSkipped},
     {"returned-lost", Mutation::kReturnedLost},
     {"sum-skewed", Mutation::kSumSkewed},

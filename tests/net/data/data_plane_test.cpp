@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "net/control/frame.hpp"
@@ -361,6 +362,27 @@ TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {
   auto alone = plane_that_counts(losses, 0.1);
   alone->send("no address", rows(0, 0, 4));
   EXPECT_TRUE(eventually([&] { return losses == 1; }));
+}
+
+TEST_F(DataPlaneTest, AProcessIsDeadWhoseMachineRefusesToConnectAndNoOther) {
+  // Shared: a plane that lives is looked at for longer than this test lasts.
+  auto gone = std::make_shared<std::atomic<int>>(0);
+  auto alive = std::make_shared<std::atomic<int>>(0);
+  auto dying = std::make_unique<Recorder>();
+  const std::string dying_at = dying->address;
+  std::thread dies([&] {  // It accepts and closes for a while, as one does that is ending.
+    for (int i = 0; i < 3; ++i) close(accept(dying->fd, nullptr, nullptr));
+    dying.reset();
+  });
+  auto leaver = DataPlane::start(*loop, {}).value();
+  const std::string left = leaver->address();
+  leaver.reset();
+  sender->check_listener(receiver->address(), 5, [alive] { ++*alive; });
+  sender->check_listener(left, 5, [gone] { ++*gone; });
+  sender->check_listener(dying_at, 5, [gone] { ++*gone; });
+  EXPECT_TRUE(eventually([&] { return *gone == 2; }));
+  EXPECT_EQ(*alive, 0);
+  dies.join();
 }
 
 TEST_F(DataPlaneTest, AWatchTellsOnceWhoCannotBeReachedAndNothingOfTheOthers) {

@@ -68,6 +68,53 @@ TEST(CoordinationElastic, WithoutTheNewestStateItGoesBackAndTheJournalToo) {
   EXPECT_GT(cluster.coordination.goodput(cluster.now).redone_s, 0);
 }
 
+/// Five steps; then the link of worker 2 closes, which may live.
+struct ClosedLink : Cluster {
+  ClosedLink() : Cluster(long_job()) {
+    start();
+    for (uint64_t step = 0; step < 5; ++step) finish_step(step);
+    closed_are_dead = false;
+    check = *find<CheckListener>(lose(2));
+    waits = quiesced(1, {{5, kFrontStage}, {3, kFrontStage}, {3, kBack}});
+  }
+  CheckListener check;
+  CoordinatorDecisions waits;
+};
+
+TEST(CoordinationElastic, WhoseLinkClosesMayLiveAndIsWaitedForBeforeStepsAreTakenBack) {
+  ClosedLink cluster;
+  EXPECT_EQ(cluster.check.address, "127.0.0.1:2");
+  EXPECT_EQ(find<AssignPlan>(cluster.waits), nullptr);
+  ASSERT_NE(find<RunEvent>(cluster.waits), nullptr);
+  EXPECT_EQ(find<RunEvent>(cluster.waits)->name, "run.waiting");
+  cluster.now += 8'000'000;
+  EXPECT_NE(find<QuiesceWorker>(cluster.join(7, 2)), nullptr);
+  const CoordinatorDecisions assigned = cluster.quiesced(2, {{5, kBack}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 5u);
+}
+
+TEST(CoordinationElastic, WhoIsDeadIsNotWaitedFor) {
+  ClosedLink cluster;
+  EXPECT_TRUE(cluster.coordination.on_worker_gone("127.0.0.1:1", ++cluster.now).is_dropped());
+  const CoordinatorDecisions assigned =
+      cluster.decided(cluster.coordination.on_worker_gone("127.0.0.1:2", ++cluster.now));
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 3u);
+  EXPECT_TRUE(cluster.coordination.on_worker_gone("127.0.0.1:2", ++cluster.now).is_dropped());
+}
+
+TEST(CoordinationElastic, WhoseLeaseIsOverIsNotWaitedFor) {
+  ClosedLink cluster;
+  cluster.now += 9'000'000;
+  cluster.coordination.on_heartbeat({1}, {}, cluster.now);
+  EXPECT_EQ(find<AssignPlan>(cluster.answered(cluster.coordination.on_timer(cluster.now))),
+            nullptr);
+  cluster.now += 1'500'000;
+  EXPECT_NE(find<AssignPlan>(cluster.answered(cluster.coordination.on_timer(cluster.now))),
+            nullptr);
+}
+
 TEST(CoordinationElastic, ItsOwnPauseIsNobodysSilence) {
   Cluster cluster(long_job());
   cluster.start();
@@ -105,6 +152,7 @@ TEST(CoordinationElastic, AfterItsOwnPauseItWaitsForWhoGaveItUp) {
   for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
   cluster.now += 12'000'000;
   cluster.coordination.on_own_pause(12'000'000, cluster.now);
+  cluster.closed_are_dead = false;
   EXPECT_NE(find<QuiesceWorker>(cluster.lose(2)), nullptr);
   const CoordinatorDecisions waits = cluster.quiesced(1, {{5, kFrontStage}});
   EXPECT_EQ(find<AssignPlan>(waits), nullptr) << "nothing but the initial weights is here";

@@ -87,6 +87,7 @@ TEST(Ownership, BadInputEndsNoRunWhoseOtherWorkersAreAwayForAMoment) {
   const uint64_t pause_us = 12'000'000;  // A lease is ten seconds.
   cluster.now += pause_us;
   cluster.coordination.on_own_pause(pause_us, cluster.now);
+  cluster.closed_are_dead = false;
   for (uint32_t worker : {1u, 3u}) {
     cluster.decided(cluster.coordination.on_worker_lost(
         WorkerId{worker}, absl::UnavailableError("the peer closed the connection"), ++cluster.now));
