@@ -6,11 +6,17 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "net/event_loop.hpp"
 
 namespace skein::net {
+
+/// In whole milliseconds.
+inline kj::Duration to_duration(double seconds) {
+  return static_cast<int64_t>(seconds * 1e3) * kj::MILLISECONDS;
+}
 
 /// The event loop behind `EventLoop`: every one is of this class. The members below `post` may be
 /// used on the loop's thread only.
@@ -27,6 +33,13 @@ class KjEventLoop final : public EventLoop {
   /// Microseconds on the timer's clock, from an unknown start.
   uint64_t now_us() {
     return static_cast<uint64_t>((timer().now() - kj::origin<kj::TimePoint>()) / kj::MICROSECONDS);
+  }
+  /// A connection to "host:port", which the kernel tries for minutes.
+  kj::Promise<kj::Own<kj::AsyncIoStream>> connect(const std::string& address) {
+    return network().parseAddress(address).then([](kj::Own<kj::NetworkAddress> parsed) {
+      auto connected = parsed->connect();
+      return connected.attach(kj::mv(parsed));
+    });
   }
   /// Runs a promise to its end in the background; a failure is swallowed: handle it before.
   void run(kj::Promise<void> promise) { tasks_->add(kj::mv(promise)); }

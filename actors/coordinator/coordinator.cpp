@@ -451,11 +451,12 @@ void CoordinatorState::carry_out(const plans::DismissWorker& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::CheckListener& decision) {
-  if (!config.check_listener) return;
-  config.check_listener(decision.address, config.options.job.elastic.heartbeat_timeout_seconds,
-                        [to = Coordinator(self), address = decision.address] {
-                          caf::anon_send(to, ListenerGone{address});
-                        });
+  if (config.plane == nullptr) return;
+  config.plane->check_listener(decision.address,
+                               config.options.job.elastic.heartbeat_timeout_seconds,
+                               [to = Coordinator(self), address = decision.address] {
+                                 caf::anon_send(to, ListenerGone{address});
+                               });
 }
 
 void CoordinatorState::carry_out(const plans::StopWorkers& decision) {

@@ -24,6 +24,7 @@
 #include "actors/coordinator/worker_links.hpp"
 #include "actors/coordinator/worker_orders.hpp"
 #include "actors/messages.hpp"
+#include "net/data/data_plane.hpp"
 #include "plans/base/event_rate.hpp"
 #include "plans/base/outcome.hpp"
 #include "plans/base/sweeps.hpp"
@@ -64,10 +65,8 @@ struct CoordinatorConfig {
   RemoteShardIo remote_shards;
   LayerSourceIo layer_source;
   std::string data_address;  // Where it takes shards.
-  /// As `net::DataPlane::check_listener`; null: nothing is found out.
-  std::function<void(const std::string& address, double patience_seconds,
-                     std::function<void()> on_gone)>
-      check_listener;
+  /// Asked who is dead; outlives the actor. Null: nothing is found out.
+  net::DataPlane* plane = nullptr;
   ObserverIo observer;
   Planner planner;
   const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.

@@ -147,11 +147,7 @@ class LocalCoordinator final : public CoordinatorProcess {
     config.remote_shards = remote_shard_io_;
     config.layer_source = layer_source_io_;
     config.data_address = plane_->address();
-    config.check_listener = [plane = plane_.get()](const std::string& address,
-                                                   double patience_seconds,
-                                                   std::function<void()> on_gone) {
-      plane->check_listener(address, patience_seconds, std::move(on_gone));
-    };
+    config.plane = plane_.get();
     config.observer = observer_io_;
     config.planner = planner_;
     config.on_result = [this](RunResult result) {

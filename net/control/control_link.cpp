@@ -294,9 +294,8 @@ class Connector : public std::enable_shared_from_this<Connector> {
         on_done_(std::move(on_done)) {}
 
   void start() {
-    const auto delay = static_cast<int64_t>(options_.delay_seconds * 1e3) * kj::MILLISECONDS;
-    deadline_ = loop_.timer().now() + delay +
-                static_cast<int64_t>(options_.timeout_seconds * 1e3) * kj::MILLISECONDS;
+    const auto delay = to_duration(options_.delay_seconds);
+    deadline_ = loop_.timer().now() + delay + to_duration(options_.timeout_seconds);
     if (options_.delay_seconds <= 0) return attempt();
     loop_.run(
         loop_.timer().afterDelay(delay).then([self = shared_from_this()] { self->attempt(); }));

@@ -29,10 +29,6 @@ constexpr size_t kPieceBytes = 256 << 10;
 /// The first byte follows its header at once.
 constexpr double kFirstByteSeconds = 5;
 
-kj::Duration to_duration(double seconds) {
-  return static_cast<int64_t>(seconds * 1e3) * kj::MILLISECONDS;
-}
-
 /// Counters that any thread may read.
 struct Counters {
   std::atomic<uint64_t> bytes_sent{0};

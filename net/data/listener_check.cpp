@@ -9,7 +9,6 @@
 namespace skein::net {
 namespace {
 
-/// One attempt, of which the kernel itself would make many in a minute.
 constexpr auto kAttemptTimeout = 2 * kj::SECONDS;
 /// Nobody who is dying keeps a connection for so long.
 constexpr auto kLifeSign = 500 * kj::MILLISECONDS;
@@ -27,7 +26,7 @@ ListenerCheck::ListenerCheck(KjEventLoop& loop, std::string address, double pati
                              std::function<void()> on_gone)
     : loop_(loop),
       address_(std::move(address)),
-      patience_(static_cast<int64_t>(patience_seconds * 1e3) * kj::MILLISECONDS),
+      patience_(to_duration(patience_seconds)),
       on_gone_(std::move(on_gone)) {}
 
 void ListenerCheck::start(Hello hello) {
@@ -37,14 +36,8 @@ void ListenerCheck::start(Hello hello) {
 }
 
 void ListenerCheck::connect() {
-  auto connected = kj::evalNow([this] {
-                     return loop_.network().parseAddress(address_);
-                   }).then([](kj::Own<kj::NetworkAddress> address) {
-    auto promise = address->connect();
-    return promise.attach(kj::mv(address));
-  });
   loop_.run(loop_.timer()
-                .timeoutAfter(kAttemptTimeout, kj::mv(connected))
+                .timeoutAfter(kAttemptTimeout, loop_.connect(address_))
                 .then(
                     [self = shared_from_this()](kj::Own<kj::AsyncIoStream> stream) {
                       return self->greet(kj::mv(stream));

@@ -21,10 +21,6 @@ constexpr double kSilentPart = 0.75;
 constexpr double kAttemptPart = 0.125;
 constexpr double kAttemptSecondsMin = 0.3;
 
-kj::Duration in_milliseconds(double seconds) {
-  return static_cast<int64_t>(seconds * 1e3) * kj::MILLISECONDS;
-}
-
 /// The kernel gives the connection up when nothing has come for so long, though it has asked.
 void probe_silence(kj::AsyncIoStream& stream, kj::Duration patience) {
   const int on = 1;
@@ -49,8 +45,8 @@ PeerWatch::PeerWatch(KjEventLoop& loop, std::string address, double patience_sec
                      std::shared_ptr<const CutLinks> cuts, OnUnreachable on_unreachable)
     : loop_(loop),
       address_(std::move(address)),
-      patience_(in_milliseconds(patience_seconds * kSilentPart)),
-      attempt_(in_milliseconds(std::max(patience_seconds * kAttemptPart, kAttemptSecondsMin))),
+      patience_(to_duration(patience_seconds * kSilentPart)),
+      attempt_(to_duration(std::max(patience_seconds * kAttemptPart, kAttemptSecondsMin))),
       cuts_(std::move(cuts)),
       on_unreachable_(std::move(on_unreachable)) {}
 
@@ -73,13 +69,7 @@ void PeerWatch::connect() {
   if (cuts_->is_cut(address_, loop_.now_us())) {
     return on_refused(KJ_EXCEPTION(DISCONNECTED, "the link was dropped on purpose"));
   }
-  auto connected =
-      loop_.network().parseAddress(address_).then([](kj::Own<kj::NetworkAddress> address) {
-        auto promise = address->connect();
-        return promise.attach(kj::mv(address));
-      });
-  // The kernel itself would try for minutes.
-  auto limited = loop_.timer().timeoutAfter(attempt_, kj::mv(connected));
+  auto limited = loop_.timer().timeoutAfter(attempt_, loop_.connect(address_));
   loop_.run(canceler_.wrap(kj::mv(limited))
                 .then([self = shared_from_this()](
                           kj::Own<kj::AsyncIoStream> stream) { self->greet(kj::mv(stream)); },

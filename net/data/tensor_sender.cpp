@@ -32,8 +32,7 @@ void set_data_buffers(kj::AsyncIoStream& stream) {
 
 void TensorSender::start(Hello hello, double connect_timeout_seconds) {
   hello_ = std::move(hello);
-  deadline_ =
-      loop_.timer().now() + static_cast<int64_t>(connect_timeout_seconds * 1e3) * kj::MILLISECONDS;
+  deadline_ = loop_.timer().now() + to_duration(connect_timeout_seconds);
   connect();
 }
 
@@ -58,12 +57,7 @@ void TensorSender::cut() {
 void TensorSender::connect() {
   if (ended_) return;
   if (cuts_->is_cut(address_, loop_.now_us())) return on_refused(cut_on_purpose());
-  auto connected =
-      loop_.network().parseAddress(address_).then([](kj::Own<kj::NetworkAddress> address) {
-        auto promise = address->connect();
-        return promise.attach(kj::mv(address));
-      });
-  loop_.run(canceler_.wrap(kj::mv(connected))
+  loop_.run(canceler_.wrap(loop_.connect(address_))
                 .then([self = shared_from_this()](kj::Own<kj::AsyncIoStream> stream) {
                   self->greet(kj::mv(stream));
                 })

@@ -481,11 +481,7 @@ absl::Status SimulatedCoordinator::start() {
   config.remote_shards = remote_shards_;
   config.layer_source = layer_source_;
   config.data_address = plane_->address();
-  config.check_listener = [plane = plane_.get()](const std::string& address,
-                                                 double patience_seconds,
-                                                 std::function<void()> on_gone) {
-    plane->check_listener(address, patience_seconds, std::move(on_gone));
-  };
+  config.plane = plane_.get();
   config.observer = observer_;
   planner_ = spawn_planner();
   config.planner = planner_;

@@ -442,7 +442,7 @@ class Simulation {
   }
 
   /// In every other case those of all workers; and in two of three no new ones are made for a
-  /// while that is shorter than a lease.
+  /// while that is shorter than a lease, for which no rollback is excused.
   bool reset_links(const Fault& fault, const SimulatedWorker& target) {
     const ProcessId coordinator = coordinator_->process();
     for (const SimulatedWorker* each : live()) {
