@@ -12,6 +12,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "actors/run_id.hpp"
 #include "cli/config/text_file.hpp"
@@ -23,6 +25,9 @@ namespace skein::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kResolvedJob[] = "config.resolved.toml";
+constexpr char kLastLine[] = "\n# end of the resolved job\n";
 
 /// Runs of one job that start within one second.
 constexpr int kSameSecondMax = 1000;
@@ -59,7 +64,24 @@ std::string environment_json() {
   return json.dump(2) + "\n";
 }
 
+std::string resolved_text(const plans::JobSpec& job) {
+  return absl::StrCat(to_toml(job, nullptr), kLastLine);
+}
+
 }  // namespace
+
+absl::Status write_resolved_job(const RunFolder& folder, const plans::JobSpec& job) {
+  return gpu::write_durably(folder.file(kResolvedJob), resolved_text(job));
+}
+
+absl::StatusOr<std::string> read_resolved_job(const RunFolder& folder) {
+  const std::string path = folder.file(kResolvedJob);
+  SKEIN_ASSIGN_OR_RETURN(std::string text, read_text_file(path, "resolved job"));
+  if (absl::EndsWith(text, kLastLine)) return text;
+  return absl::DataLossError(absl::StrCat(
+      path, " has been cut: its last line is not \"", absl::StripAsciiWhitespace(kLastLine),
+      "\"; restore it, or add that line if no key is missing (config.toml has what was given)"));
+}
 
 absl::StatusOr<std::string> take_run_id(const RunFolder& folder) {
   const std::string path = folder.file(actors::kRunIdName);
@@ -78,8 +100,7 @@ absl::StatusOr<RunFolder> make_run_folder(const LoadedJob& job) {
   SKEIN_ASSIGN_OR_RETURN(RunFolder folder,
                          make_bare_run_folder(job.spec.dump_folder, job.spec.name));
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("config.toml"), job.text));
-  SKEIN_RETURN_IF_ERROR(
-      gpu::write_durably(folder.file("config.resolved.toml"), to_toml(job.spec, nullptr)));
+  SKEIN_RETURN_IF_ERROR(write_resolved_job(folder, job.spec));
   return folder;
 }
 
@@ -127,7 +148,7 @@ absl::Status point_latest_at(const RunFolder& folder) {
 }
 
 std::string find_begun_run(const plans::JobSpec& job) {
-  const std::string resolved = to_toml(job, nullptr);
+  const std::string resolved = resolved_text(job);
   std::string newest;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(job.dump_folder, error)) {
@@ -137,7 +158,7 @@ std::string find_begun_run(const plans::JobSpec& job) {
         !path.filename().string().starts_with(job.name + "-")) {
       continue;
     }
-    const auto config = read_text_file(path / "config.resolved.toml", "resolved job");
+    const auto config = read_text_file(path / kResolvedJob, "resolved job");
     const bool is_begun = fs::file_size(path / "metrics.jsonl", error) == 0;
     if (config.ok() && *config == resolved && is_begun && !error) newest = path.string();
   }
@@ -147,9 +168,9 @@ std::string find_begun_run(const plans::JobSpec& job) {
 absl::StatusOr<RunFolder> open_run_folder(const std::string& path) {
   std::error_code error;
   const fs::path folder = fs::canonical(path, error);
-  if (error || !fs::exists(folder / "config.resolved.toml")) {
+  if (error || !fs::exists(folder / kResolvedJob)) {
     return absl::NotFoundError(
-        absl::StrCat(path, " is no run folder (it has no config.resolved.toml)"));
+        absl::StrCat(path, " is no run folder (it has no ", kResolvedJob, ")"));
   }
   return RunFolder{folder.string(), folder.filename().string()};
 }

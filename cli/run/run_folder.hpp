@@ -16,6 +16,12 @@ struct RunFolder {
   std::string file(const std::string& name) const { return path + "/" + name; }
 };
 
+/// The job as it is resolved, in the folder's config.resolved.toml, whose last line says that it is
+/// whole: keys that a cut file lacks would have their defaults. Reading one that lacks this line is
+/// DataLoss, with what to do.
+absl::Status write_resolved_job(const RunFolder& folder, const plans::JobSpec& job);
+absl::StatusOr<std::string> read_resolved_job(const RunFolder& folder);
+
 /// The id of the folder's run, in its file run.id: made once, the same in all lives of the run's
 /// coordinator, and that of no other run on any machine. Unavailable if it cannot be read or made.
 absl::StatusOr<std::string> take_run_id(const RunFolder& folder);

@@ -57,8 +57,7 @@ absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   std::error_code error;
   if (!std::filesystem::exists(latest, error)) return find_begun_run(job.spec);
   SKEIN_ASSIGN_OR_RETURN(const RunFolder folder, open_run_folder(latest));
-  SKEIN_ASSIGN_OR_RETURN(const std::string text,
-                         read_text_file(folder.file("config.resolved.toml"), "resolved job"));
+  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder));
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec found, parse_job(text));
   // Jobs may share a dump folder.
   return found.name == job.spec.name ? folder.path : find_begun_run(job.spec);
@@ -147,9 +146,8 @@ absl::Status TrainRun::load() {
 
 /// The job as the run had it, with what is given now where that may change.
 absl::Status TrainRun::load_resumed() {
-  const std::string path = folder_.file("config.resolved.toml");
-  SKEIN_ASSIGN_OR_RETURN(job_, load_job(path, options_.overrides));
-  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "resolved job"));
+  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder_));
+  SKEIN_ASSIGN_OR_RETURN(job_, load_job(folder_.file("config.resolved.toml"), options_.overrides));
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec before, parse_job(text));
   SKEIN_ASSIGN_OR_RETURN(changes_, resumed_changes(before, job_.spec));
   return absl::OkStatus();
@@ -259,8 +257,7 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
   SKEIN_ASSIGN_OR_RETURN(coordinator_, actors::CoordinatorProcess::start(std::move(coordinating)));
   if (!changes_.empty()) {
     // Nobody else has the run's lock now; who resumes it next goes on with these keys.
-    SKEIN_RETURN_IF_ERROR(
-        gpu::write_durably(folder_.file("config.resolved.toml"), to_toml(job_.spec, nullptr)));
+    SKEIN_RETURN_IF_ERROR(write_resolved_job(folder_, job_.spec));
   }
   if (options_.workers == 0) workers = coordinator_->worker_count();
   const std::string& address = coordinator_->address();

@@ -182,8 +182,7 @@ std::string saved_text(const RunFolder& folder) {
 
 /// What the folder of a run says that no coordinator runs any more.
 absl::Status print_ended(const RunFolder& folder, bool as_json) {
-  SKEIN_ASSIGN_OR_RETURN(const std::string text,
-                         read_text_file(folder.file("config.resolved.toml"), "resolved job"));
+  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder));
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec job, parse_job(text));
   const nlohmann::json step = last_step(folder);
   const int64_t done = step.is_object() ? step.value("step", int64_t{0}) : 0;

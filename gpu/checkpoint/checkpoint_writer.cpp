@@ -134,9 +134,10 @@ void delete_old(const std::string& folder, const std::string& newest, int64_t ke
   std::sort(complete.begin(), complete.end());
   const auto kept = static_cast<size_t>(keep);
   for (size_t i = 0; keep > 0 && i + kept < complete.size(); ++i) {
-    // First what makes it complete, so that a crash leaves no half that looks whole.
-    fs::remove(fs::path(folder) / complete[i] / kCompleteName, error);
-    fs::remove_all(fs::path(folder) / complete[i], error);
+    // Under a name that is deleted above: a crash leaves no half that looks whole, or that stays.
+    const fs::path deleted = fs::path(folder) / (complete[i] + ".deleted.tmp");
+    fs::rename(fs::path(folder) / complete[i], deleted, error);
+    fs::remove_all(deleted, error);
   }
 }
 

@@ -122,6 +122,17 @@ TEST(Checkpoint, KeepsTheNewestOnes) {
   expect_whole(run.path(), 4);
 }
 
+TEST(Checkpoint, WhatWasBeingDeletedWhenItsWriterDiedIsNoneAndGoesWithTheNextOne) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1).ok());
+  const std::string deleted = run.file("checkpoint/step-00000001.deleted.tmp");
+  fs::rename(run.file("checkpoint/step-00000001"), deleted);
+  EXPECT_FALSE(CheckpointReader::open(run.path()).ok());
+  ASSERT_TRUE(save(run.path(), {3}, 2).ok());
+  EXPECT_FALSE(fs::exists(deleted));
+  expect_whole(run.path(), 2);
+}
+
 TEST(Checkpoint, AFailureAtAnyWriteLeavesTheOneBefore) {
   for (int64_t k = 1;; ++k) {
     tests::TemporaryFolder run;

@@ -58,6 +58,19 @@ TEST_F(RunFolderTest, ANewRunIsNotTheLatestBeforeItIsPointedAt) {
   EXPECT_EQ(latest(), second.job_id);
 }
 
+TEST_F(RunFolderTest, AResolvedJobThatHasBeenCutIsNotTakenForAWholeOne) {
+  const RunFolder made = make();
+  const auto whole = read_resolved_job(made);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto again = parse_job(*whole);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(to_toml(*again, nullptr), to_toml(job_.spec, nullptr));
+  for (const size_t bytes : {whole->size() - 1, whole->rfind("\n[") + 1, size_t{0}}) {
+    fs::resize_file(made.file("config.resolved.toml"), bytes);
+    EXPECT_EQ(read_resolved_job(made).status().code(), absl::StatusCode::kDataLoss) << bytes;
+  }
+}
+
 TEST_F(RunFolderTest, ARunHasOneIdThatIsMadeOnce) {
   const RunFolder first = make();
   const auto id = take_run_id(first);
