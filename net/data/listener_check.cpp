@@ -1,5 +1,7 @@
 #include "net/data/listener_check.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -10,14 +12,28 @@ namespace skein::net {
 namespace {
 
 constexpr auto kAttemptTimeout = 2 * kj::SECONDS;
-/// Nobody who is dying keeps a connection for so long.
-constexpr auto kLifeSign = 500 * kj::MILLISECONDS;
-/// Between attempts at one that is dying, and at one that cannot be reached.
+/// Between attempts at one whose connection has ended, at first; each time twice as long.
 constexpr auto kDyingRetry = 10 * kj::MILLISECONDS;
+/// Between attempts at one that cannot be reached, and the longest of those above.
 constexpr auto kUnreachableRetry = 250 * kj::MILLISECONDS;
 
 bool is_refusal(const kj::Exception& why) {
   return absl::StrContains(why.getDescription().cStr(), std::strerror(ECONNREFUSED));
+}
+
+/// A connection, and what comes on it.
+struct Talk {
+  HelloFrame hello;
+  kj::Own<kj::AsyncIoStream> stream;
+  std::array<kj::byte, 256> heard;
+};
+
+kj::Promise<void> read_to_end(const std::shared_ptr<Talk>& talk) {
+  return talk->stream->tryRead(talk->heard.data(), 1, talk->heard.size())
+      .then([talk](size_t bytes) -> kj::Promise<void> {
+        if (bytes == 0) return kj::READY_NOW;
+        return read_to_end(talk);
+      });
 }
 
 }  // namespace
@@ -27,7 +43,8 @@ ListenerCheck::ListenerCheck(KjEventLoop& loop, std::string address, double pati
     : loop_(loop),
       address_(std::move(address)),
       patience_(to_duration(patience_seconds)),
-      on_gone_(std::move(on_gone)) {}
+      on_gone_(std::move(on_gone)),
+      pause_(kDyingRetry) {}
 
 void ListenerCheck::start(Hello hello) {
   hello_ = std::move(hello);
@@ -53,24 +70,22 @@ void ListenerCheck::connect_after(kj::Duration pause) {
   loop_.run(loop_.timer().afterDelay(pause).then([self = shared_from_this()] { self->connect(); }));
 }
 
-/// It lives if it answers, or just keeps the connection.
+/// As long as the connection lasts, it lives.
 kj::Promise<void> ListenerCheck::greet(kj::Own<kj::AsyncIoStream> stream) {
-  struct Talk {
-    HelloFrame hello;
-    kj::Own<kj::AsyncIoStream> stream;
-    kj::byte answer = 0;
-  };
-  auto talk = std::make_shared<Talk>(Talk{HelloFrame(hello_), kj::mv(stream)});
-  auto answered =
-      kj::evalNow([&] {
-        return talk->stream->write(talk->hello.pieces());
-      }).then([talk] {
-          return talk->stream->tryRead(&talk->answer, 1, 1);
-        }).then([](size_t bytes) { return bytes > 0; }, [](kj::Exception&&) { return false; });
-  auto kept = loop_.timer().afterDelay(kLifeSign).then([] { return true; });
-  return answered.exclusiveJoin(kj::mv(kept)).then([self = shared_from_this(), talk](bool lives) {
-    if (!lives) self->connect_after(kDyingRetry);
-  });
+  if (loop_.timer().now() >= give_up_at_) return kj::READY_NOW;
+  auto talk = std::make_shared<Talk>(Talk{HelloFrame(hello_), kj::mv(stream), {}});
+  auto ended = kj::evalNow([&] {
+                 return talk->stream->write(talk->hello.pieces());
+               }).then([talk] {
+                   return read_to_end(talk);
+                 }).catch_([talk](kj::Exception&&) {});
+  return loop_.timer()
+      .timeoutAfter(give_up_at_ - loop_.timer().now(), kj::mv(ended))
+      .then([self = shared_from_this()] {
+        const kj::Duration pause = self->pause_;
+        self->pause_ = std::min(pause * 2, kUnreachableRetry);
+        self->connect_after(pause);
+      });
 }
 
 void ListenerCheck::on_failed(const kj::Exception& why) {

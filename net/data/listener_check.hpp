@@ -13,9 +13,10 @@ namespace skein::net {
 
 /// Finds out whether the process that listened at an address is dead: then its machine itself
 /// refuses to connect. That a connection breaks proves nothing, as any device between two processes
-/// may break it, and a machine that does not answer may be cut off. A process that ends closes its
-/// connections one by one, so what is taken and then closed is tried again. Lives on the loop's
-/// thread, until it knows or `patience_seconds` are over.
+/// may break it, and a machine that does not answer may be cut off. A connection that is taken is
+/// kept, and made again when it ends: one that lives, or is only stopped, may be killed, and one
+/// that is ending closes what it has one by one. Lives on the loop's thread, until the process is
+/// known to be dead or `patience_seconds` are over.
 class ListenerCheck : public std::enable_shared_from_this<ListenerCheck> {
  public:
   /// `on_gone` is called once, if it is dead; else never.
@@ -36,6 +37,7 @@ class ListenerCheck : public std::enable_shared_from_this<ListenerCheck> {
   const kj::Duration patience_;
   const std::function<void()> on_gone_;
   Hello hello_;
+  kj::Duration pause_;  // Before the next attempt, when a connection ends.
   kj::TimePoint give_up_at_ = kj::origin<kj::TimePoint>();
 };
 

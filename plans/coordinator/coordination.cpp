@@ -958,12 +958,14 @@ CoordinatorOutcome Coordination::on_worker_gone(const std::string& address, uint
 }
 
 /// All that is known of the worker is that its connection has ended: it may live, and be back
-/// within its lease with what it holds.
+/// within its lease, or half of the time that the next plan may take, with what it holds.
 CoordinatorDecisions Coordination::await_return(const Member& member, const std::string& why,
                                                 uint64_t now_us) {
-  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
+  // Whoever waits for longer than the run has for its next step ends it.
+  const double wait_s = std::min(options_.job.elastic.heartbeat_timeout_seconds,
+                                 options_.job.comm.init_timeout_seconds / 2);
   const std::string& address = member.request.data_address;
-  absent_.await(member.id, why, now_us + static_cast<uint64_t>(lease_us), address);
+  absent_.await(member.id, why, now_us + static_cast<uint64_t>(wait_s / kMicro), address);
   return {CheckListener{address}};
 }
 
@@ -996,7 +998,8 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   const std::string who = describe(worker);
   const uint64_t step = steps_done() + 1;
   CoordinatorDecisions decisions = {worker_lost(worker, who, step, why), DismissWorker{worker}};
-  if (change_.is_of_plan(worker)) {
+  // Until a plan starts, those of the one before may hold what nobody else has.
+  if (members().at(worker).may_hold_state) {
     const std::string reason(why.message());
     if (may_return) {
       append(decisions, await_return(members().at(worker), reason, now_us));

@@ -19,9 +19,7 @@ constexpr size_t kDescribedMax = 16;
 }  // namespace
 
 PlanChange::PlanChange(const JobSpec& job, std::optional<Plan> last)
-    : job_(job), plan_(std::move(last)) {
-  if (plan_) of_plan_ = plan_workers(*plan_);
-}
+    : job_(job), plan_(std::move(last)) {}
 
 void PlanChange::begin() {
   inventories_.clear();
@@ -99,7 +97,6 @@ void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
   restore_ = restore_of(*plan_, durable);
   SKEIN_CHECK(restore_.first_step <= durable.committed) << "state of a step that is not committed";
   snapshot_peers_ = choose_snapshot_peers(*plan_, job_.model, hosts, apart_);
-  of_plan_ = plan_workers(*plan_);
   givers_.clear();
   for (const LayerMove& move : restore_.moves) givers_.insert(move.from);
   peers_that_keep_ = {snapshot_peers_.begin(), snapshot_peers_.end()};

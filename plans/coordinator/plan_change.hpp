@@ -72,8 +72,6 @@ class PlanChange {
   /// The replicas of each worker, by the plan that is prepared or in force.
   const std::map<WorkerId, std::set<ReplicaId>>& hosted() const { return hosted_; }
   bool hosts(WorkerId worker) const { return hosted_.contains(worker); }
-  /// The newest plan, in force or not, has a part for it.
-  bool is_of_plan(WorkerId worker) const { return of_plan_.contains(worker); }
   /// It sends state to others before the plan can start.
   bool gives_state(WorkerId worker) const { return givers_.contains(worker); }
   std::vector<WorkerId> workers() const;
@@ -88,8 +86,8 @@ class PlanChange {
   StateSources sources(const Durable& durable) const;
 
   // Invariants: inventories are of members; whoever has prepared has a part in the plan; parts are
-  // of the plan; `of_plan_`, `givers_` and `peers_that_keep_` repeat what the plan, the moves and
-  // the snapshot peers say, to be asked for every message.
+  // of the plan; `givers_` and `peers_that_keep_` repeat what the moves and the snapshot peers say,
+  // to be asked for every message.
   JobSpec job_;
   std::map<WorkerId, std::vector<InventoryItem>> inventories_;  // This change's own.
   std::set<WorkerId> prepared_;
@@ -99,7 +97,6 @@ class PlanChange {
   RestoreDecision restore_;               // The plan's.
   std::vector<WorkerId> snapshot_peers_;  // By stage of the plan; 0: there is none.
   std::map<WorkerId, std::set<ReplicaId>> hosted_;
-  std::set<WorkerId> of_plan_;
   std::set<WorkerId> givers_;
   std::set<WorkerId> peers_that_keep_;
 };

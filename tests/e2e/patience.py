@@ -13,7 +13,7 @@ import traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from between import Between  # noqa: E402
 from checkpoints import newest  # noqa: E402
-from elastic_runs import ElasticRun  # noqa: E402
+from elastic_runs import ElasticRun, wait_until  # noqa: E402
 from running import Program  # noqa: E402
 
 SLOWNESS = int(os.environ.get("SKEIN_TEST_SLOWNESS", "1"))
@@ -110,6 +110,47 @@ def reset_link(program, expect, name, *words, waits_seconds=0):
         check_whole(expect, run, 60)
         lost = [each["text"] for each in run.events("worker.lost")]
         expect("who was lost came back", lost and len(run.events("worker.joined")) > 2, lost)
+    finally:
+        run.end()
+
+
+def reset_leaver(program, expect):
+    """The link of one that leaves is reset while its state is about to move: it has no part in the plan
+    that is prepared, and is the only one who has that state."""
+    run = ElasticRun(program, "reset-leaver", 0, *TWO_STAGES, *SLOW, *NO_OTHER_STATE, *lease(6),
+                     "--training.steps", "60", apart=True, waits_for=2)
+    try:
+        betweens = [Between(run.address()) for _ in range(3)]
+        run.workers = [run.spawn("worker", "--join", each.address) for each in betweens[:2]]
+        run.wait_for_step(10)
+        run.workers.append(run.spawn("worker", "--join", betweens[2].address))
+        wait_until(lambda: len(run.events("worker.joined")) == 3, 20 * SLOWNESS)
+        run.workers[1].send_signal(signal.SIGTERM)
+        wait_until(lambda: len(run.events("plan.made")) == 2, 20 * SLOWNESS)
+        betweens[1].reset()
+        check_whole(expect, run, 60)
+    finally:
+        run.end()
+
+
+def killed_while_awaited(program, expect):
+    """Its link is reset while it is stopped, and it dies then: that is noticed."""
+    run = ElasticRun(program, "killed", 0, *TWO_STAGES, *SLOW, *NO_OTHER_STATE, *lease(20),
+                     "--training.steps", "40", apart=True, waits_for=2)
+    try:
+        between = Between(run.address())
+        run.workers = [run.spawn("worker", "--join", address)
+                       for address in (between.address, run.address())]
+        run.wait_for_step(15)
+        run.workers[0].send_signal(signal.SIGSTOP)
+        between.reset()
+        run.wait_for_event("run.waiting", 15 * SLOWNESS)
+        run.workers[0].kill()
+        run.join()
+        code = run.finish()
+        expect("ends with code 0", code == 0, f"{code}: {run.errors()[-300:]}")
+        back = run.events("run.rolled_back")
+        expect("its death is known", back and "nobody listens at" in back[0]["absent"], back)
     finally:
         run.end()
 
@@ -303,6 +344,8 @@ TRIALS = {
     "a link that is reset, with snapshots": lambda *with_: reset_link(*with_, "reset-copies"),
     "all links, for a while": lambda *with_: reset_link(*with_, "all-reset", *NO_OTHER_STATE,
                                                         waits_seconds=3),
+    "the link of a leaver": reset_leaver,
+    "killed while it is waited for": killed_while_awaited,
     "a dead worker": dead_worker,
     "stop in a long step": stop_finishes_a_long_step,
     "stop in a stuck step": stop_abandons_a_stuck_step,

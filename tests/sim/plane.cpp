@@ -183,7 +183,7 @@ bool SimulatedPlane::is_cut_off(const std::string& address) const {
 void SimulatedPlane::check_listener(const std::string& address, double patience_seconds,
                                     std::function<void()> on_gone) {
   if (options_.takes_all_for_dead) return world_.after(0, options_.process, std::move(on_gone));
-  if (patience_seconds <= 0 || planes_.by_address.contains(address)) return;
+  if (patience_seconds <= 0) return;
   const double waited = static_cast<double>(kLookUs) * 1e-6;
   const auto refused = planes_.refused.find(address);
   const bool is_known =

@@ -365,7 +365,7 @@ TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {
 }
 
 TEST_F(DataPlaneTest, AProcessIsDeadWhoseMachineRefusesToConnectAndNoOther) {
-  // Shared: a plane that lives is looked at for longer than this test lasts.
+  // Shared: they are looked at for longer than this test lasts, if it fails.
   auto gone = std::make_shared<std::atomic<int>>(0);
   auto alive = std::make_shared<std::atomic<int>>(0);
   auto dying = std::make_unique<Recorder>();
@@ -377,12 +377,17 @@ TEST_F(DataPlaneTest, AProcessIsDeadWhoseMachineRefusesToConnectAndNoOther) {
   auto leaver = DataPlane::start(*loop, {}).value();
   const std::string left = leaver->address();
   leaver.reset();
-  sender->check_listener(receiver->address(), 5, [alive] { ++*alive; });
+  auto its_loop = EventLoop::start().value();  // With which its connections end.
+  auto living = DataPlane::start(*its_loop, {}).value();
+  sender->check_listener(living->address(), 20, [alive] { ++*alive; });
   sender->check_listener(left, 5, [gone] { ++*gone; });
   sender->check_listener(dying_at, 5, [gone] { ++*gone; });
   EXPECT_TRUE(eventually([&] { return *gone == 2; }));
   EXPECT_EQ(*alive, 0);
   dies.join();
+  living.reset();
+  its_loop.reset();
+  EXPECT_TRUE(eventually([&] { return *alive == 1; })) << "it dies while it is looked at";
 }
 
 TEST_F(DataPlaneTest, AWatchTellsOnceWhoCannotBeReachedAndNothingOfTheOthers) {

@@ -70,7 +70,7 @@ TEST(CoordinationElastic, WithoutTheNewestStateItGoesBackAndTheJournalToo) {
 
 /// Five steps; then the link of worker 2 closes, which may live.
 struct ClosedLink : Cluster {
-  ClosedLink() : Cluster(long_job()) {
+  explicit ClosedLink(JobSpec job = long_job()) : Cluster(std::move(job)) {
     start();
     for (uint64_t step = 0; step < 5; ++step) finish_step(step);
     closed_are_dead = false;
@@ -113,6 +113,41 @@ TEST(CoordinationElastic, WhoseLeaseIsOverIsNotWaitedFor) {
   cluster.now += 1'500'000;
   EXPECT_NE(find<AssignPlan>(cluster.answered(cluster.coordination.on_timer(cluster.now))),
             nullptr);
+}
+
+TEST(CoordinationElastic, WhoHasNoPartInThePlanThatIsPreparedMayHoldTheStateOfTheOneBefore) {
+  Cluster cluster(long_job());
+  cluster.start();
+  for (uint64_t step = 0; step < 5; ++step) cluster.finish_step(step);
+  cluster.join(3);
+  cluster.now += 1'000'000;
+  cluster.decided(cluster.coordination.on_leave({2}, "SIGTERM", cluster.now));
+  if (cluster.coordination.phase() == Coordination::Phase::kTraining) cluster.finish_step(5);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kQuiescing);
+  const uint64_t steps = cluster.coordination.steps_done();
+  cluster.quiesced(1, {{steps, kFrontStage}});
+  cluster.quiesced(2, {{steps, kBack}});
+  const CoordinatorDecisions made = cluster.quiesced(3);
+  ASSERT_NE(find<AssignPlan>(made), nullptr);
+  ASSERT_FALSE(find<AssignPlan>(made)->restore.moves.empty());
+  cluster.closed_are_dead = false;
+  EXPECT_NE(find<CheckListener>(cluster.lose(2)), nullptr);
+  cluster.quiesced(1, {{steps, kFrontStage}});
+  const CoordinatorDecisions waits = cluster.quiesced(3);
+  EXPECT_EQ(find<AssignPlan>(waits), nullptr);
+  ASSERT_NE(find<RunEvent>(waits), nullptr);
+  EXPECT_EQ(find<RunEvent>(waits)->name, "run.waiting");
+}
+
+TEST(CoordinationElastic, TheWaitForAWorkerDoesNotEndTheRun) {
+  JobSpec job = long_job();
+  job.comm.init_timeout_seconds = 4;  // A lease is ten seconds.
+  ClosedLink cluster(job);
+  EXPECT_EQ(find<AssignPlan>(cluster.waits), nullptr);
+  cluster.now += 2'100'000;
+  const CoordinatorDecisions gone_on = cluster.answered(cluster.coordination.on_timer(cluster.now));
+  EXPECT_EQ(find<EndRun>(gone_on), nullptr);
+  EXPECT_NE(find<AssignPlan>(gone_on), nullptr);
 }
 
 TEST(CoordinationElastic, ItsOwnPauseIsNobodysSilence) {
