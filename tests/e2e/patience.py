@@ -206,7 +206,7 @@ def stop_finishes_a_long_step(program, expect):
 
 def stop_abandons_a_stuck_step(program, expect):
     """A step that takes far longer than the one before is abandoned; what was committed is saved."""
-    run = start_for_a_stop(program, "stuck-step", *SLOW, "--chaos", "w2:slow=100x@step=5",
+    run = start_for_a_stop(program, "stuck-step", *SLOW, "--chaos", "w2:slow=300x@step=5",
                            "--elastic.snapshot_interval", "1")  # The stuck worker is given up.
     try:
         run.wait_for_step(5)
