@@ -37,6 +37,8 @@ struct Hello {
 class HelloFrame {
  public:
   explicit HelloFrame(const Hello& hello);
+  HelloFrame(const HelloFrame&) = delete;  // Its pieces point into it.
+  HelloFrame& operator=(const HelloFrame&) = delete;
   kj::ArrayPtr<const kj::ArrayPtr<const kj::byte>> pieces() const { return pieces_; }
 
  private:

@@ -23,9 +23,11 @@ bool is_refusal(const kj::Exception& why) {
 
 /// A connection, and what comes on it.
 struct Talk {
+  Talk(const Hello& its_hello, kj::Own<kj::AsyncIoStream> its_stream)
+      : hello(its_hello), stream(kj::mv(its_stream)) {}
   HelloFrame hello;
   kj::Own<kj::AsyncIoStream> stream;
-  std::array<kj::byte, 256> heard;
+  std::array<kj::byte, 256> heard = {};
 };
 
 kj::Promise<void> read_to_end(const std::shared_ptr<Talk>& talk) {
@@ -73,7 +75,7 @@ void ListenerCheck::connect_after(kj::Duration pause) {
 /// As long as the connection lasts, it lives.
 kj::Promise<void> ListenerCheck::greet(kj::Own<kj::AsyncIoStream> stream) {
   if (loop_.timer().now() >= give_up_at_) return kj::READY_NOW;
-  auto talk = std::make_shared<Talk>(Talk{HelloFrame(hello_), kj::mv(stream), {}});
+  auto talk = std::make_shared<Talk>(hello_, kj::mv(stream));
   auto ended = kj::evalNow([&] {
                  return talk->stream->write(talk->hello.pieces());
                }).then([talk] {

@@ -378,7 +378,12 @@ TEST_F(DataPlaneTest, AProcessIsDeadWhoseMachineRefusesToConnectAndNoOther) {
   const std::string left = leaver->address();
   leaver.reset();
   auto its_loop = EventLoop::start().value();  // With which its connections end.
-  auto living = DataPlane::start(*its_loop, {}).value();
+  auto refused = std::make_shared<std::atomic<int>>(0);
+  DataPlane::Options options;
+  options.on_refused = [refused](const std::string&, const std::string&) { ++*refused; };
+  auto living = DataPlane::start(*its_loop, options).value();
+  living->identify({"run", {1}, 1});
+  sender->identify({"run", {}, 1});
   sender->check_listener(living->address(), 20, [alive] { ++*alive; });
   sender->check_listener(left, 5, [gone] { ++*gone; });
   sender->check_listener(dying_at, 5, [gone] { ++*gone; });
@@ -388,6 +393,7 @@ TEST_F(DataPlaneTest, AProcessIsDeadWhoseMachineRefusesToConnectAndNoOther) {
   living.reset();
   its_loop.reset();
   EXPECT_TRUE(eventually([&] { return *alive == 1; })) << "it dies while it is looked at";
+  EXPECT_EQ(*refused, 0);
 }
 
 TEST_F(DataPlaneTest, AWatchTellsOnceWhoCannotBeReachedAndNothingOfTheOthers) {
