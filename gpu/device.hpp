@@ -40,7 +40,15 @@ class Buffer {
   std::function<void(void*)> release_;
 };
 
-enum class WorkKind { kForward, kBackward, kBackwardInput, kBackwardWeight, kUpdate, kOther };
+enum class WorkKind {
+  kForward,
+  kBackward,
+  kBackwardInput,
+  kBackwardWeight,
+  kUpdate,
+  kWarmUp,  // Done once, so that libraries choose their kernels: no emulation takes time for it.
+  kOther,
+};
 
 /// A piece of work for a device: `run` enqueues ops; what it captures lives until they have ended.
 struct Work {
@@ -120,18 +128,19 @@ std::unique_ptr<Device> make_host_device(int32_t threads);
 /// one thread that is the processor time of the thread, so that what other processes take from the
 /// machine is not counted as slowness of the device. At speed 1, and above, which it cannot reach,
 /// the work runs as on `inner` and no clock is read: a device that may be slowed later costs
-/// nothing until then. speed > 0.
+/// nothing until then. Work of kWarmUp runs as on `inner`, too. speed > 0.
 ///
 /// On top of that a piece of work ends when `plans::end_of_work` says: its sleep is spent behind
 /// it, which nobody can tell from one before it, as its output leaves when it ends. The times of an
 /// H6 count from the first piece of a step.
 std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double speed,
                                            plans::Scenario scenario = {});
-/// Sleeps for `sleep_us` instead of doing F, B and update work; the scenario as above.
+/// Sleeps for `sleep_us` instead of doing F, B and update work, and does no warm-up; the scenario
+/// as above.
 std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed = 1.0,
                                           plans::Scenario scenario = {});
-/// How long a device that only sleeps does so for `share` of a work of this kind, which is none of
-/// kOther, at `speed` > 0.
+/// How long a device that only sleeps does so for `share` of a work of this kind, neither kWarmUp
+/// nor kOther, at `speed` > 0.
 double sleep_us(const SleepProfile& profile, WorkKind kind, double share, double speed);
 
 }  // namespace skein::gpu

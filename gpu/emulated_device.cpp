@@ -97,7 +97,7 @@ class SlowedDevice final : public Device {
   absl::StatusOr<DeviceGroups*> groups() override { return inner_->groups(); }
   DeviceMemory memory() const override { return inner_->memory(); }
   absl::Status run(Work work) override {
-    if (work.run) {
+    if (work.run && work.kind != WorkKind::kWarmUp) {
       // The wait is part of the work, so that the next piece starts behind it.
       work.run = [this, run = std::move(work.run), piece = work.piece,
                   device_count = work.device_count](Ops& ops) {
@@ -153,6 +153,7 @@ class SleepDevice final : public Device {
   absl::Status run(Work work) override {
     const Clock::time_point given = work.given == Clock::time_point() ? Clock::now() : work.given;
     const std::lock_guard lock(mutex_);
+    if (work.kind == WorkKind::kWarmUp) return absl::OkStatus();
     if (work.kind == WorkKind::kOther) return work.run ? work.run(ops_) : absl::OkStatus();
     // From when the device was free and had the work: the wake-up of a thread is no work.
     const Clock::time_point start = std::max(given, free_at_);

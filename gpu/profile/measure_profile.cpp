@@ -58,6 +58,7 @@ class LayerBench {
   absl::StatusOr<plans::LayerTimes> times(int repeats) {
     plans::LayerTimes best{kNever, kNever, kNever};
     for (int round = 0; round <= repeats; ++round) {
+      is_warm_ = round > 0;
       plans::LayerTimes taken;
       SKEIN_ASSIGN_OR_RETURN(taken.forward_us, run(WorkKind::kForward, share_,
                                                    [this](Ops& ops) { return forward(ops); }));
@@ -68,7 +69,7 @@ class LayerBench {
       SKEIN_ASSIGN_OR_RETURN(taken.backward_weight_us,
                              run(WorkKind::kBackwardWeight, share_,
                                  [this](Ops& ops) { return model_->backward_weight(ops, 0); }));
-      if (round == 0) continue;  // Caches are cold and libraries choose their kernels.
+      if (!is_warm_) continue;
       best.forward_us = std::min(best.forward_us, taken.forward_us);
       best.backward_input_us = std::min(best.backward_input_us, taken.backward_input_us);
       best.backward_weight_us = std::min(best.backward_weight_us, taken.backward_weight_us);
@@ -79,10 +80,11 @@ class LayerBench {
   absl::StatusOr<double> update_us(int repeats) {
     double best = kNever;
     for (int round = 0; round <= repeats; ++round) {
+      is_warm_ = round > 0;
       SKEIN_ASSIGN_OR_RETURN(const double taken,
                              run(WorkKind::kUpdate, update_share_,
                                  [this](Ops& ops) { return model_->update(ops, {}); }));
-      best = std::min(best, taken);
+      if (is_warm_) best = std::min(best, taken);
     }
     return best;
   }
@@ -109,7 +111,7 @@ class LayerBench {
   /// Microseconds from submission to the end of the work.
   absl::StatusOr<double> run(WorkKind kind, double share, std::function<absl::Status(Ops&)> body) {
     Work work;
-    work.kind = kind;
+    work.kind = is_warm_ ? kind : WorkKind::kWarmUp;
     work.share = share;
     work.run = std::move(body);
     const auto start = std::chrono::steady_clock::now();
@@ -122,6 +124,7 @@ class LayerBench {
   std::unique_ptr<StageModel> model_;
   double share_ = 0;
   double update_share_ = 0;
+  bool is_warm_ = false;  // Else caches are cold, and libraries choose their kernels.
   std::vector<int32_t> tokens_;
   std::vector<float> activations_;
   std::vector<float> output_;

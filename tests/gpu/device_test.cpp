@@ -213,6 +213,11 @@ TEST(SlowedDevice, BecomesSlowAndRecoversWhileItRuns) {
   EXPECT_TRUE(device->run({WorkKind::kForward, burn}).ok());
 }
 
+TEST(SlowedDevice, SparesWarmUps) {
+  auto device = make_slowed_device(make_host_device(1), 1e-7);  // A millisecond would take hours.
+  EXPECT_TRUE(device->run({WorkKind::kWarmUp, burn}).ok());
+}
+
 TEST(SlowedDevice, IsItsInnerDeviceAtFullSpeed) {
   auto device = make_slowed_device(make_host_device(1), 1.0);
   EXPECT_EQ(device->info().name, make_host_device(1)->info().name);
