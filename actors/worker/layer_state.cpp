@@ -14,8 +14,8 @@ namespace skein::actors {
 namespace {
 
 constexpr size_t kSealFloats = 2;
-constexpr gpu::StateKind kKinds[] = {gpu::StateKind::kWeight, gpu::StateKind::kMomentFirst,
-                                     gpu::StateKind::kMomentSecond};
+constexpr gpu::StateKind kLayerKinds[] = {gpu::StateKind::kWeight, gpu::StateKind::kMomentFirst,
+                                          gpu::StateKind::kMomentSecond};
 
 /// As if the layer were a stage of its own: with the copy of a tied embedding.
 std::vector<plans::ParameterSpec> own_parameters(const plans::ModelSpec& spec, int64_t layer) {
@@ -42,7 +42,7 @@ absl::Status for_each_piece(const plans::ModelSpec& spec, int64_t layer,
   for (const plans::ParameterSpec& parameter : own_parameters(spec, layer)) {
     SKEIN_ASSIGN_OR_RETURN(const size_t position, position_of(model, parameter.name));
     const auto count = static_cast<size_t>(plans::element_count(parameter));
-    for (gpu::StateKind kind : kKinds) {
+    for (gpu::StateKind kind : kLayerKinds) {
       SKEIN_RETURN_IF_ERROR(visit(position, kind, offset, count));
       offset += count;
     }
@@ -55,7 +55,7 @@ absl::Status for_each_piece(const plans::ModelSpec& spec, int64_t layer,
 int64_t layer_state_floats(const plans::ModelSpec& model, int64_t layer) {
   int64_t floats = kSealFloats;
   for (const plans::ParameterSpec& parameter : own_parameters(model, layer)) {
-    floats += static_cast<int64_t>(std::size(kKinds)) * plans::element_count(parameter);
+    floats += static_cast<int64_t>(std::size(kLayerKinds)) * plans::element_count(parameter);
   }
   return floats;
 }
@@ -90,7 +90,7 @@ absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
   size_t offset = 0;
   for (const plans::ParameterSpec& parameter : own_parameters(spec, layer)) {
     const auto count = static_cast<size_t>(plans::element_count(parameter));
-    const std::span<float> state = out.subspan(offset, std::size(kKinds) * count);
+    const std::span<float> state = out.subspan(offset, std::size(kLayerKinds) * count);
     std::fill(state.begin(), state.end(), 0.0f);
     SKEIN_RETURN_IF_ERROR(from.read(parameter.name, state.first(count)));
     for (size_t i = 0; i < suffixes.size(); ++i) {
@@ -127,7 +127,7 @@ std::vector<gpu::SavedParameter> saved_parameters(const plans::ModelSpec& spec, 
     parameters.push_back({parameter, state.subspan(offset, count),
                           state.subspan(offset + count, count),
                           state.subspan(offset + 2 * count, count)});
-    offset += std::size(kKinds) * count;
+    offset += std::size(kLayerKinds) * count;
   }
   return parameters;
 }

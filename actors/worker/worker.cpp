@@ -18,6 +18,7 @@
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/base/units.hpp"
 #include "plans/collectives/reducer_kind.hpp"
 
 namespace skein::actors {
@@ -28,7 +29,6 @@ constexpr int kOlderJoinsMax = 2;
 /// Who is told to leave is often killed ten seconds later: it does not wait for a coordinator that
 /// is gone as long as others do.
 constexpr uint64_t kLeaverPatienceUs = 4'000'000;
-constexpr double kMicro = 1e-6;
 
 std::string host_name() {
   std::array<char, 256> buffer{};
@@ -215,7 +215,7 @@ void WorkerState::on_other_run(const std::string& here) {
                            config.options.coordinator_address, " is run ", here);
   if (!config.options.on_waiting) return;
   const double left_s =
-      job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * kMicro;
+      job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * plans::kMicro;
   config.options.on_waiting(
       absl::StrCat(other_run,
                    "; resume the worker's own run at that address, or end this worker and start a "
@@ -225,7 +225,7 @@ void WorkerState::on_other_run(const std::string& here) {
 
 void WorkerState::look_again() {
   const double left_s =
-      job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * kMicro;
+      job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * plans::kMicro;
   if (left_s > 0) return session->connect(left_s);
   give_up(absl::UnavailableError(absl::StrCat("lost the coordinator: ", other_run)));
 }

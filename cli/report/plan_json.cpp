@@ -6,12 +6,12 @@
 
 namespace skein::cli {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json plan_json(const plans::Plan& plan) {
-  Json stages = Json::array();
+OrderedJson plan_json(const plans::Plan& plan) {
+  OrderedJson stages = OrderedJson::array();
   for (const plans::StagePlan& stage : plan.stages) {
-    Json replicas = Json::array();
+    OrderedJson replicas = OrderedJson::array();
     for (const plans::ReplicaPlan& replica : stage.replicas) {
       replicas.push_back({{"replica", replica.id.value},
                           {"worker", replica.worker.value},

@@ -32,7 +32,7 @@ uint64_t largest(const std::vector<uint64_t>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// Weight of the newest step in the moving average of the throughput (llm.c's).
 constexpr double kRateDecay = 0.95;
@@ -40,8 +40,8 @@ constexpr double kRateDecay = 0.95;
 constexpr size_t kEventBytesMax = 8192;
 
 /// Events that changed nothing; reasons of none are left out.
-Json by_reason(const plans::DropCounts& dropped) {
-  Json json = Json::object();
+OrderedJson by_reason(const plans::DropCounts& dropped) {
+  OrderedJson json = OrderedJson::object();
   for (size_t i = 0; i < plans::kDropReasons; ++i) {
     const auto why = static_cast<plans::DropReason>(i);
     if (dropped.of(why) > 0) json[plans::to_text(why)] = dropped.of(why);
@@ -50,7 +50,7 @@ Json by_reason(const plans::DropCounts& dropped) {
 }
 
 /// Where the wall time went, in seconds.
-Json goodput_json(const plans::Goodput& goodput) {
+OrderedJson goodput_json(const plans::Goodput& goodput) {
   return {{"ratio", goodput.ratio()},   {"useful", goodput.useful_s},
           {"redone", goodput.redone_s}, {"waiting", goodput.waiting_s},
           {"moving", goodput.moving_s}, {"stopped", goodput.stopped_s}};
@@ -64,8 +64,8 @@ std::string goodput_line(const plans::Goodput& goodput) {
 }
 
 /// In one line, whatever bytes its texts have.
-std::string to_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string to_line(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace
@@ -218,22 +218,22 @@ void RunReporter::on_step(const actors::StepReport& report) {
   for (size_t s = 0; s < stash_peak_.size(); ++s) {
     stash_peak_[s] = std::max(stash_peak_[s], report.stage_stash_peak[s]);
   }
-  Json json = {{"kind", "step"},
-               {"time", now_text()},
-               {"step", report.step},
-               {"loss", report.loss},
-               {"grad_norm", report.gradient_norm},
-               {"lr", report.learning_rate},
-               {"step_seconds", report.step_seconds},
-               {"control_seconds", report.control_seconds},
-               {"tokens", report.tokens},
-               {"samples", report.samples},
-               {"bubble", bubble(report.stage_busy_seconds, report.step_seconds)},
-               {"stage_busy_seconds", report.stage_busy_seconds},
-               {"stage_stash_peak", report.stage_stash_peak},
-               {"version", report.step},
-               {"staleness", largest(report.stage_staleness)},
-               {"workers", report.workers_active}};
+  OrderedJson json = {{"kind", "step"},
+                      {"time", now_text()},
+                      {"step", report.step},
+                      {"loss", report.loss},
+                      {"grad_norm", report.gradient_norm},
+                      {"lr", report.learning_rate},
+                      {"step_seconds", report.step_seconds},
+                      {"control_seconds", report.control_seconds},
+                      {"tokens", report.tokens},
+                      {"samples", report.samples},
+                      {"bubble", bubble(report.stage_busy_seconds, report.step_seconds)},
+                      {"stage_busy_seconds", report.stage_busy_seconds},
+                      {"stage_stash_peak", report.stage_stash_peak},
+                      {"version", report.step},
+                      {"staleness", largest(report.stage_staleness)},
+                      {"workers", report.workers_active}};
   if (!report.pipeline_samples.empty()) {
     json["steps"] = count;
     json["pipeline_samples"] = report.pipeline_samples;
@@ -262,9 +262,9 @@ void RunReporter::on_step(const actors::StepReport& report) {
 
 void RunReporter::on_validation(const actors::ValidationReport& report) {
   validation_loss_ = report.loss;
-  const Json json = {{"kind", "validation"},    {"time", now_text()},
-                     {"step", report.step},     {"loss", report.loss},
-                     {"tokens", report.tokens}, {"seconds", report.seconds}};
+  const OrderedJson json = {{"kind", "validation"},    {"time", now_text()},
+                            {"step", report.step},     {"loss", report.loss},
+                            {"tokens", report.tokens}, {"seconds", report.seconds}};
   metrics_.append(to_line(json));
   if (options_.format == LogFormat::kJson && !options_.quiet) line(to_line(json));
   event_line(absl::StrFormat("validation at step %d: loss %.4f over %s tokens", report.step,
@@ -290,7 +290,7 @@ void RunReporter::on_event(const actors::EventReport& report) {
                       report.fields.at("device"));
   }
   mark_event(report);
-  Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
+  OrderedJson json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
   for (const auto& [name, value] : report.fields) json[name] = value;
   events_.append(to_line(json));
   if (options_.format == LogFormat::kJson && !options_.quiet) line(to_line(json));
@@ -346,16 +346,17 @@ void RunReporter::summarise(const actors::RunResult& result) {
   const double rate = step_seconds_ > 0 ? static_cast<double>(timed_amount_) / step_seconds_ : 0;
   const double control = step_seconds_ > 0 ? control_seconds_ / step_seconds_ : 0;
   if (options_.format == LogFormat::kJson) {
-    Json json = {{"kind", "summary"},
-                 {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
-                 {"steps_done", result.steps_done},
-                 {"loss", last_loss_},
-                 {options_.counts_samples ? "samples" : "tokens", amount_},
-                 {"wall_seconds", wall},
-                 {options_.counts_samples ? "samples_per_second" : "tokens_per_second", rate},
-                 {"control_share", control},
-                 {"checkpoint", result.checkpoint_path},
-                 {"folder", options_.folder.path}};
+    OrderedJson json = {
+        {"kind", "summary"},
+        {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
+        {"steps_done", result.steps_done},
+        {"loss", last_loss_},
+        {options_.counts_samples ? "samples" : "tokens", amount_},
+        {"wall_seconds", wall},
+        {options_.counts_samples ? "samples_per_second" : "tokens_per_second", rate},
+        {"control_share", control},
+        {"checkpoint", result.checkpoint_path},
+        {"folder", options_.folder.path}};
     if (validation_loss_) json["validation_loss"] = *validation_loss_;
     if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
     return line(to_line(json));

@@ -14,14 +14,14 @@
 namespace skein::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array kTracks = {"compute",       "send",    "receive",
                                 "gradient sync", "control", "checkpoint"};
 /// Slices that are kept: 100 bytes each make a file of 20 MB.
 constexpr size_t kSlicesMax = 200'000;
 
-Json metadata(const char* name, uint32_t pid, int tid, const std::string& value) {
+OrderedJson metadata(const char* name, uint32_t pid, int tid, const std::string& value) {
   return {{"ph", "M"}, {"name", name}, {"pid", pid}, {"tid", tid}, {"args", {{"name", value}}}};
 }
 
@@ -61,14 +61,14 @@ void put_in_order(std::vector<Entry>& entries) {
   }
 }
 
-Json arguments_of(const Entry& entry) {
+OrderedJson arguments_of(const Entry& entry) {
   const actors::TimingsReport& report = *entry.report;
-  Json arguments = {{"step", report.step},
-                    {"stage", report.stage},
-                    {"microbatch", entry.slice.microbatch},
-                    {"version", report.version},
-                    {"staleness", report.staleness},
-                    {"weight_delay", report.weight_delay}};
+  OrderedJson arguments = {{"step", report.step},
+                           {"stage", report.stage},
+                           {"microbatch", entry.slice.microbatch},
+                           {"version", report.version},
+                           {"staleness", report.staleness},
+                           {"weight_delay", report.weight_delay}};
   if (report.pipeline >= 0) arguments["pipeline"] = report.pipeline;
   return arguments;
 }
@@ -82,7 +82,7 @@ void TraceWriter::add(const actors::TimingsReport& report) {
 }
 
 std::string TraceWriter::to_json() const {
-  Json events = Json::array();
+  OrderedJson events = OrderedJson::array();
   // A track of a worker over all its steps: overlaps matter across steps too.
   std::map<std::pair<uint32_t, int>, std::vector<Entry>> tracks;
   std::map<uint32_t, std::set<int32_t>> stages;
@@ -136,7 +136,7 @@ std::string TraceWriter::to_json() const {
       events.push_back(metadata("thread_name", pid, static_cast<int>(track), kTracks[track]));
     }
   }
-  return Json({{"traceEvents", events}, {"displayTimeUnit", "ms"}}).dump();
+  return OrderedJson({{"traceEvents", events}, {"displayTimeUnit", "ms"}}).dump();
 }
 
 absl::Status TraceWriter::write() const { return gpu::write_durably(path_, to_json()); }

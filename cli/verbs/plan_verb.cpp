@@ -19,7 +19,7 @@
 namespace skein::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 const plans::PlanVerdict* verdict_of(const std::vector<plans::PlanVerdict>& verdicts,
                                      const std::string& planner) {
@@ -42,8 +42,8 @@ absl::Status use_schedule(const PlanOptions& options, const PlanningInputs& inpu
   return plans::check_memory(chosen.pipeline.plan, inputs.request.profile, inputs.request.cluster);
 }
 
-Json workers_json(const plans::Simulation& simulation, const plans::ClusterSpec& cluster) {
-  Json workers = Json::array();
+OrderedJson workers_json(const plans::Simulation& simulation, const plans::ClusterSpec& cluster) {
+  OrderedJson workers = OrderedJson::array();
   for (const plans::SimulatedWorker& worker : simulation.workers) {
     const plans::ClusterDevice& device = cluster.devices[worker.id.value - 1];
     workers.push_back({{"worker", worker.id.value},
@@ -55,12 +55,12 @@ Json workers_json(const plans::Simulation& simulation, const plans::ClusterSpec&
   return workers;
 }
 
-Json json_of(const PlanningInputs& inputs, const plans::PlanVerdict& chosen,
-             const std::vector<ReportPlanner>& planners) {
+OrderedJson json_of(const PlanningInputs& inputs, const plans::PlanVerdict& chosen,
+                    const std::vector<ReportPlanner>& planners) {
   const plans::Simulation& simulation = chosen.simulation;
-  Json others = Json::array();
+  OrderedJson others = OrderedJson::array();
   for (const ReportPlanner& planner : planners) {
-    Json json = {{"planner", planner.name}};
+    OrderedJson json = {{"planner", planner.name}};
     if (planner.trouble.empty()) {
       json["step_us"] = planner.step_us;
       json["bubble"] = planner.bubble;
@@ -72,17 +72,17 @@ Json json_of(const PlanningInputs& inputs, const plans::PlanVerdict& chosen,
     others.push_back(json);
   }
   const Throughput rate = throughput(inputs, simulation.step_us);
-  Json json = {{"planner", chosen.planner},
-               {"reason", chosen.pipeline.reason},
-               {"profile", inputs.estimated ? "estimated" : inputs.request.profile.source},
-               {"step_us", simulation.step_us},
-               {"objective_us", chosen.pipeline.objective_us},
-               {"samples_per_second", rate.samples},
-               {"bubble", simulation.bubble},
-               {"workers", workers_json(simulation, inputs.request.cluster)},
-               {"planners", others},
-               {"plan", plan_json(chosen.pipeline.plan)},
-               {"plan_text", plans::to_text(chosen.pipeline.plan)}};
+  OrderedJson json = {{"planner", chosen.planner},
+                      {"reason", chosen.pipeline.reason},
+                      {"profile", inputs.estimated ? "estimated" : inputs.request.profile.source},
+                      {"step_us", simulation.step_us},
+                      {"objective_us", chosen.pipeline.objective_us},
+                      {"samples_per_second", rate.samples},
+                      {"bubble", simulation.bubble},
+                      {"workers", workers_json(simulation, inputs.request.cluster)},
+                      {"planners", others},
+                      {"plan", plan_json(chosen.pipeline.plan)},
+                      {"plan_text", plans::to_text(chosen.pipeline.plan)}};
   if (inputs.has_job) json["tokens_per_second"] = rate.tokens;
   return json;
 }

@@ -23,10 +23,10 @@ namespace skein::gpu {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// The index of the files whose name begins with `kind`.
-Json make_index(const std::vector<SavedFile>& files, const std::string& kind) {
+OrderedJson make_index(const std::vector<SavedFile>& files, const std::string& kind) {
   std::map<std::string, std::string> weight_map;
   uint64_t total = 0;
   for (const SavedFile& file : files) {
@@ -58,8 +58,8 @@ absl::Status check_files(const plans::ModelSpec& model, const std::vector<SavedF
 }
 
 /// Writes one small text file and adds it to the list of the checkpoint's files.
-absl::Status write_listed(const std::string& folder, const std::string& name, const Json& json,
-                          Listing& listing) {
+absl::Status write_listed(const std::string& folder, const std::string& name,
+                          const OrderedJson& json, Listing& listing) {
   const std::string text = json.dump(2) + "\n";
   SKEIN_RETURN_IF_ERROR(write_durably(absl::StrCat(folder, "/", name), text));
   listing[name] = {text.size(), crc32c(std::as_bytes(std::span(text))), {}};

@@ -8,7 +8,7 @@
 namespace skein::gpu {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// The name of a model that is neither of GPT-2's form nor of Llama's.
 constexpr const char* kOwnType = "skein";
@@ -18,33 +18,33 @@ bool is_plain_gpt2(const plans::ModelSpec& model) {
          model.has_bias;
 }
 
-Json gpt2_config(const plans::ModelSpec& model) {
-  Json config = {{"architectures", {"GPT2LMHeadModel"}},
-                 {"model_type", "gpt2"},
-                 {"vocab_size", model.vocab_size},
-                 {"n_positions", model.positions},
-                 {"n_ctx", model.positions},
-                 {"n_embd", model.channels},
-                 {"n_layer", model.layers},
-                 {"n_head", model.heads},
-                 {"n_inner", nullptr},
-                 {"activation_function", "gelu_new"},
-                 {"layer_norm_epsilon", model.norm_epsilon},
-                 {"resid_pdrop", 0.0},
-                 {"embd_pdrop", 0.0},
-                 {"attn_pdrop", 0.0},
-                 {"initializer_range", model.init_std},
-                 {"scale_attn_weights", true},
-                 {"scale_attn_by_inverse_layer_idx", false},
-                 {"reorder_and_upcast_attn", false},
-                 {"tie_word_embeddings", model.tied_head},
-                 {"torch_dtype", "float32"}};
+OrderedJson gpt2_config(const plans::ModelSpec& model) {
+  OrderedJson config = {{"architectures", {"GPT2LMHeadModel"}},
+                        {"model_type", "gpt2"},
+                        {"vocab_size", model.vocab_size},
+                        {"n_positions", model.positions},
+                        {"n_ctx", model.positions},
+                        {"n_embd", model.channels},
+                        {"n_layer", model.layers},
+                        {"n_head", model.heads},
+                        {"n_inner", nullptr},
+                        {"activation_function", "gelu_new"},
+                        {"layer_norm_epsilon", model.norm_epsilon},
+                        {"resid_pdrop", 0.0},
+                        {"embd_pdrop", 0.0},
+                        {"attn_pdrop", 0.0},
+                        {"initializer_range", model.init_std},
+                        {"scale_attn_weights", true},
+                        {"scale_attn_by_inverse_layer_idx", false},
+                        {"reorder_and_upcast_attn", false},
+                        {"tie_word_embeddings", model.tied_head},
+                        {"torch_dtype", "float32"}};
   if (model.intermediate_size > 0) config["n_inner"] = model.intermediate_size;
   return config;
 }
 
-Json own_config(const plans::ModelSpec& model) {
-  Json config = gpt2_config(model);
+OrderedJson own_config(const plans::ModelSpec& model) {
+  OrderedJson config = gpt2_config(model);
   config.erase("architectures");
   config["model_type"] = kOwnType;
   config["norm"] = model.norm;
@@ -56,7 +56,7 @@ Json own_config(const plans::ModelSpec& model) {
 }
 
 /// Rotary positions are said twice: transformers 4 reads `rope_theta`, 5 `rope_parameters`.
-Json llama_config(const plans::ModelSpec& model) {
+OrderedJson llama_config(const plans::ModelSpec& model) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
           {"vocab_size", model.vocab_size},
@@ -168,7 +168,7 @@ absl::Status read_llama(const nlohmann::json& json, const std::string& path,
 
 }  // namespace
 
-Json to_config(const plans::ModelSpec& model) {
+OrderedJson to_config(const plans::ModelSpec& model) {
   if (plans::has_llama_names(model)) return llama_config(model);
   return is_plain_gpt2(model) ? gpt2_config(model) : own_config(model);
 }

@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/base/units.hpp"
 #include "plans/job/sample_order.hpp"
 
 namespace skein::plans {
 namespace {
 
-constexpr double kMicro = 1e-6;
 /// Checkpoints whose files are being written. Workers keep a copy of their state for each.
 constexpr auto kCheckpointsMax = 2;
 

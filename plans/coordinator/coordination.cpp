@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
+#include "plans/base/units.hpp"
 #include "plans/coordinator/run_events.hpp"
 #include "plans/elastic/route_around.hpp"
 #include "plans/plan/layout_plan.hpp"
@@ -15,7 +16,6 @@
 namespace skein::plans {
 namespace {
 
-constexpr double kMicro = 1e-6;
 /// Workers that come or go together are handled together.
 constexpr uint64_t kSettleUs = 300'000;
 /// A long pause of our own, which people may want to know of.

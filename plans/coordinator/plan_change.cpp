@@ -14,7 +14,7 @@ namespace skein::plans {
 namespace {
 
 /// Items of state in one line of the log.
-constexpr size_t kDescribedMax = 16;
+constexpr size_t kMissingDescribedMax = 16;
 
 }  // namespace
 
@@ -72,7 +72,8 @@ std::string PlanChange::describe_inventories() const {
   std::vector<std::string> held;
   for (const auto& [worker, inventory] : inventories_) {
     for (const InventoryItem& each : inventory) {
-      if (held.size() == kDescribedMax) return absl::StrCat(absl::StrJoin(held, "; "), "; ...");
+      if (held.size() == kMissingDescribedMax)
+        return absl::StrCat(absl::StrJoin(held, "; "), "; ...");
       held.push_back(absl::StrCat("w", worker.value, " holds layers ", each.layers.begin, " to ",
                                   each.layers.end - 1, " after ", each.step, " steps"));
     }

@@ -1,4 +1,5 @@
 #include "plans/coordinator/stop_budget.hpp"
+#include "plans/base/units.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,21 +9,20 @@
 namespace skein::plans {
 namespace {
 
-constexpr double kSecondUs = 1e6;
 /// The least that a step gets, also one that nobody knows anything of.
-constexpr double kStepLeastUs = 1.2 * kSecondUs;
+constexpr double kStepLeastUs = 1.2 * kMicrosecondsPerSecond;
 /// Whoever asks a run to stop does not wait for longer steps.
-constexpr double kStepMostUs = 20 * kSecondUs;
+constexpr double kStepMostUs = 20 * kMicrosecondsPerSecond;
 constexpr double kStepFactor = 1.5;
 constexpr double kCheckpointFactor = 4;
-constexpr double kCheckpointLeastUs = 5 * kSecondUs;
-constexpr double kCheckpointUnknownUs = 60 * kSecondUs;
+constexpr double kCheckpointLeastUs = 5 * kMicrosecondsPerSecond;
+constexpr double kCheckpointUnknownUs = 60 * kMicrosecondsPerSecond;
 
 double left_us(const StopMeasures& measures) {
   return std::max(0.0, measures.step_us - measures.elapsed_us);
 }
 
-double tenths(double us) { return std::round(us / kSecondUs * 10) / 10; }
+double tenths(double us) { return std::round(us / kMicrosecondsPerSecond * 10) / 10; }
 
 }  // namespace
 

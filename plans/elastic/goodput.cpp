@@ -1,12 +1,11 @@
 #include "plans/elastic/goodput.hpp"
+#include "plans/base/units.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace skein::plans {
 namespace {
-
-constexpr double kMicrosecondsPerSecond = 1e6;
 
 double seconds(uint64_t time_us) { return static_cast<double>(time_us) / kMicrosecondsPerSecond; }
 

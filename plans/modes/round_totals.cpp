@@ -1,15 +1,10 @@
 #include "plans/modes/round_totals.hpp"
+#include "plans/base/units.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace skein::plans {
-namespace {
-
-constexpr double kMicro = 1e-6;
-
-}  // namespace
-
 double PipelineIteration::loss_sum() const {
   double sum = 0;
   for (const auto& [stage, report] : reports) sum += report.loss_sum;

@@ -5,15 +5,10 @@
 #include <utility>
 
 #include "plans/base/check.hpp"
+#include "plans/base/units.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {
-namespace {
-
-constexpr double kMicro = 1e-6;
-
-}  // namespace
-
 SynchronousSteps::SynchronousSteps(const Plan& plan) : plan_(plan) {
   for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
 }

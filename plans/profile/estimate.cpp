@@ -5,13 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/base/units.hpp"
 #include "plans/job/block_parameters.hpp"
 
 namespace skein::plans {
 namespace {
 
 constexpr int64_t kFloatBytes = 4;
-constexpr double kMicrosecondsPerSecond = 1e6;
 
 /// Times that each of the optimizer's tensors is read or written: AdamW reads weight, gradient and
 /// both moments and writes all but the gradient; SGD has one moment.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/base/units.hpp"
 #include "plans/elastic/plan_difference.hpp"
 #include "plans/planner/candidate_plan.hpp"
 #include "plans/stragglers/mitigation_candidates.hpp"
@@ -17,8 +18,6 @@ namespace skein::plans {
 namespace {
 
 using Kind = Mitigation::Kind;
-
-constexpr double kMicrosecondsPerSecond = 1e6;
 
 /// A candidate with its price.
 struct Priced {
