@@ -15,7 +15,7 @@ namespace {
 /// the coordinator orders no checkpoint but the last while it has two under way.
 constexpr int kShardsUnderWayMax = 2;
 
-std::vector<gpu::SavedParameter> parameters_to_save(const ShardRequest& request) {
+std::vector<gpu::SavedParameter> saved_parameters(const ShardRequest& request) {
   std::vector<gpu::SavedParameter> parameters;
   for (size_t i = 0; i < request.parameters.size(); ++i) {
     parameters.push_back({request.parameters[i], request.weights[i], request.moments_first[i],
@@ -37,7 +37,7 @@ void ShardIoState::save(ShardRequest request, const ShardListener& listener) {
   if (seen.ok()) {
     written.files = gpu::write_shard(
         gpu::partial_checkpoint_path(config.run_folder, request.steps_done, config.generation),
-        stage, config.shard_count, config.optimizer, parameters_to_save(request));
+        stage, config.shard_count, config.optimizer, saved_parameters(request));
   } else {
     written.files = seen;
   }
@@ -62,7 +62,7 @@ absl::Status ShardIoState::send_shard(const ShardRequest& request) {
   // The last layer that leaves takes it along.
   const auto under_way = tell_when_gone(ShardIoItself(self), ShardGone{request.stage});
   ++outboxes[request.stage].under_way;
-  const std::vector<gpu::SavedParameter> parameters = parameters_to_save(request);
+  const std::vector<gpu::SavedParameter> parameters = saved_parameters(request);
   for (int64_t layer = request.layers.begin; layer < request.layers.end; ++layer) {
     const net::TensorHandle state = make_layer_memory(layer_state_floats(config.model, layer));
     SKEIN_RETURN_IF_ERROR(copy_layer_state(config.model, layer, parameters, *state));

@@ -214,8 +214,8 @@ void WorkerState::on_other_run(const std::string& here) {
   other_run = absl::StrCat("this worker serves run ", session->run(), ", at ",
                            config.options.coordinator_address, " is run ", here);
   if (!config.options.on_waiting) return;
-  const double left_s =
-      job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * plans::kMicro;
+  const double left_s = job.elastic.coordinator_timeout_seconds -
+                        session->lost_us(now_us()) * plans::kSecondsPerMicrosecond;
   config.options.on_waiting(
       absl::StrCat(other_run,
                    "; resume the worker's own run at that address, or end this worker and start a "
@@ -224,8 +224,8 @@ void WorkerState::on_other_run(const std::string& here) {
 }
 
 void WorkerState::look_again() {
-  const double left_s =
-      job.elastic.coordinator_timeout_seconds - session->lost_us(now_us()) * plans::kMicro;
+  const double left_s = job.elastic.coordinator_timeout_seconds -
+                        session->lost_us(now_us()) * plans::kSecondsPerMicrosecond;
   if (left_s > 0) return session->connect(left_s);
   give_up(absl::UnavailableError(absl::StrCat("lost the coordinator: ", other_run)));
 }

@@ -202,8 +202,8 @@ BroadcastCommit CommitLog::make_broadcast(const CommitOrder& order, uint64_t now
   commit.profile = job_.profiling.enable_profiling && !order.last &&
                    (last_step_us_ == 0 || is_due(job_.profiling.profile_freq, order.step + 1));
   commit.loss = journaling_->loss;
-  commit.step_seconds = static_cast<double>(now_us - last_step_end_us_) * kMicro;
-  commit.control_seconds = static_cast<double>(now_us - last_ready_us_) * kMicro;
+  commit.step_seconds = static_cast<double>(now_us - last_step_end_us_) * kSecondsPerMicrosecond;
+  commit.control_seconds = static_cast<double>(now_us - last_ready_us_) * kSecondsPerMicrosecond;
   commit.samples = journaling_->sample_count;
   commit.tokens = commit.samples * static_cast<uint64_t>(job_.training.seq_len);
   commit.stage_busy_seconds = totals_.stage_busy_seconds;
@@ -256,9 +256,9 @@ Outcome<CoordinatorDecisions> CommitLog::on_validated(WorkerId sender, ReplicaId
   last_step_end_us_ = now_us;  // The pass is no part of the next step's time.
   if (validation.reported.size() < last.size()) return CoordinatorDecisions{};
   const double tokens = static_cast<double>(std::max<uint64_t>(1, validation.loss_tokens));
-  CoordinatorDecisions decisions = {
-      ReportValidation{step, validation.loss_sum / tokens, validation.loss_tokens,
-                       static_cast<double>(now_us - validation.started_us) * kMicro}};
+  CoordinatorDecisions decisions = {ReportValidation{
+      step, validation.loss_sum / tokens, validation.loss_tokens,
+      static_cast<double>(now_us - validation.started_us) * kSecondsPerMicrosecond}};
   validations_.erase(found);
   return decisions;
 }

@@ -30,7 +30,7 @@ constexpr size_t kRefusedRunsMax = 64;
 
 /// A worker that lives and hears nothing on its link is back on another one within this time.
 double return_seconds(const JobSpec& job) {
-  return job.elastic.heartbeat_timeout_seconds + kRejoinUs * kMicro;
+  return job.elastic.heartbeat_timeout_seconds + kRejoinUs * kSecondsPerMicrosecond;
 }
 
 bool is_left_to_planner(const Coordination::Options& options) {
@@ -61,7 +61,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
         std::min(return_seconds(options_.job), options_.job.comm.init_timeout_seconds);
     for (const WorkerId worker : plan_workers(*options_.last_plan)) {
       absent_.await(worker, "it was part of the last plan before the coordinator's restart",
-                    now_us + static_cast<uint64_t>(wait_s / kMicro), "");
+                    now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond), "");
     }
   }
   // A layout that follows the number of workers does not say how many there were.
@@ -965,7 +965,8 @@ CoordinatorDecisions Coordination::await_return(const Member& member, const std:
   const double wait_s = std::min(options_.job.elastic.heartbeat_timeout_seconds,
                                  options_.job.comm.init_timeout_seconds / 2);
   const std::string& address = member.request.data_address;
-  absent_.await(member.id, why, now_us + static_cast<uint64_t>(wait_s / kMicro), address);
+  absent_.await(member.id, why, now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond),
+                address);
   return {CheckListener{address}};
 }
 
@@ -1180,7 +1181,7 @@ CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now
   progress_.on_own_pause(paused_us, now_us);
   shards_.excuse(paused_us);
   if (paused_us < kTellPauseUs || phase_ == Phase::kEnded) return {};
-  const std::string seconds = absl::StrCat(static_cast<double>(paused_us) * kMicro);
+  const std::string seconds = absl::StrCat(static_cast<double>(paused_us) * kSecondsPerMicrosecond);
   return {RunEvent{"coordinator.paused",
                    absl::StrCat("the coordinator itself did nothing for ", seconds,
                                 " s; nobody is lost for being silent meanwhile"),
@@ -1190,11 +1191,11 @@ CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now
 CoordinatorDecisions Coordination::lose_silent(uint64_t now_us) {
   CoordinatorDecisions decisions;
   for (const Membership::Silent& each : members_.silent(now_us)) {
-    append(decisions,
-           lose(each.worker,
-                absl::UnavailableError(absl::StrCat("no heartbeat for ", each.silent_us * kMicro,
-                                                    " s (elastic.heartbeat_timeout_seconds)")),
-                now_us));
+    append(decisions, lose(each.worker,
+                           absl::UnavailableError(absl::StrCat(
+                               "no heartbeat for ", each.silent_us * kSecondsPerMicrosecond,
+                               " s (elastic.heartbeat_timeout_seconds)")),
+                           now_us));
   }
   return decisions;
 }
@@ -1343,10 +1344,10 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
   if (mode_) mode_->cut_short();
   const StopMeasures measures = stop_measures(now_us);
   const StopBudget budget = stop_.make(reason, measures, now_us);
-  CoordinatorDecisions decisions = {
-      RunEvent{"run.stopping",
-               absl::StrCat("stopping (", reason, "): ", to_text(measures, budget)),
-               {{"reason", reason}, {"seconds", absl::StrCat(budget.total_us * kMicro)}}}};
+  CoordinatorDecisions decisions = {RunEvent{
+      "run.stopping",
+      absl::StrCat("stopping (", reason, "): ", to_text(measures, budget)),
+      {{"reason", reason}, {"seconds", absl::StrCat(budget.total_us * kSecondsPerMicrosecond)}}}};
   // A change of plan on its way is waited for: its workers hold what is to be saved.
   const bool changes = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
@@ -1375,7 +1376,7 @@ StopMeasures Coordination::stop_measures(uint64_t now_us) const {
     measures.elapsed_us = static_cast<double>(now_us - std::min(now_us, log_.last_step_end_us()));
   }
   measures.checkpoint_us = log_.checkpoint_us();
-  measures.lease_us = options_.job.elastic.heartbeat_timeout_seconds / kMicro;
+  measures.lease_us = options_.job.elastic.heartbeat_timeout_seconds / kSecondsPerMicrosecond;
   return measures;
 }
 

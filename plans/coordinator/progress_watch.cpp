@@ -3,18 +3,18 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/units.hpp"
 
 namespace skein::plans {
 namespace {
 
-constexpr double kMicroseconds = 1e6;  // In a second.
 /// A step that takes so many times the one before is stuck.
 constexpr double kStuckFactor = 20;
 
 }  // namespace
 
 ProgressWatch::ProgressWatch(const JobSpec& job, uint64_t now_us)
-    : lease_us_(job.elastic.heartbeat_timeout_seconds * kMicroseconds),
+    : lease_us_(job.elastic.heartbeat_timeout_seconds * kMicrosecondsPerSecond),
       init_s_(job.comm.init_timeout_seconds),
       train_s_(job.comm.train_timeout_seconds),
       last_us_(now_us) {}
@@ -36,7 +36,8 @@ bool ProgressWatch::may_be_cut_off(const Member& member, uint64_t now_us) const 
 
 bool ProgressWatch::is_slow_to_answer(const Member& member, double limit_s, uint64_t now_us) const {
   const uint64_t asked_us = std::max(last_us_, member.joined_us);
-  return now_us > asked_us && static_cast<double>(now_us - asked_us) > limit_s * kMicroseconds;
+  return now_us > asked_us &&
+         static_cast<double>(now_us - asked_us) > limit_s * kMicrosecondsPerSecond;
 }
 
 /// The worker whose device works for longest on one action.
@@ -54,7 +55,7 @@ ProgressWatch::Verdict ProgressWatch::check(const Situation& situation, uint64_t
   Verdict verdict;
   if (now_us <= last_us_) return verdict;
   const double waited_us = static_cast<double>(now_us - last_us_);
-  verdict.waited_s = waited_us / kMicroseconds;
+  verdict.waited_s = waited_us / kMicrosecondsPerSecond;
   const bool has_plan = situation.is_training || situation.is_finishing;
   verdict.limit_s = has_plan ? train_s_ : init_s_;
   verdict.limit = has_plan ? "comm.train_timeout_seconds" : "comm.init_timeout_seconds";
@@ -64,7 +65,7 @@ ProgressWatch::Verdict ProgressWatch::check(const Situation& situation, uint64_t
     verdict.kind = Verdict::Kind::kCulprit;
     verdict.culprit = culprit->id;
     verdict.reason = absl::StrCat("its device works on ", culprit->activity.action, " for ",
-                                  culprit->activity.action_us / kMicroseconds, " s");
+                                  culprit->activity.action_us / kMicrosecondsPerSecond, " s");
     return verdict;
   }
   const bool is_idle = situation.is_training && !situation.is_journaling &&

@@ -2,13 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plans/base/units.hpp"
 
 namespace skein::plans {
-namespace {
-
-constexpr double kSecondsPerMicro = 1e-6;
-
-}  // namespace
 
 RunEvent worker_joined(const Member& member, bool is_back, size_t count, int64_t wanted) {
   const JoinRequest& request = member.request;
@@ -59,7 +55,7 @@ RunEvent worker_lost(WorkerId worker, const std::string& who, uint64_t step,
 
 RunEvent holders_awaited(const std::vector<WorkerId>& workers, uint64_t left_us, uint64_t newest,
                          uint64_t here) {
-  const double left_s = static_cast<double>(left_us) * kSecondsPerMicro;
+  const double left_s = static_cast<double>(left_us) * kSecondsPerMicrosecond;
   const std::string who = absl::StrJoin(workers, ", ", [](std::string* out, WorkerId each) {
     absl::StrAppend(out, "w", each.value);
   });

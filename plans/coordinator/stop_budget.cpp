@@ -1,10 +1,10 @@
 #include "plans/coordinator/stop_budget.hpp"
-#include "plans/base/units.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/units.hpp"
 
 namespace skein::plans {
 namespace {

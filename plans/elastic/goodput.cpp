@@ -1,8 +1,9 @@
 #include "plans/elastic/goodput.hpp"
-#include "plans/base/units.hpp"
 
 #include <algorithm>
 #include <cmath>
+
+#include "plans/base/units.hpp"
 
 namespace skein::plans {
 namespace {

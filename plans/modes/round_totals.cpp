@@ -1,8 +1,9 @@
 #include "plans/modes/round_totals.hpp"
-#include "plans/base/units.hpp"
 
 #include <algorithm>
 #include <cmath>
+
+#include "plans/base/units.hpp"
 
 namespace skein::plans {
 double PipelineIteration::loss_sum() const {
@@ -49,7 +50,7 @@ RoundTotals totals_of(const PipelineLayout& layout,
     totals.norm_sum += each.gradient_norm();
     totals.samples[each.pipeline] += each.claim.count;
     for (const auto& [stage, report] : each.reports) {
-      totals.busy_seconds[stage] += static_cast<double>(report.busy_us) * kMicro;
+      totals.busy_seconds[stage] += static_cast<double>(report.busy_us) * kSecondsPerMicrosecond;
       totals.stash_peak[stage] = std::max(totals.stash_peak[stage], report.stash_peak);
       totals.weight_delay[stage] = std::max(totals.weight_delay[stage], report.weight_delay);
     }

@@ -62,7 +62,7 @@ CommitTotals SynchronousSteps::totals() const {
       totals.loss_sum += report.loss_sum;
       totals.loss_tokens += report.loss_tokens;
       totals.snapshot_us = std::max(totals.snapshot_us, report.snapshot_us);
-      busy += static_cast<double>(report.busy_us) * kMicro;
+      busy += static_cast<double>(report.busy_us) * kSecondsPerMicrosecond;
       stash = std::max(stash, report.stash_peak);
     }
     const auto count = static_cast<double>(plan_.stages[s].replicas.size());

@@ -1,9 +1,9 @@
 #include "plans/simulator/cluster_paths.hpp"
 
+#include "plans/base/units.hpp"
+
 namespace skein::plans {
 namespace {
-
-constexpr double kSecondsPerMicrosecond = 1e-6;
 
 int32_t count_of(size_t count) { return static_cast<int32_t>(count); }
 
