@@ -82,14 +82,16 @@ absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::create(Options options
 
 RunReporter::RunReporter(Options options)
     : options_(std::move(options)),
+      printer_(options_.out),
       trace_(options_.folder.file("traces/trace.json")),
       start_(std::chrono::steady_clock::now()) {}
 
 RunReporter::~RunReporter() = default;
 
 void RunReporter::line(const std::string& text) {
-  std::fprintf(options_.out, "%s\n", text.c_str());
-  std::fflush(options_.out);
+  printer_.print(text);
+  // What is simulated is there to be read; errors are told at the end.
+  if (options_.simulated) printer_.finish(-1).IgnoreError();
 }
 
 void RunReporter::event_line(const std::string& text) {
@@ -338,38 +340,55 @@ std::string RunReporter::files_text() const {
   return absl::StrJoin(files, ", ");
 }
 
-void RunReporter::summarise(const actors::RunResult& result) {
+absl::Status RunReporter::summarise(const actors::RunResult& result) {
   history_.title = absl::StrCat(options_.job.name, ": the run over time");
-  const std::string history = options_.simulated ? "" : run_history_svg(history_);
-  write_pages(history);
-  const double wall = elapsed_seconds();
-  const double rate = step_seconds_ > 0 ? static_cast<double>(timed_amount_) / step_seconds_ : 0;
-  const double control = step_seconds_ > 0 ? control_seconds_ / step_seconds_ : 0;
+  write_pages(options_.simulated ? "" : run_history_svg(history_));
+  const double wall_seconds = elapsed_seconds();
   if (options_.format == LogFormat::kJson) {
-    OrderedJson json = {
-        {"kind", "summary"},
-        {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
-        {"steps_done", result.steps_done},
-        {"loss", last_loss_},
-        {options_.counts_samples ? "samples" : "tokens", amount_},
-        {"wall_seconds", wall},
-        {options_.counts_samples ? "samples_per_second" : "tokens_per_second", rate},
-        {"control_share", control},
-        {"checkpoint", result.checkpoint_path},
-        {"folder", options_.folder.path}};
-    if (validation_loss_) json["validation_loss"] = *validation_loss_;
-    if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
-    return line(to_line(json));
+    line(summary_json(result, wall_seconds));
+  } else {
+    print_summary(result, wall_seconds);
   }
+  return printer_.finish(options_.simulated ? -1 : kReaderPatienceSeconds);
+}
+
+/// In tokens, or samples, per second.
+double RunReporter::mean_rate() const {
+  return step_seconds_ > 0 ? static_cast<double>(timed_amount_) / step_seconds_ : 0;
+}
+
+double RunReporter::control_share() const {
+  return step_seconds_ > 0 ? control_seconds_ / step_seconds_ : 0;
+}
+
+std::string RunReporter::summary_json(const actors::RunResult& result, double wall_seconds) const {
+  OrderedJson json = {
+      {"kind", "summary"},
+      {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
+      {"steps_done", result.steps_done},
+      {"loss", last_loss_},
+      {options_.counts_samples ? "samples" : "tokens", amount_},
+      {"wall_seconds", wall_seconds},
+      {options_.counts_samples ? "samples_per_second" : "tokens_per_second", mean_rate()},
+      {"control_share", control_share()},
+      {"checkpoint", result.checkpoint_path},
+      {"folder", options_.folder.path}};
+  if (validation_loss_) json["validation_loss"] = *validation_loss_;
+  if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
+  return to_line(json);
+}
+
+void RunReporter::print_summary(const actors::RunResult& result, double wall_seconds) {
   line("");
   const char* end = !result.status.ok()    ? "failed"
                     : result.stopped_early ? "stopped"
                     : options_.simulated   ? "simulated: done"
                                            : "done";
+  const double rate = mean_rate();
   const char* unit = options_.counts_samples ? "samples" : "tok";
   line(absl::StrFormat("%s after %d of %d steps, %s %s in %s%s", end, result.steps_done,
                        options_.job.training.steps, with_commas(amount_),
-                       options_.counts_samples ? "samples" : "tokens", duration_text(wall),
+                       options_.counts_samples ? "samples" : "tokens", duration_text(wall_seconds),
                        rate > 0 ? absl::StrCat(" (", rate_text(rate), " ", unit, "/s)") : ""));
   if (steps_ > 0 && !options_.simulated) {
     line(absl::StrFormat("  loss         %.4f%s", last_loss_,
@@ -390,7 +409,7 @@ void RunReporter::summarise(const actors::RunResult& result) {
     line(prediction_line());
     line(absl::StrCat("  stages       ", absl::StrJoin(stages, "; ")));
     if (!options_.simulated) {
-      line(absl::StrFormat("  control      %.2f%% of the step time", control * 100));
+      line(absl::StrFormat("  control      %.2f%% of the step time", control_share() * 100));
     }
   }
   if (!options_.simulated && goodput_.total_s() > 0) line(goodput_line(goodput_));

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "actors/coordinator/run_observer.hpp"
 #include "cli/pictures/run_history.hpp"
 #include "cli/report/line_file.hpp"
+#include "cli/report/line_printer.hpp"
 #include "cli/report/trace_writer.hpp"
 #include "cli/run/run_folder.hpp"
 #include "plans/job/job_spec.hpp"
@@ -21,8 +23,8 @@ namespace skein::cli {
 enum class LogFormat { kText, kJson };
 
 /// Tells people and files how a run goes: progress and event lines on a stream, metrics.jsonl,
-/// events.jsonl, plan.txt, history.svg and the trace in the run folder. Calls come from one
-/// thread at a time.
+/// events.jsonl, plan.txt, history.svg and the trace in the run folder. A run waits for nobody who
+/// reads the stream (`LinePrinter`); a simulated one does. Calls come from one thread at a time.
 class RunReporter final : public actors::RunObserver {
  public:
   struct Options {
@@ -36,7 +38,7 @@ class RunReporter final : public actors::RunObserver {
     bool simulated = false;
     /// The model is not one of tokens, or nobody knows: rates are of samples.
     bool counts_samples = false;
-    std::FILE* out = stdout;
+    int out = STDOUT_FILENO;  // Open as long as the reporter lives.
   };
   /// Unavailable if a file of the run folder cannot be opened.
   static absl::StatusOr<std::unique_ptr<RunReporter>> create(Options options);
@@ -50,13 +52,16 @@ class RunReporter final : public actors::RunObserver {
   void on_timings(const actors::TimingsReport& report) override;
   void on_event(const actors::EventReport& report) override;
 
-  /// The closing summary. Call when no other call follows.
-  void summarise(const actors::RunResult& result);
+  /// The closing summary. Call when no other call follows. Unavailable if the stream could not take
+  /// a line.
+  absl::Status summarise(const actors::RunResult& result);
 
  private:
   explicit RunReporter(Options options);
 
   void line(const std::string& text);
+  void print_summary(const actors::RunResult& result, double wall_seconds);
+  std::string summary_json(const actors::RunResult& result, double wall_seconds) const;
   void event_line(const std::string& text);
   uint64_t steps_of(const actors::StepReport& report) const;
   std::string progress_line(const actors::StepReport& report) const;
@@ -71,8 +76,11 @@ class RunReporter final : public actors::RunObserver {
   double ideal_bubble() const;
   std::string now_text() const;
   double elapsed_seconds() const;
+  double mean_rate() const;
+  double control_share() const;
 
   Options options_;
+  LinePrinter printer_;
   LineFile metrics_;
   LineFile events_;
   TraceWriter trace_;

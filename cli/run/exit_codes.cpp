@@ -1,8 +1,11 @@
 #include "cli/run/exit_codes.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <string>
+
+#include "cli/report/line_printer.hpp"
 
 namespace skein::cli {
 
@@ -27,7 +30,9 @@ int report_error(const absl::Status& status, int code) {
   // It may quote a file, or a peer: nobody else moves the cursor of this terminal.
   const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7f; };
   std::replace_if(message.begin(), message.end(), is_control, '?');
-  std::fprintf(stderr, "skein: %s\n", message.c_str());
+  LinePrinter errors(STDERR_FILENO);
+  errors.print("skein: " + message);
+  errors.finish(kReaderPatienceSeconds).IgnoreError();
   return code;
 }
 

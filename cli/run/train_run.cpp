@@ -1,5 +1,6 @@
 #include "cli/run/train_run.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -110,7 +111,7 @@ TrainRun::~TrainRun() {
   chaos_.reset();        // It wakes stopped workers through the coordinator.
   coordinator_.reset();  // Nobody calls the observers any more.
   reporter_.reset();
-  if (log_ != nullptr && log_ != stdout) std::fclose(log_);
+  if (log_ != STDOUT_FILENO) close(log_);
 }
 
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::start(const TrainOptions& options) {
@@ -217,18 +218,18 @@ absl::Status TrainRun::resolve_scenario(int64_t workers) {
 }
 
 absl::Status TrainRun::open_reporter() {
-  log_ = stdout;
   if (!options_.log_name.empty()) {
     const std::string path = folder_.file(options_.log_name);
-    log_ = std::fopen(path.c_str(), "a");
-    if (log_ == nullptr) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (file < 0) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+    log_ = file;
   }
   RunReporter::Options reporting;
   reporting.job = job_.spec;
   reporting.folder = folder_;
   reporting.format = options_.format;
   reporting.quiet = options_.quiet;
-  reporting.colours = isatty(fileno(log_)) == 1;
+  reporting.colours = isatty(log_) == 1;
   reporting.out = log_;
   SKEIN_ASSIGN_OR_RETURN(reporter_, RunReporter::create(std::move(reporting)));
   if (options_.second_observer != nullptr) {
@@ -280,9 +281,8 @@ void TrainRun::tell_changes() {
   }
 }
 
-void TrainRun::say(const std::string& line) const {
-  if (options_.say) return options_.say(line);
-  std::fprintf(stderr, "%s\n", line.c_str());
+void TrainRun::say(const std::string& line) {
+  options_.say ? options_.say(line) : says_.print(line);
 }
 
 ChaosHands TrainRun::chaos_hands() {
@@ -370,7 +370,9 @@ int TrainRun::finish() {
     const absl::Status status = options_.on_profiled(folder_);
     return status.ok() ? kExitDone : report_error(status);
   }
-  reporter_->summarise(result_);
+  const absl::Status printed = reporter_->summarise(result_);
+  // The run is none the worse for it.
+  if (!printed.ok()) say(std::string(printed.message()));
   if (!result_.status.ok()) return report_error(result_.status);
   if (!result_.stopped_early) return kExitDone;
   return result_.checkpoint_path.empty() ? kExitKilled : kExitStopped;

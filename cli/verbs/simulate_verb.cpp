@@ -97,7 +97,7 @@ absl::Status run_with_files(const SimulateOptions& options) {
   replay(job, plan, request.cluster, simulation, *reporter);
   actors::RunResult result;
   result.steps_done = static_cast<uint64_t>(options.steps);
-  reporter->summarise(result);
+  SKEIN_RETURN_IF_ERROR(reporter->summarise(result));
 
   Report report;
   report.title = plan_title(job.name, plan) + ", simulated";

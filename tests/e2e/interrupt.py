@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Ctrl-C at any time leaves a usable checkpoint; with short steps, or in the first one, every process
-ends within two seconds."""
+ends within two seconds. And a run waits for nobody who reads what it prints."""
+import fcntl
+import json
 import os
 import random
 import signal
@@ -71,7 +73,36 @@ def main():
     long_step(program)
     kill_coordinator(program)
     second_signal(program)
+    unread(program)
     program.finish()
+
+
+def unread(program):
+    """Both streams go into one pipe of a page, and nobody reads until the run is complete."""
+    steps = 40
+    process = subprocess.Popen(
+        [program.skein, "train", SMALL_JOB, "--job.dump_folder", "unread", "--workers", "2",
+         "--log-format", "json", "--training.steps", str(steps), "--validation.batches", "0"],
+        cwd=program.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, 4096)
+    folder = os.path.join(program.folder, "unread", "latest")
+    saved = os.path.join(folder, "checkpoint", f"step-{steps:08}", "COMPLETE")
+    limit = time.monotonic() + 60 * SLOWNESS
+    while not os.path.exists(saved) and time.monotonic() < limit:
+        time.sleep(0.05)
+    program.expect("a run whose output nobody reads goes on to its last checkpoint",
+                   os.path.exists(saved))
+    with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
+        told = [json.loads(line) for line in file]
+    program.expect("its metrics are complete", [each["step"] for each in told][-1:] == [steps],
+                   f"{len(told)} lines")
+    printed, _ = process.communicate(timeout=30)
+    lines = [json.loads(line) for line in printed.decode().splitlines() if line.startswith("{")]
+    program.expect("whoever reads late is told all of it",
+                   [each["step"] for each in lines if each.get("kind") == "step"] ==
+                   list(range(1, steps + 1)) and lines[-1]["kind"] == "summary",
+                   f"{len(printed)} bytes, code {process.returncode}")
+    program.expect("the run was none the worse for it", process.returncode == 0)
 
 
 def long_step(program):
