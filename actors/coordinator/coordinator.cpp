@@ -320,6 +320,8 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   common.data_bytes = config.start.data.bytes;
   common.data_digest = config.start.data.digest;
   common.config_digest = config.options.config_digest;
+  common.secret = config.draw_secret();
+  if (config.plane != nullptr) config.plane->admit(decision.plan.generation, common.secret);
   const auto& members = coordination->members();
   const plans::PartNeeds needs =
       part_needs(config.options.job, plans::modes_or_own(config.modes), decision.plan, members);

@@ -67,6 +67,8 @@ struct CoordinatorConfig {
   std::string data_address;  // Where it takes shards.
   /// Asked who is dead; outlives the actor. Null: nothing is found out.
   net::DataPlane* plane = nullptr;
+  /// 64 bits for each plan that nobody can guess: see `net::DataPlane::admit`.
+  std::function<uint64_t()> draw_secret;
   ObserverIo observer;
   Planner planner;
   const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.

@@ -65,6 +65,9 @@ net::Assign PlanOrders::of(plans::WorkerId worker) const {
                     [&](const plans::ReplicaPlan& each) { return each.worker == worker; });
     if (peer.value != 0 && (hosts || peer == worker)) assign.snapshot_peers[stage.stage] = peer;
   }
+  const bool takes_part = !plans::hosted_by(assign.plan, worker).empty() ||
+                          !assign.restore.moves.empty() || !assign.snapshot_peers.empty();
+  if (!takes_part) assign.secret = 0;
   assign.peers = peers_of(worker, assign);
   return assign;
 }

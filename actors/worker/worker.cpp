@@ -324,6 +324,7 @@ void WorkerState::on_assign(const net::Assign& assign) {
   if (!status.ok()) return tell_failed(status);
   phase = Phase::kPreparing;
   const plans::ModeEntry& mode = plans::find_mode(modes, assign.plan.mode);
+  config.plane->admit(assign.plan.generation, assign.secret);
   preparation->begin({session->self(), job, device, work, mode.reduces_gradients,
                       mode.passes_of(job), run_folder, session->run()},
                      assign);

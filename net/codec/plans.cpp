@@ -241,6 +241,7 @@ void read(schema::Assign::Reader from, Bounds& bounds, Assign& to) {
   read_snapshot_peers(from.getSnapshotPeers(), bounds, to.snapshot_peers);
   to.state_generation = bounds.count("stateGeneration", from.getStateGeneration(), kGenerationsMax);
   to.config_digest = from.getConfigDigest();
+  to.secret = from.getSecret();
 }
 
 void write(const Assign& from, schema::Assign::Builder to) {
@@ -266,6 +267,7 @@ void write(const Assign& from, schema::Assign::Builder to) {
   }
   to.setStateGeneration(from.state_generation);
   to.setConfigDigest(from.config_digest);
+  to.setSecret(from.secret);
 }
 
 void read(schema::Rendezvous::Reader from, Bounds& bounds, RendezvousEntry& to) {

@@ -48,6 +48,7 @@ struct Assign {
   std::map<int32_t, plans::WorkerId> snapshot_peers;
   uint64_t state_generation = 0;  // In which the step before the first was committed.
   uint64_t config_digest = 0;     // As in `Joined`.
+  uint64_t secret = 0;            // Any 64 bits; of those who exchange tensors. 0: it does not.
   bool operator==(const Assign&) const = default;
 };
 

@@ -38,6 +38,7 @@ Wire<schema::Hello> encode_hello(const Hello& from) {
   hello.setGeneration(from.generation);
   hello.setSender(from.sender.value);
   hello.setTerm(from.term);
+  hello.setSecret(from.secret);
   return Wire<schema::Hello>::encode(message);
 }
 
@@ -85,6 +86,7 @@ absl::StatusOr<Hello> decode_hello(schema::Hello::Reader hello) {
   decoded.generation = bounds.count("generation", hello.getGeneration(), kGenerationsMax);
   decoded.sender = bounds.worker_or_none("sender", hello.getSender());
   decoded.term = bounds.count("term", hello.getTerm(), kTermsMax);
+  decoded.secret = hello.getSecret();
   if (!bounds.status().ok()) return bounds.status();
   return decoded;
 }

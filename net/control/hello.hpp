@@ -30,6 +30,7 @@ struct Hello {
   uint64_t generation = 0;  // kGenerationsMax; 0: what is sent before any plan.
   plans::WorkerId sender;   // 0: it has no number yet.
   uint64_t term = 0;        // kTermsMax; the coordinator's life; 0: none yet.
+  uint64_t secret = 0;      // Any 64 bits; shows that it takes part in the generation's plan.
   bool operator==(const Hello&) const = default;
 };
 

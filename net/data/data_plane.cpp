@@ -75,6 +75,11 @@ absl::Status check_peer(const Hello& hello, const DataPlane::Identity& here) {
   return absl::OkStatus();
 }
 
+/// Without a secret.
+Hello hello_for(const DataPlane::Identity& self, uint64_t generation) {
+  return {schema::PROTOCOL_VERSION, schema::Role::PEER, self.run, generation, self.self, self.term};
+}
+
 /// Reads the tensors of one peer. Lives on the loop's thread, as long as its connection.
 class Receiver : public std::enable_shared_from_this<Receiver> {
  public:
@@ -102,6 +107,7 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
           if (!header.ok()) return kj::READY_NOW;
           TensorStream::Rows rows = read_header(**header);
           rows.sender = self->hello_.sender;
+          rows.secret = self->hello_.secret;
           if (rows.key.generation != self->hello_.generation) {
             ++self->counters_->dropped_headers;
             self->refuse_(absl::StrCat("w", self->hello_.sender.value,
@@ -124,6 +130,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   kj::Promise<void> read_payload(TensorStream::Rows rows, KjTensorInbox::Place place) {
     if (!place.status.ok()) {  // The peer is wrong about the plan: its connection ends.
       ++counters_->dropped_headers;
+      refuse_(absl::StrCat("w", rows.sender.value, " sent a tensor of generation ",
+                           rows.key.generation, ": ", std::string(place.status.message())));
       return kj::READY_NOW;
     }
     if (!place.stream) {
@@ -198,12 +206,16 @@ class Senders {
     if (!sender || (generation == 0 && sender->has_ended())) {
       sender =
           std::make_shared<TensorSender>(loop_, address, bytes_sent_, cuts_, options_.on_peer_lost);
-      sender->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity_->run, generation,
-                     identity_->self, identity_->term},
-                    options_.connect_timeout_seconds);
+      Hello hello = hello_for(*identity_, generation);
+      if (const auto secret = secrets_.find(generation); secret != secrets_.end()) {
+        hello.secret = secret->second;
+      }
+      sender->start(hello, options_.connect_timeout_seconds);
     }
     sender->push(std::move(rows));
   }
+
+  void admit(uint64_t generation, uint64_t secret) { secrets_[generation] = secret; }
 
   void watch(uint64_t generation, const std::vector<std::string>& addresses,
              double patience_seconds) {
@@ -213,8 +225,7 @@ class Senders {
       if (watch) continue;
       watch = std::make_shared<PeerWatch>(loop_, address, patience_seconds, cuts_,
                                           options_.on_unreachable);
-      watch->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity_->run, generation,
-                    identity_->self, identity_->term});
+      watch->start(hello_for(*identity_, generation));
     }
   }
 
@@ -239,6 +250,7 @@ class Senders {
     const auto watched = watches_.lower_bound({floor_, {}});
     for (auto each = watches_.begin(); each != watched; ++each) each->second->close();
     watches_.erase(watches_.begin(), watched);
+    secrets_.erase(secrets_.begin(), secrets_.lower_bound(floor_));
   }
 
  private:
@@ -251,7 +263,8 @@ class Senders {
   const DataPlane::Options options_;
   std::map<Name, std::shared_ptr<TensorSender>> senders_;
   std::map<std::pair<uint64_t, std::string>, std::shared_ptr<PeerWatch>> watches_;
-  uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
+  std::map<uint64_t, uint64_t> secrets_;  // By generation.
+  uint64_t floor_ = 1;                    // Generations below it are closed, but for 0.
 };
 
 class KjDataPlane final : public DataPlane {
@@ -305,6 +318,13 @@ class KjDataPlane final : public DataPlane {
     loop_.post([to = identity_, identity = std::move(identity)] { *to = identity; });
   }
 
+  void admit(uint64_t generation, uint64_t secret) override {
+    loop_.post([senders = senders_, inbox = inbox_, generation, secret] {
+      senders->admit(generation, secret);
+      inbox->admit(generation, secret);
+    });
+  }
+
   const std::string& address() const override { return address_; }
   TensorInbox& inbox() override { return *inbox_; }
 
@@ -324,10 +344,7 @@ class KjDataPlane final : public DataPlane {
                       std::function<void()> on_gone) override {
     auto check =
         loop_.make_shared_here<ListenerCheck>(loop_, address, patience_seconds, std::move(on_gone));
-    loop_.post([check, identity = identity_] {
-      check->start({schema::PROTOCOL_VERSION, schema::Role::PEER, identity->run, 0, identity->self,
-                    identity->term});
-    });
+    loop_.post([check, identity = identity_] { check->start(hello_for(*identity, 0)); });
   }
 
   void close_before(uint64_t generation) override {

@@ -62,6 +62,12 @@ class DataPlane {
   };
   virtual void identify(Identity /*identity*/) {}
 
+  /// The secret of a generation's plan, which only those know who take part in it: ours show it,
+  /// and from others no tensor of the generation is taken. Told before the generation's first
+  /// stream is opened and its first rows are sent; else it is 0. A plane without sockets knows its
+  /// senders.
+  virtual void admit(uint64_t /*generation*/, uint64_t /*secret*/) {}
+
   /// "host:port" to tell the others; the host is that of `listen_address`.
   virtual const std::string& address() const = 0;
   virtual TensorInbox& inbox() = 0;

@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 5;
+const protocolVersion :UInt32 = 6;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;
@@ -30,6 +30,7 @@ struct Hello {
   # The coordinator's life that made the plan: one that was restarted may give the generation of a plan
   # that it cannot know to another one.
   term @6 :UInt64;
+  secret @7 :UInt64;     # That of `Assign`; 0: the sender knows none.
 }
 
 struct Envelope {
@@ -215,6 +216,8 @@ struct Assign {
   stateGeneration @9 :UInt64;  # In which the step before `firstStep` was committed: state of that
                                # step and another generation is of a past that was rolled back.
   configDigest @10 :UInt64;    # The digest of the configuration by which the plan is carried out.
+  secret @11 :UInt64;          # Shows on data connections that a worker takes part in this plan; 0:
+                               # the receiver exchanges no tensors.
 }
 
 struct Prepared {

@@ -85,6 +85,7 @@ std::shared_ptr<SimulatedPlane::Flow> SimulatedPlane::flow_to(const std::string&
   flow = std::make_shared<Flow>();
   flow->term = identity_.term;
   flow->sender = identity_.self;
+  flow->secret = secrets_[rows.key.generation];
   const auto peer = planes_.by_address.find(address);
   const bool is_cut = cut_until_us_.contains(address) && cut_until_us_[address] > world_.now_us();
   const ProcessId to = peer == planes_.by_address.end() ? 0 : peer->second->options_.process;
@@ -125,6 +126,7 @@ bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const fl
   const auto found = streams_.find({rows.key.generation, rows.key.receiver, rows.key.kind});
   if (found != streams_.end()) {
     const std::shared_ptr<net::TensorStream> stream = found->second;
+    if (from.secret != secrets_[header.getGeneration()]) return true;
     if (!stream->check(rows).ok() || stream->is_repeat(rows)) return true;
     if (stream->has_space(rows)) {
       const std::span<float> memory = stream->reserve(rows);

@@ -44,6 +44,8 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   ~SimulatedPlane() override;
 
   void identify(Identity identity) override { identity_ = std::move(identity); }
+  void admit(uint64_t generation, uint64_t secret) override { secrets_[generation] = secret; }
+  plans::WorkerId self() const { return identity_.self; }
   const std::string& address() const override { return address_; }
   net::TensorInbox& inbox() override { return *this; }
   void send(const std::string& address, Rows rows) override;
@@ -68,6 +70,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
     std::shared_ptr<Channel> channel;
     uint64_t term = 0;       // The coordinator's life when it was made.
     plans::WorkerId sender;  // Who has made it; 0: the coordinator.
+    uint64_t secret = 0;     // That it shows.
     bool reached = false;    // Something has arrived.
     bool lost = false;
   };
@@ -98,6 +101,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   Options options_;
   std::string address_;
   Identity identity_;
+  std::map<uint64_t, uint64_t> secrets_;  // By generation.
   uint64_t floor_ = 1;
   std::map<Name, std::shared_ptr<Flow>> flows_;
   std::map<std::string, uint64_t> cut_until_us_;

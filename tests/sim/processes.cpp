@@ -482,6 +482,9 @@ absl::Status SimulatedCoordinator::start() {
   config.layer_source = layer_source_;
   config.data_address = plane_->address();
   config.plane = plane_.get();
+  config.draw_secret = [plans = uint64_t{0}, life = uint64_t{process_}]() mutable {
+    return life << 32 | ++plans;  // Strangers do not guess here.
+  };
   config.observer = observer_;
   planner_ = spawn_planner();
   config.planner = planner_;

@@ -19,6 +19,15 @@ constexpr uint64_t kBeatUs = 500'000;
 constexpr uint64_t kLieUsMax = 400'000;
 constexpr uint64_t kReplicas = 6;
 constexpr uint64_t kStages = 4;
+constexpr float kForgedValue = 3;
+
+SimulatedPlane::Options plane_options(const World& world, ProcessId process) {
+  SimulatedPlane::Options options;
+  options.process = process;
+  options.address = absl::StrCat(world.name(process), ":1");
+  options.on_peer_lost = options.on_unreachable = [](const std::string&, const absl::Status&) {};
+  return options;
+}
 
 }  // namespace
 
@@ -26,7 +35,8 @@ Stranger::Stranger(Surroundings& around, std::string name, uint64_t seed, Option
     : around_(around),
       options_(options),
       rng_(seed, plans::random_stream(kStream.data(), kStream.size())),
-      process_(around.world.add_process(std::move(name))) {
+      process_(around.world.add_process(std::move(name))),
+      plane_(around.world, around.network, around.planes, plane_options(around.world, process_)) {
   connect();
 }
 
@@ -67,7 +77,7 @@ void Stranger::join() {
   plans::JoinRequest request;
   request.host_name = "elsewhere";
   request.process_id = 1;
-  request.data_address = absl::StrCat(around_.world.name(process_), ":1");
+  request.data_address = plane_.address();
   request.device = "host x1";
   if (options_.takes_number) request.previous = {1 + somebody().value};
   request.generation = around_.store.plans.empty() ? 0 : around_.store.plans.rbegin()->first;
@@ -92,6 +102,7 @@ void Stranger::beat() {
 
 void Stranger::lie() {
   send(make_lie());
+  forge_tensor();
   around_.world.after(1'000 + rng_.below(kLieUsMax), process_, [this] { lie(); });
 }
 
@@ -139,6 +150,35 @@ net::ControlBody Stranger::make_lie() {
       return net::Quiesced{make_inventory()};
     default:
       return net::Stop{"the run is over"};
+  }
+}
+
+void Stranger::forge_tensor() {
+  if (around_.store.plans.empty()) return;
+  const plans::Plan& plan = around_.store.plans.rbegin()->second;
+  const plans::ReplicaId to{static_cast<uint32_t>(rng_.below(plans::replica_count(plan)))};
+  const bool is_gradient = rng_.below(2) == 0;
+  const std::vector<plans::Route> routes = plans::routes_from(plan, to, is_gradient ? +1 : -1);
+  if (routes.empty()) return;
+  const plans::Route& route = routes[rng_.below(routes.size())];
+  net::DataPlane::Rows rows;
+  rows.key.generation = plan.generation;
+  rows.key.receiver = to.value;
+  rows.key.kind =
+      is_gradient ? net::schema::TensorKind::GRADIENT : net::schema::TensorKind::ACTIVATION;
+  rows.key.step = newest_step() + rng_.below(2);
+  rows.key.microbatch = static_cast<uint32_t>(rng_.below(plan.microbatch_count));
+  rows.sender = route.to.value;
+  rows.row_begin = static_cast<uint32_t>(route.rows.begin);
+  rows.row_count = static_cast<uint32_t>(route.rows.count);
+  const int64_t row_floats = around_.job.training.seq_len * around_.job.model.channels;
+  auto values = std::make_shared<std::vector<float>>(route.rows.count * row_floats, kForgedValue);
+  rows.payload = *values;
+  rows.owner = std::move(values);
+  plane_.identify({around_.run, plans::replica_of(plan, route.to).worker, around_.store.term});
+  const plans::WorkerId receiver = plans::replica_of(plan, to).worker;
+  for (const auto& [address, plane] : around_.planes.by_address) {
+    if (plane != &plane_ && plane->self() == receiver) plane_.send(address, rows);
   }
 }
 

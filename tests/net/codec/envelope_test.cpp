@@ -232,7 +232,7 @@ const std::set<std::string>& free_fields() {
       "Envelope.traceHigh",  "Envelope.traceLow",            // Bits that are compared and shown.
       "Join.processId",      "Status.workers[0].processId",  // Read by people.
       "Assign.dataDigest",   "ShardSaved.files[0].crc32c",  "Join.configDigest",
-      "Joined.configDigest", "Assign.configDigest",
+      "Joined.configDigest", "Assign.configDigest",         "Assign.secret",
       "Ready.samples",  // 32 bits, summed up in 64.
       "Ready.lossSum",       "Validated.lossSum",
       "Status.loss",  // Tell that the training diverged.

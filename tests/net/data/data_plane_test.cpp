@@ -331,6 +331,45 @@ TEST_F(DataPlaneTest, AGenerationIsOfOneLifeOfTheCoordinator) {
   here.reset();
 }
 
+TEST_F(DataPlaneTest, OnlyWhoTakesPartInAPlanSendsItsTensors) {
+  constexpr uint64_t kSecret = 1'234'567'890'123'456'789;
+  std::vector<std::string> refusals;
+  auto here = plane_that_refuses(refusals);
+  here->identify({"small-1", {1}});
+  here->admit(2, kSecret);
+  here->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  auto spare = DataPlane::start(*loop, {}).value();
+  spare->identify({"small-1", {2}});  // The other one's number.
+  spare->send(here->address(), rows(7, 0, 4, /*generation=*/2));
+  ASSERT_TRUE(eventually([&] { return !refusals.empty(); }));
+  EXPECT_THAT(refusals[0], HasSubstr("w2 sent a tensor of generation 2: it does not know"));
+  auto past = DataPlane::start(*loop, {}).value();
+  past->identify({"small-1", {2}});
+  past->admit(2, kSecret - 1);
+  past->send(here->address(), rows(8, 0, 4, /*generation=*/2));
+  ASSERT_TRUE(eventually([&] { return refusals.size() >= 2; }));
+  EXPECT_EQ(count_arrived, 0u);
+  auto friendly = DataPlane::start(*loop, {}).value();
+  friendly->identify({"small-1", {2}});
+  friendly->admit(2, kSecret);
+  friendly->send(here->address(), rows(0, 0, 4, /*generation=*/2));
+  EXPECT_TRUE(wait_for(1));
+  arrived.clear();
+  here.reset();
+}
+
+/// A neighbour may be told of the plan first.
+TEST_F(DataPlaneTest, TensorsMayComeBeforeTheirSecret) {
+  sender->admit(2, 5);
+  sender->send(receiver->address(), rows(0, 0, 4, /*generation=*/2));
+  sender->send(receiver->address(), rows(1, 0, 4, /*generation=*/1));
+  receiver->inbox().open(stream(0, 4, 100, /*generation=*/1));
+  ASSERT_TRUE(wait_for(1)) << "of a plan without a secret, and the other one's is there";
+  receiver->admit(2, 5);
+  receiver->inbox().open(stream(0, 4, 100, /*generation=*/2));
+  EXPECT_TRUE(wait_for(2));
+}
+
 TEST_F(DataPlaneTest, AHelloIsBounded) {
   std::vector<std::string> refusals;
   auto here = plane_that_refuses(refusals);
