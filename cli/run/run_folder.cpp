@@ -68,6 +68,13 @@ std::string resolved_text(const plans::JobSpec& job) {
   return absl::StrCat(to_toml(job, nullptr), kLastLine);
 }
 
+/// Those that are not there; whoever writes into one that cannot be made says so.
+void make_subfolders(const fs::path& folder) {
+  std::error_code error;
+  for (const char* name : {"logs", "traces", "checkpoint"})
+    fs::create_directory(folder / name, error);
+}
+
 }  // namespace
 
 absl::Status write_resolved_job(const RunFolder& folder, const plans::JobSpec& job) {
@@ -127,9 +134,7 @@ absl::StatusOr<RunFolder> make_bare_run_folder(const std::string& dump_folder,
     return absl::UnavailableError(absl::StrCat("cannot make a run folder in ", parent.string(),
                                                ": ", error.message(), "; set job.dump_folder"));
   }
-  for (const char* name : {"logs", "traces", "checkpoint"}) {
-    fs::create_directory(fs::path(folder.path) / name, error);
-  }
+  make_subfolders(folder.path);
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("env.json"), environment_json()));
   return folder;
 }
@@ -172,6 +177,7 @@ absl::StatusOr<RunFolder> open_run_folder(const std::string& path) {
     return absl::NotFoundError(
         absl::StrCat(path, " is no run folder (it has no ", kResolvedJob, ")"));
   }
+  make_subfolders(folder);
   return RunFolder{folder.string(), folder.filename().string()};
 }
 

@@ -43,6 +43,15 @@ class RunFolderTest : public testing::Test {
   LoadedJob job_;
 };
 
+TEST_F(RunFolderTest, WhoGoesOnNeedsNoOldLogs) {
+  const RunFolder made = make();
+  fs::remove_all(made.file("logs"));
+  fs::remove_all(made.file("traces"));
+  ASSERT_TRUE(open_run_folder(made.path).ok());
+  EXPECT_TRUE(fs::is_directory(made.file("logs")));
+  EXPECT_TRUE(fs::is_directory(made.file("traces")));
+}
+
 TEST_F(RunFolderTest, ANewRunIsNotTheLatestBeforeItIsPointedAt) {
   const RunFolder first = make();
   EXPECT_EQ(latest(), "");
