@@ -321,7 +321,9 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
   common.data_digest = config.start.data.digest;
   common.config_digest = config.options.config_digest;
   common.secret = config.draw_secret();
-  if (config.plane != nullptr) config.plane->admit(decision.plan.generation, common.secret);
+  if (config.plane != nullptr) {
+    config.plane->set_plan_secret({decision.plan.generation, common.secret});
+  }
   const auto& members = coordination->members();
   const plans::PartNeeds needs =
       part_needs(config.options.job, plans::modes_or_own(config.modes), decision.plan, members);

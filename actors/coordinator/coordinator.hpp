@@ -24,6 +24,7 @@
 #include "actors/coordinator/worker_links.hpp"
 #include "actors/coordinator/worker_orders.hpp"
 #include "actors/messages.hpp"
+#include "actors/unguessable_bits.hpp"
 #include "net/data/data_plane.hpp"
 #include "plans/base/event_rate.hpp"
 #include "plans/base/outcome.hpp"
@@ -67,8 +68,8 @@ struct CoordinatorConfig {
   std::string data_address;  // Where it takes shards.
   /// Asked who is dead; outlives the actor. Null: nothing is found out.
   net::DataPlane* plane = nullptr;
-  /// 64 bits for each plan that nobody can guess: see `net::DataPlane::admit`.
-  std::function<uint64_t()> draw_secret;
+  /// Called once for each plan: see `net::DataPlane::set_plan_secret`. Never returns 0.
+  std::function<uint64_t()> draw_secret = unguessable_bits;
   ObserverIo observer;
   Planner planner;
   const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.

@@ -4,9 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
-#include <random>
 #include <utility>
 
 #include <caf/actor_system.hpp>
@@ -150,9 +148,6 @@ class LocalCoordinator final : public CoordinatorProcess {
     config.layer_source = layer_source_io_;
     config.data_address = plane_->address();
     config.plane = plane_.get();
-    config.draw_secret = [random = std::make_shared<std::random_device>()] {
-      return uint64_t{(*random)()} << 32 | (*random)();
-    };
     config.observer = observer_io_;
     config.planner = planner_;
     config.on_result = [this](RunResult result) {

@@ -23,6 +23,11 @@ bool may_group_devices(const plans::JobSpec& job,
                      [](const auto& each) { return may_be_gpu(each.second.request.device); });
 }
 
+bool exchanges_tensors(const net::Assign& assign, plans::WorkerId worker) {
+  return !plans::hosted_by(assign.plan, worker).empty() || !assign.restore.moves.empty() ||
+         !assign.snapshot_peers.empty();
+}
+
 }  // namespace
 
 plans::PartNeeds part_needs(const plans::JobSpec& job, const plans::ModeList& modes,
@@ -65,9 +70,7 @@ net::Assign PlanOrders::of(plans::WorkerId worker) const {
                     [&](const plans::ReplicaPlan& each) { return each.worker == worker; });
     if (peer.value != 0 && (hosts || peer == worker)) assign.snapshot_peers[stage.stage] = peer;
   }
-  const bool takes_part = !plans::hosted_by(assign.plan, worker).empty() ||
-                          !assign.restore.moves.empty() || !assign.snapshot_peers.empty();
-  if (!takes_part) assign.secret = 0;
+  if (!exchanges_tensors(assign, worker)) assign.secret = 0;
   assign.peers = peers_of(worker, assign);
   return assign;
 }

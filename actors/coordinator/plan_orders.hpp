@@ -24,8 +24,8 @@ plans::PartNeeds part_needs(const plans::JobSpec& job, const plans::ModeList& mo
 /// to it, and the addresses to which it sends. Borrows the decision and the members.
 class PlanOrders {
  public:
-  /// `common`: what all are told, but the secret, which only those are who exchange tensors; the
-  /// rest of it is put in for each.
+  /// `common`: what every worker is told. `of` clears its secret for a worker that exchanges no
+  /// tensors, and fills in the rest.
   PlanOrders(const plans::AssignPlan& decision,
              const std::map<plans::WorkerId, plans::Member>& members, const plans::PartNeeds& needs,
              net::Assign common);

@@ -37,7 +37,7 @@ std::string host_name() {
 }
 
 std::chrono::microseconds to_duration(double seconds) {
-  return std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6));
+  return std::chrono::microseconds(static_cast<int64_t>(seconds * plans::kMicrosecondsPerSecond));
 }
 
 /// Another worker, or the way to it, has failed: a new plan mends it.
@@ -324,7 +324,7 @@ void WorkerState::on_assign(const net::Assign& assign) {
   if (!status.ok()) return tell_failed(status);
   phase = Phase::kPreparing;
   const plans::ModeEntry& mode = plans::find_mode(modes, assign.plan.mode);
-  config.plane->admit(assign.plan.generation, assign.secret);
+  config.plane->set_plan_secret({assign.plan.generation, assign.secret});
   preparation->begin({session->self(), job, device, work, mode.reduces_gradients,
                       mode.passes_of(job), run_folder, session->run()},
                      assign);
@@ -426,7 +426,8 @@ void WorkerState::on_heartbeat() {
         job.elastic.coordinator_timeout_seconds, " s")));
   }
   if (has_ended()) return;
-  if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds * 1e6)) {
+  if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds *
+                                                    plans::kMicrosecondsPerSecond)) {
     // The connection is half open: the coordinator has given us up, or soon will.
     if (session->was_member()) session->on_lost(now_us());
     session->connect(job.elastic.coordinator_timeout_seconds);
@@ -488,7 +489,8 @@ void WorkerState::give_up(const absl::Status& why) {
   if (!may_save) return end(why);
   gives_up = why;
   // Longer than that a device or a disk need not be waited for.
-  gives_up_at_us = now_us() + static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds * 1e6);
+  gives_up_at_us = now_us() + static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds *
+                                                    plans::kMicrosecondsPerSecond);
   session->close();
   preparation->end();
   if (phase == Phase::kQuiescing) return;  // Its end is on its way.

@@ -7,7 +7,6 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -16,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "actors/run_id.hpp"
+#include "actors/unguessable_bits.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/version.hpp"
 #include "gpu/files/durable_file.hpp"
@@ -68,13 +68,6 @@ std::string resolved_text(const plans::JobSpec& job) {
   return absl::StrCat(to_toml(job, nullptr), kLastLine);
 }
 
-/// Those that are not there; whoever writes into one that cannot be made says so.
-void make_subfolders(const fs::path& folder) {
-  std::error_code error;
-  for (const char* name : {"logs", "traces", "checkpoint"})
-    fs::create_directory(folder / name, error);
-}
-
 }  // namespace
 
 absl::Status write_resolved_job(const RunFolder& folder, const plans::JobSpec& job) {
@@ -95,10 +88,8 @@ absl::StatusOr<std::string> take_run_id(const RunFolder& folder) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     // The name has the second of the start; the rest tells it from runs on other machines.
-    std::random_device random;
-    const uint64_t number = uint64_t{random()} << 32 | random();
-    SKEIN_RETURN_IF_ERROR(gpu::write_durably(
-        path, absl::StrCat(folder.job_id, "-", absl::Hex(number, absl::kZeroPad16), "\n")));
+    const auto number = absl::Hex(actors::unguessable_bits(), absl::kZeroPad16);
+    SKEIN_RETURN_IF_ERROR(gpu::write_durably(path, absl::StrCat(folder.job_id, "-", number, "\n")));
   }
   return actors::read_run_id(folder.path);
 }
@@ -134,7 +125,7 @@ absl::StatusOr<RunFolder> make_bare_run_folder(const std::string& dump_folder,
     return absl::UnavailableError(absl::StrCat("cannot make a run folder in ", parent.string(),
                                                ": ", error.message(), "; set job.dump_folder"));
   }
-  make_subfolders(folder.path);
+  ensure_subfolders(folder);
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder.file("env.json"), environment_json()));
   return folder;
 }
@@ -170,6 +161,13 @@ std::string find_begun_run(const plans::JobSpec& job) {
   return newest;
 }
 
+void ensure_subfolders(const RunFolder& folder) {
+  std::error_code error;
+  for (const char* name : {"logs", "traces", "checkpoint"}) {
+    fs::create_directory(folder.file(name), error);
+  }
+}
+
 absl::StatusOr<RunFolder> open_run_folder(const std::string& path) {
   std::error_code error;
   const fs::path folder = fs::canonical(path, error);
@@ -177,7 +175,6 @@ absl::StatusOr<RunFolder> open_run_folder(const std::string& path) {
     return absl::NotFoundError(
         absl::StrCat(path, " is no run folder (it has no ", kResolvedJob, ")"));
   }
-  make_subfolders(folder);
   return RunFolder{folder.string(), folder.filename().string()};
 }
 

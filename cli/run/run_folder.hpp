@@ -41,8 +41,10 @@ absl::Status point_latest_at(const RunFolder& folder);
 /// coordinator that was killed so early goes on in it. Empty if there is none.
 std::string find_begun_run(const plans::JobSpec& job);
 
-/// An existing run's folder, to go on in; what somebody has tidied away of it is made again.
-/// NotFound if it is none.
+/// Makes those folders of a run that are not there. An error shows when somebody writes into them.
+void ensure_subfolders(const RunFolder& folder);
+
+/// An existing run's folder, to go on in. NotFound if it is none.
 absl::StatusOr<RunFolder> open_run_folder(const std::string& path);
 
 }  // namespace skein::cli

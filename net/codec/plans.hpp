@@ -48,7 +48,7 @@ struct Assign {
   std::map<int32_t, plans::WorkerId> snapshot_peers;
   uint64_t state_generation = 0;  // In which the step before the first was committed.
   uint64_t config_digest = 0;     // As in `Joined`.
-  uint64_t secret = 0;            // Any 64 bits; of those who exchange tensors. 0: it does not.
+  uint64_t secret = 0;            // Shown on data connections; 0: it exchanges no tensors.
   bool operator==(const Assign&) const = default;
 };
 

@@ -110,10 +110,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
           rows.secret = self->hello_.secret;
           if (rows.key.generation != self->hello_.generation) {
             ++self->counters_->dropped_headers;
-            self->refuse_(absl::StrCat("w", self->hello_.sender.value,
-                                       " sent a tensor of generation ", rows.key.generation,
-                                       " on its connection for generation ",
-                                       self->hello_.generation));
+            self->refuse_rows(
+                rows, absl::StrCat("its connection is for generation ", self->hello_.generation));
             return kj::READY_NOW;
           }
           if (is_of_another_life(self->hello_, *self->here_)) {  // A new one began meanwhile.
@@ -127,11 +125,16 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   }
 
  private:
+  /// Who it is is only what it says.
+  void refuse_rows(const TensorStream::Rows& rows, const std::string& why) const {
+    refuse_(absl::StrCat("it calls itself w", rows.sender.value,
+                         ", and sent a tensor of generation ", rows.key.generation, ": ", why));
+  }
+
   kj::Promise<void> read_payload(TensorStream::Rows rows, KjTensorInbox::Place place) {
     if (!place.status.ok()) {  // The peer is wrong about the plan: its connection ends.
       ++counters_->dropped_headers;
-      refuse_(absl::StrCat("w", rows.sender.value, " sent a tensor of generation ",
-                           rows.key.generation, ": ", std::string(place.status.message())));
+      refuse_rows(rows, std::string(place.status.message()));
       return kj::READY_NOW;
     }
     if (!place.stream) {
@@ -207,15 +210,13 @@ class Senders {
       sender =
           std::make_shared<TensorSender>(loop_, address, bytes_sent_, cuts_, options_.on_peer_lost);
       Hello hello = hello_for(*identity_, generation);
-      if (const auto secret = secrets_.find(generation); secret != secrets_.end()) {
-        hello.secret = secret->second;
-      }
+      hello.secret = secrets_.of(generation);
       sender->start(hello, options_.connect_timeout_seconds);
     }
     sender->push(std::move(rows));
   }
 
-  void admit(uint64_t generation, uint64_t secret) { secrets_[generation] = secret; }
+  void set_plan_secret(PlanSecret secret) { secrets_.set(secret); }
 
   void watch(uint64_t generation, const std::vector<std::string>& addresses,
              double patience_seconds) {
@@ -250,7 +251,7 @@ class Senders {
     const auto watched = watches_.lower_bound({floor_, {}});
     for (auto each = watches_.begin(); each != watched; ++each) each->second->close();
     watches_.erase(watches_.begin(), watched);
-    secrets_.erase(secrets_.begin(), secrets_.lower_bound(floor_));
+    secrets_.forget_before(floor_);
   }
 
  private:
@@ -263,8 +264,8 @@ class Senders {
   const DataPlane::Options options_;
   std::map<Name, std::shared_ptr<TensorSender>> senders_;
   std::map<std::pair<uint64_t, std::string>, std::shared_ptr<PeerWatch>> watches_;
-  std::map<uint64_t, uint64_t> secrets_;  // By generation.
-  uint64_t floor_ = 1;                    // Generations below it are closed, but for 0.
+  PlanSecrets secrets_;
+  uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
 };
 
 class KjDataPlane final : public DataPlane {
@@ -318,10 +319,10 @@ class KjDataPlane final : public DataPlane {
     loop_.post([to = identity_, identity = std::move(identity)] { *to = identity; });
   }
 
-  void admit(uint64_t generation, uint64_t secret) override {
-    loop_.post([senders = senders_, inbox = inbox_, generation, secret] {
-      senders->admit(generation, secret);
-      inbox->admit(generation, secret);
+  void set_plan_secret(PlanSecret secret) override {
+    loop_.post([senders = senders_, inbox = inbox_, secret] {
+      senders->set_plan_secret(secret);
+      inbox->set_plan_secret(secret);
     });
   }
 

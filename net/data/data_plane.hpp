@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "net/data/plan_secrets.hpp"
 #include "net/data/tensor_inbox.hpp"
 #include "net/event_loop.hpp"
 #include "plans/base/ids.hpp"
@@ -18,7 +19,7 @@ namespace skein::net {
 struct DataPlaneStatistics {
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
-  uint64_t dropped_headers = 0;  // Unknown stream, stale generation, repeated rows.
+  uint64_t dropped_headers = 0;  // Unknown stream, stale or refused, repeated rows.
 };
 
 /// Sends tensors to other workers, and shards to the coordinator, and receives theirs into a
@@ -62,11 +63,11 @@ class DataPlane {
   };
   virtual void identify(Identity /*identity*/) {}
 
-  /// The secret of a generation's plan, which only those know who take part in it: ours show it,
-  /// and from others no tensor of the generation is taken. Told before the generation's first
-  /// stream is opened and its first rows are sent; else it is 0. A plane without sockets knows its
-  /// senders.
-  virtual void admit(uint64_t /*generation*/, uint64_t /*secret*/) {}
+  /// Connections of ours for the secret's generation show it, and tensors of the generation that
+  /// come on a connection with another one are refused. Call before the generation's first stream
+  /// is opened and its first rows are sent: until then the secret is 0. A second call replaces it.
+  /// A plane without connections has nothing to show.
+  virtual void set_plan_secret(PlanSecret /*secret*/) {}
 
   /// "host:port" to tell the others; the host is that of `listen_address`.
   virtual const std::string& address() const = 0;

@@ -26,7 +26,7 @@ void KjTensorInbox::close_before(uint64_t generation) {
     self->floor_ = std::max(self->floor_, generation);
     self->streams_.erase(self->streams_.lower_bound({1, 0, {}}),
                          self->streams_.lower_bound({self->floor_, 0, {}}));
-    self->secrets_.erase(self->secrets_.begin(), self->secrets_.lower_bound(self->floor_));
+    self->secrets_.forget_before(self->floor_);
     self->wake();
   });
 }
@@ -38,7 +38,7 @@ kj::Promise<KjTensorInbox::Place> KjTensorInbox::place(TensorStream::Rows rows) 
   // A neighbour may be a message ahead of what opens our stream: it waits in its socket.
   if (found != streams_.end()) {
     const std::shared_ptr<TensorStream>& stream = found->second;
-    if (!is_admitted(rows)) {
+    if (rows.secret != secrets_.of(key.generation)) {
       return Place{nullptr, {}, absl::PermissionDeniedError("it does not know the plan's secret")};
     }
     if (absl::Status status = stream->check(rows); !status.ok()) return Place{nullptr, {}, status};
@@ -49,11 +49,6 @@ kj::Promise<KjTensorInbox::Place> KjTensorInbox::place(TensorStream::Rows rows) 
   auto waiting = kj::newPromiseAndFulfiller<void>();
   waiting_.push_back(kj::mv(waiting.fulfiller));
   return waiting.promise.then([self = shared_from_this(), rows] { return self->place(rows); });
-}
-
-bool KjTensorInbox::is_admitted(const TensorStream::Rows& rows) const {
-  const auto secret = secrets_.find(rows.key.generation);
-  return rows.secret == (secret == secrets_.end() ? 0 : secret->second);
 }
 
 void KjTensorInbox::on_arrived() {

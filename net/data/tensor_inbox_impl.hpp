@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "net/data/plan_secrets.hpp"
 #include "net/data/tensor_inbox.hpp"
 #include "net/data/tensor_stream.hpp"
 #include "net/kj_event_loop.hpp"
@@ -21,8 +22,8 @@ class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_t
   void close(uint64_t generation, uint32_t receiver, schema::TensorKind kind) override;
   void close_before(uint64_t generation) override;
 
-  /// As `DataPlane::admit`. Loop's thread.
-  void admit(uint64_t generation, uint64_t secret) { secrets_[generation] = secret; }
+  /// As `DataPlane::set_plan_secret`. Loop's thread.
+  void set_plan_secret(PlanSecret secret) { secrets_.set(secret); }
 
   /// Where an announced payload goes: the stream and memory, or neither if it is to be skipped, or
   /// an error if the peer is wrong.
@@ -39,14 +40,13 @@ class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_t
  private:
   using StreamName = std::tuple<uint64_t, uint32_t, schema::TensorKind>;
 
-  bool is_admitted(const TensorStream::Rows& rows) const;
   void wake_later();
   void wake();
 
   KjEventLoop& loop_;
   std::map<StreamName, std::shared_ptr<TensorStream>> streams_;
-  std::map<uint64_t, uint64_t> secrets_;  // By generation; 0 has none.
-  uint64_t floor_ = 1;                    // Generations below it are closed, but for 0.
+  PlanSecrets secrets_;
+  uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
   std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting_;
   bool is_contested_ = false;  // Some wait for what another connection has announced first.
 };

@@ -122,7 +122,6 @@ class World {
     made.journal = journal_;
     made.checkpoints = checkpoints_;
     made.observer = observer_;
-    made.draw_secret = [] { return uint64_t{1}; };
     made.planner = planner_;
     made.checks_invariants = false;
     made.on_result = [](const actors::RunResult&) {};

@@ -85,7 +85,7 @@ std::shared_ptr<SimulatedPlane::Flow> SimulatedPlane::flow_to(const std::string&
   flow = std::make_shared<Flow>();
   flow->term = identity_.term;
   flow->sender = identity_.self;
-  flow->secret = secrets_[rows.key.generation];
+  flow->secret = secrets_.of(rows.key.generation);
   const auto peer = planes_.by_address.find(address);
   const bool is_cut = cut_until_us_.contains(address) && cut_until_us_[address] > world_.now_us();
   const ProcessId to = peer == planes_.by_address.end() ? 0 : peer->second->options_.process;
@@ -126,7 +126,7 @@ bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const fl
   const auto found = streams_.find({rows.key.generation, rows.key.receiver, rows.key.kind});
   if (found != streams_.end()) {
     const std::shared_ptr<net::TensorStream> stream = found->second;
-    if (from.secret != secrets_[header.getGeneration()]) return true;
+    if (from.secret != secrets_.of(header.getGeneration())) return true;
     if (!stream->check(rows).ok() || stream->is_repeat(rows)) return true;
     if (stream->has_space(rows)) {
       const std::span<float> memory = stream->reserve(rows);
@@ -228,6 +228,7 @@ void SimulatedPlane::close(uint64_t generation, uint32_t receiver, net::schema::
 
 void SimulatedPlane::close_before(uint64_t generation) {
   floor_ = std::max(floor_, generation);
+  if (!options_.ignores_generation) secrets_.forget_before(floor_);
   for (auto each = flows_.begin(); each != flows_.end();) {
     const uint64_t its = std::get<0>(each->first);
     if (its == 0 || its >= floor_) {

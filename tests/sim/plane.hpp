@@ -44,7 +44,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   ~SimulatedPlane() override;
 
   void identify(Identity identity) override { identity_ = std::move(identity); }
-  void admit(uint64_t generation, uint64_t secret) override { secrets_[generation] = secret; }
+  void set_plan_secret(net::PlanSecret secret) override { secrets_.set(secret); }
   plans::WorkerId self() const { return identity_.self; }
   const std::string& address() const override { return address_; }
   net::TensorInbox& inbox() override { return *this; }
@@ -61,6 +61,8 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
 
   /// The process is dead: its peers' connections break, unless it went in silence.
   void on_killed(bool silent);
+  /// What is sent from now on goes over new connections, as whoever we are then.
+  void renew_flows() { flows_.clear(); }
   /// Flips a bit in a copy of state that lives here or is on its way. False if there is none.
   bool damage_copy();
 
@@ -101,7 +103,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   Options options_;
   std::string address_;
   Identity identity_;
-  std::map<uint64_t, uint64_t> secrets_;  // By generation.
+  net::PlanSecrets secrets_;
   uint64_t floor_ = 1;
   std::map<Name, std::shared_ptr<Flow>> flows_;
   std::map<std::string, uint64_t> cut_until_us_;

@@ -5,7 +5,9 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "actors/worker/layer_state.hpp"
 #include "plans/base/check.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::sim {
 namespace {
@@ -102,7 +104,9 @@ void Stranger::beat() {
 
 void Stranger::lie() {
   send(make_lie());
-  forge_tensor();
+  if (around_.store.plans.empty()) return;
+  const plans::Plan& plan = around_.store.plans.rbegin()->second;
+  rng_.below(4) == 0 ? forge_state(plan) : forge(plan);
   around_.world.after(1'000 + rng_.below(kLieUsMax), process_, [this] { lie(); });
 }
 
@@ -153,20 +157,16 @@ net::ControlBody Stranger::make_lie() {
   }
 }
 
-void Stranger::forge_tensor() {
-  if (around_.store.plans.empty()) return;
-  const plans::Plan& plan = around_.store.plans.rbegin()->second;
+void Stranger::forge(const plans::Plan& plan) {
   const plans::ReplicaId to{static_cast<uint32_t>(rng_.below(plans::replica_count(plan)))};
   const bool is_gradient = rng_.below(2) == 0;
   const std::vector<plans::Route> routes = plans::routes_from(plan, to, is_gradient ? +1 : -1);
   if (routes.empty()) return;
   const plans::Route& route = routes[rng_.below(routes.size())];
   net::DataPlane::Rows rows;
-  rows.key.generation = plan.generation;
   rows.key.receiver = to.value;
   rows.key.kind =
       is_gradient ? net::schema::TensorKind::GRADIENT : net::schema::TensorKind::ACTIVATION;
-  rows.key.step = newest_step() + rng_.below(2);
   rows.key.microbatch = static_cast<uint32_t>(rng_.below(plan.microbatch_count));
   rows.sender = route.to.value;
   rows.row_begin = static_cast<uint32_t>(route.rows.begin);
@@ -175,8 +175,35 @@ void Stranger::forge_tensor() {
   auto values = std::make_shared<std::vector<float>>(route.rows.count * row_floats, kForgedValue);
   rows.payload = *values;
   rows.owner = std::move(values);
-  plane_.identify({around_.run, plans::replica_of(plan, route.to).worker, around_.store.term});
-  const plans::WorkerId receiver = plans::replica_of(plan, to).worker;
+  send_as(plans::replica_of(plan, route.to).worker, plans::replica_of(plan, to).worker, rows);
+}
+
+/// State of a layer, for any worker: those that no plan moves to it are not waited for.
+void Stranger::forge_state(const plans::Plan& plan) {
+  const auto layer = static_cast<int64_t>(rng_.below(plans::layer_count(around_.job.model)));
+  net::DataPlane::Rows rows;
+  rows.key.receiver = static_cast<uint32_t>(layer);
+  rows.key.kind =
+      rng_.below(2) == 0 ? net::schema::TensorKind::STATE : net::schema::TensorKind::SNAPSHOT;
+  rows.row_count = 1;
+  const int64_t floats = actors::layer_state_floats(around_.job.model, layer);
+  auto values = std::make_shared<std::vector<float>>(floats, kForgedValue);
+  actors::seal_layer_state(layer, *values);
+  rows.payload = *values;
+  rows.owner = std::move(values);
+  const auto workers = plans::plan_workers(plan);
+  for (plans::WorkerId receiver : workers) {
+    const plans::WorkerId sender = rng_.below(2) == 0 ? plans::WorkerId{} : *workers.begin();
+    send_as(sender, receiver, rows);
+  }
+}
+
+void Stranger::send_as(plans::WorkerId sender, plans::WorkerId receiver,
+                       net::DataPlane::Rows rows) {
+  rows.key.generation = around_.store.plans.rbegin()->first;
+  rows.key.step = newest_step() + rng_.below(2);
+  plane_.identify({around_.run, sender, around_.store.term});
+  plane_.renew_flows();
   for (const auto& [address, plane] : around_.planes.by_address) {
     if (plane != &plane_ && plane->self() == receiver) plane_.send(address, rows);
   }
@@ -215,6 +242,7 @@ void Stranger::kill() {
   if (!around_.world.is_alive(process_)) return;
   around_.world.kill(process_);
   around_.network.on_killed(process_, /*silent=*/false);
+  plane_.on_killed(/*silent=*/false);
   link_ = nullptr;
 }
 

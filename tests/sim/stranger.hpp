@@ -11,9 +11,9 @@ namespace skein::sim {
 
 /// Somebody who reaches the coordinator's port and says what is not so: reports of others, bad
 /// input, state that it made up. What it says is well formed, and as likely to be believed as can
-/// be: it knows the newest plan, its step and where its workers take tensors, and sends them some
-/// in the name of others. Whoever is given a part in a plan goes, as nothing is promised of one who
-/// stays. Single-threaded.
+/// be: it knows the newest plan, its step and where its workers take tensors, and sends them
+/// tensors in the names of others. Whoever is given a part in a plan goes, as nothing is promised
+/// of one who stays. Single-threaded.
 class Stranger {
  public:
   struct Options {
@@ -35,8 +35,10 @@ class Stranger {
   void beat();
   void lie();
   net::ControlBody make_lie();
-  /// A tensor that a replica of the newest plan waits for, in the name of who is to send it.
-  void forge_tensor();
+  /// A tensor that a replica of the plan waits for, in the name of who is to send it.
+  void forge(const plans::Plan& plan);
+  void forge_state(const plans::Plan& plan);
+  void send_as(plans::WorkerId sender, plans::WorkerId receiver, net::DataPlane::Rows rows);
   std::vector<plans::InventoryItem> make_inventory();
   plans::WorkerId somebody() { return {static_cast<uint32_t>(rng_.below(8))}; }
   uint64_t newest_step() const;

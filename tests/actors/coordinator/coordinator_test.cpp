@@ -100,7 +100,6 @@ struct CoordinatorRig {
     made.layer_source = layer_source;
     made.data_address = "127.0.0.1:9";
     made.observer = observer;
-    made.draw_secret = [] { return uint64_t{77}; };
     planner_actor = system->spawn(planner, PlannerConfig{});
     made.planner = planner_actor;
     made.checks_invariants = true;

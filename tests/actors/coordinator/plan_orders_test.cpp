@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "plans/plan/layout_plan.hpp"
 #include "tests/actors/small_job.hpp"

@@ -47,7 +47,10 @@ TEST_F(RunFolderTest, WhoGoesOnNeedsNoOldLogs) {
   const RunFolder made = make();
   fs::remove_all(made.file("logs"));
   fs::remove_all(made.file("traces"));
-  ASSERT_TRUE(open_run_folder(made.path).ok());
+  const auto opened = open_run_folder(made.path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_FALSE(fs::exists(made.file("logs"))) << "whoever only looks changes nothing";
+  ensure_subfolders(*opened);
   EXPECT_TRUE(fs::is_directory(made.file("logs")));
   EXPECT_TRUE(fs::is_directory(made.file("traces")));
 }

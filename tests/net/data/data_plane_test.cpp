@@ -297,7 +297,10 @@ TEST_F(DataPlaneTest, AConnectionIsOfOneGeneration) {
   const int forged = connect_to(here->address());
   ASSERT_EQ(write(forged, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   ASSERT_TRUE(eventually([&] { return !refusals.empty(); }));
-  EXPECT_THAT(refusals[0], HasSubstr("w3 sent a tensor of generation 2"));
+  EXPECT_THAT(
+      refusals[0],
+      HasSubstr(
+          "itself w3, and sent a tensor of generation 2: its connection is for generation 1"));
   close(forged);
   EXPECT_EQ(count_arrived, 0u);
   here.reset();
@@ -336,22 +339,23 @@ TEST_F(DataPlaneTest, OnlyWhoTakesPartInAPlanSendsItsTensors) {
   std::vector<std::string> refusals;
   auto here = plane_that_refuses(refusals);
   here->identify({"small-1", {1}});
-  here->admit(2, kSecret);
+  here->set_plan_secret({2, kSecret});
   here->inbox().open(stream(0, 4, 100, /*generation=*/2));
   auto spare = DataPlane::start(*loop, {}).value();
   spare->identify({"small-1", {2}});  // The other one's number.
   spare->send(here->address(), rows(7, 0, 4, /*generation=*/2));
   ASSERT_TRUE(eventually([&] { return !refusals.empty(); }));
-  EXPECT_THAT(refusals[0], HasSubstr("w2 sent a tensor of generation 2: it does not know"));
+  EXPECT_THAT(refusals[0],
+              HasSubstr("itself w2, and sent a tensor of generation 2: it does not know"));
   auto past = DataPlane::start(*loop, {}).value();
   past->identify({"small-1", {2}});
-  past->admit(2, kSecret - 1);
+  past->set_plan_secret({2, kSecret - 1});
   past->send(here->address(), rows(8, 0, 4, /*generation=*/2));
   ASSERT_TRUE(eventually([&] { return refusals.size() >= 2; }));
   EXPECT_EQ(count_arrived, 0u);
   auto friendly = DataPlane::start(*loop, {}).value();
   friendly->identify({"small-1", {2}});
-  friendly->admit(2, kSecret);
+  friendly->set_plan_secret({2, kSecret});
   friendly->send(here->address(), rows(0, 0, 4, /*generation=*/2));
   EXPECT_TRUE(wait_for(1));
   arrived.clear();
@@ -360,12 +364,12 @@ TEST_F(DataPlaneTest, OnlyWhoTakesPartInAPlanSendsItsTensors) {
 
 /// A neighbour may be told of the plan first.
 TEST_F(DataPlaneTest, TensorsMayComeBeforeTheirSecret) {
-  sender->admit(2, 5);
+  sender->set_plan_secret({2, 5});
   sender->send(receiver->address(), rows(0, 0, 4, /*generation=*/2));
   sender->send(receiver->address(), rows(1, 0, 4, /*generation=*/1));
   receiver->inbox().open(stream(0, 4, 100, /*generation=*/1));
   ASSERT_TRUE(wait_for(1)) << "of a plan without a secret, and the other one's is there";
-  receiver->admit(2, 5);
+  receiver->set_plan_secret({2, 5});
   receiver->inbox().open(stream(0, 4, 100, /*generation=*/2));
   EXPECT_TRUE(wait_for(2));
 }
