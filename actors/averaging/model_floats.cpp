@@ -1,17 +1,14 @@
 #include "actors/averaging/model_floats.hpp"
 
-#include <array>
-
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
 namespace {
 
-constexpr std::array kKinds = {gpu::StateKind::kWeight, gpu::StateKind::kMomentFirst,
-                               gpu::StateKind::kMomentSecond};
-
-size_t kind_count(ModelFloats which) { return which == ModelFloats::kWeights ? 1 : kKinds.size(); }
+size_t kind_count(ModelFloats which) {
+  return which == ModelFloats::kWeights ? 1 : gpu::kStateKinds.size();
+}
 
 size_t size_of(const plans::ParameterSpec& parameter) {
   return static_cast<size_t>(plans::element_count(parameter));
@@ -32,7 +29,7 @@ absl::Status read_floats(const gpu::StageModel& model, ModelFloats which,
   for (size_t kind = 0; kind < kind_count(which); ++kind) {
     for (size_t i = 0; i < model.parameters().size(); ++i) {
       const size_t size = size_of(model.parameters()[i]);
-      SKEIN_RETURN_IF_ERROR(model.read_state(i, kKinds[kind], rest.first(size)));
+      SKEIN_RETURN_IF_ERROR(model.read_state(i, gpu::kStateKinds[kind], rest.first(size)));
       rest = rest.subspan(size);
     }
   }
@@ -48,7 +45,7 @@ absl::Status write_floats(gpu::StageModel& model, ModelFloats which,
   for (size_t kind = 0; kind < kind_count(which); ++kind) {
     for (size_t i = 0; i < model.parameters().size(); ++i) {
       const size_t size = size_of(model.parameters()[i]);
-      SKEIN_RETURN_IF_ERROR(model.write_state(i, kKinds[kind], values.first(size)));
+      SKEIN_RETURN_IF_ERROR(model.write_state(i, gpu::kStateKinds[kind], values.first(size)));
       values = values.subspan(size);
     }
   }

@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "plans/base/units.hpp"
+
 namespace skein::actors {
 
 namespace {
 
 /// Whoever has taken the coordinator's address is asked so often whether it is gone.
-constexpr uint64_t kRetryUs = 1'000'000;
+constexpr uint64_t kRetryUs = plans::kSecondUs;
 
 }  // namespace
 

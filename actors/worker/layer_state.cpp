@@ -14,8 +14,6 @@ namespace skein::actors {
 namespace {
 
 constexpr size_t kSealFloats = 2;
-constexpr gpu::StateKind kLayerKinds[] = {gpu::StateKind::kWeight, gpu::StateKind::kMomentFirst,
-                                          gpu::StateKind::kMomentSecond};
 
 /// As if the layer were a stage of its own: with the copy of a tied embedding.
 std::vector<plans::ParameterSpec> own_parameters(const plans::ModelSpec& spec, int64_t layer) {
@@ -42,7 +40,7 @@ absl::Status for_each_piece(const plans::ModelSpec& spec, int64_t layer,
   for (const plans::ParameterSpec& parameter : own_parameters(spec, layer)) {
     SKEIN_ASSIGN_OR_RETURN(const size_t position, position_of(model, parameter.name));
     const auto count = static_cast<size_t>(plans::element_count(parameter));
-    for (gpu::StateKind kind : kLayerKinds) {
+    for (gpu::StateKind kind : gpu::kStateKinds) {
       SKEIN_RETURN_IF_ERROR(visit(position, kind, offset, count));
       offset += count;
     }
@@ -55,7 +53,7 @@ absl::Status for_each_piece(const plans::ModelSpec& spec, int64_t layer,
 int64_t layer_state_floats(const plans::ModelSpec& model, int64_t layer) {
   int64_t floats = kSealFloats;
   for (const plans::ParameterSpec& parameter : own_parameters(model, layer)) {
-    floats += static_cast<int64_t>(std::size(kLayerKinds)) * plans::element_count(parameter);
+    floats += static_cast<int64_t>(gpu::kStateKinds.size()) * plans::element_count(parameter);
   }
   return floats;
 }
@@ -90,7 +88,7 @@ absl::Status read_layer_state(const plans::ModelSpec& spec, int64_t layer,
   size_t offset = 0;
   for (const plans::ParameterSpec& parameter : own_parameters(spec, layer)) {
     const auto count = static_cast<size_t>(plans::element_count(parameter));
-    const std::span<float> state = out.subspan(offset, std::size(kLayerKinds) * count);
+    const std::span<float> state = out.subspan(offset, gpu::kStateKinds.size() * count);
     std::fill(state.begin(), state.end(), 0.0f);
     SKEIN_RETURN_IF_ERROR(from.read(parameter.name, state.first(count)));
     for (size_t i = 0; i < suffixes.size(); ++i) {
@@ -127,7 +125,7 @@ std::vector<gpu::SavedParameter> saved_parameters(const plans::ModelSpec& spec, 
     parameters.push_back({parameter, state.subspan(offset, count),
                           state.subspan(offset + count, count),
                           state.subspan(offset + 2 * count, count)});
-    offset += std::size(kLayerKinds) * count;
+    offset += gpu::kStateKinds.size() * count;
   }
   return parameters;
 }

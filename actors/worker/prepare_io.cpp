@@ -56,8 +56,7 @@ absl::StatusOr<std::unique_ptr<gpu::CheckpointReader>> open_checkpoint(
 absl::Status load_state(const gpu::CheckpointReader& reader, const std::string& optimizer,
                         gpu::StageModel& model, bool& unreadable) {
   const auto& parameters = model.parameters();
-  constexpr gpu::StateKind kMoments[] = {gpu::StateKind::kMomentFirst,
-                                         gpu::StateKind::kMomentSecond};
+  constexpr std::span kMoments = std::span(gpu::kStateKinds).subspan(1);
   const std::span<const char* const> suffixes = gpu::moment_suffixes(optimizer);
   for (size_t i = 0; i < parameters.size(); ++i) {
     std::vector<float> values(static_cast<size_t>(plans::element_count(parameters[i])));

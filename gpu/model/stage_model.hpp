@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,6 +32,10 @@ struct StageModelOptions {
 
 /// The state kept for one parameter, each [element_count] float32.
 enum class StateKind { kWeight, kMomentFirst, kMomentSecond };  // SGD: momentum in kMomentFirst.
+/// All of them, weights first: the order in which state is copied, sent and averaged. Another order
+/// is another protocol.
+inline constexpr std::array kStateKinds = {StateKind::kWeight, StateKind::kMomentFirst,
+                                           StateKind::kMomentSecond};
 
 struct UpdateOptions {
   double lr = 0;

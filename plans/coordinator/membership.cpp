@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/base/units.hpp"
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
@@ -26,7 +27,9 @@ std::vector<std::string> places_of(const JoinRequest& request) {
 }  // namespace
 
 Membership::Membership(double lease_seconds, const std::optional<Plan>& last)
-    : lease_us_(lease_seconds * 1e6), is_first_life_(!last), hosts_(lease_seconds) {
+    : lease_us_(lease_seconds * kMicrosecondsPerSecond),
+      is_first_life_(!last),
+      hosts_(lease_seconds) {
   if (!last) return;
   last_worker_ = plan_workers(*last).rbegin()->value;
 }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/base/units.hpp"
 #include "plans/base/upper_median.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/plan/pipeline_plan.hpp"
@@ -65,7 +66,7 @@ absl::StatusOr<double> progress_together(const ModeQuestion& question, PlanReque
   const JobSpec& job = question.request.job;
   const double iterations = static_cast<double>(job.training.global_batch_size) /
                             static_cast<double>(pipeline_samples(job));
-  return 1e6 * iterations * static_cast<double>(clusters.size()) / sum_us;
+  return kMicrosecondsPerSecond * iterations * static_cast<double>(clusters.size()) / sum_us;
 }
 
 absl::StatusOr<double> progress_apart(const ModeQuestion& question, const PlanRequest& asked) {

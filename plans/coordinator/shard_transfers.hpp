@@ -7,6 +7,7 @@
 
 #include "plans/base/ids.hpp"
 #include "plans/base/outcome.hpp"
+#include "plans/base/units.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 
 namespace skein::plans {
@@ -18,7 +19,8 @@ namespace skein::plans {
 class ShardTransfers {
  public:
   /// `patience_seconds`   for the next layer of a shard, until the shard is given up.
-  explicit ShardTransfers(double patience_seconds) : patience_us_(patience_seconds * 1e6) {}
+  explicit ShardTransfers(double patience_seconds)
+      : patience_us_(patience_seconds * kMicrosecondsPerSecond) {}
 
   /// A worker has begun to send a shard. The caller has checked that it may, and that the
   /// checkpoint is wanted.

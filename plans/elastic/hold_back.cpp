@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "plans/base/units.hpp"
+
 namespace skein::plans {
 namespace {
 
-constexpr uint64_t kSecondUs = 1'000'000;
 constexpr int kDoublingsMax = 6;                // 2^6 s, a minute.
 constexpr uint64_t kTrustUs = 600 * kSecondUs;  // Without a loss.
 /// New processes get new numbers: more than come back within the time in which they are trusted.

@@ -4,11 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/base/units.hpp"
 
 namespace skein::plans {
 namespace {
 
-constexpr uint64_t kFirstHoldUs = 1'000'000;
+constexpr uint64_t kFirstHoldUs = kSecondUs;
 constexpr uint64_t kPlaceForgivesUs = 60'000'000;
 constexpr uint64_t kEverywhereForgivesUs = 30'000'000;
 constexpr int kPlaceFree = 1;

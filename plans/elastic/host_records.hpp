@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "plans/base/units.hpp"
+
 namespace skein::plans {
 
 /// Keeps processes that join a run in training and soon die from changing its plan each time, also
@@ -20,7 +22,7 @@ namespace skein::plans {
 class HostRecords {
  public:
   explicit HostRecords(double lease_seconds)
-      : trial_us_(static_cast<uint64_t>(2 * lease_seconds * 1e6)) {}
+      : trial_us_(static_cast<uint64_t>(2 * lease_seconds * kMicrosecondsPerSecond)) {}
 
   /// A newcomer was lost, that has come from `places` (empty ones do not count) and might have been
   /// given a part from `eligible_us` on. `had_part`: it was given one.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "plans/base/units.hpp"
+
 namespace skein::plans {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr uint64_t kFirstInterval = 2;
 SnapshotSchedule::SnapshotSchedule(int64_t interval, double patience_seconds)
     : chooses_(interval < 0),
       interval_(interval < 0 ? kFirstInterval : static_cast<uint64_t>(interval)),
-      patience_us_(patience_seconds * 1e6) {}
+      patience_us_(patience_seconds * kMicrosecondsPerSecond) {}
 
 void SnapshotSchedule::begin_generation(std::vector<WorkerId> owners,
                                         std::vector<WorkerId> snapshot_peers, uint64_t first_step) {

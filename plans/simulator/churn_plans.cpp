@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/base/units.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/stragglers/speed_watch.hpp"
 
@@ -123,7 +124,7 @@ absl::StatusOr<Plan> ChurnPlans::whole_pipelines(const ReplanRequest& request,
 absl::StatusOr<double> ChurnPlans::step_seconds(const Plan& plan,
                                                 const DeviceOfWorker& workers) const {
   SKEIN_ASSIGN_OR_RETURN(const double step_us, predict_step_us(job_, plan, measured(workers)));
-  return step_us * 1e-6;
+  return step_us * kSecondsPerMicrosecond;
 }
 
 absl::StatusOr<std::vector<ChurnPlans::Slot>> ChurnPlans::slots(
@@ -138,7 +139,8 @@ absl::StatusOr<std::vector<ChurnPlans::Slot>> ChurnPlans::slots(
   std::vector<Slot> all;
   for (const SimulatedWorker& worker : simulation.workers) {
     for (const SimulatedSlot& slot : worker.slots) {
-      all.push_back({ids[worker.id.value - 1], slot.start_us * 1e-6, slot.end_us * 1e-6});
+      all.push_back({ids[worker.id.value - 1], slot.start_us * kSecondsPerMicrosecond,
+                     slot.end_us * kSecondsPerMicrosecond});
     }
   }
   return all;
@@ -155,7 +157,7 @@ double ChurnPlans::capacity(const DeviceOfWorker& workers) const {
   for (const auto& [worker, device] : workers) {
     speed += cluster_.devices[static_cast<size_t>(device)].speed;
   }
-  return speed / sample_us * 1e6;
+  return speed / sample_us * kMicrosecondsPerSecond;
 }
 
 double ChurnPlans::transfer_seconds(int64_t bytes, int32_t from_device, int32_t to_device) const {

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "plans/base/nearest_name.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/base/units.hpp"
 #include "plans/simulator/heterogeneity.hpp"
 
 namespace skein::plans {
@@ -75,7 +76,7 @@ ChaosScript workers_come_and_go(double period_s, double duration_s) {
 
 JobScenario usual_scenario(const JobSpec& job, int32_t worker_count) {
   const std::string& name = job.device.scenario;
-  const double step_us = job.device.scenario_step_seconds * 1e6;
+  const double step_us = job.device.scenario_step_seconds * kMicrosecondsPerSecond;
   const uint64_t seed = job.debug.seed;
   const PipelineLayout layout{.pipelines = static_cast<uint32_t>(worker_count), .stages = 1};
   // As if the slowest worker were at a quarter of its speed: what comes later nobody sees.
@@ -94,7 +95,10 @@ JobScenario usual_scenario(const JobSpec& job, int32_t worker_count) {
     const double drawn_us = std::min(duration_us, kTracePeriodsMax * period_us);
     return {shared_cloud(layout, period_us, drawn_us, seed).slowdown, {}};
   }
-  if (name == "H7") return {{}, workers_come_and_go(period_us / 1e6, duration_us / 1e6)};
+  if (name == "H7")
+    return {{},
+            workers_come_and_go(period_us * kSecondsPerMicrosecond,
+                                duration_us * kSecondsPerMicrosecond)};
   return {};
 }
 
@@ -119,7 +123,7 @@ absl::StatusOr<Scenario::TracePoint> parse_point(const std::string& line) {
     return absl::InvalidArgumentError(
         absl::StrCat("speed ", parts[2], ": write a number above 0 and at most 1"));
   }
-  return Scenario::TracePoint{seconds * 1e6, worker - 1, speed};
+  return Scenario::TracePoint{seconds * kMicrosecondsPerSecond, worker - 1, speed};
 }
 
 bool is_heading(const std::string& line) {
@@ -208,8 +212,8 @@ absl::StatusOr<std::vector<Scenario::TracePoint>> parse_scenario_trace(std::stri
     }
     if (!trace.empty() && point->from_us < trace.back().from_us) {
       return absl::InvalidArgumentError(
-          absl::StrCat(place, point->from_us / 1e6, " seconds come after ",
-                       trace.back().from_us / 1e6, ": sort the lines by time"));
+          absl::StrCat(place, point->from_us * kSecondsPerMicrosecond, " seconds come after ",
+                       trace.back().from_us * kSecondsPerMicrosecond, ": sort the lines by time"));
     }
     if (trace.size() == kTracePointsMax) {
       return absl::InvalidArgumentError(

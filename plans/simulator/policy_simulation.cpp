@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plans/base/check.hpp"
+#include "plans/base/units.hpp"
 #include "plans/modes/last_claim.hpp"
 
 namespace skein::plans {
@@ -152,7 +153,7 @@ void Run::finish(double end_us) {
   }
   const double span_us = std::max(1.0, end_us - options_.warm_up_us);
   for (const uint64_t steps : result_.steps_by_pipeline) {
-    result_.steps_per_second += static_cast<double>(steps) / span_us * 1e6;
+    result_.steps_per_second += static_cast<double>(steps) / span_us * kMicrosecondsPerSecond;
   }
   result_.waiting_share = waiting_us_ / span_us / layout_.replica_count();
   result_.averaging_share = averaging_us_ / span_us / layout_.replica_count();

@@ -220,8 +220,7 @@ TEST_P(CudaModel, ComputesTheSameWithLoadedState) {
     auto loaded = StageModel::create(options, *cuda_).value();
     const double other = loss_of(*loaded);
     for (size_t i = 0; i < trained->parameters().size(); ++i) {
-      for (StateKind kind :
-           {StateKind::kWeight, StateKind::kMomentFirst, StateKind::kMomentSecond}) {
+      for (StateKind kind : kStateKinds) {
         std::vector<float> values(
             static_cast<size_t>(plans::element_count(trained->parameters()[i])));
         ASSERT_TRUE(trained->read_state(i, kind, values).ok());

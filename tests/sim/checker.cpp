@@ -48,8 +48,7 @@ uint64_t digest_of(const gpu::StageModel& model) {
   std::vector<float> values;
   const auto& parameters = model.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    for (auto kind :
-         {gpu::StateKind::kWeight, gpu::StateKind::kMomentFirst, gpu::StateKind::kMomentSecond}) {
+    for (gpu::StateKind kind : gpu::kStateKinds) {
       values.resize(static_cast<size_t>(plans::element_count(parameters[i])));
       if (!model.read_state(i, kind, values).ok()) continue;
       for (float value : values) {
