@@ -19,7 +19,7 @@ namespace {
 /// Workers that come or go together are handled together.
 constexpr uint64_t kSettleUs = 300'000;
 /// A long pause of our own, which people may want to know of.
-constexpr uint64_t kTellPauseUs = 1'000'000;
+constexpr uint64_t kTellPauseUs = kSecondUs;
 /// How often people are told that the journal cannot be written.
 constexpr uint64_t kTellJournalUs = 30'000'000;
 /// Changes of plan that workers may have seen and the journal has not: one that was broken off is
@@ -1348,12 +1348,14 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
       "run.stopping",
       absl::StrCat("stopping (", reason, "): ", to_text(measures, budget)),
       {{"reason", reason}, {"seconds", absl::StrCat(budget.total_us * kSecondsPerMicrosecond)}}}};
-  // A change of plan on its way is waited for: its workers hold what is to be saved.
-  const bool changes = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
+  // A change of plan on its way is waited for: its workers hold what is to be saved, or, after a
+  // restart, so may some who are waited for.
+  const bool changes = (phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing) &&
+                       (has_trained_ || (has_past() && has_unsaved()));
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
   if (waits_with_unsaved()) {
     append(decisions, begin_change("what is here is saved, as the run is to stop", now_us));
-  } else if (!runs && !(changes && has_trained_)) {
+  } else if (!runs && !changes) {
     append(decisions, end(absl::OkStatus(), true));
   }
   if (runs && budget.abandons) append(decisions, abandon_step(now_us));
@@ -1422,7 +1424,7 @@ CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) 
   const std::string reason = !status.ok()    ? std::string(status.message())
                              : stopped_early ? stop_.reason()
                                              : "done";
-  const bool keeps_state = !status.ok() && has_unsaved();
+  const bool keeps_state = (!status.ok() || stopped_early) && has_unsaved();
   return {StopWorkers{reason, keeps_state}, EndRun{std::move(status), stopped_early}};
 }
 

@@ -4,8 +4,10 @@ disk space goes on from the newest state that some worker holds."""
 import concurrent.futures
 import glob
 import os
+import pty
 import resource
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -65,6 +67,50 @@ def restart_with_a_stopped_worker(program, expect):
         check_whole(expect, run, 60)
     finally:
         run.end()
+
+
+def stop_of_a_restarted_one(program, expect):
+    """The coordinator is told to stop while it waits for the only holder of a stage: that one comes
+    back, and all is saved."""
+    run = ElasticRun(program, "stop-restarted", 2, *TWO_STAGES, *SLOW, "--elastic.snapshot_interval",
+                     "0", *lease(6), "--training.steps", "1000", apart=True)
+    try:
+        run.wait_for_step(15)
+        run.signal(2, signal.SIGSTOP)
+        run.coordinator.kill()
+        run.coordinator.wait()
+        run.resume()
+        run.wait_for_event("run.waiting", 20 * SLOWNESS)
+        run.coordinator.send_signal(signal.SIGTERM)
+        time.sleep(1)
+        expect("it still waits", run.coordinator.poll() is None, run.errors()[-200:])
+        run.signal(2, signal.SIGCONT)
+        check_saved(expect, run, run.finish())
+    finally:
+        run.end()
+
+
+def held_terminal(program, expect):
+    """The worker's terminal is held (Ctrl-S), and something is to be printed on it."""
+    run = ElasticRun(program, "held", 1, *TWO_STAGES, *SLOW, *NO_OTHER_STATE, *lease(6),
+                     "--training.steps", "60", apart=True, waits_for=2)
+    user, terminal = pty.openpty()
+    try:
+        os.write(user, b"\x13")
+        run.workers.append(subprocess.Popen(
+            [program.skein, "worker", "--join", run.address()], cwd=program.folder,
+            stdout=terminal, stderr=terminal))
+        run.wait_for_step(15)
+        run.coordinator.kill()
+        run.coordinator.wait()
+        time.sleep(3 * SLOWNESS)  # It says that it waits for the coordinator.
+        run.resume()
+        check_whole(expect, run, 60)
+        expect("both end well", [each.wait(10) for each in run.workers] == [0, 0])
+    finally:
+        run.end()
+        os.close(user)
+        os.close(terminal)
 
 
 def stopped_coordinator(program, expect, pause_seconds):
@@ -352,6 +398,8 @@ TRIALS = {
     "stop while workers are waited for": stop_while_workers_are_waited_for,
     "leaver while workers are waited for": leaver_while_workers_are_waited_for,
     "a pause that lasts too long": pause_that_lasts_too_long,
+    "stop of a restarted one": stop_of_a_restarted_one,
+    "a held terminal": held_terminal,
     "second signal": second_signal_kills,
     "lost journal": lost_journal,
     "full disk of the journal": full_journal_disk,

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "plans/base/units.hpp"
 #include "plans/coordinator/coordination.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "tests/plans/small_cluster.hpp"
@@ -13,7 +14,6 @@
 namespace skein::plans {
 namespace {
 
-constexpr uint64_t kSecondUs = 1'000'000;
 constexpr int32_t kWorkers = 3;
 
 JobSpec job_of_three() {
@@ -110,6 +110,32 @@ TEST(CoordinatorRestart, WaitsForTheLeaseOfWhoMayHoldNewerState) {
           .decisions();
   ASSERT_EQ(cluster.coordination->generation(), generation);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
+}
+
+TEST(CoordinatorRestart, AStopWaitsForWhoMayHoldNewerState) {
+  JobSpec job = job_of_three();
+  job.checkpoint.enable = true;
+  Restarted cluster(job);
+  cluster.join(1, 11, 1);
+  cluster.join(2, 12, 2);
+  cluster.coordination->on_timer(4 * kSecondUs);
+  const uint64_t committed_in = cluster.coordination->generation_of(7);
+  const auto quiesced = [&](uint32_t worker, LayerRange layers, uint64_t now_us) {
+    return cluster.coordination
+        ->on_quiesced({worker}, cluster.coordination->generation(), {{7, layers, committed_in}},
+                      now_us)
+        .decisions();
+  };
+  quiesced(1, {0, 3}, 4 * kSecondUs);
+  quiesced(2, {3, 5}, 4 * kSecondUs);
+  const CoordinatorDecisions stopping =
+      cluster.coordination->on_stop_request("a signal", 5 * kSecondUs).decisions();
+  EXPECT_EQ(find<EndRun>(stopping), nullptr) << "w3 may come back with its layers";
+  EXPECT_EQ(find<EndRun>(cluster.coordination->on_timer(6 * kSecondUs)), nullptr);
+  cluster.join(3, 13, 3, 7 * kSecondUs);
+  const CoordinatorDecisions assigned = quiesced(3, {5, 8}, 7 * kSecondUs);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr) << "to be saved";
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
 }
 

@@ -149,6 +149,21 @@ TEST(Ownership, ARunThatBlamesItsInputLosesNoCommittedStep) {
   EXPECT_TRUE(find<StopWorkers>(ended)->keeps_state) << "w1 holds a step that is not on disk";
 }
 
+TEST(Ownership, AStoppedRunWithoutEnoughWorkersLosesNoCommittedStep) {
+  JobSpec job = job_of_hundred();
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 50;
+  job.elastic.min_workers = 2;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.decided(cluster.coordination.on_stop_request("a signal", ++cluster.now));
+  cluster.decided(cluster.coordination.on_worker_lost({2}, kNoData, ++cluster.now));
+  const CoordinatorDecisions ended = cluster.quiesced(1);
+  ASSERT_NE(find<EndRun>(ended), nullptr);
+  EXPECT_TRUE(find<StopWorkers>(ended)->keeps_state) << "w1 holds a step that is not on disk";
+}
+
 TEST(Ownership, AGenerationThatNobodyCanHaveSeenIsRefusedAndMovesNothing) {
   IdleMember cluster;
   for (const uint64_t generation : {uint64_t{1} << 47, std::numeric_limits<uint64_t>::max()}) {
