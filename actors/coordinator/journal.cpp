@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "net/codec/bounds.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
@@ -77,6 +78,7 @@ class SqliteJournal final : public Journal {
     const bool is_new = sqlite3_column_int64(newest.get(), 0) == 0;
     const auto generation = static_cast<uint64_t>(sqlite3_column_int64(newest.get(), 1));
     newest.reset();
+    if (generation > net::kGenerationsMax) return damaged(absl::StrCat("plan ", generation));
     SKEIN_RETURN_IF_ERROR(raise_floor(is_new ? 0 : next_generation_floor(generation)));
     SKEIN_ASSIGN_OR_RETURN(
         insert_, statement(absl::StrCat("INSERT INTO commits SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 ",
@@ -154,8 +156,9 @@ class SqliteJournal final : public Journal {
     if (code == SQLITE_DONE) return absl::NotFoundError("the journal has no plan");
     if (code != SQLITE_ROW) return error("read");
     const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(select.get(), 0));
-    if (text == nullptr) return absl::DataLossError("the journal's newest plan has no text");
-    return plans::parse_plan(text);
+    absl::StatusOr<plans::Plan> plan = plans::parse_plan(text == nullptr ? "" : text);
+    if (!plan.ok()) return damaged(std::string(plan.status().message()));
+    return plan;
   }
 
   absl::Status append_plan(const plans::Plan& plan) override {
@@ -190,6 +193,14 @@ class SqliteJournal final : public Journal {
       records.push_back({integer(0), integer(1), integer(2), integer(3), integer(4),
                          sqlite3_column_double(select.get(), 5),
                          sqlite3_column_double(select.get(), 6)});
+      const plans::CommitRecord& record = records.back();
+      const bool is_sound =
+          record.step <= net::kStepsMax && record.generation <= net::kGenerationsMax &&
+          record.first_sample <= net::kSamplesMax && record.sample_count <= net::kSamplesMax;
+      if (!is_sound) {
+        return damaged(
+            absl::StrCat("a commit of step ", record.step, " in plan ", record.generation));
+      }
     }
     if (code != SQLITE_DONE) return error("read");
     return records;
@@ -227,6 +238,13 @@ class SqliteJournal final : public Journal {
       return error("use");
     }
     return Statement(raw);
+  }
+
+  /// SQLite reads it, and we have not written it.
+  absl::Status damaged(const std::string& what) const {
+    return absl::DataLossError(absl::StrCat("the journal ", path_, " is damaged, it has ", what,
+                                            "; put it back from a copy, or delete it to go on from "
+                                            "the newest checkpoint"));
   }
 
   absl::Status error(const char* verb) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/printing/stderr_lines.hpp"
 #include "cli/config/plan_file.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/run/exit_codes.hpp"
@@ -103,6 +104,19 @@ absl::Status try_plan(const TrainOptions& options, const plans::JobSpec& job,
                                                           std::string(tried.status().message())));
 }
 
+/// The next checkpoint puts a link in its place, which it cannot where a folder is: some ways to
+/// copy a run make one of the link.
+absl::Status check_latest(const RunFolder& folder) {
+  const std::string latest = folder.file("checkpoint/latest");
+  std::error_code error;
+  const auto kind = std::filesystem::symlink_status(latest, error).type();
+  if (kind != std::filesystem::file_type::directory) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      latest,
+      " is a folder and no link to a checkpoint, of which this copy of the run should have "
+      "the folder step-..., too; remove it and resume again"));
+}
+
 }  // namespace
 
 TrainRun::TrainRun(const TrainOptions& options) : options_(options) {}
@@ -111,7 +125,7 @@ TrainRun::~TrainRun() {
   chaos_.reset();        // It wakes stopped workers through the coordinator.
   coordinator_.reset();  // Nobody calls the observers any more.
   reporter_.reset();
-  if (log_ != STDOUT_FILENO) close(log_);
+  if (log_descriptor_ != STDOUT_FILENO) close(log_descriptor_);
 }
 
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::start(const TrainOptions& options) {
@@ -139,8 +153,9 @@ absl::Status TrainRun::load() {
   }
   SKEIN_ASSIGN_OR_RETURN(folder_, open_run_folder(resume));
   SKEIN_RETURN_IF_ERROR(load_resumed());
+  SKEIN_RETURN_IF_ERROR(check_latest(folder_));
   // A coordinator that died before the first checkpoint finds the state in its workers.
-  const bool is_saved = std::filesystem::exists(folder_.file("checkpoint/latest"));
+  const bool is_saved = gpu::complete_checkpoints(folder_.path).ok();
   load_path_ = is_saved ? folder_.path : job_.spec.checkpoint.initial_load_path;
   return options_.resumes_latest ? look_at_resumed(is_saved) : absl::OkStatus();
 }
@@ -189,6 +204,7 @@ absl::Status TrainRun::prepare() {
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
     is_new_ = true;
   }
+  ensure_subfolders(folder_);  // Somebody may have tidied up since the run's last life.
   SKEIN_RETURN_IF_ERROR(open_reporter());
   return start_processes(std::move(coordinating));
 }
@@ -218,19 +234,20 @@ absl::Status TrainRun::resolve_scenario(int64_t workers) {
 }
 
 absl::Status TrainRun::open_reporter() {
+  RunReporter::Options reporting;
   if (!options_.log_name.empty()) {
     const std::string path = folder_.file(options_.log_name);
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file < 0) return absl::UnavailableError(absl::StrCat("cannot write ", path));
-    log_ = file;
+    log_descriptor_ = file;
+    reporting.out_name = path;
   }
-  RunReporter::Options reporting;
   reporting.job = job_.spec;
   reporting.folder = folder_;
   reporting.format = options_.format;
   reporting.quiet = options_.quiet;
-  reporting.colours = isatty(log_) == 1;
-  reporting.out = log_;
+  reporting.colours = isatty(log_descriptor_) == 1;
+  reporting.out_descriptor = log_descriptor_;
   SKEIN_ASSIGN_OR_RETURN(reporter_, RunReporter::create(std::move(reporting)));
   if (options_.second_observer != nullptr) {
     both_observers_ = std::make_unique<TwoObservers>(*reporter_, *options_.second_observer);
@@ -281,8 +298,8 @@ void TrainRun::tell_changes() {
   }
 }
 
-void TrainRun::say(const std::string& line) {
-  options_.say ? options_.say(line) : says_.print(line);
+void TrainRun::say(const std::string& line) const {
+  options_.say ? options_.say(line) : actors::print_error_line(line);
 }
 
 ChaosHands TrainRun::chaos_hands() {
@@ -367,12 +384,14 @@ int TrainRun::finish() {
   result_ = coordinator_->result();
   coordinator_.reset();
   if (options_.only_profiles && result_.status.ok() && !result_.stopped_early) {
+    reporter_->finish();
     const absl::Status status = options_.on_profiled(folder_);
     return status.ok() ? kExitDone : report_error(status);
   }
   const absl::Status printed = reporter_->summarise(result_);
-  // The run is none the worse for it.
+  // A lost line does not make the run fail.
   if (!printed.ok()) say(std::string(printed.message()));
+  actors::finish_error_lines(actors::LinePrinter::kAtEnd);
   if (!result_.status.ok()) return report_error(result_.status);
   if (!result_.stopped_early) return kExitDone;
   return result_.checkpoint_path.empty() ? kExitKilled : kExitStopped;

@@ -2,6 +2,8 @@
 """A checkpoint of three stages goes on in one, two and four as if there had been no stop."""
 import json
 import os
+import shutil
+import sqlite3
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -62,7 +64,56 @@ def main():
     done = program.run("train", "--resume", run)
     program.expect("a finished run is not run again", done.returncode == 2, done.stderr.strip())
     resume_latest(program)
+    resume_copies(program, run)
     program.finish()
+
+
+def resume_copies(program, run):
+    """Copies that have lost their links, or have other things in their files, of a run of 14 steps with
+    checkpoints of steps 10 and 14."""
+    def copy(name):
+        made = os.path.join(program.folder, name)
+        shutil.copytree(run, made, symlinks=True)
+        return made, os.path.join(made, "checkpoint", "latest")
+
+    def resume(folder):
+        return program.run("train", "--resume", folder, "--training.steps", "16")
+
+    for what, link in (("no link", None), ("a dangling link", "step-99999999")):
+        folder, latest = copy("linkless" if link is None else "dangling")
+        os.remove(latest)
+        if link:
+            os.symlink(link, latest)
+        result = resume(folder)
+        steps = [step for step in losses(folder) if step > 14]
+        program.expect(f"a copy with {what} to its newest checkpoint goes on from it",
+                       result.returncode == 0 and steps == [15, 16] and
+                       "starts at step 15" in result.stdout, result.stdout[-300:])
+    folder, latest = copy("followed")
+    whole = os.path.realpath(latest)
+    os.remove(latest)
+    shutil.copytree(whole, latest)
+    result = resume(folder)
+    program.expect("a folder where the link should be is refused by name",
+                   result.returncode == 2 and latest in result.stderr, result.stderr.strip())
+    for change in ("UPDATE commits SET generation = 9223372036854775807",
+                   "UPDATE commits SET step = -1 WHERE step = 13", "UPDATE plans SET plan = 'rubbish'",
+                   "UPDATE plans SET generation = 9223372036854775807 WHERE generation = "
+                   "(SELECT MAX(generation) FROM plans)"):
+        folder, _ = copy(f"journal-{len(os.listdir(program.folder))}")
+        journal = os.path.join(folder, "journal.sqlite")
+        with sqlite3.connect(journal) as database:
+            database.execute(change)
+        database.close()
+        result = resume(folder)
+        program.expect(f"a journal with what was never written is refused by name: {change}",
+                       result.returncode == 3 and journal in result.stderr, result.stderr.strip())
+    folder, _ = copy("nameless")
+    with open(os.path.join(folder, "run.id"), "wb") as file:
+        file.write(bytes(range(128, 228)))
+    result = resume(folder)
+    program.expect("a run.id that is none is refused by name",
+                   result.returncode == 1 and "run.id" in result.stderr, result.stderr.strip())
 
 
 def resume_latest(program):
