@@ -1,14 +1,19 @@
 #include "actors/end_process.hpp"
 
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 
 #include <caf/error.hpp>
 #include <caf/sec.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "actors/printing/stderr_lines.hpp"
+
 namespace skein::actors {
 namespace {
+
+/// For whoever reads standard error; the process has to end.
+constexpr double kPatienceSeconds = 1;
 
 std::string text_of(const std::exception_ptr& error) {
   try {
@@ -23,8 +28,8 @@ std::string text_of(const std::exception_ptr& error) {
 }  // namespace
 
 void end_process(const std::string& actor, const std::string& what) {
-  std::fprintf(stderr, "event=actor.failed actor=%s reason=\"%s\"\n", actor.c_str(), what.c_str());
-  std::fflush(stderr);
+  print_error_line(absl::StrCat("event=actor.failed actor=", actor, " reason=\"", what, "\""));
+  finish_error_lines(kPatienceSeconds);
   std::_Exit(kExitActorFailed);
 }
 

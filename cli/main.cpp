@@ -15,7 +15,9 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "actors/fail_point.hpp"
+#include "actors/printing/stderr_lines.hpp"
 #include "actors/worker/worker_process.hpp"
 #include "cli/config/job_file.hpp"
 #include "cli/config/job_keys.hpp"
@@ -43,6 +45,8 @@
 namespace {
 
 using namespace skein::cli;  // The program is the cli.
+using skein::actors::finish_error_lines;
+using skein::actors::print_error_line;
 
 constexpr const char* kFooter = R"(Examples:
   skein demo
@@ -77,8 +81,8 @@ struct WorkerArguments {
 };
 
 void say_waiting(const std::string& why, double seconds) {
-  std::fprintf(stderr, "skein: waiting for the coordinator, for at most %.0f s: %s\n", seconds,
-               why.c_str());
+  print_error_line(
+      absl::StrFormat("skein: waiting for the coordinator, for at most %.0f s: %s", seconds, why));
 }
 
 /// What `--bind auto` stands for, as soon as there is a way to the coordinator.
@@ -101,9 +105,7 @@ std::unique_ptr<SpotWatch> watch_spot(std::vector<Cloud> clouds, MetadataClient&
   options.clouds = std::move(clouds);
   options.ask = [&client](const MetadataRequest& request) { return client.ask(request); };
   options.interrupt = [&client] { client.stop(); };
-  options.warn = [](const std::string& line) {
-    std::fprintf(stderr, "skein: warning: %s\n", line.c_str());
-  };
+  options.warn = [](const std::string& line) { print_error_line("skein: warning: " + line); };
   return std::make_unique<SpotWatch>(std::move(options));
 }
 
@@ -146,7 +148,7 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
   bool leaves = false;
   while (!(*worker)->wait(0)) {
     if (const auto notice = spot ? spot->take_notice() : std::nullopt) {
-      std::fprintf(stderr, "skein: %s: leaving the run\n", notice->reason.c_str());
+      print_error_line(absl::StrCat("skein: ", notice->reason, ": leaving the run"));
       // The first signal after it only asks for the same: clouds send one to all processes.
       (*worker)->leave(notice->reason);
     }
@@ -154,7 +156,7 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
     if (signals.wait(0.02) == 0) continue;
     if (leaves) {
       // At once: to take apart what other threads are in the middle of would take as long as they.
-      std::fprintf(stderr, "skein: stopped by a second signal\n");
+      print_error_line("skein: stopped by a second signal");
       std::_Exit(kExitKilled);
     }
     (*worker)->leave("told to leave by a signal");
@@ -169,6 +171,7 @@ int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle 
 /// What was asked for is in the output: a command whose output is lost has failed.
 int finish(int code) {
   const absl::Status flushed = flush_standard_output();
+  finish_error_lines(skein::actors::LinePrinter::kAtEnd);
   return code == kExitDone && !flushed.ok() ? report_error(flushed) : code;
 }
 
@@ -272,7 +275,7 @@ void end_on_uncaught() {
         "the system refuses what this process needs: ", error.what(),
         "; is there a limit on processes or threads (ulimit -u, a container's pids)?"))));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "skein: uncaught: %s\n", error.what());
+    print_error_line(absl::StrCat("skein: uncaught: ", error.what()));
   }
   std::abort();
 }

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
 #include <utility>
 
@@ -16,20 +15,19 @@
 #include "actors/actor_system.hpp"
 #include "actors/collectives/device_gradient_group.hpp"
 #include "actors/microseconds.hpp"
+#include "actors/printing/stderr_lines.hpp"
 #include "actors/worker/worker.hpp"
 #include "gpu/cuda/load_cuda.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
 #include "net/local_address.hpp"
+#include "plans/base/event_rate.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/simulator/job_scenario.hpp"
 #include "plans/worker/reconnect_backoff.hpp"
 
 namespace skein::actors {
 namespace {
-
-/// Lines about data connections that were turned away: somebody may go on for ever.
-constexpr int kRefusalsSaidMax = 20;
 
 /// FailedPrecondition if a CUDA device is asked for and there is none; "auto" takes the processor
 /// instead.
@@ -53,8 +51,8 @@ absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec
   options.memory_bytes_max = spec.memory_limit_mb << 20;
   absl::StatusOr<std::unique_ptr<gpu::Device>> cuda = gpu::load_cuda_device(options);
   if (cuda.ok()) {
-    std::fprintf(stderr, "skein: local rank %d computes on %s\n", local_rank,
-                 (*cuda)->info().name.c_str());
+    print_error_line(
+        absl::StrCat("skein: local rank ", local_rank, " computes on ", (*cuda)->info().name));
     return slowed(*std::move(cuda));
   }
   if (spec.type == "cuda") {
@@ -64,8 +62,8 @@ absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec
                      "; with device.type = \"auto\" a worker without one "
                      "computes on the processor"));
   }
-  std::fprintf(stderr, "skein: no CUDA device: %s; using %d threads of the processor\n",
-               std::string(cuda.status().message()).c_str(), threads);
+  print_error_line(absl::StrCat("skein: no CUDA device: ", std::string(cuda.status().message()),
+                                "; using ", threads, " threads of the processor"));
   return slowed(gpu::make_host_device(threads));
 }
 
@@ -111,10 +109,10 @@ class LocalWorker final : public WorkerProcess {
                                               std::string(why.message()))),
                                           address, true});
     };
-    plane_options.on_refused = [said = 0](const std::string& peer, const std::string& why) mutable {
-      if (++said > kRefusalsSaidMax) return;
-      std::fprintf(stderr, "skein: turned away a data connection of %s: %s\n", peer.c_str(),
-                   why.c_str());
+    plane_options.on_refused = [rate = plans::EventRate()](const std::string& peer,
+                                                           const std::string& why) mutable {
+      if (!rate.admit(to_us(std::chrono::steady_clock::now()))) return;
+      print_error_line(absl::StrCat("skein: turned away a data connection of ", peer, ": ", why));
     };
     SKEIN_ASSIGN_OR_RETURN(plane_, net::DataPlane::start(*loop_, std::move(plane_options)));
     store_ = net::RendezvousStore::create(
@@ -203,9 +201,7 @@ class LocalWorker final : public WorkerProcess {
     options.device = request.device;
     options.group_store = group_store_;
     options.round = formation_round(request);
-    options.say = [](const std::string& line) {
-      std::fprintf(stderr, "skein: %s\n", line.c_str());
-    };
+    options.say = [](const std::string& line) { print_error_line("skein: " + line); };
     return options;
   }
 
@@ -265,8 +261,8 @@ class LocalWorker final : public WorkerProcess {
         },
         [to, attempt](absl::Status why) {
           if (absl::IsInvalidArgument(why)) {
-            std::fprintf(stderr, "skein: closed the link to the coordinator: %s\n",
-                         std::string(why.message()).c_str());
+            print_error_line(absl::StrCat("skein: closed the link to the coordinator: ",
+                                          std::string(why.message())));
           }
           caf::anon_send(to, LinkClosed{attempt, std::move(why)});
         }};

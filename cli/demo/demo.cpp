@@ -3,15 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <streambuf>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "actors/printing/nonblocking_stream.hpp"
 #include "cli/demo/demo_front.hpp"
 #include "cli/demo/demo_job.hpp"
 #include "cli/demo/demo_observer.hpp"
@@ -40,14 +42,23 @@ class UntilSignal final : public std::streambuf {
     return xsputn(&one, 1) == 1 ? byte : traits_type::eof();
   }
   std::streamsize xsputn(const char* text, std::streamsize count) override {
-    stopped_ = stopped_ || signals_.wait(0) != 0;
-    if (stopped_) return 0;
-    return static_cast<std::streamsize>(std::fwrite(text, 1, static_cast<size_t>(count), stdout));
+    std::string_view left(text, static_cast<size_t>(count));
+    while (!left.empty()) {
+      stopped_ = stopped_ || signals_.wait(0) != 0;
+      if (stopped_) return 0;
+      if (!stream_.wait(kLookMs)) continue;
+      const ssize_t written = stream_.write_some(left);
+      if (written < 0) return 0;
+      left.remove_prefix(static_cast<size_t>(written));
+    }
+    return count;
   }
-  int sync() override { return std::fflush(stdout); }
 
  private:
+  static constexpr int kLookMs = 20;
+
   Signals& signals_;
+  actors::NonblockingStream stream_{STDOUT_FILENO};
   bool stopped_ = false;
 };
 
@@ -157,16 +168,16 @@ absl::Status with_advice(const absl::Status& status) {
 }
 
 /// The story again where the screen has gone, and what is left of it.
-void print_story(const DemoView& view) {
+void print_story(const DemoView& view, std::ostream& out) {
   if (!LiveTerminal::is_possible()) return;  // Its lines are there.
   for (const DemoEvent& event : view.events) {
-    std::printf("%s  %s\n", clock_text(event.seconds).c_str(), event.text.c_str());
+    out << clock_text(event.seconds) << "  " << event.text << "\n";
   }
 }
 
-void print_paths(const TrainRun& run) {
+void print_paths(const TrainRun& run, std::ostream& out) {
   const std::string folder = run.folder().path;
-  std::printf(
+  out << absl::StrFormat(
       "\nThe run is in %s\n"
       "  report.html         the last recorded step, as measured and as planned\n"
       "  traces/trace.json   all recorded steps, for ui.perfetto.dev\n"
@@ -175,33 +186,32 @@ void print_paths(const TrainRun& run) {
       "Next\n"
       "  skein generate %s --prompt \"In the beginning\"\n"
       "  skein train examples/quickstart.toml --workers 2\n",
-      folder.c_str(), kLogName, folder.c_str());
+      folder, kLogName, folder);
 }
 
-int print_sample(const TrainRun& run, Signals& signals) {
-  std::printf("\nWhat the model writes after %d steps of %d tokens:\n\n",
-              static_cast<int>(run.result().steps_done),
-              static_cast<int>(run.job().training.global_batch_size * run.job().training.seq_len));
+absl::Status print_sample(const TrainRun& run, std::ostream& out) {
+  out << absl::StrFormat("\nWhat the model writes after %d steps of %d tokens:\n\n",
+                         run.result().steps_done,
+                         run.job().training.global_batch_size * run.job().training.seq_len);
   GenerateOptions generating;
   generating.checkpoint = run.folder().path;
   generating.prompt = kPrompt;
   generating.tokens = kSampleTokens;
   generating.temperature = 0.6;
-  UntilSignal buffer(signals);
-  std::ostream out(&buffer);
-  const absl::Status status = generate(generating, out);
-  if (!status.ok()) return report_error(status);
-  return buffer.was_stopped() ? kExitStopped : kExitDone;
+  return generate(generating, out);
 }
 
 int end_demo(TrainRun& run, const DemoObserver& observer, const absl::Status& verdict,
              Signals& signals) {
   const int code = run.finish();
-  print_story(observer.view());
+  UntilSignal buffer(signals);
+  std::ostream out(&buffer);
+  print_story(observer.view(), out);
   if (run.was_interrupted() || !run.result().stopped_early) return code;
-  const int sampled = print_sample(run, signals);
-  if (sampled != kExitDone) return sampled;
-  print_paths(run);
+  const absl::Status sampled = print_sample(run, out);
+  if (!sampled.ok()) return report_error(sampled);
+  print_paths(run, out);
+  if (buffer.was_stopped()) return kExitStopped;
   return verdict.ok() ? kExitDone : report_error(verdict);
 }
 

@@ -2,9 +2,8 @@
 
 #include <unistd.h>
 
-#include <cstdio>
-
 #include "absl/strings/str_format.h"
+#include "actors/printing/line_printer.hpp"
 #include "cli/report/live_terminal.hpp"
 #include "cli/report/number_text.hpp"
 
@@ -37,7 +36,10 @@ class LiveFront final : public DemoFront {
 
 class PlainFront final : public DemoFront {
  public:
-  ~PlainFront() override { show_events(); }
+  ~PlainFront() override {
+    show_events();
+    printer_.finish(actors::LinePrinter::kAtEnd).IgnoreError();
+  }
 
   void show(const DemoView& view) override {
     view_ = view;
@@ -68,11 +70,9 @@ class PlainFront final : public DemoFront {
       line(absl::StrFormat("%s  %s", clock_text(event.seconds), event.text));
     }
   }
-  static void line(const std::string& text) {
-    std::puts(text.c_str());
-    std::fflush(stdout);
-  }
+  void line(const std::string& text) { printer_.print(text); }
 
+  actors::LinePrinter printer_{STDOUT_FILENO, "standard output"};
   DemoView view_;
   size_t events_shown_ = 0;
   uint64_t generation_ = 0;

@@ -16,14 +16,8 @@ constexpr std::string_view kLeave = "\033[?25h\033[?1049l";
 constexpr std::string_view kHome = "\033[H";
 constexpr std::string_view kLineEnd = "\033[0m\033[K";
 constexpr std::string_view kBelow = "\033[J";
-
-void put(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
-    if (written <= 0) return;  // The terminal is gone; the run goes on without it.
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-}
+/// What changes the screen for good is given so long.
+constexpr int kPatienceMs = 1000;
 
 winsize size_now() {
   winsize size{};
@@ -50,11 +44,11 @@ LiveTerminal::LiveTerminal() {
     now.c_cc[VTIME] = 0;
     reads_keys_ = tcsetattr(STDIN_FILENO, TCSANOW, &now) == 0;
   }
-  put(kEnter);
+  put(kEnter, kPatienceMs);
 }
 
 LiveTerminal::~LiveTerminal() {
-  put(kLeave);
+  put(kLeave, kPatienceMs);
   if (reads_keys_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
 }
 
@@ -64,7 +58,17 @@ void LiveTerminal::draw(const std::vector<std::string>& lines) {
     if (i > 0) text += "\r\n";
     text.append(lines[i]).append(kLineEnd);
   }
-  put(text.append(kBelow));
+  put(text.append(kBelow), 0);
+}
+
+/// What a terminal that is held does not take is left out: the next picture is a whole one. So is
+/// what one that is gone does not take; the run goes on without it.
+void LiveTerminal::put(std::string_view text, int patience_ms) {
+  while (!text.empty() && stream_.wait(patience_ms)) {
+    const ssize_t written = stream_.write_some(text);
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
 }
 
 char LiveTerminal::key() {

@@ -1,14 +1,19 @@
 #pragma once
 
 #include <termios.h>
+#include <unistd.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "actors/printing/nonblocking_stream.hpp"
 
 namespace skein::cli {
 
 /// A full screen on the terminal of standard output while this lives; what was there before comes
-/// back afterwards. One per process, used by one thread.
+/// back/// afterwards. It waits for nobody who holds the terminal (Ctrl-S). One per process, used
+/// by one thread.
 class LiveTerminal {
  public:
   /// False if standard output is no terminal that knows escape codes.
@@ -27,6 +32,9 @@ class LiveTerminal {
   int rows() const;
 
  private:
+  void put(std::string_view text, int patience_ms);
+
+  actors::NonblockingStream stream_{STDOUT_FILENO};
   bool reads_keys_ = false;
   termios before_{};
 };

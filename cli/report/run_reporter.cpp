@@ -82,7 +82,7 @@ absl::StatusOr<std::unique_ptr<RunReporter>> RunReporter::create(Options options
 
 RunReporter::RunReporter(Options options)
     : options_(std::move(options)),
-      printer_(options_.out),
+      printer_(options_.out_descriptor, options_.out_name),
       trace_(options_.folder.file("traces/trace.json")),
       start_(std::chrono::steady_clock::now()) {}
 
@@ -91,7 +91,7 @@ RunReporter::~RunReporter() = default;
 void RunReporter::line(const std::string& text) {
   printer_.print(text);
   // What is simulated is there to be read; errors are told at the end.
-  if (options_.simulated) printer_.finish(-1).IgnoreError();
+  if (options_.simulated) printer_.finish(actors::LinePrinter::kUntilRead).IgnoreError();
 }
 
 void RunReporter::event_line(const std::string& text) {
@@ -344,12 +344,16 @@ absl::Status RunReporter::summarise(const actors::RunResult& result) {
   history_.title = absl::StrCat(options_.job.name, ": the run over time");
   write_pages(options_.simulated ? "" : run_history_svg(history_));
   const double wall_seconds = elapsed_seconds();
+  // A reader that is late is first given what waits: then nothing is left out of the summary.
+  const double patience =
+      options_.simulated ? actors::LinePrinter::kUntilRead : actors::LinePrinter::kAtEnd;
+  printer_.finish(patience).IgnoreError();
   if (options_.format == LogFormat::kJson) {
     line(summary_json(result, wall_seconds));
   } else {
     print_summary(result, wall_seconds);
   }
-  return printer_.finish(options_.simulated ? -1 : kReaderPatienceSeconds);
+  return printer_.finish(patience);
 }
 
 /// In tokens, or samples, per second.

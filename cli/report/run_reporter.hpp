@@ -11,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "actors/coordinator/coordinator_process.hpp"
 #include "actors/coordinator/run_observer.hpp"
+#include "actors/printing/line_printer.hpp"
 #include "cli/pictures/run_history.hpp"
 #include "cli/report/line_file.hpp"
-#include "cli/report/line_printer.hpp"
 #include "cli/report/trace_writer.hpp"
 #include "cli/run/run_folder.hpp"
 #include "plans/job/job_spec.hpp"
@@ -38,7 +38,8 @@ class RunReporter final : public actors::RunObserver {
     bool simulated = false;
     /// The model is not one of tokens, or nobody knows: rates are of samples.
     bool counts_samples = false;
-    int out = STDOUT_FILENO;  // Open as long as the reporter lives.
+    int out_descriptor = STDOUT_FILENO;  // Open as long as the reporter lives.
+    std::string out_name = "standard output";
   };
   /// Unavailable if a file of the run folder cannot be opened.
   static absl::StatusOr<std::unique_ptr<RunReporter>> create(Options options);
@@ -55,6 +56,8 @@ class RunReporter final : public actors::RunObserver {
   /// The closing summary. Call when no other call follows. Unavailable if the stream could not take
   /// a line.
   absl::Status summarise(const actors::RunResult& result);
+  /// For a run that ends without a summary: lines that wait are for whoever still reads.
+  void finish() { printer_.finish(actors::LinePrinter::kAtEnd).IgnoreError(); }
 
  private:
   explicit RunReporter(Options options);
@@ -80,7 +83,7 @@ class RunReporter final : public actors::RunObserver {
   double control_share() const;
 
   Options options_;
-  LinePrinter printer_;
+  actors::LinePrinter printer_;
   LineFile metrics_;
   LineFile events_;
   TraceWriter trace_;

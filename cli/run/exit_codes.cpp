@@ -1,11 +1,9 @@
 #include "cli/run/exit_codes.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string>
 
-#include "cli/report/line_printer.hpp"
+#include "actors/printing/stderr_lines.hpp"
 
 namespace skein::cli {
 
@@ -30,9 +28,8 @@ int report_error(const absl::Status& status, int code) {
   // It may quote a file, or a peer: nobody else moves the cursor of this terminal.
   const auto is_control = [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7f; };
   std::replace_if(message.begin(), message.end(), is_control, '?');
-  LinePrinter errors(STDERR_FILENO);
-  errors.print("skein: " + message);
-  errors.finish(kReaderPatienceSeconds).IgnoreError();
+  actors::print_error_line("skein: " + message);
+  actors::finish_error_lines(actors::LinePrinter::kAtEnd);
   return code;
 }
 

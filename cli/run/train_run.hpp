@@ -15,7 +15,6 @@
 #include "actors/fail_point.hpp"
 #include "cli/config/job_file.hpp"
 #include "cli/config/resume_keys.hpp"
-#include "cli/report/line_printer.hpp"
 #include "cli/report/run_reporter.hpp"
 #include "cli/run/chaos_runner.hpp"
 #include "cli/run/run_folder.hpp"
@@ -107,7 +106,7 @@ class TrainRun {
   absl::Status start_processes(actors::CoordinatorOptions coordinating);
   /// Puts what a resumed run has changed into its log.
   void tell_changes();
-  void say(const std::string& line);
+  void say(const std::string& line) const;
   ChaosHands chaos_hands();
   void check_children(const actors::RunProgress& progress);
 
@@ -120,8 +119,7 @@ class TrainRun {
   bool is_new_ = false;  // We have made the folder.
   bool is_done_ = false;
   plans::ChaosScript chaos_script_;
-  int log_ = STDOUT_FILENO;  // Ours if it is another one.
-  LinePrinter says_{STDERR_FILENO};
+  int log_descriptor_ = STDOUT_FILENO;  // Ours if it is another one.
   std::unique_ptr<RunReporter> reporter_;
   std::unique_ptr<actors::RunObserver> both_observers_;
   std::unique_ptr<actors::CoordinatorProcess> coordinator_;

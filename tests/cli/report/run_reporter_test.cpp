@@ -71,7 +71,7 @@ class RunReporterTest : public testing::Test {
     options_.job.metrics.log_freq = 2;
     std::filesystem::create_directory(folder_.file("job"));
     options_.folder = {folder_.file("job"), "job"};
-    options_.out = fileno(out_);
+    options_.out_descriptor = fileno(out_);
   }
   ~RunReporterTest() override { std::fclose(out_); }
 
