@@ -325,6 +325,17 @@ void Checker::on_given_up(ProcessId process) {
   }
 }
 
+/// A run that stops in order loses nothing that is committed.
+void Checker::on_result(const actors::RunResult& result) {
+  if (!result.stopped_early || result.keeps_state || !job_.checkpoint.enable) return;
+  const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
+  const uint64_t durable = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
+  const auto [step, who] = newest_living_state(durable, {});
+  if (step == durable) return;
+  fail(absl::StrCat("the run stops with a checkpoint of step ", durable, ", and", who,
+                    " hold all state of step ", step));
+}
+
 /// All layers are there, and the run has not taken it back; nor has the journal forgotten it.
 bool Checker::is_whole(const std::pair<uint64_t, uint64_t>& name, const Left& left) const {
   const auto& [steps, generation] = name;

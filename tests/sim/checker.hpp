@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "actors/coordinator/coordinator_process.hpp"
 #include "actors/messages.hpp"
 #include "actors/worker/prepare_io.hpp"
 #include "tests/sim/carried_samples.hpp"
@@ -93,6 +94,8 @@ class Checker {
   void on_killed(ProcessId process);
   /// The worker ends as its coordinator is gone for good, and has written what it holds.
   void on_given_up(ProcessId process);
+  /// Workers have been told how the run ended, and have not heard it yet.
+  void on_result(const actors::RunResult& result);
   /// Not all of what it holds is there to be found.
   void on_left_in_part(ProcessId process) { left_in_part_.insert(process); }
   /// Something goes wrong: so much may be done again, and planned anew.

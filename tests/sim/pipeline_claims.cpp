@@ -97,6 +97,10 @@ void PipelineClaims::on_claim(uint32_t pipeline, uint64_t step, plans::SampleCla
   }
   if (own.is_lost) on_violation_(absl::StrCat(what, ", which has lost its claim"));
   if (claim.first < next_sample_) on_violation_(absl::StrCat(what, " are journaled"));
+  const int64_t rows = plan_.stages.front().replicas[pipeline].rows.count;
+  if (claim.count > static_cast<uint64_t>(rows * plan_.microbatch_count)) {
+    on_violation_(absl::StrCat(what, ", which has ", rows, " rows"));
+  }
   const auto held = std::count_if(claims_.begin(), claims_.end(), [&](const auto& each) {
     return each.second.pipeline == pipeline && !is_done(each.second);
   });
@@ -107,7 +111,7 @@ void PipelineClaims::on_claim(uint32_t pipeline, uint64_t step, plans::SampleCla
   const bool is_again = next != claims_.end() && next->first == claim.first;
   if (is_again) {
     pipelines_[next->second.pipeline].is_lost = true;
-    if (next->second.count != claim.count) {
+    if (next->second.count < claim.count) {  // The rest of a larger one is claimed by itself.
       on_violation_(absl::StrCat(what, " are those of pipeline replica ", next->second.pipeline));
     }
   } else if (next != claims_.end() && next->first < claim.first + claim.count) {

@@ -21,7 +21,8 @@ namespace skein::sim {
 
 /// Who trains which samples, under local updates. What must hold:
 ///   claims    are of samples that nobody else has or has committed, unless that pipeline replica
-///             is never heard again; a pipeline replica has as many as may be in flight
+///             is never heard again; a pipeline replica has as many as may be in flight, each of no
+///             more samples than it has rows for
 ///   commits   of a pipeline replica follow its claims, each after the ready signals of all of its
 ///             replicas; with several claims in flight these signals are the commit
 ///   rounds    are journaled when every sample of them has been committed by one pipeline replica

@@ -491,7 +491,9 @@ absl::Status SimulatedCoordinator::start() {
   config.modes = around_.modes;
   config.checks_invariants = true;
   config.on_result = [this](actors::RunResult result) {
-    if (is_alive()) result_ = std::move(result);
+    if (!is_alive()) return;
+    if (!around_.checker.is_superseded(process_)) around_.checker.on_result(result);
+    result_ = std::move(result);
   };
   coordinator_ = world.spawn_in(
       process_, [&](auto& system) { return system.spawn(actors::coordinator, std::move(config)); });
@@ -575,6 +577,13 @@ void SimulatedCoordinator::on_checkpoint(const actors::CheckpointReport& report)
   if (!is_alive()) return;
   around_.checker.on_checkpoint(report);
   around_.disk.on_completed();
+}
+
+bool SimulatedCoordinator::stop() {
+  if (!coordinator_) return false;
+  caf::anon_send(coordinator_, actors::StopRequest{"a signal"});
+  is_told_to_stop_ = true;
+  return true;
 }
 
 void SimulatedCoordinator::kill(bool silent) {

@@ -97,6 +97,9 @@ class SimulatedCoordinator final : public actors::RunObserver {
   ProcessId process() const { return process_; }
   bool is_alive() const { return around_.world.is_alive(process_); }
   void kill(bool silent);
+  /// As SIGTERM. False if it has not begun.
+  bool stop();
+  bool is_told_to_stop() const { return is_told_to_stop_; }
   /// How the run ended, if it has.
   const std::optional<actors::RunResult>& result() const { return result_; }
 
@@ -130,6 +133,7 @@ class SimulatedCoordinator final : public actors::RunObserver {
   actors::Planner planner_;
   actors::Coordinator coordinator_;
   plans::PeerNumber peers_ = 0;
+  bool is_told_to_stop_ = false;
   std::optional<actors::RunResult> result_;
 };
 

@@ -147,9 +147,16 @@ class Simulation {
     if (result_ || !coordinator_->is_alive()) return;
     if (coordinator_->result() && is_to_resume(*coordinator_->result())) {
       world_.trace(absl::StrCat("to be resumed: ", coordinator_->result()->status.ToString()));
-      coordinator_->kill(false);
-      checker_.on_coordinator_killed();
-      return world_.after(kSecond, 0, [this] { resume_run(); });
+      // It waits until its workers have heard of it.
+      const uint64_t leave_us = coordinator_->result()->stopped_early ? 2 * kSecond : 0;
+      return world_.after(leave_us, 0, [this, ended = coordinator_] {
+        if (ended != coordinator_) return;
+        if (ended->is_alive()) {
+          ended->kill(false);
+          checker_.on_coordinator_killed();
+        }
+        world_.after(kSecond, 0, [this] { resume_run(); });
+      });
     }
     if (coordinator_->result()) {
       result_ = coordinator_->result();
@@ -162,9 +169,12 @@ class Simulation {
     });
   }
 
-  /// The disk was full, or has torn a file of the last checkpoint: once that is over the run is
-  /// resumed, as its last words say.
+  /// It was told to stop. Or the disk was full, or has torn a file of the last checkpoint: once
+  /// that is over the run is resumed, as its last words say.
   bool is_to_resume(const actors::RunResult& result) {
+    if (result.stopped_early) return true;
+    // Its last checkpoint may have failed: what workers kept is found.
+    if (coordinator_->is_told_to_stop() && absl::IsUnavailable(result.status)) return true;
     return !result.status.ok() && !absl::IsDataLoss(result.status) &&
            (disk_.take_was_full() || disk_.take_tore_shard());
   }
@@ -291,6 +301,8 @@ class Simulation {
         return true;
       case FaultKind::kResetLink:
         return reset_links(fault, *target);
+      case FaultKind::kStop:
+        return stop(fault, target);
     }
     return false;
   }
@@ -318,6 +330,21 @@ class Simulation {
     coordinator_->kill(fault.other % 4 == 0);
     checker_.on_coordinator_killed();
     world_.after(fault.duration_us, 0, [this] { start_coordinator(); });
+    return true;
+  }
+
+  /// In every other case soon after a restart, with a worker that does nothing until a while after
+  /// it, as in kRestart.
+  bool stop(const Fault& fault, SimulatedWorker* target) {
+    if (fault.variant % 2 == 0 || target == nullptr) {
+      return coordinator_->is_alive() && coordinator_->stop();
+    }
+    if (!crash_coordinator(fault)) return false;
+    pause(target->process(), fault.duration_us + short_pause_us(fault));
+    const uint64_t after_us = fault.duration_us + fault.variant / 2 % 8 * kSecond / 4;
+    world_.after(after_us, 0, [this] {
+      if (!result_ && coordinator_->is_alive()) coordinator_->stop();
+    });
     return true;
   }
 

@@ -338,6 +338,7 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
       {FaultKind::kMute, "mute"},         {FaultKind::kFullRunDisk, "full-run-disk"},
       {FaultKind::kTear, "tear"},         {FaultKind::kSecond, "second-coordinator"},
       {FaultKind::kStranger, "stranger"}, {FaultKind::kResetLink, "reset-link"},
+      {FaultKind::kStop, "stop"},
   };
   for (const Rare& rare : kRare) {
     Draw draw{plans::Rng(seed, plans::random_stream(rare.stream.data(), rare.stream.size()))};
@@ -411,6 +412,7 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kTear:
     case FaultKind::kSecond:
     case FaultKind::kStranger:
+    case FaultKind::kStop:
       return false;
     case FaultKind::kCrash:
     case FaultKind::kVanish:
@@ -471,7 +473,8 @@ const char* to_text(FaultKind kind) {
                                                "host-cut",
                                                "second-coordinator",
                                                "stranger",
-                                               "reset-link"};
+                                               "reset-link",
+                                               "stop"};
   return kNames[static_cast<int>(kind)];
 }
 

@@ -46,8 +46,9 @@ enum class FaultKind {
   kSecond,     // The coordinator is paused, and another one started; then the first one wakes up.
   kStranger,   // Somebody connects, joins or not, and says what is not so for `duration_us`.
   kResetLink,  // The control connection of a worker, or of all, breaks, and both ends hear of it.
+  kStop,       // The run is told to stop, and is resumed when it has.
 };
-inline constexpr int kFaultKinds = 35;
+inline constexpr int kFaultKinds = 36;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.
