@@ -45,6 +45,8 @@ void CommandRunner::run_forward(const plans::RunAction& command, const StageRepl
   ForwardWork forward;
   forward.data = config_.data;
   forward.first_sample = program_.first_sample(command.step, microbatch, own.rows);
+  forward.end_sample = program_.first_sample(command.step, 0, {0, own.rows.count}) +
+                       program_.sample_count(command.step);
   forward.seq_len = config_.job.training.seq_len;
   forward.activations =
       parts_.traffic->take({plans::InputKind::kActivation, command.step, own.stage, microbatch});

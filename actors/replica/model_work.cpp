@@ -1,5 +1,6 @@
 #include "actors/replica/model_work.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -16,6 +17,9 @@ namespace {
 std::span<float> span_of(const net::TensorHandle& tensor) {
   return tensor ? std::span<float>(*tensor) : std::span<float>();
 }
+
+/// A target of which no loss is counted (`gpu::Ops::CrossEntropy`).
+constexpr int32_t kNoTarget = -1;
 
 /// The input of a forward, alive until the device has done it.
 struct ForwardInput {
@@ -37,7 +41,9 @@ struct ForwardInput {
         return all.empty() ? std::span<int32_t>()
                            : std::span<int32_t>(all).subspan(row * seq_len, seq_len);
       };
-      if (validates) {
+      if (sample >= forward.end_sample) {
+        std::ranges::fill(part(targets), kNoTarget);
+      } else if (validates) {
         forward.data->validation_sample(sample, part(tokens), part(targets));
       } else {
         forward.data->training_sample(sample, part(tokens), part(targets));

@@ -22,6 +22,9 @@ namespace skein::actors {
 struct ForwardWork {
   std::shared_ptr<const gpu::TokenData> data;
   uint64_t first_sample = 0;  // The first row's; in the validation data if it validates.
+  /// Rows from this sample on are padding, and nothing is learnt from them: a claim may be smaller
+  /// than the rows that a pipeline replica has for it.
+  uint64_t end_sample = UINT64_MAX;
   int64_t seq_len = 0;
   net::TensorHandle activations;  // Null: the stage reads tokens.
   net::TensorHandle output;       // Null: nobody takes it.

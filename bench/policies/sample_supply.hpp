@@ -33,6 +33,7 @@ class SampleSupply {
 
   std::vector<uint32_t> order_;
   uint64_t seed_;
+  uint64_t batch_;                       // Samples of a claim.
   std::vector<Part> parts_;              // By pool.
   std::vector<plans::ClaimPool> pools_;  // One, or one per pipeline replica.
   std::map<std::pair<uint32_t, uint64_t>, uint64_t> held_first_;  // By pipeline replica and step.

@@ -6,9 +6,8 @@
 
 namespace skein::plans {
 
-ClaimPool::ClaimPool(uint64_t first, uint64_t end, uint64_t samples_each)
-    : samples_each_(samples_each) {
-  SKEIN_CHECK(samples_each > 0 && first <= end) << first << " to " << end;
+ClaimPool::ClaimPool(uint64_t first, uint64_t end) {
+  SKEIN_CHECK(first <= end) << first << " to " << end;
   state_.first = state_.fresh = first;
   state_.end = end;
 }
@@ -21,13 +20,16 @@ bool ClaimPool::is_over() const {
   return state_.fresh == state_.end && state_.returned.empty() && state_.held.empty();
 }
 
-std::optional<SampleClaim> ClaimPool::claim(uint32_t pipeline) {
+std::optional<SampleClaim> ClaimPool::claim(uint32_t pipeline, uint64_t samples_max) {
+  SKEIN_CHECK(samples_max > 0) << "pipeline replica " << pipeline;
   SampleClaim claim;
   if (!state_.returned.empty()) {
-    claim = {state_.returned.begin()->first, state_.returned.begin()->second};
+    const auto [first, count] = *state_.returned.begin();
+    claim = {first, std::min(samples_max, count)};
     state_.returned.erase(state_.returned.begin());
+    if (claim.count < count) state_.returned[first + claim.count] = count - claim.count;
   } else if (state_.fresh < state_.end) {
-    claim = {state_.fresh, std::min(samples_each_, state_.end - state_.fresh)};
+    claim = {state_.fresh, std::min(samples_max, state_.end - state_.fresh)};
     state_.fresh += claim.count;
   } else {
     return std::nullopt;

@@ -40,11 +40,11 @@ class ClaimPool {
     std::map<uint32_t, uint64_t> by_pipeline;  // Samples finished.
   };
 
-  /// Samples [first, end), `samples_each` > 0 in each claim; the last claim may be shorter.
-  ClaimPool(uint64_t first, uint64_t end, uint64_t samples_each);
+  /// Samples [first, end).
+  ClaimPool(uint64_t first, uint64_t end);
 
-  /// None: there is nothing to give now.
-  std::optional<SampleClaim> claim(uint32_t pipeline);
+  /// At most `samples_max` > 0; fewer where a range ends. None: there is nothing to give now.
+  std::optional<SampleClaim> claim(uint32_t pipeline, uint64_t samples_max);
   /// The pipeline replica's iteration over the range that begins at `first` has been applied.
   /// False, and nothing changes, if the pipeline replica does not hold it (a repeat, or it was
   /// taken for dead).
@@ -64,7 +64,6 @@ class ClaimPool {
   void check_invariants() const;
 
  private:
-  const uint64_t samples_each_;
   State state_;
 };
 

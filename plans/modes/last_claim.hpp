@@ -10,13 +10,14 @@ struct PipelinePace {
   bool goes_on = false;  // It has claims, and takes more while there are any.
   double busy_us = 0;    // Its last iteration at the stage that took longest; 0: not known.
   double claims = 0;     // That it holds.
+  double samples = 1;    // Of each of its claims.
 };
 
 /// Whether the others are through with the round before pipeline replica `own` would be through
 /// with one more claim: then it takes none, so that nobody waits for the slowest one at the end.
 /// False while the pace of one of the others is not known.
 ///
-/// `claims_left`   that nobody has yet.
-bool would_be_last(const std::vector<PipelinePace>& all, size_t own, double claims_left);
+/// `samples_left`   that nobody has yet.
+bool would_be_last(const std::vector<PipelinePace>& all, size_t own, double samples_left);
 
 }  // namespace skein::plans

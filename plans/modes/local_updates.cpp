@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,6 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
     : layout_(pipeline_layout(plan)),
       plan_(plan),
       batch_(static_cast<uint64_t>(job.training.global_batch_size)),
-      samples_each_(pipeline_samples(job)),
       round_steps_(static_cast<uint64_t>(std::max<int64_t>(1, job.sync.round_steps))),
       claims_max_(static_cast<size_t>(std::max<int64_t>(1, job.sync.claims_in_flight))),
       profiles_(job.profiling.enable_profiling),
@@ -26,8 +26,10 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
       carried_(layout_),
       policy_(std::move(policy)) {
   for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
-  for (uint32_t n = 0; n < layout_.pipelines; ++n) {
+  for (const ReplicaPlan& replica : plan.stages.front().replicas) {
     pipelines_.push_back({.claims = ClaimsInFlight(layout_.stages)});
+    samples_.push_back(static_cast<uint64_t>(replica.rows.count * plan.microbatch_count));
+    is_sized_ = is_sized_ || samples_.back() != samples_.front();
   }
 }
 
@@ -39,7 +41,7 @@ ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64
   is_global_ = is_meeting_ = has_ended_ = has_pushed_ = false;
   iterations_.clear();
   staleness_.assign(layout_.stages, 0);
-  pool_.emplace(first_step * batch_, end_step * batch_, samples_each_);
+  pool_.emplace(first_step * batch_, end_step * batch_);
   for (Pipeline& each : pipelines_) each.iterations = 0;
   profiles_round_ = profiles_ && (!profiled_step_ || first_step >= *profiled_step_ + profile_freq_);
   if (profiles_round_) profiled_step_ = first_step;
@@ -123,7 +125,7 @@ void LocalUpdates::resume(uint32_t pipeline, CoordinatorDecisions& orders) {
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     if (is_in_group(layout_.replica(stage, pipeline))) return;
   }
-  const std::optional<SampleClaim> claim = pool_->claim(pipeline);
+  const std::optional<SampleClaim> claim = claim_for(pipeline);
   if (!claim) return leave_policy(pipeline, orders);
   begin_claim(pipeline, *claim);
   orders.push_back(ClaimSamples{pipeline, own.claims.step(), *claim, is_profiled()});
@@ -298,23 +300,40 @@ std::optional<double> LocalUpdates::time_when_cut_short(uint64_t now_us) const {
 
 RoundTotals LocalUpdates::totals() const { return totals_of(layout_, iterations_); }
 
+std::optional<SampleClaim> LocalUpdates::claim_for(uint32_t pipeline) {
+  return pool_->claim(pipeline, samples_[pipeline]);
+}
+
 /// There is none, too, if all would wait for it at the end of the round.
 std::optional<SampleClaim> LocalUpdates::next_claim(uint32_t pipeline) {
   if (would_be_last(pipeline)) return std::nullopt;
-  return pool_->claim(pipeline);
+  return claim_for(pipeline);
+}
+
+/// Keeps the sum of the weights.
+void LocalUpdates::weigh_by_samples(std::vector<GroupMember>& members) const {
+  if (!is_sized_) return;
+  double before = 0, after = 0;
+  for (GroupMember& each : members) {
+    before += each.weight;
+    each.weight *= static_cast<double>(samples_[layout_.pipeline_of(each.replica)]);
+    after += each.weight;
+  }
+  if (after == 0) return;
+  for (GroupMember& each : members) each.weight *= before / after;
 }
 
 bool LocalUpdates::would_be_last(uint32_t pipeline) const {
   const ClaimPool::State& pool = pool_->state();
   if (!pool.returned.empty()) return false;
   std::vector<PipelinePace> paces;
-  for (const Pipeline& each : pipelines_) {
+  for (size_t n = 0; n < pipelines_.size(); ++n) {
+    const Pipeline& each = pipelines_[n];
     // Who has left the policy does what it holds, and no more.
     paces.push_back({!each.claims.empty() && each.has_policy, static_cast<double>(each.busy_us),
-                     static_cast<double>(each.claims.size())});
+                     static_cast<double>(each.claims.size()), static_cast<double>(samples_[n])});
   }
-  return plans::would_be_last(paces, pipeline,
-                              static_cast<double>((pool.end - pool.fresh) / samples_each_));
+  return plans::would_be_last(paces, pipeline, static_cast<double>(pool.end - pool.fresh));
 }
 
 /// All replicas of a pipeline replica are ready: they apply their updates, and go on.
@@ -374,6 +393,7 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
   average.stage = start.stage;
   average.members = start.members;
   average.staleness = start.staleness;
+  weigh_by_samples(average.members);
   uint64_t& staleness = staleness_[static_cast<size_t>(start.stage)];
   staleness = std::max(staleness, start.staleness);
   if (!is_local) {
@@ -384,12 +404,19 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
       average.shards = stages_[static_cast<size_t>(start.stage)].live();
       // The policy's weights depend on who is in its hands now; a sample counts the same at all
       // times.
-      for (GroupMember& each : average.members) each.weight = 1.0 / layout_.pipelines;
+      for (GroupMember& each : average.members) each.weight = share_of(each.replica);
     }
     begin_group(average, std::move(group));
   }
   orders.push_back(std::move(average));
   return true;
+}
+
+/// Of the samples of one iteration of each pipeline replica, lost ones included.
+double LocalUpdates::share_of(ReplicaId replica) const {
+  if (!is_sized_) return 1.0 / layout_.pipelines;
+  const uint64_t all = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
+  return static_cast<double>(samples_[layout_.pipeline_of(replica)]) / static_cast<double>(all);
 }
 
 void LocalUpdates::go_on_alone(ReplicaId replica, CoordinatorDecisions& orders) {
@@ -485,6 +512,7 @@ void LocalUpdates::close(bool is_global, CoordinatorDecisions& orders) {
       average.members.push_back({replica, pipelines_[layout_.pipeline_of(replica)].claims.step(),
                                  1.0 / static_cast<double>(live.size())});
     }
+    weigh_by_samples(average.members);
     begin_group(average, std::move(group));
     orders.push_back(std::move(average));
   }
@@ -588,7 +616,8 @@ void LocalUpdates::check_invariants() const {
       const auto& held = pool_->state().held;
       const auto claim = held.find(each.samples.first);
       const bool is_own = claim != held.end() && claim->second.pipeline == pipeline &&
-                          claim->second.count == each.samples.count;
+                          claim->second.count == each.samples.count &&
+                          each.samples.count <= samples_[pipeline];
       SKEIN_CHECK(is_own) << "pipeline replica " << pipeline << " trains on what it does not hold";
     }
   }

@@ -28,6 +28,10 @@ namespace skein::plans {
 /// samples of a round are done, each once, and no group runs, all pipeline replicas take the global
 /// average of their weights and moments: then they are as alike as after a synchronous step.
 ///
+/// Claims may be of unlike sizes, as the rows of the plan's pipeline replicas are. Then members of
+/// an average weigh as much more as their claims are larger, so that a sample counts the same
+/// whoever trains on it.
+///
 /// With a parameter server, whose shards are with the pipeline replicas, a group pushes its
 /// members' updates to it and takes its weights; a round ends with a push of all. A pipeline
 /// replica that is lost takes its shard along: then the rest of the round, which should be cut
@@ -114,7 +118,10 @@ class LocalUpdates final : public TrainingMode {
   bool declare_diverged(uint32_t pipeline, const SampleClaim& claim, double loss_sum,
                         uint64_t loss_tokens, double norm, CoordinatorDecisions& orders);
   void redo_returned(CoordinatorDecisions& orders);
+  std::optional<SampleClaim> claim_for(uint32_t pipeline);
   std::optional<SampleClaim> next_claim(uint32_t pipeline);
+  void weigh_by_samples(std::vector<GroupMember>& members) const;
+  double share_of(ReplicaId replica) const;
   bool would_be_last(uint32_t pipeline) const;
   bool is_profiled() const;
 
@@ -141,10 +148,11 @@ class LocalUpdates final : public TrainingMode {
   // other group runs. Once all have it, nothing runs until the next round.
   PipelineLayout layout_;
   Plan plan_;
-  uint64_t batch_ = 0;         // Samples of a step.
-  uint64_t samples_each_ = 0;  // One iteration's.
-  uint64_t round_steps_ = 1;   // At most.
-  size_t claims_max_ = 1;      // That a pipeline replica may hold.
+  uint64_t batch_ = 0;             // Samples of a step.
+  std::vector<uint64_t> samples_;  // [pipeline replicas], of one iteration.
+  bool is_sized_ = false;          // Not all of them have as many.
+  uint64_t round_steps_ = 1;       // At most.
+  size_t claims_max_ = 1;          // That a pipeline replica may hold.
   bool profiles_ = false;
   uint64_t profile_freq_ = 0;
   std::optional<uint64_t> profiled_step_;  // First step of the last round with timings.

@@ -208,6 +208,9 @@ std::string stages_text(const Plan& plan) {
                     stage.replicas.size());
   }
   if (rank_paths(plan).size() > 1) absl::StrAppend(&text, ", cut ", cuts_text(plan));
+  if (plan.mode != kLocalMode) return text;
+  const std::string claims = claims_text(plan);
+  if (!claims.empty()) absl::StrAppend(&text, ", claims of ", claims, " samples");
   return text;
 }
 

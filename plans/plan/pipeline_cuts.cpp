@@ -47,6 +47,24 @@ std::vector<LayerRange> ranges_between_cuts(const std::vector<PipelineCuts>& pip
   return ranges;
 }
 
+/// Each text once, in the order in which they come first: "2 times a, b".
+std::string counted_text(const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, int>> counts;
+  for (const std::string& text : texts) {
+    const auto known = std::find_if(counts.begin(), counts.end(),
+                                    [&](const auto& other) { return other.first == text; });
+    if (known == counts.end()) {
+      counts.emplace_back(text, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  return absl::StrJoin(counts, ", ", [](std::string* out, const auto& each) {
+    if (each.second > 1) absl::StrAppend(out, each.second, " times ");
+    out->append(each.first);
+  });
+}
+
 }  // namespace
 
 LayerRange layers_of(const PipelineCuts& pipeline, size_t i, int64_t layer_count) {
@@ -61,12 +79,16 @@ absl::StatusOr<Plan> make_plan_of_cuts(const JobSpec& job,
   SKEIN_RETURN_IF_ERROR(check_cuts(pipelines, layers));
   SKEIN_ASSIGN_OR_RETURN(const ScheduleKind kind,
                          parse_schedule_kind(job.parallelism.pipeline_parallel_schedule));
-  const int64_t rows = pipeline_rows(job);
+  std::vector<RowRange> rows;
+  for (const PipelineCuts& each : pipelines) {
+    const int64_t count = each.rows > 0 ? each.rows : pipeline_rows(job);
+    rows.push_back({rows.empty() ? 0 : rows.back().end(), count});
+  }
   Plan plan;
   plan.mode = kLocalMode;
   plan.generation = generation;
   plan.microbatch_count = microbatch_count(job);
-  plan.microbatch_rows = rows * static_cast<int64_t>(pipelines.size());
+  plan.microbatch_rows = rows.back().end();
   plan.recompute = job.training.recompute;
   // Pipeline replicas of the same cuts follow the same lists.
   std::map<std::vector<int64_t>, int32_t> first_rank;
@@ -82,9 +104,7 @@ absl::StatusOr<Plan> make_plan_of_cuts(const JobSpec& job,
       const PipelineCuts& each = pipelines[n];
       const auto place = std::upper_bound(each.cuts.begin(), each.cuts.end(), range.begin);
       const auto i = static_cast<size_t>(place - each.cuts.begin());
-      stage.replicas.push_back({ReplicaId{},
-                                each.workers[i],
-                                {static_cast<int64_t>(n) * rows, rows},
+      stage.replicas.push_back({ReplicaId{}, each.workers[i], rows[n],
                                 first_rank.at(each.cuts) + static_cast<int32_t>(i)});
     }
   }
@@ -97,25 +117,28 @@ absl::StatusOr<Plan> make_plan_of_cuts(const JobSpec& job,
 }
 
 std::string cuts_text(const Plan& plan) {
-  std::vector<std::pair<std::string, int>> texts;
+  std::vector<std::string> texts;
   for (const PipelineCuts& each : cuts_of(plan)) {
     std::vector<int64_t> layers;
     for (size_t i = 0; i < each.workers.size(); ++i) {
       layers.push_back(layers_of(each, i, plan.stages.back().layers.end).size());
     }
-    std::string text = absl::StrJoin(layers, "+");
-    const auto known = std::find_if(texts.begin(), texts.end(),
-                                    [&](const auto& other) { return other.first == text; });
-    if (known == texts.end()) {
-      texts.emplace_back(std::move(text), 1);
-    } else {
-      ++known->second;
-    }
+    texts.push_back(absl::StrJoin(layers, "+"));
   }
-  return absl::StrJoin(texts, ", ", [](std::string* out, const auto& each) {
-    if (each.second > 1) absl::StrAppend(out, each.second, " times ");
-    out->append(each.first);
+  return counted_text(texts);
+}
+
+std::string claims_text(const Plan& plan) {
+  const std::vector<PipelineCuts> pipelines = cuts_of(plan);
+  const bool is_sized = std::any_of(pipelines.begin(), pipelines.end(), [&](const auto& each) {
+    return each.rows != pipelines.front().rows;
   });
+  if (!is_sized) return "";
+  std::vector<std::string> texts;
+  for (const PipelineCuts& each : pipelines) {
+    texts.push_back(absl::StrCat(each.rows * plan.microbatch_count));
+  }
+  return counted_text(texts);
 }
 
 std::vector<PipelineCuts> cuts_of(const Plan& plan) {
@@ -124,6 +147,7 @@ std::vector<PipelineCuts> cuts_of(const Plan& plan) {
     for (size_t n = 0; n < pipelines.size(); ++n) {
       const WorkerId worker = stage.replicas[n].worker;
       PipelineCuts& own = pipelines[n];
+      own.rows = stage.replicas[n].rows.count;
       if (!own.workers.empty() && own.workers.back() == worker) continue;
       if (!own.workers.empty()) own.cuts.push_back(stage.layers.begin);
       own.workers.push_back(worker);

@@ -10,10 +10,11 @@
 
 namespace skein::plans {
 
-/// One pipeline replica: its workers, and which layers each of them has.
+/// One pipeline replica: its workers, which layers each of them has, and how large its claims are.
 struct PipelineCuts {
   std::vector<WorkerId> workers;  // In the order of the layers, >= 1.
   std::vector<int64_t> cuts;      // [workers - 1] first layer of each but the first one, ascending.
+  int64_t rows = 0;               // Of each of its micro-batches; 0: `pipeline_rows` of the job.
   bool operator==(const PipelineCuts&) const = default;
 };
 
@@ -31,7 +32,10 @@ absl::StatusOr<Plan> make_plan_of_cuts(const JobSpec& job,
 /// "5+5, 2 times 4+6": the layers of the workers of each pipeline replica.
 std::string cuts_text(const Plan& plan);
 
-/// The pipeline replicas of such a plan, or of one with the same cuts everywhere.
+/// "12, 2 times 4": the samples of a claim of each pipeline replica; empty if all are of one size.
+std::string claims_text(const Plan& plan);
+
+/// The pipeline replicas of such a plan, or of one with the same cuts everywhere, with their rows.
 std::vector<PipelineCuts> cuts_of(const Plan& plan);
 
 }  // namespace skein::plans

@@ -28,9 +28,10 @@ absl::Status tied_apart(const JobSpec& job, size_t stages);
 
 /// Rows of each micro-batch of one pipeline replica: a micro-batch of the job's, shared out to the
 /// job's pipeline replicas. Where it cannot be in equal parts, they are the next smaller ones that
-/// it is a multiple of, so that iterations fill a step whole; there are more of them then.
+/// it is a multiple of, so that iterations fill a step whole; there are more of them then. The
+/// planner may give unlike pipeline replicas more or fewer (`PipelineCuts::rows`).
 int64_t pipeline_rows(const JobSpec& job);
-/// Samples of one iteration of a pipeline replica.
+/// Samples of one iteration of a pipeline replica with those rows.
 uint64_t pipeline_samples(const JobSpec& job);
 
 }  // namespace skein::plans

@@ -56,7 +56,7 @@ inline constexpr char kSynchronousMode[] = "synchronous";
 /// Replica c of every stage is of pipeline replica c, which trains apart from the others and meets
 /// them in groups that a policy forms; `Plan::groups` are for nobody then. A pipeline replica may
 /// have cuts of its own: then stages lie between all cuts of all, and a worker has several in a
-/// row.
+/// row. It may have rows of its own, too, the same at every stage: so large are its claims.
 inline constexpr char kLocalMode[] = "local";
 
 /// Layers -> stages -> replicas -> workers, the split of each micro-batch, and the schedule.

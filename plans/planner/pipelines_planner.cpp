@@ -40,25 +40,16 @@ class PipelineTimes {
   enum class Memory { kMustFit, kIsThere };  // kIsThere: the plan runs already.
 
   PipelineTimes(const JobSpec& job, const PlanRequest& request, Memory memory = Memory::kMustFit)
-      : job_(job),
-        request_(request),
-        must_fit_(memory == Memory::kMustFit),
-        rows_(pipeline_rows(job)) {
-    double sum_us = 0;
-    for (int64_t layer = 0; layer < layers(); ++layer) {
-      us_before_.push_back(sum_us);
-      sum_us += layer_times(request.profile, layer, rows_).total_us();
-    }
-    us_before_.push_back(sum_us);
-  }
+      : job_(job), request_(request), must_fit_(memory == Memory::kMustFit) {}
 
   struct Timed {
     PipelineCuts pipeline;  // Worker n is device n - 1.
     double iteration_us = 0;
   };
 
-  /// The best order and cuts for a set of devices. Pipeline replicas of like devices are alike.
-  absl::StatusOr<Timed> best_of(Devices devices) {
+  /// The best order and cuts for a set of devices and so many rows. Pipeline replicas of like
+  /// devices are alike.
+  absl::StatusOr<Timed> best_of(Devices devices, int64_t rows) {
     if (static_cast<int64_t>(devices.size()) > layers()) {
       return absl::InvalidArgumentError("more workers than layers");
     }
@@ -67,9 +58,9 @@ class PipelineTimes {
     std::stable_sort(devices.begin(), devices.end(), faster);
     const Devices descending = devices;
     std::reverse(devices.begin(), devices.end());
-    absl::StatusOr<Timed> best = timed(descending);
+    absl::StatusOr<Timed> best = timed(descending, rows);
     if (speed(descending.front()) != speed(descending.back())) {
-      absl::StatusOr<Timed> other = timed(devices);
+      absl::StatusOr<Timed> other = timed(devices, rows);
       const bool is_better = other.ok() && (!best.ok() || other->iteration_us < best->iteration_us);
       if (is_better) best = std::move(other);
     }
@@ -90,11 +81,11 @@ class PipelineTimes {
                            parse_schedule_kind(job_.parallelism.pipeline_parallel_schedule));
     Plan plan;
     plan.microbatch_count = microbatch_count(job_);
-    plan.microbatch_rows = rows_;
+    plan.microbatch_rows = pipeline.rows;
     plan.recompute = job_.training.recompute;
     for (size_t i = 0; i < pipeline.workers.size(); ++i) {
       const ReplicaPlan replica{
-          ReplicaId{}, pipeline.workers[i], {0, rows_}, static_cast<int32_t>(i)};
+          ReplicaId{}, pipeline.workers[i], {0, pipeline.rows}, static_cast<int32_t>(i)};
       plan.stages.push_back({layers_of(pipeline, i, layers()), {replica}});
     }
     number_replicas(plan.stages);
@@ -107,28 +98,31 @@ class PipelineTimes {
   }
 
  private:
-  /// What the time depends on. A worker has its first layer, speed and memory, its host (numbered
-  /// in the order of the pipeline), and the path to the next worker.
-  using Key = std::vector<std::tuple<int64_t, double, int64_t, size_t, double, double>>;
+  /// What the time depends on: the rows, and of each worker its first layer, speed and memory, its
+  /// host (numbered in the order of the pipeline), and the path to the next worker.
+  using Key =
+      std::pair<int64_t, std::vector<std::tuple<int64_t, double, int64_t, size_t, double, double>>>;
 
   double speed(int32_t device) const { return device_at(device).speed; }
   const ClusterDevice& device_at(int32_t device) const {
     return request_.cluster.devices[static_cast<size_t>(device)];
   }
 
-  absl::StatusOr<Timed> timed(const Devices& order) {
+  absl::StatusOr<Timed> timed(const Devices& order, int64_t rows) {
     Timed timed;
+    timed.pipeline.rows = rows;
     for (int32_t device : order) {
       timed.pipeline.workers.push_back(WorkerId{static_cast<uint32_t>(device) + 1});
     }
-    timed.pipeline.cuts = best_cuts(order);
+    timed.pipeline.cuts = best_cuts(order, rows);
     SKEIN_ASSIGN_OR_RETURN(timed.iteration_us, iteration_us(timed.pipeline));
     return timed;
   }
 
   /// So that the slowest is as fast as can be among the cuts that fit the memory; if none do, it
   /// is as fast as can be. Dynamic programming over devices and layers.
-  std::vector<int64_t> best_cuts(const Devices& order) {
+  std::vector<int64_t> best_cuts(const Devices& order, int64_t rows) {
+    const std::vector<double>& us_before = us_before_of(rows);
     const auto L = static_cast<size_t>(layers());
     constexpr double kNever = std::numeric_limits<double>::infinity();
     // What does not fit when the first devices have the first layers, then the slowest's time.
@@ -142,8 +136,8 @@ class PipelineTimes {
         for (size_t begin = i; begin < end; ++begin) {
           if (before[begin].second == kNever) continue;
           const LayerRange range{static_cast<int64_t>(begin), static_cast<int64_t>(end)};
-          const double us = (us_before_[end] - us_before_[begin]) / speed(order[i]);
-          const Cost cost{before[begin].first + (fits(order, i, range) ? 0 : 1),
+          const double us = (us_before[end] - us_before[begin]) / speed(order[i]);
+          const Cost cost{before[begin].first + (fits(order, i, range, rows) ? 0 : 1),
                           std::max(before[begin].second, us)};
           if (costs[end].second != kNever && costs[end] <= cost) continue;
           costs[end] = cost;
@@ -162,12 +156,12 @@ class PipelineTimes {
   }
 
   /// As 1F1B stashes, or all micro-batches; the simulator judges what is chosen.
-  bool fits(const Devices& order, size_t i, const LayerRange& range) {
+  bool fits(const Devices& order, size_t i, const LayerRange& range, int64_t rows) {
     const int64_t limit = device_at(order[i]).memory_bytes;
     if (limit == 0) return true;
-    const auto [found, is_new] = memory_.try_emplace({range.begin, range.end});
+    const auto [found, is_new] = memory_.try_emplace({rows, range.begin, range.end});
     if (is_new) {
-      found->second = stage_memory(request_.profile, range, rows_, job_.training.recompute);
+      found->second = stage_memory(request_.profile, range, rows, job_.training.recompute);
     }
     const bool is_1f1b = job_.parallelism.pipeline_parallel_schedule == "1F1B";
     const int64_t stashes =
@@ -179,8 +173,21 @@ class PipelineTimes {
 
   int64_t layers() const { return static_cast<int64_t>(request_.profile.layers.size()); }
 
+  /// [layers + 1] of the layers before, on a device of speed 1.0.
+  const std::vector<double>& us_before_of(int64_t rows) {
+    std::vector<double>& before = us_before_[rows];
+    if (!before.empty()) return before;
+    double sum_us = 0;
+    for (int64_t layer = 0; layer < layers(); ++layer) {
+      before.push_back(sum_us);
+      sum_us += layer_times(request_.profile, layer, rows).total_us();
+    }
+    before.push_back(sum_us);
+    return before;
+  }
+
   Key key_of(const PipelineCuts& pipeline) const {
-    Key key;
+    Key key{pipeline.rows, {}};
     std::map<int32_t, size_t> hosts;
     for (size_t i = 0; i < pipeline.workers.size(); ++i) {
       const auto device = static_cast<int32_t>(pipeline.workers[i].value) - 1;
@@ -188,10 +195,10 @@ class PipelineTimes {
           pipeline.workers[std::min(i + 1, pipeline.workers.size() - 1)].value - 1);
       const LinkSpeed path =
           next == device ? LinkSpeed{} : path_speed(request_.cluster, device, next);
-      key.push_back({i == 0 ? 0 : pipeline.cuts[i - 1], speed(device),
-                     device_at(device).memory_bytes,
-                     hosts.emplace(device_at(device).host, hosts.size()).first->second,
-                     path.bytes_per_second, path.latency_us});
+      key.second.push_back({i == 0 ? 0 : pipeline.cuts[i - 1], speed(device),
+                            device_at(device).memory_bytes,
+                            hosts.emplace(device_at(device).host, hosts.size()).first->second,
+                            path.bytes_per_second, path.latency_us});
     }
     return key;
   }
@@ -210,9 +217,8 @@ class PipelineTimes {
   const JobSpec& job_;
   const PlanRequest& request_;
   const bool must_fit_;
-  const int64_t rows_;
-  std::vector<double> us_before_;  // [layers + 1] of the layers before, on a device of speed 1.0.
-  std::map<std::pair<int64_t, int64_t>, StageMemory> memory_;  // By range of layers.
+  std::map<int64_t, std::vector<double>> us_before_;                     // By rows.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, StageMemory> memory_;  // By rows, and layers.
   std::map<Key, absl::StatusOr<double>> known_;
 };
 
@@ -240,15 +246,30 @@ double exchange_us(const std::vector<PipelineCuts>& pipelines, const PlanRequest
 }
 
 struct Progress {
-  double iterations_per_second = 0;  // Over all pipeline replicas.
-  double worth = 1;                  // One's, beside one of all together.
-  double per_second() const { return iterations_per_second * worth; }
+  double claims_per_second = 0;  // Of the job's size, over all pipeline replicas.
+  double worth = 1;              // One's, beside one of all together.
+  double per_second() const { return claims_per_second * worth; }
 };
+
+/// What pipeline replicas of unlike claims do, in claims of `rows_each` rows.
+double claims_per_second(const PolicySimulation& result, const std::vector<PipelineCuts>& pipelines,
+                         int64_t rows_each) {
+  double iterations = 0, rows = 0;
+  for (size_t n = 0; n < pipelines.size(); ++n) {
+    const auto own = static_cast<double>(result.steps_by_pipeline[n]);
+    iterations += own;
+    rows += own * static_cast<double>(pipelines[n].rows);
+  }
+  if (iterations == 0) return 0;
+  return result.steps_per_second * rows / iterations / static_cast<double>(rows_each);
+}
 
 /// A pipeline replica counts as one stage that takes its iteration's time. `stalls`: what is known
 /// of them; only that.
-Progress judge(const JobSpec& job, const std::vector<double>& iteration_us, double exchange_us,
+Progress judge(const JobSpec& job, const std::vector<PipelineCuts>& pipelines,
+               const std::vector<double>& iteration_us, double exchange_us,
                const StragglerProfile& stalls = {}) {
+  const int64_t rows_each = pipeline_rows(job);
   const auto count = static_cast<uint32_t>(iteration_us.size());
   const auto [fastest, slowest] = std::minmax_element(iteration_us.begin(), iteration_us.end());
   PolicySimulationOptions options;
@@ -268,14 +289,21 @@ Progress judge(const JobSpec& job, const std::vector<double>& iteration_us, doub
       std::min(kJudgedIterations * *slowest,
                std::max(kJudgedIterations, kJudgedIterationsMax / count) * *fastest);
   options.warm_up_us = options.duration_us / 5;
-  if (count == 1) return {1e6 / *fastest, 1};
+  if (count == 1) {
+    const double claims =
+        static_cast<double>(pipelines.front().rows) / static_cast<double>(rows_each);
+    return {claims * 1e6 / *fastest, 1};
+  }
   const auto policy = make_policy(job, options.layout);
-  if (has_server(job)) return {simulate_policy(*policy, options).steps_per_second, 1};
+  if (has_server(job)) {
+    return {claims_per_second(simulate_policy(*policy, options), pipelines, rows_each), 1};
+  }
   ConsensusDistance distance(options.layout, options.warm_up_us);
   const PolicySimulation result = simulate_policy(*policy, options, &distance);
   const DriftKind kind{.averages_moments = job.sync.average_moments,
                        .is_adaptive = job.optimizer.name == "adamw"};
-  return {result.steps_per_second, progress_per_step(distance.mean(), kind)};
+  return {claims_per_second(result, pipelines, rows_each),
+          progress_per_step(distance.mean(), kind)};
 }
 
 /// The same number of devices in each, as near as can be, in the order given.
@@ -358,52 +386,100 @@ struct Choice {
   size_t looked_at = 0;
 };
 
+/// A way to share out the workers.
+struct TimedGrouping {
+  std::vector<PipelineCuts> pipelines;
+  std::vector<double> iteration_us;  // [pipeline replicas]
+};
+
+absl::StatusOr<TimedGrouping> times_of(const std::vector<Devices>& grouping,
+                                       const std::vector<int64_t>& rows, PipelineTimes& times) {
+  TimedGrouping result;
+  for (size_t n = 0; n < grouping.size(); ++n) {
+    SKEIN_ASSIGN_OR_RETURN(PipelineTimes::Timed timed, times.best_of(grouping[n], rows[n]));
+    result.pipelines.push_back(std::move(timed.pipeline));
+    result.iteration_us.push_back(timed.iteration_us);
+  }
+  return result;
+}
+
+/// Rows for pipeline replicas that take so long for `rows_each`, as many in all, so that they take
+/// about the same time for one claim; at least one each. What a share lacks to a whole row goes to
+/// the largest rests.
+std::vector<int64_t> rows_by_speed(const std::vector<double>& iteration_us, int64_t rows_each) {
+  const auto count = static_cast<int64_t>(iteration_us.size());
+  double speeds = 0;
+  for (double us : iteration_us) speeds += 1 / us;
+  std::vector<int64_t> rows;
+  std::vector<std::pair<double, size_t>> rests;  // The largest first.
+  int64_t left = rows_each * count;
+  for (size_t n = 0; n < iteration_us.size(); ++n) {
+    const double share = static_cast<double>(rows_each * count) / iteration_us[n] / speeds;
+    rows.push_back(std::max<int64_t>(1, static_cast<int64_t>(share)));
+    rests.emplace_back(static_cast<double>(rows.back()) - share, n);
+    left -= rows.back();
+  }
+  std::sort(rests.begin(), rests.end());
+  for (size_t i = 0; left > 0; ++i, --left) ++rows[rests[i % rests.size()].second];
+  // Slow ones were rounded up to a row.
+  for (; left < 0; ++left) --*std::max_element(rows.begin(), rows.end());
+  return rows;
+}
+
+/// ResourceExhausted if it is better than what is chosen and does not fit the memory.
+absl::Status take_if_better(const JobSpec& job, const PlanRequest& request,
+                            const TimedGrouping& timed, Choice& choice) {
+  const Progress progress =
+      judge(job, timed.pipelines, timed.iteration_us, exchange_us(timed.pipelines, request));
+  const bool is_better =
+      choice.pipelines.empty() || progress.per_second() > choice.progress.per_second();
+  if (!is_better) return absl::OkStatus();
+  // Between all cuts there may be more stages, which stash a little more.
+  SKEIN_ASSIGN_OR_RETURN(const Plan whole,
+                         make_plan_of_cuts(job, timed.pipelines, request.generation));
+  SKEIN_RETURN_IF_ERROR(check_memory(whole, request.profile, request.cluster));
+  choice.pipelines = timed.pipelines;
+  choice.progress = progress;
+  return absl::OkStatus();
+}
+
 /// The best of the ways to share out these devices, if it is better than what is chosen. `refused`
 /// is why one was not possible.
 void choose_among(const JobSpec& job, const PlanRequest& request, const Devices& devices,
                   PipelineTimes& times, Choice& choice, absl::Status& refused) {
+  const auto refuse = [&refused](const absl::Status& status) {
+    if (refused.ok() || absl::IsInvalidArgument(refused)) refused = status;
+  };
   for (const std::vector<Devices>& grouping : groupings(request.cluster, devices)) {
-    std::vector<PipelineCuts> pipelines;
-    std::vector<double> iteration_us;
-    absl::Status status;
-    for (const Devices& own : grouping) {
-      absl::StatusOr<PipelineTimes::Timed> timed = times.best_of(own);
-      status = timed.status();
-      if (!status.ok()) break;
-      pipelines.push_back(std::move(timed->pipeline));
-      iteration_us.push_back(timed->iteration_us);
-    }
-    if (!status.ok()) {
-      if (refused.ok() || absl::IsInvalidArgument(refused)) refused = status;
+    const std::vector<int64_t> like(grouping.size(), pipeline_rows(job));
+    const absl::StatusOr<TimedGrouping> timed = times_of(grouping, like, times);
+    if (!timed.ok()) {
+      refuse(timed.status());
       continue;
     }
     ++choice.looked_at;
-    const Progress progress = judge(job, iteration_us, exchange_us(pipelines, request));
-    const bool is_better =
-        choice.pipelines.empty() || progress.per_second() > choice.progress.per_second();
-    if (!is_better) continue;
-    // Between all cuts there may be more stages, which stash a little more.
-    const absl::StatusOr<Plan> whole = make_plan_of_cuts(job, pipelines, request.generation);
-    status = whole.ok() ? check_memory(*whole, request.profile, request.cluster) : whole.status();
-    if (!status.ok()) {
-      if (refused.ok() || absl::IsInvalidArgument(refused)) refused = status;
-      continue;
+    if (const absl::Status status = take_if_better(job, request, *timed, choice); !status.ok()) {
+      refuse(status);
     }
-    choice.pipelines = std::move(pipelines);
-    choice.progress = progress;
+    const std::vector<int64_t> sized = rows_by_speed(timed->iteration_us, pipeline_rows(job));
+    if (sized == like) continue;
+    const absl::StatusOr<TimedGrouping> other = times_of(grouping, sized, times);
+    if (other.ok()) take_if_better(job, request, *other, choice).IgnoreError();
   }
 }
 
 /// How many pipeline replicas of how many workers there are, and what is expected of them.
 std::string reason_of(const std::vector<PipelineCuts>& pipelines, const Progress& progress,
-                      size_t looked_at) {
+                      const std::string& claims, size_t looked_at) {
   std::vector<size_t> sizes;
   for (const PipelineCuts& each : pipelines) sizes.push_back(each.workers.size());
   return absl::StrCat(
       pipelines.size(), pipelines.size() == 1 ? " pipeline replica of " : " pipeline replicas of ",
-      absl::StrJoin(sizes, "+"), " workers, ", absl::SixDigits(progress.iterations_per_second),
-      " iterations a second worth ", absl::SixDigits(progress.worth), " each: the best of ",
-      looked_at, " ways to share out the workers");
+      absl::StrJoin(sizes, "+"), " workers", claims.empty() ? "" : ", claims by speed of ", claims,
+      claims.empty() ? "" : " samples", ", ", absl::SixDigits(progress.claims_per_second),
+      claims.empty() ? " iterations" : " claims of the job's size", " a second worth ",
+      absl::SixDigits(progress.worth), " each: the best of ", looked_at,
+      " ways to share out the workers");
 }
 
 }  // namespace
@@ -437,8 +513,9 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_plan_of_cuts(job, choice.pipelines, request.generation));
   const double claims_of_step = static_cast<double>(job.training.global_batch_size) /
                                 static_cast<double>(pipeline_samples(job));
-  chosen.objective_us = claims_of_step * 1e6 / choice.progress.iterations_per_second;
-  chosen.reason = reason_of(choice.pipelines, choice.progress, choice.looked_at);
+  chosen.objective_us = claims_of_step * 1e6 / choice.progress.claims_per_second;
+  chosen.reason =
+      reason_of(choice.pipelines, choice.progress, claims_text(chosen.plan), choice.looked_at);
   const size_t left_out = count - plan_workers(chosen.plan).size();
   if (left_out > 0) absl::StrAppend(&chosen.reason, "; ", left_out, " have no place in it");
   return chosen;
@@ -463,7 +540,7 @@ absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
   measure_stragglers(step_us, stalls);
   std::vector<double> typical_us;
   for (const std::vector<double>& own : step_us) typical_us.push_back(upper_median(own));
-  return judge(job, typical_us, exchange_us(pipelines, request), stalls).per_second();
+  return judge(job, pipelines, typical_us, exchange_us(pipelines, request), stalls).per_second();
 }
 
 absl::StatusOr<std::map<WorkerId, double>> predict_busy_us(const JobSpec& job, const Plan& plan,

@@ -17,10 +17,12 @@ namespace skein::plans {
 /// (pipeline replicas as like as can be, so that nobody waits at a policy), and by host (what
 /// travels within a pipeline replica stays inside). Layers go to a worker by its speed. A pipeline
 /// replica's time is what the simulator says of it, alone; the policy is then simulated over
-/// pipeline replicas of such times. Taken is what makes most progress: iterations a second, each
-/// counted at what it is worth so far apart from the others (`progress_per_step`; with a server,
-/// all the same). Workers are left out where no plan has a place for all, those of least memory and
-/// speed first, and such as are ten times as slow as the fastest if that makes more progress.
+/// pipeline replicas of such times: with claims of one size, and with claims sized by speed, so
+/// that all take about the same time for one. Taken is what makes most progress: claims of the
+/// job's size a second, each counted at what it is worth so far apart from the others
+/// (`progress_per_step`; with a server, all the same). Workers are left out where no plan has a
+/// place for all, those of least memory and speed first, and such as are ten times as slow as the
+/// fastest if that makes more progress.
 ///
 /// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`
 ///            are not used: a pipeline replica's iteration is that of the job.
@@ -28,7 +30,7 @@ namespace skein::plans {
 ///            of all pipeline replicas together.
 /// ResourceExhausted   if no plan fits the memory; says what the first one that was tried lacks.
 /// InvalidArgument     if the schedule cannot be made, or a tied embedding needs one stage.
-/// Cost                for n workers, at most 3 n simulations of the policy, and one of each
+/// Cost                for n workers, at most 6 n simulations of the policy, and one of each
 ///                     pipeline replica that is like no other.
 absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
                                                        const PlanRequest& request);

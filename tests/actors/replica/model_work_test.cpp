@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "actors/averaging/model_floats.hpp"
+#include "gpu/data/token_data.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace skein::actors {
 namespace {
@@ -80,6 +84,62 @@ TEST(UpdateWork, DoesNotApplyAGradientThatIsNotFinite) {
     EXPECT_EQ(Stage().moved(norm, 1, 1), 0);
     EXPECT_EQ(Stage().moved(norm, 0, 1), 0) << "without clipping";
   }
+}
+
+/// The gradient and the tokens of a claim of two samples, by a model of one stage with so many
+/// rows.
+std::pair<std::vector<float>, int64_t> learnt_from_two(int64_t rows, gpu::Device& device,
+                                                       std::shared_ptr<gpu::TokenData> data) {
+  gpu::StageModelOptions options;
+  options.model.vocab_size = 256;
+  options.model.positions = 4;
+  options.model.layers = 1;
+  options.model.heads = 1;
+  options.model.channels = 4;
+  options.layers = {0, plans::layer_count(options.model)};
+  options.rows = rows;
+  options.seq_len = 4;
+  StageReplica replica;
+  replica.parts.model = gpu::StageModel::create(options, device).value();
+  replica.rows = {0, rows};
+  plans::RunAction run;
+  run.begins_step = true;
+  ForwardWork forward;
+  forward.data = std::move(data);
+  forward.first_sample = 7;
+  forward.end_sample = 9;
+  forward.seq_len = 4;
+  EXPECT_TRUE(device.run(forward_work(run, replica, std::move(forward), 2)).ok());
+  gpu::Work backward;
+  backward.run = [&](gpu::Ops& ops) {
+    return replica.parts.model->backward(ops, run.stash(), {}, {});
+  };
+  EXPECT_TRUE(device.run(std::move(backward)).ok());
+  const std::span<const float> gradients = replica.parts.model->stage_gradients();
+  return {{gradients.begin(), gradients.end()}, replica.parts.model->loss_tokens()};
+}
+
+TEST(ForwardWork, NothingIsLearntFromRowsBehindTheClaim) {
+  const tests::TemporaryFolder folder;
+  std::ofstream(folder.file("text")) << "Nothing is learnt from rows behind the claim, whatever.";
+  gpu::TokenData::Options options;
+  options.data.dataset = "text";
+  options.data.path = folder.file("text");
+  options.seq_len = 4;
+  options.vocab_size = 256;
+  const std::shared_ptr<gpu::TokenData> data = gpu::TokenData::open(options).value();
+  const auto device = gpu::make_host_device(1);
+  const auto [exact, counted] = learnt_from_two(2, *device, data);
+  const auto [padded, counted_padded] = learnt_from_two(5, *device, data);
+  EXPECT_EQ(counted, 8);
+  EXPECT_EQ(counted_padded, 8);
+  ASSERT_EQ(exact.size(), padded.size());
+  double largest = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_NEAR(exact[i], padded[i], 1e-6) << i;
+    largest = std::max(largest, std::abs(double{exact[i]}));
+  }
+  EXPECT_GT(largest, 1e-3);
 }
 
 }  // namespace

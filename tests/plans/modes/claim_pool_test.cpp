@@ -19,7 +19,7 @@ TEST(ClaimPool, EachRangeIsFinishedExactlyOnceWhoeverDies) {
   constexpr int kEvents = 150000;
   constexpr uint64_t kSamples = 900'003, kEach = 8;
   constexpr uint32_t kPipelines = 6;
-  ClaimPool pool(0, kSamples, kEach);
+  ClaimPool pool(0, kSamples);
   Rng rng(5);
   std::vector<int> finished(kSamples);
   std::vector<std::vector<SampleClaim>> held(kPipelines);
@@ -47,7 +47,7 @@ TEST(ClaimPool, EachRangeIsFinishedExactlyOnceWhoeverDies) {
       held[pipeline].clear();
       ++deaths;
     } else if (draw < 0.55) {
-      const auto claim = pool.claim(pipeline);
+      const auto claim = pool.claim(pipeline, kEach);
       if (!claim) continue;
       held[pipeline].push_back(*claim);
       const bool is_fresh = claim->first == fresh;
@@ -63,7 +63,7 @@ TEST(ClaimPool, EachRangeIsFinishedExactlyOnceWhoeverDies) {
   for (uint32_t pipeline = 0; pipeline < kPipelines; ++pipeline) {
     while (!held[pipeline].empty()) finish_one(pipeline, 0);
   }
-  while (const auto claim = pool.claim(2)) {
+  while (const auto claim = pool.claim(2, kEach)) {
     held[2].push_back(*claim);
     finish_one(2, 0);
   }
@@ -76,57 +76,72 @@ TEST(ClaimPool, EachRangeIsFinishedExactlyOnceWhoeverDies) {
 }
 
 TEST(ClaimPool, GivesWhatADeadPipelineHeldFirstAndInOrder) {
-  ClaimPool pool(0, 100, 10);
-  for (int i = 0; i < 3; ++i) pool.claim(1);
-  pool.claim(2);
+  ClaimPool pool(0, 100);
+  for (int i = 0; i < 3; ++i) pool.claim(1, 10);
+  pool.claim(2, 10);
   pool.forget(1);
-  EXPECT_EQ(pool.claim(2), (SampleClaim{0, 10}));
-  EXPECT_EQ(pool.claim(2), (SampleClaim{10, 10}));
-  EXPECT_EQ(pool.claim(2), (SampleClaim{20, 10}));
-  EXPECT_EQ(pool.claim(2), (SampleClaim{40, 10}));
+  EXPECT_EQ(pool.claim(2, 10), (SampleClaim{0, 10}));
+  EXPECT_EQ(pool.claim(2, 10), (SampleClaim{10, 10}));
+  EXPECT_EQ(pool.claim(2, 10), (SampleClaim{20, 10}));
+  EXPECT_EQ(pool.claim(2, 10), (SampleClaim{40, 10}));
+}
+
+TEST(ClaimPool, GivesEachAsMuchAsItCanTake) {
+  ClaimPool pool(0, 24);
+  EXPECT_EQ(pool.claim(0, 12), (SampleClaim{0, 12}));
+  EXPECT_EQ(pool.claim(1, 4), (SampleClaim{12, 4}));
+  pool.forget(0);
+  EXPECT_EQ(pool.claim(1, 4), (SampleClaim{0, 4})) << "a part of what the large one held";
+  EXPECT_EQ(pool.claim(2, 12), (SampleClaim{4, 8})) << "the rest of it";
+  EXPECT_EQ(pool.claim(2, 12), (SampleClaim{16, 8}));
+  pool.check_invariants();
+  for (uint64_t first : {0, 12}) EXPECT_TRUE(pool.finish(1, first));
+  for (uint64_t first : {4, 16}) EXPECT_TRUE(pool.finish(2, first));
+  EXPECT_TRUE(pool.is_over());
+  EXPECT_EQ(finished_samples(pool), 24u);
 }
 
 TEST(ClaimPool, TheLastClaimIsShorterAndNoneFollows) {
-  ClaimPool pool(0, 25, 10);
-  pool.claim(0);
-  pool.claim(0);
-  EXPECT_EQ(pool.claim(1), (SampleClaim{20, 5}));
-  EXPECT_EQ(pool.claim(1), std::nullopt);
+  ClaimPool pool(0, 25);
+  pool.claim(0, 10);
+  pool.claim(0, 10);
+  EXPECT_EQ(pool.claim(1, 10), (SampleClaim{20, 5}));
+  EXPECT_EQ(pool.claim(1, 10), std::nullopt);
   EXPECT_FALSE(pool.is_over());
 }
 
 TEST(ClaimPool, APipelineThatHasEndedMayAskAgainWhenAnotherOneDies) {
-  ClaimPool pool(0, 20, 10);
-  pool.claim(0);
-  pool.claim(1);
+  ClaimPool pool(0, 20);
+  pool.claim(0, 10);
+  pool.claim(1, 10);
   EXPECT_TRUE(pool.finish(0, 0));
-  EXPECT_EQ(pool.claim(0), std::nullopt);
+  EXPECT_EQ(pool.claim(0, 10), std::nullopt);
   pool.forget(1);
-  EXPECT_EQ(pool.claim(0), (SampleClaim{10, 10}));
+  EXPECT_EQ(pool.claim(0, 10), (SampleClaim{10, 10}));
   EXPECT_TRUE(pool.finish(0, 10));
   EXPECT_TRUE(pool.is_over());
 }
 
 TEST(ClaimPool, ARoundOfNoSamplesIsOver) {
-  ClaimPool pool(0, 0, 10);
+  ClaimPool pool(0, 0);
   EXPECT_TRUE(pool.is_over());
-  EXPECT_EQ(pool.claim(0), std::nullopt);
+  EXPECT_EQ(pool.claim(0, 10), std::nullopt);
 }
 
 TEST(ClaimPool, WhatIsUndoneIsGivenAgain) {
-  ClaimPool pool(0, 6, 2);
-  const std::optional<SampleClaim> lost = pool.claim(0);
-  const std::optional<SampleClaim> kept = pool.claim(1);
+  ClaimPool pool(0, 6);
+  const std::optional<SampleClaim> lost = pool.claim(0, 2);
+  const std::optional<SampleClaim> kept = pool.claim(1, 2);
   ASSERT_TRUE(lost && kept);
   EXPECT_TRUE(pool.finish(0, lost->first));
   EXPECT_TRUE(pool.finish(1, kept->first));
   pool.forget(0);
   pool.undo(0, *lost);
   EXPECT_EQ(finished_samples(pool), 2u);
-  EXPECT_EQ(pool.claim(1), lost) << "before what nobody had";
+  EXPECT_EQ(pool.claim(1, 2), lost) << "before what nobody had";
   EXPECT_TRUE(pool.finish(1, lost->first));
   EXPECT_FALSE(pool.is_over());
-  const std::optional<SampleClaim> last = pool.claim(1);
+  const std::optional<SampleClaim> last = pool.claim(1, 2);
   EXPECT_TRUE(pool.finish(1, last->first));
   EXPECT_TRUE(pool.is_over());
   EXPECT_EQ(finished_samples(pool), 6u);

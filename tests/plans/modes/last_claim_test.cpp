@@ -18,6 +18,14 @@ TEST(LastClaim, OfOnesThatAreAlikeNobodyStopsEarly) {
   for (double left = 4; left < 20; ++left) EXPECT_FALSE(would_be_last(all, 1, left)) << left;
 }
 
+TEST(LastClaim, ClaimsCountByTheirSamples) {
+  // One does 12 samples in 3 ms, the other one 4 in 4 ms.
+  const std::vector<PipelinePace> all = {{true, 3000, 1, 12}, {true, 4000, 1, 4}};
+  EXPECT_TRUE(would_be_last(all, 1, 16)) << "the other one needs 7 ms for 28 samples, it 8 ms";
+  EXPECT_FALSE(would_be_last(all, 1, 24)) << "9 ms";
+  EXPECT_FALSE(would_be_last(all, 0, 16));
+}
+
 TEST(LastClaim, NothingIsRefusedOnAGuess) {
   EXPECT_FALSE(would_be_last({{true, 0, 1}, {true, 9000, 1}}, 1, 1)) << "a pace is not known";
   EXPECT_FALSE(would_be_last({{false, 1000, 1}, {true, 9000, 1}}, 1, 1)) << "nobody else goes on";

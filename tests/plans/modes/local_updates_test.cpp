@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "tests/plans/modes/pipeline_world.hpp"
 #include "tests/plans/small_cluster.hpp"
@@ -71,6 +72,47 @@ TEST(LocalUpdates, EverySampleIsCommittedOnceAndAllMeetInTheEnd) {
   EXPECT_GT(pushes, cases(1000));
   EXPECT_GT(groups, cases(1000));
   EXPECT_GT(nonblocking, cases(50));
+}
+
+/// Rounds of six samples for each pipeline replica, in claims of one to three.
+TEST(LocalUpdates, ClaimsOfUnlikeSizesAreCommittedOnceWhoeverDies) {
+  uint64_t redone = 0;
+  for (const uint32_t kills : {0, 2}) {
+    for (const std::string& policy : policies()) {
+      for (uint64_t seed = 1; seed <= cases(20); ++seed) {
+        SCOPED_TRACE(policy);
+        PipelineWorld world(pipeline_job(2, 4, policy),
+                            {.seed = seed, .kills = kills, .rows = {3, 1, 2, 1}});
+        world.run();
+        EXPECT_TRUE(kills > 0 || world.steps_done() == 9) << "seed " << seed;
+        redone += world.redone();
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(redone, 0u);
+}
+
+TEST(LocalUpdates, WhoHasLargerClaimsWeighsMoreInAnAverage) {
+  const JobSpec job = pipeline_job(1, 2, "sdpipe");
+  std::vector<PipelineCuts> pipelines = {{{{1}}, {}, 3}, {{{2}}, {}, 1}};
+  const Plan plan = make_plan_of_cuts(job, pipelines, 1).value();
+  LocalUpdates mode(job, plan, make_policy(job, pipeline_layout(plan)));
+  std::vector<double> weights;
+  const auto keep = [&](const CoordinatorDecisions& orders) {
+    for (const CoordinatorDecision& each : orders) {
+      const auto* average = std::get_if<AverageWeights>(&each);
+      if (!average || average->members.size() < 2) continue;
+      for (const GroupMember& member : average->members) weights.push_back(member.weight);
+    }
+  };
+  keep(mode.begin(0, 1, 0).orders);  // Four samples: three for the first one, one for the other.
+  for (uint32_t replica : {0, 1}) {
+    ReadyReport report;
+    report.replica = {replica};
+    keep(mode.on_ready({replica + 1}, report, 1000).decisions().orders);
+  }
+  EXPECT_THAT(weights, ElementsAre(0.75, 0.25)) << "the global average";
 }
 
 TEST(LocalUpdates, RepeatedAndLateWordsOfTheCoordinatorChangeNothing) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/modes/mode_list.hpp"
+#include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {
@@ -20,6 +21,16 @@ std::vector<WorkerId> workers(int64_t count) {
   std::vector<WorkerId> all;
   for (uint32_t id = 1; id <= count; ++id) all.push_back(WorkerId{id});
   return all;
+}
+
+Plan make_plan(const JobSpec& job, const std::vector<int64_t>& rows) {
+  const int64_t count =
+      job.parallelism.pipeline_parallel_degree * job.parallelism.data_parallel_replicate_degree;
+  const Plan plan = make_pipeline_plan(job, workers(count), 1).value();
+  if (rows.empty()) return plan;
+  std::vector<PipelineCuts> pipelines = cuts_of(plan);
+  for (size_t n = 0; n < pipelines.size(); ++n) pipelines[n].rows = rows[n];
+  return make_plan_of_cuts(job, pipelines, 1).value();
 }
 
 std::unique_ptr<WorkerProgram> make_program(const JobSpec& job, const Plan& plan, uint32_t stage,
@@ -60,11 +71,7 @@ PipelineWorld::PipelineWorld(JobSpec job, Options options)
     : job_(std::move(job)),
       options_(options),
       rng_(options.seed),
-      plan_(make_pipeline_plan(job_,
-                               workers(job_.parallelism.pipeline_parallel_degree *
-                                       job_.parallelism.data_parallel_replicate_degree),
-                               1)
-                .value()),
+      plan_(make_plan(job_, options_.rows)),
       layout_(pipeline_layout(plan_)),
       loop_(job_, plan_, make_policy(job_, layout_)),
       served_(layout_.stages),
@@ -225,6 +232,9 @@ void PipelineWorld::claim(uint32_t pipeline, uint64_t step, const SampleClaim& c
   std::deque<Claimed>& own = claims_[pipeline];
   EXPECT_LT(own.size(), claims_max())
       << "seed " << options_.seed << ": pipeline replica " << pipeline;
+  const ReplicaPlan& replica = plan_.stages.front().replicas[pipeline];
+  EXPECT_LE(claim.count, static_cast<uint64_t>(replica.rows.count * plan_.microbatch_count))
+      << "seed " << options_.seed;
   own.push_back({step, claim});
 }
 

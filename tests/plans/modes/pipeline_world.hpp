@@ -37,7 +37,8 @@ class PipelineWorld {
     uint64_t kill_after = 200;  // Events before the last kill, at most.
     uint64_t round_steps = 3;   // Of a round, unless it is cut short.
     uint64_t rounds = 3;
-    double cut_share = 0;  // The share of events after which the round is cut short.
+    double cut_share = 0;            // The share of events after which the round is cut short.
+    std::vector<int64_t> rows = {};  // [pipeline replicas] of a micro-batch; empty: one each.
     /// What replicas do, in the order in which it happens; all are called if one is. Work that
     /// ended, with the first sample of the claim it is of; and members of a group that give what
     /// they have, and that take the result.

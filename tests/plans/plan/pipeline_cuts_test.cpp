@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 /// Two pipeline replicas of six layers, one cut 4+2, the other 1+5.
-std::vector<PipelineCuts> two_unlike() { return {{{{1}, {2}}, {4}}, {{{3}, {4}}, {1}}}; }
+std::vector<PipelineCuts> two_unlike() { return {{{{1}, {2}}, {4}, 1}, {{{3}, {4}}, {1}, 1}}; }
 
 TEST(PipelineCuts, StagesLieBetweenAllCuts) {
   const JobSpec job = pipeline_job(2, 2);
@@ -61,6 +61,21 @@ TEST(PipelineCuts, TheSameCutsEverywhereAreTheLayoutsPlan) {
 TEST(PipelineCuts, AreReadFromAPlan) {
   const Plan plan = make_plan_of_cuts(pipeline_job(2, 2), two_unlike(), 1).value();
   EXPECT_EQ(cuts_of(plan), two_unlike());
+  EXPECT_EQ(parse_plan(to_text(plan)).value(), plan);
+}
+
+TEST(PipelineCuts, APipelineReplicaMayHaveClaimsOfItsOwnSize) {
+  std::vector<PipelineCuts> pipelines = two_unlike();
+  pipelines[0].rows = 3;  // Instead of one.
+  const Plan plan = make_plan_of_cuts(pipeline_job(2, 2), pipelines, 3).value();
+  EXPECT_EQ(plan.microbatch_rows, 4);
+  for (const StagePlan& stage : plan.stages) {
+    EXPECT_EQ(stage.replicas[0].rows, (RowRange{0, 3}));
+    EXPECT_EQ(stage.replicas[1].rows, (RowRange{3, 1}));
+  }
+  EXPECT_EQ(stages_text(plan), "1x2 | 3x2 | 2x2, cut 4+2, 1+5, claims of 6, 2 samples");
+  pipelines[1].rows = 1;
+  EXPECT_EQ(cuts_of(plan), pipelines);
   EXPECT_EQ(parse_plan(to_text(plan)).value(), plan);
 }
 
@@ -104,6 +119,7 @@ std::vector<PipelineCuts> random_pipelines(uint64_t seed, int64_t layers) {
       cuts.insert(1 + static_cast<int64_t>(rng.below(static_cast<uint64_t>(layers - 1))));
     }
     each.cuts.assign(cuts.begin(), cuts.end());
+    each.rows = 1 + static_cast<int64_t>(rng.below(3));
     for (size_t i = 0; i <= each.cuts.size(); ++i) each.workers.push_back(WorkerId{++worker});
   }
   return pipelines;
@@ -135,7 +151,7 @@ TEST(PipelineCuts, ThoseThatLostNobodyStayAsTheyAre) {
   request.current = make_plan_of_cuts(request.job, two_unlike(), 1).value();
   request.workers = {{1}, {2}, {4}};
   const PlannedPipeline quick = quick_replan_pipeline_replicas(request).value();
-  EXPECT_EQ(cuts_of(quick.plan), (std::vector<PipelineCuts>{{{{1}, {2}}, {4}}}));
+  EXPECT_EQ(cuts_of(quick.plan), (std::vector<PipelineCuts>{{{{1}, {2}}, {4}, 1}}));
   EXPECT_EQ(quick.plan.generation, 2u);
   request.workers = {{2}, {4}};
   EXPECT_EQ(quick_replan_pipeline_replicas(request).status().code(), absl::StatusCode::kNotFound)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -58,6 +59,26 @@ TEST(PipelinesPlanner, WhereTheModelFitsEachWorkerTrainsAlone) {
   EXPECT_EQ(lengths(chosen.plan), (std::vector<size_t>{1, 1, 1, 1}));
   EXPECT_EQ(chosen.plan.mode, kLocalMode);
   EXPECT_THAT(chosen.reason, HasSubstr("4 pipeline replicas of 1+1+1+1 workers"));
+}
+
+TEST(PipelinesPlanner, UnlikeOnesTakeClaimsBySpeed) {
+  JobSpec job = ten_layers();
+  job.training.micro_batch_size = 16;
+  job.training.global_batch_size = 64;
+  const PlanRequest request =
+      request_of(even_profile(10, {}), cluster_of({{1, 1, 0.5, 0.25}}), 64, 16);
+  for (const std::string policy : {"ps", "adpsgd_paired", "overlapped"}) {
+    job.sync.policy = policy;
+    const PlannedPipeline chosen = plan_pipeline_replicas(job, request).value();
+    ASSERT_EQ(lengths(chosen.plan), (std::vector<size_t>{1, 1, 1, 1})) << policy;
+    std::map<uint32_t, int64_t> rows;  // By worker.
+    for (const PipelineCuts& each : cuts_of(chosen.plan)) {
+      rows[each.workers.front().value] = each.rows;
+    }
+    EXPECT_EQ(rows, (std::map<uint32_t, int64_t>{{1, 6}, {2, 6}, {3, 3}, {4, 1}})) << policy;
+    EXPECT_THAT(chosen.reason, HasSubstr("claims by speed of 2 times 24, 12, 4 samples"));
+    EXPECT_EQ(validate(chosen.plan, job.model), absl::OkStatus());
+  }
 }
 
 TEST(PipelinesPlanner, WhereItDoesNotPipelineReplicasGetCutsBySpeed) {
