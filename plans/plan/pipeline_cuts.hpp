@@ -14,7 +14,7 @@ namespace skein::plans {
 struct PipelineCuts {
   std::vector<WorkerId> workers;  // In the order of the layers, >= 1.
   std::vector<int64_t> cuts;      // [workers - 1] first layer of each but the first one, ascending.
-  int64_t rows = 0;               // Of each of its micro-batches; 0: `pipeline_rows` of the job.
+  int64_t rows = 0;               // A micro-batch's; 0: `pipeline_rows` of the job.
   bool operator==(const PipelineCuts&) const = default;
 };
 

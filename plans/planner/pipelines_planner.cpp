@@ -246,7 +246,7 @@ double exchange_us(const std::vector<PipelineCuts>& pipelines, const PlanRequest
 }
 
 struct Progress {
-  double claims_per_second = 0;  // Of the job's size, over all pipeline replicas.
+  double claims_per_second = 0;  // Such as are of the job's size, over all pipeline replicas.
   double worth = 1;              // One's, beside one of all together.
   double per_second() const { return claims_per_second * worth; }
 };
