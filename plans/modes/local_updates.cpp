@@ -412,7 +412,7 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
   return true;
 }
 
-/// Of the samples of one iteration of each pipeline replica, lost ones included.
+/// Its part of the samples of one iteration of each pipeline replica, lost ones included.
 double LocalUpdates::share_of(ReplicaId replica) const {
   if (!is_sized_) return 1.0 / layout_.pipelines;
   const uint64_t all = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
