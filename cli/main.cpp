@@ -276,6 +276,7 @@ void end_on_uncaught() {
         "; is there a limit on processes or threads (ulimit -u, a container's pids)?"))));
   } catch (const std::exception& error) {
     print_error_line(absl::StrCat("skein: uncaught: ", error.what()));
+    finish_error_lines(1);
   }
   std::abort();
 }

@@ -42,8 +42,8 @@ struct CoordinatorOptions {
 struct RunResult {
   absl::Status status;
   uint64_t steps_done = 0;
-  bool stopped_early = false;   // By `request_stop`, with the state saved if checkpoints are on.
-  bool keeps_state = false;     // The run has failed, and its workers write what they hold.
+  bool stopped_early = false;   // By `request_stop`.
+  bool keeps_state = false;     // Steps are in no checkpoint: workers write what they hold.
   std::string checkpoint_path;  // The last complete one; empty if none.
 };
 

@@ -29,7 +29,7 @@ LinePrinter::LinePrinter(int descriptor, std::string name)
 void LinePrinter::print(const std::string& line) {
   flush(0);
   tell_left_out();
-  const bool fits = waiting_.empty() || waiting_.size() - printed_ + line.size() < kUnreadMax;
+  const bool fits = waiting_.empty() || waiting_bytes() + line.size() < kUnreadMax;
   if (left_out_ > 0 || !fits) {
     ++left_out_;
     return;
@@ -77,9 +77,10 @@ bool LinePrinter::write_piece() {
   if (end != std::string_view::npos) piece = piece.substr(0, end + 1);
   const ssize_t written = stream_.write_some(piece);
   if (written < 0) {
-    if (!stream_.has_lost_reader()) {
+    const int error = errno;
+    if (!stream_.has_lost_reader(error)) {
       status_.Update(
-          absl::UnavailableError(absl::StrCat("cannot write to ", name_, ": ", strerror(errno))));
+          absl::UnavailableError(absl::StrCat("cannot write to ", name_, ": ", strerror(error))));
     }
     waiting_.clear();
     printed_ = 0;

@@ -32,6 +32,7 @@ class LinePrinter {
   /// taken something. Unavailable if a line could not be written; whoever has closed the
   /// stream has what it wanted.
   absl::Status finish(double patience_seconds);
+  size_t waiting_bytes() const { return waiting_.size() - printed_; }
 
  private:
   void flush(double patience_seconds);

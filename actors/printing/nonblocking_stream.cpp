@@ -13,6 +13,9 @@
 namespace skein::actors {
 namespace {
 
+/// A terminal that has room has room for so much.
+constexpr size_t kSmallPiece = 256;
+
 /// -1 if there can be none.
 int open_again(int descriptor) {
   struct stat status {};
@@ -45,14 +48,17 @@ ssize_t NonblockingStream::write_some(std::string_view text) {
   if (written < 0 && errno == ENOTSOCK) {
     // What is no pipe, terminal or socket takes what it is given; of what was not opened anew it is
     // asked first.
-    if (!is_own_ && !wait(0)) return 0;
+    if (!is_own_) {
+      if (!wait(0)) return 0;
+      text = text.substr(0, kSmallPiece);
+    }
     written = write(descriptor_, text.data(), text.size());
   }
   return written < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : written;
 }
 
-bool NonblockingStream::has_lost_reader() const {
-  return errno == EPIPE || (errno == EIO && isatty(descriptor_) == 1);
+bool NonblockingStream::has_lost_reader(int error) const {
+  return error == EPIPE || (error == EIO && isatty(descriptor_) == 1);
 }
 
 }  // namespace skein::actors

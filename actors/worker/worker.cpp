@@ -159,7 +159,8 @@ void WorkerState::on_control(const net::Envelope& message) {
   if (!session->is_joined()) return;
   if (const auto* stop = std::get_if<net::Stop>(&body)) {
     if (!stop->keeps_state) return end(absl::OkStatus());
-    return give_up(absl::UnavailableError(absl::StrCat("the run has failed: ", stop->reason)));
+    return give_up(absl::UnavailableError(
+        absl::StrCat("the run has ended with steps in no checkpoint: ", stop->reason)));
   }
   if (const auto* order = std::get_if<net::Quiesce>(&body)) {
     return on_quiesce(*order, message.head.generation);

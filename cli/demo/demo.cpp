@@ -1,5 +1,6 @@
 #include "cli/demo/demo.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,6 +50,7 @@ class UntilSignal final : public std::streambuf {
       if (!stream_.wait(kLookMs)) continue;
       const ssize_t written = stream_.write_some(left);
       if (written < 0) return 0;
+      if (written == 0) poll(nullptr, 0, kLookMs);  // A terminal may say that it has room.
       left.remove_prefix(static_cast<size_t>(written));
     }
     return count;
@@ -203,7 +205,7 @@ absl::Status print_sample(const TrainRun& run, std::ostream& out) {
 
 int end_demo(TrainRun& run, const DemoObserver& observer, const absl::Status& verdict,
              Signals& signals) {
-  const int code = run.finish();
+  const int code = run.finish(signals);
   UntilSignal buffer(signals);
   std::ostream out(&buffer);
   print_story(observer.view(), out);

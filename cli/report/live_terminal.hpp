@@ -12,7 +12,7 @@
 namespace skein::cli {
 
 /// A full screen on the terminal of standard output while this lives; what was there before comes
-/// back/// afterwards. It waits for nobody who holds the terminal (Ctrl-S). One per process, used
+/// back afterwards. It waits for nobody who holds the terminal (Ctrl-S). One per process, used
 /// by one thread.
 class LiveTerminal {
  public:

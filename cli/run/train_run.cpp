@@ -366,7 +366,7 @@ absl::Status TrainRun::kill_worker(plans::WorkerId worker) {
   return signal_worker(found->second, SIGKILL, coordinator_->address());
 }
 
-int TrainRun::finish() {
+int TrainRun::finish(Signals& signals) {
   const auto told = Clock::now();
   auto have_left = [&] {
     return options_.spawns_workers ? children_.all_ended() : coordinator_->progress().links == 0;
@@ -376,10 +376,15 @@ int TrainRun::finish() {
   const double limit_s = ended.keeps_state   ? job_.spec.elastic.coordinator_timeout_seconds
                          : ended.status.ok() ? kLeaveSeconds
                                              : kFailedLeaveSeconds;
-  while (!have_left() && seconds_since(told) < limit_s) {
-    usleep(static_cast<useconds_t>(kPollSeconds * 1e5));
+  bool is_killed = false;
+  while (!have_left() && seconds_since(told) < limit_s && !is_killed) {
+    is_killed = signals.wait(kPollSeconds * 0.1) != 0;
   }
   children_.kill_all();
+  if (is_killed) {
+    say("killed by a second signal: what workers had not written yet is lost");
+    return kExitKilled;
+  }
   chaos_.reset();  // It looks at the coordinator.
   result_ = coordinator_->result();
   coordinator_.reset();
@@ -394,7 +399,8 @@ int TrainRun::finish() {
   actors::finish_error_lines(actors::LinePrinter::kAtEnd);
   if (!result_.status.ok()) return report_error(result_.status);
   if (!result_.stopped_early) return kExitDone;
-  return result_.checkpoint_path.empty() ? kExitKilled : kExitStopped;
+  const bool is_saved = !result_.checkpoint_path.empty() || result_.keeps_state;
+  return is_saved ? kExitStopped : kExitKilled;
 }
 
 }  // namespace skein::cli

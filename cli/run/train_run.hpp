@@ -70,7 +70,7 @@ class TrainRun {
 
   /// Lets the workers leave, closes the files and prints the summary. Returns the exit code. Call
   /// it once, after `poll` has returned kEnded.
-  int finish();
+  int finish(Signals& signals);
   /// After `poll` has returned kKilled: workers die with us, files are whole at every moment.
   void kill_workers() { children_.kill_all(); }
 

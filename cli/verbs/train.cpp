@@ -12,7 +12,7 @@ int train(const TrainOptions& options, Signals& signals) {
   if ((*run)->is_done()) return kExitDone;
   TrainRun::State state = TrainRun::State::kRuns;
   while (state == TrainRun::State::kRuns) state = (*run)->poll(signals);
-  if (state == TrainRun::State::kEnded) return (*run)->finish();
+  if (state == TrainRun::State::kEnded) return (*run)->finish(signals);
   (*run)->kill_workers();
   _exit(kExitKilled);
 }

@@ -1213,7 +1213,8 @@ std::optional<Coordination::Awaited> Coordination::awaited() const {
       return Awaited{"quiesced", return_seconds(options_.job),
                      [this](WorkerId id) { return !change_.has_quiesced(id); }};
     case Phase::kPreparing:
-      if (!has_trained_) return std::nullopt;  // The run has as much time for its first step.
+      // The run has as much time for its first step; one that is to stop has not.
+      if (!has_trained_ && !stop_.is_made()) return std::nullopt;
       return Awaited{"prepared its replicas", init_s,
                      [this](WorkerId id) { return change_.hosts(id) && !change_.is_prepared(id); }};
     default:
@@ -1350,8 +1351,9 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
       {{"reason", reason}, {"seconds", absl::StrCat(budget.total_us * kSecondsPerMicrosecond)}}}};
   // A change of plan on its way is waited for: its workers hold what is to be saved, or, after a
   // restart, so may some who are waited for.
-  const bool changes = (phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing) &&
-                       (has_trained_ || (has_past() && has_unsaved()));
+  const bool is_changing = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
+  const bool goes_back = phase_ == Phase::kPreparing && change_.restore().from_checkpoint;
+  const bool changes = is_changing && (has_trained_ || (has_past() && has_unsaved() && !goes_back));
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
   if (waits_with_unsaved()) {
     append(decisions, begin_change("what is here is saved, as the run is to stop", now_us));

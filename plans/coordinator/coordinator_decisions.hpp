@@ -257,8 +257,7 @@ struct CheckListener {
 };
 struct StopWorkers {
   std::string reason;
-  bool keeps_state =
-      false;  // What they hold is not on disk, and the run has failed: they write it.
+  bool keeps_state = false;  // Steps that they hold are in no checkpoint: they write them.
 };
 struct EndRun {
   absl::Status status;

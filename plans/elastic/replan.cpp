@@ -319,6 +319,10 @@ absl::StatusOr<PlannedPipeline> quick_replan_pipeline_replicas(const ReplanReque
                         [&](WorkerId worker) { return here.contains(worker); });
   });
   if (pipelines.empty()) return absl::NotFoundError("no pipeline replica is whole");
+  // A run may be resumed with other micro-batches.
+  if (request.current->microbatch_count != microbatch_count(request.job)) {
+    for (PipelineCuts& each : pipelines) each.rows = 0;
+  }
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan,
                          make_plan_of_cuts(request.job, pipelines, request.generation));

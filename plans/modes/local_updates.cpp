@@ -42,7 +42,10 @@ ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64
   iterations_.clear();
   staleness_.assign(layout_.stages, 0);
   pool_.emplace(first_step * batch_, end_step * batch_);
-  for (Pipeline& each : pipelines_) each.iterations = 0;
+  for (size_t n = 0; n < pipelines_.size(); ++n) {
+    pipelines_[n].iterations = 0;
+    pipelines_[n].trained = samples_[n];
+  }
   profiles_round_ = profiles_ && (!profiled_step_ || first_step >= *profiled_step_ + profile_freq_);
   if (profiles_round_) profiled_step_ = first_step;
   CoordinatorDecisions orders;
@@ -260,6 +263,7 @@ const PipelineIteration& LocalUpdates::finish(uint32_t pipeline) {
       << "pipeline replica " << pipeline << " has no claim";
   own.busy_us = iteration.busy_us();
   own.step_us = iteration.step_us();
+  own.trained = iteration.claim.count;
   ++own.iterations;
   return iteration;
 }
@@ -311,12 +315,14 @@ std::optional<SampleClaim> LocalUpdates::next_claim(uint32_t pipeline) {
 }
 
 /// Keeps the sum of the weights.
-void LocalUpdates::weigh_by_samples(std::vector<GroupMember>& members) const {
+void LocalUpdates::weigh(std::vector<GroupMember>& members, bool is_global) const {
   if (!is_sized_) return;
   double before = 0, after = 0;
   for (GroupMember& each : members) {
     before += each.weight;
-    each.weight *= static_cast<double>(samples_[layout_.pipeline_of(each.replica)]);
+    const uint32_t pipeline = layout_.pipeline_of(each.replica);
+    each.weight *=
+        static_cast<double>(is_global ? samples_[pipeline] : pipelines_[pipeline].trained);
     after += each.weight;
   }
   if (after == 0) return;
@@ -393,7 +399,7 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
   average.stage = start.stage;
   average.members = start.members;
   average.staleness = start.staleness;
-  weigh_by_samples(average.members);
+  weigh(average.members, /*is_global=*/false);
   uint64_t& staleness = staleness_[static_cast<size_t>(start.stage)];
   staleness = std::max(staleness, start.staleness);
   if (!is_local) {
@@ -412,11 +418,12 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
   return true;
 }
 
-/// Its part of the samples of one iteration of each pipeline replica, lost ones included.
+/// The samples that it has just trained on, in shares of a whole claim of each pipeline replica.
 double LocalUpdates::share_of(ReplicaId replica) const {
   if (!is_sized_) return 1.0 / layout_.pipelines;
   const uint64_t all = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
-  return static_cast<double>(samples_[layout_.pipeline_of(replica)]) / static_cast<double>(all);
+  const uint64_t own = pipelines_[layout_.pipeline_of(replica)].trained;
+  return static_cast<double>(own) / static_cast<double>(all);
 }
 
 void LocalUpdates::go_on_alone(ReplicaId replica, CoordinatorDecisions& orders) {
@@ -512,7 +519,7 @@ void LocalUpdates::close(bool is_global, CoordinatorDecisions& orders) {
       average.members.push_back({replica, pipelines_[layout_.pipeline_of(replica)].claims.step(),
                                  1.0 / static_cast<double>(live.size())});
     }
-    weigh_by_samples(average.members);
+    weigh(average.members, /*is_global=*/true);
     begin_group(average, std::move(group));
     orders.push_back(std::move(average));
   }

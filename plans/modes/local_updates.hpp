@@ -28,9 +28,9 @@ namespace skein::plans {
 /// samples of a round are done, each once, and no group runs, all pipeline replicas take the global
 /// average of their weights and moments: then they are as alike as after a synchronous step.
 ///
-/// Claims may be of unlike sizes, as the rows of the plan's pipeline replicas are. Then members of
-/// an average weigh as much more as their claims are larger, so that a sample counts the same
-/// whoever trains on it.
+/// Claims may be of unlike sizes, as the rows of the plan's pipeline replicas are. Then a member of
+/// an average weighs as much more as the claim that it has just done was larger, or, in the global
+/// average, as its claims are.
 ///
 /// With a parameter server, whose shards are with the pipeline replicas, a group pushes its
 /// members' updates to it and takes its weights; a round ends with a push of all. A pipeline
@@ -90,6 +90,7 @@ class LocalUpdates final : public TrainingMode {
     uint64_t iterations = 0;  // In this round.
     uint64_t busy_us = 0;     // In its last iteration, at the stage that took longest; 0: none yet.
     uint64_t step_us = 0;     // From its begin to its end, of the same.
+    uint64_t trained = 0;     // Samples of the same; before it, of a whole claim.
     ClaimsInFlight claims;
     std::set<uint32_t> waiting = {};  // Stages that the policy knows of and has no group for.
   };
@@ -120,7 +121,7 @@ class LocalUpdates final : public TrainingMode {
   void redo_returned(CoordinatorDecisions& orders);
   std::optional<SampleClaim> claim_for(uint32_t pipeline);
   std::optional<SampleClaim> next_claim(uint32_t pipeline);
-  void weigh_by_samples(std::vector<GroupMember>& members) const;
+  void weigh(std::vector<GroupMember>& members, bool is_global) const;
   double share_of(ReplicaId replica) const;
   bool would_be_last(uint32_t pipeline) const;
   bool is_profiled() const;

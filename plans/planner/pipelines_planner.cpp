@@ -31,6 +31,8 @@ namespace {
 constexpr double kJudgedIterations = 50;
 /// ... but at most about so many of all together.
 constexpr double kJudgedIterationsMax = 20000;
+/// Claims by speed are worth it from this on, beside those of one size.
+constexpr double kSizedGain = 1.05;
 
 using Devices = std::vector<int32_t>;  // A pipeline replica's, in the order of its layers.
 
@@ -426,11 +428,21 @@ std::vector<int64_t> rows_by_speed(const std::vector<double>& iteration_us, int6
   return rows;
 }
 
+/// One claim of each is no more than a round.
+bool fits_round(const JobSpec& job, const std::vector<int64_t>& rows) {
+  const int64_t samples =
+      std::accumulate(rows.begin(), rows.end(), int64_t{0}) * microbatch_count(job);
+  return samples <= job.training.global_batch_size * std::max<int64_t>(1, job.sync.round_steps);
+}
+
+Progress progress_of(const JobSpec& job, const PlanRequest& request, const TimedGrouping& timed) {
+  return judge(job, timed.pipelines, timed.iteration_us, exchange_us(timed.pipelines, request));
+}
+
 /// ResourceExhausted if it is better than what is chosen and does not fit the memory.
 absl::Status take_if_better(const JobSpec& job, const PlanRequest& request,
                             const TimedGrouping& timed, Choice& choice) {
-  const Progress progress =
-      judge(job, timed.pipelines, timed.iteration_us, exchange_us(timed.pipelines, request));
+  const Progress progress = progress_of(job, request, timed);
   const bool is_better =
       choice.pipelines.empty() || progress.per_second() > choice.progress.per_second();
   if (!is_better) return absl::OkStatus();
@@ -462,9 +474,13 @@ void choose_among(const JobSpec& job, const PlanRequest& request, const Devices&
       refuse(status);
     }
     const std::vector<int64_t> sized = rows_by_speed(timed->iteration_us, pipeline_rows(job));
-    if (sized == like) continue;
+    if (sized == like || !fits_round(job, sized)) continue;
     const absl::StatusOr<TimedGrouping> other = times_of(grouping, sized, times);
-    if (other.ok()) take_if_better(job, request, *other, choice).IgnoreError();
+    if (!other.ok()) continue;
+    // Claims of one size fill a round whole, of which the simulation knows nothing.
+    const double gain = progress_of(job, request, *other).per_second() /
+                        progress_of(job, request, *timed).per_second();
+    if (gain >= kSizedGain) take_if_better(job, request, *other, choice).IgnoreError();
   }
 }
 

@@ -121,7 +121,9 @@ std::pair<std::vector<float>, int64_t> learnt_from_two(int64_t rows, gpu::Device
 
 TEST(ForwardWork, NothingIsLearntFromRowsBehindTheClaim) {
   const tests::TemporaryFolder folder;
-  std::ofstream(folder.file("text")) << "Nothing is learnt from rows behind the claim, whatever.";
+  std::ofstream text(folder.file("text"));
+  for (int i = 0; i < 20; ++i) text << "Nothing is learnt from row " << i << " behind the claim. ";
+  text.close();
   gpu::TokenData::Options options;
   options.data.dataset = "text";
   options.data.path = folder.file("text");

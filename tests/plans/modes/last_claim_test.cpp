@@ -26,6 +26,13 @@ TEST(LastClaim, ClaimsCountByTheirSamples) {
   EXPECT_FALSE(would_be_last(all, 0, 16));
 }
 
+TEST(LastClaim, WhoTakesLeastTimeForTheRestTakesIt) {
+  // The first one would do a whole iteration for four samples.
+  const std::vector<PipelinePace> all = {{true, 10000, 1, 112}, {true, 10500, 0, 4}};
+  EXPECT_FALSE(would_be_last(all, 1, 4));
+  EXPECT_TRUE(would_be_last(all, 0, 4));
+}
+
 TEST(LastClaim, NothingIsRefusedOnAGuess) {
   EXPECT_FALSE(would_be_last({{true, 0, 1}, {true, 9000, 1}}, 1, 1)) << "a pace is not known";
   EXPECT_FALSE(would_be_last({{false, 1000, 1}, {true, 9000, 1}}, 1, 1)) << "nobody else goes on";

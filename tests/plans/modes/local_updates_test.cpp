@@ -93,6 +93,29 @@ TEST(LocalUpdates, ClaimsOfUnlikeSizesAreCommittedOnceWhoeverDies) {
   EXPECT_GT(redone, 0u);
 }
 
+TEST(LocalUpdates, AMemberOfAGroupWeighsWhatItHasJustTrainedOn) {
+  const JobSpec job = pipeline_job(1, 2, "adpsgd_paired");
+  const Plan plan = make_plan_of_cuts(job, {{{{1}}, {}, 3}, {{{2}}, {}, 1}}, 1).value();
+  LocalUpdates mode(job, plan, make_policy(job, pipeline_layout(plan)));
+  std::vector<std::vector<double>> weights;
+  const auto take = [&](const CoordinatorDecisions& orders) {
+    for (const CoordinatorDecision& each : orders) {
+      const auto* average = std::get_if<AverageWeights>(&each);
+      if (!average || average->members.size() < 2) continue;
+      auto& own = weights.emplace_back();
+      for (const GroupMember& member : average->members) own.push_back(member.weight);
+    }
+  };
+  take(mode.begin(0, 5, 0).orders);  // Claims of six samples and of two.
+  for (uint32_t replica : {0, 1}) {
+    ReadyReport report;
+    report.replica = {replica};
+    take(mode.on_ready({replica + 1}, report, 1000).decisions().orders);
+  }
+  ASSERT_EQ(weights.size(), 1u);
+  EXPECT_THAT(weights.front(), ElementsAre(0.75, 0.25));
+}
+
 TEST(LocalUpdates, WhoHasLargerClaimsWeighsMoreInAnAverage) {
   const JobSpec job = pipeline_job(1, 2, "sdpipe");
   std::vector<PipelineCuts> pipelines = {{{{1}}, {}, 3}, {{{2}}, {}, 1}};

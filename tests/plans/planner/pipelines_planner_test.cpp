@@ -61,7 +61,7 @@ TEST(PipelinesPlanner, WhereTheModelFitsEachWorkerTrainsAlone) {
   EXPECT_THAT(chosen.reason, HasSubstr("4 pipeline replicas of 1+1+1+1 workers"));
 }
 
-TEST(PipelinesPlanner, UnlikeOnesTakeClaimsBySpeed) {
+TEST(PipelinesPlanner, UnlikeOnesTakeClaimsBySpeedWhereSomebodyWaitsForTheSlowest) {
   JobSpec job = ten_layers();
   job.training.micro_batch_size = 16;
   job.training.global_batch_size = 64;
@@ -75,8 +75,12 @@ TEST(PipelinesPlanner, UnlikeOnesTakeClaimsBySpeed) {
     for (const PipelineCuts& each : cuts_of(chosen.plan)) {
       rows[each.workers.front().value] = each.rows;
     }
-    EXPECT_EQ(rows, (std::map<uint32_t, int64_t>{{1, 6}, {2, 6}, {3, 3}, {4, 1}})) << policy;
-    EXPECT_THAT(chosen.reason, HasSubstr("claims by speed of 2 times 24, 12, 4 samples"));
+    if (policy == "overlapped") {
+      EXPECT_EQ(rows, (std::map<uint32_t, int64_t>{{1, 4}, {2, 4}, {3, 4}, {4, 4}}));
+    } else {
+      EXPECT_EQ(rows, (std::map<uint32_t, int64_t>{{1, 6}, {2, 6}, {3, 3}, {4, 1}})) << policy;
+      EXPECT_THAT(chosen.reason, HasSubstr("claims by speed of 2 times 24, 12, 4 samples"));
+    }
     EXPECT_EQ(validate(chosen.plan, job.model), absl::OkStatus());
   }
 }
