@@ -388,20 +388,25 @@ struct Choice {
   size_t looked_at = 0;
 };
 
-/// A way to share out the workers.
-struct TimedGrouping {
+/// A way to share out the workers, and what comes of it.
+struct JudgedGrouping {
   std::vector<PipelineCuts> pipelines;
   std::vector<double> iteration_us;  // [pipeline replicas]
+  Progress progress;
 };
 
-absl::StatusOr<TimedGrouping> times_of(const std::vector<Devices>& grouping,
-                                       const std::vector<int64_t>& rows, PipelineTimes& times) {
-  TimedGrouping result;
+absl::StatusOr<JudgedGrouping> judge_grouping(const JobSpec& job, const PlanRequest& request,
+                                              const std::vector<Devices>& grouping,
+                                              const std::vector<int64_t>& rows,
+                                              PipelineTimes& times) {
+  JudgedGrouping result;
   for (size_t n = 0; n < grouping.size(); ++n) {
     SKEIN_ASSIGN_OR_RETURN(PipelineTimes::Timed timed, times.best_of(grouping[n], rows[n]));
     result.pipelines.push_back(std::move(timed.pipeline));
     result.iteration_us.push_back(timed.iteration_us);
   }
+  result.progress =
+      judge(job, result.pipelines, result.iteration_us, exchange_us(result.pipelines, request));
   return result;
 }
 
@@ -435,23 +440,18 @@ bool fits_round(const JobSpec& job, const std::vector<int64_t>& rows) {
   return samples <= job.training.global_batch_size * std::max<int64_t>(1, job.sync.round_steps);
 }
 
-Progress progress_of(const JobSpec& job, const PlanRequest& request, const TimedGrouping& timed) {
-  return judge(job, timed.pipelines, timed.iteration_us, exchange_us(timed.pipelines, request));
-}
-
 /// ResourceExhausted if it is better than what is chosen and does not fit the memory.
 absl::Status take_if_better(const JobSpec& job, const PlanRequest& request,
-                            const TimedGrouping& timed, Choice& choice) {
-  const Progress progress = progress_of(job, request, timed);
+                            const JudgedGrouping& judged, Choice& choice) {
   const bool is_better =
-      choice.pipelines.empty() || progress.per_second() > choice.progress.per_second();
+      choice.pipelines.empty() || judged.progress.per_second() > choice.progress.per_second();
   if (!is_better) return absl::OkStatus();
   // Between all cuts there may be more stages, which stash a little more.
   SKEIN_ASSIGN_OR_RETURN(const Plan whole,
-                         make_plan_of_cuts(job, timed.pipelines, request.generation));
+                         make_plan_of_cuts(job, judged.pipelines, request.generation));
   SKEIN_RETURN_IF_ERROR(check_memory(whole, request.profile, request.cluster));
-  choice.pipelines = timed.pipelines;
-  choice.progress = progress;
+  choice.pipelines = judged.pipelines;
+  choice.progress = judged.progress;
   return absl::OkStatus();
 }
 
@@ -464,23 +464,22 @@ void choose_among(const JobSpec& job, const PlanRequest& request, const Devices&
   };
   for (const std::vector<Devices>& grouping : groupings(request.cluster, devices)) {
     const std::vector<int64_t> like(grouping.size(), pipeline_rows(job));
-    const absl::StatusOr<TimedGrouping> timed = times_of(grouping, like, times);
-    if (!timed.ok()) {
-      refuse(timed.status());
+    const auto even = judge_grouping(job, request, grouping, like, times);
+    if (!even.ok()) {
+      refuse(even.status());
       continue;
     }
     ++choice.looked_at;
-    if (const absl::Status status = take_if_better(job, request, *timed, choice); !status.ok()) {
+    if (const absl::Status status = take_if_better(job, request, *even, choice); !status.ok()) {
       refuse(status);
     }
-    const std::vector<int64_t> sized = rows_by_speed(timed->iteration_us, pipeline_rows(job));
+    const std::vector<int64_t> sized = rows_by_speed(even->iteration_us, pipeline_rows(job));
     if (sized == like || !fits_round(job, sized)) continue;
-    const absl::StatusOr<TimedGrouping> other = times_of(grouping, sized, times);
-    if (!other.ok()) continue;
+    const auto by_speed = judge_grouping(job, request, grouping, sized, times);
+    if (!by_speed.ok()) continue;
     // Claims of one size fill a round whole, of which the simulation knows nothing.
-    const double gain = progress_of(job, request, *other).per_second() /
-                        progress_of(job, request, *timed).per_second();
-    if (gain >= kSizedGain) take_if_better(job, request, *other, choice).IgnoreError();
+    const double gain = by_speed->progress.per_second() / even->progress.per_second();
+    if (gain >= kSizedGain) take_if_better(job, request, *by_speed, choice).IgnoreError();
   }
 }
 
