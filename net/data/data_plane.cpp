@@ -192,10 +192,12 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
 class Senders {
  public:
   Senders(KjEventLoop& loop, const std::shared_ptr<Counters>& counters,
-          std::shared_ptr<const DataPlane::Identity> identity, DataPlane::Options options)
+          std::shared_ptr<const DataPlane::Identity> identity,
+          std::shared_ptr<const PlanSecrets> secrets, DataPlane::Options options)
       : loop_(loop),
         bytes_sent_(counters, &counters->bytes_sent),
         identity_(std::move(identity)),
+        secrets_(std::move(secrets)),
         options_(std::move(options)) {}
   ~Senders() {
     for (auto& [name, watch] : watches_) watch->close();
@@ -210,13 +212,11 @@ class Senders {
       sender =
           std::make_shared<TensorSender>(loop_, address, bytes_sent_, cuts_, options_.on_peer_lost);
       Hello hello = hello_for(*identity_, generation);
-      hello.secret = secrets_.of(generation);
+      hello.secret = secrets_->of(generation);
       sender->start(hello, options_.connect_timeout_seconds);
     }
     sender->push(std::move(rows));
   }
-
-  void set_plan_secret(PlanSecret secret) { secrets_.set(secret); }
 
   void watch(uint64_t generation, const std::vector<std::string>& addresses,
              double patience_seconds) {
@@ -251,7 +251,6 @@ class Senders {
     const auto watched = watches_.lower_bound({floor_, {}});
     for (auto each = watches_.begin(); each != watched; ++each) each->second->close();
     watches_.erase(watches_.begin(), watched);
-    secrets_.forget_before(floor_);
   }
 
  private:
@@ -260,11 +259,11 @@ class Senders {
   KjEventLoop& loop_;
   const std::shared_ptr<std::atomic<uint64_t>> bytes_sent_;
   const std::shared_ptr<const DataPlane::Identity> identity_;
+  const std::shared_ptr<const PlanSecrets> secrets_;
   const std::shared_ptr<CutLinks> cuts_ = std::make_shared<CutLinks>();
   const DataPlane::Options options_;
   std::map<Name, std::shared_ptr<TensorSender>> senders_;
   std::map<std::pair<uint64_t, std::string>, std::shared_ptr<PeerWatch>> watches_;
-  PlanSecrets secrets_;
   uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
 };
 
@@ -273,9 +272,9 @@ class KjDataPlane final : public DataPlane {
   KjDataPlane(KjEventLoop& loop, Options options)
       : loop_(loop),
         options_(std::move(options)),
-        inbox_(loop.make_shared_here<KjTensorInbox>(loop)),
+        inbox_(loop.make_shared_here<KjTensorInbox>(loop, secrets_)),
         counters_(std::make_shared<Counters>()),
-        senders_(loop.make_shared_here<Senders>(loop, counters_, identity_, options_)) {}
+        senders_(loop.make_shared_here<Senders>(loop, counters_, identity_, secrets_, options_)) {}
 
   ~KjDataPlane() noexcept override {
     if (acceptor_) acceptor_->stop();
@@ -320,10 +319,7 @@ class KjDataPlane final : public DataPlane {
   }
 
   void set_plan_secret(PlanSecret secret) override {
-    loop_.post([senders = senders_, inbox = inbox_, secret] {
-      senders->set_plan_secret(secret);
-      inbox->set_plan_secret(secret);
-    });
+    loop_.post([secrets = secrets_, secret] { secrets->set(secret); });
   }
 
   const std::string& address() const override { return address_; }
@@ -364,6 +360,7 @@ class KjDataPlane final : public DataPlane {
  private:
   KjEventLoop& loop_;
   Options options_;
+  const std::shared_ptr<PlanSecrets> secrets_ = std::make_shared<PlanSecrets>();  // The loop's.
   std::shared_ptr<KjTensorInbox> inbox_;
   std::shared_ptr<Counters> counters_;
   const std::shared_ptr<Identity> identity_ = std::make_shared<Identity>();  // The loop's thread.

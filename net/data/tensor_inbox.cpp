@@ -26,7 +26,7 @@ void KjTensorInbox::close_before(uint64_t generation) {
     self->floor_ = std::max(self->floor_, generation);
     self->streams_.erase(self->streams_.lower_bound({1, 0, {}}),
                          self->streams_.lower_bound({self->floor_, 0, {}}));
-    self->secrets_.forget_before(self->floor_);
+    self->secrets_->forget_before(self->floor_);
     self->wake();
   });
 }
@@ -38,7 +38,7 @@ kj::Promise<KjTensorInbox::Place> KjTensorInbox::place(TensorStream::Rows rows) 
   // A neighbour may be a message ahead of what opens our stream: it waits in its socket.
   if (found != streams_.end()) {
     const std::shared_ptr<TensorStream>& stream = found->second;
-    if (rows.secret != secrets_.of(key.generation)) {
+    if (rows.secret != secrets_->of(key.generation)) {
       return Place{nullptr, {}, absl::PermissionDeniedError("it does not know the plan's secret")};
     }
     if (absl::Status status = stream->check(rows); !status.ok()) return Place{nullptr, {}, status};

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "net/data/plan_secrets.hpp"
@@ -15,15 +16,14 @@ namespace skein::net {
 /// The inbox of a data plane. `place`, `wake` and the members belong to the loop's thread.
 class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_this<KjTensorInbox> {
  public:
-  explicit KjTensorInbox(KjEventLoop& loop) : loop_(loop) {}
+  /// `secrets`: those of the data plane, which forgets with the inbox; the loop's thread.
+  KjTensorInbox(KjEventLoop& loop, std::shared_ptr<PlanSecrets> secrets)
+      : loop_(loop), secrets_(std::move(secrets)) {}
   ~KjTensorInbox() noexcept override = default;
 
   void open(StreamSpec stream) override;
   void close(uint64_t generation, uint32_t receiver, schema::TensorKind kind) override;
   void close_before(uint64_t generation) override;
-
-  /// As `DataPlane::set_plan_secret`. Loop's thread.
-  void set_plan_secret(PlanSecret secret) { secrets_.set(secret); }
 
   /// Where an announced payload goes: the stream and memory, or neither if it is to be skipped, or
   /// an error if the peer is wrong.
@@ -45,7 +45,7 @@ class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_t
 
   KjEventLoop& loop_;
   std::map<StreamName, std::shared_ptr<TensorStream>> streams_;
-  PlanSecrets secrets_;
+  const std::shared_ptr<PlanSecrets> secrets_;
   uint64_t floor_ = 1;  // Generations below it are closed, but for 0.
   std::vector<kj::Own<kj::PromiseFulfiller<void>>> waiting_;
   bool is_contested_ = false;  // Some wait for what another connection has announced first.
