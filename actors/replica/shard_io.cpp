@@ -29,11 +29,14 @@ std::vector<gpu::SavedParameter> saved_parameters(const ShardRequest& request) {
 void ShardIoState::save(ShardRequest request, const ShardListener& listener) {
   const int32_t stage = request.stage;
   const absl::Status seen = check_run_folder(config.run_folder, config.run);
+  ShardWritten written{request.steps_done, stage, std::vector<gpu::SavedFile>()};
   if (!seen.ok() && !config.coordinator_address.empty()) {
+    // Said at once: the coordinator may not read those before it until it hears of another one.
+    written.is_sent = true;
+    self->send(listener, std::move(written));
     outboxes[stage].waiting.emplace_back(std::move(request), listener);
     return send_waiting(stage);
   }
-  ShardWritten written{request.steps_done, stage, std::vector<gpu::SavedFile>()};
   if (seen.ok()) {
     written.files = gpu::write_shard(
         gpu::partial_checkpoint_path(config.run_folder, request.steps_done, config.generation),
@@ -50,11 +53,8 @@ void ShardIoState::send_waiting(int32_t stage) {
   while (outbox.under_way < kShardsUnderWayMax && !outbox.waiting.empty()) {
     const auto [request, listener] = std::move(outbox.waiting.front());
     outbox.waiting.pop_front();
-    ShardWritten written{request.steps_done, stage, std::vector<gpu::SavedFile>()};
     const absl::Status sent = send_shard(request);
-    written.is_sent = sent.ok();
-    if (!sent.ok()) written.files = sent;
-    self->send(listener, std::move(written));
+    if (!sent.ok()) self->send(listener, ShardWritten{request.steps_done, stage, sent});
   }
 }
 

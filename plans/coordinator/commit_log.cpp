@@ -300,6 +300,28 @@ std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done
   return std::nullopt;
 }
 
+std::vector<std::string> CommitLog::unfinished() const {
+  std::vector<std::string> all;
+  for (const auto& [step, validation] : validations_) {
+    for (const ReplicaPlan& replica : plan_.stages.back().replicas) {
+      if (validation.reported.contains(replica.id)) continue;
+      all.push_back(
+          absl::StrCat("the validation of step ", step + 1, " by w", replica.worker.value));
+    }
+  }
+  for (const auto& [steps_done, checkpoint] : checkpoints_) {
+    if (checkpoint.is_completing) {
+      all.push_back(absl::StrCat("the checkpoint of step ", steps_done, " on the disk"));
+    }
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      if (checkpoint.stages.contains(static_cast<int32_t>(s))) continue;
+      all.push_back(absl::StrCat("stage ", s, " of the checkpoint of step ", steps_done, " from w",
+                                 plan_.stages[s].replicas.front().worker.value));
+    }
+  }
+  return all;
+}
+
 bool CommitLog::completes_beyond(uint64_t steps) const {
   return std::any_of(checkpoints_.upper_bound(steps), checkpoints_.end(),
                      [](const auto& each) { return each.second.is_completing; });

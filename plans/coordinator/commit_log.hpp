@@ -101,6 +101,8 @@ class CommitLog {
   bool is_complete() const;
   /// Nothing that a commit ordered is left to do.
   bool is_idle() const { return validations_.empty() && checkpoints_.empty() && !owes(); }
+  /// What is left to do, and whose turn it is, for people.
+  std::vector<std::string> unfinished() const;
 
   void check_invariants() const;
 

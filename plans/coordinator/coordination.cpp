@@ -174,7 +174,11 @@ CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, 
 CoordinatorOutcome Coordination::on_shard_sent(WorkerId sender, int32_t stage, uint64_t steps_done,
                                                uint64_t now_us) {
   if (!runs_plan()) return Dropped{DropReason::kUnexpected};
-  if (const auto why = log_.check_shard(sender, stage, steps_done)) return Dropped{*why};
+  if (const auto why = log_.check_shard(sender, stage, steps_done)) {
+    // One of a checkpoint that has failed is taken, too: it would be in the way of the next.
+    const bool is_late = *why == DropReason::kUnexpected && steps_done <= log_.steps_done();
+    if (!is_late) return Dropped{*why};
+  }
   ReceiveShard shard;
   shard.generation = generation_;
   shard.sender = sender;
@@ -1269,7 +1273,7 @@ CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
 
 /// Something that somebody waits for was lost.
 CoordinatorDecisions Coordination::try_step_again(double waited_s, uint64_t now_us) {
-  const std::string missing = missing_replicas();
+  const std::string missing = who_is_missing();
   CoordinatorDecisions decisions = {
       RunEvent{"step.stuck",
                absl::StrCat("no progress for ", waited_s, " s at step ", steps_done() + 1,
@@ -1294,16 +1298,17 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
   }
   return end(absl::DeadlineExceededError(
                  absl::StrCat("no progress for ", verdict.waited_s, " s at step ", steps_done() + 1,
-                              " (", verdict.limit, "); waiting for ", missing_replicas())),
+                              " (", verdict.limit, "); waiting for ", who_is_missing())),
              false);
 }
 
-std::string Coordination::missing_replicas() const {
+std::string Coordination::who_is_missing() const {
   std::vector<std::string> missing;
   for (WorkerId each : measurements_.asked()) {
     missing.push_back(absl::StrCat("the measurements of w", each.value));
   }
   if (requests_.is_asked<RoundQuestion>()) missing.push_back("the planner");
+  if (phase_ == Phase::kFinishing) return absl::StrJoin(log_.unfinished(), ", ");
   for (const auto& [worker, replicas] : change_.hosted()) {
     if (!members_.has(worker)) continue;
     for (ReplicaId replica : replicas) {
@@ -1394,7 +1399,7 @@ CoordinatorDecisions Coordination::abandon_step(uint64_t now_us) {
 CoordinatorDecisions Coordination::check_stop(uint64_t now_us) {
   if (phase_ == Phase::kEnded) return {};
   if (stop_.is_over(now_us)) {
-    const std::string missing = missing_replicas();
+    const std::string missing = who_is_missing();
     return end(
         absl::DeadlineExceededError(absl::StrCat(
             "the run could not be stopped in order within its time",

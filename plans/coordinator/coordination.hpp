@@ -263,7 +263,7 @@ class Coordination {
   CoordinatorDecisions check_progress(uint64_t now_us);
   CoordinatorDecisions try_step_again(double waited_s, uint64_t now_us);
   CoordinatorDecisions give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us);
-  std::string missing_replicas() const;
+  std::string who_is_missing() const;
 
   // The end.
   StopMeasures stop_measures(uint64_t now_us) const;

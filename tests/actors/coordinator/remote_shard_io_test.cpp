@@ -224,24 +224,37 @@ TEST(RemoteShardIo, WhatIsLeftOfAnOlderShardIsDropped) {
   EXPECT_EQ(rig.received[0].shard.steps_done, kShardSteps);
 }
 
-TEST(RemoteShardIo, TheThirdShardWaitsUntilOneHasGone) {
+TEST(RemoteShardIo, TheThirdShardIsAnnouncedAndWaitsUntilOneHasGone) {
   RemoteShards rig;
   rig.spawn_worker(rig.workers.path());
   for (uint64_t steps = 1; steps <= 4; ++steps) rig.save(steps);
-  EXPECT_EQ(rig.written.size(), 2u);
+  ASSERT_EQ(rig.written.size(), 4u);
+  for (const ShardWritten& each : rig.written) EXPECT_TRUE(each.is_sent) << each.steps_done;
   EXPECT_EQ(rig.plane->sent.size(), 6u);
   rig.plane->sent.erase(rig.plane->sent.begin(), rig.plane->sent.begin() + 2);
   rig.run();
-  EXPECT_EQ(rig.written.size(), 2u) << "a layer of the first is still held";
+  EXPECT_EQ(rig.plane->sent.size(), 4u) << "a layer of the first is still held";
   rig.plane->sent.pop_front();
   rig.run();
-  ASSERT_EQ(rig.written.size(), 3u);
-  EXPECT_TRUE(rig.written[2].is_sent);
-  EXPECT_EQ(rig.written[2].steps_done, 3u);
+  ASSERT_EQ(rig.plane->sent.size(), 6u);
+  EXPECT_EQ(rig.plane->sent.back().key.step, 3u);
   rig.plane->sent.clear();
   rig.run();
-  ASSERT_EQ(rig.written.size(), 4u);
-  EXPECT_EQ(rig.written[3].steps_done, 4u);
+  ASSERT_EQ(rig.plane->sent.size(), 3u);
+  EXPECT_EQ(rig.plane->sent.back().key.step, 4u);
+}
+
+TEST(RemoteShardIo, ShardsThatWereGivenUpDoNotBlockTheNext) {
+  RemoteShards rig;
+  rig.spawn_worker(rig.workers.path());
+  for (const uint64_t given_up : {1, 2}) rig.save(given_up);
+  rig.save();
+  EXPECT_TRUE(rig.written.back().is_sent);
+  rig.receive();
+  rig.move(3 + 3);
+  rig.move(3);
+  ASSERT_EQ(rig.received.size(), 1u);
+  EXPECT_EQ(rig.received[0].shard.steps_done, kShardSteps);
 }
 
 TEST(RemoteShardIo, AFullDiskFailsTheShard) {

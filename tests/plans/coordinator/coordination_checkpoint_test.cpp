@@ -121,6 +121,40 @@ TEST(CoordinationCheckpoint, AStageThatIsSentIsSavedHere) {
   EXPECT_EQ(to.on_shard_sent({2}, 1, 2, ++cluster.now).why_dropped(), DropReason::kRepeated);
 }
 
+TEST(CoordinationCheckpoint, AStageOfAFailedCheckpointIsTakenOutOfTheWay) {
+  Cluster cluster(saving_job());
+  cluster.start();
+  for (uint64_t step = 0; step < 2; ++step) cluster.finish_step(step);
+  Coordination& to = cluster.coordination;
+  EXPECT_EQ(names(to.on_shard_saved({1}, 0, 2, absl::UnavailableError("disk full"), ++cluster.now)
+                      .decisions()),
+            std::vector<std::string>{"checkpoint.failed"});
+  EXPECT_EQ(to.on_shard_sent({2}, 1, 4, ++cluster.now).why_dropped(), DropReason::kUnexpected);
+  const CoordinatorDecisions sent = to.on_shard_sent({2}, 1, 2, ++cluster.now).decisions();
+  ASSERT_NE(find<ReceiveShard>(sent), nullptr) << "else its worker would wait with the next one";
+  const CoordinatorOutcome received =
+      to.on_shard_received(*find<ReceiveShard>(sent), {}, ++cluster.now);
+  ASSERT_TRUE(received.is_accepted());
+  EXPECT_TRUE(CoordinatorOutcome(received).decisions().empty()) << "it counts for nothing";
+}
+
+TEST(CoordinationCheckpoint, ARunThatCannotFinishSaysWhatItWaitsFor) {
+  JobSpec job = saving_job();
+  job.training.steps = 4;
+  Cluster cluster(job);
+  train(cluster, 3, 2);
+  cluster.finish_step(3);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
+  cluster.coordination.on_shard_saved({1}, 0, 4, {}, ++cluster.now);
+  cluster.now += static_cast<uint64_t>(job.comm.train_timeout_seconds * 1e6) + 1;
+  for (const uint32_t worker : {1, 2}) cluster.coordination.on_heartbeat({worker}, {}, cluster.now);
+  const CoordinatorDecisions over = cluster.coordination.on_timer(cluster.now);
+  const auto* end = find<EndRun>(over);
+  ASSERT_NE(end, nullptr);
+  EXPECT_THAT(std::string(end->status.message()),
+              HasSubstr("waiting for stage 1 of the checkpoint of step 4 from w2"));
+}
+
 TEST(CoordinationCheckpoint, AStageThatDoesNotComeFailsItsCheckpointAndTheNextIsReceived) {
   Cluster cluster(saving_job());
   cluster.start();
