@@ -38,7 +38,7 @@ plans::Outcome<std::optional<plans::AverageOrder>> StageAverages::on_order(net::
   if (!can_be(order)) return plans::Dropped{plans::DropReason::kNotAllowed};
   newest_ = order.number;
   if (order.has_server) {
-    on_pulled(server_->serve(order.number, order.members));
+    on_pulled(server_->serve(order.number, order.members, order.has_group_server));
     if (!has_member(order, options_.streams.self)) return std::optional<plans::AverageOrder>();
   }
   if (order.is_nonblocking) {
@@ -67,6 +67,7 @@ bool StageAverages::can_be(const net::Average& order) const {
     if (m > 0 && !(order.members[m - 1].replica < id)) return false;
     if (std::find(known.begin(), known.end(), id) == known.end()) return false;
   }
+  if (order.has_group_server && (!order.has_server || order.members.size() < 2)) return false;
   return !order.members.empty() && (!order.has_server || server_);
 }
 
@@ -146,9 +147,9 @@ void StageAverages::on_copied() {
 }
 
 void StageAverages::on_chunk(const net::TensorKey& key, const net::TensorHandle& chunk) {
-  const bool is_for_server =
-      key.kind == net::schema::TensorKind::PUSH || key.kind == net::schema::TensorKind::PULL;
-  if (is_for_server) {
+  const bool is_for_group =
+      key.kind == net::schema::TensorKind::PART || key.kind == net::schema::TensorKind::AVERAGE;
+  if (!is_for_group) {
     if (server_) on_pulled(server_->on_chunk(key, chunk));
     return;
   }

@@ -20,6 +20,8 @@ struct ChunkPlace {
 };
 inline constexpr uint64_t kChunksMax = 1u << 20;
 inline constexpr uint64_t kChunkSendersMax = 1u << 12;
+/// Weights are copied as soon as they arrive; so many chunks may wait for that.
+inline constexpr uint64_t kPullsMax = 16;
 ChunkPlace place_of(const net::TensorKey& key);
 
 /// One replica's end of the streams on which the weights of its stage travel, in chunks of equally

@@ -6,14 +6,8 @@
 #include "plans/collectives/weight_slices.hpp"
 
 namespace skein::actors {
-namespace {
 
 using net::schema::TensorKind;
-
-/// Weights are copied as soon as they arrive; so many chunks may wait for that.
-constexpr uint64_t kPullsMax = 16;
-
-}  // namespace
 
 WeightServer::WeightServer(Options options)
     : options_(std::move(options)),
@@ -31,6 +25,8 @@ WeightServer::WeightServer(Options options)
   early_max_ = 2 * shards_.size() * (own_.end - own_.begin);
   options_.streams.open(TensorKind::PUSH, chunk_floats_, early_max_ + 1);
   options_.streams.open(TensorKind::PULL, chunk_floats_, kPullsMax);
+  group_server_.emplace(
+      GroupServer::Options{options_.streams, shards_, self_, chunk_floats_, chunk_count_});
 }
 
 size_t WeightServer::chunk_size(uint32_t chunk) const {
@@ -55,12 +51,17 @@ std::optional<WeightServer::Done> WeightServer::resume(const std::vector<float>&
 }
 
 std::optional<WeightServer::Done> WeightServer::serve(
-    uint64_t number, const std::vector<plans::GroupMember>& members) {
+    uint64_t number, const std::vector<plans::GroupMember>& members, bool has_group_server) {
   if (newest_ && number <= *newest_) return std::nullopt;  // A repeat.
   newest_ = number;
+  const bool is_member = std::any_of(members.begin(), members.end(), [&](const auto& each) {
+    return each.replica == options_.streams.self;
+  });
+  if (has_group_server && is_member) group_server_->begin(number, members);
   if (own_.begin == own_.end) return std::nullopt;
   Group& group = groups_[number];
   group.members = members;
+  group.has_server = has_group_server;
   for (uint32_t chunk = own_.begin; chunk < own_.end; ++chunk) group.chunks_left.insert(chunk);
   auto early = early_.extract(number);
   if (early.empty()) return std::nullopt;
@@ -80,15 +81,24 @@ std::optional<WeightServer::Done> WeightServer::push(uint64_t number,
     auto part = std::make_shared<std::vector<float>>(chunk_floats_);
     std::copy_n(update.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_),
                 chunk_size(chunk), part->begin());
-    const plans::ReplicaId shard =
-        shards_[plans::chunk_owner(chunk, chunk_count_, static_cast<uint32_t>(shards_.size()))];
-    if (shard == options_.streams.self) {
-      on_push(number, self_, chunk, std::move(part));
+    if (group_server_->serves(number)) {
+      push_sum(number, group_server_->push(chunk, std::move(part)));
     } else {
-      options_.streams.send(TensorKind::PUSH, shard, number, {self_, chunk}, *part, part);
+      push_chunk(number, chunk, std::move(part));
     }
   }
   return finish();
+}
+
+void WeightServer::push_sum(uint64_t number, std::optional<GroupServer::Sum> sum) {
+  if (sum) push_chunk(number, sum->chunk, std::move(sum->values));
+}
+
+void WeightServer::push_chunk(uint64_t number, uint32_t chunk, Floats part) {
+  const plans::ReplicaId shard =
+      shards_[plans::chunk_owner(chunk, chunk_count_, static_cast<uint32_t>(shards_.size()))];
+  if (shard == options_.streams.self) return on_push(number, self_, chunk, std::move(part));
+  options_.streams.send(TensorKind::PUSH, shard, number, {self_, chunk}, *part, part);
 }
 
 std::optional<WeightServer::Done> WeightServer::on_chunk(const net::TensorKey& key,
@@ -96,8 +106,18 @@ std::optional<WeightServer::Done> WeightServer::on_chunk(const net::TensorKey& k
   if (!options_.streams.fits(key, chunk, chunk_floats_)) return std::nullopt;
   // The sender, by its place among the shards; members are told by the word of the group.
   const auto [sender, number] = place_of(key);
+  if (key.kind == TensorKind::GROUP_PULL) {
+    keep(key.step, number, *chunk);
+    return finish();
+  }
   if (key.kind == TensorKind::PULL) {
-    on_pull(key.step, number, *chunk);
+    on_pull(key.step, number, std::make_shared<std::vector<float>>(chunk->begin(), chunk->end()));
+    return finish();
+  }
+  if (key.kind == TensorKind::GROUP_PUSH) {
+    push_sum(key.step, group_server_->on_part(
+                           key.step, sender, number,
+                           std::make_shared<std::vector<float>>(chunk->begin(), chunk->end())));
     return finish();
   }
   if (sender >= shards_.size() || number < own_.begin || number >= own_.end) return std::nullopt;
@@ -122,40 +142,52 @@ void WeightServer::on_push(uint64_t number, uint32_t sender, uint32_t chunk, Flo
     return each.replica == shards_[sender];
   });
   if (member == members.end()) return;
+  const auto place = static_cast<uint32_t>(member - members.begin());
+  const bool may_push =
+      !group->second.has_server ||
+      place == plans::chunk_owner(chunk, chunk_count_, static_cast<uint32_t>(members.size()));
+  if (!may_push) return;
   auto& parts = group->second.parts[chunk];
-  parts.emplace(static_cast<uint32_t>(member - members.begin()), std::move(part));
+  parts.emplace(place, std::move(part));
   try_add_up(number, chunk);
 }
 
-/// Once all members' updates of a chunk are there.
+/// Once all members' updates of a chunk are there, or their group's server has added them up.
 void WeightServer::try_add_up(uint64_t number, uint32_t chunk) {
   const auto found = groups_.find(number);
   if (!is_ready_ || found == groups_.end()) return;
   Group& group = found->second;
   const auto there = group.parts.find(chunk);
-  if (there == group.parts.end() || there->second.size() < group.members.size()) return;
+  const size_t needed = group.has_server ? 1 : group.members.size();
+  if (there == group.parts.end() || there->second.size() < needed) return;
   const auto parts = std::move(group.parts.extract(chunk).mapped());
   const auto own =
       std::span<float>(weights_).subspan(size_t{chunk - own_.begin} * chunk_floats_, chunk_floats_);
   for (const auto& [member, part] : parts) {
-    const auto weight = static_cast<float>(group.members[member].weight);
+    const auto weight = group.has_server ? 1 : static_cast<float>(group.members[member].weight);
     for (size_t i = 0; i < own.size(); ++i) own[i] += weight * (*part)[i];
   }
   const auto result = std::make_shared<const std::vector<float>>(own.begin(), own.end());
-  const std::vector<plans::GroupMember> members = group.members;
+  std::vector<plans::ReplicaId> pushers;
+  for (const auto& [member, part] : parts) pushers.push_back(group.members[member].replica);
   group.chunks_left.erase(chunk);
   if (group.chunks_left.empty()) groups_.erase(number);
-  for (const plans::GroupMember& each : members) {
-    if (each.replica == options_.streams.self) {
-      on_pull(number, chunk, *result);
+  for (plans::ReplicaId each : pushers) {
+    if (each == options_.streams.self) {
+      on_pull(number, chunk, result);
     } else {
-      options_.streams.send(TensorKind::PULL, each.replica, number, {self_, chunk}, *result,
-                            result);
+      options_.streams.send(TensorKind::PULL, each, number, {self_, chunk}, *result, result);
     }
   }
 }
 
-void WeightServer::on_pull(uint64_t number, uint32_t chunk, std::span<const float> weights) {
+/// The server's weights, for us, or for the group that we have pushed for.
+void WeightServer::on_pull(uint64_t number, uint32_t chunk, const Floats& weights) {
+  if (group_server_->serves(number)) group_server_->hand_on(chunk, weights);
+  keep(number, chunk, *weights);
+}
+
+void WeightServer::keep(uint64_t number, uint32_t chunk, std::span<const float> weights) {
   if (!pull_ || pull_->number != number || chunk >= chunk_count_ || pull_->has_chunk[chunk]) return;
   pull_->has_chunk[chunk] = true;
   --pull_->missing;
@@ -166,6 +198,7 @@ void WeightServer::on_pull(uint64_t number, uint32_t chunk, std::span<const floa
 void WeightServer::abort(uint64_t number) {
   newest_ = std::max(newest_.value_or(number), number);
   groups_.erase(number);
+  group_server_->abort(number);
   const auto early = early_.extract(number);
   if (!early.empty()) early_count_ -= early.mapped().size();
   if (pull_ && pull_->number == number) pull_.reset();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/averaging/group_server.hpp"
 #include "actors/averaging/weight_chunks.hpp"
 #include "net/data/data_plane.hpp"
 #include "plans/base/ids.hpp"
@@ -29,6 +30,9 @@ namespace skein::actors {
 /// of all members of a group at once, in their order, and sends each of them the chunk's new
 /// weights. Groups may overlap, and reach shards in different orders: a member may pull chunks of
 /// different ages. Costs a member F (K - 1) / K floats out and as many in.
+///
+/// A group may have a server of its own, whose shards push the members' sums for all of them
+/// (`GroupServer`).
 ///
 /// Chunks may come before the word of their group, and are kept; those of a group that is over or
 /// aborted, repeated ones and those of a wrong shape are dropped.
@@ -51,8 +55,10 @@ class WeightServer {
   void suspend() { is_ready_ = false; }
   /// What all shards go on with. No push of ours is under way.
   std::optional<Done> resume(const std::vector<float>& weights);
-  /// The word that these members push. Numbers ascend.
-  std::optional<Done> serve(uint64_t number, const std::vector<plans::GroupMember>& members);
+  /// The word that these members push; `has_group_server`: by way of a server of their own, two or
+  /// more. Numbers ascend.
+  std::optional<Done> serve(uint64_t number, const std::vector<plans::GroupMember>& members,
+                            bool has_group_server = false);
   /// Our update, as a member of group `number`, which is served.
   std::optional<Done> push(uint64_t number, const std::vector<float>& update);
   std::optional<Done> on_chunk(const net::TensorKey& key, const net::TensorHandle& chunk);
@@ -60,9 +66,10 @@ class WeightServer {
   void abort(uint64_t number);
 
  private:
-  using Floats = std::shared_ptr<const std::vector<float>>;
+  using Floats = GroupServer::Floats;
   struct Group {
     std::vector<plans::GroupMember> members;
+    bool has_server = false;  // Its members that own a chunk push it, added up already.
     std::map<uint32_t, std::map<uint32_t, Floats>> parts;  // By chunk, by member.
     std::set<uint32_t> chunks_left;  // Those of our shard that have not been added.
   };
@@ -74,9 +81,12 @@ class WeightServer {
   };
 
   size_t chunk_size(uint32_t chunk) const;
+  void push_chunk(uint64_t number, uint32_t chunk, Floats part);
+  void push_sum(uint64_t number, std::optional<GroupServer::Sum> sum);
   void on_push(uint64_t number, uint32_t sender, uint32_t chunk, Floats part);
   void try_add_up(uint64_t number, uint32_t chunk);
-  void on_pull(uint64_t number, uint32_t chunk, std::span<const float> weights);
+  void on_pull(uint64_t number, uint32_t chunk, const Floats& weights);
+  void keep(uint64_t number, uint32_t chunk, std::span<const float> weights);
   std::optional<Done> finish();
 
   const Options options_;
@@ -93,6 +103,7 @@ class WeightServer {
   size_t early_max_ = 0;
   std::optional<uint64_t> newest_;  // That we have had word of.
   std::optional<Pull> pull_;
+  std::optional<GroupServer> group_server_;  // Set by the constructor, which first finds `self_`.
 };
 
 }  // namespace skein::actors

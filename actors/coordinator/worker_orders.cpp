@@ -99,6 +99,7 @@ WorkerOrders orders_of(const plans::AverageWeights& decision, const plans::Plan&
   average.members = decision.members;
   average.is_global = decision.is_global;
   average.has_server = !decision.shards.empty();
+  average.has_group_server = decision.has_group_server;
   average.is_closing = decision.is_closing;
   average.steps_done = decision.steps_done;
   average.staleness = decision.staleness;

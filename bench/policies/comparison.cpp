@@ -41,8 +41,7 @@ Trial trial_of(const ComparisonOptions& options, const Cell& cell, double lr, ui
   Trial trial{.policy = policies[cell.policy],
               .scenario = scenario_of(options.layout, cell.scenario, seed),
               .duration_us = options.duration_us,
-              .communication = options.communication,
-              .has_group_servers = options.has_group_servers};
+              .communication = options.communication};
   trial.training = {.layout = options.layout,
                     .optimizer = {options.optimizer, lr},
                     .batch = options.batch,

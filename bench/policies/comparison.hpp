@@ -35,7 +35,6 @@ struct ComparisonOptions {
   double target_loss = 0;  // On what is held out; fixed before the runs.
   double duration_us = 0;
   double communication = 1;
-  bool has_group_servers = true;  // As in `PolicySimulationOptions`.
   double evaluate_every_us = 100'000;
   uint32_t threads = 2;
   bool stops_at_target = false;  // Runs for the table, too: no accuracy at the end.

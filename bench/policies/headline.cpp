@@ -24,10 +24,13 @@ NamedPolicy named(const std::string& name, OptimizerChoice::Kind optimizer) {
 
 std::vector<NamedPolicy> delayed_policies(OptimizerChoice::Kind optimizer) {
   std::vector<NamedPolicy> policies = {named("PS sync", optimizer)};
-  for (const int32_t count : {2, 3, 4, 5, 6, 8}) {
-    policies.push_back(fixed_groups("groups " + std::to_string(count), count));
+  for (const bool has_group_servers : {true, false}) {
+    for (const int32_t count : {2, 3, 4, 5, 6, 8}) {
+      policies.push_back(fixed_groups(count, has_group_servers));
+    }
+    policies.push_back(progressive_groups(has_group_servers));
   }
-  for (const char* name : {"progressive", "PS async", "all-reduce", "auto"}) {
+  for (const char* name : {"PS async", "all-reduce", "auto"}) {
     policies.push_back(named(name, optimizer));
   }
   return policies;
@@ -48,8 +51,7 @@ std::vector<Measured> measure(const TaskMaker& make_task, const ComparisonOption
       Trial trial{.policy = options.policies[p],
                   .scenario = scenario_of(options.layout, options.scenarios[0], seed),
                   .duration_us = 10 * options.duration_us,  // Ends by its samples.
-                  .communication = options.communication,
-                  .has_group_servers = options.has_group_servers};
+                  .communication = options.communication};
       trial.training = {.layout = options.layout,
                         .optimizer = {options.optimizer, options.lr_grid[rates[p].number]},
                         .batch = options.batch,
@@ -86,7 +88,7 @@ void print_table(const TaskMaker& make_task, ComparisonOptions options, uint64_t
   std::printf(
       "\n1 of %u pipeline replicas 4 times slower, %llu samples; relative to synchronous without "
       "delay (%.1f "
-      "s, target at %.1f s, accuracy %.1f%%, lr %g; all-reduce %.1f s)\n%-14s %6s %8s %9s %7s\n",
+      "s, target at %.1f s, accuracy %.1f%%, lr %g; all-reduce %.1f s)\n%-16s %6s %8s %9s %7s\n",
       options.layout.pipelines, static_cast<unsigned long long>(samples),
       reference.samples_us / 1e6, reference.target_us / 1e6, 100 * reference.accuracy, reference.lr,
       undisturbed[1].samples_us / 1e6, "policy", "time", "target", "accuracy", "loses");
@@ -96,7 +98,7 @@ void print_table(const TaskMaker& make_task, ComparisonOptions options, uint64_t
     const char* met = "";
     if (slowdown <= kSlowdownMax && lost <= kLossMax) met = "  met";
     if (slowdown <= kOurSlowdownMax && lost <= kOurLossMax) met = "  met, within 12 % and 0.5 %";
-    std::printf("%-14s %6.2f %8.2f %8.1f%% %6.1f%%  lr %g%s\n", row.policy.c_str(), slowdown,
+    std::printf("%-16s %6.2f %8.2f %8.1f%% %6.1f%%  lr %g%s\n", row.policy.c_str(), slowdown,
                 row.target_us / reference.target_us, 100 * row.accuracy, 100 * lost, row.lr, met);
   }
 }
@@ -104,11 +106,7 @@ void print_table(const TaskMaker& make_task, ComparisonOptions options, uint64_t
 }  // namespace
 
 void print_headline(const TaskMaker& make_task, ComparisonOptions options, uint64_t samples) {
-  options.has_group_servers = false;
-  std::printf("\nwith communication, as in runs:");
-  print_table(make_task, options, samples);
-  options.has_group_servers = true;
-  std::printf("\nwith communication, over servers of groups:");
+  std::printf("\nwith communication:");
   print_table(make_task, options, samples);
   options.communication = 0;
   std::printf("\nif communication were free:");

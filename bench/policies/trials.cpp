@@ -52,7 +52,6 @@ TrialResult run_trial(Task& task, const Trial& trial) {
   options.server_latency_us *= trial.communication;
   options.hidden_us = trial.policy.hides_reductions ? hidden_us(options) : 0;
   options.moments_per_weight = moments_per_weight(trial.training.optimizer.kind);
-  options.has_group_servers = trial.has_group_servers;
   options.warm_up_us = 0;
   options.duration_us = trial.duration_us;
   ReplicaTraining training(task, trial.training);

@@ -19,7 +19,6 @@ struct Trial {
   TrainingOptions training;
   double duration_us = 0;
   double communication = 1;  // Multiplies what exchanges and servers take.
-  bool has_group_servers = true;
 };
 
 struct TrialResult {

@@ -64,13 +64,20 @@ NamedPolicy adpsgd_wait_free() {
           }};
 }
 
-NamedPolicy fixed_groups(std::string name, int32_t count) {
-  return {std::move(name), [count](const PipelineLayout& layout, uint64_t) {
+NamedPolicy fixed_groups(int32_t count, bool has_group_servers) {
+  return {(has_group_servers ? "groups " : "flat groups ") + std::to_string(count),
+          [count, has_group_servers](const PipelineLayout& layout, uint64_t) {
             // Pipeline replica 0, which may be slow, is in the first group.
             const std::vector<double> equal_us(layout.pipelines, 1);
             return std::make_unique<plans::GroupedServerPolicy>(
-                layout, plans::group_by_speed(equal_us, count));
+                layout, plans::group_by_speed(equal_us, count), has_group_servers);
           }};
+}
+
+NamedPolicy progressive_groups(bool has_group_servers) {
+  return named<plans::ProgressiveServerPolicy>(
+      has_group_servers ? "progressive" : "flat progressive",
+      plans::ProgressiveServerOptions{.has_group_servers = has_group_servers});
 }
 
 std::vector<NamedPolicy> artefact_policies() {
@@ -94,9 +101,9 @@ std::vector<NamedPolicy> other_policies() {
       server("PS s=4", ServerMode::kBounded, 4),
       server("PS async", ServerMode::kAsynchronous),
       named<plans::HetPipePolicy>("HetPipe 4/1", plans::HetPipeOptions{.wave = 4, .distance = 1}),
-      fixed_groups("groups 2", 2),
-      fixed_groups("groups 4", 4),
-      named<plans::ProgressiveServerPolicy>("progressive", plans::RegroupOptions{})};
+      fixed_groups(2),
+      fixed_groups(4),
+      progressive_groups()};
 }
 
 std::string TableRow::name() const {

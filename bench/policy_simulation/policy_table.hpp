@@ -31,8 +31,11 @@ NamedPolicy sdpipe_artefact(uint64_t period);
 NamedPolicy sdpipe_ours(uint64_t period);
 NamedPolicy adpsgd_artefact();
 NamedPolicy adpsgd_wait_free();
-/// Grouped servers with so many even groups, pipeline replica 0 in the first one.
-NamedPolicy fixed_groups(std::string name, int32_t count);
+/// Grouped servers with so many even groups, pipeline replica 0 in the first one; "groups 4", or
+/// "flat groups 4" without servers of groups.
+NamedPolicy fixed_groups(int32_t count, bool has_group_servers = true);
+/// Grouped servers that follow the stragglers: "progressive", or "flat progressive".
+NamedPolicy progressive_groups(bool has_group_servers = true);
 
 /// Our forms of the policies that SDPipe's artefact has, all-reduce left out. The artefact never
 /// ran here.

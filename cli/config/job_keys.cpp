@@ -325,6 +325,15 @@ void add_running(std::vector<JobKey>& keys) {
       key("sync", "bound", SKEIN_FIELD(sync.bound),
           "ps_bounded, hetpipe: steps, or waves, that a pipeline replica may be ahead of the "
           "slowest one"));
+  keys.push_back(key("sync", "groups", SKEIN_FIELD(sync.groups),
+                     "grouped_ps: so many groups; 0: the fewest that keep stragglers within 1.2 "
+                     "times the time"));
+  keys.push_back(key("sync", "group_servers", SKEIN_FIELD(sync.group_servers),
+                     "grouped_ps: a group has a server of its own, which adds up what the members "
+                     "push; false: they push straight to the central one"));
+  keys.push_back(key("sync", "loss_rise_max", SKEIN_FIELD(sync.loss_rise_max),
+                     "grouped_ps: share by which the validation's loss may rise above its lowest, "
+                     "else there are half as many groups; 0: it does not matter"));
   keys.push_back(key("sync", "staleness_decay", SKEIN_FIELD(sync.staleness_decay),
                      "sdpipe, partial_reduce: the weight of a member in an average falls by "
                      "this factor with each step it is behind; 1: all weigh the same"));

@@ -54,6 +54,7 @@ void read(schema::Average::Reader from, Bounds& bounds, Average& to) {
   to.is_nonblocking = from.getNonblocking();
   to.is_global = from.getGlobal();
   to.has_server = from.getServer();
+  to.has_group_server = from.getGroupServer();
   to.is_closing = from.getClosing();
   to.steps_done = bounds.count("stepsDone", from.getStepsDone(), kStepsMax);
   to.staleness = bounds.count("staleness", from.getStaleness(), kStepsMax);
@@ -70,6 +71,7 @@ void write(const Average& from, schema::Average::Builder to) {
   to.setNonblocking(from.is_nonblocking);
   to.setGlobal(from.is_global);
   to.setServer(from.has_server);
+  to.setGroupServer(from.has_group_server);
   to.setClosing(from.is_closing);
   to.setStepsDone(from.steps_done);
   to.setStaleness(from.staleness);

@@ -31,9 +31,10 @@ struct Average {
   bool is_nonblocking = false;  // The replica goes on computing meanwhile.
   bool is_global = false;       // The global average, of moments as well: the end of a round.
   bool has_server = false;
-  bool is_closing = false;  // One of the last of a round, for members that wait for samples.
-  uint64_t steps_done = 0;  // is_global: the steps of the job that are then done.
-  uint64_t staleness = 0;   // Between the oldest and the newest of what is averaged.
+  bool has_group_server = false;  // has_server: the group has one of its own in between.
+  bool is_closing = false;        // One of the last of a round, for members that wait for samples.
+  uint64_t steps_done = 0;        // is_global: the steps of the job that are then done.
+  uint64_t staleness = 0;         // Between the oldest and the newest of what is averaged.
   bool operator==(const Average&) const = default;
 };
 

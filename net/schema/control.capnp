@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 6;
+const protocolVersion :UInt32 = 7;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;
@@ -324,6 +324,7 @@ struct Average {
   global @4 :Bool;        # All pipeline replicas take part, with their moments: the end of a round.
   stepsDone @5 :UInt64;   # If global: the steps of the job that are then done.
   server @6 :Bool;        # By the stage's parameter server.
+  groupServer @9 :Bool;   # The members push to a server of their own, and that to the stage's.
   staleness @8 :UInt64;   # Between the oldest and the newest of what is averaged.
   closing @7 :Bool;       # The last ones of a round: for members that wait for samples.
 }

@@ -25,8 +25,12 @@ enum TensorKind {
   average @9;      # The weighted sum of all parts, from the chunk's owner m to every other member.
   # Likewise, of a parameter server that is sharded over the workers of a stage; m is the sender's
   # shard.
-  push @10;        # What a member's weights have changed by, to the shard that has the chunk.
-  pull @11;        # The chunk's new weights, to the member.
+  push @10;        # What a member's weights have changed by, to the shard that has the chunk;
+                   # of a group with a server of its own, all members', by the member that owns it.
+  pull @11;        # The chunk's new weights, to whoever has pushed it.
+  # Likewise, of the server of a group, which is sharded over the members.
+  groupPush @13;   # What a member's weights have changed by, to the member that owns the chunk.
+  groupPull @14;   # The chunk's new weights, from the owner to every other member.
 }
 
 struct TensorHeader {

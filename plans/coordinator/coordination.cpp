@@ -155,7 +155,15 @@ CoordinatorOutcome Coordination::on_validated(WorkerId sender, ReplicaId replica
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
     return Dropped{DropReason::kUnexpected};
   }
-  return follow(log_.on_validated(sender, replica, step, loss_sum, loss_tokens, now_us), now_us);
+  const CoordinatorOutcome outcome =
+      log_.on_validated(sender, replica, step, loss_sum, loss_tokens, now_us);
+  if (outcome.is_accepted() && mode_) {
+    for (const CoordinatorDecision& each : outcome.decisions()) {
+      const auto* validation = std::get_if<ReportValidation>(&each);
+      if (validation != nullptr) mode_->on_validation(validation->loss);
+    }
+  }
+  return follow(outcome, now_us);
 }
 
 CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,

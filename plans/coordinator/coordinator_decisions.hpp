@@ -174,6 +174,7 @@ struct AverageWeights {
   int32_t stage = 0;
   std::vector<GroupMember> members;  // One: it goes on alone.
   std::vector<ReplicaId> shards;     // The server's; empty: there is none.
+  bool has_group_server = false;     // With one: the members have one of their own in between.
   bool is_closing = false;           // For members that wait for samples, at a round's end.
   bool is_global = false;            // All pipeline replicas take the mean, of moments as well.
   uint64_t steps_done = 0;           // is_global: of the job, after which the mean is the state.

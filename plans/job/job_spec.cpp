@@ -226,6 +226,16 @@ absl::Status check_sync(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(at_least(sync.group_size, 2, "sync.group_size"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.wave, 1, "sync.wave"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.bound, 0, "sync.bound"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(sync.groups >= 0 && sync.groups <= std::numeric_limits<int32_t>::max(), "sync.groups",
+             sync.groups, "must be at least 0 (as few as stragglers allow)"));
+  SKEIN_RETURN_IF_ERROR(expect(sync.loss_rise_max >= 0 && std::isfinite(sync.loss_rise_max),
+                               "sync.loss_rise_max", sync.loss_rise_max,
+                               "must be at least 0 (the loss does not matter)"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(sync.loss_rise_max == 0 || (job.validation.batches > 0 && job.validation.interval > 0),
+             "sync.loss_rise_max", sync.loss_rise_max,
+             "needs losses that are held out; set validation.batches and validation.interval"));
   SKEIN_RETURN_IF_ERROR(expect(sync.staleness_decay > 0 && sync.staleness_decay <= 1,
                                "sync.staleness_decay", sync.staleness_decay,
                                "must be in (0, 1]; 1: all members weigh the same"));

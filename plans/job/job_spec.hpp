@@ -118,6 +118,11 @@ struct SyncSpec {
   int64_t group_size = 3;   // "partial_reduce", "prague": pipeline replicas of a group, >= 2.
   int64_t wave = 4;         // "hetpipe": steps of a pipeline replica from one push to the next one.
   int64_t bound = 3;  // "ps_bounded": steps, "hetpipe": waves that one may be ahead of the slowest.
+  int64_t groups = 0;         // "grouped_ps": so many groups; 0: as few as stragglers allow.
+  bool group_servers = true;  // "grouped_ps": each group has a server of its own in between.
+  /// "grouped_ps": share by which the validation's loss may be above its lowest, else there are
+  /// half as many groups; 0: it does not matter.
+  double loss_rise_max = 0;
   /// "sdpipe", "partial_reduce": weights in an average fall by this factor with each step
   /// that a member is behind the newest; in (0, 1], 1: equal ones.
   double staleness_decay = 1;

@@ -61,6 +61,7 @@ class LocalUpdates final : public TrainingMode {
                               uint64_t now_us) override;
   ModeOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
                           uint64_t now_us) override;
+  void on_validation(double loss) override { policy_->on_validation(loss); }
   ModeDecisions on_timer(uint64_t now_us) override;
   std::optional<uint64_t> wake_us() const override { return wake_us_; }
   /// The round ends with the step in which a sample was claimed last.

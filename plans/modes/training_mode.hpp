@@ -71,6 +71,8 @@ class TrainingMode {
   /// The replica is through with a group; not `ok`: it goes on with what it had.
   virtual ModeOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
                                   uint64_t now_us);
+  /// A held-out loss, of the weights of a step at which all had met.
+  virtual void on_validation(double /*loss*/) {}
   virtual ModeDecisions on_timer(uint64_t now_us);
   /// When to call `on_timer`; none: never.
   virtual std::optional<uint64_t> wake_us() const { return std::nullopt; }

@@ -282,7 +282,6 @@ Progress judge(const JobSpec& job, const std::vector<PipelineCuts>& pipelines,
   // Shards are with the pipeline replicas: each serves all others in turn.
   options.server_us = 2 * exchange_us / count;
   options.server_latency_us = 2 * exchange_us - options.server_us;
-  options.has_group_servers = false;
   options.moments_per_weight = job.optimizer.name == "adamw" ? 2 : 1;
   options.scenario = sleeping_pieces(stalls.stall_us, 1, /*seed=*/1);
   options.scenario.slowdown.probability = stalls.stall_rate;

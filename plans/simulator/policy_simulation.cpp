@@ -341,9 +341,8 @@ double Run::end_of_group(const GroupStart& start) {
     return now_us_ + std::max(0.0, took_us - (is_hidden ? options_.hidden_us : 0));
   }
   const auto stage = static_cast<uint32_t>(start.stage);
-  const int32_t server = options_.has_group_servers ? start.server : 0;
-  const double end_us = serve(stage, server, start.members.size(), now_us_);
-  return server == 0 ? end_us : serve(stage, 0, 1, end_us);
+  const double end_us = serve(stage, start.server, start.members.size(), now_us_);
+  return start.server == 0 ? end_us : serve(stage, 0, 1, end_us);
 }
 
 double Run::serve(uint32_t stage, int32_t server, uint64_t members, double from_us) {

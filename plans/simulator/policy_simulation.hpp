@@ -25,11 +25,9 @@ struct PolicySimulationOptions {
   double moments_per_weight = 0;  // A group that averages the optimizer's moments moves them, too.
   /// A server serves one member after the other, each for `server_us`; a member takes at least
   /// `server_latency_us` for its push and pull. A group server then does the same as a member of
-  /// the central one, unless there are none: then, as in runs, members push
-  /// straight to the shards of the central one, which add up what a group pushes at once.
+  /// the central one.
   double server_us = 0;
   double server_latency_us = 0;
-  bool has_group_servers = true;
   /// Updates of all pipeline replicas together in a round. Then each does what it has begun without
   /// groups, and when the last one is done all take the global average, for `global_us`. 0: there
   /// are no rounds. With rounds nobody comes or goes.

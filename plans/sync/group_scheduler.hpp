@@ -43,7 +43,7 @@ struct GroupStart {
   uint64_t number = 0;  // Ascending in the order of starts; names the group in `GroupOutcome`.
   int32_t stage = 0;
   Average average = Average::kReduceGradients;
-  int32_t server = 0;                // kServer: which; 0 is the central one.
+  int32_t server = 0;                // kServer: the group's own; 0: there is only the central one.
   GroupId group;                     // kReduceGradients: of the plan.
   std::vector<GroupMember> members;  // Ascending by replica: the rank in the collective.
   /// kAverageWeights: the optimizer's state as well. Only for pipeline replicas with parts of their
@@ -83,6 +83,8 @@ class GroupScheduler {
   virtual GroupDecisions on_timer(uint64_t now_us) = 0;
   virtual GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) = 0;
   virtual GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) = 0;
+  /// A held-out loss, of weights that all had met at.
+  virtual void on_validation(double /*loss*/) {}
 };
 
 }  // namespace skein::plans

@@ -8,8 +8,8 @@
 namespace skein::plans {
 
 GroupedServerPolicy::GroupedServerPolicy(const PipelineLayout& layout, const PipelineGroups& groups,
-                                         int32_t first_server, uint64_t first_step)
-    : ServerPolicy(layout), first_server_(first_server) {
+                                         bool has_group_servers, uint64_t first_step)
+    : ServerPolicy(layout), has_group_servers_(has_group_servers) {
   open(groups);
   for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
     SKEIN_CHECK(groups[pipeline] >= 0) << "pipeline replica " << pipeline << " has no group";
@@ -24,7 +24,7 @@ void GroupedServerPolicy::open(const PipelineGroups& groups) {
   group_count_ = *std::max_element(groups.begin(), groups.end()) + 1;
   SKEIN_CHECK(group_count_ > 0);
   for (int32_t group = 0; group < group_count_; ++group) {
-    barriers_.emplace_back(table_.layout().stages, first_server_ + group);
+    barriers_.emplace_back(table_.layout().stages, has_group_servers_ ? group + 1 : 0);
   }
 }
 

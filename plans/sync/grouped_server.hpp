@@ -17,16 +17,17 @@ using PipelineGroups = std::vector<int32_t>;
 /// A step of group g at a stage is one GroupStart of kServer with `server` g + 1 and all live
 /// members of the group. The group's server adds up what they push, sends the sum to the central
 /// server of the stage (0), takes its weights and hands them back; the central server adds
-/// updates as they come. `staleness` is the number of updates of other groups that were started
-/// at the central server since this group took its weights: G - 1 where groups are equally fast,
-/// as many as the others manage meanwhile where it is slow.
+/// updates as they come. Without servers of groups, which is ours, `server` is 0: members push
+/// straight to the central one, which adds up what a group pushes at once. `staleness` is the
+/// number of updates of other groups that were started at the central server since this group took
+/// its weights: G - 1 where groups are equally fast, as many as the others manage meanwhile where
+/// it is slow.
 ///
 /// The weight of a member is 1 / (number of live pipeline replicas). In even groups that is 1 /
 /// |group|, the mean, times 1 / G, the rule for the learning rate without which groups lose
 /// accuracy; in uneven ones every pipeline replica's gradient still counts the same.
 ///
-/// With one group this is a synchronous parameter server; `first_server` 0 then leaves out the way
-/// over a group's server.
+/// With one group this is a synchronous parameter server.
 ///
 /// A pipeline replica that joins goes into the group with the fewest live pipeline replicas, of
 /// several the first one, and takes part from the first step on that the group has not begun at any
@@ -35,7 +36,7 @@ class GroupedServerPolicy final : public ServerPolicy {
  public:
   /// All pipeline replicas of the layout are there, and begin with `first_step`.
   GroupedServerPolicy(const PipelineLayout& layout, const PipelineGroups& groups,
-                      int32_t first_server = 1, uint64_t first_step = 0);
+                      bool has_group_servers = true, uint64_t first_step = 0);
 
   GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
 
@@ -56,7 +57,7 @@ class GroupedServerPolicy final : public ServerPolicy {
   std::vector<StepBarrier> barriers_;  // Those that close, then the G open ones.
   PipelineGroups group_of_;            // [pipeline replicas], of the open ones; -1: not there.
   int32_t group_count_ = 0;
-  int32_t first_server_;
+  bool has_group_servers_;
 };
 
 }  // namespace skein::plans

@@ -10,7 +10,7 @@ std::unique_ptr<GroupScheduler> parameter_server(const PipelineLayout& layout,
                                                  uint64_t first_step) {
   if (options.mode == ServerMode::kSynchronous) {
     return std::make_unique<GroupedServerPolicy>(layout, PipelineGroups(layout.pipelines, 0),
-                                                 /*first_server=*/0, first_step);
+                                                 /*has_group_servers=*/false, first_step);
   }
   const uint64_t distance = options.mode == ServerMode::kBounded ? options.bound : kAnyDistance;
   return std::make_unique<HetPipePolicy>(layout, HetPipeOptions{.wave = 1, .distance = distance},

@@ -124,7 +124,11 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLa
           layout, HetPipeOptions{.wave = static_cast<uint64_t>(job.sync.wave),
                                  .distance = static_cast<uint64_t>(job.sync.bound)});
     case PolicyKind::kGroupedPs:
-      return std::make_unique<ProgressiveServerPolicy>(layout, RegroupOptions{});
+      return std::make_unique<ProgressiveServerPolicy>(
+          layout,
+          ProgressiveServerOptions{.regroup = {.group_count = static_cast<int32_t>(job.sync.groups),
+                                               .loss_rise_max = job.sync.loss_rise_max},
+                                   .has_group_servers = job.sync.group_servers});
   }
   SKEIN_CHECK(false) << "all-reduce has no pipeline replicas";
   return nullptr;

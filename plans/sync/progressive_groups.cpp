@@ -60,11 +60,12 @@ PipelineGroups group_by_speed(std::span<const double> step_us, int32_t group_cou
   return groups;
 }
 
-PipelineGroups fewest_groups(std::span<const double> step_us, double slowdown_max) {
+PipelineGroups fewest_groups(std::span<const double> step_us, double slowdown_max,
+                             int32_t count_max) {
   const auto pipelines = static_cast<int32_t>(slowest_first(step_us).size());
   PipelineGroups best;
   double best_slowdown = 0;
-  for (int32_t count = 1; count <= pipelines; ++count) {
+  for (int32_t count = 1; count <= std::min(pipelines, count_max); ++count) {
     PipelineGroups groups = group_by_speed(step_us, count);
     const double slowdown = predicted_slowdown(step_us, groups);
     if (slowdown <= slowdown_max) return groups;
@@ -76,15 +77,43 @@ PipelineGroups fewest_groups(std::span<const double> step_us, double slowdown_ma
   return best;
 }
 
+void AccuracyBound::on_loss(double loss, int32_t group_count) {
+  if (rise_max_ <= 0) return;
+  if (!lowest_ || loss < *lowest_) {
+    lowest_ = loss;
+    count_max_ = count_max_ > kAnyCount / 2 ? kAnyCount : 2 * count_max_;
+  } else if (loss > *lowest_ * (1 + rise_max_)) {
+    count_max_ = std::max(1, std::min(count_max_, group_count) / 2);
+  }
+}
+
+void RegroupTrigger::on_loss(double loss, const PipelineGroups& now) {
+  bound_.on_loss(loss, group_count(now));
+}
+
 std::optional<PipelineGroups> RegroupTrigger::better(std::span<const double> step_us,
                                                      const PipelineGroups& now) const {
   const double slowdown = predicted_slowdown(step_us, now);
+  const int32_t count_max = bound_.count_max();
+  if (options_.group_count > 0) {
+    const auto pipelines = static_cast<int32_t>(slowest_first(step_us).size());
+    PipelineGroups moved =
+        group_by_speed(step_us, std::min({options_.group_count, pipelines, count_max}));
+    const bool has_too_many = group_count(now) > group_count(moved);
+    if (has_too_many || predicted_slowdown(step_us, moved) * options_.margin <= slowdown) {
+      return moved;
+    }
+    return std::nullopt;
+  }
+  if (group_count(now) > count_max) {
+    return fewest_groups(step_us, options_.slowdown_max, count_max);
+  }
   if (slowdown > options_.slowdown_max * options_.margin) {
-    PipelineGroups more = fewest_groups(step_us, options_.slowdown_max);
+    PipelineGroups more = fewest_groups(step_us, options_.slowdown_max, count_max);
     if (predicted_slowdown(step_us, more) * options_.margin <= slowdown) return more;
     return std::nullopt;
   }
-  PipelineGroups fewer = fewest_groups(step_us, options_.slowdown_max / options_.margin);
+  PipelineGroups fewer = fewest_groups(step_us, options_.slowdown_max / options_.margin, count_max);
   if (group_count(fewer) >= group_count(now)) return std::nullopt;
   if (predicted_slowdown(step_us, fewer) * options_.margin > options_.slowdown_max) {
     return std::nullopt;
@@ -95,6 +124,7 @@ std::optional<PipelineGroups> RegroupTrigger::better(std::span<const double> ste
 std::optional<PipelineGroups> RegroupTrigger::observe(std::span<const double> step_us,
                                                       const PipelineGroups& now) {
   std::optional<PipelineGroups> groups = better(step_us, now);
+  if (groups && group_count(now) > bound_.count_max()) return groups;
   wishes_ = groups ? wishes_ + 1 : 0;
   if (wishes_ < options_.patience) return std::nullopt;
   wishes_ = 0;

@@ -10,14 +10,21 @@ namespace {
 /// one that has recovered is seen after about ten steps.
 constexpr double kNewestShare = 0.2;
 
+/// `count` 0: one.
+PipelineGroups first_groups(uint32_t pipelines, int32_t count) {
+  return group_by_speed(std::vector<double>(pipelines, 1),
+                        std::clamp(count, 1, static_cast<int32_t>(pipelines)));
+}
+
 }  // namespace
 
 ProgressiveServerPolicy::ProgressiveServerPolicy(const PipelineLayout& layout,
-                                                 const RegroupOptions& options, uint64_t first_step,
-                                                 uint64_t now_us)
+                                                 const ProgressiveServerOptions& options,
+                                                 uint64_t first_step, uint64_t now_us)
     : layout_(layout),
-      groups_(layout, PipelineGroups(layout.pipelines, 0), /*first_server=*/1, first_step),
-      trigger_(options),
+      groups_(layout, first_groups(layout.pipelines, options.regroup.group_count),
+              options.has_group_servers, first_step),
+      trigger_(options.regroup),
       paces_(layout.replica_count()) {
   for (uint32_t replica = 0; replica < layout.replica_count(); ++replica) begin({replica}, now_us);
 }

@@ -9,19 +9,26 @@
 
 namespace skein::plans {
 
+struct ProgressiveServerOptions {
+  RegroupOptions regroup;
+  bool has_group_servers = true;  // As `GroupedServerPolicy`.
+};
+
 /// Grouped servers that follow the stragglers: measures how long each pipeline replica computes
-/// between its groups, and regroups when `RegroupTrigger` says so. Begins with one group:
-/// synchronous. Source: Basu et al., HiPC 2018, progressive grouping; the rule is `fewest_groups`.
+/// between its groups, and regroups when `RegroupTrigger` says so. Begins with one group,
+/// synchronous, or with the number that is given, even ones. Source: Basu et al., HiPC 2018,
+/// progressive grouping; the rule is `fewest_groups`.
 class ProgressiveServerPolicy final : public GroupScheduler {
  public:
   /// All pipeline replicas of the layout are there, and begin with `first_step` now.
-  ProgressiveServerPolicy(const PipelineLayout& layout, const RegroupOptions& options,
+  ProgressiveServerPolicy(const PipelineLayout& layout, const ProgressiveServerOptions& options,
                           uint64_t first_step = 0, uint64_t now_us = 0);
 
   GroupDecisions on_ready(const ReadySignal& signal, uint64_t now_us) override;
   GroupDecisions on_timer(uint64_t) override { return {}; }
   GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) override;
   GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) override;
+  void on_validation(double loss) override { trigger_.on_loss(loss, groups_.groups()); }
 
   PipelineGroups groups() const { return groups_.groups(); }
 

@@ -144,6 +144,15 @@ void choose_uneven(uint64_t seed, plans::JobSpec& job) {
   if (draw.chance(0.15)) job.parallelism.data_parallel_replicate_degree = 3;
 }
 
+/// "grouped_ps": groups with servers of their own and without, as many as stragglers want or a
+/// given number. Drawn apart from the rest.
+void choose_groups(uint64_t seed, plans::JobSpec& job) {
+  Draw draw{plans::Rng(seed, plans::random_stream("groups", 6))};
+  job.sync.groups = draw.one_of({0, 0, 1, 2, 3});
+  job.sync.group_servers = draw.chance(0.7);
+  if (job.validation.batches > 0 && draw.chance(0.5)) job.sync.loss_rise_max = 0.001;
+}
+
 /// In some of them the planner shares the workers out, with cuts of their own for each pipeline
 /// replica; where a worker has no room for all layers, two have. Drawn apart from the rest.
 void choose_pipelines_planner(uint64_t seed, Scenario& scenario) {
@@ -496,6 +505,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   if (has_pipelines) {
     choose_pipelines(draw, policy, scenario);
     choose_uneven(seed, scenario.job);
+    if (policy == "grouped_ps") choose_groups(seed, scenario.job);
     choose_claims(seed, scenario.job);
     choose_pipelines_planner(seed, scenario);
   } else {
@@ -571,6 +581,7 @@ Scenario undisturbed(const Scenario& scenario) {
   alone.job.checkpoint.enable = true;  // Asks for the state after the last step.
   alone.job.checkpoint.interval = 0;
   alone.job.validation.batches = 0;
+  alone.job.sync.loss_rise_max = 0;
   alone.job.elastic.snapshot_interval = 0;
   return alone;
 }

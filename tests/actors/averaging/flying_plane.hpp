@@ -31,6 +31,7 @@ class FlyingPlane : public net::DataPlane, public net::TensorInbox {
   net::TensorInbox& inbox() override { return *this; }
   void send(const std::string& address, Rows rows) override {
     floats_sent += rows.payload.size();
+    ++tensors_sent[rows.key.kind];
     flying_.push_back({address, std::move(rows)});
   }
   net::DataPlaneStatistics statistics() const override { return {}; }
@@ -63,6 +64,7 @@ class FlyingPlane : public net::DataPlane, public net::TensorInbox {
 
   std::map<net::schema::TensorKind, StreamSpec> streams;
   uint64_t floats_sent = 0;
+  std::map<net::schema::TensorKind, uint64_t> tensors_sent;
 
  private:
   std::string address_;

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/rng.hpp"
+#include "plans/collectives/weight_slices.hpp"
 #include "tests/actors/averaging/flying_plane.hpp"
 
 namespace skein::actors {
@@ -54,8 +57,11 @@ struct ServedStage {
   void resume(const std::vector<float>& weights) {
     for (uint32_t i = 0; i < servers.size(); ++i) take(i, servers[i]->resume(weights));
   }
-  void serve(uint64_t number, const std::vector<GroupMember>& members) {
-    for (uint32_t i = 0; i < servers.size(); ++i) take(i, servers[i]->serve(number, members));
+  void serve(uint64_t number, const std::vector<GroupMember>& members,
+             bool has_group_server = false) {
+    for (uint32_t i = 0; i < servers.size(); ++i) {
+      take(i, servers[i]->serve(number, members, has_group_server));
+    }
   }
   void push(uint32_t i, uint64_t number, const std::vector<float>& update) {
     take(i, servers[i]->push(number, update));
@@ -145,6 +151,113 @@ TEST(WeightServer, AddsEachUpdateOnceWhenGroupsOverlap) {
   }
 }
 
+TEST(WeightServer, AGroupsServerPushesForItsMembers) {
+  plans::Rng rng(5);
+  for (const std::vector<uint32_t>& group :
+       {std::vector<uint32_t>{0, 1}, {1, 3}, {0, 2, 4}, {0, 1, 2, 3, 4}}) {
+    for (size_t floats : {1u, 1025u, 6145u, 20011u}) {
+      ServedStage stage(5, floats);
+      const std::vector<float> first = drawn(rng, floats);
+      stage.resume(first);
+      std::vector<GroupMember> members;
+      for (size_t i = 0; i < group.size(); ++i) {
+        members.push_back({ServedStage::id(group[i]), 0, 0.1 + 0.05 * static_cast<double>(i)});
+      }
+      stage.serve(7, members, true);
+      std::vector<double> expected(first.begin(), first.end());
+      for (size_t i = 0; i < group.size(); ++i) {
+        const std::vector<float> update = drawn(rng, floats);
+        for (size_t f = 0; f < floats; ++f) expected[f] += members[i].weight * update[f];
+        stage.push(group[i], 7, update);
+      }
+      ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+      const uint64_t chunks = plans::weight_chunk_count(floats, plans::weight_chunk_floats(floats));
+      uint64_t pushed = 0, pulled = 0;
+      for (const auto& plane : stage.planes) {
+        pushed += plane->tensors_sent[TensorKind::PUSH];
+        pulled += plane->tensors_sent[TensorKind::PULL];
+      }
+      EXPECT_LE(pushed, chunks) << "each chunk once, however many members";
+      EXPECT_LE(pulled, chunks);
+      for (uint32_t i : group) {
+        ASSERT_NO_FATAL_FAILURE(expect_near(stage.results[i].at(7), expected));
+        ASSERT_EQ(stage.results[i].at(7), stage.results[group[0]].at(7));
+      }
+    }
+  }
+}
+
+/// Groups by themselves, some with a server, whatever overtakes what; some are aborted.
+TEST(WeightServer, GroupsWithServersOverlap) {
+  constexpr uint32_t kReplicas = 5;
+  constexpr size_t kFloats = 5000;
+  const std::vector<std::vector<uint32_t>> groups = {{0, 3}, {1, 2, 4}};
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    plans::Rng rng(seed);
+    ServedStage stage(kReplicas, kFloats);
+    const std::vector<float> first = drawn(rng, kFloats);
+    std::vector<double> expected(first.begin(), first.end());
+    stage.resume(first);
+    uint64_t number = 0;
+    std::vector<uint64_t> under_way(groups.size(), 0);
+    for (int turn = 0; turn < 600; ++turn) {
+      const size_t g = rng.below(groups.size());
+      const bool is_free =
+          under_way[g] == 0 || std::all_of(groups[g].begin(), groups[g].end(), [&](uint32_t i) {
+            return stage.results[i].contains(under_way[g]);
+          });
+      if (is_free && number < 30) {
+        under_way[g] = ++number;
+        std::vector<GroupMember> members;
+        for (uint32_t i : groups[g]) members.push_back({ServedStage::id(i), 0, 0.2});
+        // The word reaches some of them late: the others' parts come before it.
+        std::vector<uint32_t> order(kReplicas);
+        std::iota(order.begin(), order.end(), 0);
+        for (size_t i = kReplicas; i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+        for (uint32_t i : order) {
+          stage.take(i, stage.servers[i]->serve(number, members, true));
+          if (!std::count(groups[g].begin(), groups[g].end(), i)) continue;
+          const std::vector<float> update = drawn(rng, kFloats);
+          for (size_t f = 0; f < kFloats; ++f) expected[f] += 0.2 * update[f];
+          stage.push(i, number, update);
+          if (rng.below(2) == 0 && !stage.flying.empty()) {
+            ASSERT_NO_FATAL_FAILURE(stage.deliver_one(rng));
+          }
+        }
+      } else if (!stage.flying.empty()) {
+        ASSERT_NO_FATAL_FAILURE(stage.deliver_one(rng, rng.below(4) == 0));
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+    stage.serve(++number, everybody(kReplicas));
+    for (uint32_t i = 0; i < kReplicas; ++i) {
+      stage.push(i, number, std::vector<float>(kFloats));
+    }
+    ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+    for (uint32_t i = 0; i < kReplicas; ++i) {
+      ASSERT_NO_FATAL_FAILURE(expect_near(stage.results[i].at(number), expected));
+    }
+  }
+}
+
+TEST(WeightServer, NothingIsHeardOfAnAbortedGroupWithAServer) {
+  plans::Rng rng(6);
+  ServedStage stage(3, 9000);
+  stage.resume(drawn(rng, 9000));
+  stage.serve(1, everybody(3), true);
+  stage.push(0, 1, drawn(rng, 9000));
+  stage.push(1, 1, drawn(rng, 9000));
+  for (auto& server : stage.servers) server->abort(1);
+  ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+  stage.serve(2, everybody(3), true);
+  for (uint32_t i = 0; i < 3; ++i) stage.push(i, 2, drawn(rng, 9000));
+  ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(stage.results[i].contains(1));
+    EXPECT_TRUE(stage.results[i].contains(2));
+  }
+}
+
 TEST(WeightServer, HoldsWhatComesBeforeAShardIsReady) {
   plans::Rng rng(2);
   ServedStage stage(3, 9000);
@@ -193,9 +306,11 @@ TEST(WeightServer, DropsWhatDoesNotFit) {
   stage.resume(drawn(rng, 5000));
   const size_t chunk_floats = stage.planes[0]->streams.at(TensorKind::PUSH).row_floats;
   const std::vector<float> chunk(chunk_floats, 1.0f);
-  for (const TensorKind kind : {TensorKind::PUSH, TensorKind::PULL}) {
+  stage.serve(1, everybody(2), true);
+  for (const TensorKind kind :
+       {TensorKind::PUSH, TensorKind::PULL, TensorKind::GROUP_PUSH, TensorKind::GROUP_PULL}) {
     for (uint32_t microbatch : {0u, 4u, 5u, (1u << 20) - 1, 1u << 20, 1u << 21, UINT32_MAX}) {
-      for (uint64_t number : {uint64_t{0}, uint64_t{1}, UINT64_MAX}) {
+      for (uint64_t number : {uint64_t{0}, uint64_t{1}, uint64_t{2}, UINT64_MAX}) {
         ASSERT_TRUE(stage.planes[0]->arrives(
             {kServedGeneration, ServedStage::id(0).value, kind, number, microbatch}, chunk));
       }

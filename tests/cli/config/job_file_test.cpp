@@ -48,6 +48,9 @@ JobSpec changed_job() {
   job.sync.group_size = 5;
   job.sync.wave = 6;
   job.sync.bound = 7;
+  job.sync.groups = 3;
+  job.sync.group_servers = false;
+  job.sync.loss_rise_max = 0.125;
   job.sync.staleness_decay = 0.5;
   job.sync.round_steps = 8;
   job.sync.clip_by = "share";

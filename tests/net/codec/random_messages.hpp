@@ -264,6 +264,7 @@ class RandomMessages {
     to.is_nonblocking = flag();
     to.is_global = flag();
     to.has_server = flag();
+    to.has_group_server = flag();
     to.is_closing = flag();
     to.steps_done = count(kStepsMax);
     to.staleness = count(kStepsMax);

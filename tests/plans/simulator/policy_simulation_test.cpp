@@ -107,8 +107,7 @@ TEST(PolicySimulation, AGroupWithoutAServerOfItsOwnGoesOneWay) {
   options.server_us = 1000;
   options.server_latency_us = 10000;
   for (const bool has_group_servers : {false, true}) {
-    options.has_group_servers = has_group_servers;
-    GroupedServerPolicy policy(layout, {0, 0, 0, 0});
+    GroupedServerPolicy policy(layout, {0, 0, 0, 0}, has_group_servers);
     EXPECT_NEAR(run(policy, options).steps_per_second,
                 4 / (kStepUs + (has_group_servers ? 20000 : 10000)) * 1e6, 0.2);
   }
@@ -193,7 +192,7 @@ TEST(PolicySimulation, AsynchronousServersKeepTheHealthyPipelinesBusy) {
 TEST(PolicySimulation, ProgressiveGroupsComeCloseToTheTimeWithoutDelay) {
   const PipelineLayout layout{10, 1};
   const auto options = options_of(layout, slow_pipelines(layout, 1, 4));
-  ProgressiveServerPolicy policy(layout, {.slowdown_max = 1.2});
+  ProgressiveServerPolicy policy(layout, {.regroup = {.slowdown_max = 1.2}});
   const PolicySimulation result = run(policy, options);
   const double undisturbed = 10 / kStepUs * 1e6;
   EXPECT_GT(result.steps_per_second, undisturbed / 1.25);
@@ -212,7 +211,8 @@ TEST(PolicySimulation, NoPolicyOfServersIsStuckInAnyScenarioOfTheSuite) {
       policies.push_back(parameter_server(layout, {ServerMode::kBounded, 2}));
       policies.push_back(
           std::make_unique<HetPipePolicy>(layout, HetPipeOptions{.wave = 3, .distance = 1}));
-      policies.push_back(std::make_unique<ProgressiveServerPolicy>(layout, RegroupOptions{}));
+      policies.push_back(
+          std::make_unique<ProgressiveServerPolicy>(layout, ProgressiveServerOptions{}));
       for (size_t i = 0; i < policies.size(); ++i) {
         const PolicySimulation result = run(*policies[i], options);
         EXPECT_FALSE(result.is_stuck) << scenario.name << " policy " << i;

@@ -98,6 +98,48 @@ TEST(GroupedServer, EquallyFastGroupsAreGMinusOneUpdatesStale) {
   }
 }
 
+TEST(GroupedServer, WithoutServersOfTheirOwnGroupsMeetTheCentralOne) {
+  for (const bool has_group_servers : {true, false}) {
+    GroupedServerPolicy policy({4, 1}, {0, 0, 1, 1}, has_group_servers);
+    for (uint32_t pipeline = 0; pipeline < 4; ++pipeline) {
+      const GroupDecisions decisions = policy.on_ready({{pipeline}, 0}, 0);
+      ASSERT_EQ(decisions.starts.size(), pipeline % 2);
+      if (decisions.starts.empty()) continue;
+      EXPECT_EQ(decisions.starts[0].server,
+                has_group_servers ? static_cast<int32_t>(pipeline / 2) + 1 : 0);
+      EXPECT_EQ(decisions.starts[0].members.size(), 2u);
+    }
+  }
+}
+
+TEST(ProgressiveServer, BeginsWithTheNumberOfGroupsThatIsGiven) {
+  for (const auto& [count, groups] : std::map<int32_t, size_t>{{0, 1}, {1, 1}, {3, 3}, {9, 5}}) {
+    const ProgressiveServerPolicy policy({5, 2}, {.regroup = {.group_count = count}});
+    const PipelineGroups begun = policy.groups();
+    EXPECT_EQ(std::set<int32_t>(begun.begin(), begun.end()).size(), groups) << count;
+  }
+}
+
+TEST(ProgressiveServer, ALossThatRisesHalvesItsGroups) {
+  const PipelineLayout layout{4, 1};
+  ProgressiveServerPolicy policy(layout, {.regroup = {.group_count = 4, .loss_rise_max = 0.01}});
+  const auto step = [&](uint64_t number) {
+    for (uint32_t pipeline = 0; pipeline < 4; ++pipeline) {
+      std::vector<uint64_t> started;
+      for (const GroupStart& each : policy.on_ready({{pipeline}, number}, number + 1).starts) {
+        started.push_back(each.number);
+      }
+      for (uint64_t each : started) policy.on_group_end({each, true}, number + 1);
+    }
+  };
+  for (uint64_t number = 0; number < 3; ++number) step(number);
+  policy.on_validation(2);
+  policy.on_validation(3);
+  for (uint64_t number = 3; number < 9; ++number) step(number);
+  const PipelineGroups fewer = policy.groups();
+  EXPECT_EQ(std::set<int32_t>(fewer.begin(), fewer.end()).size(), 2u);
+}
+
 TEST(GroupedServer, RegroupsAfterTheStepsThatAnyStageHasBegun) {
   const PipelineLayout layout{2, 2};
   GroupedServerPolicy policy(layout, {0, 0});
@@ -119,7 +161,8 @@ struct ProgressiveServerRandom : testing::TestWithParam<uint32_t> {};
 
 TEST_P(ProgressiveServerRandom, NobodyWaitsForever) {
   const PipelineLayout layout{6, GetParam()};
-  ProgressiveServerPolicy policy(layout, {.slowdown_max = 1.2, .margin = 1.05, .patience = 2});
+  ProgressiveServerPolicy policy(layout,
+                                 {.regroup = {.slowdown_max = 1.2, .margin = 1.05, .patience = 2}});
   RandomPipelines pipelines(policy, layout, {.seed = 31, .death_share = 0.001});
   ServerRecount recount(layout, ServerRecount::Updates::kOfGroups);
   watch(pipelines, recount);

@@ -82,6 +82,67 @@ TEST(FewestGroups, IsTheSmallestNumberWithinTheTargetOrTheFastestOne) {
   }
 }
 
+TEST(FewestGroups, AreNoMoreThanAllowed) {
+  const std::vector<double> step_us = one_straggler(20, 3);
+  for (const int32_t count_max : {1, 2, 4, 5, 9}) {
+    EXPECT_EQ(sizes(fewest_groups(step_us, 1.2, count_max)).size(),
+              static_cast<size_t>(std::min(count_max, 5)));
+  }
+}
+
+TEST(AccuracyBound, HalvesTheGroupsWhenTheLossRisesAndDoublesThemWhenItFalls) {
+  AccuracyBound bound(0.05);
+  bound.on_loss(4, 8);
+  bound.on_loss(4.1, 8);
+  EXPECT_EQ(bound.count_max(), kAnyCount) << "it is within the bound";
+  bound.on_loss(4.3, 8);
+  EXPECT_EQ(bound.count_max(), 4);
+  bound.on_loss(4.3, 4);
+  bound.on_loss(4.3, 2);
+  bound.on_loss(4.3, 1);
+  EXPECT_EQ(bound.count_max(), 1);
+  bound.on_loss(4.15, 1);
+  EXPECT_EQ(bound.count_max(), 1) << "not lower than before";
+  bound.on_loss(3.9, 1);
+  EXPECT_EQ(bound.count_max(), 2);
+  for (int i = 0; i < 40; ++i) bound.on_loss(3.8 - i * 0.01, 2);
+  EXPECT_EQ(bound.count_max(), kAnyCount);
+}
+
+TEST(AccuracyBound, OfNothingAllowsAnything) {
+  AccuracyBound bound(0);
+  bound.on_loss(1, 8);
+  bound.on_loss(100, 8);
+  EXPECT_EQ(bound.count_max(), kAnyCount);
+}
+
+TEST(RegroupTrigger, ALossThatRisesMakesFewerGroupsAtOnce) {
+  RegroupTrigger trigger({.loss_rise_max = 0.1, .patience = 3});
+  const std::vector<double> step_us = one_straggler(20, 3);
+  const PipelineGroups five = group_by_speed(step_us, 5);
+  EXPECT_FALSE(trigger.observe(step_us, five));
+  trigger.on_loss(2, five);
+  trigger.on_loss(2.5, five);
+  const auto fewer = trigger.observe(step_us, five);
+  ASSERT_TRUE(fewer);
+  EXPECT_EQ(sizes(*fewer).size(), 2u);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(trigger.observe(step_us, *fewer)) << "for all delay";
+}
+
+TEST(RegroupTrigger, AGivenNumberOfGroupsStaysAndStragglersMoveTogether) {
+  RegroupTrigger trigger({.group_count = 4, .patience = 2});
+  std::vector<double> step_us(8, 100);
+  const PipelineGroups even = group_by_speed(step_us, 4);
+  EXPECT_FALSE(trigger.observe(step_us, even));
+  step_us[1] = step_us[7] = 400;
+  EXPECT_FALSE(trigger.observe(step_us, even));
+  const auto moved = trigger.observe(step_us, even);
+  ASSERT_TRUE(moved);
+  EXPECT_EQ(sizes(*moved).size(), 4u);
+  EXPECT_EQ((*moved)[1], (*moved)[7]);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(trigger.observe(step_us, *moved));
+}
+
 TEST(RegroupTrigger, AsksOnlyAfterItsPatienceAndOnlyInARow) {
   RegroupTrigger trigger({.slowdown_max = 1.2, .margin = 1.1, .patience = 3});
   const std::vector<double> even(8, 100);

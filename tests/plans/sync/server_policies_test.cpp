@@ -44,7 +44,7 @@ std::vector<ServerPolicy> policies() {
              return std::make_unique<GroupedServerPolicy>(layout, groups);
            }},
           {"progressive", [](const PipelineLayout& layout) {
-             return std::make_unique<ProgressiveServerPolicy>(layout, RegroupOptions{});
+             return std::make_unique<ProgressiveServerPolicy>(layout, ProgressiveServerOptions{});
            }}};
 }
 
