@@ -34,6 +34,11 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
         for (const gpu::SavedFile& file : request.files) done.bytes += file.bytes;
         self->send(listener, std::move(done));
       },
+      [self](const plans::DeletePartials& order) {
+        if (!self->state.check_later_life().ok()) return;  // They may be the later life's.
+        gpu::delete_partial_checkpoints(self->state.run_folder, order.generation, order.steps_done,
+                                        order.under_way);
+      },
       [self](const StartRequest& request, const CheckpointListener& listener) {
         auto start =
             verify_start(self->state.job, request.load_path, request.steps_max, request.data);

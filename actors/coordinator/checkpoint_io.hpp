@@ -21,10 +21,12 @@ using CheckpointListener =
 /// on files: spawn it detached.
 ///   in   CheckpointRequest     reads the shards, writes indexes and COMPLETE, renames, deletes old
 ///                              ones; unless a later life of the coordinator has begun
+///   in   DeletePartials        deletes what is left of those that will not be complete, likewise
 ///   in   StartRequest          reads the checkpoint to go on from, and the data
 ///   in   SeekLeftState         makes a checkpoint of what workers have left
 ///   out  CheckpointCompleted, StartFound, LeftStateFound   to the listener, once per request
 using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, CheckpointListener>,
+                                      caf::reacts_to<plans::DeletePartials>,
                                       caf::reacts_to<StartRequest, CheckpointListener>,
                                       caf::reacts_to<plans::SeekLeftState, CheckpointListener>>;
 

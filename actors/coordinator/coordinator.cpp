@@ -408,6 +408,10 @@ void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
   self->send(config.checkpoints, std::move(request), CheckpointListener(self));
 }
 
+void CoordinatorState::carry_out(const plans::DeletePartials& decision) {
+  self->send(config.checkpoints, decision);
+}
+
 void CoordinatorState::carry_out(const plans::ReceiveShard& decision) {
   self->send(config.remote_shards, decision, RemoteShardListener(self));
 }

@@ -135,6 +135,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::AbortGroup& decision) { order(decision); }
   void carry_out(const plans::ReportValidation& decision);
   void carry_out(const plans::CompleteCheckpoint& decision);
+  void carry_out(const plans::DeletePartials& decision);
   void carry_out(const plans::ReceiveShard& decision);
   void carry_out(const plans::AbandonShard& decision);
   void carry_out(const plans::EndTransfers& decision);

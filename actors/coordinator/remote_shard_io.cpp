@@ -63,7 +63,7 @@ void RemoteShardIoState::on_layer(const StateArrived& arrived) {
     layers[layer] = arrived.tensor;
     self->send(listener, ShardLayerArrived{shard->generation, shard->stage, shard->steps_done});
     if (static_cast<int64_t>(layers.size()) < shard->layers.size()) return;
-    files = write();
+    files = shard->is_discarded ? absl::CancelledError("its checkpoint has failed") : write();
   } else {
     files = absl::UnavailableError(
         absl::StrCat("on its way from w", shard->sender.value, " ", std::string(whole.message())));

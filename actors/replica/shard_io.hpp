@@ -26,8 +26,9 @@ using SnapshotListener = caf::typed_actor<caf::reacts_to<SnapshotTaken>>;
 ///   in   ShardRequest      a copy of the state; training goes on meanwhile
 ///   in   SnapshotRequest   the same, for the memory of another worker
 ///   in   ShardGone         from itself: what was sent of a shard is held no longer
-///   out  ShardWritten, SnapshotTaken   to the listener, once per request; a shard that is to be
-///                                      sent may wait until fewer of its stage are under way
+///   out  ShardWritten, SnapshotTaken   to the listener, once per request; again if a shard that is
+///                                      to be sent cannot be, for which it may wait until fewer of
+///                                      its stage are under way
 using ShardIo = caf::typed_actor<caf::reacts_to<ShardRequest, ShardListener>,
                                  caf::reacts_to<SnapshotRequest, SnapshotListener>>;
 using ShardIoItself = ShardIo::extend<caf::reacts_to<ShardGone>>;

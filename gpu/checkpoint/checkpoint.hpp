@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +51,12 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
                                                 const TrainerState& state,
                                                 const std::vector<SavedFile>& files,
                                                 int64_t keep_latest_k);
+
+/// Deletes what has been written of checkpoints that nobody will complete: of generations before
+/// `generation`, and of it up to `steps_done` steps, but for those of `under_way`. What workers
+/// that gave up a coordinator have left is no part of that.
+void delete_partial_checkpoints(const std::string& run_folder, uint64_t generation,
+                                uint64_t steps_done, const std::set<uint64_t>& under_way);
 
 /// The complete checkpoints that `path` means, newest first: itself if it is one, else those of a
 /// run folder. NotFound if there is none.

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -141,6 +143,21 @@ void delete_old(const std::string& folder, const std::string& newest, int64_t ke
   }
 }
 
+struct PartialName {
+  uint64_t steps_done = 0;
+  uint64_t generation = 0;
+};
+
+/// None: the folder is not one that `partial_checkpoint_path` names.
+std::optional<PartialName> parse_partial_name(const std::string& name) {
+  PartialName parsed;
+  int length = 0;
+  const int found = std::sscanf(name.c_str(), "step-%" SCNu64 ".g%" SCNu64 ".tmp%n",
+                                &parsed.steps_done, &parsed.generation, &length);
+  if (found != 2 || static_cast<size_t>(length) != name.size()) return std::nullopt;
+  return parsed;
+}
+
 }  // namespace
 
 std::span<const char* const> moment_suffixes(const std::string& optimizer) {
@@ -196,6 +213,19 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
     files.push_back(std::move(file));
   }
   return files;
+}
+
+void delete_partial_checkpoints(const std::string& run_folder, uint64_t generation,
+                                uint64_t steps_done, const std::set<uint64_t>& under_way) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_folder + "/checkpoint", error)) {
+    const auto name = parse_partial_name(entry.path().filename().string());
+    if (!name || name->generation > generation) continue;
+    const bool may_be_completed =
+        name->generation == generation &&
+        (name->steps_done > steps_done || under_way.contains(name->steps_done));
+    if (!may_be_completed) fs::remove_all(entry.path(), error);
+  }
 }
 
 absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, uint64_t generation,

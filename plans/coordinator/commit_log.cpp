@@ -15,6 +15,8 @@ namespace {
 
 /// Checkpoints whose files are being written. Workers keep a copy of their state for each.
 constexpr auto kCheckpointsMax = 2;
+/// Failed checkpoints whose shards may still be on their way: a worker has two under way.
+constexpr size_t kFailedMax = 4;
 
 /// The first multiple of `interval` behind `step`; `most` if there is none before that.
 uint64_t next_due(int64_t interval, uint64_t step, uint64_t most) {
@@ -98,6 +100,7 @@ CommitOrder CommitLog::begin_generation(const Plan& plan, std::vector<WorkerId> 
 CoordinatorDecisions CommitLog::end_generation() {
   CoordinatorDecisions decisions;
   SKEIN_CHECK(!journaling_) << "a commit is on its way to the journal";
+  late_shards_.clear();
   for (const auto& [step, validation] : validations_) {
     if (step + 1 == step_) owed_validation_ = true;
   }
@@ -277,6 +280,12 @@ std::optional<DropReason> CommitLog::check_shard(WorkerId sender, int32_t stage,
   return std::nullopt;
 }
 
+bool CommitLog::takes_late_shard(WorkerId sender, int32_t stage, uint64_t steps_done) {
+  const auto failed = late_shards_.find(steps_done);
+  return check_shard(sender, stage, steps_done) == DropReason::kUnexpected &&
+         failed != late_shards_.end() && failed->second.erase(stage) > 0;
+}
+
 Outcome<CoordinatorDecisions> CommitLog::on_shard_saved(WorkerId sender, int32_t stage,
                                                         uint64_t steps_done, bool ok) {
   if (const auto why = check_shard(sender, stage, steps_done)) return Dropped{*why};
@@ -292,12 +301,23 @@ std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done
                                                              uint64_t now_us) {
   const auto checkpoint = checkpoints_.find(steps_done);
   if (checkpoint == checkpoints_.end()) return DropReason::kUnexpected;
-  if (ok) {
+  if (!ok) {
+    for (int32_t s = 0; s < static_cast<int32_t>(plan_.stages.size()); ++s) {
+      if (!checkpoint->second.stages.contains(s)) late_shards_[steps_done].insert(s);
+    }
+    if (late_shards_.size() > kFailedMax) late_shards_.erase(late_shards_.begin());
+  } else {
     durable_step_ = std::max(durable_step_, steps_done);
     checkpoint_us_ = static_cast<double>(now_us - checkpoint->second.ordered_us);
   }
   checkpoints_.erase(checkpoint);
   return std::nullopt;
+}
+
+std::set<uint64_t> CommitLog::checkpoints_under_way() const {
+  std::set<uint64_t> steps;
+  for (const auto& [steps_done, checkpoint] : checkpoints_) steps.insert(steps_done);
+  return steps;
 }
 
 std::vector<std::string> CommitLog::unfinished() const {

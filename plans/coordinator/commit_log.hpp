@@ -65,6 +65,8 @@ class CommitLog {
                                              uint64_t now_us);
   /// Why no news of a stage's shard is taken from this worker; none: it is awaited from it.
   std::optional<DropReason> check_shard(WorkerId sender, int32_t stage, uint64_t steps_done) const;
+  /// The shard belongs to a checkpoint that has failed without it: it may be on its way. True once.
+  bool takes_late_shard(WorkerId sender, int32_t stage, uint64_t steps_done);
   /// By the worker that leads the stage. Not `ok`: the caller gives the checkpoint up.
   Outcome<CoordinatorDecisions> on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
                                                bool ok);
@@ -101,6 +103,8 @@ class CommitLog {
   bool is_complete() const;
   /// Nothing that a commit ordered is left to do.
   bool is_idle() const { return validations_.empty() && checkpoints_.empty() && !owes(); }
+  /// Steps done of checkpoints that have been ordered and are neither complete nor given up.
+  std::set<uint64_t> checkpoints_under_way() const;
   /// What is left to do, and whose turn it is, for people.
   std::vector<std::string> unfinished() const;
 
@@ -148,6 +152,9 @@ class CommitLog {
   uint64_t durable_step_ = 0;
   std::map<uint64_t, Validation> validations_;  // By step.
   std::map<uint64_t, Checkpoint> checkpoints_;  // By steps done.
+  /// By steps done of checkpoints that have failed in this plan: stages whose shards may come; a
+  /// few of the newest.
+  std::map<uint64_t, std::set<int32_t>> late_shards_;
   double checkpoint_us_ = 0;
   SnapshotSchedule snapshots_;
   bool holds_ = false;

@@ -171,23 +171,30 @@ CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, 
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
     return Dropped{DropReason::kUnexpected};
   }
-  // What comes here counts when it is here: its worker has written nothing.
-  if (shards_.awaits(stage, steps_done)) return Dropped{DropReason::kUnexpected};
+  CoordinatorDecisions given_up;
+  if (shards_.awaits(stage, steps_done)) {
+    // What comes here counts when it is here: its worker has written nothing.
+    const bool can_fail = !status.ok() && !log_.check_shard(sender, stage, steps_done);
+    if (!can_fail) return Dropped{DropReason::kUnexpected};
+    given_up = shards_.on_failed(stage, steps_done, now_us);
+  }
   CoordinatorOutcome saved = log_.on_shard_saved(sender, stage, steps_done, status.ok());
-  if (saved.is_accepted() && !status.ok())
-    return on_checkpoint_completed(steps_done, status, now_us);
+  if (saved.is_accepted() && !status.ok()) {
+    append(given_up, on_checkpoint_completed(steps_done, status, now_us).decisions());
+    return given_up;
+  }
   return follow(std::move(saved), now_us);
 }
 
 CoordinatorOutcome Coordination::on_shard_sent(WorkerId sender, int32_t stage, uint64_t steps_done,
                                                uint64_t now_us) {
   if (!runs_plan()) return Dropped{DropReason::kUnexpected};
-  if (const auto why = log_.check_shard(sender, stage, steps_done)) {
-    // One of a checkpoint that has failed is taken, too: it would be in the way of the next.
-    const bool is_late = *why == DropReason::kUnexpected && steps_done <= log_.steps_done();
-    if (!is_late) return Dropped{*why};
-  }
+  // One of a checkpoint that has failed is taken, too: it would be in the way of the next.
+  const bool is_late = log_.takes_late_shard(sender, stage, steps_done);
+  const auto why = log_.check_shard(sender, stage, steps_done);
+  if (why && !is_late) return Dropped{*why};
   ReceiveShard shard;
+  shard.is_discarded = is_late;
   shard.generation = generation_;
   shard.sender = sender;
   shard.stage = stage;
@@ -195,7 +202,7 @@ CoordinatorOutcome Coordination::on_shard_sent(WorkerId sender, int32_t stage, u
   shard.layers = plan()->stages[static_cast<size_t>(stage)].layers;
   shard.steps_done = steps_done;
   CoordinatorOutcome sent = shards_.on_sent(shard, now_us);
-  if (sent.is_accepted()) progress_.on_progress(now_us);
+  if (sent.is_accepted() && !is_late) progress_.on_progress(now_us);
   if (sent.is_dropped() || !shards_.is_news(sender)) return sent;
   CoordinatorDecisions decisions = std::move(sent).decisions();
   decisions.push_back(RunEvent{"checkpoint.sent",
@@ -264,6 +271,7 @@ CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
   if (!status.ok()) {
     const bool is_last = phase_ == Phase::kFinishing && steps_done == log_.steps_done();
     decisions.push_back(checkpoint_failed(steps_done, status, is_last));
+    append(decisions, clear_failed(steps_done, now_us));
     if (is_last) {
       append(decisions, end(status, false));
       return decisions;
@@ -271,6 +279,17 @@ CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
   }
   append(decisions, try_choose(now_us));  // A plan may have waited for it.
   append(decisions, try_finish());
+  return decisions;
+}
+
+/// What is on disk of a checkpoint that has failed would take the next one's space, and what is on
+/// its way its time.
+CoordinatorDecisions Coordination::clear_failed(uint64_t steps_done, uint64_t now_us) {
+  CoordinatorDecisions decisions;
+  for (int32_t s = 0; plan() && s < static_cast<int32_t>(plan()->stages.size()); ++s) {
+    if (shards_.awaits(s, steps_done)) append(decisions, shards_.on_failed(s, steps_done, now_us));
+  }
+  decisions.push_back(DeletePartials{generation_, steps_done, log_.checkpoints_under_way()});
   return decisions;
 }
 
@@ -421,6 +440,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   requests_.forget_all();
   CoordinatorDecisions decisions = log_.end_generation();
   decisions.push_back(EndTransfers{generation_});
+  decisions.push_back(DeletePartials{generation_, 0, {}});
   shards_.end_generation();
   mode_.reset();
   if (!reason.empty()) {
@@ -1312,11 +1332,12 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
 
 std::string Coordination::who_is_missing() const {
   std::vector<std::string> missing;
+  if (phase_ == Phase::kFinishing) missing = log_.unfinished();
   for (WorkerId each : measurements_.asked()) {
     missing.push_back(absl::StrCat("the measurements of w", each.value));
   }
   if (requests_.is_asked<RoundQuestion>()) missing.push_back("the planner");
-  if (phase_ == Phase::kFinishing) return absl::StrJoin(log_.unfinished(), ", ");
+  if (phase_ == Phase::kFinishing) return absl::StrJoin(missing, ", ");
   for (const auto& [worker, replicas] : change_.hosted()) {
     if (!members_.has(worker)) continue;
     for (ReplicaId replica : replicas) {

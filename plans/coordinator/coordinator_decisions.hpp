@@ -202,6 +202,13 @@ struct CompleteCheckpoint {
   uint64_t steps_done = 0;
   double loss = 0;
 };
+/// Delete what has been written of checkpoints that will not be complete: of older generations, and
+/// of this one up to `steps_done` steps, but for those of `under_way`.
+struct DeletePartials {
+  uint64_t generation = 0;
+  uint64_t steps_done = 0;
+  std::set<uint64_t> under_way;
+};
 /// Take the state of a stage's layers from the worker that leads it, and save it as that worker
 /// would. Events for each layer and for the end follow.
 struct ReceiveShard {
@@ -210,7 +217,8 @@ struct ReceiveShard {
   int32_t stage = 0;
   int32_t stage_count = 0;  // The number of stages of the plan.
   LayerRange layers;
-  uint64_t steps_done = 0;  // In the state.
+  uint64_t steps_done = 0;    // In the state.
+  bool is_discarded = false;  // Its checkpoint has failed: it is not saved, only out of the way.
 };
 /// The shard that is received is not waited for any longer: what has come of it is dropped.
 struct AbandonShard {
@@ -274,9 +282,9 @@ using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, QuiesceWorker,
                  AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
                  CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
-                 CompleteCheckpoint, ReceiveShard, AbandonShard, EndTransfers, SendLayers,
-                 VerifyCheckpoint, SeekLeftState, StopWorker, DismissWorker, CheckListener,
-                 StopWorkers, EndRun, RunEvent>;
+                 CompleteCheckpoint, DeletePartials, ReceiveShard, AbandonShard, EndTransfers,
+                 SendLayers, VerifyCheckpoint, SeekLeftState, StopWorker, DismissWorker,
+                 CheckListener, StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.

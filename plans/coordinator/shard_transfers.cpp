@@ -36,6 +36,19 @@ Outcome<CoordinatorDecisions> ShardTransfers::on_ended(int32_t stage, uint64_t s
   return begin_first(now_us);
 }
 
+CoordinatorDecisions ShardTransfers::on_failed(int32_t stage, uint64_t steps_done,
+                                               uint64_t now_us) {
+  if (!is_received(stage, steps_done)) {
+    std::erase_if(shards_, [&](const auto& each) {
+      return each.stage == stage && each.steps_done == steps_done;
+    });
+    return {};
+  }
+  CoordinatorDecisions decisions = {AbandonShard{stage, steps_done}};
+  append(decisions, on_ended(stage, steps_done, now_us).decisions());
+  return decisions;
+}
+
 const ReceiveShard* ShardTransfers::overdue(uint64_t now_us) const {
   // Once all layers are there, it is the disk that is waited for.
   const bool awaits_layer = !shards_.empty() && layers_there_ < shards_.front().layers.size();

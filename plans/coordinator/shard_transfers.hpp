@@ -31,6 +31,8 @@ class ShardTransfers {
   std::optional<DropReason> on_layer(int32_t stage, uint64_t steps_done, uint64_t now_us);
   /// The shard is saved, or will not be: the next one is received.
   Outcome<CoordinatorDecisions> on_ended(int32_t stage, uint64_t steps_done, uint64_t now_us);
+  /// Its worker cannot send the shard, which is awaited.
+  CoordinatorDecisions on_failed(int32_t stage, uint64_t steps_done, uint64_t now_us);
   /// The shard that is received, if nothing of it has come for too long.
   const ReceiveShard* overdue(uint64_t now_us) const;
   /// We have done nothing for so long: that is nobody's silence.

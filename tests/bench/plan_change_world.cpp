@@ -107,6 +107,7 @@ class World {
     });
     checkpoints_ = system_->spawn([]() -> actors::CheckpointIo::behavior_type {
       return {[](const actors::CheckpointRequest&, const actors::CheckpointListener&) {},
+              [](const plans::DeletePartials&) {},
               [](const actors::StartRequest&, const actors::CheckpointListener&) {},
               [](const plans::SeekLeftState&, const actors::CheckpointListener& listener) {
                 caf::anon_send(listener, actors::LeftStateFound());

@@ -5,6 +5,7 @@ run that nobody disturbed. `--long`, or SKEIN_TEST_LONG=1, does many more trials
 import argparse
 import concurrent.futures
 import contextlib
+import glob
 import os
 import random
 import signal
@@ -261,6 +262,9 @@ class Trial:
         if not self.fill_disk_of_checkpoints():
             return
         failed = self.run.wait_for_event("checkpoint.failed")
+        folder = os.path.join(self.run.folder(), "checkpoint")
+        left = wait_until(lambda: not glob.glob(os.path.join(folder, "*.tmp", "*")), 10)
+        self.expect("leaves nothing that takes the next one's space", left, glob.glob(folder + "/*/*"))
         self.unmount()
         self.check()
         self.expect("says why", failed and failed is not True and

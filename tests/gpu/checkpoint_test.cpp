@@ -250,6 +250,31 @@ TEST(Checkpoint, IsNotCompleteWithoutWhatItsWritersHaveReported) {
   }
 }
 
+TEST(Checkpoint, WhatNobodyWillCompleteIsDeleted) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1, 0).ok());
+  const std::string emergency = run.path() + "/checkpoint/step-00000002.g00000001.w00002.tmp";
+  fs::create_directories(emergency);
+  const auto partial = [&](uint64_t steps_done, uint64_t generation) {
+    return partial_checkpoint_path(run.path(), steps_done, generation);
+  };
+  for (const uint64_t generation : {kGeneration - 1, kGeneration, kGeneration + 1}) {
+    for (const uint64_t steps_done : {2, 3, 4, 5}) {
+      fs::create_directories(partial(steps_done, generation));
+      std::ofstream(partial(steps_done, generation) + "/model") << "weights";
+    }
+  }
+  delete_partial_checkpoints(run.path(), kGeneration, 4, {3});
+  for (const uint64_t steps_done : {2, 3, 4, 5}) {
+    EXPECT_FALSE(fs::exists(partial(steps_done, kGeneration - 1))) << steps_done;
+    EXPECT_TRUE(fs::exists(partial(steps_done, kGeneration + 1))) << steps_done;
+    EXPECT_EQ(fs::exists(partial(steps_done, kGeneration)), steps_done % 2 == 1) << steps_done;
+  }
+  EXPECT_TRUE(fs::exists(emergency)) << "workers have left it";
+  expect_whole(run.path(), 1);
+  delete_partial_checkpoints(run.path() + "/nowhere", kGeneration, 4, {});
+}
+
 TEST(Checkpoint, AWriterOfAnEarlierGenerationTouchesNothingOfItsSuccessor) {
   tests::TemporaryFolder run;
   ASSERT_TRUE(save_shards(run.path(), {2}, 2, kGeneration - 1).ok());

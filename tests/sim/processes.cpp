@@ -164,6 +164,10 @@ actors::CheckpointIo::behavior_type checkpoint_proxy(
   };
   return {[pass](const actors::CheckpointRequest& request,
                  const actors::CheckpointListener& listener) { pass(request, listener); },
+          [self, around, real](const plans::DeletePartials& order) {
+            self->delayed_send(real, self->state.take(around->world, around->disk.take_us()),
+                               order);
+          },
           [pass](const actors::StartRequest& request, const actors::CheckpointListener& listener) {
             pass(request, listener);
           },

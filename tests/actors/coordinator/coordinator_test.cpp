@@ -69,6 +69,7 @@ struct CoordinatorRig {
       return {[this](const CheckpointRequest& request, const CheckpointListener&) {
                 saved.push_back(request.state.steps_done);
               },
+              [](const plans::DeletePartials&) {},
               [](const StartRequest&, const CheckpointListener&) {},
               [](const plans::SeekLeftState&, const CheckpointListener& listener) {
                 caf::anon_send(listener, LeftStateFound());

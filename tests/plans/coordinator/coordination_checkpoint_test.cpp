@@ -132,10 +132,58 @@ TEST(CoordinationCheckpoint, AStageOfAFailedCheckpointIsTakenOutOfTheWay) {
   EXPECT_EQ(to.on_shard_sent({2}, 1, 4, ++cluster.now).why_dropped(), DropReason::kUnexpected);
   const CoordinatorDecisions sent = to.on_shard_sent({2}, 1, 2, ++cluster.now).decisions();
   ASSERT_NE(find<ReceiveShard>(sent), nullptr) << "else its worker would wait with the next one";
+  EXPECT_TRUE(find<ReceiveShard>(sent)->is_discarded);
   const CoordinatorOutcome received =
       to.on_shard_received(*find<ReceiveShard>(sent), {}, ++cluster.now);
   ASSERT_TRUE(received.is_accepted());
   EXPECT_TRUE(CoordinatorOutcome(received).decisions().empty()) << "it counts for nothing";
+  EXPECT_EQ(to.on_shard_sent({2}, 1, 2, ++cluster.now).why_dropped(), DropReason::kUnexpected)
+      << "it comes once";
+  EXPECT_EQ(to.on_shard_sent({1}, 0, 2, ++cluster.now).is_dropped(), false) << "it may come, too";
+}
+
+TEST(CoordinationCheckpoint, AStageThatCannotBeSentFailsItsCheckpointAtOnce) {
+  for (const bool is_received : {true, false}) {
+    Cluster cluster(saving_job());
+    cluster.start();
+    for (uint64_t step = 0; step < 2; ++step) cluster.finish_step(step);
+    Coordination& to = cluster.coordination;
+    if (!is_received) {
+      EXPECT_TRUE(to.on_shard_sent({1}, 0, 2, ++cluster.now).is_accepted());
+    }
+    EXPECT_TRUE(to.on_shard_sent({2}, 1, 2, ++cluster.now).is_accepted());
+    const CoordinatorDecisions failed =
+        to.on_shard_saved({2}, 1, 2, absl::InternalError("no state"), ++cluster.now).decisions();
+    EXPECT_NE(find<AbandonShard>(failed), nullptr) << "that of the other stage, or it";
+    EXPECT_THAT(names(failed), ElementsAre("checkpoint.failed"));
+  }
+}
+
+TEST(CoordinationCheckpoint, WhatIsLeftOfAFailedOneIsDeleted) {
+  Cluster cluster(saving_job());
+  train(cluster, 4, 0);  // That of step 2 is being completed.
+  Coordination& to = cluster.coordination;
+  const CoordinatorDecisions failed =
+      to.on_checkpoint_completed(2, absl::UnavailableError("disk full"), ++cluster.now).decisions();
+  const auto* deleted = find<DeletePartials>(failed);
+  ASSERT_NE(deleted, nullptr);
+  EXPECT_EQ(deleted->generation, to.generation());
+  EXPECT_EQ(deleted->steps_done, 2u);
+  EXPECT_EQ(deleted->under_way, std::set<uint64_t>{4});
+  const uint64_t before = to.generation();
+  const CoordinatorDecisions changed = cluster.lose(2);
+  ASSERT_NE(find<DeletePartials>(changed), nullptr);
+  EXPECT_GT(find<DeletePartials>(changed)->generation, before) << "all of older plans";
+}
+
+TEST(CoordinationCheckpoint, OneThatIsCompleteIsNotSentAgain) {
+  Cluster cluster(saving_job());
+  train(cluster, 2, 2);
+  Coordination& to = cluster.coordination;
+  for (const uint64_t steps : {0, 1, 2}) {
+    EXPECT_EQ(to.on_shard_sent({2}, 1, steps, ++cluster.now).why_dropped(),
+              DropReason::kUnexpected);
+  }
 }
 
 TEST(CoordinationCheckpoint, ARunThatCannotFinishSaysWhatItWaitsFor) {
