@@ -33,7 +33,7 @@ void GroupServer::begin(uint64_t number, const std::vector<plans::GroupMember>& 
   });
   SKEIN_CHECK(self != members.end()) << "group " << number << " is not ours";
   group_->self = static_cast<uint32_t>(self - members.begin());
-  // Of groups before it nothing is awaited any more.
+  // Nothing is awaited any more of the groups before it.
   while (!early_.empty() && early_.begin()->first <= number) {
     auto early = early_.extract(early_.begin());
     early_count_ -= early.mapped().size();
@@ -56,9 +56,8 @@ std::optional<GroupServer::Sum> GroupServer::push(uint32_t chunk, Floats part) {
 
 std::optional<GroupServer::Sum> GroupServer::on_part(uint64_t number, uint32_t sender,
                                                      uint32_t chunk, Floats part) {
-  if (sender >= options_.stage_replicas.size() || chunk >= options_.chunk_count) {
-    return std::nullopt;
-  }
+  const bool is_of_other = sender < options_.stage_replicas.size() && sender != options_.self;
+  if (!is_of_other || chunk >= options_.chunk_count) return std::nullopt;
   if (!serves(number)) {
     if (number <= newest_ || early_count_ >= early_max_) return std::nullopt;
     if (early_[number].emplace(std::pair(sender, chunk), std::move(part)).second) ++early_count_;
@@ -90,7 +89,7 @@ std::optional<GroupServer::Sum> GroupServer::take(uint32_t member, uint32_t chun
 }
 
 void GroupServer::hand_on(uint32_t chunk, const Floats& weights) const {
-  if (chunk >= options_.chunk_count || owner_of(chunk) != group_->self) return;
+  if (owner_of(chunk) != group_->self) return;
   for (const plans::GroupMember& each : group_->members) {
     if (each.replica == options_.streams.self) continue;
     options_.streams.send(TensorKind::GROUP_PULL, each.replica, group_->number,

@@ -90,13 +90,16 @@ std::optional<WeightServer::Done> WeightServer::push(uint64_t number,
   return finish();
 }
 
+uint32_t WeightServer::shard_of(uint32_t chunk) const {
+  return plans::chunk_owner(chunk, chunk_count_, static_cast<uint32_t>(shards_.size()));
+}
+
 void WeightServer::push_sum(uint64_t number, std::optional<GroupServer::Sum> sum) {
   if (sum) push_chunk(number, sum->chunk, std::move(sum->values));
 }
 
 void WeightServer::push_chunk(uint64_t number, uint32_t chunk, Floats part) {
-  const plans::ReplicaId shard =
-      shards_[plans::chunk_owner(chunk, chunk_count_, static_cast<uint32_t>(shards_.size()))];
+  const plans::ReplicaId shard = shards_[shard_of(chunk)];
   if (shard == options_.streams.self) return on_push(number, self_, chunk, std::move(part));
   options_.streams.send(TensorKind::PUSH, shard, number, {self_, chunk}, *part, part);
 }
@@ -106,11 +109,13 @@ std::optional<WeightServer::Done> WeightServer::on_chunk(const net::TensorKey& k
   if (!options_.streams.fits(key, chunk, chunk_floats_)) return std::nullopt;
   // The sender, by its place among the shards; members are told by the word of the group.
   const auto [sender, number] = place_of(key);
+  if (sender >= shards_.size() || sender == self_ || number >= chunk_count_) return std::nullopt;
   if (key.kind == TensorKind::GROUP_PULL) {
-    keep(key.step, number, *chunk);
+    if (group_server_->is_owner(key.step, shards_[sender], number)) keep(key.step, number, *chunk);
     return finish();
   }
   if (key.kind == TensorKind::PULL) {
+    if (sender != shard_of(number)) return std::nullopt;
     on_pull(key.step, number, std::make_shared<std::vector<float>>(chunk->begin(), chunk->end()));
     return finish();
   }
@@ -120,7 +125,7 @@ std::optional<WeightServer::Done> WeightServer::on_chunk(const net::TensorKey& k
                            std::make_shared<std::vector<float>>(chunk->begin(), chunk->end())));
     return finish();
   }
-  if (sender >= shards_.size() || number < own_.begin || number >= own_.end) return std::nullopt;
+  if (number < own_.begin || number >= own_.end) return std::nullopt;
   auto part = std::make_shared<std::vector<float>>(chunk->begin(), chunk->end());
   const auto group = groups_.find(key.step);
   if (group == groups_.end()) {
@@ -183,16 +188,18 @@ void WeightServer::try_add_up(uint64_t number, uint32_t chunk) {
 
 /// The server's weights, for us, or for the group that we have pushed for.
 void WeightServer::on_pull(uint64_t number, uint32_t chunk, const Floats& weights) {
+  if (!keep(number, chunk, *weights)) return;
   if (group_server_->serves(number)) group_server_->hand_on(chunk, weights);
-  keep(number, chunk, *weights);
 }
 
-void WeightServer::keep(uint64_t number, uint32_t chunk, std::span<const float> weights) {
-  if (!pull_ || pull_->number != number || chunk >= chunk_count_ || pull_->has_chunk[chunk]) return;
+/// False: it is late, or repeated.
+bool WeightServer::keep(uint64_t number, uint32_t chunk, std::span<const float> weights) {
+  if (!pull_ || pull_->number != number || pull_->has_chunk[chunk]) return false;
   pull_->has_chunk[chunk] = true;
   --pull_->missing;
   std::copy_n(weights.begin(), chunk_size(chunk),
               pull_->weights.begin() + static_cast<ptrdiff_t>(size_t{chunk} * chunk_floats_));
+  return true;
 }
 
 void WeightServer::abort(uint64_t number) {

@@ -62,7 +62,8 @@ class WeightServer {
   /// Our update, as a member of group `number`, which is served.
   std::optional<Done> push(uint64_t number, const std::vector<float>& update);
   std::optional<Done> on_chunk(const net::TensorKey& key, const net::TensorHandle& chunk);
-  /// The group lacks a shard: what it has pushed may be in some shards and not in others.
+  /// The group lacks a shard: what it has pushed may be in some shards and not in others. So nobody
+  /// pushes any more in this plan.
   void abort(uint64_t number);
 
  private:
@@ -81,12 +82,13 @@ class WeightServer {
   };
 
   size_t chunk_size(uint32_t chunk) const;
+  uint32_t shard_of(uint32_t chunk) const;
   void push_chunk(uint64_t number, uint32_t chunk, Floats part);
   void push_sum(uint64_t number, std::optional<GroupServer::Sum> sum);
   void on_push(uint64_t number, uint32_t sender, uint32_t chunk, Floats part);
   void try_add_up(uint64_t number, uint32_t chunk);
   void on_pull(uint64_t number, uint32_t chunk, const Floats& weights);
-  void keep(uint64_t number, uint32_t chunk, std::span<const float> weights);
+  bool keep(uint64_t number, uint32_t chunk, std::span<const float> weights);
   std::optional<Done> finish();
 
   const Options options_;

@@ -20,7 +20,7 @@ GroupedServerPolicy::GroupedServerPolicy(const PipelineLayout& layout, const Pip
 
 void GroupedServerPolicy::open(const PipelineGroups& groups) {
   SKEIN_CHECK(groups.size() == table_.layout().pipelines) << groups.size();
-  group_of_ = groups;
+  group_of_ = last_group_of_ = groups;
   group_count_ = *std::max_element(groups.begin(), groups.end()) + 1;
   SKEIN_CHECK(group_count_ > 0);
   for (int32_t group = 0; group < group_count_; ++group) {
@@ -44,11 +44,12 @@ GroupDecisions GroupedServerPolicy::on_membership(const MembershipChange& change
 
 void GroupedServerPolicy::join(uint32_t pipeline) {
   const auto open = barriers_.end() - group_count_;
-  const auto smallest = std::min_element(open, barriers_.end(), [](const auto& a, const auto& b) {
+  auto group = std::min_element(open, barriers_.end(), [](const auto& a, const auto& b) {
     return a.pipeline_count() < b.pipeline_count();
   });
-  smallest->enter(pipeline, 0);
-  group_of_[pipeline] = static_cast<int32_t>(smallest - open);
+  if (last_group_of_[pipeline] >= 0) group = open + last_group_of_[pipeline];
+  group->enter(pipeline, 0);
+  group_of_[pipeline] = last_group_of_[pipeline] = static_cast<int32_t>(group - open);
   versions_.join(pipeline);
 }
 
@@ -67,7 +68,7 @@ GroupDecisions GroupedServerPolicy::regroup(const PipelineGroups& groups) {
   open(groups);
   const size_t first = barriers_.size() - group_count_;
   for (uint32_t pipeline = 0; pipeline < groups.size(); ++pipeline) {
-    if (!table_.is_live(pipeline)) group_of_[pipeline] = -1;
+    if (!table_.is_live(pipeline)) group_of_[pipeline] = last_group_of_[pipeline] = -1;
   }
   for (const auto& [pipeline, steps] : entering) {
     SKEIN_CHECK(group_of_[pipeline] >= 0) << "pipeline replica " << pipeline << " has no group";

@@ -29,7 +29,8 @@ using PipelineGroups = std::vector<int32_t>;
 ///
 /// With one group this is a synchronous parameter server.
 ///
-/// A pipeline replica that joins goes into the group with the fewest live pipeline replicas, of
+/// A pipeline replica that joins goes into the group that it was in, if that is there (it may have
+/// been away for the end of a round), else into the one with the fewest live pipeline replicas, of
 /// several the first one, and takes part from the first step on that the group has not begun at any
 /// stage.
 class GroupedServerPolicy final : public ServerPolicy {
@@ -56,6 +57,7 @@ class GroupedServerPolicy final : public ServerPolicy {
 
   std::vector<StepBarrier> barriers_;  // Those that close, then the G open ones.
   PipelineGroups group_of_;            // [pipeline replicas], of the open ones; -1: not there.
+  PipelineGroups last_group_of_;       // The same, with those that have left; -1: in none of them.
   int32_t group_count_ = 0;
   bool has_group_servers_;
 };

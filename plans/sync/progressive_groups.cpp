@@ -1,6 +1,7 @@
 #include "plans/sync/progressive_groups.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -79,11 +80,13 @@ PipelineGroups fewest_groups(std::span<const double> step_us, double slowdown_ma
 
 void AccuracyBound::on_loss(double loss, int32_t group_count) {
   if (rise_max_ <= 0) return;
-  if (!lowest_ || loss < *lowest_) {
+  const bool is_lowest = std::isfinite(loss) && (!lowest_ || loss < *lowest_);
+  const bool has_risen = !std::isfinite(loss) || (lowest_ && loss > *lowest_ * (1 + rise_max_));
+  if (is_lowest) {
     lowest_ = loss;
     count_max_ = count_max_ > kAnyCount / 2 ? kAnyCount : 2 * count_max_;
-  } else if (loss > *lowest_ * (1 + rise_max_)) {
-    count_max_ = std::max(1, std::min(count_max_, group_count) / 2);
+  } else if (has_risen && group_count <= count_max_) {  // Else fewer groups are on their way.
+    count_max_ = std::max(1, group_count / 2);
   }
 }
 
@@ -99,8 +102,8 @@ std::optional<PipelineGroups> RegroupTrigger::better(std::span<const double> ste
     const auto pipelines = static_cast<int32_t>(slowest_first(step_us).size());
     PipelineGroups moved =
         group_by_speed(step_us, std::min({options_.group_count, pipelines, count_max}));
-    const bool has_too_many = group_count(now) > group_count(moved);
-    if (has_too_many || predicted_slowdown(step_us, moved) * options_.margin <= slowdown) {
+    const bool has_other_count = group_count(now) != group_count(moved);
+    if (has_other_count || predicted_slowdown(step_us, moved) * options_.margin <= slowdown) {
       return moved;
     }
     return std::nullopt;
@@ -124,7 +127,10 @@ std::optional<PipelineGroups> RegroupTrigger::better(std::span<const double> ste
 std::optional<PipelineGroups> RegroupTrigger::observe(std::span<const double> step_us,
                                                       const PipelineGroups& now) {
   std::optional<PipelineGroups> groups = better(step_us, now);
-  if (groups && group_count(now) > bound_.count_max()) return groups;
+  if (groups && group_count(now) > bound_.count_max()) {
+    wishes_ = 0;
+    return groups;
+  }
   wishes_ = groups ? wishes_ + 1 : 0;
   if (wishes_ < options_.patience) return std::nullopt;
   wishes_ = 0;

@@ -54,14 +54,14 @@ struct RegroupOptions {
 /// How many groups there may be by what they cost in accuracy, as staleness is about their number
 /// less one. Basu et al. raise the number until the loss of accuracy hits a limit; how they measure
 /// that is not known to us. Here it is the held-out loss: when it is above the lowest one so far by
-/// more than a share of that, half as many groups are allowed; with each loss that is lower than
-/// all before, twice as many again. Not thread-safe.
+/// more than a share of that, or not finite, half as many groups are allowed, once for each number
+/// of groups; with each loss that is lower than all before, twice as many again. Not thread-safe.
 class AccuracyBound {
  public:
   /// `rise_max` 0: any number is allowed, always.
   explicit AccuracyBound(double rise_max) : rise_max_(rise_max) {}
 
-  /// A held-out loss, of training in so many groups.
+  /// A held-out loss; there are so many groups.
   void on_loss(double loss, int32_t group_count);
   int32_t count_max() const { return count_max_; }
 

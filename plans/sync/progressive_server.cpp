@@ -58,7 +58,7 @@ std::vector<double> ProgressiveServerPolicy::step_times() const {
   std::vector<double> step_us(layout_.pipelines);
   const PipelineGroups groups = groups_.groups();
   for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
-    if (groups[pipeline] < 0) continue;
+    if (groups[pipeline] < 0) return {};
     for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
       const double stage_us = paces_[layout_.replica(stage, pipeline).value].step_us;
       if (stage_us == 0) return {};
@@ -97,7 +97,7 @@ GroupDecisions ProgressiveServerPolicy::on_membership(const MembershipChange& ch
   if (was_there == change.joins) return {};
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
     const ReplicaId replica = layout_.replica(stage, change.pipeline);
-    paces_[replica.value] = {};
+    paces_[replica.value].is_computing = false;  // What it has taken counts when it is back.
     if (change.joins) begin(replica, now_us);
     for (auto& [number, members] : members_) std::erase(members, replica);
   }

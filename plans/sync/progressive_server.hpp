@@ -41,8 +41,7 @@ class ProgressiveServerPolicy final : public GroupScheduler {
 
   GroupDecisions remembering(GroupDecisions decisions);
   void begin(ReplicaId replica, uint64_t now_us);
-  /// [pipeline replicas], 0: not there. Empty while one of those that are there has not been
-  /// measured.
+  /// [pipeline replicas]; empty while one of them is away or has not been measured.
   std::vector<double> step_times() const;
 
   PipelineLayout layout_;

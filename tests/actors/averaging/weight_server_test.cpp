@@ -187,7 +187,7 @@ TEST(WeightServer, AGroupsServerPushesForItsMembers) {
   }
 }
 
-/// Groups by themselves, some with a server, whatever overtakes what; some are aborted.
+/// Groups by themselves, most of them with a server, whatever overtakes what.
 TEST(WeightServer, GroupsWithServersOverlap) {
   constexpr uint32_t kReplicas = 5;
   constexpr size_t kFloats = 5000;
@@ -215,7 +215,7 @@ TEST(WeightServer, GroupsWithServersOverlap) {
         std::iota(order.begin(), order.end(), 0);
         for (size_t i = kReplicas; i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
         for (uint32_t i : order) {
-          stage.take(i, stage.servers[i]->serve(number, members, true));
+          stage.take(i, stage.servers[i]->serve(number, members, number % 4 > 0));
           if (!std::count(groups[g].begin(), groups[g].end(), i)) continue;
           const std::vector<float> update = drawn(rng, kFloats);
           for (size_t f = 0; f < kFloats; ++f) expected[f] += 0.2 * update[f];
@@ -240,15 +240,51 @@ TEST(WeightServer, GroupsWithServersOverlap) {
   }
 }
 
+/// Nobody may say what another member pushes, least of all ourselves.
+TEST(WeightServer, TakesNoPartOfItsOwnFromOthers) {
+  plans::Rng rng(7);
+  for (const bool is_early : {true, false}) {
+    ServedStage stage(2, 5000);
+    const std::vector<float> first = drawn(rng, 5000);
+    stage.resume(first);
+    const uint32_t floats = stage.planes[0]->streams.at(TensorKind::GROUP_PUSH).row_floats;
+    const auto forge = [&] {
+      for (uint32_t chunk = 0; chunk < 3; ++chunk) {  // With our own place as the sender's.
+        for (TensorKind kind :
+             {TensorKind::PUSH, TensorKind::PULL, TensorKind::GROUP_PUSH, TensorKind::GROUP_PULL}) {
+          stage.planes[0]->arrives({kServedGeneration, ServedStage::id(0).value, kind, 1, chunk},
+                                   std::vector<float>(floats, 9));
+        }
+      }
+    };
+    if (is_early) forge();
+    stage.serve(1, everybody(2), true);
+    if (!is_early) forge();
+    std::vector<double> expected(first.begin(), first.end());
+    for (uint32_t i = 0; i < 2; ++i) {
+      const std::vector<float> update = drawn(rng, 5000);
+      for (size_t f = 0; f < 5000; ++f) expected[f] += 0.5 * update[f];
+      stage.push(i, 1, update);
+    }
+    ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+    for (uint32_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(stage.results[i].contains(1)) << "it waits for ever";
+      ASSERT_NO_FATAL_FAILURE(expect_near(stage.results[i].at(1), expected));
+    }
+  }
+}
+
 TEST(WeightServer, NothingIsHeardOfAnAbortedGroupWithAServer) {
   plans::Rng rng(6);
   ServedStage stage(3, 9000);
   stage.resume(drawn(rng, 9000));
   stage.serve(1, everybody(3), true);
-  stage.push(0, 1, drawn(rng, 9000));
-  stage.push(1, 1, drawn(rng, 9000));
-  for (auto& server : stage.servers) server->abort(1);
+  stage.servers[0]->abort(1);
+  for (uint32_t i = 1; i < 3; ++i) stage.push(i, 1, drawn(rng, 9000));
+  for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(stage.deliver_one(rng));
+  for (uint32_t i = 1; i < 3; ++i) stage.servers[i]->abort(1);
   ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+  stage.serve(1, everybody(3), true);  // Late.
   stage.serve(2, everybody(3), true);
   for (uint32_t i = 0; i < 3; ++i) stage.push(i, 2, drawn(rng, 9000));
   ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));

@@ -112,6 +112,13 @@ TEST(GroupedServer, WithoutServersOfTheirOwnGroupsMeetTheCentralOne) {
   }
 }
 
+TEST(GroupedServer, WhoWasAwayComesBackToItsGroup) {
+  GroupedServerPolicy policy({4, 1}, {0, 0, 1, 1});
+  for (const uint32_t pipeline : {0u, 2u, 3u}) policy.on_membership({pipeline, false, 0}, 0);
+  for (const uint32_t pipeline : {2u, 3u, 0u}) policy.on_membership({pipeline, true, 1}, 0);
+  EXPECT_EQ(policy.groups(), (PipelineGroups{0, 0, 1, 1}));
+}
+
 TEST(ProgressiveServer, BeginsWithTheNumberOfGroupsThatIsGiven) {
   for (const auto& [count, groups] : std::map<int32_t, size_t>{{0, 1}, {1, 1}, {3, 3}, {9, 5}}) {
     const ProgressiveServerPolicy policy({5, 2}, {.regroup = {.group_count = count}});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -97,6 +98,8 @@ TEST(AccuracyBound, HalvesTheGroupsWhenTheLossRisesAndDoublesThemWhenItFalls) {
   EXPECT_EQ(bound.count_max(), kAnyCount) << "it is within the bound";
   bound.on_loss(4.3, 8);
   EXPECT_EQ(bound.count_max(), 4);
+  bound.on_loss(4.3, 8);
+  EXPECT_EQ(bound.count_max(), 4) << "four groups have not been tried";
   bound.on_loss(4.3, 4);
   bound.on_loss(4.3, 2);
   bound.on_loss(4.3, 1);
@@ -107,6 +110,15 @@ TEST(AccuracyBound, HalvesTheGroupsWhenTheLossRisesAndDoublesThemWhenItFalls) {
   EXPECT_EQ(bound.count_max(), 2);
   for (int i = 0; i < 40; ++i) bound.on_loss(3.8 - i * 0.01, 2);
   EXPECT_EQ(bound.count_max(), kAnyCount);
+}
+
+TEST(AccuracyBound, ALossThatIsNotFiniteHasRisenAndIsNeverTheLowest) {
+  AccuracyBound bound(0.1);
+  bound.on_loss(std::nan(""), 8);
+  EXPECT_EQ(bound.count_max(), 4);
+  bound.on_loss(5, 4);
+  bound.on_loss(6, 4);
+  EXPECT_EQ(bound.count_max(), 2);
 }
 
 TEST(AccuracyBound, OfNothingAllowsAnything) {
@@ -141,6 +153,23 @@ TEST(RegroupTrigger, AGivenNumberOfGroupsStaysAndStragglersMoveTogether) {
   EXPECT_EQ(sizes(*moved).size(), 4u);
   EXPECT_EQ((*moved)[1], (*moved)[7]);
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(trigger.observe(step_us, *moved));
+}
+
+TEST(RegroupTrigger, AGivenNumberOfGroupsComesBackWhenTheLossFalls) {
+  RegroupTrigger trigger({.group_count = 4, .loss_rise_max = 0.1, .patience = 2});
+  const std::vector<double> step_us(8, 100);
+  PipelineGroups now = group_by_speed(step_us, 4);
+  const auto observe = [&] {
+    if (auto next = trigger.observe(step_us, now)) now = *next;
+    return sizes(now).size();
+  };
+  trigger.on_loss(2, now);
+  trigger.on_loss(3, now);
+  trigger.on_loss(3, now);  // The change has not been made yet.
+  EXPECT_EQ(observe(), 2u);
+  trigger.on_loss(1.9, now);
+  observe();
+  EXPECT_EQ(observe(), 4u);
 }
 
 TEST(RegroupTrigger, AsksOnlyAfterItsPatienceAndOnlyInARow) {
