@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/averaging/model_floats.hpp"
+#include "actors/worker/layer_state.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -14,6 +15,11 @@ namespace {
 /// values += addend, which may be shorter.
 void add(std::vector<float>& values, const std::vector<float>& addend) {
   for (size_t i = 0; i < addend.size(); ++i) values[i] += addend[i];
+}
+
+/// Weights and moments of the embedding.
+uint32_t tied_state_floats(const StageAverages::TiedEnd& tied) {
+  return static_cast<uint32_t>(gpu::kStateKinds.size() * tied.floats);
 }
 
 bool has_member(const net::Average& order, plans::ReplicaId id) {
@@ -31,6 +37,10 @@ StageAverages::StageAverages(Options options) : options_(std::move(options)) {
   }
   exchange_ = std::make_unique<WeightExchange>(
       WeightExchange::Options{options_.streams, float_count(model, ModelFloats::kWithMoments)});
+  if (options_.tied && !options_.tied->is_first && !options_.tied->address.empty()) {
+    options_.streams.open(net::schema::TensorKind::TIED_STATE, tied_state_floats(*options_.tied),
+                          /*tensors_max=*/1);
+  }
 }
 
 plans::Outcome<std::optional<plans::AverageOrder>> StageAverages::on_order(net::Average order) {
@@ -77,7 +87,8 @@ void StageAverages::begin(uint64_t number) {
       << "group " << number << " was not offered to stage " << options_.stage;
   running_ = Group{std::move(offer.mapped())};
   if (aborted_.erase(number) > 0) return end(false);
-  if (running_->order.is_global && running_->order.members.size() < 2) return end(true);
+  const bool is_alone = running_->order.is_global && running_->order.members.size() < 2;
+  if (is_alone && !options_.tied) return end(true);
   copy();
 }
 
@@ -137,6 +148,7 @@ void StageAverages::on_copied() {
     for (size_t i = 0; i < update.size(); ++i) update[i] -= (*taken_)[i];
     return on_pulled(server_->push(own.order.number, update));
   }
+  if (own.order.members.size() < 2) return on_exchanged(std::move(*own.contribution));
   // A non-blocking member needs its contribution, to know what the others add.
   std::vector<float> values =
       own.order.is_nonblocking ? *own.contribution : std::move(*own.contribution);
@@ -147,9 +159,10 @@ void StageAverages::on_copied() {
 }
 
 void StageAverages::on_chunk(const net::TensorKey& key, const net::TensorHandle& chunk) {
-  const bool is_for_group =
+  if (key.kind == net::schema::TensorKind::TIED_STATE) return on_tied(key, chunk);
+  const bool is_for_exchange =
       key.kind == net::schema::TensorKind::PART || key.kind == net::schema::TensorKind::AVERAGE;
-  if (!is_for_group) {
+  if (!is_for_exchange) {
     if (server_) on_pulled(server_->on_chunk(key, chunk));
     return;
   }
@@ -174,6 +187,61 @@ void StageAverages::on_exchanged(std::vector<float> values) {
     addend_ = std::make_shared<const std::vector<float>>(std::move(values));
     return end(true);
   }
+  if (!own.order.is_global || !options_.tied) return write(std::move(values));
+  if (options_.tied->is_first) {
+    send_tied(values);
+    return write(std::move(values));
+  }
+  own.progress = Progress::kAwaitingTied;
+  own.result = std::move(values);
+  try_write_tied();
+}
+
+void StageAverages::send_tied(const std::vector<float>& values) {
+  const TiedEnd& tied = *options_.tied;
+  const size_t kinds = gpu::kStateKinds.size();
+  const net::TensorHandle state = make_layer_memory(tied_state_floats(tied));
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    std::copy_n(values.begin() + static_cast<ptrdiff_t>(kind * values.size() / kinds), tied.floats,
+                state->begin() + static_cast<ptrdiff_t>(kind * tied.floats));
+  }
+  const uint64_t steps_done = running_->order.steps_done;
+  const net::schema::TensorKind kind = net::schema::TensorKind::TIED_STATE;
+  if (tied.address.empty()) {
+    return options_.streams.on_chunk(
+        {options_.streams.generation, tied.other.value, kind, steps_done, 0}, state);
+  }
+  WeightStreams to_other = options_.streams;
+  to_other.addresses = {{tied.other, tied.address}};
+  to_other.send(kind, tied.other, steps_done, {}, *state, state);
+}
+
+void StageAverages::on_tied(const net::TensorKey& key, const net::TensorHandle& state) {
+  if (!options_.tied || options_.tied->is_first) return;
+  if (!options_.streams.fits(key, state, tied_state_floats(*options_.tied))) return;
+  tied_state_ = {key.step, state};
+  try_write_tied();
+}
+
+/// Once the other end has averaged, too.
+void StageAverages::try_write_tied() {
+  const bool is_awaited = running_ && running_->progress == Progress::kAwaitingTied &&
+                          tied_state_ && tied_state_->first == running_->order.steps_done;
+  if (!is_awaited) return;
+  const net::TensorHandle state = std::exchange(tied_state_, std::nullopt)->second;
+  std::vector<float> values = std::move(running_->result);
+  const size_t kinds = gpu::kStateKinds.size();
+  const size_t floats = options_.tied->floats;
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    const size_t end = (kind + 1) * values.size() / kinds;
+    std::copy_n(state->begin() + static_cast<ptrdiff_t>(kind * floats), floats,
+                values.begin() + static_cast<ptrdiff_t>(end - floats));
+  }
+  write(std::move(values));
+}
+
+void StageAverages::write(std::vector<float> values) {
+  Group& own = *running_;
   own.progress = Progress::kWriting;
   const bool with_moments = own.order.is_global || options_.averages_moments;
   const ModelFloats which = with_moments ? ModelFloats::kWithMoments : ModelFloats::kWeights;

@@ -42,6 +42,14 @@ class StageAverages {
     bool is_nonblocking = false;       // The program does not wait for it.
     std::optional<uint64_t> start_us;  // When the copy was ordered; none: it never was.
   };
+  /// The other end of the pipeline replica, if it uses the same embedding: at the end of a round
+  /// the last stage takes the weights and moments that the first one has.
+  struct TiedEnd {
+    bool is_first = false;  // We are the first stage.
+    plans::ReplicaId other;
+    std::string address;  // Its data plane; empty: it is on this worker.
+    size_t floats = 0;    // The embedding: the first of our weights, or the last.
+  };
   struct Options {
     int32_t stage = 0;
     std::shared_ptr<gpu::StageModel> model;
@@ -49,6 +57,7 @@ class StageAverages {
     std::vector<plans::ReplicaId> stage_replicas;  // All of the stage.
     bool has_server = false;
     bool averages_moments = false;
+    std::optional<TiedEnd> tied;
     FailPointHandle fail_point;
     std::function<void(Work, gpu::Work)> submit;
     std::function<void(const Ended&)> on_ended;
@@ -81,19 +90,24 @@ class StageAverages {
 
  private:
   using Floats = std::shared_ptr<std::vector<float>>;
-  enum class Progress { kOffered, kCopying, kExchanging, kWriting };
+  enum class Progress { kOffered, kCopying, kExchanging, kAwaitingTied, kWriting };
   struct Group {
     net::Average order;
     Progress progress = Progress::kOffered;
     uint64_t start_us = 0;
     Floats contribution;                               // From kCopying on.
     std::shared_ptr<const std::vector<float>> addend;  // That the contribution contains.
+    std::vector<float> result;                         // kAwaitingTied: all but the embedding's.
   };
 
   bool can_be(const net::Average& order) const;
   void copy();
   void on_copied();
   void on_exchanged(std::vector<float> values);
+  void write(std::vector<float> values);
+  void send_tied(const std::vector<float>& values);
+  void on_tied(const net::TensorKey& key, const net::TensorHandle& state);
+  void try_write_tied();
   /// The server's weights, if they are all there.
   void on_pulled(std::optional<WeightServer::Done> done);
   void end(bool ok);
@@ -110,6 +124,8 @@ class StageAverages {
   uint64_t staleness_ = 0;                    // As its last group had it.
   /// What groups that the replica did not wait for add to its weights; null: nothing.
   std::shared_ptr<const std::vector<float>> addend_;
+  /// What came last from the other end: after how many steps of the job, and the state.
+  std::optional<std::pair<uint64_t, net::TensorHandle>> tied_state_;
 };
 
 }  // namespace skein::actors

@@ -51,6 +51,14 @@ void CommandRunner::run_forward(const plans::RunAction& command, const StageRepl
   forward.activations =
       parts_.traffic->take({plans::InputKind::kActivation, command.step, own.stage, microbatch});
   forward.output = output.memory;
+  if (own.tied_end && command.begins_step) {
+    if (own.stage == 0) {
+      forward.tied_out = parts_.traffic->add_tied(own, command.step, output);
+    } else {
+      forward.tied_in =
+          parts_.traffic->take({plans::InputKind::kTiedWeights, command.step, own.stage, 0});
+    }
+  }
   gpu::Work work =
       forward_work(command, own, std::move(forward), program_.sample_count(command.step));
   parts_.device->submit(command, std::move(work), std::move(output));
@@ -68,6 +76,14 @@ void CommandRunner::run_backward(const plans::RunAction& command, const StageRep
         parts_.traffic->take({plans::InputKind::kGradient, command.step, own.stage, microbatch});
   }
   backward.output = output.memory;
+  if (own.tied_end && command.ends_step && command.is_last_part()) {
+    if (own.stage == 0) {
+      backward.tied_in =
+          parts_.traffic->take({plans::InputKind::kTiedGradient, command.step, own.stage, 0});
+    } else {
+      backward.tied_out = parts_.traffic->add_tied(own, command.step, output);
+    }
+  }
   gpu::Work work = backward_work(command, config_.job.model, own, std::move(backward));
   parts_.device->submit(command, std::move(work), std::move(output));
 }

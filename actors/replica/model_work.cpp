@@ -92,6 +92,8 @@ gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
   work.run = [input = std::move(input), loss_scale, begins = run.begins_step,
               microbatch = run.stash()](gpu::Ops& ops) -> absl::Status {
     if (begins) SKEIN_RETURN_IF_ERROR(input.model->start_step(ops, loss_scale));
+    if (input.forward.tied_in) input.model->take_tied_weights(ops, *input.forward.tied_in);
+    if (input.forward.tied_out) input.model->copy_tied_weights(ops, *input.forward.tied_out);
     return input.with_input([&](const gpu::StageModel::Input& spans) {
       return input.model->forward(ops, microbatch, spans, span_of(input.forward.output));
     });
@@ -137,6 +139,8 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
     } else {
       status = model->backward_weight_part(ops, microbatch, layers);
     }
+    if (status.ok() && backward.tied_in) model->add_tied_gradient(ops, *backward.tied_in);
+    if (status.ok() && backward.tied_out) model->copy_tied_gradient(ops, *backward.tied_out);
     if (status.ok() && shares) status = model->share_gradients(ops, layers, backward.host_parts);
     if (status.ok() && ends_norm) status = model->gradient_norm_squared(ops, norm.get());
     return status;

@@ -28,6 +28,10 @@ struct ForwardWork {
   int64_t seq_len = 0;
   net::TensorHandle activations;  // Null: the stage reads tokens.
   net::TensorHandle output;       // Null: nobody takes it.
+  /// The weights of an embedding that is tied to the head, in the last stage and in the first one;
+  /// null: nothing comes along, or goes.
+  net::TensorHandle tied_in;
+  net::TensorHandle tied_out;
 };
 /// `sample_count` is that of the whole step, over which the loss is averaged.
 gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
@@ -39,6 +43,10 @@ struct BackwardWork {
   net::TensorHandle gradient;     // Null: it comes from the loss, or the part has none.
   net::TensorHandle output;       // Null: nobody takes it.
   gpu::GradientParts host_parts;  // What crosses by way of the host.
+  /// The gradient of a tied embedding's other use, in the first stage, and of that use, in the last
+  /// one; null as above.
+  net::TensorHandle tied_in;
+  net::TensorHandle tied_out;
 };
 gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& model,
                         const StageReplica& replica, BackwardWork backward);

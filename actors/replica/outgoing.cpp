@@ -15,8 +15,21 @@ void Outgoing::send(uint64_t now_us) {
     }
     plane->send(address, std::move(part));
   }
+  if (tied) send_tied();
   parts.clear();
   memory.reset();
+}
+
+void Outgoing::send_tied() {
+  const Tied sending = *std::exchange(tied, std::nullopt);
+  if (sending.address.empty()) return on_tensor(sending.key, sending.values);
+  net::DataPlane::Rows rows;
+  rows.key = sending.key;
+  rows.sender = sending.sender;
+  rows.row_count = 1;
+  rows.payload = *sending.values;
+  rows.owner = sending.values;
+  plane->send(sending.address, std::move(rows));
 }
 
 }  // namespace skein::actors

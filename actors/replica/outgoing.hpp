@@ -27,10 +27,21 @@ struct Outgoing {
   OnTensor on_tensor;                         // Takes that.
   std::shared_ptr<net::DataPlane> plane;
   std::vector<std::pair<std::string, net::DataPlane::Rows>> parts;  // With their addresses.
+  /// What goes along to the other end of the pipeline, of an embedding that is tied to the head.
+  struct Tied {
+    net::TensorKey key;
+    net::TensorHandle values;
+    std::string address;  // Empty: that end is here.
+    uint32_t sender = 0;
+  };
+  std::optional<Tied> tied;
   TensorSent sent;                                 // What is told of each transfer ...
   std::function<void(const TensorSent&)> on_sent;  // ... while a step is profiled; else null.
 
   void send(uint64_t now_us);
+
+ private:
+  void send_tied();
 };
 
 }  // namespace skein::actors

@@ -68,13 +68,13 @@ void ReplicaState::start(ReplicaConfig new_config) {
   options.samples_per_step = static_cast<uint64_t>(config.job.training.global_batch_size);
   options.microbatch_rows = plan.microbatch_rows;
   options.stage_count = plan.stage_count;
+  const plans::ModeEntry& mode = plans::find_mode(plans::modes_or_own(config.modes), plan.mode);
   for (const PreparedReplica& each : config.replicas) {
-    StageReplica replica = make_stage_replica(config.job, plan, each);
+    StageReplica replica = make_stage_replica(config.job, plan, each, mode.reduces_gradients);
     options.stages.push_back(stage_role(plan, replica));
     parts.replicas.emplace(replica.stage, std::move(replica));
   }
   options.actions = plan.actions;
-  const plans::ModeEntry& mode = plans::find_mode(plans::modes_or_own(config.modes), plan.mode);
   options.passes_in_flight = mode.passes_of(config.job);
   parts.trace.set_overlaps(options.passes_in_flight > 1);
   program = mode.make_program(std::move(options));
@@ -161,8 +161,9 @@ void ReplicaState::on_input(const InputArrived& arrived) {
   const plans::ProgramOutcome outcome = program->on_input(key);
   if (outcome.is_accepted()) {
     parts.traffic->keep(key, arrived.tensor);
-    if (key.kind != plans::InputKind::kValidation) {
-      const char* kind = key.kind == plans::InputKind::kActivation ? "RECV_F" : "RECV_B";
+    const bool is_activation = key.kind == plans::InputKind::kActivation;
+    if (is_activation || key.kind == plans::InputKind::kGradient) {
+      const char* kind = is_activation ? "RECV_F" : "RECV_B";
       parts.trace.record(key.stage, slice_name(key.stage, kind, key.microbatch),
                          StepTrace::kReceive, now_us(), now_us() + 1, key.microbatch, key.step);
     }

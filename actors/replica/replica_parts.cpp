@@ -25,6 +25,15 @@ void open_averages(ReplicaParts& parts, const ReplicaConfig& config, const Repli
   options.streams.on_chunk = hooks.on_chunk;
   options.has_server = plans::has_server(config.job);
   options.averages_moments = config.job.sync.average_moments;
+  if (replica.tied_end) {
+    StageAverages::TiedEnd& tied = options.tied.emplace();
+    tied.is_first = replica.stage == 0;
+    tied.other = *replica.tied_end;
+    tied.floats = static_cast<size_t>(config.job.model.vocab_size * config.job.model.channels);
+    if (!find_replica(parts.replicas, tied.other)) {
+      tied.address = config.addresses.at(plans::replica_of(config.plan, tied.other).worker);
+    }
+  }
   options.fail_point = config.fail_point;
   options.submit = [device = parts.device.get(), stage = replica.stage](StageAverages::Work what,
                                                                         gpu::Work work) {
@@ -58,15 +67,16 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
   const plans::PlanPart& plan = config.plan;
   const plans::WorkerId worker = plans::replica_of(plan, config.replicas.front().id).worker;
   const int64_t row_floats = config.job.training.seq_len * config.job.model.channels;
+  const int64_t tied_floats = config.job.model.vocab_size * config.job.model.channels;
   std::set<int32_t> linked;
   for (const auto& [front, link] : config.links) linked.insert(front);
   for (const auto& [stage, replica] : parts.replicas) parts.trace.add_stage(stage);
   parts.device =
       std::make_unique<DeviceWork>(DeviceWork::Options{plan, worker, hooks.submit, hooks.now_us});
-  parts.traffic =
-      std::make_unique<TensorTraffic>(TensorTraffic::Options{plan, row_floats, linked, config.plane,
-                                                             config.addresses, hooks.on_tensor},
-                                      parts.replicas);
+  parts.traffic = std::make_unique<TensorTraffic>(
+      TensorTraffic::Options{plan, row_floats, tied_floats, linked, config.plane, config.addresses,
+                             hooks.on_tensor},
+      parts.replicas);
   const bool shares_device = !config.device_groups.empty() || !config.links.empty();
   SKEIN_CHECK(!shares_device || plan.whole) << "devices share groups of a plan that is cut";
   parts.operations = std::make_unique<DeviceOperations>(

@@ -8,7 +8,7 @@
 namespace skein::actors {
 
 StageReplica make_stage_replica(const plans::JobSpec& job, const plans::PlanPart& plan,
-                                const PreparedReplica& parts) {
+                                const PreparedReplica& parts, bool reduces_gradients) {
   StageReplica replica;
   replica.parts = parts;
   replica.stage = plans::stage_of(plan, parts.id);
@@ -20,6 +20,9 @@ StageReplica make_stage_replica(const plans::JobSpec& job, const plans::PlanPart
   replica.row_share =
       static_cast<double>(replica.rows.count) / static_cast<double>(job.training.micro_batch_size);
   replica.clip_share = plans::clip_share(job, layers);
+  if (job.model.tied_head && !reduces_gradients) {
+    replica.tied_end = plans::other_end(plan, parts.id);
+  }
   replica.buckets = plans::gradient_buckets(job.model, layers, plans::bucket_cap_mb(job));
   return replica;
 }
@@ -30,6 +33,7 @@ plans::StageRole stage_role(const plans::PlanPart& plan, const StageReplica& rep
   role.is_first = role.stage == 0;
   role.is_last = role.stage + 1 == plan.stage_count;
   role.leads = plans::stage_at(plan, role.stage).first == replica.parts.id;
+  role.has_tied_end = replica.tied_end.has_value();
   role.bucket_count = static_cast<int32_t>(replica.buckets.size());
   for (plans::GroupId group : replica.parts.groups) {
     role.groups.push_back(group_role(plan, replica, group));

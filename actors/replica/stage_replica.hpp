@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "actors/worker/prepare_io.hpp"
@@ -25,12 +26,16 @@ struct StageReplica {
   double row_share = 0;    // Rows / training.micro_batch_size; times blocks, it is `Work::share`.
   std::vector<plans::GradientBucket> buckets;  // In which the last backward of a step ends.
   double clip_share = 1;                       // `plans::clip_share`
+  /// The other end of its pipeline replica, which uses the same embedding; none: it has no such, or
+  /// a group adds up that gradient.
+  std::optional<plans::ReplicaId> tied_end;
   std::shared_ptr<double> norm_squared = std::make_shared<double>(0);
 };
 using StageReplicas = std::map<int32_t, StageReplica>;  // By stage.
 
+/// `reduces_gradients`: as the plan's mode says.
 StageReplica make_stage_replica(const plans::JobSpec& job, const plans::PlanPart& plan,
-                                const PreparedReplica& parts);
+                                const PreparedReplica& parts, bool reduces_gradients = true);
 
 /// What its program needs to know of a replica.
 plans::StageRole stage_role(const plans::PlanPart& plan, const StageReplica& replica);

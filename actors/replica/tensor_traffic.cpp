@@ -38,6 +38,10 @@ Kind to_schema(plans::InputKind kind) {
       return Kind::GRADIENT;
     case plans::InputKind::kValidation:
       return Kind::VALIDATION;
+    case plans::InputKind::kTiedWeights:
+      return Kind::TIED_WEIGHTS;
+    case plans::InputKind::kTiedGradient:
+      return Kind::TIED_GRADIENT;
   }
   return Kind::ACTIVATION;
 }
@@ -48,6 +52,10 @@ plans::InputKind from_schema(Kind kind) {
       return plans::InputKind::kGradient;
     case Kind::VALIDATION:
       return plans::InputKind::kValidation;
+    case Kind::TIED_WEIGHTS:
+      return plans::InputKind::kTiedWeights;
+    case Kind::TIED_GRADIENT:
+      return plans::InputKind::kTiedGradient;
     default:
       return plans::InputKind::kActivation;  // No other kind has a stream here.
   }
@@ -56,12 +64,43 @@ plans::InputKind from_schema(Kind kind) {
 TensorTraffic::TensorTraffic(Options options, const StageReplicas& replicas)
     : options_(std::move(options)) {
   for (const auto& [stage, replica] : replicas) {
+    here_.insert(replica.parts.id);
     if (hands_over(replica, replicas)) handing_over_.insert(stage);
   }
   for (const auto& [stage, replica] : replicas) {
     staging_[stage] = gpu::StagingPool::create(replica.rows.count * options_.row_floats);
     open_inputs(replica);
+    if (replica.tied_end) open_tied(replica);
   }
+}
+
+void TensorTraffic::open_tied(const StageReplica& replica) {
+  if (!tied_staging_) tied_staging_ = gpu::StagingPool::create(options_.tied_floats);
+  if (here_.contains(*replica.tied_end)) return;
+  net::TensorInbox::StreamSpec stream;
+  stream.generation = options_.plan.generation;
+  stream.receiver = replica.parts.id.value;
+  stream.kind = replica.stage == 0 ? Kind::TIED_GRADIENT : Kind::TIED_WEIGHTS;
+  stream.row_count = 1;
+  stream.row_floats = static_cast<uint32_t>(options_.tied_floats);
+  stream.tensors_max = 1;  // Of a step, and no end is a step ahead of the other.
+  stream.on_tensor = options_.on_tensor;
+  options_.plane->inbox().open(std::move(stream));
+}
+
+net::TensorHandle TensorTraffic::add_tied(const StageReplica& from, uint64_t step, Outgoing& out) {
+  const Kind kind = from.stage == 0 ? Kind::TIED_WEIGHTS : Kind::TIED_GRADIENT;
+  Outgoing::Tied& tied = out.tied.emplace();
+  tied.key = {options_.plan.generation, from.tied_end->value, kind, step, 0};
+  tied.values = as_tensor(tied_staging_->take());
+  tied.sender = from.parts.id.value;
+  if (!here_.contains(*from.tied_end)) {
+    const plans::WorkerId worker = plans::replica_of(options_.plan, *from.tied_end).worker;
+    tied.address = options_.addresses.at(worker);
+  }
+  out.on_tensor = options_.on_tensor;
+  out.plane = options_.plane;
+  return tied.values;
 }
 
 void TensorTraffic::open_inputs(const StageReplica& replica) {

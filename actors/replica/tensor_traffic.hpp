@@ -29,6 +29,7 @@ class TensorTraffic {
   struct Options {
     plans::PlanPart plan;
     int64_t row_floats = 0;    // T * C
+    int64_t tied_floats = 0;   // V * C
     std::set<int32_t> linked;  // Stages in front of a link of devices.
     std::shared_ptr<net::DataPlane> plane;
     std::map<plans::WorkerId, std::string> addresses;  // The workers' data planes.
@@ -45,14 +46,20 @@ class TensorTraffic {
   /// Memory and destinations of an output that is about to be made; empty if nobody takes it.
   Outgoing outgoing(const StageReplica& from, net::schema::TensorKind kind, uint64_t step,
                     int32_t microbatch);
+  /// Adds to an output what goes along to the other end of the pipeline: its weights from the first
+  /// stage, its gradient from the last. Returns the memory to put it in.
+  net::TensorHandle add_tied(const StageReplica& from, uint64_t step, Outgoing& out);
 
  private:
   void open_inputs(const StageReplica& replica);
+  void open_tied(const StageReplica& replica);
 
   const Options options_;
   std::set<int32_t> handing_over_;  // Stages whose neighbour behind is here, with the same rows.
   std::map<int32_t, std::shared_ptr<gpu::StagingPool>> staging_;  // By stage.
-  std::map<plans::InputKey, net::TensorHandle> inputs_;           // The program knows of each.
+  std::set<plans::ReplicaId> here_;                               // The replicas of this worker.
+  std::shared_ptr<gpu::StagingPool> tied_staging_;       // Null: no replica here has a tied end.
+  std::map<plans::InputKey, net::TensorHandle> inputs_;  // The program knows of each.
 };
 
 }  // namespace skein::actors

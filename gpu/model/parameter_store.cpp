@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
 #include "plans/base/rng.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -137,6 +138,39 @@ void ParameterStore::take_gradients(Ops& ops, const GradientParts& parts) const 
     ops.copy_in({host_gradients_.floats() + range.begin, range.size()},
                 gradients_.floats() + range.begin);
   }
+}
+
+void ParameterStore::check_tied(size_t floats) const {
+  SKEIN_CHECK(static_cast<int64_t>(floats) == tied_end_ - tied_begin_)
+      << floats << " floats for a tied embedding of " << tied_end_ - tied_begin_;
+}
+
+void ParameterStore::copy_tied_gradient(Ops& ops, std::span<float> out) const {
+  check_tied(out.size());
+  ops.copy_out(gradients_.floats() + tied_begin_, out);
+}
+
+void ParameterStore::add_tied_gradient(Ops& ops, std::span<const float> values) const {
+  check_tied(values.size());
+  const float* from = values.data();
+  if (host_gradients_.data() != nullptr) {
+    // The device reads that memory, too; nothing else is in it where no group adds up gradients.
+    std::copy(values.begin(), values.end(), host_gradients_.floats() + tied_begin_);
+    from = host_gradients_.floats() + tied_begin_;
+  }
+  float* own = gradients_.floats() + tied_begin_;
+  ops.add(own, from, own, tied_end_ - tied_begin_);
+}
+
+void ParameterStore::copy_tied_weights(Ops& ops, std::span<float> out) const {
+  check_tied(out.size());
+  ops.copy_out(weights_.floats() + tied_begin_, out);
+}
+
+void ParameterStore::take_tied_weights(Ops& ops, std::span<const float> values) {
+  check_tied(values.size());
+  ops.copy_in(values, weights_.floats() + tied_begin_);
+  is_rounded_ = false;
 }
 
 void ParameterStore::zero_gradients(Ops& ops) const {

@@ -45,6 +45,12 @@ class ParameterStore {
   void show_gradients(Ops& ops, size_t begin, size_t end, const GradientParts& parts) const;
   void take_gradients(Ops& ops, const GradientParts& parts) const;
 
+  /// As in `StageModel`.
+  void copy_tied_gradient(Ops& ops, std::span<float> out) const;
+  void add_tied_gradient(Ops& ops, std::span<const float> values) const;
+  void copy_tied_weights(Ops& ops, std::span<float> out) const;
+  void take_tied_weights(Ops& ops, std::span<const float> values);
+
   /// Rounds the weights if the host has written them since.
   void refresh(Ops& ops);
   void zero_gradients(Ops& ops) const;
@@ -66,6 +72,7 @@ class ParameterStore {
   };
   Range stage_range() const;
   std::vector<Range> ranges_of(const GradientParts& parts) const;
+  void check_tied(size_t floats) const;
 
   std::vector<plans::ParameterSpec> specs_;
   std::vector<int64_t> offsets_;  // One more than there are parameters.

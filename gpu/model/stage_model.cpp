@@ -199,6 +199,18 @@ class TransformerStage final : public StageModel {
     shared_ = parts;
     return absl::OkStatus();
   }
+  void copy_tied_gradient(Ops& ops, std::span<float> out) const override {
+    store_.copy_tied_gradient(ops, out);
+  }
+  void add_tied_gradient(Ops& ops, std::span<const float> values) override {
+    store_.add_tied_gradient(ops, values);
+  }
+  void copy_tied_weights(Ops& ops, std::span<float> out) const override {
+    store_.copy_tied_weights(ops, out);
+  }
+  void take_tied_weights(Ops& ops, std::span<const float> values) override {
+    store_.take_tied_weights(ops, values);
+  }
   absl::Status gradient_norm_squared(Ops& ops, double* result) override {
     store_.take_gradients(ops, shared_);
     shared_ = kNoParts;

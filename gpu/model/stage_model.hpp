@@ -140,6 +140,14 @@ class StageModel {
   /// memory the host sees.
   virtual absl::Status share_gradients(Ops& ops, const plans::LayerRange& layers,
                                        const GradientParts& parts = {}) = 0;
+  /// Of a tied embedding whose other use is in another stage, [V * C]: where its two ends do not
+  /// add up gradients in a group, the stage with the head gives its gradient to the one with the
+  /// embedding, which adds it to its own, and takes the weights from there. What is copied out is
+  /// there when the work ends.
+  virtual void copy_tied_gradient(Ops& ops, std::span<float> out) const = 0;
+  virtual void add_tied_gradient(Ops& ops, std::span<const float> values) = 0;
+  virtual void copy_tied_weights(Ops& ops, std::span<float> out) const = 0;
+  virtual void take_tied_weights(Ops& ops, std::span<const float> values) = 0;
   /// Sum of squares of the gradients of this stage in float64; a tied gradient counts in the first
   /// stage only. Written when the work ends.
   virtual absl::Status gradient_norm_squared(Ops& ops, double* result) = 0;

@@ -18,6 +18,11 @@ enum TensorKind {
                    # checkpoint that is not seen there, from the coordinator.
   snapshot @7;     # Goes to the worker that keeps the stage's snapshots.
   shard @12;       # Goes to the coordinator, as its sender does not see the run's folder.
+  # Of an embedding that is tied to the head, between the two ends of a pipeline replica whose stages
+  # average apart from each other; a row is the whole matrix.
+  tiedGradient @15;  # Of the head's use, to the first stage: of step `step`.
+  tiedWeights @16;   # To the last stage, for step `step`.
+  tiedState @17;     # Likewise, with both moments: three matrices, after `step` steps of the job.
   # Weights that the members of a group average, in chunks of equally many floats, of which the last
   # one is padded; `step` is the number of the group, `microbatch` is 2^20 * m + chunk, and a row is
   # the whole chunk. Sent once; a chunk of a group that is over is dropped.

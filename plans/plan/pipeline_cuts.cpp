@@ -10,6 +10,7 @@
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/plan/plan_ranks.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {
@@ -108,7 +109,7 @@ absl::StatusOr<Plan> make_plan_of_cuts(const JobSpec& job,
                                 first_rank.at(each.cuts) + static_cast<int32_t>(i)});
     }
   }
-  if (job.model.tied_head && plan.stages.size() > 1) return tied_apart(job, plan.stages.size());
+  SKEIN_RETURN_IF_ERROR(check_tied_embedding(job, static_cast<int64_t>(plan.stages.size())));
   number_replicas(plan.stages);
   plan.groups = reduction_groups(plan.stages, job.model.tied_head);
   SKEIN_RETURN_IF_ERROR(set_schedule(plan, kind));

@@ -24,7 +24,7 @@ LayerRange layers_of(const PipelineCuts& pipeline, size_t i, int64_t layer_count
 /// A plan of these pipeline replicas, in this order. Its stages lie between all cuts of all of
 /// them: so a stage is a range of layers that each pipeline replica holds whole, on one worker, and
 /// averages by itself. InvalidArgument   if cuts do not ascend inside the model or a worker is
-/// there twice; as `validate` of the plan; or if a tied embedding would lie on two stages.
+/// there twice; as `validate` of the plan and `check_tied_embedding`.
 absl::StatusOr<Plan> make_plan_of_cuts(const JobSpec& job,
                                        const std::vector<PipelineCuts>& pipelines,
                                        uint64_t generation);

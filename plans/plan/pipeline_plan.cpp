@@ -5,15 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
-
-absl::Status tied_apart(const JobSpec& job, size_t stages) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "sync.policy = \"", job.sync.policy, "\" with ", stages,
-      " stages averages each stage by itself, which would pull the two copies of a tied embedding "
-      "apart; set model.tie_word_embeddings = false or use one stage"));
-}
 
 int64_t pipeline_rows(const JobSpec& job) {
   const int64_t rows = job.training.micro_batch_size;
@@ -35,9 +29,7 @@ absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<Wo
     parallelism.virtual_stages = 1;
   }
   const int64_t pipelines = available / stages;
-  if (job.model.tied_head && stages * parallelism.virtual_stages > 1) {
-    return tied_apart(job, static_cast<size_t>(stages * parallelism.virtual_stages));
-  }
+  SKEIN_RETURN_IF_ERROR(check_tied_embedding(job, stages * parallelism.virtual_stages));
   parallelism.pipeline_parallel_degree = stages;
   parallelism.data_parallel_replicate_degree = pipelines;
   const int64_t microbatches = microbatch_count(job);

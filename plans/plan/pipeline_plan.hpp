@@ -15,16 +15,12 @@ namespace skein::plans {
 /// samples of one iteration are the same however many pipeline replicas there are; so a micro-batch
 /// of the plan has as many rows as it has pipeline replicas times that. With fewer workers than the
 /// pipeline has stages: one pipeline replica of fewer stages. InvalidArgument   as
-/// `make_layout_plan`; or if a tied embedding would lie on two stages, which
-///                   pipeline replicas average apart from each other.
+/// `make_layout_plan` and `check_tied_embedding`.
 absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
                                         uint64_t generation);
 
 /// Pipeline replicas and stages of such a plan.
 PipelineLayout pipeline_layout(const Plan& plan);
-
-/// Why a tied embedding on so many stages cannot be trained by pipeline replicas.
-absl::Status tied_apart(const JobSpec& job, size_t stages);
 
 /// Rows of each micro-batch of one pipeline replica: a micro-batch of the job's, shared out to the
 /// job's pipeline replicas. Where it cannot be in equal parts, they are the next smaller ones that

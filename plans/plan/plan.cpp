@@ -64,7 +64,9 @@ bool ends_meet(const Plan& plan) {
 
 absl::Status validate(const Plan& plan, const ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(validate(plan, layer_count(model), model.tied_head));
-  if (model.tied_head && plan.stages.size() > 1 && ends_meet(plan)) {
+  // Pipeline replicas' ends do not add up their gradients in a group.
+  const bool has_tied_group = model.tied_head && plan.stages.size() > 1 && plan.mode != kLocalMode;
+  if (has_tied_group && ends_meet(plan)) {
     return absl::InvalidArgumentError(
         "the first and the last stage are on the same workers and share the embedding, which is "
         "then one parameter with two copies on one device; set model.tie_word_embeddings = false, "

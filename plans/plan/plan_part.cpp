@@ -284,6 +284,10 @@ void PlanParts::add_groups(const Place& own, Known& known, PlanPart& part) const
   const size_t last = plan_.stages.size() - 1;
   const bool is_end = own.stage == 0 || own.stage == last;
   if (plan_.groups.size() == plan_.stages.size() || !is_end) return;
+  if (plan_.mode == kLocalMode) {  // The two ends of a pipeline replica need no group.
+    know({own.stage == 0 ? last : 0, own.index}, known);
+    return;
+  }
   known[0];
   known[last];
   const auto front = static_cast<uint32_t>(plan_.stages.front().replicas.size());
@@ -323,7 +327,11 @@ absl::Status validate(const PlanPart& part, WorkerId worker, const ModelSpec& mo
     std::set<GroupId> wanted;
     if (stage_at(part, stage).replica_count > 1) wanted.insert({static_cast<uint32_t>(stage)});
     if (model.tied_head && part.stage_count > 1 && is_end) {
-      wanted.insert({static_cast<uint32_t>(part.stage_count)});
+      if (part.mode != kLocalMode) {
+        wanted.insert({static_cast<uint32_t>(part.stage_count)});
+      } else if (!other_end(part, replica.id)) {
+        return wrong_part(absl::StrCat("it lacks the other end of replica ", replica.id.value));
+      }
     }
     for (GroupId id : wanted) {
       const GroupPart* group = find_group(part, id);
@@ -395,6 +403,18 @@ std::vector<ReplicaPlan> hosted_by(const PlanPart& part, WorkerId worker) {
     }
   }
   return hosted;
+}
+
+std::optional<ReplicaId> other_end(const PlanPart& part, ReplicaId replica) {
+  const int32_t stage = stage_of(part, replica);
+  const int32_t last = part.stage_count - 1;
+  if (last == 0 || (stage != 0 && stage != last)) return std::nullopt;
+  const StagePart* other = find_stage(part, stage == 0 ? last : 0);
+  if (!other) return std::nullopt;
+  const ReplicaId id{other->first.value + replica.value - stage_at(part, stage).first.value};
+  const bool is_known = std::any_of(other->replicas.begin(), other->replicas.end(),
+                                    [&](const ReplicaPlan& each) { return each.id == id; });
+  return is_known ? std::optional(id) : std::nullopt;
 }
 
 std::vector<WorkerId> peers_in(const PlanPart& part, WorkerId worker) {

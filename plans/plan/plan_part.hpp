@@ -108,6 +108,9 @@ const StagePart& stage_at(const PlanPart& part, int32_t stage);
 int32_t stage_of(const PlanPart& part, ReplicaId id);
 const ReplicaPlan& replica_of(const PlanPart& part, ReplicaId id);
 std::vector<Route> routes_from(const PlanPart& part, ReplicaId replica, int step);
+/// The replica at the other end of the pipeline replica, if `replica` is at one; none: there is no
+/// other, or it is not known.
+std::optional<ReplicaId> other_end(const PlanPart& part, ReplicaId replica);
 const GroupPart& group_at(const PlanPart& part, GroupId id);
 /// The worker's replicas, by stage.
 std::vector<ReplicaPlan> hosted_by(const PlanPart& part, WorkerId worker);

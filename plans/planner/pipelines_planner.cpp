@@ -55,7 +55,7 @@ class PipelineTimes {
     if (static_cast<int64_t>(devices.size()) > layers()) {
       return absl::InvalidArgumentError("more workers than layers");
     }
-    if (job_.model.tied_head && devices.size() > 1) return tied_apart(job_, devices.size());
+    SKEIN_RETURN_IF_ERROR(check_tied_embedding(job_, static_cast<int64_t>(devices.size())));
     const auto faster = [this](int32_t a, int32_t b) { return speed(a) > speed(b); };
     std::stable_sort(devices.begin(), devices.end(), faster);
     const Devices descending = devices;

@@ -134,6 +134,15 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLa
   return nullptr;
 }
 
+absl::Status check_tied_embedding(const JobSpec& job, int64_t stages) {
+  if (!job.model.tied_head || stages < 2 || job.sync.claims_in_flight == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "sync.claims_in_flight = ", job.sync.claims_in_flight, " with ", stages,
+      " stages: the first stage would wait in every claim for the gradient of a tied embedding's "
+      "other use, and the last one for its weights; set model.tie_word_embeddings = false, "
+      "sync.claims_in_flight = 1, or use one stage"));
+}
+
 absl::Status check_pipelines(const JobSpec& job) {
   const ParallelismSpec& parallelism = job.parallelism;
   const std::string policy = absl::StrCat("sync.policy = \"", job.sync.policy, "\"");
@@ -155,13 +164,8 @@ absl::Status check_pipelines(const JobSpec& job) {
         " it must be at least parallelism.data_parallel_replicate_degree = ", pipelines,
         ", as every pipeline replica trains a part of each micro-batch"));
   }
-  if (job.model.tied_head &&
-      parallelism.pipeline_parallel_degree * parallelism.virtual_stages > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(policy,
-                     " averages each stage by itself, which would pull the two copies of a tied "
-                     "embedding apart; set model.tie_word_embeddings = false or use one stage"));
-  }
+  SKEIN_RETURN_IF_ERROR(
+      check_tied_embedding(job, parallelism.pipeline_parallel_degree * parallelism.virtual_stages));
   if (job.sync.claims_in_flight > 1) SKEIN_RETURN_IF_ERROR(check_claims(job, policy));
   if (job.sync.average_moments && (is_nonblocking(kind_of(job)) || has_server(job))) {
     return absl::InvalidArgumentError(

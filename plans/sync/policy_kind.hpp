@@ -48,6 +48,10 @@ bool has_server(const JobSpec& job);
 /// begin with their step 0.
 std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLayout& layout);
 
+/// InvalidArgument   if the job's tied embedding, on so many stages, cannot be trained by pipeline
+/// replicas.
+absl::Status check_tied_embedding(const JobSpec& job, int64_t stages);
+
 /// InvalidArgument   if the job's layout cannot be run in pipeline replicas; OK for jobs that are
 /// not to be.
 absl::Status check_pipelines(const JobSpec& job);

@@ -12,7 +12,7 @@ PipelinePass::PipelinePass(Options options)
     : options_(std::move(options)), step_(options_.first_step) {
   SKEIN_CHECK(!options_.actions.empty() && !options_.stages.empty()) << "a pass needs actions";
   for (const Action& action : options_.actions) {
-    if (const auto input = input_of(action, 0)) takes_.insert(*input);
+    for (const InputKey& input : inputs_of(action, 0, true, true)) takes_.insert(input);
   }
 }
 
@@ -106,23 +106,39 @@ ProgramCommands PipelinePass::advance() {
 bool PipelinePass::can_start_action() {
   if (next_part_ > 0) return true;
   if (!computes() || next_action_ == options_.actions.size()) return false;
-  const std::optional<InputKey> input = input_of(options_.actions[next_action_], step_);
-  if (!input) return true;
-  if (inputs_.erase(*input) == 0) return false;
-  used_.insert(*input);
+  const Action& action = options_.actions[next_action_];
+  const StageProgress& progress = progress_.at(action.stage);
+  const std::vector<InputKey> needed = inputs_of(action, step_, progress.actions_started == 0,
+                                                 progress.actions_started + 1 == progress.actions);
+  const bool are_there = std::all_of(needed.begin(), needed.end(),
+                                     [&](const InputKey& key) { return inputs_.contains(key); });
+  if (!are_there) return false;
+  for (const InputKey& key : needed) {
+    inputs_.erase(key);
+    used_.insert(key);
+  }
   return true;
 }
 
-/// None if the action works on what is here.
-std::optional<InputKey> PipelinePass::input_of(const Action& action, uint64_t step) const {
+std::vector<InputKey> PipelinePass::inputs_of(const Action& action, uint64_t step, bool begins,
+                                              bool ends) const {
   const StageRole& own = role(action.stage);
+  std::vector<InputKey> inputs;
+  if (own.has_tied_end && own.is_last && begins) {
+    inputs.push_back({InputKind::kTiedWeights, step, action.stage, 0});
+  }
+  if (own.has_tied_end && own.is_first && ends) {
+    inputs.push_back({InputKind::kTiedGradient, step, action.stage, 0});
+  }
   const bool is_forward = action.type == ActionType::kForward;
   // A backward of the weights works on what the backward of the input left behind.
   const bool needs_input =
       is_forward ? !own.is_first : !own.is_last && action.type != ActionType::kBackwardWeight;
-  if (!needs_input) return std::nullopt;
-  const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
-  return InputKey{kind, step, action.stage, action.microbatch};
+  if (needs_input) {
+    const InputKind kind = is_forward ? InputKind::kActivation : InputKind::kGradient;
+    inputs.push_back({kind, step, action.stage, action.microbatch});
+  }
+  return inputs;
 }
 
 RunAction PipelinePass::start_action() {

@@ -32,6 +32,10 @@ struct StageRole {
   bool is_first = false;  // Forwards need no input.
   bool is_last = false;   // Backwards need no input.
   bool leads = false;     // It saves the state of the stage.
+  /// The other end of the pipeline replica uses the same embedding, and no group adds up its
+  /// gradient: the first stage takes the last one's gradient with its last action of a pass, and
+  /// the last stage the first one's weights with its first action.
+  bool has_tied_end = false;
   std::vector<GroupRole> groups;
   int32_t bucket_count = 1;  // Without groups: parts in which the last backward may end.
 };
@@ -102,7 +106,10 @@ class PipelinePass {
   /// Gives the device the next norms and actions that it may have.
   ProgramCommands advance();
   bool can_start_action();
-  std::optional<InputKey> input_of(const Action& action, uint64_t step) const;
+  /// What the action works on beside what is here; `begins`, `ends`: it is the first action of its
+  /// stage in the pass, or the last.
+  std::vector<InputKey> inputs_of(const Action& action, uint64_t step, bool begins,
+                                  bool ends) const;
   RunAction start_action();
   ProgramCommands end_action(const RunAction& run);
   ProgramCommands end_norm(int32_t stage);

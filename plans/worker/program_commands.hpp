@@ -16,8 +16,8 @@ namespace skein::plans {
 
 // What a worker's program hears.
 
-/// What arrives from a neighbouring stage.
-enum class InputKind { kActivation, kGradient, kValidation };
+/// What arrives from a neighbouring stage, or from the other end of the pipeline.
+enum class InputKind { kActivation, kGradient, kValidation, kTiedWeights, kTiedGradient };
 
 struct InputKey {
   InputKind kind = InputKind::kActivation;

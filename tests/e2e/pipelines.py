@@ -30,8 +30,13 @@ def layout_words(stages, pipelines):
     return ["--parallelism.pipeline_parallel_degree", str(stages),
             "--parallelism.data_parallel_replicate_degree", str(pipelines),
             "--training.micro_batch_size", str(2 * pipelines),
-            "--training.global_batch_size", str(PIPELINE_SAMPLES * pipelines),
-            "--model.tie_word_embeddings", "false"]
+            "--training.global_batch_size", str(PIPELINE_SAMPLES * pipelines)]
+
+
+def claims_words(claims):
+    """Several claims go through a pipeline only if no stage waits for another's part of the embedding."""
+    tied = [] if claims == 1 else ["--model.tie_word_embeddings", "false"]
+    return ["--sync.claims_in_flight", str(claims), *tied]
 
 
 class Trial:
@@ -111,8 +116,20 @@ class Trial:
                 self.program.losses[stages, pipelines] = sum(losses) / len(losses)
             return self.program.losses[stages, pipelines]
 
+    def by_a_server(self, policy, stages, pipelines, *words):
+        """With SGD a server that waits for all makes the updates of the synchronous run."""
+        weights = []
+        plain = ["--optimizer.name", "sgd", "--optimizer.momentum", "0", "--optimizer.lr", "0.1",
+                 "--training.max_norm", "0"]
+        for each, more in (("allreduce", []), (policy, words)):
+            self.start(stages, pipelines, 20, *plain, *more, policy=each, round=7)
+            self.check()
+            weights.append(read_model(newest(self.run.folder())))
+        worst, tensor = worst_relative(*weights)
+        self.expect("has the weights of the synchronous run", worst <= 1e-4, f"{worst:.1e} {tensor}")
+
     def several_claims(self, policy, stages, pipelines, claims):
-        self.start(stages, pipelines, 40, "--sync.claims_in_flight", str(claims), policy=policy,
+        self.start(stages, pipelines, 40, *claims_words(claims), policy=policy,
                    round=20)
         self.check()
         loss, delays = (self.run.steps()[-1][key] for key in ("loss", "stage_weight_delay"))
@@ -125,7 +142,7 @@ class Trial:
 
     def kill_with_claims(self, claims):
         """A worker dies while its pipeline replica has several claims."""
-        run = self.start(3, 2, 120, *PACE, "--sync.claims_in_flight", str(claims), round=40,
+        run = self.start(3, 2, 120, *PACE, *claims_words(claims), round=40,
                          apart=True)
         self.wait_in_round(40)
         victim = self.rng.randint(1, 6)
@@ -231,7 +248,7 @@ class Trial:
 
     def planned_cuts(self, claims=1):
         self.start_planned(40, "--device.speeds", "1,0.3,0.9,0.6", "--device.memory_limit_mb", "4",
-                           "--sync.claims_in_flight", str(claims))
+                           *claims_words(claims))
         self.check()
         loss = self.run.steps()[-1]["loss"]
         mean = self.synchronous_loss(2, 2)
@@ -389,7 +406,7 @@ class Trial:
         """What is in flight takes several iterations' time, and is waited for."""
         slow = ["--device.type", "sleep", "--device.sleep_forward_us", "30000",
                 "--device.sleep_backward_us", "60000", "--elastic.watch_speeds", "false"]
-        run = self.start(2, 1, 500, *slow, "--sync.claims_in_flight", str(claims), round=8)
+        run = self.start(2, 1, 500, *slow, *claims_words(claims), round=8)
         run.wait_for_step(8, PATIENCE_SECONDS)
         time.sleep(1)
         before = run.steps_done()
@@ -417,6 +434,8 @@ def trials():
             lambda t, p=policy, s=stages, c=pipelines, k=claims: t.several_claims(p, s, c, k))
     for stages in (1, 3):
         yield f"one pipeline replica of {stages}", lambda t, s=stages: t.one_pipeline(s)
+    yield "by a server", lambda t: t.by_a_server("ps", 2, 2)
+    yield "by servers of groups", lambda t: t.by_a_server("grouped_ps", 3, 2, "--sync.groups", "1")
     for policy in ("adpsgd", "ps", "hetpipe"):
         yield f"more pipeline replicas than samples {policy}", (
             lambda t, p=policy: t.more_pipelines_than_samples(p))

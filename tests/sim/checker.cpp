@@ -408,7 +408,9 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
                          bool arrives) {
   const auto envelope = *message;
   const auto body = envelope.getBody();
-  if (superseded_.contains(from) && body.isAssign()) void_parts_[to] = envelope.getGeneration();
+  // What it had sent before may come late, to who was paused.
+  const bool makes_void = body.isAssign() || (arrives && body.isPipelineCommit());
+  if (superseded_.contains(from) && makes_void) void_parts_[to] = envelope.getGeneration();
   if (superseded_.contains(from) || superseded_.contains(to)) return;
   if (strangers_.contains(from)) return patience_.on_control(from, to, envelope, arrives);
   if (claims_) {
@@ -632,10 +634,13 @@ void Checker::check_replica(uint64_t generation, const Held& held, uint64_t step
   const uint64_t digest = digest_of(*held.model);
   world_.note(digest);
   Live& live = live_[steps_done];
+  if (live.generation < generation) live.digests.clear();
   if (live.generation <= generation) {  // A late one may take a step that is void by now.
     live.generation = generation;
     for (const auto& [tensor, each] : digests_of(*held.model, job_.optimizer.name)) {
-      live.digests[tensor] = each;
+      if (live.digests.try_emplace(tensor, each).first->second == each) continue;
+      return fail(absl::StrCat("two copies of ", tensor, " differ after ", steps_done,
+                               " steps in generation ", generation));
     }
   }
   const auto [known, is_first] = digests_.try_emplace({generation, held.stage, steps_done}, digest);

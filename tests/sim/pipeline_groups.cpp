@@ -14,11 +14,20 @@ namespace {
 constexpr double kSumTolerance = 1e-5;
 constexpr double kWeightTolerance = 1e-9;
 
+/// Without the copy of an embedding that is tied to the head: the first stage has what counts.
 std::vector<float> state_of(const gpu::StageModel& model) {
   std::vector<float> values;
   const absl::Status status = actors::read_floats(model, actors::ModelFloats::kWithMoments, values);
   SKEIN_CHECK(status.ok()) << std::string(status.message());
-  return values;
+  if (!model.parameters().back().tied_copy) return values;
+  const auto copied = static_cast<size_t>(plans::element_count(model.parameters().back()));
+  const size_t kinds = gpu::kStateKinds.size(), all = values.size() / kinds;
+  std::vector<float> own;
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    const auto first = values.begin() + static_cast<ptrdiff_t>(kind * all);
+    own.insert(own.end(), first, first + static_cast<ptrdiff_t>(all - copied));
+  }
+  return own;
 }
 
 /// Moments follow the weights.

@@ -153,6 +153,12 @@ void choose_groups(uint64_t seed, plans::JobSpec& job) {
   if (job.validation.batches > 0 && draw.chance(0.5)) job.sync.loss_rise_max = 0.001;
 }
 
+/// In half of those that may, the head is tied to the embedding. Drawn apart from the rest.
+void choose_tied(uint64_t seed, plans::JobSpec& job) {
+  Draw draw{plans::Rng(seed, plans::random_stream("tied", 4))};
+  if (job.sync.claims_in_flight == 1 && draw.chance(0.5)) job.model.tied_head = true;
+}
+
 /// In some of them the planner shares the workers out, with cuts of their own for each pipeline
 /// replica; where a worker has no room for all layers, two have. Drawn apart from the rest.
 void choose_pipelines_planner(uint64_t seed, Scenario& scenario) {
@@ -160,7 +166,7 @@ void choose_pipelines_planner(uint64_t seed, Scenario& scenario) {
   Draw draw{plans::Rng(seed, plans::random_stream("pipelines-planner", 1))};
   if (!draw.chance(0.3)) return;
   job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
-  job.model.tied_head = false;
+  if (job.sync.claims_in_flight > 1) job.model.tied_head = false;
   if (!draw.chance(0.8)) return;
   const int64_t rows = plans::pipeline_rows(job);
   const plans::Profile profile =
@@ -507,6 +513,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
     choose_uneven(seed, scenario.job);
     if (policy == "grouped_ps") choose_groups(seed, scenario.job);
     choose_claims(seed, scenario.job);
+    choose_tied(seed, scenario.job);
     choose_pipelines_planner(seed, scenario);
   } else {
     scenario.worker_count = static_cast<int64_t>(draw.chance(0.1) ? 1 : draw.between(2, 6));

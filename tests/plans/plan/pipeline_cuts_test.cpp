@@ -92,6 +92,10 @@ TEST(PipelineCuts, WrongOnesAreRefused) {
   EXPECT_THAT(refused({{{{1}, {2}}, {3}}, {{{2}, {4}}, {3}}}), HasSubstr("two roles"));
   JobSpec tied = job;
   tied.model.tied_head = true;
+  EXPECT_TRUE(make_plan_of_cuts(tied, two_unlike(), 1).ok());
+  EXPECT_TRUE(make_plan_of_cuts(tied, {{{{1}, {2}}, {3}}, {{{3}}, {}}}, 1).ok())
+      << "one has both ends of the embedding";
+  tied.sync.claims_in_flight = 2;
   EXPECT_THAT(std::string(make_plan_of_cuts(tied, two_unlike(), 1).status().message()),
               HasSubstr("tied embedding"));
 }

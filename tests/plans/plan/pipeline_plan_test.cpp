@@ -95,9 +95,11 @@ TEST(PipelinePlan, WithoutADegreeTheWorkersAreSharedOutToThePipelines) {
   }
 }
 
-TEST(PipelinePlan, ATiedEmbeddingNeedsOneStage) {
+TEST(PipelinePlan, ATiedEmbeddingWithSeveralClaimsInFlightNeedsOneStage) {
   JobSpec job = pipeline_job(2, 2);
   job.model.tied_head = true;
+  EXPECT_TRUE(make_pipeline_plan(job, pipeline_workers(4), 1).ok());
+  job.sync.claims_in_flight = 2;
   const absl::Status refused = make_pipeline_plan(job, pipeline_workers(4), 1).status();
   EXPECT_TRUE(absl::IsInvalidArgument(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("tie_word_embeddings"));

@@ -83,7 +83,7 @@ Made random_plan(uint64_t seed) {
   number_replicas(plan.stages);
   if (layer < 2) plan.stages.back().layers.end = layer = 2;
   const bool ends_meet = stages > 1 && plan.stages.front().rank() == plan.stages.back().rank();
-  const bool tied = !ends_meet && rng.below(2) == 1;
+  const bool tied = (is_local || !ends_meet) && rng.below(2) == 1;
   made.model = model_of(layer, tied);
   plan.groups = reduction_groups(plan.stages, tied);
   if (is_local) plan.mode = kLocalMode;
@@ -151,6 +151,14 @@ void expect_same(const Made& made, const PlanPart& part, WorkerId worker) {
       for (const ReductionGroup& group : plan.groups) {
         const auto& members = group.members;
         if (members.size() < 2 || std::count(members.begin(), members.end(), own.id) == 0) continue;
+        if (group.scope == GroupScope::kTied && plan.mode == kLocalMode) {
+          const size_t other = number == 0 ? plan.stages.size() - 1 : 0;
+          const auto index = own.id.value - stage.replicas.front().id.value;
+          const ReplicaPlan& end = plan.stages[other].replicas[index];
+          EXPECT_EQ(other_end(part, own.id), end.id);
+          EXPECT_EQ(replica_of(part, end.id), end);
+          continue;
+        }
         groups.insert(group.id);
         expect_same_group(made, part, group, own.id);
       }

@@ -200,13 +200,15 @@ TEST(PipelinesPlanner, ModelsThatFitNowhereAreRefused) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("lacks"));
 }
 
-TEST(PipelinesPlanner, ATiedEmbeddingStaysWhole) {
+TEST(PipelinesPlanner, ATiedEmbeddingIsCutWhereTheModelHasNoRoom) {
   JobSpec job = ten_layers();
   job.model.tied_head = true;
   PlanRequest request = request_for({{1, 1}});
   EXPECT_EQ(lengths(plan_pipeline_replicas(job, request).value().plan),
             (std::vector<size_t>{1, 1}));
   limit_memory(request, 0.95);
+  EXPECT_EQ(lengths(plan_pipeline_replicas(job, request).value().plan), (std::vector<size_t>{2}));
+  job.sync.claims_in_flight = 2;
   EXPECT_EQ(plan_pipeline_replicas(job, request).status().code(),
             absl::StatusCode::kResourceExhausted);
 }

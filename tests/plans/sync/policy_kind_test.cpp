@@ -66,7 +66,16 @@ TEST(PolicyKind, SeveralClaimsInFlightNeedWhatCanBeLeftOpen) {
   refused("choose \"overlapped\"", [](JobSpec& job) { job.sync.policy = "auto"; });
   refused("as 1F1B", [](JobSpec& job) { job.parallelism.pipeline_parallel_schedule = "GPipe"; });
   refused("as 1F1B", [](JobSpec& job) { job.parallelism.virtual_stages = 2; });
+  refused("tie_word_embeddings = false", [](JobSpec& job) { job.model.tied_head = true; });
   refused("make rounds several times as long", [](JobSpec& job) { job.sync.round_steps = 3; });
+}
+
+TEST(PolicyKind, ATiedEmbeddingMayLieOnTwoStages) {
+  for (const std::string& name : kNames) {
+    JobSpec job = job_of(name);
+    job.model.tied_head = true;
+    EXPECT_EQ(check_pipelines(job), absl::OkStatus());
+  }
 }
 
 TEST(PolicyKind, WhatPipelinesCannotDoIsRefusedWithAWayOut) {
@@ -81,7 +90,6 @@ TEST(PolicyKind, WhatPipelinesCannotDoIsRefusedWithAWayOut) {
        "data_parallel_replicate_degree"},
       {[](JobSpec& job) { job.parallelism.plan = "plan.txt"; }, "parallelism.plan"},
       {[](JobSpec& job) { job.training.micro_batch_size = 3; }, "at least parall"},
-      {[](JobSpec& job) { job.model.tied_head = true; }, "tie_word_embeddings"},
       {[](JobSpec& job) { job.sync.reducer = "mean"; }, "leave sync.reducer out"},
   };
   for (const Case& each : cases) {
@@ -108,12 +116,13 @@ TEST(PolicyKind, ThePlannerMayShareOutTheWorkersOfAll) {
   }
 }
 
-TEST(PolicyKind, ATiedEmbeddingIsWelcomeOnOneStage) {
+TEST(PolicyKind, ATiedEmbeddingWithSeveralClaimsInFlightNeedsOneStage) {
   JobSpec job = job_of("sdpipe");
   job.model.tied_head = true;
+  job.sync.claims_in_flight = 2;
   job.parallelism.pipeline_parallel_degree = 1;
   EXPECT_EQ(check_pipelines(job), absl::OkStatus());
-  job.parallelism.virtual_stages = 2;
+  job.parallelism.pipeline_parallel_degree = 2;
   EXPECT_FALSE(check_pipelines(job).ok());
 }
 

@@ -111,6 +111,41 @@ TEST(LocalProgram, AStepGoesFromClaimToUpdateToGroupToTheNextClaim) {
   EXPECT_EQ(replica.program.dropped(), 0u);
 }
 
+/// The ends of a pipeline of two stages, whose head uses the embedding.
+TEST(LocalProgram, TheEndsOfAPipelineGiveEachOtherTheirPartOfATiedEmbedding) {
+  for (const bool is_first : {true, false}) {
+    const int32_t stage = is_first ? 0 : 1;
+    ProgramOptions options = options_of({stage});
+    options.stages[0].is_first = is_first;
+    options.stages[0].is_last = !is_first;
+    options.stages[0].has_tied_end = true;
+    Replica replica(options);
+    const auto arrives = [&](InputKind kind, uint64_t step) {
+      replica.take(replica.program.on_input({kind, step, stage, 0}));
+    };
+    for (uint64_t step = 0; step < 3; ++step) {
+      if (step == 0) replica.claim(0);
+      if (is_first) {
+        EXPECT_EQ(replica.device, 1) << "the forward waits for nobody";
+        replica.end_work();
+        arrives(InputKind::kGradient, step);
+        EXPECT_EQ(replica.device, 0) << "the gradient of the other use is missing";
+        arrives(InputKind::kTiedGradient, step);
+      } else {
+        arrives(InputKind::kActivation, step);
+        EXPECT_EQ(replica.device, 0) << "the weights are missing";
+        arrives(InputKind::kTiedWeights, step);
+      }
+      arrives(is_first ? InputKind::kTiedGradient : InputKind::kTiedWeights, step);  // A repeat.
+      replica.end_work();
+      EXPECT_EQ(replica.readies, static_cast<int>(step) + 1);
+      replica.commit(step, kNext);
+      replica.end_work();
+      replica.average(step + 1, /*is_alone=*/true, stage);
+    }
+  }
+}
+
 TEST(LocalProgram, AGroupThatIsToldWhileTheUpdateRunsWaitsForItsEnd) {
   Replica replica;
   replica.compute();
