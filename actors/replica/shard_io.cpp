@@ -14,6 +14,8 @@ namespace {
 /// Who does not read, or a slow link, has the data plane hold no more of a stage. The others wait;
 /// the coordinator orders no checkpoint but the last while it has two under way.
 constexpr int kShardsUnderWayMax = 2;
+/// Checkpoints that the coordinator has under way at most: two, and the last one.
+constexpr size_t kShardsAwaitedMax = 3;
 
 std::vector<gpu::SavedParameter> saved_parameters(const ShardRequest& request) {
   std::vector<gpu::SavedParameter> parameters;
@@ -34,7 +36,10 @@ void ShardIoState::save(ShardRequest request, const ShardListener& listener) {
     // Said at once: the coordinator may not read those before it until it hears of another one.
     written.is_sent = true;
     self->send(listener, std::move(written));
-    outboxes[stage].waiting.emplace_back(std::move(request), listener);
+    std::deque<std::pair<ShardRequest, ShardListener>>& waiting = outboxes[stage].waiting;
+    waiting.emplace_back(std::move(request), listener);
+    // The coordinator awaits no older ones: their checkpoints have failed.
+    if (waiting.size() > kShardsAwaitedMax) waiting.pop_front();
     return send_waiting(stage);
   }
   if (seen.ok()) {

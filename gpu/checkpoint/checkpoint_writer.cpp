@@ -27,6 +27,9 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
+/// Ends the name of a folder that is being deleted.
+constexpr char kDeletedEnd[] = ".deleted.tmp";
+
 /// The index of the files whose name begins with `kind`.
 OrderedJson make_index(const std::vector<SavedFile>& files, const std::string& kind) {
   std::map<std::string, std::string> weight_map;
@@ -137,7 +140,7 @@ void delete_old(const std::string& folder, const std::string& newest, int64_t ke
   const auto kept = static_cast<size_t>(keep);
   for (size_t i = 0; keep > 0 && i + kept < complete.size(); ++i) {
     // Under a name that is deleted above: a crash leaves no half that looks whole, or that stays.
-    const fs::path deleted = fs::path(folder) / (complete[i] + ".deleted.tmp");
+    const fs::path deleted = fs::path(folder) / (complete[i] + kDeletedEnd);
     fs::rename(fs::path(folder) / complete[i], deleted, error);
     fs::remove_all(deleted, error);
   }
@@ -218,13 +221,23 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 void delete_partial_checkpoints(const std::string& run_folder, uint64_t generation,
                                 uint64_t steps_done, const std::set<uint64_t>& under_way) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_folder + "/checkpoint", error)) {
-    const auto name = parse_partial_name(entry.path().filename().string());
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator each(run_folder + "/checkpoint", error), end; !error && each != end;
+       each.increment(error)) {
+    entries.push_back(each->path());
+  }
+  for (const fs::path& path : entries) {
+    if (path.filename().string().ends_with(kDeletedEnd)) fs::remove_all(path, error);
+    const auto name = parse_partial_name(path.filename().string());
     if (!name || name->generation > generation) continue;
     const bool may_be_completed =
         name->generation == generation &&
         (name->steps_done > steps_done || under_way.contains(name->steps_done));
-    if (!may_be_completed) fs::remove_all(entry.path(), error);
+    if (may_be_completed) continue;
+    // An earlier life of the coordinator that is completing it finds all of it, or nothing.
+    const fs::path deleted = path.string() + kDeletedEnd;
+    fs::rename(path, deleted, error);
+    if (!error) fs::remove_all(deleted, error);
   }
 }
 

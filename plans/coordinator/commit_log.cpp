@@ -280,6 +280,11 @@ std::optional<DropReason> CommitLog::check_shard(WorkerId sender, int32_t stage,
   return std::nullopt;
 }
 
+void CommitLog::on_shard_announced(int32_t stage, uint64_t steps_done) {
+  const auto checkpoint = checkpoints_.find(steps_done);
+  if (checkpoint != checkpoints_.end()) checkpoint->second.announced.insert(stage);
+}
+
 bool CommitLog::takes_late_shard(WorkerId sender, int32_t stage, uint64_t steps_done) {
   const auto failed = late_shards_.find(steps_done);
   return check_shard(sender, stage, steps_done) == DropReason::kUnexpected &&
@@ -302,8 +307,12 @@ std::optional<DropReason> CommitLog::on_checkpoint_completed(uint64_t steps_done
   const auto checkpoint = checkpoints_.find(steps_done);
   if (checkpoint == checkpoints_.end()) return DropReason::kUnexpected;
   if (!ok) {
-    for (int32_t s = 0; s < static_cast<int32_t>(plan_.stages.size()); ++s) {
-      if (!checkpoint->second.stages.contains(s)) late_shards_[steps_done].insert(s);
+    // One that is being completed, perhaps of an older plan, has all of its shards.
+    std::set<int32_t>* late =
+        checkpoint->second.is_completing ? nullptr : &late_shards_[steps_done];
+    for (int32_t s = 0; late != nullptr && s < static_cast<int32_t>(plan_.stages.size()); ++s) {
+      const Checkpoint& failed = checkpoint->second;
+      if (!failed.stages.contains(s) && !failed.announced.contains(s)) late->insert(s);
     }
     if (late_shards_.size() > kFailedMax) late_shards_.erase(late_shards_.begin());
   } else {

@@ -67,6 +67,10 @@ class CommitLog {
   std::optional<DropReason> check_shard(WorkerId sender, int32_t stage, uint64_t steps_done) const;
   /// The shard belongs to a checkpoint that has failed without it: it may be on its way. True once.
   bool takes_late_shard(WorkerId sender, int32_t stage, uint64_t steps_done);
+  /// The checkpoint has failed in this plan, lately.
+  bool has_failed(uint64_t steps_done) const { return late_shards_.contains(steps_done); }
+  /// The shard is known to be on its way: no news of it is awaited.
+  void on_shard_announced(int32_t stage, uint64_t steps_done);
   /// By the worker that leads the stage. Not `ok`: the caller gives the checkpoint up.
   Outcome<CoordinatorDecisions> on_shard_saved(WorkerId sender, int32_t stage, uint64_t steps_done,
                                                bool ok);
@@ -120,6 +124,7 @@ class CommitLog {
   struct Checkpoint {
     std::set<int32_t> stages;  // Saved so far.
     bool is_completing = false;
+    std::set<int32_t> announced;  // Stages whose shards are on their way.
     double loss = 0;
     uint64_t ordered_us = 0;
   };

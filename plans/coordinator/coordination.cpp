@@ -171,6 +171,10 @@ CoordinatorOutcome Coordination::on_shard_saved(WorkerId sender, int32_t stage, 
   if (phase_ != Phase::kTraining && phase_ != Phase::kFinishing) {
     return Dropped{DropReason::kUnexpected};
   }
+  // It was written behind what has been deleted.
+  if (log_.takes_late_shard(sender, stage, steps_done)) {
+    return CoordinatorDecisions{delete_failed(steps_done)};
+  }
   CoordinatorDecisions given_up;
   if (shards_.awaits(stage, steps_done)) {
     // What comes here counts when it is here: its worker has written nothing.
@@ -202,6 +206,7 @@ CoordinatorOutcome Coordination::on_shard_sent(WorkerId sender, int32_t stage, u
   shard.layers = plan()->stages[static_cast<size_t>(stage)].layers;
   shard.steps_done = steps_done;
   CoordinatorOutcome sent = shards_.on_sent(shard, now_us);
+  if (sent.is_accepted()) log_.on_shard_announced(stage, steps_done);
   if (sent.is_accepted() && !is_late) progress_.on_progress(now_us);
   if (sent.is_dropped() || !shards_.is_news(sender)) return sent;
   CoordinatorDecisions decisions = std::move(sent).decisions();
@@ -226,7 +231,11 @@ CoordinatorOutcome Coordination::on_shard_received(const ReceiveShard& shard,
   if (!runs_plan()) return Dropped{DropReason::kUnexpected};
   if (shard.generation != generation_) return Dropped{DropReason::kStale};
   CoordinatorOutcome ended = shards_.on_ended(shard.stage, shard.steps_done, now_us);
-  if (ended.is_dropped()) return ended;
+  if (ended.is_dropped()) {
+    // Its files were being written when it was given up.
+    if (!status.ok() || !log_.has_failed(shard.steps_done)) return ended;
+    return CoordinatorDecisions{delete_failed(shard.steps_done)};
+  }
   progress_.on_progress(now_us);
   CoordinatorDecisions decisions = std::move(ended).decisions();
   CoordinatorOutcome saved =
@@ -285,12 +294,13 @@ CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
 /// What is on disk of a checkpoint that has failed would take the next one's space, and what is on
 /// its way its time.
 CoordinatorDecisions Coordination::clear_failed(uint64_t steps_done, uint64_t now_us) {
-  CoordinatorDecisions decisions;
-  for (int32_t s = 0; plan() && s < static_cast<int32_t>(plan()->stages.size()); ++s) {
-    if (shards_.awaits(s, steps_done)) append(decisions, shards_.on_failed(s, steps_done, now_us));
-  }
-  decisions.push_back(DeletePartials{generation_, steps_done, log_.checkpoints_under_way()});
+  CoordinatorDecisions decisions = shards_.discard(steps_done, now_us);
+  decisions.push_back(delete_failed(steps_done));
   return decisions;
+}
+
+DeletePartials Coordination::delete_failed(uint64_t steps_done) const {
+  return {generation_, steps_done, log_.checkpoints_under_way()};
 }
 
 CoordinatorOutcome Coordination::on_checkpoint_unreadable(WorkerId worker,
@@ -440,7 +450,6 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   requests_.forget_all();
   CoordinatorDecisions decisions = log_.end_generation();
   decisions.push_back(EndTransfers{generation_});
-  decisions.push_back(DeletePartials{generation_, 0, {}});
   shards_.end_generation();
   mode_.reset();
   if (!reason.empty()) {
@@ -713,6 +722,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
+  decisions.push_back(delete_failed(0));  // Nobody writes files of older plans any more.
   decisions.push_back(
       RunEvent{has_trained_ ? "run.continued" : "run.started",
                absl::StrCat("training ", has_trained_ ? "goes on" : "starts", " at step ", next,

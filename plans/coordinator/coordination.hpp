@@ -261,6 +261,7 @@ class Coordination {
   CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);
   CoordinatorDecisions give_up_shard(uint64_t now_us);
   CoordinatorDecisions clear_failed(uint64_t steps_done, uint64_t now_us);
+  DeletePartials delete_failed(uint64_t steps_done) const;
   CoordinatorDecisions check_progress(uint64_t now_us);
   CoordinatorDecisions try_step_again(double waited_s, uint64_t now_us);
   CoordinatorDecisions give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us);

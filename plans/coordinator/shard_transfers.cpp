@@ -49,6 +49,14 @@ CoordinatorDecisions ShardTransfers::on_failed(int32_t stage, uint64_t steps_don
   return decisions;
 }
 
+CoordinatorDecisions ShardTransfers::discard(uint64_t steps_done, uint64_t now_us) {
+  for (ReceiveShard& each : shards_) {
+    if (each.steps_done == steps_done) each.is_discarded = true;
+  }
+  if (shards_.empty() || shards_.front().steps_done != steps_done) return {};
+  return on_failed(shards_.front().stage, steps_done, now_us);
+}
+
 const ReceiveShard* ShardTransfers::overdue(uint64_t now_us) const {
   // Once all layers are there, it is the disk that is waited for.
   const bool awaits_layer = !shards_.empty() && layers_there_ < shards_.front().layers.size();

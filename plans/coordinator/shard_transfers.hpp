@@ -31,8 +31,11 @@ class ShardTransfers {
   std::optional<DropReason> on_layer(int32_t stage, uint64_t steps_done, uint64_t now_us);
   /// The shard is saved, or will not be: the next one is received.
   Outcome<CoordinatorDecisions> on_ended(int32_t stage, uint64_t steps_done, uint64_t now_us);
-  /// Its worker cannot send the shard, which is awaited.
+  /// The worker cannot send its shard, which is awaited.
   CoordinatorDecisions on_failed(int32_t stage, uint64_t steps_done, uint64_t now_us);
+  /// The checkpoint has failed: what is received of it is not waited for any longer, and what is
+  /// yet to be received is discarded then, so that it is not in the way of the next.
+  CoordinatorDecisions discard(uint64_t steps_done, uint64_t now_us);
   /// The shard that is received, if nothing of it has come for too long.
   const ReceiveShard* overdue(uint64_t now_us) const;
   /// We have done nothing for so long: that is nobody's silence.

@@ -139,7 +139,40 @@ TEST(CoordinationCheckpoint, AStageOfAFailedCheckpointIsTakenOutOfTheWay) {
   EXPECT_TRUE(CoordinatorOutcome(received).decisions().empty()) << "it counts for nothing";
   EXPECT_EQ(to.on_shard_sent({2}, 1, 2, ++cluster.now).why_dropped(), DropReason::kUnexpected)
       << "it comes once";
-  EXPECT_EQ(to.on_shard_sent({1}, 0, 2, ++cluster.now).is_dropped(), false) << "it may come, too";
+}
+
+/// Its worker has no more than two on their way.
+TEST(CoordinationCheckpoint, ShardsOfAFailedCheckpointThatWaitAreDiscardedInTurn) {
+  Cluster cluster(saving_job());
+  train(cluster, 2, 0);
+  for (uint64_t step = 2; step < 4; ++step) cluster.finish_step(step);
+  Coordination& to = cluster.coordination;
+  EXPECT_TRUE(to.on_shard_sent({1}, 0, 4, ++cluster.now).is_accepted());
+  EXPECT_TRUE(to.on_shard_sent({2}, 1, 4, ++cluster.now).is_accepted());
+  ReceiveShard first;
+  first.generation = to.generation();
+  first.sender = {1};
+  first.steps_done = 4;
+  const CoordinatorDecisions failed =
+      to.on_shard_received(first, absl::UnavailableError("disk full"), ++cluster.now).decisions();
+  EXPECT_NE(find<DeletePartials>(failed), nullptr);
+  const auto* next = find<ReceiveShard>(failed);
+  ASSERT_NE(next, nullptr);
+  EXPECT_EQ(next->stage, 1);
+  ReceiveShard second = *next;
+  EXPECT_EQ(to.on_shard_sent({2}, 1, 4, ++cluster.now).is_dropped(), true) << "a repeat";
+  EXPECT_TRUE(to.on_shard_received(second, {}, ++cluster.now).is_accepted());
+}
+
+TEST(CoordinationCheckpoint, FilesThatComeBehindTheDeletionAreDeletedToo) {
+  Cluster cluster(saving_job());
+  cluster.start();
+  for (uint64_t step = 0; step < 2; ++step) cluster.finish_step(step);
+  Coordination& to = cluster.coordination;
+  to.on_shard_saved({1}, 0, 2, absl::UnavailableError("disk full"), ++cluster.now);
+  const CoordinatorDecisions late = to.on_shard_saved({2}, 1, 2, {}, ++cluster.now).decisions();
+  EXPECT_NE(find<DeletePartials>(late), nullptr);
+  EXPECT_TRUE(to.on_shard_saved({2}, 1, 2, {}, ++cluster.now).is_dropped());
 }
 
 TEST(CoordinationCheckpoint, AStageThatCannotBeSentFailsItsCheckpointAtOnce) {
@@ -170,10 +203,6 @@ TEST(CoordinationCheckpoint, WhatIsLeftOfAFailedOneIsDeleted) {
   EXPECT_EQ(deleted->generation, to.generation());
   EXPECT_EQ(deleted->steps_done, 2u);
   EXPECT_EQ(deleted->under_way, std::set<uint64_t>{4});
-  const uint64_t before = to.generation();
-  const CoordinatorDecisions changed = cluster.lose(2);
-  ASSERT_NE(find<DeletePartials>(changed), nullptr);
-  EXPECT_GT(find<DeletePartials>(changed)->generation, before) << "all of older plans";
 }
 
 TEST(CoordinationCheckpoint, OneThatIsCompleteIsNotSentAgain) {
@@ -223,8 +252,10 @@ TEST(CoordinationCheckpoint, AStageThatDoesNotComeFailsItsCheckpointAndTheNextIs
   ASSERT_NE(failed, nullptr);
   EXPECT_EQ(failed->name, "checkpoint.failed");
   EXPECT_THAT(failed->text, HasSubstr("1 of 3 layers"));
-  EXPECT_TRUE(to.on_shard_received(*find<ReceiveShard>(sent), {}, ++cluster.now).is_dropped())
-      << "it was given up";
+  const CoordinatorDecisions written =
+      to.on_shard_received(*find<ReceiveShard>(sent), {}, ++cluster.now).decisions();
+  ASSERT_EQ(written.size(), 1u) << "it was given up";
+  EXPECT_NE(find<DeletePartials>(written), nullptr);
 }
 
 TEST(CoordinationCheckpoint, AChangeThatLosesNothingWaitsForNoCheckpoint) {

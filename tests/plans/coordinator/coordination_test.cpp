@@ -174,10 +174,10 @@ TEST(Coordination, AFailedCheckpointStopsNothing) {
   ASSERT_NE(find<RunEvent>(failed), nullptr);
   EXPECT_EQ(find<RunEvent>(failed)->name, "checkpoint.failed");
   EXPECT_EQ(find<EndRun>(failed), nullptr);
-  EXPECT_TRUE(cluster.coordination.on_shard_saved({2}, 1, 1, absl::OkStatus(), ++cluster.now)
-                  .decisions()
-                  .empty())
-      << "of a checkpoint that will not be complete";
+  const CoordinatorDecisions late =
+      cluster.coordination.on_shard_saved({2}, 1, 1, absl::OkStatus(), ++cluster.now).decisions();
+  ASSERT_EQ(late.size(), 1u) << "of a checkpoint that will not be complete";
+  EXPECT_NE(find<DeletePartials>(late), nullptr);
   EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(1)), nullptr);
   cluster.coordination.on_shard_saved({1}, 0, 2, absl::OkStatus(), ++cluster.now);
   EXPECT_NE(find<CompleteCheckpoint>(
