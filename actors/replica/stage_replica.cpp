@@ -21,7 +21,10 @@ StageReplica make_stage_replica(const plans::JobSpec& job, const plans::PlanPart
       static_cast<double>(replica.rows.count) / static_cast<double>(job.training.micro_batch_size);
   replica.clip_share = plans::clip_share(job, layers);
   if (job.model.tied_head && !reduces_gradients) {
+    const bool is_end = replica.stage == 0 || replica.stage + 1 == plan.stage_count;
     replica.tied_end = plans::other_end(plan, parts.id);
+    SKEIN_CHECK(!is_end || plan.stage_count == 1 || replica.tied_end)
+        << "the plan does not say who has the other use of the embedding";
   }
   replica.buckets = plans::gradient_buckets(job.model, layers, plans::bucket_cap_mb(job));
   return replica;

@@ -19,6 +19,16 @@ constexpr int kLooksMax = 2000;
 constexpr int kMadeMax = 64;
 
 bool is_tied_pair(const Plan& plan, WorkerId a, WorkerId b) {
+  if (plan.mode == kLocalMode) {  // Only the two ends of a pipeline replica talk to each other.
+    if (plan.groups.back().scope != GroupScope::kTied) return false;
+    const auto& front = plan.stages.front().replicas;
+    const auto& back = plan.stages.back().replicas;
+    for (size_t i = 0; i < front.size(); ++i) {
+      const bool is_pair = front[i].worker == a && back[i].worker == b;
+      if (is_pair || (front[i].worker == b && back[i].worker == a)) return true;
+    }
+    return false;
+  }
   for (const ReductionGroup& group : plan.groups) {
     if (group.scope != GroupScope::kTied) continue;
     std::set<WorkerId> members;

@@ -133,7 +133,7 @@ absl::StatusOr<int64_t> layout_worker_count(const JobSpec& job, int64_t availabl
 }
 
 absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
-                                      uint64_t generation) {
+                                      uint64_t generation, const std::string& mode) {
   const auto available = static_cast<int64_t>(workers.size());
   SKEIN_ASSIGN_OR_RETURN(const int64_t ranks, rank_count(job, available));
   const std::vector<int64_t> replicas = replicas_per_rank(job, ranks);
@@ -163,6 +163,7 @@ absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<Work
   number_replicas(plan.stages);
   plan.groups = reduction_groups(plan.stages, job.model.tied_head);
   SKEIN_RETURN_IF_ERROR(set_schedule(plan, kind));
+  plan.mode = mode;
   SKEIN_RETURN_IF_ERROR(validate(plan, job.model));
   return plan;
 }

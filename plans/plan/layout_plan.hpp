@@ -18,7 +18,8 @@ namespace skein::plans {
 ///                   (there must be at least as many workers as replicas) or a micro-batch has
 ///                   fewer rows than a stage has replicas. The message says what would fit.
 absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
-                                      uint64_t generation);
+                                      uint64_t generation,
+                                      const std::string& mode = kSynchronousMode);
 
 /// How many workers the layout of `job` needs; `available` decides what the job leaves open
 /// (pipeline_parallel_degree 0).

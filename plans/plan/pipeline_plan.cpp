@@ -35,8 +35,8 @@ absl::StatusOr<Plan> make_pipeline_plan(const JobSpec& job, const std::vector<Wo
   const int64_t microbatches = microbatch_count(job);
   pipelines_job.training.micro_batch_size = pipeline_rows(job) * pipelines;
   pipelines_job.training.global_batch_size = microbatches * pipelines_job.training.micro_batch_size;
-  SKEIN_ASSIGN_OR_RETURN(Plan plan, make_layout_plan(pipelines_job, workers, generation));
-  plan.mode = kLocalMode;
+  SKEIN_ASSIGN_OR_RETURN(Plan plan,
+                         make_layout_plan(pipelines_job, workers, generation, kLocalMode));
   return plan;
 }
 

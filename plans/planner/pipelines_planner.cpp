@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/base/units.hpp"
 #include "plans/base/upper_median.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/plan/pipeline_cuts.hpp"
@@ -202,13 +203,30 @@ class PipelineTimes {
                             hosts.emplace(device_at(device).host, hosts.size()).first->second,
                             path.bytes_per_second, path.latency_us});
     }
+    const LinkSpeed ends = path_of_ends(pipeline);
+    key.second.push_back({0, 0, 0, 0, ends.bytes_per_second, ends.latency_us});
     return key;
+  }
+
+  /// Between the ends of a pipeline of several workers, if these share an embedding.
+  LinkSpeed path_of_ends(const PipelineCuts& pipeline) const {
+    if (request_.profile.tied_bytes == 0 || pipeline.workers.size() < 2) return {};
+    return path_speed(request_.cluster, static_cast<int32_t>(pipeline.workers.front().value) - 1,
+                      static_cast<int32_t>(pipeline.workers.back().value) - 1);
+  }
+
+  /// The weights of a tied embedding, on their way to the last stage before its first forward.
+  double tied_weights_us(const PipelineCuts& pipeline) const {
+    if (request_.profile.tied_bytes == 0 || pipeline.workers.size() < 2) return 0;
+    const LinkSpeed ends = path_of_ends(pipeline);
+    return ends.latency_us + static_cast<double>(request_.profile.tied_bytes) /
+                                 ends.bytes_per_second * kMicrosecondsPerSecond;
   }
 
   /// With a flush: the whole iteration. Without one, what its slowest worker computes of it.
   absl::StatusOr<double> simulated(const PipelineCuts& pipeline) const {
     SKEIN_ASSIGN_OR_RETURN(const Simulation simulation, simulation_of(pipeline));
-    if (job_.sync.claims_in_flight == 1) return simulation.step_us;
+    if (job_.sync.claims_in_flight == 1) return simulation.step_us + tied_weights_us(pipeline);
     double longest_us = 0;
     for (const SimulatedWorker& each : simulation.workers) {
       longest_us = std::max(longest_us, each.busy_us);

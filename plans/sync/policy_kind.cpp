@@ -1,5 +1,6 @@
 #include "plans/sync/policy_kind.hpp"
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -135,7 +136,15 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLa
 }
 
 absl::Status check_tied_embedding(const JobSpec& job, int64_t stages) {
-  if (!job.model.tied_head || stages < 2 || job.sync.claims_in_flight == 1) return absl::OkStatus();
+  if (!job.model.tied_head || stages < 2) return absl::OkStatus();
+  // With both moments it is one tensor.
+  constexpr int64_t kFloatsMax = std::numeric_limits<uint32_t>::max() / 3;
+  if (job.model.vocab_size > kFloatsMax / job.model.channels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a tied embedding of ", job.model.vocab_size, " x ", job.model.channels,
+                     " is too large for several stages; set model.tie_word_embeddings = false"));
+  }
+  if (job.sync.claims_in_flight == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "sync.claims_in_flight = ", job.sync.claims_in_flight, " with ", stages,
       " stages: the first stage would wait in every claim for the gradient of a tied embedding's "

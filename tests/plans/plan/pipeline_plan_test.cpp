@@ -99,6 +99,12 @@ TEST(PipelinePlan, ATiedEmbeddingWithSeveralClaimsInFlightNeedsOneStage) {
   JobSpec job = pipeline_job(2, 2);
   job.model.tied_head = true;
   EXPECT_TRUE(make_pipeline_plan(job, pipeline_workers(4), 1).ok());
+  JobSpec one_rank = job;  // As after a loss: both ends are on it.
+  one_rank.parallelism.virtual_stages = 2;
+  one_rank.parallelism.pipeline_parallel_schedule = "Interleaved1F1B";
+  one_rank.parallelism.pipeline_parallel_degree = 0;
+  EXPECT_TRUE(make_pipeline_plan(one_rank, pipeline_workers(4), 1).ok());
+  EXPECT_TRUE(make_pipeline_plan(one_rank, pipeline_workers(3), 1).ok());
   job.sync.claims_in_flight = 2;
   const absl::Status refused = make_pipeline_plan(job, pipeline_workers(4), 1).status();
   EXPECT_TRUE(absl::IsInvalidArgument(refused));
