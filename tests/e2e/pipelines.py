@@ -117,16 +117,18 @@ class Trial:
             return self.program.losses[stages, pipelines]
 
     def by_a_server(self, policy, stages, pipelines, *words):
-        """With SGD a server that waits for all makes the updates of the synchronous run."""
+        """With SGD a server that waits for all makes the updates of the synchronous run; but who would be
+        the last one to end leaves its last samples of a round to the others, who then do them one by one."""
         weights = []
         plain = ["--optimizer.name", "sgd", "--optimizer.momentum", "0", "--optimizer.lr", "0.1",
                  "--training.max_norm", "0"]
         for each, more in (("allreduce", []), (policy, words)):
-            self.start(stages, pipelines, 20, *plain, *more, policy=each, round=7)
+            self.start(stages, pipelines, 20, *plain, *more, policy=each, round=20)
             self.check()
             weights.append(read_model(newest(self.run.folder())))
         worst, tensor = worst_relative(*weights)
-        self.expect("has the weights of the synchronous run", worst <= 1e-4, f"{worst:.1e} {tensor}")
+        self.expect("has about the weights of the synchronous run", worst <= 0.05,
+                    f"{worst:.1e} {tensor}")
 
     def several_claims(self, policy, stages, pipelines, claims):
         self.start(stages, pipelines, 40, *claims_words(claims), policy=policy,
