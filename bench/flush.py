@@ -12,13 +12,11 @@ Target, fixed before: within 3 points. Each round ends with the global average, 
 in here. The order of kinds changes with each repeat.
 """
 import argparse
-import glob
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from trained import metrics_of
 
 STAGES, MICROBATCHES = 4, 4
 FORWARD_MS, BACKWARD_MS, UPDATE_MS = 10, 20, 4
@@ -68,21 +66,12 @@ def predicted(claims, iterations):
 
 def measure(skein, claims, iterations, folder):
     """The bubble of each round but the first, in which connections are made."""
-    words = {"job.dump_folder": folder, "training.steps": 3 * iterations,
+    words = {"training.steps": 3 * iterations,
              "sync.round_steps": iterations, "sync.claims_in_flight": claims,
              "device.sleep_forward_us": 1000 * FORWARD_MS,
              "device.sleep_backward_us": 1000 * BACKWARD_MS,
              "device.sleep_update_us": 1000 * UPDATE_MS}
-    job = os.path.join(folder, "job.toml")
-    with open(job, "w", encoding="utf-8") as file:
-        file.write(JOB)
-    command = [skein, "train", job]
-    command += [word for name, value in words.items() for word in ("--" + name, str(value))]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode != 0:
-        sys.exit(f"{' '.join(command)}\n{run.stderr}")
-    with open(glob.glob(os.path.join(folder, "flush-*", "metrics.jsonl"))[0], encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
+    lines = metrics_of(skein, JOB, words, folder)
     rounds = [line for line in lines if line["kind"] == "step"][1:]
     return [line["bubble"] for line in rounds], rounds[-1]["stage_weight_delay"], [
         1000 * line["step_seconds"] / line["steps"] for line in rounds]
@@ -101,7 +90,7 @@ def main():
     for repeat in range(options.repeats):
         for claims in CLAIMS if repeat % 2 == 0 else reversed(CLAIMS):
             with tempfile.TemporaryDirectory(prefix="skein-flush-") as folder:
-                found, delays[claims], took = measure(os.path.abspath(options.skein), claims,
+                found, delays[claims], took = measure(options.skein, claims,
                                                       options.iterations, folder)
             bubbles[claims] += found
             times[claims] += took

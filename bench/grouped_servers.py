@@ -12,13 +12,12 @@ count. Time is that of the steps behind the first round; the loss is that of the
 Targets, fixed before: two hops at most 1.20 times the time and 2.5 % more loss, flat ones 1.12 times and 0.5 %.
 """
 import argparse
-import glob
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from trained import metrics_of
 
 WORKERS = 8
 ROUND_STEPS = 50
@@ -75,19 +74,10 @@ watch_speeds = false
 def train(options, words, delay, rate, seed):
     """Seconds behind the first round, and the loss of the last validation."""
     with tempfile.TemporaryDirectory(prefix="skein-groups-") as folder:
-        words = {"job.dump_folder": folder, "training.steps": options.steps, "sync.round_steps": ROUND_STEPS,
+        words = {"training.steps": options.steps, "sync.round_steps": ROUND_STEPS,
                  "validation.interval": options.steps, "optimizer.lr": rate, "debug.seed": seed,
                  "device.speed": SPEED, "device.scenario": delay, **words}
-        job = os.path.join(folder, "job.toml")
-        with open(job, "w", encoding="utf-8") as file:
-            file.write(JOB)
-        command = [os.path.abspath(options.skein), "train", job]
-        command += [word for name, value in words.items() for word in ("--" + name, str(value))]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode != 0:
-            sys.exit(f"{' '.join(command)}\n{run.stderr}")
-        with open(glob.glob(os.path.join(folder, "groups-*", "metrics.jsonl"))[0], encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
+        lines = metrics_of(options.skein, JOB, words, folder)
     steps = [line for line in lines if line["kind"] == "step"]
     losses = [line["loss"] for line in lines if line["kind"] == "validation"]
     return sum(line["step_seconds"] for line in steps if line["step"] > ROUND_STEPS), losses[-1]

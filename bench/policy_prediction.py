@@ -11,13 +11,13 @@ pairs under H0. So is the global average, by rounds of one length and of another
 Targets, fixed before: predicted within 5 % in the median and 10 % at worst.
 """
 import argparse
-import glob
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from trained import metrics_of
 
 PIPELINES, STAGES = 4, 2
 FORWARD_US, BACKWARD_US, UPDATE_US = 20000, 40000, 2000
@@ -63,22 +63,13 @@ watch_speeds = false
 def measure(options, policy, scenario, round_steps, rounds):
     """Iterations a second of each round but the first."""
     with tempfile.TemporaryDirectory(prefix="skein-rate-") as folder:
-        words = {"job.dump_folder": folder, "training.steps": (rounds + 1) * round_steps,
+        words = {"training.steps": (rounds + 1) * round_steps,
                  "sync.policy": policy, "sync.round_steps": round_steps,
                  # A whole micro-batch takes so long; a pipeline replica has its share of it.
                  "device.sleep_forward_us": PIPELINES * FORWARD_US,
                  "device.sleep_backward_us": PIPELINES * BACKWARD_US,
                  "device.sleep_update_us": UPDATE_US, "device.scenario": scenario}
-        job = os.path.join(folder, "job.toml")
-        with open(job, "w", encoding="utf-8") as file:
-            file.write(JOB)
-        command = [os.path.abspath(options.skein), "train", job]
-        command += [word for name, value in words.items() for word in ("--" + name, str(value))]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode != 0:
-            sys.exit(f"{' '.join(command)}\n{run.stderr}")
-        with open(glob.glob(os.path.join(folder, "rate-*", "metrics.jsonl"))[0], encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
+        lines = metrics_of(options.skein, JOB, words, folder)
     done = [line for line in lines if line["kind"] == "step"][1:]
     return [PIPELINES * line["steps"] / line["step_seconds"] for line in done]
 

@@ -114,19 +114,17 @@ std::optional<WeightServer::Done> WeightServer::on_chunk(const net::TensorKey& k
     if (group_server_->is_owner(key.step, shards_[sender], number)) keep(key.step, number, *chunk);
     return finish();
   }
+  const bool is_push = key.kind == TensorKind::PUSH;
+  if (is_push && (number < own_.begin || number >= own_.end)) return std::nullopt;
+  auto part = std::make_shared<std::vector<float>>(chunk->begin(), chunk->end());
   if (key.kind == TensorKind::PULL) {
-    if (sender != shard_of(number)) return std::nullopt;
-    on_pull(key.step, number, std::make_shared<std::vector<float>>(chunk->begin(), chunk->end()));
+    if (sender == shard_of(number)) on_pull(key.step, number, std::move(part));
     return finish();
   }
   if (key.kind == TensorKind::GROUP_PUSH) {
-    push_sum(key.step, group_server_->on_part(
-                           key.step, sender, number,
-                           std::make_shared<std::vector<float>>(chunk->begin(), chunk->end())));
+    push_sum(key.step, group_server_->on_part(key.step, sender, number, std::move(part)));
     return finish();
   }
-  if (number < own_.begin || number >= own_.end) return std::nullopt;
-  auto part = std::make_shared<std::vector<float>>(chunk->begin(), chunk->end());
   const auto group = groups_.find(key.step);
   if (group == groups_.end()) {
     if ((newest_ && key.step <= *newest_) || early_count_ >= early_max_) return std::nullopt;

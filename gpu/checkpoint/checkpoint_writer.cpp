@@ -120,6 +120,15 @@ absl::Status point_latest(const std::string& folder, const std::string& name) {
   return sync_folder(folder);
 }
 
+/// Under another name, which is deleted later if this is cut off: no half looks whole, or stays,
+/// and who renames the folder meanwhile finds all of it, or nothing.
+void delete_whole(const fs::path& path) {
+  std::error_code error;
+  const fs::path deleted = path.string() + kDeletedEnd;
+  fs::rename(path, deleted, error);
+  if (!error) fs::remove_all(deleted, error);
+}
+
 /// Deletes complete checkpoints beyond the newest `keep`, and partial ones up to the step of
 /// `newest`. Nobody restores from those: the coordinator assigns no plan that starts with an older
 /// checkpoint while a newer one is being completed. And nobody counts what is written to these:
@@ -139,10 +148,7 @@ void delete_old(const std::string& folder, const std::string& newest, int64_t ke
   std::sort(complete.begin(), complete.end());
   const auto kept = static_cast<size_t>(keep);
   for (size_t i = 0; keep > 0 && i + kept < complete.size(); ++i) {
-    // Under a name that is deleted above: a crash leaves no half that looks whole, or that stays.
-    const fs::path deleted = fs::path(folder) / (complete[i] + kDeletedEnd);
-    fs::rename(fs::path(folder) / complete[i], deleted, error);
-    fs::remove_all(deleted, error);
+    delete_whole(fs::path(folder) / complete[i]);
   }
 }
 
@@ -233,11 +239,7 @@ void delete_partial_checkpoints(const std::string& run_folder, uint64_t generati
     const bool may_be_completed =
         name->generation == generation &&
         (name->steps_done > steps_done || under_way.contains(name->steps_done));
-    if (may_be_completed) continue;
-    // An earlier life of the coordinator that is completing it finds all of it, or nothing.
-    const fs::path deleted = path.string() + kDeletedEnd;
-    fs::rename(path, deleted, error);
-    if (!error) fs::remove_all(deleted, error);
+    if (!may_be_completed) delete_whole(path);
   }
 }
 

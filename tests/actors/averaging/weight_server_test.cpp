@@ -114,6 +114,21 @@ TEST(WeightServer, MembersOfOneGroupPullTheSameBits) {
   }
 }
 
+/// What everybody pulls who pushes nothing more, as group `number`.
+void expect_server_has(ServedStage& stage, uint64_t number, const std::vector<double>& expected,
+                       plans::Rng& rng) {
+  const auto replicas = static_cast<uint32_t>(stage.servers.size());
+  ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+  stage.serve(number, everybody(replicas));
+  for (uint32_t i = 0; i < replicas; ++i) {
+    stage.push(i, number, std::vector<float>(expected.size()));
+  }
+  ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+  for (uint32_t i = 0; i < replicas; ++i) {
+    ASSERT_NO_FATAL_FAILURE(expect_near(stage.results[i].at(number), expected));
+  }
+}
+
 /// Every update is in the server once, whatever overtakes what.
 TEST(WeightServer, AddsEachUpdateOnceWhenGroupsOverlap) {
   constexpr uint32_t kReplicas = 4;
@@ -139,15 +154,7 @@ TEST(WeightServer, AddsEachUpdateOnceWhenGroupsOverlap) {
         ASSERT_NO_FATAL_FAILURE(stage.deliver_one(rng, rng.below(4) == 0));
       }
     }
-    ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
-    stage.serve(++number, everybody(kReplicas));
-    for (uint32_t i = 0; i < kReplicas; ++i) {
-      stage.push(i, number, std::vector<float>(kFloats));
-    }
-    ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
-    for (uint32_t i = 0; i < kReplicas; ++i) {
-      ASSERT_NO_FATAL_FAILURE(expect_near(stage.results[i].at(number), expected));
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_server_has(stage, number + 1, expected, rng));
   }
 }
 
@@ -228,15 +235,7 @@ TEST(WeightServer, GroupsWithServersOverlap) {
         ASSERT_NO_FATAL_FAILURE(stage.deliver_one(rng, rng.below(4) == 0));
       }
     }
-    ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
-    stage.serve(++number, everybody(kReplicas));
-    for (uint32_t i = 0; i < kReplicas; ++i) {
-      stage.push(i, number, std::vector<float>(kFloats));
-    }
-    ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
-    for (uint32_t i = 0; i < kReplicas; ++i) {
-      ASSERT_NO_FATAL_FAILURE(expect_near(stage.results[i].at(number), expected));
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_server_has(stage, number + 1, expected, rng));
   }
 }
 
