@@ -634,13 +634,16 @@ void Checker::check_replica(uint64_t generation, const Held& held, uint64_t step
   const uint64_t digest = digest_of(*held.model);
   world_.note(digest);
   Live& live = live_[steps_done];
-  if (live.generation < generation) live.digests.clear();
   if (live.generation <= generation) {  // A late one may take a step that is void by now.
     live.generation = generation;
     for (const auto& [tensor, each] : digests_of(*held.model, job_.optimizer.name)) {
-      if (live.digests.try_emplace(tensor, each).first->second == each) continue;
-      return fail(absl::StrCat("two copies of ", tensor, " differ after ", steps_done,
-                               " steps in generation ", generation));
+      uint64_t& seen_in = live.seen_in[tensor];
+      if (seen_in == generation && live.digests[tensor] != each) {
+        return fail(absl::StrCat("two copies of ", tensor, " differ after ", steps_done,
+                                 " steps in generation ", generation));
+      }
+      seen_in = generation;
+      live.digests[tensor] = each;
     }
   }
   const auto [known, is_first] = digests_.try_emplace({generation, held.stage, steps_done}, digest);

@@ -212,6 +212,7 @@ class Checker {
   struct Live {
     uint64_t generation = 0;
     std::map<std::string, uint32_t> digests;  // By tensor, as in a checkpoint.
+    std::map<std::string, uint64_t> seen_in;  // By tensor: the generation of its digest.
   };
   std::map<uint64_t, Live> live_;                 // By steps done.
   std::multimap<std::string, ProcessId> shards_;  // That are being written.
