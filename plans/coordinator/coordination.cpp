@@ -123,6 +123,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   }
   bad_input_ = absl::OkStatus();  // The others could read it.
   has_participant_blamed_input_ = false;
+  if (step == change_.restore().first_step) mark_trained();
   goodput_.on_commit(step, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
@@ -1051,6 +1052,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
     }
   }
   const bool takes_part = change_.takes_part(worker);
+  const bool has_trained = members().at(worker).has_trained;
   // While others train, one that measures has read nothing that they have not.
   const bool measures = !has_trained_ && measurements_.is_asked(worker);
   members_.lose(worker, change_.hosts(worker), now_us);
@@ -1058,7 +1060,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   const absl::Status blame(why.code(),
                            absl::StrCat(who, " failed at step ", step, ": ", why.message()));
   const bool has_say = takes_part || measures;
-  if ((has_say && blames_input(blame, takes_part, now_us)) || options_.only_profiles) {
+  if ((has_say && blames_input(blame, takes_part, has_trained, now_us)) || options_.only_profiles) {
     append(decisions, end(blame, false));
     return decisions;
   }
@@ -1068,17 +1070,27 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
 }
 
 /// True if the input must be at fault, and not the worker: a second one with a part says so, or
-/// nobody is left. Anybody who joins may be asked to measure: that alone ends no run of others.
-bool Coordination::blames_input(const absl::Status& why, bool takes_part, uint64_t now_us) {
+/// nobody is left. Anybody who joins may be asked to measure, and may be the only one while those
+/// who have trained are away: that alone ends no run of others.
+bool Coordination::blames_input(const absl::Status& why, bool takes_part, bool has_trained,
+                                uint64_t now_us) {
   if (!is_bad_input(why)) return false;
   // Those who are away for a moment may have read it well; and so did those of an earlier plan, if
-  // a newcomer is all there is.
-  const bool is_last =
-      members_.count() == 0 && absent_.awaited(now_us).empty() && (takes_part || !has_past());
+  // one who has trained nothing is all there is.
+  const bool has_begun = log_.steps_done() > options_.committed_steps;
+  const bool knows_best = has_begun ? has_trained : takes_part || !has_past();
+  const bool is_last = members_.count() == 0 && absent_.awaited(now_us).empty() && knows_best;
   const bool is_agreed = (takes_part && has_participant_blamed_input_) || is_last;
   bad_input_ = why;
   has_participant_blamed_input_ = has_participant_blamed_input_ || takes_part;
   return is_agreed;
+}
+
+/// With the plan's first step: its workers stay the same.
+void Coordination::mark_trained() {
+  for (const auto& [id, member] : members()) {
+    if (change_.hosts(id)) members_.mark_trained(id);
+  }
 }
 
 CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_us) {

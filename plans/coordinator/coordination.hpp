@@ -210,7 +210,8 @@ class Coordination {
   CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
-  bool blames_input(const absl::Status& why, bool takes_part, uint64_t now_us);
+  void mark_trained();
+  bool blames_input(const absl::Status& why, bool takes_part, bool has_trained, uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
   bool needs_what_it_holds(const Member& member) const;

@@ -28,6 +28,7 @@ struct Member {
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
   bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
+  bool has_trained = false;     // On this connection it had a part in a step that was committed.
 };
 
 /// Whether workers that are to leave are counted on.
@@ -60,6 +61,8 @@ class Membership {
   bool mark_leaving(WorkerId worker);
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
+  /// A step was committed in which it had a part.
+  void mark_trained(WorkerId worker) { members_.at(worker).has_trained = true; }
 
   const std::map<WorkerId, Member>& all() const { return members_; }
   size_t count() const { return members_.size(); }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "actors/run_id.hpp"
 #include "plans/sync/policy_kind.hpp"
@@ -580,6 +581,11 @@ class Simulation {
     }
     // Nothing is left that could be gone on from, and the run says so.
     if (absl::IsDataLoss(result_->status) && disk_.has_only_damaged()) return;
+    // It was the only worker, and had a part before it knew. Nothing was trained that is lost.
+    const bool is_stranger_believed =
+        absl::IsDataLoss(result_->status) &&
+        absl::StrContains(result_->status.message(), Stranger::kUnreadable);
+    if (is_stranger_believed && store_.commits.empty()) return;
     if (!result_->status.ok()) {
       return checker_.fail(absl::StrCat("the run failed: ", result_->status.ToString()));
     }

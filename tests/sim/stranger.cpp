@@ -136,7 +136,7 @@ net::ControlBody Stranger::make_lie() {
       return net::SnapshotKept{stage, step + 1};
     case 6:
       // A second one with a part is believed.
-      return net::Failed{"the data is unreadable", !had_part_};
+      return net::Failed{kUnreadable, !had_part_};
     case 7:
       return net::Failed{"something broke", false};
     case 8:

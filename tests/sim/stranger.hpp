@@ -25,6 +25,9 @@ class Stranger {
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
 
+  /// Its lie about the input, which no other worker of a simulation says.
+  static constexpr const char* kUnreadable = "the data is unreadable";
+
   ProcessId process() const { return process_; }
   void kill();
 

@@ -118,6 +118,39 @@ TEST(Ownership, ACommitOfTheOthersShowsThatTheInputWasGood) {
   EXPECT_EQ(find<EndRun>(cluster.blame(3)), nullptr) << "its own fault as well";
 }
 
+TEST(Ownership, BadInputOfTheOnlyWorkerEndsARunOfOthersOnlyIfItHasTrainedWell) {
+  JobSpec job = job_of_hundred();
+  job.parallelism.pipeline_parallel_degree = 1;
+  job.checkpoint.enable = true;
+  job.checkpoint.interval = 1;
+  for (bool has_trained : {false, true}) {
+    Cluster cluster(job, 1);
+    cluster.join(1);
+    cluster.quiesced(1);
+    cluster.prepared(1);
+    cluster.ready(0, 0);
+    ASSERT_NE(find<BroadcastCommit>(cluster.decided(cluster.coordination.on_journaled(0, 9))),
+              nullptr);
+    cluster.coordination.on_shard_saved({1}, 0, 1, {}, ++cluster.now);
+    cluster.coordination.on_checkpoint_completed(1, {}, ++cluster.now);
+    cluster.lose(1);
+    cluster.decided(cluster.coordination.on_join(2, stranger(0, 0), ++cluster.now));
+    cluster.now += 2'000'000;  // More might have come.
+    cluster.answered(cluster.coordination.on_timer(cluster.now));
+    cluster.quiesced(2);
+    cluster.prepared(2);
+    ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+    if (has_trained) {
+      const uint64_t step = cluster.coordination.steps_done();
+      cluster.ready(0, step);
+      cluster.decided(cluster.coordination.on_journaled(step, ++cluster.now));
+    }
+    const CoordinatorDecisions blamed =
+        cluster.decided(cluster.coordination.on_worker_lost(WorkerId{2}, kNoData, ++cluster.now));
+    EXPECT_EQ(find<EndRun>(blamed) != nullptr, has_trained);
+  }
+}
+
 TEST(Ownership, BadInputOfTheLastWorkerEndsTheRun) {
   JobSpec job = job_of_hundred();
   job.parallelism.pipeline_parallel_degree = 1;
