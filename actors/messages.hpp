@@ -135,6 +135,8 @@ struct WorkDone {
   uint64_t token = 0;
   absl::Status status;
   std::chrono::steady_clock::time_point ended;  // On the device: this news may come much later.
+  /// When a device that other jobs use as well has begun with it; none: no other job does.
+  std::optional<std::chrono::steady_clock::time_point> begun = {};
 };
 
 /// Measure the job's layers on a device and the links to other workers.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <span>
@@ -15,10 +16,9 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "actors/fail_point.hpp"
 #include "actors/printing/stderr_lines.hpp"
-#include "actors/worker/worker_process.hpp"
 #include "cli/config/job_file.hpp"
 #include "cli/config/job_keys.hpp"
 #include "cli/config/planning_arguments.hpp"
@@ -29,18 +29,15 @@
 #include "cli/run/signals.hpp"
 #include "cli/run/standard_streams.hpp"
 #include "cli/run/worker_children.hpp"
-#include "cli/spot/metadata_client.hpp"
-#include "cli/spot/spot_watch.hpp"
 #include "cli/verbs/compare_verb.hpp"
 #include "cli/verbs/generate.hpp"
 #include "cli/verbs/profile_verb.hpp"
 #include "cli/verbs/status.hpp"
 #include "cli/verbs/train.hpp"
 #include "cli/verbs/verify_verb.hpp"
+#include "cli/verbs/worker_verb.hpp"
 #include "cli/version.hpp"
 #include "gpu/data/token_file.hpp"
-#include "net/address.hpp"
-#include "net/local_address.hpp"
 
 namespace {
 
@@ -65,108 +62,6 @@ environment; `skein config keys` lists them.
 Exit codes: 0 done, 2 bad arguments or job file, 3 bad data or checkpoint, 70 an internal error
 (start it again), 75 stopped early with the state saved, 130 stopped with nothing saved or ended by
 a second signal, 1 anything else.)";
-
-struct WorkerArguments {
-  std::string join;
-  std::string bind = "127.0.0.1";
-  std::string device;
-  double speed = 0;
-  int64_t threads = 0;
-  int64_t ordinal = -1;
-  int32_t local_rank = 0;
-  bool insecure = false;
-  int parent = 0;
-  std::string spot = "none";
-  std::string spot_url = kMetadataUrl;
-};
-
-void say_waiting(const std::string& why, double seconds) {
-  print_error_line(
-      absl::StrFormat("skein: waiting for the coordinator, for at most %.0f s: %s", seconds, why));
-}
-
-/// What `--bind auto` stands for, as soon as there is a way to the coordinator.
-absl::StatusOr<std::string> find_bind_address(const WorkerArguments& arguments,
-                                              double timeout_seconds, Signals& signals) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
-  for (bool is_first = true;; is_first = false) {
-    absl::StatusOr<std::string> found = skein::net::local_address_to(arguments.join);
-    if (!absl::IsUnavailable(found.status()) || Clock::now() > deadline) return found;
-    if (is_first) say_waiting(std::string(found.status().message()), timeout_seconds);
-    if (signals.wait(0.1) != 0) return absl::CancelledError("told to leave by a signal");
-  }
-}
-
-/// Watches for spot notices, if any cloud is given.
-std::unique_ptr<SpotWatch> watch_spot(std::vector<Cloud> clouds, MetadataClient& client) {
-  if (clouds.empty()) return nullptr;
-  SpotWatchOptions options;
-  options.clouds = std::move(clouds);
-  options.ask = [&client](const MetadataRequest& request) { return client.ask(request); };
-  options.interrupt = [&client] { client.stop(); };
-  options.warn = [](const std::string& line) { print_error_line("skein: warning: " + line); };
-  return std::make_unique<SpotWatch>(std::move(options));
-}
-
-int run_worker(const WorkerArguments& arguments, skein::actors::FailPointHandle fail_point,
-               Signals& signals) {
-  if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {
-    return report_error(status);
-  }
-  if (auto address = skein::net::parse_address(arguments.join); !address.ok()) {
-    return report_error(absl::InvalidArgumentError(
-        absl::StrCat("--join: ", std::string(address.status().message()))));
-  }
-  auto clouds = parse_clouds(arguments.spot);
-  if (!clouds.ok()) return report_error(clouds.status());
-  const auto metadata = MetadataClient::make(arguments.spot_url);
-  if (!metadata.ok()) return report_error(metadata.status());
-  skein::actors::WorkerOptions options;
-  options.coordinator_address = arguments.join;
-  options.bind_address = arguments.bind;
-  if (arguments.bind == "auto") {
-    auto found = find_bind_address(arguments, options.connect_timeout_seconds, signals);
-    if (!found.ok()) return report_error(found.status());
-    options.bind_address = *std::move(found);
-  }
-  options.insecure = arguments.insecure;
-  options.local_rank = arguments.local_rank;
-  options.on_waiting = say_waiting;
-  options.parse_job = parse_job;
-  options.digest_job = config_digest;
-  options.fail_point = std::move(fail_point);
-  options.change_device = [arguments](skein::plans::DeviceSpec& device) {
-    if (!arguments.device.empty()) device.type = arguments.device;
-    if (arguments.speed > 0) device.speed = arguments.speed;
-    if (arguments.threads > 0) device.threads = arguments.threads;
-    if (arguments.ordinal >= 0) device.ordinal = arguments.ordinal;
-  };
-  auto worker = skein::actors::WorkerProcess::start(std::move(options));
-  if (!worker.ok()) return report_error(worker.status());
-  const std::unique_ptr<SpotWatch> spot = watch_spot(*std::move(clouds), **metadata);
-  bool leaves = false;
-  while (!(*worker)->wait(0)) {
-    if (const auto notice = spot ? spot->take_notice() : std::nullopt) {
-      print_error_line(absl::StrCat("skein: ", notice->reason, ": leaving the run"));
-      // The first signal after it only asks for the same: clouds send one to all processes.
-      (*worker)->leave(notice->reason);
-    }
-    // Signals are what is waited for: of two that come between two looks only one would be seen.
-    if (signals.wait(0.02) == 0) continue;
-    if (leaves) {
-      // At once: to take apart what other threads are in the middle of would take as long as they.
-      print_error_line("skein: stopped by a second signal");
-      std::_Exit(kExitKilled);
-    }
-    (*worker)->leave("told to leave by a signal");
-    leaves = true;
-  }
-  const absl::Status result = (*worker)->result();
-  if (!absl::IsDeadlineExceeded(result)) return result.ok() ? kExitDone : report_error(result);
-  // Nobody waits for a disk that does not answer.
-  std::_Exit(report_error(result));
-}
 
 /// What was asked for is in the output: a command whose output is lost has failed.
 int finish(int code) {
@@ -243,13 +138,21 @@ absl::StatusOr<skein::actors::FailPointHandle> read_fail_point() {
   return text ? skein::actors::FailPoint::parse(text) : nullptr;
 }
 
-void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
-  verb.add_option("job", options.job_path, "job file (TOML)");
+/// What `train` runs: job files, or run folders to go on in.
+struct TrainedJobs {
+  std::vector<std::string> jobs;
+  std::vector<std::string> resumed;
+};
+
+void add_train_options(CLI::App& verb, TrainedJobs& trained, TrainOptions& options, bool& as_json) {
+  verb.add_option("job", trained.jobs,
+                  "job file (TOML); several run at once, on the same workers (docs/sharing.md)");
   verb.add_option("--workers", options.workers, "workers; default: what the job's layout needs")
       ->check(CLI::Range(1, 100000));
   auto* resume =
-      verb.add_option("--resume", options.resume,
-                      "run folder: go on in it from its latest checkpoint, instead of a job file");
+      verb.add_option("--resume", trained.resumed,
+                      "run folder: go on in it from its latest checkpoint, instead of a job file")
+          ->allow_extra_args(false);
   verb.add_flag("--resume-latest", options.resumes_latest,
                 "go on with the job's latest run in job.dump_folder; start the job file if there "
                 "is none; do nothing if it is done")
@@ -262,6 +165,40 @@ void add_train_options(CLI::App& verb, TrainOptions& options, bool& as_json) {
           "text, or json: one object a line")
       ->check(CLI::IsMember({"text", "json"}));
   verb.add_flag("--quiet", options.quiet, "print only the summary");
+}
+
+/// One of several.
+TrainOptions with_label(TrainOptions options) {
+  const std::string path = options.job_path.empty() ? options.resume : options.job_path;
+  const std::filesystem::path trimmed(std::string(absl::StripSuffix(path, "/")));
+  options.label = absl::StrCat(trimmed.stem().string(), ": ");
+  return options;
+}
+
+int run_jobs(const TrainedJobs& trained, const TrainOptions& shared, Signals& signals) {
+  std::vector<TrainOptions> all;
+  for (const std::string& job : trained.jobs) {
+    all.push_back(shared);
+    all.back().job_path = job;
+  }
+  for (const std::string& folder : trained.resumed) {
+    all.push_back(shared);
+    all.back().resume = folder;
+  }
+  if (trained.jobs.empty() == trained.resumed.empty()) {
+    return report_error(
+        absl::InvalidArgumentError("give either a job file or --resume RUN_FOLDER"));
+  }
+  if (all.size() == 1) return train(all.front(), signals);
+  if (!shared.spawns_workers) {
+    return report_error(absl::InvalidArgumentError(
+        "a coordinator runs one job; start one for each, and workers with --join for each"));
+  }
+  for (size_t n = 0; n < all.size(); ++n) {
+    all[n] = with_label(all[n]);
+    if (n > 0) all[n].chaos.clear();  // Faults are done to the workers, which all have.
+  }
+  return train_together(std::move(all), signals);
 }
 
 /// What no one catches is mostly a thread that cannot be started, by whichever library: there is no
@@ -297,13 +234,14 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", absl::StrCat("skein ", kVersion));
 
   TrainOptions train_options;
+  TrainedJobs trained;
   bool as_json = false;
   CLI::App* train_verb =
       app.add_subcommand("train", "run a job on this machine: a coordinator and worker processes");
-  add_train_options(*train_verb, train_options, as_json);
+  add_train_options(*train_verb, trained, train_options, as_json);
   CLI::App* coordinator_verb =
       app.add_subcommand("coordinator", "run a job whose workers join from elsewhere");
-  add_train_options(*coordinator_verb, train_options, as_json);
+  add_train_options(*coordinator_verb, trained, train_options, as_json);
   std::string listen = "127.0.0.1:29400";
   coordinator_verb->add_option("--listen", listen, "address to listen on")->capture_default_str();
   coordinator_verb->add_flag("--insecure", train_options.insecure,
@@ -318,41 +256,7 @@ int run(int argc, char** argv) {
   CLI::App* profile_verb = add_profile_verb(app, profiling);
 
   WorkerArguments worker_arguments;
-  CLI::App* worker_verb = app.add_subcommand("worker", "join a job as a worker");
-  worker_verb->add_option("--join", worker_arguments.join, "the coordinator's host:port")
-      ->required();
-  worker_verb
-      ->add_option("--bind", worker_arguments.bind,
-                   "this machine's address, to which other workers connect; auto: the one on the "
-                   "way to the coordinator")
-      ->capture_default_str();
-  worker_verb
-      ->add_option("--device", worker_arguments.device,
-                   "cpu, cuda, auto or sleep; default: the job's")
-      ->check(CLI::IsMember({"cpu", "cuda", "auto", "sleep"}));
-  worker_verb->add_option("--ordinal", worker_arguments.ordinal, "GPU; default: the job's")
-      ->check(CLI::Range(0, 1023));
-  worker_verb
-      ->add_option("--local-rank", worker_arguments.local_rank,
-                   "number among the workers of this machine, which take its GPUs in turn")
-      ->envname("LOCAL_RANK")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  worker_verb->add_option("--speed", worker_arguments.speed, "emulated speed in (0, 1]")
-      ->check(CLI::Range(1e-3, 1.0));
-  worker_verb->add_option("--threads", worker_arguments.threads, "host threads")
-      ->check(CLI::Range(1, 1024));
-  worker_verb->add_flag("--insecure", worker_arguments.insecure,
-                        "allow a --bind address that is not loopback");
-  worker_verb
-      ->add_option("--spot", worker_arguments.spot,
-                   "leave the run when this cloud is to take the machine back (docs/spot.md)")
-      ->check(CLI::IsMember({"aws", "gcp", "azure", "auto", "none"}))
-      ->capture_default_str();
-  worker_verb->add_option("--spot-url", worker_arguments.spot_url, "the cloud's metadata service")
-      ->capture_default_str();
-  worker_verb->add_option("--parent", worker_arguments.parent)
-      ->group("");  // Only `train` gives it.
+  CLI::App* worker_verb = add_worker_verb(app, worker_arguments);
 
   PlanOptions plan_options;
   CLI::App* plan_verb = add_plan_verb(app, plan_options);
@@ -428,11 +332,7 @@ int run(int argc, char** argv) {
       return report_error(status);
     }
     if (coordinator_verb->parsed()) train_options.listen = listen;
-    if (train_options.job_path.empty() == train_options.resume.empty()) {
-      return report_error(
-          absl::InvalidArgumentError("give either a job file or --resume RUN_FOLDER"));
-    }
-    return train(train_options, signals);
+    return run_jobs(trained, train_options, signals);
   }
   if (compare_verb->parsed()) {
     Signals signals;

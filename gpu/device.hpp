@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "gpu/numbers.hpp"
 #include "plans/schedule/schedule.hpp"
+#include "plans/share/device_piece.hpp"
 #include "plans/simulator/slowdown.hpp"
 
 namespace skein::gpu {
@@ -63,6 +64,10 @@ struct Work {
   /// When it was given to whoever runs it: a device that only sleeps counts from then, if it was
   /// free, so that the wake of a thread is no work. Zero: when `Device::run` is called.
   std::chrono::steady_clock::time_point given = {};
+  /// What a device that several jobs share goes by. It calls `on_begin`, if there is one, when it
+  /// begins with this piece.
+  plans::DevicePieceNeed need = {};
+  std::function<void()> on_begin = {};
 };
 
 struct DeviceInfo {
@@ -100,6 +105,9 @@ class Device {
   /// call, and waits for the end.
   virtual absl::Status upload(std::span<const float> from, float* to);
   virtual absl::Status download(const float* from, std::span<float> to);
+  /// So much is about to be allocated, in place of what was said before. ResourceExhausted if other
+  /// jobs that share the device leave less.
+  virtual absl::Status reserve(int64_t /*bytes*/) { return absl::OkStatus(); }
   /// Groups in which devices pass on what is in their memory. Belongs to the device; the first call
   /// may load a library. Unavailable in one line on a device that has none.
   virtual absl::StatusOr<DeviceGroups*> groups();

@@ -334,7 +334,7 @@ void CoordinatorState::carry_out(const plans::AssignPlan& decision) {
 void CoordinatorState::carry_out(const plans::StartRun& decision) {
   reach(config.options.fail_point, FailPlace::kBeforeStart);
   const plans::CommitOrder& order = decision.order;
-  send_to_all(net::Start{order.validate, order.checkpoint, order.last, order.snapshot});
+  send_to_all(net::Start{order.validate, order.checkpoint, order.last, order.snapshot, order.turn});
   tell_progress();
 }
 
@@ -372,6 +372,7 @@ void CoordinatorState::carry_out(const plans::BroadcastCommit& decision) {
   report.workers_active = static_cast<int32_t>(plans::worker_count(*coordination->plan()));
   report.control_seconds = decision.control_seconds;
   report.stage_busy_seconds = decision.stage_busy_seconds;
+  report.stage_device_wait_seconds = decision.stage_device_wait_seconds;
   report.stage_stash_peak = decision.stage_stash_peak;
   report.pipeline_samples = decision.pipeline_samples;
   report.stage_staleness = decision.stage_staleness;
@@ -574,8 +575,8 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
     apply(coordination->on_checkpoint_unreadable(worker, unreadable->reason, now_us()));
   } else if (std::holds_alternative<net::LayersWanted>(body)) {
     apply(coordination->on_layers_wanted(worker, now_us()));
-  } else if (std::holds_alternative<net::Prepared>(body)) {
-    apply(coordination->on_prepared(worker, message.head.generation, now_us()));
+  } else if (const auto* prepared = std::get_if<net::Prepared>(&body)) {
+    apply(coordination->on_prepared(worker, message.head.generation, now_us(), prepared->turns));
   } else if (const auto* entry = std::get_if<net::RendezvousEntry>(&body)) {
     on_rendezvous(worker, *entry);
   } else if (const auto* ready = std::get_if<plans::ReadyReport>(&body)) {

@@ -27,6 +27,8 @@ struct StepReport {
   int32_t workers_total = 0;
   double control_seconds = 0;              // From the last ready signal to the commit's broadcast.
   std::vector<double> stage_busy_seconds;  // Device time per stage, mean of its replicas.
+  /// The same of the time in which its work waited, as the devices were with other jobs; or empty.
+  std::vector<double> stage_device_wait_seconds;
   std::vector<uint32_t> stage_stash_peak;  // Stashes held at once, largest of its replicas.
   plans::Goodput goodput;                  // Of the run so far.
   /// Pipeline replicas under local updates: samples of each since the commit before; and for each

@@ -75,7 +75,8 @@ plans::WorkerId worker_of(const plans::Plan& plan, plans::ReplicaId replica) {
 WorkerOrders orders_of(const plans::ClaimSamples& decision, const plans::Plan& plan) {
   WorkerOrders orders;
   for (plans::WorkerId worker : workers_of_replica(plan, decision.pipeline)) {
-    orders.push_back({worker, net::Claim{decision.step, decision.claim, decision.profile}});
+    orders.push_back(
+        {worker, net::Claim{decision.step, decision.claim, decision.profile, decision.turn}});
   }
   return orders;
 }
@@ -84,7 +85,7 @@ WorkerOrders orders_of(const plans::CommitPipeline& decision, const plans::Plan&
   WorkerOrders orders;
   for (plans::WorkerId worker : workers_of_replica(plan, decision.pipeline)) {
     orders.push_back({worker, plans::UpdateOrder{decision.step, decision.gradient_norm,
-                                                 decision.next, decision.profile}});
+                                                 decision.next, decision.profile, decision.turn}});
   }
   return orders;
 }

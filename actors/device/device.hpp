@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <caf/stateful_actor.hpp>
@@ -50,7 +51,9 @@ struct DeviceState {  // Owned by one actor; touched only from its handlers.
 Device::behavior_type device(Device::stateful_pointer<DeviceState> self,
                              std::shared_ptr<gpu::Device> device);
 
-/// Sends what the piece has made if `status` is ok, and tells its listener, with `ended`.
-void finish(DevicePiece piece, absl::Status status, std::chrono::steady_clock::time_point ended);
+/// Sends what the piece has made if `status` is ok, and tells its listener, with `ended` and
+/// `begun`, as `WorkDone` has them.
+void finish(DevicePiece piece, absl::Status status, std::chrono::steady_clock::time_point ended,
+            std::optional<std::chrono::steady_clock::time_point> begun = {});
 
 }  // namespace skein::actors

@@ -163,6 +163,7 @@ void CommandRunner::carry_out(const plans::SendReady& command) {
   report.needs_groups = !own.parts.groups.empty();
   report.norm_squared = *own.norm_squared;
   parts_.trace.on_ready(command.stage, options_.now_us(), report);
+  if (config_.share) report.turns = config_.share->report();
   options_.report(report);
 }
 

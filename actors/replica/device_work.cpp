@@ -28,26 +28,41 @@ DeviceWork::DeviceWork(Options options) : options_(std::move(options)) {}
 void DeviceWork::submit(const plans::ProgramCommand& command, gpu::Work work, Outgoing output) {
   running_.push_back({command, options_.now_us()});
   work.piece = piece_of(command);
+  work.need = need_of(command);
   work.name = name_of(command);
   work.device_count = static_cast<int32_t>(options_.plan.worker_max);  // They take turns.
   options_.submit(kProgram, std::move(work), std::move(output));
 }
 
 void DeviceWork::submit_aside(uint64_t token, gpu::Work work) {
+  work.need = {plans::PieceNeed::kAside};
   options_.submit(token, std::move(work), {});
 }
 
-DeviceWork::Done DeviceWork::end(uint64_t end_us) {
+DeviceWork::Done DeviceWork::end(uint64_t end_us, std::optional<uint64_t> begun_us) {
   SKEIN_CHECK(!running_.empty()) << "the device has done what nobody gave it";
   const Running ended = std::move(running_.front());
   running_.pop_front();
-  Done done{ended.command, std::max(ended.submitted_us, device_free_us_), end_us};
+  const uint64_t could_us = std::max(ended.submitted_us, device_free_us_);
+  const uint64_t start_us = std::max(could_us, begun_us.value_or(could_us));
   device_free_us_ = end_us;
-  return done;
+  return {ended.command, start_us, end_us, start_us - could_us};
 }
 
-uint64_t DeviceWork::end_aside(uint64_t end_us) {
-  return end_us - std::exchange(device_free_us_, end_us);
+uint64_t DeviceWork::end_aside(uint64_t end_us, std::optional<uint64_t> begun_us) {
+  const uint64_t free_us = std::exchange(device_free_us_, end_us);
+  return end_us - std::max(free_us, begun_us.value_or(free_us));
+}
+
+/// The actions of a list are those of one pass.
+plans::DevicePieceNeed DeviceWork::need_of(const plans::ProgramCommand& command) const {
+  const auto* run = std::get_if<plans::RunAction>(&command);
+  if (run != nullptr) {
+    const bool is_last = run->action == options_.plan.actions.back() && run->is_last_part();
+    return {plans::PieceNeed::kTurn, is_last};
+  }
+  const bool is_long = std::holds_alternative<plans::RunValidation>(command);
+  return {is_long ? plans::PieceNeed::kShare : plans::PieceNeed::kAside};
 }
 
 /// What a device's scenario goes by. Only the first part of an action of a step sleeps.

@@ -40,14 +40,16 @@ class DeviceWork {
     plans::ProgramCommand command;
     uint64_t start_us = 0;
     uint64_t end_us = 0;
+    uint64_t wait_us = 0;  // Before it: the device was with other jobs.
   };
-  /// The oldest piece of the program's work has ended.
-  Done end(uint64_t end_us);
+  /// The oldest piece of the program's work has ended. `begun_us`: as `WorkDone::begun`.
+  Done end(uint64_t end_us, std::optional<uint64_t> begun_us);
   /// A piece that is not the program's has; returns what it has taken.
-  uint64_t end_aside(uint64_t end_us);
+  uint64_t end_aside(uint64_t end_us, std::optional<uint64_t> begun_us);
 
  private:
   plans::WorkPiece piece_of(const plans::ProgramCommand& command) const;
+  plans::DevicePieceNeed need_of(const plans::ProgramCommand& command) const;
 
   /// A piece of the program's work that the device has.
   struct Running {

@@ -119,13 +119,18 @@ uint64_t ReplicaState::now_us() const { return to_us(self->clock().now()); }
 
 void ReplicaState::on_message(const net::Start& start) {
   const plans::ProgramOutcome outcome = program->on_start(order_of(start));
-  if (outcome.is_accepted()) parts.trace.begin_step(now_us());
+  if (outcome.is_accepted()) {
+    parts.trace.begin_step(now_us());
+    take_turn(start.turn, !start.last && !start.validate);
+  }
   apply(outcome);
 }
 
 void ReplicaState::on_message(const plans::CommitOrder& order) {
   reach(config.fail_point, FailPlace::kAfterReady);
-  apply(program->on_commit(order));
+  const plans::ProgramOutcome outcome = program->on_commit(order);
+  if (outcome.is_accepted()) take_turn(order.turn, !order.last && !order.validate);
+  apply(outcome);
 }
 
 void ReplicaState::on_message(const net::Claim& claim) {
@@ -134,10 +139,22 @@ void ReplicaState::on_message(const net::Claim& claim) {
       program->on_claim({claim.step, claim.samples, claim.profile});
   if (outcome.is_accepted() && claim.profile) parts.trace.set_profiles(true);
   if (!is_in_step && !outcome.decisions().empty()) parts.trace.begin_step(now_us());
+  if (outcome.is_accepted()) take_turn(claim.turn, true);
   apply(outcome);
 }
 
-void ReplicaState::on_message(const plans::UpdateOrder& order) { apply(program->on_update(order)); }
+void ReplicaState::on_message(const plans::UpdateOrder& order) {
+  const plans::ProgramOutcome outcome = program->on_update(order);
+  if (outcome.is_accepted()) take_turn(order.turn, order.next.has_value());
+  apply(outcome);
+}
+
+/// On a device that other jobs use as well: whoever has no next pass for now takes no turns.
+void ReplicaState::take_turn(uint64_t position, bool has_pass) const {
+  if (!config.share) return;
+  if (!has_pass) return config.share->leave();
+  if (position > 0) config.share->enter(position);
+}
 
 void ReplicaState::on_message(const net::Average& average) {
   StageAverages* own = parts.averages_of(average.replica);
@@ -180,10 +197,12 @@ void ReplicaState::on_work_done(const WorkDone& done) {
   if (done.token >= DeviceWork::kAverage) return on_average_work(done.token - DeviceWork::kAverage);
   if (done.token == DeviceWork::kSave) return;
   const uint64_t end_us = to_us(done.ended);
+  std::optional<uint64_t> begun_us;
+  if (done.begun) begun_us = to_us(*done.begun);
   if (done.token == DeviceWork::kSnapshot)
-    return parts.trace.on_snapshot(parts.device->end_aside(end_us));
-  const DeviceWork::Done ended = parts.device->end(end_us);
-  parts.trace.on_work(ended.command, ended.start_us, ended.end_us);
+    return parts.trace.on_snapshot(parts.device->end_aside(end_us, begun_us));
+  const DeviceWork::Done ended = parts.device->end(end_us, begun_us);
+  parts.trace.on_work(ended.command, ended.start_us, ended.end_us, ended.wait_us);
   activity_since_us = end_us;
   const auto* update = std::get_if<plans::RunUpdate>(&ended.command);
   if (update && update->by_stage && !retires) commands->end_step(*update);
@@ -282,6 +301,7 @@ void ReplicaState::on_retire(const RetireReplicas& order) {
     apply(program->on_commit(commit));
   }
   retires = true;
+  take_turn(0, false);
   parts.device->submit_aside(DeviceWork::kLast, {});
 }
 

@@ -59,6 +59,7 @@ struct ReplicaState {  // Owned by one actor; touched only from its handlers.
   void start(ReplicaConfig new_config);
   ReplicaHooks make_hooks();
   uint64_t now_us() const;
+  void take_turn(uint64_t position, bool has_pass) const;
   void on_message(const net::Start& start);
   void on_message(const plans::CommitOrder& order);
   void on_message(const net::Claim& claim);

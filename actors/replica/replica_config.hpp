@@ -12,6 +12,7 @@
 #include "actors/collectives/group_io.hpp"
 #include "actors/collectives/stage_link_io.hpp"
 #include "actors/device/device.hpp"
+#include "actors/device/device_share.hpp"
 #include "actors/fail_point.hpp"
 #include "actors/messages.hpp"
 #include "actors/replica/replica_messages.hpp"
@@ -40,6 +41,7 @@ struct ReplicaConfig {
   std::shared_ptr<const gpu::TokenData> data;
   std::shared_ptr<gpu::Device> device;  // For memory; work goes to:
   Device work;
+  std::shared_ptr<DeviceShare> share;  // Null: no other job uses the device.
   ShardIo shards;
   std::map<plans::GroupId, GroupIo> groups;
   std::set<plans::GroupId> device_groups;  // Those that add up in the device's memory.

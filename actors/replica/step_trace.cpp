@@ -41,12 +41,17 @@ void StepTrace::end_step(uint64_t step, uint64_t now_us, bool profiles_next, con
   step_start_us_ = now_us;
 }
 
-void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, uint64_t end_us) {
+void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, uint64_t end_us,
+                        uint64_t wait_us) {
   const uint64_t taken_us = end_us - start_us;
   if (const auto* run = std::get_if<plans::RunAction>(&work)) {
     const int32_t stage = run->action.stage;
     StageTimes& times = stages_.at(stage);
     times.busy_us += taken_us;
+    times.wait_us += wait_us;
+    if (wait_us > 0) {
+      record(stage, "another job", kCompute, start_us - wait_us, start_us, -1, run->step);
+    }
     if (run->part == 0) times.parts_start_us = start_us;
     if (!run->is_last_part()) return;
     record(stage, plans::to_text(run->action), kCompute, times.parts_start_us, end_us,
@@ -79,6 +84,7 @@ void StepTrace::on_ready(int32_t stage, uint64_t now_us, plans::ReadyReport& rep
   StageTimes& times = stages_.at(stage);
   times.ready_us = now_us;
   report.busy_us = std::exchange(times.busy_us, 0);
+  report.device_wait_us = std::exchange(times.wait_us, 0);
   report.step_us = now_us - step_start_us_;
   report.stash_peak = std::exchange(times.stash_peak, times.stashes);
   report.snapshot_us = times.snapshot_us;

@@ -35,7 +35,9 @@ class StepTrace {
   void end_step(uint64_t step, uint64_t now_us, bool profiles_next, const Report& report);
 
   /// A piece of the program's work has run. A validation pass is no part of a step's time.
-  void on_work(const plans::ProgramCommand& work, uint64_t start_us, uint64_t end_us);
+  /// `wait_us`: before it, for a device that was with other jobs.
+  void on_work(const plans::ProgramCommand& work, uint64_t start_us, uint64_t end_us,
+               uint64_t wait_us = 0);
   void on_snapshot(uint64_t taken_us);
   /// Fills in what the stage has taken since its last ready signal, and begins to count anew.
   void on_ready(int32_t stage, uint64_t now_us, plans::ReadyReport& report);
@@ -53,6 +55,7 @@ class StepTrace {
   /// What a stage has done since its last ready signal.
   struct StageTimes {
     uint64_t busy_us = 0;
+    uint64_t wait_us = 0;         // The device was with other jobs.
     uint64_t parts_start_us = 0;  // When an action that is run in parts began.
     uint64_t ready_us = 0;
     uint32_t stashes = 0;

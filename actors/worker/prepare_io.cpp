@@ -12,6 +12,7 @@
 #include "actors/run_id.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/model/memory_estimate.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/schedule/continuous_1f1b.hpp"
@@ -137,7 +138,21 @@ std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::Replic
   return groups;
 }
 
+/// Before anything is allocated: a job that does not fit beside others leaves them alone.
+absl::Status reserve_memory(const PrepareRequest& request) {
+  int64_t bytes = 0;
+  for (const plans::StagePart& stage : request.plan.stages) {
+    for (const plans::ReplicaPlan& replica : stage.replicas) {
+      if (replica.worker != request.worker) continue;
+      const gpu::StageModelOptions options = model_options(request, replica.id);
+      bytes += gpu::estimate_memory(options, request.device->info().activations).total_bytes();
+    }
+  }
+  return request.device->reserve(bytes);
+}
+
 absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
+  SKEIN_RETURN_IF_ERROR(reserve_memory(request));
   result.data = request.data;
   if (request.device->info().computes) {
     if (!result.data || !result.data->is_unchanged()) {

@@ -263,9 +263,10 @@ void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
     const size_t number = joined.worker.value - 1;
     if (number < job.device.speeds.size()) job.device.speed = job.device.speeds[number];
     if (config.options.change_device) config.options.change_device(job.device);
-    absl::StatusOr<std::shared_ptr<gpu::Device>> made = config.parts.make_device(job.device);
+    absl::StatusOr<WorkerDevice> made = config.parts.make_device(job, joined.run);
     if (!made.ok()) return tell_failed(made.status());
-    device = *std::move(made);
+    device = made->device;
+    share = made->share;
     work = config.parts.spawn_device(device);
   }
   if (leaves) on_leave({*leaves});
@@ -350,13 +351,14 @@ void WorkerState::on_ready() {
     shards.plane = config.plane;
     shards.fail_point = config.options.fail_point;
     next.shards = config.parts.make_shard_io(std::move(shards));
+    next.share = share;
     next.link = session->link();
     next.head = session->head();
     next.listener = ReplicaListener(self);
     replica_actor = self->spawn<caf::linked>(replica, std::move(next));
   }
   reach(config.options.fail_point, FailPlace::kBeforePrepared);
-  session->tell(net::Prepared());
+  session->tell(net::Prepared{share ? share->report() : plans::TurnReport()});
   if (config.parts.checks_invariants) check_invariants();
 }
 
@@ -535,6 +537,7 @@ void WorkerState::on_saved(const EmergencySaved& saved) {
 void WorkerState::end(const absl::Status& status) {
   if (has_ended()) return;
   phase = Phase::kEnded;
+  if (share) share->leave();
   session->close();
   preparation->end();
   config.on_end(status);

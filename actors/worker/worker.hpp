@@ -120,7 +120,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::string coordinator_data_address;  // Where the coordinator takes shards.
   std::string other_run;  // Why we look on for our coordinator: another run's answers; else empty.
   std::shared_ptr<gpu::Device> device;
-  Device work;  // Runs the work of `device`; valid with it.
+  Device work;                         // Runs the work of `device`; valid with it.
+  std::shared_ptr<DeviceShare> share;  // Null: no other job uses `device`.
   // What a heartbeat says.
   uint64_t steps_done = 0;
   int older_joins = 0;  // Answers of a coordinator with a smaller term, one after the other.

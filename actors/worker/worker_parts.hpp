@@ -12,6 +12,7 @@
 #include "actors/collectives/group_io.hpp"
 #include "actors/collectives/stage_link_io.hpp"
 #include "actors/device/device.hpp"
+#include "actors/device/device_share.hpp"
 #include "actors/replica/shard_io.hpp"
 #include "gpu/device.hpp"
 #include "net/reduce/gradient_group.hpp"
@@ -47,10 +48,17 @@ struct GroupRequest {
   std::shared_ptr<gpu::Device> device;
 };
 
+struct WorkerDevice {
+  std::shared_ptr<gpu::Device> device;
+  std::shared_ptr<DeviceShare> share;  // Null: no other job uses it.
+};
+
 /// How a worker gets what depends on the machine it runs on.
 struct WorkerParts {
-  /// An error ends the worker.
-  std::function<absl::StatusOr<std::shared_ptr<gpu::Device>>(const plans::DeviceSpec&)> make_device;
+  /// For a job, whose run has this id; its `device` is what the worker makes of it. An error ends
+  /// the worker.
+  std::function<absl::StatusOr<WorkerDevice>(const plans::JobSpec&, const std::string& run)>
+      make_device;
   /// Spawns the actor that runs the device's work.
   std::function<Device(std::shared_ptr<gpu::Device>)> spawn_device;
   std::function<absl::StatusOr<GroupParts>(plans::GroupId, const GroupRequest&)> make_group;

@@ -149,8 +149,17 @@ class LocalWorker final : public WorkerProcess {
  private:
   WorkerParts make_parts() {
     WorkerParts parts;
-    parts.make_device = [rank = options_.local_rank](const plans::DeviceSpec& spec) {
-      return make_device(spec, rank);
+    parts.make_device = [this](const plans::JobSpec& job,
+                               const std::string& run) -> absl::StatusOr<WorkerDevice> {
+      const auto make = [rank = options_.local_rank](const plans::DeviceSpec& spec) {
+        return make_device(spec, rank);
+      };
+      if (!options_.device) {
+        SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<gpu::Device> own, make(job.device));
+        return WorkerDevice{std::move(own), nullptr};
+      }
+      SKEIN_ASSIGN_OR_RETURN(SharedDevice::Part part, options_.device->join(job, run, make));
+      return WorkerDevice{std::move(part.device), std::move(part.share)};
     };
     parts.spawn_device = [this](std::shared_ptr<gpu::Device> made) {
       return system_->spawn<caf::detached>(device, std::move(made));

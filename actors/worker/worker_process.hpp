@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "actors/device/shared_device.hpp"
 #include "actors/fail_point.hpp"
 #include "plans/job/job_spec.hpp"
 
@@ -30,13 +31,15 @@ struct WorkerOptions {
   /// is waited for. May be null.
   std::function<void(const std::string& why, double seconds)> on_waiting;
   FailPointHandle fail_point;  // Set by tests; else null.
+  std::shared_ptr<SharedDevice>
+      device;  // With other jobs of this process; null: it is the job's own.
   /// Parses the job file that the coordinator sends (the cli knows the format).
   std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;
   /// The digest of a job's configuration. Null: the coordinator's word is taken for it.
   std::function<uint64_t(const plans::JobSpec&)> digest_job;
 };
 
-/// A worker's half of a run inside this process. Thread-safe.
+/// A worker's half of a run inside this process, which may have one of several runs. Thread-safe.
 class WorkerProcess {
  public:
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> start(WorkerOptions options);

@@ -365,6 +365,14 @@ void add_running(std::vector<JobKey>& keys) {
       key("comm", "backend", SKEIN_FIELD(comm.backend),
           "what adds up gradients: \"nccl\" among GPUs, \"gloo\" by way of their hosts, or "
           "\"auto\": NCCL where all members of a group have it"));
+  keys.push_back(key("sharing", "priority", SKEIN_FIELD(sharing.priority),
+                     "on workers of several jobs: those with a larger one go first, and the others "
+                     "fill what they leave idle; jobs with the same take turns"));
+  keys.push_back(key("sharing", "weight", SKEIN_FIELD(sharing.weight),
+                     "the job's part of the turns, or of the time, among jobs of its priority"));
+  keys.push_back(key("sharing", "takes_turns", SKEIN_FIELD(sharing.takes_turns),
+                     "its passes alternate with those of jobs of its priority, and it computes "
+                     "while they communicate; false: pieces of their work mix"));
   keys.push_back(key("metrics", "log_freq", SKEIN_FIELD(metrics.log_freq),
                      "steps between progress lines; metrics.jsonl has every step"));
   keys.push_back(key("profiling", "enable_profiling", SKEIN_FIELD(profiling.enable_profiling),

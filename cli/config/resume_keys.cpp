@@ -56,6 +56,7 @@ constexpr ResumeKey kResumeKeys[] = {
     {"elastic.", "time-outs, snapshots and numbers of workers change no weight"},
     {"sync.", "every policy and reducer goes on from state that all replicas share"},
     {"comm.", "time-outs, and ways to the same sums; all workers take the same one"},
+    {"sharing.", "whose work goes first changes no weight"},
     {"metrics.", "for people"},
     {"profiling.", "for people"},
 };

@@ -89,7 +89,13 @@ RunReporter::RunReporter(Options options)
 RunReporter::~RunReporter() = default;
 
 void RunReporter::line(const std::string& text) {
-  printer_.print(text);
+  if (options_.label.empty()) {
+    printer_.print(text);
+  } else if (options_.format == LogFormat::kText) {
+    printer_.print(options_.label + text);
+  } else {  // An object, which says whose it is first.
+    printer_.print(absl::StrCat("{\"job\":", to_line(options_.job.name), ",", text.substr(1)));
+  }
   // What is simulated is there to be read; errors are told at the end.
   if (options_.simulated) printer_.finish(actors::LinePrinter::kUntilRead).IgnoreError();
 }
@@ -130,6 +136,7 @@ void RunReporter::on_plan(const plans::Plan& plan, double predicted_step_us) {
   timed_amount_ = 0;
   step_times_.clear();
   busy_seconds_.assign(plan.stages.size(), 0);
+  wait_seconds_.assign(plan.stages.size(), 0);
   stash_peak_.assign(plan.stages.size(), 0);
   const RunFolder& folder = options_.folder;
   absl::Status status = gpu::write_durably(folder.file("plan.txt"), plans::to_text(plan));
@@ -142,12 +149,14 @@ double RunReporter::elapsed_seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-double RunReporter::bubble(const std::vector<double>& stage_busy_seconds, double seconds) const {
+double RunReporter::bubble(const std::vector<double>& stage_busy_seconds,
+                           const std::vector<double>& stage_wait_seconds, double seconds) const {
   if (!plan_ || plan_->stages.size() != stage_busy_seconds.size() || seconds <= 0) return 0;
   double busy = 0;
   for (size_t s = 0; s < stage_busy_seconds.size(); ++s) {
     // The mean of its replicas, each of which is a device's.
-    busy += stage_busy_seconds[s] * static_cast<double>(plan_->stages[s].replicas.size());
+    const double wait = s < stage_wait_seconds.size() ? stage_wait_seconds[s] : 0;
+    busy += (stage_busy_seconds[s] + wait) * static_cast<double>(plan_->stages[s].replicas.size());
   }
   return std::max(0.0, 1 - busy / (seconds * static_cast<double>(plans::worker_count(*plan_))));
 }
@@ -174,12 +183,13 @@ std::string RunReporter::progress_line(const actors::StepReport& report) const {
       options_.simulated ? std::string()
                          : absl::StrFormat("loss %.4f | gnorm %.3f | lr %.2e | ", report.loss,
                                            report.gradient_norm, report.learning_rate);
-  return absl::StrFormat("step %5d/%d | %s%.0f ms | %s %s/s | bubble %.1f%% | %d/%d workers%s",
-                         report.step, total, training, report.step_seconds * 1e3, rate_text(rate),
-                         options_.counts_samples ? "samples" : "tok",
-                         bubble(report.stage_busy_seconds, report.step_seconds) * 100,
-                         report.workers_active, report.workers_total,
-                         options_.simulated ? "" : " | eta " + eta);
+  return absl::StrFormat(
+      "step %5d/%d | %s%.0f ms | %s %s/s | bubble %.1f%% | %d/%d workers%s", report.step, total,
+      training, report.step_seconds * 1e3, rate_text(rate),
+      options_.counts_samples ? "samples" : "tok",
+      bubble(report.stage_busy_seconds, report.stage_device_wait_seconds, report.step_seconds) *
+          100,
+      report.workers_active, report.workers_total, options_.simulated ? "" : " | eta " + eta);
 }
 
 std::string RunReporter::prediction_line() const {
@@ -216,6 +226,9 @@ void RunReporter::on_step(const actors::StepReport& report) {
     for (size_t s = 0; s < busy_seconds_.size(); ++s) {
       busy_seconds_[s] += report.stage_busy_seconds[s];
     }
+    for (size_t s = 0; s < report.stage_device_wait_seconds.size(); ++s) {
+      wait_seconds_[s] += report.stage_device_wait_seconds[s];
+    }
   }
   for (size_t s = 0; s < stash_peak_.size(); ++s) {
     stash_peak_[s] = std::max(stash_peak_[s], report.stage_stash_peak[s]);
@@ -230,7 +243,8 @@ void RunReporter::on_step(const actors::StepReport& report) {
                       {"control_seconds", report.control_seconds},
                       {"tokens", report.tokens},
                       {"samples", report.samples},
-                      {"bubble", bubble(report.stage_busy_seconds, report.step_seconds)},
+                      {"bubble", bubble(report.stage_busy_seconds, report.stage_device_wait_seconds,
+                                        report.step_seconds)},
                       {"stage_busy_seconds", report.stage_busy_seconds},
                       {"stage_stash_peak", report.stage_stash_peak},
                       {"version", report.step},
@@ -241,6 +255,10 @@ void RunReporter::on_step(const actors::StepReport& report) {
     json["pipeline_samples"] = report.pipeline_samples;
     json["stage_staleness"] = report.stage_staleness;
     json["stage_weight_delay"] = report.stage_weight_delay;
+  }
+  const std::vector<double>& waits = report.stage_device_wait_seconds;
+  if (std::any_of(waits.begin(), waits.end(), [](double each) { return each > 0; })) {
+    json["stage_device_wait_seconds"] = waits;
   }
   if (report.dropped.total() > 0) json["dropped_messages"] = by_reason(report.dropped);
   if (report.dropped_by_workers.total() > 0) {
@@ -407,11 +425,18 @@ void RunReporter::print_summary(const actors::RunResult& result, double wall_sec
                                        busy_seconds_[s] / step_seconds_ * 100, stash_peak_[s],
                                        promised));
     }
-    const double measured = bubble(busy_seconds_, step_seconds_);
+    const double measured = bubble(busy_seconds_, wait_seconds_, step_seconds_);
     line(absl::StrFormat("  bubble       %.1f%% %s, %.1f%% ideal for equal stages", measured * 100,
                          options_.simulated ? "simulated" : "measured", ideal_bubble() * 100));
     line(prediction_line());
     line(absl::StrCat("  stages       ", absl::StrJoin(stages, "; ")));
+    const double wait = *std::max_element(wait_seconds_.begin(), wait_seconds_.end());
+    if (wait > 0) {
+      line(
+          absl::StrFormat("  other jobs   had a device for %.1f%% of the time, while work of this "
+                          "one waited",
+                          wait / step_seconds_ * 100));
+    }
     if (!options_.simulated) {
       line(absl::StrFormat("  control      %.2f%% of the step time", control_share() * 100));
     }

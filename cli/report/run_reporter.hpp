@@ -32,6 +32,7 @@ class RunReporter final : public actors::RunObserver {
     RunFolder folder;
     LogFormat format = LogFormat::kText;
     bool quiet = false;    // Only the summary.
+    std::string label;     // Begins each line of text.
     bool colours = false;  // The stream is a terminal.
     /// Nothing is trained: there is no loss, the first step warms up nothing, and time is that of
     /// the steps.
@@ -73,9 +74,10 @@ class RunReporter final : public actors::RunObserver {
   void mark_event(const actors::EventReport& report);
   std::string files_text() const;
   void write_pages(const std::string& history);
-  /// The share of these seconds in which the plan's devices had nothing to do, as the simulator
-  /// counts it; 0 without a plan.
-  double bubble(const std::vector<double>& stage_busy_seconds, double seconds) const;
+  /// The share of these seconds in which the plan's devices had nothing to do, and were not with
+  /// other jobs, as the simulator counts it; 0 without a plan.
+  double bubble(const std::vector<double>& stage_busy_seconds,
+                const std::vector<double>& stage_wait_seconds, double seconds) const;
   double ideal_bubble() const;
   std::string now_text() const;
   double elapsed_seconds() const;
@@ -105,6 +107,7 @@ class RunReporter final : public actors::RunObserver {
   double predicted_step_us_ = 0;    // 0: nobody predicted it.
   double control_seconds_ = 0;
   std::vector<double> busy_seconds_;
+  std::vector<double> wait_seconds_;  // The devices were with other jobs.
   std::vector<uint32_t> stash_peak_;
   RunHistory history_;
   double last_loss_ = 0;

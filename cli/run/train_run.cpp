@@ -65,8 +65,8 @@ absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   return found.name == job.spec.name ? folder.path : find_begun_run(job.spec);
 }
 
-absl::StatusOr<int64_t> worker_count(const TrainOptions& options, const plans::JobSpec& job,
-                                     const std::optional<plans::Plan>& plan) {
+absl::StatusOr<int64_t> workers_needed(const TrainOptions& options, const plans::JobSpec& job,
+                                       const std::optional<plans::Plan>& plan) {
   if (options.only_profiles) return std::max<int64_t>(1, options.workers);
   const int64_t available = options.workers > 0 ? options.workers : 1;
   SKEIN_ASSIGN_OR_RETURN(const int64_t needed, plan ? plans::worker_count(*plan)
@@ -119,7 +119,9 @@ absl::Status check_latest(const RunFolder& folder) {
 
 }  // namespace
 
-TrainRun::TrainRun(const TrainOptions& options) : options_(options) {}
+TrainRun::TrainRun(const TrainOptions& options)
+    : options_(options),
+      children_(options.children ? options.children : std::make_shared<WorkerChildren>()) {}
 
 TrainRun::~TrainRun() {
   chaos_.reset();        // It wakes stopped workers through the coordinator.
@@ -193,7 +195,7 @@ absl::Status TrainRun::prepare() {
   if (!job_.spec.parallelism.plan.empty() && !options_.only_profiles) {
     SKEIN_ASSIGN_OR_RETURN(given, read_plan(job_.spec.parallelism.plan));
   }
-  SKEIN_ASSIGN_OR_RETURN(const int64_t workers, worker_count(options_, job_.spec, given));
+  SKEIN_ASSIGN_OR_RETURN(const int64_t workers, workers_needed(options_, job_.spec, given));
   SKEIN_RETURN_IF_ERROR(try_plan(options_, job_.spec, given, workers));
   SKEIN_RETURN_IF_ERROR(resolve_scenario(workers));
   actors::CoordinatorOptions coordinating;
@@ -246,6 +248,7 @@ absl::Status TrainRun::open_reporter() {
   reporting.folder = folder_;
   reporting.format = options_.format;
   reporting.quiet = options_.quiet;
+  reporting.label = options_.label;
   reporting.colours = isatty(log_descriptor_) == 1;
   reporting.out_descriptor = log_descriptor_;
   SKEIN_ASSIGN_OR_RETURN(reporter_, RunReporter::create(std::move(reporting)));
@@ -278,6 +281,7 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
     SKEIN_RETURN_IF_ERROR(write_resolved_job(folder_, job_.spec));
   }
   if (options_.workers == 0) workers = coordinator_->worker_count();
+  worker_count_ = workers;
   const std::string& address = coordinator_->address();
   SKEIN_RETURN_IF_ERROR(gpu::write_durably(folder_.file("coordinator.address"), address + "\n"));
   if (!options_.spawns_workers && !options_.quiet) {
@@ -285,7 +289,11 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
   }
   chaos_ = std::make_unique<ChaosRunner>(chaos_script_, chaos_hands());
   started_ = Clock::now();
-  return options_.spawns_workers ? children_.start(address, workers, folder_) : absl::OkStatus();
+  const bool starts_them = options_.spawns_workers && !options_.children;
+  for (int64_t n = 0; n < workers && starts_them; ++n) {
+    SKEIN_RETURN_IF_ERROR(children_->start({address}, folder_));
+  }
+  return absl::OkStatus();
 }
 
 void TrainRun::tell_changes() {
@@ -299,7 +307,7 @@ void TrainRun::tell_changes() {
 }
 
 void TrainRun::say(const std::string& line) const {
-  options_.say ? options_.say(line) : actors::print_error_line(line);
+  options_.say ? options_.say(line) : actors::print_error_line(options_.label + line);
 }
 
 ChaosHands TrainRun::chaos_hands() {
@@ -323,9 +331,9 @@ ChaosHands TrainRun::chaos_hands() {
   return hands;
 }
 
-TrainRun::State TrainRun::poll(Signals& signals) {
+TrainRun::State TrainRun::poll(int signal) {
   if (coordinator_->wait(0)) return State::kEnded;
-  if (signals.wait(kPollSeconds) != 0) {
+  if (signal != 0) {
     if (stop_asked_) {
       say("killed by a second signal: what is in no checkpoint is lost");
       return State::kKilled;
@@ -342,20 +350,21 @@ TrainRun::State TrainRun::poll(Signals& signals) {
 }
 
 void TrainRun::check_children(const actors::RunProgress& progress) {
-  absl::Status fault = children_.check();
-  if (!fault.ok()) {
+  const std::vector<absl::Status>& faults = children_->faults();
+  if (faults.size() > faults_seen_) {
     child_died_ = Clock::now();
-    child_fault_ = std::move(fault);
+    child_fault_ = faults[faults_seen_];
+    faults_seen_ = faults.size();
   }
   // Once training has begun the others go on without it, while there are others or some will come.
-  const bool is_alone = children_.all_ended() && progress.links == 0;
+  const bool is_alone = children_->all_ended() && progress.links == 0;
   const bool is_fatal = !progress.has_started || (is_alone && !chaos_->awaits_join());
   if (!child_fault_.ok() && is_fatal && seconds_since(child_died_) > kBlameSeconds) {
     coordinator_->abort(child_fault_);
   }
 }
 
-absl::Status TrainRun::add_worker() { return children_.start(coordinator_->address(), 1, folder_); }
+absl::Status TrainRun::add_worker() { return children_->start({address()}, folder_); }
 
 absl::Status TrainRun::kill_worker(plans::WorkerId worker) {
   const auto processes = coordinator_->progress().processes;
@@ -369,7 +378,8 @@ absl::Status TrainRun::kill_worker(plans::WorkerId worker) {
 int TrainRun::finish(Signals& signals) {
   const auto told = Clock::now();
   auto have_left = [&] {
-    return options_.spawns_workers ? children_.all_ended() : coordinator_->progress().links == 0;
+    const bool are_ours = options_.spawns_workers && !options_.children;
+    return are_ours ? children_->all_ended() : coordinator_->progress().links == 0;
   };
   const actors::RunResult ended = coordinator_->result();
   // Workers that write what they hold give themselves as much time for it.
@@ -380,7 +390,7 @@ int TrainRun::finish(Signals& signals) {
   while (!have_left() && seconds_since(told) < limit_s && !is_killed) {
     is_killed = signals.wait(kPollSeconds * 0.1) != 0;
   }
-  children_.kill_all();
+  if (!options_.children) children_->kill_all();
   if (is_killed) {
     say("killed by a second signal: what workers had not written yet is lost");
     return kExitKilled;

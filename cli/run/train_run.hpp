@@ -32,7 +32,11 @@ struct TrainOptions {
   bool resumes_latest = false;  // Go on in <dump_folder>/latest if it is a run of this job.
   std::string chaos;            // Faults to be done to the run, as `plans::parse_chaos`.
   int64_t workers = 0;          // 0: what the job needs.
-  bool spawns_workers = true;   // False: `skein coordinator`, workers join from elsewhere.
+  /// Worker processes that this run has together with others; they are started by whoever has made
+  /// this. None: the run has its own.
+  std::shared_ptr<WorkerChildren> children;
+  std::string label;           // Begins each of the run's lines, to tell it from others.
+  bool spawns_workers = true;  // False: `skein coordinator`, workers join from elsewhere.
   std::string listen = "127.0.0.1:0";
   bool insecure = false;
   actors::FailPointHandle fail_point;  // Set by tests; else null.
@@ -65,14 +69,16 @@ class TrainRun {
   };
   /// Looks after the run for a moment, at most `kPollSeconds`: passes on signals, carries out
   /// faults, and ends the run if it cannot survive the death of a child.
-  State poll(Signals& signals);
+  State poll(Signals& signals) { return poll(signals.wait(kPollSeconds)); }
+  /// The same, when a signal has come, or none (0), and time passes elsewhere.
+  State poll(int signal);
   static constexpr double kPollSeconds = 0.05;
 
   /// Lets the workers leave, closes the files and prints the summary. Returns the exit code. Call
   /// it once, after `poll` has returned kEnded.
   int finish(Signals& signals);
   /// After `poll` has returned kKilled: workers die with us, files are whole at every moment.
-  void kill_workers() { children_.kill_all(); }
+  void kill_workers() { children_->kill_all(); }
 
   /// One more worker process on this machine, which joins the run.
   absl::Status add_worker();
@@ -81,10 +87,15 @@ class TrainRun {
   /// As `actors::CoordinatorProcess`.
   void request_stop(const std::string& reason) { coordinator_->request_stop(reason); }
   actors::RunProgress progress() const { return coordinator_->progress(); }
+  /// Where workers join, and how many it waits for.
+  const std::string& address() const { return coordinator_->address(); }
+  int64_t worker_count() const { return worker_count_; }
 
   /// It was resumed when nothing was left to do, which was said; nothing was started.
   bool is_done() const { return is_done_; }
   const RunFolder& folder() const { return folder_; }
+  /// The folder was made for this run.
+  bool is_new() const { return is_new_; }
   const plans::JobSpec& job() const { return job_.spec; }
   bool was_interrupted() const { return stop_asked_.has_value(); }
   /// Valid after `finish`.
@@ -123,7 +134,9 @@ class TrainRun {
   std::unique_ptr<RunReporter> reporter_;
   std::unique_ptr<actors::RunObserver> both_observers_;
   std::unique_ptr<actors::CoordinatorProcess> coordinator_;
-  WorkerChildren children_;
+  std::shared_ptr<WorkerChildren> children_;
+  size_t faults_seen_ = 0;  // How many of their faults were looked at.
+  int64_t worker_count_ = 0;
   std::unique_ptr<ChaosRunner> chaos_;
 
   Instant started_;

@@ -51,40 +51,40 @@ WorkerChildren::~WorkerChildren() {
   }
 }
 
-absl::Status WorkerChildren::start(const std::string& address, int64_t count,
+absl::Status WorkerChildren::start(const std::vector<std::string>& addresses,
                                    const RunFolder& folder) {
-  for (int64_t i = 0; i < count; ++i) {
-    const size_t n = children_.size() + 1;
-    Child child;
-    child.local_rank = free_local_rank();
-    child.log = folder.file(absl::StrCat("logs/worker-", n, ".log"));
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, child.log.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
-    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    // A group of its own: the terminal's Ctrl-C is for the coordinator, which tells the workers.
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    std::vector<std::string> words = {"skein",        "worker",
-                                      "--join",       address,
-                                      "--parent",     absl::StrCat(getpid()),
-                                      "--local-rank", absl::StrCat(child.local_rank)};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    const int error =
-        posix_spawn(&child.pid, "/proc/self/exe", &actions, &attributes, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    if (error != 0) {
-      return absl::UnavailableError(absl::StrCat("cannot start worker ", n, ": ", strerror(error)));
-    }
-    children_.push_back(std::move(child));
+  const size_t n = children_.size() + 1;
+  Child child;
+  child.local_rank = free_local_rank();
+  child.log = folder.file(absl::StrCat("logs/worker-", n, ".log"));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, child.log.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  // A group of its own: the terminal's Ctrl-C is for the coordinator, which tells the workers.
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  std::vector<std::string> words = {"skein", "worker"};
+  for (const std::string& address : addresses) {
+    words.insert(words.end(), {"--join", address});
   }
+  words.insert(words.end(), {"--parent", absl::StrCat(getpid()), "--local-rank",
+                             absl::StrCat(child.local_rank)});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const int error =
+      posix_spawn(&child.pid, "/proc/self/exe", &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot start worker ", n, ": ", strerror(error)));
+  }
+  children_.push_back(std::move(child));
   return absl::OkStatus();
 }
 
@@ -98,23 +98,26 @@ int64_t WorkerChildren::free_local_rank() {
   return rank;
 }
 
-absl::Status WorkerChildren::check() {
-  absl::Status first;
+const std::vector<absl::Status>& WorkerChildren::faults() {
+  reap();
+  return faults_;
+}
+
+void WorkerChildren::reap() {
   for (Child& child : children_) {
     int status = 0;
     if (child.ended || waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
     child.ended = true;
-    if (status == 0 || !first.ok()) continue;
+    if (status == 0) continue;
     const std::string last = last_line(child.log);
-    first = absl::UnavailableError(
+    faults_.push_back(absl::UnavailableError(
         absl::StrCat("the worker process ", child.pid, " ", how_it_ended(status),
-                     last.empty() ? "" : absl::StrCat(", saying: ", last), " (", child.log, ")"));
+                     last.empty() ? "" : absl::StrCat(", saying: ", last), " (", child.log, ")")));
   }
-  return first;
 }
 
 bool WorkerChildren::all_ended() {
-  (void)check();
+  reap();
   for (const Child& child : children_) {
     if (!child.ended) return false;
   }

@@ -20,13 +20,14 @@ class WorkerChildren {
   WorkerChildren(const WorkerChildren&) = delete;
   WorkerChildren& operator=(const WorkerChildren&) = delete;
 
-  /// Starts this program as `worker --join address` `count` times, output to logs/worker-<n>.log.
-  /// Called again, it starts more. A child's local rank is the smallest that is free.
-  absl::Status start(const std::string& address, int64_t count, const RunFolder& folder);
+  /// Starts this program as a worker of the runs at these addresses, with its output in
+  /// logs/worker-<n>.log of the folder. Called again, it starts one more. A child's local rank is
+  /// the smallest that is free.
+  absl::Status start(const std::vector<std::string>& addresses, const RunFolder& folder);
 
-  /// The first child that has ended badly since the last call, as a status that says which one,
-  /// how, and the end of its log; ok if there is none.
-  absl::Status check();
+  /// How each child that has ended badly did: which one, how, and the end of its log. In the order
+  /// in which that was found; it only grows.
+  const std::vector<absl::Status>& faults();
   bool all_ended();
   void kill_all();
 
@@ -37,10 +38,13 @@ class WorkerChildren {
     std::string log;
     bool ended = false;
   };
+  /// Looks who has ended.
+  void reap();
   /// The smallest one that no living child has.
   int64_t free_local_rank();
 
   std::vector<Child> children_;
+  std::vector<absl::Status> faults_;
 };
 
 /// Called first in a worker process that another one started: it dies when `parent` does.

@@ -2,19 +2,122 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/device/shared_device.hpp"
 #include "cli/run/exit_codes.hpp"
+#include "cli/run/worker_children.hpp"
+#include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
+namespace {
+
+using State = TrainRun::State;
+
+struct TogetherRun {
+  std::unique_ptr<TrainRun> run;
+  bool has_ended = false;
+  int code = kExitDone;
+};
+
+/// A failure is worse than to be killed, and that than to be stopped.
+int worse(int left, int right) {
+  const auto badness = [](int code) {
+    if (code == kExitDone) return 0;
+    if (code == kExitStopped) return 1;
+    return code == kExitKilled ? 2 : 3;
+  };
+  return badness(right) > badness(left) ? right : left;
+}
+
+/// Nothing is left of it.
+void take_back(TogetherRun& each) {
+  const std::string made = each.run->is_new() ? each.run->folder().path : "";
+  each.run.reset();  // It has files of the folder open.
+  std::error_code error;
+  if (!made.empty()) std::filesystem::remove_all(made, error);
+}
+
+/// The first workers serve all runs; those that a run does not need, only the others.
+absl::Status start_workers(const std::vector<TogetherRun>& runs, WorkerChildren& children) {
+  int64_t count = 0;
+  for (const TogetherRun& each : runs) count = std::max(count, each.run->worker_count());
+  for (int64_t n = 0; n < count; ++n) {
+    std::vector<std::string> addresses;
+    for (const TogetherRun& each : runs) {
+      if (n < each.run->worker_count()) addresses.push_back(each.run->address());
+    }
+    SKEIN_RETURN_IF_ERROR(children.start(addresses, runs.front().run->folder()));
+  }
+  return absl::OkStatus();
+}
+
+/// Starts what is not done already; they must agree on the device that they are to share. Nothing
+/// is left behind if that fails.
+absl::StatusOr<std::vector<TogetherRun>> start_all(const std::vector<TrainOptions>& jobs) {
+  std::vector<TogetherRun> runs;
+  for (const TrainOptions& options : jobs) {
+    absl::StatusOr<std::unique_ptr<TrainRun>> started = TrainRun::start(options);
+    absl::Status status = started.status();
+    if (status.ok()) {
+      if ((*started)->is_done()) continue;
+      runs.push_back({*std::move(started)});
+      status =
+          actors::check_same_device(runs.front().run->job().device, runs.back().run->job().device);
+    }
+    if (status.ok()) continue;
+    for (TogetherRun& each : runs) take_back(each);
+    const std::string which = options.job_path.empty() ? options.resume : options.job_path;
+    return absl::Status(status.code(), absl::StrCat(which, ": ", std::string(status.message())));
+  }
+  return runs;
+}
+
+}  // namespace
 
 int train(const TrainOptions& options, Signals& signals) {
   auto run = TrainRun::start(options);
   if (!run.ok()) return report_error(run.status());
   if ((*run)->is_done()) return kExitDone;
-  TrainRun::State state = TrainRun::State::kRuns;
-  while (state == TrainRun::State::kRuns) state = (*run)->poll(signals);
-  if (state == TrainRun::State::kEnded) return (*run)->finish(signals);
+  State state = State::kRuns;
+  while (state == State::kRuns) state = (*run)->poll(signals);
+  if (state == State::kEnded) return (*run)->finish(signals);
   (*run)->kill_workers();
   _exit(kExitKilled);
+}
+
+int train_together(std::vector<TrainOptions> jobs, Signals& signals) {
+  const auto children = std::make_shared<WorkerChildren>();
+  for (TrainOptions& each : jobs) each.children = children;
+  absl::StatusOr<std::vector<TogetherRun>> started = start_all(jobs);
+  if (!started.ok()) return report_error(started.status());
+  std::vector<TogetherRun> runs = *std::move(started);
+  const absl::Status status = start_workers(runs, *children);
+  if (!status.ok()) return report_error(status);
+  int code = kExitDone;
+  auto is_running = [](const TogetherRun& each) { return !each.has_ended; };
+  while (std::any_of(runs.begin(), runs.end(), is_running)) {
+    const int signal = signals.wait(TrainRun::kPollSeconds);
+    for (TogetherRun& each : runs) {
+      if (each.has_ended) continue;
+      const State state = each.run->poll(signal);
+      if (state == State::kKilled) {
+        children->kill_all();
+        _exit(kExitKilled);
+      }
+      if (state != State::kEnded) continue;
+      each.has_ended = true;
+      code = worse(code, each.run->finish(signals));
+    }
+  }
+  children->kill_all();
+  return code;
 }
 
 }  // namespace skein::cli

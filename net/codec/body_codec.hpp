@@ -72,6 +72,8 @@ void write(const Timings& from, schema::Timings::Builder to);
 // local_updates.cpp
 void read(schema::Claim::Reader from, Bounds& bounds, Claim& to);
 void write(const Claim& from, schema::Claim::Builder to);
+void read(schema::Prepared::Reader from, Bounds& bounds, Prepared& to);
+void write(const Prepared& from, schema::Prepared::Builder to);
 void read(schema::PipelineCommit::Reader from, Bounds& bounds, plans::UpdateOrder& to);
 void write(const plans::UpdateOrder& from, schema::PipelineCommit::Builder to);
 void read(schema::Average::Reader from, Bounds& bounds, Average& to);

@@ -32,7 +32,7 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
     case Body::ASSIGN:
       return read_body<Assign>("Assign", body.getAssign());
     case Body::PREPARED:
-      return Prepared();
+      return read_body<Prepared>("Prepared", body.getPrepared());
     case Body::RENDEZVOUS:
       return read_body<RendezvousEntry>("Rendezvous", body.getRendezvous());
     case Body::START:
@@ -113,7 +113,7 @@ struct BodyWriter {
   void operator()(const Joined& from) { write(from, to.initJoined()); }
   void operator()(const Refused& from) { write(from, to.initRefused()); }
   void operator()(const Assign& from) { write(from, to.initAssign()); }
-  void operator()(const Prepared&) { to.initPrepared(); }
+  void operator()(const Prepared& from) { write(from, to.initPrepared()); }
   void operator()(const LayersWanted&) { to.initLayersWanted(); }
   void operator()(const RendezvousEntry& from) { write(from, to.initRendezvous()); }
   void operator()(const Start& from) { write(from, to.initStart()); }

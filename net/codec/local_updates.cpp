@@ -9,6 +9,7 @@ void read(schema::Claim::Reader from, Bounds& bounds, Claim& to) {
   to.samples.first = bounds.count("firstSample", from.getFirstSample(), kSamplesMax);
   to.samples.count = bounds.count("sampleCount", from.getSampleCount(), kSamplesMax);
   to.profile = from.getProfile();
+  to.turn = bounds.count("turn", from.getTurn(), plans::kTurnPositionMax);
 }
 
 void write(const Claim& from, schema::Claim::Builder to) {
@@ -16,6 +17,7 @@ void write(const Claim& from, schema::Claim::Builder to) {
   to.setFirstSample(from.samples.first);
   to.setSampleCount(from.samples.count);
   to.setProfile(from.profile);
+  to.setTurn(from.turn);
 }
 
 void read(schema::PipelineCommit::Reader from, Bounds& bounds, plans::UpdateOrder& to) {
@@ -26,6 +28,7 @@ void read(schema::PipelineCommit::Reader from, Bounds& bounds, plans::UpdateOrde
   next.count = bounds.count("nextCount", from.getNextCount(), kSamplesMax);
   if (next.count > 0) to.next = next;
   to.profile = from.getProfile();
+  to.turn = bounds.count("turn", from.getTurn(), plans::kTurnPositionMax);
 }
 
 void write(const plans::UpdateOrder& from, schema::PipelineCommit::Builder to) {
@@ -36,6 +39,7 @@ void write(const plans::UpdateOrder& from, schema::PipelineCommit::Builder to) {
     to.setNextCount(from.next->count);
   }
   to.setProfile(from.profile);
+  to.setTurn(from.turn);
 }
 
 void read(schema::Average::Reader from, Bounds& bounds, Average& to) {

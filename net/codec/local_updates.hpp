@@ -18,6 +18,7 @@ struct Claim {
   uint64_t step = 0;  // The pipeline replica's own, counted from 0 in each generation.
   plans::SampleClaim samples;
   bool profile = false;  // Report the timings of the step.
+  uint64_t turn = 0;     // As in `plans::CommitOrder`.
   bool operator==(const Claim&) const = default;
 };
 

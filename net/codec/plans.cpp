@@ -290,11 +290,22 @@ void write(const RendezvousEntry& from, schema::Rendezvous::Builder to) {
   for (unsigned i = 0; i < receivers.size(); ++i) receivers.set(i, from.receivers[i].value);
 }
 
-void read(schema::Start::Reader from, Bounds&, Start& to) {
+void read(schema::Prepared::Reader from, Bounds& bounds, Prepared& to) {
+  to.turns.head = bounds.count("turnHead", from.getTurnHead(), plans::kTurnPositionMax);
+  to.turns.has_turns = from.getHasTurns();
+}
+
+void write(const Prepared& from, schema::Prepared::Builder to) {
+  to.setTurnHead(from.turns.head);
+  to.setHasTurns(from.turns.has_turns);
+}
+
+void read(schema::Start::Reader from, Bounds& bounds, Start& to) {
   to.validate = from.getValidate();
   to.checkpoint = from.getCheckpoint();
   to.last = from.getLast();
   to.snapshot = from.getSnapshot();
+  to.turn = bounds.count("turn", from.getTurn(), plans::kTurnPositionMax);
 }
 
 void write(const Start& from, schema::Start::Builder to) {
@@ -302,6 +313,7 @@ void write(const Start& from, schema::Start::Builder to) {
   to.setCheckpoint(from.checkpoint);
   to.setLast(from.last);
   to.setSnapshot(from.snapshot);
+  to.setTurn(from.turn);
 }
 
 void read(schema::SnapshotKept::Reader from, Bounds& bounds, SnapshotKept& to) {

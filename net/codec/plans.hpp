@@ -54,6 +54,7 @@ struct Assign {
 
 /// Worker -> coordinator: all replicas of the generation are allocated and loaded.
 struct Prepared {
+  plans::TurnReport turns;
   bool operator==(const Prepared&) const = default;
 };
 
@@ -76,6 +77,7 @@ struct Start {
   bool checkpoint = false;
   bool last = false;      // No step follows.
   bool snapshot = false;  // Copy the state that you start with to its snapshot peer.
+  uint64_t turn = 0;      // As in `plans::CommitOrder`.
   bool operator==(const Start&) const = default;
 };
 

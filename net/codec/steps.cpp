@@ -54,6 +54,9 @@ void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to) {
   to.snapshot_us = bounds.count("snapshotUs", from.getSnapshotUs(), kTimeUsMax);
   to.weight_delay =
       static_cast<uint32_t>(bounds.count("weightDelay", from.getWeightDelay(), kMicrobatchesMax));
+  to.device_wait_us = bounds.count("deviceWaitUs", from.getDeviceWaitUs(), kTimeUsMax);
+  to.turns.head = bounds.count("turnHead", from.getTurnHead(), plans::kTurnPositionMax);
+  to.turns.has_turns = from.getHasTurns();
 }
 
 void write(const plans::ReadyReport& from, schema::Ready::Builder to) {
@@ -69,6 +72,9 @@ void write(const plans::ReadyReport& from, schema::Ready::Builder to) {
   to.setStashPeak(from.stash_peak);
   to.setSnapshotUs(from.snapshot_us);
   to.setWeightDelay(from.weight_delay);
+  to.setDeviceWaitUs(from.device_wait_us);
+  to.setTurnHead(from.turns.head);
+  to.setHasTurns(from.turns.has_turns);
 }
 
 void read(schema::EarlySignal::Reader from, Bounds& bounds, EarlySignal& to) {
@@ -102,6 +108,7 @@ void read(schema::Commit::Reader from, Bounds& bounds, plans::CommitOrder& to) {
   to.snapshot = from.getSnapshot();
   to.snapshot_floor = bounds.count("snapshotFloor", from.getSnapshotFloor(), kStepsMax);
   to.profile = from.getProfile();
+  to.turn = bounds.count("turn", from.getTurn(), plans::kTurnPositionMax);
 }
 
 void write(const plans::CommitOrder& from, schema::Commit::Builder to) {
@@ -113,6 +120,7 @@ void write(const plans::CommitOrder& from, schema::Commit::Builder to) {
   to.setSnapshot(from.snapshot);
   to.setSnapshotFloor(from.snapshot_floor);
   to.setProfile(from.profile);
+  to.setTurn(from.turn);
 }
 
 void read(schema::Validated::Reader from, Bounds& bounds, Validated& to) {

@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 7;
+const protocolVersion :UInt32 = 8;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;
@@ -222,6 +222,9 @@ struct Assign {
 
 struct Prepared {
   # Worker -> coordinator: all replicas of the generation are allocated and loaded.
+  turnHead @0 :UInt64;    # The largest position of a pass on the device that the worker shares with other
+                          # jobs; 0: it shares none.
+  hasTurns @1 :Bool;      # This job takes turns there.
 }
 
 struct ProfileRequest {
@@ -288,6 +291,7 @@ struct Start {
   checkpoint @1 :Bool;
   last @2 :Bool;          # No step follows.
   snapshot @3 :Bool;      # Copy the state that you start with to its snapshot peer.
+  turn @4 :UInt64;        # As in `Commit`.
 }
 
 struct Claim {
@@ -296,6 +300,7 @@ struct Claim {
   firstSample @1 :UInt64;
   sampleCount @2 :UInt64;
   profile @3 :Bool;       # Report the timings of the step.
+  turn @4 :UInt64;        # As in `Commit`.
 }
 
 struct PipelineCommit {
@@ -306,6 +311,7 @@ struct PipelineCommit {
   nextSample @2 :UInt64;      # Train on these next, once `Average` has been carried out.
   nextCount @3 :UInt64;       # 0: none; wait for `Claim`, or for a `Average` of all pipeline replicas.
   profile @4 :Bool;           # Report the timings of the next step.
+  turn @5 :UInt64;            # As in `Commit`, of the next step.
 }
 
 struct AverageMember {
@@ -356,6 +362,9 @@ struct Ready {
   stashPeak @9 :UInt32;       # Largest number of stashes held at once in this step.
   snapshotUs @10 :UInt64;     # Device time of the last snapshot's copy; 0: none was taken.
   weightDelay @11 :UInt32;    # Updates between a forward and its backward, the most of this step.
+  deviceWaitUs @12 :UInt64;   # Time in which other jobs had the device that work of this one waited for.
+  turnHead @13 :UInt64;       # As in `Prepared`.
+  hasTurns @14 :Bool;         # As in `Prepared`.
 }
 
 struct EarlySignal {
@@ -382,6 +391,7 @@ struct Commit {
   profile @5 :Bool;           # Report the timings of the next step.
   snapshot @6 :Bool;          # Copy the state after this update to its snapshot peer.
   snapshotFloor @7 :UInt64;   # Snapshots of fewer steps are not needed any more.
+  turn @8 :UInt64;            # The position of the next pass on devices that jobs share; 0: none is named.
 }
 
 struct Validated {

@@ -210,6 +210,7 @@ BroadcastCommit CommitLog::make_broadcast(const CommitOrder& order, uint64_t now
   commit.samples = journaling_->sample_count;
   commit.tokens = commit.samples * static_cast<uint64_t>(job_.training.seq_len);
   commit.stage_busy_seconds = totals_.stage_busy_seconds;
+  commit.stage_device_wait_seconds = totals_.stage_device_wait_seconds;
   commit.stage_stash_peak = totals_.stage_stash_peak;
   commit.pipeline_samples = totals_.replica_samples;
   commit.stage_staleness = totals_.stage_staleness;

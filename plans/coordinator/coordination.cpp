@@ -116,6 +116,8 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   CoordinatorOutcome committed = log_.on_journaled(step, now_us);
   if (committed.is_dropped()) return committed;
   CoordinatorDecisions decisions = std::move(committed).decisions();
+  CommitOrder& order = std::get<BroadcastCommit>(decisions.front()).order;
+  if (!order.last) order.turn = mode_->name_turn();
   progress_.on_commit(now_us);
   if (journal_told_us_) {
     journal_told_us_.reset();
@@ -692,12 +694,12 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
                   {{"reason", who}, {"difference", routed.difference}}};
 }
 
-CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generation,
-                                             uint64_t now_us) {
+CoordinatorOutcome Coordination::on_prepared(WorkerId worker, uint64_t generation, uint64_t now_us,
+                                             const TurnReport& turns) {
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
   if (generation != generation_) return Dropped{DropReason::kStale};
   if (phase_ != Phase::kPreparing) return Dropped{DropReason::kUnexpected};
-  if (!change_.take_prepared(worker)) return Dropped{DropReason::kRepeated};
+  if (!change_.take_prepared(worker, turns)) return Dropped{DropReason::kRepeated};
   progress_.on_progress(now_us);
   return try_start(now_us);
 }
@@ -715,8 +717,10 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
     decisions.push_back(RewindJournal{first_step});
   }
   mode_ = find_mode(modes_or_own(options_.modes), plan()->mode).make(options_.job, *plan());
-  const CommitOrder order = log_.begin_generation(*plan(), change_.snapshot_peers(), first_step,
-                                                  mode_->leaves_commits_behind(), now_us);
+  CommitOrder order = log_.begin_generation(*plan(), change_.snapshot_peers(), first_step,
+                                            mode_->leaves_commits_behind(), now_us);
+  for (const auto& [worker, turns] : change_.prepared()) mode_->on_turn_report(worker, turns);
+  order.turn = mode_->name_turn();
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
   absent_.clear();
   goodput_.enter(GoodputLedger::Activity::kTraining, now_us);

@@ -100,7 +100,8 @@ class Coordination {
   CoordinatorOutcome on_profiled(WorkerId worker, MeasuredWorker measured, uint64_t now_us);
   CoordinatorOutcome on_quiesced(WorkerId worker, uint64_t generation,
                                  std::vector<InventoryItem> inventory, uint64_t now_us);
-  CoordinatorOutcome on_prepared(WorkerId worker, uint64_t generation, uint64_t now_us);
+  CoordinatorOutcome on_prepared(WorkerId worker, uint64_t generation, uint64_t now_us,
+                                 const TurnReport& turns = {});
   CoordinatorOutcome on_plan_ready(const PlanReady& ready, uint64_t now_us);
   CoordinatorOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us);
   /// The first gradients of its step are final.

@@ -16,6 +16,7 @@
 #include "plans/modes/claim_pool.hpp"
 #include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
+#include "plans/share/turn_report.hpp"
 #include "plans/sync/group_scheduler.hpp"
 #include "plans/worker/program_commands.hpp"
 
@@ -55,6 +56,8 @@ struct ReadyReport {
   /// Updates of the stage between the forward of a micro-batch and its backward, the most of the
   /// step; more than 0 only with several claims in flight.
   uint32_t weight_delay = 0;
+  uint64_t device_wait_us = 0;  // Other jobs had the device: in `step_us`, and not in `busy_us`.
+  TurnReport turns;
   bool operator==(const ReadyReport&) const = default;
 };
 
@@ -143,6 +146,7 @@ struct BroadcastCommit {
   uint64_t tokens = 0;
   uint64_t samples = 0;
   std::vector<double> stage_busy_seconds;
+  std::vector<double> stage_device_wait_seconds;
   std::vector<uint32_t> stage_stash_peak;
   /// Pipeline replicas under local updates: what each has trained on; and for each stage the
   /// largest staleness of a group, and the largest delay of its weights.
@@ -157,6 +161,7 @@ struct ClaimSamples {
   uint64_t step = 0;  // Its own iterations so far.
   SampleClaim claim;
   bool profile = false;  // Timings of the iteration are wanted.
+  uint64_t turn = 0;     // As in `CommitOrder`.
 };
 /// All replicas of a pipeline replica are ready: they apply their updates.
 struct CommitPipeline {
@@ -166,6 +171,7 @@ struct CommitPipeline {
   std::optional<SampleClaim> next;  // Goes on with it once it has averaged; none: waits for more.
   bool profile = false;             // Timings of the next iteration are wanted.
   SampleClaim claim;                // That the iteration has trained on, for reports.
+  uint64_t turn = 0;                // As in `CommitOrder`, of the next iteration.
 };
 /// The members of a group average their weights, or push their updates to the stage's parameter
 /// server and take its weights.

@@ -103,8 +103,8 @@ void PlanChange::assign(Plan plan, const std::map<WorkerId, Member>& members,
   peers_that_keep_ = {snapshot_peers_.begin(), snapshot_peers_.end()};
 }
 
-bool PlanChange::take_prepared(WorkerId worker) {
-  return hosts(worker) && prepared_.insert(worker).second;
+bool PlanChange::take_prepared(WorkerId worker, const TurnReport& turns) {
+  return hosts(worker) && prepared_.emplace(worker, turns).second;
 }
 
 bool PlanChange::is_everybody_prepared() const {
@@ -145,7 +145,9 @@ void PlanChange::check_invariants(const std::map<WorkerId, Member>& members) con
   for (const auto& [worker, inventory] : inventories_) {
     SKEIN_CHECK(members.contains(worker)) << worker << " has quiesced, and is no member";
   }
-  for (WorkerId worker : prepared_) SKEIN_CHECK(hosts(worker)) << worker << " has no part";
+  for (const auto& [worker, turns] : prepared_) {
+    SKEIN_CHECK(hosts(worker)) << worker << " has no part";
+  }
   for (const auto& [worker, replicas] : hosted_) {
     for (ReplicaId replica : replicas) {
       SKEIN_CHECK(plan_ && replica_of(*plan_, replica).worker == worker) << replica;

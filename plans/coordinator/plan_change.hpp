@@ -61,9 +61,11 @@ class PlanChange {
   /// Nothing is assigned: there are too few workers.
   void pause() { hosted_.clear(); }
   /// False: the worker has said so before, or has no part in the plan.
-  bool take_prepared(WorkerId worker);
+  bool take_prepared(WorkerId worker, const TurnReport& turns);
   bool is_prepared(WorkerId worker) const { return prepared_.contains(worker); }
   bool is_everybody_prepared() const;
+  /// What each has said of the device that it shares.
+  const std::map<WorkerId, TurnReport>& prepared() const { return prepared_; }
 
   /// The plan that is prepared or in force, or the one before while there is none.
   const std::optional<Plan>& plan() const { return plan_; }
@@ -90,7 +92,7 @@ class PlanChange {
   // to be asked for every message.
   JobSpec job_;
   std::map<WorkerId, std::vector<InventoryItem>> inventories_;  // This change's own.
-  std::set<WorkerId> prepared_;
+  std::map<WorkerId, TurnReport> prepared_;
   WorkerPairs apart_;
   std::optional<PlannedPipeline> proposed_;
   std::optional<Plan> plan_;

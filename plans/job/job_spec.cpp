@@ -8,6 +8,7 @@
 #include "plans/base/status_macros.hpp"
 #include "plans/collectives/reducer_kind.hpp"
 #include "plans/schedule/schedule.hpp"
+#include "plans/share/device_turns.hpp"
 #include "plans/simulator/job_scenario.hpp"
 #include "plans/sync/policy_kind.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 
 /// A schedule lists every micro-batch of a step for every stage.
 constexpr int64_t kMicrobatchesMax = 65536;
+constexpr int64_t kPriorityMax = 1'000;
 
 template <class Value>
 absl::Status expect(bool holds, const char* key, const Value& value, const char* rule) {
@@ -35,6 +37,14 @@ absl::Status is_one_of(const std::string& value, std::initializer_list<const cha
     absl::StrAppend(&list, list.empty() ? "" : ", ", "\"", name, "\"");
   }
   return absl::InvalidArgumentError(absl::StrCat(key, " = \"", value, "\": must be one of ", list));
+}
+
+absl::Status check_sharing(const SharingSpec& sharing) {
+  SKEIN_RETURN_IF_ERROR(
+      expect(sharing.priority >= -kPriorityMax && sharing.priority <= kPriorityMax,
+             "sharing.priority", sharing.priority, "must be within -1000 and 1000"));
+  return expect(sharing.weight >= 1 && sharing.weight <= kTurnWeightMax, "sharing.weight",
+                sharing.weight, "must be at least 1 and at most 1000");
 }
 
 absl::Status check_choices(const ModelSpec& model) {
@@ -273,6 +283,7 @@ absl::Status validate(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(check_device(job.device));
   SKEIN_RETURN_IF_ERROR(check_scenario(job));
   SKEIN_RETURN_IF_ERROR(check_sync(job));
+  SKEIN_RETURN_IF_ERROR(check_sharing(job.sharing));
   return check_intervals(job);
 }
 

@@ -152,6 +152,15 @@ struct CommSpec {
   bool operator==(const CommSpec&) const = default;
 };
 
+/// How the job shares devices with the other jobs of its workers.
+struct SharingSpec {
+  int64_t priority = 0;  // Of jobs with unlike ones the larger goes first, piece of work by piece.
+  int64_t weight = 1;    // In [1, 1000]: the job's part of the turns among jobs of its priority.
+  /// Its passes alternate with those of such jobs; else their work mixes, piece by piece.
+  bool takes_turns = true;
+  bool operator==(const SharingSpec&) const = default;
+};
+
 struct MetricsSpec {
   int64_t log_freq = 10;  // Steps between progress lines; metrics.jsonl has every step.
   bool operator==(const MetricsSpec&) const = default;
@@ -185,6 +194,7 @@ struct JobSpec {
   ElasticSpec elastic;
   SyncSpec sync;
   CommSpec comm;
+  SharingSpec sharing;
   MetricsSpec metrics;
   ProfilingSpec profiling;
   DebugSpec debug;

@@ -27,7 +27,8 @@ LocalUpdates::LocalUpdates(const JobSpec& job, const Plan& plan,
       policy_(std::move(policy)) {
   for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
   for (const ReplicaPlan& replica : plan.stages.front().replicas) {
-    pipelines_.push_back({.claims = ClaimsInFlight(layout_.stages)});
+    pipelines_.push_back(
+        {.claims = ClaimsInFlight(layout_.stages), .turns = TurnNaming(job.sharing.weight)});
     samples_.push_back(static_cast<uint64_t>(replica.rows.count * plan.microbatch_count));
     is_sized_ = is_sized_ || samples_.back() != samples_.front();
   }
@@ -59,6 +60,10 @@ ModeDecisions LocalUpdates::begin(uint64_t first_step, uint64_t end_step, uint64
   return made(std::move(orders));
 }
 
+void LocalUpdates::on_turn_report(WorkerId worker, const TurnReport& report) {
+  for (uint32_t pipeline : pipelines_of(worker)) pipelines_[pipeline].turns.on_report(report);
+}
+
 /// What an event has led to, with the end of the round if it was that.
 ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
   ModeDecisions decisions;
@@ -75,6 +80,9 @@ ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
         done.iterations == 0 ? 0 : done.norm_sum / static_cast<double>(done.iterations);
     for (double busy : done.busy_seconds) {
       totals.stage_busy_seconds.push_back(busy / static_cast<double>(layout_.pipelines));
+    }
+    for (double wait : done.wait_seconds) {
+      totals.stage_device_wait_seconds.push_back(wait / static_cast<double>(layout_.pipelines));
     }
     totals.stage_stash_peak = done.stash_peak;
     totals.replica_samples = done.samples;
@@ -131,7 +139,8 @@ void LocalUpdates::resume(uint32_t pipeline, CoordinatorDecisions& orders) {
   const std::optional<SampleClaim> claim = claim_for(pipeline);
   if (!claim) return leave_policy(pipeline, orders);
   begin_claim(pipeline, *claim);
-  orders.push_back(ClaimSamples{pipeline, own.claims.step(), *claim, is_profiled()});
+  orders.push_back(
+      ClaimSamples{pipeline, own.claims.step(), *claim, is_profiled(), name_turn_of(pipeline)});
   if (own.has_policy) return;
   own.has_policy = true;
   tell_policy({pipeline, true, own.claims.step()}, orders);
@@ -177,6 +186,7 @@ ModeOutcome LocalUpdates::on_ready(WorkerId sender, const ReadyReport& report, u
   whole.needs_groups = false;  // Its update is its own: nothing is reduced.
   if (const auto why = stage_of(report.replica).on_ready(sender, whole)) return Dropped{*why};
   const uint32_t stage = layout_.stage_of(report.replica);
+  own.turns.on_report(report.turns);
   CoordinatorDecisions orders;
   if (is_flushed()) {
     own.claims.report(stage, whole);
@@ -363,8 +373,10 @@ void LocalUpdates::update(uint32_t pipeline, CoordinatorDecisions& orders) {
   if (commit.next) begin_claim(pipeline, *commit.next);
   commit.profile = commit.next && is_profiled();
   const bool goes_on = commit.next.has_value();
+  if (goes_on) commit.turn = name_turn_of(pipeline);
   orders.push_back(std::move(commit));
   if (!goes_on) {
+    own.turns.on_pause();
     leave_policy(pipeline, orders);
     return try_meet(orders);
   }

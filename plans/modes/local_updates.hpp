@@ -16,6 +16,7 @@
 #include "plans/modes/claims_in_flight.hpp"
 #include "plans/modes/round_totals.hpp"
 #include "plans/modes/training_mode.hpp"
+#include "plans/share/turn_naming.hpp"
 #include "plans/sync/group_scheduler.hpp"
 #include "plans/sync/pipeline_layout.hpp"
 
@@ -62,6 +63,7 @@ class LocalUpdates final : public TrainingMode {
   ModeOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
                           uint64_t now_us) override;
   void on_validation(double loss) override { policy_->on_validation(loss); }
+  void on_turn_report(WorkerId worker, const TurnReport& report) override;
   ModeDecisions on_timer(uint64_t now_us) override;
   std::optional<uint64_t> wake_us() const override { return wake_us_; }
   /// The round ends with the step in which a sample was claimed last.
@@ -94,6 +96,9 @@ class LocalUpdates final : public TrainingMode {
     uint64_t trained = 0;     // Samples of the same; before it, of a whole claim.
     ClaimsInFlight claims;
     std::set<uint32_t> waiting = {};  // Stages that the policy knows of and has no group for.
+    /// Where devices are shared with other jobs, its passes have turns of their own. With several
+    /// claims in flight there are no passes apart from each other, and no turns.
+    TurnNaming turns = TurnNaming(1);
   };
   struct Group {
     uint64_t policy_number = 0;
@@ -108,6 +113,9 @@ class LocalUpdates final : public TrainingMode {
   const StageSync& stage_of(ReplicaId replica) const { return stages_[layout_.stage_of(replica)]; }
   bool is_in_group(ReplicaId replica) const { return stage_of(replica).is_in_group(replica); }
   bool is_flushed() const { return claims_max_ == 1; }
+  uint64_t name_turn_of(uint32_t pipeline) {
+    return is_flushed() ? pipelines_[pipeline].turns.name_next() : 0;
+  }
   void update(uint32_t pipeline, CoordinatorDecisions& orders);
   void update_stage(uint32_t pipeline, uint32_t stage, const ReadyReport& report,
                     CoordinatorDecisions& orders);

@@ -20,8 +20,8 @@ namespace skein::plans {
 const ModeList& training_modes() {
   static const ModeList all = {
       {kSynchronousMode, [](const JobSpec& job) { return !begins_in_pipelines(job); }, replan,
-       [](const JobSpec&, const Plan& plan) -> std::unique_ptr<TrainingMode> {
-         return std::make_unique<SynchronousSteps>(plan);
+       [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {
+         return std::make_unique<SynchronousSteps>(job, plan);
        },
        [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
          return std::make_unique<StepProgram>(std::move(options));

@@ -40,6 +40,7 @@ RoundTotals totals_of(const PipelineLayout& layout,
                       const std::vector<PipelineIteration>& iterations) {
   RoundTotals totals;
   totals.busy_seconds.resize(layout.stages);
+  totals.wait_seconds.resize(layout.stages);
   totals.stash_peak.resize(layout.stages);
   totals.weight_delay.resize(layout.stages);
   totals.samples.resize(layout.pipelines);
@@ -51,6 +52,8 @@ RoundTotals totals_of(const PipelineLayout& layout,
     totals.samples[each.pipeline] += each.claim.count;
     for (const auto& [stage, report] : each.reports) {
       totals.busy_seconds[stage] += static_cast<double>(report.busy_us) * kSecondsPerMicrosecond;
+      totals.wait_seconds[stage] +=
+          static_cast<double>(report.device_wait_us) * kSecondsPerMicrosecond;
       totals.stash_peak[stage] = std::max(totals.stash_peak[stage], report.stash_peak);
       totals.weight_delay[stage] = std::max(totals.weight_delay[stage], report.weight_delay);
     }

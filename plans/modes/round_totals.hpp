@@ -31,6 +31,7 @@ struct RoundTotals {
   double norm_sum = 0;                 // The iterations' gradient norms.
   uint64_t iterations = 0;             // Over all pipeline replicas.
   std::vector<double> busy_seconds;    // [stages], of all pipeline replicas.
+  std::vector<double> wait_seconds;    // [stages], the same: devices were with other jobs.
   std::vector<uint32_t> stash_peak;    // [stages]
   std::vector<uint64_t> samples;       // [pipeline replicas]
   std::vector<uint32_t> weight_delay;  // [stages], the largest.

@@ -9,7 +9,9 @@
 #include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {
-SynchronousSteps::SynchronousSteps(const Plan& plan) : plan_(plan) {
+
+SynchronousSteps::SynchronousSteps(const JobSpec& job, const Plan& plan)
+    : plan_(plan), turns_(job.sharing.weight) {
   for (const StagePlan& stage : plan.stages) stages_.emplace_back(stage);
 }
 
@@ -26,6 +28,7 @@ ModeOutcome SynchronousSteps::on_ready(WorkerId sender, const ReadyReport& repor
   if (!is_in_progress_) return Dropped{DropReason::kUnexpected};
   StageSync& stage = stages_[static_cast<size_t>(stage_of(plan_, report.replica))];
   if (const auto why = stage.on_ready(sender, report)) return Dropped{*why};
+  turns_.on_report(report.turns);
   return try_complete();
 }
 
@@ -56,6 +59,7 @@ CommitTotals SynchronousSteps::totals() const {
   for (size_t s = 0; s < stages_.size(); ++s) {
     norm_squared += stages_[s].norm_squared();
     double busy = 0;
+    double wait = 0;
     uint32_t stash = 0;
     for (const ReplicaPlan& replica : plan_.stages[s].replicas) {
       const ReadyReport& report = stages_[s].report(replica.id);
@@ -63,10 +67,12 @@ CommitTotals SynchronousSteps::totals() const {
       totals.loss_tokens += report.loss_tokens;
       totals.snapshot_us = std::max(totals.snapshot_us, report.snapshot_us);
       busy += static_cast<double>(report.busy_us) * kSecondsPerMicrosecond;
+      wait += static_cast<double>(report.device_wait_us) * kSecondsPerMicrosecond;
       stash = std::max(stash, report.stash_peak);
     }
     const auto count = static_cast<double>(plan_.stages[s].replicas.size());
     totals.stage_busy_seconds.push_back(busy / count);
+    totals.stage_device_wait_seconds.push_back(wait / count);
     totals.stage_stash_peak.push_back(stash);
   }
   totals.gradient_norm = std::sqrt(norm_squared);

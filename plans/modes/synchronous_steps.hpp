@@ -5,6 +5,7 @@
 
 #include "plans/coordinator/stage_sync.hpp"
 #include "plans/modes/training_mode.hpp"
+#include "plans/share/turn_naming.hpp"
 
 namespace skein::plans {
 
@@ -13,12 +14,14 @@ namespace skein::plans {
 /// themselves. Source: DAPPLE, PPoPP'21.
 class SynchronousSteps final : public TrainingMode {
  public:
-  explicit SynchronousSteps(const Plan& plan);
+  SynchronousSteps(const JobSpec& job, const Plan& plan);
 
   ModeDecisions begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) override;
   ModeOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) override;
   ModeOutcome on_reduced(WorkerId sender, ReplicaId replica, uint64_t step, double norm_squared,
                          uint64_t now_us) override;
+  void on_turn_report(WorkerId, const TurnReport& report) override { turns_.on_report(report); }
+  uint64_t name_turn() override { return turns_.name_next(); }
   bool awaits(ReplicaId replica) const override;
   ModeTimings last_timings() const override { return last_timings_; }
   void check_invariants() const override;
@@ -35,6 +38,7 @@ class SynchronousSteps final : public TrainingMode {
   uint64_t step_ = 0;              // In progress, or complete.
   bool is_in_progress_ = false;
   ModeTimings last_timings_;
+  TurnNaming turns_;
 };
 
 }  // namespace skein::plans

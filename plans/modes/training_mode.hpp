@@ -19,8 +19,11 @@ struct CommitTotals {
   uint64_t end_step = 0;  // The commit covers the steps from the last one up to here.
   double loss_sum = 0;
   uint64_t loss_tokens = 0;
-  double gradient_norm = 0;                  // The step's; the mean, if there are several updates.
-  std::vector<double> stage_busy_seconds;    // [stages], mean of the replicas.
+  double gradient_norm = 0;                // The step's; the mean, if there are several updates.
+  std::vector<double> stage_busy_seconds;  // [stages], mean of the replicas.
+  std::vector<double>
+      stage_device_wait_seconds;             // [stages], mean of the replicas: the devices
+                                             // were with other jobs; empty: they are not shared.
   std::vector<uint32_t> stage_stash_peak;    // [stages]
   std::vector<uint64_t> replica_samples;     // [pipeline replicas]; empty: they train together.
   std::vector<uint64_t> stage_staleness;     // [stages], largest of the groups; or empty.
@@ -73,6 +76,11 @@ class TrainingMode {
                                   uint64_t now_us);
   /// A held-out loss, of the weights of a step at which all had met.
   virtual void on_validation(double /*loss*/) {}
+  /// What a worker has said of the device that it shares with other jobs, when it was prepared.
+  virtual void on_turn_report(WorkerId /*worker*/, const TurnReport& /*report*/) {}
+  /// The position of the pass that the next order of a start or a commit begins with; 0: none is
+  /// named. Called once for each of them.
+  virtual uint64_t name_turn() { return 0; }
   virtual ModeDecisions on_timer(uint64_t now_us);
   /// When to call `on_timer`; none: never.
   virtual std::optional<uint64_t> wake_us() const { return std::nullopt; }

@@ -37,6 +37,8 @@ struct CommitOrder {
   bool snapshot = false;        // Copy the state after this step to its snapshot peer.
   uint64_t snapshot_floor = 0;  // Snapshots of fewer steps are not needed any more.
   bool profile = false;         // Timings of the next step are wanted.
+  uint64_t turn = 0;            // The position of the next pass on devices that are shared; 0: none
+                                // is named (`TurnNaming`).
   bool operator==(const CommitOrder&) const = default;
 };
 
@@ -54,6 +56,7 @@ struct UpdateOrder {
   double gradient_norm = 0;
   std::optional<SampleClaim> next;  // It goes on with these; none: it pauses.
   bool profile = false;             // Timings of the next step are wanted.
+  uint64_t turn = 0;                // As in `CommitOrder`; 0 if there is no next step.
   bool operator==(const UpdateOrder&) const = default;
 };
 

@@ -339,11 +339,12 @@ actors::WorkerParts SimulatedWorker::make_parts() {
   actors::WorkerParts parts;
   parts.modes = around_.modes;
   parts.checks_invariants = true;
-  parts.make_device = [this](const plans::DeviceSpec& spec) {
+  parts.make_device = [this](const plans::JobSpec& job, const std::string&) {
+    const plans::DeviceSpec& spec = job.device;
     const gpu::SleepProfile times = {spec.sleep_forward_us, spec.sleep_backward_us,
                                      spec.sleep_update_us};
     device_ = make_simulated_device(around_.world, times, spec.speed);
-    return device_;
+    return actors::WorkerDevice{device_, nullptr};
   };
   parts.spawn_device = [this](const std::shared_ptr<gpu::Device>& device) {
     DeviceWatch watch;

@@ -54,8 +54,8 @@ struct WorkerRig {
       return absl::StatusOr<plans::JobSpec>(job);
     };
     made.options.on_waiting = [this](const std::string& why, double) { waits.push_back(why); };
-    made.parts.make_device = [this](const plans::DeviceSpec&) {
-      return absl::StatusOr<std::shared_ptr<gpu::Device>>(device);
+    made.parts.make_device = [this](const plans::JobSpec&, const std::string&) {
+      return WorkerDevice{device, nullptr};
     };
     made.parts.spawn_device = [this](const std::shared_ptr<gpu::Device>&) { return work; };
     made.parts.make_shard_io = [this](const ShardIoConfig&) { return shards; };

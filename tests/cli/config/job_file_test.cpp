@@ -55,6 +55,7 @@ JobSpec changed_job() {
   job.sync.round_steps = 8;
   job.sync.clip_by = "share";
   job.comm = {12.5, 17, 0.5, "gloo"};
+  job.sharing = {-2, 7, false};
   job.metrics = {3};
   job.profiling = {false, 9};
   job.debug = {9223372036854775807U, false};  // TOML has no larger integer.

@@ -189,7 +189,7 @@ class RandomMessages {
     to.state_generation = count(kGenerationsMax);
     to.config_digest = rng_.bits();
   }
-  void fill(Prepared&) {}
+  void fill(Prepared& to) { to = {{count(plans::kTurnPositionMax), flag()}}; }
   void fill(LayersWanted&) {}
   void fill(RendezvousEntry& to) {
     to.key = line(kKeyBytesMax);
@@ -198,7 +198,7 @@ class RandomMessages {
     to.receivers.resize(elements());
     for (plans::WorkerId& receiver : to.receivers) receiver = worker();
   }
-  void fill(Start& to) { to = {flag(), flag(), flag(), flag()}; }
+  void fill(Start& to) { to = {flag(), flag(), flag(), flag(), count(plans::kTurnPositionMax)}; }
   void fill(SnapshotKept& to) { to = {stage(), count(kStepsMax)}; }
 
   // Steps.
@@ -215,11 +215,15 @@ class RandomMessages {
     to.stash_peak = below(kMicrobatchesMax + 1);
     to.snapshot_us = count(kTimeUsMax);
     to.weight_delay = below(kMicrobatchesMax + 1);
+    to.device_wait_us = count(kTimeUsMax);
+    to.turns = {count(plans::kTurnPositionMax), flag()};
   }
   void fill(EarlySignal& to) { to = {replica(), count(kStepsMax)}; }
   void fill(Reduced& to) { to = {replica(), count(kStepsMax), norm()}; }
   void fill(plans::CommitOrder& to) {
-    to = {count(kStepsMax), norm(), flag(), flag(), flag(), flag(), count(kStepsMax), flag()};
+    to = {count(kStepsMax), norm(), flag(),
+          flag(),           flag(), flag(),
+          count(kStepsMax), flag(), count(plans::kTurnPositionMax)};
   }
   void fill(Validated& to) {
     to = {replica(), count(kStepsMax), real(-1e30, 1e30), count(kSamplesMax)};
@@ -248,9 +252,11 @@ class RandomMessages {
   }
 
   // Local updates.
-  void fill(Claim& to) { to = {count(kStepsMax), samples(), flag()}; }
+  void fill(Claim& to) {
+    to = {count(kStepsMax), samples(), flag(), count(plans::kTurnPositionMax)};
+  }
   void fill(plans::UpdateOrder& to) {
-    to = {count(kStepsMax), norm(), std::nullopt, flag()};
+    to = {count(kStepsMax), norm(), std::nullopt, flag(), count(plans::kTurnPositionMax)};
     if (flag()) to.next = plans::SampleClaim{count(kSamplesMax), 1 + rng_.below(kSamplesMax)};
   }
   void fill(plans::GroupMember& to) {

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+#include "plans/share/turn_report.hpp"
+
+namespace skein::actors {
+
+/// A job's part of a device that other jobs use as well, from the worker's joining the job to its
+/// end, when it is destroyed. Thread-safe.
+class DeviceShare {
+ public:
+  virtual ~DeviceShare() = default;
+  /// As those of `plans::DeviceTurns`, for the job.
+  virtual void enter(uint64_t position) = 0;
+  virtual void leave() = 0;
+  virtual plans::TurnReport report() const = 0;
+};
+
+}  // namespace skein::actors

@@ -1,0 +1,206 @@
+#include "cli/verbs/worker_verb.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "actors/device/shared_device.hpp"
+#include "actors/printing/stderr_lines.hpp"
+#include "actors/worker/worker_process.hpp"
+#include "cli/config/job_file.hpp"
+#include "cli/config/resume_keys.hpp"
+#include "cli/run/exit_codes.hpp"
+#include "cli/run/worker_children.hpp"
+#include "cli/spot/spot_watch.hpp"
+#include "net/address.hpp"
+#include "net/local_address.hpp"
+
+namespace skein::cli {
+namespace {
+
+using actors::print_error_line;
+
+/// Its part in one run.
+struct ServedRun {
+  std::string address;
+  std::unique_ptr<actors::WorkerProcess> process;  // Null: it has ended.
+};
+
+void say_waiting(const std::string& why, double seconds) {
+  print_error_line(
+      absl::StrFormat("skein: waiting for the coordinator, for at most %.0f s: %s", seconds, why));
+}
+
+/// What `--bind auto` stands for, as soon as there is a way to the first coordinator.
+absl::StatusOr<std::string> find_bind_address(const WorkerArguments& arguments,
+                                              double timeout_seconds, Signals& signals) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
+  for (bool is_first = true;; is_first = false) {
+    absl::StatusOr<std::string> found = net::local_address_to(arguments.join.front());
+    if (!absl::IsUnavailable(found.status()) || Clock::now() > deadline) return found;
+    if (is_first) say_waiting(std::string(found.status().message()), timeout_seconds);
+    if (signals.wait(0.1) != 0) return absl::CancelledError("told to leave by a signal");
+  }
+}
+
+/// Watches for spot notices, if any cloud is given.
+std::unique_ptr<SpotWatch> watch_spot(std::vector<Cloud> clouds, MetadataClient& client) {
+  if (clouds.empty()) return nullptr;
+  SpotWatchOptions options;
+  options.clouds = std::move(clouds);
+  options.ask = [&client](const MetadataRequest& request) { return client.ask(request); };
+  options.interrupt = [&client] { client.stop(); };
+  options.warn = [](const std::string& line) { print_error_line("skein: warning: " + line); };
+  return std::make_unique<SpotWatch>(std::move(options));
+}
+
+/// But for the coordinator's address.
+absl::StatusOr<actors::WorkerOptions> worker_options(const WorkerArguments& arguments,
+                                                     const actors::FailPointHandle& fail_point,
+                                                     Signals& signals) {
+  actors::WorkerOptions options;
+  options.bind_address = arguments.bind;
+  if (arguments.bind == "auto") {
+    auto found = find_bind_address(arguments, options.connect_timeout_seconds, signals);
+    if (!found.ok()) return found.status();
+    options.bind_address = *std::move(found);
+  }
+  options.insecure = arguments.insecure;
+  options.local_rank = arguments.local_rank;
+  options.on_waiting = say_waiting;
+  options.parse_job = parse_job;
+  options.digest_job = config_digest;
+  options.fail_point = fail_point;
+  options.change_device = [arguments](plans::DeviceSpec& device) {
+    if (!arguments.device.empty()) device.type = arguments.device;
+    if (arguments.speed > 0) device.speed = arguments.speed;
+    if (arguments.threads > 0) device.threads = arguments.threads;
+    if (arguments.ordinal >= 0) device.ordinal = arguments.ordinal;
+  };
+  if (arguments.join.size() > 1) options.device = std::make_shared<actors::SharedDevice>();
+  return options;
+}
+
+/// Parses all that can be wrong before anything is started.
+absl::Status check_addresses(const WorkerArguments& arguments) {
+  for (const std::string& address : arguments.join) {
+    if (auto parsed = net::parse_address(address); !parsed.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--join: ", std::string(parsed.status().message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+/// How a run that the worker has served has ended. Whoever has to end before what it holds is
+/// written does not wait for the disk, unless there are other runs.
+int report_end(const ServedRun& run, bool is_last) {
+  const absl::Status result = run.process->result();
+  if (result.ok()) return kExitDone;
+  const int code = report_error(result);
+  if (absl::IsDeadlineExceeded(result) && is_last) std::_Exit(code);
+  return code;
+}
+
+void leave_all(const std::vector<ServedRun>& runs, const std::string& reason) {
+  for (const ServedRun& each : runs) {
+    if (each.process) each.process->leave(reason);
+  }
+}
+
+/// Until all have ended.
+int serve(std::vector<ServedRun> runs, SpotWatch* spot, Signals& signals) {
+  bool leaves = false;
+  int code = kExitDone;
+  size_t left = runs.size();
+  while (true) {
+    for (ServedRun& each : runs) {
+      if (!each.process || !each.process->wait(0)) continue;
+      code = std::max(code, report_end(each, --left == 0));
+      each.process.reset();  // The others have the device now.
+    }
+    if (left == 0) return code;
+    if (const auto notice = spot ? spot->take_notice() : std::nullopt) {
+      print_error_line(absl::StrCat("skein: ", notice->reason, ": leaving the run"));
+      // The first signal after it only asks for the same: clouds send one to all processes.
+      leave_all(runs, notice->reason);
+    }
+    // Signals are what is waited for: of two that come between two looks only one would be seen.
+    if (signals.wait(0.02) == 0) continue;
+    if (leaves) {
+      // At once: to take apart what other threads are in the middle of would take as long as they.
+      print_error_line("skein: stopped by a second signal");
+      std::_Exit(kExitKilled);
+    }
+    leave_all(runs, "told to leave by a signal");
+    leaves = true;
+  }
+}
+
+}  // namespace
+
+CLI::App* add_worker_verb(CLI::App& app, WorkerArguments& arguments) {
+  CLI::App* verb = app.add_subcommand("worker", "join a job, or several, as a worker");
+  verb->add_option("--join", arguments.join,
+                   "the coordinator's host:port; once for each job that this worker is to serve")
+      ->required()
+      ->allow_extra_args(false);
+  verb->add_option("--bind", arguments.bind,
+                   "this machine's address, to which other workers connect; auto: the one on the "
+                   "way to the coordinator")
+      ->capture_default_str();
+  verb->add_option("--device", arguments.device, "cpu, cuda, auto or sleep; default: the job's")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto", "sleep"}));
+  verb->add_option("--ordinal", arguments.ordinal, "GPU; default: the job's")
+      ->check(CLI::Range(0, 1023));
+  verb->add_option("--local-rank", arguments.local_rank,
+                   "number among the workers of this machine, which take its GPUs in turn")
+      ->envname("LOCAL_RANK")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--speed", arguments.speed, "emulated speed in (0, 1]")
+      ->check(CLI::Range(1e-3, 1.0));
+  verb->add_option("--threads", arguments.threads, "host threads")->check(CLI::Range(1, 1024));
+  verb->add_flag("--insecure", arguments.insecure, "allow a --bind address that is not loopback");
+  verb->add_option("--spot", arguments.spot,
+                   "leave the run when this cloud is to take the machine back (docs/spot.md)")
+      ->check(CLI::IsMember({"aws", "gcp", "azure", "auto", "none"}))
+      ->capture_default_str();
+  verb->add_option("--spot-url", arguments.spot_url, "the cloud's metadata service")
+      ->capture_default_str();
+  verb->add_option("--parent", arguments.parent)->group("");  // Only `train` gives it.
+  return verb;
+}
+
+int run_worker(const WorkerArguments& arguments, const actors::FailPointHandle& fail_point,
+               Signals& signals) {
+  if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {
+    return report_error(status);
+  }
+  if (absl::Status status = check_addresses(arguments); !status.ok()) return report_error(status);
+  auto clouds = parse_clouds(arguments.spot);
+  if (!clouds.ok()) return report_error(clouds.status());
+  const auto metadata = MetadataClient::make(arguments.spot_url);
+  if (!metadata.ok()) return report_error(metadata.status());
+  auto options = worker_options(arguments, fail_point, signals);
+  if (!options.ok()) return report_error(options.status());
+  std::vector<ServedRun> runs;
+  for (const std::string& address : arguments.join) {
+    actors::WorkerOptions own = *options;
+    own.coordinator_address = address;
+    auto worker = actors::WorkerProcess::start(std::move(own));
+    if (!worker.ok()) return report_error(worker.status());
+    runs.push_back({address, *std::move(worker)});
+  }
+  const std::unique_ptr<SpotWatch> spot = watch_spot(*std::move(clouds), **metadata);
+  return serve(std::move(runs), spot.get(), signals);
+}
+
+}  // namespace skein::cli

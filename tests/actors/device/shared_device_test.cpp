@@ -1,0 +1,188 @@
+#include "actors/device/shared_device.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "actors/device/device_gate.hpp"
+
+namespace skein::actors {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<std::shared_ptr<gpu::Device>> make_host(const plans::DeviceSpec&) {
+  return std::shared_ptr<gpu::Device>(gpu::make_host_device(1));
+}
+
+plans::JobSpec job_with(int64_t memory_mb = 0, int64_t priority = 0) {
+  plans::JobSpec job;
+  job.device.memory_limit_mb = memory_mb;
+  job.sharing.priority = priority;
+  return job;
+}
+
+SharedDevice::Part join(SharedDevice& device, const plans::JobSpec& job, const std::string& run) {
+  absl::StatusOr<SharedDevice::Part> part = device.join(job, run, make_host);
+  EXPECT_TRUE(part.ok()) << part.status();
+  return *std::move(part);
+}
+
+gpu::Work piece(plans::PieceNeed need, std::function<void()> run, bool ends_pass = false) {
+  gpu::Work work;
+  work.need = {need, ends_pass};
+  work.run = [run = std::move(run)](gpu::Ops&) {
+    run();
+    return absl::OkStatus();
+  };
+  return work;
+}
+
+TEST(SharedDevice, OnePieceRunsAtATimeWhoeverGivesIt) {
+  SharedDevice device;
+  std::vector<SharedDevice::Part> parts;
+  for (const char* run : {"a", "b", "c"}) parts.push_back(join(device, job_with(), run));
+  std::atomic<int> running = 0;
+  std::atomic<int> done = 0;
+  std::vector<std::thread> threads;
+  for (const SharedDevice::Part& part : parts) {
+    threads.emplace_back([&, part] {
+      for (int i = 0; i < 200; ++i) {
+        const auto need = i % 3 == 0 ? plans::PieceNeed::kAside : plans::PieceNeed::kTurn;
+        const auto status = part.device->run(piece(need, [&] {
+          EXPECT_EQ(++running, 1);
+          std::this_thread::yield();
+          --running;
+          ++done;
+        }));
+        EXPECT_TRUE(status.ok());
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(done, 600);
+}
+
+TEST(SharedDevice, PassesOfJobsThatTakeTurnsAlternate) {
+  SharedDevice device;
+  const SharedDevice::Part first = join(device, job_with(), "a");
+  const SharedDevice::Part second = join(device, job_with(), "b");
+  const uint64_t head = first.share->report().head;
+  EXPECT_GT(head, 0u) << "a worker says that it shares its device";
+  EXPECT_FALSE(first.share->report().has_turns);
+  first.share->enter(head + 1);
+  second.share->enter(head + 2);
+  EXPECT_TRUE(second.share->report().has_turns);
+  std::string order;
+  const auto run_passes = [&](const SharedDevice::Part& part, char name) {
+    for (int pass = 0; pass < 20; ++pass) {
+      for (bool is_last : {false, true}) {
+        EXPECT_TRUE(part.device
+                        ->run(piece(
+                            plans::PieceNeed::kTurn, [&] { order.push_back(name); }, is_last))
+                        .ok());
+      }
+    }
+    part.share->leave();
+  };
+  std::thread other([&] { run_passes(second, 'b'); });
+  run_passes(first, 'a');
+  other.join();
+  std::string expected;
+  for (int pass = 0; pass < 20; ++pass) expected += "aabb";
+  EXPECT_EQ(order, expected);
+}
+
+TEST(SharedDevice, SaysWhenItBeginsWithAPiece) {
+  SharedDevice device;
+  const SharedDevice::Part part = join(device, job_with(), "a");
+  int begun = 0;
+  gpu::Work work = piece(plans::PieceNeed::kTurn, [&] { EXPECT_EQ(begun, 1); });
+  work.on_begin = [&] { ++begun; };
+  EXPECT_TRUE(part.device->run(std::move(work)).ok());
+  EXPECT_EQ(begun, 1);
+}
+
+TEST(SharedDevice, AJobThatLeavesHoldsUpNobody) {
+  SharedDevice device;
+  SharedDevice::Part first = join(device, job_with(), "a");
+  const SharedDevice::Part second = join(device, job_with(), "b");
+  const uint64_t head = first.share->report().head;
+  first.share->enter(head + 1);
+  second.share->enter(head + 2);
+  std::thread waits([&] {
+    EXPECT_TRUE(second.device
+                    ->run(piece(
+                        plans::PieceNeed::kTurn, [] {}, true))
+                    .ok());
+  });
+  first.share.reset();
+  waits.join();
+  EXPECT_TRUE(first.device->run(piece(plans::PieceNeed::kTurn, [] {})).ok())
+      << "what is left of it is not stuck either";
+}
+
+TEST(SharedDevice, ARunIsThereOnceAndMayComeBack) {
+  SharedDevice device;
+  SharedDevice::Part part = join(device, job_with(), "a");
+  EXPECT_TRUE(absl::IsAlreadyExists(device.join(job_with(), "a", make_host).status()));
+  part = {};
+  EXPECT_TRUE(device.join(job_with(), "a", make_host).ok());
+}
+
+TEST(SharedDevice, JobsThatWantUnlikeDevicesAreRefusedByKey) {
+  SharedDevice device;
+  const SharedDevice::Part part = join(device, job_with(), "a");
+  plans::JobSpec other = job_with();
+  other.device.threads = 3;
+  const absl::Status refused = device.join(other, "b", make_host).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("device.threads = 3"));
+}
+
+TEST(SharedDevice, MemoryOfAllJobsIsCountedTogether) {
+  SharedDevice device;
+  const SharedDevice::Part first = join(device, job_with(4), "a");
+  SharedDevice::Part second = join(device, job_with(4), "b");
+  constexpr int64_t kMegabyte = int64_t{1} << 20;
+  ASSERT_TRUE(first.device->reserve(3 * kMegabyte).ok());
+  EXPECT_EQ(second.device->memory().limit, kMegabyte);
+  const absl::Status refused = second.device->reserve(2 * kMegabyte);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("1048576 bytes are missing"));
+  ASSERT_TRUE(second.device->reserve(kMegabyte).ok());
+  absl::StatusOr<gpu::Buffer> buffer = second.device->allocate(kMegabyte);
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_EQ(second.device->memory().in_use, kMegabyte);
+  EXPECT_FALSE(second.device->allocate(1).ok()) << "what others have set aside is theirs";
+  EXPECT_TRUE(first.device->allocate(3 * kMegabyte).ok());
+  *buffer = {};
+  EXPECT_EQ(second.device->memory().in_use, 0);
+  second.share.reset();
+  EXPECT_TRUE(first.device->reserve(4 * kMegabyte).ok()) << "who has left needs nothing";
+}
+
+TEST(SharedDevice, TheNumberOfAJobFollowsFromItsRun) {
+  EXPECT_EQ(device_job_number("run-1"), device_job_number("run-1"));
+  EXPECT_NE(device_job_number("run-1"), device_job_number("run-2"));
+}
+
+TEST(DeviceGate, APieceThatHangsDoesNotHoldUpOtherJobs) {
+  plans::DeviceTurns::Options options;
+  options.hang_us = 50'000;
+  DeviceGate gate(options);
+  gate.add({.number = 1});
+  gate.add({.number = 2});
+  gate.begin(1, {plans::PieceNeed::kTurn});
+  gate.begin(2, {plans::PieceNeed::kTurn});
+  gate.end(2);
+  gate.end(1);
+  gate.begin(1, {plans::PieceNeed::kTurn});
+  gate.end(1);
+}
+
+}  // namespace
+}  // namespace skein::actors

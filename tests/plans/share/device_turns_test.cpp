@@ -1,0 +1,470 @@
+#include "plans/share/device_turns.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "plans/base/rng.hpp"
+#include "plans/share/turn_naming.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr DevicePieceNeed kForward{PieceNeed::kTurn, false};
+constexpr DevicePieceNeed kLast{PieceNeed::kTurn, true};
+constexpr DevicePieceNeed kAside{PieceNeed::kAside};
+constexpr DevicePieceNeed kShare{PieceNeed::kShare};
+
+/// One device, on which each piece takes a millisecond.
+struct OneDevice {
+  explicit OneDevice(std::vector<DeviceJob> jobs) {
+    for (const DeviceJob& job : jobs) turns.add(job);
+  }
+  void ask(uint64_t job, const DevicePieceNeed& need) { turns.request(job, need, now_us); }
+  /// Whose pieces are done, until nothing more begins.
+  std::vector<uint64_t> run() {
+    std::vector<uint64_t> order;
+    while (const auto job = turns.start(now_us)) {
+      now_us += 1'000;
+      turns.end(*job, now_us);
+      turns.check_invariants();
+      order.push_back(*job);
+    }
+    return order;
+  }
+
+  DeviceTurns turns;
+  uint64_t now_us = 1;
+};
+
+TEST(DeviceTurns, AJobAloneDoesItsWorkInOrderAndAtOnce) {
+  OneDevice device(std::vector<DeviceJob>{{.number = 7}});
+  for (bool takes_turns : {false, true}) {
+    EXPECT_EQ(takes_turns, takes_turns && device.turns.enter(7, 10, device.now_us));
+    for (const auto& need : {kForward, kLast, kAside, kShare}) device.ask(7, need);
+    EXPECT_THAT(device.run(), ElementsAre(7, 7, 7, 7));
+  }
+  EXPECT_GE(device.turns.head(), 10u);
+  EXPECT_EQ(device.turns.wake_us(), std::nullopt);
+}
+
+TEST(DeviceTurns, PassesAlternateHoweverEarlyOneJobIsReady) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 11, device.now_us);
+  for (int pass = 0; pass < 3; ++pass) {
+    device.ask(2, kForward);
+    device.ask(2, kLast);
+  }
+  EXPECT_TRUE(device.run().empty()) << "the first turn is of job 1, which has nothing to do yet";
+  device.ask(1, kForward);
+  EXPECT_THAT(device.run(), ElementsAre(1)) << "it keeps the turn until its pass ends";
+  device.ask(1, kLast);
+  EXPECT_THAT(device.run(), ElementsAre(1, 2, 2));
+  device.ask(1, kForward);
+  device.ask(1, kLast);
+  EXPECT_THAT(device.run(), ElementsAre(1, 1, 2, 2));
+}
+
+TEST(DeviceTurns, AsidesNeedNoTurnAndGoFirst) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 11, device.now_us);
+  device.ask(1, kForward);
+  device.ask(1, kLast);
+  device.ask(2, kAside);
+  EXPECT_THAT(device.run(), ElementsAre(2, 1, 1));
+  device.ask(1, kAside);
+  device.ask(1, kForward);
+  EXPECT_THAT(device.run(), ElementsAre(1)) << "the turn is of job 2";
+}
+
+TEST(DeviceTurns, WeightsAreThePartsOfTheTurns) {
+  OneDevice device({{.number = 1, .weight = 7}, {.number = 2, .weight = 3}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 10, device.now_us);
+  for (int pass = 0; pass < 100; ++pass) {
+    device.ask(1, kLast);
+    device.ask(2, kLast);
+  }
+  std::vector<uint64_t> order = device.run();
+  order.resize(50);
+  EXPECT_NEAR(std::count(order.begin(), order.end(), 1), 35, 1);
+}
+
+TEST(DeviceTurns, JobsWithoutTurnsShareTheTimeByWeight) {
+  OneDevice device({{.number = 1, .weight = 1}, {.number = 2, .weight = 4}});
+  for (int piece = 0; piece < 100; ++piece) {
+    device.ask(1, kForward);
+    device.ask(2, kShare);
+  }
+  std::vector<uint64_t> order = device.run();
+  order.resize(50);
+  EXPECT_NEAR(std::count(order.begin(), order.end(), 1), 10, 1);
+}
+
+TEST(DeviceTurns, TimeInWhichAJobWantedNothingIsNotMadeUpFor) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  for (int piece = 0; piece < 50; ++piece) device.ask(1, kForward);
+  device.run();
+  for (int piece = 0; piece < 10; ++piece) {
+    device.ask(1, kForward);
+    device.ask(2, kForward);
+  }
+  std::vector<uint64_t> order = device.run();
+  order.resize(10);
+  EXPECT_NEAR(std::count(order.begin(), order.end(), 1), 5, 1);
+}
+
+TEST(DeviceTurns, ALargerPriorityGoesFirstPieceByPiece) {
+  OneDevice device({{.number = 1, .priority = 0}, {.number = 2, .priority = 5}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 20, device.now_us);
+  device.ask(1, kForward);
+  device.ask(1, kLast);
+  device.ask(2, kForward);
+  device.ask(2, kShare);
+  EXPECT_THAT(device.run(), ElementsAre(2, 2, 1, 1)) << "and the other fills what it leaves";
+}
+
+TEST(DeviceTurns, AJobComesInOnlyAheadOfAllThatHasBegun) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.ask(1, kForward);
+  device.run();
+  EXPECT_FALSE(device.turns.enter(2, 10, device.now_us));
+  EXPECT_FALSE(device.turns.takes_turns(2));
+  EXPECT_FALSE(device.turns.enter(2, kTurnPositionMax + 1, device.now_us));
+  EXPECT_TRUE(device.turns.enter(2, 11, device.now_us));
+}
+
+TEST(DeviceTurns, AHolderThatDoesNothingLosesItsTurnsWhenOthersWait) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 11, device.now_us);
+  device.ask(1, kForward);
+  device.run();
+  EXPECT_EQ(device.turns.wake_us(), std::nullopt) << "nobody waits";
+  device.ask(2, kLast);
+  const auto wake_us = device.turns.wake_us();
+  ASSERT_TRUE(wake_us.has_value());
+  device.now_us = *wake_us - 1;
+  EXPECT_TRUE(device.run().empty());
+  device.now_us = *wake_us;
+  EXPECT_THAT(device.run(), ElementsAre(2));
+  EXPECT_FALSE(device.turns.takes_turns(1));
+  EXPECT_EQ(device.turns.lost_turns(), 1u);
+  device.ask(1, kLast);
+  EXPECT_THAT(device.run(), ElementsAre(1)) << "it goes on without";
+  EXPECT_TRUE(device.turns.enter(1, device.turns.head() + 1, device.now_us));
+}
+
+TEST(DeviceTurns, APieceThatHangsDoesNotStopTheOthers) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 11, device.now_us);
+  device.ask(1, kForward);
+  device.ask(1, kLast);
+  device.ask(2, kLast);
+  ASSERT_EQ(device.turns.start(device.now_us), 1u);
+  device.now_us = device.turns.wake_us().value();
+  EXPECT_THAT(device.run(), ElementsAre(2));
+  EXPECT_EQ(device.turns.hung_pieces(), 1u);
+  EXPECT_TRUE(device.run().empty()) << "its next piece comes after the one that hangs";
+  device.turns.end(1, ++device.now_us);
+  EXPECT_THAT(device.run(), ElementsAre(1));
+}
+
+TEST(DeviceTurns, WhoIsGoneHoldsNoTurn) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 11, device.now_us);
+  device.ask(1, kForward);
+  device.ask(2, kLast);
+  ASSERT_EQ(device.turns.start(device.now_us), 1u);
+  device.turns.remove(1);
+  EXPECT_THAT(device.run(), ElementsAre(2));
+  device.turns.end(1, device.now_us);  // It had not heard of it.
+  EXPECT_TRUE(device.run().empty());
+}
+
+/// Jobs whose pipelines lie over the same devices, each with its coordinator: a pass goes forward
+/// over all its workers and back; then a commit goes to each of them, which may take long. Any of
+/// the things that are under way may be the next to happen.
+class SharedWorkers {
+ public:
+  SharedWorkers(uint64_t seed, size_t workers, size_t jobs) : rng_(seed) {
+    devices_.resize(workers);
+    for (size_t job = 0; job < jobs; ++job) add_job(job + 1);
+  }
+
+  void step() {
+    now_us_ += 1 + rng_.below(2'000);
+    if (rng_.below(2'000) == 0) now_us_ += 3'000'000;  // Everybody's patience is over.
+    const bool has_running = std::any_of(devices_.begin(), devices_.end(),
+                                         [](const auto& each) { return each.running != 0; });
+    if (changes_ && rng_.below(300) == 0) return change();
+    if (has_running && (messages_.empty() || rng_.below(2) == 0)) return end_one();
+    if (!messages_.empty()) return deliver();
+    for (size_t worker = 0; worker < devices_.size(); ++worker) start(worker);
+    now_us_ += 10'000;
+  }
+  void stop_changes() { changes_ = false; }
+  /// By job, without those that get only what jobs with a larger priority leave.
+  std::map<uint64_t, uint64_t> commits() const {
+    int64_t largest = 0;
+    for (const auto& [number, priority] : priorities_) largest = std::max(largest, priority);
+    std::map<uint64_t, uint64_t> found;
+    for (const auto& [number, priority] : priorities_) {
+      if (priority < largest) continue;
+      const auto known = commits_.find(number);
+      found[number] = known == commits_.end() ? 0 : known->second;
+    }
+    return found;
+  }
+  uint64_t passes_in_turn() const { return passes_in_turn_; }
+
+ private:
+  struct Message {
+    enum Kind { kPrepared, kStart, kInput, kCommit, kQuiesce } kind;
+    uint64_t job = 0;
+    uint64_t generation = 0;
+    size_t stage = 0;
+    bool is_backward = false;
+    uint64_t position = 0;
+    uint64_t at_us = 0;  // Not before.
+  };
+  struct Piece {
+    uint64_t job = 0;
+    uint64_t generation = 0;
+    uint64_t pass = 0;
+    size_t stage = 0;
+    bool is_backward = false;
+  };
+  struct SharedDevice {
+    DeviceTurns turns;
+    std::map<uint64_t, std::deque<Piece>> queued;  // By job, as its requests.
+    uint64_t running = 0;
+    std::map<int64_t, std::pair<uint64_t, uint64_t>> last_turn;  // By priority: position and job.
+  };
+  struct JobState {
+    std::vector<size_t> workers;  // By stage.
+    uint64_t generation = 0;
+    uint64_t pass = 0;
+    bool is_quiescing = false;
+    size_t answers = 0;
+    std::optional<TurnNaming> naming;
+    int64_t weight = 1;
+    std::vector<bool> has_begun;  // By stage: it has heard of the pass.
+    std::vector<int> inputs;      // By stage: what has come before.
+  };
+
+  void add_job(uint64_t number) {
+    const DeviceJob job{.number = number,
+                        .priority = static_cast<int64_t>(rng_.below(4) == 0),
+                        .weight = 1 + static_cast<int64_t>(rng_.below(3))};
+    for (SharedDevice& each : devices_) each.turns.add(job);
+    priorities_[number] = job.priority;
+    jobs_[number].weight = job.weight;
+    reform(number);
+  }
+  /// A new generation, on other workers.
+  void reform(uint64_t number) {
+    JobState& job = jobs_[number];
+    ++job.generation;
+    job.is_quiescing = false;
+    job.answers = 0;
+    job.naming.emplace(job.weight);
+    job.workers.clear();
+    for (size_t worker = 0; worker < devices_.size(); ++worker) {
+      if (rng_.below(3) > 0) job.workers.push_back(worker);
+    }
+    if (job.workers.empty()) job.workers.push_back(0);
+    for (size_t i = job.workers.size(); i > 1; --i) {
+      std::swap(job.workers[i - 1], job.workers[rng_.below(i)]);
+    }
+    job.has_begun.assign(job.workers.size(), false);
+    job.inputs.assign(job.workers.size(), 0);
+    for (size_t stage = 0; stage < job.workers.size(); ++stage) {
+      send({Message::kPrepared, number, job.generation, stage});
+    }
+  }
+  void change() {
+    const uint64_t number = 1 + rng_.below(jobs_.size());
+    JobState& job = jobs_.at(number);
+    if (rng_.below(4) == 0) {  // It is lost on one device, and back at once.
+      SharedDevice& device = devices_[rng_.below(devices_.size())];
+      device.turns.leave(number, now_us_);
+      return;
+    }
+    if (job.is_quiescing) return;
+    job.is_quiescing = true;
+    job.answers = 0;
+    ++job.generation;
+    for (size_t stage = 0; stage < job.workers.size(); ++stage) {
+      send({Message::kQuiesce, number, job.generation, stage});
+    }
+  }
+
+  /// Some messages take as long as many passes of others.
+  void send(Message message) {
+    if (rng_.below(8) == 0) message.at_us = now_us_ + rng_.below(100'000);
+    messages_.push_back(message);
+  }
+  void deliver() {
+    std::swap(messages_[rng_.below(messages_.size())], messages_.back());
+    if (messages_.back().at_us > now_us_) return;
+    const Message message = messages_.back();
+    messages_.pop_back();
+    JobState& job = jobs_.at(message.job);
+    if (message.generation != job.generation) return;
+    SharedDevice& device = devices_[job.workers[message.stage]];
+    switch (message.kind) {
+      case Message::kPrepared:
+        job.naming->on_report(report(device, message.job));
+        if (++job.answers == job.workers.size()) broadcast(message.job, Message::kStart);
+        break;
+      case Message::kStart:
+      case Message::kCommit:
+        if (message.position > 0) device.turns.enter(message.job, message.position, now_us_);
+        job.has_begun[message.stage] = true;
+        try_forward(message.job, message.stage);
+        break;
+      case Message::kInput:
+        if (message.is_backward) {
+          ask(message.job, message.stage, true);
+        } else {
+          ++job.inputs[message.stage];
+          try_forward(message.job, message.stage);
+        }
+        break;
+      case Message::kQuiesce:
+        device.turns.leave(message.job, now_us_);
+        if (++job.answers == job.workers.size()) reform(message.job);
+        break;
+    }
+    for (size_t worker = 0; worker < devices_.size(); ++worker) start(worker);
+  }
+  static TurnReport report(const SharedDevice& device, uint64_t job) {
+    return {device.turns.head(), device.turns.takes_turns(job)};
+  }
+  void broadcast(uint64_t number, Message::Kind kind) {
+    JobState& job = jobs_.at(number);
+    const uint64_t position = job.naming->name_next();
+    for (size_t stage = 0; stage < job.workers.size(); ++stage) {
+      send({kind, number, job.generation, stage, false, position});
+    }
+  }
+  void try_forward(uint64_t number, size_t stage) {
+    JobState& job = jobs_.at(number);
+    const bool has_input = stage == 0 || job.inputs[stage] > 0;
+    if (!job.has_begun[stage] || !has_input) return;
+    job.has_begun[stage] = false;
+    if (stage > 0) --job.inputs[stage];
+    ask(number, stage, false);
+  }
+  void ask(uint64_t number, size_t stage, bool is_backward) {
+    JobState& job = jobs_.at(number);
+    SharedDevice& device = devices_[job.workers[stage]];
+    device.turns.request(number, {PieceNeed::kTurn, is_backward}, now_us_);
+    device.queued[number].push_back({number, job.generation, job.pass, stage, is_backward});
+  }
+
+  void start(size_t worker) {
+    SharedDevice& device = devices_[worker];
+    const bool was_free = device.running == 0;
+    const auto started = device.turns.start(now_us_);
+    device.turns.check_invariants();
+    if (!started) return;
+    ASSERT_TRUE(was_free);
+    device.running = *started;
+    const Piece& piece = device.queued.at(*started).front();
+    const bool begins = !piece.is_backward && device.turns.takes_turns(*started);
+    if (begins && piece.generation == jobs_.at(*started).generation) check_order(worker, piece);
+  }
+  /// The same pass has the same position everywhere, and positions only grow.
+  void check_order(size_t worker, const Piece& piece) {
+    SharedDevice& device = devices_[worker];
+    const std::pair<uint64_t, uint64_t> turn = {*device.turns.position(piece.job), piece.job};
+    auto& last = device.last_turn[priorities_.at(piece.job)];
+    EXPECT_LT(last, turn) << "the line goes back";
+    last = turn;
+    const auto key = std::tuple(piece.job, piece.generation, piece.pass);
+    const auto [known, is_new] = positions_.emplace(key, turn.first);
+    EXPECT_EQ(known->second, turn.first) << "job " << piece.job << " pass " << piece.pass;
+    ++passes_in_turn_;
+  }
+  void end_one() {
+    std::vector<size_t> busy;
+    for (size_t worker = 0; worker < devices_.size(); ++worker) {
+      if (devices_[worker].running != 0) busy.push_back(worker);
+    }
+    const size_t worker = busy[rng_.below(busy.size())];
+    SharedDevice& device = devices_[worker];
+    const uint64_t number = std::exchange(device.running, 0);
+    const Piece piece = device.queued.at(number).front();
+    device.queued.at(number).pop_front();
+    device.turns.end(number, now_us_);
+    device.turns.check_invariants();
+    JobState& job = jobs_.at(number);
+    if (piece.generation == job.generation && !job.is_quiescing) end_piece(job, piece);
+    start(worker);
+  }
+  void end_piece(JobState& job, const Piece& piece) {
+    const bool is_last_stage = piece.stage + 1 == job.workers.size();
+    if (!piece.is_backward) {
+      if (is_last_stage) return ask(piece.job, piece.stage, true);
+      send({Message::kInput, piece.job, piece.generation, piece.stage + 1});
+      return;
+    }
+    // What the worker says when it is ready.
+    const SharedDevice& device = devices_[job.workers[piece.stage]];
+    job.naming->on_report(report(device, piece.job));
+    if (piece.stage > 0) {
+      send({Message::kInput, piece.job, piece.generation, piece.stage - 1, true});
+      return;
+    }
+    ++job.pass;
+    ++commits_[piece.job];
+    broadcast(piece.job, Message::kCommit);
+  }
+
+  Rng rng_;
+  std::vector<SharedDevice> devices_;
+  std::map<uint64_t, JobState> jobs_;
+  std::vector<Message> messages_;
+  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, uint64_t>
+      positions_;  // By job, generation, pass.
+  std::map<uint64_t, uint64_t> commits_;
+  std::map<uint64_t, int64_t> priorities_;
+  uint64_t passes_in_turn_ = 0;
+  uint64_t now_us_ = 1;
+  bool changes_ = true;
+};
+
+TEST(DeviceTurns, AllDevicesHaveTheSameOrderAndNobodyStarvesWhoeverComesAndGoes) {
+  uint64_t passes_in_turn = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    SharedWorkers world(seed, 2 + seed % 4, 2 + seed % 3);
+    for (int event = 0; event < 3'000; ++event) world.step();
+    world.stop_changes();
+    for (int event = 0; event < 2'000; ++event) world.step();
+    const auto before = world.commits();
+    for (int event = 0; event < 6'000; ++event) world.step();
+    const auto after = world.commits();
+    for (const auto& [job, had] : before) {
+      EXPECT_GT(after.at(job), had + 3) << "seed " << seed << " job " << job << " starves";
+    }
+    passes_in_turn += world.passes_in_turn();
+  }
+  EXPECT_GT(passes_in_turn, 10'000u);
+}
+
+}  // namespace
+}  // namespace skein::plans
