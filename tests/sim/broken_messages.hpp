@@ -21,6 +21,9 @@ enum class Mutation {
   kSealsSkipped,         // Layers that move lose a bit, and nobody looks.
   kClosedIsDead,         // A worker whose connection has ended is taken for dead.
   kConfigKept,           // Workers go on with the configuration that they had first.
+  // The next ones are about jobs that share devices.
+  kTurnKept,     // A job keeps its turns when it quiesces, validates or ends.
+  kTurnByClock,  // A device puts a job in as soon as it hears of it, whatever was named.
   // The next ones are about local updates.
   kAbortSkipped,     // Does not hear that a group lacks a member.
   kReturnedLost,     // Never gets the samples of a pipeline replica that was lost.

@@ -1,7 +1,9 @@
 #include "tests/sim/device.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -52,19 +54,46 @@ struct TimedWork : std::enable_shared_from_this<TimedWork> {
     actors::DevicePiece parts;
     absl::Status status;
     bool has_run = false;
+    std::optional<std::chrono::steady_clock::time_point> begun;  // On a device that is shared.
   };
 
-  TimedWork(World& in, ProcessId of, DeviceWatch seen, std::shared_ptr<SimulatedDevice> by)
-      : world(in), process(of), watch(std::move(seen)), device(std::move(by)) {}
+  TimedWork(World& in, ProcessId of, DeviceWatch seen, DeviceSharing with,
+            std::shared_ptr<SimulatedDevice> by)
+      : world(in),
+        process(of),
+        watch(std::move(seen)),
+        sharing(std::move(with)),
+        device(std::move(by)) {}
+
+  /// From now on the device is asked for.
+  void join_gate() {
+    if (!sharing.gate) return;
+    SharedGate::Work work;
+    work.start = [weak = weak_from_this()] {
+      if (auto self = weak.lock()) self->start();
+    };
+    work.step = [weak = weak_from_this()] {
+      auto self = weak.lock();
+      if (!self || self->queue.empty()) return -1;
+      const gpu::Work& oldest = self->queue.front().parts.work;
+      return oldest.need.need == plans::PieceNeed::kTurn ? oldest.piece.step : -1;
+    };
+    work.generation = sharing.generation;
+    work.is_synchronous = sharing.is_synchronous;
+    sharing.gate->set_work(sharing.job, std::move(work));
+  }
 
   void take(actors::DevicePiece parts) {
     if (parts.work.kind == gpu::WorkKind::kUpdate) watch.on_update_begun();
-    queue.push_back({std::move(parts), absl::OkStatus(), false});
+    const plans::DevicePieceNeed need = parts.work.need;
+    queue.push_back({std::move(parts), absl::OkStatus(), false, std::nullopt});
+    if (sharing.gate) return sharing.gate->request(sharing.job, need);
     if (queue.size() == 1) start();
   }
 
   void start() {
     Piece& piece = queue.front();
+    if (sharing.gate) piece.begun = world.system().clock().now();
     // Nobody may rely on when within its time the work is really done.
     if (world.chance(0.5)) run(piece);
     const auto taken_us = static_cast<uint64_t>(device->duration_us(piece.parts.work));
@@ -89,14 +118,19 @@ struct TimedWork : std::enable_shared_from_this<TimedWork> {
       watch.on_copied(group);
     }
     // Behind those who look at what it has left: the next piece may run on the spot.
-    if (!queue.empty()) start();
+    if (sharing.gate) {
+      sharing.gate->end(sharing.job);
+    } else if (!queue.empty()) {
+      start();
+    }
     piece.parts.work = {};
-    actors::finish(std::move(piece.parts), piece.status, world.system().clock().now());
+    actors::finish(std::move(piece.parts), piece.status, world.system().clock().now(), piece.begun);
   }
 
   World& world;
   const ProcessId process;
   DeviceWatch watch;
+  const DeviceSharing sharing;
   const std::shared_ptr<SimulatedDevice> device;
   std::deque<Piece> queue;  // The first one is being worked on.
 };
@@ -121,9 +155,11 @@ std::shared_ptr<gpu::Device> make_simulated_device(World& world, const gpu::Slee
 }
 
 actors::Device spawn_simulated_device(World& world, ProcessId process, DeviceWatch watch,
+                                      DeviceSharing sharing,
                                       const std::shared_ptr<gpu::Device>& device) {
-  auto work = std::make_shared<TimedWork>(world, process, std::move(watch),
+  auto work = std::make_shared<TimedWork>(world, process, std::move(watch), std::move(sharing),
                                           std::dynamic_pointer_cast<SimulatedDevice>(device));
+  work->join_gate();
   return world.system().spawn(timed_device, std::move(work));
 }
 

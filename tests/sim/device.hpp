@@ -4,6 +4,7 @@
 
 #include "actors/device/device.hpp"
 #include "gpu/device.hpp"
+#include "tests/sim/shared_gate.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {
@@ -15,12 +16,21 @@ struct DeviceWatch {
   std::function<void(uint64_t group)> on_copied;  // A contribution to a group.
 };
 
+/// Whom a job asks before it uses a device that it shares.
+struct DeviceSharing {
+  std::shared_ptr<SharedGate> gate;  // Null: the device is the job's own.
+  uint64_t job = 0;
+  bool is_synchronous = true;
+  std::function<uint64_t()> generation;  // That the process has last been told to prepare.
+};
+
 /// Does the real work of a host device on the spot. `times` are those at speed
 /// 1 for work of share 1; an update is per block.
 std::shared_ptr<gpu::Device> make_simulated_device(World& world, const gpu::SleepProfile& times,
                                                    double speed);
 /// The actor of such a device: cooperative, and its work takes virtual time.
 actors::Device spawn_simulated_device(World& world, ProcessId process, DeviceWatch watch,
+                                      DeviceSharing sharing,
                                       const std::shared_ptr<gpu::Device>& device);
 
 }  // namespace skein::sim

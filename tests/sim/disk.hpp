@@ -54,6 +54,8 @@ class Disk {
   /// From the operation after the next `operations` ones on nothing can be written, until
   /// `make_space`.
   void fill(int64_t operations);
+  /// Another run has filled it, which will make space again.
+  void share_full() { was_full_ = true; }
   void make_space();
   bool is_full() const { return is_full_; }
   /// Whether it has been full since it was last asked: what ends with that is to be begun anew.

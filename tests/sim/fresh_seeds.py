@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the simulation on seeds that no commit before has had: they follow from the hash of HEAD, so
 that a failure is found again from the same commit.  fresh_seeds.py SKEIN-SIM SEEDS [POLICY...]
-Each policy gets a fifth of the seeds that synchronous steps get. With "all" instead of policies: all
-of them, and the mode of third_mode.hpp as many as synchronous steps. At the end it says what went
+Each policy, and two jobs on the same machines, get a fifth of the seeds that synchronous steps get.
+With "all" instead of policies: all of them, and the mode of third_mode.hpp as many as synchronous steps. At the end it says what went
 wrong on purpose in all of them together, by kind."""
 import collections
 import re
@@ -43,6 +43,7 @@ def main():
         policies = POLICIES
         runs.append((["--policy", "third-mode"], count))
     runs += [(["--policy", policy], count // SHARE_OF_POLICY) for policy in policies]
+    runs.append((["--shared"], count // SHARE_OF_POLICY))
     first = first_seed()
     totals = {"seeds": 0, "events": 0, "faults": collections.Counter()}
     failed = []

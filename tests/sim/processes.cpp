@@ -14,9 +14,11 @@
 #include "absl/strings/str_split.h"
 #include "actors/actor_system.hpp"
 #include "actors/coordinator/start_point.hpp"
+#include "actors/device/shared_device.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/pipeline_plan.hpp"
 #include "plans/profile/estimate.hpp"
 #include "tests/sim/watched_data.hpp"
 
@@ -344,14 +346,23 @@ actors::WorkerParts SimulatedWorker::make_parts() {
     const gpu::SleepProfile times = {spec.sleep_forward_us, spec.sleep_backward_us,
                                      spec.sleep_update_us};
     device_ = make_simulated_device(around_.world, times, spec.speed);
-    return actors::WorkerDevice{device_, nullptr};
+    if (!place_.gate) return actors::WorkerDevice{device_, nullptr};
+    device_job_ = actors::device_job_number(around_.run);
+    const plans::DeviceJob own{device_job_, job.sharing.priority, job.sharing.weight};
+    return actors::WorkerDevice{device_, place_.gate->join(own)};
   };
   parts.spawn_device = [this](const std::shared_ptr<gpu::Device>& device) {
     DeviceWatch watch;
     watch.on_update_begun = [this] { around_.checker.on_update_begun(process_); };
     watch.on_update_ended = [this] { around_.checker.on_update(process_); };
     watch.on_copied = [this](uint64_t group) { around_.checker.on_copied(process_, group); };
-    device_work_ = spawn_simulated_device(around_.world, process_, std::move(watch), device);
+    DeviceSharing sharing;
+    sharing.gate = place_.gate;
+    sharing.job = device_job_;
+    sharing.is_synchronous = !plans::may_run_pipelines(around_.job);
+    sharing.generation = [this] { return generation_; };
+    device_work_ = spawn_simulated_device(around_.world, process_, std::move(watch),
+                                          std::move(sharing), device);
     return device_work_;
   };
   parts.make_shard_io = [this](actors::ShardIoConfig config) {
@@ -388,6 +399,9 @@ void SimulatedWorker::connect(uint64_t attempt, double seconds) {
           if (!received) return;
           const bool is_answer = std::holds_alternative<net::Joined>(received->body);
           if (is_answer && backoff_.is_newest(attempt)) backoff_.on_joined();
+          if (std::holds_alternative<net::Assign>(received->body)) {
+            generation_ = received->head.generation;
+          }
           caf::anon_send(worker_, actors::LinkMessage{attempt, *std::move(received)});
         },
         on_closed};
@@ -413,6 +427,7 @@ void SimulatedWorker::kill(bool silent) {
   if (!is_alive()) return;
   World& world = around_.world;
   world.kill(process_);
+  if (place_.gate) place_.gate->remove(device_job_);
   around_.checker.on_killed(process_);
   around_.network.on_killed(process_, silent);
   plane_->on_killed(silent);

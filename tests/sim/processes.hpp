@@ -47,6 +47,7 @@ class SimulatedWorker {
     std::string host_name;    // Its machine's name; empty: that of all others.
     std::string address;      // Its machine's address; empty: one of its own.
     bool sees_folder = true;  // The run's; else there is nothing where that should be.
+    std::shared_ptr<SharedGate> gate = nullptr;  // Of the device, if another job has it as well.
   };
   SimulatedWorker(Surroundings& around, std::string name, Place place);
   SimulatedWorker(const SimulatedWorker&) = delete;
@@ -56,6 +57,10 @@ class SimulatedWorker {
   bool is_alive() const { return around_.world.is_alive(process_); }
   void leave();
   const std::string& host() const { return place_.host_name; }
+  /// It says that it has quiesced.
+  void on_quiesced() const {
+    if (place_.gate) place_.gate->on_quiesced(device_job_);
+  }
   bool is_leaving() const { return is_leaving_; }
   void set_speed(double speed);
   bool damage_copy() { return plane_->damage_copy(); }
@@ -80,6 +85,8 @@ class SimulatedWorker {
   std::shared_ptr<SimulatedPlane> plane_;
   std::shared_ptr<net::RendezvousStore> store_;
   std::shared_ptr<gpu::Device> device_;
+  uint64_t device_job_ = 0;     // The number of the job on a device that is shared.
+  uint64_t generation_ = 0;     // Of the newest plan that was assigned.
   actors::Device device_work_;  // Runs its work.
   actors::PrepareIo real_prepare_;
   actors::PrepareIo prepare_;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "actors/run_id.hpp"
 #include "plans/sync/policy_kind.hpp"
 #include "tests/sim/message_text.hpp"
+#include "tests/sim/shared_gate.hpp"
 #include "tests/sim/stranger.hpp"
 #include "tests/sim/third_mode.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -38,14 +40,41 @@ void write_tokens(const std::string& path, int64_t vocab_size) {
   }
 }
 
+/// Machines on which two runs have a worker each.
+class SharedMachines {
+ public:
+  SharedMachines(World& world, Mutation mutation)
+      : world_(world), mutation_(mutation), log_([this](const std::string& what) {
+          if (!failure_) failure_ = what;
+        }) {}
+
+  /// Of the n-th worker of each run.
+  std::shared_ptr<SharedGate> gate(size_t number) {
+    std::shared_ptr<SharedGate>& gate = gates_[number];
+    if (!gate) gate = std::make_shared<SharedGate>(world_, log_, mutation_);
+    return gate;
+  }
+  const std::optional<std::string>& failure() const { return failure_; }
+
+ private:
+  World& world_;
+  const Mutation mutation_;
+  std::optional<std::string> failure_;
+  TurnLog log_;
+  std::map<size_t, std::shared_ptr<SharedGate>> gates_;
+};
+
 /// One run and everything in it.
 class Simulation {
  public:
-  Simulation(const Scenario& scenario, const RunOptions& options)
+  /// `machines`: null, or those that another run has as well.
+  Simulation(const Scenario& scenario, const RunOptions& options, World& world,
+             SharedMachines* machines = nullptr)
       : scenario_(scenario),
         options_(options),
+        machines_(machines),
         job_(with_data(scenario.job, folder_)),
-        world_(scenario.seed, options.traces),
+        world_(world),
         network_(world_,
                  {.late_chance = scenario.late_chance, .tensor_us_max = scenario.tensor_us_max}),
         groups_(world_, network_, [this](const std::string& what) { checker_.fail(what); }),
@@ -59,7 +88,7 @@ class Simulation {
                 store_,
                 disk_,
                 job_,
-                "run-1",
+                options.run,
                 folder_.path(),
                 scenario.worker_count,
                 scenario.memory_bytes,
@@ -74,11 +103,15 @@ class Simulation {
     network_.watch(
         [this](ProcessId from, ProcessId to, const net::ControlMessage& message, bool arrives) {
           checker_.on_control(from, to, message, arrives);
+          if (machines_ && !arrives) on_said(from, message);
           trace_message(from, to, message, arrives);
         });
   }
 
-  Outcome run() {
+  /// The run on the same machines: what befalls a machine befalls both.
+  void set_twin(Simulation* twin) { twin_ = twin; }
+
+  void begin() {
     start_us_ = world_.now_us();
     for (const Fault& fault : scenario_.faults) {
       if (fault.kind == FaultKind::kTear) disk_.watch_shards();
@@ -93,11 +126,31 @@ class Simulation {
       faults_end_us = std::max(faults_end_us, fault.at_us + fault.duration_us);
     }
     world_.after(faults_end_us + 1, 0, [this] { heal(); });
-    const uint64_t deadline_us = start_us_ + faults_end_us + kBoundUs;
-    while (!checker_.failure() && !is_done() && world_.now_us() < deadline_us &&
-           world_.events() < kEventsMax && world_.step()) {
-    }
-    return finish();
+    deadline_us_ = start_us_ + faults_end_us + kBoundUs;
+  }
+  uint64_t deadline_us() const { return deadline_us_; }
+  bool has_failed() const { return checker_.failure().has_value(); }
+  bool is_done() const { return result_.has_value() && world_.now_us() > ended_us_ + kSecond; }
+
+  /// What has come of it; its processes are gone then.
+  Outcome finish() {
+    check_result();
+    Outcome outcome;
+    outcome.virtual_seconds = static_cast<double>(world_.now_us() - start_us_) * 1e-6;
+    outcome.injected = injected_;
+    outcome.model = checker_.model();
+    outcome.is_complete = result_ && result_->status.ok();
+    outcome.has_one_shape = checker_.has_one_shape() && !checker_.has_other_keys();
+    outcome.shape = checker_.shape();
+    outcome.recoveries = checker_.counts();
+    outcome.recoveries.terms = static_cast<int>(store_.term / kTermStep);
+    for (const auto& each : workers_) each->kill(false);
+    for (const auto& each : strangers_) each->kill();
+    for (const auto& each : coordinators_) each->kill(false);
+    groups_.wind_up();
+    network_.wind_up();
+    outcome.failure = checker_.failure();
+    return outcome;
   }
 
  private:
@@ -120,8 +173,6 @@ class Simulation {
   void fail_other_run(const char* what) {
     checker_.fail(absl::StrCat("the other run has a ", what, ", though it lacks workers"));
   }
-
-  bool is_done() const { return result_.has_value() && world_.now_us() > ended_us_ + kSecond; }
 
   void start_coordinator() {
     if (coordinator_ && coordinator_->is_alive()) return;
@@ -194,8 +245,10 @@ class Simulation {
       const uint64_t number = workers_.size() % static_cast<uint64_t>(scenario_.host_count);
       place = {absl::StrCat("host-", number), absl::StrCat("10.0.0.", number), sees_folder};
     }
+    if (machines_) place.gate = machines_->gate(workers_.size());
     workers_.push_back(std::make_unique<SimulatedWorker>(
-        around_, absl::StrCat("p", workers_.size() + 1), std::move(place)));
+        around_, absl::StrCat(machines_ ? options_.run : "", "p", workers_.size() + 1),
+        std::move(place)));
     world_.trace(absl::StrCat(world_.name(workers_.back()->process()), " starts"));
   }
 
@@ -224,13 +277,13 @@ class Simulation {
     switch (fault.kind) {
       case FaultKind::kCrash:
       case FaultKind::kVanish:
-        target->kill(fault.kind == FaultKind::kVanish);
+        kill_machine(*target, fault.kind == FaultKind::kVanish);
         return true;
       case FaultKind::kCrashCoordinator:
       case FaultKind::kAbandon:
         return crash_coordinator(fault);
       case FaultKind::kPause:
-        return pause(target->process(), fault.duration_us);
+        return pause_machine(*target, fault.duration_us);
       case FaultKind::kPauseCoordinator:
       case FaultKind::kStandstill:
         return coordinator_->is_alive() && pause(coordinator_->process(), fault.duration_us);
@@ -289,7 +342,8 @@ class Simulation {
       case FaultKind::kTear:
         return tear(fault);
       case FaultKind::kHostDown:
-        for (SimulatedWorker* each : neighbours(*target)) each->kill(fault.variant % 2 == 0);
+        for (SimulatedWorker* each : neighbours(*target))
+          kill_machine(*each, fault.variant % 2 == 0);
         return true;
       case FaultKind::kHostCut:
         return cut_host(*target, fault.duration_us);
@@ -306,6 +360,33 @@ class Simulation {
         return stop(fault, target);
     }
     return false;
+  }
+
+  /// The same machine's worker of the other run; null: there is none that lives.
+  SimulatedWorker* counterpart(const SimulatedWorker& worker) const {
+    if (!twin_) return nullptr;
+    for (size_t n = 0; n < workers_.size() && n < twin_->workers_.size(); ++n) {
+      if (workers_[n].get() != &worker) continue;
+      SimulatedWorker* other = twin_->workers_[n].get();
+      return other->is_alive() ? other : nullptr;
+    }
+    return nullptr;
+  }
+
+  void kill_machine(SimulatedWorker& worker, bool silent) {
+    worker.kill(silent);
+    SimulatedWorker* other = counterpart(worker);
+    if (!other) return;
+    twin_->checker_.on_fault();
+    other->kill(silent);
+  }
+
+  bool pause_machine(const SimulatedWorker& worker, uint64_t duration_us) {
+    if (const SimulatedWorker* other = counterpart(worker)) {
+      twin_->checker_.on_fault();
+      twin_->pause(other->process(), duration_us);
+    }
+    return pause(worker.process(), duration_us);
   }
 
   /// One process after the other: all on the host of the others, on a host of their own, or each on
@@ -503,8 +584,9 @@ class Simulation {
     return true;
   }
 
-  /// In every other case the journal is on the same disk.
+  /// In every other case the journal is on the same disk. Runs on the same machines share it.
   bool fill_disk(const Fault& fault) {
+    if (twin_) twin_->disk_.share_full();
     constexpr uint64_t kOperations = 12;  // Of two stages, or of a completion, there are so many.
     disk_.fill(static_cast<int64_t>(fault.other % kOperations));
     store_.is_full = store_.is_full || fault.variant % 2 == 0;
@@ -599,28 +681,11 @@ class Simulation {
     }
   }
 
-  Outcome finish() {
-    check_result();
-    Outcome outcome;
-    outcome.hash = world_.hash();
-    outcome.events = world_.events();
-    outcome.virtual_seconds = static_cast<double>(world_.now_us() - start_us_) * 1e-6;
-    outcome.injected = injected_;
-    outcome.model = checker_.model();
-    outcome.is_complete = result_ && result_->status.ok();
-    outcome.has_one_shape = checker_.has_one_shape() && !checker_.has_other_keys();
-    outcome.shape = checker_.shape();
-    outcome.recoveries = checker_.counts();
-    outcome.recoveries.terms = static_cast<int>(store_.term / kTermStep);
-    for (const auto& each : workers_) each->kill(false);
-    for (const auto& each : strangers_) each->kill();
-    for (const auto& each : coordinators_) each->kill(false);
-    groups_.wind_up();
-    network_.wind_up();
-    const size_t left = world_.wind_up();
-    if (left > 0) checker_.fail(absl::StrCat(left, " actors are left over:", world_.leftovers()));
-    outcome.failure = checker_.failure();
-    return outcome;
+  void on_said(ProcessId from, const net::ControlMessage& message) {
+    if ((*message).getBody().which() != net::schema::Envelope::Body::QUIESCED) return;
+    for (const auto& each : workers_) {
+      if (each->process() == from) each->on_quiesced();
+    }
   }
 
   void trace_message(ProcessId from, ProcessId to, const net::ControlMessage& message,
@@ -628,10 +693,12 @@ class Simulation {
 
   const Scenario& scenario_;
   const RunOptions options_;
+  SharedMachines* const machines_;
+  Simulation* twin_ = nullptr;
   tests::TemporaryFolder folder_;
   plans::JobSpec job_;
   JournalStore store_;
-  World world_;
+  World& world_;
   Network network_;
   Planes planes_;
   Groups groups_;
@@ -651,6 +718,7 @@ class Simulation {
   std::optional<actors::RunResult> result_;
   uint64_t start_us_ = 0;
   uint64_t ended_us_ = 0;
+  uint64_t deadline_us_ = 0;
   std::array<int, kFaultKinds> injected_{};
   /// Workers that the coordinator's machine is cut off from for good: they are not heard, or hear
   /// nothing.
@@ -671,8 +739,90 @@ void Simulation::trace_message(ProcessId from, ProcessId to, const net::ControlM
 
 }  // namespace
 
+namespace {
+
+/// What is left of a world when its runs are over.
+void wind_up(World& world, Outcome& outcome) {
+  outcome.hash = world.hash();
+  outcome.events = world.events();
+  const size_t left = world.wind_up();
+  if (left == 0 || outcome.failure) return;
+  outcome.failure = absl::StrCat(left, " actors are left over:", world.leftovers());
+}
+
+void add(RecoveryCounts& to, const RecoveryCounts& from) {
+  to.kept += from.kept;
+  to.snapshot += from.snapshot;
+  to.checkpoint += from.checkpoint;
+  to.commits += from.commits;
+  to.generations += from.generations;
+  to.own_cuts += from.own_cuts;
+  to.terms += from.terms;
+}
+
+}  // namespace
+
 Outcome run_once(const Scenario& scenario, const RunOptions& options) {
-  return Simulation(scenario, options).run();
+  World world(scenario.seed, options.traces);
+  Simulation simulation(scenario, options, world);
+  simulation.begin();
+  while (!simulation.has_failed() && !simulation.is_done() &&
+         world.now_us() < simulation.deadline_us() && world.events() < kEventsMax && world.step()) {
+  }
+  Outcome outcome = simulation.finish();
+  wind_up(world, outcome);
+  return outcome;
+}
+
+Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptions& options) {
+  const Scenario* scenarios[] = {&first, &second};
+  std::vector<Outcome> alone;
+  for (const Scenario* each : scenarios) {
+    const bool has_expected = !plans::may_run_pipelines(each->job);
+    alone.push_back(has_expected ? run_once(undisturbed(*each), {}) : Outcome());
+  }
+  World world(first.seed, options.traces);
+  SharedMachines machines(world, options.mutation);
+  std::vector<std::unique_ptr<Simulation>> runs;
+  for (size_t n = 0; n < 2; ++n) {
+    RunOptions own = options;
+    own.run = n == 0 ? "a" : "b";
+    if (!plans::may_run_pipelines(scenarios[n]->job)) own.expected = &alone[n].model;
+    runs.push_back(std::make_unique<Simulation>(*scenarios[n], own, world, &machines));
+  }
+  runs[0]->set_twin(runs[1].get());
+  runs[1]->set_twin(runs[0].get());
+  for (const auto& each : runs) each->begin();
+  // What befalls the one's machines befalls the other, also when its own faults are over.
+  const uint64_t deadline_us = std::max(runs[0]->deadline_us(), runs[1]->deadline_us());
+  const auto is_over = [&] {
+    const bool has_failed = runs[0]->has_failed() || runs[1]->has_failed() || machines.failure();
+    return has_failed || (runs[0]->is_done() && runs[1]->is_done());
+  };
+  while (!is_over() && world.now_us() < deadline_us && world.events() < 2 * kEventsMax &&
+         world.step()) {
+  }
+  Outcome both;
+  const bool is_calm = first.faults.empty() && second.faults.empty();
+  for (size_t n = 0; n < 2; ++n) {
+    const Outcome one = runs[n]->finish();
+    if (one.failure && !both.failure) {
+      both.failure = absl::StrCat("run ", n == 0 ? "a" : "b", ": ", *one.failure);
+    }
+    for (size_t kind = 0; kind < kFaultKinds; ++kind) both.injected[kind] += one.injected[kind];
+    add(both.recoveries, one.recoveries);
+    both.virtual_seconds = std::max(both.virtual_seconds, one.virtual_seconds);
+    if (!is_calm || one.failure || plans::may_run_pipelines(scenarios[n]->job)) continue;
+    const Outcome calm = run_once(*scenarios[n], {});
+    if (!one.has_one_shape || !calm.has_one_shape || calm.shape != one.shape) continue;
+    both.compared_bits = true;
+    if (calm.model.weights != one.model.weights) {
+      both.failure = "beside another job the weights have other bits than alone";
+    }
+  }
+  if (machines.failure()) both.failure = machines.failure();
+  wind_up(world, both);
+  return both;
 }
 
 Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {

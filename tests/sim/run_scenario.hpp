@@ -15,6 +15,7 @@ struct RunOptions {
   bool traces = false;
   Mutation mutation = Mutation::kNone;
   const TrainedModel* expected = nullptr;  // Of the undisturbed run; null: not known.
+  std::string run = "run-1";               // The run's id.
 };
 
 struct Outcome {
@@ -33,6 +34,10 @@ struct Outcome {
 
 /// Runs one scenario to its end.
 Outcome run_once(const Scenario& scenario, const RunOptions& options);
+/// Runs two at once, of which the n-th worker of the one has a device with the n-th of the other,
+/// and dies and stalls with it. Each is compared with what it is alone: in weights, and bit for bit
+/// if no fault was drawn and all its plans were alike.
+Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptions& options);
 /// Runs it, and what it is compared with: the same job on one worker, and if all its plans were
 /// alike the same scenario without faults, whose weights it must have bit for bit.
 Outcome run_and_compare(const Scenario& scenario, const RunOptions& options);

@@ -574,6 +574,18 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   return scenario;
 }
 
+Scenario companion_of(const Scenario& scenario) {
+  Draw draw{plans::Rng(scenario.seed, plans::random_stream("companion", 9))};
+  const char* policy =
+      draw.one_of({"allreduce", "allreduce", "allreduce", "sdpipe", "adpsgd", "ps"});
+  Scenario other = make_scenario(draw.rng.below(uint64_t{1} << 40), policy);
+  if (scenario.faults.empty()) other.faults.clear();
+  plans::SharingSpec& sharing = other.job.sharing;
+  sharing.priority = draw.one_of({0, 0, 0, -1, 1});
+  sharing.weight = static_cast<int64_t>(draw.between(1, 3));
+  return other;
+}
+
 Scenario undisturbed(const Scenario& scenario) {
   Scenario alone = scenario;
   alone.faults.clear();

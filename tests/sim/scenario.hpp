@@ -86,6 +86,8 @@ inline constexpr char kThirdMode[] = "third-mode";
 /// one of local updates. `is_dense`: the faults come in bursts, several within one exchange of a
 /// group, and tensors and orders are late more often; so it is with one seed in four of a policy.
 Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense = false);
+/// Another job for the same machines, of any kind; without faults if the scenario has none.
+Scenario companion_of(const Scenario& scenario);
 /// The same job on one worker, without faults.
 Scenario undisturbed(const Scenario& scenario);
 /// "crash@3.1s(2)"

@@ -18,6 +18,8 @@ namespace {
 
 /// One seed in so many is run twice and must go alike.
 constexpr uint64_t kRepeatEvery = 20;
+/// One pair of jobs in so many has no faults, so that bits can be compared.
+constexpr uint64_t kCalmEvery = 7;
 constexpr size_t kTextMax = 400;
 
 /// What a child tells of a seed, as bytes in a pipe.
@@ -38,13 +40,13 @@ Result run_seed(uint64_t seed, const RunnerOptions& runner) {
   const Scenario scenario = make_scenario(seed, runner.policy, runner.is_dense);
   RunOptions options;
   options.mutation = runner.mutation;
-  const Outcome outcome = run_and_compare(scenario, options);
+  const Outcome outcome = run_as(runner, scenario, options);
   std::optional<std::string> failure = outcome.failure;
   Result result;
   result.seed = seed;
   if (!failure && seed % kRepeatEvery == 0) {
     result.repeated = true;
-    const Outcome again = run_and_compare(scenario, options);
+    const Outcome again = run_as(runner, scenario, options);
     if (again.hash != outcome.hash || again.events != outcome.events) {
       failure = absl::StrCat("two runs of one seed differ: ", outcome.events, " and ", again.events,
                              " events");
@@ -119,6 +121,13 @@ std::string death_of(pid_t pid) {
 
 }  // namespace
 
+Outcome run_as(const RunnerOptions& runner, const Scenario& scenario, const RunOptions& options) {
+  if (!runner.is_shared) return run_and_compare(scenario, options);
+  Scenario first = scenario;
+  if (scenario.seed % kCalmEvery == 0) first.faults.clear();
+  return run_shared(first, companion_of(first), options);
+}
+
 Summary run_seeds(const RunnerOptions& options) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -178,14 +187,14 @@ Scenario with_faults(const Scenario& scenario, const std::vector<size_t>& kept) 
 
 namespace {
 
-bool fails(const Scenario& scenario, Mutation mutation) {
+bool fails(const Scenario& scenario, const RunnerOptions& runner) {
   std::fflush(nullptr);
   const pid_t pid = fork();
   SKEIN_CHECK(pid >= 0) << "no process";
   if (pid == 0) {
     RunOptions options;
-    options.mutation = mutation;
-    _exit(run_and_compare(scenario, options).failure ? 1 : 0);
+    options.mutation = runner.mutation;
+    _exit(run_as(runner, scenario, options).failure ? 1 : 0);
   }
   int status = 0;
   waitpid(pid, &status, 0);
@@ -194,13 +203,13 @@ bool fails(const Scenario& scenario, Mutation mutation) {
 
 }  // namespace
 
-std::vector<size_t> shrink(const Scenario& scenario, Mutation mutation) {
+std::vector<size_t> shrink(const Scenario& scenario, const RunnerOptions& runner) {
   std::vector<size_t> kept(scenario.faults.size());
   for (size_t i = 0; i < kept.size(); ++i) kept[i] = i;
   for (size_t i = kept.size(); i-- > 0;) {
     std::vector<size_t> fewer = kept;
     fewer.erase(fewer.begin() + static_cast<ptrdiff_t>(i));
-    if (fails(with_faults(scenario, fewer), mutation)) kept = std::move(fewer);
+    if (fails(with_faults(scenario, fewer), runner)) kept = std::move(fewer);
   }
   return kept;
 }

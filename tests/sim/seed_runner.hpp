@@ -19,6 +19,7 @@ struct RunnerOptions {
   SeedRange seeds;
   std::string policy = "allreduce";  // As `make_scenario`.
   bool is_dense = false;             // As `make_scenario`.
+  bool is_shared = false;            // Each with another job on the same machines.
   int jobs = 1;
   Mutation mutation = Mutation::kNone;
   bool stops_at_failure = false;
@@ -47,7 +48,10 @@ Summary run_seeds(const RunnerOptions& options);
 
 /// The fewest faults of the scenario with which it still fails, by leaving out one after the other.
 /// Each try is a process of its own.
-std::vector<size_t> shrink(const Scenario& scenario, Mutation mutation);
+std::vector<size_t> shrink(const Scenario& scenario, const RunnerOptions& runner);
+
+/// The scenario as the runner runs it.
+Outcome run_as(const RunnerOptions& runner, const Scenario& scenario, const RunOptions& options);
 
 /// The faults at these positions only.
 Scenario with_faults(const Scenario& scenario, const std::vector<size_t>& kept);

@@ -27,12 +27,14 @@ constexpr const char* kUsage =
     "  --policy NAME                  a sync.policy: pipeline replicas under local updates\n"
     "  --policy third-mode            a training mode that the product does not have\n"
     "  --dense                        with a policy: faults in bursts\n"
+    "  --shared                       with another job on the same machines\n"
     "  --mutate commit-before-journal|stale-generation|lease-ignored|run-ignored|config-kept\n"
     "           snapshot-step-ignored|rewind-skipped|left-ignored|fence-skipped   a broken "
     "protocol\n"
     "           closed-is-dead         a worker whose connection has ended is taken for dead\n"
     "           seals-skipped          layers that move lose a bit, and nobody looks\n"
     "           digests-skipped        checkpoints are loaded without a look at their digests\n"
+    "           turn-kept|turn-by-clock   of jobs that share machines\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
     "pipeline replicas\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
@@ -61,6 +63,8 @@ const std::map<std::string, Mutation> kMutations = {
     {"fence-skipped", Mutation::kFenceSkipped},
     {"seals-skipped", Mutation::kSealsSkipped},
     {"closed-is-dead", Mutation::kClosedIsDead},
+    {"turn-kept", Mutation::kTurnKept},
+    {"turn-by-clock", Mutation::kTurnByClock},
     {"abort-skipped", Mutation::kAbortSkipped},
     {"returned-lost", Mutation::kReturnedLost},
     {"sum-skewed", Mutation::kSumSkewed},
@@ -103,6 +107,8 @@ bool parse(const std::vector<std::string>& words, Arguments& arguments) {
       arguments.traces = true;
     } else if (words[i] == "--dense") {
       arguments.runner.is_dense = true;
+    } else if (words[i] == "--shared") {
+      arguments.runner.is_shared = true;
     } else if (words[i] == "--expect-failure") {
       arguments.expects_failure = arguments.runner.stops_at_failure = true;
     } else if (i + 1 == words.size() || !parse_flag(words[i], words[i + 1], arguments)) {
@@ -126,7 +132,7 @@ int run_one(const Arguments& arguments) {
   RunOptions options;
   options.traces = arguments.traces;
   options.mutation = arguments.runner.mutation;
-  const Outcome outcome = run_and_compare(scenario, options);
+  const Outcome outcome = run_as(arguments.runner, scenario, options);
   std::printf("%s: %llu events, %.1f virtual seconds, trace %016llx\n",
               outcome.failure ? outcome.failure->c_str() : "ok",
               static_cast<unsigned long long>(outcome.events), outcome.virtual_seconds,
@@ -162,13 +168,13 @@ void print_failures(const Arguments& arguments, const Summary& summary) {
   std::string flags;
   if (runner.policy != "allreduce") absl::StrAppend(&flags, " --policy ", runner.policy);
   if (runner.is_dense) absl::StrAppend(&flags, " --dense");
+  if (runner.is_shared) absl::StrAppend(&flags, " --shared");
   if (!arguments.mutation.empty()) absl::StrAppend(&flags, " --mutate ", arguments.mutation);
   for (size_t i = 0; i < summary.failures.size() && i < kFailuresShown; ++i) {
     const SeedFailure& failure = summary.failures[i];
     std::string command = absl::StrCat("skein-sim --seed ", failure.seed, flags);
     if (i < kFailuresShrunk) {
-      const auto kept =
-          shrink(make_scenario(failure.seed, runner.policy, runner.is_dense), runner.mutation);
+      const auto kept = shrink(make_scenario(failure.seed, runner.policy, runner.is_dense), runner);
       absl::StrAppend(&command, " --faults ", kept.empty() ? "," : absl::StrJoin(kept, ","));
     }
     std::printf("FAILED %s\n  replay: %s --trace\n", failure.what.c_str(), command.c_str());
