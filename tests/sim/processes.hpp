@@ -47,7 +47,7 @@ class SimulatedWorker {
     std::string host_name;    // Its machine's name; empty: that of all others.
     std::string address;      // Its machine's address; empty: one of its own.
     bool sees_folder = true;  // The run's; else there is nothing where that should be.
-    std::shared_ptr<SharedGate> gate = nullptr;  // Of the device, if another job has it as well.
+    std::shared_ptr<SharedGate> gate = nullptr;  // Before the device, if another job has it, too.
   };
   SimulatedWorker(Surroundings& around, std::string name, Place place);
   SimulatedWorker(const SimulatedWorker&) = delete;
@@ -86,7 +86,7 @@ class SimulatedWorker {
   std::shared_ptr<net::RendezvousStore> store_;
   std::shared_ptr<gpu::Device> device_;
   uint64_t device_job_ = 0;     // The number of the job on a device that is shared.
-  uint64_t generation_ = 0;     // Of the newest plan that was assigned.
+  uint64_t generation_ = 0;     // That of the newest plan that was assigned.
   actors::Device device_work_;  // Runs its work.
   actors::PrepareIo real_prepare_;
   actors::PrepareIo prepare_;
