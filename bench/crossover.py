@@ -2,7 +2,8 @@
 """Two equal jobs that share workers: what one leaves idle while it communicates, the other computes in. Only for
 root.
 
-    bench/crossover.py build/release/skein [--rounds 3] [--rate 1gbit] [--steps 12]
+    bench/crossover.py build/release/skein build/release/bench/shared_rate [--rounds 3] [--rate 1gbit]
+                       [--steps 12]
 
 Two workers, each on a machine of its own: network namespaces whose links are shaped. A job is two replicas of one
 stage, whose devices only sleep (C seconds a step) and whose gradients really go over the links (X seconds that are
@@ -15,13 +16,17 @@ most of X.
   turns     both at once, in turns
   model     2 (C + X) / max(2 C, 2 X, C + X), of CrossoverScheduler [D]; its claim, 1.2 [R], is that at X = 0.2 C
 
-Speedups are work done a second beside one after the other. Target fixed before: turns at least 95% of the model at
-each point where the all-reduce comes last. What makes one job slower than it is alone stands beside it.
+  predicted   the same by `plans/simulator/shared_simulation`, of C and X alone
+
+Speedups are work done a second beside one after the other. Targets fixed before: turns at least 95% of the model at
+each point where the all-reduce comes last, and predicted within 5% of turns at each. How much slower a job is than
+alone stands beside it.
 """
 import argparse
 import datetime
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +36,7 @@ from elastic_runs import ElasticRun, Place  # noqa: E402
 from namespaces import Network  # noqa: E402
 
 TARGET = 0.95
+PREDICTION_TARGET = 0.05
 RATIOS = (0.2, 0.5, 1.0)
 WARM_UP = 3
 LAYERS = 12
@@ -120,6 +126,12 @@ def steps_together(reports):
     return means
 
 
+def predicted(rate, compute, exposed, cap):
+    asked = ["crossover", compute * 1e6, exposed * 1e6, LAYERS, MICRO_BATCHES, int(cap > 0), 1]
+    found = subprocess.run([rate, *map(str, asked)], capture_output=True, text=True, check=True)
+    return float(found.stdout)
+
+
 def spread(values):
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
@@ -127,6 +139,7 @@ def spread(values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("skein")
+    parser.add_argument("rate_program", help="the program shared_rate")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--steps", type=int, default=12)
@@ -143,7 +156,7 @@ def main():
             exposed = bench.run(1, 1e-4, 0)[0]
             print(f"gradients take {exposed * 1e3:.0f} ms over {options.rate}; speedups: median and range of "
                   f"{options.rounds} rounds of {options.steps} steps; slower: a job's own step against alone")
-            print("X / C  buckets  alone ms   model  turns                of model  slower  mixed")
+            print("X / C  buckets  alone ms   model  turns                of model  predicted        slower  mixed")
             for ratio in RATIOS:
                 compute = exposed / ratio
                 for cap in (0, 4):
@@ -161,8 +174,12 @@ def main():
                     share = statistics.median(turns) / model
                     if cap == 0:
                         held.append(share >= TARGET)
+                    guess = predicted(options.rate_program, compute, exposed, cap)
+                    error = guess / statistics.median(turns) - 1
+                    held.append(abs(error) <= PREDICTION_TARGET)
                     print(f"{left / compute:5.2f}  {'no' if cap == 0 else 'yes':7}  {step * 1e3:8.0f}  {model:6.2f}  "
-                          f"{spread(turns):20} {share * 100:7.1f}%  {statistics.median(slower):6.2f}  "
+                          f"{spread(turns):20} {share * 100:7.1f}%  {guess:5.2f} ({error * 100:+5.1f}%)  "
+                          f"{statistics.median(slower):6.2f}  "
                           f"{spread(mixed)}", flush=True)
     finally:
         network.remove()

@@ -59,7 +59,10 @@ plans::DevicePieceNeed DeviceWork::need_of(const plans::ProgramCommand& command)
   const auto* run = std::get_if<plans::RunAction>(&command);
   if (run != nullptr) {
     const bool is_last = run->action == options_.plan.actions.back() && run->is_last_part();
-    return {plans::PieceNeed::kTurn, is_last};
+    const auto found =
+        std::find(options_.plan.actions.begin(), options_.plan.actions.end(), run->action);
+    const auto index = static_cast<int32_t>(found - options_.plan.actions.begin());
+    return {plans::PieceNeed::kTurn, is_last, run->is_whole() ? index : -1};
   }
   const bool is_long = std::holds_alternative<plans::RunValidation>(command);
   return {is_long ? plans::PieceNeed::kShare : plans::PieceNeed::kAside};

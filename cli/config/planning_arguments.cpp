@@ -37,6 +37,7 @@ Examples:
   skein simulate cluster.toml --profile vgg16.json --steps 20
   skein simulate job.toml cluster.toml --plan plan.txt --scenario 'H2 factor=4 devices=0'
   skein simulate job.toml cluster.toml --churn g4dn-trace.csv --churn-scale 60
+  skein simulate job.toml cluster.toml --beside other.toml --steps 40
   skein simulate --stages 4 --microbatches 8 --tf 1 --tb 2
   skein simulate --stages 4 --microbatches 12 --tf 1 --tb 1 --tw 1 --schedule ZBH1 --svg zb.svg
   skein simulate --stages 4 --microbatches 8 --virtual 2 --schedule Interleaved1F1B
@@ -133,10 +134,10 @@ void add_churn(CLI::App& verb, ChurnArguments& churn) {
 
 /// Flags of `skein simulate` that mean nothing for a schedule in numbers alone.
 const std::set<std::string>& flags_of_files() {
-  static const std::set<std::string> flags = {"--estimate-gflops", "--estimate-gbytes", "--planner",
-                                              "--schedules",       "--microbatch-rows", "--batch",
-                                              "--may-recompute",   "--scenario",        "--plan",
-                                              "--steps",           "--log-format"};
+  static const std::set<std::string> flags = {
+      "--estimate-gflops", "--estimate-gbytes", "--planner",    "--schedules", "--microbatch-rows",
+      "--batch",           "--may-recompute",   "--scenario",   "--plan",      "--steps",
+      "--log-format",      "--beside",          "--beside-plan"};
   return flags;
 }
 
@@ -179,6 +180,13 @@ CLI::App* add_simulate_verb(CLI::App& app, SimulateOptions& options) {
           },
           "text, or json: one object a line")
       ->check(CLI::IsMember({"text", "json"}));
+  verb->add_option("--beside", options.shared.beside,
+                   "another job file: both share the cluster's devices (docs/sharing.md); several "
+                   "times for several jobs, and for which of them pair well")
+      ->allow_extra_args(false);
+  verb->add_option("--beside-plan", options.shared.plans,
+                   "plan.txt of a job beside; default: plan first")
+      ->allow_extra_args(false);
   add_churn(*verb, options.churn);
   QuickOptions& quick = options.quick;
   const char* group = kNumbersGroup;

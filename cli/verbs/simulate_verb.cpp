@@ -69,6 +69,10 @@ absl::Status run_with_files(const SimulateOptions& options) {
   }
   SKEIN_ASSIGN_OR_RETURN(PlanningInputs inputs, load_planning_inputs(options.planning));
   SKEIN_ASSIGN_OR_RETURN(const plans::Plan plan, plan_for(options, inputs));
+  if (!options.shared.beside.empty()) {
+    return simulate_shared(options.planning, inputs, plan, options.shared, options.steps,
+                           options.format == LogFormat::kJson);
+  }
   const plans::PlanRequest& request = inputs.request;
   plans::SimulationOptions simulating = request.simulation;
   simulating.steps = options.steps;

@@ -8,6 +8,7 @@
 #include "cli/report/run_reporter.hpp"
 #include "cli/verbs/plan_verb.hpp"
 #include "cli/verbs/simulate_churn.hpp"
+#include "cli/verbs/simulate_shared.hpp"
 
 namespace skein::cli {
 
@@ -15,6 +16,7 @@ struct SimulateOptions {
   PlanningOptions planning;  // With a job file ...
   QuickOptions quick;        // ... or, without one, numbers alone.
   ChurnArguments churn;      // With a job file and a trace: members come and go.
+  SharedArguments shared;    // With a job file and others: they share the devices.
   PictureFiles files;
   std::string plan_path;  // A plan.txt; empty: plan first.
   // Flags that were given and that only one form takes, as "--schedule".

@@ -13,6 +13,7 @@ enum class PieceNeed : uint8_t {
 struct DevicePieceNeed {
   PieceNeed need = PieceNeed::kShare;
   bool ends_pass = false;  // kTurn: the last one of its pass.
+  int32_t index = -1;      // kTurn: its place in the pass, from 0; -1: not known.
 };
 
 }  // namespace skein::plans

@@ -1,12 +1,28 @@
 #include "plans/share/device_turns.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
 #include "plans/base/check.hpp"
 
 namespace skein::plans {
+namespace {
+
+/// How much of what is usual is what was last.
+constexpr double kNewest = 0.25;
+constexpr double kNewestLonger = 0.05;
+/// So much of a piece's time may go beyond when a more important one should come.
+constexpr double kOverrunShare = 0.1;
+/// After so much of a piece's time behind when that should have come, it is late.
+constexpr double kLateShare = 0.25;
+/// Of pieces further on in a pass nothing is known.
+constexpr int32_t kIndexMax = 1 << 16;
+/// Instead of an index: the pass has ended, and the next piece is the first one.
+constexpr int32_t kPassEnded = 1 << 20;
+
+}  // namespace
 
 void DeviceTurns::add(const DeviceJob& job) {
   SKEIN_CHECK(job.weight >= 1 && job.weight <= kTurnWeightMax) << job.weight;
@@ -50,6 +66,7 @@ void DeviceTurns::request(uint64_t number, const DevicePieceNeed& need, uint64_t
   JobState& state = jobs_.at(number);
   // Time in which it wanted nothing is not made up for.
   if (state.waiting.empty()) state.served = std::max(state.served, virtual_us_);
+  note_request(state, need, now_us);
   state.waiting.push_back(need);
   settle(now_us);
 }
@@ -61,9 +78,14 @@ std::optional<uint64_t> DeviceTurns::start(uint64_t now_us) {
   drop_idle_holders(now_us);
   std::set<int64_t, std::greater<>> priorities;
   for (const auto& [number, state] : jobs_) priorities.insert(state.job.priority);
+  held_until_us_.reset();
   for (int64_t priority : priorities) {
     JobState* next = next_of(priority);
     if (next == nullptr) continue;
+    if (const uint64_t until_us = held_until(*next, now_us); until_us > 0) {
+      held_until_us_ = std::min(held_until_us_.value_or(until_us), until_us);
+      continue;
+    }
     const DevicePieceNeed piece = next->waiting.front();
     next->waiting.pop_front();
     if (piece.need == PieceNeed::kTurn && next->position && !next->is_in_pass) {
@@ -89,6 +111,7 @@ void DeviceTurns::end(uint64_t number, uint64_t now_us) {
   const Running ended = *std::exchange(running_, std::nullopt);
   const uint64_t taken_us = now_us - std::min(now_us, ended.since_us);
   state.longest_us = std::max(state.longest_us, taken_us);
+  note_end(state, ended.piece, taken_us, now_us);
   state.served += static_cast<double>(taken_us) / static_cast<double>(state.job.weight);
   state.idle_since_us = now_us;
   if (ended.piece.need == PieceNeed::kTurn && ended.piece.ends_pass && state.is_in_pass) {
@@ -102,7 +125,7 @@ void DeviceTurns::end(uint64_t number, uint64_t now_us) {
 
 std::optional<uint64_t> DeviceTurns::wake_us() const {
   if (running_) return hang_at();
-  std::optional<uint64_t> first;
+  std::optional<uint64_t> first = held_until_us_;
   for (const auto& [priority, number] : holders_) {
     const JobState& state = jobs_.at(number);
     if (!state.waiting.empty() || state.hangs || !is_waited_for(state)) continue;
@@ -174,6 +197,61 @@ bool DeviceTurns::is_waited_for(const JobState& holder) const {
 
 uint64_t DeviceTurns::patience_of(const JobState& holder) const {
   return std::max(options_.patience_us, 2 * holder.last_turn_us);
+}
+
+void DeviceTurns::note_request(JobState& job, const DevicePieceNeed& piece, uint64_t now_us) {
+  if (piece.need != PieceNeed::kTurn || piece.index < 0 || piece.index > kIndexMax) return;
+  const auto index = static_cast<size_t>(piece.index);
+  if (job.usual.size() <= index) job.usual.resize(index + 1);
+  if (job.last_index < 0) return;
+  // It may be asked for while the one before it runs.
+  const bool is_next = piece.index == job.last_index + 1 || job.last_index == kPassEnded;
+  Usual& usual = job.usual[index];
+  const auto gap_us =
+      is_next ? static_cast<double>(now_us - std::min(now_us, job.last_end_us)) : 0.0;
+  if (!usual.has_gap) {
+    usual.gap_us = gap_us;
+  } else {
+    usual.gap_off_us += kNewest * (std::abs(gap_us - usual.gap_us) - usual.gap_off_us);
+    // A gap that others have made longer is none that they may fill.
+    usual.gap_us += (gap_us < usual.gap_us ? kNewest : kNewestLonger) * (gap_us - usual.gap_us);
+  }
+  usual.has_gap = true;
+}
+
+void DeviceTurns::note_end(JobState& job, const DevicePieceNeed& piece, uint64_t taken_us,
+                           uint64_t now_us) {
+  if (piece.need != PieceNeed::kTurn) return;
+  job.last_index = piece.ends_pass ? kPassEnded : piece.index;
+  job.last_end_us = now_us;
+  if (piece.index < 0 || static_cast<size_t>(piece.index) >= job.usual.size()) return;
+  Usual& usual = job.usual[static_cast<size_t>(piece.index)];
+  const auto taken = static_cast<double>(taken_us);
+  usual.taken_us = usual.has_taken ? usual.taken_us + kNewest * (taken - usual.taken_us) : taken;
+  usual.has_taken = true;
+}
+
+uint64_t DeviceTurns::held_until(const JobState& job, uint64_t now_us) const {
+  const DevicePieceNeed& piece = job.waiting.front();
+  if (piece.need != PieceNeed::kTurn || piece.index < 0) return 0;
+  const Usual& own = job.usual[static_cast<size_t>(std::min(piece.index, kIndexMax))];
+  if (!own.has_taken) return 0;
+  uint64_t until_us = 0;
+  for (const auto& [number, other] : jobs_) {
+    if (other.job.priority <= job.job.priority || !other.waiting.empty()) continue;
+    if (other.last_index < 0 || other.usual.empty()) continue;
+    const bool is_between = other.last_index == kPassEnded;
+    const size_t next = is_between ? 0 : static_cast<size_t>(other.last_index) + 1;
+    if (next >= other.usual.size() || !other.usual[next].has_gap) continue;
+    const Usual& usual = other.usual[next];
+    const double at_us = static_cast<double>(other.last_end_us) + usual.gap_us;
+    const double early_us = at_us - usual.gap_off_us;
+    const double late_us = at_us + usual.gap_off_us + kLateShare * own.taken_us;
+    const auto now = static_cast<double>(now_us);
+    if (now + own.taken_us <= early_us + kOverrunShare * usual.taken_us || now >= late_us) continue;
+    until_us = std::max(until_us, static_cast<uint64_t>(std::ceil(late_us)));
+  }
+  return until_us;
 }
 
 /// What goes first is what others wait for; then whoever has had the smallest part of the time.

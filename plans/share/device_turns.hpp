@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "plans/share/device_piece.hpp"
 #include "plans/share/turn_report.hpp"
@@ -42,7 +43,9 @@ inline constexpr uint64_t kTurnUnit = 1'000'000;
 /// either.
 ///
 /// Differs: the paper's jobs are all alike; here jobs with a larger priority go first piece by
-/// piece, and the others fill what they leave idle.
+/// piece, and the others fill what they leave idle. As passes are alike, it is known when the next
+/// piece of such a job should come, and what a piece of another one should take: one that would not
+/// have ended by then is not begun, until the other is late.
 class DeviceTurns {
  public:
   struct Options {
@@ -92,6 +95,14 @@ class DeviceTurns {
   void check_invariants() const;
 
  private:
+  /// What a piece of a pass has been like in the passes before.
+  struct Usual {
+    double taken_us = 0;
+    double gap_us = 0;      // From the end of the piece before it to its request.
+    double gap_off_us = 0;  // How far it was from that, in the mean.
+    bool has_taken = false;
+    bool has_gap = false;
+  };
   struct JobState {
     DeviceJob job;
     std::optional<uint64_t> position;  // Of the next pass, or of the one that runs; none: no turns.
@@ -103,6 +114,9 @@ class DeviceTurns {
     uint64_t turn_since_us = 0;  // When it got the turn that it has; with it.
     uint64_t last_turn_us = 0;   // What the one before took.
     uint64_t idle_since_us = 0;  // When it got the turn, or its last piece ended; with the turn.
+    std::vector<Usual> usual;    // By the index of pieces in a pass.
+    int32_t last_index = -1;     // That of its newest piece that has ended; -1: not known.
+    uint64_t last_end_us = 0;    // With it.
   };
   using Jobs = std::map<uint64_t, JobState>;
 
@@ -117,6 +131,11 @@ class DeviceTurns {
   uint64_t patience_of(const JobState& holder) const;
   JobState* next_of(int64_t priority);
   bool may_run(const JobState& job, const JobState* holder) const;
+  void note_request(JobState& job, const DevicePieceNeed& piece, uint64_t now_us);
+  void note_end(JobState& job, const DevicePieceNeed& piece, uint64_t taken_us, uint64_t now_us);
+  /// Before when the job's oldest piece should not begin, for jobs with a larger priority whose
+  /// next piece should come while it runs; 0: it may.
+  uint64_t held_until(const JobState& job, uint64_t now_us) const;
   std::optional<uint64_t> hang_at() const;
 
   struct Running {
@@ -131,9 +150,10 @@ class DeviceTurns {
   const Options options_;
   Jobs jobs_;
   std::optional<Running> running_;
-  std::map<int64_t, uint64_t> holders_;  // By priority: who had the turn when that was looked at.
-  double virtual_us_ = 0;                // `served` of the job that was served last.
-  uint64_t seen_ = 1;                    // The largest position of all passes that have begun.
+  std::map<int64_t, uint64_t> holders_;    // By priority: who had the turn when that was looked at.
+  double virtual_us_ = 0;                  // `served` of the job that was served last.
+  std::optional<uint64_t> held_until_us_;  // When a piece may begin that was held for others.
+  uint64_t seen_ = 1;                      // The largest position of all passes that have begun.
   uint64_t lost_turns_ = 0;
   uint64_t hung_pieces_ = 0;
 };

@@ -35,12 +35,15 @@ bool Execution::Event::operator>(const Event& other) const {
 }
 
 Execution::Execution(const Plan& plan, const Profile& profile, const ClusterSpec& cluster,
-                     const SimulationOptions& options)
+                     const SimulationOptions& options, const Ground& ground,
+                     const SharingSpec& sharing)
     : plan_(plan),
       options_(options),
       device_count_(static_cast<int32_t>(cluster.devices.size())),
       table_(make_work_table(plan, profile, cluster)),
-      links_(link_capacities(cluster)),
+      ground_(ground),
+      turns_(sharing.weight),
+      takes_turns_(sharing.takes_turns),
       rings_(plan, profile, cluster, options.bucketed_reduction),
       workers_(table_.workers.size()),
       groups_(plan.groups.size()) {
@@ -60,26 +63,52 @@ Execution::Execution(const Plan& plan, const Profile& profile, const ClusterSpec
   }
 }
 
-Simulation Execution::run() {
+void Execution::begin() {
   groups_left_ = groups_.size();
+  name_turns(0);
   for (int32_t w = 0; w < static_cast<int32_t>(workers_.size()); ++w) {
     change_memory(w, table_.workers[static_cast<size_t>(w)].resident_bytes, 0);
-    start_next(w);
+    start_next(w, 0);
   }
-  while (!events_.empty() || links_.next_end_us() < std::numeric_limits<double>::infinity()) {
-    const double event_us =
-        events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time_us;
-    const double now_us = std::min(event_us, links_.next_end_us());
-    while (links_.next_end_us() <= now_us) on_flow_end(now_us);
-    while (!events_.empty() && events_.top().time_us <= now_us) {
-      const Event event = events_.top();
-      events_.pop();
-      handle(event);
+}
+
+double Execution::next_event_us() const {
+  return events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time_us;
+}
+
+void Execution::handle_events(double now_us) {
+  while (next_event_us() <= now_us) {
+    const Event event = events_.top();
+    events_.pop();
+    handle(event);
+  }
+}
+
+void run_executions(std::span<Execution* const> executions, FairLinks& links,
+                    SharedDevices* devices, const std::function<bool()>& is_over) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const auto count = static_cast<int32_t>(executions.size());
+  for (Execution* each : executions) each->begin();
+  const auto next_event_us = [&] {
+    double next = kNever;
+    for (const Execution* each : executions) next = std::min(next, each->next_event_us());
+    return next;
+  };
+  while (!is_over()) {
+    const double wake_us = devices != nullptr ? devices->wake_us() : kNever;
+    const double now_us = std::min({next_event_us(), links.next_end_us(), wake_us});
+    if (now_us == kNever) return;
+    while (links.next_end_us() <= now_us) {
+      const int32_t tag = links.end_next();
+      executions[static_cast<size_t>(tag % count)]->on_flow_end(tag, now_us);
     }
-    links_.settle(now_us);
+    // What one of them does may be an event of another one at once.
+    while (next_event_us() <= now_us) {
+      for (Execution* each : executions) each->handle_events(now_us);
+    }
+    if (devices != nullptr) devices->wake(now_us);
+    links.settle(now_us);
   }
-  finish();
-  return std::move(result_);
 }
 
 void Execution::push(double time_us, EventKind kind, int32_t index) {
@@ -117,8 +146,8 @@ Execution::Input& Execution::input(int32_t replica, const Action& action) {
   return inputs_[direction_of(action)][at];
 }
 
-/// Starts the next action of a worker if the worker is free and the input is there.
-void Execution::start_next(int32_t w) {
+/// Asks for the device for the next action of a worker, if it is free and the input is there.
+void Execution::start_next(int32_t w, double now_us) {
   WorkerState& worker = workers_[static_cast<size_t>(w)];
   const ActionList& actions = list_of(w);
   if (worker.is_busy || worker.next == actions.size() || worker.step == options_.steps) return;
@@ -133,8 +162,40 @@ void Execution::start_next(int32_t w) {
     start_us = std::max(start_us, arrived.last_us + options_.action_overhead_us);
     arrived.missing = replica.input_count[direction_of(action)];  // The next step needs as many.
   }
+  worker.is_updating = false;
+  const bool ends_pass = worker.next + 1 == actions.size();
+  ask(w, {PieceNeed::kTurn, ends_pass, static_cast<int32_t>(worker.next)}, start_us, replica.work_us[static_cast<size_t>(action.type)],
+      now_us);
+}
+
+void Execution::ask(int32_t w, const DevicePieceNeed& need, double from_us, double work_us,
+                    double now_us) {
+  WorkerState& worker = workers_[static_cast<size_t>(w)];
+  worker.is_busy = true;
+  worker.from_us = from_us;
+  worker.work_us = work_us;
+  if (ground_.devices == nullptr) return begin_work(w, now_us);
+  const int32_t device = table_.workers[static_cast<size_t>(w)].device;
+  ground_.devices->request(ground_.number, device, need, now_us);
+}
+
+void Execution::on_granted(int32_t device, double now_us) {
+  for (int32_t w = 0; w < static_cast<int32_t>(workers_.size()); ++w) {
+    if (table_.workers[static_cast<size_t>(w)].device == device) return begin_work(w, now_us);
+  }
+}
+
+/// Does what the worker has asked for.
+void Execution::begin_work(int32_t w, double now_us) {
+  WorkerState& worker = workers_[static_cast<size_t>(w)];
+  const double start_us = std::max(worker.from_us, now_us);
+  if (worker.is_updating) return start_work(w, start_us);
+  const Action& action = list_of(w)[worker.next];
+  const int32_t r =
+      table_.replica_of(action.stage, table_.workers[static_cast<size_t>(w)].position);
+  const SimulatedReplica& replica = table_.replicas[static_cast<size_t>(r)];
   if (action.type == ActionType::kForward) change_memory(w, replica.stash_bytes, start_us);
-  start_work(w, start_us, replica.work_us[static_cast<size_t>(action.type)], false);
+  start_work(w, start_us);
   if (std::binary_search(worker.last_backward.begin(), worker.last_backward.end(), worker.next)) {
     share_starts_.clear();
     rings_.on_last_backward(ReplicaId{static_cast<uint32_t>(r)}, action.type, start_us,
@@ -145,16 +206,15 @@ void Execution::start_next(int32_t w) {
   }
 }
 
-void Execution::start_work(int32_t w, double start_us, double work_us, bool is_update) {
+void Execution::start_work(int32_t w, double start_us) {
   WorkerState& worker = workers_[static_cast<size_t>(w)];
+  const bool is_update = worker.is_updating;
   WorkPiece piece;
   piece.device = table_.workers[static_cast<size_t>(w)].device;
   piece.step = worker.step;
   piece.index = is_update ? -1 : static_cast<int32_t>(worker.next);
-  piece.work_us = work_us;
+  piece.work_us = worker.work_us;
   worker.free_us = end_of_work(options_.scenario, piece, device_count_, start_us);
-  worker.is_busy = true;
-  worker.is_updating = is_update;
   worker.has_worked = true;
   SimulatedWorker& record = result_.workers[static_cast<size_t>(w)];
   record.busy_us += worker.free_us - start_us;
@@ -173,7 +233,23 @@ void Execution::on_work_done(int32_t w, double now_us) {
   } else {
     on_action_done(w, list_of(w)[worker.next++], now_us);
   }
-  start_next(w);
+  start_next(w, now_us);
+  if (ground_.devices == nullptr) return;
+  const int32_t device = table_.workers[static_cast<size_t>(w)].device;
+  ground_.devices->end(ground_.number, device, now_us);
+}
+
+/// Before a pass, where devices are shared: as the workers' reports and the coordinator's orders.
+void Execution::name_turns(double now_us) {
+  if (ground_.devices == nullptr || !takes_turns_) return;
+  for (const SimulatedRole& worker : table_.workers) {
+    turns_.on_report(ground_.devices->report(ground_.number, worker.device));
+  }
+  const uint64_t position = turns_.name_next();
+  for (const SimulatedRole& worker : table_.workers) {
+    if (position == 0) break;
+    ground_.devices->enter(ground_.number, worker.device, position, now_us);
+  }
 }
 
 void Execution::on_action_done(int32_t w, const Action& action, double now_us) {
@@ -246,7 +322,7 @@ int32_t Execution::keep(Delivery delivery) {
 
 void Execution::start_flow(int32_t id, const LinkSet& links, double bytes, double now_us) {
   if (bytes > 0) {
-    links_.start(links, bytes, id, now_us);
+    ground_.links.start(links, bytes, id * ground_.count + ground_.number, now_us);
   } else {
     push(now_us + deliveries_[static_cast<size_t>(id)].latency_us, EventKind::kArrival, id);
   }
@@ -259,8 +335,8 @@ void Execution::start_stream(int32_t id, double now_us) {
   start_flow(id, route.path.links, static_cast<double>(route.bytes), now_us);
 }
 
-void Execution::on_flow_end(double now_us) {
-  const int32_t id = links_.end_next();
+void Execution::on_flow_end(int32_t of_tag, double now_us) {
+  const int32_t id = of_tag / ground_.count;
   const Delivery& delivery = deliveries_[static_cast<size_t>(id)];
   push(now_us + delivery.latency_us, EventKind::kArrival, id);
   if (delivery.route == nullptr) return;
@@ -287,7 +363,8 @@ void Execution::deliver(int32_t replica, const Action& producer, double now_us) 
   Input& arrived = input(replica, producer);
   SKEIN_CHECK(arrived.missing > 0) << "an input came twice: " << to_text(producer);
   arrived.last_us = now_us;
-  if (--arrived.missing == 0) start_next(table_.replicas[static_cast<size_t>(replica)].worker);
+  if (--arrived.missing > 0) return;
+  start_next(table_.replicas[static_cast<size_t>(replica)].worker, now_us);
 }
 
 // Reductions and updates.
@@ -328,24 +405,27 @@ void Execution::on_reduced(int32_t group, double now_us) {
 
 void Execution::on_commit(double now_us) {
   rings_.begin_step();
+  name_turns(now_us);
   groups_left_ = groups_.size();
   updates_left_ = workers_.size();
   for (int32_t w = 0; w < static_cast<int32_t>(workers_.size()); ++w) {
     const double free_us = workers_[static_cast<size_t>(w)].free_us + options_.action_overhead_us;
-    start_work(w, std::max(now_us, free_us), table_.workers[static_cast<size_t>(w)].update_us,
-               true);
+    workers_[static_cast<size_t>(w)].is_updating = true;
+    ask(w, {PieceNeed::kAside}, std::max(now_us, free_us),
+        table_.workers[static_cast<size_t>(w)].update_us, now_us);
   }
 }
 
-void Execution::finish() {
-  SKEIN_CHECK(static_cast<int32_t>(result_.step_end_us.size()) == options_.steps)
-      << result_.step_end_us.size() << " of " << options_.steps << " steps ended";
+Simulation Execution::take_result() {
+  SKEIN_CHECK(has_ended()) << result_.step_end_us.size() << " of " << options_.steps
+                           << " steps ended";
   const double end_us = result_.step_end_us.back();
   result_.step_us = end_us / options_.steps;
   double busy_us = 0;
   for (const SimulatedWorker& worker : result_.workers) busy_us += worker.busy_us;
   const double whole_us = end_us * static_cast<double>(workers_.size());
   result_.bubble = whole_us > 0 ? 1 - busy_us / whole_us : 0;
+  return std::move(result_);
 }
 
 }  // namespace skein::plans

@@ -44,7 +44,11 @@ absl::Status check(const Plan& plan, const Profile& profile, const ClusterSpec& 
 absl::StatusOr<Simulation> simulate(const Plan& plan, const Profile& profile,
                                     const ClusterSpec& cluster, const SimulationOptions& options) {
   SKEIN_RETURN_IF_ERROR(check(plan, profile, cluster, options));
-  return Execution(plan, profile, cluster, options).run();
+  FairLinks links(link_capacities(cluster));
+  Execution execution(plan, profile, cluster, options, {links});
+  Execution* const all[] = {&execution};
+  run_executions(all, links, nullptr, [] { return false; });
+  return execution.take_result();
 }
 
 }  // namespace skein::plans

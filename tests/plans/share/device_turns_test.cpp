@@ -133,6 +133,42 @@ TEST(DeviceTurns, ALargerPriorityGoesFirstPieceByPiece) {
   EXPECT_THAT(device.run(), ElementsAre(2, 2, 1, 1)) << "and the other fills what it leaves";
 }
 
+/// Two pieces a pass, of a millisecond, with `gap_us` between them and before the next pass.
+void train_important(OneDevice& device, int passes, uint64_t gap_us) {
+  for (int pass = 0; pass < passes; ++pass) {
+    for (int32_t index : {0, 1}) {
+      device.ask(2, {PieceNeed::kTurn, index == 1, index});
+      device.run();
+      device.now_us += gap_us;
+    }
+  }
+}
+
+TEST(DeviceTurns, APieceThatWouldHoldUpAMoreImportantJobIsNotBegun) {
+  OneDevice device({{.number = 1, .priority = 0}, {.number = 2, .priority = 5}});
+  device.ask(1, {PieceNeed::kTurn, true, 0});  // From here on it is known to take a millisecond.
+  device.run();
+  train_important(device, 10, 3'000);
+  device.ask(1, {PieceNeed::kTurn, true, 0});
+  EXPECT_TRUE(device.run().empty()) << "the next piece of job 2 should come now";
+  const auto wake_us = device.turns.wake_us();
+  ASSERT_TRUE(wake_us.has_value());
+  EXPECT_LT(*wake_us, device.now_us + 1'000) << "but it is waited for a moment only";
+  device.ask(2, {PieceNeed::kTurn, false, 0});
+  EXPECT_THAT(device.run(), ElementsAre(2, 1)) << "and then there is time";
+}
+
+TEST(DeviceTurns, AMoreImportantJobThatIsLateIsNotWaitedForAnyLonger) {
+  OneDevice device({{.number = 1, .priority = 0}, {.number = 2, .priority = 5}});
+  device.ask(1, {PieceNeed::kTurn, true, 0});
+  device.run();
+  train_important(device, 10, 3'000);
+  device.ask(1, {PieceNeed::kTurn, true, 0});
+  device.run();
+  device.now_us = device.turns.wake_us().value();
+  EXPECT_THAT(device.run(), ElementsAre(1));
+}
+
 TEST(DeviceTurns, AJobComesInOnlyAheadOfAllThatHasBegun) {
   OneDevice device({{.number = 1}, {.number = 2}});
   device.turns.enter(1, 10, device.now_us);
