@@ -164,8 +164,8 @@ void Execution::start_next(int32_t w, double now_us) {
   }
   worker.is_updating = false;
   const bool ends_pass = worker.next + 1 == actions.size();
-  ask(w, {PieceNeed::kTurn, ends_pass, static_cast<int32_t>(worker.next)}, start_us, replica.work_us[static_cast<size_t>(action.type)],
-      now_us);
+  ask(w, {PieceNeed::kTurn, ends_pass, static_cast<int32_t>(worker.next)}, start_us,
+      replica.work_us[static_cast<size_t>(action.type)], now_us);
 }
 
 void Execution::ask(int32_t w, const DevicePieceNeed& need, double from_us, double work_us,
