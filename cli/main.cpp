@@ -263,12 +263,14 @@ int run(int argc, char** argv) {
   SimulateOptions simulate_options;
   CLI::App* simulate_verb = add_simulate_verb(app, simulate_options);
 
-  std::string where = kStatusAddress;
-  CLI::App* status_verb = app.add_subcommand("status", "ask a running coordinator how it goes");
-  status_verb->add_option("where", where, "host:port, or a run folder")->capture_default_str();
+  std::vector<std::string> asked = {kStatusAddress};
+  CLI::App* status_verb = app.add_subcommand("status", "ask running coordinators how it goes");
+  status_verb->add_option("where", asked, "host:port, or a run folder; several are asked in turn")
+      ->capture_default_str();
   bool status_json = false;
   status_verb->add_flag("--json", status_json, "print JSON");
 
+  std::string where;
   uint32_t to_drain = 0;
   CLI::App* drain_verb =
       app.add_subcommand("drain", "let a worker leave a run, which loses no step by it");
@@ -369,7 +371,7 @@ int run(int argc, char** argv) {
     return run_worker(worker_arguments, *fail_point, signals);
   }
   if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
-  if (status_verb->parsed()) return finish(print_status(where, status_json));
+  if (status_verb->parsed()) return finish(print_status(asked, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
   if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
   std::fputs(describe_keys().c_str(), stdout);

@@ -85,7 +85,11 @@ class JobDevice final : public gpu::Device {
   absl::Status download(const float* from, std::span<float> to) override {
     return parts_.inner->download(from, to);
   }
-  absl::StatusOr<gpu::DeviceGroups*> groups() override { return parts_.inner->groups(); }
+  /// Groups of two jobs on one GPU would need one order of all their operations on all devices.
+  absl::StatusOr<gpu::DeviceGroups*> groups() override {
+    return absl::UnavailableError(
+        "several jobs share the device: their hosts add up gradients and pass on activations");
+  }
   gpu::DeviceMemory memory() const override {
     gpu::DeviceMemory memory = parts_.inner->memory();
     memory.in_use = parts_.memory->in_use(parts_.job);

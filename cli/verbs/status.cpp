@@ -207,6 +207,27 @@ absl::Status print_ended(const RunFolder& folder, bool as_json) {
   return absl::OkStatus();
 }
 
+absl::Status print_one(const std::string& where, bool as_json) {
+  const absl::StatusOr<RunFolder> folder = open_run_folder(where);
+  const absl::StatusOr<std::string> address = address_of(where);
+  SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
+  const absl::StatusOr<net::Status> answer =
+      address.ok() ? ask(*loop, *address, {net::StatusRequest()}) : address.status();
+  // After its end, another run may listen at a run's address.
+  const bool is_answered = answer.ok() && (!folder.ok() || answer->run_folder == folder->path);
+  if (!is_answered && folder.ok() && !actors::RunLock::is_held(folder->path)) {
+    return print_ended(*folder, as_json);
+  }
+  SKEIN_RETURN_IF_ERROR(with_hint(where, answer.status()));
+  const net::Status& status = *answer;
+  if (as_json) {
+    std::printf("%s\n", to_json(status).dump(2).c_str());
+  } else {
+    print_table(status);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status drain_worker(const std::string& where, uint32_t worker) {
@@ -233,25 +254,10 @@ absl::Status drain_worker(const std::string& where, uint32_t worker) {
   return absl::OkStatus();
 }
 
-absl::Status print_status(const std::string& where, bool as_json) {
-  const absl::StatusOr<RunFolder> folder = open_run_folder(where);
-  const absl::StatusOr<std::string> address = address_of(where);
-  SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<net::EventLoop> loop, net::EventLoop::start());
-  const absl::StatusOr<net::Status> answer =
-      address.ok() ? ask(*loop, *address, {net::StatusRequest()}) : address.status();
-  // After its end, another run may listen at a run's address.
-  const bool is_answered = answer.ok() && (!folder.ok() || answer->run_folder == folder->path);
-  if (!is_answered && folder.ok() && !actors::RunLock::is_held(folder->path)) {
-    return print_ended(*folder, as_json);
-  }
-  SKEIN_RETURN_IF_ERROR(with_hint(where, answer.status()));
-  const net::Status& status = *answer;
-  if (as_json) {
-    std::printf("%s\n", to_json(status).dump(2).c_str());
-  } else {
-    print_table(status);
-  }
-  return absl::OkStatus();
+absl::Status print_status(const std::vector<std::string>& where, bool as_json) {
+  absl::Status first;
+  for (const std::string& each : where) first.Update(print_one(each, as_json));
+  return first;
 }
 
 }  // namespace skein::cli

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -13,8 +14,9 @@ inline constexpr const char* kStatusAddress = "127.0.0.1:29400";
 /// Asks a running coordinator and prints its answer, as a table or as JSON. `where` is its address,
 /// or a run folder, whose coordinator.address is used. Of a run that has ended, the directory
 /// says at which step.
+/// Several are asked one after the other; the first error is returned once all have been.
 /// Unavailable if nobody answers there. NotFound if it is neither an address nor a run folder.
-absl::Status print_status(const std::string& where, bool as_json);
+absl::Status print_status(const std::vector<std::string>& where, bool as_json);
 
 /// Asks the coordinator to let a worker leave: its state moves to the others first. Returns when
 /// the coordinator has heard it. NotFound if it has no such worker.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/device/shared_device.hpp"
+#include "actors/printing/stderr_lines.hpp"
+#include "cli/report/shared_trace.hpp"
 #include "cli/run/exit_codes.hpp"
 #include "cli/run/worker_children.hpp"
 #include "plans/base/status_macros.hpp"
@@ -79,6 +82,22 @@ absl::StatusOr<std::vector<TogetherRun>> start_all(const std::vector<TrainOption
   return runs;
 }
 
+/// What all runs did with the workers, in the folder of the first.
+void draw_together(const std::vector<TrainOptions>& jobs, const std::vector<TogetherRun>& runs) {
+  if (runs.size() < 2) return;
+  std::vector<TraceSource> sources;
+  for (size_t n = 0; n < runs.size(); ++n) {
+    sources.push_back({runs[n].run->job().name, runs[n].run->folder().file("traces/trace.json")});
+  }
+  const std::string path = runs.front().run->folder().file("traces/together.json");
+  const absl::Status status = write_shared_trace(sources, path);
+  if (!status.ok()) {
+    actors::print_error_line(absl::StrCat("skein: ", std::string(status.message())));
+  } else if (std::error_code error; !jobs.front().quiet && std::filesystem::exists(path, error)) {
+    std::printf("both on one time line: %s\n", path.c_str());
+  }
+}
+
 }  // namespace
 
 int train(const TrainOptions& options, Signals& signals) {
@@ -117,6 +136,7 @@ int train_together(std::vector<TrainOptions> jobs, Signals& signals) {
     }
   }
   children->kill_all();
+  draw_together(jobs, runs);
   return code;
 }
 

@@ -114,7 +114,9 @@ class LayerBench {
     work.kind = is_warm_ ? kind : WorkKind::kWarmUp;
     work.share = share;
     work.run = std::move(body);
-    const auto start = std::chrono::steady_clock::now();
+    // Another job may have the device first.
+    auto start = std::chrono::steady_clock::now();
+    work.on_begin = [&start] { start = std::chrono::steady_clock::now(); };
     SKEIN_RETURN_IF_ERROR(device_.run(std::move(work)));
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
         .count();

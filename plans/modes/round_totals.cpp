@@ -32,7 +32,7 @@ uint64_t PipelineIteration::busy_us() const {
 
 uint64_t PipelineIteration::step_us() const {
   uint64_t longest = 0;
-  for (const auto& [stage, report] : reports) longest = std::max(longest, report.step_us);
+  for (const auto& [stage, report] : reports) longest = std::max(longest, own_step_us(report));
   return longest;
 }
 

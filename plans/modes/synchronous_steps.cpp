@@ -6,6 +6,7 @@
 
 #include "plans/base/check.hpp"
 #include "plans/base/units.hpp"
+#include "plans/modes/round_totals.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {
@@ -91,7 +92,8 @@ ModeTimings SynchronousSteps::timings() const {
   for (uint32_t pipeline = 0; pipeline < layout.pipelines; ++pipeline) {
     uint64_t longest = 0;
     for (uint32_t stage = 0; stage < layout.stages; ++stage) {
-      longest = std::max(longest, timings.step_reports.at(layout.replica(stage, pipeline)).step_us);
+      const ReadyReport& report = timings.step_reports.at(layout.replica(stage, pipeline));
+      longest = std::max(longest, own_step_us(report));
     }
     timings.passes.push_back({pipeline, longest});
   }

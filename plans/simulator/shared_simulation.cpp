@@ -91,7 +91,7 @@ struct Together {
   std::vector<Execution*> executions;
 };
 
-/// Of the idle time that the first job leaves on its devices when it is alone, the part in which
+/// The part of the idle time that the first job leaves on its devices when it is alone, in which
 /// others compute there.
 double used_idle(const Simulation& alone, const Together& together, const Window& window) {
   const double whole_us = window.end_us - window.begin_us;
