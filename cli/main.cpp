@@ -50,6 +50,7 @@ constexpr const char* kFooter = R"(Examples:
   skein train examples/quickstart.toml --workers 2
   skein train job.toml --training.steps 200 --parallelism.layout 4,2,2
   skein train --resume outputs/latest
+  skein train a.toml b.toml --workers 4
   skein generate outputs/latest --prompt "In the beginning"
   skein verify outputs/latest
   skein config show job.toml --optimizer.lr 3e-4
@@ -145,13 +146,17 @@ struct TrainedJobs {
 };
 
 void add_train_options(CLI::App& verb, TrainedJobs& trained, TrainOptions& options, bool& as_json) {
+  const bool takes_several = verb.get_name() == "train";
   verb.add_option("job", trained.jobs,
-                  "job file (TOML); several run at once, on the same workers (docs/sharing.md)");
+                  takes_several ? "job file (TOML); several run at once, on the same workers "
+                                  "(docs/sharing.md)"
+                                : "job file (TOML)");
   verb.add_option("--workers", options.workers, "workers; default: what the job's layout needs")
       ->check(CLI::Range(1, 100000));
   auto* resume =
       verb.add_option("--resume", trained.resumed,
-                      "run folder: go on in it from its latest checkpoint, instead of a job file")
+                      "run folder: go on in it from its latest checkpoint, instead of a job file; "
+                      "of several runs once for each")
           ->allow_extra_args(false);
   verb.add_flag("--resume-latest", options.resumes_latest,
                 "go on with the job's latest run in job.dump_folder; start the job file if there "
@@ -196,6 +201,9 @@ int run_jobs(const TrainedJobs& trained, const TrainOptions& shared, Signals& si
   }
   for (size_t n = 0; n < all.size(); ++n) {
     all[n] = with_label(all[n]);
+    for (size_t before = 0; before < n; ++before) {
+      if (all[before].label == all[n].label) all[n].label = absl::StrCat(n + 1, " ", all[n].label);
+    }
     if (n > 0) all[n].chaos.clear();  // Faults are done to the workers, which all have.
   }
   return train_together(std::move(all), signals);

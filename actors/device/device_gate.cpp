@@ -16,72 +16,109 @@ uint64_t now_us() { return to_us(Clock::now()); }
 void DeviceGate::add(const plans::DeviceJob& job) {
   std::lock_guard lock(mutex_);
   turns_.add(job);
-  lines_[job.number];
+  queues_[job.number].stay = ++stays_;
 }
 
 void DeviceGate::remove(uint64_t job) {
   std::lock_guard lock(mutex_);
   turns_.remove(job);
-  lines_.erase(job);
+  queues_.erase(job);
   advance();
-  changed_.notify_all();
 }
 
 bool DeviceGate::has(uint64_t job) const {
   std::lock_guard lock(mutex_);
-  return lines_.contains(job);
+  return queues_.contains(job);
+}
+
+bool DeviceGate::is_empty() const {
+  std::lock_guard lock(mutex_);
+  return queues_.empty();
 }
 
 void DeviceGate::enter(uint64_t job, uint64_t position) {
   std::lock_guard lock(mutex_);
-  if (!lines_.contains(job)) return;
+  if (!queues_.contains(job)) return;
   turns_.enter(job, position, now_us());
   advance();
 }
 
 void DeviceGate::leave(uint64_t job) {
   std::lock_guard lock(mutex_);
-  if (!lines_.contains(job)) return;
+  if (!queues_.contains(job)) return;
   turns_.leave(job, now_us());
   advance();
 }
 
-plans::TurnReport DeviceGate::report(uint64_t job) const {
+void DeviceGate::change(const plans::DeviceJob& job) {
   std::lock_guard lock(mutex_);
-  return {turns_.head(), lines_.contains(job) && turns_.takes_turns(job)};
+  if (!queues_.contains(job.number)) return;
+  turns_.change(job, now_us());
+  advance();
 }
 
-DeviceGate::Instant DeviceGate::begin(uint64_t job, const plans::DevicePieceNeed& need) {
+void DeviceGate::begin_passes(uint64_t job) {
+  std::lock_guard lock(mutex_);
+  if (queues_.contains(job)) turns_.begin_passes(job);
+}
+
+void DeviceGate::end_passes(uint64_t job) {
+  std::lock_guard lock(mutex_);
+  if (!queues_.contains(job)) return;
+  turns_.end_passes(job, now_us());
+  advance();
+}
+
+bool DeviceGate::is_waiting(uint64_t job) const {
+  std::lock_guard lock(mutex_);
+  return queues_.contains(job) && turns_.is_waiting(job);
+}
+
+plans::TurnReport DeviceGate::report(uint64_t job) const {
+  std::lock_guard lock(mutex_);
+  if (!queues_.contains(job)) return {};
+  return {turns_.head(job), turns_.takes_turns(job)};
+}
+
+DeviceGate::Queue* DeviceGate::find(uint64_t job, uint64_t stay) {
+  const auto found = queues_.find(job);
+  return found == queues_.end() || found->second.stay != stay ? nullptr : &found->second;
+}
+
+DeviceGate::Pass DeviceGate::begin(uint64_t job, const plans::DevicePieceNeed& need) {
   std::unique_lock lock(mutex_);
-  auto line = lines_.find(job);
-  if (line == lines_.end()) return Clock::now();
-  const uint64_t number = line->second.asked++;
+  const auto here = queues_.find(job);
+  if (here == queues_.end()) return {Clock::now(), 0};
+  const uint64_t stay = here->second.stay;
+  const uint64_t number = here->second.asked++;
   turns_.request(job, need, now_us());
   advance();
-  while (line != lines_.end() && line->second.granted <= number) {
+  Queue* own = find(job, stay);
+  while (own != nullptr && own->granted <= number) {
     if (const auto wake_us = turns_.wake_us()) {
       changed_.wait_until(lock, Instant(std::chrono::microseconds(*wake_us)));
+      if (now_us() >= *wake_us) advance();
     } else {
       changed_.wait(lock);
     }
-    advance();
-    line = lines_.find(job);
+    own = find(job, stay);
   }
-  return line == lines_.end() ? Clock::now() : line->second.granted_at;
+  return {own == nullptr ? Clock::now() : own->granted_at, stay};
 }
 
-void DeviceGate::end(uint64_t job) {
+void DeviceGate::end(uint64_t job, const Pass& pass) {
   std::lock_guard lock(mutex_);
+  if (find(job, pass.stay) == nullptr) return;
   turns_.end(job, now_us());
   advance();
 }
 
 void DeviceGate::advance() {
-  const std::optional<uint64_t> next = turns_.start(now_us());
-  if (!next) return;
-  Line& line = lines_.at(*next);
-  ++line.granted;
-  line.granted_at = Clock::now();
+  if (const std::optional<uint64_t> next = turns_.start(now_us())) {
+    Queue& queue = queues_.at(*next);
+    ++queue.granted;
+    queue.granted_at = Clock::now();
+  }
   changed_.notify_all();
 }
 

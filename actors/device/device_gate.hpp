@@ -18,34 +18,50 @@ class DeviceGate {
 
   explicit DeviceGate(plans::DeviceTurns::Options options = {}) : turns_(options) {}
 
-  /// As those of `plans::DeviceTurns`. Who waits for a job that is removed goes on at once.
+  // As those of `plans::DeviceTurns`; of a job that is not here they do nothing. Who waits for a
+  // job that is removed goes on at once.
   void add(const plans::DeviceJob& job);
   void remove(uint64_t job);
   bool has(uint64_t job) const;
+  bool is_empty() const;
   void enter(uint64_t job, uint64_t position);
   void leave(uint64_t job);
+  void change(const plans::DeviceJob& job);
+  void begin_passes(uint64_t job);
+  void end_passes(uint64_t job);
+  bool is_waiting(uint64_t job) const;
   plans::TurnReport report(uint64_t job) const;
 
+  /// A piece of work that may run.
+  struct Pass {
+    Instant since;      // The device might have been working on it since then.
+    uint64_t stay = 0;  // Which of the job's stays here it belongs to.
+  };
   /// Waits until the device is the job's, for one piece of work. Pieces of one job go in the order
-  /// of the calls. Returns since when it might have been working on this one.
-  Instant begin(uint64_t job, const plans::DevicePieceNeed& need);
+  /// of the calls.
+  Pass begin(uint64_t job, const plans::DevicePieceNeed& need);
   /// The piece has ended.
-  void end(uint64_t job);
+  void end(uint64_t job, const Pass& pass);
 
  private:
-  struct Line {  // In which a job's pieces wait.
+  struct Queue {  // The pieces of a job, from its coming to its going.
+    uint64_t stay = 0;
     uint64_t asked = 0;
     uint64_t granted = 0;  // <= asked
     Instant granted_at;    // The newest.
   };
 
-  /// Gives the device to the next one, if it is free. Called with the lock.
+  /// Gives the device to the next one, if it is free. Called with the lock, after every event: who
+  /// waits looks again then, also for how long.
   void advance();
+  /// Null: the job is not here, or only came back since then.
+  Queue* find(uint64_t job, uint64_t stay);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  plans::DeviceTurns turns_;        // Guarded by mutex_, as what follows.
-  std::map<uint64_t, Line> lines_;  // The jobs of `turns_`.
+  plans::DeviceTurns turns_;          // Guarded by mutex_, as what follows.
+  std::map<uint64_t, Queue> queues_;  // The jobs of `turns_`.
+  uint64_t stays_ = 0;
 };
 
 }  // namespace skein::actors

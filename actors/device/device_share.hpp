@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "plans/job/job_spec.hpp"
 #include "plans/share/turn_report.hpp"
 
 namespace skein::actors {
@@ -11,9 +12,14 @@ namespace skein::actors {
 class DeviceShare {
  public:
   virtual ~DeviceShare() = default;
-  /// As those of `plans::DeviceTurns`, for the job.
+  // As those of `plans::DeviceTurns`, for the job.
   virtual void enter(uint64_t position) = 0;
   virtual void leave() = 0;
+  /// The run was resumed with these keys.
+  virtual void change(const plans::SharingSpec& sharing) = 0;
+  virtual void begin_passes() = 0;
+  virtual void end_passes() = 0;
+  virtual bool is_waiting() const = 0;
   virtual plans::TurnReport report() const = 0;
 };
 

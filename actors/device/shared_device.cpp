@@ -1,6 +1,7 @@
 #include "actors/device/shared_device.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,12 +22,13 @@ class JobShare final : public DeviceShare {
       : gate_(std::move(gate)),
         memory_(std::move(memory)),
         job_(job.number),
+        rank_{-job.priority, job.number},
         takes_turns_(takes_turns) {
     gate_->add(job);
   }
   ~JobShare() override {
     gate_->remove(job_);
-    memory_->forget(job_);
+    memory_->forget(rank_);
   }
   JobShare(const JobShare&) = delete;
   JobShare& operator=(const JobShare&) = delete;
@@ -35,6 +37,13 @@ class JobShare final : public DeviceShare {
     if (takes_turns_) gate_->enter(job_, position);
   }
   void leave() override { gate_->leave(job_); }
+  void change(const plans::SharingSpec& sharing) override {
+    takes_turns_ = sharing.takes_turns;
+    gate_->change({job_, sharing.priority, sharing.weight});
+  }
+  void begin_passes() override { gate_->begin_passes(job_); }
+  void end_passes() override { gate_->end_passes(job_); }
+  bool is_waiting() const override { return gate_->is_waiting(job_); }
   plans::TurnReport report() const override {
     return takes_turns_ ? gate_->report(job_) : plans::TurnReport();
   }
@@ -43,7 +52,8 @@ class JobShare final : public DeviceShare {
   const std::shared_ptr<DeviceGate> gate_;
   const std::shared_ptr<SharedMemory> memory_;
   const uint64_t job_;
-  const bool takes_turns_;
+  const MemoryRank rank_;
+  std::atomic<bool> takes_turns_;
 };
 
 /// A job's view of the device.
@@ -54,27 +64,28 @@ class JobDevice final : public gpu::Device {
     std::shared_ptr<DeviceGate> gate;
     std::shared_ptr<SharedMemory> memory;
     uint64_t job = 0;
+    MemoryRank rank;    // The same job.
     int64_t limit = 0;  // What all jobs may have; 0: as much as there is.
   };
   explicit JobDevice(Parts parts) : parts_(std::move(parts)) {}
 
   const gpu::DeviceInfo& info() const override { return parts_.inner->info(); }
   absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
-    SKEIN_RETURN_IF_ERROR(parts_.memory->take(parts_.job, bytes, parts_.limit));
+    SKEIN_RETURN_IF_ERROR(parts_.memory->take(parts_.rank, bytes, parts_.limit));
     absl::StatusOr<gpu::Buffer> made = parts_.inner->allocate(bytes);
     if (!made.ok()) {
-      parts_.memory->give_back(parts_.job, bytes);
+      parts_.memory->give_back(parts_.rank, bytes);
       return made.status();
     }
     auto inner = std::make_shared<gpu::Buffer>(*std::move(made));
     return gpu::Buffer(inner->data(), inner->bytes(),
-                       [inner, bytes, job = parts_.job, memory = parts_.memory](void*) mutable {
+                       [inner, bytes, rank = parts_.rank, memory = parts_.memory](void*) mutable {
                          inner.reset();
-                         memory->give_back(job, bytes);
+                         memory->give_back(rank, bytes);
                        });
   }
   absl::Status reserve(int64_t bytes) override {
-    return parts_.memory->reserve(parts_.job, bytes, parts_.limit);
+    return parts_.memory->reserve(parts_.rank, bytes, parts_.limit);
   }
   absl::StatusOr<gpu::Buffer> allocate_host_visible(int64_t bytes) override {
     return parts_.inner->allocate_host_visible(bytes);
@@ -92,16 +103,19 @@ class JobDevice final : public gpu::Device {
   }
   gpu::DeviceMemory memory() const override {
     gpu::DeviceMemory memory = parts_.inner->memory();
-    memory.in_use = parts_.memory->in_use(parts_.job);
+    memory.in_use = parts_.memory->in_use(parts_.rank);
     memory.in_use_max = std::max(memory.in_use_max, memory.in_use);
-    if (parts_.limit > 0) memory.limit = parts_.limit - parts_.memory->of_others(parts_.job);
+    // None left is not as much as there is.
+    const int64_t left = parts_.limit - parts_.memory->of_others(parts_.rank);
+    if (parts_.limit > 0) memory.limit = std::max<int64_t>(1, left);
     return memory;
   }
   absl::Status run(gpu::Work work) override {
-    work.given = parts_.gate->begin(parts_.job, work.need);
+    const DeviceGate::Pass pass = parts_.gate->begin(parts_.job, work.need);
+    work.given = pass.since;
     if (work.on_begin) work.on_begin();
     absl::Status status = parts_.inner->run(std::move(work));
-    parts_.gate->end(parts_.job);
+    parts_.gate->end(parts_.job, pass);
     return status;
   }
   void set_speed(double speed) override { parts_.inner->set_speed(speed); }
@@ -133,7 +147,9 @@ uint64_t device_job_number(const std::string& run) {
 absl::Status check_same_device(const plans::DeviceSpec& has, const plans::DeviceSpec& wants) {
   SKEIN_RETURN_IF_ERROR(expect_same("type", has.type, wants.type));
   SKEIN_RETURN_IF_ERROR(expect_same("threads", has.threads, wants.threads));
-  SKEIN_RETURN_IF_ERROR(expect_same("speed", has.speed, wants.speed));
+  if (has.speeds.empty()) {
+    SKEIN_RETURN_IF_ERROR(expect_same("speed", has.speed, wants.speed));
+  }
   SKEIN_RETURN_IF_ERROR(
       expect_same("speeds", absl::StrJoin(has.speeds, ","), absl::StrJoin(wants.speeds, ",")));
   SKEIN_RETURN_IF_ERROR(expect_same("scenario", has.scenario, wants.scenario));
@@ -148,15 +164,20 @@ absl::StatusOr<SharedDevice::Part> SharedDevice::join(const plans::JobSpec& job,
   if (gate_->has(own.number)) {
     return absl::AlreadyExistsError(absl::StrCat("this worker serves run ", run, " already"));
   }
+  if (gate_->is_empty()) spec_.reset();
   if (spec_) SKEIN_RETURN_IF_ERROR(check_same_device(*spec_, job.device));
-  absl::StatusOr<std::shared_ptr<gpu::Device>> inner = make(job.device);
+  plans::DeviceSpec spec = job.device;
+  // Its number in the first job says which of `speeds` is its own.
+  if (spec_) spec.speed = spec_->speed;
+  absl::StatusOr<std::shared_ptr<gpu::Device>> inner = make(spec);
   if (!inner.ok()) return inner.status();
-  spec_ = job.device;
+  spec_ = spec;
   JobDevice::Parts parts;
   parts.inner = *std::move(inner);
   parts.gate = gate_;
   parts.memory = memory_;
   parts.job = own.number;
+  parts.rank = {-own.priority, own.number};
   parts.limit = job.device.memory_limit_mb << kMegabyteBits;
   return Part{std::make_shared<JobDevice>(std::move(parts)),
               std::make_shared<JobShare>(gate_, memory_, own, job.sharing.takes_turns)};

@@ -16,18 +16,27 @@ absl::Status missing(int64_t wanted, int64_t others, int64_t limit) {
 
 }  // namespace
 
-absl::Status SharedMemory::reserve(uint64_t number, int64_t bytes, int64_t limit) {
-  const int64_t others = of_others(number);
-  if (limit > 0 && bytes + others > limit) return missing(bytes, others, limit);
-  std::lock_guard lock(mutex_);
-  parts_[number].reserved = bytes;
+absl::Status SharedMemory::reserve(const MemoryRank& job, int64_t bytes, int64_t limit) {
+  std::unique_lock lock(mutex_);
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  const auto fits = [&](Others which) {
+    return limit == 0 || bytes + others_of(job, which) <= limit;
+  };
+  parts_[job].wanted = bytes;
+  while (!fits(Others::kAll) && fits(Others::kBefore)) {
+    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) break;
+  }
+  parts_[job].wanted = 0;
+  changed_.notify_all();
+  if (!fits(Others::kAll)) return missing(bytes, others_of(job, Others::kAll), limit);
+  parts_[job].reserved = bytes;
   return absl::OkStatus();
 }
 
-absl::Status SharedMemory::take(uint64_t number, int64_t bytes, int64_t limit) {
-  const int64_t others = of_others(number);
+absl::Status SharedMemory::take(const MemoryRank& job, int64_t bytes, int64_t limit) {
   std::lock_guard lock(mutex_);
-  Part& own = parts_[number];
+  const int64_t others = others_of(job, Others::kAll);
+  Part& own = parts_[job];
   if (limit > 0 && own.in_use + bytes + others > limit) {
     return missing(own.in_use + bytes, others, limit);
   }
@@ -35,27 +44,36 @@ absl::Status SharedMemory::take(uint64_t number, int64_t bytes, int64_t limit) {
   return absl::OkStatus();
 }
 
-void SharedMemory::give_back(uint64_t number, int64_t bytes) {
+void SharedMemory::give_back(const MemoryRank& job, int64_t bytes) {
   std::lock_guard lock(mutex_);
-  parts_[number].in_use -= bytes;
+  parts_[job].in_use -= bytes;
+  changed_.notify_all();
 }
 
-void SharedMemory::forget(uint64_t number) {
+void SharedMemory::forget(const MemoryRank& job) {
   std::lock_guard lock(mutex_);
-  parts_[number].reserved = 0;
+  parts_[job].reserved = 0;
+  changed_.notify_all();
 }
 
-int64_t SharedMemory::in_use(uint64_t number) const {
+int64_t SharedMemory::in_use(const MemoryRank& job) const {
   std::lock_guard lock(mutex_);
-  const auto found = parts_.find(number);
+  const auto found = parts_.find(job);
   return found == parts_.end() ? 0 : found->second.in_use;
 }
 
-int64_t SharedMemory::of_others(uint64_t number) const {
+int64_t SharedMemory::of_others(const MemoryRank& job) const {
   std::lock_guard lock(mutex_);
+  return others_of(job, Others::kAll);
+}
+
+int64_t SharedMemory::others_of(const MemoryRank& job, Others which) const {
   int64_t bytes = 0;
-  for (const auto& [job, part] : parts_) {
-    if (job != number) bytes += std::max(part.reserved, part.in_use);
+  for (const auto& [other, part] : parts_) {
+    if (other == job) continue;
+    const bool is_before = other < job;
+    if (!is_before && which == Others::kBefore) continue;
+    bytes += std::max({part.reserved, part.in_use, is_before ? part.wanted : 0});
   }
   return bytes;
 }

@@ -62,7 +62,7 @@ plans::DevicePieceNeed DeviceWork::need_of(const plans::ProgramCommand& command)
     const auto found =
         std::find(options_.plan.actions.begin(), options_.plan.actions.end(), run->action);
     const auto index = static_cast<int32_t>(found - options_.plan.actions.begin());
-    return {plans::PieceNeed::kTurn, is_last, run->is_whole() ? index : -1};
+    return {plans::PieceNeed::kTurn, is_last, index};
   }
   const bool is_long = std::holds_alternative<plans::RunValidation>(command);
   return {is_long ? plans::PieceNeed::kShare : plans::PieceNeed::kAside};

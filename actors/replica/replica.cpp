@@ -61,6 +61,7 @@ Replica::behavior_type replica(Replica::stateful_pointer<ReplicaState> self, Rep
 void ReplicaState::start(ReplicaConfig new_config) {
   config = std::move(new_config);
   SKEIN_CHECK(!config.replicas.empty()) << "there is at least one replica";
+  if (config.share) config.share->begin_passes();
   const plans::PlanPart& plan = config.plan;
   plans::ProgramOptions options;
   options.first_step = config.first_step;
@@ -301,7 +302,7 @@ void ReplicaState::on_retire(const RetireReplicas& order) {
     apply(program->on_commit(commit));
   }
   retires = true;
-  take_turn(0, false);
+  if (config.share) config.share->end_passes();
   parts.device->submit_aside(DeviceWork::kLast, {});
 }
 
@@ -320,7 +321,10 @@ void ReplicaState::tell_activity() {
   if (retires) return;
   ReplicaActivity activity;
   activity.action = program->activity();
-  activity.works = program->is_working();
+  // What waits for a device that is with another job is neither work nor slowness.
+  const bool waits = config.share && config.share->is_waiting();
+  activity.works = program->is_working() && !waits;
+  if (waits) activity.action = absl::StrCat("another job, before ", activity.action);
   const uint64_t now = now_us();
   activity.action_us = now > activity_since_us ? now - activity_since_us : 0;
   activity.dropped = std::exchange(drops, {});

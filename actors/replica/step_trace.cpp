@@ -59,8 +59,12 @@ void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, ui
     count_stash(*run);
   } else if (const auto* norm = std::get_if<plans::RunNorm>(&work)) {
     stages_.at(norm->stage).busy_us += taken_us;
+    stages_.at(norm->stage).wait_us += wait_us;
   } else if (std::holds_alternative<plans::RunUpdate>(work)) {
-    for (auto& [stage, times] : stages_) times.busy_us += taken_us / stages_.size();
+    for (auto& [stage, times] : stages_) {
+      times.busy_us += taken_us / stages_.size();
+      times.wait_us += wait_us / stages_.size();
+    }
     record(stages_.begin()->first, "update", kCompute, start_us, end_us, -1,
            std::get<plans::RunUpdate>(work).step);
   }

@@ -243,6 +243,7 @@ absl::Status WorkerState::take_config(const net::Joined& joined) {
         " at the coordinator; run the same release of skein on every machine"));
   }
   if (device) parsed.device = job.device;  // It was made by these keys.
+  if (share && parsed.sharing != job.sharing) share->change(parsed.sharing);
   job = std::move(parsed);
   config_digest = digest;
   run_folder = joined.run_folder;

@@ -161,6 +161,22 @@ std::string find_begun_run(const plans::JobSpec& job) {
   return newest;
 }
 
+std::string find_latest_run(const plans::JobSpec& job) {
+  std::string newest;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(job.dump_folder, error)) {
+    const fs::path& path = entry.path();
+    // Its name has the time it began at.
+    if (path.string() <= newest || !path.filename().string().starts_with(job.name + "-")) continue;
+    const auto bytes = fs::file_size(path / "metrics.jsonl", error);
+    if (error || bytes == 0 || !fs::exists(path / kResolvedJob, error)) continue;
+    const auto config = read_text_file(path / kResolvedJob, "resolved job");
+    const auto found = config.ok() ? parse_job(*config) : config.status();
+    if (found.ok() && found->name == job.name) newest = path.string();
+  }
+  return newest;
+}
+
 void ensure_subfolders(const RunFolder& folder) {
   std::error_code error;
   for (const char* name : {"logs", "traces", "checkpoint"}) {

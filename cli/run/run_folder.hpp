@@ -41,6 +41,10 @@ absl::Status point_latest_at(const RunFolder& folder);
 /// coordinator that was killed so early goes on in it. Empty if there is none.
 std::string find_begun_run(const plans::JobSpec& job);
 
+/// The newest run of a job of this name in its dump folder that has committed something. Empty if
+/// there is none. Jobs may share a dump folder, and "latest" is there once.
+std::string find_latest_run(const plans::JobSpec& job);
+
 /// Makes those folders of a run that are not there. An error shows when somebody writes into them.
 void ensure_subfolders(const RunFolder& folder);
 

@@ -62,7 +62,9 @@ absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder));
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec found, parse_job(text));
   // Jobs may share a dump folder.
-  return found.name == job.spec.name ? folder.path : find_begun_run(job.spec);
+  if (found.name == job.spec.name) return folder.path;
+  const std::string own = find_latest_run(job.spec);
+  return own.empty() ? find_begun_run(job.spec) : own;
 }
 
 absl::StatusOr<int64_t> workers_needed(const TrainOptions& options, const plans::JobSpec& job,
@@ -350,11 +352,25 @@ TrainRun::State TrainRun::poll(int signal) {
 }
 
 void TrainRun::check_children(const actors::RunProgress& progress) {
-  const std::vector<absl::Status>& faults = children_->faults();
-  if (faults.size() > faults_seen_) {
+  const std::vector<WorkerChildren::Fault>& faults = children_->faults();
+  for (; faults_seen_ < faults.size(); ++faults_seen_) {
+    const WorkerChildren::Fault& fault = faults[faults_seen_];
+    const bool was_ours = std::find(fault.addresses.begin(), fault.addresses.end(), address()) !=
+                          fault.addresses.end();
+    if (!was_ours) continue;
     child_died_ = Clock::now();
-    child_fault_ = faults[faults_seen_];
-    faults_seen_ = faults.size();
+    child_fault_ = fault.status;
+  }
+  // Workers of several runs live on when they have left this one, or were refused by it.
+  had_links_ = had_links_ || progress.links > 0;
+  if (options_.children && had_links_ && progress.links == 0 && !chaos_->awaits_join()) {
+    if (!deserted_) deserted_ = Clock::now();
+    if (seconds_since(*deserted_) > kBlameSeconds && child_fault_.ok()) {
+      coordinator_->abort(absl::UnavailableError(
+          "every worker has left this run; its events and the workers' logs say why"));
+    }
+  } else {
+    deserted_.reset();
   }
   // Once training has begun the others go on without it, while there are others or some will come.
   const bool is_alone = children_->all_ended() && progress.links == 0;
@@ -375,26 +391,30 @@ absl::Status TrainRun::kill_worker(plans::WorkerId worker) {
   return signal_worker(found->second, SIGKILL, coordinator_->address());
 }
 
-int TrainRun::finish(Signals& signals) {
-  const auto told = Clock::now();
-  auto have_left = [&] {
-    const bool are_ours = options_.spawns_workers && !options_.children;
-    return are_ours ? children_->all_ended() : coordinator_->progress().links == 0;
-  };
-  const actors::RunResult ended = coordinator_->result();
+bool TrainRun::have_workers_left() {
+  if (!ended_) ended_ = Clock::now();
+  const bool are_ours = options_.spawns_workers && !options_.children;
+  if (are_ours ? children_->all_ended() : coordinator_->progress().links == 0) return true;
+  const actors::RunResult& ended = coordinator_->result();
   // Workers that write what they hold give themselves as much time for it.
   const double limit_s = ended.keeps_state   ? job_.spec.elastic.coordinator_timeout_seconds
                          : ended.status.ok() ? kLeaveSeconds
                                              : kFailedLeaveSeconds;
-  bool is_killed = false;
-  while (!have_left() && seconds_since(told) < limit_s && !is_killed) {
-    is_killed = signals.wait(kPollSeconds * 0.1) != 0;
-  }
-  if (!options_.children) children_->kill_all();
-  if (is_killed) {
+  return seconds_since(*ended_) >= limit_s;
+}
+
+int TrainRun::finish(Signals& signals) {
+  while (!have_workers_left()) {
+    if (signals.wait(kPollSeconds * 0.1) == 0) continue;
+    children_->kill_all();
     say("killed by a second signal: what workers had not written yet is lost");
     return kExitKilled;
   }
+  return conclude();
+}
+
+int TrainRun::conclude() {
+  if (!options_.children) children_->kill_all();
   chaos_.reset();  // It looks at the coordinator.
   result_ = coordinator_->result();
   coordinator_.reset();
@@ -407,7 +427,11 @@ int TrainRun::finish(Signals& signals) {
   // A lost line does not make the run fail.
   if (!printed.ok()) say(std::string(printed.message()));
   actors::finish_error_lines(actors::LinePrinter::kAtEnd);
-  if (!result_.status.ok()) return report_error(result_.status);
+  if (!result_.status.ok()) {
+    return report_error(
+        absl::Status(result_.status.code(),
+                     absl::StrCat(options_.label, std::string(result_.status.message()))));
+  }
   if (!result_.stopped_early) return kExitDone;
   const bool is_saved = !result_.checkpoint_path.empty() || result_.keeps_state;
   return is_saved ? kExitStopped : kExitKilled;

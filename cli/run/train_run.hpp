@@ -77,6 +77,10 @@ class TrainRun {
   /// Lets the workers leave, closes the files and prints the summary. Returns the exit code. Call
   /// it once, after `poll` has returned kEnded.
   int finish(Signals& signals);
+  /// The same in two parts, for who looks after several runs: whether the workers have left, or
+  /// were waited for long enough; then the rest.
+  bool have_workers_left();
+  int conclude();
   /// After `poll` has returned kKilled: workers die with us, files are whole at every moment.
   void kill_workers() { children_->kill_all(); }
 
@@ -141,6 +145,9 @@ class TrainRun {
 
   Instant started_;
   std::optional<Instant> stop_asked_;
+  std::optional<Instant> ended_;     // When that was seen.
+  bool had_links_ = false;           // Some worker was here,
+  std::optional<Instant> deserted_;  // and since then none is.
   Instant child_died_;
   absl::Status child_fault_;
   actors::RunResult result_;

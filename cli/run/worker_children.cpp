@@ -56,6 +56,7 @@ absl::Status WorkerChildren::start(const std::vector<std::string>& addresses,
   const size_t n = children_.size() + 1;
   Child child;
   child.local_rank = free_local_rank();
+  child.addresses = addresses;
   child.log = folder.file(absl::StrCat("logs/worker-", n, ".log"));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -98,7 +99,7 @@ int64_t WorkerChildren::free_local_rank() {
   return rank;
 }
 
-const std::vector<absl::Status>& WorkerChildren::faults() {
+const std::vector<WorkerChildren::Fault>& WorkerChildren::faults() {
   reap();
   return faults_;
 }
@@ -110,9 +111,11 @@ void WorkerChildren::reap() {
     child.ended = true;
     if (status == 0) continue;
     const std::string last = last_line(child.log);
-    faults_.push_back(absl::UnavailableError(
-        absl::StrCat("the worker process ", child.pid, " ", how_it_ended(status),
-                     last.empty() ? "" : absl::StrCat(", saying: ", last), " (", child.log, ")")));
+    faults_.push_back(
+        {absl::UnavailableError(absl::StrCat(
+             "the worker process ", child.pid, " ", how_it_ended(status),
+             last.empty() ? "" : absl::StrCat(", saying: ", last), " (", child.log, ")")),
+         child.addresses});
   }
 }
 

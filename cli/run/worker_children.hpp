@@ -25,9 +25,13 @@ class WorkerChildren {
   /// the smallest that is free.
   absl::Status start(const std::vector<std::string>& addresses, const RunFolder& folder);
 
-  /// How each child that has ended badly did: which one, how, and the end of its log. In the order
-  /// in which that was found; it only grows.
-  const std::vector<absl::Status>& faults();
+  /// How a child has ended badly, and at which addresses it was to join.
+  struct Fault {
+    absl::Status status;  // Which one, how, and the end of its log.
+    std::vector<std::string> addresses;
+  };
+  /// In the order in which they were found; it only grows.
+  const std::vector<Fault>& faults();
   bool all_ended();
   void kill_all();
 
@@ -36,6 +40,7 @@ class WorkerChildren {
     pid_t pid = 0;
     int64_t local_rank = 0;
     std::string log;
+    std::vector<std::string> addresses;
     bool ended = false;
   };
   /// Looks who has ended.
@@ -44,7 +49,7 @@ class WorkerChildren {
   int64_t free_local_rank();
 
   std::vector<Child> children_;
-  std::vector<absl::Status> faults_;
+  std::vector<Fault> faults_;
 };
 
 /// Called first in a worker process that another one started: it dies when `parent` does.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "actors/device/shared_device.hpp"
 #include "cli/config/plan_file.hpp"
 #include "cli/report/number_text.hpp"
 #include "plans/base/status_macros.hpp"
@@ -35,11 +36,12 @@ NamedJob named(const std::string& path, const PlanningInputs& inputs, plans::Pla
   return made;
 }
 
-absl::StatusOr<NamedJob> load_beside(const PlanningOptions& first, const std::string& path,
-                                     const std::string& plan_path) {
+absl::StatusOr<NamedJob> load_beside(const PlanningOptions& first, const plans::DeviceSpec& device,
+                                     const std::string& path, const std::string& plan_path) {
   PlanningOptions options = first;
   options.job_path = path;
   SKEIN_ASSIGN_OR_RETURN(const PlanningInputs inputs, load_planning_inputs(options));
+  SKEIN_RETURN_IF_ERROR(actors::check_same_device(device, inputs.job.spec.device));
   plans::Plan plan;
   if (!plan_path.empty()) {
     SKEIN_ASSIGN_OR_RETURN(plan, read_plan(plan_path));
@@ -124,7 +126,8 @@ absl::Status simulate_shared(const PlanningOptions& planning, const PlanningInpu
   std::vector<NamedJob> jobs = {named(planning.job_path, inputs, plan)};
   for (size_t n = 0; n < arguments.beside.size(); ++n) {
     const std::string plan_path = arguments.plans.empty() ? "" : arguments.plans[n];
-    SKEIN_ASSIGN_OR_RETURN(NamedJob beside, load_beside(planning, arguments.beside[n], plan_path));
+    SKEIN_ASSIGN_OR_RETURN(NamedJob beside, load_beside(planning, inputs.job.spec.device,
+                                                        arguments.beside[n], plan_path));
     jobs.push_back(std::move(beside));
   }
   std::vector<plans::SharedJob> shared;
@@ -134,7 +137,8 @@ absl::Status simulate_shared(const PlanningOptions& planning, const PlanningInpu
                          plans::simulate_shared(shared, cluster, steps));
   if (found.speedup == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--steps ", steps, " of the fastest job are over before all have warmed up; ask for more"));
+        "the fastest job has done its --steps ", steps,
+        " before all have warmed up; ask for more, or for a job that does not starve the others"));
   }
   OrderedJson json = to_json(jobs, found);
   if (!as_json) print_table(jobs, found);

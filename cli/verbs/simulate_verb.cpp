@@ -70,6 +70,13 @@ absl::Status run_with_files(const SimulateOptions& options) {
   SKEIN_ASSIGN_OR_RETURN(PlanningInputs inputs, load_planning_inputs(options.planning));
   SKEIN_ASSIGN_OR_RETURN(const plans::Plan plan, plan_for(options, inputs));
   if (!options.shared.beside.empty()) {
+    const PictureFiles& files = options.files;
+    if (!files.svg.empty() || !files.html.empty() || !files.csv.empty() ||
+        !files.measured.empty()) {
+      return absl::InvalidArgumentError(
+          "--beside prints a table only; leave out --svg, --html, --csv "
+          "and --measured");
+    }
     return simulate_shared(options.planning, inputs, plan, options.shared, options.steps,
                            options.format == LogFormat::kJson);
   }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -25,8 +26,8 @@ using State = TrainRun::State;
 
 struct TogetherRun {
   std::unique_ptr<TrainRun> run;
-  bool has_ended = false;
-  int code = kExitDone;
+  bool has_ended = false;  // Its workers are about to leave it.
+  bool is_concluded = false;
 };
 
 /// A failure is worse than to be killed, and that than to be stopped.
@@ -37,6 +38,24 @@ int worse(int left, int right) {
     return code == kExitKilled ? 2 : 3;
   };
   return badness(right) > badness(left) ? right : left;
+}
+
+/// InvalidArgument if a job is there twice, or if what tells jobs apart is given for all of them.
+absl::Status check_unlike(const std::vector<TrainOptions>& jobs) {
+  std::set<std::string> seen;
+  for (const TrainOptions& each : jobs) {
+    const std::string& path = each.job_path.empty() ? each.resume : each.job_path;
+    std::error_code error;
+    const std::filesystem::path real = std::filesystem::weakly_canonical(path, error);
+    if (seen.insert(real.string()).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path, " is given twice"));
+  }
+  for (const auto& [key, value] : jobs.front().overrides) {
+    if (key != "sharing.priority" && key != "sharing.weight") continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", key, " would be the same for all jobs; set it in the job files"));
+  }
+  return absl::OkStatus();
 }
 
 /// Nothing is left of it.
@@ -93,9 +112,14 @@ void draw_together(const std::vector<TrainOptions>& jobs, const std::vector<Toge
   const absl::Status status = write_shared_trace(sources, path);
   if (!status.ok()) {
     actors::print_error_line(absl::StrCat("skein: ", std::string(status.message())));
-  } else if (std::error_code error; !jobs.front().quiet && std::filesystem::exists(path, error)) {
-    std::printf("both on one time line: %s\n", path.c_str());
+    return;
   }
+  std::error_code error;
+  const TrainOptions& first = jobs.front();
+  if (first.quiet || first.format == LogFormat::kJson || !std::filesystem::exists(path, error)) {
+    return;
+  }
+  std::printf("all on one time line: %s\n", path.c_str());
 }
 
 }  // namespace
@@ -112,6 +136,7 @@ int train(const TrainOptions& options, Signals& signals) {
 }
 
 int train_together(std::vector<TrainOptions> jobs, Signals& signals) {
+  if (absl::Status unlike = check_unlike(jobs); !unlike.ok()) return report_error(unlike);
   const auto children = std::make_shared<WorkerChildren>();
   for (TrainOptions& each : jobs) each.children = children;
   absl::StatusOr<std::vector<TogetherRun>> started = start_all(jobs);
@@ -120,19 +145,20 @@ int train_together(std::vector<TrainOptions> jobs, Signals& signals) {
   const absl::Status status = start_workers(runs, *children);
   if (!status.ok()) return report_error(status);
   int code = kExitDone;
-  auto is_running = [](const TogetherRun& each) { return !each.has_ended; };
-  while (std::any_of(runs.begin(), runs.end(), is_running)) {
+  auto is_open = [](const TogetherRun& each) { return !each.is_concluded; };
+  while (std::any_of(runs.begin(), runs.end(), is_open)) {
     const int signal = signals.wait(TrainRun::kPollSeconds);
     for (TogetherRun& each : runs) {
-      if (each.has_ended) continue;
-      const State state = each.run->poll(signal);
+      if (each.is_concluded) continue;
+      const State state = each.has_ended ? State::kEnded : each.run->poll(signal);
       if (state == State::kKilled) {
         children->kill_all();
         _exit(kExitKilled);
       }
-      if (state != State::kEnded) continue;
-      each.has_ended = true;
-      code = worse(code, each.run->finish(signals));
+      each.has_ended = state == State::kEnded;
+      if (!each.has_ended || !each.run->have_workers_left()) continue;
+      each.is_concluded = true;
+      code = worse(code, each.run->conclude());
     }
   }
   children->kill_all();

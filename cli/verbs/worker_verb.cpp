@@ -1,10 +1,13 @@
 #include "cli/verbs/worker_verb.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -61,7 +64,7 @@ std::unique_ptr<SpotWatch> watch_spot(std::vector<Cloud> clouds, MetadataClient&
   return std::make_unique<SpotWatch>(std::move(options));
 }
 
-/// But for the coordinator's address.
+/// What all runs have alike: all but the coordinator's address.
 absl::StatusOr<actors::WorkerOptions> worker_options(const WorkerArguments& arguments,
                                                      const actors::FailPointHandle& fail_point,
                                                      Signals& signals) {
@@ -88,12 +91,16 @@ absl::StatusOr<actors::WorkerOptions> worker_options(const WorkerArguments& argu
   return options;
 }
 
-/// Parses all that can be wrong before anything is started.
+/// Looks at all that can be wrong before anything is started.
 absl::Status check_addresses(const WorkerArguments& arguments) {
+  std::set<std::string> seen;
   for (const std::string& address : arguments.join) {
     if (auto parsed = net::parse_address(address); !parsed.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--join: ", std::string(parsed.status().message())));
+    }
+    if (!seen.insert(address).second) {
+      return absl::InvalidArgumentError(absl::StrCat("--join ", address, " is given twice"));
     }
   }
   return absl::OkStatus();
@@ -115,18 +122,42 @@ void leave_all(const std::vector<ServedRun>& runs, const std::string& reason) {
   }
 }
 
-/// Until all have ended.
+/// On a thread of its own, as the device may be in the middle of what never ends: the others go on.
+/// `open` counts those that are not apart yet.
+void take_apart(std::unique_ptr<actors::WorkerProcess> process,
+                const std::shared_ptr<std::atomic<int>>& open) {
+  ++*open;
+  std::thread([ended = std::move(process), open]() mutable {
+    ended.reset();
+    --*open;
+  }).detach();
+}
+
+/// False if something is not apart after a while.
+bool await_none(const std::atomic<int>& open) {
+  constexpr int kLooks = 200;
+  for (int look = 0; look < kLooks && open > 0; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return open == 0;
+}
+
+/// Looks after the runs until all have ended.
 int serve(std::vector<ServedRun> runs, SpotWatch* spot, Signals& signals) {
   bool leaves = false;
   int code = kExitDone;
   size_t left = runs.size();
+  const auto open = std::make_shared<std::atomic<int>>(0);
   while (true) {
     for (ServedRun& each : runs) {
       if (!each.process || !each.process->wait(0)) continue;
       code = std::max(code, report_end(each, --left == 0));
-      each.process.reset();  // The others have the device now.
+      take_apart(std::move(each.process), open);
     }
-    if (left == 0) return code;
+    if (left == 0) {
+      if (!await_none(*open)) std::_Exit(code);
+      return code;
+    }
     if (const auto notice = spot ? spot->take_notice() : std::nullopt) {
       print_error_line(absl::StrCat("skein: ", notice->reason, ": leaving the run"));
       // The first signal after it only asks for the same: clouds send one to all processes.

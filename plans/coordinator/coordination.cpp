@@ -116,7 +116,9 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   CoordinatorOutcome committed = log_.on_journaled(step, now_us);
   if (committed.is_dropped()) return committed;
   CoordinatorDecisions decisions = std::move(committed).decisions();
-  CommitOrder& order = std::get<BroadcastCommit>(decisions.front()).order;
+  auto* commit = std::get_if<BroadcastCommit>(&decisions.front());
+  SKEIN_CHECK(commit != nullptr) << "a step that is journaled is broadcast first";
+  CommitOrder& order = commit->order;
   if (!order.last) order.turn = mode_->name_turn();
   progress_.on_commit(now_us);
   if (journal_told_us_) {

@@ -44,7 +44,7 @@ absl::Status check_sharing(const SharingSpec& sharing) {
       expect(sharing.priority >= -kPriorityMax && sharing.priority <= kPriorityMax,
              "sharing.priority", sharing.priority, "must be within -1000 and 1000"));
   return expect(sharing.weight >= 1 && sharing.weight <= kTurnWeightMax, "sharing.weight",
-                sharing.weight, "must be at least 1 and at most 1000");
+                sharing.weight, "must be at least 1 and at most 100");
 }
 
 absl::Status check_choices(const ModelSpec& model) {

@@ -155,7 +155,7 @@ struct CommSpec {
 /// How the job shares devices with the other jobs of its workers.
 struct SharingSpec {
   int64_t priority = 0;  // Of jobs with unlike ones the larger goes first, piece of work by piece.
-  int64_t weight = 1;    // In [1, 1000]: the job's part of the turns among jobs of its priority.
+  int64_t weight = 1;    // In [1, 100]: the job's part of the turns among jobs of its priority.
   /// Its passes alternate with those of such jobs; else their work mixes, piece by piece.
   bool takes_turns = true;
   bool operator==(const SharingSpec&) const = default;

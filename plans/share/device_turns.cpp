@@ -10,17 +10,10 @@
 namespace skein::plans {
 namespace {
 
-/// How much of what is usual is what was last.
-constexpr double kNewest = 0.25;
-constexpr double kNewestLonger = 0.05;
 /// So much of a piece's time may go beyond when a more important one should come.
 constexpr double kOverrunShare = 0.1;
-/// After so much of a piece's time behind when that should have come, it is late.
+/// Behind when a more important one should have come, so much of a piece's time is waited for it.
 constexpr double kLateShare = 0.25;
-/// Of pieces further on in a pass nothing is known.
-constexpr int32_t kIndexMax = 1 << 16;
-/// Instead of an index: the pass has ended, and the next piece is the first one.
-constexpr int32_t kPassEnded = 1 << 20;
 
 }  // namespace
 
@@ -33,8 +26,16 @@ void DeviceTurns::add(const DeviceJob& job) {
   SKEIN_CHECK(is_new) << "job " << job.number << " is here already";
 }
 
+void DeviceTurns::change(const DeviceJob& job, uint64_t now_us) {
+  SKEIN_CHECK(job.weight >= 1 && job.weight <= kTurnWeightMax) << job.weight;
+  leave(job.number, now_us);
+  jobs_.at(job.number).job = job;
+  settle(now_us);
+}
+
 void DeviceTurns::remove(uint64_t number) {
   if (running_ && running_->number == number) running_.reset();
+  std::erase_if(holders_, [number](const auto& each) { return each.second == number; });
   jobs_.erase(number);
 }
 
@@ -42,9 +43,8 @@ bool DeviceTurns::enter(uint64_t number, uint64_t position, uint64_t now_us) {
   JobState& state = jobs_.at(number);
   state.is_in_pass = false;
   state.position.reset();
-  const bool is_in_time = position > seen_ && position <= kTurnPositionMax;
+  const bool is_in_time = position > seen_[state.job.priority] && position <= kTurnPositionMax;
   if (is_in_time) state.position = position;
-  state.last_turn_us = 0;
   settle(now_us);
   return is_in_time;
 }
@@ -56,17 +56,39 @@ void DeviceTurns::leave(uint64_t number, uint64_t now_us) {
   settle(now_us);
 }
 
-uint64_t DeviceTurns::head() const {
-  uint64_t head = seen_;
-  for (const auto& [number, state] : jobs_) head = std::max(head, state.position.value_or(0));
+void DeviceTurns::end_passes(uint64_t number, uint64_t now_us) {
+  JobState& state = jobs_.at(number);
+  state.is_urgent = true;
+  state.pass_since_us = 0;
+  state.forecast.forget();
+  leave(number, now_us);
+}
+
+void DeviceTurns::begin_passes(uint64_t number) { jobs_.at(number).is_urgent = false; }
+
+uint64_t DeviceTurns::head(uint64_t number) const {
+  const int64_t priority = jobs_.at(number).job.priority;
+  const auto seen = seen_.find(priority);
+  uint64_t head = seen == seen_.end() ? 1 : std::max<uint64_t>(1, seen->second);
+  for (const auto& [other, state] : jobs_) {
+    if (state.job.priority == priority) head = std::max(head, state.position.value_or(0));
+  }
   return head;
+}
+
+bool DeviceTurns::is_waiting(uint64_t number) const {
+  const JobState& state = jobs_.at(number);
+  return !state.waiting.empty() && !state.hangs && !(running_ && running_->number == number);
 }
 
 void DeviceTurns::request(uint64_t number, const DevicePieceNeed& need, uint64_t now_us) {
   JobState& state = jobs_.at(number);
   // Time in which it wanted nothing is not made up for.
-  if (state.waiting.empty()) state.served = std::max(state.served, virtual_us_);
-  note_request(state, need, now_us);
+  if (state.waiting.empty()) {
+    state.served = std::max(state.served, virtual_us_);
+    state.waits_since_us = now_us;
+  }
+  if (need.need == PieceNeed::kTurn) state.forecast.on_request(need.index, now_us);
   state.waiting.push_back(need);
   settle(now_us);
 }
@@ -76,27 +98,35 @@ std::optional<uint64_t> DeviceTurns::start(uint64_t now_us) {
   drop_hung(now_us);
   if (running_) return std::nullopt;
   drop_idle_holders(now_us);
+  held_until_us_.reset();
+  JobState* next = find_urgent(now_us);
   std::set<int64_t, std::greater<>> priorities;
   for (const auto& [number, state] : jobs_) priorities.insert(state.job.priority);
-  held_until_us_.reset();
-  for (int64_t priority : priorities) {
-    JobState* next = next_of(priority);
-    if (next == nullptr) continue;
-    if (const uint64_t until_us = held_until(*next, now_us); until_us > 0) {
-      held_until_us_ = std::min(held_until_us_.value_or(until_us), until_us);
-      continue;
-    }
-    const DevicePieceNeed piece = next->waiting.front();
-    next->waiting.pop_front();
-    if (piece.need == PieceNeed::kTurn && next->position && !next->is_in_pass) {
-      next->is_in_pass = true;
-      seen_ = std::max(seen_, *next->position);
-    }
-    virtual_us_ = std::max(virtual_us_, next->served);
-    running_ = Running{next->job.number, piece, now_us};
-    return next->job.number;
+  for (auto priority = priorities.begin(); !next && priority != priorities.end(); ++priority) {
+    next = next_of(*priority);
+    const uint64_t until_us = next ? held_until(*next, now_us) : 0;
+    if (until_us == 0) continue;
+    held_until_us_ = std::min(held_until_us_.value_or(until_us), until_us);
+    next = nullptr;
   }
-  return std::nullopt;
+  if (next == nullptr) return std::nullopt;
+  begin(*next, now_us);
+  return next->job.number;
+}
+
+void DeviceTurns::begin(JobState& job, uint64_t now_us) {
+  const DevicePieceNeed piece = job.waiting.front();
+  job.waiting.pop_front();
+  if (piece.need == PieceNeed::kTurn) {
+    if (job.pass_since_us == 0) job.pass_since_us = now_us;
+    if (job.position && !job.is_in_pass) {
+      job.is_in_pass = true;
+      uint64_t& seen = seen_[job.job.priority];
+      seen = std::max(seen, *job.position);
+    }
+  }
+  virtual_us_ = std::max(virtual_us_, job.served);
+  running_ = Running{job.job.number, piece, now_us};
 }
 
 void DeviceTurns::end(uint64_t number, uint64_t now_us) {
@@ -111,21 +141,33 @@ void DeviceTurns::end(uint64_t number, uint64_t now_us) {
   const Running ended = *std::exchange(running_, std::nullopt);
   const uint64_t taken_us = now_us - std::min(now_us, ended.since_us);
   state.longest_us = std::max(state.longest_us, taken_us);
-  note_end(state, ended.piece, taken_us, now_us);
   state.served += static_cast<double>(taken_us) / static_cast<double>(state.job.weight);
   state.idle_since_us = now_us;
-  if (ended.piece.need == PieceNeed::kTurn && ended.piece.ends_pass && state.is_in_pass) {
-    state.is_in_pass = false;
-    *state.position += kTurnUnit / static_cast<uint64_t>(state.job.weight);
-    state.last_turn_us = now_us - std::min(now_us, state.turn_since_us);
-    holders_.erase(state.job.priority);  // If it is its own successor, that is another turn.
+  state.waits_since_us = now_us;
+  if (ended.piece.need == PieceNeed::kTurn) {
+    state.forecast.on_end(ended.piece.index, ended.piece.ends_pass, taken_us, now_us);
+    if (ended.piece.ends_pass) end_pass(state, now_us);
   }
   settle(now_us);
+}
+
+void DeviceTurns::end_pass(JobState& job, uint64_t now_us) {
+  if (job.pass_since_us > 0) job.last_turn_us = now_us - std::min(now_us, job.pass_since_us);
+  job.pass_since_us = 0;
+  if (!job.is_in_pass) return;
+  job.is_in_pass = false;
+  *job.position += turn_distance(job.job.weight);
+  job.last_turn_us = std::max(job.last_turn_us, now_us - std::min(now_us, job.turn_since_us));
+  holders_.erase(job.job.priority);  // If it is its own successor, that is another turn.
 }
 
 std::optional<uint64_t> DeviceTurns::wake_us() const {
   if (running_) return hang_at();
   std::optional<uint64_t> first = held_until_us_;
+  for (const auto& [number, state] : jobs_) {
+    if (!may_starve(state)) continue;
+    first = std::min(first.value_or(UINT64_MAX), starves_at_us(state));
+  }
   for (const auto& [priority, number] : holders_) {
     const JobState& state = jobs_.at(number);
     if (!state.waiting.empty() || state.hangs || !is_waited_for(state)) continue;
@@ -199,57 +241,52 @@ uint64_t DeviceTurns::patience_of(const JobState& holder) const {
   return std::max(options_.patience_us, 2 * holder.last_turn_us);
 }
 
-void DeviceTurns::note_request(JobState& job, const DevicePieceNeed& piece, uint64_t now_us) {
-  if (piece.need != PieceNeed::kTurn || piece.index < 0 || piece.index > kIndexMax) return;
-  const auto index = static_cast<size_t>(piece.index);
-  if (job.usual.size() <= index) job.usual.resize(index + 1);
-  if (job.last_index < 0) return;
-  // It may be asked for while the one before it runs.
-  const bool is_next = piece.index == job.last_index + 1 || job.last_index == kPassEnded;
-  Usual& usual = job.usual[index];
-  const auto gap_us =
-      is_next ? static_cast<double>(now_us - std::min(now_us, job.last_end_us)) : 0.0;
-  if (!usual.has_gap) {
-    usual.gap_us = gap_us;
-  } else {
-    usual.gap_off_us += kNewest * (std::abs(gap_us - usual.gap_us) - usual.gap_off_us);
-    // A gap that others have made longer is none that they may fill.
-    usual.gap_us += (gap_us < usual.gap_us ? kNewest : kNewestLonger) * (gap_us - usual.gap_us);
-  }
-  usual.has_gap = true;
+uint64_t DeviceTurns::starves_at_us(const JobState& job) const {
+  return job.waits_since_us + std::max(kStarvedUs, kStarvedFactor * job.longest_us);
 }
 
-void DeviceTurns::note_end(JobState& job, const DevicePieceNeed& piece, uint64_t taken_us,
-                           uint64_t now_us) {
-  if (piece.need != PieceNeed::kTurn) return;
-  job.last_index = piece.ends_pass ? kPassEnded : piece.index;
-  job.last_end_us = now_us;
-  if (piece.index < 0 || static_cast<size_t>(piece.index) >= job.usual.size()) return;
-  Usual& usual = job.usual[static_cast<size_t>(piece.index)];
-  const auto taken = static_cast<double>(taken_us);
-  usual.taken_us = usual.has_taken ? usual.taken_us + kNewest * (taken - usual.taken_us) : taken;
-  usual.has_taken = true;
+bool DeviceTurns::may_starve(const JobState& job) const {
+  if (job.waiting.empty() || job.hangs) return false;
+  // Whoever takes turns has its own.
+  return job.waiting.front().need != PieceNeed::kTurn || !job.position || is_holder(job);
+}
+
+bool DeviceTurns::is_holder(const JobState& job) const {
+  const auto held = holders_.find(job.job.priority);
+  return held != holders_.end() && held->second == job.job.number;
+}
+
+/// Whose work is awaited before anything else can go on, or who has got nothing for too long.
+DeviceTurns::JobState* DeviceTurns::find_urgent(uint64_t now_us) {
+  JobState* starved = nullptr;
+  for (auto& [number, state] : jobs_) {
+    if (state.waiting.empty() || state.hangs) continue;
+    if (state.is_urgent) return &state;
+    if (!may_starve(state) || now_us < starves_at_us(state)) continue;
+    if (!starved || state.waits_since_us < starved->waits_since_us) starved = &state;
+  }
+  return starved;
+}
+
+/// It has the larger priority, or has had less than its part of the time.
+bool DeviceTurns::goes_before(const JobState& other, const JobState& job) {
+  if (other.job.priority != job.job.priority) return other.job.priority > job.job.priority;
+  return !other.position && !job.position && other.served < job.served;
 }
 
 uint64_t DeviceTurns::held_until(const JobState& job, uint64_t now_us) const {
   const DevicePieceNeed& piece = job.waiting.front();
-  if (piece.need != PieceNeed::kTurn || piece.index < 0) return 0;
-  const Usual& own = job.usual[static_cast<size_t>(std::min(piece.index, kIndexMax))];
-  if (!own.has_taken) return 0;
+  if (piece.need != PieceNeed::kTurn) return 0;
+  const std::optional<double> own_us = job.forecast.taken_us(piece.index);
+  if (!own_us) return 0;
+  const auto now = static_cast<double>(now_us);
   uint64_t until_us = 0;
   for (const auto& [number, other] : jobs_) {
-    if (other.job.priority <= job.job.priority || !other.waiting.empty()) continue;
-    if (other.last_index < 0 || other.usual.empty()) continue;
-    const bool is_between = other.last_index == kPassEnded;
-    const size_t next = is_between ? 0 : static_cast<size_t>(other.last_index) + 1;
-    if (next >= other.usual.size() || !other.usual[next].has_gap) continue;
-    const Usual& usual = other.usual[next];
-    const double at_us = static_cast<double>(other.last_end_us) + usual.gap_us;
-    const double early_us = at_us - usual.gap_off_us;
-    const double late_us = at_us + usual.gap_off_us + kLateShare * own.taken_us;
-    const auto now = static_cast<double>(now_us);
-    if (now + own.taken_us <= early_us + kOverrunShare * usual.taken_us || now >= late_us) continue;
-    until_us = std::max(until_us, static_cast<uint64_t>(std::ceil(late_us)));
+    if (!goes_before(other, job) || !other.waiting.empty()) continue;
+    const std::optional<PieceForecast::Next> next = other.forecast.next();
+    if (!next || now + *own_us <= next->early_us + kOverrunShare * next->taken_us) continue;
+    const double late_us = next->late_us + kLateShare * *own_us;
+    if (now < late_us) until_us = std::max(until_us, static_cast<uint64_t>(std::ceil(late_us)));
   }
   return until_us;
 }
@@ -283,7 +320,9 @@ void DeviceTurns::check_invariants() const {
   std::map<int64_t, uint64_t> in_pass;
   for (const auto& [number, state] : jobs_) {
     if (!state.is_in_pass) continue;
-    SKEIN_CHECK(state.position && *state.position <= seen_) << "job " << number << " has begun";
+    const auto seen = seen_.find(state.job.priority);
+    SKEIN_CHECK(state.position && seen != seen_.end() && *state.position <= seen->second)
+        << "job " << number << " has begun";
     SKEIN_CHECK(in_pass.emplace(state.job.priority, number).second) << "two passes at once";
     const auto held = holders_.find(state.job.priority);
     SKEIN_CHECK(held != holders_.end() && held->second == number) << "who runs has the turn";

@@ -5,9 +5,9 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <vector>
 
 #include "plans/share/device_piece.hpp"
+#include "plans/share/piece_forecast.hpp"
 #include "plans/share/turn_report.hpp"
 
 namespace skein::plans {
@@ -18,10 +18,14 @@ struct DeviceJob {
   int64_t priority = 0;  // Those with a smaller one get what it leaves.
   int64_t weight = 1;    // In [1, kTurnWeightMax]; its part of the turns, or of the time.
 };
-inline constexpr int64_t kTurnWeightMax = 1'000;
+inline constexpr int64_t kTurnWeightMax = 100;
 
 /// Between two passes of a job of weight 1, on the line on which all turns have their position.
 inline constexpr uint64_t kTurnUnit = 1'000'000;
+/// Between two passes of a job of this weight.
+constexpr uint64_t turn_distance(int64_t weight) {
+  return kTurnUnit / static_cast<uint64_t>(weight);
+}
 
 /// Whose work a device does next, if several jobs share it. A state machine without clock or I/O;
 /// times are microseconds of one steady clock. Source: CrossoverScheduler, arXiv 2103.07974: passes
@@ -43,9 +47,13 @@ inline constexpr uint64_t kTurnUnit = 1'000'000;
 /// either.
 ///
 /// Differs: the paper's jobs are all alike; here jobs with a larger priority go first piece by
-/// piece, and the others fill what they leave idle. As passes are alike, it is known when the next
-/// piece of such a job should come, and what a piece of another one should take: one that would not
-/// have ended by then is not begun, until the other is late.
+/// piece, and the others fill what they leave idle. A piece of theirs that would not have ended
+/// when the next one of the more important job should come (`PieceForecast`) is not begun, until
+/// that is late. Whoever gets nothing for a second, and for twenty times what its longest piece
+/// takes, goes first once: so nobody starves, and the others lose a twentieth.
+///
+/// Not thread-safe. Cost: O(jobs) for each event. What waits is bounded by who asks: a job has two
+/// pieces of a pass here at a time, and the parts of one.
 class DeviceTurns {
  public:
   struct Options {
@@ -57,12 +65,16 @@ class DeviceTurns {
     uint64_t hang_us = 60'000'000;
   };
   static constexpr uint64_t kHangFactor = 20;
+  static constexpr uint64_t kStarvedUs = 1'000'000;
+  static constexpr uint64_t kStarvedFactor = 20;
 
   explicit DeviceTurns(Options options) : options_(options) {}
   DeviceTurns() : DeviceTurns(Options()) {}
 
   /// It begins without turns. Its number must be new.
   void add(const DeviceJob& job);
+  /// It has another priority or weight from now on; it loses its turns.
+  void change(const DeviceJob& job, uint64_t now_us);
   /// It is gone, with all that waits.
   void remove(uint64_t number);
   /// From its next pass on the job takes turns, and that pass has this position. False, and it
@@ -70,6 +82,10 @@ class DeviceTurns {
   bool enter(uint64_t number, uint64_t position, uint64_t now_us);
   /// It takes no turns any more.
   void leave(uint64_t number, uint64_t now_us);
+  /// Its passes are over, and others wait until what is left of its work has ended: that goes
+  /// before all else, until `begin_passes`.
+  void end_passes(uint64_t number, uint64_t now_us);
+  void begin_passes(uint64_t number);
 
   /// The job has a piece of work; it is done after those that it has asked for before.
   void request(uint64_t number, const DevicePieceNeed& need, uint64_t now_us);
@@ -80,14 +96,16 @@ class DeviceTurns {
   /// When `start` should be asked again although nothing has happened.
   std::optional<uint64_t> wake_us() const;
 
-  /// The largest position that a pass has here: of those that have begun, and of the next ones. At
-  /// least 1.
-  uint64_t head() const;
+  /// The largest position that a pass of a job of its priority has here: of those that have begun,
+  /// and of the next ones. At least 1.
+  uint64_t head(uint64_t number) const;
   bool has(uint64_t number) const { return jobs_.contains(number); }
-  /// Of its next pass, or of the one that runs; none: it takes no turns.
+  /// Where its next pass is, or the one that runs; none: it takes no turns.
   std::optional<uint64_t> position(uint64_t number) const { return jobs_.at(number).position; }
   bool takes_turns(uint64_t number) const { return position(number).has_value(); }
-  size_t job_count() const { return jobs_.size(); }
+  bool is_empty() const { return jobs_.empty(); }
+  /// It has asked for a piece, and none of its pieces runs.
+  bool is_waiting(uint64_t number) const;
   /// Times that a holder has lost its turns as it did nothing, and pieces that hung.
   uint64_t lost_turns() const { return lost_turns_; }
   uint64_t hung_pieces() const { return hung_pieces_; }
@@ -95,34 +113,27 @@ class DeviceTurns {
   void check_invariants() const;
 
  private:
-  /// What a piece of a pass has been like in the passes before.
-  struct Usual {
-    double taken_us = 0;
-    double gap_us = 0;      // From the end of the piece before it to its request.
-    double gap_off_us = 0;  // How far it was from that, in the mean.
-    bool has_taken = false;
-    bool has_gap = false;
-  };
   struct JobState {
     DeviceJob job;
     std::optional<uint64_t> position;  // Of the next pass, or of the one that runs; none: no turns.
     bool is_in_pass = false;           // It has begun the pass at `position`.
     bool hangs = false;                // Its piece has not ended and is not waited for any more.
     std::deque<DevicePieceNeed> waiting;
-    double served = 0;           // Microseconds of the device by weight, as `virtual_us_`.
-    uint64_t longest_us = 0;     // The longest of its pieces.
-    uint64_t turn_since_us = 0;  // When it got the turn that it has; with it.
-    uint64_t last_turn_us = 0;   // What the one before took.
-    uint64_t idle_since_us = 0;  // When it got the turn, or its last piece ended; with the turn.
-    std::vector<Usual> usual;    // By the index of pieces in a pass.
-    int32_t last_index = -1;     // That of its newest piece that has ended; -1: not known.
-    uint64_t last_end_us = 0;    // With it.
+    double served = 0;            // Microseconds of the device by weight, as `virtual_us_`.
+    uint64_t longest_us = 0;      // The longest of its pieces.
+    uint64_t turn_since_us = 0;   // When it got the turn that it has; with it.
+    uint64_t last_turn_us = 0;    // The longer one of its last turn and its last pass.
+    uint64_t idle_since_us = 0;   // When it got the turn, or its last piece ended; with the turn.
+    uint64_t pass_since_us = 0;   // When its pass began, in its turn or not; 0: none is under way.
+    uint64_t waits_since_us = 0;  // Since then its oldest piece could have run, had it the device.
+    bool is_urgent = false;       // All that it still has goes first.
+    PieceForecast forecast;
   };
   using Jobs = std::map<uint64_t, JobState>;
 
   /// Whose turn it is among the jobs of a priority; null: none of them takes turns.
   JobState* holder(int64_t priority);
-  /// It is to be noticed who has become the holder.
+  /// Records who holds the turn, and since when.
   void settle(uint64_t now_us);
   void drop_hung(uint64_t now_us);
   void drop_idle_holders(uint64_t now_us);
@@ -131,10 +142,16 @@ class DeviceTurns {
   uint64_t patience_of(const JobState& holder) const;
   JobState* next_of(int64_t priority);
   bool may_run(const JobState& job, const JobState* holder) const;
-  void note_request(JobState& job, const DevicePieceNeed& piece, uint64_t now_us);
-  void note_end(JobState& job, const DevicePieceNeed& piece, uint64_t taken_us, uint64_t now_us);
-  /// Before when the job's oldest piece should not begin, for jobs with a larger priority whose
-  /// next piece should come while it runs; 0: it may.
+  /// When a job that gets nothing goes before all others.
+  uint64_t starves_at_us(const JobState& job) const;
+  JobState* find_urgent(uint64_t now_us);
+  bool may_starve(const JobState& job) const;
+  bool is_holder(const JobState& job) const;
+  static bool goes_before(const JobState& other, const JobState& job);
+  void begin(JobState& job, uint64_t now_us);
+  void end_pass(JobState& job, uint64_t now_us);
+  /// The earliest time at which the job's oldest piece may begin, for jobs that go before it and
+  /// whose next piece should come while it runs; 0: now.
   uint64_t held_until(const JobState& job, uint64_t now_us) const;
   std::optional<uint64_t> hang_at() const;
 
@@ -144,16 +161,16 @@ class DeviceTurns {
     uint64_t since_us = 0;
   };
 
-  // Invariants: what runs is of a job that is here and does not hang; positions of jobs that take
-  // turns are unlike or their numbers are; a job in a pass has a position, which is at most
-  // `seen_`. At most one job of a priority that takes turns is in a pass, and it is the holder.
+  // Invariants: what runs is of a job that is here and does not hang; a job in a pass that it has
+  // begun in its turn has a position, which is at most what was seen of its priority. At most one
+  // job of a priority is in such a pass, and it is the holder.
   const Options options_;
   Jobs jobs_;
   std::optional<Running> running_;
   std::map<int64_t, uint64_t> holders_;    // By priority: who had the turn when that was looked at.
   double virtual_us_ = 0;                  // `served` of the job that was served last.
   std::optional<uint64_t> held_until_us_;  // When a piece may begin that was held for others.
-  uint64_t seen_ = 1;                      // The largest position of all passes that have begun.
+  std::map<int64_t, uint64_t> seen_;       // By priority: the largest position that has begun.
   uint64_t lost_turns_ = 0;
   uint64_t hung_pieces_ = 0;
 };

@@ -18,7 +18,7 @@ namespace skein::plans {
 /// one, or wait for long on the other.
 class TurnNaming {
  public:
-  explicit TurnNaming(int64_t weight) : unit_(kTurnUnit / static_cast<uint64_t>(weight)) {}
+  explicit TurnNaming(int64_t weight) : unit_(turn_distance(weight)) {}
 
   /// A worker has said so since the last order.
   void on_report(const TurnReport& report) {
@@ -45,7 +45,7 @@ class TurnNaming {
   static constexpr uint64_t kAheadMax = 4 * kTurnUnit;
 
   uint64_t unit_;                     // Between two passes.
-  std::optional<uint64_t> position_;  // Of the newest pass; none: nothing was named yet.
+  std::optional<uint64_t> position_;  // The newest pass's; none: nothing was named yet.
   uint64_t head_ = 0;                 // The largest that was said; 0: no device is shared.
   bool lacks_turns_ = false;          // Some worker has none, as far as was said.
 };

@@ -35,7 +35,8 @@ void SharedDevices::leave(int32_t job, int32_t device, double now_us) {
 
 TurnReport SharedDevices::report(int32_t job, int32_t device) const {
   const DeviceTurns& turns = devices_[static_cast<size_t>(device)];
-  return {turns.head(), turns.takes_turns(static_cast<uint64_t>(job))};
+  const auto number = static_cast<uint64_t>(job);
+  return {turns.head(number), turns.takes_turns(number)};
 }
 
 void SharedDevices::request(int32_t job, int32_t device, const DevicePieceNeed& need,

@@ -105,7 +105,8 @@ double used_idle(const Simulation& alone, const Together& together, const Window
       }
     }
   }
-  return idle_us > 0 ? used_us / idle_us : 0;
+  // Beyond that they have slowed the first job down.
+  return idle_us > 0 ? std::min(1.0, used_us / idle_us) : 0;
 }
 
 }  // namespace

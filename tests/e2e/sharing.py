@@ -4,11 +4,12 @@ import glob
 import os
 import re
 import signal
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoints import newest, read_model, same_bits, worst_relative  # noqa: E402
-from elastic_runs import PACE, ElasticRun, wait_until  # noqa: E402
+from elastic_runs import PACE, ElasticRun, read_lines, wait_until  # noqa: E402
 from running import SMALL_JOB, Program  # noqa: E402
 
 STEPS = 40
@@ -16,8 +17,8 @@ CLOSE = 1e-4  # What other orders of sums may make of the weights.
 TWO_STAGES = ["--parallelism.pipeline_parallel_degree", "2"]
 
 
-def another_job(program, name, **keys):
-    """The small job under another name, with other keys; returns its path."""
+def another_job(program, name, more="", **keys):
+    """The small job under another name, with other keys, and with more text behind; returns its path."""
     with open(SMALL_JOB, encoding="utf-8") as file:
         text = file.read()
     for key, value in {"name": f'"{name}"', **keys}.items():
@@ -25,7 +26,7 @@ def another_job(program, name, **keys):
         assert count == 1, f"{key} is {count} times in the small job"
     path = os.path.join(program.folder, name + ".toml")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+        file.write(text + more)
     return path
 
 
@@ -37,14 +38,17 @@ def together(program):
     """Jobs of different models in one command: bit for bit what each is alone."""
     jobs = {"small": SMALL_JOB,
             "deep": another_job(program, "deep", n_layer=6, lr="2e-3"),
-            "wide": another_job(program, "wide", n_embd=96, global_batch_size=8)}
+            "wide": another_job(program, "wide", n_embd=96, global_batch_size=8),
+            "often": another_job(program, "often", "\n[sharing]\nweight = 3\n", n_layer=2),
+            "first": another_job(program, "first", "\n[sharing]\npriority = 5\n", n_layer=3),
+            "mixed": another_job(program, "mixed", "\n[sharing]\ntakes_turns = false\n", n_layer=5)}
     for title, words, names in (
             ("two jobs in pipelines of two", TWO_STAGES, ["small", "deep"]),
             ("three jobs on two replicas each",
              ["--parallelism.pipeline_parallel_degree", "1",
               "--parallelism.data_parallel_replicate_degree", "2"], ["small", "deep", "wide"]),
-            ("a job and a more important one", TWO_STAGES + ["--sharing.weight", "3"],
-             ["deep", "wide"])):
+            ("jobs of unlike weights", TWO_STAGES, ["often", "wide"]),
+            ("a job, a more important one and one without turns", TWO_STAGES, ["small", "first", "mixed"])):
         folder = os.path.join(program.folder, title.replace(" ", "-"))
         shared = os.path.join(folder, "shared")
         for name in names:
@@ -59,7 +63,7 @@ def together(program):
                        for dump in (os.path.join(folder, "alone"), shared)]
             program.expect(f"{title}: {name} has the bits that it has alone", same_bits(*weights))
         lines = result.stdout.splitlines()
-        labels = {line.split(":")[0] for line in lines if line}
+        labels = {line.split(":")[0] for line in lines if line and "time line" not in line}
         stems = {os.path.splitext(os.path.basename(jobs[name]))[0] for name in names}
         program.expect(f"{title}: each line says whose it is", labels == stems, labels)
         waits = [line for name in names
@@ -179,18 +183,56 @@ def unlike_modes(program):
 
 def refusals(program):
     """Jobs that cannot be together are refused by key, and leave nothing behind."""
-    two = another_job(program, "two")
-    with open(two, "a", encoding="utf-8") as file:
-        file.write("\n[device]\nthreads = 2\n")
+    two = another_job(program, "two", "\n[device]\nthreads = 2\n")
     dump = os.path.join(program.folder, "refused")
     result = program.run("train", SMALL_JOB, two, "--job.dump_folder", dump)
     program.expect("jobs that want unlike devices are refused by key",
                    result.returncode == 2 and "device.threads = 2" in result.stderr and
                    len(result.stderr.strip().splitlines()) == 1, result.stderr)
     program.expect("nothing is left behind", not glob.glob(os.path.join(dump, "*-*")))
+    result = program.run("train", SMALL_JOB, SMALL_JOB, "--job.dump_folder", dump)
+    program.expect("a job that is given twice is refused", result.returncode == 2 and "twice" in result.stderr,
+                   result.stderr)
     result = program.run("coordinator", SMALL_JOB, two, "--job.dump_folder", dump)
     program.expect("a coordinator runs one job", result.returncode == 2 and
                    "start one for each" in result.stderr, result.stderr)
+
+
+def a_job_that_has_the_device(program):
+    """Beside a more important job that always computes, the other one goes on, and is not taken for stuck."""
+    sleep = ("\n[device]\ntype = \"sleep\"\nsleep_forward_us = 5000\nsleep_backward_us = 10000\n"
+             "[elastic]\nheartbeat_timeout_seconds = 2\nheartbeat_interval_seconds = 0.25\n")
+    busy = another_job(program, "busy", sleep + "[sharing]\npriority = 5\n", steps=1000)
+    calm_job = another_job(program, "patient", sleep, steps=1000)
+    dump = os.path.join(program.folder, "saturated")
+    both = subprocess.Popen([program.skein, "train", busy, calm_job, "--workers", "1", "--job.dump_folder", dump,
+                             "--parallelism.pipeline_parallel_degree", "1", "--quiet"], cwd=program.folder,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def steps(name):
+        return len(read_lines(os.path.join(run_folder(dump, name), "metrics.jsonl")))
+    wait_until(lambda: steps("patient") >= 1 and steps("busy") >= 20, 60)
+    done = steps("busy"), steps("patient")
+    program.expect("a job that has the device: the other one goes on", done[1] >= 1 and done[0] > 5 * done[1], done)
+    events = read_lines(os.path.join(run_folder(dump, "patient"), "events.jsonl"))
+    lost = [each["text"] for each in events if each["event"] == "worker.lost"]
+    program.expect("a job that has the device: waiting for it is no fault of a worker", not lost, lost)
+    both.send_signal(signal.SIGINT)
+    code = both.wait(timeout=60)
+    program.expect("a job that has the device: both stop in order", code == 75, f"{code}: {both.stderr.read()[-300:]}")
+
+
+def latest(program):
+    """Jobs that share a dump folder each go on with their own latest run."""
+    jobs = [SMALL_JOB, another_job(program, "deep", n_layer=6)]
+    dump = os.path.join(program.folder, "latest-of-both")
+    words = ["--workers", "1", "--parallelism.pipeline_parallel_degree", "1", "--job.dump_folder", dump, "--quiet"]
+    assert program.run("train", *jobs, *words).returncode == 0
+    result = program.run("train", "--resume-latest", *jobs, *words)
+    program.expect("the latest run of each job has nothing left to do",
+                   result.returncode == 0 and result.stdout.count("nothing to do") == 2, result.stdout)
+    folders = glob.glob(os.path.join(dump, "*-2*"))
+    program.expect("and none begins anew", len(folders) == 2, folders)
 
 
 def memory(program):
@@ -210,7 +252,8 @@ def memory(program):
 
 def main():
     program = Program()
-    for trial in (together, refusals, faults, a_coordinator_dies, unlike_modes, memory):
+    for trial in (together, refusals, faults, a_coordinator_dies, unlike_modes, a_job_that_has_the_device,
+                  latest, memory):
         if len(sys.argv) < 4 or sys.argv[3] in trial.__name__:
             trial(program)
     program.finish()

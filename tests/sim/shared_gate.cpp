@@ -25,10 +25,27 @@ class SharedGate::Share final : public actors::DeviceShare {
   void leave() override {
     if (const auto gate = gate_.lock()) gate->leave(job_);
   }
+  void change(const plans::SharingSpec& sharing) override {
+    const auto gate = gate_.lock();
+    if (!gate || !gate->turns_.has(job_)) return;
+    gate->priorities_[job_] = sharing.priority;
+    gate->turns_.change({job_, sharing.priority, sharing.weight}, gate->world_.now_us());
+  }
+  void begin_passes() override {
+    const auto gate = gate_.lock();
+    if (gate && gate->turns_.has(job_)) gate->turns_.begin_passes(job_);
+  }
+  void end_passes() override {
+    if (const auto gate = gate_.lock()) gate->end_passes(job_);
+  }
+  bool is_waiting() const override {
+    const auto gate = gate_.lock();
+    return gate && gate->turns_.has(job_) && gate->turns_.is_waiting(job_);
+  }
   plans::TurnReport report() const override {
     const auto gate = gate_.lock();
     if (!gate || !gate->turns_.has(job_)) return {};
-    return {gate->turns_.head(), gate->turns_.takes_turns(job_)};
+    return {gate->turns_.head(job_), gate->turns_.takes_turns(job_)};
   }
 
  private:
@@ -53,13 +70,19 @@ void SharedGate::remove(uint64_t job) {
 void SharedGate::enter(uint64_t job, uint64_t position) {
   if (!turns_.has(job)) return;
   const bool is_by_clock = mutation_ == Mutation::kTurnByClock;
-  turns_.enter(job, is_by_clock ? turns_.head() + plans::kTurnUnit : position, world_.now_us());
+  turns_.enter(job, is_by_clock ? turns_.head(job) + plans::kTurnUnit : position, world_.now_us());
   advance();
 }
 
 void SharedGate::leave(uint64_t job) {
   if (!turns_.has(job) || mutation_ == Mutation::kTurnKept) return;
   turns_.leave(job, world_.now_us());
+  advance();
+}
+
+void SharedGate::end_passes(uint64_t job) {
+  if (!turns_.has(job) || mutation_ == Mutation::kTurnKept) return;
+  turns_.end_passes(job, world_.now_us());
   advance();
 }
 

@@ -66,6 +66,7 @@ class SharedGate : public std::enable_shared_from_this<SharedGate> {
 
   void enter(uint64_t job, uint64_t position);
   void leave(uint64_t job);
+  void end_passes(uint64_t job);
   void advance();
   void note_pass(uint64_t job);
 

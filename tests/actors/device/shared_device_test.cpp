@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -176,12 +177,104 @@ TEST(DeviceGate, APieceThatHangsDoesNotHoldUpOtherJobs) {
   DeviceGate gate(options);
   gate.add({.number = 1});
   gate.add({.number = 2});
-  gate.begin(1, {plans::PieceNeed::kTurn});
-  gate.begin(2, {plans::PieceNeed::kTurn});
-  gate.end(2);
-  gate.end(1);
-  gate.begin(1, {plans::PieceNeed::kTurn});
-  gate.end(1);
+  const auto hangs = gate.begin(1, {plans::PieceNeed::kTurn});
+  const auto other = gate.begin(2, {plans::PieceNeed::kTurn});
+  gate.end(2, other);
+  gate.end(1, hangs);
+  gate.end(1, gate.begin(1, {plans::PieceNeed::kTurn}));
+}
+
+/// Somebody asks while another job's piece runs, which is silent from then on.
+TEST(DeviceGate, WhoHasAskedWhileAnotherPieceRanIsNotForgotten) {
+  plans::DeviceTurns::Options options;
+  options.patience_us = 50'000;  // And a piece hangs after a minute only.
+  DeviceGate gate(options);
+  gate.add({.number = 1});
+  gate.add({.number = 2});
+  gate.enter(1, 10);
+  gate.enter(2, 11);
+  const auto first = gate.begin(1, {plans::PieceNeed::kTurn});
+  std::atomic<bool> has_begun = false;
+  std::thread waits([&] {
+    gate.end(2, gate.begin(2, {plans::PieceNeed::kTurn, true}));
+    has_begun = true;
+  });
+  while (!gate.is_waiting(2)) std::this_thread::yield();
+  gate.end(1, first);
+  for (int tenths = 0; tenths < 300 && !has_begun; ++tenths) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(has_begun) << "half a minute is more than its patience";
+  if (!has_begun) gate.remove(2);
+  waits.join();
+}
+
+TEST(DeviceGate, WhatIsLeftOfAnEarlierStayEndsNothing) {
+  DeviceGate gate;
+  gate.add({.number = 1});
+  const auto old = gate.begin(1, {plans::PieceNeed::kTurn});
+  gate.remove(1);
+  gate.add({.number = 1});
+  const auto own = gate.begin(1, {plans::PieceNeed::kTurn});
+  gate.end(1, old);
+  std::atomic<bool> has_begun = false;
+  std::thread waits([&] {
+    gate.end(1, gate.begin(1, {plans::PieceNeed::kTurn}));
+    has_begun = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(has_begun) << "its own piece still runs";
+  gate.end(1, own);
+  waits.join();
+}
+
+TEST(SharedDevice, TheSpeedOfAWorkerIsThatOfItsNumberInTheFirstJob) {
+  SharedDevice device;
+  plans::JobSpec first = job_with();
+  first.device.speeds = {1, 0.5};
+  plans::JobSpec second = first;
+  second.device.speed = 0.5;  // It is worker 2 there.
+  const SharedDevice::Part part = join(device, first, "a");
+  EXPECT_TRUE(device.join(second, "b", make_host).ok());
+}
+
+TEST(SharedDevice, AfterTheLastJobAnotherDeviceMayBeWanted) {
+  SharedDevice device;
+  SharedDevice::Part part = join(device, job_with(), "a");
+  plans::JobSpec other = job_with();
+  other.device.threads = 3;
+  EXPECT_FALSE(device.join(other, "b", make_host).ok());
+  part = {};
+  EXPECT_TRUE(device.join(other, "b", make_host).ok());
+}
+
+/// Two workers are asked in unlike orders.
+TEST(SharedMemory, TheSameJobIsRefusedEverywhere) {
+  const MemoryRank first{0, 1};
+  const MemoryRank second{0, 2};
+  SharedMemory one;
+  ASSERT_TRUE(one.reserve(first, 8, 12).ok());
+  EXPECT_FALSE(one.reserve(second, 8, 12).ok()) << "at once: who is before it has it";
+  SharedMemory other;
+  ASSERT_TRUE(other.reserve(second, 8, 12).ok());
+  std::thread waits([&] { EXPECT_TRUE(other.reserve(first, 8, 12).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(other.reserve(second, 9, 12).ok()) << "nor does it get more while that waits";
+  other.forget(second);  // It was refused by the other worker.
+  waits.join();
+}
+
+TEST(SharedMemory, TwoJobsAtOnceDoNotGetWhatIsThereForOne) {
+  for (int round = 0; round < 200; ++round) {
+    SharedMemory memory(std::chrono::milliseconds(1));
+    std::atomic<int> granted = 0;
+    std::vector<std::thread> threads;
+    for (uint64_t job : {1u, 2u}) {
+      threads.emplace_back([&, job] { granted += memory.reserve({0, job}, 8, 12).ok() ? 1 : 0; });
+    }
+    for (std::thread& each : threads) each.join();
+    EXPECT_EQ(granted, 1);
+  }
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST(DeviceTurns, AJobAloneDoesItsWorkInOrderAndAtOnce) {
     for (const auto& need : {kForward, kLast, kAside, kShare}) device.ask(7, need);
     EXPECT_THAT(device.run(), ElementsAre(7, 7, 7, 7));
   }
-  EXPECT_GE(device.turns.head(), 10u);
+  EXPECT_GE(device.turns.head(7), 10u);
   EXPECT_EQ(device.turns.wake_us(), std::nullopt);
 }
 
@@ -109,6 +109,28 @@ TEST(DeviceTurns, JobsWithoutTurnsShareTheTimeByWeight) {
   EXPECT_NEAR(std::count(order.begin(), order.end(), 1), 10, 1);
 }
 
+/// So does a job whose actions wait for each other.
+TEST(DeviceTurns, JobsThatAskForOnePieceAtATimeShareTheTimeByWeight) {
+  OneDevice device({{.number = 1, .weight = 1}, {.number = 2, .weight = 3}});
+  std::map<uint64_t, int> done;
+  for (uint64_t job : {1u, 2u}) device.ask(job, {PieceNeed::kTurn, true, 0});
+  for (int event = 0; event < 400; ++event) {
+    const auto job = device.turns.start(device.now_us);
+    if (!job) {
+      const auto wake_us = device.turns.wake_us();
+      ASSERT_TRUE(wake_us.has_value());
+      device.now_us = std::max(device.now_us + 1, *wake_us);
+      continue;
+    }
+    device.now_us += 1'000;
+    device.turns.end(*job, device.now_us);
+    ++done[*job];
+    device.now_us += 20;  // Until it hears of that.
+    device.ask(*job, {PieceNeed::kTurn, true, 0});
+  }
+  EXPECT_NEAR(static_cast<double>(done[2]) / done[1], 3, 0.5);
+}
+
 TEST(DeviceTurns, TimeInWhichAJobWantedNothingIsNotMadeUpFor) {
   OneDevice device({{.number = 1}, {.number = 2}});
   for (int piece = 0; piece < 50; ++piece) device.ask(1, kForward);
@@ -158,6 +180,73 @@ TEST(DeviceTurns, APieceThatWouldHoldUpAMoreImportantJobIsNotBegun) {
   EXPECT_THAT(device.run(), ElementsAre(2, 1)) << "and then there is time";
 }
 
+TEST(DeviceTurns, NobodyStarvesBesideAJobThatHasTheDeviceAllTheTime) {
+  OneDevice device({{.number = 1, .priority = 0}, {.number = 2, .priority = 5}});
+  int done = 0;
+  int all = 0;
+  device.ask(1, {PieceNeed::kTurn, true, 0});
+  for (; device.now_us < 100'000'000; ++all) {
+    device.ask(2, {PieceNeed::kTurn, true, 0});
+    const auto job = device.turns.start(device.now_us);
+    ASSERT_TRUE(job.has_value());
+    device.now_us += 1'000;
+    device.turns.end(*job, device.now_us);
+    if (*job != 1) continue;
+    ++done;
+    device.ask(1, {PieceNeed::kTurn, true, 0});
+  }
+  EXPECT_GT(done, 90) << "a piece a second";
+  EXPECT_LT(done, all / 20) << "and no more than a twentieth";
+}
+
+TEST(DeviceTurns, WhatIsLeftOfEndedPassesGoesBeforeAllElse) {
+  OneDevice device({{.number = 1, .priority = 0}, {.number = 2, .priority = 5}});
+  device.turns.enter(2, 10, device.now_us);
+  for (int piece = 0; piece < 3; ++piece) {
+    device.ask(2, kForward);
+    device.ask(1, kForward);
+  }
+  device.turns.end_passes(1, device.now_us);
+  device.ask(1, kAside);
+  EXPECT_THAT(device.run(), ElementsAre(1, 1, 1, 1, 2, 2, 2));
+  device.turns.begin_passes(1);
+  device.ask(1, kForward);
+  device.ask(2, kForward);
+  EXPECT_THAT(device.run(), ElementsAre(2, 1));
+}
+
+TEST(DeviceTurns, AJobWithLongWaitsInItsPassesKeepsItsTurns) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 10, device.now_us);
+  for (int pass = 0; pass < 6; ++pass) {
+    device.ask(2, kLast);
+    device.ask(1, kForward);
+    device.run();
+    device.now_us +=
+        1'500'000;  // Its neighbour takes so long, which is more than patience at first.
+    device.run();
+    device.ask(1, kLast);
+    device.run();
+    for (uint64_t job : {1u, 2u}) {
+      if (!device.turns.takes_turns(job)) {
+        device.turns.enter(job, device.turns.head(job) + kTurnUnit, device.now_us);
+      }
+    }
+  }
+  EXPECT_LE(device.turns.lost_turns(), 2u) << "then it is known";
+}
+
+TEST(DeviceTurns, AnotherPriorityOrWeightTakesItsTurnsAway) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.change({.number = 1, .priority = 3, .weight = 2}, device.now_us);
+  EXPECT_FALSE(device.turns.takes_turns(1));
+  device.ask(2, kForward);
+  device.ask(1, kForward);
+  EXPECT_THAT(device.run(), ElementsAre(1, 2));
+}
+
 TEST(DeviceTurns, AMoreImportantJobThatIsLateIsNotWaitedForAnyLonger) {
   OneDevice device({{.number = 1, .priority = 0}, {.number = 2, .priority = 5}});
   device.ask(1, {PieceNeed::kTurn, true, 0});
@@ -198,7 +287,7 @@ TEST(DeviceTurns, AHolderThatDoesNothingLosesItsTurnsWhenOthersWait) {
   EXPECT_EQ(device.turns.lost_turns(), 1u);
   device.ask(1, kLast);
   EXPECT_THAT(device.run(), ElementsAre(1)) << "it goes on without";
-  EXPECT_TRUE(device.turns.enter(1, device.turns.head() + 1, device.now_us));
+  EXPECT_TRUE(device.turns.enter(1, device.turns.head(1) + 1, device.now_us));
 }
 
 TEST(DeviceTurns, APieceThatHangsDoesNotStopTheOthers) {
@@ -252,7 +341,7 @@ class SharedWorkers {
     now_us_ += 10'000;
   }
   void stop_changes() { changes_ = false; }
-  /// By job, without those that get only what jobs with a larger priority leave.
+  /// By job; those that get only what jobs with a larger priority leave are apart.
   std::map<uint64_t, uint64_t> commits() const {
     int64_t largest = 0;
     for (const auto& [number, priority] : priorities_) largest = std::max(largest, priority);
@@ -334,7 +423,8 @@ class SharedWorkers {
   void change() {
     const uint64_t number = 1 + rng_.below(jobs_.size());
     JobState& job = jobs_.at(number);
-    if (rng_.below(4) == 0) {  // It is lost on one device, and back at once.
+    if (rng_.below(4) == 0) return lose(number);
+    if (rng_.below(4) == 0) {  // It has no turns on one device for a while.
       SharedDevice& device = devices_[rng_.below(devices_.size())];
       device.turns.leave(number, now_us_);
       return;
@@ -353,6 +443,20 @@ class SharedWorkers {
     if (rng_.below(8) == 0) message.at_us = now_us_ + rng_.below(100'000);
     messages_.push_back(message);
   }
+  /// It is lost on all devices, with what it has there, and back at once.
+  void lose(uint64_t number) {
+    JobState& job = jobs_.at(number);
+    for (SharedDevice& device : devices_) {
+      device.turns.remove(number);
+      device.turns.check_invariants();
+      device.queued.erase(number);
+      if (device.running == number) device.running = 0;
+      device.turns.add({number, priorities_.at(number), job.weight});
+    }
+    ++job.generation;
+    reform(number);
+  }
+
   void deliver() {
     std::swap(messages_[rng_.below(messages_.size())], messages_.back());
     if (messages_.back().at_us > now_us_) return;
@@ -368,6 +472,7 @@ class SharedWorkers {
         break;
       case Message::kStart:
       case Message::kCommit:
+        if (message.kind == Message::kStart) device.turns.begin_passes(message.job);
         if (message.position > 0) device.turns.enter(message.job, message.position, now_us_);
         job.has_begun[message.stage] = true;
         try_forward(message.job, message.stage);
@@ -381,14 +486,19 @@ class SharedWorkers {
         }
         break;
       case Message::kQuiesce:
-        device.turns.leave(message.job, now_us_);
-        if (++job.answers == job.workers.size()) reform(message.job);
+        // It answers when nothing of it is left on the device.
+        device.turns.end_passes(message.job, now_us_);
+        if (!device.queued[message.job].empty()) {
+          send(message);
+        } else if (++job.answers == job.workers.size()) {
+          reform(message.job);
+        }
         break;
     }
     for (size_t worker = 0; worker < devices_.size(); ++worker) start(worker);
   }
   static TurnReport report(const SharedDevice& device, uint64_t job) {
-    return {device.turns.head(), device.turns.takes_turns(job)};
+    return {device.turns.head(job), device.turns.takes_turns(job)};
   }
   void broadcast(uint64_t number, Message::Kind kind) {
     JobState& job = jobs_.at(number);
@@ -408,7 +518,7 @@ class SharedWorkers {
   void ask(uint64_t number, size_t stage, bool is_backward) {
     JobState& job = jobs_.at(number);
     SharedDevice& device = devices_[job.workers[stage]];
-    device.turns.request(number, {PieceNeed::kTurn, is_backward}, now_us_);
+    device.turns.request(number, {PieceNeed::kTurn, is_backward, is_backward ? 1 : 0}, now_us_);
     device.queued[number].push_back({number, job.generation, job.pass, stage, is_backward});
   }
 
