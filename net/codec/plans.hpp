@@ -8,6 +8,7 @@
 #include "plans/base/ids.hpp"
 #include "plans/elastic/restore.hpp"
 #include "plans/plan/plan_part.hpp"
+#include "plans/share/turn_report.hpp"
 
 namespace skein::net {
 
