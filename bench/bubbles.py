@@ -13,7 +13,6 @@ which the second computes. Simulated is what
 Targets fixed before, for pieces of a quarter: at least 80% used, and the first job at most 5% slower.
 """
 import argparse
-import datetime
 import glob
 import json
 import os
@@ -21,6 +20,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+from trained import end_of
 
 STAGES = 4
 FORWARD_US, BACKWARD_US = 20000, 40000  # A stage and a micro-batch of the first job.
@@ -74,10 +75,6 @@ def lines_of(folder, name):
     path = max(glob.glob(os.path.join(folder, name + "-2*", "metrics.jsonl")), key=os.path.getmtime)
     with open(path, encoding="utf-8") as file:
         return [json.loads(line) for line in file if '"step"' in line]
-
-
-def end_of(line):
-    return datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp()
 
 
 class Bench:

@@ -23,7 +23,6 @@ each point where the all-reduce comes last, and predicted within 5% of turns at 
 alone stands beside it.
 """
 import argparse
-import datetime
 import os
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "support"))
 from elastic_runs import ElasticRun, Place  # noqa: E402
 from namespaces import Network  # noqa: E402
+from trained import end_of  # noqa: E402
 
 TARGET = 0.95
 PREDICTION_TARGET = 0.05
@@ -109,10 +109,6 @@ class Bench:
         finally:
             for run in runs:
                 run.end()
-
-
-def end_of(line):
-    return datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp()
 
 
 def steps_together(reports):

@@ -1,9 +1,15 @@
 """What a run of `skein train` has measured, for benchmarks that train jobs of their own."""
+import datetime
 import glob
 import json
 import os
 import subprocess
 import sys
+
+
+def end_of(line):
+    """When the step of a line of metrics.jsonl has ended, in seconds since 1970."""
+    return datetime.datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp()
 
 
 def metrics_of(skein, job, words, folder):

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "gpu/device.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/share/turn_report.hpp"
 
@@ -21,6 +23,12 @@ class DeviceShare {
   virtual void end_passes() = 0;
   virtual bool is_waiting() const = 0;
   virtual plans::TurnReport report() const = 0;
+};
+
+/// What a worker has of a device.
+struct WorkerDevice {
+  std::shared_ptr<gpu::Device> device;
+  std::shared_ptr<DeviceShare> share;  // Null: no other job uses it.
 };
 
 }  // namespace skein::actors

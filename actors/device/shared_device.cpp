@@ -6,13 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plans/base/rng.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
 namespace {
 
-constexpr uint64_t kFnvOffset = 0xcbf29ce484222325;
-constexpr uint64_t kFnvPrime = 0x100000001b3;
 constexpr int kMegabyteBits = 20;
 
 class JobShare final : public DeviceShare {
@@ -139,9 +138,7 @@ absl::Status expect_same(const char* key, const Value& has, const Value& wants) 
 }  // namespace
 
 uint64_t device_job_number(const std::string& run) {
-  uint64_t number = kFnvOffset;
-  for (const char each : run) number = (number ^ static_cast<unsigned char>(each)) * kFnvPrime;
-  return number;
+  return plans::random_stream(run.data(), run.size());
 }
 
 absl::Status check_same_device(const plans::DeviceSpec& has, const plans::DeviceSpec& wants) {
@@ -157,8 +154,8 @@ absl::Status check_same_device(const plans::DeviceSpec& has, const plans::Device
   return expect_same("memory_limit_mb", has.memory_limit_mb, wants.memory_limit_mb);
 }
 
-absl::StatusOr<SharedDevice::Part> SharedDevice::join(const plans::JobSpec& job,
-                                                      const std::string& run, const Make& make) {
+absl::StatusOr<WorkerDevice> SharedDevice::join(const plans::JobSpec& job, const std::string& run,
+                                                const Make& make) {
   std::lock_guard lock(mutex_);
   const plans::DeviceJob own{device_job_number(run), job.sharing.priority, job.sharing.weight};
   if (gate_->has(own.number)) {
@@ -179,8 +176,8 @@ absl::StatusOr<SharedDevice::Part> SharedDevice::join(const plans::JobSpec& job,
   parts.job = own.number;
   parts.rank = {-own.priority, own.number};
   parts.limit = job.device.memory_limit_mb << kMegabyteBits;
-  return Part{std::make_shared<JobDevice>(std::move(parts)),
-              std::make_shared<JobShare>(gate_, memory_, own, job.sharing.takes_turns)};
+  return WorkerDevice{std::make_shared<JobDevice>(std::move(parts)),
+                      std::make_shared<JobShare>(gate_, memory_, own, job.sharing.takes_turns)};
 }
 
 }  // namespace skein::actors

@@ -24,16 +24,13 @@ class SharedDevice {
  public:
   SharedDevice() = default;
 
-  struct Part {
-    std::shared_ptr<gpu::Device> device;
-    std::shared_ptr<DeviceShare> share;
-  };
   using Make =
       std::function<absl::StatusOr<std::shared_ptr<gpu::Device>>(const plans::DeviceSpec&)>;
-  /// Takes in the job whose run has this id, until its part's `share` is gone. `make` makes the
-  /// device as a job alone has it. InvalidArgument, by key, if the job wants another device than
-  /// those that are here; AlreadyExists if the run is here.
-  absl::StatusOr<Part> join(const plans::JobSpec& job, const std::string& run, const Make& make);
+  /// Takes in the job whose run has this id, until the `share` of what it gets is gone. `make`
+  /// makes the device as a job alone has it. InvalidArgument, by key, if the job wants another
+  /// device than those that are here; AlreadyExists if the run is here.
+  absl::StatusOr<WorkerDevice> join(const plans::JobSpec& job, const std::string& run,
+                                    const Make& make);
 
  private:
   const std::shared_ptr<DeviceGate> gate_ = std::make_shared<DeviceGate>();

@@ -27,8 +27,9 @@ DeviceWork::DeviceWork(Options options) : options_(std::move(options)) {}
 
 void DeviceWork::submit(const plans::ProgramCommand& command, gpu::Work work, Outgoing output) {
   running_.push_back({command, options_.now_us()});
-  work.piece = piece_of(command);
-  work.need = need_of(command);
+  const int32_t index = index_of(command);
+  work.piece = piece_of(command, index);
+  work.need = need_of(command, index);
   work.name = name_of(command);
   work.device_count = static_cast<int32_t>(options_.plan.worker_max);  // They take turns.
   options_.submit(kProgram, std::move(work), std::move(output));
@@ -54,14 +55,19 @@ uint64_t DeviceWork::end_aside(uint64_t end_us, std::optional<uint64_t> begun_us
   return end_us - std::max(free_us, begun_us.value_or(free_us));
 }
 
-/// The actions of a list are those of one pass.
-plans::DevicePieceNeed DeviceWork::need_of(const plans::ProgramCommand& command) const {
+/// In the list of actions, which are those of one pass; -1: what is no action.
+int32_t DeviceWork::index_of(const plans::ProgramCommand& command) const {
   const auto* run = std::get_if<plans::RunAction>(&command);
-  if (run != nullptr) {
+  if (run == nullptr) return -1;
+  const plans::ActionList& actions = options_.plan.actions;
+  return static_cast<int32_t>(std::find(actions.begin(), actions.end(), run->action) -
+                              actions.begin());
+}
+
+plans::DevicePieceNeed DeviceWork::need_of(const plans::ProgramCommand& command,
+                                           int32_t index) const {
+  if (const auto* run = std::get_if<plans::RunAction>(&command)) {
     const bool is_last = run->action == options_.plan.actions.back() && run->is_last_part();
-    const auto found =
-        std::find(options_.plan.actions.begin(), options_.plan.actions.end(), run->action);
-    const auto index = static_cast<int32_t>(found - options_.plan.actions.begin());
     return {plans::PieceNeed::kTurn, is_last, index};
   }
   const bool is_long = std::holds_alternative<plans::RunValidation>(command);
@@ -69,16 +75,14 @@ plans::DevicePieceNeed DeviceWork::need_of(const plans::ProgramCommand& command)
 }
 
 /// What a device's scenario goes by. Only the first part of an action of a step sleeps.
-plans::WorkPiece DeviceWork::piece_of(const plans::ProgramCommand& command) const {
+plans::WorkPiece DeviceWork::piece_of(const plans::ProgramCommand& command, int32_t index) const {
   plans::WorkPiece piece;
   piece.device = static_cast<int32_t>(options_.worker.value) - 1;
   piece.index = -1;
   const auto* run = std::get_if<plans::RunAction>(&command);
   if (run == nullptr || run->part > 0) return piece;
   piece.step = static_cast<int32_t>(run->step);
-  const plans::ActionList& actions = options_.plan.actions;
-  const auto found = std::find(actions.begin(), actions.end(), run->action);
-  piece.index = static_cast<int32_t>(found - actions.begin());
+  piece.index = index;
   return piece;
 }
 

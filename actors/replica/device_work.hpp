@@ -48,8 +48,9 @@ class DeviceWork {
   uint64_t end_aside(uint64_t end_us, std::optional<uint64_t> begun_us);
 
  private:
-  plans::WorkPiece piece_of(const plans::ProgramCommand& command) const;
-  plans::DevicePieceNeed need_of(const plans::ProgramCommand& command) const;
+  int32_t index_of(const plans::ProgramCommand& command) const;
+  plans::WorkPiece piece_of(const plans::ProgramCommand& command, int32_t index) const;
+  plans::DevicePieceNeed need_of(const plans::ProgramCommand& command, int32_t index) const;
 
   /// A piece of the program's work that the device has.
   struct Running {

@@ -48,11 +48,6 @@ struct GroupRequest {
   std::shared_ptr<gpu::Device> device;
 };
 
-struct WorkerDevice {
-  std::shared_ptr<gpu::Device> device;
-  std::shared_ptr<DeviceShare> share;  // Null: no other job uses it.
-};
-
 /// How a worker gets what depends on the machine it runs on.
 struct WorkerParts {
   /// For a job, whose run has this id; its `device` is what the worker makes of it. An error ends

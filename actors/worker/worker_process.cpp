@@ -158,8 +158,7 @@ class LocalWorker final : public WorkerProcess {
         SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<gpu::Device> own, make(job.device));
         return WorkerDevice{std::move(own), nullptr};
       }
-      SKEIN_ASSIGN_OR_RETURN(SharedDevice::Part part, options_.device->join(job, run, make));
-      return WorkerDevice{std::move(part.device), std::move(part.share)};
+      return options_.device->join(job, run, make);
     };
     parts.spawn_device = [this](std::shared_ptr<gpu::Device> made) {
       return system_->spawn<caf::detached>(device, std::move(made));

@@ -31,8 +31,8 @@ struct WorkerOptions {
   /// is waited for. May be null.
   std::function<void(const std::string& why, double seconds)> on_waiting;
   FailPointHandle fail_point;  // Set by tests; else null.
-  std::shared_ptr<SharedDevice>
-      device;  // With other jobs of this process; null: it is the job's own.
+  /// With other jobs of this process; null: it is the job's own.
+  std::shared_ptr<SharedDevice> device;
   /// Parses the job file that the coordinator sends (the cli knows the format).
   std::function<absl::StatusOr<plans::JobSpec>(const std::string& toml)> parse_job;
   /// The digest of a job's configuration. Null: the coordinator's word is taken for it.

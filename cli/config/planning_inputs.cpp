@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/config/cluster_file.hpp"
 #include "cli/config/job_keys.hpp"
+#include "cli/config/plan_file.hpp"
 #include "cli/config/profile_file.hpp"
 #include "cli/config/text_file.hpp"
 #include "plans/base/status_macros.hpp"
@@ -200,6 +201,27 @@ absl::Status use_schedule_csv(const std::string& path, const PlanningInputs& inp
                    plan.microbatch_count, " micro-batches"),
       plans::validate(plan, static_cast<int64_t>(inputs.request.profile.layers.size()),
                       inputs.request.profile.tied_bytes > 0));
+}
+
+absl::StatusOr<plans::Plan> plan_for(const PlanningOptions& options, const std::string& plan_path,
+                                     const PlanningInputs& inputs) {
+  const plans::Profile& profile = inputs.request.profile;
+  plans::Plan plan;
+  if (!plan_path.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(plan, read_plan(plan_path));
+    SKEIN_RETURN_IF_ERROR(
+        with_place(plan_path, plans::validate(plan, static_cast<int64_t>(profile.layers.size()),
+                                              profile.tied_bytes > 0)));
+  } else {
+    SKEIN_ASSIGN_OR_RETURN(const plans::Planner planner, find_planner(options.planner));
+    SKEIN_ASSIGN_OR_RETURN(plans::PlannedPipeline planned, planner.make_plan(inputs.request));
+    plan = std::move(planned.plan);
+  }
+  if (!options.schedule_csv.empty()) {
+    SKEIN_RETURN_IF_ERROR(use_schedule_csv(options.schedule_csv, inputs, plan));
+  }
+  SKEIN_RETURN_IF_ERROR(plans::check_memory(plan, profile, inputs.request.cluster));
+  return plan;
 }
 
 Throughput throughput(const PlanningInputs& inputs, double step_us) {

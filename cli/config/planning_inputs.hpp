@@ -51,6 +51,13 @@ absl::StatusOr<plans::Schedule> load_schedule_csv(const std::string& path);
 absl::Status use_schedule_csv(const std::string& path, const PlanningInputs& inputs,
                               plans::Plan& plan);
 
+/// The plan of a file, which fits the request, or if `plan_path` is empty the planner's; with the
+/// options' schedule, if they name one.
+/// InvalidArgument     with the path, and what does not fit.
+/// ResourceExhausted   if it does not fit into the devices' memory.
+absl::StatusOr<plans::Plan> plan_for(const PlanningOptions& options, const std::string& plan_path,
+                                     const PlanningInputs& inputs);
+
 /// Samples and tokens per second at this step time; tokens are 0 without a job, which says how many
 /// a sample has.
 struct Throughput {

@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -66,6 +67,20 @@ std::string environment_json() {
 
 std::string resolved_text(const plans::JobSpec& job) {
   return absl::StrCat(to_toml(job, nullptr), kLastLine);
+}
+
+/// The newest run folder of a job of this name that is wanted; empty: there is none.
+std::string newest_folder(const plans::JobSpec& job,
+                          const std::function<bool(const fs::path&)>& is_wanted) {
+  std::string newest;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(job.dump_folder, error)) {
+    const fs::path& path = entry.path();
+    // Its name has the time it began at.
+    if (path.string() <= newest || !path.filename().string().starts_with(job.name + "-")) continue;
+    if (is_wanted(path)) newest = path.string();
+  }
+  return newest;
 }
 
 }  // namespace
@@ -145,36 +160,25 @@ absl::Status point_latest_at(const RunFolder& folder) {
 
 std::string find_begun_run(const plans::JobSpec& job) {
   const std::string resolved = resolved_text(job);
-  std::string newest;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(job.dump_folder, error)) {
-    const fs::path& path = entry.path();
-    // The journal is made when the run begins; its name has the time it began at.
-    if (!fs::exists(path / "journal.sqlite", error) || path.string() <= newest ||
-        !path.filename().string().starts_with(job.name + "-")) {
-      continue;
-    }
+  return newest_folder(job, [&](const fs::path& path) {
+    std::error_code error;
+    // The journal is made when the run begins.
+    if (!fs::exists(path / "journal.sqlite", error)) return false;
     const auto config = read_text_file(path / kResolvedJob, "resolved job");
     const bool is_begun = fs::file_size(path / "metrics.jsonl", error) == 0;
-    if (config.ok() && *config == resolved && is_begun && !error) newest = path.string();
-  }
-  return newest;
+    return config.ok() && *config == resolved && is_begun && !error;
+  });
 }
 
 std::string find_latest_run(const plans::JobSpec& job) {
-  std::string newest;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(job.dump_folder, error)) {
-    const fs::path& path = entry.path();
-    // Its name has the time it began at.
-    if (path.string() <= newest || !path.filename().string().starts_with(job.name + "-")) continue;
+  return newest_folder(job, [&](const fs::path& path) {
+    std::error_code error;
     const auto bytes = fs::file_size(path / "metrics.jsonl", error);
-    if (error || bytes == 0 || !fs::exists(path / kResolvedJob, error)) continue;
+    if (error || bytes == 0 || !fs::exists(path / kResolvedJob, error)) return false;
     const auto config = read_text_file(path / kResolvedJob, "resolved job");
     const auto found = config.ok() ? parse_job(*config) : config.status();
-    if (found.ok() && found->name == job.name) newest = path.string();
-  }
-  return newest;
+    return found.ok() && found->name == job.name;
+  });
 }
 
 void ensure_subfolders(const RunFolder& folder) {

@@ -8,12 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "actors/device/shared_device.hpp"
-#include "cli/config/plan_file.hpp"
 #include "cli/report/number_text.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/planner/planner.hpp"
 #include "plans/simulator/shared_simulation.hpp"
 
 namespace skein::cli {
@@ -40,17 +37,10 @@ absl::StatusOr<NamedJob> load_beside(const PlanningOptions& first, const plans::
                                      const std::string& path, const std::string& plan_path) {
   PlanningOptions options = first;
   options.job_path = path;
+  options.schedule_csv.clear();  // It is the first job's.
   SKEIN_ASSIGN_OR_RETURN(const PlanningInputs inputs, load_planning_inputs(options));
   SKEIN_RETURN_IF_ERROR(actors::check_same_device(device, inputs.job.spec.device));
-  plans::Plan plan;
-  if (!plan_path.empty()) {
-    SKEIN_ASSIGN_OR_RETURN(plan, read_plan(plan_path));
-  } else {
-    SKEIN_ASSIGN_OR_RETURN(const plans::Planner planner, find_planner(options.planner));
-    SKEIN_ASSIGN_OR_RETURN(plans::PlannedPipeline planned, planner.make_plan(inputs.request));
-    plan = std::move(planned.plan);
-  }
-  SKEIN_RETURN_IF_ERROR(plans::check_memory(plan, inputs.request.profile, inputs.request.cluster));
+  SKEIN_ASSIGN_OR_RETURN(plans::Plan plan, plan_for(options, plan_path, inputs));
   return named(path, inputs, std::move(plan));
 }
 

@@ -9,7 +9,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/cluster_file.hpp"
-#include "cli/config/plan_file.hpp"
 #include "cli/config/profile_file.hpp"
 #include "cli/config/stray_keys.hpp"
 #include "cli/pictures/terminal_grid.hpp"
@@ -28,34 +27,6 @@ namespace {
 /// More would only take time and memory: without a scenario every step is like the first.
 constexpr int32_t kStepsMax = 100'000;
 
-absl::Status with_place(const std::string& place, const absl::Status& status) {
-  return absl::InvalidArgumentError(absl::StrCat(place, ": ", std::string(status.message())));
-}
-
-absl::StatusOr<plans::Plan> given_plan(const std::string& path, const plans::PlanRequest& request) {
-  SKEIN_ASSIGN_OR_RETURN(plans::Plan plan, read_plan(path));
-  const absl::Status status = plans::validate(
-      plan, static_cast<int64_t>(request.profile.layers.size()), request.profile.tied_bytes > 0);
-  if (!status.ok()) return with_place(path, status);
-  return plan;
-}
-
-absl::StatusOr<plans::Plan> plan_for(const SimulateOptions& options, const PlanningInputs& inputs) {
-  plans::Plan plan;
-  if (!options.plan_path.empty()) {
-    SKEIN_ASSIGN_OR_RETURN(plan, given_plan(options.plan_path, inputs.request));
-  } else {
-    SKEIN_ASSIGN_OR_RETURN(const plans::Planner planner, find_planner(options.planning.planner));
-    SKEIN_ASSIGN_OR_RETURN(plans::PlannedPipeline planned, planner.make_plan(inputs.request));
-    plan = std::move(planned.plan);
-  }
-  if (!options.planning.schedule_csv.empty()) {
-    SKEIN_RETURN_IF_ERROR(use_schedule_csv(options.planning.schedule_csv, inputs, plan));
-  }
-  SKEIN_RETURN_IF_ERROR(plans::check_memory(plan, inputs.request.profile, inputs.request.cluster));
-  return plan;
-}
-
 absl::Status run_with_files(const SimulateOptions& options) {
   if (options.steps < 1 || options.steps > kStepsMax) {
     return absl::InvalidArgumentError(
@@ -68,7 +39,8 @@ absl::Status run_with_files(const SimulateOptions& options) {
     }
   }
   SKEIN_ASSIGN_OR_RETURN(PlanningInputs inputs, load_planning_inputs(options.planning));
-  SKEIN_ASSIGN_OR_RETURN(const plans::Plan plan, plan_for(options, inputs));
+  SKEIN_ASSIGN_OR_RETURN(const plans::Plan plan,
+                         plan_for(options.planning, options.plan_path, inputs));
   if (!options.shared.beside.empty()) {
     const PictureFiles& files = options.files;
     if (!files.svg.empty() || !files.html.empty() || !files.csv.empty() ||

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -59,6 +60,9 @@ struct ReadyReport {
   uint64_t device_wait_us = 0;  // Other jobs had the device: in `step_us`, and not in `busy_us`.
   TurnReport turns;
   bool operator==(const ReadyReport&) const = default;
+
+  /// What the step has taken but for the time in which other jobs had the device.
+  uint64_t own_step_us() const { return step_us - std::min(step_us, device_wait_us); }
 };
 
 /// What a worker does, for people and to find who holds up a step.

@@ -32,7 +32,7 @@ uint64_t PipelineIteration::busy_us() const {
 
 uint64_t PipelineIteration::step_us() const {
   uint64_t longest = 0;
-  for (const auto& [stage, report] : reports) longest = std::max(longest, own_step_us(report));
+  for (const auto& [stage, report] : reports) longest = std::max(longest, report.own_step_us());
   return longest;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -10,11 +9,6 @@
 #include "plans/sync/pipeline_layout.hpp"
 
 namespace skein::plans {
-
-/// What a step has taken but for the time in which other jobs had the device.
-inline uint64_t own_step_us(const ReadyReport& report) {
-  return report.step_us - std::min(report.step_us, report.device_wait_us);
-}
 
 /// One iteration of a pipeline replica: all of its replicas are ready.
 struct PipelineIteration {

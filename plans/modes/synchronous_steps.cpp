@@ -93,7 +93,7 @@ ModeTimings SynchronousSteps::timings() const {
     uint64_t longest = 0;
     for (uint32_t stage = 0; stage < layout.stages; ++stage) {
       const ReadyReport& report = timings.step_reports.at(layout.replica(stage, pipeline));
-      longest = std::max(longest, own_step_us(report));
+      longest = std::max(longest, report.own_step_us());
     }
     timings.passes.push_back({pipeline, longest});
   }

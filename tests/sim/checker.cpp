@@ -129,6 +129,16 @@ Checker::Checker(World& world, JournalStore& store, const Disk& disk, plans::Job
                   });
 }
 
+void RecoveryCounts::add(const RecoveryCounts& other) {
+  kept += other.kept;
+  snapshot += other.snapshot;
+  checkpoint += other.checkpoint;
+  commits += other.commits;
+  generations += other.generations;
+  own_cuts += other.own_cuts;
+  terms += other.terms;
+}
+
 void Checker::fail(const std::string& what) {
   world_.trace(absl::StrCat("VIOLATION ", what));
   if (!failure_) failure_ = what;

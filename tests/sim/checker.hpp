@@ -42,6 +42,8 @@ struct RecoveryCounts {
   int generations = 0;
   int own_cuts = 0;  // Generations whose pipeline replicas have cuts of their own.
   int terms = 0;
+
+  void add(const RecoveryCounts& other);
 };
 
 /// Watches a run from outside and keeps the first thing that is wrong. Each claim:

@@ -750,16 +750,6 @@ void wind_up(World& world, Outcome& outcome) {
   outcome.failure = absl::StrCat(left, " actors are left over:", world.leftovers());
 }
 
-void add(RecoveryCounts& to, const RecoveryCounts& from) {
-  to.kept += from.kept;
-  to.snapshot += from.snapshot;
-  to.checkpoint += from.checkpoint;
-  to.commits += from.commits;
-  to.generations += from.generations;
-  to.own_cuts += from.own_cuts;
-  to.terms += from.terms;
-}
-
 }  // namespace
 
 Outcome run_once(const Scenario& scenario, const RunOptions& options) {
@@ -810,7 +800,7 @@ Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptio
       both.failure = absl::StrCat("run ", n == 0 ? "a" : "b", ": ", *one.failure);
     }
     for (size_t kind = 0; kind < kFaultKinds; ++kind) both.injected[kind] += one.injected[kind];
-    add(both.recoveries, one.recoveries);
+    both.recoveries.add(one.recoveries);
     both.virtual_seconds = std::max(both.virtual_seconds, one.virtual_seconds);
     if (!is_calm || one.failure || plans::may_run_pipelines(scenarios[n]->job)) continue;
     const Outcome calm = run_once(*scenarios[n], {});

@@ -101,14 +101,7 @@ void add(Summary& summary, const Result& result) {
   for (size_t i = 0; i < kFaultKinds; ++i) {
     summary.injected[i] += static_cast<uint64_t>(result.injected[i]);
   }
-  RecoveryCounts& to = summary.recoveries;
-  to.kept += result.recoveries.kept;
-  to.snapshot += result.recoveries.snapshot;
-  to.checkpoint += result.recoveries.checkpoint;
-  to.commits += result.recoveries.commits;
-  to.generations += result.recoveries.generations;
-  to.own_cuts += result.recoveries.own_cuts;
-  to.terms += result.recoveries.terms;
+  summary.recoveries.add(result.recoveries);
   if (result.failed) summary.failures.push_back({result.seed, result.what});
 }
 

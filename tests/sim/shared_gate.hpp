@@ -29,7 +29,6 @@ class TurnLog {
 
   void on_pass(const Pass& pass, uint64_t position);
   void fail(const std::string& what) const { fail_(what); }
-  uint64_t passes() const { return positions_.size(); }
 
  private:
   const std::function<void(const std::string&)> fail_;

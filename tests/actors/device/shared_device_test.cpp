@@ -26,8 +26,8 @@ plans::JobSpec job_with(int64_t memory_mb = 0, int64_t priority = 0) {
   return job;
 }
 
-SharedDevice::Part join(SharedDevice& device, const plans::JobSpec& job, const std::string& run) {
-  absl::StatusOr<SharedDevice::Part> part = device.join(job, run, make_host);
+WorkerDevice join(SharedDevice& device, const plans::JobSpec& job, const std::string& run) {
+  absl::StatusOr<WorkerDevice> part = device.join(job, run, make_host);
   EXPECT_TRUE(part.ok()) << part.status();
   return *std::move(part);
 }
@@ -44,12 +44,12 @@ gpu::Work piece(plans::PieceNeed need, std::function<void()> run, bool ends_pass
 
 TEST(SharedDevice, OnePieceRunsAtATimeWhoeverGivesIt) {
   SharedDevice device;
-  std::vector<SharedDevice::Part> parts;
+  std::vector<WorkerDevice> parts;
   for (const char* run : {"a", "b", "c"}) parts.push_back(join(device, job_with(), run));
   std::atomic<int> running = 0;
   std::atomic<int> done = 0;
   std::vector<std::thread> threads;
-  for (const SharedDevice::Part& part : parts) {
+  for (const WorkerDevice& part : parts) {
     threads.emplace_back([&, part] {
       for (int i = 0; i < 200; ++i) {
         const auto need = i % 3 == 0 ? plans::PieceNeed::kAside : plans::PieceNeed::kTurn;
@@ -69,8 +69,8 @@ TEST(SharedDevice, OnePieceRunsAtATimeWhoeverGivesIt) {
 
 TEST(SharedDevice, PassesOfJobsThatTakeTurnsAlternate) {
   SharedDevice device;
-  const SharedDevice::Part first = join(device, job_with(), "a");
-  const SharedDevice::Part second = join(device, job_with(), "b");
+  const WorkerDevice first = join(device, job_with(), "a");
+  const WorkerDevice second = join(device, job_with(), "b");
   const uint64_t head = first.share->report().head;
   EXPECT_GT(head, 0u) << "a worker says that it shares its device";
   EXPECT_FALSE(first.share->report().has_turns);
@@ -78,7 +78,7 @@ TEST(SharedDevice, PassesOfJobsThatTakeTurnsAlternate) {
   second.share->enter(head + 2);
   EXPECT_TRUE(second.share->report().has_turns);
   std::string order;
-  const auto run_passes = [&](const SharedDevice::Part& part, char name) {
+  const auto run_passes = [&](const WorkerDevice& part, char name) {
     for (int pass = 0; pass < 20; ++pass) {
       for (bool is_last : {false, true}) {
         EXPECT_TRUE(part.device
@@ -99,7 +99,7 @@ TEST(SharedDevice, PassesOfJobsThatTakeTurnsAlternate) {
 
 TEST(SharedDevice, SaysWhenItBeginsWithAPiece) {
   SharedDevice device;
-  const SharedDevice::Part part = join(device, job_with(), "a");
+  const WorkerDevice part = join(device, job_with(), "a");
   int begun = 0;
   gpu::Work work = piece(plans::PieceNeed::kTurn, [&] { EXPECT_EQ(begun, 1); });
   work.on_begin = [&] { ++begun; };
@@ -109,8 +109,8 @@ TEST(SharedDevice, SaysWhenItBeginsWithAPiece) {
 
 TEST(SharedDevice, AJobThatLeavesHoldsUpNobody) {
   SharedDevice device;
-  SharedDevice::Part first = join(device, job_with(), "a");
-  const SharedDevice::Part second = join(device, job_with(), "b");
+  WorkerDevice first = join(device, job_with(), "a");
+  const WorkerDevice second = join(device, job_with(), "b");
   const uint64_t head = first.share->report().head;
   first.share->enter(head + 1);
   second.share->enter(head + 2);
@@ -128,7 +128,7 @@ TEST(SharedDevice, AJobThatLeavesHoldsUpNobody) {
 
 TEST(SharedDevice, ARunIsThereOnceAndMayComeBack) {
   SharedDevice device;
-  SharedDevice::Part part = join(device, job_with(), "a");
+  WorkerDevice part = join(device, job_with(), "a");
   EXPECT_TRUE(absl::IsAlreadyExists(device.join(job_with(), "a", make_host).status()));
   part = {};
   EXPECT_TRUE(device.join(job_with(), "a", make_host).ok());
@@ -136,7 +136,7 @@ TEST(SharedDevice, ARunIsThereOnceAndMayComeBack) {
 
 TEST(SharedDevice, JobsThatWantUnlikeDevicesAreRefusedByKey) {
   SharedDevice device;
-  const SharedDevice::Part part = join(device, job_with(), "a");
+  const WorkerDevice part = join(device, job_with(), "a");
   plans::JobSpec other = job_with();
   other.device.threads = 3;
   const absl::Status refused = device.join(other, "b", make_host).status();
@@ -146,8 +146,8 @@ TEST(SharedDevice, JobsThatWantUnlikeDevicesAreRefusedByKey) {
 
 TEST(SharedDevice, MemoryOfAllJobsIsCountedTogether) {
   SharedDevice device;
-  const SharedDevice::Part first = join(device, job_with(4), "a");
-  SharedDevice::Part second = join(device, job_with(4), "b");
+  const WorkerDevice first = join(device, job_with(4), "a");
+  WorkerDevice second = join(device, job_with(4), "b");
   constexpr int64_t kMegabyte = int64_t{1} << 20;
   ASSERT_TRUE(first.device->reserve(3 * kMegabyte).ok());
   EXPECT_EQ(second.device->memory().limit, kMegabyte);
@@ -234,13 +234,13 @@ TEST(SharedDevice, TheSpeedOfAWorkerIsThatOfItsNumberInTheFirstJob) {
   first.device.speeds = {1, 0.5};
   plans::JobSpec second = first;
   second.device.speed = 0.5;  // It is worker 2 there.
-  const SharedDevice::Part part = join(device, first, "a");
+  const WorkerDevice part = join(device, first, "a");
   EXPECT_TRUE(device.join(second, "b", make_host).ok());
 }
 
 TEST(SharedDevice, AfterTheLastJobAnotherDeviceMayBeWanted) {
   SharedDevice device;
-  SharedDevice::Part part = join(device, job_with(), "a");
+  WorkerDevice part = join(device, job_with(), "a");
   plans::JobSpec other = job_with();
   other.device.threads = 3;
   EXPECT_FALSE(device.join(other, "b", make_host).ok());
