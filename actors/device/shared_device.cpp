@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kMegabyteBits = 20;
 
+MemoryRank rank_of(const plans::DeviceJob& job) { return {-job.priority, job.number}; }
+
 class JobShare final : public DeviceShare {
  public:
   JobShare(std::shared_ptr<DeviceGate> gate, std::shared_ptr<SharedMemory> memory,
@@ -21,7 +23,7 @@ class JobShare final : public DeviceShare {
       : gate_(std::move(gate)),
         memory_(std::move(memory)),
         job_(job.number),
-        rank_{-job.priority, job.number},
+        rank_(rank_of(job)),
         takes_turns_(takes_turns) {
     gate_->add(job);
   }
@@ -174,7 +176,7 @@ absl::StatusOr<WorkerDevice> SharedDevice::join(const plans::JobSpec& job, const
   parts.gate = gate_;
   parts.memory = memory_;
   parts.job = own.number;
-  parts.rank = {-own.priority, own.number};
+  parts.rank = rank_of(own);
   parts.limit = job.device.memory_limit_mb << kMegabyteBits;
   return WorkerDevice{std::make_shared<JobDevice>(std::move(parts)),
                       std::make_shared<JobShare>(gate_, memory_, own, job.sharing.takes_turns)};

@@ -29,11 +29,8 @@ namespace {
 
 using actors::print_error_line;
 
-/// Its part in one run.
-struct ServedRun {
-  std::string address;
-  std::unique_ptr<actors::WorkerProcess> process;  // Null: it has ended.
-};
+/// Its parts in the runs; null: that one has ended.
+using ServedRuns = std::vector<std::unique_ptr<actors::WorkerProcess>>;
 
 void say_waiting(const std::string& why, double seconds) {
   print_error_line(
@@ -108,17 +105,17 @@ absl::Status check_addresses(const WorkerArguments& arguments) {
 
 /// How a run that the worker has served has ended. Whoever has to end before what it holds is
 /// written does not wait for the disk, unless there are other runs.
-int report_end(const ServedRun& run, bool is_last) {
-  const absl::Status result = run.process->result();
+int report_end(const actors::WorkerProcess& run, bool is_last) {
+  const absl::Status result = run.result();
   if (result.ok()) return kExitDone;
   const int code = report_error(result);
   if (absl::IsDeadlineExceeded(result) && is_last) std::_Exit(code);
   return code;
 }
 
-void leave_all(const std::vector<ServedRun>& runs, const std::string& reason) {
-  for (const ServedRun& each : runs) {
-    if (each.process) each.process->leave(reason);
+void leave_all(const ServedRuns& runs, const std::string& reason) {
+  for (const auto& each : runs) {
+    if (each) each->leave(reason);
   }
 }
 
@@ -143,16 +140,16 @@ bool await_none(const std::atomic<int>& open) {
 }
 
 /// Looks after the runs until all have ended.
-int serve(std::vector<ServedRun> runs, SpotWatch* spot, Signals& signals) {
+int serve(ServedRuns runs, SpotWatch* spot, Signals& signals) {
   bool leaves = false;
   int code = kExitDone;
   size_t left = runs.size();
   const auto open = std::make_shared<std::atomic<int>>(0);
   while (true) {
-    for (ServedRun& each : runs) {
-      if (!each.process || !each.process->wait(0)) continue;
-      code = std::max(code, report_end(each, --left == 0));
-      take_apart(std::move(each.process), open);
+    for (auto& each : runs) {
+      if (!each || !each->wait(0)) continue;
+      code = std::max(code, report_end(*each, --left == 0));
+      take_apart(std::move(each), open);
     }
     if (left == 0) {
       if (!await_none(*open)) std::_Exit(code);
@@ -222,13 +219,13 @@ int run_worker(const WorkerArguments& arguments, const actors::FailPointHandle& 
   if (!metadata.ok()) return report_error(metadata.status());
   auto options = worker_options(arguments, fail_point, signals);
   if (!options.ok()) return report_error(options.status());
-  std::vector<ServedRun> runs;
+  ServedRuns runs;
   for (const std::string& address : arguments.join) {
     actors::WorkerOptions own = *options;
     own.coordinator_address = address;
     auto worker = actors::WorkerProcess::start(std::move(own));
     if (!worker.ok()) return report_error(worker.status());
-    runs.push_back({address, *std::move(worker)});
+    runs.push_back(*std::move(worker));
   }
   const std::unique_ptr<SpotWatch> spot = watch_spot(*std::move(clouds), **metadata);
   return serve(std::move(runs), spot.get(), signals);

@@ -6,7 +6,6 @@
 
 #include "plans/base/check.hpp"
 #include "plans/base/units.hpp"
-#include "plans/modes/round_totals.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {

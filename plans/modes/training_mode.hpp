@@ -21,9 +21,8 @@ struct CommitTotals {
   uint64_t loss_tokens = 0;
   double gradient_norm = 0;                // The step's; the mean, if there are several updates.
   std::vector<double> stage_busy_seconds;  // [stages], mean of the replicas.
-  std::vector<double>
-      stage_device_wait_seconds;             // [stages], mean of the replicas: the devices
-                                             // were with other jobs; empty: they are not shared.
+  /// [stages], mean of the replicas: the devices were with other jobs; empty: they are not shared.
+  std::vector<double> stage_device_wait_seconds;
   std::vector<uint32_t> stage_stash_peak;    // [stages]
   std::vector<uint64_t> replica_samples;     // [pipeline replicas]; empty: they train together.
   std::vector<uint64_t> stage_staleness;     // [stages], largest of the groups; or empty.
