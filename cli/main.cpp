@@ -155,8 +155,9 @@ void add_train_options(CLI::App& verb, TrainedJobs& trained, TrainOptions& optio
       ->check(CLI::Range(1, 100000));
   auto* resume =
       verb.add_option("--resume", trained.resumed,
-                      "run folder: go on in it from its latest checkpoint, instead of a job file; "
-                      "of several runs once for each")
+                      absl::StrCat("run folder: go on in it from its latest checkpoint, instead of "
+                                   "a job file",
+                                   takes_several ? "; of several runs once for each" : ""))
           ->allow_extra_args(false);
   verb.add_flag("--resume-latest", options.resumes_latest,
                 "go on with the job's latest run in job.dump_folder; start the job file if there "

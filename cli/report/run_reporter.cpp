@@ -52,15 +52,21 @@ OrderedJson by_reason(const plans::DropCounts& dropped) {
 /// Where the wall time went, in seconds.
 OrderedJson goodput_json(const plans::Goodput& goodput) {
   return {{"ratio", goodput.ratio()},   {"useful", goodput.useful_s},
-          {"redone", goodput.redone_s}, {"waiting", goodput.waiting_s},
-          {"moving", goodput.moving_s}, {"stopped", goodput.stopped_s}};
+          {"redone", goodput.redone_s}, {"other_jobs", goodput.other_jobs_s},
+          {"moving", goodput.moving_s}, {"waiting", goodput.waiting_s}};
 }
 
 std::string goodput_line(const plans::Goodput& goodput) {
+  const std::string other_jobs =
+      goodput.other_jobs_s > 0 ? absl::StrFormat("other jobs %.1f s, ", goodput.other_jobs_s) : "";
   return absl::StrFormat(
-      "  goodput      %.1f%%: useful %.1f s, redone %.1f s, moving state %.1f s, waiting %.1f s",
-      goodput.ratio() * 100, goodput.useful_s, goodput.redone_s, goodput.moving_s,
-      goodput.waiting_s + goodput.stopped_s);
+      "  goodput      %.1f%%: useful %.1f s, redone %.1f s, %smoving state %.1f s, waiting %.1f s",
+      goodput.ratio() * 100, goodput.useful_s, goodput.redone_s, other_jobs, goodput.moving_s,
+      goodput.waiting_s);
+}
+
+uint32_t worker_of(const actors::EventReport& report) {
+  return static_cast<uint32_t>(std::stoul(report.fields.at("worker")));
 }
 
 /// In one line, whatever bytes its texts have.
@@ -306,8 +312,10 @@ void RunReporter::on_timings(const actors::TimingsReport& report) { trace_.add(r
 
 void RunReporter::on_event(const actors::EventReport& report) {
   if (report.name == "worker.device") {
-    trace_.set_device(static_cast<uint32_t>(std::stoul(report.fields.at("worker"))),
-                      report.fields.at("device"));
+    trace_.set_device(worker_of(report), report.fields.at("device"));
+  } else if (report.name == "worker.joined") {
+    trace_.set_process(worker_of(report), absl::StrCat("pid ", report.fields.at("pid"), " on ",
+                                                       report.fields.at("host")));
   }
   mark_event(report);
   OrderedJson json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};

@@ -1,6 +1,8 @@
 #include "cli/report/shared_trace.hpp"
 
 #include <fstream>
+#include <map>
+#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -13,34 +15,61 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// The same worker's processes are neighbours, in the order of the jobs.
-void rename(OrderedJson& event, const std::string& label, size_t number, size_t count) {
-  event["pid"] = event["pid"].get<uint64_t>() * count + number;
-  if (event.contains("id")) event["id"] = absl::StrCat(label, "/", event["id"].get<std::string>());
+/// A worker of a job: the job's place, and the worker's number there.
+using JobWorker = std::pair<size_t, uint64_t>;
+
+/// A number for each worker of a job: those of one process are neighbours, in the order of the
+/// jobs. Processes come in the order in which the jobs name them.
+std::map<JobWorker, size_t> number_workers(const std::vector<OrderedJson>& traces) {
+  std::map<JobWorker, std::string> labels;  // Without one a worker is a process of its own.
+  for (size_t job = 0; job < traces.size(); ++job) {
+    for (const OrderedJson& event : traces[job]) {
+      const JobWorker worker(job, event["pid"].get<uint64_t>());
+      labels.try_emplace(worker, absl::StrCat(job, "/", worker.second));
+      if (event["name"] == "process_labels") labels[worker] = event["args"]["labels"];
+    }
+  }
+  std::map<std::string, size_t> places;
+  for (const auto& [worker, label] : labels) places.try_emplace(label, places.size());
+  std::set<std::pair<size_t, JobWorker>> ordered;
+  for (const auto& [worker, label] : labels) ordered.emplace(places.at(label), worker);
+  std::map<JobWorker, size_t> numbers;
+  for (const auto& [place, worker] : ordered) numbers.emplace(worker, numbers.size() + 1);
+  return numbers;
+}
+
+void rename(OrderedJson& event, const std::string& job, size_t number) {
+  event["pid"] = number;
+  if (event.contains("id")) event["id"] = absl::StrCat(job, "/", event["id"].get<std::string>());
   if (event["name"] != "process_name") return;
   auto& name = event["args"]["name"];
-  name = absl::StrCat(name.get<std::string>(), ", ", label);
+  name = absl::StrCat(name.get<std::string>(), ", ", job);
 }
 
 }  // namespace
 
 absl::Status write_shared_trace(const std::vector<TraceSource>& sources, const std::string& path) {
-  OrderedJson events = OrderedJson::array();
-  size_t found = 0;
-  for (size_t n = 0; n < sources.size(); ++n) {
-    std::ifstream file(sources[n].path);
+  std::vector<std::string> jobs;
+  std::vector<OrderedJson> traces;
+  for (const TraceSource& source : sources) {
+    std::ifstream file(source.path);
     if (!file) continue;
-    const OrderedJson trace = OrderedJson::parse(file, nullptr, /*allow_exceptions=*/false);
+    OrderedJson trace = OrderedJson::parse(file, nullptr, /*allow_exceptions=*/false);
     if (!trace.is_object() || !trace.contains("traceEvents")) {
-      return absl::UnavailableError(absl::StrCat(sources[n].path, " is no trace"));
+      return absl::UnavailableError(absl::StrCat(source.path, " is no trace"));
     }
-    ++found;
-    for (OrderedJson event : trace["traceEvents"]) {
-      rename(event, sources[n].label, n, sources.size());
+    jobs.push_back(source.label);
+    traces.push_back(std::move(trace["traceEvents"]));
+  }
+  if (traces.size() < 2) return absl::OkStatus();
+  const std::map<JobWorker, size_t> numbers = number_workers(traces);
+  OrderedJson events = OrderedJson::array();
+  for (size_t job = 0; job < traces.size(); ++job) {
+    for (OrderedJson& event : traces[job]) {
+      rename(event, jobs[job], numbers.at({job, event["pid"].get<uint64_t>()}));
       events.push_back(std::move(event));
     }
   }
-  if (found < 2) return absl::OkStatus();
   const OrderedJson all = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
   return gpu::write_durably(path, all.dump());
 }

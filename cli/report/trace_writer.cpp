@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <set>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -22,7 +23,8 @@ constexpr std::array kTracks = {"compute",       "send",    "receive",
 constexpr size_t kSlicesMax = 200'000;
 
 OrderedJson metadata(const char* name, uint32_t pid, int tid, const std::string& value) {
-  return {{"ph", "M"}, {"name", name}, {"pid", pid}, {"tid", tid}, {"args", {{"name", value}}}};
+  const char* key = name == std::string_view("process_labels") ? "labels" : "name";
+  return {{"ph", "M"}, {"name", name}, {"pid", pid}, {"tid", tid}, {"args", {{key, value}}}};
 }
 
 /// A slice with what it belongs to.
@@ -132,6 +134,9 @@ std::string TraceWriter::to_json() const {
                               absl::StrCat("w", pid, " stage ", absl::StrJoin(own, ", "),
                                            device == devices_.end() ? "" : " on ",
                                            device == devices_.end() ? "" : device->second)));
+    if (const auto process = processes_.find(pid); process != processes_.end()) {
+      events.push_back(metadata("process_labels", pid, 0, process->second));
+    }
     for (size_t track = 0; track < kTracks.size(); ++track) {
       events.push_back(metadata("thread_name", pid, static_cast<int>(track), kTracks[track]));
     }

@@ -18,6 +18,8 @@ class TraceWriter {
   void add(const actors::TimingsReport& report);
   /// What a worker computes on, for the name of its process.
   void set_device(uint32_t worker, const std::string& device) { devices_[worker] = device; }
+  /// The process that the worker is, as "pid 4 on a". Its process of the trace has it as a label.
+  void set_process(uint32_t worker, const std::string& process) { processes_[worker] = process; }
   bool empty() const { return reports_.empty(); }
   const std::vector<actors::TimingsReport>& reports() const { return reports_; }
   /// Replaces the file by what has been collected so far.
@@ -29,6 +31,7 @@ class TraceWriter {
   std::string path_;
   std::vector<actors::TimingsReport> reports_;
   std::map<uint32_t, std::string> devices_;
+  std::map<uint32_t, std::string> processes_;
 };
 
 }  // namespace skein::cli

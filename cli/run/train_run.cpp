@@ -161,7 +161,9 @@ absl::Status TrainRun::load() {
   // A coordinator that died before the first checkpoint finds the state in its workers.
   const bool is_saved = gpu::complete_checkpoints(folder_.path).ok();
   load_path_ = is_saved ? folder_.path : job_.spec.checkpoint.initial_load_path;
-  return options_.resumes_latest ? look_at_resumed(is_saved) : absl::OkStatus();
+  const bool is_one_of_several = options_.children != nullptr;
+  return options_.resumes_latest || is_one_of_several ? look_at_resumed(is_saved)
+                                                      : absl::OkStatus();
 }
 
 /// The job as the run had it, with what is given now where that may change.
@@ -173,7 +175,8 @@ absl::Status TrainRun::load_resumed() {
   return absl::OkStatus();
 }
 
-/// Whoever asked for the latest run is told which one it is, and whether anything is left to do.
+/// Whoever asked for the latest run, or for several, is told which one it is, and whether anything
+/// is left to do.
 absl::Status TrainRun::look_at_resumed(bool is_saved) {
   if (is_saved) {
     const auto reader = gpu::CheckpointReader::open(folder_.path);

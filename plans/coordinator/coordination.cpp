@@ -37,6 +37,14 @@ bool is_left_to_planner(const Coordination::Options& options) {
   return !options.plan && options.job.parallelism.pipeline_parallel_degree == kAutoDegree;
 }
 
+/// For how long other jobs had the device of the stage that waited longest in the step.
+uint64_t other_jobs_us(const BroadcastCommit& commit) {
+  const std::vector<double>& waits = commit.stage_device_wait_seconds;
+  if (waits.empty()) return 0;
+  return static_cast<uint64_t>(*std::max_element(waits.begin(), waits.end()) *
+                               kMicrosecondsPerSecond);
+}
+
 }  // namespace
 
 Coordination::Coordination(Options options, uint64_t now_us)
@@ -128,7 +136,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   bad_input_ = absl::OkStatus();  // The others could read it.
   has_participant_blamed_input_ = false;
   if (step == change_.restore().first_step) mark_trained();
-  goodput_.on_commit(step, now_us);
+  goodput_.on_commit(step, other_jobs_us(*commit), now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
     append(decisions, begin_change(*std::exchange(change_after_journal_, std::nullopt), now_us));

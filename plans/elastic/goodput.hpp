@@ -3,31 +3,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <vector>
 
 namespace skein::plans {
 
-/// Where the wall time of a run went, in seconds; each >= 0. The parts add up to the elapsed time.
+/// Where the wall time since the coordinator began went, in seconds; each >= 0. The parts add up to
+/// the elapsed time.
 struct Goodput {
-  double useful_s = 0;   // Steps that stay committed, and the one in progress.
-  double redone_s = 0;   // Steps that were cut off or rolled back, and so are computed again.
-  double waiting_s = 0;  // For workers to join or to come back.
-  double moving_s = 0;   // From the assignment of a plan to its start: state, groups, models.
-  double stopped_s = 0;  // Between two lives of the coordinator.
-  double total_s() const { return useful_s + redone_s + waiting_s + moving_s + stopped_s; }
+  double useful_s = 0;      // Steps that stay committed, and the one in progress.
+  double redone_s = 0;      // Steps that were cut off or rolled back, and so are computed again.
+  double other_jobs_s = 0;  // Within committed steps: other jobs had the devices meanwhile.
+  double waiting_s = 0;     // For workers to join or to come back.
+  double moving_s = 0;      // From the assignment of a plan to its start: state, groups, models.
+  double total_s() const { return useful_s + redone_s + other_jobs_s + waiting_s + moving_s; }
   /// Share of the time that was useful, in [0, 1]; 0 before any time has passed.
   double ratio() const;
   bool operator==(const Goodput&) const = default;
 };
 
-/// The time that one committed step took.
+/// The time that one committed step took, without that of other jobs.
 struct CommittedSpan {
   uint64_t step = 0;
-  uint64_t duration_us = 0;
+  uint64_t useful_us = 0;
   bool operator==(const CommittedSpan&) const = default;
 };
 
-/// Splits the wall time since the run began into the parts of `Goodput`. Not thread-safe. Times are
+/// Splits the wall time since `begin` into the parts of `Goodput`. Not thread-safe. Times are
 /// microseconds of one steady clock; one that is smaller than its predecessor counts as equal.
 ///
 /// The time of a step runs from the commit before it, or from the start of training if that is
@@ -37,22 +37,15 @@ struct CommittedSpan {
 /// Cost: O(1) per event, O(steps rolled back) per rollback; at most 1 MiB.
 class GoodputLedger {
  public:
-  enum class Activity { kTraining, kWaiting, kMoving, kStopped };
+  enum class Activity { kTraining, kWaiting, kMoving };
 
-  /// What former lives of the coordinator leave behind.
-  struct Past {
-    Goodput goodput;                   // With the time between the lives in `stopped_s`.
-    std::vector<CommittedSpan> steps;  // Those a rollback may reach, ascending by step.
-  };
-
-  /// Starts the account, in `kWaiting`: a run waits for workers first. Forgets what was before.
-  void begin(uint64_t now_us) { begin(now_us, Past{}); }
-  /// The same, on top of a past.
-  void begin(uint64_t now_us, const Past& past);
+  /// Starts the account, in `kWaiting`: a run waits for workers first. Once.
+  void begin(uint64_t now_us);
 
   void enter(Activity activity, uint64_t now_us);
-  /// A commit of a step that is already committed changes nothing.
-  void on_commit(uint64_t step, uint64_t now_us);
+  /// Other jobs had its devices for `other_jobs_us` of the step's time, or for all of it. A commit
+  /// of a step that is already committed changes nothing.
+  void on_commit(uint64_t step, uint64_t other_jobs_us, uint64_t now_us);
   /// The step in progress was cut off by a failure. Training goes on until something is entered.
   void on_abandoned(uint64_t now_us);
   /// The state is back to before `first_step_redone`: that step and all later ones are redone, and
@@ -63,7 +56,7 @@ class GoodputLedger {
   /// With the time up to `now_us` in the current activity. Before `begin` all is 0.
   Goodput at(uint64_t now_us) const;
   Activity activity() const { return activity_; }
-  /// Times of the last committed steps, ascending: what `Past::steps` wants in a next life.
+  /// Times of the last committed steps, ascending.
   const std::deque<CommittedSpan>& committed() const { return committed_; }
 
   /// Steps whose times are kept for a rollback: it goes back to a durable point, and checkpoints
@@ -74,9 +67,9 @@ class GoodputLedger {
   struct Parts {  // Microseconds, so that sums are exact.
     uint64_t useful_us = 0;
     uint64_t redone_us = 0;
+    uint64_t other_jobs_us = 0;
     uint64_t waiting_us = 0;
     uint64_t moving_us = 0;
-    uint64_t stopped_us = 0;
   };
 
   /// Where time in `activity` goes for now; that of the step in progress: useful.

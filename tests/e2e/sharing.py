@@ -70,6 +70,10 @@ def together(program):
                  for line in open(os.path.join(run_folder(shared, name), "metrics.jsonl"),
                                   encoding="utf-8") if '"stage_device_wait_seconds"' in line]
         program.expect(f"{title}: the metrics say how long it waited for the device", waits)
+        others = [line["goodput"]["other_jobs"] for name in names
+                  for line in read_lines(os.path.join(run_folder(shared, name), "metrics.jsonl"))
+                  if "goodput" in line]
+        program.expect(f"{title}: goodput has it apart", max(others) > 0, others)
 
 
 class SharedRuns:
@@ -233,6 +237,11 @@ def latest(program):
                    result.returncode == 0 and result.stdout.count("nothing to do") == 2, result.stdout)
     folders = glob.glob(os.path.join(dump, "*-2*"))
     program.expect("and none begins anew", len(folders) == 2, folders)
+    result = program.run("train", *[word for folder in folders for word in ("--resume", folder)], "--workers", "1",
+                         "--quiet")
+    program.expect("nor has a run that is named beside another",
+                   result.returncode == 0 and result.stdout.count("nothing to do") == 2,
+                   result.stdout + result.stderr)
 
 
 def memory(program):

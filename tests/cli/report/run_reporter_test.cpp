@@ -64,6 +64,13 @@ actors::StepReport step_report(uint64_t step) {
   return report;
 }
 
+actors::EventReport joined(uint32_t worker) {
+  const std::string number = std::to_string(worker);
+  return {"worker.joined",
+          "w" + number + " joined",
+          {{"worker", number}, {"pid", "70" + number}, {"host", "a"}}};
+}
+
 class RunReporterTest : public testing::Test {
  protected:
   RunReporterTest() {
@@ -83,7 +90,7 @@ class RunReporterTest : public testing::Test {
   /// What a run of kSteps tells.
   void report_run(const actors::RunResult& result) {
     const auto to = reporter();
-    to->on_event({"worker.joined", "worker 2 joined", {{"worker", "2"}}});
+    to->on_event(joined(2));
     to->on_plan(two_stages(), options_.simulated ? 0 : 500e3);
     for (uint64_t step = 1; step <= kSteps; ++step) to->on_step(step_report(step));
     if (!options_.simulated) {
@@ -327,13 +334,13 @@ TEST_F(RunReporterTest, AModelWithoutTokensIsCountedInSamples) {
 
 TEST_F(RunReporterTest, TheHistoryShowsWhoWasLostAndWhoCame) {
   const auto to = reporter();
-  to->on_event({"worker.joined", "w1 joined", {{"worker", "1"}}});
+  to->on_event(joined(1));
   to->on_plan(two_stages(), 0);
   to->on_step(step_report(1));
   to->on_event({"worker.lost", "w2 lost", {{"worker", "2"}}});
   to->on_plan(two_stages(), 0);
   to->on_step(step_report(2));
-  to->on_event({"worker.joined", "w3 joined", {{"worker", "3"}}});
+  to->on_event(joined(3));
   to->on_step(step_report(3));
   EXPECT_TRUE(to->summarise(done()).ok());
   const std::string drawing = file("history.svg");

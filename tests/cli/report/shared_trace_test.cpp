@@ -4,7 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -14,9 +17,11 @@
 namespace skein::cli {
 namespace {
 
-void write_trace(const std::string& path) {
+/// The trace of two workers; `processes` are theirs.
+void write_trace(const std::string& path, const std::vector<std::string>& processes = {}) {
   TraceWriter writer(path);
   for (uint32_t worker : {1u, 2u}) {
+    if (!processes.empty()) writer.set_process(worker, processes[worker - 1]);
     actors::TimingsReport report;
     report.worker = {worker};
     report.stage = static_cast<int32_t>(worker) - 1;
@@ -47,6 +52,24 @@ TEST(SharedTrace, HasEachWorkerOncePerJobUnderOneClock) {
   EXPECT_EQ(processes.size(), 4u);
   EXPECT_EQ(arrows.size(), 2u) << "no arrow goes from one job to the other";
   EXPECT_EQ(names.size(), 4u) << "each says whose it is";
+}
+
+TEST(SharedTrace, PutsWhatOneProcessDoesTogetherWhateverItsNumbers) {
+  const tests::TemporaryFolder folder;
+  write_trace(folder.file("a.json"), {"pid 7 on h", "pid 8 on h"});
+  write_trace(folder.file("b.json"), {"pid 8 on h", "pid 7 on h"});
+  const std::string path = folder.file("both.json");
+  ASSERT_TRUE(
+      write_shared_trace({{"a", folder.file("a.json")}, {"b", folder.file("b.json")}}, path).ok());
+  std::ifstream file(path);
+  const auto trace = nlohmann::json::parse(file);
+  std::map<uint64_t, std::string> names;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["name"] == "process_name") names[event["pid"]] = event["args"]["name"];
+  }
+  std::string order;
+  for (const auto& [pid, name] : names) order += name + "; ";
+  EXPECT_EQ(order, "w1 stage 0, a; w2 stage 1, b; w2 stage 1, a; w1 stage 0, b; ");
 }
 
 TEST(SharedTrace, LeavesOutRunsWithoutATraceAndRefusesWhatIsNone) {
