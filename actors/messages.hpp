@@ -68,6 +68,12 @@ struct CommitJournaled {
   bool waits = false;  // It is not written yet, for that reason; it is tried again.
 };
 
+/// Whether a later life of the coordinator has begun.
+struct LaterLifeRequest {};
+struct LaterLifeBegun {
+  absl::Status status;  // Which says so.
+};
+
 struct CheckpointRequest {
   uint64_t generation = 0;  // In which its shards were written.
   gpu::TrainerState state;
@@ -290,6 +296,8 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::PeerRejected)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::ListenerGone)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::JournalRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CommitJournaled)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::LaterLifeRequest)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::LaterLifeBegun)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointCompleted)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StartRequest)

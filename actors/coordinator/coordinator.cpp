@@ -66,6 +66,9 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
         self->state.apply(self->state.coordination->on_plan_ready(ready, self->state.now_us()));
       },
       [self](const CommitJournaled& done) { self->state.on_journaled(done); },
+      [self](const LaterLifeBegun& found) {
+        self->state.apply(self->state.coordination->on_superseded(found.status));
+      },
       [self](const CheckpointCompleted& done) { self->state.on_checkpoint_completed(done); },
       [self](const StartFound& found) { self->state.on_start_found(found); },
       [self](const LeftStateFound& found) { self->state.on_left_state_found(found); },
@@ -223,9 +226,19 @@ void CoordinatorState::look_at_clock() {
 void CoordinatorState::on_journaled(const CommitJournaled& done) {
   if (done.waits) return apply(coordination->on_journal_waits(done.status, now_us()));
   reach(config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
+  const bool is_superseded = absl::IsFailedPrecondition(done.status);
   apply(done.status.ok() ? coordination->on_journaled(done.step, now_us())
+        : is_superseded  ? coordination->on_superseded(done.status)
                          : coordination->on_fault(done.status));
   apply(coordination->after_commit(now_us()));
+}
+
+void CoordinatorState::look_for_later_life() {
+  const double lease_s = config.options.job.elastic.heartbeat_timeout_seconds;
+  const auto lease_us = static_cast<uint64_t>(lease_s * plans::kMicrosecondsPerSecond);
+  if (coordination->is_training() || now_us() < looked_for_later_life_us + lease_us) return;
+  looked_for_later_life_us = now_us();
+  self->send(config.journal, LaterLifeRequest{}, LaterLifeListener(self));
 }
 
 void CoordinatorState::tell_stranger(plans::RunEvent event) {
@@ -234,6 +247,7 @@ void CoordinatorState::tell_stranger(plans::RunEvent event) {
 
 void CoordinatorState::on_tick() {
   look_at_clock();
+  look_for_later_life();
   apply(coordination->on_timer(now_us()));
   links.close_silent(now_us());
   if (const uint64_t held_back = stranger_events.take_held_back(now_us())) {

@@ -39,6 +39,7 @@ namespace skein::actors {
 ///   in   ListenerGone          from the data plane: the answer to a `CheckListener`
 ///   in   PlanReady             from the Planner: the answer to a `RequestPlan`
 ///   in   CommitJournaled       from the JournalIo: only now the commit is broadcast
+///   in   LaterLifeBegun        from the JournalIo: another coordinator has the run
 ///   in   CheckpointCompleted, StartFound, LeftStateFound   from the CheckpointIo
 ///   in   ShardLayerArrived, ShardReceived   from the RemoteShardIo
 ///   in   LayersUnreadable      from the LayerSourceIo
@@ -51,11 +52,11 @@ namespace skein::actors {
 using Coordinator = caf::typed_actor<
     caf::reacts_to<PeerOpened>, caf::reacts_to<PeerMessage>, caf::reacts_to<PeerClosed>,
     caf::reacts_to<PeerRejected>, caf::reacts_to<ListenerGone>, caf::reacts_to<plans::PlanReady>,
-    caf::reacts_to<CommitJournaled>, caf::reacts_to<CheckpointCompleted>,
-    caf::reacts_to<StartFound>, caf::reacts_to<LeftStateFound>, caf::reacts_to<ShardLayerArrived>,
-    caf::reacts_to<ShardReceived>, caf::reacts_to<LayersUnreadable>, caf::reacts_to<StopRequest>,
-    caf::reacts_to<AbortRequest>, caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>,
-    caf::reacts_to<WakeAtom>>;
+    caf::reacts_to<CommitJournaled>, caf::reacts_to<LaterLifeBegun>,
+    caf::reacts_to<CheckpointCompleted>, caf::reacts_to<StartFound>, caf::reacts_to<LeftStateFound>,
+    caf::reacts_to<ShardLayerArrived>, caf::reacts_to<ShardReceived>,
+    caf::reacts_to<LayersUnreadable>, caf::reacts_to<StopRequest>, caf::reacts_to<AbortRequest>,
+    caf::reacts_to<EmulateRequest>, caf::reacts_to<TickAtom>, caf::reacts_to<WakeAtom>>;
 
 struct CoordinatorConfig {
   CoordinatorOptions options;
@@ -94,6 +95,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   double tokens_per_second = 0;
   plans::DropCounts dropped;  // Messages that changed nothing, by reason.
   uint64_t last_tick_us = 0;
+  uint64_t looked_for_later_life_us = 0;
   std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
   uint64_t malformed_messages = 0;       // What did not decode; each has closed its link.
   plans::EventRate stranger_events;      // Connections that anybody may open.
@@ -116,6 +118,9 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   /// A tick that is late tells that this process was paused.
   void look_at_clock();
   void on_journaled(const CommitJournaled& done);
+  /// Whoever commits hears of a later life with the next commit; whoever waits for workers, never:
+  /// and those that it has are missing elsewhere.
+  void look_for_later_life();
 
   // One per decision.
   void carry_out(const plans::WelcomeWorker& decision);

@@ -23,6 +23,10 @@ JournalIo::behavior_type journal_io(JournalIo::stateful_pointer<JournalIoState> 
       },
       [self](const plans::RewindJournal& rewind) { self->state.add(rewind); },
       [self](const plans::Plan& plan) { self->state.add(plan); },
+      [self](LaterLifeRequest, const LaterLifeListener& listener) {
+        const absl::Status begun = self->state.journal->later_life_check()();
+        if (!begun.ok()) self->send(listener, LaterLifeBegun{begun});
+      },
       [self](TickAtom) {
         self->state.retries = false;
         self->state.write_all();

@@ -16,6 +16,8 @@ namespace skein::actors {
 
 /// Who hears that a commit is journaled.
 using JournalListener = caf::typed_actor<caf::reacts_to<CommitJournaled>>;
+/// Who hears that a later life has begun.
+using LaterLifeListener = caf::typed_actor<caf::reacts_to<LaterLifeBegun>>;
 
 /// Writes to the journal. It blocks on its file one of the two threads that cooperative actors
 /// share (`make_system_config`): every commit comes by here, and waking a thread of its own, and
@@ -23,12 +25,14 @@ using JournalListener = caf::typed_actor<caf::reacts_to<CommitJournaled>>;
 /// (Unavailable: a full disk) is tried again until it can be, and what follows waits behind it.
 ///   in   JournalRequest    one committed step
 ///   in   RewindJournal, Plan   are written before any later commit; an error comes with that
+///   in   LaterLifeRequest  answered with `LaterLifeBegun`, if that is so
 ///   in   TickAtom          from itself, when something is to be tried again
 ///   out  CommitJournaled   to the listener, once per request, with the error if there was one;
 ///                          and before that with `waits`, each time when it could not be written
-using JournalIo = caf::typed_actor<caf::reacts_to<JournalRequest, JournalListener>,
-                                   caf::reacts_to<plans::RewindJournal>,
-                                   caf::reacts_to<plans::Plan>, caf::reacts_to<TickAtom>>;
+using JournalIo =
+    caf::typed_actor<caf::reacts_to<JournalRequest, JournalListener>,
+                     caf::reacts_to<plans::RewindJournal>, caf::reacts_to<plans::Plan>,
+                     caf::reacts_to<LaterLifeRequest, LaterLifeListener>, caf::reacts_to<TickAtom>>;
 
 struct JournalIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "journal-io";

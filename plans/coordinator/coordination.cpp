@@ -1408,6 +1408,14 @@ CoordinatorOutcome Coordination::on_fault(const absl::Status& why) {
   return end(why, false);
 }
 
+CoordinatorOutcome Coordination::on_superseded(const absl::Status& why) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  CoordinatorDecisions decisions = end(why, false);
+  std::erase_if(decisions,
+                [](const auto& each) { return std::holds_alternative<StopWorkers>(each); });
+  return decisions;
+}
+
 CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (stop_.is_made()) return Dropped{DropReason::kRepeated};

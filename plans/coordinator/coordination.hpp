@@ -166,6 +166,8 @@ class Coordination {
   /// The worker must go: its state is moved away first.
   CoordinatorOutcome on_leave(WorkerId worker, const std::string& reason, uint64_t now_us);
   CoordinatorOutcome on_fault(const absl::Status& why);
+  /// Another coordinator has the run: this one ends, and its workers find the other.
+  CoordinatorOutcome on_superseded(const absl::Status& why);
   CoordinatorOutcome on_stop_request(const std::string& reason, uint64_t now_us);
   /// The journal cannot be written for now, and tries again: the run waits for it.
   CoordinatorOutcome on_journal_waits(const absl::Status& why, uint64_t now_us);
@@ -176,6 +178,7 @@ class Coordination {
   CoordinatorDecisions on_timer(uint64_t now_us);
 
   Phase phase() const { return phase_; }
+  bool is_training() const { return phase_ == Phase::kTraining; }
   /// Of the newest change of plan; messages of another one are stale.
   uint64_t generation() const { return generation_; }
   const std::map<WorkerId, Member>& members() const { return members_.all(); }

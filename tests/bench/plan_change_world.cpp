@@ -103,6 +103,7 @@ class World {
     journal_ = system_->spawn([]() -> actors::JournalIo::behavior_type {
       return {[](const actors::JournalRequest&, const actors::JournalListener&) {},
               [](const plans::RewindJournal&) {}, [](const plans::Plan&) {},
+              [](actors::LaterLifeRequest, const actors::LaterLifeListener&) {},
               [](actors::TickAtom) {}};
     });
     checkpoints_ = system_->spawn([]() -> actors::CheckpointIo::behavior_type {

@@ -151,6 +151,10 @@ actors::JournalIo::behavior_type journal_proxy(actors::JournalIo::stateful_point
         self->delayed_send(real, delay(), rewind);
       },
       [self, real, delay](const plans::Plan& plan) { self->delayed_send(real, delay(), plan); },
+      [self, real, delay](actors::LaterLifeRequest asked,
+                          const actors::LaterLifeListener& listener) {
+        self->delayed_send(real, delay(), asked, listener);
+      },
       [](actors::TickAtom) {},
   };
 }

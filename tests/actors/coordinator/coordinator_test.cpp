@@ -63,7 +63,9 @@ struct CoordinatorRig {
                 journaled.push_back(request.record.step);
                 norms.push_back(request.record.gradient_norm);
               },
-              [](const plans::RewindJournal&) {}, [](const plans::Plan&) {}, [](TickAtom) {}};
+              [](const plans::RewindJournal&) {}, [](const plans::Plan&) {},
+              [this](LaterLifeRequest, const LaterLifeListener&) { ++asked_for_later_life; },
+              [](TickAtom) {}};
     });
     checkpoints = system->spawn([this]() -> CheckpointIo::behavior_type {
       return {[this](const CheckpointRequest& request, const CheckpointListener&) {
@@ -201,7 +203,8 @@ struct CoordinatorRig {
   std::unique_ptr<caf::actor_system> system;
   std::map<plans::PeerNumber, std::shared_ptr<RecordingLink>> links;
   std::vector<uint64_t> journaled;  // Steps.
-  std::vector<double> norms;        // The norms of those steps.
+  int asked_for_later_life = 0;
+  std::vector<double> norms;  // The norms of those steps.
   std::vector<uint64_t> saved;
   std::vector<absl::Status> results;
   JournalIo journal;
@@ -234,6 +237,34 @@ TEST(Coordinator, ASecondJoinOnOneConnectionIsDropped) {
   EXPECT_EQ(rig.count(2, Body::JOINED), 1u);
   EXPECT_EQ(rig.count(2, Body::ASSIGN), 1u);
   EXPECT_EQ(rig.count(2, Body::REFUSED), 0u);
+}
+
+/// Workers that it holds would be missing where the run goes on.
+TEST(Coordinator, WhileItWaitsForWorkersItEndsOnceALaterLifeHasBegunAndLetsThemGo) {
+  CoordinatorRig rig;
+  rig.open(1);
+  rig.join(1);
+  for (int tick = 0; tick < 200 && rig.asked_for_later_life < 2; ++tick) {
+    rig.send(1, net::Heartbeat());
+    rig.scheduler().advance_time(std::chrono::milliseconds(200));
+    rig.run();
+  }
+  EXPECT_EQ(rig.asked_for_later_life, 2) << "once a lease";
+  rig.tell(LaterLifeBegun{absl::FailedPreconditionError("later")});
+  ASSERT_EQ(rig.results.size(), 1u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(rig.results.front()));
+  EXPECT_EQ(rig.count(1, Body::STOP), 0u) << "it finds the other one";
+}
+
+TEST(Coordinator, WhoseCommitIsALaterLifesEndsAndLetsItsWorkersGo) {
+  CoordinatorRig rig;
+  rig.gather();
+  for (plans::PeerNumber worker : {1u, 2u}) rig.prepared(worker);
+  rig.ready(0, 0);
+  rig.ready(1, 0);
+  rig.tell(CommitJournaled{0, absl::FailedPreconditionError("later")});
+  ASSERT_EQ(rig.results.size(), 1u);
+  EXPECT_EQ(rig.count(1, Body::STOP), 0u);
 }
 
 TEST(Coordinator, StrangersAndViewersAreNoMembers) {
