@@ -14,8 +14,6 @@ namespace {
 
 constexpr int kMegabyteBits = 20;
 
-MemoryRank rank_of(const plans::DeviceJob& job) { return {-job.priority, job.number}; }
-
 class JobShare final : public DeviceShare {
  public:
   JobShare(std::shared_ptr<DeviceGate> gate, std::shared_ptr<SharedMemory> memory,
@@ -23,13 +21,13 @@ class JobShare final : public DeviceShare {
       : gate_(std::move(gate)),
         memory_(std::move(memory)),
         job_(job.number),
-        rank_(rank_of(job)),
         takes_turns_(takes_turns) {
     gate_->add(job);
+    memory_->set_priority(job_, job.priority);
   }
   ~JobShare() override {
     gate_->remove(job_);
-    memory_->forget(rank_);
+    memory_->forget(job_);
   }
   JobShare(const JobShare&) = delete;
   JobShare& operator=(const JobShare&) = delete;
@@ -41,6 +39,7 @@ class JobShare final : public DeviceShare {
   void change(const plans::SharingSpec& sharing) override {
     takes_turns_ = sharing.takes_turns;
     gate_->change({job_, sharing.priority, sharing.weight});
+    memory_->set_priority(job_, sharing.priority);
   }
   void begin_passes() override { gate_->begin_passes(job_); }
   void end_passes() override { gate_->end_passes(job_); }
@@ -53,7 +52,6 @@ class JobShare final : public DeviceShare {
   const std::shared_ptr<DeviceGate> gate_;
   const std::shared_ptr<SharedMemory> memory_;
   const uint64_t job_;
-  const MemoryRank rank_;
   std::atomic<bool> takes_turns_;
 };
 
@@ -65,28 +63,27 @@ class JobDevice final : public gpu::Device {
     std::shared_ptr<DeviceGate> gate;
     std::shared_ptr<SharedMemory> memory;
     uint64_t job = 0;
-    MemoryRank rank;    // The same job.
     int64_t limit = 0;  // What all jobs may have; 0: as much as there is.
   };
   explicit JobDevice(Parts parts) : parts_(std::move(parts)) {}
 
   const gpu::DeviceInfo& info() const override { return parts_.inner->info(); }
   absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
-    SKEIN_RETURN_IF_ERROR(parts_.memory->take(parts_.rank, bytes, parts_.limit));
+    SKEIN_RETURN_IF_ERROR(parts_.memory->take(parts_.job, bytes, parts_.limit));
     absl::StatusOr<gpu::Buffer> made = parts_.inner->allocate(bytes);
     if (!made.ok()) {
-      parts_.memory->give_back(parts_.rank, bytes);
+      parts_.memory->give_back(parts_.job, bytes);
       return made.status();
     }
     auto inner = std::make_shared<gpu::Buffer>(*std::move(made));
     return gpu::Buffer(inner->data(), inner->bytes(),
-                       [inner, bytes, rank = parts_.rank, memory = parts_.memory](void*) mutable {
+                       [inner, bytes, job = parts_.job, memory = parts_.memory](void*) mutable {
                          inner.reset();
-                         memory->give_back(rank, bytes);
+                         memory->give_back(job, bytes);
                        });
   }
   absl::Status reserve(int64_t bytes) override {
-    return parts_.memory->reserve(parts_.rank, bytes, parts_.limit);
+    return parts_.memory->reserve(parts_.job, bytes, parts_.limit);
   }
   absl::StatusOr<gpu::Buffer> allocate_host_visible(int64_t bytes) override {
     return parts_.inner->allocate_host_visible(bytes);
@@ -104,10 +101,10 @@ class JobDevice final : public gpu::Device {
   }
   gpu::DeviceMemory memory() const override {
     gpu::DeviceMemory memory = parts_.inner->memory();
-    memory.in_use = parts_.memory->in_use(parts_.rank);
+    memory.in_use = parts_.memory->in_use(parts_.job);
     memory.in_use_max = std::max(memory.in_use_max, memory.in_use);
     // None left is not as much as there is.
-    const int64_t left = parts_.limit - parts_.memory->of_others(parts_.rank);
+    const int64_t left = parts_.limit - parts_.memory->of_others(parts_.job);
     if (parts_.limit > 0) memory.limit = std::max<int64_t>(1, left);
     return memory;
   }
@@ -176,7 +173,6 @@ absl::StatusOr<WorkerDevice> SharedDevice::join(const plans::JobSpec& job, const
   parts.gate = gate_;
   parts.memory = memory_;
   parts.job = own.number;
-  parts.rank = rank_of(own);
   parts.limit = job.device.memory_limit_mb << kMegabyteBits;
   return WorkerDevice{std::make_shared<JobDevice>(std::move(parts)),
                       std::make_shared<JobShare>(gate_, memory_, own, job.sharing.takes_turns)};

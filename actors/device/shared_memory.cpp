@@ -1,6 +1,7 @@
 #include "actors/device/shared_memory.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -16,7 +17,13 @@ absl::Status missing(int64_t wanted, int64_t others, int64_t limit) {
 
 }  // namespace
 
-absl::Status SharedMemory::reserve(const MemoryRank& job, int64_t bytes, int64_t limit) {
+void SharedMemory::set_priority(uint64_t job, int64_t priority) {
+  std::lock_guard lock(mutex_);
+  parts_[job].priority = priority;
+  changed_.notify_all();
+}
+
+absl::Status SharedMemory::reserve(uint64_t job, int64_t bytes, int64_t limit) {
   std::unique_lock lock(mutex_);
   const auto deadline = std::chrono::steady_clock::now() + patience_;
   const auto fits = [&](Others which) {
@@ -33,7 +40,7 @@ absl::Status SharedMemory::reserve(const MemoryRank& job, int64_t bytes, int64_t
   return absl::OkStatus();
 }
 
-absl::Status SharedMemory::take(const MemoryRank& job, int64_t bytes, int64_t limit) {
+absl::Status SharedMemory::take(uint64_t job, int64_t bytes, int64_t limit) {
   std::lock_guard lock(mutex_);
   const int64_t others = others_of(job, Others::kAll);
   Part& own = parts_[job];
@@ -44,34 +51,36 @@ absl::Status SharedMemory::take(const MemoryRank& job, int64_t bytes, int64_t li
   return absl::OkStatus();
 }
 
-void SharedMemory::give_back(const MemoryRank& job, int64_t bytes) {
+void SharedMemory::give_back(uint64_t job, int64_t bytes) {
   std::lock_guard lock(mutex_);
   parts_[job].in_use -= bytes;
   changed_.notify_all();
 }
 
-void SharedMemory::forget(const MemoryRank& job) {
+void SharedMemory::forget(uint64_t job) {
   std::lock_guard lock(mutex_);
   parts_[job].reserved = 0;
   changed_.notify_all();
 }
 
-int64_t SharedMemory::in_use(const MemoryRank& job) const {
+int64_t SharedMemory::in_use(uint64_t job) const {
   std::lock_guard lock(mutex_);
   const auto found = parts_.find(job);
   return found == parts_.end() ? 0 : found->second.in_use;
 }
 
-int64_t SharedMemory::of_others(const MemoryRank& job) const {
+int64_t SharedMemory::of_others(uint64_t job) const {
   std::lock_guard lock(mutex_);
   return others_of(job, Others::kAll);
 }
 
-int64_t SharedMemory::others_of(const MemoryRank& job, Others which) const {
+int64_t SharedMemory::others_of(uint64_t job, Others which) const {
   int64_t bytes = 0;
+  const auto own = parts_.find(job);
+  const int64_t own_priority = own == parts_.end() ? 0 : own->second.priority;
   for (const auto& [other, part] : parts_) {
     if (other == job) continue;
-    const bool is_before = other < job;
+    const bool is_before = std::pair(-part.priority, other) < std::pair(-own_priority, job);
     if (!is_before && which == Others::kBefore) continue;
     bytes += std::max({part.reserved, part.in_use, is_before ? part.wanted : 0});
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <compare>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -11,38 +10,36 @@
 
 namespace skein::actors {
 
-/// A job as all workers order them: who comes first gets memory first.
-struct MemoryRank {
-  int64_t minus_priority = 0;
-  uint64_t number = 0;
-  auto operator<=>(const MemoryRank&) const = default;
-};
-
-/// Who has how much of the memory of a device that jobs share. Thread-safe.
+/// Who has how much of the memory of a device that jobs share. Who comes first gets memory first:
+/// the job with the larger priority, then the one with the smaller number, which all workers know
+/// it by. Thread-safe.
 class SharedMemory {
  public:
   /// So long a job waits for those behind it, which other workers may have refused.
   explicit SharedMemory(std::chrono::milliseconds patience = std::chrono::seconds(3))
       : patience_(patience) {}
 
+  /// The job is here, or is a more or less important one from now on.
+  void set_priority(uint64_t job, int64_t priority);
   /// The job will need so many bytes in all: that replaces what it has said before. If that does
   /// not fit, within `limit` bytes, beside what the others have said (0: there is no limit), it
   /// waits for jobs that come behind it, but not for those before it; then it is ResourceExhausted,
   /// with the bytes that are missing. So of jobs that ask on several workers, in whatever order,
   /// the same one is refused on all of them.
-  absl::Status reserve(const MemoryRank& job, int64_t bytes, int64_t limit);
+  absl::Status reserve(uint64_t job, int64_t bytes, int64_t limit);
   /// So much more is really in use; never waits.
-  absl::Status take(const MemoryRank& job, int64_t bytes, int64_t limit);
-  void give_back(const MemoryRank& job, int64_t bytes);
+  absl::Status take(uint64_t job, int64_t bytes, int64_t limit);
+  void give_back(uint64_t job, int64_t bytes);
   /// It has left: it needs nothing. What it still uses is counted until it is given back.
-  void forget(const MemoryRank& job);
+  void forget(uint64_t job);
 
-  int64_t in_use(const MemoryRank& job) const;
+  int64_t in_use(uint64_t job) const;
   /// By the other jobs: in use or set aside, whichever is more.
-  int64_t of_others(const MemoryRank& job) const;
+  int64_t of_others(uint64_t job) const;
 
  private:
   struct Part {
+    int64_t priority = 0;
     int64_t wanted = 0;  // It waits for so much; 0: it waits for nothing.
     int64_t reserved = 0;
     int64_t in_use = 0;
@@ -50,12 +47,12 @@ class SharedMemory {
   enum class Others { kAll, kBefore };
 
   /// With the lock. Those before `job` also have what they wait for.
-  int64_t others_of(const MemoryRank& job, Others which) const;
+  int64_t others_of(uint64_t job, Others which) const;
 
   const std::chrono::milliseconds patience_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<MemoryRank, Part> parts_;  // Guarded by mutex_.
+  std::map<uint64_t, Part> parts_;  // Guarded by mutex_.
 };
 
 }  // namespace skein::actors

@@ -43,9 +43,14 @@ std::vector<int64_t> estimated_rows(const PlanningOptions& options, const plans:
 absl::StatusOr<plans::Profile> profile_for(const PlanningOptions& options,
                                            const plans::JobSpec& job) {
   if (options.profile_path.empty()) {
-    return plans::estimate_profile(job.model, job.training.seq_len, estimated_rows(options, job),
-                                   job.optimizer, options.estimate_gflops * 1e9,
-                                   options.estimate_gbytes * 1e9, plans::number_bytes(job.device));
+    plans::Profile profile =
+        plans::estimate_profile(job.model, job.training.seq_len, estimated_rows(options, job),
+                                job.optimizer, options.estimate_gflops * 1e9,
+                                options.estimate_gbytes * 1e9, plans::number_bytes(job.device));
+    if (job.device.type == "sleep") {
+      plans::set_sleep_times(profile, job.model, job.device, job.training.micro_batch_size);
+    }
+    return profile;
   }
   SKEIN_ASSIGN_OR_RETURN(plans::Profile profile, load_profile(options.profile_path));
   const int64_t layers = plans::layer_count(job.model);

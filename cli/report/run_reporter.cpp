@@ -313,7 +313,7 @@ void RunReporter::on_timings(const actors::TimingsReport& report) { trace_.add(r
 void RunReporter::on_event(const actors::EventReport& report) {
   if (report.name == "worker.device") {
     trace_.set_device(worker_of(report), report.fields.at("device"));
-  } else if (report.name == "worker.joined") {
+  } else if (report.name == "worker.joined" && report.fields.contains("pid")) {
     trace_.set_process(worker_of(report), absl::StrCat("pid ", report.fields.at("pid"), " on ",
                                                        report.fields.at("host")));
   }

@@ -3,15 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "actors/device/shared_device.hpp"
 #include "actors/printing/stderr_lines.hpp"
 #include "cli/report/shared_trace.hpp"
@@ -24,8 +28,13 @@ namespace {
 
 using State = TrainRun::State;
 
+/// So long a worker process may take to come, before the next one is started.
+constexpr auto kStartPatience = std::chrono::seconds(2);
+constexpr auto kStartPoll = std::chrono::milliseconds(2);
+
 struct TogetherRun {
   std::unique_ptr<TrainRun> run;
+  std::string label;       // What its lines begin with, without the colon.
   bool has_ended = false;  // Its workers are about to leave it.
   bool is_concluded = false;
 };
@@ -66,7 +75,22 @@ void take_back(TogetherRun& each) {
   if (!made.empty()) std::filesystem::remove_all(made, error);
 }
 
-/// The first workers serve all runs; those that a run does not need, only the others.
+/// Until the worker with this number, from 0, is there for each run that it serves, or does not
+/// come.
+void await_worker(const std::vector<TogetherRun>& runs, size_t number) {
+  const auto is_there = [number](const TogetherRun& each) {
+    return static_cast<int64_t>(number) >= each.run->worker_count() ||
+           each.run->progress().processes.size() > number;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + kStartPatience;
+  while (!std::all_of(runs.begin(), runs.end(), is_there) &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kStartPoll);
+  }
+}
+
+/// The first workers serve all runs; those that a run does not need, only the others. One comes
+/// after the other, so that it gets the same number from all.
 absl::Status start_workers(const std::vector<TogetherRun>& runs, WorkerChildren& children) {
   int64_t count = 0;
   for (const TogetherRun& each : runs) count = std::max(count, each.run->worker_count());
@@ -76,6 +100,19 @@ absl::Status start_workers(const std::vector<TogetherRun>& runs, WorkerChildren&
       if (n < each.run->worker_count()) addresses.push_back(each.run->address());
     }
     SKEIN_RETURN_IF_ERROR(children.start(addresses, runs.front().run->folder()));
+    await_worker(runs, static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+/// Runs are found again by their jobs' names.
+absl::Status check_new_name(const std::vector<TogetherRun>& runs) {
+  const std::string& name = runs.back().run->job().name;
+  for (size_t n = 0; n + 1 < runs.size(); ++n) {
+    if (runs[n].run->job().name != name) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("job.name = \"", name, "\", as ", runs[n].label,
+                     " has; jobs that run together need names of their own"));
   }
   return absl::OkStatus();
 }
@@ -89,14 +126,17 @@ absl::StatusOr<std::vector<TogetherRun>> start_all(const std::vector<TrainOption
     absl::Status status = started.status();
     if (status.ok()) {
       if ((*started)->is_done()) continue;
-      runs.push_back({*std::move(started)});
+      runs.push_back({*std::move(started), std::string(absl::StripSuffix(options.label, ": "))});
       status =
           actors::check_same_device(runs.front().run->job().device, runs.back().run->job().device);
+      if (status.ok() && !options.job_path.empty()) status = check_new_name(runs);
     }
     if (status.ok()) continue;
     for (TogetherRun& each : runs) take_back(each);
     const std::string which = options.job_path.empty() ? options.resume : options.job_path;
-    return absl::Status(status.code(), absl::StrCat(which, ": ", std::string(status.message())));
+    const std::string text(status.message());
+    if (absl::StrContains(text, which)) return status;
+    return absl::Status(status.code(), absl::StrCat(which, ": ", text));
   }
   return runs;
 }
@@ -106,7 +146,7 @@ void draw_together(const std::vector<TrainOptions>& jobs, const std::vector<Toge
   if (runs.size() < 2) return;
   std::vector<TraceSource> sources;
   for (size_t n = 0; n < runs.size(); ++n) {
-    sources.push_back({runs[n].run->job().name, runs[n].run->folder().file("traces/trace.json")});
+    sources.push_back({runs[n].label, runs[n].run->folder().file("traces/trace.json")});
   }
   const std::string path = runs.front().run->folder().file("traces/together.json");
   const absl::Status status = write_shared_trace(sources, path);
@@ -143,11 +183,24 @@ int train_together(std::vector<TrainOptions> jobs, Signals& signals) {
   if (!started.ok()) return report_error(started.status());
   std::vector<TogetherRun> runs = *std::move(started);
   const absl::Status status = start_workers(runs, *children);
-  if (!status.ok()) return report_error(status);
+  if (!status.ok()) {
+    children->kill_all();
+    for (TogetherRun& each : runs) take_back(each);
+    return report_error(status);
+  }
   int code = kExitDone;
   auto is_open = [](const TogetherRun& each) { return !each.is_concluded; };
   while (std::any_of(runs.begin(), runs.end(), is_open)) {
     const int signal = signals.wait(TrainRun::kPollSeconds);
+    const bool has_only_ended = std::all_of(runs.begin(), runs.end(), [](const TogetherRun& each) {
+      return each.is_concluded || each.has_ended;
+    });
+    if (signal != 0 && has_only_ended) {
+      children->kill_all();
+      actors::print_error_line(
+          "skein: killed by a signal: what workers had not written yet is lost");
+      return kExitKilled;
+    }
     for (TogetherRun& each : runs) {
       if (each.is_concluded) continue;
       const State state = each.has_ended ? State::kEnded : each.run->poll(signal);

@@ -143,4 +143,25 @@ Profile estimate_profile(const ModelSpec& model, int64_t seq_len, const std::vec
   return profile;
 }
 
+void set_sleep_times(Profile& profile, const ModelSpec& model, const DeviceSpec& device,
+                     int64_t micro_batch_rows) {
+  SKEIN_CHECK(micro_batch_rows >= 1) << micro_batch_rows;
+  profile.device = "a device that only sleeps";
+  double update_us = 0;
+  double parameter_bytes = 0;
+  for (size_t l = 0; l < profile.layers.size(); ++l) {
+    LayerProfile& layer = profile.layers[l];
+    const bool sleeps = layer_kind(model, static_cast<int64_t>(l)) == LayerKind::kBlock;
+    parameter_bytes += static_cast<double>(layer.parameter_bytes);
+    if (sleeps) update_us += device.sleep_update_us;
+    for (size_t i = 0; i < layer.at.size(); ++i) {
+      const double share =
+          sleeps ? static_cast<double>(profile.rows[i]) / static_cast<double>(micro_batch_rows) : 0;
+      const double half_us = device.sleep_backward_us / 2 * share;
+      layer.at[i] = {device.sleep_forward_us * share, half_us, half_us};
+    }
+  }
+  profile.update_us_per_byte = update_us / parameter_bytes;
+}
+
 }  // namespace skein::plans

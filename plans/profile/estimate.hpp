@@ -32,4 +32,10 @@ Profile estimate_profile(const ModelSpec& model, int64_t seq_len, const std::vec
                          const OptimizerSpec& optimizer, double device_flops_per_second,
                          double bytes_per_second, const NumberBytes& bytes = {});
 
+/// Puts the times of a device that only sleeps in place of those of `profile`, which is of `model`:
+/// blocks take what `device` says for a whole micro-batch of `micro_batch_rows`, and fewer rows
+/// their part of it; the other layers take none. The sizes stay.
+void set_sleep_times(Profile& profile, const ModelSpec& model, const DeviceSpec& device,
+                     int64_t micro_batch_rows);
+
 }  // namespace skein::plans

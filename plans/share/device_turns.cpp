@@ -14,6 +14,12 @@ namespace {
 constexpr double kOverrunShare = 0.1;
 /// Behind when a more important one should have come, so much of a piece's time is waited for it.
 constexpr double kLateShare = 0.25;
+/// So much of the longest piece fades with each one that ends: one that was longer than usual, as
+/// the process was stopped, is forgotten after some hundred.
+constexpr uint64_t kFades = 256;
+/// A turn counts for no more than so many times the one before it, or the usual patience: it may
+/// have been long only as nobody waited.
+constexpr uint64_t kTurnGrowthMax = 4;
 
 }  // namespace
 
@@ -21,7 +27,7 @@ void DeviceTurns::add(const DeviceJob& job) {
   SKEIN_CHECK(job.weight >= 1 && job.weight <= kTurnWeightMax) << job.weight;
   JobState state;
   state.job = job;
-  state.served = virtual_us_;
+  state.served = virtual_us_[job.priority];
   const bool is_new = jobs_.emplace(job.number, std::move(state)).second;
   SKEIN_CHECK(is_new) << "job " << job.number << " is here already";
 }
@@ -29,7 +35,9 @@ void DeviceTurns::add(const DeviceJob& job) {
 void DeviceTurns::change(const DeviceJob& job, uint64_t now_us) {
   SKEIN_CHECK(job.weight >= 1 && job.weight <= kTurnWeightMax) << job.weight;
   leave(job.number, now_us);
-  jobs_.at(job.number).job = job;
+  JobState& state = jobs_.at(job.number);
+  state.job = job;
+  state.served = virtual_us_[job.priority];
   settle(now_us);
 }
 
@@ -73,7 +81,7 @@ uint64_t DeviceTurns::head(uint64_t number) const {
   for (const auto& [other, state] : jobs_) {
     if (state.job.priority == priority) head = std::max(head, state.position.value_or(0));
   }
-  return head;
+  return std::min(head, kTurnPositionMax);
 }
 
 bool DeviceTurns::is_waiting(uint64_t number) const {
@@ -85,7 +93,7 @@ void DeviceTurns::request(uint64_t number, const DevicePieceNeed& need, uint64_t
   JobState& state = jobs_.at(number);
   // Time in which it wanted nothing is not made up for.
   if (state.waiting.empty()) {
-    state.served = std::max(state.served, virtual_us_);
+    state.served = std::max(state.served, virtual_us_[state.job.priority]);
     state.waits_since_us = now_us;
   }
   if (need.need == PieceNeed::kTurn) state.forecast.on_request(need.index, now_us);
@@ -103,11 +111,7 @@ std::optional<uint64_t> DeviceTurns::start(uint64_t now_us) {
   std::set<int64_t, std::greater<>> priorities;
   for (const auto& [number, state] : jobs_) priorities.insert(state.job.priority);
   for (auto priority = priorities.begin(); !next && priority != priorities.end(); ++priority) {
-    next = next_of(*priority);
-    const uint64_t until_us = next ? held_until(*next, now_us) : 0;
-    if (until_us == 0) continue;
-    held_until_us_ = std::min(held_until_us_.value_or(until_us), until_us);
-    next = nullptr;
+    next = next_of(*priority, now_us);
   }
   if (next == nullptr) return std::nullopt;
   begin(*next, now_us);
@@ -125,7 +129,8 @@ void DeviceTurns::begin(JobState& job, uint64_t now_us) {
       seen = std::max(seen, *job.position);
     }
   }
-  virtual_us_ = std::max(virtual_us_, job.served);
+  double& virtual_us = virtual_us_[job.job.priority];
+  virtual_us = std::max(virtual_us, job.served);
   running_ = Running{job.job.number, piece, now_us};
 }
 
@@ -134,30 +139,42 @@ void DeviceTurns::end(uint64_t number, uint64_t now_us) {
   if (found == jobs_.end()) return;  // It was removed while the piece ran.
   JobState& state = found->second;
   if (state.hangs) {
+    // The next one of its kind is given as long.
+    count(state, now_us - std::min(now_us, state.hangs_since_us));
     state.hangs = false;
+    state.waits_since_us = now_us;
     return;
   }
   SKEIN_CHECK(running_ && running_->number == number) << "nothing of job " << number << " runs";
   const Running ended = *std::exchange(running_, std::nullopt);
   const uint64_t taken_us = now_us - std::min(now_us, ended.since_us);
-  state.longest_us = std::max(state.longest_us, taken_us);
-  state.served += static_cast<double>(taken_us) / static_cast<double>(state.job.weight);
-  state.idle_since_us = now_us;
+  count(state, taken_us);
   state.waits_since_us = now_us;
   if (ended.piece.need == PieceNeed::kTurn) {
+    state.idle_since_us = now_us;
     state.forecast.on_end(ended.piece.index, ended.piece.ends_pass, taken_us, now_us);
     if (ended.piece.ends_pass) end_pass(state, now_us);
   }
   settle(now_us);
 }
 
+void DeviceTurns::count(JobState& job, uint64_t taken_us) {
+  job.longest_us = std::max(taken_us, job.longest_us - job.longest_us / kFades);
+  job.served += static_cast<double>(taken_us) / static_cast<double>(job.job.weight);
+}
+
 void DeviceTurns::end_pass(JobState& job, uint64_t now_us) {
-  if (job.pass_since_us > 0) job.last_turn_us = now_us - std::min(now_us, job.pass_since_us);
+  const uint64_t most_us = kTurnGrowthMax * std::max(options_.patience_us, job.last_turn_us);
+  const auto passed_since = [&](uint64_t since_us) {
+    return std::min(most_us, now_us - std::min(now_us, since_us));
+  };
+  if (job.pass_since_us > 0) job.last_turn_us = passed_since(job.pass_since_us);
   job.pass_since_us = 0;
   if (!job.is_in_pass) return;
   job.is_in_pass = false;
   *job.position += turn_distance(job.job.weight);
-  job.last_turn_us = std::max(job.last_turn_us, now_us - std::min(now_us, job.turn_since_us));
+  if (*job.position > kTurnPositionMax) job.position.reset();
+  job.last_turn_us = std::max(job.last_turn_us, passed_since(job.turn_since_us));
   holders_.erase(job.job.priority);  // If it is its own successor, that is another turn.
 }
 
@@ -170,7 +187,7 @@ std::optional<uint64_t> DeviceTurns::wake_us() const {
   }
   for (const auto& [priority, number] : holders_) {
     const JobState& state = jobs_.at(number);
-    if (!state.waiting.empty() || state.hangs || !is_waited_for(state)) continue;
+    if (is_ready(state) || !is_waited_for(state)) continue;
     const uint64_t at_us = state.idle_since_us + patience_of(state);
     if (!first || at_us < *first) first = at_us;
   }
@@ -206,6 +223,7 @@ void DeviceTurns::drop_hung(uint64_t now_us) {
   if (!at_us || now_us < *at_us) return;
   JobState& state = jobs_.at(running_->number);
   state.hangs = true;
+  state.hangs_since_us = running_->since_us;
   ++hung_pieces_;
   running_.reset();
   leave(state.job.number, now_us);
@@ -222,11 +240,16 @@ void DeviceTurns::drop_idle_holders(uint64_t now_us) {
   const std::map<int64_t, uint64_t> held = holders_;
   for (const auto& [priority, number] : held) {
     const JobState& state = jobs_.at(number);
-    if (!state.waiting.empty() && !state.hangs) continue;
-    if (!is_waited_for(state) || now_us < state.idle_since_us + patience_of(state)) continue;
+    if (is_ready(state) || !is_waited_for(state)) continue;
+    if (now_us < state.idle_since_us + patience_of(state)) continue;
     ++lost_turns_;
     leave(number, now_us);
   }
+}
+
+bool DeviceTurns::is_ready(const JobState& holder) {
+  return !holder.hangs && !holder.waiting.empty() &&
+         holder.waiting.front().need == PieceNeed::kTurn;
 }
 
 bool DeviceTurns::is_waited_for(const JobState& holder) const {
@@ -292,11 +315,15 @@ uint64_t DeviceTurns::held_until(const JobState& job, uint64_t now_us) const {
 }
 
 /// What goes first is what others wait for; then whoever has had the smallest part of the time.
-DeviceTurns::JobState* DeviceTurns::next_of(int64_t priority) {
+DeviceTurns::JobState* DeviceTurns::next_of(int64_t priority, uint64_t now_us) {
   const JobState* has_turn = holder(priority);
   JobState* next = nullptr;
   for (auto& [number, state] : jobs_) {
     if (state.job.priority != priority || !may_run(state, has_turn)) continue;
+    if (const uint64_t until_us = held_until(state, now_us); until_us > 0) {
+      held_until_us_ = std::min(held_until_us_.value_or(until_us), until_us);
+      continue;
+    }
     const bool is_aside = state.waiting.front().need == PieceNeed::kAside;
     const bool next_is_aside = next != nullptr && next->waiting.front().need == PieceNeed::kAside;
     const bool goes_first = next == nullptr || (is_aside && !next_is_aside) ||

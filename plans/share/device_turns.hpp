@@ -41,24 +41,25 @@ constexpr uint64_t turn_distance(int64_t weight) {
 /// workers, and those that follow are `kTurnUnit / weight` apart.
 ///
 /// A job may lose its turns on one device alone: when it quiesces, or when it holds the turn and
-/// does nothing for longer than is usual for it. Until its coordinator has named a new position,
-/// its work and that of jobs that take no turns is done when the holder has none ready, or when
-/// these jobs have had less than their part of the time; so whoever has no turn is never stuck
-/// either.
+/// does nothing of a pass for longer than is usual for it. Until its coordinator has named a new
+/// position, its work and that of jobs that take no turns is done when the holder has none ready,
+/// or when these jobs have had less than their part of the time; so whoever has no turn is never
+/// stuck either.
 ///
 /// Differs: the paper's jobs are all alike; here jobs with a larger priority go first piece by
 /// piece, and the others fill what they leave idle. A piece of theirs that would not have ended
 /// when the next one of the more important job should come (`PieceForecast`) is not begun, until
-/// that is late. Whoever gets nothing for a second, and for twenty times what its longest piece
-/// takes, goes first once: so nobody starves, and the others lose a twentieth.
+/// that is late. Whoever needs no turn, or has it, and gets nothing for a second, and for twenty
+/// times what its longest piece takes, goes first once: so nobody starves, and the others lose a
+/// twentieth.
 ///
 /// Not thread-safe. Cost: O(jobs) for each event. What waits is bounded by who asks: a job has two
 /// pieces of a pass here at a time, and the parts of one.
 class DeviceTurns {
  public:
   struct Options {
-    /// A holder that has nothing ready for so long, and for twice what its last turn took, loses
-    /// its turns if others wait.
+    /// A holder that has nothing of a pass ready for so long, and for twice what its last turn
+    /// took, loses its turns if others wait.
     uint64_t patience_us = 1'000'000;
     /// A piece that runs for so long, and for `kHangFactor` times the longest one of its job,
     /// hangs: the others go on beside it.
@@ -118,12 +119,13 @@ class DeviceTurns {
     std::optional<uint64_t> position;  // Of the next pass, or of the one that runs; none: no turns.
     bool is_in_pass = false;           // It has begun the pass at `position`.
     bool hangs = false;                // Its piece has not ended and is not waited for any more.
+    uint64_t hangs_since_us = 0;       // When that began.
     std::deque<DevicePieceNeed> waiting;
-    double served = 0;            // Microseconds of the device by weight, as `virtual_us_`.
-    uint64_t longest_us = 0;      // The longest of its pieces.
+    double served = 0;            // Microseconds of the device by weight, as in `virtual_us_`.
+    uint64_t longest_us = 0;      // The longest of its pieces; it fades.
     uint64_t turn_since_us = 0;   // When it got the turn that it has; with it.
     uint64_t last_turn_us = 0;    // The longer one of its last turn and its last pass.
-    uint64_t idle_since_us = 0;   // When it got the turn, or its last piece ended; with the turn.
+    uint64_t idle_since_us = 0;   // When it got the turn, or its last piece of a pass ended.
     uint64_t pass_since_us = 0;   // When its pass began, in its turn or not; 0: none is under way.
     uint64_t waits_since_us = 0;  // Since then its oldest piece could have run, had it the device.
     bool is_urgent = false;       // All that it still has goes first.
@@ -137,10 +139,13 @@ class DeviceTurns {
   void settle(uint64_t now_us);
   void drop_hung(uint64_t now_us);
   void drop_idle_holders(uint64_t now_us);
+  /// The holder can go on with its pass, or begin it.
+  static bool is_ready(const JobState& holder);
   /// Some other job of the same priority that takes turns has something ready.
   bool is_waited_for(const JobState& holder) const;
   uint64_t patience_of(const JobState& holder) const;
-  JobState* next_of(int64_t priority);
+  /// Of the jobs of a priority. Notes in `held_until_us_` what is held for others.
+  JobState* next_of(int64_t priority, uint64_t now_us);
   bool may_run(const JobState& job, const JobState* holder) const;
   /// When a job that gets nothing goes before all others.
   uint64_t starves_at_us(const JobState& job) const;
@@ -149,6 +154,7 @@ class DeviceTurns {
   bool is_holder(const JobState& job) const;
   static bool goes_before(const JobState& other, const JobState& job);
   void begin(JobState& job, uint64_t now_us);
+  static void count(JobState& job, uint64_t taken_us);
   void end_pass(JobState& job, uint64_t now_us);
   /// The earliest time at which the job's oldest piece may begin, for jobs that go before it and
   /// whose next piece should come while it runs; 0: now.
@@ -168,7 +174,7 @@ class DeviceTurns {
   Jobs jobs_;
   std::optional<Running> running_;
   std::map<int64_t, uint64_t> holders_;    // By priority: who had the turn when that was looked at.
-  double virtual_us_ = 0;                  // `served` of the job that was served last.
+  std::map<int64_t, double> virtual_us_;   // By priority: `served` of the job that was served last.
   std::optional<uint64_t> held_until_us_;  // When a piece may begin that was held for others.
   std::map<int64_t, uint64_t> seen_;       // By priority: the largest position that has begun.
   uint64_t lost_turns_ = 0;

@@ -10,6 +10,9 @@ namespace {
 /// may fill.
 constexpr double kNewest = 0.25;
 constexpr double kNewestLonger = 0.05;
+/// A longer gap than so many usual ones, and the piece before it, is none of the passes': the job
+/// was validating, or waited for a disk. It counts as if it were so long.
+constexpr double kGapsMost = 2;
 
 }  // namespace
 
@@ -21,12 +24,13 @@ void PieceForecast::on_request(int32_t index, uint64_t now_us) {
   // before it runs.
   if (next_ < 0 || index + 1 == next_) return;
   Usual& usual = usual_[place];
-  const double gap_us =
+  double gap_us =
       index == next_ ? static_cast<double>(now_us - std::min(now_us, last_end_us_)) : 0.0;
   if (!usual.gap_us) {
     usual.gap_us = gap_us;
     return;
   }
+  gap_us = std::min(gap_us, kGapsMost * *usual.gap_us + usual.off_us + last_taken_us_);
   usual.off_us += kNewest * (std::abs(gap_us - *usual.gap_us) - usual.off_us);
   const double weight = gap_us < *usual.gap_us ? kNewest : kNewestLonger;
   *usual.gap_us += weight * (gap_us - *usual.gap_us);
@@ -36,6 +40,7 @@ void PieceForecast::on_end(int32_t index, bool ends_pass, uint64_t taken_us, uin
   if (index < 0 || index > kIndexMax) return;
   next_ = ends_pass ? 0 : index + 1;
   last_end_us_ = now_us;
+  last_taken_us_ = static_cast<double>(taken_us);
   const auto place = static_cast<size_t>(index);
   if (usual_.size() <= place) usual_.resize(place + 1);
   Usual& usual = usual_[place];

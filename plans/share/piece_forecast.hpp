@@ -40,6 +40,7 @@ class PieceForecast {
   std::vector<Usual> usual_;  // By index.
   int32_t next_ = -1;         // The index behind the newest piece that has ended; -1: not known.
   uint64_t last_end_us_ = 0;  // With it.
+  double last_taken_us_ = 0;  // By that piece.
 };
 
 }  // namespace skein::plans

@@ -26,10 +26,6 @@ SharedDevices::SharedDevices(int32_t devices, const std::vector<SharingSpec>& jo
 
 void SharedDevices::enter(int32_t job, int32_t device, uint64_t position, double now_us) {
   at(devices_, device).enter(static_cast<uint64_t>(job), position, whole(now_us));
-}
-
-void SharedDevices::leave(int32_t job, int32_t device, double now_us) {
-  at(devices_, device).leave(static_cast<uint64_t>(job), whole(now_us));
   advance(device, now_us);
 }
 

@@ -18,7 +18,6 @@ class SharedDevices {
   SharedDevices(int32_t devices, const std::vector<SharingSpec>& jobs, Grant grant);
 
   void enter(int32_t job, int32_t device, uint64_t position, double now_us);
-  void leave(int32_t job, int32_t device, double now_us);
   TurnReport report(int32_t job, int32_t device) const;
   /// The job has at most one piece that waits, beside the one that runs.
   void request(int32_t job, int32_t device, const DevicePieceNeed& need, double now_us);

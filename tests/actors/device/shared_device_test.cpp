@@ -250,8 +250,8 @@ TEST(SharedDevice, AfterTheLastJobAnotherDeviceMayBeWanted) {
 
 /// Two workers are asked in unlike orders.
 TEST(SharedMemory, TheSameJobIsRefusedEverywhere) {
-  const MemoryRank first{0, 1};
-  const MemoryRank second{0, 2};
+  constexpr uint64_t first = 1;
+  constexpr uint64_t second = 2;
   SharedMemory one;
   ASSERT_TRUE(one.reserve(first, 8, 12).ok());
   EXPECT_FALSE(one.reserve(second, 8, 12).ok()) << "at once: who is before it has it";
@@ -264,13 +264,22 @@ TEST(SharedMemory, TheSameJobIsRefusedEverywhere) {
   waits.join();
 }
 
+TEST(SharedMemory, AJobThatHasBecomeMoreImportantIsBeforeTheOther) {
+  SharedMemory memory(std::chrono::seconds(60));
+  ASSERT_TRUE(memory.reserve(2, 8, 12).ok());
+  memory.set_priority(2, 5);
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_FALSE(memory.reserve(1, 8, 12).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30)) << "at once";
+}
+
 TEST(SharedMemory, TwoJobsAtOnceDoNotGetWhatIsThereForOne) {
   for (int round = 0; round < 200; ++round) {
     SharedMemory memory(std::chrono::milliseconds(1));
     std::atomic<int> granted = 0;
     std::vector<std::thread> threads;
     for (uint64_t job : {1u, 2u}) {
-      threads.emplace_back([&, job] { granted += memory.reserve({0, job}, 8, 12).ok() ? 1 : 0; });
+      threads.emplace_back([&, job] { granted += memory.reserve(job, 8, 12).ok() ? 1 : 0; });
     }
     for (std::thread& each : threads) each.join();
     EXPECT_EQ(granted, 1);

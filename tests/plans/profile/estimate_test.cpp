@@ -128,6 +128,28 @@ TEST(Estimate, OnlyGpusKeepBfloat16) {
   }
 }
 
+TEST(Estimate, OfADeviceThatSleepsOnlyBlocksTakeTime) {
+  const ModelSpec model = flavored("byte-small");
+  const Profile before = estimate(model);
+  DeviceSpec device;
+  device.sleep_forward_us = 300;
+  device.sleep_backward_us = 800;
+  device.sleep_update_us = 50;
+  Profile profile = before;
+  set_sleep_times(profile, model, device, 4);
+  const LayerProfile& block = profile.layers[1];
+  EXPECT_EQ(profile.rows, (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(block.at[1], (LayerTimes{300, 400, 400}));
+  EXPECT_EQ(block.at[0], (LayerTimes{75, 100, 100})) << "a row takes its part of a micro-batch";
+  EXPECT_EQ(profile.layers.front().at[1].total_us() + profile.layers.back().at[1].total_us(), 0);
+  double bytes = 0;
+  for (const LayerProfile& layer : profile.layers)
+    bytes += static_cast<double>(layer.parameter_bytes);
+  const auto blocks = static_cast<double>(layer_count(model) - 2);
+  EXPECT_NEAR(profile.update_us_per_byte * bytes, 50 * blocks, 1e-6);
+  EXPECT_EQ(block.stash_row_bytes, before.layers[1].stash_row_bytes);
+}
+
 TEST(Estimate, ATiedEmbeddingIsSharedByBothEnds) {
   ModelSpec model = flavored("byte-tiny");
   EXPECT_EQ(estimate(model).tied_bytes, 256 * 64 * 4);

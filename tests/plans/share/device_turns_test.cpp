@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "plans/base/rng.hpp"
@@ -197,6 +198,152 @@ TEST(DeviceTurns, NobodyStarvesBesideAJobThatHasTheDeviceAllTheTime) {
   }
   EXPECT_GT(done, 90) << "a piece a second";
   EXPECT_LT(done, all / 20) << "and no more than a twentieth";
+}
+
+TEST(DeviceTurns, WeightsCountAmongJobsThatFillWhatAMoreImportantOneLeaves) {
+  OneDevice device(
+      {{.number = 1, .weight = 1}, {.number = 2, .weight = 4}, {.number = 3, .priority = 5}});
+  std::map<uint64_t, int> done;
+  for (uint64_t job : {1u, 2u}) device.ask(job, kShare);
+  for (int event = 0; event < 4'000; ++event) {
+    if (event % 2 == 0) device.ask(3, kShare);
+    const auto job = device.turns.start(device.now_us);
+    ASSERT_TRUE(job.has_value());
+    device.now_us += *job == 3 ? 6'000 : 1'000;
+    device.turns.end(*job, device.now_us);
+    ++done[*job];
+    if (*job != 3) device.ask(*job, kShare);
+  }
+  EXPECT_NEAR(static_cast<double>(done[2]) / done[1], 4, 0.5);
+}
+
+TEST(DeviceTurns, AHolderWhosePassDoesNotGoOnLosesItsTurnsWhateverElseItDoes) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 11, device.now_us);
+  device.ask(2, kLast);
+  uint64_t pieces = 0;
+  for (; device.turns.takes_turns(1) && pieces < 1'000; ++pieces) {
+    device.ask(1, kShare);  // It validates.
+    device.run();
+    device.now_us += 10'000;
+  }
+  EXPECT_LT(pieces, 150u) << "that is a second and some";
+}
+
+TEST(DeviceTurns, APieceThatIsHeldDoesNotHoldAShorterOneOfAnotherJob) {
+  OneDevice device({{.number = 1}, {.number = 2}, {.number = 3, .priority = 5}});
+  for (const auto& [job, taken_us] : {std::pair(1u, 50'000u), std::pair(2u, 500u)}) {
+    device.ask(job, {PieceNeed::kTurn, true, 0});
+    ASSERT_EQ(device.turns.start(device.now_us), job);
+    device.now_us += taken_us;
+    device.turns.end(job, device.now_us);
+  }
+  for (int pass = 0; pass < 20; ++pass) {
+    device.now_us += 10'000;
+    device.ask(3, {PieceNeed::kTurn, true, 0});
+    ASSERT_EQ(device.turns.start(device.now_us), 3u);
+    device.now_us += 10'000;
+    device.turns.end(3, device.now_us);
+  }
+  for (uint64_t job : {1u, 2u}) device.ask(job, {PieceNeed::kTurn, true, 0});
+  EXPECT_EQ(device.turns.start(device.now_us), 2u);
+}
+
+TEST(DeviceTurns, APieceThatHungIsGivenAsLongTheNextTime) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  for (int piece = 0; piece < 3; ++piece) {
+    device.ask(1, kLast);
+    ASSERT_EQ(device.turns.start(device.now_us), 1u);
+    device.now_us += 70'000'000;
+    device.ask(2, kShare);
+    device.run();
+    device.turns.end(1, device.now_us);
+    device.run();
+  }
+  EXPECT_EQ(device.turns.hung_pieces(), 1u);
+}
+
+TEST(DeviceTurns, ATurnThatWasLongWhileNobodyWaitedIsNoMeasure) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.ask(1, kForward);
+  device.run();
+  device.now_us += 3'600'000'000;
+  device.ask(1, kLast);
+  device.run();
+  device.turns.enter(2, device.turns.head(2) + kTurnUnit, device.now_us);
+  device.ask(2, kLast);
+  device.run();
+  const auto wake_us = device.turns.wake_us();
+  ASSERT_TRUE(wake_us.has_value());
+  EXPECT_LE(*wake_us - device.now_us, 10'000'000u);
+}
+
+TEST(DeviceTurns, AJobThatEntersWhileItsPieceHangsHoldsUpNobody) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.ask(1, kLast);
+  ASSERT_EQ(device.turns.start(device.now_us), 1u);
+  device.now_us = device.turns.wake_us().value();
+  ASSERT_EQ(device.turns.start(device.now_us), std::nullopt);
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 11, device.now_us);
+  device.ask(2, kLast);
+  const auto wake_us = device.turns.wake_us();
+  ASSERT_TRUE(wake_us.has_value());
+  device.now_us = *wake_us;
+  EXPECT_THAT(device.run(), ElementsAre(2));
+}
+
+TEST(DeviceTurns, AtTheEndOfTheLineAJobTakesNoTurns) {
+  OneDevice device(std::vector<DeviceJob>{{.number = 1}});
+  device.turns.enter(1, kTurnPositionMax - kTurnUnit, device.now_us);
+  for (int pass = 0; pass < 4; ++pass) {
+    device.ask(1, kLast);
+    device.run();
+    EXPECT_LE(device.turns.head(1), kTurnPositionMax);
+  }
+  EXPECT_FALSE(device.turns.takes_turns(1));
+}
+
+/// What it says of itself is older than its commit by the time that it communicates.
+TEST(DeviceTurns, AJobThatCommunicatesForLongComesIntoItsTurns) {
+  for (const uint64_t communicates_us : {300'000u, 800'000u, 950'000u}) {
+    OneDevice device({{.number = 1}, {.number = 2}});
+    TurnNaming names[] = {TurnNaming(1), TurnNaming(1)};
+    const auto begin = [&](uint64_t job) {
+      const uint64_t position = names[job - 1].name_next();
+      if (position > 0) device.turns.enter(job, position, device.now_us);
+      device.ask(job, kLast);
+    };
+    const auto report = [&](uint64_t job) {
+      names[job - 1].on_report({device.turns.head(job), device.turns.takes_turns(job)});
+    };
+    for (uint64_t job : {1u, 2u}) report(job);
+    begin(1);
+    uint64_t commit_us = communicates_us;
+    int passes = 0;
+    int in_turn = 0;
+    while (passes < 60) {
+      if (commit_us > 0 && device.now_us >= commit_us) {
+        commit_us = 0;
+        begin(2);
+        in_turn += device.turns.takes_turns(2) ? 1 : 0;
+      }
+      const auto job = device.turns.start(device.now_us);
+      device.now_us += job ? 100'000 : 1'000;
+      if (!job) continue;
+      device.turns.end(*job, device.now_us);
+      report(*job);
+      if (*job == 1) {
+        begin(1);
+      } else {
+        ++passes;
+        commit_us = device.now_us + communicates_us;
+      }
+    }
+    EXPECT_GT(in_turn, 50) << communicates_us;
+  }
 }
 
 TEST(DeviceTurns, WhatIsLeftOfEndedPassesGoesBeforeAllElse) {

@@ -47,6 +47,19 @@ TEST(PieceForecast, ShorterGapsAreBelievedSoonerThanLongerOnes) {
   EXPECT_LT(gap_of_longer, 1'300);
 }
 
+TEST(PieceForecast, OneLongGapIsNoneOfThePasses) {
+  PieceForecast forecast;
+  uint64_t now_us = train(forecast, 20, 500, 1'000);
+  now_us += 30'000'000;  // It validates.
+  for (int32_t index : {0, 1}) {
+    forecast.on_request(index, now_us);
+    now_us += 500;
+    forecast.on_end(index, index == 1, 500, now_us);
+  }
+  EXPECT_NEAR(forecast.next()->early_us, static_cast<double>(now_us) + 1'000, 600);
+  EXPECT_NEAR(forecast.next()->late_us, static_cast<double>(now_us) + 1'000, 600);
+}
+
 TEST(PieceForecast, PartsOfAPieceAreOnePiece) {
   PieceForecast forecast;
   for (uint64_t pass = 1; pass < 10; ++pass) {
