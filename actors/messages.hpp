@@ -262,6 +262,7 @@ struct ReplicaActivity {
   std::string action;
   uint64_t action_us = 0;
   bool works = false;
+  bool awaits_device = false;
   plans::DropCounts dropped;  // Since the one before.
 };
 

@@ -324,6 +324,7 @@ void ReplicaState::tell_activity() {
   // What waits for a device that is with another job is neither work nor slowness.
   const bool waits = config.share && config.share->is_waiting();
   activity.works = program->is_working() && !waits;
+  activity.awaits_device = waits;
   if (waits) activity.action = absl::StrCat("another job, before ", activity.action);
   const uint64_t now = now_us();
   activity.action_us = now > activity_since_us ? now - activity_since_us : 0;

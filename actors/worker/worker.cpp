@@ -140,9 +140,15 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
     return give_up(absl::UnavailableError(
         absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
   }
-  // What runs goes on until it waits for a commit; the coordinator quiesces it when it is back.
-  session->on_lost(now_us());
+  lose_coordinator();
   session->connect(job.elastic.coordinator_timeout_seconds);
+}
+
+/// What runs goes on until it waits for a commit; the coordinator quiesces it when it is back.
+/// There is no next pass until then: other jobs do not wait for one.
+void WorkerState::lose_coordinator() {
+  session->on_lost(now_us());
+  if (share) share->leave();
 }
 
 void WorkerState::on_control(const net::Envelope& message) {
@@ -433,18 +439,15 @@ void WorkerState::on_heartbeat() {
   if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds *
                                                     plans::kMicrosecondsPerSecond)) {
     // The connection is half open: the coordinator has given us up, or soon will.
-    if (session->was_member()) session->on_lost(now_us());
+    if (session->was_member()) lose_coordinator();
     session->connect(job.elastic.coordinator_timeout_seconds);
   }
   if (session->is_joined()) {
     if (replica_actor) self->send(*replica_actor, HeartbeatAtom::value);
     net::Heartbeat heartbeat;
     heartbeat.sent_us = now_us();
-    heartbeat.activity = {steps_done,
-                          activity.action,
-                          activity.action_us,
-                          activity.works,
-                          device ? device->info().name : "",
+    heartbeat.activity = {steps_done,     activity.action,        activity.action_us,
+                          activity.works, activity.awaits_device, device ? device->info().name : "",
                           dropped};
     session->tell(heartbeat);
   }

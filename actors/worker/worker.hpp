@@ -132,6 +132,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   bool has_ended() const { return phase == Phase::kEnded; }
   void on_link(const LinkOpened& opened);
   void on_link_closed(const LinkClosed& closed);
+  void lose_coordinator();
   void on_control(const net::Envelope& message);
   void on_plan_message(const net::Envelope& message);
   void on_refused(const net::Refused& refused);

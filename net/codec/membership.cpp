@@ -77,6 +77,7 @@ void read(schema::Heartbeat::Reader from, Bounds& bounds, Heartbeat& to) {
   to.activity.action = bounds.name("action", from.getAction());
   to.activity.action_us = bounds.count("actionUs", from.getActionUs(), kTimeUsMax);
   to.activity.works = from.getWorks();
+  to.activity.awaits_device = from.getAwaitsDevice() && !to.activity.works;
   to.activity.device = bounds.name("device", from.getDevice());
   to.sent_us = bounds.count("sentUs", from.getSentUs(), kTimeUsMax);
   const auto dropped = from.getDropped();
@@ -92,6 +93,7 @@ void write(const Heartbeat& from, schema::Heartbeat::Builder to) {
   to.setAction(fit_text(from.activity.action, kNameBytesMax));
   to.setActionUs(from.activity.action_us);
   to.setWorks(from.activity.works);
+  to.setAwaitsDevice(from.activity.awaits_device);
   to.setDevice(fit_text(from.activity.device, kNameBytesMax));
   to.setSentUs(from.sent_us);
   const auto& counts = from.activity.dropped.counts();

@@ -433,6 +433,7 @@ struct Heartbeat {
   works @4 :Bool;         # The device works; false: it waits.
   device @5 :Text;        # As `DeviceInfo::name`; empty: there is none yet.
   dropped @6 :List(UInt64);  # Events that changed nothing, since the worker started; by reason.
+  awaitsDevice @7 :Bool;  # It has work for the device, which is with another job. Not with `works`.
 }
 
 struct HeartbeatAck {

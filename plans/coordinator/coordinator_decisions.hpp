@@ -70,9 +70,10 @@ struct WorkerActivity {
   uint64_t steps_done = 0;
   std::string action;  // "2B5"; what its device works on, or what it waits for.
   uint64_t action_us = 0;
-  bool works = false;  // The device works; false: it waits.
-  std::string device;  // Its name; empty: not known yet.
-  DropCounts dropped;  // Events that changed nothing, since the worker started.
+  bool works = false;          // The device works; false: it waits.
+  bool awaits_device = false;  // For the device, which is with another job; not with `works`.
+  std::string device;          // Its name; empty: not known yet.
+  DropCounts dropped;          // Events that changed nothing, since the worker started.
   bool operator==(const WorkerActivity&) const = default;
 };
 

@@ -1,6 +1,7 @@
 #include "plans/coordinator/progress_watch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/units.hpp"
@@ -51,9 +52,20 @@ const Member* ProgressWatch::find_culprit(const Situation& situation) const {
   return culprit;
 }
 
+bool ProgressWatch::awaits_devices(const Situation& situation) {
+  bool awaits = false;
+  for (const Member* each : situation.workers) {
+    if (each->activity.works) return false;
+    awaits = awaits || each->activity.awaits_device;
+  }
+  return awaits;
+}
+
 ProgressWatch::Verdict ProgressWatch::check(const Situation& situation, uint64_t now_us) {
   Verdict verdict;
+  const uint64_t last_check_us = std::exchange(last_check_us_, now_us);
   if (now_us <= last_us_) return verdict;
+  if (awaits_devices(situation)) last_us_ += now_us - std::clamp(last_check_us, last_us_, now_us);
   const double waited_us = static_cast<double>(now_us - last_us_);
   verdict.waited_s = waited_us / kMicrosecondsPerSecond;
   const bool has_plan = situation.is_training || situation.is_finishing;

@@ -15,9 +15,9 @@ namespace skein::plans {
 inline constexpr uint64_t kRejoinUs = 2'500'000;
 
 /// Since when a run has got no further, and what follows from that: a worker is to blame, the step
-/// is tried once more, or the run is given up. What the coordinator itself has slept through
-/// counts against nobody. A state machine without clock or I/O; times are microseconds of one
-/// steady clock.
+/// is tried once more, or the run is given up. What the coordinator itself has slept through, and
+/// the time in which other jobs have the devices, counts against nobody. A state machine without
+/// clock or I/O; times are microseconds of one steady clock.
 class ProgressWatch {
  public:
   ProgressWatch(const JobSpec& job, uint64_t now_us);
@@ -64,11 +64,14 @@ class ProgressWatch {
 
  private:
   const Member* find_culprit(const Situation& situation) const;
+  /// Nobody works, and somebody could, if other jobs had not the device.
+  static bool awaits_devices(const Situation& situation);
 
   const double lease_us_;
   const double init_s_;
   const double train_s_;
   uint64_t last_us_;
+  uint64_t last_check_us_ = 0;
   uint64_t catch_up_since_us_ = 0;  // The end of the last pause of our own.
   uint64_t catch_up_until_us_ = 0;  // With it.
   bool tried_again_ = false;        // The step in progress, in a plan of its own.

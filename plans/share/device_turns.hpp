@@ -144,7 +144,7 @@ class DeviceTurns {
   /// Some other job of the same priority that takes turns has something ready.
   bool is_waited_for(const JobState& holder) const;
   uint64_t patience_of(const JobState& holder) const;
-  /// Of the jobs of a priority. Notes in `held_until_us_` what is held for others.
+  /// Who is next among the jobs of a priority. Notes in `held_until_us_` what is held for others.
   JobState* next_of(int64_t priority, uint64_t now_us);
   bool may_run(const JobState& job, const JobState* holder) const;
   /// When a job that gets nothing goes before all others.

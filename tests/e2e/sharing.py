@@ -210,7 +210,7 @@ def a_job_that_has_the_device(program):
     calm_job = another_job(program, "patient", sleep, steps=1000)
     dump = os.path.join(program.folder, "saturated")
     both = subprocess.Popen([program.skein, "train", busy, calm_job, "--workers", "1", "--job.dump_folder", dump,
-                             "--parallelism.pipeline_parallel_degree", "1", "--quiet"], cwd=program.folder,
+                             "--comm.train_timeout_seconds", "3", "--parallelism.pipeline_parallel_degree", "1", "--quiet"], cwd=program.folder,
                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def steps(name):
@@ -219,7 +219,7 @@ def a_job_that_has_the_device(program):
     done = steps("busy"), steps("patient")
     program.expect("a job that has the device: the other one goes on", done[1] >= 1 and done[0] > 5 * done[1], done)
     events = read_lines(os.path.join(run_folder(dump, "patient"), "events.jsonl"))
-    lost = [each["text"] for each in events if each["event"] == "worker.lost"]
+    lost = [each["text"] for each in events if each["event"] in ("worker.lost", "step.stuck")]
     program.expect("a job that has the device: waiting for it is no fault of a worker", not lost, lost)
     both.send_signal(signal.SIGINT)
     code = both.wait(timeout=60)

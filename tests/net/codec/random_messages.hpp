@@ -92,7 +92,9 @@ class RandomMessages {
   }
   void fill(Refused& to) { to = {line(kReasonBytesMax), line()}; }
   void fill(Heartbeat& to) {
-    to = {{count(kStepsMax), line(), count(kTimeUsMax), flag(), line(), {}}, count(kTimeUsMax)};
+    to = {{count(kStepsMax), line(), count(kTimeUsMax), flag(), false, line(), {}},
+          count(kTimeUsMax)};
+    to.activity.awaits_device = !to.activity.works && flag();
     for (uint64_t& each : to.activity.dropped.counts()) each = count(kEventsMax);
   }
   void fill(HeartbeatAck& to) { to = {count(kTimeUsMax), count(kTimeUsMax)}; }

@@ -63,6 +63,25 @@ TEST(ProgressWatch, AStepOnWhichNobodyWorksIsTriedAgainOnceAndThenGivenUp) {
   EXPECT_EQ(watch.check(situation, 401 * kWatchedSecond).kind, Kind::kStuck) << "another step";
 }
 
+TEST(ProgressWatch, TimeInWhichOthersHaveTheDevicesIsNotCounted) {
+  ProgressWatch watch(watched_job(), 0);
+  Member waits = working(1, 0);
+  waits.activity.awaits_device = true;
+  const Member idle = working(2, 0), works = working(3, 1);
+  ProgressWatch::Situation situation;
+  situation.is_training = true;
+  situation.workers = {&waits, &idle};
+  uint64_t second = 0;
+  for (; second < 1'000; ++second) {
+    EXPECT_EQ(watch.check(situation, second * kWatchedSecond).kind, Kind::kGoesOn);
+  }
+  situation.workers = {&waits, &works};
+  for (; second < 1'200; ++second) {
+    EXPECT_EQ(watch.check(situation, second * kWatchedSecond).kind, Kind::kGoesOn);
+  }
+  EXPECT_EQ(watch.check(situation, 1'202 * kWatchedSecond).kind, Kind::kTimedOut);
+}
+
 TEST(ProgressWatch, WithoutAPlanTheTimeToBeginCounts) {
   ProgressWatch watch(watched_job(), 0);
   EXPECT_EQ(watch.check({}, 60 * kWatchedSecond).kind, Kind::kGoesOn);
