@@ -19,6 +19,12 @@ absl::Status write_run_report(const RunRecord& record, const std::string& path) 
       {"stages", plans::stages_text(record.plan) + " (layers x replicas)"},
       {"measured step", time_text(report.measured->end_us, true)},
       {"measured bubble", absl::StrFormat("%.1f%%", bubble_of(*report.measured) * 100)}};
+  if (record.other_jobs_share > 0) {
+    report.facts.emplace_back(
+        "other jobs", absl::StrFormat("had a device for %.1f%% of the time, while work of this "
+                                      "one waited",
+                                      record.other_jobs_share * 100));
+  }
   if (record.profiles) {
     const plans::ClusterSpec& cluster = record.profiles->cluster;
     const auto simulation = plans::simulate(record.plan, record.profiles->profile, cluster, {});

@@ -19,6 +19,8 @@ struct RunRecord {
   std::optional<plans::ReportProfiles> profiles;  // If the workers measured before they started.
   std::vector<actors::TimingsReport> timings;     // The timings of the profiled steps.
   std::string history;                            // As `run_history_svg` drew it; may be empty.
+  /// The part of the time in which other jobs had a device, while work of this one waited for it.
+  double other_jobs_share = 0;
 };
 
 /// Writes report.html: the run over time, the last profiled step as it was measured, and as the

@@ -98,7 +98,7 @@ void RunReporter::line(const std::string& text) {
   if (options_.label.empty()) {
     printer_.print(text);
   } else if (options_.format == LogFormat::kText) {
-    printer_.print(options_.label + text);
+    printer_.print(text.empty() ? text : options_.label + text);
   } else {  // An object, which says whose it is first.
     printer_.print(absl::StrCat("{\"job\":", to_line(options_.job.name), ",", text.substr(1)));
   }
@@ -343,11 +343,18 @@ void RunReporter::write_pages(const std::string& history) {
   if (!trace_.empty()) {
     status.Update(trace_.write());
     if (plan_ && !options_.simulated) {
-      status.Update(write_run_report({options_.job, *plan_, profiles_, trace_.reports(), history},
-                                     options_.folder.file("report.html")));
+      status.Update(write_run_report(
+          {options_.job, *plan_, profiles_, trace_.reports(), history, other_jobs_share()},
+          options_.folder.file("report.html")));
     }
   }
   if (!status.ok()) event_line(std::string(status.message()));
+}
+
+/// The part of the time that the stage waited which waited longest.
+double RunReporter::other_jobs_share() const {
+  if (wait_seconds_.empty() || step_seconds_ <= 0) return 0;
+  return *std::max_element(wait_seconds_.begin(), wait_seconds_.end()) / step_seconds_;
 }
 
 /// Which of its files the run has: one that could not begin has no plan.
@@ -438,12 +445,11 @@ void RunReporter::print_summary(const actors::RunResult& result, double wall_sec
                          options_.simulated ? "simulated" : "measured", ideal_bubble() * 100));
     line(prediction_line());
     line(absl::StrCat("  stages       ", absl::StrJoin(stages, "; ")));
-    const double wait = *std::max_element(wait_seconds_.begin(), wait_seconds_.end());
-    if (wait > 0) {
+    if (const double share = other_jobs_share(); share > 0) {
       line(
           absl::StrFormat("  other jobs   had a device for %.1f%% of the time, while work of this "
                           "one waited",
-                          wait / step_seconds_ * 100));
+                          share * 100));
     }
     if (!options_.simulated) {
       line(absl::StrFormat("  control      %.2f%% of the step time", control_share() * 100));

@@ -73,6 +73,7 @@ class RunReporter final : public actors::RunObserver {
   std::string prediction_line() const;
   void mark_event(const actors::EventReport& report);
   std::string files_text() const;
+  double other_jobs_share() const;
   void write_pages(const std::string& history);
   /// The share of these seconds in which the plan's devices had nothing to do, and were not with
   /// other jobs, as the simulator counts it; 0 without a plan.

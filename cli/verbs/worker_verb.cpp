@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "actors/device/shared_device.hpp"
@@ -104,11 +105,16 @@ absl::Status check_addresses(const WorkerArguments& arguments) {
 }
 
 /// How a run that the worker has served has ended. Whoever has to end before what it holds is
-/// written does not wait for the disk, unless there are other runs.
-int report_end(const actors::WorkerProcess& run, bool is_last) {
+/// written does not wait for the disk, unless there are other runs. `address`: its coordinator's,
+/// if there are other runs; else empty.
+int report_end(const actors::WorkerProcess& run, const std::string& address, bool is_last) {
   const absl::Status result = run.result();
   if (result.ok()) return kExitDone;
-  const int code = report_error(result);
+  const std::string text(result.message());
+  const bool says_which = address.empty() || absl::StrContains(text, address);
+  const int code = report_error(
+      says_which ? result
+                 : absl::Status(result.code(), absl::StrCat("--join ", address, ": ", text)));
   if (absl::IsDeadlineExceeded(result) && is_last) std::_Exit(code);
   return code;
 }
@@ -139,17 +145,19 @@ bool await_none(const std::atomic<int>& open) {
   return open == 0;
 }
 
-/// Looks after the runs until all have ended.
-int serve(ServedRuns runs, SpotWatch* spot, Signals& signals) {
+/// Looks after the runs, whose coordinators are at these addresses, until all have ended.
+int serve(ServedRuns runs, const std::vector<std::string>& addresses, SpotWatch* spot,
+          Signals& signals) {
   bool leaves = false;
   int code = kExitDone;
   size_t left = runs.size();
   const auto open = std::make_shared<std::atomic<int>>(0);
   while (true) {
-    for (auto& each : runs) {
-      if (!each || !each->wait(0)) continue;
-      code = std::max(code, report_end(*each, --left == 0));
-      take_apart(std::move(each), open);
+    for (size_t n = 0; n < runs.size(); ++n) {
+      if (!runs[n] || !runs[n]->wait(0)) continue;
+      const std::string address = runs.size() > 1 ? addresses[n] : "";
+      code = std::max(code, report_end(*runs[n], address, --left == 0));
+      take_apart(std::move(runs[n]), open);
     }
     if (left == 0) {
       if (!await_none(*open)) std::_Exit(code);
@@ -228,7 +236,7 @@ int run_worker(const WorkerArguments& arguments, const actors::FailPointHandle& 
     runs.push_back(*std::move(worker));
   }
   const std::unique_ptr<SpotWatch> spot = watch_spot(*std::move(clouds), **metadata);
-  return serve(std::move(runs), spot.get(), signals);
+  return serve(std::move(runs), arguments.join, spot.get(), signals);
 }
 
 }  // namespace skein::cli

@@ -51,7 +51,8 @@ class TurnNaming {
  private:
   /// So far ahead is named: others begin passes while the order is on its way.
   static constexpr uint64_t kAheadLeast = 2 * kTurnUnit;
-  static constexpr uint64_t kAheadMost = 1024 * kTurnUnit;
+  /// No further: the job waits until the others have come there.
+  static constexpr uint64_t kAheadMost = 32 * kTurnUnit;
   /// The job follows others that are further ahead of it.
   static constexpr uint64_t kAheadMax = 4 * kTurnUnit;
 
