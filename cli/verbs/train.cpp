@@ -75,9 +75,9 @@ void take_back(TogetherRun& each) {
   if (!made.empty()) std::filesystem::remove_all(made, error);
 }
 
-/// Until the worker with this number, from 0, is there for each run that it serves, or does not
-/// come.
-void await_worker(const std::vector<TogetherRun>& runs, size_t number) {
+/// Until the worker with this number, from 0, is there for each run that it serves. False if it
+/// does not come.
+bool await_worker(const std::vector<TogetherRun>& runs, size_t number) {
   const auto is_there = [number](const TogetherRun& each) {
     return static_cast<int64_t>(number) >= each.run->worker_count() ||
            each.run->progress().processes.size() > number;
@@ -87,20 +87,22 @@ void await_worker(const std::vector<TogetherRun>& runs, size_t number) {
          std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(kStartPoll);
   }
+  return std::all_of(runs.begin(), runs.end(), is_there);
 }
 
 /// The first workers serve all runs; those that a run does not need, only the others. One comes
-/// after the other, so that it gets the same number from all.
+/// after the other, so that it gets the same number from all, as long as all come.
 absl::Status start_workers(const std::vector<TogetherRun>& runs, WorkerChildren& children) {
   int64_t count = 0;
   for (const TogetherRun& each : runs) count = std::max(count, each.run->worker_count());
+  bool do_come = true;
   for (int64_t n = 0; n < count; ++n) {
     std::vector<std::string> addresses;
     for (const TogetherRun& each : runs) {
       if (n < each.run->worker_count()) addresses.push_back(each.run->address());
     }
     SKEIN_RETURN_IF_ERROR(children.start(addresses, runs.front().run->folder()));
-    await_worker(runs, static_cast<size_t>(n));
+    do_come = do_come && children.faults().empty() && await_worker(runs, static_cast<size_t>(n));
   }
   return absl::OkStatus();
 }

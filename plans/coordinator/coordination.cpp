@@ -1411,6 +1411,7 @@ CoordinatorOutcome Coordination::on_fault(const absl::Status& why) {
 CoordinatorOutcome Coordination::on_superseded(const absl::Status& why) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   CoordinatorDecisions decisions = end(why, false);
+  if (!options_.awaits_last_workers) return decisions;  // They are ours, and die with us.
   std::erase_if(decisions,
                 [](const auto& each) { return std::holds_alternative<StopWorkers>(each); });
   return decisions;

@@ -166,7 +166,8 @@ class Coordination {
   /// The worker must go: its state is moved away first.
   CoordinatorOutcome on_leave(WorkerId worker, const std::string& reason, uint64_t now_us);
   CoordinatorOutcome on_fault(const absl::Status& why);
-  /// Another coordinator has the run: this one ends, and its workers find the other.
+  /// Another coordinator has the run: this one ends, and its workers, but for those that die with
+  /// it, look for the other at the same address.
   CoordinatorOutcome on_superseded(const absl::Status& why);
   CoordinatorOutcome on_stop_request(const std::string& reason, uint64_t now_us);
   /// The journal cannot be written for now, and tries again: the run waits for it.

@@ -65,12 +65,13 @@ ProgressWatch::Verdict ProgressWatch::check(const Situation& situation, uint64_t
   Verdict verdict;
   const uint64_t last_check_us = std::exchange(last_check_us_, now_us);
   if (now_us <= last_us_) return verdict;
-  if (awaits_devices(situation)) last_us_ += now_us - std::clamp(last_check_us, last_us_, now_us);
+  // A worker that quiesces says nothing new.
+  const bool has_steps = situation.is_training || situation.is_finishing;
+  if (has_steps && awaits_devices(situation)) last_us_ += now_us - std::clamp(last_check_us, last_us_, now_us);
   const double waited_us = static_cast<double>(now_us - last_us_);
   verdict.waited_s = waited_us / kMicrosecondsPerSecond;
-  const bool has_plan = situation.is_training || situation.is_finishing;
-  verdict.limit_s = has_plan ? train_s_ : init_s_;
-  verdict.limit = has_plan ? "comm.train_timeout_seconds" : "comm.init_timeout_seconds";
+  verdict.limit_s = has_steps ? train_s_ : init_s_;
+  verdict.limit = has_steps ? "comm.train_timeout_seconds" : "comm.init_timeout_seconds";
   const bool is_late = situation.is_training && situation.last_step_us > 0 &&
                        waited_us > std::max(lease_us_, kStuckFactor * situation.last_step_us);
   if (const Member* culprit = is_late ? find_culprit(situation) : nullptr) {

@@ -34,7 +34,8 @@ Profile estimate_profile(const ModelSpec& model, int64_t seq_len, const std::vec
 
 /// Puts the times of a device that only sleeps in place of those of `profile`, which is of `model`:
 /// blocks take what `device` says for a whole micro-batch of `micro_batch_rows`, and fewer rows
-/// their part of it; the other layers take none. The sizes stay.
+/// their part of it; the other layers take none. The time of all updates is right, a stage's goes
+/// by its bytes. The sizes stay.
 void set_sleep_times(Profile& profile, const ModelSpec& model, const DeviceSpec& device,
                      int64_t micro_batch_rows);
 

@@ -139,8 +139,8 @@ void DeviceTurns::end(uint64_t number, uint64_t now_us) {
   if (found == jobs_.end()) return;  // It was removed while the piece ran.
   JobState& state = found->second;
   if (state.hangs) {
-    // The next one of its kind is given as long.
-    count(state, now_us - std::min(now_us, state.hangs_since_us));
+    // The next one is given twice as long; the others had the device meanwhile.
+    state.hung_us = std::max(state.hung_us, now_us - std::min(now_us, state.hangs_since_us));
     state.hangs = false;
     state.waits_since_us = now_us;
     return;
@@ -150,8 +150,8 @@ void DeviceTurns::end(uint64_t number, uint64_t now_us) {
   const uint64_t taken_us = now_us - std::min(now_us, ended.since_us);
   count(state, taken_us);
   state.waits_since_us = now_us;
+  if (ended.piece.need != PieceNeed::kShare) state.idle_since_us = now_us;
   if (ended.piece.need == PieceNeed::kTurn) {
-    state.idle_since_us = now_us;
     state.forecast.on_end(ended.piece.index, ended.piece.ends_pass, taken_us, now_us);
     if (ended.piece.ends_pass) end_pass(state, now_us);
   }
@@ -232,7 +232,8 @@ void DeviceTurns::drop_hung(uint64_t now_us) {
 std::optional<uint64_t> DeviceTurns::hang_at() const {
   if (!running_ || jobs_.size() < 2) return std::nullopt;
   const JobState& state = jobs_.at(running_->number);
-  return running_->since_us + std::max(options_.hang_us, kHangFactor * state.longest_us);
+  return running_->since_us +
+         std::max({options_.hang_us, kHangFactor * state.longest_us, 2 * state.hung_us});
 }
 
 void DeviceTurns::drop_idle_holders(uint64_t now_us) {
@@ -248,8 +249,9 @@ void DeviceTurns::drop_idle_holders(uint64_t now_us) {
 }
 
 bool DeviceTurns::is_ready(const JobState& holder) {
-  return !holder.hangs && !holder.waiting.empty() &&
-         holder.waiting.front().need == PieceNeed::kTurn;
+  return !holder.hangs &&
+         std::any_of(holder.waiting.begin(), holder.waiting.end(),
+                     [](const DevicePieceNeed& each) { return each.need == PieceNeed::kTurn; });
 }
 
 bool DeviceTurns::is_waited_for(const JobState& holder) const {

@@ -122,7 +122,8 @@ class DeviceTurns {
     uint64_t hangs_since_us = 0;       // When that began.
     std::deque<DevicePieceNeed> waiting;
     double served = 0;            // Microseconds of the device by weight, as in `virtual_us_`.
-    uint64_t longest_us = 0;      // The longest of its pieces; it fades.
+    uint64_t longest_us = 0;      // The longest of its pieces that did not hang; it fades.
+    uint64_t hung_us = 0;         // The longest of those that did, and ended after all.
     uint64_t turn_since_us = 0;   // When it got the turn that it has; with it.
     uint64_t last_turn_us = 0;    // The longer one of its last turn and its last pass.
     uint64_t idle_since_us = 0;   // When it got the turn, or its last piece of a pass ended.

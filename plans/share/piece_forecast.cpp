@@ -13,6 +13,8 @@ constexpr double kNewestLonger = 0.05;
 /// A longer gap than so many usual ones, and the piece before it, is none of the passes': the job
 /// was validating, or waited for a disk. It counts as if it were so long.
 constexpr double kGapsMost = 2;
+/// So many longer ones in a row are the new usual.
+constexpr int kLongerIsUsual = 3;
 
 }  // namespace
 
@@ -30,7 +32,9 @@ void PieceForecast::on_request(int32_t index, uint64_t now_us) {
     usual.gap_us = gap_us;
     return;
   }
-  gap_us = std::min(gap_us, kGapsMost * *usual.gap_us + usual.off_us + last_taken_us_);
+  const double most_us = kGapsMost * *usual.gap_us + usual.off_us + last_taken_us_;
+  usual.longer = gap_us > most_us ? usual.longer + 1 : 0;
+  if (usual.longer < kLongerIsUsual) gap_us = std::min(gap_us, most_us);
   usual.off_us += kNewest * (std::abs(gap_us - *usual.gap_us) - usual.off_us);
   const double weight = gap_us < *usual.gap_us ? kNewest : kNewestLonger;
   *usual.gap_us += weight * (gap_us - *usual.gap_us);

@@ -35,6 +35,7 @@ class PieceForecast {
     std::optional<double> taken_us;
     std::optional<double> gap_us;  // From the end of the piece before it to its request.
     double off_us = 0;             // How far gaps were from that, in the mean.
+    int longer = 0;                // Gaps in a row that were far longer than that.
   };
 
   std::vector<Usual> usual_;  // By index.

@@ -15,9 +15,12 @@ namespace skein::plans {
 ///
 /// A position is named when some worker has none, and when there are jobs far ahead: devices that
 /// have no job in common are not equally far, and whoever is on both would be first for long on the
-/// one, or wait for long on the other. What workers say is older than the order by the time that
-/// the job communicates, in which others may begin passes: where a position came too late, the next
-/// one is named twice as far ahead.
+/// one, or wait for long on the other.
+///
+/// What workers say is older than the order by the time that the job communicates. If others begin
+/// more passes meanwhile than the position is ahead, it comes too late, each time, and the job's
+/// work is done without turns. That is well: in turns each pass of the others would wait for one
+/// of its, and nobody would be faster for it.
 class TurnNaming {
  public:
   explicit TurnNaming(int64_t weight) : unit_(turn_distance(weight)) {}
@@ -25,43 +28,31 @@ class TurnNaming {
   /// A worker has said so since the last order.
   void on_report(const TurnReport& report) {
     if (report.head == 0) return;
-    head_ = std::max(head_, std::min(report.head, kTurnPositionMax - kAheadMost));
+    head_ = std::max(head_, std::min(report.head, kTurnPositionMax - kAheadMax));
     lacks_turns_ = lacks_turns_ || !report.has_turns;
   }
   /// Its workers have given up its turns, as there is no next pass for now.
-  void on_pause() {
-    lacks_turns_ = true;
-    was_named_ = false;
-  }
+  void on_pause() { lacks_turns_ = true; }
   /// An order is to be sent that the next pass begins with: the position that goes with it; 0: the
   /// one after the pass before.
   uint64_t name_next() {
     if (position_) *position_ += unit_;
     const bool is_behind = position_ && head_ > *position_ + kAheadMax;
     const bool is_named = head_ > 0 && (lacks_turns_ || is_behind);
-    if (was_named_) {
-      ahead_ = lacks_turns_ ? std::min(2 * ahead_, kAheadMost) : std::max(ahead_ / 2, kAheadLeast);
-    }
-    was_named_ = is_named;
-    if (is_named) position_ = head_ + ahead_;
+    if (is_named) position_ = head_ + kAhead;
     lacks_turns_ = false;
     return is_named ? *position_ : 0;
   }
 
  private:
   /// So far ahead is named: others begin passes while the order is on its way.
-  static constexpr uint64_t kAheadLeast = 2 * kTurnUnit;
-  /// No further: the job waits until the others have come there.
-  static constexpr uint64_t kAheadMost = 32 * kTurnUnit;
-  /// The job follows others that are further ahead of it.
+  static constexpr uint64_t kAhead = 2 * kTurnUnit;
   static constexpr uint64_t kAheadMax = 4 * kTurnUnit;
 
   uint64_t unit_;                     // Between two passes.
   std::optional<uint64_t> position_;  // The newest pass's; none: nothing was named yet.
   uint64_t head_ = 0;                 // The largest that was said; 0: no device is shared.
   bool lacks_turns_ = false;          // Some worker has none, as far as was said.
-  bool was_named_ = false;            // With the newest order.
-  uint64_t ahead_ = kAheadLeast;
 };
 
 }  // namespace skein::plans

@@ -75,11 +75,18 @@ TEST(ProgressWatch, TimeInWhichOthersHaveTheDevicesIsNotCounted) {
   for (; second < 1'000; ++second) {
     EXPECT_EQ(watch.check(situation, second * kWatchedSecond).kind, Kind::kGoesOn);
   }
+  ProgressWatch quiescing = watch;
   situation.workers = {&waits, &works};
   for (; second < 1'200; ++second) {
     EXPECT_EQ(watch.check(situation, second * kWatchedSecond).kind, Kind::kGoesOn);
   }
   EXPECT_EQ(watch.check(situation, 1'202 * kWatchedSecond).kind, Kind::kTimedOut);
+  situation.is_training = false;  // What a worker that quiesces says of itself is old.
+  situation.workers = {&waits};
+  for (second = 1'000; second < 1'010; ++second) {
+    quiescing.check(situation, second * kWatchedSecond);
+  }
+  EXPECT_TRUE(quiescing.is_slow_to_answer(waits, 5, second * kWatchedSecond));
 }
 
 TEST(ProgressWatch, WithoutAPlanTheTimeToBeginCounts) {

@@ -306,9 +306,10 @@ TEST(DeviceTurns, AtTheEndOfTheLineAJobTakesNoTurns) {
   EXPECT_FALSE(device.turns.takes_turns(1));
 }
 
-/// What it says of itself is older than its commit by the time that it communicates.
-TEST(DeviceTurns, AJobThatCommunicatesForLongComesIntoItsTurns) {
-  for (const uint64_t communicates_us : {300'000u, 800'000u, 950'000u}) {
+/// Its reports are older than its commits by that, and positions come too late.
+TEST(DeviceTurns, AJobThatCommunicatesForLongAndTheOtherAreBothAsFastAsAlone) {
+  constexpr uint64_t kPassUs = 100'000;
+  for (const uint64_t communicates_us : {400'000u, 900'000u, 3'000'000u}) {
     OneDevice device({{.number = 1}, {.number = 2}});
     TurnNaming names[] = {TurnNaming(1), TurnNaming(1)};
     const auto begin = [&](uint64_t job) {
@@ -322,28 +323,62 @@ TEST(DeviceTurns, AJobThatCommunicatesForLongComesIntoItsTurns) {
     for (uint64_t job : {1u, 2u}) report(job);
     begin(1);
     uint64_t commit_us = communicates_us;
-    int passes = 0;
-    int in_turn = 0;
-    while (passes < 60) {
+    std::map<uint64_t, uint64_t> passes;
+    while (passes[2] < 60) {
       if (commit_us > 0 && device.now_us >= commit_us) {
         commit_us = 0;
         begin(2);
-        in_turn += device.turns.takes_turns(2) ? 1 : 0;
       }
       const auto job = device.turns.start(device.now_us);
-      device.now_us += job ? 100'000 : 1'000;
+      device.now_us += job ? kPassUs : 1'000;
       if (!job) continue;
       device.turns.end(*job, device.now_us);
       report(*job);
+      ++passes[*job];
       if (*job == 1) {
         begin(1);
       } else {
-        ++passes;
         commit_us = device.now_us + communicates_us;
       }
     }
-    EXPECT_GT(in_turn, 50) << communicates_us;
+    const uint64_t alone_us = 60 * (communicates_us + kPassUs);
+    EXPECT_LT(device.now_us, alone_us * 5 / 4) << communicates_us;
+    EXPECT_GT(passes[1] * kPassUs, (device.now_us - 60 * kPassUs) * 9 / 10) << communicates_us;
   }
+}
+
+TEST(DeviceTurns, AJobThatHasHungGetsNoLessAfterwards) {
+  OneDevice device({{.number = 1}, {.number = 2, .priority = 5}});
+  device.ask(1, kShare);
+  ASSERT_EQ(device.turns.start(device.now_us), 1u);
+  device.now_us += 600'000'000;
+  device.ask(2, kShare);
+  device.run();
+  device.turns.end(1, device.now_us);
+  device.ask(1, kShare);
+  const uint64_t since_us = device.now_us;
+  for (uint64_t job = 2; job == 2;) {
+    device.ask(2, kShare);
+    job = device.turns.start(device.now_us).value();
+    device.now_us += 100'000;
+    device.turns.end(job, device.now_us);
+  }
+  EXPECT_LT(device.now_us - since_us, 3'000'000u) << "nobody starves";
+}
+
+TEST(DeviceTurns, AHolderWhosePassIsBehindItsAsidesIsReady) {
+  OneDevice device({{.number = 1}, {.number = 2}, {.number = 3, .priority = 5}});
+  device.turns.enter(1, 10, device.now_us);
+  device.turns.enter(2, 11, device.now_us);
+  device.ask(3, kShare);
+  ASSERT_EQ(device.turns.start(device.now_us), 3u);
+  device.ask(2, kLast);
+  device.ask(1, kAside);
+  device.ask(1, kLast);
+  device.now_us += 1'200'000;
+  device.turns.end(3, device.now_us);
+  EXPECT_THAT(device.run(), ElementsAre(1, 1, 2));
+  EXPECT_EQ(device.turns.lost_turns(), 0u);
 }
 
 TEST(DeviceTurns, WhatIsLeftOfEndedPassesGoesBeforeAllElse) {

@@ -60,6 +60,13 @@ TEST(PieceForecast, OneLongGapIsNoneOfThePasses) {
   EXPECT_NEAR(forecast.next()->late_us, static_cast<double>(now_us) + 1'000, 600);
 }
 
+TEST(PieceForecast, LongerGapsInARowAreTheNewUsual) {
+  PieceForecast forecast;
+  train(forecast, 20, 500, 10);
+  const uint64_t end_us = train(forecast, 60, 500, 20'000);
+  EXPECT_NEAR(forecast.next()->early_us, static_cast<double>(end_us) + 20'000, 6'000);
+}
+
 TEST(PieceForecast, PartsOfAPieceAreOnePiece) {
   PieceForecast forecast;
   for (uint64_t pass = 1; pass < 10; ++pass) {

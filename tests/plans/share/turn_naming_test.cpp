@@ -49,28 +49,6 @@ TEST(TurnNaming, FollowsJobsThatAreFarAhead) {
   EXPECT_GT(turns.name_next(), first + 300 * kTurnUnit);
 }
 
-TEST(TurnNaming, NamesFurtherAheadWhereThatCameTooLate) {
-  TurnNaming turns(1);
-  uint64_t head = 1;
-  uint64_t ahead = 0;
-  for (int order = 0; order < 5; ++order) {
-    turns.on_report({head, false});
-    const uint64_t named = turns.name_next();
-    EXPECT_GT(named, head + ahead);
-    ahead = named - head;
-    head = named + kTurnUnit;
-  }
-  for (int order = 0; order < 100; ++order) {
-    turns.on_report({head, false});
-    ahead = turns.name_next() - head;
-  }
-  EXPECT_LE(ahead, 100 * kTurnUnit) << "the others' passes until then are waited for";
-  turns.on_report({head, true});
-  EXPECT_EQ(turns.name_next(), 0u) << "it has its turns";
-  turns.on_report({head + kTurnUnit, false});
-  EXPECT_LT(turns.name_next(), head + kTurnUnit + ahead) << "and need not be so far ahead";
-}
-
 TEST(TurnNaming, NeverNamesMoreThanAWorkerTakes) {
   TurnNaming turns(1);
   turns.on_report({kTurnPositionMax, false});
