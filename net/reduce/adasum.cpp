@@ -120,6 +120,24 @@ absl::Status reduce_tree(Exchange& exchange, Reduction& reduction, size_t floats
   return absl::OkStatus();
 }
 
+using Coefficients = std::vector<double>;
+
+/// Dot product of two sums of vectors.
+double dot(std::span<const double> gram, const Coefficients& a, const Coefficients& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (size_t j = 0; j < b.size(); ++j) sum += a[i] * b[j] * gram[i * b.size() + j];
+  }
+  return sum;
+}
+
+Coefficients combined(std::span<const double> gram, const Coefficients& a, const Coefficients& b) {
+  const AdasumFactors factors = adasum_factors({dot(gram, a, b), dot(gram, a, a), dot(gram, b, b)});
+  Coefficients result(a.size());
+  for (size_t i = 0; i < result.size(); ++i) result[i] = factors.a * a[i] + factors.b * b[i];
+  return result;
+}
+
 /// An extra rank and its partner combine half of their vectors each; the partner gets both halves.
 absl::Status fold(Exchange& pair, Reduction& reduction, size_t floats) {
   FloatRange mine = {0, floats};
@@ -162,6 +180,21 @@ AdasumFactors adasum_factors(const AdasumDots& dots) {
   if (!(dots.aa < kNormSquaredMin)) factors.a = 1 - dots.ab / (2 * dots.aa);
   if (!(dots.bb < kNormSquaredMin)) factors.b = 1 - dots.ab / (2 * dots.bb);
   return factors;
+}
+
+std::vector<double> adasum_coefficients(std::span<const double> gram, size_t count) {
+  std::vector<Coefficients> vectors(count, Coefficients(count));
+  for (size_t i = 0; i < count; ++i) vectors[i][i] = 1;
+  const size_t inner = std::bit_floor(count);
+  for (size_t i = inner; i < count; ++i) {
+    vectors[i - inner] = combined(gram, vectors[i - inner], vectors[i]);
+  }
+  for (size_t level = 1; level < inner; level *= 2) {
+    for (size_t i = 0; i + level < inner; i += 2 * level) {
+      vectors[i] = combined(gram, vectors[i], vectors[i + level]);
+    }
+  }
+  return vectors[0];
 }
 
 void combine(const AdasumFactors& factors, std::span<float> own, std::span<const float> other) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "net/reduce/exchange.hpp"
@@ -24,6 +25,13 @@ struct AdasumFactors {
 /// Adasum(a, b) = (1 - a.b / (2 |a|^2)) a + (1 - a.b / (2 |b|^2)) b: the sum of orthogonal vectors,
 /// the mean of equal ones. The factor of a vector that is as good as 0 is 1.
 AdasumFactors adasum_factors(const AdasumDots& dots);
+
+/// Adasum of `count` vectors, of one tensor, is the sum of `result[i]` times vector i, as the tree
+/// only ever scales and adds: this is found from their dot products alone. The tree is that of
+/// `adasum` over as many ranks.
+///
+/// `gram`  [count, count]  dot products; symmetric. `count` >= 1.
+std::vector<double> adasum_coefficients(std::span<const double> gram, size_t count);
 
 /// own := factors.a * own + factors.b * other, in float64, rounded once.
 void combine(const AdasumFactors& factors, std::span<float> own, std::span<const float> other);
