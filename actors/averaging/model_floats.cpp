@@ -22,6 +22,12 @@ size_t float_count(const gpu::StageModel& model, ModelFloats which) {
   return count * kind_count(which);
 }
 
+std::vector<size_t> parameter_floats(const gpu::StageModel& model) {
+  std::vector<size_t> floats;
+  for (const plans::ParameterSpec& each : model.parameters()) floats.push_back(size_of(each));
+  return floats;
+}
+
 absl::Status read_floats(const gpu::StageModel& model, ModelFloats which,
                          std::vector<float>& values) {
   values.resize(float_count(model, which));

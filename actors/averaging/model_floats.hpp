@@ -14,6 +14,8 @@ namespace skein::actors {
 enum class ModelFloats { kWeights, kWithMoments };
 
 size_t float_count(const gpu::StageModel& model, ModelFloats which);
+/// Floats of each parameter, in their order.
+std::vector<size_t> parameter_floats(const gpu::StageModel& model);
 
 /// To be called as work of the model's device, as all of these. InvalidArgument if `values` has
 /// another size.

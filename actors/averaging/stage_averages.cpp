@@ -35,8 +35,9 @@ StageAverages::StageAverages(Options options) : options_(std::move(options)) {
     server_ = std::make_unique<WeightServer>(
         WeightServer::Options{options_.streams, float_count(model, ModelFloats::kWeights)});
   }
-  exchange_ = std::make_unique<WeightExchange>(
-      WeightExchange::Options{options_.streams, float_count(model, ModelFloats::kWithMoments)});
+  exchange_ = std::make_unique<WeightExchange>(WeightExchange::Options{
+      options_.streams, float_count(model, ModelFloats::kWithMoments),
+      options_.combines_by_adasum ? parameter_floats(model) : std::vector<size_t>()});
   if (options_.tied && !options_.tied->is_first && !options_.tied->address.empty()) {
     options_.streams.open(net::schema::TensorKind::TIED_STATE, tied_state_floats(*options_.tied),
                           /*tensors_max=*/1);
@@ -114,10 +115,10 @@ void StageAverages::copy() {
 }
 
 void StageAverages::begin_round() {
-  if (!server_) return;
-  taken_ = std::make_shared<std::vector<float>>();
+  if (!server_ && !options_.combines_by_adasum) return;
+  first_ = std::make_shared<std::vector<float>>();
   gpu::Work work;
-  work.run = [model = options_.model, to = taken_](gpu::Ops&) {
+  work.run = [model = options_.model, to = first_](gpu::Ops&) {
     return read_floats(*model, ModelFloats::kWeights, *to);
   };
   options_.submit(Work::kFirstCopy, std::move(work));
@@ -130,8 +131,15 @@ void StageAverages::on_work(Work work) {
     case Work::kWrite:
       return end(true);
     case Work::kFirstCopy:
-      return on_pulled(server_->resume(*taken_));
+      return on_first_copied();
   }
+}
+
+void StageAverages::on_first_copied() {
+  if (!server_) return;
+  taken_ = options_.combines_by_adasum ? std::make_shared<std::vector<float>>(*first_)
+                                       : std::exchange(first_, nullptr);
+  on_pulled(server_->resume(*taken_));
 }
 
 void StageAverages::on_copied() {
@@ -152,16 +160,23 @@ void StageAverages::on_copied() {
   // A non-blocking member needs its contribution, to know what the others add.
   std::vector<float> values =
       own.order.is_nonblocking ? *own.contribution : std::move(*own.contribution);
+  own.is_delta = own.order.is_global && options_.combines_by_adasum;
+  if (own.is_delta) {
+    SKEIN_CHECK(first_ && first_->size() <= values.size()) << "stage " << options_.stage;
+    for (size_t i = 0; i < first_->size(); ++i) values[i] -= (*first_)[i];
+  }
   std::optional<WeightExchange::Done> done =
-      exchange_->begin(own.order.number, own.order.members, std::move(values));
+      exchange_->begin(own.order.number, own.order.members, std::move(values),
+                       own.is_delta ? WeightExchange::How::kAdasum : WeightExchange::How::kMean);
   reach(options_.fail_point, FailPlace::kDuringReduction);
   if (done) on_exchanged(std::move(done->values));
 }
 
 void StageAverages::on_chunk(const net::TensorKey& key, const net::TensorHandle& chunk) {
   if (key.kind == net::schema::TensorKind::TIED_STATE) return on_tied(key, chunk);
-  const bool is_for_exchange =
-      key.kind == net::schema::TensorKind::PART || key.kind == net::schema::TensorKind::AVERAGE;
+  const bool is_for_exchange = key.kind == net::schema::TensorKind::PART ||
+                               key.kind == net::schema::TensorKind::AVERAGE ||
+                               key.kind == net::schema::TensorKind::DOTS;
   if (!is_for_exchange) {
     if (server_) on_pulled(server_->on_chunk(key, chunk));
     return;
@@ -180,6 +195,7 @@ void StageAverages::on_exchanged(std::vector<float> values) {
   SKEIN_CHECK(running_ && running_->progress == Progress::kExchanging)
       << "stage " << options_.stage << " has a result of no group";
   Group& own = *running_;
+  if (own.is_delta) add(values, *first_);
   if (own.order.is_nonblocking) {
     // The step in progress goes on with its weights; the difference comes on top of its update.
     for (size_t i = 0; i < values.size(); ++i) values[i] -= (*own.contribution)[i];

@@ -57,6 +57,10 @@ class StageAverages {
     std::vector<plans::ReplicaId> stage_replicas;  // All of the stage.
     bool has_server = false;
     bool averages_moments = false;
+    /// At the end of a round the weights that it began with go by Adasum of what each replica has
+    /// added to them since, parameter by parameter (Maleki et al., MLSys'21, section 4.2: of the
+    /// optimizer's effect, not of gradients); else all average theirs. Moments are averaged.
+    bool combines_by_adasum = false;
     std::optional<TiedEnd> tied;
     FailPointHandle fail_point;
     std::function<void(Work, gpu::Work)> submit;
@@ -75,7 +79,8 @@ class StageAverages {
   void begin(uint64_t number);
   /// The group lacks a member.
   void abort(uint64_t number);
-  /// A round begins: its first weights, which all replicas have, are the server's.
+  /// A round begins: its first weights, which all replicas have, are the server's, and what the
+  /// others are compared with at its end.
   void begin_round();
   /// Work that was submitted has ended.
   void on_work(Work work);
@@ -98,10 +103,12 @@ class StageAverages {
     Floats contribution;                               // From kCopying on.
     std::shared_ptr<const std::vector<float>> addend;  // That the contribution contains.
     std::vector<float> result;                         // kAwaitingTied: all but the embedding's.
+    bool is_delta = false;  // What is exchanged is the difference to the round's first weights.
   };
 
   bool can_be(const net::Average& order) const;
   void copy();
+  void on_first_copied();
   void on_copied();
   void on_exchanged(std::vector<float> values);
   void write(std::vector<float> values);
@@ -114,8 +121,9 @@ class StageAverages {
 
   const Options options_;
   std::unique_ptr<WeightExchange> exchange_;
-  std::unique_ptr<WeightServer> server_;      // Null: the stage has none.
-  Floats taken_;                              // What was taken from the server last.
+  std::unique_ptr<WeightServer> server_;  // Null: the stage has none.
+  Floats first_;  // The round's first weights, once they are read; null: nobody needs them.
+  Floats taken_;  // What was taken from the server last.
   std::map<uint64_t, net::Average> offered_;  // By number: those that the program has not begun.
   std::set<uint64_t> aborted_;                // Some of them, by number.
   std::optional<Group> running_;              // One at a time; never an offered one.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "net/reduce/adasum_chunks.hpp"
 #include "plans/base/check.hpp"
 #include "plans/collectives/weight_slices.hpp"
 
@@ -54,6 +55,20 @@ struct WeightExchange::Group {
   Floats own_tail;                  // The last chunk of it, padded.
   std::vector<float> result;        // As long as `own`.
   std::map<uint32_t, Parts> parts;  // By chunk.
+
+  std::optional<net::AdasumChunks> adasum;  // None: a mean.
+  uint32_t chunks_missing = 0;              // With `adasum`: ours of which parts are missing.
+  bool is_combined = false;                 // With `adasum`: ours are done.
+
+  uint32_t owner_count() const {
+    uint32_t count = 0;
+    for (uint32_t m = 0; m < members.size(); ++m) count += is_owner(m) ? 1 : 0;
+    return count;
+  }
+  bool is_owner(uint32_t member) const {
+    const plans::ChunkRange chunks = slices.owned_by(member);
+    return chunks.begin < chunks.end;
+  }
 };
 
 WeightExchange::WeightExchange(Options options)
@@ -61,16 +76,23 @@ WeightExchange::WeightExchange(Options options)
       chunk_floats_(plans::weight_chunk_floats(options_.floats_max)),
       parts_max_(
           plans::weight_parts_max(plans::weight_chunk_count(options_.floats_max, chunk_floats_),
-                                  static_cast<uint32_t>(options_.streams.addresses.size()))) {
+                                  static_cast<uint32_t>(options_.streams.addresses.size()))),
+      dots_floats_(static_cast<uint32_t>(net::AdasumChunks::dots_floats(
+          options_.tensors.size(), static_cast<uint32_t>(options_.streams.addresses.size())))) {
   // Those of a group that is ending and of the next one: nobody waits for our `begin`.
   options_.streams.open(TensorKind::PART, chunk_floats_, 2 * parts_max_);
   options_.streams.open(TensorKind::AVERAGE, chunk_floats_, kAveragesMax);
+  if (dots_floats_ > 0) {
+    const auto members = static_cast<uint32_t>(options_.streams.addresses.size());
+    options_.streams.open(TensorKind::DOTS, dots_floats_, members);
+  }
 }
 
 WeightExchange::~WeightExchange() = default;
 
 std::optional<WeightExchange::Done> WeightExchange::begin(
-    uint64_t number, const std::vector<plans::GroupMember>& members, std::vector<float> values) {
+    uint64_t number, const std::vector<plans::GroupMember>& members, std::vector<float> values,
+    How how) {
   if (newest_ && number <= *newest_) return std::nullopt;
   check_members(members, options_.streams.addresses);
   const uint32_t self = index_of(members, options_.streams.self);
@@ -88,6 +110,13 @@ std::optional<WeightExchange::Done> WeightExchange::begin(
                                            .member_count = static_cast<uint32_t>(members.size()),
                                            .self = self})});
   group_->result.resize(values.size());
+  if (how == How::kAdasum) {
+    group_->adasum.emplace(net::AdasumChunks::Options{
+        options_.tensors, static_cast<uint32_t>(members.size()), chunk_floats_});
+    const plans::ChunkRange own = group_->slices.owned_by(self);
+    group_->chunks_missing = own.end - own.begin;
+    group_->is_combined = group_->chunks_missing == 0;
+  }
   if (!values.empty()) {
     group_->own_tail =
         std::make_shared<const std::vector<float>>(padded_tail(values, chunk_floats_));
@@ -106,7 +135,8 @@ std::optional<WeightExchange::Done> WeightExchange::begin(
 
 std::optional<WeightExchange::Done> WeightExchange::on_chunk(const net::TensorKey& key,
                                                              net::TensorHandle chunk) {
-  if (!options_.streams.fits(key, chunk, chunk_floats_)) return std::nullopt;
+  const uint32_t floats = key.kind == TensorKind::DOTS ? dots_floats_ : chunk_floats_;
+  if (!options_.streams.fits(key, chunk, floats)) return std::nullopt;
   if (!newest_ || key.step > *newest_) {
     keep_early(key, std::move(chunk));
     return std::nullopt;
@@ -141,8 +171,43 @@ void WeightExchange::take(const net::TensorKey& key, const net::TensorHandle& ch
     const Part part = group_->slices.on_part(member, index);
     if (part == Part::kUnfit) return;
     group_->parts[index][member] = chunk;
-    if (part == Part::kComplete) add_up(index);
+    if (part == Part::kComplete) on_parts(index);
+  } else if (key.kind == TensorKind::DOTS && group_->adasum && !group_->is_combined &&
+             member < group_->members.size() && group_->is_owner(member)) {
+    group_->adasum->on_dots(member, *chunk);
+    try_combine();
   }
+}
+
+void WeightExchange::on_parts(uint32_t chunk) {
+  if (!group_->adasum) {
+    add_up(chunk);
+    group_->parts.erase(chunk);
+    return;
+  }
+  group_->adasum->add(chunk, parts_of(chunk));
+  if (--group_->chunks_missing == 0) say_dots();
+}
+
+void WeightExchange::say_dots() {
+  auto dots = std::make_shared<std::vector<float>>(group_->adasum->dots());
+  group_->adasum->on_dots(group_->self, *dots);
+  dots->resize(dots_floats_);  // As of the largest group.
+  const auto member_count = static_cast<uint32_t>(group_->members.size());
+  for (uint32_t offset = 1; offset < member_count; ++offset) {
+    const uint32_t to = (group_->self + offset) % member_count;
+    if (group_->is_owner(to)) send(TensorKind::DOTS, to, 0, {dots, *dots});
+  }
+  try_combine();
+}
+
+/// Once all owners have said their dots, we among them.
+void WeightExchange::try_combine() {
+  if (group_->chunks_missing > 0 || group_->adasum->dots_count() < group_->owner_count()) return;
+  group_->is_combined = true;
+  const plans::ChunkRange own = group_->slices.owned_by(group_->self);
+  for (uint32_t chunk = own.begin; chunk < own.end; ++chunk) add_up(chunk);
+  group_->parts.clear();
 }
 
 /// The parts that others own; beginning with our successor, so that not all send to the same one.
@@ -169,18 +234,28 @@ void WeightExchange::keep_average(uint32_t chunk, std::span<const float> average
   std::copy_n(average.begin(), std::min(average.size(), room.size()), room.begin());
 }
 
-/// All parts of one of our chunks are there.
-void WeightExchange::add_up(uint32_t chunk) {
-  const Group::Parts others = std::move(group_->parts.extract(chunk).mapped());
-  const auto member_count = static_cast<uint32_t>(group_->members.size());
+std::vector<std::span<const float>> WeightExchange::parts_of(uint32_t chunk) const {
   std::vector<std::span<const float>> parts;
-  std::vector<double> weights;
-  for (uint32_t m = 0; m < member_count; ++m) {
-    parts.push_back(m == group_->self ? own_part(chunk).values : *others.at(m));
-    weights.push_back(group_->members[m].weight);
+  for (uint32_t m = 0; m < group_->members.size(); ++m) {
+    parts.push_back(m == group_->self ? own_part(chunk).values : *group_->parts.at(chunk).at(m));
   }
+  return parts;
+}
+
+std::vector<double> WeightExchange::weights() const {
+  std::vector<double> weights;
+  for (const plans::GroupMember& each : group_->members) weights.push_back(each.weight);
+  return weights;
+}
+
+void WeightExchange::add_up(uint32_t chunk) {
+  const auto member_count = static_cast<uint32_t>(group_->members.size());
   auto average = std::make_shared<std::vector<float>>(chunk_floats_);
-  plans::add_weighted(parts, weights, *average);
+  if (group_->adasum) {
+    group_->adasum->combine(chunk, parts_of(chunk), weights(), *average);
+  } else {
+    plans::add_weighted(parts_of(chunk), weights(), *average);
+  }
   keep_average(chunk, *average);
   for (uint32_t offset = 1; offset < member_count; ++offset) {
     const uint32_t to = (group_->self + offset) % member_count;
@@ -194,7 +269,7 @@ void WeightExchange::send(TensorKind kind, uint32_t to, uint32_t chunk, Chunk co
 }
 
 std::optional<WeightExchange::Done> WeightExchange::finish() {
-  if (!group_->slices.is_done()) return std::nullopt;
+  if (!group_->slices.is_done() || (group_->adasum && !group_->is_combined)) return std::nullopt;
   Done done{group_->number, std::move(group_->result)};
   group_.reset();
   return done;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,12 +20,19 @@ namespace {
 
 constexpr std::array<uint32_t, 5> kRanks = {1, 2, 4, 8, 16};
 constexpr float kMomentum = 0.9F;
+constexpr float kAdamSecond = 0.999F;
+constexpr float kAdamEpsilon = 1e-8F;
 constexpr uint64_t kEvaluations = 40;
 constexpr double kBolder = 4;  // The boldest rate tried, relative to the best one of one rank.
 
-enum class Reduction { kSum, kMean, kAdasum };
-constexpr std::array<std::pair<Reduction, const char*>, 3> kReductions = {
-    {{Reduction::kMean, "mean"}, {Reduction::kSum, "sum"}, {Reduction::kAdasum, "adasum"}}};
+/// Of gradients; the last one of what each rank's own optimizer makes of its gradient, as
+/// `sync.round_reducer` does it with rounds of one step: moments are averaged then.
+enum class Reduction { kSum, kMean, kAdasum, kAdasumOfDeltas };
+constexpr std::array<std::pair<Reduction, const char*>, 4> kReductions = {
+    {{Reduction::kMean, "mean"},
+     {Reduction::kSum, "sum"},
+     {Reduction::kAdasum, "adasum"},
+     {Reduction::kAdasumOfDeltas, "of deltas"}}};
 
 using Weights = std::vector<std::vector<float>>;  // By stage.
 
@@ -69,11 +77,39 @@ Weights gradient_of(Task& task, const Weights& weights, const std::vector<uint32
   return gradients;
 }
 
+/// What an optimizer keeps of a stage.
+struct Moments {
+  std::vector<float> first, second;
+};
+
+/// What the optimizer adds to the weights of a stage in its step `step`, from 1.
+std::vector<float> effect(OptimizerChoice::Kind kind, const std::vector<float>& gradient, float lr,
+                          uint64_t step, Moments& moments) {
+  std::vector<float> added(gradient.size());
+  const float first_scale = 1 - std::pow(kMomentum, static_cast<float>(step));
+  const float second_scale = 1 - std::pow(kAdamSecond, static_cast<float>(step));
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    const float g = gradient[i];
+    float& m = moments.first[i];
+    if (kind == OptimizerChoice::Kind::kMomentum) {
+      m = kMomentum * m + g;
+      added[i] = -lr * m;
+      continue;
+    }
+    float& v = moments.second[i];
+    m = kMomentum * m + (1 - kMomentum) * g;
+    v = kAdamSecond * v + (1 - kAdamSecond) * g * g;
+    added[i] = -lr * (m / first_scale) / (std::sqrt(v / second_scale) + kAdamEpsilon);
+  }
+  return added;
+}
+
 struct Run {
   Reduction how = Reduction::kMean;
   uint32_t ranks = 1;
   double lr = 0;
   uint64_t seed = 0;
+  OptimizerChoice::Kind optimizer = OptimizerChoice::Kind::kMomentum;
 };
 struct Outcome {
   double loss = std::numeric_limits<double>::infinity();  // At the end; infinite: it diverged.
@@ -89,7 +125,8 @@ class Training {
         supply_(task.skewed_order(), {run.ranks, batch, false, run.seed}) {
     for (uint32_t stage = 0; stage < task.stage_count(); ++stage) {
       weights_.push_back(task.initial_weights(stage, run.seed));
-      moments_.emplace_back(weights_.back().size());
+      const std::vector<float> none(weights_.back().size());
+      moments_.push_back({none, none});
     }
   }
 
@@ -124,19 +161,37 @@ class Training {
       for (size_t s = 0; s < gradients.size(); ++s) by_stage[s].push_back(std::move(gradients[s]));
     }
     for (size_t s = 0; s < by_stage.size(); ++s) {
-      const std::vector<float> gradient = reduced(run_.how, std::move(by_stage[s]));
-      for (size_t i = 0; i < gradient.size(); ++i) {
-        moments_[s][i] = kMomentum * moments_[s][i] + gradient[i];
-        weights_[s][i] -= static_cast<float>(run_.lr) * moments_[s][i];
-      }
+      const std::vector<float> added =
+          run_.how == Reduction::kAdasumOfDeltas
+              ? of_deltas(by_stage[s], moments_[s], step + 1)
+              : effect_of(reduced(run_.how, std::move(by_stage[s])), moments_[s], step + 1);
+      for (size_t i = 0; i < added.size(); ++i) weights_[s][i] += added[i];
     }
+  }
+  std::vector<float> effect_of(const std::vector<float>& gradient, Moments& moments,
+                               uint64_t step) const {
+    return effect(run_.optimizer, gradient, static_cast<float>(run_.lr), step, moments);
+  }
+  std::vector<float> of_deltas(const std::vector<std::vector<float>>& gradients, Moments& moments,
+                               uint64_t step) const {
+    std::vector<std::vector<float>> deltas, firsts, seconds;
+    for (const std::vector<float>& each : gradients) {
+      Moments own = moments;
+      deltas.push_back(effect_of(each, own, step));
+      firsts.push_back(std::move(own.first));
+      seconds.push_back(std::move(own.second));
+    }
+    moments = {reduced(Reduction::kMean, std::move(firsts)),
+               reduced(Reduction::kMean, std::move(seconds))};
+    return adasum_tree(std::move(deltas));
   }
 
   Task& task_;
   Run run_;
   uint64_t batch_;
   SampleSupply supply_;
-  Weights weights_, moments_;
+  Weights weights_;
+  std::vector<Moments> moments_;  // By stage.
 };
 
 /// What was measured with one reducer, one number of ranks and one rate.
@@ -159,7 +214,7 @@ class Table {
   Cell measure(Reduction how, uint32_t ranks, double lr, const std::vector<uint64_t>& seeds) {
     Cell cell{lr, {}, {}};
     for (const uint64_t seed : seeds) {
-      Training training(*task_, {how, ranks, lr, seed}, options_.batch);
+      Training training(*task_, {how, ranks, lr, seed, options_.optimizer}, options_.batch);
       const Outcome outcome = training.train(samples_, options_.target_loss);
       cell.losses.push_back(outcome.loss);
       if (outcome.samples_to_target) cell.samples.push_back(*outcome.samples_to_target);
@@ -184,13 +239,22 @@ class Table {
     for (const auto& [how, name] : kReductions)
       std::printf(" | %6s: loss, samples to target", name);
     std::printf("\n");
+    std::map<Reduction, uint64_t> largest;
     for (const uint32_t ranks : kRanks) {
       std::printf("%6u %6llu", ranks, static_cast<unsigned long long>(ranks * options_.batch));
       for (const auto& [how, name] : kReductions) {
-        print_cell(measure(how, ranks, lr ? *lr : tuned(how, ranks), options_.seeds), !lr);
+        const Cell cell = measure(how, ranks, lr ? *lr : tuned(how, ranks), options_.seeds);
+        print_cell(cell, !lr);
+        if (cell.samples.size() == options_.seeds.size()) largest[how] = ranks * options_.batch;
       }
       std::printf("\n");
+      std::fflush(stdout);
     }
+    std::printf("the largest batch with which all seeds reach the target:");
+    for (const auto& [how, name] : kReductions) {
+      std::printf(" %s %llu", name, static_cast<unsigned long long>(largest[how]));
+    }
+    std::printf("\n");
   }
 
  private:
@@ -225,8 +289,10 @@ void print_large_batches(const TaskMaker& make_task, const ComparisonOptions& op
                          uint64_t samples) {
   Table table(make_task, options, samples);
   const double lr = table.tuned(Reduction::kMean, 1);
-  std::printf("after %llu samples; momentum %.1f; mean +- standard deviation of %zu seeds\n",
-              static_cast<unsigned long long>(samples), double{kMomentum}, options.seeds.size());
+  std::printf("after %llu samples; %s; mean +- standard deviation of %zu seeds\n",
+              static_cast<unsigned long long>(samples),
+              options.optimizer == OptimizerChoice::Kind::kMomentum ? "momentum 0.9" : "AdamW",
+              options.seeds.size());
   for (const double factor : {1.0, kBolder}) {
     char title[80];
     std::snprintf(title, sizeof(title), "lr %g, %g of the best one for one rank:", factor * lr,

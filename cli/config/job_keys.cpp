@@ -341,6 +341,9 @@ void add_running(std::vector<JobKey>& keys) {
                      "average the optimizer's state as well as the weights"));
   keys.push_back(key("sync", "round_steps", SKEIN_FIELD(sync.round_steps),
                      "pipeline replicas under local updates all meet after so many steps"));
+  keys.push_back(key("sync", "round_reducer", SKEIN_FIELD(sync.round_reducer),
+                     "what then becomes of their weights: \"mean\", or \"adasum\" of what each "
+                     "has added to them in the round, parameter by parameter"));
   keys.push_back(key("sync", "claims_in_flight", SKEIN_FIELD(sync.claims_in_flight),
                      "claims that a pipeline replica trains on at once; above 1 its stages go on "
                      "without a flush, each with the weights of the forward (1F1B only)"));

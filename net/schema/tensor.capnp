@@ -28,6 +28,8 @@ enum TensorKind {
   # the whole chunk. Sent once; a chunk of a group that is over is dropped.
   part @8;         # What member m puts in, to the member that owns the chunk.
   average @9;      # The weighted sum of all parts, from the chunk's owner m to every other member.
+  dots @18;        # Dot products of the parts of member m's chunks (`net::AdasumChunks`), before their
+                   # average, to every other member that owns chunks; of chunk 0, a row is all of them.
   # Likewise, of a parameter server that is sharded over the workers of a stage; m is the sender's
   # shard.
   push @10;        # What a member's weights have changed by, to the shard that has the chunk;

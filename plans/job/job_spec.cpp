@@ -250,6 +250,8 @@ absl::Status check_sync(const JobSpec& job) {
                                "sync.staleness_decay", sync.staleness_decay,
                                "must be in (0, 1]; 1: all members weigh the same"));
   SKEIN_RETURN_IF_ERROR(at_least(sync.round_steps, 1, "sync.round_steps"));
+  SKEIN_RETURN_IF_ERROR(expect(sync.round_reducer == "mean" || sync.round_reducer == "adasum",
+                               "sync.round_reducer", sync.round_reducer, "use mean or adasum"));
   SKEIN_RETURN_IF_ERROR(
       expect(sync.claims_in_flight >= 1 && sync.claims_in_flight <= kClaimsInFlightMax,
              "sync.claims_in_flight", sync.claims_in_flight,

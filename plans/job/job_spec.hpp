@@ -129,6 +129,9 @@ struct SyncSpec {
   /// Averages take in the optimizer's state. Not with "adpsgd", "overlapped", "auto" and servers.
   bool average_moments = false;
   int64_t round_steps = 50;  // Pipeline replicas under local updates all meet after so many steps.
+  /// What then becomes of their weights: "mean", or "adasum" of what each has added to those that
+  /// the round began with.
+  std::string round_reducer = "mean";
   /// Claims that a pipeline replica trains on at once; above 1, its stages go on without a flush.
   int64_t claims_in_flight = 1;
   /// With several claims in flight a stage clips by its own gradient's norm: to

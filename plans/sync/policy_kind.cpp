@@ -156,6 +156,11 @@ absl::Status check_pipelines(const JobSpec& job) {
   const ParallelismSpec& parallelism = job.parallelism;
   const std::string policy = absl::StrCat("sync.policy = \"", job.sync.policy, "\"");
   if (!may_run_pipelines(job)) {
+    if (job.sync.round_reducer != SyncSpec().round_reducer) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "sync.round_reducer = \"", job.sync.round_reducer, "\": ", policy,
+          " has no rounds; choose a policy of pipeline replicas, or sync.reducer for gradients"));
+    }
     return job.sync.claims_in_flight > 1 ? check_claims(job, policy) : absl::OkStatus();
   }
   if (!parallelism.replicas.empty() || !parallelism.plan.empty()) {

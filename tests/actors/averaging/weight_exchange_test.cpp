@@ -28,7 +28,8 @@ constexpr uint32_t kReplicasMax = 7;
 
 /// The replicas of a stage with the tensors between them.
 struct Stage {
-  Stage(uint32_t replicas, size_t floats_max) : results(replicas) {
+  Stage(uint32_t replicas, size_t floats_max, const std::vector<size_t>& tensors = {})
+      : results(replicas) {
     std::map<ReplicaId, std::string> addresses;
     for (uint32_t i = 0; i < replicas; ++i) {
       addresses[{kFirstReplica + i}] = absl::StrCat("replica:", i);
@@ -40,6 +41,7 @@ struct Stage {
       options.streams.generation = kGeneration;
       options.streams.self = {kFirstReplica + i};
       options.floats_max = floats_max;
+      options.tensors = tensors;
       options.streams.addresses = addresses;
       options.streams.on_chunk = [this, i](const net::TensorKey& key, net::TensorHandle chunk) {
         take(i, exchanges[i]->on_chunk(key, std::move(chunk)));
@@ -49,8 +51,8 @@ struct Stage {
   }
 
   void begin(uint32_t i, uint64_t number, const std::vector<GroupMember>& members,
-             std::vector<float> values) {
-    take(i, exchanges[i]->begin(number, members, std::move(values)));
+             std::vector<float> values, WeightExchange::How how = WeightExchange::How::kMean) {
+    take(i, exchanges[i]->begin(number, members, std::move(values), how));
   }
   void take(uint32_t i, std::optional<WeightExchange::Done> done) {
     if (done) results[i].push_back(*std::move(done));
@@ -199,6 +201,111 @@ TEST(WeightExchange, AHigherNumberEndsTheGroupsBelow) {
   ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
   ASSERT_EQ(stage.results[0].size(), 1u);
   expect_mean(stage.results, 2, {0, 1}, kFloats);
+}
+
+/// The operator as the paper writes it.
+std::vector<double> adasum_of(const std::vector<double>& a, const std::vector<double>& b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += a[i] * b[i];
+    aa += a[i] * a[i];
+    bb += b[i] * b[i];
+  }
+  std::vector<double> result(a.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    result[i] = (1 - ab / (2 * aa)) * a[i] + (1 - ab / (2 * bb)) * b[i];
+  }
+  return result;
+}
+
+/// Floats [first, first + count) of all members: those beyond a power of two first, then a tree.
+std::vector<double> adasum_of(const std::vector<uint32_t>& indices, uint64_t number, size_t floats,
+                              size_t first, size_t count) {
+  std::vector<std::vector<double>> tree;
+  for (uint32_t i : indices) {
+    const std::vector<float> values = values_of(i, number, floats);
+    const auto begin = values.begin() + static_cast<ptrdiff_t>(first);
+    tree.emplace_back(begin, begin + static_cast<ptrdiff_t>(count));
+  }
+  size_t inner = 1;
+  while (2 * inner <= tree.size()) inner *= 2;
+  for (size_t i = inner; i < tree.size(); ++i) {
+    tree[i - inner] = adasum_of(tree[i - inner], tree[i]);
+  }
+  for (size_t level = 1; level < inner; level *= 2) {
+    for (size_t i = 0; i < inner; i += 2 * level) tree[i] = adasum_of(tree[i], tree[i + level]);
+  }
+  return tree[0];
+}
+
+/// Groups of some of the replicas, so that some own no chunk, and chunks that come twice and in any
+/// order.
+TEST(WeightExchange, TensorsAreCombinedByAdasumAndTheRestIsAMean) {
+  const std::vector<size_t> tensors = {700, 1, 1'500, 300};
+  constexpr size_t kRest = 2'501;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    plans::Rng rng(seed);
+    size_t floats = kRest;
+    for (size_t each : tensors) floats += each;
+    Stage stage(kReplicasMax, floats + 100, tensors);
+    for (uint64_t number = 1; number <= 3; ++number) {
+      std::vector<uint32_t> indices;
+      for (uint32_t i = 0; i < kReplicasMax; ++i) {
+        if (rng.below(2) == 0 || i < 2) indices.push_back(i);
+      }
+      std::vector<uint32_t> waiting = indices;
+      while (!waiting.empty() || !stage.flying.empty()) {
+        if (!waiting.empty() && (stage.flying.empty() || rng.below(4) == 0)) {
+          const uint32_t i = waiting.back();
+          waiting.pop_back();
+          stage.begin(i, number, members_of(indices), values_of(i, number, floats),
+                      WeightExchange::How::kAdasum);
+        } else {
+          ASSERT_NO_FATAL_FAILURE(stage.deliver_one(rng, rng.below(4) == 0));
+        }
+      }
+      const std::vector<float>& first = stage.results[indices[0]].back().values;
+      for (uint32_t i : indices) {
+        ASSERT_FALSE(stage.results[i].empty()) << i;
+        ASSERT_EQ(stage.results[i].back().number, number);
+        ASSERT_EQ(stage.results[i].back().values, first) << "the same bits";
+      }
+      size_t from = 0;
+      for (size_t each : tensors) {
+        const std::vector<double> expected = adasum_of(indices, number, floats, from, each);
+        for (size_t f = 0; f < each; ++f) ASSERT_NEAR(first[from + f], expected[f], 1e-5) << f;
+        from += each;
+      }
+      const auto members = members_of(indices);
+      std::vector<double> mean(floats);
+      for (size_t m = 0; m < members.size(); ++m) {
+        const std::vector<float> values = values_of(indices[m], number, floats);
+        for (size_t f = from; f < floats; ++f) mean[f] += members[m].weight * double{values[f]};
+      }
+      for (size_t f = from; f < floats; ++f) ASSERT_NEAR(first[f], mean[f], 1e-6) << f;
+    }
+    for (const auto& plane : stage.planes) EXPECT_EQ(plane->held(TensorKind::PART), 0u);
+  }
+}
+
+TEST(WeightExchange, AnAbortedAdasumDoesNotDisturbTheNextGroup) {
+  constexpr size_t kFloats = 5000;
+  for (int arrivals = 0; arrivals < 40; ++arrivals) {
+    plans::Rng rng(200 + static_cast<uint64_t>(arrivals));
+    Stage stage(3, kFloats, {kFloats});
+    for (uint32_t i : {0u, 1u, 2u}) {
+      stage.begin(i, 7, members_of({0, 1, 2}), values_of(i, 7, kFloats),
+                  WeightExchange::How::kAdasum);
+    }
+    for (int n = 0; n < arrivals && !stage.flying.empty(); ++n) stage.deliver_one(rng);
+    for (auto& results : stage.results) results.clear();
+    for (uint32_t i : {0u, 2u}) {  // 1 has died; what it sent is on its way.
+      stage.exchanges[i]->abort(7);
+      stage.begin(i, 8, members_of({0, 2}), values_of(i, 8, kFloats));
+    }
+    ASSERT_NO_FATAL_FAILURE(stage.deliver_all(rng));
+    ASSERT_NO_FATAL_FAILURE(expect_mean(stage.results, 8, {0, 2}, kFloats));
+  }
 }
 
 /// Chunks that no honest member sends, before and during a group.

@@ -70,6 +70,14 @@ TEST(PolicyKind, SeveralClaimsInFlightNeedWhatCanBeLeftOpen) {
   refused("make rounds several times as long", [](JobSpec& job) { job.sync.round_steps = 3; });
 }
 
+TEST(PolicyKind, StepsOfAllHaveNoRoundsToCombine) {
+  JobSpec job = job_of("overlapped");
+  job.sync.round_reducer = "adasum";
+  EXPECT_EQ(check_pipelines(job), absl::OkStatus());
+  job.sync.policy = "allreduce";
+  EXPECT_THAT(std::string(check_pipelines(job).message()), HasSubstr("sync.round_reducer"));
+}
+
 TEST(PolicyKind, ATiedEmbeddingMayLieOnTwoStages) {
   for (const std::string& name : kNames) {
     JobSpec job = job_of(name);
