@@ -128,6 +128,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   SKEIN_CHECK(commit != nullptr) << "a step that is journaled is broadcast first";
   CommitOrder& order = commit->order;
   if (!order.last) order.turn = mode_->name_turn();
+  const uint64_t lent_us = other_jobs_us(*commit);
   progress_.on_commit(now_us);
   if (journal_told_us_) {
     journal_told_us_.reset();
@@ -136,7 +137,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   bad_input_ = absl::OkStatus();  // The others could read it.
   has_participant_blamed_input_ = false;
   if (step == change_.restore().first_step) mark_trained();
-  goodput_.on_commit(step, other_jobs_us(*commit), now_us);
+  goodput_.on_commit(step, lent_us, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
     append(decisions, begin_change(*std::exchange(change_after_journal_, std::nullopt), now_us));

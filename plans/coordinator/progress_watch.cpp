@@ -67,7 +67,8 @@ ProgressWatch::Verdict ProgressWatch::check(const Situation& situation, uint64_t
   if (now_us <= last_us_) return verdict;
   // A worker that quiesces says nothing new.
   const bool has_steps = situation.is_training || situation.is_finishing;
-  if (has_steps && awaits_devices(situation)) last_us_ += now_us - std::clamp(last_check_us, last_us_, now_us);
+  if (has_steps && awaits_devices(situation))
+    last_us_ += now_us - std::clamp(last_check_us, last_us_, now_us);
   const double waited_us = static_cast<double>(now_us - last_us_);
   verdict.waited_s = waited_us / kMicrosecondsPerSecond;
   verdict.limit_s = has_steps ? train_s_ : init_s_;

@@ -106,6 +106,20 @@ class Trial:
         self.expect("learns about as much as all together", abs(loss / mean - 1) < 0.1,
                     f"{loss:.3f} and {mean:.3f}")
 
+    def adasum_of_rounds(self, stages, pipelines):
+        """Rounds are combined by Adasum of what each pipeline replica has added, also when one of them dies."""
+        words = ["--sync.round_reducer", "adasum", "--sync.local_steps", "1000"]
+        self.start(stages, pipelines, 40, *words, policy="overlapped", round=5)
+        self.check()
+        loss = self.run.steps()[-1]["loss"]
+        mean = self.synchronous_loss(stages, pipelines)
+        self.expect("learns at least about as much as all together", loss < 1.1 * mean, f"{loss:.3f} and {mean:.3f}")
+        self.start(stages, pipelines, 80, *PACE, *words, policy="overlapped", round=20)
+        self.wait_in_round(20)
+        self.run.signal(1)
+        self.run.wait_for_event("worker.lost")
+        self.check()
+
     def synchronous_loss(self, stages, pipelines):
         """Of the last steps of the run in which all meet in every step; it is done once."""
         with self.program.lock:
@@ -436,6 +450,7 @@ def trials():
             lambda t, p=policy, s=stages, c=pipelines, k=claims: t.several_claims(p, s, c, k))
     for stages in (1, 3):
         yield f"one pipeline replica of {stages}", lambda t, s=stages: t.one_pipeline(s)
+    yield "adasum of rounds", lambda t: t.adasum_of_rounds(2, 3)
     yield "by a server", lambda t: t.by_a_server("ps", 2, 2)
     yield "by servers of groups", lambda t: t.by_a_server("grouped_ps", 3, 2, "--sync.groups", "1")
     for policy in ("adpsgd", "ps", "hetpipe"):
