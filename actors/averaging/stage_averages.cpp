@@ -37,7 +37,7 @@ StageAverages::StageAverages(Options options) : options_(std::move(options)) {
   }
   exchange_ = std::make_unique<WeightExchange>(WeightExchange::Options{
       options_.streams, float_count(model, ModelFloats::kWithMoments),
-      options_.combines_by_adasum ? parameter_floats(model) : std::vector<size_t>()});
+      options_.reduces_by_adasum ? parameter_floats(model) : std::vector<size_t>()});
   if (options_.tied && !options_.tied->is_first && !options_.tied->address.empty()) {
     options_.streams.open(net::schema::TensorKind::TIED_STATE, tied_state_floats(*options_.tied),
                           /*tensors_max=*/1);
@@ -115,7 +115,7 @@ void StageAverages::copy() {
 }
 
 void StageAverages::begin_round() {
-  if (!server_ && !options_.combines_by_adasum) return;
+  if (!server_ && !options_.reduces_by_adasum) return;
   first_ = std::make_shared<std::vector<float>>();
   gpu::Work work;
   work.run = [model = options_.model, to = first_](gpu::Ops&) {
@@ -137,8 +137,8 @@ void StageAverages::on_work(Work work) {
 
 void StageAverages::on_first_copied() {
   if (!server_) return;
-  taken_ = options_.combines_by_adasum ? std::make_shared<std::vector<float>>(*first_)
-                                       : std::exchange(first_, nullptr);
+  taken_ = options_.reduces_by_adasum ? std::make_shared<std::vector<float>>(*first_)
+                                      : std::exchange(first_, nullptr);
   on_pulled(server_->resume(*taken_));
 }
 
@@ -160,7 +160,7 @@ void StageAverages::on_copied() {
   // A non-blocking member needs its contribution, to know what the others add.
   std::vector<float> values =
       own.order.is_nonblocking ? *own.contribution : std::move(*own.contribution);
-  own.is_delta = own.order.is_global && options_.combines_by_adasum;
+  own.is_delta = own.order.is_global && options_.reduces_by_adasum;
   if (own.is_delta) {
     SKEIN_CHECK(first_ && first_->size() <= values.size()) << "stage " << options_.stage;
     for (size_t i = 0; i < first_->size(); ++i) values[i] -= (*first_)[i];

@@ -60,7 +60,7 @@ class StageAverages {
     /// At the end of a round the weights that it began with go by Adasum of what each replica has
     /// added to them since, parameter by parameter (Maleki et al., MLSys'21, section 4.2: of the
     /// optimizer's effect, not of gradients); else all average theirs. Moments are averaged.
-    bool combines_by_adasum = false;
+    bool reduces_by_adasum = false;
     std::optional<TiedEnd> tied;
     FailPointHandle fail_point;
     std::function<void(Work, gpu::Work)> submit;

@@ -58,7 +58,7 @@ struct WeightExchange::Group {
 
   std::optional<net::AdasumChunks> adasum;  // None: a mean.
   uint32_t chunks_missing = 0;              // With `adasum`: ours of which parts are missing.
-  bool is_combined = false;                 // With `adasum`: ours are done.
+  bool is_reduced = false;                  // With `adasum`: ours are done.
 
   uint32_t owner_count() const {
     uint32_t count = 0;
@@ -115,7 +115,7 @@ std::optional<WeightExchange::Done> WeightExchange::begin(
         options_.tensors, static_cast<uint32_t>(members.size()), chunk_floats_});
     const plans::ChunkRange own = group_->slices.owned_by(self);
     group_->chunks_missing = own.end - own.begin;
-    group_->is_combined = group_->chunks_missing == 0;
+    group_->is_reduced = group_->chunks_missing == 0;
   }
   if (!values.empty()) {
     group_->own_tail =
@@ -172,10 +172,10 @@ void WeightExchange::take(const net::TensorKey& key, const net::TensorHandle& ch
     if (part == Part::kUnfit) return;
     group_->parts[index][member] = chunk;
     if (part == Part::kComplete) on_parts(index);
-  } else if (key.kind == TensorKind::DOTS && group_->adasum && !group_->is_combined &&
+  } else if (key.kind == TensorKind::DOTS && group_->adasum && !group_->is_reduced &&
              member < group_->members.size() && group_->is_owner(member)) {
     group_->adasum->on_dots(member, *chunk);
-    try_combine();
+    try_reduce();
   }
 }
 
@@ -198,13 +198,13 @@ void WeightExchange::say_dots() {
     const uint32_t to = (group_->self + offset) % member_count;
     if (group_->is_owner(to)) send(TensorKind::DOTS, to, 0, {dots, *dots});
   }
-  try_combine();
+  try_reduce();
 }
 
 /// Once all owners have said their dots, we among them.
-void WeightExchange::try_combine() {
+void WeightExchange::try_reduce() {
   if (group_->chunks_missing > 0 || group_->adasum->dots_count() < group_->owner_count()) return;
-  group_->is_combined = true;
+  group_->is_reduced = true;
   const plans::ChunkRange own = group_->slices.owned_by(group_->self);
   for (uint32_t chunk = own.begin; chunk < own.end; ++chunk) add_up(chunk);
   group_->parts.clear();
@@ -252,7 +252,7 @@ void WeightExchange::add_up(uint32_t chunk) {
   const auto member_count = static_cast<uint32_t>(group_->members.size());
   auto average = std::make_shared<std::vector<float>>(chunk_floats_);
   if (group_->adasum) {
-    group_->adasum->combine(chunk, parts_of(chunk), weights(), *average);
+    group_->adasum->reduce(chunk, parts_of(chunk), weights(), *average);
   } else {
     plans::add_weighted(parts_of(chunk), weights(), *average);
   }
@@ -269,7 +269,7 @@ void WeightExchange::send(TensorKind kind, uint32_t to, uint32_t chunk, Chunk co
 }
 
 std::optional<WeightExchange::Done> WeightExchange::finish() {
-  if (!group_->slices.is_done() || (group_->adasum && !group_->is_combined)) return std::nullopt;
+  if (!group_->slices.is_done() || (group_->adasum && !group_->is_reduced)) return std::nullopt;
   Done done{group_->number, std::move(group_->result)};
   group_.reset();
   return done;

@@ -28,7 +28,7 @@ namespace skein::actors {
 /// out and as many in, and less than one chunk of padding per vector. While it runs, it holds F
 /// floats that are sent and F that come in, beside the chunks that are being added up.
 ///
-/// Where the group is to combine tensors by Adasum, the owners tell each other the dot products of
+/// Where the group is to reduce tensors by Adasum, the owners tell each other the dot products of
 /// their chunks first (`net::AdasumChunks`); until they have, they hold the parts of all of theirs.
 ///
 /// A replica is in one group at a time, and numbers ascend: a group is over when it is done or
@@ -41,7 +41,7 @@ class WeightExchange {
     WeightStreams streams;  // Its `on_chunk` brings the chunk to ours.
     size_t floats_max =
         0;  // The largest vector that is exchanged has so many; the same on all members.
-    /// Floats of the tensors with which a vector begins that is combined by Adasum; empty: none is.
+    /// Floats of the tensors with which a vector begins that is reduced by Adasum; empty: none is.
     std::vector<size_t> tensors = {};
   };
   /// Opens the streams.
@@ -87,7 +87,7 @@ class WeightExchange {
   /// All parts of one of our chunks are there.
   void on_parts(uint32_t chunk);
   void say_dots();
-  void try_combine();
+  void try_reduce();
   void add_up(uint32_t chunk);
   std::vector<std::span<const float>> parts_of(uint32_t chunk) const;
   std::vector<double> weights() const;
@@ -99,7 +99,7 @@ class WeightExchange {
   const Options options_;
   const uint32_t chunk_floats_;
   const uint64_t parts_max_;        // That one group may send us.
-  const uint32_t dots_floats_;      // Of the largest group; 0: there is no Adasum.
+  const uint32_t dots_floats_;      // That travel in the largest group; 0: there is no Adasum.
   std::unique_ptr<Group> group_;    // None between groups.
   std::optional<uint64_t> newest_;  // Number of the newest group that was begun or aborted.
   Early early_;                     // At most `parts_max_`.

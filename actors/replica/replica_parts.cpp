@@ -25,7 +25,7 @@ void open_averages(ReplicaParts& parts, const ReplicaConfig& config, const Repli
   options.streams.on_chunk = hooks.on_chunk;
   options.has_server = plans::has_server(config.job);
   options.averages_moments = config.job.sync.average_moments;
-  options.combines_by_adasum = config.job.sync.round_reducer == "adasum";
+  options.reduces_by_adasum = config.job.sync.round_reducer == "adasum";
   if (replica.tied_end) {
     StageAverages::TiedEnd& tied = options.tied.emplace();
     tied.is_first = replica.stage == 0;

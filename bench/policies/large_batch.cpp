@@ -25,8 +25,8 @@ constexpr float kAdamEpsilon = 1e-8F;
 constexpr uint64_t kEvaluations = 40;
 constexpr double kBolder = 4;  // The boldest rate tried, relative to the best one of one rank.
 
-/// Of gradients; the last one of what each rank's own optimizer makes of its gradient, as
-/// `sync.round_reducer` does it with rounds of one step: moments are averaged then.
+/// What gradients go by; the last one is of what each rank's own optimizer makes of its gradient,
+/// as `sync.round_reducer` does it with rounds of one step: moments are averaged then.
 enum class Reduction { kSum, kMean, kAdasum, kAdasumOfDeltas };
 constexpr std::array<std::pair<Reduction, const char*>, 4> kReductions = {
     {{Reduction::kMean, "mean"},

@@ -91,8 +91,8 @@ void AdasumChunks::find_coefficients() {
   }
 }
 
-void AdasumChunks::combine(uint32_t chunk, Parts parts, std::span<const double> weights,
-                           std::span<float> out) {
+void AdasumChunks::reduce(uint32_t chunk, Parts parts, std::span<const double> weights,
+                          std::span<float> out) {
   if (coefficients_.empty()) find_coefficients();
   for_each_piece(chunk, out.size(), [&](size_t tensor, size_t first, size_t count) {
     std::vector<std::span<const float>> pieces;

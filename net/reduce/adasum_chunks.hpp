@@ -39,7 +39,7 @@ class AdasumChunks {
   size_t dots_count() const { return said_.size(); }
 
   /// The result of a chunk of ours, once all owners of chunks have said their dots.
-  void combine(uint32_t chunk, Parts parts, std::span<const double> weights, std::span<float> out);
+  void reduce(uint32_t chunk, Parts parts, std::span<const double> weights, std::span<float> out);
 
  private:
   size_t pairs() const { return pairs_of(options_.member_count); }

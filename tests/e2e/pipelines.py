@@ -107,7 +107,7 @@ class Trial:
                     f"{loss:.3f} and {mean:.3f}")
 
     def adasum_of_rounds(self, stages, pipelines):
-        """Rounds are combined by Adasum of what each pipeline replica has added, also when one of them dies."""
+        """Rounds end with Adasum of what each pipeline replica has added, also when one of them dies."""
         words = ["--sync.round_reducer", "adasum", "--sync.local_steps", "1000"]
         self.start(stages, pipelines, 40, *words, policy="overlapped", round=5)
         self.check()

@@ -240,7 +240,7 @@ std::vector<double> adasum_of(const std::vector<uint32_t>& indices, uint64_t num
 
 /// Groups of some of the replicas, so that some own no chunk, and chunks that come twice and in any
 /// order.
-TEST(WeightExchange, TensorsAreCombinedByAdasumAndTheRestIsAMean) {
+TEST(WeightExchange, TensorsAreReducedByAdasumAndTheRestIsAMean) {
   const std::vector<size_t> tensors = {700, 1, 1'500, 300};
   constexpr size_t kRest = 2'501;
   for (uint64_t seed = 0; seed < 30; ++seed) {

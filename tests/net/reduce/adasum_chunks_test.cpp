@@ -45,8 +45,8 @@ std::vector<Vector> in_chunks(const std::vector<Vector>& values, const std::vect
   for (uint32_t m = 0; m < members; ++m) {
     for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
       const auto parts = parts_of(chunk);
-      all[m].combine(chunk, parts, weights,
-                     std::span(results[m]).subspan(size_t{chunk} * chunk_floats, parts[0].size()));
+      all[m].reduce(chunk, parts, weights,
+                    std::span(results[m]).subspan(size_t{chunk} * chunk_floats, parts[0].size()));
     }
   }
   return results;
@@ -89,7 +89,7 @@ TEST(AdasumChunks, ARepeatAndASizeThatDoesNotFitChangeNothing) {
   chunks.on_dots(1, std::vector<float>(1));
   EXPECT_EQ(chunks.dots_count(), 1u);
   Vector out(2);
-  chunks.combine(0, parts, std::vector<double>(2), out);
+  chunks.reduce(0, parts, std::vector<double>(2), out);
   EXPECT_EQ(out, (Vector{1, 1}));
 }
 

@@ -70,7 +70,7 @@ TEST(PolicyKind, SeveralClaimsInFlightNeedWhatCanBeLeftOpen) {
   refused("make rounds several times as long", [](JobSpec& job) { job.sync.round_steps = 3; });
 }
 
-TEST(PolicyKind, StepsOfAllHaveNoRoundsToCombine) {
+TEST(PolicyKind, StepsOfAllHaveNoRounds) {
   JobSpec job = job_of("overlapped");
   job.sync.round_reducer = "adasum";
   EXPECT_EQ(check_pipelines(job), absl::OkStatus());
