@@ -175,10 +175,10 @@ void add_dots(std::span<const float> a, std::span<const float> b, AdasumDots& do
 
 AdasumFactors adasum_factors(const AdasumDots& dots) {
   // As Horovod's: below it, the quotient would lose its digits.
-  static const double kNormSquaredMin = std::sqrt(std::numeric_limits<double>::min());
+  static const double norm_squared_min = std::sqrt(std::numeric_limits<double>::min());
   AdasumFactors factors;
-  if (!(dots.aa < kNormSquaredMin)) factors.a = 1 - dots.ab / (2 * dots.aa);
-  if (!(dots.bb < kNormSquaredMin)) factors.b = 1 - dots.ab / (2 * dots.bb);
+  if (!(dots.aa < norm_squared_min)) factors.a = 1 - dots.ab / (2 * dots.aa);
+  if (!(dots.bb < norm_squared_min)) factors.b = 1 - dots.ab / (2 * dots.bb);
   return factors;
 }
 
