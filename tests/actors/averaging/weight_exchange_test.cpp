@@ -15,6 +15,7 @@
 #include "plans/base/rng.hpp"
 #include "tests/actors/averaging/flying_plane.hpp"
 #include "tests/actors/averaging/weighted_group.hpp"
+#include "tests/net/reduce/adasum_reference.hpp"
 
 namespace skein::actors {
 namespace {
@@ -203,39 +204,16 @@ TEST(WeightExchange, AHigherNumberEndsTheGroupsBelow) {
   expect_mean(stage.results, 2, {0, 1}, kFloats);
 }
 
-/// The operator as the paper writes it.
-std::vector<double> adasum_of(const std::vector<double>& a, const std::vector<double>& b) {
-  double ab = 0, aa = 0, bb = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    ab += a[i] * b[i];
-    aa += a[i] * a[i];
-    bb += b[i] * b[i];
-  }
-  std::vector<double> result(a.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    result[i] = (1 - ab / (2 * aa)) * a[i] + (1 - ab / (2 * bb)) * b[i];
-  }
-  return result;
-}
-
-/// Floats [first, first + count) of all members: those beyond a power of two first, then a tree.
+/// Adasum of floats [first, first + count) of the contributions of all members.
 std::vector<double> adasum_of(const std::vector<uint32_t>& indices, uint64_t number, size_t floats,
                               size_t first, size_t count) {
-  std::vector<std::vector<double>> tree;
+  std::vector<std::vector<float>> parts;
   for (uint32_t i : indices) {
     const std::vector<float> values = values_of(i, number, floats);
     const auto begin = values.begin() + static_cast<ptrdiff_t>(first);
-    tree.emplace_back(begin, begin + static_cast<ptrdiff_t>(count));
+    parts.emplace_back(begin, begin + static_cast<ptrdiff_t>(count));
   }
-  size_t inner = 1;
-  while (2 * inner <= tree.size()) inner *= 2;
-  for (size_t i = inner; i < tree.size(); ++i) {
-    tree[i - inner] = adasum_of(tree[i - inner], tree[i]);
-  }
-  for (size_t level = 1; level < inner; level *= 2) {
-    for (size_t i = 0; i < inner; i += 2 * level) tree[i] = adasum_of(tree[i], tree[i + level]);
-  }
-  return tree[0];
+  return net::adasum_reference(parts);
 }
 
 /// Groups of some of the replicas, so that some own no chunk, and chunks that come twice and in any

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/net/reduce/adasum_reference.hpp"
 #include "tests/net/reduce/random_values.hpp"
 #include "tests/net/reduce/threaded_exchange.hpp"
 
@@ -15,34 +16,6 @@ namespace skein::net {
 namespace {
 
 using Vector = std::vector<float>;
-
-/// The operator as the paper writes it, on one tensor.
-std::vector<double> adasum_of(const std::vector<double>& a, const std::vector<double>& b) {
-  double ab = 0, aa = 0, bb = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    ab += a[i] * b[i];
-    aa += a[i] * a[i];
-    bb += b[i] * b[i];
-  }
-  std::vector<double> result(a.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    result[i] = (aa > 0 ? 1 - ab / (2 * aa) : 1) * a[i] + (bb > 0 ? 1 - ab / (2 * bb) : 1) * b[i];
-  }
-  return result;
-}
-
-/// Extra ranks first, then the binary tree of neighbours; in float64 all the way.
-std::vector<double> sequential(const std::vector<Vector>& values) {
-  std::vector<std::vector<double>> tree;
-  for (const Vector& each : values) tree.emplace_back(each.begin(), each.end());
-  const size_t inner = std::bit_floor(tree.size());
-  for (size_t i = inner; i < tree.size(); ++i)
-    tree[i - inner] = adasum_of(tree[i - inner], tree[i]);
-  for (size_t level = 1; level < inner; level *= 2) {
-    for (size_t i = 0; i < inner; i += 2 * level) tree[i] = adasum_of(tree[i], tree[i + level]);
-  }
-  return tree[0];
-}
 
 Vector pair(const Vector& a, const Vector& b) {
   std::vector<Vector> values = {a, b};
@@ -91,7 +64,7 @@ TEST(Adasum, EqualsTheSequentialTreeTensorByTensor) {
         for (const Vector& input : inputs) {
           tensor.emplace_back(input.begin() + begin, input.begin() + begin + each);
         }
-        const std::vector<double> expected = sequential(tensor);
+        const std::vector<double> expected = adasum_reference(tensor);
         double norm = 1e-30;
         for (double x : expected) norm = std::max(norm, std::fabs(x));
         for (size_t i = 0; i < each; ++i) {
