@@ -1249,6 +1249,7 @@ CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now
   absent_.excuse(paused_us);
   progress_.on_own_pause(paused_us, now_us);
   shards_.excuse(paused_us);
+  stop_.excuse(paused_us);
   if (paused_us < kTellPauseUs || phase_ == Phase::kEnded) return {};
   const std::string seconds = absl::StrCat(static_cast<double>(paused_us) * kSecondsPerMicrosecond);
   return {RunEvent{"coordinator.paused",

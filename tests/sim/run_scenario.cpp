@@ -227,6 +227,10 @@ class Simulation {
     if (result.stopped_early) return true;
     // Its last checkpoint may have failed: what workers kept is found.
     if (coordinator_->is_told_to_stop() && absl::IsUnavailable(result.status)) return true;
+    // Its workers have given it up meanwhile: what they kept is found.
+    if (stood_still_ == coordinator_ && absl::IsDeadlineExceeded(result.status)) {
+      return coordinator_->is_told_to_stop();
+    }
     return !result.status.ok() && !absl::IsDataLoss(result.status) &&
            (disk_.take_was_full() || disk_.take_tore_shard());
   }
@@ -284,8 +288,10 @@ class Simulation {
         return crash_coordinator(fault);
       case FaultKind::kPause:
         return pause_machine(*target, fault.duration_us);
-      case FaultKind::kPauseCoordinator:
       case FaultKind::kStandstill:
+        stood_still_ = coordinator_;
+        [[fallthrough]];
+      case FaultKind::kPauseCoordinator:
         return coordinator_->is_alive() && pause(coordinator_->process(), fault.duration_us);
       case FaultKind::kSlow:
         target->set_speed(0.1);
@@ -714,6 +720,7 @@ class Simulation {
   std::vector<std::unique_ptr<SimulatedCoordinator>> coordinators_;
   std::vector<std::unique_ptr<Stranger>> strangers_;
   SimulatedCoordinator* coordinator_ = nullptr;  // The newest one of the run.
+  SimulatedCoordinator* stood_still_ = nullptr;  // The last one to, longer than workers wait.
   SimulatedCoordinator* other_run_ = nullptr;    // That of the other run; null: never started.
   std::optional<actors::RunResult> result_;
   uint64_t start_us_ = 0;

@@ -238,6 +238,20 @@ TEST(CoordinationElastic, AStopThatDoesNotComeAboutFails) {
   EXPECT_FALSE(find<EndRun>(decisions)->status.ok());
 }
 
+TEST(CoordinationElastic, ItsOwnPauseIsNotOfTheTimeToStop) {
+  JobSpec job = long_job();
+  job.checkpoint.enable = true;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.coordination.on_stop_request("a signal", cluster.now);
+  const uint64_t pause_us = 600'000'000;
+  cluster.now += pause_us;
+  cluster.coordination.on_own_pause(pause_us, cluster.now);
+  EXPECT_EQ(find<EndRun>(cluster.coordination.on_timer(cluster.now)), nullptr)
+      << "its workers are there, and have not saved yet";
+}
+
 TEST(CoordinationElastic, AJournalThatCannotBeWrittenIsWaitedFor) {
   JobSpec job = long_job();
   job.comm.train_timeout_seconds = 5;

@@ -126,5 +126,17 @@ TEST(StopRequest, GivesAStepItsTimeAndThenTheRun) {
   EXPECT_TRUE(stop.is_over(total_us + kWatchedSecond));
 }
 
+TEST(StopRequest, DoesNotCountTheTimeInWhichTheCoordinatorItselfIsPaused) {
+  StopRequest stop;
+  stop.excuse(500 * kWatchedSecond);  // It has not been made yet.
+  const StopBudget budget = stop.make("SIGTERM", {10e6, 0, 1e6, 10e6}, kWatchedSecond);
+  const auto total_us = static_cast<uint64_t>(budget.total_us);
+  const uint64_t pause_us = 100 * kWatchedSecond;
+  stop.excuse(pause_us);
+  EXPECT_FALSE(stop.abandons_step(static_cast<uint64_t>(budget.step_us) + pause_us));
+  EXPECT_FALSE(stop.is_over(total_us + pause_us));
+  EXPECT_TRUE(stop.is_over(total_us + pause_us + kWatchedSecond));
+}
+
 }  // namespace
 }  // namespace skein::plans
