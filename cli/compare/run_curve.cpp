@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/config/json_text.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 /// "2026-11-21T18:08:22.460Z" in seconds.
 std::optional<double> parse_time(const std::string& text) {
@@ -140,7 +137,7 @@ absl::StatusOr<RunCurve> parse_run_curve(const std::string& jsonl, const std::st
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(jsonl, '\n'))) {
     ++number;
     if (line.empty()) continue;
-    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json json = parse_json(line);
     const std::string place = absl::StrCat(name, ":", number, ": ");
     if (!json.is_object()) return absl::InvalidArgumentError(place + "this is no JSON object");
     const absl::Status status = reader.add(json);

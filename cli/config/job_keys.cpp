@@ -112,9 +112,10 @@ const char* type_name(const std::string&) { return "string"; }
 const char* type_name(const std::vector<int64_t>&) { return "list of integers"; }
 const char* type_name(const std::vector<double>&) { return "list of numbers"; }
 
-/// A key whose value is the field that `field` gives.
-template <class Field>
-JobKey key(const char* section, const char* name, Field field, const char* help) {
+/// A key whose value is the field that `field` gives. A function pointer: code for each type of
+/// value, not for each of a hundred keys.
+template <class Value>
+JobKey key(const char* section, const char* name, Value& (*field)(JobSpec&), const char* help) {
   JobSpec example;
   JobKey result;
   result.section = section;
@@ -131,7 +132,7 @@ JobKey key(const char* section, const char* name, Field field, const char* help)
   return result;
 }
 
-#define SKEIN_FIELD(path) [](JobSpec& job) -> decltype(auto) { return (job.path); }
+#define SKEIN_FIELD(path) +[](JobSpec& job) -> decltype(auto) { return (job.path); }
 
 void add_model_and_data(std::vector<JobKey>& keys) {
   keys.push_back(key("job", "name", SKEIN_FIELD(name), "name of the run folder"));

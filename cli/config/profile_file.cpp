@@ -5,18 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "cli/config/job_keys.hpp"
+#include "cli/config/json_text.hpp"
 #include "cli/config/text_file.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "skein-profile-1";
 constexpr size_t kLayersMax = 100'000;  // A hundred times the deepest model in use.
@@ -39,7 +36,7 @@ const std::vector<std::string> kLayerKeys = {"name",
                                              "parameter_bytes"};
 
 /// Keeps what the parser says about the first thing that is no JSON.
-struct SyntaxError : nlohmann::json_sax<OrderedJson> {
+struct SyntaxError : nlohmann::json_sax<Json> {
   std::string message;
 
   bool null() override { return true; }
@@ -63,7 +60,7 @@ struct SyntaxError : nlohmann::json_sax<OrderedJson> {
 /// "[json.exception.parse_error.101] parse error at line 3, column 5: what" as "3: what".
 std::string syntax_message(const std::string& text) {
   SyntaxError error;
-  OrderedJson::sax_parse(text, &error);
+  Json::sax_parse(text, &error);
   const std::string& message = error.message;
   const size_t line = message.find("at line ");
   const size_t colon = message.find(": ", line == std::string::npos ? 0 : line);
@@ -78,7 +75,7 @@ std::string syntax_message(const std::string& text) {
 /// Reads the values of one object and remembers the first complaint.
 class ObjectReader {
  public:
-  ObjectReader(const OrderedJson& object, std::string path, const std::string& file)
+  ObjectReader(const Json& object, std::string path, const std::string& file)
       : object_(object), path_(std::move(path)), file_(file) {}
 
   void check_keys(const std::vector<std::string>& known) {
@@ -93,8 +90,9 @@ class ObjectReader {
 
   void text(const char* key, std::string& value) {
     if (!has(key)) return;
-    const OrderedJson& json = object_[key];
-    if (!json.is_string()) return complain(key, absl::StrCat("expected text, got ", json.dump()));
+    const Json& json = object_[key];
+    if (!json.is_string())
+      return complain(key, absl::StrCat("expected text, got ", json_text(json)));
     value = json.get<std::string>();
   }
   void number(const char* key, double& value) {
@@ -110,11 +108,11 @@ class ObjectReader {
       complain(key, "missing");
       return values;
     }
-    const OrderedJson& json = object_[key];
+    const Json& json = object_[key];
     if (count == 1 && json.is_number()) return {number_of(json, key)};
     if (!json.is_array() || json.size() != count) {
       complain(key, absl::StrCat("expected a list of ", count,
-                                 " times, one per entry of rows, got ", json.dump()));
+                                 " times, one per entry of rows, got ", json_text(json)));
       return values;
     }
     for (size_t i = 0; i < count; ++i) {
@@ -122,18 +120,19 @@ class ObjectReader {
     }
     return values;
   }
-  double number_of(const OrderedJson& json, const std::string& key) {
+  double number_of(const Json& json, const std::string& key) {
     const double value = json.is_number() ? json.get<double>() : -1;
     if (!(value >= 0) || !std::isfinite(value)) {
-      complain(key, absl::StrCat("expected a number of 0 or more, got ", json.dump()));
+      complain(key, absl::StrCat("expected a number of 0 or more, got ", json_text(json)));
       return 0;
     }
     return value;
   }
-  int64_t whole_of(const OrderedJson& json, const std::string& key, int64_t least) {
+  int64_t whole_of(const Json& json, const std::string& key, int64_t least) {
     const double value = json.is_number() ? json.get<double>() : -1;
     if (!(value >= static_cast<double>(least)) || value > kBytesMax || value != std::floor(value)) {
-      complain(key, absl::StrCat("expected an integer of ", least, " or more, got ", json.dump()));
+      complain(key,
+               absl::StrCat("expected an integer of ", least, " or more, got ", json_text(json)));
       return least;
     }
     return static_cast<int64_t>(value);
@@ -147,13 +146,13 @@ class ObjectReader {
   const absl::Status& status() const { return status_; }
 
  private:
-  const OrderedJson& object_;
+  const Json& object_;
   std::string path_;
   const std::string& file_;
   absl::Status status_;
 };
 
-absl::StatusOr<plans::LayerProfile> read_layer(const OrderedJson& json, size_t index, size_t rows,
+absl::StatusOr<plans::LayerProfile> read_layer(const Json& json, size_t index, size_t rows,
                                                const std::string& file) {
   plans::LayerProfile layer;
   layer.name = absl::StrCat("layer ", index);
@@ -183,10 +182,10 @@ absl::StatusOr<plans::LayerProfile> read_layer(const OrderedJson& json, size_t i
   return layer;
 }
 
-absl::Status read_rows(ObjectReader& reader, const OrderedJson& json, plans::Profile& profile) {
+absl::Status read_rows(ObjectReader& reader, const Json& json, plans::Profile& profile) {
   profile.rows = {1};
   if (!reader.has("rows")) return absl::OkStatus();
-  const OrderedJson& rows = json["rows"];
+  const Json& rows = json["rows"];
   if (!rows.is_array() || rows.empty() || rows.size() > kRowsMax) {
     reader.complain("rows", absl::StrCat("expected a list of ascending integers such as [1, 8]"));
     return reader.status();
@@ -203,7 +202,7 @@ absl::Status read_rows(ObjectReader& reader, const OrderedJson& json, plans::Pro
   return reader.status();
 }
 
-absl::StatusOr<plans::Profile> read_profile(const OrderedJson& json, const std::string& file) {
+absl::StatusOr<plans::Profile> read_profile(const Json& json, const std::string& file) {
   plans::Profile profile;
   ObjectReader reader(json, "", file);
   reader.check_keys(kKeys);
@@ -235,13 +234,13 @@ absl::StatusOr<plans::Profile> read_profile(const OrderedJson& json, const std::
   return profile;
 }
 
-OrderedJson times_json(const plans::LayerProfile& layer, double plans::LayerTimes::*field) {
-  OrderedJson times = OrderedJson::array();
+Json times_json(const plans::LayerProfile& layer, double plans::LayerTimes::*field) {
+  Json times = Json::array();
   for (const plans::LayerTimes& at : layer.at) times.push_back(at.*field);
   return times;
 }
 
-OrderedJson layer_json(const plans::LayerProfile& layer) {
+Json layer_json(const plans::LayerProfile& layer) {
   return {{"name", layer.name},
           {"forward_us", times_json(layer, &plans::LayerTimes::forward_us)},
           {"backward_input_us", times_json(layer, &plans::LayerTimes::backward_input_us)},
@@ -254,7 +253,7 @@ OrderedJson layer_json(const plans::LayerProfile& layer) {
 }  // namespace
 
 absl::StatusOr<plans::Profile> parse_profile(const std::string& text, const std::string& file) {
-  const OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_json(text);
   if (json.is_discarded()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ":", syntax_message(text)));
   }
@@ -271,22 +270,22 @@ absl::StatusOr<plans::Profile> load_profile(const std::string& path) {
 }
 
 std::string to_json(const plans::Profile& profile) {
-  const OrderedJson head = {{"format", kFormat},
-                            {"source", profile.source},
-                            {"device", profile.device},
-                            {"rows", profile.rows},
-                            {"state_factor", profile.state_factor},
-                            {"activation_factor", profile.activation_factor},
-                            {"gradient_factor", profile.gradient_factor},
-                            {"update_us_per_byte", profile.update_us_per_byte},
-                            {"tied_bytes", profile.tied_bytes}};
+  const Json head = {{"format", kFormat},
+                     {"source", profile.source},
+                     {"device", profile.device},
+                     {"rows", profile.rows},
+                     {"state_factor", profile.state_factor},
+                     {"activation_factor", profile.activation_factor},
+                     {"gradient_factor", profile.gradient_factor},
+                     {"update_us_per_byte", profile.update_us_per_byte},
+                     {"tied_bytes", profile.tied_bytes}};
   std::string text = "{\n";
   for (const auto& [key, value] : head.items()) {
-    absl::StrAppend(&text, "  \"", key, "\": ", value.dump(), ",\n");
+    absl::StrAppend(&text, "  \"", key, "\": ", json_text(value), ",\n");
   }
   absl::StrAppend(&text, "  \"layers\": [");
   for (size_t i = 0; i < profile.layers.size(); ++i) {
-    absl::StrAppend(&text, i == 0 ? "\n    " : ",\n    ", layer_json(profile.layers[i]).dump());
+    absl::StrAppend(&text, i == 0 ? "\n    " : ",\n    ", json_text(layer_json(profile.layers[i])));
   }
   return text + "\n  ]\n}\n";
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/config/json_text.hpp"
 #include "cli/report/number_text.hpp"
 
 namespace skein::cli {
@@ -63,9 +64,9 @@ std::string churn_table(const ChurnSource& source, const plans::Churn& churn,
   return text;
 }
 
-nlohmann::ordered_json churn_json(const ChurnSource& source, const plans::Churn& churn,
-                                  const plans::ChurnSimulation& simulation) {
-  nlohmann::ordered_json ways = nlohmann::ordered_json::array();
+Json churn_json(const ChurnSource& source, const plans::Churn& churn,
+                const plans::ChurnSimulation& simulation) {
+  Json ways = Json::array();
   for (const plans::ChurnOutcome& outcome : simulation.outcomes) {
     ways.push_back({{"way", outcome.way},
                     {"samples", outcome.samples},

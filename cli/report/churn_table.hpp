@@ -2,8 +2,7 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "cli/config/json_text.hpp"
 #include "plans/chaos/churn_trace.hpp"
 #include "plans/simulator/churn_simulation.hpp"
 
@@ -20,7 +19,7 @@ struct ChurnSource {
 std::string churn_table(const ChurnSource& source, const plans::Churn& churn,
                         const plans::ChurnSimulation& simulation);
 /// The same for programs.
-nlohmann::ordered_json churn_json(const ChurnSource& source, const plans::Churn& churn,
-                                  const plans::ChurnSimulation& simulation);
+Json churn_json(const ChurnSource& source, const plans::Churn& churn,
+                const plans::ChurnSimulation& simulation);
 
 }  // namespace skein::cli

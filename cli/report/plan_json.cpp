@@ -2,16 +2,15 @@
 
 #include <string>
 
+#include "cli/config/json_text.hpp"
 #include "plans/schedule/schedule.hpp"
 
 namespace skein::cli {
 
-using OrderedJson = nlohmann::ordered_json;
-
-OrderedJson plan_json(const plans::Plan& plan) {
-  OrderedJson stages = OrderedJson::array();
+Json plan_json(const plans::Plan& plan) {
+  Json stages = Json::array();
   for (const plans::StagePlan& stage : plan.stages) {
-    OrderedJson replicas = OrderedJson::array();
+    Json replicas = Json::array();
     for (const plans::ReplicaPlan& replica : stage.replicas) {
       replicas.push_back({{"replica", replica.id.value},
                           {"worker", replica.worker.value},

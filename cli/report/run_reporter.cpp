@@ -7,12 +7,11 @@
 #include <filesystem>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/cluster_file.hpp"
+#include "cli/config/json_text.hpp"
 #include "cli/config/profile_file.hpp"
 #include "cli/report/number_text.hpp"
 #include "cli/report/plan_json.hpp"
@@ -32,16 +31,14 @@ uint64_t largest(const std::vector<uint64_t>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-using OrderedJson = nlohmann::ordered_json;
-
 /// Weight of the newest step in the moving average of the throughput (llm.c's).
 constexpr double kRateDecay = 0.95;
 /// An event's text on the terminal is cut to this.
 constexpr size_t kEventBytesMax = 8192;
 
 /// Events that changed nothing; reasons of none are left out.
-OrderedJson by_reason(const plans::DropCounts& dropped) {
-  OrderedJson json = OrderedJson::object();
+Json by_reason(const plans::DropCounts& dropped) {
+  Json json = Json::object();
   for (size_t i = 0; i < plans::kDropReasons; ++i) {
     const auto why = static_cast<plans::DropReason>(i);
     if (dropped.of(why) > 0) json[plans::to_text(why)] = dropped.of(why);
@@ -50,7 +47,7 @@ OrderedJson by_reason(const plans::DropCounts& dropped) {
 }
 
 /// Where the wall time went, in seconds.
-OrderedJson goodput_json(const plans::Goodput& goodput) {
+Json goodput_json(const plans::Goodput& goodput) {
   return {{"ratio", goodput.ratio()},   {"useful", goodput.useful_s},
           {"redone", goodput.redone_s}, {"other_jobs", goodput.other_jobs_s},
           {"moving", goodput.moving_s}, {"waiting", goodput.waiting_s}};
@@ -67,11 +64,6 @@ std::string goodput_line(const plans::Goodput& goodput) {
 
 uint32_t worker_of(const actors::EventReport& report) {
   return static_cast<uint32_t>(std::stoul(report.fields.at("worker")));
-}
-
-/// In one line, whatever bytes its texts have.
-std::string to_line(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace
@@ -100,7 +92,7 @@ void RunReporter::line(const std::string& text) {
   } else if (options_.format == LogFormat::kText) {
     printer_.print(text.empty() ? text : options_.label + text);
   } else {  // An object, which says whose it is first.
-    printer_.print(absl::StrCat("{\"job\":", to_line(options_.job.name), ",", text.substr(1)));
+    printer_.print(absl::StrCat("{\"job\":", json_text(options_.job.name), ",", text.substr(1)));
   }
   // What is simulated is there to be read; errors are told at the end.
   if (options_.simulated) printer_.finish(actors::LinePrinter::kUntilRead).IgnoreError();
@@ -146,7 +138,7 @@ void RunReporter::on_plan(const plans::Plan& plan, double predicted_step_us) {
   stash_peak_.assign(plan.stages.size(), 0);
   const RunFolder& folder = options_.folder;
   absl::Status status = gpu::write_durably(folder.file("plan.txt"), plans::to_text(plan));
-  status.Update(gpu::write_durably(folder.file("plan.json"), plan_json(plan).dump(2) + "\n"));
+  status.Update(gpu::write_durably(folder.file("plan.json"), json_text(plan_json(plan), 2) + "\n"));
   if (!status.ok()) event_line(std::string(status.message()));
 }
 
@@ -239,23 +231,23 @@ void RunReporter::on_step(const actors::StepReport& report) {
   for (size_t s = 0; s < stash_peak_.size(); ++s) {
     stash_peak_[s] = std::max(stash_peak_[s], report.stage_stash_peak[s]);
   }
-  OrderedJson json = {{"kind", "step"},
-                      {"time", now_text()},
-                      {"step", report.step},
-                      {"loss", report.loss},
-                      {"grad_norm", report.gradient_norm},
-                      {"lr", report.learning_rate},
-                      {"step_seconds", report.step_seconds},
-                      {"control_seconds", report.control_seconds},
-                      {"tokens", report.tokens},
-                      {"samples", report.samples},
-                      {"bubble", bubble(report.stage_busy_seconds, report.stage_device_wait_seconds,
-                                        report.step_seconds)},
-                      {"stage_busy_seconds", report.stage_busy_seconds},
-                      {"stage_stash_peak", report.stage_stash_peak},
-                      {"version", report.step},
-                      {"staleness", largest(report.stage_staleness)},
-                      {"workers", report.workers_active}};
+  Json json = {{"kind", "step"},
+               {"time", now_text()},
+               {"step", report.step},
+               {"loss", report.loss},
+               {"grad_norm", report.gradient_norm},
+               {"lr", report.learning_rate},
+               {"step_seconds", report.step_seconds},
+               {"control_seconds", report.control_seconds},
+               {"tokens", report.tokens},
+               {"samples", report.samples},
+               {"bubble", bubble(report.stage_busy_seconds, report.stage_device_wait_seconds,
+                                 report.step_seconds)},
+               {"stage_busy_seconds", report.stage_busy_seconds},
+               {"stage_stash_peak", report.stage_stash_peak},
+               {"version", report.step},
+               {"staleness", largest(report.stage_staleness)},
+               {"workers", report.workers_active}};
   if (!report.pipeline_samples.empty()) {
     json["steps"] = count;
     json["pipeline_samples"] = report.pipeline_samples;
@@ -275,9 +267,9 @@ void RunReporter::on_step(const actors::StepReport& report) {
   if (options_.counts_samples) json.erase("tokens");
   goodput_ = report.goodput;
   if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
-  metrics_.append(to_line(json));
+  metrics_.append(json_text(json));
   if (options_.quiet) return;
-  if (options_.format == LogFormat::kJson) return line(to_line(json));
+  if (options_.format == LogFormat::kJson) return line(json_text(json));
   const auto log_freq = static_cast<uint64_t>(options_.job.metrics.log_freq);
   const uint64_t before = report.step - std::min(count, report.step);
   const bool is_due = report.step / log_freq != before / log_freq;
@@ -288,11 +280,11 @@ void RunReporter::on_step(const actors::StepReport& report) {
 
 void RunReporter::on_validation(const actors::ValidationReport& report) {
   validation_loss_ = report.loss;
-  const OrderedJson json = {{"kind", "validation"},    {"time", now_text()},
-                            {"step", report.step},     {"loss", report.loss},
-                            {"tokens", report.tokens}, {"seconds", report.seconds}};
-  metrics_.append(to_line(json));
-  if (options_.format == LogFormat::kJson && !options_.quiet) line(to_line(json));
+  const Json json = {{"kind", "validation"},    {"time", now_text()},
+                     {"step", report.step},     {"loss", report.loss},
+                     {"tokens", report.tokens}, {"seconds", report.seconds}};
+  metrics_.append(json_text(json));
+  if (options_.format == LogFormat::kJson && !options_.quiet) line(json_text(json));
   event_line(absl::StrFormat("validation at step %d: loss %.4f over %s tokens", report.step,
                              report.loss, with_commas(report.tokens)));
 }
@@ -318,10 +310,10 @@ void RunReporter::on_event(const actors::EventReport& report) {
                                                        report.fields.at("host")));
   }
   mark_event(report);
-  OrderedJson json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
+  Json json = {{"time", now_text()}, {"event", report.name}, {"text", report.text}};
   for (const auto& [name, value] : report.fields) json[name] = value;
-  events_.append(to_line(json));
-  if (options_.format == LogFormat::kJson && !options_.quiet) line(to_line(json));
+  events_.append(json_text(json));
+  if (options_.format == LogFormat::kJson && !options_.quiet) line(json_text(json));
   event_line(report.text);
 }
 
@@ -399,20 +391,19 @@ double RunReporter::control_share() const {
 }
 
 std::string RunReporter::summary_json(const actors::RunResult& result, double wall_seconds) const {
-  OrderedJson json = {
-      {"kind", "summary"},
-      {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
-      {"steps_done", result.steps_done},
-      {"loss", last_loss_},
-      {options_.counts_samples ? "samples" : "tokens", amount_},
-      {"wall_seconds", wall_seconds},
-      {options_.counts_samples ? "samples_per_second" : "tokens_per_second", mean_rate()},
-      {"control_share", control_share()},
-      {"checkpoint", result.checkpoint_path},
-      {"folder", options_.folder.path}};
+  Json json = {{"kind", "summary"},
+               {"status", result.status.ok() ? "ok" : std::string(result.status.message())},
+               {"steps_done", result.steps_done},
+               {"loss", last_loss_},
+               {options_.counts_samples ? "samples" : "tokens", amount_},
+               {"wall_seconds", wall_seconds},
+               {options_.counts_samples ? "samples_per_second" : "tokens_per_second", mean_rate()},
+               {"control_share", control_share()},
+               {"checkpoint", result.checkpoint_path},
+               {"folder", options_.folder.path}};
   if (validation_loss_) json["validation_loss"] = *validation_loss_;
   if (!options_.simulated) json["goodput"] = goodput_json(goodput_);
-  return to_line(json);
+  return json_text(json);
 }
 
 void RunReporter::print_summary(const actors::RunResult& result, double wall_seconds) {

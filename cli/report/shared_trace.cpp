@@ -1,29 +1,27 @@
 #include "cli/report/shared_trace.hpp"
 
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
+#include "cli/config/json_text.hpp"
 #include "gpu/files/durable_file.hpp"
 
 namespace skein::cli {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 /// A worker of a job: the job's place, and the worker's number there.
 using JobWorker = std::pair<size_t, uint64_t>;
 
 /// A number for each worker of a job: those of one process are neighbours, in the order of the
 /// jobs. Processes come in the order in which the jobs name them.
-std::map<JobWorker, size_t> number_workers(const std::vector<OrderedJson>& traces) {
+std::map<JobWorker, size_t> number_workers(const std::vector<Json>& traces) {
   std::map<JobWorker, std::string> labels;  // Without one a worker is a process of its own.
   for (size_t job = 0; job < traces.size(); ++job) {
-    for (const OrderedJson& event : traces[job]) {
+    for (const Json& event : traces[job]) {
       const JobWorker worker(job, event["pid"].get<uint64_t>());
       labels.try_emplace(worker, absl::StrCat(job, "/", worker.second));
       if (event["name"] == "process_labels") labels[worker] = event["args"]["labels"];
@@ -38,7 +36,7 @@ std::map<JobWorker, size_t> number_workers(const std::vector<OrderedJson>& trace
   return numbers;
 }
 
-void rename(OrderedJson& event, const std::string& job, size_t number) {
+void rename(Json& event, const std::string& job, size_t number) {
   event["pid"] = number;
   if (event.contains("id")) event["id"] = absl::StrCat(job, "/", event["id"].get<std::string>());
   if (event["name"] != "process_name") return;
@@ -50,11 +48,11 @@ void rename(OrderedJson& event, const std::string& job, size_t number) {
 
 absl::Status write_shared_trace(const std::vector<TraceSource>& sources, const std::string& path) {
   std::vector<std::string> jobs;
-  std::vector<OrderedJson> traces;
+  std::vector<Json> traces;
   for (const TraceSource& source : sources) {
     std::ifstream file(source.path);
     if (!file) continue;
-    OrderedJson trace = OrderedJson::parse(file, nullptr, /*allow_exceptions=*/false);
+    Json trace = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
     if (!trace.is_object() || !trace.contains("traceEvents")) {
       return absl::UnavailableError(absl::StrCat(source.path, " is no trace"));
     }
@@ -63,15 +61,15 @@ absl::Status write_shared_trace(const std::vector<TraceSource>& sources, const s
   }
   if (traces.size() < 2) return absl::OkStatus();
   const std::map<JobWorker, size_t> numbers = number_workers(traces);
-  OrderedJson events = OrderedJson::array();
+  Json events = Json::array();
   for (size_t job = 0; job < traces.size(); ++job) {
-    for (OrderedJson& event : traces[job]) {
+    for (Json& event : traces[job]) {
       rename(event, jobs[job], numbers.at({job, event["pid"].get<uint64_t>()}));
       events.push_back(std::move(event));
     }
   }
-  const OrderedJson all = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
-  return gpu::write_durably(path, all.dump());
+  const Json all = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+  return gpu::write_durably(path, json_text(all));
 }
 
 }  // namespace skein::cli

@@ -1,17 +1,15 @@
 #include "cli/report/trace_reader.hpp"
 
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <tuple>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
+#include "cli/config/json_text.hpp"
 
 namespace skein::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr int kTracksMax = 16;
 
@@ -30,7 +28,7 @@ absl::StatusOr<std::vector<actors::TimingsReport>> load_trace(const std::string&
     return absl::InvalidArgumentError(
         absl::StrCat("no trace ", path, "; run with profiling.enable_profiling"));
   }
-  const Json json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
   if (!json.is_object() || !json.contains("traceEvents") || !json["traceEvents"].is_array()) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is no Chrome trace"));
   }

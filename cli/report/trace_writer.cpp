@@ -6,23 +6,20 @@
 #include <set>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/config/json_text.hpp"
 #include "gpu/files/durable_file.hpp"
 
 namespace skein::cli {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array kTracks = {"compute",       "send",    "receive",
                                 "gradient sync", "control", "checkpoint"};
 /// Slices that are kept: 100 bytes each make a file of 20 MB.
 constexpr size_t kSlicesMax = 200'000;
 
-OrderedJson metadata(const char* name, uint32_t pid, int tid, const std::string& value) {
+Json metadata(const char* name, uint32_t pid, int tid, const std::string& value) {
   const char* key = name == std::string_view("process_labels") ? "labels" : "name";
   return {{"ph", "M"}, {"name", name}, {"pid", pid}, {"tid", tid}, {"args", {{key, value}}}};
 }
@@ -63,14 +60,14 @@ void put_in_order(std::vector<Entry>& entries) {
   }
 }
 
-OrderedJson arguments_of(const Entry& entry) {
+Json arguments_of(const Entry& entry) {
   const actors::TimingsReport& report = *entry.report;
-  OrderedJson arguments = {{"step", report.step},
-                           {"stage", report.stage},
-                           {"microbatch", entry.slice.microbatch},
-                           {"version", report.version},
-                           {"staleness", report.staleness},
-                           {"weight_delay", report.weight_delay}};
+  Json arguments = {{"step", report.step},
+                    {"stage", report.stage},
+                    {"microbatch", entry.slice.microbatch},
+                    {"version", report.version},
+                    {"staleness", report.staleness},
+                    {"weight_delay", report.weight_delay}};
   if (report.pipeline >= 0) arguments["pipeline"] = report.pipeline;
   return arguments;
 }
@@ -84,7 +81,7 @@ void TraceWriter::add(const actors::TimingsReport& report) {
 }
 
 std::string TraceWriter::to_json() const {
-  OrderedJson events = OrderedJson::array();
+  Json events = Json::array();
   // A track of a worker over all its steps: overlaps matter across steps too.
   std::map<std::pair<uint32_t, int>, std::vector<Entry>> tracks;
   std::map<uint32_t, std::set<int32_t>> stages;
@@ -141,7 +138,7 @@ std::string TraceWriter::to_json() const {
       events.push_back(metadata("thread_name", pid, static_cast<int>(track), kTracks[track]));
     }
   }
-  return OrderedJson({{"traceEvents", events}, {"displayTimeUnit", "ms"}}).dump();
+  return json_text(Json({{"traceEvents", events}, {"displayTimeUnit", "ms"}}));
 }
 
 absl::Status TraceWriter::write() const { return gpu::write_durably(path_, to_json()); }

@@ -10,13 +10,12 @@
 #include <functional>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "actors/run_id.hpp"
 #include "actors/unguessable_bits.hpp"
+#include "cli/config/json_text.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/version.hpp"
 #include "gpu/files/durable_file.hpp"
@@ -53,16 +52,15 @@ std::string cpu_name() {
 std::string environment_json() {
   utsname system{};
   uname(&system);
-  const nlohmann::ordered_json json = {
-      {"skein", kVersion},
-      {"host", system.nodename},
-      {"system", absl::StrCat(system.sysname, " ", system.release)},
-      {"machine", system.machine},
-      {"cpu", cpu_name()},
-      {"cores", std::thread::hardware_concurrency()},
-      {"compiler", __VERSION__},
-      {"pid", getpid()}};
-  return json.dump(2) + "\n";
+  const Json json = {{"skein", kVersion},
+                     {"host", system.nodename},
+                     {"system", absl::StrCat(system.sysname, " ", system.release)},
+                     {"machine", system.machine},
+                     {"cpu", cpu_name()},
+                     {"cores", std::thread::hardware_concurrency()},
+                     {"compiler", __VERSION__},
+                     {"pid", getpid()}};
+  return json_text(json, 2) + "\n";
 }
 
 std::string resolved_text(const plans::JobSpec& job) {

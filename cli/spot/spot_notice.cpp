@@ -3,17 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "cli/config/json_text.hpp"
 
 namespace skein::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr int kOk = 200;
 constexpr int kNotFound = 404;
@@ -76,7 +73,7 @@ std::optional<SpotNotice> read_azure_event(const Json& event, const std::string&
 SpotReading read_aws_instance_action(const MetadataAnswer& answer, int64_t now_unix_s) {
   if (answer.status == kNotFound) return {true, std::nullopt};
   if (answer.status != kOk) return {};
-  const Json json = Json::parse(answer.body, nullptr, false);
+  const Json json = parse_json(answer.body);
   const std::string action = text_at(json, "action");
   if (action.empty()) return {};
   std::string what = "AWS interrupts this machine";
@@ -105,7 +102,7 @@ SpotReading read_gcp_maintenance_event(const MetadataAnswer& answer) {
 SpotReading read_azure_scheduled_events(const MetadataAnswer& answer, const std::string& vm_name,
                                         int64_t now_unix_s) {
   if (answer.status != kOk) return {};
-  const Json json = Json::parse(answer.body, nullptr, false);
+  const Json json = parse_json(answer.body);
   if (!json.is_object()) return {};
   const auto events = json.find("Events");
   if (events == json.end() || !events->is_array()) return {};

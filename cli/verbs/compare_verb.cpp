@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -20,6 +18,7 @@
 #include "cli/compare/results.hpp"
 #include "cli/compare/train_child.hpp"
 #include "cli/compare/words.hpp"
+#include "cli/config/json_text.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/report/number_text.hpp"
 #include "cli/run/exit_codes.hpp"
@@ -32,31 +31,9 @@ namespace skein::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
 constexpr double kPollSeconds = 0.05;
 /// A run of a long job has a line for every step.
 constexpr size_t kMetricsBytesMax = size_t{1} << 30;
-
-constexpr const char* kFooter =
-    R"(The experiment file says which job is run, in which variants, scenarios and seeds:
-
-  [compare]
-  base = "job.toml"           # what all runs share
-  workers = 4
-  seeds = [1, 2, 3, 4, 5]
-  target = 2.5                # validation loss whose time is measured
-  scenarios = ["H0", "H2"]    # docs/heterogeneity.md
-
-  [variants.baseline]         # the first one: the others are shown in relation to it
-  [variants.one-bucket]
-  "comm.bucket_cap_mb" = 0
-
-Examples:
-  skein compare examples/compare.toml
-  skein compare examples/compare.toml --folder /tmp/results --fresh
-
-Stopped by Ctrl-C, the same command goes on where it was. docs/compare.md says more.)";
 
 /// One comparison. Used by one thread.
 class Comparison {
@@ -112,7 +89,7 @@ absl::StatusOr<std::string> Comparison::fingerprint(const ExperimentRun& run) co
 bool Comparison::is_done(const ExperimentRun& run, const std::string& fingerprint) const {
   const auto text = read_text_file(path_of(run) + "/done.json", "mark of a run");
   if (!text.ok()) return false;
-  const Json mark = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const Json mark = parse_json(*text);
   return mark.is_object() && mark.contains("fingerprint") && mark["fingerprint"] == fingerprint;
 }
 
@@ -153,7 +130,7 @@ absl::Status Comparison::make(const ExperimentRun& run, const std::string& finge
   SKEIN_ASSIGN_OR_RETURN(const auto child, TrainChild::start(words, path + "/output.log"));
   SKEIN_ASSIGN_OR_RETURN(const int code, wait_for(*child));
   const Json mark = {{"exit_code", code}, {"fingerprint", code == kExitDone ? fingerprint : ""}};
-  return gpu::write_durably(path + "/done.json", mark.dump() + "\n");
+  return gpu::write_durably(path + "/done.json", json_text(mark) + "\n");
 }
 
 RunOutcome Comparison::look_at(const ExperimentRun& run) const {
@@ -162,7 +139,7 @@ RunOutcome Comparison::look_at(const ExperimentRun& run) const {
   outcome.folder = folder_of(experiment_, run);
   const std::string path = path_of(run);
   const auto text = read_text_file(path + "/done.json", "mark of a run");
-  const Json mark = text.ok() ? Json::parse(*text, nullptr, false) : Json();
+  const Json mark = text.ok() ? parse_json(*text) : Json();
   const int code = mark.is_object() ? mark.value("exit_code", -1) : -1;
   if (code != kExitDone) {
     outcome.trouble =
@@ -234,16 +211,6 @@ absl::Status Comparison::write_results() {
 }
 
 }  // namespace
-
-CLI::App* add_compare_verb(CLI::App& app, CompareOptions& options) {
-  CLI::App* verb = app.add_subcommand(
-      "compare", "train variants of a job in several scenarios, and show which is first");
-  verb->footer(kFooter);
-  verb->add_option("experiment", options.path, "experiment file (TOML)")->required();
-  verb->add_option("--folder", options.folder, "where all is written; default: compare.folder");
-  verb->add_flag("--fresh", options.fresh, "make runs again that are done");
-  return verb;
-}
 
 int compare(const CompareOptions& options, Signals& signals) {
   auto experiment = load_experiment(options.path);

@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/config/job_file.hpp"
 #include "cli/run/signals.hpp"
 
@@ -15,8 +13,6 @@ struct CompareOptions {
   bool fresh = false;   // Makes runs again that are done.
   Overrides overrides;  // Keys of all runs.
 };
-
-CLI::App* add_compare_verb(CLI::App& app, CompareOptions& options);
 
 /// Makes all runs of an experiment that are not done yet, one `skein train` after the other, and
 /// writes compare.csv and compare.html. A run that fails is reported, and the others are made.

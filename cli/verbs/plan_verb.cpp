@@ -4,9 +4,8 @@
 
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
+#include "cli/config/json_text.hpp"
 #include "cli/pictures/terminal_grid.hpp"
 #include "cli/report/number_text.hpp"
 #include "cli/report/plan_json.hpp"
@@ -18,8 +17,6 @@
 
 namespace skein::cli {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 const plans::PlanVerdict* verdict_of(const std::vector<plans::PlanVerdict>& verdicts,
                                      const std::string& planner) {
@@ -42,8 +39,8 @@ absl::Status use_schedule(const PlanOptions& options, const PlanningInputs& inpu
   return plans::check_memory(chosen.pipeline.plan, inputs.request.profile, inputs.request.cluster);
 }
 
-OrderedJson workers_json(const plans::Simulation& simulation, const plans::ClusterSpec& cluster) {
-  OrderedJson workers = OrderedJson::array();
+Json workers_json(const plans::Simulation& simulation, const plans::ClusterSpec& cluster) {
+  Json workers = Json::array();
   for (const plans::SimulatedWorker& worker : simulation.workers) {
     const plans::ClusterDevice& device = cluster.devices[worker.id.value - 1];
     workers.push_back({{"worker", worker.id.value},
@@ -55,12 +52,12 @@ OrderedJson workers_json(const plans::Simulation& simulation, const plans::Clust
   return workers;
 }
 
-OrderedJson json_of(const PlanningInputs& inputs, const plans::PlanVerdict& chosen,
-                    const std::vector<ReportPlanner>& planners) {
+Json json_of(const PlanningInputs& inputs, const plans::PlanVerdict& chosen,
+             const std::vector<ReportPlanner>& planners) {
   const plans::Simulation& simulation = chosen.simulation;
-  OrderedJson others = OrderedJson::array();
+  Json others = Json::array();
   for (const ReportPlanner& planner : planners) {
-    OrderedJson json = {{"planner", planner.name}};
+    Json json = {{"planner", planner.name}};
     if (planner.trouble.empty()) {
       json["step_us"] = planner.step_us;
       json["bubble"] = planner.bubble;
@@ -72,17 +69,17 @@ OrderedJson json_of(const PlanningInputs& inputs, const plans::PlanVerdict& chos
     others.push_back(json);
   }
   const Throughput rate = throughput(inputs, simulation.step_us);
-  OrderedJson json = {{"planner", chosen.planner},
-                      {"reason", chosen.pipeline.reason},
-                      {"profile", inputs.estimated ? "estimated" : inputs.request.profile.source},
-                      {"step_us", simulation.step_us},
-                      {"objective_us", chosen.pipeline.objective_us},
-                      {"samples_per_second", rate.samples},
-                      {"bubble", simulation.bubble},
-                      {"workers", workers_json(simulation, inputs.request.cluster)},
-                      {"planners", others},
-                      {"plan", plan_json(chosen.pipeline.plan)},
-                      {"plan_text", plans::to_text(chosen.pipeline.plan)}};
+  Json json = {{"planner", chosen.planner},
+               {"reason", chosen.pipeline.reason},
+               {"profile", inputs.estimated ? "estimated" : inputs.request.profile.source},
+               {"step_us", simulation.step_us},
+               {"objective_us", chosen.pipeline.objective_us},
+               {"samples_per_second", rate.samples},
+               {"bubble", simulation.bubble},
+               {"workers", workers_json(simulation, inputs.request.cluster)},
+               {"planners", others},
+               {"plan", plan_json(chosen.pipeline.plan)},
+               {"plan_text", plans::to_text(chosen.pipeline.plan)}};
   if (inputs.has_job) json["tokens_per_second"] = rate.tokens;
   return json;
 }
@@ -122,7 +119,7 @@ absl::Status run(const PlanOptions& options) {
   report.planners = report_planners(verdicts, chosen);
   report.planned = picture_of(plan, chosen.simulation, inputs.request.cluster, 1);
   if (options.json) {
-    std::printf("%s\n", json_of(inputs, chosen, report.planners).dump(2).c_str());
+    std::printf("%s\n", json_text(json_of(inputs, chosen, report.planners), 2).c_str());
   } else {
     print(options, inputs, chosen, report);
   }

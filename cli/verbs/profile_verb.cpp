@@ -12,18 +12,6 @@
 namespace skein::cli {
 namespace {
 
-constexpr const char* kFooter =
-    R"(Times the forward, the backward of the inputs and the backward of the weights of every
-layer at several numbers of rows of a micro-batch, and bandwidth and latency between the workers,
-as tensors take them. The files are for `skein plan` and may be changed by hand.
-
-Examples:
-  skein profile job.toml --workers 4
-  skein profile job.toml --workers 3 --device.speeds 1,0.5,0.25 --profile-out p.json
-  skein plan job.toml cluster.toml --profile profile.json
-
-docs/profile.md and docs/cluster.md say what is in the files.)";
-
 void print_layers(const plans::Profile& profile) {
   std::printf("%-20s %6s %12s %12s %12s %10s %10s\n", "layer", "rows", "forward us", "input us",
               "weight us", "stash kB", "weights kB");
@@ -78,19 +66,6 @@ absl::Status report(const RunFolder& folder, const ProfileOptions& options) {
 }
 
 }  // namespace
-
-CLI::App* add_profile_verb(CLI::App& app, ProfileOptions& options) {
-  CLI::App* verb = app.add_subcommand("profile", "measure layers and links for the planner");
-  verb->footer(kFooter);
-  verb->add_option("job", options.training.job_path, "job file (TOML)")->required();
-  verb->add_option("--workers", options.training.workers, "worker processes to measure")
-      ->check(CLI::Range(1, 1000));
-  verb->add_option("--profile-out", options.profile_out, "file for the layers")
-      ->capture_default_str();
-  verb->add_option("--cluster-out", options.cluster_out, "file for devices and links")
-      ->capture_default_str();
-  return verb;
-}
 
 int profile(const ProfileOptions& options, Signals& signals) {
   TrainOptions training = options.training;

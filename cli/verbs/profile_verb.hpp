@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/run/signals.hpp"
 #include "cli/verbs/train.hpp"
 
@@ -14,8 +12,6 @@ struct ProfileOptions {
   std::string profile_out = "profile.json";
   std::string cluster_out = "cluster.toml";
 };
-
-CLI::App* add_profile_verb(CLI::App& app, ProfileOptions& options);
 
 /// Measures the layers of a job on worker processes of this machine, and the links between them.
 /// Prints what was found and writes it for `skein plan`. Returns the exit code.

@@ -59,7 +59,7 @@ absl::Status simulate_churn(const PlanningOptions& planning, const ChurnArgument
   const ChurnSource source = {std::filesystem::path(arguments.trace_path).filename().string(),
                               devices, arguments.options};
   if (arguments.as_json) {
-    std::printf("%s\n", churn_json(source, request.churn, simulation).dump().c_str());
+    std::printf("%s\n", json_text(churn_json(source, request.churn, simulation)).c_str());
   } else {
     std::fputs(churn_table(source, request.churn, simulation).c_str(), stdout);
   }

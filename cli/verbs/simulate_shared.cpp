@@ -5,10 +5,9 @@
 #include <filesystem>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "actors/device/shared_device.hpp"
+#include "cli/config/json_text.hpp"
 #include "cli/report/number_text.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/layout_plan.hpp"
@@ -16,8 +15,6 @@
 
 namespace skein::cli {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 struct NamedJob {
   std::string name;
@@ -53,8 +50,8 @@ absl::StatusOr<NamedJob> load_beside(const PlanningOptions& first, const plans::
   return named(path, inputs, std::move(plan));
 }
 
-OrderedJson to_json(const std::vector<NamedJob>& jobs, const plans::SharedSimulation& found) {
-  OrderedJson all = OrderedJson::array();
+Json to_json(const std::vector<NamedJob>& jobs, const plans::SharedSimulation& found) {
+  Json all = Json::array();
   for (size_t n = 0; n < jobs.size(); ++n) {
     all.push_back({{"job", jobs[n].name},
                    {"step_us", found.jobs[n].step_us},
@@ -170,7 +167,7 @@ absl::Status simulate_shared(const PlanningOptions& planning, const PlanningInpu
   const plans::ClusterSpec& cluster = inputs.request.cluster;
   SKEIN_ASSIGN_OR_RETURN(const plans::SharedSimulation found,
                          simulate_long_enough(shared, cluster, steps));
-  OrderedJson json = to_json(jobs, found);
+  Json json = to_json(jobs, found);
   if (!as_json) {
     print_plans(jobs);
     print_table(jobs, found);
@@ -188,7 +185,7 @@ absl::Status simulate_shared(const PlanningOptions& planning, const PlanningInpu
       }
     }
   }
-  if (as_json) std::printf("%s\n", json.dump().c_str());
+  if (as_json) std::printf("%s\n", json_text(json).c_str());
   return absl::OkStatus();
 }
 

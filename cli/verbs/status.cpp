@@ -9,13 +9,12 @@
 #include <memory>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "actors/coordinator/run_lock.hpp"
 #include "cli/config/job_file.hpp"
+#include "cli/config/json_text.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/report/number_text.hpp"
 #include "cli/run/run_folder.hpp"
@@ -98,19 +97,19 @@ absl::StatusOr<net::Status> ask(net::EventLoop& loop, const std::string& address
   return result;
 }
 
-nlohmann::ordered_json to_json(const net::Status& status) {
-  nlohmann::ordered_json json = {{"job", status.job},
-                                 {"state", status.state},
-                                 {"steps_done", status.steps_done},
-                                 {"steps_total", status.steps_total},
-                                 {"loss", status.loss},
-                                 {"tokens_per_second", status.tokens_per_second},
-                                 {"generation", status.generation},
-                                 {"term", status.term},
-                                 {"folder", status.run_folder},
-                                 {"workers", nlohmann::ordered_json::array()}};
+Json to_json(const net::Status& status) {
+  Json json = {{"job", status.job},
+               {"state", status.state},
+               {"steps_done", status.steps_done},
+               {"steps_total", status.steps_total},
+               {"loss", status.loss},
+               {"tokens_per_second", status.tokens_per_second},
+               {"generation", status.generation},
+               {"term", status.term},
+               {"folder", status.run_folder},
+               {"workers", Json::array()}};
   for (const net::WorkerStatus& worker : status.workers) {
-    nlohmann::ordered_json replicas = nlohmann::ordered_json::array();
+    Json replicas = Json::array();
     for (const std::string& replica : worker.replicas) replicas.push_back(replica);
     json["workers"].push_back({{"worker", worker.worker.value},
                                {"host", worker.host_name},
@@ -155,14 +154,14 @@ void print_table(const net::Status& status) {
 }
 
 /// The last step in a run's metrics.jsonl; null if there is none.
-nlohmann::json last_step(const RunFolder& folder) {
+Json last_step(const RunFolder& folder) {
   constexpr std::streamoff kTailBytes = 1 << 20;  // Many lines more than follow the last step's.
   std::ifstream file(folder.file("metrics.jsonl"), std::ios::ate);
   if (!file) return nullptr;
   file.seekg(std::max<std::streamoff>(0, file.tellg() - kTailBytes));
-  nlohmann::json last;
+  Json last;
   for (std::string line; std::getline(file, line);) {
-    nlohmann::json row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    Json row = parse_json(line);
     if (row.is_object() && row.value("kind", "") == "step") last = std::move(row);
   }
   return last;
@@ -184,16 +183,15 @@ std::string saved_text(const RunFolder& folder) {
 absl::Status print_ended(const RunFolder& folder, bool as_json) {
   SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder));
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec job, parse_job(text));
-  const nlohmann::json step = last_step(folder);
+  const Json step = last_step(folder);
   const int64_t done = step.is_object() ? step.value("step", int64_t{0}) : 0;
   const bool is_complete = done >= job.training.steps;
   if (as_json) {
-    nlohmann::ordered_json json = {
-        {"job", folder.job_id},  {"state", is_complete ? "done" : "ended"},
-        {"steps_done", done},    {"steps_total", job.training.steps},
-        {"folder", folder.path}, {"workers", nlohmann::ordered_json::array()}};
+    Json json = {{"job", folder.job_id},  {"state", is_complete ? "done" : "ended"},
+                 {"steps_done", done},    {"steps_total", job.training.steps},
+                 {"folder", folder.path}, {"workers", Json::array()}};
     if (done > 0) json["loss"] = step["loss"];
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", json_text(json, 2).c_str());
     return absl::OkStatus();
   }
   std::string line = absl::StrFormat("%s: the run has ended, at step %d/%d", folder.job_id, done,
@@ -221,7 +219,7 @@ absl::Status print_one(const std::string& where, bool as_json) {
   SKEIN_RETURN_IF_ERROR(with_hint(where, answer.status()));
   const net::Status& status = *answer;
   if (as_json) {
-    std::printf("%s\n", to_json(status).dump(2).c_str());
+    std::printf("%s\n", json_text(to_json(status), 2).c_str());
   } else {
     print_table(status);
   }

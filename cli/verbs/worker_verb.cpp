@@ -182,39 +182,6 @@ int serve(ServedRuns runs, const std::vector<std::string>& addresses, SpotWatch*
 
 }  // namespace
 
-CLI::App* add_worker_verb(CLI::App& app, WorkerArguments& arguments) {
-  CLI::App* verb = app.add_subcommand("worker", "join a job, or several, as a worker");
-  verb->add_option("--join", arguments.join,
-                   "the coordinator's host:port; once for each job that this worker is to serve")
-      ->required()
-      ->allow_extra_args(false);
-  verb->add_option("--bind", arguments.bind,
-                   "this machine's address, to which other workers connect; auto: the one on the "
-                   "way to the coordinator")
-      ->capture_default_str();
-  verb->add_option("--device", arguments.device, "cpu, cuda, auto or sleep; default: the job's")
-      ->check(CLI::IsMember({"cpu", "cuda", "auto", "sleep"}));
-  verb->add_option("--ordinal", arguments.ordinal, "GPU; default: the job's")
-      ->check(CLI::Range(0, 1023));
-  verb->add_option("--local-rank", arguments.local_rank,
-                   "number among the workers of this machine, which take its GPUs in turn")
-      ->envname("LOCAL_RANK")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  verb->add_option("--speed", arguments.speed, "emulated speed in (0, 1]")
-      ->check(CLI::Range(1e-3, 1.0));
-  verb->add_option("--threads", arguments.threads, "host threads")->check(CLI::Range(1, 1024));
-  verb->add_flag("--insecure", arguments.insecure, "allow a --bind address that is not loopback");
-  verb->add_option("--spot", arguments.spot,
-                   "leave the run when this cloud is to take the machine back (docs/spot.md)")
-      ->check(CLI::IsMember({"aws", "gcp", "azure", "auto", "none"}))
-      ->capture_default_str();
-  verb->add_option("--spot-url", arguments.spot_url, "the cloud's metadata service")
-      ->capture_default_str();
-  verb->add_option("--parent", arguments.parent)->group("");  // Only `train` gives it.
-  return verb;
-}
-
 int run_worker(const WorkerArguments& arguments, const actors::FailPointHandle& fail_point,
                Signals& signals) {
   if (absl::Status status = die_with_parent(arguments.parent); !status.ok()) {

@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "actors/fail_point.hpp"
 #include "cli/run/signals.hpp"
 #include "cli/spot/metadata_client.hpp"
@@ -25,9 +23,6 @@ struct WorkerArguments {
   std::string spot = "none";
   std::string spot_url = kMetadataUrl;
 };
-
-/// `skein worker` and its options, which are written to `arguments`.
-CLI::App* add_worker_verb(CLI::App& app, WorkerArguments& arguments);
 
 /// Serves the runs until each has ended, on one device if there are several. Returns the exit code:
 /// that of the run that ended worst.

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "cli/verbs/compare_verb.hpp"
+#include "cli/verbs/profile_verb.hpp"
+#include "cli/verbs/worker_verb.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace skein::cli {
+
+// The words of these verbs. The options are filled in when the verb is parsed and must outlive
+// that.
+CLI::App* add_compare_verb(CLI::App& app, CompareOptions& options);
+CLI::App* add_profile_verb(CLI::App& app, ProfileOptions& options);
+CLI::App* add_worker_verb(CLI::App& app, WorkerArguments& arguments);
+
+}  // namespace skein::cli
