@@ -89,6 +89,14 @@ std::vector<float> GptTask::initial_weights(uint32_t /*stage*/, uint64_t seed) c
   return weights;
 }
 
+std::vector<size_t> GptTask::tensor_floats(uint32_t /*stage*/) const {
+  std::vector<size_t> floats;
+  for (const plans::ParameterSpec& each : model_->parameters()) {
+    floats.push_back(static_cast<size_t>(plans::element_count(each)));
+  }
+  return floats;
+}
+
 std::vector<uint32_t> GptTask::skewed_order() const { return training_; }
 
 void GptTask::set_weights(std::span<const float> weights) {

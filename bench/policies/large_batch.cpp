@@ -8,17 +8,18 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/policies/sample_supply.hpp"
-#include "net/reduce/adasum.hpp"
+#include "net/reduce/adasum_chunks.hpp"
 
 namespace skein::bench {
 namespace {
 
-constexpr std::array<uint32_t, 5> kRanks = {1, 2, 4, 8, 16};
+constexpr std::array<uint32_t, 7> kRanks = {1, 2, 4, 8, 16, 32, 64};
 constexpr float kMomentum = 0.9F;
 constexpr float kAdamSecond = 0.999F;
 constexpr float kAdamEpsilon = 1e-8F;
@@ -36,23 +37,23 @@ constexpr std::array<std::pair<Reduction, const char*>, 4> kReductions = {
 
 using Weights = std::vector<std::vector<float>>;  // By stage.
 
-/// As `net::adasum` has it: neighbours first, the lower ranks on the left.
-std::vector<float> adasum_tree(std::vector<std::vector<float>> ranks) {
-  while (ranks.size() > 1) {
-    std::vector<std::vector<float>> halves;
-    for (size_t i = 0; i < ranks.size(); i += 2) {
-      net::AdasumDots dots;
-      net::add_dots(ranks[i], ranks[i + 1], dots);
-      net::combine(net::adasum_factors(dots), ranks[i], ranks[i + 1]);
-      halves.push_back(std::move(ranks[i]));
-    }
-    ranks = std::move(halves);
-  }
-  return std::move(ranks[0]);
+using Ranks = std::vector<std::vector<float>>;  // A vector for each.
+
+/// By the product's reducer, tensor by tensor, as if one member owned the one chunk.
+std::vector<float> adasum_of(const Ranks& ranks, const std::vector<size_t>& tensors) {
+  const auto count = static_cast<uint32_t>(ranks.size());
+  const auto floats = static_cast<uint32_t>(ranks[0].size());
+  net::AdasumChunks chunks({tensors, count, floats});
+  const std::vector<std::span<const float>> parts(ranks.begin(), ranks.end());
+  chunks.add(0, parts);
+  chunks.on_dots(0, chunks.dots());
+  std::vector<float> result(floats);
+  chunks.reduce(0, parts, std::vector<double>(count, 1.0 / count), result);
+  return result;
 }
 
-std::vector<float> reduced(Reduction how, std::vector<std::vector<float>> ranks) {
-  if (how == Reduction::kAdasum) return adasum_tree(std::move(ranks));
+/// The sum or the mean.
+std::vector<float> sum_of(Reduction how, const Ranks& ranks) {
   const float scale = how == Reduction::kMean ? 1.0F / static_cast<float>(ranks.size()) : 1.0F;
   std::vector<float> sum(ranks[0].size());
   for (const std::vector<float>& each : ranks) {
@@ -125,6 +126,7 @@ class Training {
         supply_(task.skewed_order(), {run.ranks, batch, false, run.seed}) {
     for (uint32_t stage = 0; stage < task.stage_count(); ++stage) {
       weights_.push_back(task.initial_weights(stage, run.seed));
+      tensors_.push_back(task.tensor_floats(stage));
       const std::vector<float> none(weights_.back().size());
       moments_.push_back({none, none});
     }
@@ -154,7 +156,7 @@ class Training {
 
  private:
   void update(uint64_t step) {
-    std::vector<std::vector<std::vector<float>>> by_stage(task_.stage_count());
+    std::vector<Ranks> by_stage(task_.stage_count());
     for (uint32_t rank = 0; rank < run_.ranks; ++rank) {
       Weights gradients = gradient_of(task_, weights_, supply_.take(rank, step));
       supply_.finish(rank, step);
@@ -163,27 +165,30 @@ class Training {
     for (size_t s = 0; s < by_stage.size(); ++s) {
       const std::vector<float> added =
           run_.how == Reduction::kAdasumOfDeltas
-              ? of_deltas(by_stage[s], moments_[s], step + 1)
-              : effect_of(reduced(run_.how, std::move(by_stage[s])), moments_[s], step + 1);
+              ? of_deltas(by_stage[s], tensors_[s], moments_[s], step + 1)
+              : effect_of(reduced(by_stage[s], tensors_[s]), moments_[s], step + 1);
       for (size_t i = 0; i < added.size(); ++i) weights_[s][i] += added[i];
     }
+  }
+  std::vector<float> reduced(const Ranks& gradients, const std::vector<size_t>& tensors) const {
+    return run_.how == Reduction::kAdasum ? adasum_of(gradients, tensors)
+                                          : sum_of(run_.how, gradients);
   }
   std::vector<float> effect_of(const std::vector<float>& gradient, Moments& moments,
                                uint64_t step) const {
     return effect(run_.optimizer, gradient, static_cast<float>(run_.lr), step, moments);
   }
-  std::vector<float> of_deltas(const std::vector<std::vector<float>>& gradients, Moments& moments,
-                               uint64_t step) const {
-    std::vector<std::vector<float>> deltas, firsts, seconds;
+  std::vector<float> of_deltas(const Ranks& gradients, const std::vector<size_t>& tensors,
+                               Moments& moments, uint64_t step) const {
+    Ranks deltas, firsts, seconds;
     for (const std::vector<float>& each : gradients) {
       Moments own = moments;
       deltas.push_back(effect_of(each, own, step));
       firsts.push_back(std::move(own.first));
       seconds.push_back(std::move(own.second));
     }
-    moments = {reduced(Reduction::kMean, std::move(firsts)),
-               reduced(Reduction::kMean, std::move(seconds))};
-    return adasum_tree(std::move(deltas));
+    moments = {sum_of(Reduction::kMean, firsts), sum_of(Reduction::kMean, seconds)};
+    return adasum_of(deltas, tensors);
   }
 
   Task& task_;
@@ -191,7 +196,8 @@ class Training {
   uint64_t batch_;
   SampleSupply supply_;
   Weights weights_;
-  std::vector<Moments> moments_;  // By stage.
+  std::vector<std::vector<size_t>> tensors_;  // Floats of each, by stage.
+  std::vector<Moments> moments_;              // By stage.
 };
 
 /// What was measured with one reducer, one number of ranks and one rate.

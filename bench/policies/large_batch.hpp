@@ -6,7 +6,7 @@
 
 namespace skein::bench {
 
-/// Larger batches by more ranks (Maleki et al., MLSys'21): 1 to 16 ranks, each with
+/// Larger batches by more ranks (Maleki et al., MLSys'21): 1 to 64 ranks, each with
 /// `options.batch` samples a step, whose gradients are put together by sum, mean or Adasum before
 /// the optimizer, or whose own optimizers' effects by Adasum behind it. Prints, after the same
 /// number of samples, the held-out loss with the learning rate that is best for one rank, which is

@@ -114,6 +114,16 @@ std::vector<float> MlpTask::initial_weights(uint32_t stage, uint64_t seed) const
   return weights;
 }
 
+std::vector<size_t> MlpTask::tensor_floats(uint32_t stage) const {
+  std::vector<size_t> floats;
+  const Layers layers = layers_of(stage);
+  for (size_t layer = layers.begin; layer < layers.end; ++layer) {
+    floats.push_back(widths_[layer] * widths_[layer + 1]);  // Behind them a bias for each output.
+    floats.push_back(widths_[layer + 1]);
+  }
+  return floats;
+}
+
 std::vector<uint32_t> MlpTask::skewed_order() const {
   std::vector<uint32_t> order(data_.training.count());
   std::iota(order.begin(), order.end(), 0u);

@@ -17,6 +17,7 @@ class MlpTask final : public Task {
   std::string description() const override;
   uint32_t stage_count() const override { return stages_; }
   std::vector<float> initial_weights(uint32_t stage, uint64_t seed) const override;
+  std::vector<size_t> tensor_floats(uint32_t stage) const override;
   std::vector<uint32_t> skewed_order() const override;
   std::vector<float> forward(uint32_t stage, std::span<const float> weights,
                              std::span<const uint32_t> samples,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -22,6 +23,8 @@ class Task {
   virtual uint32_t stage_count() const = 0;
   /// A stage's weights in one flat buffer; the seed says which ones.
   virtual std::vector<float> initial_weights(uint32_t stage, uint64_t seed) const = 0;
+  /// Sizes of the tensors that tile them.
+  virtual std::vector<size_t> tensor_floats(uint32_t stage) const = 0;
 
   /// Samples in the order that makes parts unlike: by class, or by place in the text.
   virtual std::vector<uint32_t> skewed_order() const = 0;
