@@ -232,13 +232,18 @@ class Simulation {
       return coordinator_->is_told_to_stop();
     }
     return !result.status.ok() && !absl::IsDataLoss(result.status) &&
-           (disk_.take_was_full() || disk_.take_tore_shard());
+           (disk_.take_was_full() || is_disk_full() || disk_.take_tore_shard());
   }
 
   void resume_run() {
-    if (disk_.is_full()) return world_.after(kSecond, 0, [this] { resume_run(); });
+    if (is_disk_full()) return world_.after(kSecond, 0, [this] { resume_run(); });
     start_coordinator();
     top_up();
+  }
+
+  /// Its twin's run is on the same one, and may have filled it.
+  bool is_disk_full() const {
+    return disk_.is_full() || (twin_ != nullptr && twin_->disk_.is_full());
   }
 
   void add_worker(const std::string& host = "") {
