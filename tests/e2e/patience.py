@@ -269,6 +269,22 @@ def stop_abandons_a_stuck_step(program, expect):
         run.end()
 
 
+def stop_of_a_stopped_coordinator(program, expect):
+    """It is stopped itself for longer than it may take to end: its workers are there, and save."""
+    run = start_for_a_stop(program, "stopped-in-a-stop", "--device.speed", "0.008", "--checkpoint.interval", "1",
+                           *lease(2))
+    try:
+        run.coordinator.send_signal(signal.SIGTERM)
+        run.wait_for_event("run.stopping", 5 * SLOWNESS)
+        run.coordinator.send_signal(signal.SIGSTOP)
+        time.sleep(float(run.events("run.stopping")[0]["seconds"]) + 0.5)
+        run.coordinator.send_signal(signal.SIGCONT)
+        check_saved(expect, run, run.finish())
+        expect("says that it was paused itself", run.events("coordinator.paused"))
+    finally:
+        run.end()
+
+
 def stop_while_workers_are_waited_for(program, expect):
     """One of two replicas is gone, and training waits for another worker: what the other one holds is
     saved."""
@@ -395,6 +411,7 @@ TRIALS = {
     "a dead worker": dead_worker,
     "stop in a long step": stop_finishes_a_long_step,
     "stop in a stuck step": stop_abandons_a_stuck_step,
+    "stop of a stopped coordinator": stop_of_a_stopped_coordinator,
     "stop while workers are waited for": stop_while_workers_are_waited_for,
     "leaver while workers are waited for": leaver_while_workers_are_waited_for,
     "a pause that lasts too long": pause_that_lasts_too_long,
