@@ -30,10 +30,13 @@
 #include "cli/run/signals.hpp"
 #include "cli/run/standard_streams.hpp"
 #include "cli/run/worker_children.hpp"
+#include "cli/verbs/compare_verb.hpp"
 #include "cli/verbs/generate.hpp"
+#include "cli/verbs/profile_verb.hpp"
 #include "cli/verbs/status.hpp"
 #include "cli/verbs/train.hpp"
 #include "cli/verbs/verify_verb.hpp"
+#include "cli/verbs/worker_verb.hpp"
 #include "cli/version.hpp"
 #include "gpu/data/token_file.hpp"
 

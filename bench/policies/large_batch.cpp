@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "bench/policies/sample_supply.hpp"
 #include "net/reduce/adasum_chunks.hpp"
+#include "plans/base/check.hpp"
 
 namespace skein::bench {
 namespace {
@@ -37,14 +39,14 @@ constexpr std::array<std::pair<Reduction, const char*>, 4> kReductions = {
 
 using Weights = std::vector<std::vector<float>>;  // By stage.
 
-using Ranks = std::vector<std::vector<float>>;  // A vector for each.
+using VectorByRank = std::vector<std::vector<float>>;
 
-/// By the product's reducer, tensor by tensor, as if one member owned the one chunk.
-std::vector<float> adasum_of(const Ranks& ranks, const std::vector<size_t>& tensors) {
-  const auto count = static_cast<uint32_t>(ranks.size());
-  const auto floats = static_cast<uint32_t>(ranks[0].size());
+/// The product's reducer combines them tensor by tensor, as if one member owned the one chunk.
+std::vector<float> adasum_of(const VectorByRank& vectors, const std::vector<size_t>& tensors) {
+  const auto count = static_cast<uint32_t>(vectors.size());
+  const auto floats = static_cast<uint32_t>(vectors[0].size());
   net::AdasumChunks chunks({tensors, count, floats});
-  const std::vector<std::span<const float>> parts(ranks.begin(), ranks.end());
+  const std::vector<std::span<const float>> parts(vectors.begin(), vectors.end());
   chunks.add(0, parts);
   chunks.on_dots(0, chunks.dots());
   std::vector<float> result(floats);
@@ -52,11 +54,11 @@ std::vector<float> adasum_of(const Ranks& ranks, const std::vector<size_t>& tens
   return result;
 }
 
-/// The sum or the mean.
-std::vector<float> sum_of(Reduction how, const Ranks& ranks) {
-  const float scale = how == Reduction::kMean ? 1.0F / static_cast<float>(ranks.size()) : 1.0F;
-  std::vector<float> sum(ranks[0].size());
-  for (const std::vector<float>& each : ranks) {
+/// Their sum, or their mean.
+std::vector<float> sum_or_mean(Reduction how, const VectorByRank& vectors) {
+  const float scale = how == Reduction::kMean ? 1.0F / static_cast<float>(vectors.size()) : 1.0F;
+  std::vector<float> sum(vectors[0].size());
+  for (const std::vector<float>& each : vectors) {
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += scale * each[i];
   }
   return sum;
@@ -127,6 +129,10 @@ class Training {
     for (uint32_t stage = 0; stage < task.stage_count(); ++stage) {
       weights_.push_back(task.initial_weights(stage, run.seed));
       tensors_.push_back(task.tensor_floats(stage));
+      const std::vector<size_t>& floats = tensors_.back();
+      SKEIN_CHECK(std::accumulate(floats.begin(), floats.end(), size_t{0}) ==
+                  weights_.back().size())
+          << "stage " << stage;
       const std::vector<float> none(weights_.back().size());
       moments_.push_back({none, none});
     }
@@ -156,7 +162,7 @@ class Training {
 
  private:
   void update(uint64_t step) {
-    std::vector<Ranks> by_stage(task_.stage_count());
+    std::vector<VectorByRank> by_stage(task_.stage_count());
     for (uint32_t rank = 0; rank < run_.ranks; ++rank) {
       Weights gradients = gradient_of(task_, weights_, supply_.take(rank, step));
       supply_.finish(rank, step);
@@ -170,24 +176,25 @@ class Training {
       for (size_t i = 0; i < added.size(); ++i) weights_[s][i] += added[i];
     }
   }
-  std::vector<float> reduced(const Ranks& gradients, const std::vector<size_t>& tensors) const {
+  std::vector<float> reduced(const VectorByRank& gradients,
+                             const std::vector<size_t>& tensors) const {
     return run_.how == Reduction::kAdasum ? adasum_of(gradients, tensors)
-                                          : sum_of(run_.how, gradients);
+                                          : sum_or_mean(run_.how, gradients);
   }
   std::vector<float> effect_of(const std::vector<float>& gradient, Moments& moments,
                                uint64_t step) const {
     return effect(run_.optimizer, gradient, static_cast<float>(run_.lr), step, moments);
   }
-  std::vector<float> of_deltas(const Ranks& gradients, const std::vector<size_t>& tensors,
+  std::vector<float> of_deltas(const VectorByRank& gradients, const std::vector<size_t>& tensors,
                                Moments& moments, uint64_t step) const {
-    Ranks deltas, firsts, seconds;
+    VectorByRank deltas, firsts, seconds;
     for (const std::vector<float>& each : gradients) {
       Moments own = moments;
       deltas.push_back(effect_of(each, own, step));
       firsts.push_back(std::move(own.first));
       seconds.push_back(std::move(own.second));
     }
-    moments = {sum_of(Reduction::kMean, firsts), sum_of(Reduction::kMean, seconds)};
+    moments = {sum_or_mean(Reduction::kMean, firsts), sum_or_mean(Reduction::kMean, seconds)};
     return adasum_of(deltas, tensors);
   }
 
@@ -297,7 +304,7 @@ void print_large_batches(const TaskMaker& make_task, const ComparisonOptions& op
   const double lr = table.tuned(Reduction::kMean, 1);
   std::printf("after %llu samples; %s; mean +- standard deviation of %zu seeds\n",
               static_cast<unsigned long long>(samples),
-              options.optimizer == OptimizerChoice::Kind::kMomentum ? "momentum 0.9" : "AdamW",
+              options.optimizer == OptimizerChoice::Kind::kMomentum ? "momentum 0.9" : "Adam",
               options.seeds.size());
   for (const double factor : {1.0, kBolder}) {
     char title[80];

@@ -11,7 +11,7 @@ namespace skein::bench {
 /// the optimizer, or whose own optimizers' effects by Adasum behind it. Prints, after the same
 /// number of samples, the held-out loss with the learning rate that is best for one rank, which is
 /// what Adasum promises to keep, and with the rate that is best for each; and the samples to the
-/// target. Each stage is one tensor for Adasum: give the task a stage per layer.
+/// target. Adasum is taken of each tensor for itself.
 void print_large_batches(const TaskMaker& make_task, const ComparisonOptions& options,
                          uint64_t samples);
 

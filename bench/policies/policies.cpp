@@ -36,7 +36,7 @@ constexpr uint64_t kFashionTraining = 6000;  // A tenth of 60,000, so that a tab
 constexpr uint64_t kDigitsTraining = 1800;   // All.
 constexpr uint64_t kHeadlinePasses = 20;
 constexpr uint64_t kLargeBatchPasses = 20;
-constexpr uint64_t kGptSamples = 16'384;  // 59,000 there are; 8 ranks need 5,600 to 2.3.
+constexpr uint64_t kGptSamples = 16'384;  // A quarter of all; 8 ranks need a third of these.
 
 using Arguments = std::map<std::string, std::string>;
 

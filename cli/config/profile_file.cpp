@@ -35,43 +35,6 @@ const std::vector<std::string> kLayerKeys = {"name",
                                              "stash_row_bytes",
                                              "parameter_bytes"};
 
-/// Keeps what the parser says about the first thing that is no JSON.
-struct SyntaxError : nlohmann::json_sax<Json> {
-  std::string message;
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
-    message = error.what();
-    return false;
-  }
-};
-
-/// "[json.exception.parse_error.101] parse error at line 3, column 5: what" as "3: what".
-std::string syntax_message(const std::string& text) {
-  SyntaxError error;
-  Json::sax_parse(text, &error);
-  const std::string& message = error.message;
-  const size_t line = message.find("at line ");
-  const size_t colon = message.find(": ", line == std::string::npos ? 0 : line);
-  if (line == std::string::npos || colon == std::string::npos) {
-    return absl::StrCat(" ", message.substr(message.find("] ") + 1));
-  }
-  const size_t digits = line + 8;
-  return absl::StrCat(message.substr(digits, message.find(',', digits) - digits), ": ",
-                      message.substr(colon + 2));
-}
-
 /// Reads the values of one object and remembers the first complaint.
 class ObjectReader {
  public:
@@ -255,7 +218,7 @@ Json layer_json(const plans::LayerProfile& layer) {
 absl::StatusOr<plans::Profile> parse_profile(const std::string& text, const std::string& file) {
   const Json json = parse_json(text);
   if (json.is_discarded()) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ":", syntax_message(text)));
+    return absl::InvalidArgumentError(absl::StrCat(file, ":", json_complaint(text)));
   }
   SKEIN_ASSIGN_OR_RETURN(plans::Profile profile, read_profile(json, file));
   if (absl::Status status = plans::validate(profile); !status.ok()) {

@@ -2,6 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/verbs/compare_verb.hpp"
+#include "cli/verbs/profile_verb.hpp"
+#include "cli/verbs/worker_verb.hpp"
+
 namespace skein::cli {
 namespace {
 

@@ -1,14 +1,14 @@
 #pragma once
 
-#include "cli/verbs/compare_verb.hpp"
-#include "cli/verbs/profile_verb.hpp"
-#include "cli/verbs/worker_verb.hpp"
-
 namespace CLI {
 class App;
 }
 
 namespace skein::cli {
+
+struct CompareOptions;
+struct ProfileOptions;
+struct WorkerArguments;
 
 // The words of these verbs. The options are filled in when the verb is parsed and must outlive
 // that.

@@ -1,5 +1,6 @@
 #include "cli/report/shared_trace.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -22,9 +23,11 @@ std::map<JobWorker, size_t> number_workers(const std::vector<Json>& traces) {
   std::map<JobWorker, std::string> labels;  // Without one a worker is a process of its own.
   for (size_t job = 0; job < traces.size(); ++job) {
     for (const Json& event : traces[job]) {
-      const JobWorker worker(job, event["pid"].get<uint64_t>());
+      const JobWorker worker(job, number_at<uint64_t>(event, "pid", 0));
       labels.try_emplace(worker, absl::StrCat(job, "/", worker.second));
-      if (event["name"] == "process_labels") labels[worker] = event["args"]["labels"];
+      if (text_at(event, "name") == "process_labels" && event.contains("args")) {
+        labels[worker] = text_at(event["args"], "labels");
+      }
     }
   }
   std::map<std::string, size_t> places;
@@ -38,10 +41,11 @@ std::map<JobWorker, size_t> number_workers(const std::vector<Json>& traces) {
 
 void rename(Json& event, const std::string& job, size_t number) {
   event["pid"] = number;
-  if (event.contains("id")) event["id"] = absl::StrCat(job, "/", event["id"].get<std::string>());
-  if (event["name"] != "process_name") return;
-  auto& name = event["args"]["name"];
-  name = absl::StrCat(name.get<std::string>(), ", ", job);
+  if (event.contains("id")) event["id"] = absl::StrCat(job, "/", text_at(event, "id"));
+  if (text_at(event, "name") != "process_name" || !event.contains("args")) return;
+  Json& arguments = event["args"];
+  if (arguments.is_object())
+    arguments["name"] = absl::StrCat(text_at(arguments, "name"), ", ", job);
 }
 
 }  // namespace
@@ -53,7 +57,9 @@ absl::Status write_shared_trace(const std::vector<TraceSource>& sources, const s
     std::ifstream file(source.path);
     if (!file) continue;
     Json trace = parse_json(std::string(std::istreambuf_iterator<char>(file), {}));
-    if (!trace.is_object() || !trace.contains("traceEvents")) {
+    if (!trace.is_object() || !trace.contains("traceEvents") ||
+        !std::all_of(trace["traceEvents"].begin(), trace["traceEvents"].end(),
+                     [](const Json& event) { return event.is_object(); })) {
       return absl::UnavailableError(absl::StrCat(source.path, " is no trace"));
     }
     jobs.push_back(source.label);
@@ -64,11 +70,11 @@ absl::Status write_shared_trace(const std::vector<TraceSource>& sources, const s
   Json events = Json::array();
   for (size_t job = 0; job < traces.size(); ++job) {
     for (Json& event : traces[job]) {
-      rename(event, jobs[job], numbers.at({job, event["pid"].get<uint64_t>()}));
+      rename(event, jobs[job], numbers.at({job, number_at<uint64_t>(event, "pid", 0)}));
       events.push_back(std::move(event));
     }
   }
-  const Json all = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+  const Json all = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
   return gpu::write_durably(path, json_text(all));
 }
 

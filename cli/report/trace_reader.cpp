@@ -13,13 +13,6 @@ namespace {
 
 constexpr int kTracksMax = 16;
 
-/// A number of `json`, or `otherwise` if it has none of that name.
-template <class Number>
-Number number_at(const Json& json, const char* key, Number otherwise) {
-  const auto found = json.find(key);
-  return found == json.end() || !found->is_number() ? otherwise : found->get<Number>();
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<actors::TimingsReport>> load_trace(const std::string& path) {

@@ -138,7 +138,7 @@ std::string TraceWriter::to_json() const {
       events.push_back(metadata("thread_name", pid, static_cast<int>(track), kTracks[track]));
     }
   }
-  return json_text(Json({{"traceEvents", events}, {"displayTimeUnit", "ms"}}));
+  return json_text(Json({{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}));
 }
 
 absl::Status TraceWriter::write() const { return gpu::write_durably(path_, to_json()); }

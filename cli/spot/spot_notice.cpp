@@ -20,13 +20,6 @@ std::string trimmed(const std::string& text) {
   return std::string(absl::StripAsciiWhitespace(text));
 }
 
-/// The text of a key, or "" if there is none; `value()` of the library throws on other types.
-std::string text_at(const Json& object, const char* key) {
-  if (!object.is_object()) return "";
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 /// Seconds until a time as AWS ("2017-09-18T08:22:00Z") or Azure ("Mon, 19 Sep 2016 18:29:47 GMT")
 /// writes it; 0 if it has passed.
 std::optional<double> seconds_until(const std::string& text, int64_t now_unix_s) {

@@ -90,7 +90,7 @@ bool Comparison::is_done(const ExperimentRun& run, const std::string& fingerprin
   const auto text = read_text_file(path_of(run) + "/done.json", "mark of a run");
   if (!text.ok()) return false;
   const Json mark = parse_json(*text);
-  return mark.is_object() && mark.contains("fingerprint") && mark["fingerprint"] == fingerprint;
+  return text_at(mark, "fingerprint") == fingerprint;
 }
 
 absl::StatusOr<int> Comparison::wait_for(TrainChild& child) {
@@ -140,7 +140,7 @@ RunOutcome Comparison::look_at(const ExperimentRun& run) const {
   const std::string path = path_of(run);
   const auto text = read_text_file(path + "/done.json", "mark of a run");
   const Json mark = text.ok() ? parse_json(*text) : Json();
-  const int code = mark.is_object() ? mark.value("exit_code", -1) : -1;
+  const int code = number_at(mark, "exit_code", -1);
   if (code != kExitDone) {
     outcome.trouble =
         absl::StrCat("skein train ended with code ", code, ": ", last_line(path + "/output.log"));

@@ -162,7 +162,7 @@ Json last_step(const RunFolder& folder) {
   Json last;
   for (std::string line; std::getline(file, line);) {
     Json row = parse_json(line);
-    if (row.is_object() && row.value("kind", "") == "step") last = std::move(row);
+    if (text_at(row, "kind") == "step") last = std::move(row);
   }
   return last;
 }
@@ -184,20 +184,20 @@ absl::Status print_ended(const RunFolder& folder, bool as_json) {
   SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder));
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec job, parse_job(text));
   const Json step = last_step(folder);
-  const int64_t done = step.is_object() ? step.value("step", int64_t{0}) : 0;
+  const int64_t done = number_at<int64_t>(step, "step", 0);
   const bool is_complete = done >= job.training.steps;
   if (as_json) {
     Json json = {{"job", folder.job_id},  {"state", is_complete ? "done" : "ended"},
                  {"steps_done", done},    {"steps_total", job.training.steps},
                  {"folder", folder.path}, {"workers", Json::array()}};
-    if (done > 0) json["loss"] = step["loss"];
+    if (done > 0 && step.contains("loss")) json["loss"] = step["loss"];
     std::printf("%s\n", json_text(json, 2).c_str());
     return absl::OkStatus();
   }
   std::string line = absl::StrFormat("%s: the run has ended, at step %d/%d", folder.job_id, done,
                                      job.training.steps);
-  const bool has_loss = done > 0 && step["loss"].is_number();
-  if (has_loss) absl::StrAppendFormat(&line, ", loss %.4f", step["loss"].get<double>());
+  const double loss = number_at<double>(step, "loss", NAN);
+  if (done > 0 && !std::isnan(loss)) absl::StrAppendFormat(&line, ", loss %.4f", loss);
   if (!is_complete) {
     absl::StrAppend(&line, "; skein train --resume ", folder.path, " goes on", saved_text(folder));
   }
