@@ -131,8 +131,8 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.is_verified = config.start.is_verified;
   options.awaits_last_workers = config.options.awaits_last_workers;
   options.modes = config.modes;
+  last_tick_us = to_us(self->clock().now());
   coordination.emplace(std::move(options), now_us());
-  last_tick_us = now_us();
   tell_adopted(config.start.adopted);
   const bool is_resumed =
       config.start.durable_step > 0 && config.options.load_path == config.options.run_folder;
@@ -166,7 +166,15 @@ void CoordinatorState::tell_adopted(const gpu::AdoptedState& adopted) {
       {{"step", absl::StrCat(adopted.steps_done)}, {"path", adopted.path}}});
 }
 
-uint64_t CoordinatorState::now_us() const { return to_us(self->clock().now()); }
+uint64_t CoordinatorState::now_us() {
+  const uint64_t now = to_us(self->clock().now()) - paused_us;
+  if (now <= last_tick_us + kTickUs + kTickSlackUs) return now;
+  const uint64_t pause_us = now - last_tick_us - kTickUs;
+  paused_us += pause_us;
+  untold_pause_us += pause_us;
+  last_tick_us += kTickUs;
+  return last_tick_us;
+}
 
 void CoordinatorState::apply(const plans::CoordinatorDecisions& decisions) {
   for (const plans::CoordinatorDecision& decision : decisions) {
@@ -217,10 +225,9 @@ void CoordinatorState::tell_malformed(const WorkerLinks::Peer& peer, const absl:
 
 void CoordinatorState::look_at_clock() {
   const uint64_t now = now_us();
-  if (now <= last_tick_us + kTickUs + kTickSlackUs) return;
-  const uint64_t paused_us = now - last_tick_us - kTickUs;
-  last_tick_us = now;
-  apply(coordination->on_own_pause(paused_us, now));
+  if (untold_pause_us == 0) return;
+  looked_for_later_life_us = 0;  // There may be one by now.
+  apply(coordination->on_own_pause(std::exchange(untold_pause_us, 0), now));
 }
 
 void CoordinatorState::on_journaled(const CommitJournaled& done) {
@@ -683,7 +690,7 @@ void CoordinatorState::on_quiesced(plans::WorkerId worker, uint64_t generation,
 
 void CoordinatorState::on_heartbeat(plans::PeerNumber peer, const net::Heartbeat& heartbeat) {
   const plans::WorkerId worker = links.find(peer)->worker;
-  send(worker, net::HeartbeatAck{heartbeat.sent_us, now_us()});
+  send(worker, net::HeartbeatAck{heartbeat.sent_us, to_us(self->clock().now())});
   apply(coordination->on_heartbeat(worker, heartbeat.activity, now_us()));
 }
 

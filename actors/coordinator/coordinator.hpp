@@ -94,6 +94,8 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   RunResult result;
   double tokens_per_second = 0;
   plans::DropCounts dropped;  // Messages that changed nothing, by reason.
+  uint64_t paused_us = 0;     // All pauses of its own so far.
+  uint64_t untold_pause_us = 0;
   uint64_t last_tick_us = 0;
   uint64_t looked_for_later_life_us = 0;
   std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
@@ -101,7 +103,9 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   plans::EventRate stranger_events;      // Connections that anybody may open.
 
   void start(CoordinatorConfig new_config);
-  uint64_t now_us() const;
+  /// On a clock that stands still while this process is paused, which it sees by a tick that is
+  /// late: nothing that is due or measured by it has a pause in it.
+  uint64_t now_us();
   /// Carries out decisions in order.
   void apply(const plans::CoordinatorDecisions& decisions);
   /// The same, if the event was taken; else counts why not.
@@ -115,7 +119,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   /// An event that anybody can cause: of many, only some are told, and the others counted.
   void tell_stranger(plans::RunEvent event);
   void on_tick();
-  /// A tick that is late tells that this process was paused.
+  /// Tells of a pause of this process before anything is judged.
   void look_at_clock();
   void on_journaled(const CommitJournaled& done);
   /// Whoever commits hears of a later life with the next commit; whoever waits for workers, never:

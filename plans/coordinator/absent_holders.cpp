@@ -32,12 +32,6 @@ bool AbsentHolders::on_gone(const std::string& address) {
   return false;
 }
 
-void AbsentHolders::excuse(uint64_t paused_us) {
-  for (auto& [worker, absence] : absent_) {
-    if (absence.until_us != 0) absence.until_us += paused_us;
-  }
-}
-
 std::vector<WorkerId> AbsentHolders::awaited(uint64_t now_us) const {
   std::vector<WorkerId> awaited;
   for (const auto& [worker, absence] : absent_) {

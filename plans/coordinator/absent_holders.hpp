@@ -29,8 +29,6 @@ class AbsentHolders {
   void on_back(WorkerId worker) { absent_.erase(worker); }
   /// A plan has started: nobody needs what was held before.
   void clear() { absent_.clear(); }
-  /// Nobody could be heard for so long.
-  void excuse(uint64_t paused_us);
 
   /// Who is still waited for, ascending.
   std::vector<WorkerId> awaited(uint64_t now_us) const;

@@ -594,10 +594,9 @@ CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>&
 }
 
 CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
-  const bool has_begun = log_.steps_done() > options_.committed_steps;
   const bool is_alone =
       absent_.awaited(now_us).empty();  // Else others will say what they can read.
-  if (!has_begun && has_participant_blamed_input_ && is_alone) return end(bad_input_, false);
+  if (!has_committed() && has_participant_blamed_input_ && is_alone) return end(bad_input_, false);
   if (stop_.is_made()) return end(absl::OkStatus(), true);
   most_gathered_ = members_.count();
   phase_ = Phase::kGathering;
@@ -738,6 +737,10 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
+  has_started_ = true;
+  for (const auto& [id, member] : members()) {
+    if (change_.hosts(id)) members_.mark_started(id);
+  }
   decisions.push_back(delete_failed(0));  // Nobody writes files of older plans any more.
   decisions.push_back(
       RunEvent{has_trained_ ? "run.continued" : "run.started",
@@ -1067,7 +1070,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
     }
   }
   const bool takes_part = change_.takes_part(worker);
-  const bool has_trained = members().at(worker).has_trained;
+  const Member lost = members().at(worker);
   // While others train, one that measures has read nothing that they have not.
   const bool measures = !has_trained_ && measurements_.is_asked(worker);
   members_.lose(worker, change_.hosts(worker), now_us);
@@ -1075,7 +1078,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   const absl::Status blame(why.code(),
                            absl::StrCat(who, " failed at step ", step, ": ", why.message()));
   const bool has_say = takes_part || measures;
-  if ((has_say && blames_input(blame, takes_part, has_trained, now_us)) || options_.only_profiles) {
+  if ((has_say && blames_input(blame, takes_part, lost, now_us)) || options_.only_profiles) {
     append(decisions, end(blame, false));
     return decisions;
   }
@@ -1087,17 +1090,18 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
 /// True if the input must be at fault, and not the worker: a second one with a part says so, or
 /// nobody is left. Anybody who joins may be asked to measure, and may be the only one while those
 /// who have trained are away: that alone ends no run of others.
-bool Coordination::blames_input(const absl::Status& why, bool takes_part, bool has_trained,
+bool Coordination::blames_input(const absl::Status& why, bool takes_part, const Member& worker,
                                 uint64_t now_us) {
   if (!is_bad_input(why)) return false;
   // Those who are away for a moment may have read it well; and so did those of an earlier plan, if
-  // one who has trained nothing is all there is.
-  const bool has_begun = log_.steps_done() > options_.committed_steps;
-  const bool knows_best = has_begun ? has_trained : takes_part || !has_past();
+  // one who has come no further than they is all there is.
+  const bool knows_best = has_committed() ? worker.has_trained
+                          : has_started_  ? worker.has_started
+                                          : takes_part || !has_past();
   const bool is_last = members_.count() == 0 && absent_.awaited(now_us).empty() && knows_best;
   const bool is_agreed = (takes_part && has_participant_blamed_input_) || is_last;
   bad_input_ = why;
-  has_participant_blamed_input_ = has_participant_blamed_input_ || takes_part;
+  has_participant_blamed_input_ = has_participant_blamed_input_ || (takes_part && knows_best);
   return is_agreed;
 }
 
@@ -1245,11 +1249,8 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
 }
 
 CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now_us) {
-  members_.excuse(paused_us, now_us);
-  absent_.excuse(paused_us);
   progress_.on_own_pause(paused_us, now_us);
-  shards_.excuse(paused_us);
-  stop_.excuse(paused_us);
+  goodput_.on_own_pause(paused_us);
   if (paused_us < kTellPauseUs || phase_ == Phase::kEnded) return {};
   const std::string seconds = absl::StrCat(static_cast<double>(paused_us) * kSecondsPerMicrosecond);
   return {RunEvent{"coordinator.paused",

@@ -172,9 +172,9 @@ class Coordination {
   CoordinatorOutcome on_stop_request(const std::string& reason, uint64_t now_us);
   /// The journal cannot be written for now, and tries again: the run waits for it.
   CoordinatorOutcome on_journal_waits(const absl::Status& why, uint64_t now_us);
-  /// We have done nothing for so long, up to now: what waits to be read is read before anybody is
-  /// judged, and that time is nobody's silence. A connection that was lost meanwhile may have been
-  /// given up by a worker that lives.
+  /// We have done nothing for so long, up to now; in that time our clock stood still, so it is of
+  /// nobody's time. What waits to be read is read before anybody is judged. A connection that was
+  /// lost meanwhile may have been given up by a worker that lives.
   CoordinatorDecisions on_own_pause(uint64_t paused_us, uint64_t now_us);
   CoordinatorDecisions on_timer(uint64_t now_us);
 
@@ -216,7 +216,8 @@ class Coordination {
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
   void mark_trained();
-  bool blames_input(const absl::Status& why, bool takes_part, bool has_trained, uint64_t now_us);
+  bool blames_input(const absl::Status& why, bool takes_part, const Member& worker,
+                    uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
   bool needs_what_it_holds(const Member& member) const;
@@ -277,6 +278,8 @@ class Coordination {
   StopMeasures stop_measures(uint64_t now_us) const;
   /// Workers may hold what was trained, in this life or in an earlier one.
   bool has_past() const { return has_trained_ || options_.last_plan; }
+  /// In this life.
+  bool has_committed() const { return log_.steps_done() > options_.committed_steps; }
   bool has_unsaved() const {
     return options_.job.checkpoint.enable && log_.steps_done() != log_.durable_step();
   }
@@ -313,6 +316,7 @@ class Coordination {
   GoodputLedger goodput_;
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
   bool has_trained_ = false;     // As `has_trained`.
+  bool has_started_ = false;     // A plan was started in this life: its workers had read the input.
   bool is_urgent_ = false;       // A worker was lost since the last plan.
   absl::Status bad_input_;       // What a worker has said of it since the last commit.
   bool has_participant_blamed_input_ = false;  // One of them had a part in the plan.

@@ -86,12 +86,6 @@ void Membership::on_heard(WorkerId worker, uint64_t now_us) {
   if (member != members_.end()) member->second.last_heard_us = now_us;
 }
 
-void Membership::excuse(uint64_t paused_us, uint64_t now_us) {
-  for (auto& [worker, member] : members_) {
-    member.last_heard_us = std::min(now_us, member.last_heard_us + paused_us);
-  }
-}
-
 Outcome<CoordinatorDecisions> Membership::on_heartbeat(WorkerId worker, WorkerActivity activity,
                                                        uint64_t now_us) {
   const auto member = members_.find(worker);

@@ -28,7 +28,8 @@ struct Member {
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
   bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
-  bool has_trained = false;     // On this connection it had a part in a step that was committed.
+  bool has_started = false;     // On this connection it had a part in a plan that was started,
+  bool has_trained = false;     // and in a step that was committed.
 };
 
 /// Whether workers that are to leave are counted on.
@@ -48,8 +49,6 @@ class Membership {
   /// It was lost: if it is flapping, it is held back when it is here again; and so are others that
   /// come from where it came from. `had_part`: it was part of the plan.
   void lose(WorkerId worker, bool had_part, uint64_t now_us);
-  /// Nobody could be heard for so long: it is no member's silence.
-  void excuse(uint64_t paused_us, uint64_t now_us);
   /// It has left as it was asked to, or its connection is lost through no fault of its own.
   void remove(WorkerId worker) { members_.erase(worker); }
   /// It has said something, whatever it is.
@@ -62,6 +61,7 @@ class Membership {
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
   /// A step was committed in which it had a part.
+  void mark_started(WorkerId worker) { members_.at(worker).has_started = true; }
   void mark_trained(WorkerId worker) { members_.at(worker).has_trained = true; }
 
   const std::map<WorkerId, Member>& all() const { return members_; }

@@ -26,7 +26,6 @@ void ProgressWatch::on_commit(uint64_t now_us) {
 }
 
 void ProgressWatch::on_own_pause(uint64_t paused_us, uint64_t now_us) {
-  last_us_ = std::min(now_us, last_us_ + paused_us);
   catch_up_since_us_ = now_us;
   catch_up_until_us_ = now_us + std::min(paused_us, kRejoinUs);
 }

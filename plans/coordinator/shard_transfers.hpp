@@ -38,8 +38,6 @@ class ShardTransfers {
   CoordinatorDecisions discard(uint64_t steps_done, uint64_t now_us);
   /// The shard that is received, if nothing of it has come for too long.
   const ReceiveShard* overdue(uint64_t now_us) const;
-  /// We have done nothing for so long: that is nobody's silence.
-  void excuse(uint64_t paused_us) { heard_us_ += paused_us; }
   /// Layers of the shard that is received, if any, which have come.
   int64_t layers_there() const { return layers_there_; }
   /// The plan is over, and with it all transfers.

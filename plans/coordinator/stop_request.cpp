@@ -15,9 +15,4 @@ StopBudget StopRequest::make(const std::string& reason, const StopMeasures& meas
   return budget;
 }
 
-void StopRequest::excuse(uint64_t paused_us) {
-  abandon_at_us_ += paused_us;
-  give_up_at_us_ += paused_us;
-}
-
 }  // namespace skein::plans

@@ -20,8 +20,6 @@ class StopRequest {
   bool abandons_step(uint64_t now_us) const { return is_made_ && now_us >= abandon_at_us_; }
   /// The run fails.
   bool is_over(uint64_t now_us) const { return is_made_ && now_us >= give_up_at_us_; }
-  /// The coordinator itself did nothing for so long: that is of nobody's time.
-  void excuse(uint64_t paused_us);
 
  private:
   bool is_made_ = false;

@@ -42,6 +42,10 @@ void GoodputLedger::on_commit(uint64_t step, uint64_t other_jobs_us, uint64_t no
   cut_off_us_ = 0;
 }
 
+void GoodputLedger::on_own_pause(uint64_t paused_us) {
+  if (has_begun_) parts_.waiting_us += paused_us;
+}
+
 void GoodputLedger::on_abandoned(uint64_t now_us) {
   advance(now_us);
   if (activity_ != Activity::kTraining) return;

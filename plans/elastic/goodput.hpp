@@ -12,7 +12,7 @@ struct Goodput {
   double useful_s = 0;      // Steps that stay committed, and the one in progress.
   double redone_s = 0;      // Steps that were cut off or rolled back, and so are computed again.
   double other_jobs_s = 0;  // Within committed steps: other jobs had the devices meanwhile.
-  double waiting_s = 0;     // For workers to join or to come back.
+  double waiting_s = 0;     // For workers to join or to come back, or the coordinator was paused.
   double moving_s = 0;      // From the assignment of a plan to its start: state, groups, models.
   double total_s() const { return useful_s + redone_s + other_jobs_s + waiting_s + moving_s; }
   /// Share of the time that was useful, in [0, 1]; 0 before any time has passed.
@@ -46,6 +46,9 @@ class GoodputLedger {
   /// Other jobs had its devices for `other_jobs_us` of the step's time, or for all of it. A commit
   /// of a step that is already committed changes nothing.
   void on_commit(uint64_t step, uint64_t other_jobs_us, uint64_t now_us);
+  /// The coordinator has done nothing for so long, and its clock stood still. Before `begin`
+  /// nothing changes.
+  void on_own_pause(uint64_t paused_us);
   /// The step in progress was cut off by a failure. Training goes on until something is entered.
   void on_abandoned(uint64_t now_us);
   /// The state is back to before `first_step_redone`: that step and all later ones are redone, and

@@ -221,15 +221,17 @@ class Simulation {
     });
   }
 
-  /// It was told to stop. Or the disk was full, or has torn a file of the last checkpoint: once
+  /// It was told to stop; or the disk was full, or has torn a file of the last checkpoint. Once
   /// that is over the run is resumed, as its last words say.
   bool is_to_resume(const actors::RunResult& result) {
     if (result.stopped_early) return true;
     // Its last checkpoint may have failed: what workers kept is found.
     if (coordinator_->is_told_to_stop() && absl::IsUnavailable(result.status)) return true;
-    // Its workers have given it up meanwhile: what they kept is found.
-    if (stood_still_ == coordinator_ && absl::IsDeadlineExceeded(result.status)) {
-      return coordinator_->is_told_to_stop();
+    // Its workers have given it up while it stood still: what they kept is found.
+    const bool has_stood_still = world_.now_us() < stood_still_until_us_ + kBoundUs / 2;
+    if (coordinator_->is_told_to_stop() && has_stood_still &&
+        absl::IsDeadlineExceeded(result.status)) {
+      return true;
     }
     return !result.status.ok() && !absl::IsDataLoss(result.status) &&
            (disk_.take_was_full() || is_disk_full() || disk_.take_tore_shard());
@@ -293,11 +295,10 @@ class Simulation {
         return crash_coordinator(fault);
       case FaultKind::kPause:
         return pause_machine(*target, fault.duration_us);
-      case FaultKind::kStandstill:
-        stood_still_ = coordinator_;
-        [[fallthrough]];
       case FaultKind::kPauseCoordinator:
         return coordinator_->is_alive() && pause(coordinator_->process(), fault.duration_us);
+      case FaultKind::kStandstill:
+        return stand_still(fault.duration_us);
       case FaultKind::kSlow:
         target->set_speed(0.1);
         world_.after(fault.duration_us, target->process(), [target] { target->set_speed(1); });
@@ -415,6 +416,13 @@ class Simulation {
       world_.after(kSecond / 10, 0,
                    [this, &fault, count, until_us] { loop(fault, count + 1, until_us); });
     });
+    return true;
+  }
+
+  /// The coordinator is paused for longer than workers wait for it.
+  bool stand_still(uint64_t duration_us) {
+    if (!coordinator_->is_alive() || !pause(coordinator_->process(), duration_us)) return false;
+    stood_still_until_us_ = world_.now_us() + duration_us;
     return true;
   }
 
@@ -725,12 +733,12 @@ class Simulation {
   std::vector<std::unique_ptr<SimulatedCoordinator>> coordinators_;
   std::vector<std::unique_ptr<Stranger>> strangers_;
   SimulatedCoordinator* coordinator_ = nullptr;  // The newest one of the run.
-  SimulatedCoordinator* stood_still_ = nullptr;  // The last one to, longer than workers wait.
   SimulatedCoordinator* other_run_ = nullptr;    // That of the other run; null: never started.
   std::optional<actors::RunResult> result_;
   uint64_t start_us_ = 0;
   uint64_t ended_us_ = 0;
   uint64_t deadline_us_ = 0;
+  uint64_t stood_still_until_us_ = 0;
   std::array<int, kFaultKinds> injected_{};
   /// Workers that the coordinator's machine is cut off from for good: they are not heard, or hear
   /// nothing.

@@ -84,9 +84,7 @@ TEST(Ownership, BadInputOfThoseThatMeasureFirstEndsTheRunWhenNobodyIsLeft) {
 
 TEST(Ownership, BadInputEndsNoRunWhoseOtherWorkersAreAwayForAMoment) {
   IdleMember cluster;
-  const uint64_t pause_us = 12'000'000;  // A lease is ten seconds.
-  cluster.now += pause_us;
-  cluster.coordination.on_own_pause(pause_us, cluster.now);
+  cluster.coordination.on_own_pause(12'000'000, cluster.now);  // A lease is ten seconds.
   cluster.closed_are_dead = false;
   for (uint32_t worker : {1u, 3u}) {
     cluster.decided(cluster.coordination.on_worker_lost(
@@ -148,6 +146,27 @@ TEST(Ownership, BadInputOfTheOnlyWorkerEndsARunOfOthersOnlyIfItHasTrainedWell) {
     const CoordinatorDecisions blamed =
         cluster.decided(cluster.coordination.on_worker_lost(WorkerId{2}, kNoData, ++cluster.now));
     EXPECT_EQ(find<EndRun>(blamed) != nullptr, has_trained);
+  }
+}
+
+TEST(Ownership, BeforeTheFirstCommitWhoCannotStartKnowsLessThanWhoCould) {
+  JobSpec job = job_of_hundred();
+  job.parallelism.pipeline_parallel_degree = 1;
+  for (bool has_started : {false, true}) {
+    Cluster cluster(job, 1);
+    cluster.join(1);
+    cluster.quiesced(1);
+    cluster.prepared(1);
+    ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+    cluster.lose(1);
+    cluster.decided(cluster.coordination.on_join(2, stranger(0, 0), ++cluster.now));
+    cluster.now += 2'000'000;  // More might have come.
+    cluster.answered(cluster.coordination.on_timer(cluster.now));
+    cluster.quiesced(2);
+    if (has_started) cluster.prepared(2);
+    const CoordinatorDecisions blamed =
+        cluster.decided(cluster.coordination.on_worker_lost(WorkerId{2}, kNoData, ++cluster.now));
+    EXPECT_EQ(find<EndRun>(blamed) != nullptr, has_started);
   }
 }
 

@@ -97,10 +97,9 @@ TEST(ProgressWatch, WithoutAPlanTheTimeToBeginCounts) {
   EXPECT_EQ(over.limit_s, 60);
 }
 
-TEST(ProgressWatch, AnOwnPauseCountsAgainstNobodyAndExcusesNoLaterNewcomer) {
+TEST(ProgressWatch, CatchesUpAfterAnOwnPauseWhichExcusesNoLaterNewcomer) {
   ProgressWatch watch(watched_job(), 0);
   watch.on_own_pause(100 * kWatchedSecond, 100 * kWatchedSecond);
-  EXPECT_EQ(watch.check({}, 160 * kWatchedSecond).kind, Kind::kGoesOn);
   EXPECT_TRUE(watch.is_catching_up(101 * kWatchedSecond));
   EXPECT_FALSE(watch.is_catching_up(100 * kWatchedSecond + kRejoinUs));
   Member member = working(1, 0);
@@ -124,18 +123,6 @@ TEST(StopRequest, GivesAStepItsTimeAndThenTheRun) {
   EXPECT_TRUE(stop.abandons_step(step_us + kWatchedSecond));
   EXPECT_FALSE(stop.is_over(total_us));
   EXPECT_TRUE(stop.is_over(total_us + kWatchedSecond));
-}
-
-TEST(StopRequest, DoesNotCountTheTimeInWhichTheCoordinatorItselfIsPaused) {
-  StopRequest stop;
-  stop.excuse(500 * kWatchedSecond);  // It has not been made yet.
-  const StopBudget budget = stop.make("SIGTERM", {10e6, 0, 1e6, 10e6}, kWatchedSecond);
-  const auto total_us = static_cast<uint64_t>(budget.total_us);
-  const uint64_t pause_us = 100 * kWatchedSecond;
-  stop.excuse(pause_us);
-  EXPECT_FALSE(stop.abandons_step(static_cast<uint64_t>(budget.step_us) + pause_us));
-  EXPECT_FALSE(stop.is_over(total_us + pause_us));
-  EXPECT_TRUE(stop.is_over(total_us + pause_us + kWatchedSecond));
 }
 
 }  // namespace

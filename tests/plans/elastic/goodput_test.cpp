@@ -159,5 +159,16 @@ TEST(GoodputLedger, SumsToTheElapsedTimeForAnyEvents) {
   }
 }
 
+TEST(GoodputLedger, APauseOfTheCoordinatorIsWaitingInWhicheverActivity) {
+  GoodputLedger ledger;
+  ledger.on_own_pause(5'000'000);
+  EXPECT_EQ(ledger.at(0).total_s(), 0);
+  ledger.begin(0);
+  ledger.enter(GoodputLedger::Activity::kTraining, 1'000'000);
+  ledger.on_own_pause(7'000'000);
+  ledger.on_commit(0, 0, 3'000'000);
+  EXPECT_EQ(ledger.at(3'000'000), (Goodput{.useful_s = 2, .waiting_s = 8}));
+}
+
 }  // namespace
 }  // namespace skein::plans
