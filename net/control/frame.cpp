@@ -45,7 +45,9 @@ absl::Status check_frame_head(const FrameHead& head, uint64_t bytes_max) {
 kj::Promise<FrameResult> read_frame(kj::AsyncInputStream& stream, uint64_t bytes_max) {
   auto head = kj::heap<FrameHead>();
   FrameHead* target = head.get();
-  return stream.tryRead(target, sizeof(FrameHead), sizeof(FrameHead))
+  // A read from a peer that has reset the connection may throw at once, instead of failing its
+  // promise: nobody would hear of that.
+  return kj::evalNow([&] { return stream.tryRead(target, sizeof(FrameHead), sizeof(FrameHead)); })
       .then([&stream, bytes_max, head = kj::mv(head)](size_t got) -> kj::Promise<FrameResult> {
         if (got == 0) return FrameResult{absl::OkStatus(), nullptr};
         if (got < sizeof(FrameHead)) {

@@ -160,7 +160,9 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   /// At least `least` bytes within `patience`, and the rest in pieces. Fails if they do not come.
   kj::Promise<void> read_pieces(std::span<std::byte> to, double patience_seconds, size_t least) {
     if (to.empty()) return kj::READY_NOW;
-    auto read = stream_->read(to.data(), std::min(least, to.size()), to.size());
+    // May throw at once, as in `read_frame`: the rows would never be abandoned.
+    auto read = kj::evalNow(
+        [&] { return stream_->read(to.data(), std::min(least, to.size()), to.size()); });
     return timer_.timeoutAfter(to_duration(patience_seconds), kj::mv(read))
         .then([self = shared_from_this(), to](size_t got) {
           return self->read_pieces(to.subspan(got), self->timeout_seconds_, kPieceBytes);

@@ -31,7 +31,8 @@ struct Talk {
 };
 
 kj::Promise<void> read_to_end(const std::shared_ptr<Talk>& talk) {
-  return talk->stream->tryRead(talk->heard.data(), 1, talk->heard.size())
+  return kj::evalNow(
+             [&] { return talk->stream->tryRead(talk->heard.data(), 1, talk->heard.size()); })
       .then([talk](size_t bytes) -> kj::Promise<void> {
         if (bytes == 0) return kj::READY_NOW;
         return read_to_end(talk);

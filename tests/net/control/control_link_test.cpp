@@ -264,6 +264,56 @@ size_t entries(const char* folder) {
   return static_cast<size_t>(std::distance(begin, std::filesystem::directory_iterator{}));
 }
 
+/// A listener whose connections are reset as soon as they are there.
+struct ResettingServer {
+  ResettingServer() {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(fd, 16), 0);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port = ntohs(address.sin_port);
+    thread = std::thread([this] {
+      const linger none = {1, 0};
+      for (int peer = accept(fd, nullptr, nullptr); peer >= 0;
+           peer = accept(fd, nullptr, nullptr)) {
+        setsockopt(peer, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+        close(peer);
+      }
+    });
+  }
+  ~ResettingServer() {
+    shutdown(fd, SHUT_RDWR);
+    thread.join();
+    close(fd);
+  }
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  uint16_t port = 0;
+  std::thread thread;
+};
+
+TEST(ControlLink, WhoeverIsResetAtOnceHearsOfIt) {
+  const auto loop = EventLoop::start().value();
+  ResettingServer server;
+  ConnectOptions options;
+  options.address = "127.0.0.1:" + std::to_string(server.port);
+  options.timeout_seconds = 0;  // One attempt.
+  for (int i = 0; i < 300; ++i) {
+    Seen seen;
+    std::shared_ptr<ControlLink> link;
+    connect_control(*loop, options, seen.handlers(),
+                    [&](absl::StatusOr<std::shared_ptr<ControlLink>> opened) {
+                      std::lock_guard lock(seen.mutex);
+                      if (opened.ok()) link = *opened;
+                      if (!opened.ok()) seen.closings.push_back(opened.status());
+                      seen.changed.notify_all();
+                    });
+    ASSERT_TRUE(seen.wait([&] { return seen.closings.size() == 1; })) << "attempt " << i;
+  }
+}
+
 TEST(EventLoop, LeavesNoThreadAndNoDescriptorBehind) {
   auto cycle = [] {
     auto loop = EventLoop::start().value();
