@@ -108,7 +108,7 @@ absl::Status check_addresses(const WorkerArguments& arguments) {
 /// written does not wait for the disk, unless there are other runs. `address`: its coordinator's,
 /// if there are other runs; else empty.
 int report_end(const actors::WorkerProcess& run, const std::string& address, bool is_last) {
-  const absl::Status result = run.result();
+  const absl::Status& result = run.result();
   if (result.ok()) return kExitDone;
   const std::string text(result.message());
   const bool says_which = address.empty() || absl::StrContains(text, address);

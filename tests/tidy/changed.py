@@ -83,11 +83,24 @@ def plain_command(entry):
     return kept[compiler:]
 
 
+def sources_of(path):
+    """Those that a unity source includes, or the one itself."""
+    if "/Unity/" not in path:
+        return [path]
+    with open(path, encoding="utf-8") as file:
+        return re.findall(r'^#include "(.*)"', file.read(), re.M)
+
+
 def read_commands(build):
-    """By path relative to the source folder."""
+    """By path relative to the source folder, as if each source were compiled for itself."""
+    commands = {}
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
-        return {os.path.relpath(entry["file"], SOURCE):
-                dict(entry, command=shlex.join(plain_command(entry))) for entry in json.load(file)}
+        for entry in json.load(file):
+            words = plain_command(entry)
+            for source in sources_of(entry["file"]):
+                own = [source if word == entry["file"] else word for word in words]
+                commands[os.path.relpath(source, SOURCE)] = dict(entry, file=source, command=shlex.join(own))
+    return commands
 
 
 def run_clang_tidy(folder, path):
