@@ -193,7 +193,11 @@ void Checker::check_loss(const plans::CommitRecord& record) {
 
 void Checker::on_rewind(uint64_t first_step) {
   ++rewinds_;
-  if (!thrown_away_.empty()) fail(thrown_away_);
+  // That somebody is lost may be heard after the orders that follow from it.
+  const bool was_too_slow =
+      std::any_of(thrown_away_from_.begin(), thrown_away_from_.end(),
+                  [this](ProcessId process) { return patience_.is_too_slow(process); });
+  if (!thrown_away_.empty() && !was_too_slow) fail(thrown_away_);
   world_.trace(absl::StrCat("journal: rewound to step ", first_step));
   // The newest checkpoint, which may be damaged, may have more steps than a journal that has lost
   // its newest ones.
@@ -441,6 +445,13 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   seen_generations_[envelope.getGeneration()] = true;
   const auto assign = body.getAssign();
   thrown_away_ = living_state_after(assign.getFirstStep());
+  thrown_away_from_.clear();
+  if (!thrown_away_.empty()) {
+    for (const auto& [process, hosted] : hosted_) {
+      const uint64_t without = newest_living_state(assign.getFirstStep(), process).first;
+      if (without <= assign.getFirstStep()) thrown_away_from_.insert(process);
+    }
+  }
   if (thrown_away_.empty()) thrown_away_ = left_state_after(assign.getFirstStep());
   if (seen_generations_.size() == 1) return;
   const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;

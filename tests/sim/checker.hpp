@@ -205,8 +205,9 @@ class Checker {
   std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> updated_in_;
   Patience patience_;
   bool is_damaged_ = false;
-  std::string thrown_away_;             // By the newest plan, if it starts.
-  std::optional<uint64_t> started_us_;  // When a plan was started last.
+  std::string thrown_away_;               // By the newest plan, if it starts.
+  std::set<ProcessId> thrown_away_from_;  // Each alone has a part of that state.
+  std::optional<uint64_t> started_us_;    // When a plan was started last.
   std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;

@@ -25,6 +25,8 @@ class Patience {
   void on_event(const actors::EventReport& report);
   /// Its lease is not over, and it was not lost for anything else than being silent.
   bool may_be_heard(ProcessId process) const;
+  /// It was lost, as it answered heartbeats and nothing else.
+  bool is_too_slow(ProcessId process) const { return too_slow_.contains(process); }
   /// Who was given the number last; 0: nobody, in the newest life of the coordinator.
   ProcessId process_of(plans::WorkerId worker) const;
 
