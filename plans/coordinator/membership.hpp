@@ -60,8 +60,9 @@ class Membership {
   bool mark_leaving(WorkerId worker);
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
-  /// A step was committed in which it had a part.
+  /// A plan was started in which it has a part.
   void mark_started(WorkerId worker) { members_.at(worker).has_started = true; }
+  /// A step was committed in which it had a part.
   void mark_trained(WorkerId worker) { members_.at(worker).has_trained = true; }
 
   const std::map<WorkerId, Member>& all() const { return members_; }
