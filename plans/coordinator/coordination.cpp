@@ -136,7 +136,8 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   }
   bad_input_ = absl::OkStatus();  // The others could read it.
   has_participant_blamed_input_ = false;
-  if (step == change_.restore().first_step) mark_trained();
+  // Its workers stay the same.
+  if (step == change_.restore().first_step) mark_hosts(&Membership::mark_trained);
   goodput_.on_commit(step, lent_us, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
@@ -738,9 +739,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
   has_started_ = true;
-  for (const auto& [id, member] : members()) {
-    if (change_.hosts(id)) members_.mark_started(id);
-  }
+  mark_hosts(&Membership::mark_started);
   decisions.push_back(delete_failed(0));  // Nobody writes files of older plans any more.
   decisions.push_back(
       RunEvent{has_trained_ ? "run.continued" : "run.started",
@@ -1105,10 +1104,10 @@ bool Coordination::blames_input(const absl::Status& why, bool takes_part, const 
   return is_agreed;
 }
 
-/// With the plan's first step: its workers stay the same.
-void Coordination::mark_trained() {
+/// Those who have a part in the plan.
+void Coordination::mark_hosts(void (Membership::*mark)(WorkerId)) {
   for (const auto& [id, member] : members()) {
-    if (change_.hosts(id)) members_.mark_trained(id);
+    if (change_.hosts(id)) (members_.*mark)(id);
   }
 }
 

@@ -215,7 +215,7 @@ class Coordination {
   CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
-  void mark_trained();
+  void mark_hosts(void (Membership::*mark)(WorkerId));
   bool blames_input(const absl::Status& why, bool takes_part, const Member& worker,
                     uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
