@@ -487,7 +487,7 @@ absl::Status SimulatedCoordinator::start() {
     SKEIN_ASSIGN_OR_RETURN(
         start, actors::find_resumed(options.job, options.run_folder, *journal, options.load_path));
   }
-  around_.checker.on_coordinator_started(process_);
+  if (!around_.is_other_run) around_.checker.on_coordinator_started(process_);
   actors::CoordinatorConfig config;
   config.term = journal->term();
   World& world = around_.world;

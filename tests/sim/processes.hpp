@@ -33,6 +33,7 @@ struct Surroundings {
   int64_t memory_bytes = 0;  // That plans count on for a worker; 0: not limited.
   Mutation mutation = Mutation::kNone;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
+  bool is_other_run = false;               // Not the one that the checker watches.
 };
 
 /// The keys of a job that a later coordinator may change, as text and as a digest.

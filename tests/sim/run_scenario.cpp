@@ -167,6 +167,7 @@ class Simulation {
         other_store_, disk_,    around_.job,      "run-2",      other_folder_.path(),
         1000,         0,        around_.mutation, around_.modes};
     other.job.optimizer.lr *= 0.5;
+    other.is_other_run = true;
     return other;
   }
 
