@@ -99,7 +99,7 @@ Coordinator::behavior_type coordinator(Coordinator::stateful_pointer<Coordinator
       [self](const EmulateRequest& request) { self->state.on_emulate(request); },
       [self](TickAtom) {
         self->state.on_tick();
-        self->state.last_tick_us = self->state.now_us();
+        self->state.clock->on_tick(to_us(self->clock().now()));
         self->delayed_send(self, kTick, TickAtom::value);
       },
       [self](WakeAtom) {
@@ -131,7 +131,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.is_verified = config.start.is_verified;
   options.awaits_last_workers = config.options.awaits_last_workers;
   options.modes = config.modes;
-  last_tick_us = to_us(self->clock().now());
+  clock.emplace(kTickUs, kTickSlackUs, to_us(self->clock().now()));
   coordination.emplace(std::move(options), now_us());
   tell_adopted(config.start.adopted);
   const bool is_resumed =
@@ -166,15 +166,7 @@ void CoordinatorState::tell_adopted(const gpu::AdoptedState& adopted) {
       {{"step", absl::StrCat(adopted.steps_done)}, {"path", adopted.path}}});
 }
 
-uint64_t CoordinatorState::now_us() {
-  const uint64_t now = to_us(self->clock().now()) - paused_us;
-  if (now <= last_tick_us + kTickUs + kTickSlackUs) return now;
-  const uint64_t pause_us = now - last_tick_us - kTickUs;
-  paused_us += pause_us;
-  untold_pause_us += pause_us;
-  last_tick_us += kTickUs;
-  return last_tick_us;
-}
+uint64_t CoordinatorState::now_us() { return clock->now_us(to_us(self->clock().now())); }
 
 void CoordinatorState::apply(const plans::CoordinatorDecisions& decisions) {
   for (const plans::CoordinatorDecision& decision : decisions) {
@@ -225,9 +217,10 @@ void CoordinatorState::tell_malformed(const WorkerLinks::Peer& peer, const absl:
 
 void CoordinatorState::look_at_clock() {
   const uint64_t now = now_us();
-  if (untold_pause_us == 0) return;
+  const uint64_t pause_us = clock->take_pause_us();
+  if (pause_us == 0) return;
   looked_for_later_life_us = 0;  // There may be one by now.
-  apply(coordination->on_own_pause(std::exchange(untold_pause_us, 0), now));
+  apply(coordination->on_own_pause(pause_us, now));
 }
 
 void CoordinatorState::on_journaled(const CommitJournaled& done) {

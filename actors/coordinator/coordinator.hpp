@@ -29,6 +29,7 @@
 #include "plans/base/event_rate.hpp"
 #include "plans/base/outcome.hpp"
 #include "plans/base/sweeps.hpp"
+#include "plans/coordinator/awake_clock.hpp"
 #include "plans/coordinator/coordination.hpp"
 
 namespace skein::actors {
@@ -94,17 +95,14 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   RunResult result;
   double tokens_per_second = 0;
   plans::DropCounts dropped;  // Messages that changed nothing, by reason.
-  uint64_t paused_us = 0;     // All pauses of its own so far.
-  uint64_t untold_pause_us = 0;
-  uint64_t last_tick_us = 0;
+  std::optional<plans::AwakeClock> clock;
   uint64_t looked_for_later_life_us = 0;
   std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
   uint64_t malformed_messages = 0;       // What did not decode; each has closed its link.
   plans::EventRate stranger_events;      // Connections that anybody may open.
 
   void start(CoordinatorConfig new_config);
-  /// On a clock that stands still while this process is paused, which it sees by a tick that is
-  /// late: nothing that is due or measured by it has a pause in it.
+  /// By `clock`: what is due or measured by it has no pause of this process in it.
   uint64_t now_us();
   /// Carries out decisions in order.
   void apply(const plans::CoordinatorDecisions& decisions);
