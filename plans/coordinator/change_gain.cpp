@@ -17,7 +17,10 @@ constexpr double kGainMin = 0.05;
 absl::StatusOr<double> predict_measured_progress(const ChangeQuestion& question, const Plan& plan) {
   SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids_of(question.measured)));
   const JobSpec& job = question.request.job;
-  return predict_progress(job, positioned, measured_request(job, question.measured));
+  SKEIN_ASSIGN_OR_RETURN(
+      const PipelinesProgress progress,
+      predict_progress(job, positioned, measured_request(job, question.measured)));
+  return progress.per_second();
 }
 
 /// None: the plans cannot be compared so.

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/base/units.hpp"
-#include "plans/base/upper_median.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/planner/measured_request.hpp"
@@ -17,25 +16,15 @@
 namespace skein::plans {
 namespace {
 
-/// What is typical of the steps: only what departs from it is somebody's slowness.
-double common_ratio(const std::vector<StepRatios>& steps) {
-  std::vector<double> all;
-  for (const StepRatios& step : steps) {
-    for (const auto& [worker, ratio] : step) all.push_back(ratio);
-  }
-  return all.empty() ? 1 : upper_median(all);
-}
-
 /// Devices with the speed that each worker had in a step.
 std::vector<ClusterSpec> clusters_of(const ModeQuestion& question, const ClusterSpec& cluster) {
   const std::vector<WorkerId> ids = ids_of(question.measured);
-  const double common = common_ratio(question.steps);
   std::vector<ClusterSpec> clusters;
   for (const StepRatios& step : question.steps) {
     ClusterSpec& disturbed = clusters.emplace_back(cluster);
     for (size_t d = 0; d < ids.size(); ++d) {
       const auto ratio = step.find(ids[d]);
-      if (ratio != step.end()) disturbed.devices[d].speed *= common / ratio->second;
+      if (ratio != step.end()) disturbed.devices[d].speed /= ratio->second;
     }
   }
   return clusters;
@@ -69,16 +58,10 @@ absl::StatusOr<double> progress_together(const ModeQuestion& question, PlanReque
   return kMicrosecondsPerSecond * iterations * static_cast<double>(clusters.size()) / sum_us;
 }
 
-absl::StatusOr<double> progress_apart(const ModeQuestion& question, const PlanRequest& asked) {
+absl::StatusOr<PipelinesProgress> progress_apart(const ModeQuestion& question,
+                                                 const PlanRequest& asked) {
   SKEIN_ASSIGN_OR_RETURN(const Plan plan, plan_in(kLocalMode, question));
   return predict_progress(question.request.job, plan, asked, clusters_of(question, asked.cluster));
-}
-
-/// 0 if there is none, and why.
-double or_none(const absl::StatusOr<double>& progress, const char* what, std::string& reason) {
-  if (progress.ok()) return *progress;
-  absl::StrAppend(&reason, reason.empty() ? "" : "; ", what, ": ", progress.status().message());
-  return 0;
 }
 
 }  // namespace
@@ -87,9 +70,16 @@ ModeAnswer answer(const ModeQuestion& question) {
   ModeAnswer answer;
   if (question.steps.empty() || question.measured.empty()) return answer;
   const PlanRequest asked = measured_request(question.request.job, question.measured);
-  answer.together_per_second =
-      or_none(progress_together(question, asked), "together", answer.reason);
-  answer.apart_per_second = or_none(progress_apart(question, asked), "apart", answer.reason);
+  const auto note = [&](const char* what, const absl::Status& why) {
+    absl::StrAppend(&answer.reason, answer.reason.empty() ? "" : "; ", what, ": ", why.message());
+  };
+  const absl::StatusOr<double> together = progress_together(question, asked);
+  if (!together.ok()) note("together", together.status());
+  const absl::StatusOr<PipelinesProgress> apart = progress_apart(question, asked);
+  if (!apart.ok()) note("apart", apart.status());
+  answer.together_per_second = together.value_or(0);
+  if (apart.ok()) answer.apart_per_second = apart->claims_per_second;
+  if (apart.ok()) answer.apart_worth = apart->worth;
   if (answer.reason.empty()) {
     answer.reason = absl::StrCat("as in the last ", question.steps.size(), " steps");
   }

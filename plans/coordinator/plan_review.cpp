@@ -36,6 +36,7 @@ CoordinatorDecisions PlanReview::begin_generation() {
 }
 
 TimingWatch::Observation PlanReview::on_commit(const Commit& commit) {
+  planned_mode_.on_commit(commit.steps_done, commit.step_us);
   return timings_.on_commit(commit.steps_done, commit.timings);
 }
 
@@ -249,7 +250,7 @@ PlanReview::Advice PlanReview::take(const PolicyAnswer& answer) {
 
 PlanReview::Advice PlanReview::take(const ModeAnswer& answer) {
   if (const auto change = planned_mode_.on_answer(answer)) return change_to(*change);
-  return {{RunEvent{"sync.looked", to_text(answer), {{"mode", mode_}}}}, ""};
+  return {{RunEvent{"sync.looked", planned_mode_.last_look(), {{"mode", mode_}}}}, ""};
 }
 
 PlanReview::Advice PlanReview::change_to(const ModeChoice::Change& change) {

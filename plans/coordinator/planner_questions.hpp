@@ -84,8 +84,9 @@ struct ModeQuestion {
   std::vector<StepRatios> steps;         // The last ones.
 };
 struct ModeAnswer {
-  /// Iterations, each at its worth. 0: not possible, or not known.
+  /// Iterations. 0: not possible, or not known.
   double together_per_second = 0, apart_per_second = 0;
+  double apart_worth = 1;  // An iteration's, beside one of all together.
   std::string reason;
 };
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "plans/base/units.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
 
@@ -18,22 +19,43 @@ ChangePatience patience_after(uint32_t changes) {
   return ChangePatience(options);
 }
 
-}  // namespace
-
-std::string to_text(const ModeAnswer& answer) {
-  return absl::StrCat("progress a second apart, with overlapped averages: ",
-                      absl::SixDigits(answer.apart_per_second),
-                      " iterations; all together: ", absl::SixDigits(answer.together_per_second),
-                      "; ", answer.reason);
+double bias_of(const std::map<std::string, double>& biases, const std::string& mode) {
+  const auto found = biases.find(mode);
+  return found == biases.end() ? 1 : found->second;
 }
 
+}  // namespace
+
 PlannedModeChoice::PlannedModeChoice(const JobSpec& job, bool is_planned)
-    : may_change_(is_planned && chooses_mode(job)), patience_(patience_after(changes_)) {}
+    : may_change_(is_planned && chooses_mode(job)), patience_(patience_after(changes_)) {
+  if (!may_change_) return;
+  iterations_of_step_ = static_cast<double>(job.training.global_batch_size) /
+                        static_cast<double>(pipeline_samples(job));
+}
 
 void PlannedModeChoice::begin_generation(const Plan& plan) {
   mode_ = plan.mode;
+  spans_.clear();
   patience_ = patience_after(changes_);
   next_look_ = 2 * patience_.steps_between_looks();
+}
+
+void PlannedModeChoice::on_commit(uint64_t steps_done, double step_us) {
+  if (!may_change_) return;
+  spans_.push_back({steps_done, step_us});
+  while (spans_.size() > 2 && spans_[1].steps_done + RecentSteps::kKept <= steps_done) {
+    spans_.pop_front();
+  }
+}
+
+double PlannedModeChoice::measured_per_second() const {
+  double steps = 0, sum_us = 0;
+  for (size_t i = 1; i < spans_.size(); ++i) {
+    const auto own = static_cast<double>(spans_[i].steps_done - spans_[i - 1].steps_done);
+    steps += own;
+    sum_us += own * spans_[i].step_us;
+  }
+  return sum_us > 0 ? iterations_of_step_ * steps * kMicrosecondsPerSecond / sum_us : 0;
 }
 
 bool PlannedModeChoice::is_due(const RecentSteps& steps) {
@@ -46,14 +68,26 @@ bool PlannedModeChoice::is_due(const RecentSteps& steps) {
 
 std::optional<ModeChoice::Change> PlannedModeChoice::on_answer(const ModeAnswer& answer) {
   const bool is_apart = mode_ == kLocalMode;
-  const double now = is_apart ? answer.apart_per_second : answer.together_per_second;
-  const double then = is_apart ? answer.together_per_second : answer.apart_per_second;
+  const double measured = measured_per_second();
+  const double predicted = is_apart ? answer.apart_per_second : answer.together_per_second;
+  if (measured > 0 && predicted > 0) bias_[mode_] = measured / predicted;
+  const double apart = answer.apart_per_second * bias_of(bias_, kLocalMode) * answer.apart_worth;
+  const double together = answer.together_per_second * bias_of(bias_, kSynchronousMode);
+  look_text_ = absl::StrFormat(
+      "progress a second apart, with overlapped averages: %.4g iterations; all together: %.4g; %s",
+      apart, together, answer.reason);
+  if (measured > 0) {
+    absl::StrAppendFormat(&look_text_, "; now there are %.4g, where %.4g were predicted", measured,
+                          predicted);
+  }
+  const double now = is_apart ? apart : together;
+  const double then = is_apart ? together : apart;
   const bool is_time = patience_.on_look(now, now == 0 ? 0 : then);
   next_look_ = last_look_ + patience_.steps_between_looks();
   if (!is_time) return std::nullopt;
   ++changes_;
   return ModeChoice::Change{
-      is_apart ? kSynchronousMode : kLocalMode, to_text(answer),
+      is_apart ? kSynchronousMode : kLocalMode, look_text_,
       is_apart ? "all do every step together" : "pipeline replicas go under local updates"};
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -13,13 +15,12 @@
 
 namespace skein::plans {
 
-/// One line for people.
-std::string to_text(const ModeAnswer& answer);
-
 /// What `sync.policy = "auto"` does where the planner chooses the plan: follows how much longer or
 /// shorter than expected workers take, step by step, and says when the best plan of pipeline
-/// replicas, or that of all together, makes more progress under the like. Jobs of every other
-/// policy stay as they begin. Ours. A state machine without clock or I/O.
+/// replicas, or that of all together, makes more progress under the like. Of a mode that was in
+/// force, it knows what the run really did of what was predicted; of the other one, only the
+/// prediction: it is tried if that promises more. Jobs of every other policy stay as they begin.
+/// Ours. A state machine without clock or I/O.
 class PlannedModeChoice {
  public:
   /// `is_planned`: the planner chooses the job's plan.
@@ -28,13 +29,29 @@ class PlannedModeChoice {
   /// The job may change its mode: a resumed run goes on as its last plan did.
   bool may_change() const { return may_change_; }
   void begin_generation(const Plan& plan);
-  /// Commits are out, and these are the last steps. True if it is time for a look.
+  /// A commit is out, whose steps took so long each.
+  void on_commit(uint64_t steps_done, double step_us);
+  /// These are the last steps. True if it is time for a look.
   bool is_due(const RecentSteps& steps);
   std::optional<ModeChoice::Change> on_answer(const ModeAnswer& answer);
+  /// One line for people on the last answer.
+  const std::string& last_look() const { return look_text_; }
 
  private:
+  /// What the last steps of the plan in force really did; 0: not known.
+  double measured_per_second() const;
+
   bool may_change_ = false;
-  std::string mode_;                        // That of the plan in force.
+  double iterations_of_step_ = 1;
+  std::string mode_;  // That of the plan in force.
+  struct Span {
+    uint64_t steps_done = 0;
+    double step_us = 0;  // What each of its steps took.
+  };
+  // Commits of the plan in force; the first one only says where the second begins.
+  std::deque<Span> spans_;
+  std::map<std::string, double> bias_;  // By mode: measured over predicted iterations.
+  std::string look_text_;
   uint64_t last_look_ = 0, next_look_ = 0;  // When so many steps of it have been seen.
   uint32_t changes_ = 0;
   ChangePatience patience_;

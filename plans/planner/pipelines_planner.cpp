@@ -126,16 +126,16 @@ class PipelineTimes {
   /// is as fast as can be. Dynamic programming over devices and layers.
   std::vector<int64_t> best_cuts(const Devices& order, int64_t rows) {
     const std::vector<double>& us_before = us_before_of(rows);
-    const auto L = static_cast<size_t>(layers());
+    const auto layer_count = static_cast<size_t>(layers());
     constexpr double kNever = std::numeric_limits<double>::infinity();
     // What does not fit when the first devices have the first layers, then the slowest's time.
     using Cost = std::pair<int32_t, double>;
-    std::vector<Cost> before(L + 1, {0, kNever});
+    std::vector<Cost> before(layer_count + 1, {0, kNever});
     before[0] = {0, 0};
-    std::vector<std::vector<size_t>> begins(order.size(), std::vector<size_t>(L + 1));
+    std::vector<std::vector<size_t>> begins(order.size(), std::vector<size_t>(layer_count + 1));
     for (size_t i = 0; i < order.size(); ++i) {
-      std::vector<Cost> costs(L + 1, {0, kNever});
-      for (size_t end = i + 1; end + (order.size() - i - 1) <= L; ++end) {
+      std::vector<Cost> costs(layer_count + 1, {0, kNever});
+      for (size_t end = i + 1; end + (order.size() - i - 1) <= layer_count; ++end) {
         for (size_t begin = i; begin < end; ++begin) {
           if (before[begin].second == kNever) continue;
           const LayerRange range{static_cast<int64_t>(begin), static_cast<int64_t>(end)};
@@ -150,7 +150,7 @@ class PipelineTimes {
       before = std::move(costs);
     }
     std::vector<int64_t> cuts;
-    size_t end = L;
+    size_t end = layer_count;
     for (size_t i = order.size(); i-- > 1;) {
       end = begins[i][end];
       cuts.insert(cuts.begin(), static_cast<int64_t>(end));
@@ -265,12 +265,6 @@ double exchange_us(const std::vector<PipelineCuts>& pipelines, const PlanRequest
   return std::isinf(slowest) ? 0 : static_cast<double>(bytes) / slowest * 1e6;
 }
 
-struct Progress {
-  double claims_per_second = 0;  // Such as are of the job's size, over all pipeline replicas.
-  double worth = 1;              // One's, beside one of all together.
-  double per_second() const { return claims_per_second * worth; }
-};
-
 /// What pipeline replicas of unlike claims do, in claims of `rows_each` rows.
 double claims_per_second(const PolicySimulation& result, const std::vector<PipelineCuts>& pipelines,
                          int64_t rows_each) {
@@ -286,9 +280,9 @@ double claims_per_second(const PolicySimulation& result, const std::vector<Pipel
 
 /// A pipeline replica counts as one stage that takes its iteration's time. `stalls`: what is known
 /// of them; only that.
-Progress judge(const JobSpec& job, const std::vector<PipelineCuts>& pipelines,
-               const std::vector<double>& iteration_us, double exchange_us,
-               const StragglerProfile& stalls = {}) {
+PipelinesProgress judge(const JobSpec& job, const std::vector<PipelineCuts>& pipelines,
+                        const std::vector<double>& iteration_us, double exchange_us,
+                        const StragglerProfile& stalls = {}) {
   const int64_t rows_each = pipeline_rows(job);
   const auto count = static_cast<uint32_t>(iteration_us.size());
   const auto [fastest, slowest] = std::minmax_element(iteration_us.begin(), iteration_us.end());
@@ -320,7 +314,8 @@ Progress judge(const JobSpec& job, const std::vector<PipelineCuts>& pipelines,
   ConsensusDistance distance(options.layout, options.warm_up_us);
   const PolicySimulation result = simulate_policy(*policy, options, &distance);
   const DriftKind kind{.averages_moments = job.sync.average_moments,
-                       .is_adaptive = job.optimizer.name == "adamw"};
+                       .is_adaptive = job.optimizer.name == "adamw",
+                       .pipelines = options.layout.pipelines};
   return {claims_per_second(result, pipelines, rows_each),
           progress_per_step(distance.mean(), kind)};
 }
@@ -401,7 +396,7 @@ Devices by_worth(const JobSpec& job, const PlanRequest& request) {
 
 struct Choice {
   std::vector<PipelineCuts> pipelines;  // None: nothing was found.
-  Progress progress;
+  PipelinesProgress progress;
   size_t looked_at = 0;
 };
 
@@ -409,7 +404,7 @@ struct Choice {
 struct JudgedGrouping {
   std::vector<PipelineCuts> pipelines;
   std::vector<double> iteration_us;  // [pipeline replicas]
-  Progress progress;
+  PipelinesProgress progress;
 };
 
 absl::StatusOr<JudgedGrouping> judge_grouping(const JobSpec& job, const PlanRequest& request,
@@ -501,7 +496,7 @@ void choose_among(const JobSpec& job, const PlanRequest& request, const Devices&
 }
 
 /// How many pipeline replicas of how many workers there are, and what is expected of them.
-std::string reason_of(const std::vector<PipelineCuts>& pipelines, const Progress& progress,
+std::string reason_of(const std::vector<PipelineCuts>& pipelines, const PipelinesProgress& progress,
                       const std::string& claims, size_t looked_at) {
   std::vector<size_t> sizes;
   for (const PipelineCuts& each : pipelines) sizes.push_back(each.workers.size());
@@ -553,9 +548,9 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
   return chosen;
 }
 
-absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
-                                        const PlanRequest& request,
-                                        const std::vector<ClusterSpec>& steps) {
+absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Plan& plan,
+                                                   const PlanRequest& request,
+                                                   const std::vector<ClusterSpec>& steps) {
   const std::vector<PipelineCuts> pipelines = cuts_of(plan);
   std::vector<std::vector<double>> step_us(pipelines.size());
   PlanRequest disturbed = request;
@@ -572,7 +567,7 @@ absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
   measure_stragglers(step_us, stalls);
   std::vector<double> typical_us;
   for (const std::vector<double>& own : step_us) typical_us.push_back(upper_median(own));
-  return judge(job, pipelines, typical_us, exchange_us(pipelines, request), stalls).per_second();
+  return judge(job, pipelines, typical_us, exchange_us(pipelines, request), stalls);
 }
 
 absl::StatusOr<std::map<WorkerId, double>> predict_busy_us(const JobSpec& job, const Plan& plan,

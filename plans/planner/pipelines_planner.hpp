@@ -35,12 +35,19 @@ namespace skein::plans {
 absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
                                                        const PlanRequest& request);
 
-/// Progress a second under the job's policy of a plan of pipeline replicas, as counted there.
+/// What pipeline replicas do.
+struct PipelinesProgress {
+  double claims_per_second = 0;  // Such as are of the job's size, over all pipeline replicas.
+  double worth = 1;              // One's, beside one of all together.
+  double per_second() const { return claims_per_second * worth; }
+};
+
+/// Progress under the job's policy of a plan of pipeline replicas, as counted there.
 /// `steps`: the cluster as it was in each of several iterations, if it is not always the same: a
 /// pipeline replica's typical iteration, and its stalls, are simulated from these.
-absl::StatusOr<double> predict_progress(const JobSpec& job, const Plan& plan,
-                                        const PlanRequest& request,
-                                        const std::vector<ClusterSpec>& steps = {});
+absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Plan& plan,
+                                                   const PlanRequest& request,
+                                                   const std::vector<ClusterSpec>& steps = {});
 
 /// How long each worker of such a plan is busy in an iteration of its pipeline replica, in
 /// microseconds times one factor for all.

@@ -18,8 +18,8 @@ constexpr double kStallsBeyond = 1.5;  // Times the median step.
 constexpr double kPiecesOfStep = 2;    // A forward and a backward.
 constexpr double kSimulatedSteps =
     100;  // Steps of a pipeline replica as fast as the slowest one is typically.
-constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.
-constexpr double kAdaptive = 0.77;       // As `progress_per_step` says.
+constexpr uint64_t kSimulationSeed = 1;         // The same stalls for every candidate.
+constexpr double kAdaptiveExponent = -1.0 / 8;  // As `progress_per_step` says.
 constexpr double kLossOnLikeParts = 1.0 / 50, kLossWithMoments = 1.0 / 10;
 
 std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
@@ -108,7 +108,8 @@ OverlappedAverageOptions overlapped_options(const SyncCandidate& candidate, bool
 }
 
 double progress_per_step(double consensus_distance, const DriftKind& kind) {
-  const double share = kind.is_adaptive ? kAdaptive : 1;
+  const double share =
+      kind.is_adaptive ? std::pow(static_cast<double>(kind.pipelines), kAdaptiveExponent) : 1;
   if (!kind.parts_are_unlike) return share / (1 + kLossOnLikeParts * consensus_distance);
   if (kind.averages_moments) return share / (1 + kLossWithMoments * consensus_distance);
   return share / (1 + std::sqrt(consensus_distance));
@@ -123,7 +124,8 @@ SyncChoice choose_sync(const StragglerProfile& profile, std::span<const SyncCand
   for (const SyncCandidate& candidate : candidates) {
     const bool averages_moments = options.averages_moments(candidate);
     SyncPrediction prediction = predict(profile, candidate, averages_moments);
-    const DriftKind kind{options.parts_are_unlike, averages_moments, options.is_adaptive};
+    const DriftKind kind{options.parts_are_unlike, averages_moments, options.is_adaptive,
+                         profile.layout.pipelines};
     const double worth =
         candidate.runs_pipelines() ? progress_per_step(prediction.consensus_distance, kind) : 1;
     prediction.progress = prediction.steps_per_second / reference * worth;

@@ -102,7 +102,7 @@ TEST(PlanReview, AMitigationIsProposedInTheModeOfThePlanThatItChanges) {
 /// Where the plan is to be changed already, a better mode is looked for again under the next one.
 TEST(PlanReview, AnAnswerAboutTheModeWaitsForNothing) {
   Reviewed run(pipeline_job(1, 1, "auto"));
-  ModeAnswer answer{1, 2, "like that"};
+  ModeAnswer answer{1, 2, 1, "like that"};
   EXPECT_THAT(events(run.review.take({answer}, 5, /*is_held=*/true)), IsEmpty());
   EXPECT_THAT(events(run.review.take({answer}, 5, /*is_held=*/false)), ElementsAre("sync.looked"));
 }

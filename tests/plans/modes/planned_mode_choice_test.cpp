@@ -23,6 +23,9 @@ RecentSteps seen(uint64_t steps) {
   return {std::deque<StepRatios>(std::min<uint64_t>(steps, 32)), steps};
 }
 
+/// Iterations a second that are predicted; those apart are worth the same.
+ModeAnswer predicted(double together, double apart) { return {together, apart, 1, ""}; }
+
 /// How many of the first `steps` steps of a plan end with a look, each answered so.
 int looks(PlannedModeChoice& choice, uint64_t steps, const ModeAnswer& answer) {
   int count = 0;
@@ -37,46 +40,46 @@ int looks(PlannedModeChoice& choice, uint64_t steps, const ModeAnswer& answer) {
 TEST(PlannedModeChoice, ChangesWhenTwoLooksInARowSaySo) {
   PlannedModeChoice choice(auto_job(), true);
   choice.begin_generation(plan_in(kSynchronousMode));
-  EXPECT_FALSE(choice.on_answer({1, 2, ""}));
-  EXPECT_FALSE(choice.on_answer({1, 1, ""})) << "not in a row";
-  EXPECT_FALSE(choice.on_answer({1, 2, ""}));
-  const auto change = choice.on_answer({1, 2, ""});
+  EXPECT_FALSE(choice.on_answer(predicted(1, 2)));
+  EXPECT_FALSE(choice.on_answer(predicted(1, 1))) << "not in a row";
+  EXPECT_FALSE(choice.on_answer(predicted(1, 2)));
+  const auto change = choice.on_answer(predicted(1, 2));
   ASSERT_TRUE(change);
   EXPECT_EQ(change->mode, kLocalMode);
   choice.begin_generation(plan_in(kLocalMode));
-  EXPECT_FALSE(choice.on_answer({2, 1, ""}));
-  EXPECT_EQ(choice.on_answer({2, 1, ""})->mode, kSynchronousMode);
+  EXPECT_FALSE(choice.on_answer(predicted(2, 1)));
+  EXPECT_EQ(choice.on_answer(predicted(2, 1))->mode, kSynchronousMode);
 }
 
 TEST(PlannedModeChoice, WhatIsNotKnownOfThePlanInForceChangesNothing) {
   PlannedModeChoice choice(auto_job(), true);
   choice.begin_generation(plan_in(kSynchronousMode));
   for (int look = 0; look < 5; ++look) {
-    EXPECT_FALSE(choice.on_answer({0, 1, ""}));
-    EXPECT_FALSE(choice.on_answer({0, 0, ""}));
-    EXPECT_FALSE(choice.on_answer({1, 0, ""}));
+    EXPECT_FALSE(choice.on_answer(predicted(0, 1)));
+    EXPECT_FALSE(choice.on_answer(predicted(0, 0)));
+    EXPECT_FALSE(choice.on_answer(predicted(1, 0)));
   }
 }
 
 TEST(PlannedModeChoice, LooksThatChangeNothingComeToBeRare) {
   PlannedModeChoice choice(auto_job(), true);
   choice.begin_generation(plan_in(kSynchronousMode));
-  const int first = looks(choice, 100, {1, 1, ""});
+  const int first = looks(choice, 100, predicted(1, 1));
   EXPECT_GT(first, 1);
-  EXPECT_LE(looks(choice, 1000, {1, 1, ""}), first + 4);
+  EXPECT_LE(looks(choice, 1000, predicted(1, 1)), first + 4);
 }
 
 TEST(PlannedModeChoice, AfterAWishTheNextLookComesSoon) {
   PlannedModeChoice choice(auto_job(), true);
   choice.begin_generation(plan_in(kSynchronousMode));
-  looks(choice, 2000, {1, 1, ""});
+  looks(choice, 2000, predicted(1, 1));
   uint64_t step = 2000;
   while (!choice.is_due(seen(step))) ++step;
-  EXPECT_FALSE(choice.on_answer({1, 2, ""}));
+  EXPECT_FALSE(choice.on_answer(predicted(1, 2)));
   const uint64_t wished = step;
   while (!choice.is_due(seen(step))) ++step;
   EXPECT_LT(step, wished + 10);
-  EXPECT_TRUE(choice.on_answer({1, 2, ""}));
+  EXPECT_TRUE(choice.on_answer(predicted(1, 2)));
 }
 
 TEST(PlannedModeChoice, WhoChangesOftenDoesSoMoreRarely) {
@@ -88,10 +91,53 @@ TEST(PlannedModeChoice, WhoChangesOftenDoesSoMoreRarely) {
     while (!choice.is_due(seen(step))) ++step;
     EXPECT_GT(step, before);
     before = step;
-    const ModeAnswer other = mode == kSynchronousMode ? ModeAnswer{1, 2, ""} : ModeAnswer{2, 1, ""};
+    const ModeAnswer other = mode == kSynchronousMode ? predicted(1, 2) : predicted(2, 1);
     EXPECT_FALSE(choice.on_answer(other));
     EXPECT_TRUE(choice.on_answer(other));
   }
+}
+
+/// Commits of a step each, at so many steps a second.
+void train(PlannedModeChoice& choice, uint64_t first, uint64_t end, double per_second) {
+  for (uint64_t step = first; step < end; ++step) choice.on_commit(step + 1, 1e6 / per_second);
+}
+
+TEST(PlannedModeChoice, WhatAnIterationApartIsWorthCounts) {
+  PlannedModeChoice choice(auto_job(), true);
+  choice.begin_generation(plan_in(kSynchronousMode));
+  for (int look = 0; look < 5; ++look) EXPECT_FALSE(choice.on_answer({1, 2, 0.5, ""}));
+}
+
+/// The other mode is tried where the present one does less than was predicted of both; once it is
+/// known what that one really does, the better one stays.
+TEST(PlannedModeChoice, WhatWasMeasuredOfAModeCountsMoreThanWhatIsPredicted) {
+  JobSpec job = auto_job();
+  job.training.global_batch_size = pipeline_samples(job);  // A step is an iteration.
+  PlannedModeChoice choice(job, true);
+  choice.begin_generation(plan_in(kSynchronousMode));
+  const ModeAnswer alike = predicted(10, 10);
+  train(choice, 0, 20, 10);
+  for (int look = 0; look < 3; ++look) EXPECT_FALSE(choice.on_answer(alike));
+  train(choice, 20, 60, 5);
+  EXPECT_FALSE(choice.on_answer(alike));
+  ASSERT_EQ(choice.on_answer(alike)->mode, kLocalMode);
+
+  choice.begin_generation(plan_in(kLocalMode));
+  EXPECT_FALSE(choice.on_answer(alike)) << "nothing is measured there yet";
+  train(choice, 60, 100, 4);
+  EXPECT_FALSE(choice.on_answer(alike));
+  ASSERT_EQ(choice.on_answer(alike)->mode, kSynchronousMode);
+
+  choice.begin_generation(plan_in(kSynchronousMode));
+  train(choice, 100, 140, 5);
+  for (int look = 0; look < 5; ++look) EXPECT_FALSE(choice.on_answer(alike)) << "5 against 4";
+}
+
+TEST(PlannedModeChoice, TheFirstCommitOfAPlanIsNotOfItsPace) {
+  PlannedModeChoice choice(auto_job(), true);
+  choice.begin_generation(plan_in(kSynchronousMode));
+  choice.on_commit(1, 60e6);
+  for (int look = 0; look < 5; ++look) EXPECT_FALSE(choice.on_answer(predicted(10, 10)));
 }
 
 TEST(PlannedModeChoice, OnlyPlannedJobsThatAskForItChange) {

@@ -188,7 +188,7 @@ TEST(PipelinesPlanner, NobodyIsLeftOverWhereAllHaveRoom) {
         << seed;
     const auto again = plan_pipeline_replicas(job, request);
     EXPECT_EQ(again->plan, chosen->plan) << seed;
-    EXPECT_GT(predict_progress(job, chosen->plan, request).value(), 0) << seed;
+    EXPECT_GT(predict_progress(job, chosen->plan, request)->per_second(), 0) << seed;
   }
 }
 
@@ -224,8 +224,8 @@ TEST(PipelinesPlanner, MakesMoreProgressThanALayoutOnUnlikeWorkers) {
   std::vector<WorkerId> workers;
   for (uint32_t n = 1; n <= 8; ++n) workers.push_back(WorkerId{n});
   const Plan layout = make_pipeline_plan(by_layout, workers, 1).value();
-  const double planned = predict_progress(job, chosen.plan, request).value();
-  const double laid_out = predict_progress(job, layout, request).value();
+  const double planned = predict_progress(job, chosen.plan, request)->per_second();
+  const double laid_out = predict_progress(job, layout, request)->per_second();
   EXPECT_GT(planned, 1.5 * laid_out) << chosen.reason;
 }
 

@@ -115,7 +115,12 @@ TEST(PolicyChoice, ValuesStepsLessTheFurtherApartTheyAreDone) {
     EXPECT_EQ(progress_per_step(0, kind), 1);
     DriftKind adaptive = kind;
     adaptive.is_adaptive = true;
-    EXPECT_LT(progress_per_step(1, adaptive), progress_per_step(1, kind));
+    EXPECT_EQ(progress_per_step(1, adaptive), progress_per_step(1, kind)) << "of one";
+    for (double before = progress_per_step(1, kind); adaptive.pipelines < 64;) {
+      adaptive.pipelines *= 2;
+      EXPECT_LT(progress_per_step(1, adaptive), before);
+      before = progress_per_step(1, adaptive);
+    }
     for (double apart = 0.1; apart < 100; apart *= 2) {
       EXPECT_LT(progress_per_step(2 * apart, kind), progress_per_step(apart, kind));
       EXPECT_LE(progress_per_step(apart, {true, true}), progress_per_step(apart, {}));
