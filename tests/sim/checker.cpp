@@ -123,7 +123,7 @@ Checker::Checker(World& world, JournalStore& store, const Disk& disk, plans::Job
   const auto on_violation = [this](const std::string& what) { fail(what); };
   claims_.emplace(job_, on_violation);
   carried_.emplace(on_violation);
-  groups_.emplace(on_violation,
+  groups_.emplace(job_.sync.round_reducer == "adasum", on_violation,
                   [this](ProcessId process, plans::ReplicaId replica, uint64_t steps_done) {
                     on_global(process, replica, steps_done);
                   });

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/averaging/model_floats.hpp"
 #include "plans/base/check.hpp"
+#include "tests/net/reduce/adasum_reference.hpp"
 
 namespace skein::sim {
 namespace {
@@ -74,7 +75,8 @@ void PipelineGroups::on_prepared(ProcessId process, uint64_t generation, plans::
                        .open = {},
                        .pending = {},
                        .being_added = {},
-                       .taken = std::move(weights)};
+                       .taken = weights,
+                       .first = weights};
 }
 
 void PipelineGroups::on_control(ProcessId from, const net::schema::Envelope::Reader& envelope,
@@ -199,6 +201,7 @@ void PipelineGroups::on_average(const net::schema::Average::Reader& average) {
   for (const auto member : average.getMembers()) {
     const plans::ReplicaId replica{member.getReplica()};
     group.weights[replica] = member.getWeight();
+    group.order.push_back(replica);
     sum += member.getWeight();
     std::optional<uint64_t>& open = members_[replica].open;
     if (open) {
@@ -233,7 +236,7 @@ void PipelineGroups::on_averaged(ProcessId from, const net::schema::Averaged::Re
   member.values = state_of(*member.model);
   member.pending.clear();  // It was in its contribution.
   if (!group->second.is_global) return;
-  member.taken = weights_of(member.values);
+  member.taken = member.first = weights_of(member.values);
   servers_[member.stage] = {Values(member.taken.begin(), member.taken.end()), number + 1};
   on_global_(from, replica, group->second.steps_done);
 }
@@ -282,29 +285,64 @@ void PipelineGroups::check_server(uint64_t number, const Group& group, const Ser
   }
 }
 
-/// Adds up what the members' devices have copied. None: nothing can be said of one of them.
-std::optional<PipelineGroups::Values> PipelineGroups::sum_of_inputs(uint64_t number,
-                                                                    const Group& group) const {
-  Values sum;
-  for (const auto& [replica, weight] : group.weights) {
+/// What the members' devices have copied, in their order. None: nothing can be said of one of them.
+std::optional<std::vector<PipelineGroups::Values>> PipelineGroups::inputs_of(
+    uint64_t number, const Group& group) const {
+  std::vector<Values> inputs;
+  for (plans::ReplicaId replica : group.order) {
     // Who is alone in a global average has nothing to copy.
     const auto copied = group.inputs.find(replica);
-    const bool is_alone = group.weights.size() == 1;
+    const bool is_alone = group.order.size() == 1;
     if (copied == group.inputs.end() && !is_alone) {
       on_violation_(absl::StrCat("group ", number, " has a result before replica ", replica.value,
                                  " has copied its contribution"));
       return std::nullopt;
     }
-    const std::optional<Values> input = is_alone ? input_of(replica) : copied->second;
+    std::optional<Values> input = is_alone ? input_of(replica) : copied->second;
     if (!input) return std::nullopt;
-    add(weight, *input, sum);
+    inputs.push_back(*std::move(input));
   }
-  return sum;
+  return inputs;
+}
+
+PipelineGroups::Values PipelineGroups::result_of(const Group& group,
+                                                 const std::vector<Values>& inputs) const {
+  Values result;
+  for (size_t m = 0; m < inputs.size(); ++m) {
+    add(group.weights.at(group.order[m]), inputs[m], result);
+  }
+  if (!reduces_by_adasum_ || !group.is_global || inputs.size() == 1) return result;
+  const Values weights = adasum_of(members_.at(group.order.front()), inputs);
+  std::copy(weights.begin(), weights.end(), result.begin());
+  return result;
+}
+
+/// The weights that the members' round began with, and Adasum of what they have added.
+PipelineGroups::Values PipelineGroups::adasum_of(const Member& member,
+                                                 const std::vector<Values>& inputs) const {
+  Values weights(member.first.begin(), member.first.end());
+  size_t begin = 0;
+  for (const size_t floats : actors::parameter_floats(*member.model)) {
+    if (begin == weights.size()) break;  // The copy of a tied embedding, which is no part of it.
+    std::vector<std::vector<float>> added;
+    for (const Values& input : inputs) {
+      std::vector<float>& own = added.emplace_back(floats);
+      for (size_t i = 0; i < floats; ++i) {
+        own[i] = static_cast<float>(input[begin + i] - double{member.first[begin + i]});
+      }
+    }
+    const std::vector<double> sum = net::adasum_reference(added);
+    for (size_t i = 0; i < floats; ++i) weights[begin + i] += sum[i];
+    begin += floats;
+  }
+  return weights;
 }
 
 /// The first one is through.
 void PipelineGroups::expect(uint64_t number, Group& group) {
-  if (!std::exchange(group.is_known, true)) group.expected = sum_of_inputs(number, group);
+  if (std::exchange(group.is_known, true)) return;
+  const auto inputs = inputs_of(number, group);
+  if (inputs) group.expected = result_of(group, *inputs);
 }
 
 void PipelineGroups::check(uint64_t number, Group& group, plans::ReplicaId replica) {

@@ -21,7 +21,9 @@ namespace skein::sim {
 ///   one group  at a time for a replica
 ///   averages   the weights of a group's members add up to 1, and who says that it went well has
 ///             the weighted sum of what the members had when their devices copied it, and the bits
-///             of the others who say so; at the end of a round also of the moments. An average may
+///             of the others who say so; at the end of a round also of the moments. Where rounds
+///             are reduced by Adasum, the weights are those of the round's beginning and Adasum of
+///             what the members have added, tensor by tensor, instead. An average may
 ///             have the contribution of a member for which the group was aborted, and which has
 ///             gone on since.
 ///   aborts    a member's group fails only if the coordinator has aborted it, and leaves the member
@@ -39,8 +41,10 @@ class PipelineGroups {
   /// A replica has the global average, which is the state after so many steps of the job.
   using OnGlobal =
       std::function<void(ProcessId process, plans::ReplicaId replica, uint64_t steps_done)>;
-  PipelineGroups(OnViolation on_violation, OnGlobal on_global)
-      : on_violation_(std::move(on_violation)), on_global_(std::move(on_global)) {}
+  PipelineGroups(bool reduces_by_adasum, OnViolation on_violation, OnGlobal on_global)
+      : reduces_by_adasum_(reduces_by_adasum),
+        on_violation_(std::move(on_violation)),
+        on_global_(std::move(on_global)) {}
 
   /// The replica has this model from now on. Those of older generations are forgotten.
   void on_prepared(ProcessId process, uint64_t generation, plans::ReplicaId replica, int32_t stage,
@@ -70,9 +74,11 @@ class PipelineGroups {
     std::vector<uint64_t> pending;
     std::vector<uint64_t> being_added;  // By the update that the device has.
     std::vector<float> taken;           // Weights of the server that it had last.
+    std::vector<float> first;           // Weights with which its round began.
   };
   struct Group {
     std::map<plans::ReplicaId, double> weights;
+    std::vector<plans::ReplicaId> order;  // As the members were named.
     bool has_server = false;
     bool is_global = false;
     bool is_closing = false;
@@ -99,13 +105,16 @@ class PipelineGroups {
   void check_unchanged(plans::ReplicaId replica, uint64_t number);
   std::optional<Values> input_of(plans::ReplicaId replica) const;
   std::optional<Values> gain_of(uint64_t number, plans::ReplicaId replica) const;
-  std::optional<Values> sum_of_inputs(uint64_t number, const Group& group) const;
+  std::optional<std::vector<Values>> inputs_of(uint64_t number, const Group& group) const;
+  Values result_of(const Group& group, const std::vector<Values>& inputs) const;
+  Values adasum_of(const Member& member, const std::vector<Values>& inputs) const;
   void expect(uint64_t number, Group& group);
   void check_update(plans::ReplicaId replica, const std::vector<float>& values, double lr);
   void on_pushed(uint64_t number, Group& group, plans::ReplicaId replica);
   void check_server(uint64_t number, const Group& group, const Server& server);
   void check(uint64_t number, Group& group, plans::ReplicaId replica);
 
+  const bool reduces_by_adasum_;
   const OnViolation on_violation_;
   const OnGlobal on_global_;
   uint64_t generation_ = 0;

@@ -18,7 +18,10 @@ constexpr uint64_t kGeneration = 1;
 
 /// A stage with two replicas, each in a process of its own: those with numbers 1 and 2.
 struct TwoReplicas {
-  TwoReplicas() {
+  explicit TwoReplicas(bool reduces_by_adasum = false)
+      : groups(
+            reduces_by_adasum, [this](const std::string& what) { violations.push_back(what); },
+            [](ProcessId, plans::ReplicaId, uint64_t) {}) {
     gpu::StageModelOptions options;
     options.model.layers = 1;
     options.model.heads = 1;
@@ -35,6 +38,11 @@ struct TwoReplicas {
     }
   }
 
+  /// All have the same then.
+  void begin_round(uint32_t replica, float value) {
+    set(replica, value);
+    groups.on_prepared(process(replica), kGeneration, {replica}, 0, models[replica]);
+  }
   static ProcessId process(uint32_t replica) { return replica + 1; }
   void set(uint32_t replica, float value) {
     std::vector<float> values(actors::float_count(*models[replica], actors::ModelFloats::kWeights),
@@ -48,8 +56,9 @@ struct TwoReplicas {
     groups.on_control(from, *message, /*arrives=*/false);
   }
   /// Both are to average, half and half.
-  void begin(bool is_nonblocking = false) {
+  void begin(bool is_nonblocking = false, bool is_global = false) {
     net::Average average;
+    average.is_global = is_global;
     average.number = group;
     average.members = {{{0}, 0, 0.5}, {{1}, 0, 0.5}};
     for (uint32_t replica = 0; replica < 2; ++replica) {
@@ -78,8 +87,7 @@ struct TwoReplicas {
   std::array<std::shared_ptr<gpu::StageModel>, 2> models;
   uint64_t group = 7;
   std::vector<std::string> violations;
-  PipelineGroups groups{[this](const std::string& what) { violations.push_back(what); },
-                        [](ProcessId, plans::ReplicaId, uint64_t) {}};
+  PipelineGroups groups;
 };
 
 TEST(PipelineGroups, AMemberThatHasAveragedHasTheSumOfAllContributions) {
@@ -118,6 +126,21 @@ TEST(PipelineGroups, AnAverageWithWhatAMemberHadLaterIsWrong) {
   stage.set(1, 4);
   stage.end(1, true);
   EXPECT_THAT(stage.violations, ElementsAre(HasSubstr("has 4 instead of 2 after group 7")));
+}
+
+/// What two have learnt is the same in one tensor: it counts once.
+TEST(PipelineGroups, AtTheEndOfARoundAdasumMayBeWhatCounts) {
+  for (const float value : {2.0f, 3.0f}) {
+    TwoReplicas stage(/*reduces_by_adasum=*/true);
+    for (uint32_t replica : {0u, 1u}) stage.begin_round(replica, 1);
+    for (uint32_t replica : {0u, 1u}) stage.update(replica, 2);
+    stage.begin(/*is_nonblocking=*/false, /*is_global=*/true);
+    for (uint32_t replica : {0u, 1u}) stage.copy(replica);
+    stage.set(0, value);
+    stage.end(0, true);
+    const bool is_right = value == 2;
+    EXPECT_EQ(stage.violations.empty(), is_right) << value;
+  }
 }
 
 TEST(PipelineGroups, AResultNeedsTheContributionsOfAll) {

@@ -153,6 +153,14 @@ void choose_groups(uint64_t seed, plans::JobSpec& job) {
   if (job.validation.batches > 0 && draw.chance(0.5)) job.sync.loss_rise_max = 0.001;
 }
 
+/// In some of them what replicas have added in a round is reduced by Adasum. Drawn apart from the
+/// rest.
+void choose_round_reducer(uint64_t seed, plans::JobSpec& job) {
+  constexpr std::string_view kStream = "round-reducer";
+  Draw draw{plans::Rng(seed, plans::random_stream(kStream.data(), kStream.size()))};
+  if (draw.chance(0.2)) job.sync.round_reducer = "adasum";
+}
+
 /// In half of those that may, the head is tied to the embedding. Drawn apart from the rest.
 void choose_tied(uint64_t seed, plans::JobSpec& job) {
   Draw draw{plans::Rng(seed, plans::random_stream("tied", 4))};
@@ -514,6 +522,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
     if (policy == "grouped_ps") choose_groups(seed, scenario.job);
     choose_claims(seed, scenario.job);
     choose_tied(seed, scenario.job);
+    choose_round_reducer(seed, scenario.job);
     choose_pipelines_planner(seed, scenario);
   } else {
     scenario.worker_count = static_cast<int64_t>(draw.chance(0.1) ? 1 : draw.between(2, 6));
@@ -568,6 +577,9 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
     if (scenario.job.sync.claims_in_flight > 1) {
       absl::StrAppend(&scenario.shape, ", ", scenario.job.sync.claims_in_flight,
                       " claims in flight");
+    }
+    if (scenario.job.sync.round_reducer != plans::SyncSpec().round_reducer) {
+      absl::StrAppend(&scenario.shape, ", rounds by ", scenario.job.sync.round_reducer);
     }
     if (scenario.memory_bytes > 0) absl::StrAppend(&scenario.shape, ", little memory");
   }
