@@ -50,6 +50,7 @@ class CommitLog {
   CoordinatorDecisions end_generation();
   /// The next commit is the last one of this plan.
   void hold() { holds_ = true; }
+  bool holds() const { return holds_; }
   /// The next commit is the last one of the run.
   void stop() { stops_ = true; }
 

@@ -821,7 +821,7 @@ CoordinatorOutcome Coordination::on_plan_ready(const PlanReady& ready, uint64_t 
   } else if (const auto* expectation = std::get_if<ExpectationAnswer>(&what)) {
     review_.take(*expectation);
   } else if (may_change_plan()) {
-    append(decisions, follow(review_.take(ready.answer, steps_done(), log_.is_held())));
+    append(decisions, follow(review_.take(ready.answer, steps_done(), log_.holds())));
   }
   return decisions;
 }

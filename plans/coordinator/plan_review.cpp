@@ -37,6 +37,8 @@ CoordinatorDecisions PlanReview::begin_generation() {
 
 TimingWatch::Observation PlanReview::on_commit(const Commit& commit) {
   planned_mode_.on_commit(commit.steps_done, commit.step_us);
+  // Until it is known what is expected now, what was told would be told, and applied, again.
+  if (requests_.is_asked<ExpectationQuestion>()) return {};
   return timings_.on_commit(commit.steps_done, commit.timings);
 }
 

@@ -26,8 +26,11 @@ void ProgressWatch::on_commit(uint64_t now_us) {
 }
 
 void ProgressWatch::on_own_pause(uint64_t paused_us, uint64_t now_us) {
+  const uint64_t until_us = now_us + std::min(paused_us, kRejoinUs);
+  if (until_us <= catch_up_until_us_)
+    return;  // A moment's, while it catches up after a longer one.
   catch_up_since_us_ = now_us;
-  catch_up_until_us_ = now_us + std::min(paused_us, kRejoinUs);
+  catch_up_until_us_ = until_us;
 }
 
 bool ProgressWatch::may_be_cut_off(const Member& member, uint64_t now_us) const {

@@ -11,6 +11,7 @@ ModeChoice::ModeChoice(const JobSpec& job, bool is_planned)
     : job_(job), may_change_(!is_planned && chooses_mode(job)) {}
 
 void ModeChoice::begin_generation(const Plan& plan) {
+  if (watch_) added_us_ = watch_->added_us();
   watch_.reset();
   if (!may_change_ || !has_pipelines(plan)) return;
   const auto local_steps = static_cast<uint64_t>(job_.sync.local_steps);
@@ -18,6 +19,7 @@ void ModeChoice::begin_generation(const Plan& plan) {
   options.chooser.is_adaptive = job_.optimizer.name == "adamw";
   options.local_steps = {local_steps};
   options.steps_left_out = 1;
+  options.added_us = added_us_;
   uint64_t& first = options.chooser.patience.steps_first;
   first = steps_after_changes(first, changes_);
   const SyncCandidate now{plan.mode == kLocalMode ? local_steps : 0};

@@ -37,6 +37,7 @@ class ModeChoice {
   JobSpec job_;
   bool may_change_ = false;
   std::optional<SyncWatch> watch_;  // Watches the plan in force, if it has pipeline replicas.
+  double added_us_ = 0;             // What an all-reduce added to a step, when it was seen last.
   uint32_t changes_ = 0;
 };
 

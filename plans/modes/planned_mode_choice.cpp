@@ -1,9 +1,10 @@
 #include "plans/modes/planned_mode_choice.hpp"
 
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "plans/base/units.hpp"
+#include "plans/plan/layout_plan.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
 
@@ -36,6 +37,10 @@ PlannedModeChoice::PlannedModeChoice(const JobSpec& job, bool is_planned)
 void PlannedModeChoice::begin_generation(const Plan& plan) {
   mode_ = plan.mode;
   spans_.clear();
+  if (std::set<WorkerId> workers = plan_workers(plan); workers != workers_) {
+    workers_ = std::move(workers);
+    bias_.clear();
+  }
   patience_ = patience_after(changes_);
   next_look_ = 2 * patience_.steps_between_looks();
 }

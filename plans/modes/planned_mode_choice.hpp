@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "plans/base/change_patience.hpp"
@@ -50,7 +51,9 @@ class PlannedModeChoice {
   };
   // Commits of the plan in force; the first one only says where the second begins.
   std::deque<Span> spans_;
-  std::map<std::string, double> bias_;  // By mode: measured over predicted iterations.
+  // By mode: measured over predicted iterations, since the workers of plans are the same.
+  std::map<std::string, double> bias_;
+  std::set<WorkerId> workers_;  // Those of the plan in force.
   std::string look_text_;
   uint64_t last_look_ = 0, next_look_ = 0;  // When so many steps of it have been seen.
   uint32_t changes_ = 0;

@@ -152,6 +152,15 @@ absl::Status check_tied_embedding(const JobSpec& job, int64_t stages) {
       "sync.claims_in_flight = 1, or use one stage"));
 }
 
+absl::Status check_decay(const JobSpec& job, const std::string& policy) {
+  const PolicyKind kind = kind_of(job);
+  const bool is_used = kind == PolicyKind::kSdpipe || kind == PolicyKind::kPartialReduce;
+  if (is_used || job.sync.staleness_decay == SyncSpec().staleness_decay) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("sync.staleness_decay = ", job.sync.staleness_decay, ": ", policy,
+                   " does not weigh members by their delay; \"sdpipe\" and \"partial_reduce\" do"));
+}
+
 absl::Status check_pipelines(const JobSpec& job) {
   const ParallelismSpec& parallelism = job.parallelism;
   const std::string policy = absl::StrCat("sync.policy = \"", job.sync.policy, "\"");
@@ -186,6 +195,7 @@ absl::Status check_pipelines(const JobSpec& job) {
         absl::StrCat("sync.average_moments = true: ", policy,
                      " moves weights only; leave it out or choose another policy"));
   }
+  SKEIN_RETURN_IF_ERROR(check_decay(job, policy));
   if (job.sync.reducer != "sum") {
     return absl::InvalidArgumentError(
         absl::StrCat("sync.reducer = \"", job.sync.reducer, "\": ", policy,

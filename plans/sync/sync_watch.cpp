@@ -51,6 +51,10 @@ void SyncWatch::on_step(uint32_t pipeline, uint64_t busy_us) {
 
 void SyncWatch::on_added(uint64_t added_us) { keep(added_us_, static_cast<double>(added_us)); }
 
+double SyncWatch::added_us() const {
+  return added_us_.empty() ? options_.added_us : median(added_us_);
+}
+
 StragglerProfile SyncWatch::observed_profile() const {
   StragglerProfile profile = options_.profile;
   profile.layout = layout_;
@@ -62,9 +66,9 @@ StragglerProfile SyncWatch::observed_profile() const {
   for (const auto& pipeline : steps_us_) fastest_us = std::min(fastest_us, median(pipeline));
   profile.forward_us.assign(layout_.stages, fastest_us * kForwardShare);
   profile.backward_us.assign(layout_.stages, fastest_us * (1 - kForwardShare));
-  if (added_us_.empty()) return profile;
+  if (added_us() == 0) return profile;
   const auto pipelines = static_cast<double>(layout_.pipelines);
-  profile.exchange_us = median(added_us_) * pipelines / (2 * std::max(1.0, pipelines - 1));
+  profile.exchange_us = added_us() * pipelines / (2 * std::max(1.0, pipelines - 1));
   return profile;
 }
 

@@ -16,6 +16,8 @@ struct SyncWatchOptions {
   StragglerProfile profile;
   ChooserOptions chooser;
   std::vector<uint64_t> local_steps = {1, 2};  // What the candidates beside all-reduce have.
+  /// What an all-reduce added to a step of an earlier plan, if none is seen now; 0: not known.
+  double added_us = 0;
   /// So many of each pipeline replica, at the beginning: what is done for the first time takes
   /// longer.
   uint64_t steps_left_out = 0;
@@ -32,6 +34,8 @@ class SyncWatch {
   void on_step(uint32_t pipeline, uint64_t busy_us);
   /// A synchronous step took so much longer than its slowest pipeline replica computed.
   void on_added(uint64_t added_us);
+  /// The median of what was added lately, or what was known of that; 0: nothing.
+  double added_us() const;
   /// If a look is due: what to change to, and why, if it is time. Cost: simulations.
   std::optional<SyncChoice> look();
   /// The same, in two parts. If a look is due: what pipeline replicas are like.

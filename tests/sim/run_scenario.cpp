@@ -280,8 +280,9 @@ class Simulation {
     world_.trace(
         absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
     if (needs_worker(fault.kind) && target == nullptr) return;
+    if (!carry_out(fault, target, other)) return;
     checker_.on_fault();
-    if (carry_out(fault, target, other)) ++injected_[static_cast<size_t>(fault.kind)];
+    ++injected_[static_cast<size_t>(fault.kind)];
   }
 
   /// False if there was nothing to do.

@@ -166,6 +166,16 @@ TEST(CoordinationAuto, LetsPipelinesGoForAStragglerAndTakesThemBackWhenItIsWell)
   EXPECT_FALSE(cluster.train(50));
 }
 
+/// Apart from each other they see no reduction, and what it costs is not forgotten.
+TEST(CoordinationAuto, LetsPipelinesGoForSlowLinksAndTakesThemNotBack) {
+  AutoCluster cluster("adamw");
+  cluster.step_over_busy = 4;
+  ASSERT_TRUE(cluster.train(100));
+  const auto [pipelines, begun] = cluster.next_plan();
+  ASSERT_TRUE(pipelines.mode == kLocalMode);
+  EXPECT_FALSE(cluster.train_pipelines(begun, 5000));
+}
+
 /// The plan that a coordinator with such a journal makes.
 Plan plan_after(const std::string& policy, bool was_in_pipelines, bool is_planned = false) {
   JobSpec job = is_planned ? planned_auto_job() : auto_job("sgd");

@@ -26,12 +26,13 @@ JobSpec one_worker_job() {
 
 /// A layout of one worker, which is in force on the first one of three.
 struct Reviewed {
-  explicit Reviewed(JobSpec reviewed = one_worker_job()) : job(std::move(reviewed)) {
+  explicit Reviewed(JobSpec reviewed = one_worker_job(), const std::vector<WorkerId>& hosts = {{1}})
+      : job(std::move(reviewed)) {
     for (uint32_t id = 1; id <= 3; ++id) {
       members.admit(PeerNumber{id}, {.host_name = "vm", .process_id = id}, false, 0);
       change.take_inventory(WorkerId{id}, {});
     }
-    change.assign(make_layout_plan(job, {{1}}, 1).value(), members.all(), {});
+    change.assign(make_layout_plan(job, {hosts}, 1).value(), members.all(), {});
     review.begin_generation();
   }
 
@@ -97,6 +98,41 @@ TEST(PlanReview, AMitigationIsProposedInTheModeOfThePlanThatItChanges) {
   const auto proposed = run.change.take_proposal({WorkerId{1}});
   ASSERT_TRUE(proposed);
   EXPECT_EQ(proposed->plan.mode, run.change.plan()->mode);
+}
+
+/// What was told would be told again, and applied to the measurements again.
+TEST(PlanReview, UntilItIsKnownWhatIsExpectedNobodyHasBecomeSlow) {
+  JobSpec job = one_worker_job();
+  job.elastic.watch_speeds = true;
+  job.training.micro_batch_size = job.training.global_batch_size = 3;
+  job.parallelism.data_parallel_replicate_degree = 3;
+  Reviewed run(job, {{1}, {2}, {3}});
+  for (const auto& [id, member] : run.members.all()) {
+    run.measurements.request({{id, member}});
+    MeasuredWorker measured;
+    measured.memory_bytes = int64_t{1} << 40;
+    measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                        job.optimizer, 1e9, 1e9);
+    run.measurements.take(member, measured);
+  }
+  const auto told = [&](uint64_t first, uint64_t busy_us) {
+    size_t count = 0;
+    for (uint64_t step = first; step < first + 60; ++step) {
+      PlanReview::Commit commit{step, 1, {}, 1};
+      for (uint32_t replica = 0; replica < 3; ++replica) {
+        commit.timings.step_reports[{replica}].busy_us = replica == 0 ? busy_us : 1000;
+      }
+      count += run.review.on_commit(commit).changes.size();
+    }
+    return count;
+  };
+  const CoordinatorDecisions asked = run.review.begin_generation();
+  ASSERT_TRUE(std::holds_alternative<RequestPlan>(asked.at(0)));
+  run.review.take(ExpectationAnswer{{{{1}, 1000}, {{2}, 1000}, {{3}, 1000}}});
+  EXPECT_EQ(told(0, 1000) + told(60, 4000), 0u) << "there may be a newer one";
+  EXPECT_TRUE(run.requests.on_ready(std::get<RequestPlan>(asked.at(0)).id).is_known);
+  EXPECT_EQ(told(120, 1000), 0u);
+  EXPECT_EQ(told(180, 4000), 1u);
 }
 
 /// Where the plan is to be changed already, a better mode is looked for again under the next one.

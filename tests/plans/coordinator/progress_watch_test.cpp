@@ -112,6 +112,17 @@ TEST(ProgressWatch, CatchesUpAfterAnOwnPauseWhichExcusesNoLaterNewcomer) {
   EXPECT_TRUE(watch.may_be_cut_off(member, 101 * kWatchedSecond)) << "it has connected anew";
 }
 
+TEST(ProgressWatch, AMomentsPauseEndsNoCatchingUp) {
+  ProgressWatch watch(watched_job(), 0);
+  watch.on_own_pause(100 * kWatchedSecond, 100 * kWatchedSecond);
+  watch.on_own_pause(kWatchedSecond / 10, 101 * kWatchedSecond);
+  EXPECT_TRUE(watch.is_catching_up(102 * kWatchedSecond));
+  Member member = working(1, 0);
+  member.joined_us = 101 * kWatchedSecond - 1;
+  member.is_newcomer = true;
+  EXPECT_FALSE(watch.may_be_cut_off(member, 102 * kWatchedSecond)) << "it came after the pause";
+}
+
 TEST(StopRequest, GivesAStepItsTimeAndThenTheRun) {
   StopRequest stop;
   EXPECT_FALSE(stop.is_over(UINT64_MAX));

@@ -133,6 +133,20 @@ TEST(PlannedModeChoice, WhatWasMeasuredOfAModeCountsMoreThanWhatIsPredicted) {
   for (int look = 0; look < 5; ++look) EXPECT_FALSE(choice.on_answer(alike)) << "5 against 4";
 }
 
+TEST(PlannedModeChoice, WhatWasMeasuredWithOtherWorkersIsForgotten) {
+  for (const bool are_others : {false, true}) {
+    PlannedModeChoice choice(auto_job(), true);
+    choice.begin_generation(plan_in(kSynchronousMode));
+    train(choice, 0, 40, 1e9);  // So much that nothing else comes near it.
+    EXPECT_FALSE(choice.on_answer(predicted(10, 20)));
+    Plan plan = plan_in(kSynchronousMode);
+    if (are_others) plan.stages = {{{0, 1}, {{{0}, {1}, {0, 1}}}}};
+    choice.begin_generation(plan);
+    EXPECT_FALSE(choice.on_answer(predicted(10, 20)));
+    EXPECT_EQ(choice.on_answer(predicted(10, 20)).has_value(), are_others);
+  }
+}
+
 TEST(PlannedModeChoice, TheFirstCommitOfAPlanIsNotOfItsPace) {
   PlannedModeChoice choice(auto_job(), true);
   choice.begin_generation(plan_in(kSynchronousMode));

@@ -114,6 +114,15 @@ TEST(PolicyKind, WhatPipelinesCannotDoIsRefusedWithAWayOut) {
   }
 }
 
+TEST(PolicyKind, ADecayIsForThosePoliciesThatWeighByDelay) {
+  for (const char* policy : {"sdpipe", "partial_reduce", "prague", "overlapped", "auto", "ps"}) {
+    JobSpec job = job_of(policy);
+    job.sync.staleness_decay = 0.5;
+    const bool is_used = job.sync.policy == "sdpipe" || job.sync.policy == "partial_reduce";
+    EXPECT_EQ(check_pipelines(job).ok(), is_used) << policy;
+  }
+}
+
 TEST(PolicyKind, ThePlannerMayShareOutTheWorkersOfAll) {
   std::vector<std::string> names = kNames;
   names.push_back("auto");
