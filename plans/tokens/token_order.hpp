@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "plans/base/ids.hpp"
+#include "plans/tokens/token_pool.hpp"
+
+namespace skein::plans {
+
+/// Fela's policies (from memory), each of which may be left out.
+struct TokenPolicy {
+  /// ADS: the deepest level first, in it the token with most inputs at the worker, so that deep
+  /// levels are reduced while others still compute. Without it: as tokens became ready.
+  bool is_depth_first = true;
+  /// HF: a worker takes from its own bucket as long as there is something in it, and then helps
+  /// whose bucket is fullest. Without it: there is one bucket for all.
+  bool has_own_buckets = true;
+};
+
+/// Who may train the sub-model of each level, ascending: all who hold it. CTD: of a sub-model whose
+/// reduction costs much, only a few.
+using LevelWorkers = std::vector<std::vector<WorkerId>>;
+
+/// Whose bucket each token is in: on the first level so many samples for each worker as its speed
+/// is a share of all, one after the other; below it the bucket of who holds most of its inputs, if
+/// that one may train it. What nobody has is in the bucket of the first who may train it.
+class TokenBuckets {
+ public:
+  /// `speeds`: parallel to the workers of the first level; > 0.
+  TokenBuckets(const TokenShape& shape, const LevelWorkers& level_workers,
+               const std::vector<double>& speeds);
+  WorkerId owner_of(const TokenPool& pool, TokenId id) const;
+
+ private:
+  LevelWorkers level_workers_;
+  std::vector<WorkerId> first_owners_;  // By token of the first level.
+};
+
+/// A worker's wish for a token.
+struct TokenWish {
+  WorkerId worker;
+  /// It has nothing left to compute: it may take from the buckets of others. Who asks ahead of that
+  /// would keep from them what they come to sooner.
+  bool helps = true;
+};
+
+/// Which token that worker is to have next; none: there is none for it now. A pure function.
+/// Cost   linear in the tokens that are ready and their inputs.
+std::optional<TokenId> choose_token(const TokenPool& pool, const TokenPolicy& policy,
+                                    const LevelWorkers& level_workers, const TokenBuckets& buckets,
+                                    const TokenWish& wish);
+
+}  // namespace skein::plans

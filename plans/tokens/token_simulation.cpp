@@ -1,0 +1,296 @@
+#include "plans/tokens/token_simulation.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
+#include "plans/base/units.hpp"
+
+namespace skein::plans {
+namespace {
+
+absl::Status check(const TokenPlan& plan, const TokenSimulationOptions& options) {
+  int64_t layer = 0;
+  for (const LayerRange& range : plan.sub_models) {
+    if (range.begin != layer || range.end <= range.begin) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a sub-model begins with layer ", range.begin, " instead of ", layer));
+    }
+    layer = range.end;
+  }
+  if (layer != static_cast<int64_t>(options.profile.layers.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sub-models have ", layer, " layers of ", options.profile.layers.size()));
+  }
+  const size_t levels = plan.sub_models.size();
+  if (plan.shape.levels() != levels || plan.level_workers.size() != levels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokens and workers are given for ", plan.shape.levels(), " and ",
+                     plan.level_workers.size(), " levels of ", levels));
+  }
+  for (const std::vector<WorkerId>& workers : plan.level_workers) {
+    const bool fits = !workers.empty() && workers.front().value > 0 &&
+                      workers.back().value <= options.speeds.size() &&
+                      std::is_sorted(workers.begin(), workers.end());
+    if (!fits) return absl::InvalidArgumentError("a level has workers that do not exist, or none");
+  }
+  if (plan.level_workers.front().size() != options.speeds.size()) {
+    return absl::InvalidArgumentError("somebody may not train the first level");
+  }
+  return absl::OkStatus();
+}
+
+class TokenRun {
+ public:
+  TokenRun(const TokenPlan& plan, const TokenSimulationOptions& options)
+      : plan_(plan),
+        options_(options),
+        workers_(options.speeds.size()),
+        buckets_(plan.shape, plan.level_workers, options.speeds) {
+    result_.busy_us.resize(workers_.size());
+  }
+
+  TokenSimulation run() {
+    for (step_ = 0; step_ < options_.steps; ++step_) {
+      const double begin_us = now_us_;
+      begin_step();
+      while (synced_ < options_.profile.layers.size()) {
+        SKEIN_CHECK(!events_.empty()) << "step " << step_ << " stands still";
+        const auto next = events_.begin();
+        now_us_ = std::max(now_us_, next->first);
+        const std::function<void()> what = std::move(next->second);
+        events_.erase(next);
+        what();
+      }
+      result_.step_us.push_back(now_us_ - begin_us);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct Worker {
+    double awake_us = 0;  // It sleeps until then.
+    bool is_busy = false;
+    bool waits = false;             // There is no token for it.
+    uint32_t claims = 0;            // Asked for, or claimed and not computed.
+    std::deque<TokenId> forwards;   // Their inputs are here.
+    std::deque<TokenId> backwards;  // Their gradients are.
+    double send_free_us = 0, receive_free_us = 0;
+  };
+
+  Worker& at(WorkerId id) { return workers_[id.value - 1]; }
+  void after(double at_us, std::function<void()> what) { events_.emplace(at_us, std::move(what)); }
+
+  void begin_step() {
+    events_.clear();  // Wishes of those who were still asleep.
+    pool_.emplace(plan_.shape);
+    missing_.clear();
+    tokens_done_.clear();
+    synced_ = 0;
+    const auto count = static_cast<int32_t>(workers_.size());
+    for (int32_t device = 0; device < count; ++device) {
+      Worker& own = workers_[static_cast<size_t>(device)];
+      own = {own.awake_us, false, false, 0, {}, {}, own.send_free_us, own.receive_free_us};
+      const WorkPiece nothing{device, static_cast<int32_t>(step_), 0, 0};
+      const double start_us = std::max(now_us_, own.awake_us);
+      own.awake_us = end_of_work(options_.scenario, nothing, count, start_us);
+      const WorkerId id{static_cast<uint32_t>(device) + 1};
+      after(own.awake_us, [this, id] { ask(id); });
+    }
+  }
+
+  void ask(WorkerId id) {
+    Worker& own = at(id);
+    while (own.claims < options_.claims_ahead && !own.waits) {
+      ++own.claims;
+      own.waits = true;
+      grant_later(id);
+    }
+  }
+
+  /// At the server.
+  void grant(WorkerId id) {
+    Worker& own = at(id);
+    if (!own.waits) return;
+    const auto token =
+        choose_token(*pool_, plan_.policy, plan_.level_workers, buckets_, {id, own.claims == 1});
+    if (!token) return;  // Asked again for it when something is ready.
+    own.waits = false;
+    pool_->claim(*token, id);
+    after(now_us_ + options_.request_us / 2, [this, id, token = *token] { on_grant(id, token); });
+  }
+
+  void on_grant(WorkerId id, TokenId token) {
+    ask(id);
+    size_t missing = 0;
+    for (TokenId input : pool_->inputs_of(token)) {
+      const WorkerId holder = *pool_->at(input).holder;
+      if (holder == id) continue;
+      ++missing;
+      send(holder, id, output_bytes(input), [this, id, token] {
+        if (--missing_[token] == 0) on_inputs(id, token);
+      });
+    }
+    missing_[token] = missing;
+    if (missing == 0) on_inputs(id, token);
+  }
+
+  void on_inputs(WorkerId id, TokenId token) {
+    at(id).forwards.push_back(token);
+    compute(id);
+  }
+
+  double output_bytes(TokenId id) const {
+    const int64_t last = plan_.sub_models[id.level].end - 1;
+    const int64_t row_bytes =
+        options_.profile.layers[static_cast<size_t>(last)].activation_row_bytes;
+    return static_cast<double>(row_bytes) * static_cast<double>(pool_->samples_of(id).count);
+  }
+
+  void send(WorkerId from, WorkerId to, double bytes, std::function<void()> done) {
+    double& out_us = at(from).send_free_us;
+    double& in_us = at(to).receive_free_us;
+    const double begin_us = std::max({now_us_, out_us, in_us});
+    out_us = in_us = begin_us + bytes / options_.bytes_per_second * kMicrosecondsPerSecond;
+    result_.moved_bytes += bytes;
+    after(out_us + options_.latency_us, std::move(done));
+  }
+
+  void compute(WorkerId id) {
+    Worker& own = at(id);
+    if (own.is_busy) return;
+    const bool is_backward = !own.backwards.empty();
+    std::deque<TokenId>& pieces = is_backward ? own.backwards : own.forwards;
+    if (pieces.empty()) return;
+    const auto first =
+        is_backward ? std::max_element(pieces.begin(), pieces.end()) : pieces.begin();
+    const TokenId token = *first;
+    pieces.erase(first);
+    own.is_busy = true;
+    const auto rows = static_cast<int64_t>(pool_->samples_of(token).count);
+    const LayerTimes times = range_times(options_.profile, plan_.sub_models[token.level], rows);
+    const double work_us =
+        (is_backward ? times.backward_us() : times.forward_us) / options_.speeds[id.value - 1];
+    // It slept, if it had to, before it asked for a token.
+    const WorkPiece piece{static_cast<int32_t>(id.value) - 1, static_cast<int32_t>(step_), 1,
+                          work_us};
+    const double end_us =
+        end_of_work(options_.scenario, piece, static_cast<int32_t>(workers_.size()), now_us_);
+    result_.busy_us[id.value - 1] += end_us - now_us_;
+    if (is_backward) note_layers(token, rows, now_us_, end_us);
+    after(end_us, [this, id, token, is_backward] {
+      at(id).is_busy = false;
+      if (is_backward) {
+        on_backward(id, token);
+      } else {
+        on_forward(id, token);
+      }
+      compute(id);
+    });
+  }
+
+  void on_forward(WorkerId id, TokenId token) {
+    --at(id).claims;
+    const auto ready = pool_->on_output(id, token);
+    SKEIN_CHECK(ready.is_accepted()) << token.level << "." << token.index;
+    if (!pool_->consumer_of(token)) at(id).backwards.push_back(token);  // The loss is there.
+    if (at(id).waits) grant_later(id);                                  // It may help now.
+    ask(id);
+    if (!ready.decisions().empty()) wake();
+  }
+
+  /// Something is ready: whoever waits for a token asks once more.
+  void wake() {
+    for (uint32_t w = 1; w <= workers_.size(); ++w) {
+      if (at({w}).waits) grant_later({w});
+    }
+  }
+  void grant_later(WorkerId id) {
+    after(now_us_ + options_.request_us / 2, [this, id] { grant(id); });
+  }
+
+  void on_backward(WorkerId id, TokenId token) {
+    const auto due = pool_->on_done(id, token);
+    SKEIN_CHECK(due.is_accepted()) << token.level << "." << token.index;
+    for (TokenId input : due.decisions()) {
+      const WorkerId holder = *pool_->at(input).holder;
+      const auto arrive = [this, holder, input] {
+        at(holder).backwards.push_back(input);
+        compute(holder);
+      };
+      if (holder == id) {
+        arrive();
+      } else {
+        send(id, holder, output_bytes(input), arrive);
+      }
+    }
+  }
+
+  /// The backward of a token comes to its layers one after the other, the last one first.
+  void note_layers(TokenId token, int64_t rows, double begin_us, double end_us) {
+    const LayerRange& layers = plan_.sub_models[token.level];
+    const double all_us = range_times(options_.profile, layers, rows).backward_us();
+    double done_us = 0;
+    for (int64_t layer = layers.end - 1; layer >= layers.begin; --layer) {
+      done_us += layer_times(options_.profile, layer, rows).backward_us();
+      const double part = all_us > 0 ? done_us / all_us : 1;
+      after(begin_us + part * (end_us - begin_us), [this, token, layer] {
+        if (++tokens_done_[layer] == plan_.shape.count(token.level)) reduce(token.level, layer);
+      });
+    }
+  }
+
+  /// In a ring of all who may train the level.
+  void reduce(uint32_t level, int64_t layer) {
+    const std::vector<WorkerId>& members = plan_.level_workers[level];
+    double begin_us = now_us_;
+    for (WorkerId id : members) {
+      begin_us = std::max({begin_us, at(id).send_free_us, at(id).receive_free_us});
+    }
+    const auto count = static_cast<double>(members.size());
+    const double bytes = 2 * (count - 1) / count * options_.profile.gradient_factor *
+                         static_cast<double>(parameter_bytes(options_.profile, {layer, layer + 1}));
+    double end_us = begin_us;
+    if (bytes > 0) {
+      end_us += bytes / options_.bytes_per_second * kMicrosecondsPerSecond +
+                2 * (count - 1) * options_.latency_us;
+      for (WorkerId id : members) at(id).send_free_us = at(id).receive_free_us = end_us;
+      result_.reduced_bytes += bytes;
+    }
+    after(end_us, [this] { ++synced_; });
+  }
+
+  const TokenPlan& plan_;
+  const TokenSimulationOptions& options_;
+  std::vector<Worker> workers_;
+  const TokenBuckets buckets_;
+  std::optional<TokenPool> pool_;
+  std::map<TokenId, size_t> missing_;  // Inputs that travel, of claimed tokens.
+  std::multimap<double, std::function<void()>> events_;
+  double now_us_ = 0;
+  uint32_t step_ = 0;
+  std::map<int64_t, uint32_t> tokens_done_;  // By layer: whose gradients of it are there.
+  size_t synced_ = 0;                        // Layers that are reduced.
+  TokenSimulation result_;
+};
+
+}  // namespace
+
+double TokenSimulation::mean_step_us() const {
+  return std::accumulate(step_us.begin(), step_us.end(), 0.0) / static_cast<double>(step_us.size());
+}
+
+absl::StatusOr<TokenSimulation> simulate_tokens(const TokenPlan& plan,
+                                                const TokenSimulationOptions& options) {
+  SKEIN_RETURN_IF_ERROR(check(plan, options));
+  return TokenRun(plan, options).run();
+}
+
+}  // namespace skein::plans

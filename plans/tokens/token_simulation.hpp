@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plans/profile/profile.hpp"
+#include "plans/simulator/slowdown.hpp"
+#include "plans/tokens/token_order.hpp"
+#include "plans/tokens/token_pool.hpp"
+
+namespace skein::plans {
+
+/// What is trained by tokens, and by whom.
+struct TokenPlan {
+  std::vector<LayerRange> sub_models;  // [levels], one behind the other, all layers of the model.
+  TokenShape shape;
+  LevelWorkers level_workers;  // Ids are positions among the workers, from 1.
+  TokenPolicy policy;
+};
+
+struct TokenSimulationOptions {
+  Profile profile;
+  std::vector<double> speeds;  // [workers], > 0.
+  /// Each worker has a network card of its own, which sends one thing at a time, and receives one.
+  double bytes_per_second = 0;
+  double latency_us = 0;  // Each transfer has it.
+  double request_us = 0;  // From a worker's wish for a token to its grant.
+  /// Tokens that a worker has claimed and not computed: with two, the inputs of one travel while
+  /// the device has the other.
+  uint32_t claims_ahead = 2;
+  /// Who sleeps in a step does so before it asks for its first token, as in Fela's experiments
+  /// (from memory); others are not kept from ending the step without it.
+  Scenario scenario;
+  uint32_t steps = 10;
+};
+
+struct TokenSimulation {
+  std::vector<double> step_us;  // [steps]
+  std::vector<double> busy_us;  // [workers], over all steps.
+  double moved_bytes = 0;       // Outputs and gradients between workers, over all steps.
+  double reduced_bytes = 0;     // What each member of a reduction sends, over all steps.
+  double mean_step_us() const;
+};
+
+/// Steps of a job that is trained by tokens. A layer's gradients are reduced in a ring of all who
+/// may train its level, as soon as the backward of every token has come through it, one layer after
+/// the other; the next step begins when all are.
+/// A backward that is due goes before a forward, the deepest first. There is no update.
+/// InvalidArgument   if the sub-models are not all layers, or the shape or workers do not fit them.
+/// Cost              for n tokens of a step and w workers, about n (n + w) a step.
+absl::StatusOr<TokenSimulation> simulate_tokens(const TokenPlan& plan,
+                                                const TokenSimulationOptions& options);
+
+}  // namespace skein::plans
