@@ -57,12 +57,14 @@ absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job_of(options));
   const std::string latest = job.spec.dump_folder + "/latest";
   std::error_code error;
-  if (!std::filesystem::exists(latest, error)) return find_begun_run(job.spec);
-  SKEIN_ASSIGN_OR_RETURN(const RunFolder folder, open_run_folder(latest));
-  SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder));
-  SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec found, parse_job(text));
-  // Jobs may share a dump folder.
-  if (found.name == job.spec.name) return folder.path;
+  if (std::filesystem::exists(latest, error)) {
+    SKEIN_ASSIGN_OR_RETURN(const RunFolder folder, open_run_folder(latest));
+    SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder));
+    SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec found, parse_job(text));
+    // Jobs may share a dump folder.
+    if (found.name == job.spec.name) return folder.path;
+  }
+  // The link may be gone, or that of another job.
   const std::string own = find_latest_run(job.spec);
   return own.empty() ? find_begun_run(job.spec) : own;
 }

@@ -598,7 +598,10 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
   const bool is_alone =
       absent_.awaited(now_us).empty();  // Else others will say what they can read.
   if (!has_committed() && has_participant_blamed_input_ && is_alone) return end(bad_input_, false);
-  if (stop_.is_made()) return end(absl::OkStatus(), true);
+  // Those who hold what is to be saved may be on their way back.
+  const bool waits = members_.count() == 0 && !is_alone && has_past() && has_unsaved();
+  if (stop_.is_made() && !waits) return end(absl::OkStatus(), true);
+  stop_waits_until_us_ = now_us + kRejoinUs;
   most_gathered_ = members_.count();
   phase_ = Phase::kGathering;
   goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
@@ -971,7 +974,9 @@ bool Coordination::is_everybody_back(uint64_t now_us) const {
 /// Goes on when there are enough workers: all that were asked for at first; after a pause, or a
 /// restart of the coordinator, as many as the job can do with.
 CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
-  if (phase_ != Phase::kGathering || reads_.is_verifying()) return {};
+  if (phase_ != Phase::kGathering) return {};
+  if (stop_.is_made()) return save_or_end(now_us);
+  if (reads_.is_verifying()) return {};
   if (!has_trained_) {
     const bool enough = options_.last_plan
                             ? is_everybody_back(now_us)
@@ -1224,10 +1229,12 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   // Nobody is late while the disk is read.
   if (reads_.is_reading() && phase_ != Phase::kTraining) progress_.on_progress(now_us);
   CoordinatorDecisions decisions;
-  if (!progress_.is_catching_up(now_us)) {
-    append(decisions, lose_silent(now_us));
-    append(decisions, lose_slow_to_answer(now_us));
-  }
+  // While it catches up after a pause, everybody has that much longer, and not for ever, as there
+  // may be one pause after the other.
+  const uint64_t judged_us =
+      progress_.is_catching_up(now_us) ? now_us - std::min(now_us, kRejoinUs) : now_us;
+  append(decisions, lose_silent(judged_us, now_us));
+  append(decisions, lose_slow_to_answer(judged_us, now_us));
   if (waits_for_holders_) append(decisions, try_choose(now_us));
   const auto is_silent = [&](WorkerId worker) { return members_.is_silent(worker, now_us); };
   if (const auto reason = failures_.overdue(now_us, is_silent); reason && runs_plan()) {
@@ -1258,9 +1265,9 @@ CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now
                    {{"seconds", seconds}}}};
 }
 
-CoordinatorDecisions Coordination::lose_silent(uint64_t now_us) {
+CoordinatorDecisions Coordination::lose_silent(uint64_t judged_us, uint64_t now_us) {
   CoordinatorDecisions decisions;
-  for (const Membership::Silent& each : members_.silent(now_us)) {
+  for (const Membership::Silent& each : members_.silent(judged_us)) {
     append(decisions, lose(each.worker,
                            absl::UnavailableError(absl::StrCat(
                                "no heartbeat for ", each.silent_us * kSecondsPerMicrosecond,
@@ -1292,12 +1299,12 @@ std::optional<Coordination::Awaited> Coordination::awaited() const {
   }
 }
 
-CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t now_us) {
+CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t judged_us, uint64_t now_us) {
   const std::optional<Awaited> what = awaited();
   if (!what) return {};
   std::vector<WorkerId> late;
   for (const auto& [id, member] : members()) {
-    if (what->is_of(id) && progress_.is_slow_to_answer(member, what->limit_s, now_us)) {
+    if (what->is_of(id) && progress_.is_slow_to_answer(member, what->limit_s, judged_us)) {
       late.push_back(id);
     }
   }
@@ -1436,8 +1443,10 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
   const bool goes_back = phase_ == Phase::kPreparing && change_.restore().from_checkpoint;
   const bool changes = is_changing && (has_trained_ || (has_past() && has_unsaved() && !goes_back));
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
-  if (waits_with_unsaved()) {
-    append(decisions, begin_change("what is here is saved, as the run is to stop", now_us));
+  candidates_.take_unmeasured();
+  stop_waits_until_us_ = now_us + kRejoinUs;
+  if (phase_ == Phase::kGathering || waits_with_unsaved()) {
+    append(decisions, save_or_end(now_us));
   } else if (!runs && !changes) {
     append(decisions, end(absl::OkStatus(), true));
   }
@@ -1445,10 +1454,21 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
   return decisions;
 }
 
-/// While workers are waited for, those who are here may hold what is not on disk.
+/// The run is to stop, and no plan is in force. After a restart the workers of the life before are
+/// back within a moment, if they are.
+CoordinatorDecisions Coordination::save_or_end(uint64_t now_us) {
+  if (waits_with_unsaved()) {
+    return begin_change("what is here is saved, as the run is to stop", now_us);
+  }
+  const bool may_come = members_.count() > 0 || !absent_.awaited(now_us).empty();
+  if (may_come && has_past() && has_unsaved() && now_us < stop_waits_until_us_) return {};
+  return end(absl::OkStatus(), true);
+}
+
+/// While workers are waited for, or measure, those who are here may hold what is not on disk.
 bool Coordination::waits_with_unsaved() const {
-  return phase_ == Phase::kGathering && !reads_.is_verifying() && members_.count() > 0 &&
-         has_past() && has_unsaved();
+  const bool waits = phase_ == Phase::kGathering || phase_ == Phase::kProfiling;
+  return waits && !reads_.is_verifying() && members_.count() > 0 && has_past() && has_unsaved();
 }
 
 StopMeasures Coordination::stop_measures(uint64_t now_us) const {

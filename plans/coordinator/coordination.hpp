@@ -258,14 +258,15 @@ class Coordination {
   CoordinatorDecisions watch_timings(uint64_t now_us);
 
   // Time-outs.
-  CoordinatorDecisions lose_silent(uint64_t now_us);
+  /// Everybody's silence until `judged_us` counts; below, the time to answer.
+  CoordinatorDecisions lose_silent(uint64_t judged_us, uint64_t now_us);
   struct Awaited {
     const char* what = "";  // "quiesced"
     double limit_s = 0;
     std::function<bool(WorkerId)> is_of;
   };
   std::optional<Awaited> awaited() const;
-  CoordinatorDecisions lose_slow_to_answer(uint64_t now_us);
+  CoordinatorDecisions lose_slow_to_answer(uint64_t judged_us, uint64_t now_us);
   CoordinatorDecisions give_up_shard(uint64_t now_us);
   CoordinatorDecisions clear_failed(uint64_t steps_done, uint64_t now_us);
   DeletePartials delete_failed(uint64_t steps_done) const;
@@ -283,6 +284,7 @@ class Coordination {
   bool has_unsaved() const {
     return options_.job.checkpoint.enable && log_.steps_done() != log_.durable_step();
   }
+  CoordinatorDecisions save_or_end(uint64_t now_us);
   bool waits_with_unsaved() const;
   CoordinatorDecisions abandon_step(uint64_t now_us);
   CoordinatorDecisions check_stop(uint64_t now_us);
@@ -324,6 +326,7 @@ class Coordination {
   std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
   std::string change_reason_;                // Of the change that the commit log is held for.
   bool waits_for_holders_ = false;           // Only while quiescing.
+  uint64_t stop_waits_until_us_ = 0;         // A run that is to stop, for those who may come back.
   bool changes_connection_ = false;          // A worker is lost and welcomed in one event.
   size_t most_gathered_ = 0;                 // Members at once, since gathering began.
   std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.

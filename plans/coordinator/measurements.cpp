@@ -6,9 +6,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/profile/estimate.hpp"
 #include "plans/stragglers/speed_watch.hpp"
 
 namespace skein::plans {
+namespace {
+
+/// FLOPs, and bytes of memory: only ratios of layers count.
+constexpr double kGuessedPerSecond = 1e9;
+
+}  // namespace
 
 CoordinatorDecisions Measurements::tell_peers(const std::map<WorkerId, Member>& members) {
   told_.emplace(members);
@@ -75,6 +82,24 @@ std::vector<MeasuredWorker> Measurements::of(const std::vector<WorkerId>& worker
   for (WorkerId id : workers) {
     const auto found = measured_.find(id);
     if (found != measured_.end()) measured.push_back(found->second);
+  }
+  return measured;
+}
+
+std::vector<MeasuredWorker> Measurements::of_or_guessed(
+    const std::vector<WorkerId>& workers) const {
+  std::vector<MeasuredWorker> measured;
+  for (const WorkerId worker : workers) {
+    if (const auto found = measured_.find(worker); found != measured_.end()) {
+      measured.push_back(found->second);
+      continue;
+    }
+    MeasuredWorker& guess = measured.emplace_back();
+    guess.id = worker;
+    guess.profile = measured_.empty()
+                        ? estimate_profile(job_.model, job_.training.seq_len, rows_to_measure(job_),
+                                           job_.optimizer, kGuessedPerSecond, kGuessedPerSecond)
+                        : measured_.begin()->second.profile;
   }
   return measured;
 }

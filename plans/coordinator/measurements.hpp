@@ -41,6 +41,9 @@ class Measurements {
   /// All of them, or those of `workers` that have measured; ascending.
   std::vector<MeasuredWorker> all() const;
   std::vector<MeasuredWorker> of(const std::vector<WorkerId>& workers) const;
+  /// The same, with what others have measured, or what FLOPs say, for those who have not: whoever
+  /// needs a plan at once takes all for alike.
+  std::vector<MeasuredWorker> of_or_guessed(const std::vector<WorkerId>& workers) const;
   /// A worker that joined late, and its speed, where that of the first one that has measured is 1.
   RunEvent describe(WorkerId worker) const;
 

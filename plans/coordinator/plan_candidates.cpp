@@ -9,7 +9,7 @@ std::vector<WorkerId> PlanCandidates::able(uint64_t now_us, Leavers leavers) con
   std::vector<WorkerId> workers;
   for (const auto& [id, member] : members_.all()) {
     if (!members_.may_work(member, now_us, leavers)) continue;
-    if (is_planned_ && !measurements_.has(id)) continue;
+    if (is_planned_ && !takes_unmeasured_ && !measurements_.has(id)) continue;
     workers.push_back(id);
   }
   return workers;
@@ -32,7 +32,8 @@ ReplanRequest PlanCandidates::request(std::vector<WorkerId> workers, uint64_t ge
     const std::string& address = members_.all().at(worker).request.data_address;
     request.hosts[worker] = address.substr(0, address.rfind(':'));
   }
-  request.measured = measurements_.of(request.workers);
+  request.measured = takes_unmeasured_ ? measurements_.of_or_guessed(request.workers)
+                                       : measurements_.of(request.workers);
   request.current = change_.plan();
   request.is_urgent = is_urgent;
   request.generation = generation;

@@ -34,6 +34,8 @@ class PlanCandidates {
   const Membership& members() const { return members_; }
   const Measurements& measurements() const { return measurements_; }
 
+  /// From now on plans only serve to save what is there: nobody is to measure for them first.
+  void take_unmeasured() { takes_unmeasured_ = true; }
   /// Workers that may be given work, ascending, also more than a plan may have; if the planner
   /// chooses, those that have measured.
   std::vector<WorkerId> able(uint64_t now_us, Leavers leavers) const;
@@ -52,6 +54,7 @@ class PlanCandidates {
   const Membership& members_;
   const Measurements& measurements_;
   const PlanChange& change_;
+  bool takes_unmeasured_ = false;
 };
 
 }  // namespace skein::plans

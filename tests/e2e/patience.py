@@ -300,6 +300,24 @@ def stop_while_workers_are_waited_for(program, expect):
         run.end()
 
 
+def stop_while_workers_measure(program, expect):
+    """The planner chooses the plan, and those who are back after a restart of the coordinator measure their
+    devices: what they hold is saved without that."""
+    run = ElasticRun(program, "measuring", 2, "--parallelism.pipeline_parallel_degree", "auto",
+                     "--device.speed", "0.02", "--training.steps", "1000", apart=True)
+    try:
+        run.wait_for_step(5)
+        run.coordinator.kill()
+        run.coordinator.wait()
+        joined = len(run.events("worker.joined"))
+        run.resume()
+        wait_until(lambda: len(run.events("worker.joined")) == joined + 2, 20 * SLOWNESS)
+        run.coordinator.send_signal(signal.SIGTERM)
+        check_saved(expect, run, run.finish())
+    finally:
+        run.end()
+
+
 def leaver_while_workers_are_waited_for(program, expect):
     """The one that is left is told to leave, and holds what nobody else has: it stays until others are here."""
     run = ElasticRun(program, "leaver", 2, "--parallelism.data_parallel_replicate_degree", "2",
@@ -413,6 +431,7 @@ TRIALS = {
     "stop in a stuck step": stop_abandons_a_stuck_step,
     "stop of a stopped coordinator": stop_of_a_stopped_coordinator,
     "stop while workers are waited for": stop_while_workers_are_waited_for,
+    "stop while workers measure": stop_while_workers_measure,
     "leaver while workers are waited for": leaver_while_workers_are_waited_for,
     "a pause that lasts too long": pause_that_lasts_too_long,
     "stop of a restarted one": stop_of_a_restarted_one,

@@ -124,8 +124,9 @@ def resume_latest(program):
                    first.returncode == 0 and max(losses(run)) == 6, first.stderr.strip())
     program.train("latest", *words, "--training.steps", "9")
     program.expect("it goes on in the latest run", max(losses(run)) == 9)
+    os.unlink(os.path.join(os.path.dirname(run), "latest"))
     done, last = program.train("latest", *words, "--training.steps", "9")
-    program.expect("it ends well when nothing is left to do",
+    program.expect("it ends well when nothing is left to do, also without its link",
                    done.returncode == 0 and "nothing to do" in done.stdout and last == run,
                    done.stdout.strip())
     other, last = program.train("latest", *words, "--training.steps", "6", "--job.name", "other")

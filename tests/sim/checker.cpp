@@ -341,7 +341,7 @@ void Checker::on_given_up(ProcessId process) {
 
 /// A run that stops in order loses nothing that is committed.
 void Checker::on_result(const actors::RunResult& result) {
-  if (!result.stopped_early || result.keeps_state || !job_.checkpoint.enable) return;
+  if (!result.stopped_early || !job_.checkpoint.enable) return;
   const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
   const uint64_t durable = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
   const auto [step, who] = newest_living_state(durable, {});

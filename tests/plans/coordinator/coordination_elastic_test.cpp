@@ -163,6 +163,20 @@ TEST(CoordinationElastic, ItsOwnPauseIsNobodysSilence) {
       << "who stays silent is lost all the same";
 }
 
+TEST(CoordinationElastic, WhoIsSilentIsLostAlsoBetweenOnePauseAndTheNext) {
+  Cluster cluster(long_job());
+  cluster.start();
+  uint64_t awake_us = 0;
+  while (awake_us < 11'000'000) {
+    awake_us += 200'000;
+    cluster.coordination.on_own_pause(1'000'000, cluster.now + awake_us);
+    EXPECT_EQ(find<DismissWorker>(cluster.coordination.on_timer(cluster.now + awake_us)), nullptr);
+  }
+  const uint64_t late = cluster.now + awake_us + kRejoinUs;
+  cluster.coordination.on_own_pause(1'000'000, late);
+  EXPECT_NE(find<DismissWorker>(cluster.coordination.on_timer(late)), nullptr);
+}
+
 TEST(CoordinationElastic, WhoComesAfterItsOwnPauseAndDiesAtOnceIsFlapping) {
   Cluster cluster(long_job());
   cluster.start();
