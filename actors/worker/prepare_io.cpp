@@ -168,6 +168,12 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
     result.is_checkpoint_unreadable = !opened.ok() && !result.is_checkpoint_unseen;
     SKEIN_RETURN_IF_ERROR(opened.status());
     reader = *std::move(opened);
+    if (const uint64_t step = reader->trainer_state().steps_done; step != request.first_step) {
+      result.is_checkpoint_unreadable = true;
+      return absl::DataLossError(absl::StrCat(request.load_path, " is of step ", step,
+                                              ", and the plan goes on from step ",
+                                              request.first_step));
+    }
   }
   for (const plans::StagePart& stage : request.plan.stages) {
     for (const plans::ReplicaPlan& replica : stage.replicas) {

@@ -385,8 +385,8 @@ CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now
   if (phase_ == Phase::kEnded || !reads_.is_seeking()) return Dropped{DropReason::kUnexpected};
   reads_.on_sought();
   progress_.on_progress(now_us);
-  // The one that was there may have been damaged.
-  if (steps_done > 0 && steps_done >= log_.durable_step()) {
+  // No checkpoint that is whole is newer: one that was there has been damaged, if it was.
+  if (steps_done > 0) {
     log_.set_durable_step(steps_done);
     reads_.on_whole();
   }
@@ -538,13 +538,15 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
     reached = candidates_.first_allowed(std::move(reached));
     question.without_unreached =
         candidates_.request(std::move(reached), generation_, /*is_urgent=*/false);
-  } else if (is_urgent_) {
+  } else if (is_urgent_ || stop_.is_made()) {
     absl::StatusOr<PlannedPipeline> quick = review_.mode().make_quick_plan(question.request);
     if (quick.ok()) {
       quick->plan.mode = review_.mode().name;
       return assign(*std::move(quick), 0, now_us);
     }
   }
+  // A run that is to stop has no time for a planner that may be busy with something else.
+  if (stop_.is_made()) return choose(answer(question).chosen, 0, now_us);
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};
   return requests_.ask({std::move(question)});
@@ -1449,6 +1451,9 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
     append(decisions, save_or_end(now_us));
   } else if (!runs && !changes) {
     append(decisions, end(absl::OkStatus(), true));
+  } else if (phase_ == Phase::kQuiescing) {
+    requests_.forget_all();
+    append(decisions, try_choose(now_us));
   }
   if (runs && budget.abandons) append(decisions, abandon_step(now_us));
   return decisions;

@@ -283,7 +283,8 @@ TEST(CoordinationCheckpoint, BeforeARollbackWhatWorkersHaveLeftIsLookedFor) {
         cluster.decided(cluster.coordination.on_left_state(left, ++cluster.now));
     ASSERT_NE(find<AssignPlan>(found), nullptr);
     EXPECT_TRUE(find<AssignPlan>(found)->restore.from_checkpoint);
-    EXPECT_EQ(find<AssignPlan>(found)->restore.first_step, std::max<uint64_t>(left, 4));
+    // A checkpoint was made of it, so that of step 4 is not whole.
+    EXPECT_EQ(find<AssignPlan>(found)->restore.first_step, left == 0 ? 4 : left);
     EXPECT_TRUE(cluster.coordination.on_left_state(5, ++cluster.now).is_dropped());
   }
 }
