@@ -108,6 +108,9 @@ class Device {
   /// So much is about to be allocated, in place of what was said before. ResourceExhausted if other
   /// jobs that share the device leave less.
   virtual absl::Status reserve(int64_t /*bytes*/) { return absl::OkStatus(); }
+  /// The same for a moment, until something else is reserved: other jobs may want the like, so it
+  /// waits a while for them, whoever they are.
+  virtual absl::Status reserve_briefly(int64_t /*bytes*/) { return absl::OkStatus(); }
   /// Groups in which devices pass on what is in their memory. Belongs to the device; the first call
   /// may load a library. Unavailable in one line on a device that has none.
   virtual absl::StatusOr<DeviceGroups*> groups();

@@ -85,6 +85,9 @@ class JobDevice final : public gpu::Device {
   absl::Status reserve(int64_t bytes) override {
     return parts_.memory->reserve(parts_.job, bytes, parts_.limit);
   }
+  absl::Status reserve_briefly(int64_t bytes) override {
+    return parts_.memory->reserve_briefly(parts_.job, bytes, parts_.limit);
+  }
   absl::StatusOr<gpu::Buffer> allocate_host_visible(int64_t bytes) override {
     return parts_.inner->allocate_host_visible(bytes);
   }

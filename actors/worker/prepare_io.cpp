@@ -141,11 +141,16 @@ std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::Replic
 /// Before anything is allocated: a job that does not fit beside others leaves them alone.
 absl::Status reserve_memory(const PrepareRequest& request) {
   int64_t bytes = 0;
+  const bool is_split = std::any_of(
+      request.plan.actions.begin(), request.plan.actions.end(),
+      [](const auto& action) { return action.type == plans::ActionType::kBackwardInput; });
   for (const plans::StagePart& stage : request.plan.stages) {
     for (const plans::ReplicaPlan& replica : stage.replicas) {
       if (replica.worker != request.worker) continue;
       const gpu::StageModelOptions options = model_options(request, replica.id);
-      bytes += gpu::estimate_memory(options, request.device->info().activations).total_bytes();
+      const gpu::MemoryEstimate estimate =
+          gpu::estimate_memory(options, request.device->info().activations);
+      bytes += estimate.total_bytes() + (is_split ? estimate.split_bytes : 0);
     }
   }
   return request.device->reserve(bytes);
@@ -223,14 +228,32 @@ int64_t machine_memory_bytes() {
   return static_cast<int64_t>(info.totalram) * info.mem_unit;
 }
 
+/// Before anything is allocated, as for a plan.
+absl::StatusOr<plans::Profile> measure_device(const ProfileWork& work) {
+  gpu::Device& device = *work.device;
+  SKEIN_RETURN_IF_ERROR(device.reserve_briefly(gpu::profile_bytes(work.job, device, work.rows)));
+  absl::StatusOr<plans::Profile> profile =
+      gpu::measure_profile(work.job, device, work.rows, kProfileRepeats);
+  if (const absl::Status freed = device.reserve(0); !freed.ok()) return freed;
+  return profile;
+}
+
+/// What plans may count on. On a host that jobs share that is what the others leave, less what a
+/// stage takes besides.
+int64_t memory_left(const ProfileWork& work, bool is_device_memory) {
+  const int64_t left = work.device->memory().limit;
+  if (is_device_memory) return left;
+  if (left == 0) return work.job.device.memory_limit_mb << 20;
+  const int64_t working = gpu::working_bytes(work.job, *work.device, work.rows.back());
+  return std::max<int64_t>(1, left - working);
+}
+
 absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
-  SKEIN_ASSIGN_OR_RETURN(measured.profile,
-                         gpu::measure_profile(work.job, *work.device, work.rows, kProfileRepeats));
+  SKEIN_ASSIGN_OR_RETURN(measured.profile, measure_device(work));
   measured.is_device_memory = work.device->info().memory_bytes > 0;
   measured.memory_bytes =
       measured.is_device_memory ? work.device->info().memory_bytes : machine_memory_bytes();
-  measured.memory_bytes_max = measured.is_device_memory ? work.device->memory().limit
-                                                        : work.job.device.memory_limit_mb << 20;
+  measured.memory_bytes_max = memory_left(work, measured.is_device_memory);
   const double patience_s = std::min(work.job.elastic.heartbeat_timeout_seconds, kProbeSecondsMax);
   const std::chrono::milliseconds patience(static_cast<int64_t>(patience_s * 1e3));
   for (plans::WorkerId peer : work.peers) {

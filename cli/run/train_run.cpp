@@ -366,13 +366,18 @@ void TrainRun::check_children(const actors::RunProgress& progress) {
     child_died_ = Clock::now();
     child_fault_ = fault.status;
   }
-  // Workers of several runs live on when they have left this one, or were refused by it.
-  had_links_ = had_links_ || progress.links > 0;
-  if (options_.children && had_links_ && progress.links == 0 && !chaos_->awaits_join()) {
+  // Workers of several runs live on when they have left this one, or were refused by it. As long as
+  // it has not begun, it waits for as many as there were, and none will come.
+  most_links_ = std::max(most_links_, progress.links);
+  const bool lacks_workers =
+      progress.has_started ? most_links_ > 0 && progress.links == 0 : progress.links < most_links_;
+  if (options_.children && lacks_workers && !chaos_->awaits_join()) {
     if (!deserted_) deserted_ = Clock::now();
     if (seconds_since(*deserted_) > kBlameSeconds && child_fault_.ok()) {
       coordinator_->abort(absl::UnavailableError(
-          "every worker has left this run; its events and the workers' logs say why"));
+          absl::StrCat(progress.links == 0 ? "every worker has" : "workers have", " left this run",
+                       progress.has_started ? "" : " before it began",
+                       "; its events and the workers' logs say why")));
     }
   } else {
     deserted_.reset();

@@ -146,8 +146,8 @@ class TrainRun {
   Instant started_;
   std::optional<Instant> stop_asked_;
   std::optional<Instant> ended_;     // When that was seen.
-  bool had_links_ = false;           // Some worker was here,
-  std::optional<Instant> deserted_;  // and since then none is.
+  size_t most_links_ = 0;            // Workers that were here at once.
+  std::optional<Instant> deserted_;  // Since then none is, or too few to begin are.
   Instant child_died_;
   absl::Status child_fault_;
   actors::RunResult result_;

@@ -48,6 +48,14 @@ int64_t block_parameters(const StageModelOptions& options) {
   return count;
 }
 
+int64_t block_count(const StageModelOptions& options) {
+  int64_t count = 0;
+  for (int64_t layer = options.layers.begin; layer < options.layers.end; ++layer) {
+    if (plans::layer_kind(options.model, layer) == plans::LayerKind::kBlock) ++count;
+  }
+  return count;
+}
+
 /// What a device keeps of each number.
 plans::NumberBytes number_bytes(NumberType type) {
   if (type == NumberType::kFloat32) return {};
@@ -75,6 +83,11 @@ MemoryEstimate estimate_memory(const StageModelOptions& options, NumberType type
   }
   estimate.version_bytes =
       options.old_versions * (float_bytes(1) + bytes.weight_copy) * block_parameters(options);
+  if (block_parameters(options) > 0) {
+    const LayerShape shape{options.model, options.rows, options.seq_len};
+    estimate.split_bytes = options.stash_count * block_count(options) *
+                           make_block(shape)->pending_numbers() * bytes_of(type);
+  }
   estimate.working_bytes = shared_bytes(options, type) - estimate.extra_bytes +
                            4 * float_bytes(parameters) + bytes.weight_copy * parameters -
                            estimate.state_bytes;

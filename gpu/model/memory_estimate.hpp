@@ -14,6 +14,9 @@ struct MemoryEstimate {
   int64_t extra_bytes = 0;    // With recomputation: of the layer that is computed again.
   int64_t version_bytes = 0;  // Older versions of the weights, for micro-batches in flight.
   int64_t working_bytes = 0;  // Beside these, which the planner does not count.
+  /// Where the two halves of a backward run apart: what waits for the second one. It is allocated
+  /// when the first such half runs, and not counted in the sums below.
+  int64_t split_bytes = 0;
   /// As `plans::plan_memory` counts.
   int64_t planned_bytes() const { return state_bytes + stash_bytes + extra_bytes + version_bytes; }
   int64_t total_bytes() const { return planned_bytes() + working_bytes; }

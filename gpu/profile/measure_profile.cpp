@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/model/memory_estimate.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "plans/base/rng.hpp"
 #include "plans/base/status_macros.hpp"
@@ -18,6 +19,18 @@ namespace {
 
 using plans::LayerKind;
 
+StageModelOptions options_of(const plans::JobSpec& job, const plans::LayerRange& layers,
+                             int64_t rows) {
+  StageModelOptions options;
+  options.model = job.model;
+  options.layers = layers;
+  options.optimizer = job.optimizer;
+  options.rows = rows;
+  options.seq_len = job.training.seq_len;
+  options.seed = job.debug.seed;
+  return options;
+}
+
 /// One layer on its own, with random data around it.
 class LayerBench {
  public:
@@ -25,13 +38,7 @@ class LayerBench {
                                                             int64_t layer, int64_t rows,
                                                             Device& device) {
     auto bench = std::make_unique<LayerBench>(device);
-    StageModelOptions options;
-    options.model = job.model;
-    options.layers = {layer, layer + 1};
-    options.optimizer = job.optimizer;
-    options.rows = rows;
-    options.seq_len = job.training.seq_len;
-    options.seed = job.debug.seed;
+    const StageModelOptions options = options_of(job, {layer, layer + 1}, rows);
     const bool is_block = plans::layer_kind(job.model, layer) == LayerKind::kBlock;
     bench->share_ =
         is_block ? static_cast<double>(rows) / static_cast<double>(job.training.micro_batch_size)
@@ -165,6 +172,23 @@ void fill_bytes(const plans::JobSpec& job, int64_t layer, int64_t rows, const St
 }
 
 }  // namespace
+
+int64_t profile_bytes(const plans::JobSpec& job, const Device& device,
+                      const std::vector<int64_t>& rows) {
+  int64_t most = 0;
+  // Blocks are alike.
+  for (int64_t layer : {int64_t{0}, int64_t{1}, plans::layer_count(job.model) - 1}) {
+    const StageModelOptions options = options_of(job, {layer, layer + 1}, rows.back());
+    const MemoryEstimate estimate = estimate_memory(options, device.info().activations);
+    most = std::max(most, estimate.total_bytes() + estimate.split_bytes);
+  }
+  return most;
+}
+
+int64_t working_bytes(const plans::JobSpec& job, const Device& device, int64_t rows) {
+  const StageModelOptions options = options_of(job, {0, plans::layer_count(job.model)}, rows);
+  return estimate_memory(options, device.info().activations).working_bytes;
+}
 
 absl::StatusOr<plans::Profile> measure_profile(const plans::JobSpec& job, Device& device,
                                                const std::vector<int64_t>& rows, int repeats) {

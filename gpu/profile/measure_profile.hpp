@@ -21,4 +21,11 @@ namespace skein::gpu {
 absl::StatusOr<plans::Profile> measure_profile(const plans::JobSpec& job, Device& device,
                                                const std::vector<int64_t>& rows, int repeats);
 
+/// What `measure_profile` allocates at once, at most; see `MemoryEstimate`.
+int64_t profile_bytes(const plans::JobSpec& job, const Device& device,
+                      const std::vector<int64_t>& rows);
+
+/// What a stage with all layers takes beside what a profile counts.
+int64_t working_bytes(const plans::JobSpec& job, const Device& device, int64_t rows);
+
 }  // namespace skein::gpu

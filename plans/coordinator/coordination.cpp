@@ -1460,13 +1460,14 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
 }
 
 /// The run is to stop, and no plan is in force. After a restart the workers of the life before are
-/// back within a moment, if they are.
+/// back within a moment, if they are; those who are have as long as the checkpoint is read.
 CoordinatorDecisions Coordination::save_or_end(uint64_t now_us) {
   if (waits_with_unsaved()) {
     return begin_change("what is here is saved, as the run is to stop", now_us);
   }
-  const bool may_come = members_.count() > 0 || !absent_.awaited(now_us).empty();
-  if (may_come && has_past() && has_unsaved() && now_us < stop_waits_until_us_) return {};
+  const bool is_read_first = reads_.is_verifying() && members_.count() > 0;
+  const bool may_come = !absent_.awaited(now_us).empty() && now_us < stop_waits_until_us_;
+  if ((is_read_first || may_come) && has_past() && has_unsaved()) return {};
   return end(absl::OkStatus(), true);
 }
 

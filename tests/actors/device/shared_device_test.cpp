@@ -273,6 +273,48 @@ TEST(SharedMemory, AJobThatHasBecomeMoreImportantIsBeforeTheOther) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30)) << "at once";
 }
 
+TEST(SharedMemory, WhoHasJustComeAndIsMoreImportantMayReserveFirst) {
+  SharedMemory memory(std::chrono::milliseconds(300));
+  memory.set_priority(1, 0);
+  memory.set_priority(2, 5);
+  std::thread waits([&] { EXPECT_FALSE(memory.reserve(1, 8, 12).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(memory.reserve(2, 8, 12).ok());
+  waits.join();
+  SharedMemory other(std::chrono::milliseconds(20));
+  other.set_priority(1, 0);
+  other.set_priority(2, 5);
+  EXPECT_TRUE(other.reserve(1, 8, 12).ok()) << "it does not come";
+}
+
+/// Measuring takes a moment: whoever is there first, the other one comes to it.
+TEST(SharedMemory, WhatIsNeededForAMomentIsWaitedForWhoeverHasIt) {
+  SharedMemory memory(std::chrono::seconds(60));
+  for (const uint64_t waiter : {1u, 2u}) {
+    const uint64_t holder = 3 - waiter;
+    ASSERT_TRUE(memory.reserve_briefly(holder, 8, 12).ok());
+    std::thread waits([&] { EXPECT_TRUE(memory.reserve_briefly(waiter, 8, 12).ok()); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(memory.reserve(holder, 0, 12).ok());
+    waits.join();
+    memory.forget(waiter);
+  }
+  EXPECT_FALSE(memory.reserve_briefly(1, 13, 12).ok()) << "at once: that is never there";
+}
+
+/// The old plan's memory is given back when the new one is there.
+TEST(SharedMemory, AJobMayHaveTwoPlansForAMoment) {
+  SharedMemory memory(std::chrono::milliseconds(1));
+  ASSERT_TRUE(memory.reserve(1, 8, 12).ok());
+  ASSERT_TRUE(memory.take(1, 8, 12).ok());
+  ASSERT_TRUE(memory.reserve(1, 6, 12).ok());
+  EXPECT_TRUE(memory.take(1, 6, 12).ok());
+  EXPECT_FALSE(memory.take(1, 1, 12).ok()) << "more than it has reserved";
+  EXPECT_FALSE(memory.take(2, 1, 12).ok());
+  memory.give_back(1, 8);
+  EXPECT_TRUE(memory.take(2, 1, 12).ok());
+}
+
 TEST(SharedMemory, TwoJobsAtOnceDoNotGetWhatIsThereForOne) {
   for (int round = 0; round < 200; ++round) {
     SharedMemory memory(std::chrono::milliseconds(1));
