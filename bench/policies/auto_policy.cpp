@@ -1,6 +1,7 @@
 #include "bench/policies/auto_policy.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "plans/base/check.hpp"
 
@@ -23,7 +24,9 @@ plans::GroupDecisions AutoPolicy::on_ready(const plans::ReadySignal& signal, uin
     const uint32_t c = layout_.pipeline_of(signal.replica);
     pipelines_[c].next_step = signal.step + 1;
     if (!overlapped_) {
-      watch_.on_step(c, now_us - pipelines_[c].since_us);
+      const uint64_t busy_us = now_us - pipelines_[c].since_us;
+      slowest_us_ = std::max(slowest_us_, busy_us);
+      watch_.on_step(c, busy_us);
       if (const auto choice = watch_.look(); choice && choice->candidate.runs_pipelines()) {
         for (const Pipeline& each : pipelines_) first_step_ = std::max(first_step_, each.next_step);
         overlapped_ = std::make_unique<plans::OverlappedAveragePolicy>(
@@ -41,6 +44,10 @@ plans::GroupDecisions AutoPolicy::on_ready(const plans::ReadySignal& signal, uin
 plans::GroupDecisions AutoPolicy::on_group_end(const plans::GroupOutcome& outcome,
                                                uint64_t now_us) {
   if (outcome.number < kFirstNumber) {
+    if (slowest_us_ > 0) {
+      const uint64_t step_us = now_us - pipelines_.front().since_us;
+      watch_.on_added(step_us - std::min(step_us, std::exchange(slowest_us_, 0)));
+    }
     for (Pipeline& each : pipelines_) each.since_us = now_us;
     return allreduce_->on_group_end(outcome, now_us);
   }

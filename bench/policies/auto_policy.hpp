@@ -11,10 +11,10 @@
 namespace skein::bench {
 
 /// What a run with `sync.policy = "auto"` does, as one policy: it begins as all-reduce, watches
-/// what steps take, and changes to overlapped averages when these promise more, behind a step that
-/// all have begun. It does not change back, as a run does at the end of a round: in the scenarios
-/// that are compared nothing ever asks for it. Pipeline replicas are those of the layout
-/// throughout.
+/// what steps take and what the reduction adds, which is all that it knows, and changes to
+/// overlapped averages when these promise more, behind a step that all have begun. It does not look
+/// again then, as a run does: the scenarios that are compared stay as they are. Pipeline replicas
+/// are those of the layout throughout.
 class AutoPolicy final : public plans::GroupScheduler {
  public:
   AutoPolicy(const plans::PipelineLayout& layout, const plans::SyncWatchOptions& options);
@@ -35,6 +35,7 @@ class AutoPolicy final : public plans::GroupScheduler {
   plans::SyncWatch watch_;
   std::unique_ptr<plans::AllreducePolicy> allreduce_;
   std::unique_ptr<plans::OverlappedAveragePolicy> overlapped_;  // None: not yet.
+  uint64_t slowest_us_ = 0;          // The slowest, in the synchronous step in progress.
   uint64_t first_step_ = 0;          // While pipeline replicas are under local updates.
   std::vector<Pipeline> pipelines_;  // Their first stage's.
 };

@@ -83,16 +83,11 @@ NamedPolicy sdpipe_weighted(uint64_t period) {
 
 NamedPolicy adaptive(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
   return {"auto", [parts_are_unlike, optimizer](const plans::PipelineLayout& layout, uint64_t) {
-            const plans::PolicySimulationOptions known =
-                simulation_options(layout, plans::homogeneous());
+            // As `plans::ModeChoice` has them.
             plans::SyncWatchOptions options;
-            options.profile = {.layout = layout,
-                               .forward_us = known.forward_us,
-                               .backward_us = known.backward_us,
-                               .exchange_us = known.exchange_us,
-                               .latency_us = known.latency_us,
-                               .hidden_us = hidden_us(known),
-                               .moments_per_weight = moments_per_weight(optimizer)};
+            options.profile.moments_per_weight = moments_per_weight(optimizer);
+            options.local_steps = {1};
+            options.steps_left_out = 1;
             options.chooser.parts_are_unlike = parts_are_unlike;
             options.chooser.is_adaptive = optimizer == OptimizerChoice::Kind::kAdamw;
             return std::make_unique<AutoPolicy>(layout, options);

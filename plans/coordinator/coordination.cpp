@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/units.hpp"
 #include "plans/coordinator/run_events.hpp"
@@ -134,8 +133,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
     journal_told_us_.reset();
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
   }
-  bad_input_ = absl::OkStatus();  // The others could read it.
-  has_participant_blamed_input_ = false;
+  input_.on_commit();
   // Its workers stay the same.
   if (step == change_.restore().first_step) mark_hosts(&Membership::mark_trained);
   goodput_.on_commit(step, lent_us, now_us);
@@ -599,7 +597,7 @@ CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>&
 CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us) {
   const bool is_alone =
       absent_.awaited(now_us).empty();  // Else others will say what they can read.
-  if (!has_committed() && has_participant_blamed_input_ && is_alone) return end(bad_input_, false);
+  if (!has_committed() && input_.is_of_participant() && is_alone) return end(input_.why(), false);
   // Those who hold what is to be saved may be on their way back.
   const bool waits = members_.count() == 0 && !is_alone && has_past() && has_unsaved();
   if (stop_.is_made() && !waits) return end(absl::OkStatus(), true);
@@ -743,7 +741,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
-  has_started_ = true;
+  input_.on_started();
   mark_hosts(&Membership::mark_started);
   decisions.push_back(delete_failed(0));  // Nobody writes files of older plans any more.
   decisions.push_back(
@@ -1083,32 +1081,17 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   CoordinatorDecisions asked = forget(worker);
   const absl::Status blame(why.code(),
                            absl::StrCat(who, " failed at step ", step, ": ", why.message()));
-  const bool has_say = takes_part || measures;
-  if ((has_say && blames_input(blame, takes_part, lost, now_us)) || options_.only_profiles) {
+  const bool is_deserted = members_.count() == 0 && absent_.awaited(now_us).empty();
+  const bool is_input_bad = (takes_part || measures) &&
+                            input_.accuse(blame, {takes_part, lost.has_started, lost.has_trained},
+                                          {has_past(), has_committed(), is_deserted});
+  if (is_input_bad || options_.only_profiles) {
     append(decisions, end(blame, false));
     return decisions;
   }
   append(decisions, std::move(asked));
   append(decisions, go_on_without(worker, now_us));
   return decisions;
-}
-
-/// True if the input must be at fault, and not the worker: a second one with a part says so, or
-/// nobody is left. Anybody who joins may be asked to measure, and may be the only one while those
-/// who have trained are away: that alone ends no run of others.
-bool Coordination::blames_input(const absl::Status& why, bool takes_part, const Member& worker,
-                                uint64_t now_us) {
-  if (!is_bad_input(why)) return false;
-  // Those who are away for a moment may have read it well; and so did those of an earlier plan, if
-  // one who has come no further than they is all there is.
-  const bool knows_best = has_committed() ? worker.has_trained
-                          : has_started_  ? worker.has_started
-                                          : takes_part || !has_past();
-  const bool is_last = members_.count() == 0 && absent_.awaited(now_us).empty() && knows_best;
-  const bool is_agreed = (takes_part && has_participant_blamed_input_) || is_last;
-  bad_input_ = why;
-  has_participant_blamed_input_ = has_participant_blamed_input_ || (takes_part && knows_best);
-  return is_agreed;
 }
 
 /// Those who have a part in the plan.
@@ -1361,8 +1344,8 @@ CoordinatorDecisions Coordination::try_step_again(double waited_s, uint64_t now_
 CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us) {
   if (phase_ == Phase::kGathering) {
     // Who was only to measure has read nothing that those who have trained could not.
-    const bool blames_input = has_participant_blamed_input_ || !has_past();
-    if (!bad_input_.ok() && blames_input) return end(bad_input_, false);
+    const bool blames_input = input_.is_of_participant() || !has_past();
+    if (!input_.why().ok() && blames_input) return end(input_.why(), false);
     const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
     const std::string why =
         absl::StrCat(members_.count(), " of ", wanted, " workers joined within ", verdict.limit_s,

@@ -16,6 +16,7 @@
 #include "plans/coordinator/checkpoint_reads.hpp"
 #include "plans/coordinator/commit_log.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
+#include "plans/coordinator/input_blame.hpp"
 #include "plans/coordinator/measurements.hpp"
 #include "plans/coordinator/membership.hpp"
 #include "plans/coordinator/peer_failures.hpp"
@@ -42,7 +43,8 @@ using CoordinatorOutcome = Outcome<CoordinatorDecisions>;
 
 /// The coordinator of a run as a state machine without clock or I/O: the phase, the generation, and
 /// the wiring of what does the work (members, measurements, changes of plan, the training mode, the
-/// commit log, the watchers of timings). Times are microseconds of one steady clock.
+/// commit log, the watchers of timings). Times are microseconds of one clock, which stands still in
+/// pauses (`AwakeClock`).
 ///
 ///   1 gathering:  workers join until there are enough; also when too few are left
 ///   2 profiling:  workers measure devices and links, one after the other on each host (only when
@@ -216,8 +218,6 @@ class Coordination {
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
   void mark_hosts(void (Membership::*mark)(WorkerId));
-  bool blames_input(const absl::Status& why, bool takes_part, const Member& worker,
-                    uint64_t now_us);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
   bool needs_what_it_holds(const Member& member) const;
@@ -314,14 +314,12 @@ class Coordination {
   CheckpointReads reads_;
   std::unique_ptr<TrainingMode> mode_;  // That of the plan in force.
   ProgressWatch progress_;
+  InputBlame input_;
   StopRequest stop_;
   GoodputLedger goodput_;
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
   bool has_trained_ = false;     // As `has_trained`.
-  bool has_started_ = false;     // A plan was started in this life: its workers had read the input.
   bool is_urgent_ = false;       // A worker was lost since the last plan.
-  absl::Status bad_input_;       // What a worker has said of it since the last commit.
-  bool has_participant_blamed_input_ = false;  // One of them had a part in the plan.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
   std::string change_reason_;                // Of the change that the commit log is held for.

@@ -246,8 +246,9 @@ def latest(program):
 
 def memory(program):
     """A job that does not fit beside the other is refused with the bytes that are missing."""
+    # None is done before the other one asks.
     words = ["--parallelism.pipeline_parallel_degree", "1", "--device.memory_limit_mb", "12",
-             "--comm.init_timeout_seconds", "5"]
+             "--comm.init_timeout_seconds", "5", "--device.speed", "0.1"]
     both = SharedRuns(program, "memory", 1, words, words)
     refused = wait_until(lambda: [run for run in both.runs if run.events("worker.lost")], 20)
     told = refused[0].events("worker.lost")[0]["text"] if refused else ""

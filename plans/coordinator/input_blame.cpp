@@ -1,0 +1,26 @@
+#include "plans/coordinator/input_blame.hpp"
+
+#include "plans/base/bad_input.hpp"
+
+namespace skein::plans {
+
+void InputBlame::on_commit() {
+  why_ = absl::OkStatus();
+  is_of_participant_ = false;
+}
+
+bool InputBlame::accuse(const absl::Status& why, const Accuser& accuser, const Run& run) {
+  if (!is_bad_input(why)) return false;
+  // Those who are away for a moment may have read it well; and so did those of an earlier plan, if
+  // one who has come no further than they is all there is.
+  const bool knows_best = run.has_committed ? accuser.has_trained
+                          : has_started_    ? accuser.has_started
+                                            : accuser.takes_part || !run.has_past;
+  const bool is_agreed =
+      (accuser.takes_part && is_of_participant_) || (run.is_deserted && knows_best);
+  why_ = why;
+  is_of_participant_ = is_of_participant_ || (accuser.takes_part && knows_best);
+  return is_agreed;
+}
+
+}  // namespace skein::plans
