@@ -33,7 +33,7 @@ absl::Status SharedMemory::reserve(uint64_t job, int64_t bytes, int64_t limit) {
     return limit == 0 || bytes + others_of(job, which) <= limit;
   };
   parts_[job].wanted = bytes;
-  while (bytes > 0 && comes_before(job)) changed_.wait_for(lock, patience_);
+  while (limit > 0 && bytes > 0 && comes_before(job)) changed_.wait_for(lock, patience_);
   const auto deadline = std::chrono::steady_clock::now() + patience_;
   while (!fits(Others::kAll) && fits(Others::kBefore)) {
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) break;

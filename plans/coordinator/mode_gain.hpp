@@ -10,8 +10,8 @@ namespace skein::plans {
 /// Together, a step takes the mean of what the simulator says with each worker as slow as it was in
 /// each of these steps. Apart, so do iterations of the pipeline replicas; their typical times and
 /// stalls go into the simulation of the policy (`predict_progress`). 0 for a mode that no plan is
-/// possible in. Cost   a plan, and for each of the steps a simulation of a plan and of all pipeline
-/// replicas.
+/// possible in.
+/// Cost   a plan, and for each of the steps a simulation of a plan and of all pipeline replicas.
 ModeAnswer answer(const ModeQuestion& question);
 
 }  // namespace skein::plans

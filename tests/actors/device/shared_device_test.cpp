@@ -285,6 +285,10 @@ TEST(SharedMemory, WhoHasJustComeAndIsMoreImportantMayReserveFirst) {
   other.set_priority(1, 0);
   other.set_priority(2, 5);
   EXPECT_TRUE(other.reserve(1, 8, 12).ok()) << "it does not come";
+  SharedMemory unlimited(std::chrono::hours(1));
+  unlimited.set_priority(1, 0);
+  unlimited.set_priority(2, 5);
+  EXPECT_TRUE(unlimited.reserve(1, 8, 0).ok()) << "at once: there is enough for both";
 }
 
 /// Measuring takes a moment: whoever is there first, the other one comes to it.
