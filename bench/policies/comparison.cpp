@@ -85,7 +85,7 @@ NamedPolicy adaptive(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
   return {"auto", [parts_are_unlike, optimizer](const plans::PipelineLayout& layout, uint64_t) {
             // As `plans::ModeChoice` has them.
             plans::SyncWatchOptions options;
-            options.profile.moments_per_weight = moments_per_weight(optimizer);
+            options.moments_per_weight = moments_per_weight(optimizer);
             options.local_steps = {1};
             options.steps_left_out = 1;
             options.chooser.parts_are_unlike = parts_are_unlike;

@@ -56,12 +56,12 @@ double SyncWatch::added_us() const {
 }
 
 StragglerProfile SyncWatch::observed_profile() const {
-  StragglerProfile profile = options_.profile;
+  StragglerProfile profile;
   profile.layout = layout_;
+  profile.moments_per_weight = options_.moments_per_weight;
   std::vector<std::vector<double>> steps_us;
   for (const auto& pipeline : steps_us_) steps_us.emplace_back(pipeline.begin(), pipeline.end());
   measure_stragglers(steps_us, profile);
-  if (!profile.forward_us.empty()) return profile;
   double fastest_us = median(steps_us_.front());
   for (const auto& pipeline : steps_us_) fastest_us = std::min(fastest_us, median(pipeline));
   profile.forward_us.assign(layout_.stages, fastest_us * kForwardShare);

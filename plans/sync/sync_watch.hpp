@@ -10,10 +10,7 @@
 namespace skein::plans {
 
 struct SyncWatchOptions {
-  /// What is known beforehand; slowness and stalls are measured. Without `forward_us`, so are the
-  /// times of pieces, as shares of the fastest pipeline replica's step, and what an all-reduce adds
-  /// to a step.
-  StragglerProfile profile;
+  double moments_per_weight = 0;  // As in `StragglerProfile`.
   ChooserOptions chooser;
   std::vector<uint64_t> local_steps = {1, 2};  // What the candidates beside all-reduce have.
   /// What an all-reduce added to a step of an earlier plan, if none is seen now; 0: not known.
@@ -23,8 +20,8 @@ struct SyncWatchOptions {
   uint64_t steps_left_out = 0;
 };
 
-/// Follows what steps take, and says when pipeline replicas should have a pace of their own, or
-/// should not any more. Ours. Not thread-safe.
+/// Follows what steps take, and what an all-reduce adds to them, and says when pipeline replicas
+/// should have a pace of their own, or should not any more. Ours. Not thread-safe.
 class SyncWatch {
  public:
   SyncWatch(PipelineLayout layout, SyncWatchOptions options, SyncCandidate now);

@@ -10,10 +10,6 @@
 namespace skein::plans {
 namespace {
 
-bool may_train(const LevelWorkers& level_workers, uint32_t level, WorkerId worker) {
-  return std::binary_search(level_workers[level].begin(), level_workers[level].end(), worker);
-}
-
 uint64_t inputs_at(const TokenPool& pool, TokenId id, WorkerId worker) {
   uint64_t count = 0;
   for (TokenId input : pool.inputs_of(id)) count += pool.at(input).holder == worker ? 1 : 0;
@@ -52,7 +48,7 @@ WorkerId TokenBuckets::owner_of(const TokenPool& pool, TokenId id) const {
   std::map<WorkerId, uint64_t> samples;
   for (TokenId input : pool.inputs_of(id)) {
     const auto holder = pool.at(input).holder;
-    if (holder && may_train(level_workers_, id.level, *holder)) {
+    if (holder && may_train(id.level, *holder)) {
       samples[*holder] += pool.samples_of(input).count;
     }
   }
@@ -62,13 +58,17 @@ WorkerId TokenBuckets::owner_of(const TokenPool& pool, TokenId id) const {
       ->first;
 }
 
+bool TokenBuckets::may_train(uint32_t level, WorkerId worker) const {
+  const std::vector<WorkerId>& workers = level_workers_[level];
+  return std::binary_search(workers.begin(), workers.end(), worker);
+}
+
 std::optional<TokenId> choose_token(const TokenPool& pool, const TokenPolicy& policy,
-                                    const LevelWorkers& level_workers, const TokenBuckets& buckets,
-                                    const TokenWish& wish) {
+                                    const TokenBuckets& buckets, const TokenWish& wish) {
   const WorkerId worker = wish.worker;
   std::map<WorkerId, std::vector<TokenId>> by_owner;
   for (uint32_t level = 0; level < pool.shape().levels(); ++level) {
-    if (!may_train(level_workers, level, worker)) continue;
+    if (!buckets.may_train(level, worker)) continue;
     for (uint32_t index : pool.ready(level)) {
       const TokenId id{level, index};
       by_owner[policy.has_own_buckets ? buckets.owner_of(pool, id) : worker].push_back(id);

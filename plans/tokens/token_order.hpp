@@ -32,6 +32,7 @@ class TokenBuckets {
   TokenBuckets(const TokenShape& shape, const LevelWorkers& level_workers,
                const std::vector<double>& speeds);
   WorkerId owner_of(const TokenPool& pool, TokenId id) const;
+  bool may_train(uint32_t level, WorkerId worker) const;
 
  private:
   LevelWorkers level_workers_;
@@ -49,7 +50,6 @@ struct TokenWish {
 /// Which token that worker is to have next; none: there is none for it now. A pure function.
 /// Cost   linear in the tokens that are ready and their inputs.
 std::optional<TokenId> choose_token(const TokenPool& pool, const TokenPolicy& policy,
-                                    const LevelWorkers& level_workers, const TokenBuckets& buckets,
-                                    const TokenWish& wish);
+                                    const TokenBuckets& buckets, const TokenWish& wish);
 
 }  // namespace skein::plans

@@ -119,8 +119,7 @@ class TokenRun {
   void grant(WorkerId id) {
     Worker& own = at(id);
     if (!own.waits) return;
-    const auto token =
-        choose_token(*pool_, plan_.policy, plan_.level_workers, buckets_, {id, own.claims == 1});
+    const auto token = choose_token(*pool_, plan_.policy, buckets_, {id, own.claims == 1});
     if (!token) return;  // Asked again for it when something is ready.
     own.waits = false;
     pool_->claim(*token, id);

@@ -27,7 +27,7 @@ std::optional<TokenId> choose(const TokenPool& pool, WorkerId worker, TokenPolic
                               const LevelWorkers& level_workers = kBoth) {
   const TokenBuckets buckets(pool.shape(), level_workers,
                              std::vector<double>(level_workers.front().size(), 1));
-  return choose_token(pool, policy, level_workers, buckets, {worker});
+  return choose_token(pool, policy, buckets, {worker});
 }
 
 TEST(TokenOrder, DepthFirstTakesTheDeepestWithMostInputsAtHand) {
@@ -51,11 +51,11 @@ TEST(TokenOrder, AWorkerEmptiesItsOwnBucketAndThenHelpsTheFullest) {
   EXPECT_EQ(buckets.owner_of(pool, {0, 5}), kRight);
   EXPECT_EQ(buckets.owner_of(pool, {0, 6}), (WorkerId{3}));
   for (uint32_t index : {0u, 1u}) {
-    EXPECT_EQ(choose_token(pool, {}, three, buckets, {kLeft}), (TokenId{0, index}));
+    EXPECT_EQ(choose_token(pool, {}, buckets, {kLeft}), (TokenId{0, index}));
     pool.claim({0, index}, kLeft);
   }
-  EXPECT_EQ(choose_token(pool, {}, three, buckets, {kLeft}), (TokenId{0, 2})) << "of the fullest";
-  EXPECT_FALSE(choose_token(pool, {}, three, buckets, {kLeft, /*helps=*/false}));
+  EXPECT_EQ(choose_token(pool, {}, buckets, {kLeft}), (TokenId{0, 2})) << "of the fullest";
+  EXPECT_FALSE(choose_token(pool, {}, buckets, {kLeft, /*helps=*/false}));
 }
 
 TEST(TokenOrder, NobodyIsGivenWhatItMayNotTrain) {

@@ -193,7 +193,7 @@ class RandomSteps {
     }
   }
   void claim(WorkerId worker) {
-    const auto id = choose_token(*pool_, policy_, level_workers_, *buckets_, {worker});
+    const auto id = choose_token(*pool_, policy_, *buckets_, {worker});
     if (!id) return;
     pool_->claim(*id, worker);
     EXPECT_TRUE(at_.emplace(*id, worker).second) << "claimed twice";
