@@ -423,7 +423,9 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   const auto envelope = *message;
   const auto body = envelope.getBody();
   // What it had sent before may come late, to who was paused.
-  const bool makes_void = body.isAssign() || (arrives && body.isPipelineCommit());
+  const bool tells_to_update =
+      body.isPipelineCommit() || (body.isClaim() && job_.sync.claims_in_flight > 1);
+  const bool makes_void = body.isAssign() || (arrives && tells_to_update);
   if (superseded_.contains(from) && makes_void) void_parts_[to] = envelope.getGeneration();
   if (superseded_.contains(from) || superseded_.contains(to)) return;
   if (strangers_.contains(from)) return patience_.on_control(from, to, envelope, arrives);
