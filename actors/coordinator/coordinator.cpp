@@ -595,6 +595,9 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
     on_rendezvous(worker, *entry);
   } else if (const auto* ready = std::get_if<plans::ReadyReport>(&body)) {
     apply(coordination->on_ready(worker, *ready, now_us()));
+  } else if (const auto* token = std::get_if<net::TokenReport>(&body)) {
+    apply(coordination->on_token(worker, token->replica, token->step, token->token, token->is_done,
+                                 now_us()));
   } else if (const auto* signal = std::get_if<net::EarlySignal>(&body)) {
     apply(coordination->on_early_signal(worker, signal->replica, signal->step, now_us()));
   } else if (const auto* reduced = std::get_if<net::Reduced>(&body)) {

@@ -140,6 +140,7 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   void carry_out(const plans::CommitPipeline& decision) { order(decision); }
   void carry_out(const plans::AverageWeights& decision) { order(decision); }
   void carry_out(const plans::AbortGroup& decision) { order(decision); }
+  void carry_out(const plans::OrderToken& decision) { order(decision); }
   void carry_out(const plans::ReportValidation& decision);
   void carry_out(const plans::CompleteCheckpoint& decision);
   void carry_out(const plans::DeletePartials& decision);

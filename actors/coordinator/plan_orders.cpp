@@ -35,8 +35,10 @@ plans::PartNeeds part_needs(const plans::JobSpec& job, const plans::ModeList& mo
                             const std::map<plans::WorkerId, plans::Member>& members) {
   const auto reducer = plans::parse_reducer_kind(job.sync.reducer);
   SKEIN_CHECK(reducer.ok()) << reducer.status();  // The job has been validated.
-  const bool reduces = plans::find_mode(modes, plan.mode).reduces_gradients;
-  return {*reducer, /*all_of_stage=*/!reduces, reduces && may_group_devices(job, members)};
+  const plans::ModeEntry& mode = plans::find_mode(modes, plan.mode);
+  const bool reduces = mode.reduces_gradients;
+  const bool may_group = reduces && mode.follows_lists && may_group_devices(job, members);
+  return {*reducer, /*all_of_stage=*/!reduces, may_group};
 }
 
 PlanOrders::PlanOrders(const plans::AssignPlan& decision,

@@ -121,6 +121,10 @@ WorkerOrders orders_of(const plans::AbortGroup& decision, const plans::Plan& pla
   return orders;
 }
 
+WorkerOrders orders_of(const plans::OrderToken& decision, const plans::Plan& plan) {
+  return {{worker_of(plan, decision.order.replica), decision.order}};
+}
+
 std::vector<net::Peer> addresses_of(const std::map<plans::WorkerId, plans::Member>& members,
                                     const std::vector<plans::WorkerId>& workers) {
   std::vector<net::Peer> peers;

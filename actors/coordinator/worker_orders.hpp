@@ -25,6 +25,7 @@ WorkerOrders orders_of(const plans::CommitPipeline& decision, const plans::Plan&
 /// To the members of a group, and the shards of its server.
 WorkerOrders orders_of(const plans::AverageWeights& decision, const plans::Plan& plan);
 WorkerOrders orders_of(const plans::AbortGroup& decision, const plans::Plan& plan);
+WorkerOrders orders_of(const plans::OrderToken& decision, const plans::Plan& plan);
 
 /// How to reach those of `workers` who are members.
 std::vector<net::Peer> addresses_of(const std::map<plans::WorkerId, plans::Member>& members,

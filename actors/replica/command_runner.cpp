@@ -42,6 +42,10 @@ void CommandRunner::carry_out(const plans::RunAction& command) {
 void CommandRunner::run_forward(const plans::RunAction& command, const StageReplica& own) {
   const int32_t microbatch = command.action.microbatch;
   Outgoing output = outgoing(own, Kind::ACTIVATION, command);
+  if (parts_.tokens) {
+    if (command.begins_step) parts_.tokens->forget(command.step);
+    output.memory = parts_.tokens->make_activation(own, command.step, microbatch);
+  }
   ForwardWork forward;
   forward.data = config_.data;
   forward.first_sample = program_.first_sample(command.step, microbatch, own.rows);
@@ -91,18 +95,37 @@ void CommandRunner::run_backward(const plans::RunAction& command, const StageRep
 Outgoing CommandRunner::outgoing(const StageReplica& from, Kind kind, const plans::RunAction& run) {
   const int32_t microbatch = run.action.microbatch;
   Outgoing output;
+  if (parts_.tokens && kind == Kind::ACTIVATION) return output;  // It stays here for now.
   if (parts_.links->carries(from.stage, kind)) {  // `LinkTransfers::pass_on` sends it.
     absl::StatusOr<net::TensorHandle> made = parts_.links->make_output(from, run.action);
     if (!made.ok()) options_.fail(made.status());
     output.memory = made.value_or(nullptr);
     return output;
   }
-  output = parts_.traffic->outgoing(from, kind, run.step, microbatch);
+  output = parts_.tokens ? parts_.tokens->gradient(from, run.step, microbatch,
+                                                   program_.input_holders(from.stage, microbatch))
+                         : parts_.traffic->outgoing(from, kind, run.step, microbatch);
   if (!parts_.trace.profiles() || output.parts.empty()) return output;
   const char* name = kind == Kind::ACTIVATION ? "SEND_F" : "SEND_B";
   output.sent = {from.stage, slice_name(from.stage, name, microbatch), microbatch, 0, run.step};
   output.on_sent = options_.on_sent;
   return output;
+}
+
+void CommandRunner::carry_out(const plans::RunShare& command) {
+  const StageReplica& own = parts_.replicas.at(command.stage);
+  parts_.device->submit(
+      command, share_work(command, own, parts_.reductions->host_parts(own),
+                          program_.sample_count(command.step), config_.job.training.seq_len));
+}
+
+void CommandRunner::carry_out(const plans::SendTokenReport& command) {
+  options_.report(net::TokenReport{parts_.replicas.at(command.stage).parts.id, command.step,
+                                   command.token, command.is_done});
+}
+
+void CommandRunner::carry_out(const plans::SendOutput& command) {
+  parts_.tokens->send(parts_.replicas.at(command.stage), command);
 }
 
 void CommandRunner::carry_out(const plans::RunNorm& command) {
@@ -135,12 +158,13 @@ void CommandRunner::carry_out(const plans::RunUpdate& command) {
 
 void CommandRunner::carry_out(const plans::RunValidation& command) {
   const StageReplica& own = parts_.replicas.at(command.stage);
-  Outgoing output =
-      parts_.traffic->outgoing(own, Kind::VALIDATION, command.step, command.microbatch);
+  Outgoing output = parts_.tokens ? parts_.tokens->validation(own, command.step, command.microbatch)
+                                  : parts_.traffic->outgoing(own, Kind::VALIDATION, command.step,
+                                                             command.microbatch);
+  const int64_t piece_rows = parts_.tokens ? own.rows.count : config_.plan.microbatch_rows;
   ForwardWork forward;
   forward.data = config_.data;
-  forward.first_sample =
-      static_cast<uint64_t>(command.microbatch * config_.plan.microbatch_rows + own.rows.begin);
+  forward.first_sample = static_cast<uint64_t>(command.microbatch * piece_rows + own.rows.begin);
   forward.seq_len = config_.job.training.seq_len;
   forward.activations = parts_.traffic->take(
       {plans::InputKind::kValidation, command.step, command.stage, command.microbatch});

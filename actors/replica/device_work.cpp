@@ -18,6 +18,7 @@ std::string name_of(const plans::ProgramCommand& command) {
     return run->is_whole() ? action : absl::StrCat(action, " part ", run->part);
   }
   if (std::holds_alternative<plans::RunNorm>(command)) return "norm";
+  if (std::holds_alternative<plans::RunShare>(command)) return "share";
   return std::holds_alternative<plans::RunUpdate>(command) ? "update" : "validation";
 }
 

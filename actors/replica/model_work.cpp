@@ -79,12 +79,15 @@ plans::LayerRange layers_of(const plans::RunAction& run, const StageReplica& rep
   return replica.buckets[static_cast<size_t>(run.part)].layers;
 }
 
+double loss_scale_of(uint64_t sample_count, int64_t seq_len) {
+  return 1.0 / (static_cast<double>(sample_count) * static_cast<double>(seq_len));
+}
+
 }  // namespace
 
 gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
                        ForwardWork forward, uint64_t sample_count) {
-  const double loss_scale =
-      1.0 / (static_cast<double>(sample_count) * static_cast<double>(forward.seq_len));
+  const double loss_scale = loss_scale_of(sample_count, forward.seq_len);
   ForwardInput input{replica.parts.model, replica.rows.count, false, std::move(forward)};
   gpu::Work work;
   work.kind = gpu::WorkKind::kForward;
@@ -144,6 +147,20 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
     if (status.ok() && shares) status = model->share_gradients(ops, layers, backward.host_parts);
     if (status.ok() && ends_norm) status = model->gradient_norm_squared(ops, norm.get());
     return status;
+  };
+  return work;
+}
+
+gpu::Work share_work(const plans::RunShare& run, const StageReplica& replica,
+                     const gpu::GradientParts& host_parts, uint64_t sample_count, int64_t seq_len) {
+  gpu::Work work;
+  work.run = [model = replica.parts.model, norm = replica.norm_squared, host_parts,
+              layers = replica.parts.options.layers, begins = run.begins_step,
+              is_alone = replica.parts.groups.empty(),
+              loss_scale = loss_scale_of(sample_count, seq_len)](gpu::Ops& ops) -> absl::Status {
+    if (begins) SKEIN_RETURN_IF_ERROR(model->start_step(ops, loss_scale));
+    if (is_alone) return model->gradient_norm_squared(ops, norm.get());
+    return model->share_gradients(ops, layers, host_parts);
   };
   return work;
 }

@@ -79,7 +79,7 @@ void ReplicaState::start(ReplicaConfig new_config) {
   options.passes_in_flight = mode.passes_of(config.job);
   parts.trace.set_overlaps(options.passes_in_flight > 1);
   program = mode.make_program(std::move(options));
-  open(parts, config, make_hooks(), program->averages_weights());
+  open(parts, config, make_hooks(), *program);
   commands = std::make_unique<CommandRunner>(
       CommandRunner::Options{
           [this] { return now_us(); }, [this](const net::ControlBody& body) { report(body); },
@@ -171,6 +171,12 @@ void ReplicaState::on_message(const net::AbortGroup& abort) {
   StageAverages* own = parts.averages_of(abort.replica);
   if (!own) return drops.add(plans::DropReason::kUnknown);
   own->abort(abort.number);
+}
+
+void ReplicaState::on_message(const plans::TokenOrder& order) {
+  const StageReplica* own = find_replica(parts.replicas, order.replica);
+  if (!own) return drops.add(plans::DropReason::kUnknown);
+  apply(program->on_token(own->stage, order));
 }
 
 void ReplicaState::on_input(const InputArrived& arrived) {

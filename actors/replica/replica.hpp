@@ -22,7 +22,7 @@ namespace skein::actors {
 /// schedule. What to do next is decided by the `plans::WorkerProgram` of the training mode; a
 /// CommandRunner has the components do it, and this actor tells both what has happened.
 ///   in   Envelope         from the coordinator: Start, Commit; in some training modes also Claim,
-///        CommitUpdate, Average, AbortGroup; others are dropped
+///        CommitUpdate, Average, AbortGroup, or TokenOrder; others are dropped
 ///   in   InputArrived     a neighbour's tensor; of another generation: dropped by the inbox
 ///   in   WorkDone         from the device, in the order of the work
 ///   in   ReductionDone    from a GroupIo
@@ -33,7 +33,8 @@ namespace skein::actors {
 ///   in   ClockOffset      from the Worker
 ///   in   TensorSent       from the data plane, while a step is profiled
 ///   in   ChunkArrived     weights of another replica of a stage
-///   out  EarlySignal, Ready, Reduced, Averaged, Validated, ShardSaved, ShardSent, Timings   to the
+///   out  EarlySignal, TokenReport, Ready, Reduced, Averaged, Validated, ShardSaved, ShardSent,
+///   Timings   to the
 ///        coordinator
 ///   out  WorkerFault, ReplicasRetired, ReplicaActivity and (from the ShardIo) SnapshotTaken   to
 ///        the listener
@@ -66,6 +67,7 @@ struct ReplicaState {  // Owned by one actor; touched only from its handlers.
   void on_message(const plans::UpdateOrder& order);
   void on_message(const net::Average& average);
   void on_message(const net::AbortGroup& abort);
+  void on_message(const plans::TokenOrder& order);
   /// Any other message is for somebody else.
   template <class Other>
   void on_message(const Other&) {

@@ -59,12 +59,13 @@ void ReplicaParts::clear() {
   links->clear();
   averages.clear();
   copies.reset();
+  tokens.reset();
   traffic.reset();
   replicas.clear();
 }
 
 void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& hooks,
-          bool averages_weights) {
+          const plans::WorkerProgram& program) {
   const plans::PlanPart& plan = config.plan;
   const plans::WorkerId worker = plans::replica_of(plan, config.replicas.front().id).worker;
   const int64_t row_floats = config.job.training.seq_len * config.job.model.channels;
@@ -76,8 +77,13 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
       std::make_unique<DeviceWork>(DeviceWork::Options{plan, worker, hooks.submit, hooks.now_us});
   parts.traffic = std::make_unique<TensorTraffic>(
       TensorTraffic::Options{plan, row_floats, tied_floats, linked, config.plane, config.addresses,
-                             hooks.on_tensor},
+                             hooks.on_tensor, !program.moves_tokens()},
       parts.replicas);
+  if (program.moves_tokens()) {
+    parts.tokens = std::make_unique<TokenTraffic>(
+        TokenTraffic::Options{plan, row_floats, config.plane, config.addresses, hooks.on_tensor},
+        parts.replicas);
+  }
   const bool shares_device = !config.device_groups.empty() || !config.links.empty();
   SKEIN_CHECK(!shares_device || plan.whole) << "devices share groups of a plan that is cut";
   parts.operations = std::make_unique<DeviceOperations>(
@@ -98,7 +104,7 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
                            config.addresses, hooks.shard_listener,
                            SnapshotListener(config.listener)},
       parts.replicas);
-  if (!averages_weights) return;
+  if (!program.averages_weights()) return;
   for (const auto& [stage, replica] : parts.replicas) {
     open_averages(parts, config, hooks, replica);
   }

@@ -15,6 +15,8 @@
 #include "actors/replica/state_copies.hpp"
 #include "actors/replica/step_trace.hpp"
 #include "actors/replica/tensor_traffic.hpp"
+#include "actors/replica/token_traffic.hpp"
+#include "plans/worker/worker_program.hpp"
 
 namespace skein::actors {
 
@@ -23,6 +25,7 @@ struct ReplicaParts {
   StageReplicas replicas;  // The others keep a reference to them.
   std::unique_ptr<DeviceWork> device;
   std::unique_ptr<TensorTraffic> traffic;
+  std::unique_ptr<TokenTraffic> tokens;  // Null: outputs follow the routes of the plan.
   std::unique_ptr<DeviceOperations> operations;
   std::unique_ptr<Reductions> reductions;
   std::unique_ptr<LinkTransfers> links;
@@ -51,6 +54,6 @@ struct ReplicaHooks {
 
 /// Makes the components of the replicas in `config`, and opens the streams of what will arrive.
 void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& hooks,
-          bool averages_weights);
+          const plans::WorkerProgram& program);
 
 }  // namespace skein::actors

@@ -8,9 +8,6 @@ namespace {
 
 using Kind = net::schema::TensorKind;
 
-/// Validation outputs that may wait at a slower neighbour.
-constexpr uint32_t kValidationTensorsMax = 4;
-
 /// The stage behind is here, and takes all that this one makes.
 bool hands_over(const StageReplica& replica, const StageReplicas& replicas) {
   const auto behind = replicas.find(replica.stage + 1);
@@ -67,6 +64,7 @@ TensorTraffic::TensorTraffic(Options options, const StageReplicas& replicas)
     here_.insert(replica.parts.id);
     if (hands_over(replica, replicas)) handing_over_.insert(stage);
   }
+  if (!options_.follows_routes) return;
   for (const auto& [stage, replica] : replicas) {
     staging_[stage] = gpu::StagingPool::create(replica.rows.count * options_.row_floats);
     open_inputs(replica);

@@ -16,6 +16,9 @@
 
 namespace skein::actors {
 
+/// Validation outputs that may wait at a slower neighbour.
+inline constexpr uint32_t kValidationTensorsMax = 4;
+
 /// Pooled memory as a tensor that gives it back with its last handle.
 net::TensorHandle as_tensor(gpu::StagingPool::Handle memory);
 
@@ -34,6 +37,7 @@ class TensorTraffic {
     std::shared_ptr<net::DataPlane> plane;
     std::map<plans::WorkerId, std::string> addresses;  // The workers' data planes.
     OnTensor on_tensor;                                // What arrives.
+    bool follows_routes = true;  // False: others send outputs, and open the streams of inputs.
   };
   TensorTraffic(Options options, const StageReplicas& replicas);
 

@@ -307,7 +307,8 @@ void add_running(std::vector<JobKey>& keys) {
       "they hold and end"));
   keys.push_back(
       key("sync", "policy", SKEIN_FIELD(sync.policy),
-          "who averages with whom, when: \"allreduce\" (all, every step); or pipeline replicas "
+          "who averages with whom, when: \"allreduce\" (all, every step), \"tokens\" (the same, of "
+          "samples that each worker pulls as it comes to them); or pipeline replicas "
           "under local updates: \"overlapped\", \"sdpipe\", \"partial_reduce\", \"prague\", "
           "\"adpsgd\" or "
           "\"adpsgd_paired\" average weights, "
@@ -357,6 +358,19 @@ void add_running(std::vector<JobKey>& keys) {
           "\"adasum\", \"topk\", \"hitopk\", \"topka2a\", \"fp16\" or \"bf16\""));
   keys.push_back(key("sync", "density", SKEIN_FIELD(sync.density),
                      "share of the gradients that topk, hitopk and topka2a send, in (0, 1]"));
+  keys.push_back(
+      key("tokens", "samples", SKEIN_FIELD(tokens.samples),
+          "sync.policy = \"tokens\": samples of a token of each sub-model (the stages of "
+          "parallelism), as [2, 4, 8]; empty: training.micro_batch_size for all"));
+  keys.push_back(key("tokens", "workers", SKEIN_FIELD(tokens.workers),
+                     "the most workers that may train each sub-model, as [0, 0, 2]; 0: all"));
+  keys.push_back(key("tokens", "depth_first", SKEIN_FIELD(tokens.depth_first),
+                     "the deepest sub-model's tokens go first; false: the oldest ones"));
+  keys.push_back(key("tokens", "own_buckets", SKEIN_FIELD(tokens.own_buckets),
+                     "a worker helps others when it has nothing left of its own samples; false: "
+                     "all take from one bucket"));
+  keys.push_back(key("tokens", "ahead", SKEIN_FIELD(tokens.ahead),
+                     "tokens that a worker is granted before it has computed them"));
   keys.push_back(key("comm", "init_timeout_seconds", SKEIN_FIELD(comm.init_timeout_seconds),
                      "longest wait for workers, and for them to be prepared"));
   keys.push_back(key("comm", "train_timeout_seconds", SKEIN_FIELD(comm.train_timeout_seconds),

@@ -55,6 +55,7 @@ constexpr ResumeKey kResumeKeys[] = {
     {"checkpoint.keep_latest_k", "the same"},
     {"elastic.", "time-outs, snapshots and numbers of workers change no weight"},
     {"sync.", "every policy and reducer goes on from state that all replicas share"},
+    {"tokens.", "cuts a step's samples, which stay the same, into pieces"},
     {"comm.", "time-outs, and ways to the same sums; all workers take the same one"},
     {"sharing.", "whose work goes first changes no weight"},
     {"metrics.", "for people"},

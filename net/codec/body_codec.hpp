@@ -54,6 +54,10 @@ void write(const SnapshotKept& from, schema::SnapshotKept::Builder to);
 // steps.cpp
 void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to);
 void write(const plans::ReadyReport& from, schema::Ready::Builder to);
+void read(schema::TokenOrder::Reader from, Bounds& bounds, plans::TokenOrder& to);
+void write(const plans::TokenOrder& from, schema::TokenOrder::Builder to);
+void read(schema::TokenReport::Reader from, Bounds& bounds, TokenReport& to);
+void write(const TokenReport& from, schema::TokenReport::Builder to);
 void read(schema::EarlySignal::Reader from, Bounds& bounds, EarlySignal& to);
 void write(const EarlySignal& from, schema::EarlySignal::Builder to);
 void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to);

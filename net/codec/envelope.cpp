@@ -100,6 +100,10 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
       return read_body<ShardSent>("ShardSent", body.getShardSent());
     case Body::LAYERS_WANTED:
       return LayersWanted();
+    case Body::TOKEN_ORDER:
+      return read_body<plans::TokenOrder>("TokenOrder", body.getTokenOrder());
+    case Body::TOKEN_REPORT:
+      return read_body<TokenReport>("TokenReport", body.getTokenReport());
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Envelope.body is of an unknown kind, ", static_cast<int>(body.which())));
@@ -145,6 +149,8 @@ struct BodyWriter {
   void operator()(const Average& from) { write(from, to.initAverage()); }
   void operator()(const Averaged& from) { write(from, to.initAveraged()); }
   void operator()(const AbortGroup& from) { write(from, to.initAbort()); }
+  void operator()(const plans::TokenOrder& from) { write(from, to.initTokenOrder()); }
+  void operator()(const TokenReport& from) { write(from, to.initTokenReport()); }
   void operator()(const CheckpointUnreadable& from) { write(from, to.initCheckpointUnreadable()); }
 };
 

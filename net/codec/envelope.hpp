@@ -37,7 +37,8 @@ using ControlBody =
                  HeartbeatAck, Timings, Failed, Stop, StatusRequest, Status, ProfileRequest,
                  plans::MeasuredWorker, Quiesce, Quiesced, PeerFailure, Leave, DrainRequest,
                  SnapshotKept, Emulate, Claim, plans::UpdateOrder, Average, Averaged, AbortGroup,
-                 CheckpointUnreadable, EarlySignal, ShardSent, LayersWanted>;
+                 CheckpointUnreadable, EarlySignal, ShardSent, LayersWanted, plans::TokenOrder,
+                 TokenReport>;
 
 /// A control message as handlers see it.
 struct Envelope {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "net/codec/body_codec.hpp"
+#include "plans/tokens/token_pool.hpp"
 
 namespace skein::net {
 namespace {
@@ -85,6 +86,44 @@ void read(schema::EarlySignal::Reader from, Bounds& bounds, EarlySignal& to) {
 void write(const EarlySignal& from, schema::EarlySignal::Builder to) {
   to.setReplica(from.replica.value);
   to.setStep(from.step);
+}
+
+void read(schema::TokenOrder::Reader from, Bounds& bounds, plans::TokenOrder& to) {
+  constexpr uint64_t kKinds = 3;
+  to.kind = static_cast<plans::TokenOrder::Kind>(bounds.index("kind", from.getKind(), kKinds));
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.token = static_cast<int32_t>(bounds.index("token", from.getToken(), kMicrobatchesMax));
+  const auto others = from.getOthers();
+  const unsigned count = bounds.size("others", others.size(), plans::kTokenInputsMax);
+  to.others.reserve(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("others", i);
+    to.others.push_back(bounds.replica("", others[i]));
+  }
+}
+
+void write(const plans::TokenOrder& from, schema::TokenOrder::Builder to) {
+  to.setKind(static_cast<uint32_t>(from.kind));
+  to.setReplica(from.replica.value);
+  to.setStep(from.step);
+  to.setToken(static_cast<uint32_t>(from.token));
+  auto others = to.initOthers(static_cast<unsigned>(from.others.size()));
+  for (unsigned i = 0; i < from.others.size(); ++i) others.set(i, from.others[i].value);
+}
+
+void read(schema::TokenReport::Reader from, Bounds& bounds, TokenReport& to) {
+  to.replica = bounds.replica("replica", from.getReplica());
+  to.step = bounds.count("step", from.getStep(), kStepsMax);
+  to.token = static_cast<int32_t>(bounds.index("token", from.getToken(), kMicrobatchesMax));
+  to.is_done = from.getDone();
+}
+
+void write(const TokenReport& from, schema::TokenReport::Builder to) {
+  to.setReplica(from.replica.value);
+  to.setStep(from.step);
+  to.setToken(static_cast<uint32_t>(from.token));
+  to.setDone(from.is_done);
 }
 
 void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to) {

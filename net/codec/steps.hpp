@@ -11,7 +11,7 @@
 namespace skein::net {
 
 // What is reported and ordered within a step. `plans::ReadyReport` is the message
-// Ready, `plans::CommitOrder` is Commit.
+// Ready, `plans::CommitOrder` is Commit, `plans::TokenOrder` is TokenOrder.
 
 /// Worker -> coordinator: a replica has finished the collectives of all its groups.
 struct Reduced {
@@ -26,6 +26,15 @@ struct EarlySignal {
   plans::ReplicaId replica;
   uint64_t step = 0;
   bool operator==(const EarlySignal&) const = default;
+};
+
+/// Worker -> coordinator: a replica has made the output of a token, or, `is_done`, its gradient.
+struct TokenReport {
+  plans::ReplicaId replica;
+  uint64_t step = 0;
+  int32_t token = 0;
+  bool is_done = false;
+  bool operator==(const TokenReport&) const = default;
 };
 
 /// Worker -> coordinator: a replica of the last stage has finished the validation after `step`.

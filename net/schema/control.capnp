@@ -80,6 +80,8 @@ struct Envelope {
     earlySignal @41 :EarlySignal;
     shardSent @42 :ShardSent;
     layersWanted @43 :LayersWanted;
+    tokenOrder @44 :TokenOrder;
+    tokenReport @45 :TokenReport;
   }
 }
 
@@ -365,6 +367,25 @@ struct Ready {
   deviceWaitUs @12 :UInt64;   # Time in which other jobs had the device that work of this one waited for.
   turnHead @13 :UInt64;       # As in `Prepared`.
   hasTurns @14 :Bool;         # As in `Prepared`.
+}
+
+struct TokenOrder {
+  # Coordinator -> worker, in steps that are trained by tokens. A repeat is dropped.
+  kind @0 :UInt32;           # 0: the token is yours. 1: the output that you have made of it is wanted.
+                             # 2: all tokens of the replica's stage are done; add up its gradients.
+  replica @1 :UInt32;        # The receiver's.
+  step @2 :UInt64;
+  token @3 :UInt32;          # Its place among those of the stage; of a reduction: 0.
+  others @4 :List(UInt32);   # Replicas: who holds its inputs, in their order; or whom the output goes to.
+}
+
+struct TokenReport {
+  # Worker -> coordinator: a replica has made the output of a token, or has done with it. A repeat is
+  # dropped.
+  replica @0 :UInt32;
+  step @1 :UInt64;
+  token @2 :UInt32;
+  done @3 :Bool;             # Its backward, too, has ended.
 }
 
 struct EarlySignal {

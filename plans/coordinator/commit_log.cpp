@@ -246,10 +246,9 @@ Outcome<CoordinatorDecisions> CommitLog::on_journaled(uint64_t step, uint64_t no
 Outcome<CoordinatorDecisions> CommitLog::on_validated(WorkerId sender, ReplicaId replica,
                                                       uint64_t step, double loss_sum,
                                                       uint64_t loss_tokens, uint64_t now_us) {
-  const std::vector<ReplicaPlan>& last = plan_.stages.back().replicas;
-  const bool owns = std::any_of(last.begin(), last.end(), [&](const ReplicaPlan& each) {
-    return each.id == replica && each.worker == sender;
-  });
+  const std::vector<ReplicaId> last = validating_replicas(plan_);
+  const bool owns = std::find(last.begin(), last.end(), replica) != last.end() &&
+                    replica_of(plan_, replica).worker == sender;
   if (!owns) return Dropped{DropReason::kNotAllowed};
   auto found = validations_.find(step);
   if (found == validations_.end()) return Dropped{DropReason::kUnexpected};
@@ -333,10 +332,10 @@ std::set<uint64_t> CommitLog::checkpoints_under_way() const {
 std::vector<std::string> CommitLog::unfinished() const {
   std::vector<std::string> all;
   for (const auto& [step, validation] : validations_) {
-    for (const ReplicaPlan& replica : plan_.stages.back().replicas) {
-      if (validation.reported.contains(replica.id)) continue;
-      all.push_back(
-          absl::StrCat("the validation of step ", step + 1, " by w", replica.worker.value));
+    for (const ReplicaId replica : validating_replicas(plan_)) {
+      if (validation.reported.contains(replica)) continue;
+      all.push_back(absl::StrCat("the validation of step ", step + 1, " by w",
+                                 replica_of(plan_, replica).worker.value));
     }
   }
   for (const auto& [steps_done, checkpoint] : checkpoints_) {

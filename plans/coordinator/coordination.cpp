@@ -89,6 +89,12 @@ CoordinatorOutcome Coordination::on_early_signal(WorkerId sender, ReplicaId repl
   return advance(mode_->on_early_signal(sender, replica, step, now_us), now_us);
 }
 
+CoordinatorOutcome Coordination::on_token(WorkerId sender, ReplicaId replica, uint64_t step,
+                                          int32_t token, bool is_done, uint64_t now_us) {
+  if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
+  return advance(mode_->on_token(sender, replica, step, token, is_done, now_us), now_us);
+}
+
 CoordinatorOutcome Coordination::on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
                                             double norm_squared, uint64_t now_us) {
   if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};

@@ -106,6 +106,9 @@ class Coordination {
                                  const TurnReport& turns = {});
   CoordinatorOutcome on_plan_ready(const PlanReady& ready, uint64_t now_us);
   CoordinatorOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us);
+  /// The replica has the output of a token, or, `is_done`, its gradient.
+  CoordinatorOutcome on_token(WorkerId sender, ReplicaId replica, uint64_t step, int32_t token,
+                              bool is_done, uint64_t now_us);
   /// The first gradients of its step are final.
   CoordinatorOutcome on_early_signal(WorkerId sender, ReplicaId replica, uint64_t step,
                                      uint64_t now_us);

@@ -196,6 +196,10 @@ struct AbortGroup {
   uint64_t number = 0;
   std::vector<ReplicaId> members;
 };
+/// What a replica is told of a token.
+struct OrderToken {
+  TokenOrder order;
+};
 /// Something for the planner to think about; `PlanReady` with the same id is the answer.
 struct PlannerQuestion;
 struct RequestPlan {
@@ -292,10 +296,10 @@ struct RunEvent {
 using CoordinatorDecision =
     std::variant<WelcomeWorker, RefusePeer, RequestProfile, ReportProfiles, QuiesceWorker,
                  AssignPlan, StartRun, RewindJournal, JournalCommit, BroadcastCommit, ClaimSamples,
-                 CommitPipeline, AverageWeights, AbortGroup, RequestPlan, ReportValidation,
-                 CompleteCheckpoint, DeletePartials, ReceiveShard, AbandonShard, EndTransfers,
-                 SendLayers, VerifyCheckpoint, SeekLeftState, StopWorker, DismissWorker,
-                 CheckListener, StopWorkers, EndRun, RunEvent>;
+                 CommitPipeline, AverageWeights, AbortGroup, OrderToken, RequestPlan,
+                 ReportValidation, CompleteCheckpoint, DeletePartials, ReceiveShard, AbandonShard,
+                 EndTransfers, SendLayers, VerifyCheckpoint, SeekLeftState, StopWorker,
+                 DismissWorker, CheckListener, StopWorkers, EndRun, RunEvent>;
 using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.

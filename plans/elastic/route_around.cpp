@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/plan/token_lists.hpp"
 
 namespace skein::plans {
 namespace {
@@ -39,6 +40,13 @@ bool is_tied_pair(const Plan& plan, WorkerId a, WorkerId b) {
 }
 
 bool sends_to(const Plan& plan, const ReplicaPlan& from, WorkerId to) {
+  if (plan.mode == kTokenMode) {  // Any of the next stage may take what it makes.
+    const auto next = static_cast<size_t>(stage_of(plan, from.id)) + 1;
+    if (next == plan.stages.size()) return false;
+    const std::vector<ReplicaPlan>& takers = plan.stages[next].replicas;
+    return std::any_of(takers.begin(), takers.end(),
+                       [&](const ReplicaPlan& each) { return each.worker == to; });
+  }
   const std::vector<Route> routes = routes_from(plan, from.id, +1);
   return std::any_of(routes.begin(), routes.end(),
                      [&](const Route& route) { return replica_of(plan, route.to).worker == to; });
@@ -54,6 +62,7 @@ Plan with_places_changed(Plan plan, WorkerId a, WorkerId b) {
       }
     }
   }
+  if (plan.mode == kTokenMode) set_token_lists(plan);
   return plan;
 }
 

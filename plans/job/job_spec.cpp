@@ -11,6 +11,7 @@
 #include "plans/share/device_turns.hpp"
 #include "plans/simulator/job_scenario.hpp"
 #include "plans/sync/policy_kind.hpp"
+#include "plans/tokens/token_plan.hpp"
 
 namespace skein::plans {
 namespace {
@@ -264,7 +265,8 @@ absl::Status check_sync(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(parse_reducer_kind(sync.reducer).status());
   SKEIN_RETURN_IF_ERROR(expect(sync.density > 0 && sync.density <= 1, "sync.density", sync.density,
                                "must be in (0, 1]"));
-  return check_pipelines(job);
+  SKEIN_RETURN_IF_ERROR(check_pipelines(job));
+  return check_tokens(job);
 }
 
 }  // namespace

@@ -142,6 +142,20 @@ struct SyncSpec {
   bool operator==(const SyncSpec&) const = default;
 };
 
+/// How steps are cut into tokens, where `sync.policy` is "tokens".
+struct TokenSpec {
+  /// Samples of a token of each sub-model, from the first one on: each a multiple of the one
+  /// before, the last one a divisor of the global batch. Empty: `training.micro_batch_size` for
+  /// all.
+  std::vector<int64_t> samples;
+  /// The most workers that may train each sub-model; 0 or empty: all of them.
+  std::vector<int64_t> workers;
+  bool depth_first = true;  // The deepest sub-model's tokens go first; else whichever is oldest.
+  bool own_buckets = true;  // A worker helps others only when it has nothing left of its own.
+  int64_t ahead = 2;        // Tokens that a worker is granted before it has computed them.
+  bool operator==(const TokenSpec&) const = default;
+};
+
 struct CommSpec {
   double init_timeout_seconds = 300;   // From start to the first step.
   double train_timeout_seconds = 300;  // No step committed for so long: the run fails.
@@ -196,6 +210,7 @@ struct JobSpec {
   CheckpointSpec checkpoint;
   ElasticSpec elastic;
   SyncSpec sync;
+  TokenSpec tokens;
   CommSpec comm;
   SharingSpec sharing;
   MetricsSpec metrics;

@@ -9,23 +9,36 @@
 #include "plans/elastic/replan.hpp"
 #include "plans/modes/local_updates.hpp"
 #include "plans/modes/synchronous_steps.hpp"
+#include "plans/modes/token_steps.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/sync/policy_kind.hpp"
+#include "plans/tokens/token_plan.hpp"
 #include "plans/worker/async_program.hpp"
 #include "plans/worker/local_program.hpp"
 #include "plans/worker/step_program.hpp"
+#include "plans/worker/token_program.hpp"
 
 namespace skein::plans {
 
 const ModeList& training_modes() {
   static const ModeList all = {
-      {kSynchronousMode, [](const JobSpec& job) { return !begins_in_pipelines(job); }, replan,
+      {kSynchronousMode,
+       [](const JobSpec& job) { return !begins_in_pipelines(job) && !trains_by_tokens(job); },
+       replan,
        [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {
          return std::make_unique<SynchronousSteps>(job, plan);
        },
        [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
-         return std::make_unique<StepProgram>(std::move(options));
+         return std::make_unique<StepProgram>(options);
        }},
+      {kTokenMode, [](const JobSpec& job) { return trains_by_tokens(job); }, replan_tokens,
+       [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {
+         return std::make_unique<TokenSteps>(job, plan);
+       },
+       [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
+         return std::make_unique<TokenProgram>(options);
+       },
+       true, false, nullptr, replan_tokens},
       {kLocalMode, [](const JobSpec& job) { return begins_in_pipelines(job); },
        replan_pipeline_replicas,
        [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {
@@ -37,7 +50,8 @@ const ModeList& training_modes() {
          }
          return std::make_unique<LocalProgram>(std::move(options));
        },
-       false, [](const JobSpec& job) { return static_cast<int32_t>(job.sync.claims_in_flight); },
+       false, true,
+       [](const JobSpec& job) { return static_cast<int32_t>(job.sync.claims_in_flight); },
        quick_replan_pipeline_replicas},
   };
   return all;

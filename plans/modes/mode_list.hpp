@@ -27,6 +27,9 @@ struct ModeEntry {
   /// The replicas of a stage add up their gradients, in the groups that the plan has. False: they
   /// meet in groups that the plan does not know, so workers form none when it begins.
   bool reduces_gradients = true;
+  /// Workers follow the plan's lists of actions, so that devices can agree on one order of what
+  /// they do together. False: hosts add up gradients and pass activations on.
+  bool follows_lists = true;
   /// Passes over a pipeline that may be in flight at once; null: one ends before the next begins.
   int32_t (*passes_in_flight)(const JobSpec& job) = nullptr;
   int32_t passes_of(const JobSpec& job) const {

@@ -1,11 +1,10 @@
 #include "plans/modes/synchronous_steps.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "plans/base/check.hpp"
-#include "plans/base/units.hpp"
+#include "plans/modes/step_totals.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {
@@ -48,35 +47,8 @@ ModeDecisions SynchronousSteps::try_complete() {
   if (!all) return decisions;
   is_in_progress_ = false;
   last_timings_ = timings();
-  decisions.completed = totals();
+  decisions.completed = step_totals(plan_, stages_, step_ + 1);
   return decisions;
-}
-
-CommitTotals SynchronousSteps::totals() const {
-  CommitTotals totals;
-  totals.end_step = step_ + 1;
-  double norm_squared = 0;
-  for (size_t s = 0; s < stages_.size(); ++s) {
-    norm_squared += stages_[s].norm_squared();
-    double busy = 0;
-    double wait = 0;
-    uint32_t stash = 0;
-    for (const ReplicaPlan& replica : plan_.stages[s].replicas) {
-      const ReadyReport& report = stages_[s].report(replica.id);
-      totals.loss_sum += report.loss_sum;
-      totals.loss_tokens += report.loss_tokens;
-      totals.snapshot_us = std::max(totals.snapshot_us, report.snapshot_us);
-      busy += static_cast<double>(report.busy_us) * kSecondsPerMicrosecond;
-      wait += static_cast<double>(report.device_wait_us) * kSecondsPerMicrosecond;
-      stash = std::max(stash, report.stash_peak);
-    }
-    const auto count = static_cast<double>(plan_.stages[s].replicas.size());
-    totals.stage_busy_seconds.push_back(busy / count);
-    totals.stage_device_wait_seconds.push_back(wait / count);
-    totals.stage_stash_peak.push_back(stash);
-  }
-  totals.gradient_norm = std::sqrt(norm_squared);
-  return totals;
 }
 
 ModeTimings SynchronousSteps::timings() const {

@@ -28,7 +28,6 @@ class SynchronousSteps final : public TrainingMode {
 
  private:
   ModeDecisions try_complete();
-  CommitTotals totals() const;
   ModeTimings timings() const;
 
   // Invariants: while a step is in progress some stage is not complete; otherwise no report is

@@ -13,6 +13,7 @@
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/plan_ranks.hpp"
 #include "plans/planner/partition_min_max.hpp"
+#include "plans/sync/policy_kind.hpp"
 
 namespace skein::plans {
 namespace {
@@ -84,16 +85,6 @@ absl::StatusOr<std::vector<LayerRange>> explicit_layout(const JobSpec& job) {
   return ranges;
 }
 
-absl::StatusOr<std::vector<LayerRange>> layer_ranges(const JobSpec& job, int64_t stages) {
-  if (!job.parallelism.layout.empty()) return explicit_layout(job);
-  std::vector<double> cost;
-  for (int64_t layer = 0; layer < layer_count(job.model); ++layer) {
-    cost.push_back(layer_flops(job.model, layer, 1, job.training.seq_len).total());
-  }
-  const std::vector<double> speed(static_cast<size_t>(stages), 1.0);
-  return partition_min_max(cost, speed);
-}
-
 std::vector<int64_t> replicas_per_rank(const JobSpec& job, int64_t ranks) {
   if (!job.parallelism.replicas.empty()) return job.parallelism.replicas;
   return std::vector<int64_t>(static_cast<size_t>(ranks),
@@ -126,8 +117,19 @@ std::vector<int64_t> first_workers(const std::vector<int64_t>& replicas) {
 
 }  // namespace
 
+absl::StatusOr<std::vector<LayerRange>> layer_ranges(const JobSpec& job, int64_t stages) {
+  if (!job.parallelism.layout.empty()) return explicit_layout(job);
+  std::vector<double> cost;
+  for (int64_t layer = 0; layer < layer_count(job.model); ++layer) {
+    cost.push_back(layer_flops(job.model, layer, 1, job.training.seq_len).total());
+  }
+  const std::vector<double> speed(static_cast<size_t>(stages), 1.0);
+  return partition_min_max(cost, speed);
+}
+
 absl::StatusOr<int64_t> layout_worker_count(const JobSpec& job, int64_t available) {
   if (job.parallelism.pipeline_parallel_degree == kAutoDegree) return available;
+  if (trains_by_tokens(job)) return available;
   SKEIN_ASSIGN_OR_RETURN(const int64_t ranks, rank_count(job, available));
   return first_workers(replicas_per_rank(job, ranks)).back();
 }

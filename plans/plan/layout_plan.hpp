@@ -21,6 +21,10 @@ absl::StatusOr<Plan> make_layout_plan(const JobSpec& job, const std::vector<Work
                                       uint64_t generation,
                                       const std::string& mode = kSynchronousMode);
 
+/// The layers of each stage: those of `parallelism.layout`, or so many stages, even by cost.
+/// InvalidArgument   if the layout does not fit the model.
+absl::StatusOr<std::vector<LayerRange>> layer_ranges(const JobSpec& job, int64_t stages);
+
 /// How many workers the layout of `job` needs; `available` decides what the job leaves open
 /// (pipeline_parallel_degree 0).
 absl::StatusOr<int64_t> layout_worker_count(const JobSpec& job, int64_t available);

@@ -15,7 +15,30 @@ absl::Status wrong(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("the plan is broken: ", what));
 }
 
+/// All replicas of a stage have the rows of its tokens, which those of the stage before divide.
+absl::Status check_token_rows(const Plan& plan) {
+  int64_t before = 1;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const RowRange& rows = plan.stages[s].replicas.front().rows;
+    for (const ReplicaPlan& replica : plan.stages[s].replicas) {
+      if (replica.rows.begin != 0 || replica.rows != rows) {
+        return wrong(
+            absl::StrCat("replica ", replica.id.value, " has other tokens than stage ", s));
+      }
+    }
+    if (rows.count < before || rows.count % before != 0) {
+      return wrong(absl::StrCat("stage ", s, " has tokens of ", rows.count,
+                                " rows, behind ones of ", before));
+    }
+    before = rows.count;
+  }
+  if (before == plan.microbatch_rows) return absl::OkStatus();
+  return wrong(absl::StrCat("its last stage has tokens of ", before,
+                            " rows, and micro-batches have ", plan.microbatch_rows));
+}
+
 absl::Status check_stages(const Plan& plan, int64_t layer_count) {
+  const bool tiles_rows = plan.mode != kTokenMode;
   int64_t layer = 0;
   uint32_t next_replica = 0;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
@@ -34,13 +57,15 @@ absl::Status check_stages(const Plan& plan, int64_t layer_count) {
       if (replica.rows.begin != row || !fits) {
         return wrong(absl::StrCat("replica ", replica.id.value, " does not begin at row ", row));
       }
-      row = replica.rows.end();
+      if (tiles_rows) row = replica.rows.end();
     }
-    if (row != plan.microbatch_rows) {
+    if (stage.replicas.empty()) return wrong(absl::StrCat("stage ", s, " has no replica"));
+    if (tiles_rows && row != plan.microbatch_rows) {
       return wrong(
           absl::StrCat("stage ", s, " covers ", row, " of ", plan.microbatch_rows, " rows"));
     }
   }
+  if (!tiles_rows) SKEIN_RETURN_IF_ERROR(check_token_rows(plan));
   if (plan.mode == kLocalMode && !has_pipelines(plan)) {
     return wrong("it has no pipeline replicas: the stages' replicas have unlike rows");
   }
@@ -85,6 +110,21 @@ absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head) {
     return wrong("its reduction groups are not those of its stages");
   }
   return check_ranks(plan);
+}
+
+int64_t passes_of_stage(const Plan& plan, int32_t stage) {
+  if (plan.mode != kTokenMode) return plan.microbatch_count;
+  const StagePlan& own = plan.stages[static_cast<size_t>(stage)];
+  return plan.microbatch_count * plan.microbatch_rows / own.replicas.front().rows.count;
+}
+
+std::vector<ReplicaId> validating_replicas(const Plan& plan) {
+  std::vector<ReplicaId> ids;
+  for (const ReplicaPlan& replica : plan.stages.back().replicas) {
+    ids.push_back(replica.id);
+    if (plan.mode == kTokenMode) break;  // Each has all rows.
+  }
+  return ids;
 }
 
 bool has_pipelines(const Plan& plan) {
@@ -148,6 +188,7 @@ int64_t replica_count(const Plan& plan) {
 
 std::vector<Route> routes_from(const Plan& plan, ReplicaId replica, int step) {
   SKEIN_CHECK(step == 1 || step == -1) << step;
+  if (plan.mode == kTokenMode) return {};  // The coordinator says where each token goes.
   const int32_t neighbour = stage_of(plan, replica) + step;
   if (neighbour < 0 || neighbour >= static_cast<int32_t>(plan.stages.size())) return {};
   const RowRange mine = replica_of(plan, replica).rows;

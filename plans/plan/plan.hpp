@@ -23,7 +23,9 @@ struct RowRange {
 struct ReplicaPlan {
   ReplicaId id;
   WorkerId worker;
-  RowRange rows;     // Its rows of every micro-batch; the replicas of a stage tile [0, B) in order.
+  /// Its rows of every micro-batch; the replicas of a stage tile [0, B) in order. `kTokenMode`:
+  /// from 0 on, those of a token of the stage.
+  RowRange rows;
   int32_t rank = 0;  // Whose list of `Plan::actions` its worker follows.
   bool operator==(const ReplicaPlan&) const = default;
 };
@@ -58,6 +60,10 @@ inline constexpr char kSynchronousMode[] = "synchronous";
 /// have cuts of its own: then stages lie between all cuts of all, and a worker has several in a
 /// row. It may have rows of its own, too, the same at every stage: so large are its claims.
 inline constexpr char kLocalMode[] = "local";
+/// A stage is then what `plans/tokens` calls a level: each of its replicas computes whole tokens of
+/// as many rows as it has, whichever it is granted, so rows do not tile the micro-batch, which is a
+/// token of the last level.
+inline constexpr char kTokenMode[] = "tokens";
 
 /// Layers -> stages -> replicas -> workers, the split of each micro-batch, and the schedule.
 struct Plan {
@@ -90,6 +96,11 @@ void number_replicas(std::vector<StagePlan>& stages);
 
 /// Rows as even as possible, earlier replicas get the rest.
 RowRange even_rows(int64_t rows, int64_t index, int64_t count);
+
+/// So many times a step passes a stage: micro-batches, or tokens.
+int64_t passes_of_stage(const Plan& plan, int32_t stage);
+/// The replicas of the last stage that say how a validation went.
+std::vector<ReplicaId> validating_replicas(const Plan& plan);
 
 /// Every stage has as many replicas, with the same rows: replica c of each is of pipeline replica
 /// c.

@@ -70,7 +70,7 @@ absl::Status check_stage(const PlanPart& part, const StagePart& stage, int64_t l
                                      "+", replica.rows.count));
     }
     id = int64_t{replica.id.value} + 1;
-    row = replica.rows.end();
+    if (part.mode != kTokenMode) row = replica.rows.end();
   }
   return absl::OkStatus();
 }
@@ -92,6 +92,24 @@ absl::Status check_stages(const PlanPart& part, int64_t layer_count) {
   return absl::OkStatus();
 }
 
+/// Tokens of a stage may go to all of the next one, and each is made of whole ones.
+absl::Status check_token_neighbour(const PlanPart& part, const ReplicaPlan& own, int32_t step) {
+  const StagePart& other = stage_at(part, stage_of(part, own.id) + step);
+  if (static_cast<int64_t>(other.replicas.size()) != other.replica_count) {
+    return wrong_part(absl::StrCat("it lacks replicas of stage ", other.stage));
+  }
+  for (const ReplicaPlan& each : other.replicas) {
+    const int64_t front = step > 0 ? own.rows.count : each.rows.count;
+    const int64_t back = step > 0 ? each.rows.count : own.rows.count;
+    if (own.rows.begin != 0 || each.rows.begin != 0 || back % front != 0 ||
+        each.rows.count != other.replicas.front().rows.count) {
+      return wrong_part(absl::StrCat("tokens of replica ", own.id.value, " and of replica ",
+                                     each.id.value, " do not fit"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 /// Every row of the replica comes from somebody, and goes to somebody.
 absl::Status check_routes(const PlanPart& part, const ReplicaPlan& own, int32_t stage) {
   for (int step : {+1, -1}) {
@@ -99,6 +117,10 @@ absl::Status check_routes(const PlanPart& part, const ReplicaPlan& own, int32_t 
     if (neighbour < 0 || neighbour >= part.stage_count) continue;
     if (!find_stage(part, neighbour)) {
       return wrong_part(absl::StrCat("it lacks stage ", neighbour));
+    }
+    if (part.mode == kTokenMode) {
+      SKEIN_RETURN_IF_ERROR(check_token_neighbour(part, own, step));
+      continue;
     }
     int64_t row = own.rows.begin;
     for (const Route& route : routes_from(part, own.id, step)) {
@@ -149,12 +171,13 @@ absl::Status check_group(const PlanPart& part, const GroupPart& group, const Rep
   return absl::OkStatus();
 }
 
-/// Each micro-batch goes forward and backward once through each stage of the worker.
-absl::Status check_actions(const PlanPart& part, const std::set<int32_t>& own) {
+/// Each micro-batch goes forward and backward once through each stage of the worker. `own`: how
+/// many there are, by stage.
+absl::Status check_actions(const PlanPart& part, const std::map<int32_t, int64_t>& own) {
   std::map<std::pair<int32_t, int32_t>, std::string> done;
   for (const Action& action : part.actions) {
-    const bool is_there = action.microbatch >= 0 && action.microbatch < part.microbatch_count;
-    if (!own.contains(action.stage) || !is_there) {
+    const auto stage = own.find(action.stage);
+    if (stage == own.end() || action.microbatch < 0 || action.microbatch >= stage->second) {
       return wrong_part(absl::StrCat("it has no stage for ", to_text(action)));
     }
     std::string& seen = done[{action.stage, action.microbatch}];
@@ -166,7 +189,9 @@ absl::Status check_actions(const PlanPart& part, const std::set<int32_t>& own) {
       return wrong_part(absl::StrCat("it cannot do ", to_text(action)));
     }
   }
-  if (done.size() != own.size() * static_cast<size_t>(part.microbatch_count)) {
+  size_t all = 0;
+  for (const auto& [stage, count] : own) all += static_cast<size_t>(count);
+  if (done.size() != all) {
     return wrong_part(absl::StrCat("it passes ", done.size(), " times a stage"));
   }
   for (const auto& [place, seen] : done) {
@@ -267,6 +292,10 @@ void PlanParts::know_routes(const Place& own, int step, Known& known) const {
   const auto neighbour = static_cast<int64_t>(own.stage) + step;
   if (neighbour < 0 || neighbour >= static_cast<int64_t>(plan_.stages.size())) return;
   const auto stage = static_cast<size_t>(neighbour);
+  if (plan_.mode == kTokenMode) {  // Any of them may take its tokens.
+    for (size_t i = 0; i < plan_.stages[stage].replicas.size(); ++i) know({stage, i}, known);
+    return;
+  }
   const RowRange mine = plan_.stages[own.stage].replicas[own.index].rows;
   const std::vector<ReplicaPlan>& others = plan_.stages[stage].replicas;
   const auto first = std::partition_point(
@@ -315,11 +344,15 @@ absl::Status validate(const PlanPart& part, WorkerId worker, const ModelSpec& mo
     return wrong_part("it has no stages or no micro-batches");
   }
   SKEIN_RETURN_IF_ERROR(check_stages(part, layer_count(model)));
-  std::set<int32_t> own;
+  std::map<int32_t, int64_t> own;
   std::set<GroupId> groups;
   for (const ReplicaPlan& replica : hosted_by(part, worker)) {
     const int32_t stage = stage_of(part, replica.id);
-    if (!own.insert(stage).second) {
+    if (part.mode == kTokenMode && part.microbatch_rows % replica.rows.count != 0) {
+      return wrong_part(absl::StrCat("tokens of ", replica.rows.count, " rows do not make up ",
+                                     part.microbatch_rows));
+    }
+    if (!own.emplace(stage, passes_of(part, replica)).second) {
       return wrong_part(absl::StrCat("worker ", worker.value, " has stage ", stage, " twice"));
     }
     SKEIN_RETURN_IF_ERROR(check_routes(part, replica, stage));
@@ -375,9 +408,15 @@ const ReplicaPlan& replica_of(const PlanPart& part, ReplicaId id) {
   return *found;
 }
 
+int64_t passes_of(const PlanPart& part, const ReplicaPlan& own) {
+  if (part.mode != kTokenMode) return part.microbatch_count;
+  return part.microbatch_count * part.microbatch_rows / own.rows.count;
+}
+
 std::vector<Route> routes_from(const PlanPart& part, ReplicaId replica, int step) {
   SKEIN_CHECK(step == 1 || step == -1) << step;
   std::vector<Route> routes;
+  if (part.mode == kTokenMode) return routes;  // The coordinator says where each token goes.
   const StagePart* neighbour = find_stage(part, stage_of(part, replica) + step);
   if (!neighbour) return routes;
   const RowRange mine = replica_of(part, replica).rows;

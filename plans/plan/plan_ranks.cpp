@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/token_lists.hpp"
 #include "plans/schedule/validate_schedule.hpp"
 
 namespace skein::plans {
@@ -171,6 +172,7 @@ absl::Status set_schedule(Plan& plan, ScheduleKind kind) {
 }
 
 absl::Status check_ranks(const Plan& plan) {
+  if (plan.mode == kTokenMode) return check_token_lists(plan);
   SKEIN_RETURN_IF_ERROR(check_places(plan));
   std::set<int32_t> used;
   for (const std::vector<int32_t>& path : rank_paths(plan)) {

@@ -7,12 +7,12 @@
 namespace skein::plans {
 namespace {
 
-/// The largest sum of the stages' stashes that a list holds at once. `row_bytes` [S].
-int64_t peak_row_bytes(const ActionList& actions, const std::vector<int64_t>& row_bytes) {
+/// The largest sum of the stages' stashes that a list holds at once. `bytes`: of one, by stage.
+int64_t peak_bytes(const ActionList& actions, const std::map<int32_t, int64_t>& bytes) {
   int64_t held = 0;
   int64_t peak = 0;
   for (const Action& action : actions) {
-    const int64_t own = row_bytes[static_cast<size_t>(action.stage)];
+    const int64_t own = bytes.at(action.stage);
     if (action.type == ActionType::kForward) {
       held += own;
       peak = std::max(peak, held);
@@ -26,27 +26,30 @@ int64_t peak_row_bytes(const ActionList& actions, const std::vector<int64_t>& ro
 }  // namespace
 
 std::vector<WorkerMemory> plan_memory(const Plan& plan, const Profile& profile) {
-  std::vector<int64_t> row_bytes;
-  for (const StagePlan& stage : plan.stages) {
-    row_bytes.push_back(stage_memory(profile, stage.layers, 1, plan.recompute).stash_bytes);
-  }
-  std::vector<int64_t> peaks;
-  for (const ActionList& actions : plan.actions) {
-    peaks.push_back(peak_row_bytes(actions, row_bytes));
-  }
-  std::map<WorkerId, WorkerMemory> by_worker;
-  for (const StagePlan& stage : plan.stages) {
-    const StageMemory row = stage_memory(profile, stage.layers, 1, plan.recompute);
-    for (const ReplicaPlan& replica : stage.replicas) {
-      WorkerMemory& memory = by_worker[replica.worker];
+  struct Worker {
+    WorkerMemory memory;
+    int32_t rank = 0;
+    std::map<int32_t, int64_t> stash_bytes;  // What one micro-batch takes, by stage.
+  };
+  std::map<WorkerId, Worker> by_worker;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const StageMemory row = stage_memory(profile, plan.stages[s].layers, 1, plan.recompute);
+    for (const ReplicaPlan& replica : plan.stages[s].replicas) {
+      Worker& worker = by_worker[replica.worker];
+      worker.rank = replica.rank;
+      worker.stash_bytes[static_cast<int32_t>(s)] = row.stash_bytes * replica.rows.count;
+      WorkerMemory& memory = worker.memory;
       memory.worker = replica.worker;
       memory.state_bytes += row.state_bytes;
-      memory.stash_bytes = peaks[static_cast<size_t>(replica.rank)] * replica.rows.count;
       memory.extra_bytes = std::max(memory.extra_bytes, row.extra_bytes * replica.rows.count);
     }
   }
   std::vector<WorkerMemory> memories;
-  for (const auto& [worker, memory] : by_worker) memories.push_back(memory);
+  for (auto& [id, worker] : by_worker) {
+    const ActionList& actions = plan.actions[static_cast<size_t>(worker.rank)];
+    worker.memory.stash_bytes = peak_bytes(actions, worker.stash_bytes);
+    memories.push_back(worker.memory);
+  }
   return memories;
 }
 

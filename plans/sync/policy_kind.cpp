@@ -24,9 +24,8 @@ namespace {
 /// In the order of the kinds.
 const std::vector<std::string>& names() {
   static const std::vector<std::string> all = {
-      "allreduce",     "sdpipe",     "partial_reduce", "prague", "adpsgd",
-      "adpsgd_paired", "overlapped", "auto",           "ps",     "ps_async",
-      "ps_bounded",    "hetpipe",    "grouped_ps"};
+      "allreduce",  "tokens", "sdpipe", "partial_reduce", "prague",     "adpsgd",  "adpsgd_paired",
+      "overlapped", "auto",   "ps",     "ps_async",       "ps_bounded", "hetpipe", "grouped_ps"};
   return all;
 }
 
@@ -49,7 +48,7 @@ absl::Status check_claims(const JobSpec& job, const std::string& policy) {
         absl::StrCat("sync.claims_in_flight = ", job.sync.claims_in_flight, ": ", why...));
   };
   const PolicyKind kind = kind_of(job);
-  if (kind == PolicyKind::kAllreduce) {
+  if (!may_run_pipelines(job)) {
     return refuse(policy, " waits for all in every step; choose a policy of pipeline replicas");
   }
   const ParallelismSpec& parallelism = job.parallelism;
@@ -78,7 +77,9 @@ absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name) {
   return static_cast<PolicyKind>(place);
 }
 
-bool may_run_pipelines(const JobSpec& job) { return kind_of(job) != PolicyKind::kAllreduce; }
+bool may_run_pipelines(const JobSpec& job) { return kind_of(job) > PolicyKind::kTokens; }
+
+bool trains_by_tokens(const JobSpec& job) { return kind_of(job) == PolicyKind::kTokens; }
 
 bool begins_in_pipelines(const JobSpec& job) {
   return may_run_pipelines(job) && kind_of(job) != PolicyKind::kAuto;
@@ -94,6 +95,7 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLa
   const auto group_size = static_cast<uint32_t>(job.sync.group_size);
   switch (kind_of(job)) {
     case PolicyKind::kAllreduce:
+    case PolicyKind::kTokens:
       break;
     case PolicyKind::kSdpipe:
       return std::make_unique<SdpipePolicy>(
@@ -131,7 +133,7 @@ std::unique_ptr<GroupScheduler> make_policy(const JobSpec& job, const PipelineLa
                                                .loss_rise_max = job.sync.loss_rise_max},
                                    .has_group_servers = job.sync.group_servers});
   }
-  SKEIN_CHECK(false) << "all-reduce has no pipeline replicas";
+  SKEIN_CHECK(false) << "the job has no pipeline replicas";
   return nullptr;
 }
 

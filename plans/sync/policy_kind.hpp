@@ -14,6 +14,7 @@ namespace skein::plans {
 /// Who averages with whom, when: what `sync.policy` may be.
 enum class PolicyKind {
   kAllreduce,      // All replicas add up the gradients of every step.
+  kTokens,         // The same, of samples that each worker pulls as it comes to them.
   kSdpipe,         // Whoever is ready within a window averages weights.
   kPartialReduce,  // The first so many that are ready average weights.
   kPrague,         // Random groups that are drawn beforehand.
@@ -28,9 +29,9 @@ enum class PolicyKind {
   kGroupedPs,      // ... within groups of like speed together, groups by themselves.
 };
 
-/// "allreduce", "sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "overlapped",
-/// "auto", "ps", "ps_async", "ps_bounded", "hetpipe" or "grouped_ps". InvalidArgument with the
-/// nearest name otherwise.
+/// "allreduce", "tokens", "sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired",
+/// "overlapped", "auto", "ps", "ps_async", "ps_bounded", "hetpipe" or "grouped_ps". InvalidArgument
+/// with the nearest name otherwise.
 absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
 
 /// True if pipeline replicas may train under local updates, on samples that are claimed to them;
@@ -38,6 +39,8 @@ absl::StatusOr<PolicyKind> parse_policy_kind(const std::string& name);
 bool may_run_pipelines(const JobSpec& job);
 /// True if they do so from the beginning; else "auto" may let them later.
 bool begins_in_pipelines(const JobSpec& job);
+/// True if workers pull the pieces of a step as tokens.
+bool trains_by_tokens(const JobSpec& job);
 /// True if the run chooses, again and again: "auto".
 bool chooses_mode(const JobSpec& job);
 

@@ -13,6 +13,11 @@
 
 namespace skein::plans {
 
+/// Outputs that a token may be made of, and tokens that a level may have: these are named in
+/// messages, and those are kept for each step.
+inline constexpr int64_t kTokenInputsMax = 4096;
+inline constexpr int64_t kTokensMax = 65'536;
+
 /// A piece of a step: the sub-model of a level on a range of the step's samples.
 struct TokenId {
   uint32_t level = 0;  // From 0, where the data come in.

@@ -10,7 +10,17 @@ namespace skein::plans {
 /// A neighbour that has started may be at what was left to do of the step before the first one.
 CommitDuties::CommitDuties(Options options)
     : options_(std::move(options)),
-      step_min_(options_.first_step > 0 ? options_.first_step - 1 : 0) {}
+      step_min_(options_.first_step > 0 ? options_.first_step - 1 : 0) {
+  for (const StageRole& each : options_.stages) {
+    if (each.validates) validating_.push_back(each);
+  }
+}
+
+size_t CommitDuties::most_inputs() const {
+  size_t most = 0;
+  for (const StageRole& each : validating_) most += 2 * static_cast<size_t>(pieces_of(each));
+  return most;
+}
 
 ProgramCommands CommitDuties::begin(const CommitOrder& order, uint64_t steps_done) {
   SKEIN_CHECK(!is_under_way_) << "the duties of " << steps_done << " steps come during others";
@@ -26,7 +36,7 @@ ProgramCommands CommitDuties::begin(const CommitOrder& order, uint64_t steps_don
   }
   microbatch_ = 0;
   role_ = 0;
-  if (order.validate && options_.validation_batches > 0) {
+  if (order.validate && options_.validation_batches > 0 && !validating_.empty()) {
     append(commands, advance());
   } else {
     is_under_way_ = false;
@@ -37,9 +47,10 @@ ProgramCommands CommitDuties::begin(const CommitOrder& order, uint64_t steps_don
 
 ProgramOutcome CommitDuties::on_input(const InputKey& key) {
   const bool is_taken =
-      std::any_of(options_.stages.begin(), options_.stages.end(),
-                  [&](const StageRole& each) { return each.stage == key.stage && !each.is_first; });
-  if (!is_taken || key.microbatch < 0 || key.microbatch >= options_.validation_batches) {
+      std::any_of(validating_.begin(), validating_.end(), [&](const StageRole& each) {
+        return each.stage == key.stage && !each.is_first && key.microbatch < pieces_of(each);
+      });
+  if (!is_taken || key.microbatch < 0) {
     return Dropped{DropReason::kOutOfBounds};
   }
   if (key.step < step_min_) return Dropped{DropReason::kStale};
@@ -57,17 +68,17 @@ ProgramCommands CommitDuties::on_work_done() {
 
 ProgramCommands CommitDuties::advance() {
   ProgramCommands commands;
-  if (microbatch_ == options_.validation_batches) {
-    const StageRole& ended = options_.stages[role_++];
+  if (microbatch_ == pieces_of(validating_[role_])) {
+    const StageRole& ended = validating_[role_++];
     microbatch_ = 0;
     if (ended.is_last) commands.push_back(SendValidated{step_, ended.stage});
-    is_under_way_ = role_ < options_.stages.size();
+    is_under_way_ = role_ < validating_.size();
     if (!is_under_way_) {
       leave_behind(step_ + 1);
       return commands;
     }
   }
-  const StageRole& own = options_.stages[role_];
+  const StageRole& own = validating_[role_];
   const InputKey input{InputKind::kValidation, step_, own.stage, microbatch_};
   if (!own.is_first && inputs_.erase(input) == 0) return commands;
   is_working_ = true;
@@ -82,8 +93,8 @@ void CommitDuties::leave_behind(uint64_t step) {
 
 void CommitDuties::check_invariants() const {
   SKEIN_CHECK(is_under_way_ || !is_working_) << "a validation runs that nobody ordered";
-  SKEIN_CHECK(!is_under_way_ || (role_ < options_.stages.size() &&
-                                 microbatch_ < options_.validation_batches && step_ == step_min_))
+  SKEIN_CHECK(!is_under_way_ || (role_ < validating_.size() &&
+                                 microbatch_ < pieces_of(validating_[role_]) && step_ == step_min_))
       << "validates micro-batch " << microbatch_ << " of role " << role_;
   for (const InputKey& key : inputs_) {
     SKEIN_CHECK(key.kind == InputKind::kValidation && key.step >= step_min_)

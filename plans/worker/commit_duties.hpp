@@ -40,18 +40,21 @@ class CommitDuties {
 
  private:
   ProgramCommands advance();
-  /// Those of a validation and of the next one.
-  size_t most_inputs() const {
-    return 2 * options_.stages.size() * static_cast<size_t>(options_.validation_batches);
+  /// Pieces of a validation that go through the stage.
+  int32_t pieces_of(const StageRole& stage) const {
+    return options_.validation_batches * stage.validation_parts;
   }
+  /// Those of a validation and of the next one.
+  size_t most_inputs() const;
   /// Nobody needs inputs of the steps before it any more.
   void leave_behind(uint64_t step);
 
   const Options options_;
+  std::vector<StageRole> validating_;  // The stages that do.
   bool is_under_way_ = false;
   uint64_t step_ = 0;          // The committed step, while it is under way.
-  size_t role_ = 0;            // Whose micro-batches are validated; < stages under way.
-  int32_t microbatch_ = 0;     // To be given to the device next; < validation_batches under way.
+  size_t role_ = 0;            // Whose turn it is of those that validate; one of them under way.
+  int32_t microbatch_ = 0;     // To be given to the device next; < the stage's pieces under way.
   bool is_working_ = false;    // Only under way.
   uint64_t step_min_ = 0;      // Steps before it have been validated, or never will be.
   std::set<InputKey> inputs_;  // Arrived and not used yet; of `step_min_` or later; a few.

@@ -29,9 +29,12 @@ struct GroupRole {
 /// A stage of which a worker holds a replica.
 struct StageRole {
   int32_t stage = 0;
-  bool is_first = false;  // Forwards need no input.
-  bool is_last = false;   // Backwards need no input.
-  bool leads = false;     // It saves the state of the stage.
+  bool is_first = false;         // Forwards need no input.
+  bool is_last = false;          // Backwards need no input.
+  bool leads = false;            // It saves the state of the stage.
+  int64_t rows = 1;              // That it computes of a micro-batch, or of a token.
+  bool validates = true;         // False: others do it for all of them.
+  int32_t validation_parts = 1;  // In so many it takes each micro-batch of a validation.
   /// The other end of the pipeline replica uses the same embedding, and no group adds up its
   /// gradient: the first stage takes the last one's gradient with its last action of a pass, and
   /// the last stage the first one's weights with its first action.

@@ -71,7 +71,24 @@ struct AverageOrder {
   bool operator==(const AverageOrder&) const = default;
 };
 
-// What a replica does next. The first four are work for the device, which does it in order;
+/// The coordinator's word on a token (`plans/tokens/token_pool.hpp`) to a replica.
+struct TokenOrder {
+  enum class Kind {
+    kCompute,  // It is yours: forward, and later backward.
+    kSend,     // The output that you have made of it is wanted by another replica.
+    kReduce,   // All tokens of the replica's stage are done in this step: reduce the gradients.
+  };
+  Kind kind = Kind::kCompute;
+  ReplicaId replica;  // The receiver's.
+  uint64_t step = 0;  // The job's.
+  int32_t token = 0;  // Its place among those of the stage; kReduce: 0.
+  /// kCompute: who holds its inputs, in their order; empty in the first stage. kSend: whom the
+  /// output goes to, one.
+  std::vector<ReplicaId> others;
+  bool operator==(const TokenOrder&) const = default;
+};
+
+// What a replica does next. The first five are work for the device, which does it in order;
 // `on_work_done` follows for each.
 
 struct RunAction {
@@ -92,6 +109,14 @@ struct RunAction {
     return static_cast<int32_t>(step % (kClaimsInFlightMax + 1)) << 24 | action.microbatch;
   }
   bool operator==(const RunAction&) const = default;
+};
+/// Shows the gradients of a stage to whatever adds them up, all at once; without groups it computes
+/// their norm.
+struct RunShare {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  bool begins_step = false;  // No action of the stage was run: gradients and loss are zeroed.
+  bool operator==(const RunShare&) const = default;
 };
 struct RunNorm {
   uint64_t step = 0;
@@ -127,6 +152,22 @@ struct SendEarlySignal {
   uint64_t step = 0;
   int32_t stage = 0;
   bool operator==(const SendEarlySignal&) const = default;
+};
+/// The forward of a token has ended, or, `is_done`, its backward.
+struct SendTokenReport {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  int32_t token = 0;
+  bool is_done = false;
+  bool operator==(const SendTokenReport&) const = default;
+};
+/// The output of a token, which has been kept, goes to a replica of the next stage.
+struct SendOutput {
+  uint64_t step = 0;
+  int32_t stage = 0;
+  int32_t token = 0;
+  ReplicaId to;
+  bool operator==(const SendOutput&) const = default;
 };
 struct RunReduction {
   GroupId group;
@@ -172,7 +213,8 @@ struct RunAverage {
 
 using ProgramCommand =
     std::variant<RunAction, RunNorm, RunUpdate, RunValidation, SendReady, RunReduction, SendReduced,
-                 SaveState, KeepSnapshot, SendValidated, BeginRound, RunAverage, SendEarlySignal>;
+                 SaveState, KeepSnapshot, SendValidated, BeginRound, RunAverage, SendEarlySignal,
+                 RunShare, SendTokenReport, SendOutput>;
 /// They are to be started in order.
 using ProgramCommands = std::vector<ProgramCommand>;
 using ProgramOutcome = Outcome<ProgramCommands>;

@@ -1,56 +1,28 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
 
-#include "plans/worker/commit_duties.hpp"
+#include "plans/worker/pass_program.hpp"
 #include "plans/worker/pipeline_pass.hpp"
-#include "plans/worker/worker_program.hpp"
 
 namespace skein::plans {
 
-/// The worker's part of synchronous steps: all replicas of the job do every step together.
-///
-///   1 idle:      waits for the start
-///   2 pass:      computes and reduces gradients, then waits for the commit
-///   3 update:    applies the committed step
-///   4 duties:    saves and validates, if the commit says so; then 2 again
-///   5 finished:  the last commit of the generation is carried out
-class StepProgram final : public WorkerProgram {
+/// The worker's part of synchronous steps: all replicas of the job do every step together, each by
+/// its list of actions.
+class StepProgram final : public PassProgram<PipelinePass> {
  public:
-  explicit StepProgram(ProgramOptions options);
+  explicit StepProgram(const ProgramOptions& options)
+      : PassProgram(options, PipelinePass({options.actions, options.stages, options.first_step})),
+        microbatch_rows_(options.microbatch_rows) {}
 
-  ProgramOutcome on_start(const CommitOrder& left) override;
-  ProgramOutcome on_input(const InputKey& key) override;
-  ProgramCommands on_work_done() override;
-  ProgramOutcome on_group_reduced(GroupId group, uint64_t step, int32_t bucket) override;
-  ProgramOutcome on_commit(const CommitOrder& commit) override;
-
-  std::optional<uint64_t> computed_step() const override;
-  uint64_t first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const override;
-  uint64_t sample_count(uint64_t /*step*/) const override { return samples_per_step_; }
-  std::optional<uint64_t> awaited_commit() const override;
-  uint64_t steps_done() const override { return steps_done_; }
-  bool is_finished() const override { return phase_ == Phase::kFinished; }
-  bool is_working() const override;
-  std::string activity() const override;
-  void check_invariants() const override;
+  /// A micro-batch goes to all replicas of a stage, each of which takes some rows of it.
+  uint64_t first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const override {
+    return step * sample_count(step) +
+           static_cast<uint64_t>(microbatch * microbatch_rows_ + rows.begin);
+  }
 
  private:
-  enum class Phase { kIdle, kPass, kUpdate, kDuties, kFinished };
-
-  ProgramCommands begin_duties(const CommitOrder& commit);
-  /// Leaves the committed step behind if nothing that it ordered is under way.
-  ProgramCommands go_on();
-
-  const uint64_t samples_per_step_;
   const int64_t microbatch_rows_;
-  Phase phase_ = Phase::kIdle;
-  PipelinePass pass_;
-  CommitDuties duties_;                // Under way in `kDuties` only.
-  std::optional<CommitOrder> commit_;  // In `kUpdate` and `kDuties`: what is carried out.
-  uint64_t steps_done_ = 0;            // The step in progress; the pass's in `kPass` and `kUpdate`.
 };
 
 }  // namespace skein::plans

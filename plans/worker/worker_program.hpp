@@ -51,6 +51,7 @@ class WorkerProgram {
   virtual ProgramOutcome on_claim(const ClaimOrder& claim);
   virtual ProgramOutcome on_update(const UpdateOrder& update);
   virtual ProgramOutcome on_average(const AverageOrder& order);
+  virtual ProgramOutcome on_token(int32_t stage, const TokenOrder& order);
   /// The average is over; not `ok`: the stage has what it had.
   virtual ProgramOutcome on_averaged(int32_t stage, uint64_t number, bool ok);
 
@@ -58,6 +59,14 @@ class WorkerProgram {
 
   /// The mode averages weights: it may command `RunAverage`.
   virtual bool averages_weights() const { return false; }
+  /// Outputs go where the coordinator says, token by token, and not along the plan's routes: it may
+  /// command `SendOutput`.
+  virtual bool moves_tokens() const { return false; }
+  /// moves_tokens: the replicas that have made the inputs of a token of the step in progress, in
+  /// their order.
+  virtual std::vector<ReplicaId> input_holders(int32_t /*stage*/, int32_t /*token*/) const {
+    return {};
+  }
   /// The pass that runs actions; none: no action runs.
   virtual std::optional<uint64_t> computed_step() const = 0;
   /// A step has begun and has not ended.
@@ -96,6 +105,9 @@ inline ProgramOutcome WorkerProgram::on_update(const UpdateOrder&) {
   return Dropped{DropReason::kUnexpected};
 }
 inline ProgramOutcome WorkerProgram::on_average(const AverageOrder&) {
+  return Dropped{DropReason::kUnexpected};
+}
+inline ProgramOutcome WorkerProgram::on_token(int32_t, const TokenOrder&) {
   return Dropped{DropReason::kUnexpected};
 }
 inline ProgramOutcome WorkerProgram::on_averaged(int32_t, uint64_t, bool) {

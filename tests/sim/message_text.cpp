@@ -21,6 +21,8 @@ const char* name_of(const Body::Reader& body) {
       {Body::START, "Start"},
       {Body::READY, "Ready"},
       {Body::EARLY_SIGNAL, "EarlySignal"},
+      {Body::TOKEN_ORDER, "TokenOrder"},
+      {Body::TOKEN_REPORT, "TokenReport"},
       {Body::REDUCED, "Reduced"},
       {Body::COMMIT, "Commit"},
       {Body::SNAPSHOT_KEPT, "SnapshotKept"},

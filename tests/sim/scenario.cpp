@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plans/base/rng.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/profile/estimate.hpp"
@@ -102,6 +103,25 @@ void choose_planner(uint64_t seed, plans::JobSpec& job) {
   if (!draw.chance(0.25)) return;
   job.parallelism = {};
   job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
+}
+
+/// Steps that are pulled as tokens, of one to three sub-models and sizes that double.
+void choose_tokens(uint64_t seed, plans::JobSpec& job) {
+  Draw draw{plans::Rng(seed, plans::random_stream("tokens", 1))};
+  job.sync.policy = kTokens;
+  const auto levels = static_cast<int64_t>(draw.between(1, 3));
+  job.parallelism = {};
+  job.parallelism.pipeline_parallel_degree = levels;
+  if (levels > 1) job.model.tied_head = false;
+  int64_t samples = draw.one_of({1, 1, 2});
+  for (int64_t level = 0; level < levels; ++level) {
+    job.tokens.samples.push_back(samples);
+    job.tokens.workers.push_back(draw.one_of({0, 0, 0, 1, 2}));
+    if (draw.chance(0.5)) samples *= 2;
+  }
+  job.tokens.depth_first = draw.chance(0.7);
+  job.tokens.own_buckets = draw.chance(0.7);
+  job.tokens.ahead = static_cast<int64_t>(draw.between(1, 3));
 }
 
 /// Local updates: many short rounds, so that faults hit all parts of them.
@@ -507,7 +527,7 @@ std::string to_text(const Fault& fault) {
 }
 
 Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) {
-  const bool has_pipelines = policy != "allreduce" && policy != kThirdMode;
+  const bool has_pipelines = policy != "allreduce" && policy != kThirdMode && policy != kTokens;
   Draw draw{plans::Rng(
       seed, has_pipelines
                 ? plans::random_stream("columns", 7)  // Old word: seeds keep their meaning.
@@ -552,6 +572,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   add_abandonment(seed, scenario.job, scenario.faults);
   add_rare(seed, scenario.faults);
   choose_many(seed, has_pipelines, scenario);
+  if (policy == kTokens) choose_tokens(seed, scenario.job);
   choose_hosts(seed, scenario);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
@@ -570,6 +591,10 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   if (scenario.elsewhere_chance > 0) {
     absl::StrAppend(&scenario.shape, ", ", scenario.elsewhere_chance,
                     " of the workers without the run's folder");
+  }
+  if (policy == kTokens) {
+    absl::StrAppend(&scenario.shape, ", tokens of ",
+                    absl::StrJoin(scenario.job.tokens.samples, ", "), " samples");
   }
   if (has_pipelines) {
     absl::StrAppend(&scenario.shape, ", ", policy, " in rounds of ", scenario.job.sync.round_steps,

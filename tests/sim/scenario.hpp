@@ -79,6 +79,8 @@ struct Scenario {
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };
 
+/// The `sync.policy` of jobs whose steps are pulled as tokens: else they are those of "allreduce".
+inline constexpr char kTokens[] = "tokens";
 /// Instead of a `sync.policy`: the jobs of "allreduce", in the mode of `third_mode.hpp`.
 inline constexpr char kThirdMode[] = "third-mode";
 

@@ -220,6 +220,17 @@ class RandomMessages {
     to.device_wait_us = count(kTimeUsMax);
     to.turns = {count(plans::kTurnPositionMax), flag()};
   }
+  void fill(plans::TokenOrder& to) {
+    to.kind = static_cast<plans::TokenOrder::Kind>(below(3));
+    to.replica = replica();
+    to.step = count(kStepsMax);
+    to.token = static_cast<int32_t>(below(kMicrobatchesMax));
+    to.others.resize(elements());
+    for (plans::ReplicaId& other : to.others) other = replica();
+  }
+  void fill(TokenReport& to) {
+    to = {replica(), count(kStepsMax), static_cast<int32_t>(below(kMicrobatchesMax)), flag()};
+  }
   void fill(EarlySignal& to) { to = {replica(), count(kStepsMax)}; }
   void fill(Reduced& to) { to = {replica(), count(kStepsMax), norm()}; }
   void fill(plans::CommitOrder& to) {

@@ -30,7 +30,10 @@ TEST(PolicyKind, EveryNameOfAPipelinePolicyMakesOne) {
   EXPECT_FALSE(may_run_pipelines(job_of("allreduce")));
   EXPECT_TRUE(may_run_pipelines(job_of("auto")));
   EXPECT_FALSE(begins_in_pipelines(job_of("auto")));
-  int kind = static_cast<int>(PolicyKind::kAllreduce);
+  EXPECT_EQ(parse_policy_kind("tokens").value(), PolicyKind::kTokens);
+  EXPECT_FALSE(may_run_pipelines(job_of("tokens"))) << "all do every step together";
+  EXPECT_TRUE(trains_by_tokens(job_of("tokens")));
+  int kind = static_cast<int>(PolicyKind::kTokens);
   for (const std::string& name : kNames) {
     EXPECT_EQ(static_cast<int>(parse_policy_kind(name).value()), ++kind) << name;
     EXPECT_TRUE(begins_in_pipelines(job_of(name)));

@@ -1,24 +1,28 @@
-#include "plans/worker/step_program.hpp"
+#include "plans/worker/pass_program.hpp"
 
 #include <utility>
 
 #include "plans/base/check.hpp"
+#include "plans/worker/pipeline_pass.hpp"
+#include "plans/worker/token_pass.hpp"
 
 namespace skein::plans {
 
-StepProgram::StepProgram(ProgramOptions options)
+template <class Pass>
+PassProgram<Pass>::PassProgram(const ProgramOptions& options, Pass pass)
     : samples_per_step_(options.samples_per_step),
-      microbatch_rows_(options.microbatch_rows),
-      pass_({options.actions, options.stages, options.first_step}),
+      pass_(std::move(pass)),
       duties_({options.stages, options.validation_batches, options.first_step}),
       steps_done_(options.first_step) {}
 
-ProgramOutcome StepProgram::on_start(const CommitOrder& left) {
+template <class Pass>
+ProgramOutcome PassProgram<Pass>::on_start(const CommitOrder& left) {
   if (phase_ != Phase::kIdle) return Dropped{DropReason::kRepeated};
   return begin_duties(left);  // As if its update had just ended.
 }
 
-ProgramOutcome StepProgram::on_input(const InputKey& key) {
+template <class Pass>
+ProgramOutcome PassProgram<Pass>::on_input(const InputKey& key) {
   if (is_finished()) return Dropped{DropReason::kUnexpected};
   if (key.kind != InputKind::kValidation) return pass_.on_input(key);
   ProgramOutcome outcome = duties_.on_input(key);
@@ -28,7 +32,8 @@ ProgramOutcome StepProgram::on_input(const InputKey& key) {
   return commands;
 }
 
-ProgramCommands StepProgram::on_work_done() {
+template <class Pass>
+ProgramCommands PassProgram<Pass>::on_work_done() {
   if (phase_ == Phase::kPass) return pass_.on_work_done();
   if (phase_ == Phase::kUpdate) {
     ++steps_done_;
@@ -40,12 +45,14 @@ ProgramCommands StepProgram::on_work_done() {
   return commands;
 }
 
-ProgramOutcome StepProgram::on_group_reduced(GroupId group, uint64_t step, int32_t bucket) {
+template <class Pass>
+ProgramOutcome PassProgram<Pass>::on_group_reduced(GroupId group, uint64_t step, int32_t bucket) {
   if (phase_ != Phase::kPass) return Dropped{DropReason::kStale};
   return pass_.on_group_reduced(group, step, bucket);
 }
 
-ProgramOutcome StepProgram::on_commit(const CommitOrder& commit) {
+template <class Pass>
+ProgramOutcome PassProgram<Pass>::on_commit(const CommitOrder& commit) {
   if (commit.step < steps_done_) return Dropped{DropReason::kStale};
   if (phase_ == Phase::kUpdate && commit.step == steps_done_) return Dropped{DropReason::kRepeated};
   if (awaited_commit() != commit.step) return Dropped{DropReason::kEarly};
@@ -54,7 +61,8 @@ ProgramOutcome StepProgram::on_commit(const CommitOrder& commit) {
   return ProgramCommands{RunUpdate{commit.step, commit.step, commit.gradient_norm, commit.profile}};
 }
 
-ProgramCommands StepProgram::begin_duties(const CommitOrder& commit) {
+template <class Pass>
+ProgramCommands PassProgram<Pass>::begin_duties(const CommitOrder& commit) {
   phase_ = Phase::kDuties;
   commit_ = commit;
   ProgramCommands commands = duties_.begin(commit, steps_done_);
@@ -62,7 +70,8 @@ ProgramCommands StepProgram::begin_duties(const CommitOrder& commit) {
   return commands;
 }
 
-ProgramCommands StepProgram::go_on() {
+template <class Pass>
+ProgramCommands PassProgram<Pass>::go_on() {
   if (duties_.is_under_way()) return {};
   const bool is_last = commit_->last;
   commit_.reset();
@@ -70,26 +79,24 @@ ProgramCommands StepProgram::go_on() {
   return is_last ? ProgramCommands() : pass_.begin(steps_done_);
 }
 
-std::optional<uint64_t> StepProgram::computed_step() const {
+template <class Pass>
+std::optional<uint64_t> PassProgram<Pass>::computed_step() const {
   return phase_ == Phase::kPass && pass_.computes() ? std::optional(steps_done_) : std::nullopt;
 }
 
-/// A micro-batch goes to all replicas of a stage, each of which takes some rows of it.
-uint64_t StepProgram::first_sample(uint64_t step, int32_t microbatch, const RowRange& rows) const {
-  return step * samples_per_step_ +
-         static_cast<uint64_t>(microbatch * microbatch_rows_ + rows.begin);
-}
-
-std::optional<uint64_t> StepProgram::awaited_commit() const {
+template <class Pass>
+std::optional<uint64_t> PassProgram<Pass>::awaited_commit() const {
   const bool waits = phase_ == Phase::kPass && pass_.is_complete();
   return waits ? std::optional(steps_done_) : std::nullopt;
 }
 
-bool StepProgram::is_working() const {
+template <class Pass>
+bool PassProgram<Pass>::is_working() const {
   return pass_.is_working() || phase_ == Phase::kUpdate || duties_.is_working();
 }
 
-std::string StepProgram::activity() const {
+template <class Pass>
+std::string PassProgram<Pass>::activity() const {
   switch (phase_) {
     case Phase::kIdle:
     case Phase::kPass:
@@ -104,7 +111,8 @@ std::string StepProgram::activity() const {
   return "the end";
 }
 
-void StepProgram::check_invariants() const {
+template <class Pass>
+void PassProgram<Pass>::check_invariants() const {
   pass_.check_invariants();
   duties_.check_invariants();
   SKEIN_CHECK(duties_.is_under_way() == (phase_ == Phase::kDuties)) << "in " << activity();
@@ -115,5 +123,8 @@ void StepProgram::check_invariants() const {
   SKEIN_CHECK(!has_pass || pass_.step() == steps_done_)
       << "pass " << pass_.step() << " after " << steps_done_ << " steps";
 }
+
+template class PassProgram<PipelinePass>;
+template class PassProgram<TokenPass>;
 
 }  // namespace skein::plans

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "plans/plan/plan.hpp"
+#include "plans/schedule/action.hpp"
+
+namespace skein::plans {
+
+/// Sets what follows, in a plan by tokens, from the workers of its stages. Replicas stand in the
+/// order of their workers' numbers. Each worker is a rank of its own, in the same order. Nobody
+/// follows its list of actions, as workers compute what they are granted: it says what a worker may
+/// have to keep, which is every token of its stages at once.
+void set_token_lists(Plan& plan);
+
+/// InvalidArgument   if it is not what `set_token_lists` makes of the plan.
+absl::Status check_token_lists(const Plan& plan);
+
+}  // namespace skein::plans

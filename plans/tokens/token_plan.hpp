@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plans/elastic/replan.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/plan/plan.hpp"
+#include "plans/tokens/token_order.hpp"
+#include "plans/tokens/token_pool.hpp"
+
+namespace skein::plans {
+
+/// InvalidArgument   if the job's `tokens` keys fit nothing else that it says; the message names
+/// the key. OK if it is not trained by tokens and they are as they come.
+absl::Status check_tokens(const JobSpec& job);
+
+/// The plan of a job that is trained by tokens: its sub-models are the stages of
+/// `parallelism.layout`, or `pipeline_parallel_degree` stages that are even by cost, and each has a
+/// replica on every worker, or on as many as `tokens.workers` says. Those who hold a stage in
+/// `current` keep it; else those with the smallest numbers have it.
+/// InvalidArgument   if the layout does not fit the model.
+absl::StatusOr<Plan> make_token_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
+                                     uint64_t generation, const std::optional<Plan>& current);
+
+/// The same, whenever members have changed.
+absl::StatusOr<PlannedPipeline> replan_tokens(const ReplanRequest& request);
+
+// What a plan of that mode says of its tokens.
+
+TokenShape token_shape(const Plan& plan);
+LevelWorkers level_workers(const Plan& plan);
+
+}  // namespace skein::plans

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Steps that are pulled as tokens, with real processes: whoever comes to which token, whoever is slow, stops,
+dies or joins, the run ends with the weights of one process."""
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from checkpoints import newest, read_model, worst_relative  # noqa: E402
+from elastic_runs import ElasticRun  # noqa: E402
+from running import LONG, Program  # noqa: E402
+
+STEPS = 40
+TOLERANCE = 1e-4
+UNTIED = ["--model.tie_word_embeddings", "false"]
+TOKENS = ["--sync.policy", "tokens", *UNTIED]
+THREE = [*TOKENS, "--parallelism.layout", "[1, 2, 1]", "--tokens.samples", "[1, 2, 4]"]
+# Name, workers, words. The first job is one sub-model; others leave out a policy, or limit workers.
+SHAPES = [
+    ("one sub-model", 3, [*TOKENS, "--tokens.samples", "[2]"]),
+    ("two sub-models", 4, [*TOKENS, "--tokens.samples", "[1, 4]", "--tokens.ahead", "3"]),
+    ("three sub-models", 5, THREE),
+    ("few may train the last", 4, [*THREE, "--tokens.workers", "[0, 0, 1]"]),
+    ("oldest first, one bucket", 3,
+     [*THREE, "--tokens.depth_first", "false", "--tokens.own_buckets", "false", "--tokens.ahead", "1"]),
+    ("a worker of a quarter of the speed", 3, [*THREE, "--device.speeds", "[0.4, 0.4, 0.1]"]),
+]
+SLOW = ["--device.speed", "0.1", "--elastic.heartbeat_timeout_seconds", "3"]
+
+
+def check(program, reference, name, run, culprits=()):
+    code = run.finish()
+    program.expect(f"{name}: ends with code 0", code == 0, f"{code}: {run.errors()[-300:]}")
+    if code != 0:
+        return
+    complaints = run.complaints_about_journal(STEPS)
+    program.expect(f"{name}: every step is committed once", not complaints, complaints)
+    lost = [each["worker"] for each in run.events("worker.lost")]
+    for worker in culprits:
+        program.expect(f"{name}: w{worker} is lost", str(worker) in map(str, lost), lost)
+    worst, tensor = worst_relative(read_model(newest(run.folder())), reference)
+    program.expect(f"{name}: the weights of one process", worst <= TOLERANCE, f"{worst:.1e} {tensor}")
+
+
+def kill(run):
+    run.wait_for_step(8)
+    run.signal(2)
+    return [2]
+
+
+def stop(run):
+    """Others have its tokens when its lease is over; it comes back to a run that went on."""
+    run.wait_for_step(6)
+    pid = run.pid(3)
+    run.signal(3, signal.SIGSTOP)
+    run.wait_for_event("worker.lost", 30)
+    time.sleep(0.5)
+    os.kill(pid, signal.SIGCONT)
+    return [3]
+
+
+def pause(run):
+    run.wait_for_step(6)
+    run.signal(1, signal.SIGSTOP)
+    time.sleep(1)
+    run.signal(1, signal.SIGCONT)
+    return []
+
+
+def join(run):
+    run.wait_for_step(5)
+    run.join("--device.speed", "0.1")
+    run.wait_for_step(15)
+    run.signal(1)
+    return [1]
+
+
+def main():
+    program = Program()
+    out = program.run_reference("reference", *UNTIED, "--training.steps", str(STEPS))
+    reference = read_model(newest(out + "/final"))
+    for name, workers, words in SHAPES:
+        run = ElasticRun(program, name.replace(" ", "-").replace(",", ""), workers, *words,
+                         "--training.steps", str(STEPS))
+        try:
+            check(program, reference, name, run)
+        finally:
+            run.end()
+    faults = [kill, stop, pause, join]
+    for fault in faults if LONG else faults[:2] + faults[3:]:
+        run = ElasticRun(program, fault.__name__, 4, *THREE, *SLOW, "--training.steps", str(STEPS),
+                         apart=True)
+        try:
+            culprits = fault(run)
+            check(program, reference, fault.__name__, run, culprits)
+        finally:
+            run.end()
+    program.finish()
+
+
+main()
