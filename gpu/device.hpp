@@ -65,7 +65,7 @@ struct Work {
   /// free, so that the wake of a thread is no work. Zero: when `Device::run` is called.
   std::chrono::steady_clock::time_point given = {};
   /// What a device that several jobs share goes by. It calls `on_begin`, if there is one, when it
-  /// begins with this piece.
+  /// begins with this piece after others' work, or in another's turn, had kept it waiting.
   plans::DevicePieceNeed need = {};
   std::function<void()> on_begin = {};
 };

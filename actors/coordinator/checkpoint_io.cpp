@@ -1,5 +1,6 @@
 #include "actors/coordinator/checkpoint_io.hpp"
 
+#include <chrono>
 #include <utility>
 
 #include "actors/end_process.hpp"
@@ -53,6 +54,13 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
           if (!is_of_run) return std::nullopt;
           return steps == sought.steps_done ? sought.loss : 0;
         };
+        // Workers that have given the run up may be writing what they hold: steps are not taken
+        // back under their hands.
+        if (gpu::is_state_being_left(self->state.run_folder)) {
+          constexpr std::chrono::milliseconds kPause(200);
+          self->delayed_send(CheckpointIo(self), kPause, sought, listener);
+          return;
+        }
         auto adopted =
             gpu::adopt_emergency_shards(self->state.run_folder, self->state.job, find_loss);
         LeftStateFound found{adopted.status(), {}};

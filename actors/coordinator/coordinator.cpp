@@ -484,6 +484,7 @@ void CoordinatorState::carry_out(const plans::CheckListener& decision) {
 
 void CoordinatorState::carry_out(const plans::StopWorkers& decision) {
   result.keeps_state = decision.keeps_state;
+  result.is_kept_whole = decision.is_whole;
   send_to_all(net::Stop{decision.reason, decision.keeps_state});
 }
 
@@ -596,7 +597,7 @@ void CoordinatorState::on_plan_message(plans::WorkerId worker, const net::Envelo
   } else if (const auto* ready = std::get_if<plans::ReadyReport>(&body)) {
     apply(coordination->on_ready(worker, *ready, now_us()));
   } else if (const auto* token = std::get_if<net::TokenReport>(&body)) {
-    apply(coordination->on_token(worker, token->replica, token->step, token->token, token->is_done,
+    apply(coordination->on_token(worker, token->replica, token->step, token->token, token->event,
                                  now_us()));
   } else if (const auto* signal = std::get_if<net::EarlySignal>(&body)) {
     apply(coordination->on_early_signal(worker, signal->replica, signal->step, now_us()));

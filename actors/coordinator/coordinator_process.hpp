@@ -44,6 +44,7 @@ struct RunResult {
   uint64_t steps_done = 0;
   bool stopped_early = false;   // By `request_stop`.
   bool keeps_state = false;     // Steps are in no checkpoint: workers write what they hold.
+  bool is_kept_whole = false;   // keeps_state: all that hold a part of it are there.
   std::string checkpoint_path;  // The last complete one; empty if none.
 };
 

@@ -240,11 +240,12 @@ class SqliteJournal final : public Journal {
     return Statement(raw);
   }
 
+  static constexpr char kAdvice[] =
+      "; put it back from a copy, or move it away to go on from the newest checkpoint";
   /// SQLite reads it, and we have not written it.
   absl::Status damaged(const std::string& what) const {
-    return absl::DataLossError(absl::StrCat("the journal ", path_, " is damaged, it has ", what,
-                                            "; put it back from a copy, or delete it to go on from "
-                                            "the newest checkpoint"));
+    return absl::DataLossError(
+        absl::StrCat("the journal ", path_, " is damaged, it has ", what, kAdvice));
   }
 
   absl::Status error(const char* verb) {
@@ -252,7 +253,8 @@ class SqliteJournal final : public Journal {
                                           sqlite3_errmsg(database_.get()));
     const int code = sqlite3_errcode(database_.get());
     const bool is_damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
-    return is_damaged ? absl::DataLossError(text) : absl::UnavailableError(text);
+    return is_damaged ? absl::DataLossError(absl::StrCat(text, kAdvice))
+                      : absl::UnavailableError(text);
   }
 
   std::string path_;

@@ -88,12 +88,13 @@ DeviceGate::Queue* DeviceGate::find(uint64_t job, uint64_t stay) {
 DeviceGate::Pass DeviceGate::begin(uint64_t job, const plans::DevicePieceNeed& need) {
   std::unique_lock lock(mutex_);
   const auto here = queues_.find(job);
-  if (here == queues_.end()) return {Clock::now(), 0};
+  if (here == queues_.end()) return {Clock::now()};
   const uint64_t stay = here->second.stay;
   const uint64_t number = here->second.asked++;
   turns_.request(job, need, now_us());
   advance();
   Queue* own = find(job, stay);
+  const bool has_waited = own != nullptr && own->granted <= number;
   while (own != nullptr && own->granted <= number) {
     if (const auto wake_us = turns_.wake_us()) {
       changed_.wait_until(lock, Instant(std::chrono::microseconds(*wake_us)));
@@ -103,7 +104,7 @@ DeviceGate::Pass DeviceGate::begin(uint64_t job, const plans::DevicePieceNeed& n
     }
     own = find(job, stay);
   }
-  return {own == nullptr ? Clock::now() : own->granted_at, stay};
+  return {own == nullptr ? Clock::now() : own->granted_at, stay, has_waited};
 }
 
 void DeviceGate::end(uint64_t job, const Pass& pass) {

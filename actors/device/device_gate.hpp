@@ -34,8 +34,9 @@ class DeviceGate {
 
   /// A piece of work that may run.
   struct Pass {
-    Instant since;      // The device might have been working on it since then.
-    uint64_t stay = 0;  // Which of the job's stays here it belongs to.
+    Instant since;            // The device might have been working on it since then.
+    uint64_t stay = 0;        // Which of the job's stays here it belongs to.
+    bool has_waited = false;  // Other jobs had the device, or the turn.
   };
   /// Waits until the device is the job's, for one piece of work. Pieces of one job go in the order
   /// of the calls.

@@ -114,7 +114,7 @@ class JobDevice final : public gpu::Device {
   absl::Status run(gpu::Work work) override {
     const DeviceGate::Pass pass = parts_.gate->begin(parts_.job, work.need);
     work.given = pass.since;
-    if (work.on_begin) work.on_begin();
+    if (pass.has_waited && work.on_begin) work.on_begin();
     absl::Status status = parts_.inner->run(std::move(work));
     parts_.gate->end(parts_.job, pass);
     return status;

@@ -30,7 +30,8 @@ void SharedMemory::set_priority(uint64_t job, int64_t priority) {
 absl::Status SharedMemory::reserve(uint64_t job, int64_t bytes, int64_t limit) {
   std::unique_lock lock(mutex_);
   const auto fits = [&](Others which) {
-    return limit == 0 || bytes + others_of(job, which) <= limit;
+    const int64_t others = others_of(job, which);
+    return limit == 0 || others == 0 || bytes + others <= limit;
   };
   parts_[job].wanted = bytes;
   while (limit > 0 && bytes > 0 && comes_before(job)) changed_.wait_for(lock, patience_);
@@ -56,7 +57,10 @@ bool SharedMemory::comes_before(uint64_t job) const {
 
 absl::Status SharedMemory::reserve_briefly(uint64_t job, int64_t bytes, int64_t limit) {
   std::unique_lock lock(mutex_);
-  const auto fits = [&] { return limit == 0 || bytes + others_of(job, Others::kAll) <= limit; };
+  const auto fits = [&] {
+    const int64_t others = others_of(job, Others::kAll);
+    return limit == 0 || others == 0 || bytes + others <= limit;
+  };
   const auto is_its_turn = [&] {
     const auto is_before_and_waits = [&](const auto& each) {
       return each.second.waits_briefly && is_before(each.first, job);
@@ -64,7 +68,7 @@ absl::Status SharedMemory::reserve_briefly(uint64_t job, int64_t bytes, int64_t 
     return fits() && std::none_of(parts_.begin(), parts_.end(), is_before_and_waits);
   };
   parts_[job].waits_briefly = true;
-  if (bytes <= limit) changed_.wait_for(lock, kLong * patience_, is_its_turn);
+  if (limit > 0) changed_.wait_for(lock, kLong * patience_, is_its_turn);
   parts_[job].waits_briefly = false;
   changed_.notify_all();
   if (!fits()) return missing(bytes, others_of(job, Others::kAll), limit);

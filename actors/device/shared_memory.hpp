@@ -27,7 +27,8 @@ class SharedMemory {
   /// waits for jobs that come behind it, but not for those before it; then it is ResourceExhausted,
   /// with the bytes that are missing. It leaves those before it that have just come, and have
   /// reserved nothing yet, a while to do so where there is a limit. So of jobs that ask on several
-  /// workers, in whatever order, the same one is refused on all of them.
+  /// workers, in whatever order, the same one is refused on all of them. Whoever is alone gets what
+  /// it asks for, as on a device that nobody shares.
   absl::Status reserve(uint64_t job, int64_t bytes, int64_t limit);
   /// The same for a moment, and with more patience: it waits for those before it, too, as they may
   /// need theirs for a moment as well, and keeps from nobody but those behind it who need something

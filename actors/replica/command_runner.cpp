@@ -43,7 +43,6 @@ void CommandRunner::run_forward(const plans::RunAction& command, const StageRepl
   const int32_t microbatch = command.action.microbatch;
   Outgoing output = outgoing(own, Kind::ACTIVATION, command);
   if (parts_.tokens) {
-    if (command.begins_step) parts_.tokens->forget(command.step);
     output.memory = parts_.tokens->make_activation(own, command.step, microbatch);
   }
   ForwardWork forward;
@@ -112,16 +111,22 @@ Outgoing CommandRunner::outgoing(const StageReplica& from, Kind kind, const plan
   return output;
 }
 
+void CommandRunner::carry_out(const plans::RunBegin& command) {
+  if (parts_.tokens) parts_.tokens->forget(command.step);
+  std::vector<std::shared_ptr<gpu::StageModel>> models;
+  for (const auto& [stage, own] : parts_.replicas) models.push_back(own.parts.model);
+  parts_.device->submit(command, begin_work(std::move(models), program_.sample_count(command.step),
+                                            config_.job.training.seq_len));
+}
+
 void CommandRunner::carry_out(const plans::RunShare& command) {
   const StageReplica& own = parts_.replicas.at(command.stage);
-  parts_.device->submit(
-      command, share_work(command, own, parts_.reductions->host_parts(own),
-                          program_.sample_count(command.step), config_.job.training.seq_len));
+  parts_.device->submit(command, share_work(own, parts_.reductions->host_parts(own)));
 }
 
 void CommandRunner::carry_out(const plans::SendTokenReport& command) {
   options_.report(net::TokenReport{parts_.replicas.at(command.stage).parts.id, command.step,
-                                   command.token, command.is_done});
+                                   command.token, command.event});
 }
 
 void CommandRunner::carry_out(const plans::SendOutput& command) {
@@ -165,6 +170,7 @@ void CommandRunner::carry_out(const plans::RunValidation& command) {
   ForwardWork forward;
   forward.data = config_.data;
   forward.first_sample = static_cast<uint64_t>(command.microbatch * piece_rows + own.rows.begin);
+  forward.end_sample = static_cast<uint64_t>(plans::validation_samples(config_.job));
   forward.seq_len = config_.job.training.seq_len;
   forward.activations = parts_.traffic->take(
       {plans::InputKind::kValidation, command.step, command.stage, command.microbatch});

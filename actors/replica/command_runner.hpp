@@ -43,6 +43,7 @@ class CommandRunner {
   void carry_out(const plans::RunReduction& command);
   void carry_out(const plans::SendReduced& command);
   void carry_out(const plans::SendEarlySignal& command);
+  void carry_out(const plans::RunBegin& command);
   void carry_out(const plans::RunShare& command);
   void carry_out(const plans::SendTokenReport& command);
   void carry_out(const plans::SendOutput& command);

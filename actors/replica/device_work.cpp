@@ -19,6 +19,7 @@ std::string name_of(const plans::ProgramCommand& command) {
   }
   if (std::holds_alternative<plans::RunNorm>(command)) return "norm";
   if (std::holds_alternative<plans::RunShare>(command)) return "share";
+  if (std::holds_alternative<plans::RunBegin>(command)) return "begin";
   return std::holds_alternative<plans::RunUpdate>(command) ? "update" : "validation";
 }
 
@@ -56,10 +57,13 @@ uint64_t DeviceWork::end_aside(uint64_t end_us, std::optional<uint64_t> begun_us
   return end_us - std::max(free_us, begun_us.value_or(free_us));
 }
 
-/// In the list of actions, which are those of one pass; -1: what is no action.
-int32_t DeviceWork::index_of(const plans::ProgramCommand& command) const {
+/// In the list of actions, which are those of one pass, or among those of its step so far; -1: what
+/// is no action.
+int32_t DeviceWork::index_of(const plans::ProgramCommand& command) {
   const auto* run = std::get_if<plans::RunAction>(&command);
+  if (std::holds_alternative<plans::RunBegin>(command)) return numbered_ = 0;
   if (run == nullptr) return -1;
+  if (!options_.follows_list) return ++numbered_;
   const plans::ActionList& actions = options_.plan.actions;
   return static_cast<int32_t>(std::find(actions.begin(), actions.end(), run->action) -
                               actions.begin());
@@ -81,8 +85,9 @@ plans::WorkPiece DeviceWork::piece_of(const plans::ProgramCommand& command, int3
   piece.device = static_cast<int32_t>(options_.worker.value) - 1;
   piece.index = -1;
   const auto* run = std::get_if<plans::RunAction>(&command);
-  if (run == nullptr || run->part > 0) return piece;
-  piece.step = static_cast<int32_t>(run->step);
+  const auto* begin = std::get_if<plans::RunBegin>(&command);
+  if (begin == nullptr && (run == nullptr || run->part > 0)) return piece;
+  piece.step = static_cast<int32_t>(begin != nullptr ? begin->step : run->step);
   piece.index = index;
   return piece;
 }

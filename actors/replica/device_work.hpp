@@ -27,6 +27,8 @@ class DeviceWork {
     /// the device's thread.
     std::function<void(uint64_t token, gpu::Work work, Outgoing output)> submit;
     std::function<uint64_t()> now_us;
+    bool follows_list =
+        true;  // False: actions are numbered as they come, and not by the plan's list.
   };
   explicit DeviceWork(Options options);
 
@@ -48,7 +50,7 @@ class DeviceWork {
   uint64_t end_aside(uint64_t end_us, std::optional<uint64_t> begun_us);
 
  private:
-  int32_t index_of(const plans::ProgramCommand& command) const;
+  int32_t index_of(const plans::ProgramCommand& command);
   plans::WorkPiece piece_of(const plans::ProgramCommand& command, int32_t index) const;
   plans::DevicePieceNeed need_of(const plans::ProgramCommand& command, int32_t index) const;
 
@@ -60,6 +62,7 @@ class DeviceWork {
 
   const Options options_;
   std::deque<Running> running_;  // In the order of submission, which is that of the device.
+  int32_t numbered_ = 0;         // Actions since the step began, where no list is followed.
   uint64_t device_free_us_ = 0;  // When the newest piece of work ended; never goes back.
 };
 

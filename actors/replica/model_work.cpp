@@ -32,6 +32,9 @@ struct ForwardInput {
   template <class Run>
   absl::Status with_input(Run run) const {
     const int64_t seq_len = forward.seq_len;
+    if (model->has_embedding() || model->has_head()) {
+      SKEIN_RETURN_IF_ERROR(forward.data->check_length());
+    }
     std::vector<int32_t> tokens(model->has_embedding() ? rows * seq_len : 0);
     std::vector<int32_t> targets(model->has_head() ? rows * seq_len : 0);
     for (int64_t row = 0; row < rows; ++row) {
@@ -151,16 +154,24 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
   return work;
 }
 
-gpu::Work share_work(const plans::RunShare& run, const StageReplica& replica,
-                     const gpu::GradientParts& host_parts, uint64_t sample_count, int64_t seq_len) {
+gpu::Work share_work(const StageReplica& replica, const gpu::GradientParts& host_parts) {
   gpu::Work work;
   work.run = [model = replica.parts.model, norm = replica.norm_squared, host_parts,
-              layers = replica.parts.options.layers, begins = run.begins_step,
-              is_alone = replica.parts.groups.empty(),
+              layers = replica.parts.options.layers,
+              is_alone = replica.parts.groups.empty()](gpu::Ops& ops) {
+    return is_alone ? model->gradient_norm_squared(ops, norm.get())
+                    : model->share_gradients(ops, layers, host_parts);
+  };
+  return work;
+}
+
+gpu::Work begin_work(std::vector<std::shared_ptr<gpu::StageModel>> models, uint64_t sample_count,
+                     int64_t seq_len) {
+  gpu::Work work;
+  work.run = [models = std::move(models),
               loss_scale = loss_scale_of(sample_count, seq_len)](gpu::Ops& ops) -> absl::Status {
-    if (begins) SKEIN_RETURN_IF_ERROR(model->start_step(ops, loss_scale));
-    if (is_alone) return model->gradient_norm_squared(ops, norm.get());
-    return model->share_gradients(ops, layers, host_parts);
+    for (const auto& model : models) SKEIN_RETURN_IF_ERROR(model->start_step(ops, loss_scale));
+    return absl::OkStatus();
   };
   return work;
 }

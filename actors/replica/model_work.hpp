@@ -52,8 +52,10 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
                         const StageReplica& replica, BackwardWork backward);
 
 /// Shows a stage's gradients to what adds them up, or computes their norm where nothing does.
-gpu::Work share_work(const plans::RunShare& run, const StageReplica& replica,
-                     const gpu::GradientParts& host_parts, uint64_t sample_count, int64_t seq_len);
+gpu::Work share_work(const StageReplica& replica, const gpu::GradientParts& host_parts);
+/// Zeroes gradients and losses; `sample_count` as in `forward_work`.
+gpu::Work begin_work(std::vector<std::shared_ptr<gpu::StageModel>> models, uint64_t sample_count,
+                     int64_t seq_len);
 gpu::Work norm_work(const StageReplica& replica);
 
 /// A stage to be updated, and what is added to its weights afterwards.

@@ -65,7 +65,8 @@ void ReplicaState::start(ReplicaConfig new_config) {
   const plans::PlanPart& plan = config.plan;
   plans::ProgramOptions options;
   options.first_step = config.first_step;
-  options.validation_batches = static_cast<int32_t>(config.job.validation.batches);
+  options.validation_batches = static_cast<int32_t>(
+      (plans::validation_samples(config.job) + plan.microbatch_rows - 1) / plan.microbatch_rows);
   options.samples_per_step = static_cast<uint64_t>(config.job.training.global_batch_size);
   options.microbatch_rows = plan.microbatch_rows;
   options.stage_count = plan.stage_count;

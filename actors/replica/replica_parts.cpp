@@ -73,8 +73,8 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
   std::set<int32_t> linked;
   for (const auto& [front, link] : config.links) linked.insert(front);
   for (const auto& [stage, replica] : parts.replicas) parts.trace.add_stage(stage);
-  parts.device =
-      std::make_unique<DeviceWork>(DeviceWork::Options{plan, worker, hooks.submit, hooks.now_us});
+  parts.device = std::make_unique<DeviceWork>(
+      DeviceWork::Options{plan, worker, hooks.submit, hooks.now_us, !program.moves_tokens()});
   parts.traffic = std::make_unique<TensorTraffic>(
       TensorTraffic::Options{plan, row_floats, tied_floats, linked, config.plane, config.addresses,
                              hooks.on_tensor, !program.moves_tokens()},

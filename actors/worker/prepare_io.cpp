@@ -173,6 +173,7 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
     result.is_checkpoint_unreadable = !opened.ok() && !result.is_checkpoint_unseen;
     SKEIN_RETURN_IF_ERROR(opened.status());
     reader = *std::move(opened);
+    SKEIN_RETURN_IF_ERROR(reader->check_model(request.job.model));
     if (const uint64_t step = reader->trainer_state().steps_done; step != request.first_step) {
       result.is_checkpoint_unreadable = true;
       return absl::DataLossError(absl::StrCat(request.load_path, " is of step ", step,

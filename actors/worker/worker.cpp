@@ -136,10 +136,12 @@ void WorkerState::on_link(const LinkOpened& opened) {
 
 void WorkerState::on_link_closed(const LinkClosed& closed) {
   if (has_ended() || gives_up || !session->is_current(closed.attempt)) return;
-  if (!session->was_member() || !session->has_link()) {  // We were no member, or cannot connect.
+  if (!session->has_link()) {  // It cannot be reached any more, for as long as we try.
     return give_up(absl::UnavailableError(
         absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
   }
+  // Whoever answers and closes before it has taken us in may be about to start.
+  if (!session->was_member()) return session->connect(config.options.connect_timeout_seconds);
   lose_coordinator();
   session->connect(job.elastic.coordinator_timeout_seconds);
 }

@@ -32,6 +32,14 @@ std::string text_of(const toml::node& node) {
   return out.str();
 }
 
+/// What to add where somebody has given a job file.
+std::string job_file_hint(const std::string& key) {
+  static constexpr std::string_view kSections[] = {"job", "model", "data", "training"};
+  if (std::find(std::begin(kSections), std::end(kSections), key) == std::end(kSections)) return "";
+  return "; that is a section of a job file, and a cluster file is expected here (jobs that share "
+         "workers are given by --beside)";
+}
+
 /// Reads the values of one table of the file and remembers the first complaint.
 class TableReader {
  public:
@@ -43,7 +51,7 @@ class TableReader {
       const std::string key(key_node.str());
       if (std::find(known.begin(), known.end(), key) == known.end()) {
         complain(key_node.source().begin.line, key,
-                 absl::StrCat("unknown key", suggestion(key, known)));
+                 absl::StrCat("unknown key", suggestion(key, known), job_file_hint(key)));
       }
     }
   }

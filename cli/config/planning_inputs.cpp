@@ -133,13 +133,11 @@ absl::StatusOr<PlanningInputs> load_planning_inputs(const PlanningOptions& optio
   plans::JobSpec& job = inputs.job.spec;
   if (inputs.has_job) {
     SKEIN_ASSIGN_OR_RETURN(inputs.job, load_job(options.job_path, options.overrides));
-    if (plans::begins_in_pipelines(job) &&
-        job.parallelism.pipeline_parallel_degree == plans::kAutoDegree) {
+    if (plans::begins_in_pipelines(job) || plans::trains_by_tokens(job)) {
       return absl::InvalidArgumentError(absl::StrCat(
           options.job_path, ": sync.policy = \"", job.sync.policy,
-          "\" with parallelism.pipeline_parallel_degree = \"auto\": workers are shared out among "
-          "pipeline replicas when a run begins, and plans of synchronous steps are all that is "
-          "planned and simulated here; leave sync.policy out"));
+          "\": only plans of synchronous steps are planned and simulated here, and those are of "
+          "sync.policy = \"allreduce\"; add --sync.policy allreduce for them"));
     }
     SKEIN_ASSIGN_OR_RETURN(inputs.request.cluster, load_cluster(cluster_path));
     SKEIN_ASSIGN_OR_RETURN(inputs.request.profile, profile_for(options, job));

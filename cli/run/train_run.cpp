@@ -443,7 +443,7 @@ int TrainRun::conclude() {
                      absl::StrCat(options_.label, std::string(result_.status.message()))));
   }
   if (!result_.stopped_early) return kExitDone;
-  const bool is_saved = !result_.checkpoint_path.empty() || result_.keeps_state;
+  const bool is_saved = !result_.checkpoint_path.empty() || result_.is_kept_whole;
   return is_saved ? kExitStopped : kExitKilled;
 }
 

@@ -19,6 +19,7 @@
 #include "cli/report/number_text.hpp"
 #include "cli/run/run_folder.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/emergency_shards.hpp"
 #include "net/address.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
@@ -171,9 +172,13 @@ Json last_step(const RunFolder& folder) {
 std::string saved_text(const RunFolder& folder) {
   const auto saved = gpu::complete_checkpoints(folder.path);
   const bool has_none = !saved.ok() || saved->empty();
-  const std::string from =
-      has_none ? "the beginning, as it has no checkpoint"
-               : absl::StrCat(std::filesystem::path(saved->front()).filename().string());
+  std::string from = has_none ? "the beginning, as it has no checkpoint"
+                              : std::filesystem::path(saved->front()).filename().string();
+  const uint64_t left = gpu::newest_left_state(folder.path);
+  if (left > 0) {
+    from = absl::StrCat("step ", left, " if what its workers have left of it is whole, else from ",
+                        from);
+  }
   return absl::StrCat(" from ", from,
                       " (skein coordinator --resume ... --listen ADDRESS, with what ",
                       "they hold, if workers still wait for it there)");

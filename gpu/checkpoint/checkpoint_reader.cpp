@@ -58,6 +58,11 @@ class ShardedReader final : public CheckpointReader {
           absl::StrCat("checkpoint ", folder_, " is of a model with ", choices_of(model_),
                        " but the job's [model] has ", choices_of(model)));
     }
+    if (model.layers != model_.layers || model.heads != model_.heads) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "checkpoint ", folder_, " is of a model of ", model_.layers, " blocks with ",
+          model_.heads, " heads, but the job's [model] has ", model.layers, " with ", model.heads));
+    }
     for (const auto& parameter : plans::range_parameters(model, {0, plans::layer_count(model)})) {
       const TensorEntry* entry = find(parameter.name);
       const std::string expected = absl::StrJoin(parameter.shape, ", ");

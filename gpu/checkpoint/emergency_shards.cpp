@@ -1,6 +1,7 @@
 #include "gpu/checkpoint/emergency_shards.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -32,7 +33,8 @@ struct StateName {
 };
 using FoldersByState = std::map<StateName, std::vector<std::string>, std::greater<>>;
 
-FoldersByState find_folders(const std::string& run_folder) {
+/// Finished ones, or those that are not.
+FoldersByState find_folders(const std::string& run_folder, bool are_finished = true) {
   FoldersByState found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run_folder + "/checkpoint", error)) {
@@ -43,7 +45,8 @@ FoldersByState find_folders(const std::string& run_folder) {
                                  &name.steps_done, &name.generation, &worker);
     const bool is_ours =
         read == 3 && path == emergency_path(run_folder, name.steps_done, name.generation, worker);
-    if (is_ours && fs::exists(entry.path() / kHeldName, error)) found[name].push_back(path);
+    const bool is_finished = fs::exists(entry.path() / kHeldName, error);
+    if (is_ours && is_finished == are_finished) found[name].push_back(path);
   }
   return found;
 }
@@ -163,6 +166,29 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
   SKEIN_RETURN_IF_ERROR(
       write_durably(absl::StrCat(folder, "/", kHeldName), to_json(listing).dump(2) + "\n"));
   return sync_folder(fs::path(folder).parent_path());
+}
+
+bool is_state_being_left(const std::string& run_folder) {
+  // A disk may take so long for a layer; whoever has died writes no more.
+  constexpr std::chrono::seconds kLately(20);
+  const uint64_t durable = durable_steps(run_folder);
+  for (const auto& [name, folders] : find_folders(run_folder, /*are_finished=*/false)) {
+    if (name.steps_done <= durable) break;  // The newest come first.
+    for (const std::string& folder : folders) {
+      std::error_code error;
+      fs::file_time_type newest = fs::last_write_time(folder, error);
+      for (const auto& file : fs::directory_iterator(folder, error)) {
+        newest = std::max(newest, file.last_write_time(error));
+      }
+      if (!error && fs::file_time_type::clock::now() - newest < kLately) return true;
+    }
+  }
+  return false;
+}
+
+uint64_t newest_left_state(const std::string& run_folder) {
+  const FoldersByState found = find_folders(run_folder);
+  return found.empty() ? 0 : found.begin()->first.steps_done;
 }
 
 absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,

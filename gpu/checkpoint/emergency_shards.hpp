@@ -36,6 +36,15 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
 /// never came there, or has taken it back.
 using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64_t generation)>;
 
+/// Steps done in the newest state that workers have left in the run's folder, whole or not; 0: they
+/// have left none.
+uint64_t newest_left_state(const std::string& run_folder);
+
+/// Somebody is writing such state, newer than the newest whole checkpoint: there is a folder that
+/// is not finished, and something was written in it lately. Whoever looks for state may wait for
+/// that.
+bool is_state_being_left(const std::string& run_folder);
+
 struct AdoptedState {
   std::string path;  // The checkpoint that was made; empty: there is nothing to make one of.
   uint64_t steps_done = 0;

@@ -67,6 +67,10 @@ class WindowedData final : public TokenData {
   bool is_unchanged() const override {
     return training_.array.file->is_unchanged() && validation_.array.file->is_unchanged();
   }
+  absl::Status check_length() const override {
+    SKEIN_RETURN_IF_ERROR(training_.array.file->check_length());
+    return validation_.array.file->check_length();
+  }
   int64_t training_tokens() const override { return training_.count; }
   int64_t validation_tokens() const override { return validation_.count; }
   int64_t training_windows() const override { return training_.windows(seq_len_); }

@@ -35,6 +35,9 @@ class TokenData {
   virtual uint64_t digest() const = 0;
   /// Nobody has written into the files since they were opened, or put others in their place.
   virtual bool is_unchanged() const = 0;
+  /// DataLoss, with the file's name, if one has become shorter than it was: reading on would end
+  /// the process.
+  virtual absl::Status check_length() const = 0;
   virtual int64_t training_tokens() const = 0;
   virtual int64_t validation_tokens() const = 0;
   virtual int64_t training_windows() const = 0;  // Of one pass.

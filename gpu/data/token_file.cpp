@@ -76,6 +76,17 @@ bool MappedFile::is_unchanged() const {
   return stat(path_.c_str(), &info) == 0 && version_of(info) == version_;
 }
 
+absl::Status MappedFile::check_length() const {
+  struct stat info {};
+  // What has another file's name by now, or none, is still mapped.
+  const bool is_it = stat(path_.c_str(), &info) == 0 && info.st_dev == version_.device &&
+                     info.st_ino == version_.inode;
+  if (!is_it || static_cast<uint64_t>(info.st_size) >= version_.bytes) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path_, " had ", version_.bytes,
+                                          " bytes when it was opened, ", "and has ", info.st_size,
+                                          " now; nothing can be trained on it"));
+}
+
 void end_on_truncated_files(int code) {
   exit_code = code;
   struct sigaction action {};

@@ -33,6 +33,8 @@ class MappedFile {
   uint64_t bytes() const { return version_.bytes; }
   /// What lies at the path now is the same file, and nobody has written into it.
   bool is_unchanged() const;
+  /// DataLoss if it has become shorter since: behind its end now is no memory any more.
+  absl::Status check_length() const;
 
  private:
   std::string path_;

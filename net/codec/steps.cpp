@@ -116,14 +116,15 @@ void read(schema::TokenReport::Reader from, Bounds& bounds, TokenReport& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.step = bounds.count("step", from.getStep(), kStepsMax);
   to.token = static_cast<int32_t>(bounds.index("token", from.getToken(), kMicrobatchesMax));
-  to.is_done = from.getDone();
+  constexpr uint64_t kEvents = 3;
+  to.event = static_cast<plans::TokenEvent>(bounds.index("event", from.getEvent(), kEvents));
 }
 
 void write(const TokenReport& from, schema::TokenReport::Builder to) {
   to.setReplica(from.replica.value);
   to.setStep(from.step);
   to.setToken(static_cast<uint32_t>(from.token));
-  to.setDone(from.is_done);
+  to.setEvent(static_cast<uint32_t>(from.event));
 }
 
 void read(schema::Reduced::Reader from, Bounds& bounds, Reduced& to) {

@@ -28,12 +28,12 @@ struct EarlySignal {
   bool operator==(const EarlySignal&) const = default;
 };
 
-/// Worker -> coordinator: a replica has made the output of a token, or, `is_done`, its gradient.
+/// Worker -> coordinator: what has become of a token.
 struct TokenReport {
   plans::ReplicaId replica;
   uint64_t step = 0;
   int32_t token = 0;
-  bool is_done = false;
+  plans::TokenEvent event = plans::TokenEvent::kOutput;
   bool operator==(const TokenReport&) const = default;
 };
 

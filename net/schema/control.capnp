@@ -380,12 +380,12 @@ struct TokenOrder {
 }
 
 struct TokenReport {
-  # Worker -> coordinator: a replica has made the output of a token, or has done with it. A repeat is
-  # dropped.
+  # Worker -> coordinator: what has become of a token. A repeat is dropped.
   replica @0 :UInt32;
   step @1 :UInt64;
   token @2 :UInt32;
-  done @3 :Bool;             # Its backward, too, has ended.
+  event @3 :UInt32;          # 0: the device has begun the step, and the worker asks for tokens; the replica is
+                             # any of its own. 1: the output is there. 2: the backward has ended, too.
 }
 
 struct EarlySignal {

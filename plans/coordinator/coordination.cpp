@@ -32,6 +32,10 @@ double return_seconds(const JobSpec& job) {
   return job.elastic.heartbeat_timeout_seconds + kRejoinUs * kSecondsPerMicrosecond;
 }
 
+uint64_t return_us(const JobSpec& job) {
+  return static_cast<uint64_t>(return_seconds(job) / kSecondsPerMicrosecond);
+}
+
 bool is_left_to_planner(const Coordination::Options& options) {
   return !options.plan && options.job.parallelism.pipeline_parallel_degree == kAutoDegree;
 }
@@ -90,9 +94,9 @@ CoordinatorOutcome Coordination::on_early_signal(WorkerId sender, ReplicaId repl
 }
 
 CoordinatorOutcome Coordination::on_token(WorkerId sender, ReplicaId replica, uint64_t step,
-                                          int32_t token, bool is_done, uint64_t now_us) {
+                                          int32_t token, TokenEvent event, uint64_t now_us) {
   if (phase_ != Phase::kTraining) return Dropped{DropReason::kUnexpected};
-  return advance(mode_->on_token(sender, replica, step, token, is_done, now_us), now_us);
+  return advance(mode_->on_token(sender, replica, step, token, event, now_us), now_us);
 }
 
 CoordinatorOutcome Coordination::on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
@@ -134,6 +138,9 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   CommitOrder& order = commit->order;
   if (!order.last) order.turn = mode_->name_turn();
   const uint64_t lent_us = other_jobs_us(*commit);
+  lent_share_ = log_.last_commit_us() > 0
+                    ? std::min(1.0, static_cast<double>(lent_us) / log_.last_commit_us())
+                    : 0;
   progress_.on_commit(now_us);
   if (journal_told_us_) {
     journal_told_us_.reset();
@@ -429,8 +436,8 @@ CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage
 /// to be done about it, and about the mode, is for the planner to think about.
 CoordinatorDecisions Coordination::watch_timings(uint64_t now_us) {
   if (log_.is_held() || change_after_journal_ || stop_.is_made()) return {};
-  const PlanReview::Commit commit{log_.steps_done(), log_.last_step_us(), mode_->last_timings(),
-                                  generation_};
+  const PlanReview::Commit commit{log_.steps_done(), log_.last_step_us() * (1 - lent_share_),
+                                  mode_->last_timings(), generation_};
   const TimingWatch::Observation seen = review_.on_commit(commit);
   CoordinatorDecisions decisions;
   for (const SpeedChange& change : seen.changes) {
@@ -607,7 +614,7 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
   // Those who hold what is to be saved may be on their way back.
   const bool waits = members_.count() == 0 && !is_alone && has_past() && has_unsaved();
   if (stop_.is_made() && !waits) return end(absl::OkStatus(), true);
-  stop_waits_until_us_ = now_us + kRejoinUs;
+  stop_waits_until_us_ = now_us + return_us(options_.job);
   most_gathered_ = members_.count();
   phase_ = Phase::kGathering;
   goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
@@ -785,8 +792,9 @@ CoordinatorDecisions Coordination::dismiss_leavers() {
   }
   CoordinatorDecisions decisions;
   for (WorkerId id : gone) {
+    const char* what = members().at(id).may_hold_state ? "its state has moved" : "it held nothing";
     decisions.push_back(RunEvent{"worker.left",
-                                 absl::StrCat(describe(id), " has left; its state has moved"),
+                                 absl::StrCat(describe(id), " has left; ", what),
                                  {{"worker", absl::StrCat(id.value)}}});
     decisions.push_back(StopWorker{id, "drained"});
     members_.remove(id);
@@ -930,6 +938,8 @@ CoordinatorDecisions Coordination::refuse_other_run(PeerNumber peer, const JoinR
 }
 
 CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request, uint64_t now_us) {
+  // A worker that was one knows the run: whoever does not is none of ours.
+  if (request.run != options_.run) request.previous = {};
   const bool is_back = request.previous.value != 0 && !members_.has(request.previous);
   absent_.on_back(request.previous);
   const bool has_other_config =
@@ -1029,12 +1039,13 @@ CoordinatorOutcome Coordination::on_worker_gone(const std::string& address, uint
 }
 
 /// All that is known of the worker is that its connection has ended: it may live, and be back
-/// within its lease, or half of the time that the next plan may take, with what it holds.
+/// within its lease and a few attempts to connect, or half of the time that the next plan may take,
+/// with what it holds.
 CoordinatorDecisions Coordination::await_return(const Member& member, const std::string& why,
                                                 uint64_t now_us) {
   // Whoever waits for longer than the run has for its next step ends it.
-  const double wait_s = std::min(options_.job.elastic.heartbeat_timeout_seconds,
-                                 options_.job.comm.init_timeout_seconds / 2);
+  const double wait_s =
+      std::min(return_seconds(options_.job), options_.job.comm.init_timeout_seconds / 2);
   const std::string& address = member.request.data_address;
   absent_.await(member.id, why, now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond),
                 address);
@@ -1192,6 +1203,13 @@ CoordinatorOutcome Coordination::on_leave(WorkerId worker, const std::string& re
                                  {{"worker", absl::StrCat(worker.value)}}});
   } else if (phase_ == Phase::kGathering) {
     append(decisions, dismiss_leavers());
+  } else if (may_change_plan() && !change_.hosts(worker)) {
+    // No plan is better without it. If it keeps snapshots, the next plan has somebody else do so.
+    if (change_.takes_part(worker)) {
+      hold_for_change(absl::StrCat("w", worker.value, " keeps snapshots and is to leave"));
+    } else {
+      append(decisions, dismiss_leavers());
+    }
   } else {
     consider_change(now_us);
     append(decisions, check_change(now_us));
@@ -1435,7 +1453,7 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
   const bool changes = is_changing && (has_trained_ || (has_past() && has_unsaved() && !goes_back));
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
   candidates_.take_unmeasured();
-  stop_waits_until_us_ = now_us + kRejoinUs;
+  stop_waits_until_us_ = now_us + return_us(options_.job);
   if (phase_ == Phase::kGathering || waits_with_unsaved()) {
     append(decisions, save_or_end(now_us));
   } else if (!runs && !changes) {
@@ -1449,7 +1467,8 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
 }
 
 /// The run is to stop, and no plan is in force. After a restart the workers of the life before are
-/// back within a moment, if they are; those who are have as long as the checkpoint is read.
+/// waited for as if it went on: if that ended without a word, they notice by their lease. Those who
+/// are here have as long as the checkpoint is read.
 CoordinatorDecisions Coordination::save_or_end(uint64_t now_us) {
   if (waits_with_unsaved()) {
     return begin_change("what is here is saved, as the run is to stop", now_us);
@@ -1516,6 +1535,8 @@ CoordinatorOutcome Coordination::on_journal_waits(const absl::Status& why, uint6
 
 CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) {
   if (phase_ == Phase::kEnded) return {};
+  // While a plan is in force, all that have a part in it are there.
+  const bool is_whole = mode_ != nullptr && mode_->is_whole();
   phase_ = Phase::kEnded;
   mode_.reset();
   change_after_journal_.reset();
@@ -1523,7 +1544,8 @@ CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) 
                              : stopped_early ? stop_.reason()
                                              : "done";
   const bool keeps_state = (!status.ok() || stopped_early) && has_unsaved();
-  return {StopWorkers{reason, keeps_state}, EndRun{std::move(status), stopped_early}};
+  return {StopWorkers{reason, keeps_state, keeps_state && is_whole},
+          EndRun{std::move(status), stopped_early}};
 }
 
 void Coordination::check_invariants() const {

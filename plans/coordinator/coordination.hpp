@@ -106,9 +106,9 @@ class Coordination {
                                  const TurnReport& turns = {});
   CoordinatorOutcome on_plan_ready(const PlanReady& ready, uint64_t now_us);
   CoordinatorOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us);
-  /// The replica has the output of a token, or, `is_done`, its gradient.
+  /// What has become of a token of the replica.
   CoordinatorOutcome on_token(WorkerId sender, ReplicaId replica, uint64_t step, int32_t token,
-                              bool is_done, uint64_t now_us);
+                              TokenEvent event, uint64_t now_us);
   /// The first gradients of its step are final.
   CoordinatorOutcome on_early_signal(WorkerId sender, ReplicaId replica, uint64_t step,
                                      uint64_t now_us);
@@ -321,8 +321,9 @@ class Coordination {
   StopRequest stop_;
   GoodputLedger goodput_;
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
-  bool has_trained_ = false;     // As `has_trained`.
-  bool is_urgent_ = false;       // A worker was lost since the last plan.
+  double lent_share_ = 0;  // The part of the newest commit's time in which other jobs had devices.
+  bool has_trained_ = false;  // As `has_trained`.
+  bool is_urgent_ = false;    // A worker was lost since the last plan.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
   std::string change_reason_;                // Of the change that the commit log is held for.

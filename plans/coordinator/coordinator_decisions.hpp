@@ -282,6 +282,7 @@ struct CheckListener {
 struct StopWorkers {
   std::string reason;
   bool keeps_state = false;  // Steps that they hold are in no checkpoint: they write them.
+  bool is_whole = false;     // keeps_state: all that hold a part of it are there.
 };
 struct EndRun {
   absl::Status status;

@@ -87,7 +87,7 @@ struct DeviceSpec {
 
 struct ValidationSpec {
   int64_t interval = 100;  // Steps between validations; 0: only after the last step.
-  int64_t batches = 8;     // Micro-batches of one validation; 0 turns validation off.
+  int64_t batches = 8;     // Times training.micro_batch_size samples; 0 turns validation off.
   bool operator==(const ValidationSpec&) const = default;
 };
 
@@ -224,6 +224,10 @@ struct JobSpec {
 /// InvalidArgument   if any is broken; the first one in the order of the sections.
 absl::Status validate(const JobSpec& job);
 
+/// Samples of one validation, whatever the micro-batches of a plan are.
+inline int64_t validation_samples(const JobSpec& job) {
+  return job.validation.batches * job.training.micro_batch_size;
+}
 /// Number of micro-batches of one step, M = global_batch_size / micro_batch_size.
 int64_t microbatch_count(const JobSpec& job);
 

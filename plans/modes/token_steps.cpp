@@ -53,13 +53,11 @@ ModeDecisions TokenSteps::begin(uint64_t first_step, uint64_t end_step, uint64_t
   early_.clear();
   for (auto& [worker, own] : workers_) own = {};
   is_reducing_.assign(is_reducing_.size(), false);
-  ModeDecisions decisions;
-  grant_all(decisions);
-  return decisions;
+  return {};
 }
 
 ModeOutcome TokenSteps::on_token(WorkerId sender, ReplicaId replica, uint64_t step, int32_t token,
-                                 bool is_done, uint64_t) {
+                                 TokenEvent event, uint64_t) {
   if (int64_t{replica.value} >= replica_count(plan_) || token < 0) {
     return Dropped{DropReason::kUnknown};
   }
@@ -68,27 +66,47 @@ ModeOutcome TokenSteps::on_token(WorkerId sender, ReplicaId replica, uint64_t st
   if (step != step_) return Dropped{step < step_ ? DropReason::kStale : DropReason::kEarly};
   const TokenId id{level_of(replica), static_cast<uint32_t>(token)};
   ModeDecisions decisions;
-  if (!is_done) {
-    const Outcome<TokenPool::Tokens> taken = pool_.on_output(sender, id);
-    if (taken.is_dropped()) return Dropped{*taken.why_dropped()};
-    --workers_.at(sender).granted;
-    if (pool_.at(id).state == TokenPool::State::kDue) on_due({id}, decisions);
-  } else {
-    if (id.index >= shape_.count(id.level)) return Dropped{DropReason::kUnknown};
-    const TokenPool::Token& own = pool_.at(id);
-    // It has heard of what the consumer's worker has done before we have.
-    const bool is_early = own.state == TokenPool::State::kHeld && own.holder == sender &&
-                          pool_.at(*pool_.consumer_of(id)).state > TokenPool::State::kReady;
-    if (is_early && !early_.insert(id).second) return Dropped{DropReason::kRepeated};
-    if (!is_early) {
-      const bool may = own.state == TokenPool::State::kDue && own.holder == sender;
-      if (!may)
-        return Dropped{pool_.on_done(sender, id).why_dropped().value_or(DropReason::kEarly)};
-      on_done(sender, id, decisions);
-    }
+  std::optional<DropReason> why;
+  switch (event) {
+    case TokenEvent::kBegun:
+      if (std::exchange(workers_.at(sender).has_begun, true)) why = DropReason::kRepeated;
+      break;
+    case TokenEvent::kOutput:
+      why = on_output(sender, id, decisions);
+      break;
+    case TokenEvent::kDone:
+      why = on_end(sender, id, decisions);
+      break;
   }
+  if (why) return Dropped{*why};
   grant_all(decisions);
   return decisions;
+}
+
+std::optional<DropReason> TokenSteps::on_output(WorkerId sender, TokenId id,
+                                                ModeDecisions& decisions) {
+  const Outcome<TokenPool::Tokens> taken = pool_.on_output(sender, id);
+  if (taken.is_dropped()) return taken.why_dropped();
+  --workers_.at(sender).granted;
+  if (pool_.at(id).state == TokenPool::State::kDue) on_due({id}, decisions);
+  return std::nullopt;
+}
+
+/// The worker may have heard of what the consumer's worker has done before we have.
+std::optional<DropReason> TokenSteps::on_end(WorkerId sender, TokenId id,
+                                             ModeDecisions& decisions) {
+  if (id.index >= shape_.count(id.level)) return DropReason::kUnknown;
+  const TokenPool::Token& own = pool_.at(id);
+  if (own.holder != sender) return DropReason::kNotAllowed;
+  if (own.state == TokenPool::State::kDone) return DropReason::kRepeated;
+  if (own.state == TokenPool::State::kDue) {
+    on_done(sender, id, decisions);
+    return std::nullopt;
+  }
+  const bool is_early = own.state == TokenPool::State::kHeld &&
+                        pool_.at(*pool_.consumer_of(id)).state > TokenPool::State::kReady;
+  if (!is_early) return DropReason::kEarly;
+  return early_.insert(id).second ? std::nullopt : std::optional(DropReason::kRepeated);
 }
 
 void TokenSteps::on_due(const TokenPool::Tokens& due, ModeDecisions& decisions) {
@@ -126,7 +144,8 @@ void TokenSteps::grant_all(ModeDecisions& decisions) {
   while (has_granted) {
     has_granted = false;
     for (auto& [worker, own] : workers_) {
-      if (own.granted < ahead_ && grant_one(worker, own, decisions)) has_granted = true;
+      if (own.has_begun && own.granted < ahead_ && grant_one(worker, own, decisions))
+        has_granted = true;
     }
   }
 }
@@ -189,7 +208,7 @@ bool TokenSteps::awaits(ReplicaId replica) const {
   const uint32_t level = level_of(replica);
   if (is_reducing_[level]) return !stages_[level].is_final(replica);
   const Worker& own = workers_.at(replica_of(plan_, replica).worker);
-  return own.granted + own.due > 0;
+  return !own.has_begun || own.granted + own.due > 0;
 }
 
 void TokenSteps::check_invariants() const {

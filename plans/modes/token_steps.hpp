@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -13,12 +14,12 @@
 namespace skein::plans {
 
 /// A commit is one step of the whole job, as in synchronous steps; its samples are pulled by
-/// workers as tokens. A worker is granted tokens ahead of what it computes, so that their inputs
-/// travel meanwhile; whoever is slow comes to fewer of them. The replicas of a stage reduce its
-/// gradients as soon as all of the stage's tokens are done, while others still compute. Each
-/// replica's gradient is a sum over its samples, scaled by the step's, so the reduced one does not
-/// depend on who came to which token but for the order of sums. Source: Fela, ICDE'20 (from
-/// memory).
+/// workers as tokens. A worker asks when its device has begun the step, and is granted tokens ahead
+/// of what it computes, so that their inputs travel meanwhile; whoever is slow comes to fewer of
+/// them. The replicas of a stage reduce its gradients as soon as all of the stage's tokens are
+/// done, while others still compute. Each replica's gradient is a sum over its samples, scaled by
+/// the step's, so the reduced one does not depend on who came to which token but for the order of
+/// sums. Source: Fela, ICDE'20 (from memory).
 ///
 /// Differs: the loss of a worker ends the plan, and the step is done again with another one. Its
 /// gradients go to groups that all replicas of a stage belong to, and these end with a member.
@@ -28,7 +29,7 @@ class TokenSteps final : public TrainingMode {
 
   ModeDecisions begin(uint64_t first_step, uint64_t end_step, uint64_t now_us) override;
   ModeOutcome on_token(WorkerId sender, ReplicaId replica, uint64_t step, int32_t token,
-                       bool is_done, uint64_t now_us) override;
+                       TokenEvent event, uint64_t now_us) override;
   ModeOutcome on_ready(WorkerId sender, const ReadyReport& report, uint64_t now_us) override;
   ModeOutcome on_reduced(WorkerId sender, ReplicaId replica, uint64_t step, double norm_squared,
                          uint64_t now_us) override;
@@ -39,13 +40,16 @@ class TokenSteps final : public TrainingMode {
 
  private:
   struct Worker {
-    uint32_t granted = 0;  // Tokens whose output has not been reported.
-    uint32_t due = 0;      // Whose backward may run, and is not reported.
+    bool has_begun = false;  // It asks for tokens from then on.
+    uint32_t granted = 0;    // Tokens whose output has not been reported.
+    uint32_t due = 0;        // Whose backward may run, and is not reported.
   };
   uint32_t level_of(ReplicaId replica) const;
   ReplicaId replica_at(uint32_t level, WorkerId worker) const;
   /// Tokens whose backward may run from now on. One that has been reported already is done at once.
   void on_due(const TokenPool::Tokens& due, ModeDecisions& decisions);
+  std::optional<DropReason> on_output(WorkerId sender, TokenId id, ModeDecisions& decisions);
+  std::optional<DropReason> on_end(WorkerId sender, TokenId id, ModeDecisions& decisions);
   void on_done(WorkerId worker, TokenId id, ModeDecisions& decisions);
   /// Grants what can be granted.
   void grant_all(ModeDecisions& decisions);

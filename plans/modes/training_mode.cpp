@@ -12,7 +12,7 @@ ModeOutcome TrainingMode::on_early_signal(WorkerId, ReplicaId, uint64_t, uint64_
   return Dropped{DropReason::kUnexpected};
 }
 
-ModeOutcome TrainingMode::on_token(WorkerId, ReplicaId, uint64_t, int32_t, bool, uint64_t) {
+ModeOutcome TrainingMode::on_token(WorkerId, ReplicaId, uint64_t, int32_t, TokenEvent, uint64_t) {
   return Dropped{DropReason::kUnexpected};
 }
 

@@ -70,9 +70,9 @@ class TrainingMode {
                                       uint64_t now_us);
   virtual ModeOutcome on_reduced(WorkerId sender, ReplicaId replica, uint64_t step,
                                  double norm_squared, uint64_t now_us);
-  /// The replica has the output of a token, or, `is_done`, its gradient.
+  /// What has become of a token of the replica.
   virtual ModeOutcome on_token(WorkerId sender, ReplicaId replica, uint64_t step, int32_t token,
-                               bool is_done, uint64_t now_us);
+                               TokenEvent event, uint64_t now_us);
   /// The replica is through with a group; not `ok`: it goes on with what it had.
   virtual ModeOutcome on_averaged(WorkerId sender, ReplicaId replica, uint64_t number, bool ok,
                                   uint64_t now_us);

@@ -71,6 +71,13 @@ struct AverageOrder {
   bool operator==(const AverageOrder&) const = default;
 };
 
+/// What the coordinator hears of tokens.
+enum class TokenEvent {
+  kBegun,   // The worker's device has begun the step: it asks for its first tokens.
+  kOutput,  // The forward of a token has ended.
+  kDone,    // Its backward has, too.
+};
+
 /// The coordinator's word on a token (`plans/tokens/token_pool.hpp`) to a replica.
 struct TokenOrder {
   enum class Kind {
@@ -88,7 +95,7 @@ struct TokenOrder {
   bool operator==(const TokenOrder&) const = default;
 };
 
-// What a replica does next. The first five are work for the device, which does it in order;
+// What a replica does next. The first six are work for the device, which does it in order;
 // `on_work_done` follows for each.
 
 struct RunAction {
@@ -110,12 +117,17 @@ struct RunAction {
   }
   bool operator==(const RunAction&) const = default;
 };
+/// Gradients and losses of all stages that are here are zeroed: what a worker may have begun a step
+/// without, which is granted to it piece by piece.
+struct RunBegin {
+  uint64_t step = 0;
+  bool operator==(const RunBegin&) const = default;
+};
 /// Shows the gradients of a stage to whatever adds them up, all at once; without groups it computes
 /// their norm.
 struct RunShare {
   uint64_t step = 0;
   int32_t stage = 0;
-  bool begins_step = false;  // No action of the stage was run: gradients and loss are zeroed.
   bool operator==(const RunShare&) const = default;
 };
 struct RunNorm {
@@ -153,12 +165,12 @@ struct SendEarlySignal {
   int32_t stage = 0;
   bool operator==(const SendEarlySignal&) const = default;
 };
-/// The forward of a token has ended, or, `is_done`, its backward.
+/// What has become of a token.
 struct SendTokenReport {
   uint64_t step = 0;
   int32_t stage = 0;
   int32_t token = 0;
-  bool is_done = false;
+  TokenEvent event = TokenEvent::kOutput;
   bool operator==(const SendTokenReport&) const = default;
 };
 /// The output of a token, which has been kept, goes to a replica of the next stage.
@@ -214,7 +226,7 @@ struct RunAverage {
 using ProgramCommand =
     std::variant<RunAction, RunNorm, RunUpdate, RunValidation, SendReady, RunReduction, SendReduced,
                  SaveState, KeepSnapshot, SendValidated, BeginRound, RunAverage, SendEarlySignal,
-                 RunShare, SendTokenReport, SendOutput>;
+                 RunBegin, RunShare, SendTokenReport, SendOutput>;
 /// They are to be started in order.
 using ProgramCommands = std::vector<ProgramCommand>;
 using ProgramOutcome = Outcome<ProgramCommands>;

@@ -37,7 +37,8 @@ ProgramCommands TokenPass::begin(uint64_t step) {
   for (const StageRole& each : options_.stages) {
     progress_[each.stage].groups_left = each.groups.size();
   }
-  ProgramCommands commands;
+  ProgramCommands commands = {RunBegin{step_}};
+  running_.push_back(commands.back());
   for (const auto& [stage, order] : std::exchange(early_, {})) {
     if (order.step != step_) continue;
     ProgramOutcome outcome = carry_out(*find_role(stage), order);
@@ -131,7 +132,7 @@ bool TokenPass::start_stage_work(ProgramCommands& commands) {
   for (auto& [stage, progress] : progress_) {
     if (progress.state == StageState::kDone) {
       progress.state = StageState::kSharing;
-      commands.push_back(RunShare{step_, stage, !progress.has_begun});
+      commands.push_back(RunShare{step_, stage});
     } else if (progress.state == StageState::kReduced) {
       progress.state = StageState::kNorm;
       commands.push_back(RunNorm{step_, stage});
@@ -174,11 +175,9 @@ bool TokenPass::start_forward(ProgramCommands& commands) {
 }
 
 void TokenPass::start(const Token& token, ActionType type, ProgramCommands& commands) {
-  StageProgress& progress = progress_.at(token.first);
   RunAction run;
   run.step = step_;
   run.action = {token.first, type, token.second};
-  run.begins_step = !std::exchange(progress.has_begun, true);
   running_.emplace_back(run);
   commands.emplace_back(run);
 }
@@ -190,6 +189,9 @@ ProgramCommands TokenPass::on_work_done() {
   ProgramCommands commands;
   if (const auto* run = std::get_if<RunAction>(&ended)) {
     commands = end_action(*run);
+  } else if (std::holds_alternative<RunBegin>(ended)) {
+    const int32_t stage = options_.stages.front().stage;
+    commands.push_back(SendTokenReport{step_, stage, 0, TokenEvent::kBegun});
   } else if (const auto* share = std::get_if<RunShare>(&ended)) {
     end_share(share->stage, commands);
   } else {
@@ -208,7 +210,8 @@ ProgramCommands TokenPass::end_action(const RunAction& run) {
   if (is_done) own.state = TokenState::kDone;
   // Its backward may be with the device already.
   if (!is_done && own.state == TokenState::kComputing) own.state = TokenState::kHeld;
-  return {SendTokenReport{step_, token.first, token.second, is_done}};
+  return {SendTokenReport{step_, token.first, token.second,
+                          is_done ? TokenEvent::kDone : TokenEvent::kOutput}};
 }
 
 /// Without groups the norm was computed as well.
@@ -256,7 +259,8 @@ std::vector<ReplicaId> TokenPass::holders(int32_t stage, int32_t token) const {
 std::string TokenPass::activity() const {
   if (!running_.empty()) {
     const auto* run = std::get_if<RunAction>(&running_.front());
-    return run ? to_text(run->action) : "the gradients";
+    if (run != nullptr) return to_text(run->action);
+    return std::holds_alternative<RunBegin>(running_.front()) ? "the step" : "the gradients";
   }
   if (!is_begun_) return "the start";
   if (is_complete()) return "the commit";

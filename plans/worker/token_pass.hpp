@@ -19,9 +19,10 @@ namespace skein::plans {
 /// that it has been granted, in whatever order their inputs come, and reduces the gradients of a
 /// stage when the coordinator says that all of its tokens are done, here and elsewhere.
 ///
-/// Of what could be given to the device, the gradients of a stage that is to be reduced go first,
-/// then the backward of the deepest stage, then the forward that was granted first. The device has
-/// one piece of work ahead.
+/// It asks for its first tokens when the device has begun the step, and not before: whoever is held
+/// up then has nothing that others could compute. Of what could be given to the device, the
+/// gradients of a stage that is to be reduced go first, then the backward of the deepest stage,
+/// then the forward that was granted first. The device has one piece of work ahead.
 class TokenPass {
  public:
   struct Options {
@@ -72,7 +73,6 @@ class TokenPass {
   };
   struct StageProgress {
     StageState state = StageState::kOpen;
-    bool has_begun = false;  // An action of the stage was given to the device.
     size_t groups_left = 0;
   };
 

@@ -146,6 +146,7 @@ void Checker::fail(const std::string& what) {
 
 void Checker::on_append(const plans::CommitRecord& record) {
   ++counts_.commits;
+  appended_us_ = world_.now_us();
   journaled_.emplace(record.generation, record.step);
   world_.note(record.step + 7);
   world_.trace(absl::StrCat("journal: step ", record.step, " generation ", record.generation,
@@ -345,6 +346,10 @@ void Checker::on_result(const actors::RunResult& result) {
   const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
   const uint64_t durable = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
   const auto [step, who] = newest_living_state(durable, {});
+  if (result.is_kept_whole && step == durable) {
+    return fail(absl::StrCat("the run says that workers keep what is not saved, and after step ",
+                             durable, " they have nothing whole"));
+  }
   if (step == durable) return;
   fail(absl::StrCat("the run stops with a checkpoint of step ", durable, ", and", who,
                     " hold all state of step ", step));
@@ -720,7 +725,7 @@ std::pair<uint64_t, std::string> Checker::newest_living_state(
 
 /// Who is let go does not take the newest state along. With a start all that they held has moved.
 void Checker::check_let_go(ProcessId worker) {
-  if (started_us_ == world_.now_us()) return;
+  if (started_us_ && *started_us_ >= appended_us_) return;
   const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
   const uint64_t durable = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
   const uint64_t with = newest_living_state(durable, {}).first;

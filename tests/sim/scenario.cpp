@@ -124,6 +124,12 @@ void choose_tokens(uint64_t seed, plans::JobSpec& job) {
   job.tokens.ahead = static_cast<int64_t>(draw.between(1, 3));
 }
 
+/// In some jobs whoever is silent is lost sooner.
+void choose_lease(uint64_t seed, plans::JobSpec& job) {
+  Draw draw{plans::Rng(seed, plans::random_stream("lease", 1))};
+  if (draw.chance(0.2)) job.elastic.heartbeat_timeout_seconds = draw.one_of({1.5, 2.0});
+}
+
 /// Local updates: many short rounds, so that faults hit all parts of them.
 void choose_pipelines(Draw& draw, const std::string& policy, Scenario& scenario) {
   plans::JobSpec& job = scenario.job;
@@ -574,6 +580,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   choose_many(seed, has_pipelines, scenario);
   if (policy == kTokens) choose_tokens(seed, scenario.job);
   choose_hosts(seed, scenario);
+  choose_lease(seed, scenario.job);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",

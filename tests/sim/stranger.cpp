@@ -85,7 +85,11 @@ void Stranger::join() {
   request.generation = around_.store.plans.empty() ? 0 : around_.store.plans.rbegin()->first;
   // One that nobody can have seen.
   if (rng_.below(8) == 0) request.generation += 2'000'000'000;
-  if (rng_.below(2) == 0) request.run = around_.run;
+  if (rng_.below(2) == 0) {
+    request.run = around_.run;
+  } else if (options_.takes_number && rng_.below(2) == 0) {
+    request.previous = somebody();  // Who may be waited for: a worker would know the run.
+  }
   send(request);
 }
 

@@ -399,10 +399,12 @@ TEST(Worker, DoesNotTrainAPlanOfAnotherConfiguration) {
   EXPECT_EQ(rig.count(Body::FAILED), 1u);
 }
 
-TEST(Worker, WhoIsNoMemberEndsWithItsLink) {
+TEST(Worker, WhoIsNoMemberConnectsAnewUntilNobodyIsThere) {
   WorkerRig rig;
   rig.open();
   rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  EXPECT_THAT(rig.ends, IsEmpty()) << "whoever answered may be about to start";
+  rig.tell(LinkClosed{2, absl::UnavailableError("gone")});
   ASSERT_EQ(rig.ends.size(), 1u);
   EXPECT_TRUE(absl::IsUnavailable(rig.ends[0]));
 }

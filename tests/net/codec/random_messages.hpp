@@ -229,7 +229,8 @@ class RandomMessages {
     for (plans::ReplicaId& other : to.others) other = replica();
   }
   void fill(TokenReport& to) {
-    to = {replica(), count(kStepsMax), static_cast<int32_t>(below(kMicrobatchesMax)), flag()};
+    to = {replica(), count(kStepsMax), static_cast<int32_t>(below(kMicrobatchesMax)),
+          static_cast<plans::TokenEvent>(below(3))};
   }
   void fill(EarlySignal& to) { to = {replica(), count(kStepsMax)}; }
   void fill(Reduced& to) { to = {replica(), count(kStepsMax), norm()}; }

@@ -110,7 +110,11 @@ TEST(CoordinationElastic, WhoseLeaseIsOverIsNotWaitedFor) {
   cluster.coordination.on_heartbeat({1}, {}, cluster.now);
   EXPECT_EQ(find<AssignPlan>(cluster.answered(cluster.coordination.on_timer(cluster.now))),
             nullptr);
-  cluster.now += 1'500'000;
+  cluster.now += 3'000'000;
+  cluster.coordination.on_heartbeat({1}, {}, cluster.now);
+  EXPECT_EQ(find<AssignPlan>(cluster.answered(cluster.coordination.on_timer(cluster.now))), nullptr)
+      << "it has a few attempts to connect";
+  cluster.now += 1'000'000;
   EXPECT_NE(find<AssignPlan>(cluster.answered(cluster.coordination.on_timer(cluster.now))),
             nullptr);
 }
@@ -477,6 +481,17 @@ struct PausedCluster : Cluster {
     return job;
   }
 };
+
+TEST(CoordinationElastic, ASpareThatLeavesIsLetGoAtOnce) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.join(3);
+  const CoordinatorDecisions told =
+      cluster.decided(cluster.coordination.on_leave({3}, "SIGTERM", ++cluster.now));
+  ASSERT_NE(find<StopWorker>(told), nullptr) << "no plan will be made for that";
+  EXPECT_EQ(find<StopWorker>(told)->worker, WorkerId{3});
+  EXPECT_EQ(find<QuiesceWorker>(cluster.finish_step(0)), nullptr);
+}
 
 TEST(CoordinationElastic, WhileTheRunIsPausedALeaverStaysUntilItsStateHasMoved) {
   PausedCluster cluster(false);

@@ -52,8 +52,8 @@ struct Restarted {
   }
   Coordination::Phase phase() const { return coordination->phase(); }
 
-  std::string run;      // That the next joiner serves.
-  uint64_t digest = 0;  // Its configuration's.
+  std::string run = "small-1";  // That the next joiner serves.
+  uint64_t digest = 0;          // Its configuration's.
   std::optional<Coordination> coordination;
 };
 
@@ -111,6 +111,36 @@ TEST(CoordinatorRestart, WaitsForTheLeaseOfWhoMayHoldNewerState) {
   ASSERT_EQ(cluster.coordination->generation(), generation);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr);
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
+}
+
+/// It may say any number: only who is of the run is one of those that are waited for.
+TEST(CoordinatorRestart, AStrangerTakesNobodysPlace) {
+  Restarted cluster;
+  cluster.join(1, 11, 1);
+  cluster.join(2, 12, 2);
+  cluster.run = "";
+  const CoordinatorDecisions joined = cluster.join(3, 99, 3);
+  EXPECT_NE(find<WelcomeWorker>(joined)->worker, WorkerId{3});
+  EXPECT_EQ(cluster.phase(), Coordination::Phase::kGathering) << "w3 is waited for";
+  cluster.run = "small-1";
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(4, 13, 3))->worker, WorkerId{3});
+  EXPECT_EQ(cluster.phase(), Coordination::Phase::kQuiescing);
+}
+
+/// Exit codes say whether something is saved.
+TEST(CoordinatorRestart, AStopSaysWhetherAllIsKeptThatWorkersHold) {
+  JobSpec job = job_of_three();
+  job.checkpoint.enable = true;
+  Restarted cluster(job);
+  cluster.join(1, 11, 1);
+  CoordinatorDecisions ended =
+      cluster.coordination->on_stop_request("a signal", 2 * kSecondUs).decisions();
+  for (uint64_t second = 3; second < 120 && !find<EndRun>(ended); ++second) {
+    ended = cluster.coordination->on_timer(second * kSecondUs);
+  }
+  ASSERT_NE(find<StopWorkers>(ended), nullptr);
+  EXPECT_TRUE(find<StopWorkers>(ended)->keeps_state) << "w1 writes what it has";
+  EXPECT_FALSE(find<StopWorkers>(ended)->is_whole) << "w2 and w3 never came";
 }
 
 TEST(CoordinatorRestart, AStopWaitsForWhoMayHoldNewerState) {

@@ -216,6 +216,9 @@ class TokenCluster {
       input(replica_of(plan_, output.to).worker, key);
     }
   }
+  void carry_out(WorkerId worker, const RunBegin&) {
+    work(worker, [] {});
+  }
   void carry_out(WorkerId worker, const RunShare&) {
     work(worker, [] {});
   }
@@ -225,12 +228,12 @@ class TokenCluster {
   void carry_out(WorkerId worker, const SendTokenReport& report) {
     reports_[worker].push_back([this, worker, report] {
       const ReplicaId replica = replica_at(worker, report.stage);
-      take(mode_.on_token(worker, replica, report.step, report.token, report.is_done, 0));
-      EXPECT_TRUE(mode_.on_token(worker, replica, report.step, report.token, report.is_done, 0)
-                      .is_dropped())
+      take(mode_.on_token(worker, replica, report.step, report.token, report.event, 0));
+      EXPECT_TRUE(
+          mode_.on_token(worker, replica, report.step, report.token, report.event, 0).is_dropped())
           << "a repeat";
       EXPECT_TRUE(
-          mode_.on_token({99}, replica, report.step, report.token, report.is_done, 0).is_dropped())
+          mode_.on_token({99}, replica, report.step, report.token, report.event, 0).is_dropped())
           << "of somebody else";
     });
   }
@@ -346,15 +349,20 @@ TEST(TokenSteps, WhoIsFasterComesToMore) {
       granted[replica_of(plan, order.replica).worker].push_back(order);
     }
   };
-  take(mode.begin(0, 1, 0));
+  EXPECT_TRUE(mode.begin(0, 1, 0).orders.empty()) << "nobody has asked";
+  for (uint32_t worker : {1, 2}) {
+    const ModeOutcome begun = mode.on_token({worker}, {worker - 1}, 0, 0, TokenEvent::kBegun, 0);
+    ASSERT_TRUE(begun.is_accepted());
+    take(begun.decisions());
+  }
   EXPECT_EQ(granted[{1}].size(), 2) << "two ahead";
   EXPECT_EQ(granted[{2}].size(), 2);
   int computed = 0;
   while (!granted[{1}].empty()) {
     const TokenOrder order = granted[{1}].front();
     granted[{1}].pop_front();
-    for (bool is_done : {false, true}) {
-      const ModeOutcome outcome = mode.on_token({1}, order.replica, 0, order.token, is_done, 0);
+    for (TokenEvent event : {TokenEvent::kOutput, TokenEvent::kDone}) {
+      const ModeOutcome outcome = mode.on_token({1}, order.replica, 0, order.token, event, 0);
       ASSERT_TRUE(outcome.is_accepted());
       take(outcome.decisions());
     }
@@ -372,14 +380,21 @@ TEST(TokenSteps, AReportIsTakenOnlyWhenItsStageIsReduced) {
   ReadyReport report;
   report.step = 4;
   EXPECT_TRUE(mode.on_ready({1}, report, 0).is_dropped());
-  EXPECT_EQ(mode.on_token({1}, {0}, 3, 0, false, 0).why_dropped(), DropReason::kStale);
-  EXPECT_EQ(mode.on_token({1}, {0}, 5, 0, false, 0).why_dropped(), DropReason::kEarly);
-  EXPECT_EQ(mode.on_token({1}, {9}, 4, 0, false, 0).why_dropped(), DropReason::kUnknown);
-  EXPECT_TRUE(mode.on_token({1}, {0}, 4, 7, true, 0).is_dropped());
-  EXPECT_TRUE(mode.on_token({1}, {0}, 4, 0, true, 0).is_dropped()) << "it has no output yet";
+  const auto tell = [&](uint32_t replica, uint64_t step, int32_t token, TokenEvent event) {
+    return mode.on_token({1}, {replica}, step, token, event, 0).why_dropped();
+  };
+  using enum TokenEvent;
+  EXPECT_TRUE(tell(0, 4, 0, kOutput)) << "it has not asked";
+  EXPECT_EQ(tell(0, 4, 0, kBegun), std::nullopt);
+  EXPECT_EQ(tell(0, 4, 0, kBegun), DropReason::kRepeated);
+  EXPECT_EQ(tell(0, 3, 0, kOutput), DropReason::kStale);
+  EXPECT_EQ(tell(0, 5, 0, kOutput), DropReason::kEarly);
+  EXPECT_EQ(tell(9, 4, 0, kOutput), DropReason::kUnknown);
+  EXPECT_EQ(tell(0, 4, 7, kDone), DropReason::kUnknown);
+  EXPECT_EQ(tell(0, 4, 0, kDone), DropReason::kEarly) << "it has no output yet";
   EXPECT_TRUE(mode.awaits({0}));
-  EXPECT_TRUE(mode.on_token({1}, {0}, 4, 0, false, 0).is_accepted());
-  EXPECT_TRUE(mode.on_token({1}, {0}, 4, 0, true, 0).is_accepted());
+  EXPECT_EQ(tell(0, 4, 0, kOutput), std::nullopt);
+  EXPECT_EQ(tell(0, 4, 0, kDone), std::nullopt);
   const ModeOutcome last = mode.on_ready({1}, report, 0);
   ASSERT_TRUE(last.is_accepted());
   EXPECT_TRUE(last.decisions().completed.has_value());
