@@ -168,6 +168,9 @@ gpu::Work share_work(const StageReplica& replica, const gpu::GradientParts& host
 gpu::Work begin_work(std::vector<std::shared_ptr<gpu::StageModel>> models, uint64_t sample_count,
                      int64_t seq_len) {
   gpu::Work work;
+  // The step's first action, which takes no time by itself: what stalls a step stalls it here.
+  work.kind = gpu::WorkKind::kForward;
+  work.share = 0;
   work.run = [models = std::move(models),
               loss_scale = loss_scale_of(sample_count, seq_len)](gpu::Ops& ops) -> absl::Status {
     for (const auto& model : models) SKEIN_RETURN_IF_ERROR(model->start_step(ops, loss_scale));
