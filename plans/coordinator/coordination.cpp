@@ -436,7 +436,7 @@ CoordinatorOutcome Coordination::on_snapshot_kept(WorkerId worker, int32_t stage
 /// to be done about it, and about the mode, is for the planner to think about.
 CoordinatorDecisions Coordination::watch_timings(uint64_t now_us) {
   if (log_.is_held() || change_after_journal_ || stop_.is_made()) return {};
-  const PlanReview::Commit commit{log_.steps_done(), log_.last_step_us() * (1 - lent_share_),
+  const PlanReview::Commit commit{log_.steps_done(), log_.last_step_us(), lent_share_,
                                   mode_->last_timings(), generation_};
   const TimingWatch::Observation seen = review_.on_commit(commit);
   CoordinatorDecisions decisions;

@@ -9,6 +9,13 @@
 #include "absl/strings/str_join.h"
 
 namespace skein::plans {
+namespace {
+
+/// Nobody can tell, of a step in which other jobs had the devices for more than this part, which
+/// way to train would be faster: waits are known to within some of them only.
+constexpr double kLentMax = 0.05;
+
+}  // namespace
 
 PlanReview::PlanReview(const PlanCandidates& candidates, const std::optional<Plan>& last,
                        const ModeList& modes, PlanChange& change, PlannerRequests& requests)
@@ -36,7 +43,7 @@ CoordinatorDecisions PlanReview::begin_generation() {
 }
 
 TimingWatch::Observation PlanReview::on_commit(const Commit& commit) {
-  planned_mode_.on_commit(commit.steps_done, commit.step_us);
+  if (commit.lent_share <= kLentMax) planned_mode_.on_commit(commit.steps_done, commit.step_us);
   // Until it is known what is expected now, what was told would be told, and applied, again.
   if (requests_.is_asked<ExpectationQuestion>()) return {};
   return timings_.on_commit(commit.steps_done, commit.timings);
@@ -53,6 +60,7 @@ CoordinatorDecisions PlanReview::look(const Commit& commit, const TimingWatch::O
   } else if (!seen.due.empty()) {
     append(decisions, ask_mitigation(commit, seen.due));
   }
+  if (commit.lent_share > kLentMax) return decisions;
   append(decisions, look_at_mode(commit, now_us));
   if (auto question = mode_choice_.on_commit(commit.timings, commit.step_us)) {
     append(decisions, requests_.ask({*std::move(question)}));

@@ -48,7 +48,8 @@ class PlanReview {
   CoordinatorDecisions begin_generation();
   struct Commit {
     uint64_t steps_done = 0;
-    double step_us = 0;  // What the last step took, but for the time that other jobs had devices.
+    double step_us = 0;     // What the last step took.
+    double lent_share = 0;  // The part of that in which other jobs had devices.
     ModeTimings timings;
     uint64_t generation = 0;  // The plan in force has it.
   };

@@ -118,7 +118,7 @@ TEST(PlanReview, UntilItIsKnownWhatIsExpectedNobodyHasBecomeSlow) {
   const auto told = [&](uint64_t first, uint64_t busy_us) {
     size_t count = 0;
     for (uint64_t step = first; step < first + 60; ++step) {
-      PlanReview::Commit commit{step, 1, {}, 1};
+      PlanReview::Commit commit{step, 1, 0, {}, 1};
       for (uint32_t replica = 0; replica < 3; ++replica) {
         commit.timings.step_reports[{replica}].busy_us = replica == 0 ? busy_us : 1000;
       }
@@ -133,6 +133,26 @@ TEST(PlanReview, UntilItIsKnownWhatIsExpectedNobodyHasBecomeSlow) {
   EXPECT_TRUE(run.requests.on_ready(std::get<RequestPlan>(asked.at(0)).id).is_known);
   EXPECT_EQ(told(120, 1000), 0u);
   EXPECT_EQ(told(180, 4000), 1u);
+}
+
+/// What a reduction seems to take may be time in which another job computes.
+TEST(PlanReview, WhileOtherJobsHaveTheDevicesNoOtherModeIsSought) {
+  for (const double lent_share : {0.5, 0.0}) {
+    JobSpec job = pipeline_job(1, 2, "auto");
+    Reviewed run(job, {{1}, {2}});
+    bool has_asked = false;
+    for (uint64_t step = 0; step < 200 && !has_asked; ++step) {
+      PlanReview::Commit commit{step, 2000, lent_share, {}, 1};
+      for (uint32_t pipeline = 0; pipeline < 2; ++pipeline) {
+        commit.timings.passes.push_back({pipeline, 1000, {}});
+        commit.timings.step_reports[{pipeline}].step_us = 1000;
+      }
+      for (const CoordinatorDecision& each : run.review.look(commit, {}, step)) {
+        has_asked = has_asked || std::holds_alternative<RequestPlan>(each);
+      }
+    }
+    EXPECT_EQ(has_asked, lent_share == 0) << lent_share;
+  }
 }
 
 /// Where the plan is to be changed already, a better mode is looked for again under the next one.
