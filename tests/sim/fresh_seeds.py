@@ -11,7 +11,7 @@ import sys
 
 SHARE_OF_POLICY = 5
 SPACING = 10 ** 5  # Beyond the fixed seeds, and apart from those of other commits.
-POLICIES = ["sdpipe", "auto", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "overlapped", "ps",
+POLICIES = ["tokens", "sdpipe", "auto", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "overlapped", "ps",
             "ps_async", "ps_bounded", "hetpipe", "grouped_ps"]
 
 

@@ -24,7 +24,8 @@ namespace {
 constexpr const char* kUsage =
     "skein-sim --seed N [--faults 0,2] [--trace]     one run\n"
     "skein-sim --seeds A..B [--jobs 2] [--limit S]   many, at most S seconds\n"
-    "  --policy NAME                  a sync.policy: pipeline replicas under local updates\n"
+    "  --policy NAME                  a sync.policy: tokens, or pipeline replicas under local "
+    "updates\n"
     "  --policy third-mode            a training mode that the product does not have\n"
     "  --dense                        with a policy: faults in bursts\n"
     "  --shared                       with another job on the same machines\n"
