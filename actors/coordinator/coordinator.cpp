@@ -128,6 +128,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.durable_step = config.start.durable_step;
   options.generation = config.start.generation;
   options.last_plan = config.start.last_plan;
+  options.earlier_workers = config.start.earlier_workers;
   options.is_verified = config.start.is_verified;
   options.awaits_last_workers = config.options.awaits_last_workers;
   options.modes = config.modes;

@@ -149,16 +149,20 @@ class SqliteJournal final : public Journal {
     };
   }
 
-  absl::StatusOr<plans::Plan> last_plan() override {
+  absl::StatusOr<std::vector<plans::Plan>> last_plans(size_t most) override {
     SKEIN_ASSIGN_OR_RETURN(Statement select,
-                           statement("SELECT plan FROM plans ORDER BY generation DESC LIMIT 1;"));
-    const int code = sqlite3_step(select.get());
-    if (code == SQLITE_DONE) return absl::NotFoundError("the journal has no plan");
-    if (code != SQLITE_ROW) return error("read");
-    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(select.get(), 0));
-    absl::StatusOr<plans::Plan> plan = plans::parse_plan(text == nullptr ? "" : text);
-    if (!plan.ok()) return damaged(std::string(plan.status().message()));
-    return plan;
+                           statement("SELECT plan FROM plans ORDER BY generation DESC;"));
+    std::vector<plans::Plan> plans;
+    while (plans.size() < most) {
+      const int code = sqlite3_step(select.get());
+      if (code == SQLITE_DONE) break;
+      if (code != SQLITE_ROW) return error("read");
+      const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(select.get(), 0));
+      absl::StatusOr<plans::Plan> plan = plans::parse_plan(text == nullptr ? "" : text);
+      if (!plan.ok()) return damaged(std::string(plan.status().message()));
+      plans.push_back(*std::move(plan));
+    }
+    return plans;
   }
 
   absl::Status append_plan(const plans::Plan& plan) override {

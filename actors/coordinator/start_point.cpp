@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint.hpp"
@@ -11,6 +13,7 @@
 #include "gpu/data/token_data.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/coordinator/commit_log.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::actors {
 namespace {
@@ -57,15 +60,20 @@ struct Past {
   std::vector<plans::CommitRecord> records;  // By step.
   std::map<uint64_t, uint64_t> generations;  // `generations_of`
   std::optional<plans::Plan> last_plan;
+  std::set<plans::WorkerId> earlier_workers;
 };
+/// Plans whose workers may hold state that others have lost: one follows the other quickly where
+/// much happens.
+constexpr size_t kPlansMax = 8;
 
 absl::StatusOr<Past> read_past(Journal& journal) {
   Past past;
   SKEIN_ASSIGN_OR_RETURN(past.records, journal.read());
   past.generations = generations_of(past.records);
-  absl::StatusOr<plans::Plan> last = journal.last_plan();
-  if (!last.ok() && !absl::IsNotFound(last.status())) return last.status();
-  if (last.ok()) past.last_plan = *std::move(last);
+  SKEIN_ASSIGN_OR_RETURN(std::vector<plans::Plan> plans, journal.last_plans(kPlansMax));
+  if (plans.empty()) return past;
+  for (const plans::Plan& plan : plans) past.earlier_workers.merge(plans::plan_workers(plan));
+  past.last_plan = std::move(plans.front());
   return past;
 }
 
@@ -114,6 +122,7 @@ void follow(Past past, StartPoint& start) {
   start.has_journal = true;
   start.generation = past.last_plan->generation;
   start.last_plan = *std::move(past.last_plan);
+  start.earlier_workers = std::move(past.earlier_workers);
 }
 
 /// Looks at the newest checkpoint's headers only, which takes no time: what is found is still to be

@@ -70,8 +70,10 @@ Coordination::Coordination(Options options, uint64_t now_us)
   if (options_.awaits_last_workers) {
     const double wait_s =
         std::min(return_seconds(options_.job), options_.job.comm.init_timeout_seconds);
-    for (const WorkerId worker : plan_workers(*options_.last_plan)) {
-      absent_.await(worker, "it was part of the last plan before the coordinator's restart",
+    std::set<WorkerId> workers = plan_workers(*options_.last_plan);
+    workers.insert(options_.earlier_workers.begin(), options_.earlier_workers.end());
+    for (const WorkerId worker : workers) {
+      absent_.await(worker, "it was part of a plan before the coordinator's restart",
                     now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond), "");
     }
   }

@@ -73,6 +73,8 @@ class Coordination {
     uint64_t durable_step = 0;                 // By the newest checkpoint; 0: the initial weights.
     uint64_t generation = 0;                   // Largest one of the journal.
     std::optional<Plan> last_plan;  // The journal's newest: what the workers may still hold.
+    /// Those of the plans before it as well, who may hold older state.
+    std::set<WorkerId> earlier_workers;
     /// Whether its workers may be alive, and find this coordinator.
     bool awaits_last_workers = true;
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.

@@ -24,6 +24,42 @@ Rank rank_of(const TokenPool& pool, const TokenPolicy& policy, TokenId id, Worke
   return {-int64_t{id.level}, -static_cast<int64_t>(inputs_at(pool, id, worker)), turn};
 }
 
+/// What the worker takes from its own bucket: of the first level only what would be next.
+std::vector<TokenId> own_bucket(const TokenPool& pool, const TokenPolicy& policy,
+                                const TokenBuckets& buckets, WorkerId worker) {
+  std::vector<TokenId> own;
+  for (uint32_t level = 1; level < pool.shape().levels(); ++level) {
+    if (!buckets.may_train(level, worker)) continue;
+    for (uint32_t index : pool.ready(level)) {
+      const TokenId id{level, index};
+      if (!policy.has_own_buckets || buckets.owner_of(pool, id) == worker) own.push_back(id);
+    }
+  }
+  if (!buckets.may_train(0, worker)) return own;
+  const auto [begin, end] = policy.has_own_buckets ? buckets.first_level_of(worker)
+                                                   : std::pair(0u, pool.shape().count(0));
+  const auto next = pool.ready(0).lower_bound(begin);
+  if (next != pool.ready(0).end() && *next < end) own.push_back({0, *next});
+  return own;
+}
+
+/// Of others' tokens that the worker may train, those of whoever has most.
+std::vector<TokenId> fullest_bucket(const TokenPool& pool, const TokenBuckets& buckets,
+                                    WorkerId worker) {
+  std::map<WorkerId, std::vector<TokenId>> by_owner;
+  for (uint32_t level = 0; level < pool.shape().levels(); ++level) {
+    if (!buckets.may_train(level, worker)) continue;
+    for (uint32_t index : pool.ready(level)) {
+      const TokenId id{level, index};
+      by_owner[buckets.owner_of(pool, id)].push_back(id);
+    }
+  }
+  const auto fullest = std::max_element(
+      by_owner.begin(), by_owner.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  return fullest == by_owner.end() ? std::vector<TokenId>() : fullest->second;
+}
+
 }  // namespace
 
 TokenBuckets::TokenBuckets(const TokenShape& shape, const LevelWorkers& level_workers,
@@ -58,6 +94,12 @@ WorkerId TokenBuckets::owner_of(const TokenPool& pool, TokenId id) const {
       ->first;
 }
 
+std::pair<uint32_t, uint32_t> TokenBuckets::first_level_of(WorkerId worker) const {
+  const auto [begin, end] = std::equal_range(first_owners_.begin(), first_owners_.end(), worker);
+  return {static_cast<uint32_t>(begin - first_owners_.begin()),
+          static_cast<uint32_t>(end - first_owners_.begin())};
+}
+
 bool TokenBuckets::may_train(uint32_t level, WorkerId worker) const {
   const std::vector<WorkerId>& workers = level_workers_[level];
   return std::binary_search(workers.begin(), workers.end(), worker);
@@ -65,25 +107,12 @@ bool TokenBuckets::may_train(uint32_t level, WorkerId worker) const {
 
 std::optional<TokenId> choose_token(const TokenPool& pool, const TokenPolicy& policy,
                                     const TokenBuckets& buckets, const TokenWish& wish) {
-  const WorkerId worker = wish.worker;
-  std::map<WorkerId, std::vector<TokenId>> by_owner;
-  for (uint32_t level = 0; level < pool.shape().levels(); ++level) {
-    if (!buckets.may_train(level, worker)) continue;
-    for (uint32_t index : pool.ready(level)) {
-      const TokenId id{level, index};
-      by_owner[policy.has_own_buckets ? buckets.owner_of(pool, id) : worker].push_back(id);
-    }
-  }
-  if (by_owner.empty()) return std::nullopt;
-  auto bucket = by_owner.find(worker);
-  if (bucket == by_owner.end() && !wish.helps) return std::nullopt;
-  if (bucket == by_owner.end()) {
-    bucket = std::max_element(by_owner.begin(), by_owner.end(), [](const auto& a, const auto& b) {
-      return a.second.size() < b.second.size();
-    });
-  }
-  return *std::min_element(bucket->second.begin(), bucket->second.end(), [&](TokenId a, TokenId b) {
-    return rank_of(pool, policy, a, worker) < rank_of(pool, policy, b, worker);
+  const std::vector<TokenId> own = own_bucket(pool, policy, buckets, wish.worker);
+  const std::vector<TokenId> bucket =
+      own.empty() && wish.helps ? fullest_bucket(pool, buckets, wish.worker) : own;
+  if (bucket.empty()) return std::nullopt;
+  return *std::min_element(bucket.begin(), bucket.end(), [&](TokenId a, TokenId b) {
+    return rank_of(pool, policy, a, wish.worker) < rank_of(pool, policy, b, wish.worker);
   });
 }
 

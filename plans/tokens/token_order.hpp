@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "plans/base/ids.hpp"
@@ -32,6 +33,8 @@ class TokenBuckets {
   TokenBuckets(const TokenShape& shape, const LevelWorkers& level_workers,
                const std::vector<double>& speeds);
   WorkerId owner_of(const TokenPool& pool, TokenId id) const;
+  /// The tokens [begin, end) of the first level that are in the worker's bucket.
+  std::pair<uint32_t, uint32_t> first_level_of(WorkerId worker) const;
   bool may_train(uint32_t level, WorkerId worker) const;
 
  private:
@@ -47,8 +50,10 @@ struct TokenWish {
   bool helps = true;
 };
 
-/// Which token that worker is to have next; none: there is none for it now. A pure function.
-/// Cost   linear in the tokens that are ready and their inputs.
+/// Which token that worker is to have next; none: there is none for it now. A pure function. Those
+/// of the first level go in the order of their samples.
+/// Cost   linear in the tokens below the first level that are ready and their inputs; if it helps,
+///        in those of the first level, too.
 std::optional<TokenId> choose_token(const TokenPool& pool, const TokenPolicy& policy,
                                     const TokenBuckets& buckets, const TokenWish& wish);
 

@@ -29,9 +29,13 @@ class MemoryJournal final : public actors::Journal {
     store_.floor = floor_ = generation;
     return absl::OkStatus();
   }
-  absl::StatusOr<plans::Plan> last_plan() override {
-    if (store_.plans.empty()) return absl::NotFoundError("the journal has no plan");
-    return store_.plans.rbegin()->second;
+  absl::StatusOr<std::vector<plans::Plan>> last_plans(size_t most) override {
+    std::vector<plans::Plan> plans;
+    for (auto each = store_.plans.rbegin(); each != store_.plans.rend(); ++each) {
+      if (plans.size() == most) break;
+      plans.push_back(each->second);
+    }
+    return plans;
   }
   absl::Status append_plan(const plans::Plan& plan) override {
     if (store_.is_full) return disk_full();

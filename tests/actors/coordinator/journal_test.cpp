@@ -79,7 +79,7 @@ TEST(Journal, TakesNothingOfAnEarlierLifeOnceALaterOneHasBegun) {
   EXPECT_TRUE(absl::IsFailedPrecondition(first->append({1, 1, first->term(), 8, 8, 2.5, 0.5})));
   EXPECT_TRUE(absl::IsFailedPrecondition(first->append_plan(plan)));
   EXPECT_TRUE(absl::IsFailedPrecondition(first->rewind(0)));
-  EXPECT_TRUE(absl::IsNotFound(later->last_plan().status()));
+  EXPECT_TRUE(later->last_plans(1)->empty());
   EXPECT_TRUE(later->append({1, 1, later->term(), 8, 8, 2.5, 0.5}).ok());
   EXPECT_EQ(later->read()->size(), 2u);
   std::filesystem::remove(folder.file("journal"));
@@ -125,7 +125,9 @@ class FullJournal : public Journal {
   uint64_t term() const override { return 1; }
   uint64_t generation_floor() const override { return 0; }
   absl::Status raise_floor(uint64_t) override { return write("floor"); }
-  absl::StatusOr<plans::Plan> last_plan() override { return absl::NotFoundError("none"); }
+  absl::StatusOr<std::vector<plans::Plan>> last_plans(size_t) override {
+    return std::vector<plans::Plan>();
+  }
   absl::Status append_plan(const plans::Plan&) override { return write("plan"); }
   absl::Status rewind(uint64_t) override { return write("rewind"); }
   absl::Status append(const plans::CommitRecord&) override { return write("commit"); }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -30,11 +31,12 @@ JobSpec job_of_three() {
 
 /// A coordinator whose last life had a plan for workers 1, 2, 3, and was told to start with one.
 struct Restarted {
-  explicit Restarted(JobSpec job = job_of_three()) {
+  explicit Restarted(JobSpec job = job_of_three(), std::set<WorkerId> earlier_workers = {}) {
     Coordination::Options options;
     options.last_plan = *make_layout_plan(job_of_three(), {{1}, {2}, {3}}, 4);
     options.job = std::move(job);
     options.worker_count = 1;
+    options.earlier_workers = std::move(earlier_workers);
     options.committed_steps = 7;
     options.generation = 4;
     options.run = "small-1";
@@ -167,6 +169,22 @@ TEST(CoordinatorRestart, AStopWaitsForWhoMayHoldNewerState) {
   const CoordinatorDecisions assigned = quiesced(3, {5, 8}, 7 * kSecondUs);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr) << "to be saved";
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
+}
+
+/// Who was lost and is back when the coordinator dies has older state, and is in no plan.
+TEST(CoordinatorRestart, BeforeARollbackThoseOfEarlierPlansAreWaitedForAsWell) {
+  for (const bool was_there : {false, true}) {
+    Restarted cluster(job_of_three(), was_there ? std::set<WorkerId>{{9}} : std::set<WorkerId>());
+    for (uint32_t worker : {1, 2, 3}) cluster.join(worker, 10 + worker, worker);
+    ASSERT_EQ(cluster.phase(), Coordination::Phase::kQuiescing);
+    CoordinatorDecisions assigned;
+    for (uint32_t worker : {1, 2, 3}) {
+      assigned = cluster.coordination
+                     ->on_quiesced({worker}, cluster.coordination->generation(), {}, kSecondUs)
+                     .decisions();
+    }
+    EXPECT_EQ(find<AssignPlan>(assigned) == nullptr, was_there) << "nobody has step 7";
+  }
 }
 
 TEST(CoordinatorRestart, ARollbackComesWithItsProof) {
