@@ -92,7 +92,7 @@ class SqliteJournal final : public Journal {
   uint64_t generation_floor() const override { return generation_floor_; }
   absl::Status raise_floor(uint64_t generation) override {
     SKEIN_RETURN_IF_ERROR(execute(kEager));
-    const absl::Status status =
+    absl::Status status =
         execute(absl::StrCat("INSERT INTO floors VALUES (", generation, ");").c_str());
     SKEIN_RETURN_IF_ERROR(execute(kLazy));
     if (status.ok()) generation_floor_ = generation;
@@ -128,7 +128,7 @@ class SqliteJournal final : public Journal {
     }
     if (code == SQLITE_DONE && sqlite3_changes(database_.get()) == 0) return superseded();
     if (code == SQLITE_DONE) return absl::OkStatus();
-    const absl::Status failed = error("write a commit to");
+    absl::Status failed = error("write a commit to");
     sqlite3_reset(insert);  // Or its transaction would stay open.
     return failed;
   }

@@ -44,7 +44,7 @@ void DeviceWork::submit_aside(uint64_t token, gpu::Work work) {
 
 DeviceWork::Done DeviceWork::end(uint64_t end_us, std::optional<uint64_t> begun_us) {
   SKEIN_CHECK(!running_.empty()) << "the device has done what nobody gave it";
-  const Running ended = std::move(running_.front());
+  const Running ended = running_.front();
   running_.pop_front();
   const uint64_t could_us = std::max(ended.submitted_us, device_free_us_);
   const uint64_t start_us = std::max(could_us, begun_us.value_or(could_us));

@@ -27,13 +27,14 @@ void open_averages(ReplicaParts& parts, const ReplicaConfig& config, const Repli
   options.averages_moments = config.job.sync.average_moments;
   options.reduces_by_adasum = config.job.sync.round_reducer == "adasum";
   if (replica.tied_end) {
-    StageAverages::TiedEnd& tied = options.tied.emplace();
+    StageAverages::TiedEnd tied;
     tied.is_first = replica.stage == 0;
     tied.other = *replica.tied_end;
     tied.floats = static_cast<size_t>(config.job.model.vocab_size * config.job.model.channels);
     if (!find_replica(parts.replicas, tied.other)) {
       tied.address = config.addresses.at(plans::replica_of(config.plan, tied.other).worker);
     }
+    options.tied = std::move(tied);
   }
   options.fail_point = config.fail_point;
   options.submit = [device = parts.device.get(), stage = replica.stage](StageAverages::Work what,

@@ -88,7 +88,8 @@ void TensorTraffic::open_tied(const StageReplica& replica) {
 
 net::TensorHandle TensorTraffic::add_tied(const StageReplica& from, uint64_t step, Outgoing& out) {
   const Kind kind = from.stage == 0 ? Kind::TIED_WEIGHTS : Kind::TIED_GRADIENT;
-  Outgoing::Tied& tied = out.tied.emplace();
+  out.tied = Outgoing::Tied{};
+  Outgoing::Tied& tied = *out.tied;
   tied.key = {options_.plan.generation, from.tied_end->value, kind, step, 0};
   tied.values = as_tensor(tied_staging_->take());
   tied.sender = from.parts.id.value;

@@ -184,7 +184,7 @@ void TokenPass::start(const Token& token, ActionType type, ProgramCommands& comm
 
 ProgramCommands TokenPass::on_work_done() {
   SKEIN_CHECK(!running_.empty()) << "work ended that was not started";
-  const ProgramCommand ended = std::move(running_.front());
+  const ProgramCommand ended = running_.front();
   running_.pop_front();
   ProgramCommands commands;
   if (const auto* run = std::get_if<RunAction>(&ended)) {
