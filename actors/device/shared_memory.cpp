@@ -29,22 +29,24 @@ void SharedMemory::set_priority(uint64_t job, int64_t priority) {
 
 absl::Status SharedMemory::reserve(uint64_t job, int64_t bytes, int64_t limit) {
   std::unique_lock lock(mutex_);
-  const auto fits = [&](Others which) {
-    const int64_t others = others_of(job, which);
-    return limit == 0 || others == 0 || bytes + others <= limit;
-  };
   parts_[job].wanted = bytes;
   while (limit > 0 && bytes > 0 && comes_before(job)) changed_.wait_for(lock, patience_);
   const auto deadline = std::chrono::steady_clock::now() + patience_;
-  while (!fits(Others::kAll) && fits(Others::kBefore)) {
+  while (!fits(job, bytes, limit, Others::kAll) && fits(job, bytes, limit, Others::kBefore)) {
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) break;
   }
   parts_[job].wanted = 0;
   changed_.notify_all();
-  if (!fits(Others::kAll)) return missing(bytes, others_of(job, Others::kAll), limit);
+  if (!fits(job, bytes, limit, Others::kAll))
+    return missing(bytes, others_of(job, Others::kAll), limit);
   grant(parts_[job], bytes);
   if (bytes > 0) parts_[job].came.reset();
   return absl::OkStatus();
+}
+
+bool SharedMemory::fits(uint64_t job, int64_t bytes, int64_t limit, Others which) const {
+  const int64_t others = others_of(job, which);
+  return limit == 0 || others == 0 || bytes + others <= limit;
 }
 
 bool SharedMemory::comes_before(uint64_t job) const {
@@ -57,21 +59,19 @@ bool SharedMemory::comes_before(uint64_t job) const {
 
 absl::Status SharedMemory::reserve_briefly(uint64_t job, int64_t bytes, int64_t limit) {
   std::unique_lock lock(mutex_);
-  const auto fits = [&] {
-    const int64_t others = others_of(job, Others::kAll);
-    return limit == 0 || others == 0 || bytes + others <= limit;
-  };
   const auto is_its_turn = [&] {
     const auto is_before_and_waits = [&](const auto& each) {
       return each.second.waits_briefly && is_before(each.first, job);
     };
-    return fits() && std::none_of(parts_.begin(), parts_.end(), is_before_and_waits);
+    return fits(job, bytes, limit, Others::kAll) &&
+           std::none_of(parts_.begin(), parts_.end(), is_before_and_waits);
   };
   parts_[job].waits_briefly = true;
   if (limit > 0) changed_.wait_for(lock, kLong * patience_, is_its_turn);
   parts_[job].waits_briefly = false;
   changed_.notify_all();
-  if (!fits()) return missing(bytes, others_of(job, Others::kAll), limit);
+  if (!fits(job, bytes, limit, Others::kAll))
+    return missing(bytes, others_of(job, Others::kAll), limit);
   grant(parts_[job], bytes);
   return absl::OkStatus();
 }

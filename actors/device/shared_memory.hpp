@@ -58,6 +58,9 @@ class SharedMemory {
   };
   enum class Others { kAll, kBefore };
 
+  /// With the lock. So many bytes are within the limit beside what those others have.
+  bool fits(uint64_t job, int64_t bytes, int64_t limit, Others which) const;
+
   /// With the lock.
   void grant(Part& part, int64_t bytes);
   // With the lock.

@@ -72,6 +72,18 @@ net::DataPlane::Rows TokenTraffic::rows_of(const StageReplica& from,
   return rows;
 }
 
+net::DataPlane::Rows TokenTraffic::rows_to(plans::ReplicaId to, const StageReplica& from,
+                                           const net::TensorHandle& memory, Kind kind,
+                                           uint64_t step, int32_t number) const {
+  const int64_t count = from.rows.count;
+  const int64_t inputs = rows_of_stage(from.stage + 1) / count;
+  const net::TensorKey key{options_.plan.generation, to.value, kind, step,
+                           static_cast<uint32_t>(number / inputs)};
+  net::DataPlane::Rows rows = rows_of(from, memory, key, 0, count);
+  rows.row_begin = static_cast<uint32_t>(number % inputs * count);
+  return rows;
+}
+
 net::TensorHandle TokenTraffic::make_activation(const StageReplica& from, uint64_t step,
                                                 int32_t token) {
   if (from.stage + 1 == options_.plan.stage_count) return nullptr;
@@ -83,13 +95,8 @@ net::TensorHandle TokenTraffic::make_activation(const StageReplica& from, uint64
 void TokenTraffic::send(const StageReplica& from, const plans::SendOutput& output) {
   auto node = activations_.extract(Key{output.step, from.stage, output.token});
   SKEIN_CHECK(!node.empty()) << "an output is sent twice, or was never made";
-  const int64_t count = from.rows.count;
-  const int64_t inputs = rows_of_stage(from.stage + 1) / count;
-  const net::TensorKey key{options_.plan.generation, output.to.value, Kind::ACTIVATION, output.step,
-                           static_cast<uint32_t>(output.token / inputs)};
-  net::DataPlane::Rows rows = rows_of(from, node.mapped(), key, 0, count);
-  rows.row_begin = static_cast<uint32_t>(output.token % inputs * count);
-  options_.plane->send(address_of(output.to), std::move(rows));
+  options_.plane->send(address_of(output.to), rows_to(output.to, from, node.mapped(),
+                                                      Kind::ACTIVATION, output.step, output.token));
 }
 
 void TokenTraffic::forget(uint64_t step) {
@@ -119,13 +126,8 @@ Outgoing TokenTraffic::validation(const StageReplica& from, uint64_t step, int32
   out.memory = as_tensor(staging_.at(from.stage)->take());
   out.plane = options_.plane;
   const plans::ReplicaId to = plans::stage_at(options_.plan, from.stage + 1).first;
-  const int64_t count = from.rows.count;
-  const int64_t inputs = rows_of_stage(from.stage + 1) / count;
-  const net::TensorKey key{options_.plan.generation, to.value, Kind::VALIDATION, step,
-                           static_cast<uint32_t>(piece / inputs)};
-  net::DataPlane::Rows rows = rows_of(from, out.memory, key, 0, count);
-  rows.row_begin = static_cast<uint32_t>(piece % inputs * count);
-  out.parts.emplace_back(address_of(to), std::move(rows));
+  out.parts.emplace_back(address_of(to),
+                         rows_to(to, from, out.memory, Kind::VALIDATION, step, piece));
   return out;
 }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -52,6 +51,11 @@ class TokenTraffic {
 
   void open(const StageReplica& replica, plans::InputKind kind, int64_t part_rows,
             uint32_t tensors_max);
+  /// A whole output, which is a part of an input of the next stage's replica `to`. `number`: the
+  /// token's, or that of a piece of a validation.
+  net::DataPlane::Rows rows_to(plans::ReplicaId to, const StageReplica& from,
+                               const net::TensorHandle& memory, net::schema::TensorKind kind,
+                               uint64_t step, int32_t number) const;
   net::DataPlane::Rows rows_of(const StageReplica& from, const net::TensorHandle& memory,
                                const net::TensorKey& key, int64_t first, int64_t count) const;
   const std::string& address_of(plans::ReplicaId replica) const;

@@ -69,7 +69,8 @@ class WindowedData final : public TokenData {
   }
   absl::Status check_length() const override {
     SKEIN_RETURN_IF_ERROR(training_.array.file->check_length());
-    return validation_.array.file->check_length();
+    const bool is_one_file = validation_.array.file == training_.array.file;
+    return is_one_file ? absl::OkStatus() : validation_.array.file->check_length();
   }
   int64_t training_tokens() const override { return training_.count; }
   int64_t validation_tokens() const override { return validation_.count; }

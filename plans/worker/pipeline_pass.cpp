@@ -246,10 +246,15 @@ void PipelinePass::check_invariants() const {
 }
 
 const StageRole& PipelinePass::role(int32_t stage) const {
-  const auto found = std::find_if(options_.stages.begin(), options_.stages.end(),
-                                  [&](const StageRole& each) { return each.stage == stage; });
-  SKEIN_CHECK(found != options_.stages.end()) << "no replica of stage " << stage << " is here";
+  const StageRole* found = find_role(options_.stages, stage);
+  SKEIN_CHECK(found != nullptr) << "no replica of stage " << stage << " is here";
   return *found;
+}
+
+const StageRole* find_role(const std::vector<StageRole>& stages, int32_t stage) {
+  const auto found = std::find_if(stages.begin(), stages.end(),
+                                  [&](const StageRole& each) { return each.stage == stage; });
+  return found == stages.end() ? nullptr : &*found;
 }
 
 }  // namespace skein::plans

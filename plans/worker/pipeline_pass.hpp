@@ -43,6 +43,9 @@ struct StageRole {
   int32_t bucket_count = 1;  // Without groups: parts in which the last backward may end.
 };
 
+/// Null: no replica of the stage is among them.
+const StageRole* find_role(const std::vector<StageRole>& stages, int32_t stage);
+
 /// One pass of a pipeline rank's actions over the device, from the first forward to the last norm,
 /// as a state machine without clock or I/O. What happens between two passes is for the program of
 /// the training mode, which owns the pass. Not thread-safe.

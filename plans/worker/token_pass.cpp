@@ -16,12 +16,6 @@ TokenPass::TokenPass(Options options) : options_(std::move(options)), step_(opti
   }
 }
 
-const StageRole* TokenPass::find_role(int32_t stage) const {
-  const auto found = std::find_if(options_.stages.begin(), options_.stages.end(),
-                                  [&](const StageRole& each) { return each.stage == stage; });
-  return found == options_.stages.end() ? nullptr : &*found;
-}
-
 int64_t TokenPass::token_count(const StageRole& role) const {
   return static_cast<int64_t>(options_.samples_per_step) / role.rows;
 }
@@ -41,14 +35,14 @@ ProgramCommands TokenPass::begin(uint64_t step) {
   running_.push_back(commands.back());
   for (const auto& [stage, order] : std::exchange(early_, {})) {
     if (order.step != step_) continue;
-    ProgramOutcome outcome = carry_out(*find_role(stage), order);
+    ProgramOutcome outcome = carry_out(*find_role(options_.stages, stage), order);
     if (outcome.is_accepted()) append(commands, outcome.decisions());
   }
   return commands;
 }
 
 ProgramOutcome TokenPass::on_token(int32_t stage, const TokenOrder& order) {
-  const StageRole* role = find_role(stage);
+  const StageRole* role = find_role(options_.stages, stage);
   if (!role) return Dropped{DropReason::kUnknown};
   if (order.token < 0 || order.token >= token_count(*role)) {
     return Dropped{DropReason::kOutOfBounds};
@@ -99,7 +93,7 @@ ProgramOutcome TokenPass::carry_out(const StageRole& role, const TokenOrder& ord
 }
 
 ProgramOutcome TokenPass::on_input(const InputKey& key) {
-  const StageRole* role = find_role(key.stage);
+  const StageRole* role = find_role(options_.stages, key.stage);
   const bool is_activation = key.kind == InputKind::kActivation;
   if (!role || (!is_activation && key.kind != InputKind::kGradient) ||
       (is_activation ? role->is_first : role->is_last) || key.microbatch < 0 ||
@@ -150,7 +144,7 @@ bool TokenPass::start_backward(ProgramCommands& commands) {
   for (auto own = tokens_.rbegin(); own != tokens_.rend(); ++own) {
     const auto [stage, number] = own->first;
     const TokenState state = own->second.state;
-    const bool is_last = find_role(stage)->is_last;
+    const bool is_last = find_role(options_.stages, stage)->is_last;
     const bool may = state == TokenState::kHeld || (is_last && state == TokenState::kComputing);
     if (!may) continue;
     if (!is_last && inputs_.erase({InputKind::kGradient, step_, stage, number}) == 0) continue;
@@ -165,7 +159,7 @@ bool TokenPass::start_forward(ProgramCommands& commands) {
   for (auto next = forwards_.begin(); next != forwards_.end(); ++next) {
     const Token token = *next;
     const InputKey input{InputKind::kActivation, step_, token.first, token.second};
-    if (!find_role(token.first)->is_first && inputs_.erase(input) == 0) continue;
+    if (!find_role(options_.stages, token.first)->is_first && inputs_.erase(input) == 0) continue;
     forwards_.erase(next);
     start(token, ActionType::kForward, commands);
     tokens_.at(token).state = TokenState::kComputing;
@@ -220,7 +214,7 @@ void TokenPass::end_share(int32_t stage, ProgramCommands& commands) {
   commands.push_back(SendReady{step_, stage});
   if (progress.groups_left == 0) return finish(progress);
   progress.state = StageState::kReducing;
-  for (const GroupRole& each : find_role(stage)->groups) {
+  for (const GroupRole& each : find_role(options_.stages, stage)->groups) {
     reduced_[each.group] = 0;
     commands.push_back(RunReduction{each.group, step_, 0});
   }

@@ -76,7 +76,6 @@ class TokenPass {
     size_t groups_left = 0;
   };
 
-  const StageRole* find_role(int32_t stage) const;
   int64_t token_count(const StageRole& role) const;
   ProgramOutcome carry_out(const StageRole& role, const TokenOrder& order);
   ProgramCommands advance();
