@@ -65,7 +65,7 @@ class SharedMemory {
   void grant(Part& part, int64_t bytes);
   // With the lock.
   bool is_before(uint64_t one, uint64_t other) const;
-  /// One before it has come a while ago, and has reserved nothing.
+  /// One before it has come lately, and has reserved nothing yet.
   bool comes_before(uint64_t job) const;
   /// With the lock. Those before `job` also have what they wait for.
   int64_t others_of(uint64_t job, Others which) const;

@@ -104,11 +104,17 @@ Outgoing CommandRunner::outgoing(const StageReplica& from, Kind kind, const plan
   output = parts_.tokens ? parts_.tokens->gradient(from, run.step, microbatch,
                                                    program_.input_holders(from.stage, microbatch))
                          : parts_.traffic->outgoing(from, kind, run.step, microbatch);
-  if (!parts_.trace.profiles() || output.parts.empty()) return output;
-  const char* name = kind == Kind::ACTIVATION ? "SEND_F" : "SEND_B";
-  output.sent = {from.stage, slice_name(from.stage, name, microbatch), microbatch, 0, run.step};
-  output.on_sent = options_.on_sent;
+  watch(output, from.stage, kind, microbatch, run.step);
   return output;
+}
+
+/// While a step is profiled, says when the output has left.
+void CommandRunner::watch(Outgoing& output, int32_t stage, Kind kind, int32_t microbatch,
+                          uint64_t step) {
+  if (!parts_.trace.profiles() || output.parts.empty()) return;
+  const char* name = kind == Kind::ACTIVATION ? "SEND_F" : "SEND_B";
+  output.sent = {stage, slice_name(stage, name, microbatch), microbatch, 0, step};
+  output.on_sent = options_.on_sent;
 }
 
 void CommandRunner::carry_out(const plans::RunBegin& command) {
@@ -130,7 +136,9 @@ void CommandRunner::carry_out(const plans::SendTokenReport& command) {
 }
 
 void CommandRunner::carry_out(const plans::SendOutput& command) {
-  parts_.tokens->send(parts_.replicas.at(command.stage), command);
+  Outgoing output = parts_.tokens->activation(parts_.replicas.at(command.stage), command);
+  watch(output, command.stage, Kind::ACTIVATION, command.token, command.step);
+  output.send(options_.now_us());
 }
 
 void CommandRunner::carry_out(const plans::RunNorm& command) {

@@ -57,6 +57,8 @@ class CommandRunner {
   void run_backward(const plans::RunAction& command, const StageReplica& own);
   Outgoing outgoing(const StageReplica& from, net::schema::TensorKind kind,
                     const plans::RunAction& run);
+  void watch(Outgoing& output, int32_t stage, net::schema::TensorKind kind, int32_t microbatch,
+             uint64_t step);
 
   const Options options_;
   const ReplicaConfig& config_;

@@ -72,6 +72,8 @@ int32_t DeviceWork::index_of(const plans::ProgramCommand& command) {
 plans::DevicePieceNeed DeviceWork::need_of(const plans::ProgramCommand& command,
                                            int32_t index) const {
   if (const auto* run = std::get_if<plans::RunAction>(&command)) {
+    // Without a list no step is like the one before, so nothing is to be foreseen.
+    if (!options_.follows_list) return {plans::PieceNeed::kTurn};
     const bool is_last = run->action == options_.plan.actions.back() && run->is_last_part();
     return {plans::PieceNeed::kTurn, is_last, index};
   }

@@ -12,7 +12,6 @@
 #include "actors/replica/model_work.hpp"
 #include "gpu/model/memory_estimate.hpp"
 #include "plans/base/check.hpp"
-#include "plans/sync/policy_kind.hpp"
 
 namespace skein::actors {
 namespace {

@@ -37,10 +37,9 @@ plans::StageRole stage_role(const plans::PlanPart& plan, const StageReplica& rep
   role.is_last = role.stage + 1 == plan.stage_count;
   role.leads = plans::stage_at(plan, role.stage).first == replica.parts.id;
   role.rows = replica.rows.count;
-  if (plan.mode == plans::kTokenMode) {  // Each replica could do it, and the first one does.
-    role.validates = role.leads;
-    role.validation_parts = static_cast<int32_t>(plan.microbatch_rows / role.rows);
-  }
+  const plans::ReplicaPlan& own = plans::replica_of(plan, replica.parts.id);
+  role.validates = plans::validates(plan, own);
+  role.validation_parts = static_cast<int32_t>(plans::passes_of(plan, own) / plan.microbatch_count);
   role.has_tied_end = replica.tied_end.has_value();
   role.bucket_count = static_cast<int32_t>(replica.buckets.size());
   for (plans::GroupId group : replica.parts.groups) {

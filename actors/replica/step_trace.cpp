@@ -60,13 +60,24 @@ void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, ui
   } else if (const auto* norm = std::get_if<plans::RunNorm>(&work)) {
     stages_.at(norm->stage).busy_us += taken_us;
     stages_.at(norm->stage).wait_us += wait_us;
+  } else if (const auto* share = std::get_if<plans::RunShare>(&work)) {
+    stages_.at(share->stage).busy_us += taken_us;
+    stages_.at(share->stage).wait_us += wait_us;
+  } else if (const auto* begin = std::get_if<plans::RunBegin>(&work)) {
+    spread(taken_us, wait_us);
+    record(stages_.begin()->first, "begin", kCompute, start_us, end_us, -1, begin->step);
   } else if (std::holds_alternative<plans::RunUpdate>(work)) {
-    for (auto& [stage, times] : stages_) {
-      times.busy_us += taken_us / stages_.size();
-      times.wait_us += wait_us / stages_.size();
-    }
+    spread(taken_us, wait_us);
     record(stages_.begin()->first, "update", kCompute, start_us, end_us, -1,
            std::get<plans::RunUpdate>(work).step);
+  }
+}
+
+/// Work of all stages together.
+void StepTrace::spread(uint64_t taken_us, uint64_t wait_us) {
+  for (auto& [stage, times] : stages_) {
+    times.busy_us += taken_us / stages_.size();
+    times.wait_us += wait_us / stages_.size();
   }
 }
 

@@ -64,6 +64,7 @@ class StepTrace {
     uint32_t weight_delay = 0;
   };
 
+  void spread(uint64_t taken_us, uint64_t wait_us);
   void count_stash(const plans::RunAction& run);
 
   std::map<int32_t, StageTimes> stages_;

@@ -92,11 +92,16 @@ net::TensorHandle TokenTraffic::make_activation(const StageReplica& from, uint64
   return memory;
 }
 
-void TokenTraffic::send(const StageReplica& from, const plans::SendOutput& output) {
+Outgoing TokenTraffic::activation(const StageReplica& from, const plans::SendOutput& output) {
   auto node = activations_.extract(Key{output.step, from.stage, output.token});
   SKEIN_CHECK(!node.empty()) << "an output is sent twice, or was never made";
-  options_.plane->send(address_of(output.to), rows_to(output.to, from, node.mapped(),
-                                                      Kind::ACTIVATION, output.step, output.token));
+  Outgoing out;
+  out.memory = node.mapped();
+  out.plane = options_.plane;
+  out.parts.emplace_back(
+      address_of(output.to),
+      rows_to(output.to, from, out.memory, Kind::ACTIVATION, output.step, output.token));
+  return out;
 }
 
 void TokenTraffic::forget(uint64_t step) {

@@ -35,8 +35,8 @@ class TokenTraffic {
 
   /// Memory of an activation that is about to be made; null in the last stage. Kept until `forget`.
   net::TensorHandle make_activation(const StageReplica& from, uint64_t step, int32_t token);
-  /// Sends it. There is one.
-  void send(const StageReplica& from, const plans::SendOutput& output);
+  /// The same activation with its destination. There is one.
+  Outgoing activation(const StageReplica& from, const plans::SendOutput& output);
   /// Outputs of steps before this one are not wanted any more.
   void forget(uint64_t step);
 

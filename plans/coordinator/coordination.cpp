@@ -40,12 +40,19 @@ bool is_left_to_planner(const Coordination::Options& options) {
   return !options.plan && options.job.parallelism.pipeline_parallel_degree == kAutoDegree;
 }
 
-/// For how long other jobs had the device of the stage that waited longest in the step.
-uint64_t other_jobs_us(const BroadcastCommit& commit) {
-  const std::vector<double>& waits = commit.stage_device_wait_seconds;
-  if (waits.empty()) return 0;
-  return static_cast<uint64_t>(*std::max_element(waits.begin(), waits.end()) *
-                               kMicrosecondsPerSecond);
+/// For how long other jobs had the device of the worker that waited longest in the step. What a
+/// worker has waited stands with the stages that it has.
+uint64_t other_jobs_us(const BroadcastCommit& commit, const Plan& plan) {
+  std::map<WorkerId, double> waited_s;
+  double longest_s = 0;
+  for (size_t s = 0; s < commit.stage_device_wait_seconds.size(); ++s) {
+    for (const ReplicaPlan& replica : plan.stages[s].replicas) {
+      double& own_s = waited_s[replica.worker];
+      own_s += commit.stage_device_wait_seconds[s];
+      longest_s = std::max(longest_s, own_s);
+    }
+  }
+  return static_cast<uint64_t>(longest_s * kMicrosecondsPerSecond);
 }
 
 }  // namespace
@@ -139,7 +146,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   SKEIN_CHECK(commit != nullptr) << "a step that is journaled is broadcast first";
   CommitOrder& order = commit->order;
   if (!order.last) order.turn = mode_->name_turn();
-  const uint64_t lent_us = other_jobs_us(*commit);
+  const uint64_t lent_us = other_jobs_us(*commit, *plan());
   lent_share_ = log_.last_commit_us() > 0
                     ? std::min(1.0, static_cast<double>(lent_us) / log_.last_commit_us())
                     : 0;

@@ -11,7 +11,7 @@
 #include "plans/share/device_turns.hpp"
 #include "plans/simulator/job_scenario.hpp"
 #include "plans/sync/policy_kind.hpp"
-#include "plans/tokens/token_plan.hpp"
+#include "plans/tokens/token_keys.hpp"
 
 namespace skein::plans {
 namespace {

@@ -1,7 +1,6 @@
 #include "plans/modes/synchronous_steps.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "plans/base/check.hpp"
 #include "plans/modes/step_totals.hpp"

@@ -413,6 +413,10 @@ int64_t passes_of(const PlanPart& part, const ReplicaPlan& own) {
   return part.microbatch_count * part.microbatch_rows / own.rows.count;
 }
 
+bool validates(const PlanPart& part, const ReplicaPlan& own) {
+  return part.mode != kTokenMode || stage_at(part, stage_of(part, own.id)).first == own.id;
+}
+
 std::vector<Route> routes_from(const PlanPart& part, ReplicaId replica, int step) {
   SKEIN_CHECK(step == 1 || step == -1) << step;
   std::vector<Route> routes;

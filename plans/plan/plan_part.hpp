@@ -110,6 +110,8 @@ const ReplicaPlan& replica_of(const PlanPart& part, ReplicaId id);
 std::vector<Route> routes_from(const PlanPart& part, ReplicaId replica, int step);
 /// So many micro-batches, or tokens, of its stage a step has.
 int64_t passes_of(const PlanPart& part, const ReplicaPlan& own);
+/// Validations go through it; false: another one does that for all of its stage.
+bool validates(const PlanPart& part, const ReplicaPlan& own);
 /// The replica at the other end of the pipeline replica, if `replica` is at one; none: there is no
 /// other, or it is not known.
 std::optional<ReplicaId> other_end(const PlanPart& part, ReplicaId replica);

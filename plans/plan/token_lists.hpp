@@ -2,7 +2,6 @@
 
 #include "absl/status/status.h"
 #include "plans/plan/plan.hpp"
-#include "plans/schedule/action.hpp"
 
 namespace skein::plans {
 

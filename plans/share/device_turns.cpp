@@ -214,6 +214,10 @@ void DeviceTurns::settle(uint64_t now_us) {
     if (before != holders_.end() && before->second == has_turn->job.number) continue;
     has_turn->turn_since_us = now_us;
     has_turn->idle_since_us = now_us;
+    // What needs the turn could not have run before.
+    const bool needs_turn =
+        !has_turn->waiting.empty() && has_turn->waiting.front().need == PieceNeed::kTurn;
+    if (needs_turn) has_turn->waits_since_us = now_us;
   }
   holders_ = std::move(held);
 }
@@ -224,6 +228,7 @@ void DeviceTurns::drop_hung(uint64_t now_us) {
   JobState& state = jobs_.at(running_->number);
   state.hangs = true;
   state.hangs_since_us = running_->since_us;
+  state.pass_since_us = 0;
   ++hung_pieces_;
   running_.reset();
   leave(state.job.number, now_us);

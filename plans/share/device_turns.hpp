@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -53,8 +52,8 @@ constexpr uint64_t turn_distance(int64_t weight) {
 /// times what its longest piece takes, goes first once: so nobody starves, and the others lose a
 /// twentieth.
 ///
-/// Not thread-safe. Cost: O(jobs) for each event. What waits is bounded by who asks: a job has two
-/// pieces of a pass here at a time, and the parts of one.
+/// Not thread-safe. Cost: O(jobs) for each event and priority. What waits is bounded by who asks: a
+/// job has two pieces of a pass here at a time, and the parts of one.
 class DeviceTurns {
  public:
   struct Options {

@@ -14,10 +14,6 @@
 
 namespace skein::plans {
 
-/// InvalidArgument   if the job's `tokens` keys fit nothing else that it says; the message names
-/// the key. OK if it is not trained by tokens and they are as they come.
-absl::Status check_tokens(const JobSpec& job);
-
 /// The plan of a job that is trained by tokens: its sub-models are the stages of
 /// `parallelism.layout`, or `pipeline_parallel_degree` stages that are even by cost, and each has a
 /// replica on every worker, or on as many as `tokens.workers` says. Those who hold a stage in

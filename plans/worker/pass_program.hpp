@@ -5,7 +5,6 @@
 #include <string>
 
 #include "plans/worker/commit_duties.hpp"
-#include "plans/worker/pipeline_pass.hpp"
 #include "plans/worker/worker_program.hpp"
 
 namespace skein::plans {

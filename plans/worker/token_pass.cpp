@@ -78,6 +78,7 @@ ProgramOutcome TokenPass::carry_out(const StageRole& role, const TokenOrder& ord
         return Dropped{DropReason::kUnexpected};
       }
       if (order.others.size() != 1) return Dropped{DropReason::kOutOfBounds};
+      if (std::exchange(own->second.is_sent, true)) return Dropped{DropReason::kRepeated};
       return ProgramCommands{SendOutput{step_, role.stage, order.token, order.others.front()}};
     case TokenOrder::Kind::kReduce:
       if (progress.state != StageState::kOpen) return Dropped{DropReason::kRepeated};

@@ -61,6 +61,7 @@ class TokenPass {
   struct OwnToken {
     TokenState state = TokenState::kGranted;
     std::vector<ReplicaId> holders;
+    bool is_sent = false;  // Its output.
   };
   enum class StageState {
     kOpen,      // More tokens may be granted.

@@ -17,6 +17,7 @@
 
 #include "plans/base/check.hpp"
 #include "plans/base/rng.hpp"
+#include "plans/tokens/token_keys.hpp"
 #include "plans/tokens/token_plan.hpp"
 #include "plans/worker/token_pass.hpp"
 

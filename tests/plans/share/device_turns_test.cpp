@@ -200,6 +200,25 @@ TEST(DeviceTurns, NobodyStarvesBesideAJobThatHasTheDeviceAllTheTime) {
   EXPECT_LT(done, all / 20) << "and no more than a twentieth";
 }
 
+TEST(DeviceTurns, AJobWhoseTurnHasJustBegunHasNotStarved) {
+  OneDevice device({{.number = 1}, {.number = 2}, {.number = 3, .priority = 5}});
+  std::map<uint64_t, uint64_t> done_us;
+  for (uint64_t job : {1u, 2u}) {
+    device.turns.enter(job, 9 + job, device.now_us);
+    device.ask(job, kLast);
+  }
+  while (done_us.size() < 2) {
+    ASSERT_LT(device.now_us, 100'000'000u);
+    device.ask(3, kShare);
+    const auto job = device.turns.start(device.now_us);
+    ASSERT_TRUE(job.has_value());
+    device.now_us += 1'000;
+    device.turns.end(*job, device.now_us);
+    if (*job != 3) done_us[*job] = device.now_us;
+  }
+  EXPECT_GT(done_us[2] - done_us[1], 500'000u) << "it waits as long as the first one did";
+}
+
 TEST(DeviceTurns, WeightsCountAmongJobsThatFillWhatAMoreImportantOneLeaves) {
   OneDevice device(
       {{.number = 1, .weight = 1}, {.number = 2, .weight = 4}, {.number = 3, .priority = 5}});
@@ -278,6 +297,26 @@ TEST(DeviceTurns, ATurnThatWasLongWhileNobodyWaitedIsNoMeasure) {
   const auto wake_us = device.turns.wake_us();
   ASSERT_TRUE(wake_us.has_value());
   EXPECT_LE(*wake_us - device.now_us, 10'000'000u);
+}
+
+TEST(DeviceTurns, APassThatHungIsNoMeasureOfTheNextOne) {
+  OneDevice device({{.number = 1}, {.number = 2}});
+  device.turns.enter(1, 10, device.now_us);
+  device.ask(1, kForward);
+  ASSERT_EQ(device.turns.start(device.now_us), 1u);
+  device.now_us = device.turns.wake_us().value();
+  ASSERT_EQ(device.turns.start(device.now_us), std::nullopt);
+  device.now_us += 3'600'000'000;
+  device.turns.end(1, device.now_us);
+  device.ask(1, kLast);
+  device.run();
+  for (uint64_t job : {1u, 2u}) {
+    device.turns.enter(job, device.turns.head(job) + kTurnUnit, device.now_us);
+  }
+  device.ask(2, kLast);
+  const auto wake_us = device.turns.wake_us();
+  ASSERT_TRUE(wake_us.has_value());
+  EXPECT_LE(*wake_us - device.now_us, 2'000'000u);
 }
 
 TEST(DeviceTurns, AJobThatEntersWhileItsPieceHangsHoldsUpNobody) {

@@ -9,6 +9,7 @@
 
 #include "plans/plan/plan_part.hpp"
 #include "plans/plan/token_lists.hpp"
+#include "plans/tokens/token_keys.hpp"
 
 namespace skein::plans {
 namespace {
