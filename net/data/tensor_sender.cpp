@@ -80,9 +80,22 @@ void TensorSender::greet(kj::Own<kj::AsyncIoStream> stream) {
   stream_ = kj::mv(stream);
   set_no_delay(*stream_);
   set_data_buffers(*stream_);
+  watch();
   auto hello = std::make_shared<HelloFrame>(hello_);
   writing_ = true;
   run_write(kj::evalNow([&] { return stream_->write(hello->pieces()); }), hello);
+}
+
+/// What is on its way is lost with the connection, and nothing need be written behind it that
+/// fails.
+void TensorSender::watch() {
+  loop_.run(canceler_.wrap(stream_->whenWriteDisconnected())
+                .then(
+                    [weak = weak_from_this()] {
+                      if (auto self = weak.lock())
+                        self->lose(KJ_EXCEPTION(DISCONNECTED, "the connection was reset"));
+                    },
+                    [](kj::Exception&&) {}));
 }
 
 void TensorSender::write_next() {

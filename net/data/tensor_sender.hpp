@@ -48,6 +48,7 @@ class TensorSender : public std::enable_shared_from_this<TensorSender> {
   void connect();
   void on_refused(const kj::Exception& exception);
   void greet(kj::Own<kj::AsyncIoStream> stream);
+  void watch();
   void write_next();
   /// `owner` holds what is written until it is.
   void run_write(kj::Promise<void> written, std::shared_ptr<void> owner);

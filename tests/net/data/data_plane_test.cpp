@@ -407,6 +407,20 @@ TEST_F(DataPlaneTest, TellsOfAPeerThatIsNotThere) {
   EXPECT_TRUE(eventually([&] { return losses == 1; }));
 }
 
+TEST_F(DataPlaneTest, AConnectionThatIsResetBehindItsLastTensorIsLost) {
+  std::atomic<int> losses = 0;
+  auto writer = plane_that_counts(losses);
+  Recorder peer;
+  writer->send(peer.address, rows(0, 0, 4));
+  const int accepted = accept(peer.fd, nullptr, nullptr);
+  ASSERT_GE(accepted, 0);
+  ASSERT_TRUE(eventually([&] { return writer->statistics().bytes_sent > 0; }));
+  const linger at_once{1, 0};
+  ASSERT_EQ(setsockopt(accepted, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+  close(accepted);
+  EXPECT_TRUE(eventually([&] { return losses == 1; }));
+}
+
 TEST_F(DataPlaneTest, AProcessIsDeadWhoseMachineRefusesToConnectAndNoOther) {
   // Shared: they are looked at for longer than this test lasts, if it fails.
   auto gone = std::make_shared<std::atomic<int>>(0);
