@@ -64,6 +64,12 @@ void SimulatedPlane::send(const std::string& address, Rows rows) {
   }
   const std::shared_ptr<Flow> flow = flow_to(address, rows);
   if (flow->lost) return;
+  if (flow->is_made) return push(flow, address, rows);
+  flow->waiting.push_back(std::move(rows));
+}
+
+void SimulatedPlane::push(const std::shared_ptr<Flow>& flow, const std::string& address,
+                          const Rows& rows) {
   flow->channel->push(
       [&planes = planes_, weak = std::weak_ptr(flow), address, header = encode_header(rows), rows] {
         const auto peer = planes.by_address.find(address);
@@ -87,16 +93,34 @@ std::shared_ptr<SimulatedPlane::Flow> SimulatedPlane::flow_to(const std::string&
   flow->sender = identity_.self;
   flow->secret = secrets_.of(rows.key.generation);
   const auto peer = planes_.by_address.find(address);
-  const bool is_cut = cut_until_us_.contains(address) && cut_until_us_[address] > world_.now_us();
   const ProcessId to = peer == planes_.by_address.end() ? 0 : peer->second->options_.process;
   flow->channel = std::make_shared<Channel>(world_, network_, options_.process, to);
   network_.add(flow->channel);
-  if (to == 0 || is_cut) {  // Nobody answers: it is tried for a while.
-    flow->channel->go_silent();
-    world_.after(kConnectTimeoutUs, options_.process,
-                 [this, flow = flow, name] { lose(flow, name, "connection refused"); });
-  }
+  connect(flow, name, world_.now_us() + kConnectTimeoutUs);
   return flow;
+}
+
+/// While nobody answers it is tried again and again.
+void SimulatedPlane::connect(const std::shared_ptr<Flow>& flow, const Name& name,
+                             uint64_t deadline_us) {
+  if (flow->lost) return;
+  const std::string& address = std::get<1>(name);
+  const bool is_there = planes_.by_address.contains(address);
+  if (is_there && !is_dropped(address)) {
+    flow->is_made = true;
+    for (const Rows& rows : std::exchange(flow->waiting, {})) push(flow, address, rows);
+    return;
+  }
+  if (world_.now_us() >= deadline_us) return lose(flow, name, "connection refused");
+  const uint64_t again_us =
+      is_there ? std::min(cut_until_us_.at(address), deadline_us) : deadline_us;
+  world_.at(again_us, options_.process,
+            [this, flow, name, deadline_us] { connect(flow, name, deadline_us); });
+}
+
+bool SimulatedPlane::is_dropped(const std::string& address) const {
+  const auto cut = cut_until_us_.find(address);
+  return cut != cut_until_us_.end() && cut->second > world_.now_us();
 }
 
 void SimulatedPlane::lose(const std::shared_ptr<Flow>& flow, const Name& name,
@@ -177,9 +201,8 @@ void SimulatedPlane::look(const std::shared_ptr<Watch>& watch) {
 bool SimulatedPlane::is_cut_off(const std::string& address) const {
   const auto peer = planes_.by_address.find(address);
   if (peer == planes_.by_address.end()) return false;
-  const auto cut = cut_until_us_.find(address);
   return network_.is_parted(options_.process, peer->second->options_.process) ||
-         (cut != cut_until_us_.end() && cut->second > world_.now_us());
+         is_dropped(address);
 }
 
 void SimulatedPlane::check_listener(const std::string& address, double patience_seconds,
@@ -248,7 +271,8 @@ void SimulatedPlane::drop_link(const std::string& address, double seconds) {
   cut_until_us_[address] =
       seconds == 0 ? UINT64_MAX : world_.now_us() + static_cast<uint64_t>(seconds * 1e6);
   for (const auto& [name, flow] : std::map(flows_)) {
-    if (std::get<1>(name) == address) lose(flow, name, "the link was dropped on purpose");
+    if (std::get<1>(name) == address && flow->is_made)
+      lose(flow, name, "the link was dropped on purpose");
   }
 }
 

@@ -73,7 +73,9 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
     uint64_t term = 0;       // The coordinator's life when it was made.
     plans::WorkerId sender;  // Who has made it; 0: the coordinator.
     uint64_t secret = 0;     // That it shows.
-    bool reached = false;    // Something has arrived.
+    bool is_made = false;    // Until then what is sent waits, and the link is no one's to drop.
+    std::vector<Rows> waiting;
+    bool reached = false;  // Something has arrived.
     bool lost = false;
   };
   struct Copy {
@@ -83,6 +85,9 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   using StreamName = std::tuple<uint64_t, uint32_t, net::schema::TensorKind>;
 
   std::shared_ptr<Flow> flow_to(const std::string& address, const Rows& rows);
+  void connect(const std::shared_ptr<Flow>& flow, const Name& name, uint64_t deadline_us);
+  void push(const std::shared_ptr<Flow>& flow, const std::string& address, const Rows& rows);
+  bool is_dropped(const std::string& address) const;
   void lose(const std::shared_ptr<Flow>& flow, const Name& name, const std::string& why);
   /// A row arrives; false if it has to wait.
   struct Watch {
