@@ -124,6 +124,7 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   options.term = config.term;
   options.committed_steps = config.start.committed_steps;
   options.committed_norm = config.start.committed_norm;
+  options.committed_loss = config.start.committed_loss;
   options.generations = config.start.step_generations;
   options.durable_step = config.start.durable_step;
   options.generation = config.start.generation;

@@ -110,6 +110,7 @@ void follow(Past past, StartPoint& start) {
     start.committed_steps = std::max(start.durable_step, past.records.back().step + 1);
     if (past.records.back().step + 1 == start.committed_steps) {
       start.committed_norm = past.records.back().gradient_norm;
+      start.committed_loss = past.records.back().loss;
     }
   }
   start.step_generations = std::move(past.generations);

@@ -36,6 +36,7 @@ struct StartPoint {
   uint64_t committed_steps = 0;  // By the journal.
   /// Gradient norm of the last of them; none: a checkpoint has it, and the journal has lost it.
   std::optional<double> committed_norm;
+  double committed_loss = 0;                      // Also of that step; 0: not known.
   std::map<uint64_t, uint64_t> step_generations;  // By the first step that each covers.
   std::string checkpoint_path;  // The checkpoint to go on from; empty: the initial weights.
   uint64_t durable_step = 0;    // Its step; 0: the initial weights.

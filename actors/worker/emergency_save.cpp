@@ -68,6 +68,7 @@ EmergencySaved save_in_emergency(const EmergencyRequest& request) {
     if (is_there.ok() && *is_there) saved.folders.push_back(folder);
     if (is_there.ok()) continue;
     saved.status = is_there.status();
+    saved.may_go_later = saved.folders.empty();
     std::error_code error;
     std::filesystem::remove_all(folder, error);  // Half of it is of no use, and takes space.
     break;

@@ -435,7 +435,8 @@ void WorkerState::on_heartbeat() {
   if (gives_up && now_us() >= gives_up_at_us) {
     end(absl::DeadlineExceededError(absl::StrCat(
         std::string(gives_up->message()), "; what this worker holds could not be written within ",
-        job.elastic.coordinator_timeout_seconds, " s")));
+        job.elastic.coordinator_timeout_seconds, " s",
+        save_failed.ok() ? "" : absl::StrCat(": ", std::string(save_failed.message())))));
   }
   if (has_ended()) return;
   if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds *
@@ -509,7 +510,7 @@ void WorkerState::give_up(const absl::Status& why) {
   self->send(*replica_actor, RetireReplicas{steps_done, 0, 0});
 }
 
-void WorkerState::save_held() {
+void WorkerState::save_held(double after_seconds) {
   phase = Phase::kIdle;
   if (store.held().empty()) return end(*gives_up);
   EmergencyRequest request;
@@ -523,11 +524,18 @@ void WorkerState::save_held() {
     // The global average that ends a round comes before the commit of its steps.
     if (each.step <= steps_done) request.held.push_back(each);
   }
-  self->send(config.prepare, std::move(request), PrepareListener(self));
+  if (after_seconds == 0) {
+    return self->send(config.prepare, std::move(request), PrepareListener(self));
+  }
+  self->delayed_send(config.prepare, to_duration(after_seconds), std::move(request),
+                     PrepareListener(self));
 }
 
 void WorkerState::on_saved(const EmergencySaved& saved) {
   if (has_ended()) return;
+  save_failed = saved.may_go_later ? saved.status : absl::OkStatus();
+  // Until `gives_up_at_us`.
+  if (saved.may_go_later) return save_held(job.elastic.heartbeat_interval_seconds);
   std::string text(gives_up->message());
   if (!saved.folders.empty()) {
     absl::StrAppend(&text, "; what this worker holds is in ", absl::StrJoin(saved.folders, ", "),

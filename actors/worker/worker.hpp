@@ -113,6 +113,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   uint64_t leaves_since_us = 0;          // With it.
   std::optional<absl::Status> gives_up;  // Why the worker ends once its state is written.
   uint64_t gives_up_at_us = 0;           // With it: when it ends whether or not that is done.
+  absl::Status save_failed;              // Why that is not written yet: it is tried again.
   // What the newest Joined says; the device is that of the first one.
   plans::JobSpec job;
   uint64_t config_digest = 0;
@@ -163,7 +164,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void tell_failed(const absl::Status& why);
   void tell_peer_failure(const absl::Status& why, plans::WorkerId peer = {});
   void give_up(const absl::Status& why);
-  void save_held();
+  void save_held(double after_seconds = 0);
   void on_saved(const EmergencySaved& saved);
   void end(const absl::Status& status);
   void check_invariants() const;

@@ -46,6 +46,7 @@ CommitLog::CommitLog(JobSpec job, uint64_t term, const Past& past)
     : job_(std::move(job)),
       term_(term),
       step_(past.committed),
+      last_loss_(past.last_loss),
       last_norm_(past.last_norm),
       generations_(past.generations),
       durable_step_(past.durable),

@@ -33,6 +33,7 @@ class CommitLog {
     uint64_t committed = 0;  // Steps in the journal.
     /// Gradient norm of the last of them: workers may still wait for it. None: not known.
     std::optional<double> last_norm;
+    double last_loss = 0;  // Also of that step; 0: not known.
     uint64_t durable = 0;  // Steps of the newest checkpoint.
     /// By the journal: generation of the steps from each of these on.
     std::map<uint64_t, uint64_t> generations;

@@ -67,8 +67,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
                   measurements_, change_),
       review_(candidates_, options_.last_plan, modes_or_own(options_.modes), change_, requests_),
       log_(options_.job, options_.term,
-           {options_.committed_steps, options_.committed_norm, options_.durable_step,
-            options_.generations}),
+           {options_.committed_steps, options_.committed_norm, options_.committed_loss,
+            options_.durable_step, options_.generations}),
       shards_(options_.job.comm.train_timeout_seconds),
       reads_(!options_.is_verified),
       progress_(options_.job, now_us) {
@@ -151,8 +151,8 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
                     ? std::min(1.0, static_cast<double>(lent_us) / log_.last_commit_us())
                     : 0;
   progress_.on_commit(now_us);
-  if (journal_told_us_) {
-    journal_told_us_.reset();
+  if (!journal_fault_.empty()) {
+    journal_fault_.clear();
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
   }
   input_.on_commit();
@@ -1400,6 +1400,9 @@ std::string Coordination::who_is_missing() const {
     missing.push_back(absl::StrCat("the measurements of w", each.value));
   }
   if (requests_.is_asked<RoundQuestion>()) missing.push_back("the planner");
+  if (log_.is_journaling() && !journal_fault_.empty()) {
+    missing.push_back(absl::StrCat("the journal (", journal_fault_, ")"));
+  }
   if (phase_ == Phase::kFinishing) return absl::StrJoin(missing, ", ");
   for (const auto& [worker, replicas] : change_.hosted()) {
     if (!members_.has(worker)) continue;
@@ -1531,11 +1534,10 @@ CoordinatorDecisions Coordination::check_stop(uint64_t now_us) {
 CoordinatorOutcome Coordination::on_journal_waits(const absl::Status& why, uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   progress_.on_progress(now_us);  // It is the disk that is waited for, and no worker.
-  if (journal_told_us_ && now_us < *journal_told_us_ + kTellJournalUs) {
-    return CoordinatorDecisions{};
-  }
+  const bool was_told = !journal_fault_.empty() && now_us < journal_told_us_ + kTellJournalUs;
+  const std::string reason = journal_fault_ = std::string(why.message());
+  if (was_told) return CoordinatorDecisions{};
   journal_told_us_ = now_us;
-  const std::string reason(why.message());
   return CoordinatorDecisions{
       RunEvent{"journal.waiting",
                absl::StrCat(reason, "; training waits until it can be written, and loses nothing"),

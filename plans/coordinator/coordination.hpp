@@ -69,6 +69,7 @@ class Coordination {
     uint64_t committed_steps = 0;  // By the journal.
     /// Gradient norm of the last of them; none: not known.
     std::optional<double> committed_norm;
+    double committed_loss = 0;                 // Also of that step; 0: not known.
     std::map<uint64_t, uint64_t> generations;  // As `CommitLog::Past`.
     uint64_t durable_step = 0;                 // By the newest checkpoint; 0: the initial weights.
     uint64_t generation = 0;                   // Largest one of the journal.
@@ -327,13 +328,14 @@ class Coordination {
   bool has_trained_ = false;  // As `has_trained`.
   bool is_urgent_ = false;    // A worker was lost since the last plan.
   std::optional<std::string> change_after_journal_;
-  std::optional<uint64_t> change_at_us_;     // Members have changed: look for a better plan then.
-  std::string change_reason_;                // Of the change that the commit log is held for.
-  bool waits_for_holders_ = false;           // Only while quiescing.
-  uint64_t stop_waits_until_us_ = 0;         // A run that is to stop, for those who may come back.
-  bool changes_connection_ = false;          // A worker is lost and welcomed in one event.
-  size_t most_gathered_ = 0;                 // Members at once, since gathering began.
-  std::optional<uint64_t> journal_told_us_;  // That it cannot be written; none: it can.
+  std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
+  std::string change_reason_;             // Of the change that the commit log is held for.
+  bool waits_for_holders_ = false;        // Only while quiescing.
+  uint64_t stop_waits_until_us_ = 0;      // A run that is to stop, for those who may come back.
+  bool changes_connection_ = false;       // A worker is lost and welcomed in one event.
+  size_t most_gathered_ = 0;              // Members at once, since gathering began.
+  std::string journal_fault_;             // Why it cannot be written; empty: it can.
+  uint64_t journal_told_us_ = 0;          // With it: when that was last said.
 };
 
 }  // namespace skein::plans

@@ -2,10 +2,13 @@
 """A coordinator that is gone for good, or paused for longer than anybody waits: its workers write what
 they hold before they end, and the run goes on from there with other workers, though no checkpoint
 was due."""
+import contextlib
 import glob
 import os
 import signal
+import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoints import newest, read_model, worst_relative  # noqa: E402
@@ -42,14 +45,46 @@ def check_end(program, run, what, reference):
                        f"{worst:.1e} {tensor}")
 
 
+@contextlib.contextmanager
+def full_disk(folder):
+    """A file system of its own at `folder`, without space until what this yields is called."""
+    os.makedirs(folder, exist_ok=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=False)
+    if mounted.returncode != 0:
+        print("skip  only root can fill a disk", flush=True)
+        yield lambda: None
+        return
+    filler = os.path.join(folder, "filler")
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    try:
+        yield lambda: os.unlink(filler)
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
 def dies(program, reference):
-    """One worker is told to go meanwhile, and does not wait as long as the other one."""
+    """One worker is told to go meanwhile, and does not wait as long as the other one. There is no
+    space for what they hold until the last one has given up."""
     run = ElasticRun(program, "abandoned", 2, *WORDS, "--elastic.coordinator_timeout_seconds", "7",
                      apart=True)
     run.wait_for_step(20)
+    with full_disk(os.path.join(run.folder(), "checkpoint")) as make_space:
+        leave_in_emergency(program, run, make_space)
+        run.workers.clear()
+        run.resume()
+        check_end(program, run, "dead", reference)
+
+
+def leave_in_emergency(program, run, make_space):
     run.coordinator.kill()
     run.coordinator.wait()
     run.workers[0].send_signal(signal.SIGTERM)
+    time.sleep(9)  # Both have given up by now.
+    program.expect("who finds no space tries again",
+                   all(each.poll() is None for each in run.workers))
+    make_space()
     codes = [worker.wait(timeout=30) for worker in run.workers]
     program.expect("the workers give up", all(code not in (0, -9) for code in codes), codes)
     said = run.errors().count("what this worker holds is in ")
@@ -57,9 +92,6 @@ def dies(program, reference):
     program.expect("one as it was to leave", "lost the coordinator, and this" in run.errors())
     left = glob.glob(os.path.join(run.folder(), "checkpoint", "*.tmp", "HELD"))
     program.expect("and it is there", len(left) == 2, left)
-    run.workers.clear()
-    run.resume()
-    check_end(program, run, "dead", reference)
 
 
 def sleeps(program, reference):

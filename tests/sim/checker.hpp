@@ -98,8 +98,14 @@ class Checker {
   void on_given_up(ProcessId process);
   /// Workers have been told how the run ended, and have not heard it yet.
   void on_result(const actors::RunResult& result);
-  /// Not all of what it holds is there to be found.
-  void on_left_in_part(ProcessId process) { left_in_part_.insert(process); }
+  /// What it holds is there to be found, all of it or not.
+  void on_left(ProcessId process, bool is_whole) {
+    if (is_whole) {
+      left_in_part_.erase(process);
+    } else {
+      left_in_part_.insert(process);
+    }
+  }
   /// Something goes wrong: so much may be done again, and planned anew.
   void on_fault() { ++faults_; }
   /// A coordinator that was started later has its place.

@@ -119,7 +119,7 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
       [self](const actors::StateSent& sent) { self->send(self->state.listener, sent); },
       [self, around, process](const actors::EmergencySaved& saved) {
         const bool is_torn = around->disk.on_left(saved.folders);
-        if (is_torn || !saved.status.ok()) around->checker.on_left_in_part(process);
+        around->checker.on_left(process, !is_torn && saved.status.ok());
         self->send(self->state.listener, saved);
       },
       [](const actors::ProfileMeasured&) {},

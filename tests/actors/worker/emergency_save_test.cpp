@@ -99,6 +99,7 @@ TEST(EmergencySave, WhatIsWrittenBeforeTheDiskIsFullStays) {
     if (saved.status.ok()) break;
     EXPECT_FALSE(fs::exists(rig.path(6))) << "half a state takes space only";
     EXPECT_EQ(fs::exists(rig.path(7)), saved.folders.size() == 1) << n;
+    EXPECT_EQ(saved.may_go_later, saved.folders.empty()) << n;
     if (saved.folders.size() == 1) {
       EXPECT_EQ(rig.adopt(), 7u);
     }
@@ -112,7 +113,9 @@ TEST(EmergencySave, OnlyTheRunsOwnFolderIsWrittenTo) {
   rig.request.run = "other-2";
   EXPECT_TRUE(absl::IsUnavailable(save_in_emergency(rig.request).status));
   rig.request.run_folder = rig.folder.file("elsewhere");
-  EXPECT_TRUE(absl::IsUnavailable(save_in_emergency(rig.request).status));
+  const EmergencySaved saved = save_in_emergency(rig.request);
+  EXPECT_TRUE(absl::IsUnavailable(saved.status));
+  EXPECT_FALSE(saved.may_go_later);
   EXPECT_FALSE(fs::exists(rig.folder.file("checkpoint")));
   EXPECT_FALSE(fs::exists(rig.folder.file("elsewhere")));
 }

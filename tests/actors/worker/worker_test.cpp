@@ -322,6 +322,27 @@ TEST(Worker, WhoGivesUpItsCoordinatorSaysWhyNothingCouldBeWritten) {
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("no such folder"));
 }
 
+TEST(Worker, WhoGivesUpItsCoordinatorWaitsForSpaceOnTheDisk) {
+  WorkerRig rig;
+  rig.job.elastic.coordinator_timeout_seconds = 20;
+  abandon(rig);
+  for (size_t tries = 1; tries < 5; ++tries) {
+    ASSERT_EQ(rig.emergencies.size(), tries);
+    rig.tell(EmergencySaved{{}, absl::UnavailableError("the disk is full"), true});
+    EXPECT_EQ(rig.emergencies.size(), tries) << "not at once";
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  EXPECT_EQ(rig.emergencies.back().held.size(), 1u);
+  EXPECT_THAT(rig.ends, IsEmpty());
+  for (int second = 0; second < 20; ++second) {
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  ASSERT_EQ(rig.ends.size(), 1u);
+  EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("the disk is full"));
+}
+
 TEST(Worker, WhoGivesUpItsCoordinatorDoesNotWaitForADiskForEver) {
   WorkerRig rig;
   rig.job.elastic.coordinator_timeout_seconds = 20;

@@ -274,6 +274,23 @@ TEST(CoordinationElastic, AJournalThatCannotBeWrittenIsWaitedFor) {
   EXPECT_NE(find<BroadcastCommit>(decisions), nullptr);
 }
 
+TEST(CoordinationElastic, AStopThatTheJournalHoldsUpNamesIt) {
+  JobSpec job = long_job();
+  job.elastic.heartbeat_timeout_seconds = 1000;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.ready(0, 0);
+  cluster.ready(1, 0);
+  cluster.coordination.on_stop_request("a signal", ++cluster.now);
+  cluster.coordination.on_journal_waits(absl::UnavailableError("the disk is full"), ++cluster.now);
+  cluster.now += 1'100'000'000;
+  for (uint32_t n : {1, 2}) cluster.coordination.on_heartbeat({n}, {}, cluster.now);
+  const CoordinatorDecisions decisions = cluster.coordination.on_timer(cluster.now);
+  ASSERT_NE(find<EndRun>(decisions), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
+              HasSubstr("the journal (the disk is full)"));
+}
+
 TEST(CoordinationElastic, ARollbackThatDidNotStartIsForgottenWhenTheStateIsBack) {
   Cluster cluster(long_job());
   cluster.start();

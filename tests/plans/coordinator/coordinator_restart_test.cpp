@@ -38,6 +38,7 @@ struct Restarted {
     options.worker_count = 1;
     options.earlier_workers = std::move(earlier_workers);
     options.committed_steps = 7;
+    options.committed_loss = 2.5;
     options.generation = 4;
     options.run = "small-1";
     options.config_digest = 11;
@@ -169,6 +170,19 @@ TEST(CoordinatorRestart, AStopWaitsForWhoMayHoldNewerState) {
   const CoordinatorDecisions assigned = quiesced(3, {5, 8}, 7 * kSecondUs);
   ASSERT_NE(find<AssignPlan>(assigned), nullptr) << "to be saved";
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
+  const uint64_t generation = cluster.coordination->generation();
+  for (uint32_t worker : {1, 2, 3}) {
+    cluster.coordination->on_prepared({worker}, generation, 8 * kSecondUs);
+  }
+  CoordinatorDecisions saved;
+  for (int32_t stage = 0; stage < kWorkers; ++stage) {
+    const WorkerId writer{static_cast<uint32_t>(stage) + 1};
+    append(saved,
+           cluster.coordination->on_shard_saved(writer, stage, 7, absl::OkStatus(), 9 * kSecondUs)
+               .decisions());
+  }
+  ASSERT_NE(find<CompleteCheckpoint>(saved), nullptr);
+  EXPECT_EQ(find<CompleteCheckpoint>(saved)->loss, 2.5) << "the journal's, though no step was done";
 }
 
 /// Who was lost and is back when the coordinator dies has older state, and is in no plan.
