@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
+#include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "plans/base/check.hpp"
 #include "plans/job/learning_rate.hpp"
@@ -395,6 +396,11 @@ void Checker::on_checkpoint(const actors::CheckpointReport& report) {
   world_.trace(absl::StrCat("complete: ", report.path));
   // The report of a coordinator that was paused may come when a newer one has taken its place.
   if (disk_.has_replaced(report.path)) return;
+  // What was left up to that step went when this was whole, whatever has become of it since.
+  const uint64_t still_left = gpu::newest_left_state(disk_.run_folder());
+  std::erase_if(left_, [&](const auto& each) {
+    return each.first.first <= report.step && each.first.first > still_left;
+  });
   if (disk_.is_damaged(report.path)) return;  // Before the paused coordinator could report it.
   const std::vector<std::string> faults = gpu::find_faults(report.path);
   if (!faults.empty()) return fail(absl::StrCat("COMPLETE, but ", faults.front()));
