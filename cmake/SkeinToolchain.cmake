@@ -13,7 +13,9 @@ option(SKEIN_UNITY "Compile the sources of a room at once, where names permit it
 set(SKEIN_TEST_OPTIMISATION "" CACHE STRING
     "Compiler option for the tests' own sources, behind those of the build: -O1")
 set(SKEIN_CAF_OPTIMISATION "" CACHE STRING
-    "The same for the libraries that include CAF: slow to compile, and seldom busy in a unit test")
+    "The same for the libraries that include CAF: slow to compile, and seldom busy")
+set(SKEIN_COLD_OPTIMISATION "" CACHE STRING
+    "The same for libraries that decide and pass on, but not for their rooms that compute")
 option(SKEIN_SWEEP "Sweep the invariants of all state machines after every event" OFF)
 option(SKEIN_FUZZ "Build the fuzzers (clang only)" OFF)
 option(SKEIN_WERROR "Treat warnings as errors" ON)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,12 +24,6 @@ constexpr double kInsideGbps = 100;
 constexpr double kInsideLatencyUs = 5;
 constexpr double kNetworkGbps = 10;
 constexpr double kNetworkLatencyUs = 30;
-
-std::string text_of(const toml::node& node) {
-  std::ostringstream out;
-  out << toml::node_view<const toml::node>(node);
-  return out.str();
-}
 
 /// What to add where somebody has given a job file.
 std::string job_file_hint(const std::string& key) {

@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <iterator>
 #include <set>
-#include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -37,12 +36,6 @@ std::vector<std::string> all_sections() {
 
 absl::Status at(const std::string& place, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(place, ": ", what));
-}
-
-std::string text_of(const toml::node& node) {
-  std::ostringstream out;
-  out << toml::node_view<const toml::node>(node);
-  return out.str();
 }
 
 /// Whether a TOML value has the type that the table says, before its text is read.

@@ -8,3 +8,17 @@
 #define TOML_ASSERT(expr) static_cast<void>(0)
 
 #include <toml++/toml.h>
+
+#include <sstream>
+#include <string>
+
+namespace skein::cli {
+
+/// A value as it stands in a file.
+inline std::string text_of(const toml::node& node) {
+  std::ostringstream out;
+  out << toml::node_view<const toml::node>(node);
+  return out.str();
+}
+
+}  // namespace skein::cli
