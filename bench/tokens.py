@@ -2,7 +2,8 @@
 """Steps that are pulled as tokens beside synchronous steps and local updates, where workers sleep as in Fela's
 straggler models (H3 and H4, from memory of the paper).
 
-    bench/tokens.py build/release/skein [--rounds 3] [--steps 24]
+    bench/tokens.py build/release/skein build/release/bench/token_rate [--rounds 3] [--steps 24]
+    bench/tokens.py build/release/skein build/release/bench/token_rate --server
 
 Eight workers on this machine, whose devices only sleep: 4 blocks, 30 ms a sample, 64 samples a step, so that a step
 takes 240 ms where all have the same to do. Gradients really go between them; they are small. What is printed is the
@@ -19,14 +20,22 @@ A worker that sleeps does so before its first action of a step. The others have 
 sum of all workers' gradients, so it takes as long as the longest sleep at least.
 """
 import argparse
+import os
+import re
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
 
 from trained import end_of, metrics_of
 
 WORKERS = 8
 STEP_MS = 240
 WARM_UP = 4
+BLOCKS, SAMPLES = 4, 64
+FORWARD_US, BACKWARD_US = 2500, 5000  # A block's, for a sample.
+OFF_MAX = 0.05
 JOB = """
 [job]
 name = "tokens"
@@ -46,8 +55,8 @@ micro_batch_size = 8
 global_batch_size = 64
 [device]
 type = "sleep"
-sleep_forward_us = 20000
-sleep_backward_us = 40000
+sleep_forward_us = %d
+sleep_backward_us = %d
 sleep_update_us = 1
 [validation]
 batches = 0
@@ -60,6 +69,8 @@ heartbeat_timeout_seconds = 30
 snapshot_interval = 0
 watch_speeds = false
 """
+MICRO_BATCH = 8
+SLEEPING = JOB % (MICRO_BATCH * FORWARD_US, MICRO_BATCH * BACKWARD_US)
 DEGREE, REPLICAS = "parallelism.pipeline_parallel_degree", "parallelism.data_parallel_replicate_degree"
 MODES = {
     "together": {DEGREE: 1, REPLICAS: 8},
@@ -79,31 +90,108 @@ SCENARIOS = {
 def step_ms(skein, steps, words, scenario):
     with tempfile.TemporaryDirectory() as folder:
         keys = {**words, "training.steps": steps + WARM_UP, "device.scenario": scenario}
-        lines = [line for line in metrics_of(skein, JOB, {"workers": WORKERS, **keys}, folder)
+        lines = [line for line in metrics_of(skein, SLEEPING, {"workers": WORKERS, **keys}, folder)
                  if line["kind"] == "step"]
     first = next(line for line in lines if line["step"] >= WARM_UP)
     return (end_of(lines[-1]) - end_of(first)) / (lines[-1]["step"] - first["step"]) * 1e3
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("skein")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=24)
-    options = parser.parse_args()
-    calm = {}
+def simulated_ms(rate, steps, words, scenario):
+    """None: the simulator of tokens has nothing to say of this mode."""
+    if words.get("sync.policy") != "tokens":
+        return None
+    samples = words["tokens.samples"].strip("[]").replace(" ", "")
+    command = [rate, WORKERS, SAMPLES, samples, BLOCKS, FORWARD_US, BACKWARD_US, WARM_UP, steps, scenario]
+    return float(subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout)
+
+
+def print_scenarios(options):
+    calm, misses = {}, []
     print(f"{'ms a step, and added to H0':28}" + "".join(f"{name:>26}" for name in MODES), flush=True)
     for name, scenario in SCENARIOS.items():
         times = {mode: [] for mode in MODES}
         for _ in range(options.rounds):
             for mode, words in MODES.items():
                 times[mode].append(step_ms(options.skein, options.steps, words, scenario))
-        row = f"{name:28}"
+        row, predicted = f"{name:28}", f"{'  simulated':28}"
         for mode, values in times.items():
             median = statistics.median(values)
             added = median - calm.setdefault(mode, median)
             row += f"{median:8.0f} ({min(values):.0f}-{max(values):.0f}) {added:+6.0f}".rjust(26)
-        print(row, flush=True)
+            simulated = simulated_ms(options.rate, options.steps, MODES[mode], scenario)
+            off = 0 if simulated is None else simulated / median - 1
+            predicted += " " * 26 if simulated is None else f"{simulated:.0f} {off:+6.1%}".rjust(26)
+            if abs(off) > OFF_MAX:
+                misses.append(f"{mode}, {name}")
+        print(row + "\n" + predicted, flush=True)
+    print(f"simulated within {OFF_MAX:.0%}: " + ("MISSED by " + "; ".join(misses) if misses else "met"))
+
+
+def coordinator_cost(skein, words):
+    """Wall seconds of all steps behind the warm-up, and processor seconds of the coordinator's whole life."""
+    with tempfile.TemporaryDirectory() as folder:
+        job = os.path.join(folder, "job.toml")
+        with open(job, "w", encoding="utf-8") as file:
+            file.write(JOB % (1, 1) if "device.type" in words else SLEEPING)
+        command = [os.path.abspath(skein), "coordinator", job, "--listen", "127.0.0.1:0", "--workers", str(WORKERS),
+                   "--job.dump_folder", folder]
+        command += [word for name, value in words.items() for word in ("--" + name, str(value))]
+        errors = os.path.join(folder, "errors")
+        with open(errors, "w", encoding="utf-8") as file:
+            coordinator = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
+        address = None
+        while not address and coordinator.poll() is None:
+            time.sleep(0.05)
+            with open(errors, encoding="utf-8") as file:
+                address = re.search(r"--join (\S+)", file.read())
+        if not address:
+            sys.exit(f"{' '.join(command)}: {open(errors, encoding='utf-8').read()}")
+        workers = [subprocess.Popen([os.path.abspath(skein), "worker", "--join", address[1]],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(WORKERS)]
+        begun = time.monotonic()
+        _, status, used = os.wait4(coordinator.pid, 0)
+        lasted = time.monotonic() - begun
+        for worker in workers:
+            worker.wait()
+        if status:
+            sys.exit(f"{' '.join(command)}: {open(errors, encoding='utf-8').read()}")
+        return lasted, used.ru_utime + used.ru_stime
+
+
+def print_server(options):
+    def difference(words, short, long):
+        costs = [coordinator_cost(options.skein, {**words, "training.steps": steps}) for steps in (short, long)]
+        return [(b - a) / (long - short) for a, b in zip(*costs)]
+
+    tokens = 1024
+    rates = []
+    for _ in range(options.rounds):
+        wall, processor = difference({"sync.policy": "tokens", "tokens.samples": "[1]", "device.type": "sleep",
+                                      "training.global_batch_size": tokens}, 10, 60)
+        rates.append((tokens / wall, tokens / processor))
+    for what, values in zip(("by the clock, nine processes on this machine", "of the coordinator's processor time"),
+                            zip(*rates)):
+        print(f"tokens a second {what}: {statistics.median(values):,.0f} ({min(values):,.0f}-{max(values):,.0f})")
+    shares = []
+    step = {"sync.policy": "tokens", "tokens.samples": "[1]", "device.sleep_forward_us": MICRO_BATCH * FORWARD_US * 50 // STEP_MS,
+            "device.sleep_backward_us": MICRO_BATCH * BACKWARD_US * 50 // STEP_MS}
+    for _ in range(options.rounds):
+        wall, processor = difference(step, 20, 120)
+        shares.append((wall * 1e3, processor / 50e-3))
+    walls, parts = zip(*shares)
+    print(f"of a step of 50 ms ({statistics.median(walls):.0f} here) of {SAMPLES} tokens the coordinator's process computes "
+          f"{statistics.median(parts):.1%} ({min(parts):.1%}-{max(parts):.1%})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("skein")
+    parser.add_argument("rate", help="build/release/bench/token_rate")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--server", action="store_true", help="what granting tokens costs, instead")
+    options = parser.parse_args()
+    print_server(options) if options.server else print_scenarios(options)
 
 
 main()

@@ -90,6 +90,7 @@ class TokenRun {
 
   void begin_step() {
     events_.clear();  // Wishes of those who were still asleep.
+    if (pool_ && options_.is_of_mode) buckets_ = {plan_.shape, plan_.level_workers, came_to()};
     pool_.emplace(plan_.shape);
     missing_.clear();
     tokens_done_.clear();
@@ -106,6 +107,15 @@ class TokenRun {
     }
   }
 
+  /// In the step before.
+  std::vector<double> came_to() const {
+    std::vector<double> samples;
+    for (WorkerId id : plan_.level_workers.front()) {
+      samples.push_back(static_cast<double>(std::max<uint64_t>(1, pool_->samples_done(0, id))));
+    }
+    return samples;
+  }
+
   void ask(WorkerId id) {
     Worker& own = at(id);
     while (own.claims < options_.claims_ahead && !own.waits) {
@@ -115,11 +125,18 @@ class TokenRun {
     }
   }
 
+  /// With this wish it has nothing in hand; in the training mode that is so when the backward is
+  /// done, too.
+  bool may_help(const Worker& own) const {
+    const bool has_backward = own.is_busy || !own.backwards.empty();
+    return own.claims == 1 && !(options_.is_of_mode && has_backward);
+  }
+
   /// At the server.
   void grant(WorkerId id) {
     Worker& own = at(id);
     if (!own.waits) return;
-    const auto token = choose_token(*pool_, plan_.policy, buckets_, {id, own.claims == 1});
+    const auto token = choose_token(*pool_, plan_.policy, buckets_, {id, may_help(own)});
     if (!token) return;  // Asked again for it when something is ready.
     own.waits = false;
     pool_->claim(*token, id);
@@ -188,6 +205,7 @@ class TokenRun {
       at(id).is_busy = false;
       if (is_backward) {
         on_backward(id, token);
+        if (options_.is_of_mode && at(id).waits) grant_later(id);  // It may help now.
       } else {
         on_forward(id, token);
       }
@@ -252,6 +270,7 @@ class TokenRun {
     double begin_us = now_us_;
     for (WorkerId id : members) {
       begin_us = std::max({begin_us, at(id).send_free_us, at(id).receive_free_us});
+      if (options_.is_of_mode) begin_us = std::max(begin_us, at(id).awake_us);
     }
     const auto count = static_cast<double>(members.size());
     const double bytes = 2 * (count - 1) / count * options_.profile.gradient_factor *
@@ -269,7 +288,7 @@ class TokenRun {
   const TokenPlan& plan_;
   const TokenSimulationOptions& options_;
   std::vector<Worker> workers_;
-  const TokenBuckets buckets_;
+  TokenBuckets buckets_;
   std::optional<TokenPool> pool_;
   std::map<TokenId, size_t> missing_;  // Inputs that travel, of claimed tokens.
   std::multimap<double, std::function<void()>> events_;

@@ -30,8 +30,12 @@ struct TokenSimulationOptions {
   /// the device has the other.
   uint32_t claims_ahead = 2;
   /// Who sleeps in a step does so before it asks for its first token, as in Fela's experiments
-  /// (from memory); others are not kept from ending the step without it.
+  /// (from memory); others are not kept from ending the step without it, unless `is_of_mode`.
   Scenario scenario;
+  /// As the training mode does it: who sleeps has its part in the sum of gradients, if only zeros,
+  /// and adds it when it is awake; buckets are as large as what each came to in the step before;
+  /// and nobody helps others before its own last backward is done.
+  bool is_of_mode = false;
   uint32_t steps = 10;
 };
 
@@ -45,7 +49,7 @@ struct TokenSimulation {
 
 /// Steps of a job that is trained by tokens. A layer's gradients are reduced in a ring of all who
 /// may train its level, as soon as the backward of every token has come through it, one layer after
-/// the other; the next step begins when all are.
+/// the other (in the training mode: all of a sub-model at once); the next step begins when all are.
 /// A backward that is due goes before a forward, the deepest first. There is no update.
 /// InvalidArgument   if the sub-models are not all layers, or the shape or workers do not fit them.
 /// Cost              for n tokens of a step and w workers, about n (n + w) a step.

@@ -75,6 +75,20 @@ TEST(TokenSimulation, NobodyWaitsForWhoSleeps) {
 
 /// The first worker has the data and the second one the end: the last output goes over, and the
 /// gradient comes back.
+TEST(TokenSimulation, ASleeperIsWaitedForWhereItHasAPartInTheSum) {
+  TokenSimulationOptions options = options_of({1, 1});
+  constexpr double kSleepUs = 100'000;
+  options.scenario = *parse_scenario("H3 sleep=100000");
+  options.is_of_mode = true;
+  const auto result = simulate_tokens(whole_model(16, 1, 2), options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (double each_us : result->step_us) {
+    EXPECT_GE(each_us, kSleepUs);
+    EXPECT_LT(each_us, kSleepUs + 8 * (kForwardUs + kBackwardUs))
+        << "its work was done by the other";
+  }
+}
+
 TEST(TokenSimulation, OutputsAndGradientsTravelBetweenLevels) {
   const TokenPlan plan{{{0, 1}, {1, 2}}, {2, {2, 2}}, {first(2), {{2}}}, {}};
   TokenSimulationOptions options = options_of({1, 1});
