@@ -15,6 +15,7 @@
 #include "cli/config/text_file.hpp"
 #include "cli/config/toml_parser.hpp"
 #include "cli/config/toml_text.hpp"
+#include "gpu/checkpoint/weights_folder.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
@@ -175,7 +176,55 @@ void set_origins(LoadedJob& job, std::initializer_list<const char*> names, const
   for (const char* name : names) job.origins[absl::StrCat("model.", name)] = origin;
 }
 
-absl::Status apply_defaults(LoadedJob& job) {
+/// Those keys of [model] that say what the weights of a folder mean.
+bool describes_model(const std::string& name) {
+  return name.starts_with("model.") && name != "model.from" && name != "model.flavor" &&
+         name != "model.initializer_range";
+}
+
+/// A run's own file of the whole job has all of them: the folder may be gone when it is resumed.
+bool gives_whole_model(const std::vector<Assignment>& assignments) {
+  std::set<std::string> given;
+  for (const Assignment& each : assignments) given.insert(each.key->full_name());
+  return std::all_of(job_keys().begin(), job_keys().end(), [&](const JobKey& key) {
+    return !describes_model(key.full_name()) || given.contains(key.full_name());
+  });
+}
+
+/// The model is that of the folder `model.from`. A key that says otherwise is refused.
+absl::Status take_model(const std::vector<Assignment>& assignments, LoadedJob& job) {
+  const std::string origin = job.origins["model.from"];
+  if (!job.spec.model.flavor.empty()) {
+    return at_key(
+        job.origins["model.flavor"], "model.flavor",
+        "model.flavor: the folder of model.from says how large the model is; leave it out");
+  }
+  const auto found = gpu::read_model_config(job.spec.model_from);
+  if (!found.ok()) {
+    return at_key(origin, "model.from",
+                  absl::StrCat("model.from: ", std::string(found.status().message())));
+  }
+  job.spec.model = *found;
+  for (const JobKey& key : job_keys()) {
+    if (describes_model(key.full_name())) job.origins[key.full_name()] = "model.from";
+  }
+  for (const Assignment& each : assignments) {
+    const std::string name = each.key->full_name();
+    plans::JobSpec given = job.spec;
+    if (!describes_model(name) || !each.key->set(given, each.text).ok()) continue;
+    const std::string here = each.key->get(given), there = each.key->get(job.spec);
+    if (here == there) continue;
+    return at_key(each.origin, name,
+                  absl::StrCat(name, " = ", here, ": it is ", there, " in ", job.spec.model_from,
+                               "/config.json; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status apply_defaults(const std::vector<Assignment>& assignments, LoadedJob& job) {
+  if (!job.spec.model_from.empty() && !gives_whole_model(assignments)) {
+    return take_model(assignments, job);
+  }
   if (job.spec.model.name == "llama") {
     plans::apply_family(job.spec.model);
     set_origins(job, {"norm", "mlp", "bias", "position_embedding_type"}, "model.name");
@@ -194,14 +243,16 @@ absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& j
     for (const Assignment& assignment : assignments) {
       const JobKey& key = *assignment.key;
       const std::string name = key.full_name();
-      if ((name == "model.name" || name == "model.flavor") != is_first) continue;
+      const bool sets_defaults =
+          name == "model.name" || name == "model.flavor" || name == "model.from";
+      if (sets_defaults != is_first) continue;
       if (absl::Status status = key.set(job.spec, assignment.text); !status.ok()) {
         return at_key(assignment.origin, name,
                       absl::StrCat(name, ": ", std::string(status.message())));
       }
       job.origins[name] = assignment.origin;
     }
-    if (is_first) SKEIN_RETURN_IF_ERROR(apply_defaults(job));
+    if (is_first) SKEIN_RETURN_IF_ERROR(apply_defaults(assignments, job));
   }
   if (absl::Status status = plans::validate(job.spec); !status.ok()) {
     // Begins with the key's name: say where its value is from.

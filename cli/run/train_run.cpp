@@ -46,8 +46,9 @@ absl::StatusOr<LoadedJob> load_job_of(const TrainOptions& options) {
                              ? load_job(options.job_path, options.overrides)
                              : load_job_text(options.job_text, kNoFile, options.overrides));
   // The run may be resumed from another folder.
-  std::string& plan = job.spec.parallelism.plan;
-  if (!plan.empty()) plan = std::filesystem::absolute(plan).string();
+  for (std::string* path : {&job.spec.parallelism.plan, &job.spec.model_from}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
+  }
   return job;
 }
 
@@ -210,12 +211,27 @@ absl::Status TrainRun::prepare() {
   coordinating.plan = std::move(given);
   if (folder_.path.empty()) {
     SKEIN_ASSIGN_OR_RETURN(coordinating.start, actors::find_start(job_.spec, load_path_));
+    std::unique_ptr<gpu::WeightsFolder> weights;
+    if (!job_.spec.model_from.empty()) {
+      SKEIN_ASSIGN_OR_RETURN(weights, gpu::WeightsFolder::open(job_.spec.model_from));
+    }
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
     is_new_ = true;
+    if (weights) SKEIN_RETURN_IF_ERROR(import_from(*weights, *coordinating.start));
   }
   ensure_subfolders(folder_);  // Somebody may have tidied up since the run's last life.
   SKEIN_RETURN_IF_ERROR(open_reporter());
   return start_processes(std::move(coordinating));
+}
+
+/// From then on the weights are the run's own: it is resumed without the folder they are from.
+absl::Status TrainRun::import_from(const gpu::WeightsFolder& weights, actors::StartPoint& start) {
+  SKEIN_ASSIGN_OR_RETURN(
+      start.checkpoint_path,
+      gpu::import_weights(weights, job_.spec, {start.data.bytes, start.data.digest}, folder_.path));
+  load_path_ = folder_.path;
+  if (!options_.quiet) say(absl::StrCat("begins with the weights in ", job_.spec.model_from));
+  return absl::OkStatus();
 }
 
 absl::Status TrainRun::resolve_scenario(int64_t workers) {

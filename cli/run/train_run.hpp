@@ -20,6 +20,7 @@
 #include "cli/run/run_folder.hpp"
 #include "cli/run/signals.hpp"
 #include "cli/run/worker_children.hpp"
+#include "gpu/checkpoint/weights_folder.hpp"
 #include "plans/chaos/chaos_script.hpp"
 
 namespace skein::cli {
@@ -115,6 +116,7 @@ class TrainRun {
   absl::Status prepare();
   /// Puts the whole scenario in the place of its name or file, so that every worker, and who
   /// reads config.resolved.toml, knows the same.
+  absl::Status import_from(const gpu::WeightsFolder& weights, actors::StartPoint& start);
   absl::Status resolve_scenario(int64_t workers);
   absl::Status open_reporter();
   /// Fills in what does not depend on the plan and the start, and starts coordinator and workers.

@@ -11,8 +11,8 @@
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/json_field.hpp"
-#include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
+#include "gpu/checkpoint/weights_folder.hpp"
 #include "gpu/data/token_file.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -21,12 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-
-absl::StatusOr<plans::ModelSpec> read_model(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/", kConfigName);
-  SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
-  return from_config(json, path);
-}
 
 /// What shapes do not always tell apart.
 std::string choices_of(const plans::ModelSpec& model) {
@@ -42,7 +36,7 @@ class ShardedReader final : public CheckpointReader {
     SKEIN_ASSIGN_OR_RETURN(const std::vector<std::string> folders, complete_checkpoints(path));
     folder_ = folders.front();
     SKEIN_RETURN_IF_ERROR(check_listed());
-    SKEIN_ASSIGN_OR_RETURN(model_, read_model(folder_));
+    SKEIN_ASSIGN_OR_RETURN(model_, read_model_config(folder_));
     SKEIN_ASSIGN_OR_RETURN(state_, read_trainer_state(folder_));
     SKEIN_RETURN_IF_ERROR(open_index(kModelIndexName));
     return open_index(kOptimizerIndexName);

@@ -26,4 +26,13 @@ absl::Status take_field(const nlohmann::json& json, const std::string& path, con
   return absl::OkStatus();
 }
 
+/// The same, where the field may be missing or null: `value` stays as it is then.
+template <class Value>
+absl::Status take_optional(const nlohmann::json& json, const std::string& path, const char* key,
+                           Value& value) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return absl::OkStatus();
+  return take_field(json, path, key, value);
+}
+
 }  // namespace skein::gpu

@@ -102,9 +102,7 @@ absl::Status read_gpt2(const nlohmann::json& json, const std::string& path,
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "n_embd", model.channels));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "n_layer", model.layers));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "n_head", model.heads));
-  if (json.contains("n_inner") && !json["n_inner"].is_null()) {
-    SKEIN_RETURN_IF_ERROR(take_field(json, path, "n_inner", model.intermediate_size));
-  }
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "n_inner", model.intermediate_size));
   return take_field(json, path, "layer_norm_epsilon", model.norm_epsilon);
 }
 
@@ -160,8 +158,8 @@ absl::Status read_llama(const nlohmann::json& json, const std::string& path,
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "num_attention_heads", model.heads));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "intermediate_size", model.intermediate_size));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "rms_norm_eps", model.norm_epsilon));
-  SKEIN_RETURN_IF_ERROR(take_field(json.contains("rope_theta") ? json : rope_of(json), path,
-                                   "rope_theta", model.rope_theta));
+  const nlohmann::json& rope = json.contains("rope_theta") ? json : rope_of(json);
+  SKEIN_RETURN_IF_ERROR(take_optional(rope, path, "rope_theta", model.rope_theta));
   model.has_bias = is_set(json, "attention_bias");
   return check_llama(json, path, model);
 }
@@ -187,7 +185,9 @@ absl::StatusOr<plans::ModelSpec> from_config(const nlohmann::json& json, const s
     return unsupported(path, absl::StrCat("model_type ", type));
   }
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "vocab_size", model.vocab_size));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "tie_word_embeddings", model.tied_head));
+  // Each family's own default is left out of its files.
+  model.tied_head = type != "llama";
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "tie_word_embeddings", model.tied_head));
   plans::JobSpec job;  // Its rules for a model are those that matter here too.
   job.model = model;
   job.training.seq_len = 1;

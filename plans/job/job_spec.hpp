@@ -200,6 +200,7 @@ struct JobSpec {
   std::string name = "skein";             // job.name
   std::string dump_folder = "./outputs";  // job.dump_folder
   ModelSpec model;
+  std::string model_from;  // model.from: a folder of weights to begin with; empty: fresh ones.
   DataSpec data;
   TrainingSpec training;
   OptimizerSpec optimizer;

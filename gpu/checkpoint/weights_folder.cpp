@@ -1,0 +1,192 @@
+#include "gpu/checkpoint/weights_folder.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_listing.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/model_config.hpp"
+#include "gpu/checkpoint/trainer_state.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kOneFileName[] = "model.safetensors";
+/// No plan has this generation.
+constexpr uint64_t kImportGeneration = 0;
+
+/// What GPT-2's and Llama's models put before all names but the head's, and their bodies alone do
+/// not.
+constexpr const char* kPrefixes[] = {"transformer.", "model."};
+
+std::string without_prefix(const std::string& name) {
+  for (const std::string prefix : kPrefixes) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
+}
+
+/// Older files have masks and wavelengths, which are no weights.
+bool is_computed(const std::string& tensor) {
+  return tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias") ||
+         tensor.ends_with(".rotary_emb.inv_freq");
+}
+
+bool is_float(TensorType type) {
+  return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBf16;
+}
+
+}  // namespace
+
+absl::StatusOr<plans::ModelSpec> read_model_config(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kConfigName);
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    return absl::NotFoundError(absl::StrCat(
+        path,
+        " is not there; give a folder with config.json and model.safetensors, as Hugging "
+        "Face's save_pretrained makes it"));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(path));
+  return from_config(json, path);
+}
+
+absl::StatusOr<std::unique_ptr<WeightsFolder>> WeightsFolder::open(const std::string& folder) {
+  auto weights = std::make_unique<WeightsFolder>();
+  weights->folder_ = folder;
+  SKEIN_ASSIGN_OR_RETURN(weights->model_, read_model_config(folder));
+  SKEIN_RETURN_IF_ERROR(weights->open_files());
+  SKEIN_RETURN_IF_ERROR(weights->find_parameters());
+  SKEIN_RETURN_IF_ERROR(weights->check_rest());
+  return weights;
+}
+
+absl::Status WeightsFolder::open_files() {
+  const std::string index = absl::StrCat(folder_, "/", kModelIndexName);
+  std::error_code error;
+  if (!fs::exists(index, error)) return open_file(kOneFileName);
+  SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(index));
+  const auto map = json.find("weight_map");
+  if (map == json.end() || !map->is_object() || map->empty()) {
+    return absl::DataLossError(absl::StrCat(index, " has no weight_map"));
+  }
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map->items()) {
+    const bool is_name = file.is_string() && file.get<std::string>().find('/') == std::string::npos;
+    if (!is_name) return absl::DataLossError(absl::StrCat(index, ": no file for ", tensor));
+    names.insert(file.get<std::string>());
+  }
+  for (const std::string& name : names) SKEIN_RETURN_IF_ERROR(open_file(name));
+  for (const auto& [tensor, file] : map->items()) {
+    const auto found = file_of_.find(tensor);
+    if (found != file_of_.end() && found->second == file.get<std::string>()) continue;
+    return absl::DataLossError(absl::StrCat(index, " places ", tensor, " in ",
+                                            file.get<std::string>(), ", which does not have it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightsFolder::open_file(const std::string& name) {
+  const std::string path = absl::StrCat(folder_, "/", name);
+  std::error_code error;
+  if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, " is not there"));
+  SKEIN_ASSIGN_OR_RETURN(files_[name], SafetensorsFile::open(path));
+  for (const auto& [tensor, entry] : files_.at(name)->tensors()) {
+    if (file_of_.emplace(tensor, name).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": tensor ", tensor, " is in ", file_of_.at(tensor), ", too"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightsFolder::find_parameters() {
+  const plans::LayerRange all = {0, plans::layer_count(model_)};
+  for (const plans::ParameterSpec& parameter : plans::range_parameters(model_, all)) {
+    if (parameter.tied_copy) continue;
+    auto found = file_of_.find(parameter.name);
+    if (found == file_of_.end()) found = file_of_.find(without_prefix(parameter.name));
+    const std::string expected = absl::StrJoin(parameter.shape, ", ");
+    if (found == file_of_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(folder_, " has no tensor ", parameter.name, " [", expected, "]"));
+    }
+    const TensorEntry& entry = files_.at(found->second)->tensors().at(found->first);
+    const std::string where = absl::StrCat(folder_, "/", found->second, ": tensor ", found->first);
+    if (entry.shape != parameter.shape) {
+      return absl::InvalidArgumentError(absl::StrCat(where, " has shape [",
+                                                     absl::StrJoin(entry.shape, ", "),
+                                                     "], by config.json it is [", expected, "]"));
+    }
+    if (!is_float(entry.type)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, " has no type that is read; these are F32, F16 and BF16"));
+    }
+    places_[parameter.name] = {found->second, found->first};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightsFolder::check_rest() const {
+  std::set<std::string> known;
+  for (const auto& [parameter, place] : places_) known.insert(place.tensor);
+  for (const auto& [tensor, file] : file_of_) {
+    const bool is_tied_head = model_.tied_head && tensor == "lm_head.weight";
+    if (known.contains(tensor) || is_computed(tensor) || is_tied_head) continue;
+    return absl::InvalidArgumentError(absl::StrCat(folder_, "/", file, ": tensor ", tensor,
+                                                   " is none of the model in config.json"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightsFolder::read(const std::string& name, std::span<float> out) const {
+  const auto place = places_.find(name);
+  if (place == places_.end()) {
+    return absl::NotFoundError(absl::StrCat(folder_, " has no parameter ", name));
+  }
+  return files_.at(place->second.file)->read(place->second.tensor, out);
+}
+
+absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,
+                                           const DataIdentity& data,
+                                           const std::string& run_folder) {
+  const auto layers = static_cast<int>(plans::layer_count(job.model));
+  const std::string partial = partial_checkpoint_path(run_folder, 0, kImportGeneration);
+  std::vector<SavedFile> files;
+  for (int layer = 0; layer < layers; ++layer) {
+    std::vector<std::vector<float>> values;
+    std::vector<SavedParameter> parameters;
+    std::vector<float> zeros;
+    for (const auto& each : plans::layer_parameters(job.model, layer, {0, layers})) {
+      if (each.tied_copy) continue;
+      values.emplace_back(plans::element_count(each));
+      SKEIN_RETURN_IF_ERROR(weights.read(each.name, values.back()));
+      zeros.resize(std::max(zeros.size(), values.back().size()));
+      parameters.push_back({each, {}, {}, {}});
+    }
+    for (size_t n = 0; n < parameters.size(); ++n) {
+      const auto none = std::span<const float>(zeros).first(values[n].size());
+      parameters[n] = {parameters[n].spec, values[n], none, none};
+    }
+    SKEIN_ASSIGN_OR_RETURN(const std::vector<SavedFile> written,
+                           write_shard(partial, layer, layers, job.optimizer.name, parameters));
+    files.insert(files.end(), written.begin(), written.end());
+  }
+  TrainerState state = trainer_state_after(job, 0);
+  state.data_bytes = data.bytes;
+  state.data_digest = data.digest;
+  return complete_checkpoint(run_folder, kImportGeneration, job.model, state, files,
+                             job.checkpoint.keep_latest_k);
+}
+
+}  // namespace skein::gpu

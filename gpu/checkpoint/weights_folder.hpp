@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/checkpoint/safetensors.hpp"
+#include "plans/job/job_spec.hpp"
+#include "plans/job/model_spec.hpp"
+
+namespace skein::gpu {
+
+/// The model that config.json of a folder in Hugging Face's form describes. NotFound: there is no
+/// such file. Else as `from_config`.
+absl::StatusOr<plans::ModelSpec> read_model_config(const std::string& folder);
+
+/// Weights in a folder in Hugging Face's form: config.json, and model.safetensors or the files that
+/// model.safetensors.index.json names. A checkpoint of ours is one, too. Thread-safe.
+class WeightsFolder {
+ public:
+  /// Reads config.json and the headers of all files. Each parameter of the model is there in its
+  /// shape and in a type that can be read, and nothing is beside them but what can be computed:
+  /// masks, wavelengths, a tied head.
+  /// NotFound          the folder or one of its files is not there.
+  /// InvalidArgument   the model is none of ours, or a tensor is missing, unknown or of another
+  ///                   shape or type; the message names it.
+  /// DataLoss          a file is damaged.
+  static absl::StatusOr<std::unique_ptr<WeightsFolder>> open(const std::string& folder);
+
+  const plans::ModelSpec& model() const { return model_; }
+  /// Copies a parameter as float32; `name` as in ParameterSpec.
+  absl::Status read(const std::string& name, std::span<float> out) const;
+
+ private:
+  struct Place {
+    std::string file;
+    std::string tensor;  // Its name there: that of the parameter, or without "transformer.".
+  };
+
+  absl::Status open_files();
+  absl::Status open_file(const std::string& name);
+  absl::Status find_parameters();
+  absl::Status check_rest() const;
+
+  std::string folder_;
+  plans::ModelSpec model_;
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, std::string> file_of_;  // By tensor.
+  std::map<std::string, Place> places_;         // By parameter.
+};
+
+/// What a run's data is known by in checkpoints.
+struct DataIdentity {
+  uint64_t bytes = 0;
+  uint64_t digest = 0;
+};
+
+/// Makes the run's checkpoint of step 0 of the weights, with moments of zero: a shard for each
+/// layer, one in memory at a time. Returns its path. `job.model` is the folder's.
+/// Unavailable   it cannot be written. Else as `WeightsFolder::read`.
+absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,
+                                           const DataIdentity& data, const std::string& run_folder);
+
+}  // namespace skein::gpu

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Training begins with the weights of a folder in Hugging Face's form, on other data and in another layout;
+a worker is killed on the way, and the run is resumed when the folder is gone."""
+import os
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from checkpoints import newest, read_model, worst_relative  # noqa: E402
+from elastic_runs import ElasticRun, read_lines  # noqa: E402
+from running import Program, SOURCE  # noqa: E402
+
+BAD_CONFIG = 2
+TOLERANCE = 1e-4
+OTHER_TEXT = ["--data.path", os.path.join(SOURCE, "LICENSE"), "--checkpoint.keep_latest_k", "0"]
+
+
+def loss_of_first_step(run):
+    lines = read_lines(os.path.join(run, "metrics.jsonl"))
+    return next(line["loss"] for line in lines if line["kind"] == "step")
+
+
+def make_folder(program):
+    """What others would bring: config.json and weights, and nothing of the run that made them."""
+    _, run = program.train("base")
+    folder = os.path.join(program.folder, "pretrained")
+    os.makedirs(folder)
+    for name in os.listdir(newest(run)):
+        if name == "config.json" or name.startswith("model"):
+            shutil.copy(os.path.join(newest(run), name), folder)
+    return folder
+
+
+def check_refusals(program, folder):
+    for what, words, says in (
+            ("another model", ["--model.from", folder, "--model.n_head", "2"], "--model.n_head = 2: it is 4"),
+            ("a folder that is not there", ["--model.from", "nowhere"], "config.json is not there"),
+            ("a flavor beside it", ["--model.from", folder, "--model.flavor", "gpt2"], "leave it out"),
+            ("a run beside it", ["--model.from", folder, "--checkpoint.initial_load_path", folder],
+             "give one of them")):
+        result, run = program.train("refused", *words)
+        program.expect(f"{what} is refused in a line", result.returncode == BAD_CONFIG and says in result.stderr,
+                       result.stderr[-300:])
+        program.expect(f"{what}: nothing is written", run is None, run)
+
+
+def main():
+    program = Program()
+    folder = make_folder(program)
+    brought = read_model(folder)
+    check_refusals(program, folder)
+    words = ["--model.from", folder, *OTHER_TEXT]
+    result, alone = program.train("alone", *words)
+    program.expect("one worker trains on", result.returncode == 0, result.stderr[-300:])
+    begun = read_model(os.path.join(alone, "checkpoint", "step-00000000"))
+    program.expect("from the same bits", begun.keys() == brought.keys() and
+                   all((begun[name] == brought[name]).all() for name in brought))
+
+    _, fresh = program.train("fresh", *OTHER_TEXT)
+    losses = [loss_of_first_step(run) for run in (alone, fresh)]
+    program.expect("which know something of another text", losses[0] < losses[1] - 1, losses)
+
+    run = ElasticRun(program, "pipeline", 3, *words, "--parallelism.pipeline_parallel_degree", "3",
+                     "--device.speed", "0.1")
+    run.wait_for_step(6)
+    run.signal(1)
+    code = run.finish()
+    program.expect("a pipeline of three that loses one ends", code == 0, run.errors()[-300:])
+    worst, tensor = worst_relative(read_model(newest(run.folder())), read_model(newest(alone)))
+    program.expect("with the weights of one worker", worst <= TOLERANCE, f"{worst:.1e} {tensor}")
+
+    shutil.rmtree(folder)
+    result = program.run("train", "--resume", alone, "--training.steps", "24")
+    program.expect("a run goes on without the folder", result.returncode == 0, result.stderr[-300:])
+    program.finish()
+
+
+main()

@@ -1,0 +1,177 @@
+#include "gpu/checkpoint/weights_folder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace skein::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using tests::TemporaryFolder;
+
+plans::ModelSpec small_model() {
+  plans::ModelSpec model;
+  model.vocab_size = 5;
+  model.positions = 4;
+  model.layers = 2;
+  model.heads = 1;
+  model.channels = 2;
+  return model;
+}
+
+/// A folder as save_pretrained makes it of a GPT-2 with weights 0, 1, 2, ... in each tensor.
+struct PretrainedFolder {
+  PretrainedFolder() {
+    config = R"({"model_type": "gpt2", "vocab_size": 5, "n_positions": 4, "n_embd": 2,
+                 "n_layer": 2, "n_head": 1, "activation_function": "gelu_new",
+                 "layer_norm_epsilon": 1e-5})";
+    for (const auto& each : plans::range_parameters(small_model(), {0, 4})) {
+      if (!each.tied_copy) tensors[each.name] = each.shape;
+    }
+  }
+  void write_config() const { std::ofstream(folder.file("config.json")) << config; }
+  void write_file(const std::string& name,
+                  const std::map<std::string, std::vector<int64_t>>& held) const {
+    std::vector<std::vector<float>> memory;
+    std::vector<TensorToWrite> written;
+    memory.reserve(held.size());
+    for (const auto& [tensor, shape] : held) {
+      int64_t count = 1;
+      for (int64_t extent : shape) count *= extent;
+      memory.emplace_back();
+      for (int64_t i = 0; i < count; ++i) memory.back().push_back(static_cast<float>(i));
+      written.push_back({tensor, shape, memory.back()});
+    }
+    ASSERT_TRUE(write_safetensors(folder.file(name), written).ok());
+  }
+  std::string path() const { return folder.path(); }
+  absl::Status open() const { return WeightsFolder::open(path()).status(); }
+
+  TemporaryFolder folder;
+  std::string config;
+  std::map<std::string, std::vector<int64_t>> tensors;
+};
+
+std::vector<float> counted(size_t count) {
+  std::vector<float> values;
+  for (size_t i = 0; i < count; ++i) values.push_back(static_cast<float>(i));
+  return values;
+}
+
+TEST(WeightsFolder, BecomesTheCheckpointOfStepZero) {
+  PretrainedFolder from;
+  from.write_config();
+  from.write_file("model.safetensors", from.tensors);
+  const auto weights = WeightsFolder::open(from.path());
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ((*weights)->model(), small_model());
+  plans::JobSpec job;
+  job.model = small_model();
+  const TemporaryFolder run;
+  const auto path = import_weights(**weights, job, {10, 20}, run.path());
+  ASSERT_TRUE(path.ok()) << path.status();
+  EXPECT_THAT(find_faults(*path), ::testing::IsEmpty());
+  const auto reader = CheckpointReader::open(run.path());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->trainer_state().steps_done, 0u);
+  EXPECT_EQ((*reader)->trainer_state().data_digest, 20u);
+  for (const auto& each : plans::range_parameters(small_model(), {0, 4})) {
+    std::vector<float> read(static_cast<size_t>(plans::element_count(each)));
+    ASSERT_TRUE((*reader)->read(each.name, read).ok());
+    EXPECT_EQ(read, counted(read.size())) << each.name;
+    ASSERT_TRUE((*reader)->read(each.name + ".exp_avg", read).ok());
+    EXPECT_EQ(read, std::vector<float>(read.size())) << each.name;
+  }
+}
+
+TEST(WeightsFolder, NamesMayLackThePrefixAndMasksAreNoWeights) {
+  PretrainedFolder from;
+  from.write_config();
+  std::map<std::string, std::vector<int64_t>> body;
+  for (const auto& [name, shape] : from.tensors) {
+    body[std::string(absl::StripPrefix(name, "transformer."))] = shape;
+  }
+  body["h.0.attn.bias"] = {1, 1, 4, 4};
+  body["lm_head.weight"] = {5, 2};  // The tied one, once more.
+  from.write_file("model.safetensors", body);
+  const auto weights = WeightsFolder::open(from.path());
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  std::vector<float> read(10);
+  ASSERT_TRUE((*weights)->read("transformer.wte.weight", read).ok());
+  EXPECT_EQ(read, counted(10));
+}
+
+TEST(WeightsFolder, FilesAreFoundByTheIndex) {
+  PretrainedFolder from;
+  from.write_config();
+  std::map<std::string, std::vector<int64_t>> first(from.tensors.begin(),
+                                                    std::next(from.tensors.begin(), 5));
+  std::map<std::string, std::vector<int64_t>> second(std::next(from.tensors.begin(), 5),
+                                                     from.tensors.end());
+  from.write_file("a.safetensors", first);
+  from.write_file("b.safetensors", second);
+  const auto write_index = [&](const std::string& file_of_first) {
+    std::string map;
+    for (const auto& [file, held] : {std::pair(file_of_first, first), {"b.safetensors", second}}) {
+      for (const auto& [name, shape] : held) {
+        absl::StrAppend(&map, map.empty() ? "" : ",", "\"", name, "\":\"", file, "\"");
+      }
+    }
+    std::ofstream(from.folder.file("model.safetensors.index.json"))
+        << R"({"weight_map": {)" << map << "}}";
+  };
+  write_index("a.safetensors");
+  EXPECT_TRUE(from.open().ok()) << from.open();
+  write_index("b.safetensors");
+  EXPECT_THAT(std::string(from.open().message()), HasSubstr("which does not have it"));
+  write_index("missing.safetensors");
+  EXPECT_EQ(from.open().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(from.open().message()), HasSubstr("missing.safetensors is not there"));
+  write_index("../a.safetensors");
+  EXPECT_EQ(from.open().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(WeightsFolder, WhatDoesNotFitIsNamed) {
+  const auto refused = [](const char* what, auto change) {
+    PretrainedFolder from;
+    change(from);
+    from.write_config();
+    from.write_file("model.safetensors", from.tensors);
+    EXPECT_THAT(std::string(from.open().message()), HasSubstr(what));
+  };
+  refused("has no tensor transformer.ln_f.bias [2]",
+          [](auto& from) { from.tensors.erase("transformer.ln_f.bias"); });
+  refused("transformer.wpe.weight has shape [3, 2], by config.json it is [4, 2]", [](auto& from) {
+    from.tensors["transformer.wpe.weight"] = {3, 2};
+  });
+  refused("transformer.extra is none of the model",
+          [](auto& from) { from.tensors["transformer.extra"] = {1}; });
+  refused("model_type mamba", [](auto& from) { from.config = R"({"model_type": "mamba"})"; });
+  refused("lacks a proper \"n_embd\"", [](auto& from) {
+    from.config = R"({"model_type": "gpt2", "activation_function": "gelu_new", "n_positions": 4})";
+  });
+  const PretrainedFolder nothing;
+  EXPECT_EQ(nothing.open().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(nothing.open().message()), HasSubstr("config.json is not there"));
+  nothing.write_config();
+  EXPECT_THAT(std::string(nothing.open().message()), HasSubstr("model.safetensors is not there"));
+  nothing.write_file("model.safetensors", nothing.tensors);
+  fs::resize_file(nothing.folder.file("model.safetensors"), 200);
+  EXPECT_EQ(nothing.open().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace skein::gpu
