@@ -238,7 +238,7 @@ absl::Status apply_defaults(const std::vector<Assignment>& assignments, LoadedJo
 }
 
 /// Later assignments win; family and flavor set defaults before the keys that override them.
-absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& job) {
+absl::Status assign_all(const std::vector<Assignment>& assignments, JobUse use, LoadedJob& job) {
   for (const bool is_first : {true, false}) {
     for (const Assignment& assignment : assignments) {
       const JobKey& key = *assignment.key;
@@ -252,8 +252,9 @@ absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& j
       }
       job.origins[name] = assignment.origin;
     }
-    if (is_first) SKEIN_RETURN_IF_ERROR(apply_defaults(assignments, job));
+    if (is_first && use == JobUse::kRun) SKEIN_RETURN_IF_ERROR(apply_defaults(assignments, job));
   }
+  if (use == JobUse::kFindRun) return absl::OkStatus();
   if (absl::Status status = plans::validate(job.spec); !status.ok()) {
     // Begins with the key's name: say where its value is from.
     const std::string message(status.message());
@@ -266,13 +267,14 @@ absl::Status assign_all(const std::vector<Assignment>& assignments, LoadedJob& j
 
 }  // namespace
 
-absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides) {
+absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides,
+                                   JobUse use) {
   SKEIN_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "job file"));
-  return load_job_text(text, path, overrides);
+  return load_job_text(text, path, overrides, use);
 }
 
 absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::string& name,
-                                        const Overrides& overrides) {
+                                        const Overrides& overrides, JobUse use) {
   LoadedJob job;
   job.text = text;
   SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(text, name));
@@ -280,14 +282,14 @@ absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::stri
   for (const auto& [key, value] : overrides) {
     assignments.push_back({find_key(key), value, absl::StrCat("--", key)});
   }
-  SKEIN_RETURN_IF_ERROR(assign_all(assignments, job));
+  SKEIN_RETURN_IF_ERROR(assign_all(assignments, use, job));
   return job;
 }
 
 absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml) {
   LoadedJob job;
   SKEIN_ASSIGN_OR_RETURN(const std::vector<Assignment> assignments, read_toml(toml, "job"));
-  SKEIN_RETURN_IF_ERROR(assign_all(assignments, job));
+  SKEIN_RETURN_IF_ERROR(assign_all(assignments, JobUse::kRun, job));
   return job.spec;
 }
 

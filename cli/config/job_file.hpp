@@ -21,14 +21,21 @@ struct LoadedJob {
 /// "training.steps" and "200", in the order of the command line.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
+enum class JobUse {
+  kRun,
+  kFindRun,  // Only name and folder are asked for: the model is left open, and nothing is checked.
+};
+
 /// Reads a job file (TOML) and puts the environment (SKEIN_SECTION_KEY) and the overrides over it,
-/// then checks the result. Precedence: flag, environment, file, flavor, default.
+/// then checks the result. Precedence: flag, environment, file, flavor or model.from,
+/// default.
 /// NotFound          if there is no such file.
 /// InvalidArgument   with file and line for what is wrong in it, and a suggestion for unknown keys.
-absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides);
+absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides,
+                                   JobUse use = JobUse::kRun);
 /// The same for a job file's text, which messages call `name`.
 absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::string& name,
-                                        const Overrides& overrides);
+                                        const Overrides& overrides, JobUse use = JobUse::kRun);
 
 /// A job file's text without environment: what a worker gets from the coordinator.
 absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml);

@@ -40,11 +40,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-absl::StatusOr<LoadedJob> load_job_of(const TrainOptions& options) {
+absl::StatusOr<LoadedJob> load_job_of(const TrainOptions& options, JobUse use = JobUse::kRun) {
   SKEIN_ASSIGN_OR_RETURN(LoadedJob job,
                          options.job_text.empty()
-                             ? load_job(options.job_path, options.overrides)
-                             : load_job_text(options.job_text, kNoFile, options.overrides));
+                             ? load_job(options.job_path, options.overrides, use)
+                             : load_job_text(options.job_text, kNoFile, options.overrides, use));
   // The run may be resumed from another folder.
   for (std::string* path : {&job.spec.parallelism.plan, &job.spec.model_from}) {
     if (!path->empty()) *path = std::filesystem::absolute(*path).string();
@@ -55,7 +55,7 @@ absl::StatusOr<LoadedJob> load_job_of(const TrainOptions& options) {
 /// The run folder to go on in; empty: a new one is made.
 absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   if (!options.resumes_latest) return options.resume;
-  SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job_of(options));
+  SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job_of(options, JobUse::kFindRun));
   const std::string latest = job.spec.dump_folder + "/latest";
   std::error_code error;
   if (std::filesystem::exists(latest, error)) {
@@ -67,7 +67,9 @@ absl::StatusOr<std::string> folder_to_resume(const TrainOptions& options) {
   }
   // The link may be gone, or that of another job.
   const std::string own = find_latest_run(job.spec);
-  return own.empty() ? find_begun_run(job.spec) : own;
+  if (!own.empty()) return own;
+  SKEIN_ASSIGN_OR_RETURN(const LoadedJob whole, load_job_of(options));
+  return find_begun_run(whole.spec);
 }
 
 absl::StatusOr<int64_t> workers_needed(const TrainOptions& options, const plans::JobSpec& job,
@@ -164,6 +166,11 @@ absl::Status TrainRun::load() {
   // A coordinator that died before the first checkpoint finds the state in its workers.
   const bool is_saved = gpu::complete_checkpoints(folder_.path).ok();
   load_path_ = is_saved ? folder_.path : job_.spec.checkpoint.initial_load_path;
+  if (!is_saved && !job_.spec.model_from.empty()) {
+    return absl::DataLossError(
+        absl::StrCat(folder_.path, " has no checkpoint, not even that of the weights in ",
+                     job_.spec.model_from, " that it began with; begin anew with --model.from"));
+  }
   const bool is_one_of_several = options_.children != nullptr;
   return options_.resumes_latest || is_one_of_several ? look_at_resumed(is_saved)
                                                       : absl::OkStatus();
@@ -212,8 +219,9 @@ absl::Status TrainRun::prepare() {
   if (folder_.path.empty()) {
     SKEIN_ASSIGN_OR_RETURN(coordinating.start, actors::find_start(job_.spec, load_path_));
     std::unique_ptr<gpu::WeightsFolder> weights;
-    if (!job_.spec.model_from.empty()) {
+    if (!job_.spec.model_from.empty() && !options_.only_profiles) {
       SKEIN_ASSIGN_OR_RETURN(weights, gpu::WeightsFolder::open(job_.spec.model_from));
+      SKEIN_RETURN_IF_ERROR(weights->check_use(job_.spec.model));
     }
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
     is_new_ = true;

@@ -114,9 +114,9 @@ class TrainRun {
   absl::Status load_resumed();
   absl::Status look_at_resumed(bool is_saved);
   absl::Status prepare();
+  absl::Status import_from(const gpu::WeightsFolder& weights, actors::StartPoint& start);
   /// Puts the whole scenario in the place of its name or file, so that every worker, and who
   /// reads config.resolved.toml, knows the same.
-  absl::Status import_from(const gpu::WeightsFolder& weights, actors::StartPoint& start);
   absl::Status resolve_scenario(int64_t workers);
   absl::Status open_reporter();
   /// Fills in what does not depend on the plan and the start, and starts coordinator and workers.

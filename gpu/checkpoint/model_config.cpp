@@ -86,15 +86,20 @@ absl::Status unsupported(const std::string& path, const std::string& what) {
 }
 
 bool is_set(const nlohmann::json& json, const char* key) {
-  return json.contains(key) && json[key].is_boolean() && json[key].get<bool>();
+  return json.contains(key) && !json[key].is_null() && json[key] != false;
+}
+
+bool has_value(const nlohmann::json& json, const char* key) {
+  return json.contains(key) && !json[key].is_null();
 }
 
 absl::Status read_gpt2(const nlohmann::json& json, const std::string& path,
                        plans::ModelSpec& model) {
   std::string activation;
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "activation_function", activation));
-  const bool scales =
-      is_set(json, "scale_attn_by_inverse_layer_idx") || is_set(json, "add_cross_attention");
+  const bool scales = is_set(json, "scale_attn_by_inverse_layer_idx") ||
+                      is_set(json, "add_cross_attention") ||
+                      json.value("scale_attn_weights", nlohmann::json(true)) != true;
   if (activation != "gelu_new" || scales) {
     return unsupported(path, absl::StrCat("activation ", activation, ", or scaled attention"));
   }
@@ -123,6 +128,16 @@ const nlohmann::json& rope_of(const nlohmann::json& json) {
   return found != json.end() && found->is_object() ? *found : json;
 }
 
+absl::Status take_rope_theta(const nlohmann::json& json, const std::string& path,
+                             plans::ModelSpec& model) {
+  double outer = model.rope_theta;
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "rope_theta", outer));
+  model.rope_theta = outer;
+  SKEIN_RETURN_IF_ERROR(take_optional(rope_of(json), path, "rope_theta", model.rope_theta));
+  if (!has_value(json, "rope_theta") || outer == model.rope_theta) return absl::OkStatus();
+  return unsupported(path, absl::StrCat("rope_theta ", outer, " and ", model.rope_theta));
+}
+
 /// What of Llama's family is not ours: fewer key heads, heads of another size, scaled positions.
 absl::Status check_llama(const nlohmann::json& json, const std::string& path,
                          const plans::ModelSpec& model) {
@@ -137,11 +152,11 @@ absl::Status check_llama(const nlohmann::json& json, const std::string& path,
     return unsupported(path, "heads whose size is not hidden_size / num_attention_heads");
   }
   if (differs("hidden_act", "silu")) return unsupported(path, "hidden_act is not silu");
-  const bool is_scaled = json.contains("rope_scaling") && !json["rope_scaling"].is_null();
   const nlohmann::json& rope = rope_of(json);
-  if (is_scaled || (rope.contains("rope_type") && rope["rope_type"] != "default")) {
-    return unsupported(path, "scaled rotary positions");
-  }
+  const bool is_scaled = has_value(json, "rope_scaling") ||
+                         (has_value(rope, "rope_type") && rope["rope_type"] != "default") ||
+                         (has_value(rope, "type") && rope["type"] != "default");
+  if (is_scaled) return unsupported(path, "scaled rotary positions");
   if (is_set(json, "attention_bias") != is_set(json, "mlp_bias")) {
     return unsupported(path, "biases in one of attention and MLP only");
   }
@@ -158,8 +173,7 @@ absl::Status read_llama(const nlohmann::json& json, const std::string& path,
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "num_attention_heads", model.heads));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "intermediate_size", model.intermediate_size));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "rms_norm_eps", model.norm_epsilon));
-  const nlohmann::json& rope = json.contains("rope_theta") ? json : rope_of(json);
-  SKEIN_RETURN_IF_ERROR(take_optional(rope, path, "rope_theta", model.rope_theta));
+  SKEIN_RETURN_IF_ERROR(take_rope_theta(json, path, model));
   model.has_bias = is_set(json, "attention_bias");
   return check_llama(json, path, model);
 }

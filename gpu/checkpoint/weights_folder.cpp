@@ -65,6 +65,10 @@ absl::StatusOr<plans::ModelSpec> read_model_config(const std::string& folder) {
 absl::StatusOr<std::unique_ptr<WeightsFolder>> WeightsFolder::open(const std::string& folder) {
   auto weights = std::make_unique<WeightsFolder>();
   weights->folder_ = folder;
+  if (std::error_code error; fs::exists(absl::StrCat(folder, "/", kCompleteName), error)) {
+    const std::vector<std::string> faults = find_faults(folder);
+    if (!faults.empty()) return absl::DataLossError(faults.front());
+  }
   SKEIN_ASSIGN_OR_RETURN(weights->model_, read_model_config(folder));
   SKEIN_RETURN_IF_ERROR(weights->open_files());
   SKEIN_RETURN_IF_ERROR(weights->find_parameters());
@@ -72,10 +76,25 @@ absl::StatusOr<std::unique_ptr<WeightsFolder>> WeightsFolder::open(const std::st
   return weights;
 }
 
+absl::Status WeightsFolder::check_use(const plans::ModelSpec& model) const {
+  plans::ModelSpec one = model, other = model_;
+  for (plans::ModelSpec* each : {&one, &other}) {
+    each->name = each->flavor = "";
+    each->init_std = 0;
+    each->intermediate_size = plans::mlp_width(*each);
+  }
+  if (one == other) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the job's [model] is another one than that of ", folder_,
+                   "/config.json; leave its keys out, they are taken from there"));
+}
+
+/// As transformers, which does not look at an index that an earlier model has left.
 absl::Status WeightsFolder::open_files() {
   const std::string index = absl::StrCat(folder_, "/", kModelIndexName);
   std::error_code error;
-  if (!fs::exists(index, error)) return open_file(kOneFileName);
+  const bool is_one_file = fs::exists(absl::StrCat(folder_, "/", kOneFileName), error);
+  if (is_one_file || !fs::exists(index, error)) return open_file(kOneFileName);
   SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(index));
   const auto map = json.find("weight_map");
   if (map == json.end() || !map->is_object() || map->empty()) {
@@ -160,6 +179,7 @@ absl::Status WeightsFolder::read(const std::string& name, std::span<float> out) 
 absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,
                                            const DataIdentity& data,
                                            const std::string& run_folder) {
+  SKEIN_RETURN_IF_ERROR(weights.check_use(job.model));
   const auto layers = static_cast<int>(plans::layer_count(job.model));
   const std::string partial = partial_checkpoint_path(run_folder, 0, kImportGeneration);
   std::vector<SavedFile> files;

@@ -27,18 +27,21 @@ class WeightsFolder {
   /// masks, wavelengths, a tied head.
   /// NotFound          the folder or one of its files is not there.
   /// InvalidArgument   the model is none of ours, or a tensor is missing, unknown or of another
-  ///                   shape or type; the message names it.
-  /// DataLoss          a file is damaged.
+  ///                   shape; the message names it.
+  /// DataLoss          a file is damaged, or has a tensor of a type that is not known; of a
+  ///                   checkpoint of ours all contents are compared with what was written.
   static absl::StatusOr<std::unique_ptr<WeightsFolder>> open(const std::string& folder);
 
   const plans::ModelSpec& model() const { return model_; }
+  /// InvalidArgument if the weights mean something else in that model.
+  absl::Status check_use(const plans::ModelSpec& model) const;
   /// Copies a parameter as float32; `name` as in ParameterSpec.
   absl::Status read(const std::string& name, std::span<float> out) const;
 
  private:
   struct Place {
     std::string file;
-    std::string tensor;  // Its name there: that of the parameter, or without "transformer.".
+    std::string tensor;  // Its name there: that of the parameter, or without its prefix.
   };
 
   absl::Status open_files();
@@ -60,7 +63,7 @@ struct DataIdentity {
 };
 
 /// Makes the run's checkpoint of step 0 of the weights, with moments of zero: a shard for each
-/// layer, one in memory at a time. Returns its path. `job.model` is the folder's.
+/// layer, one in memory at a time. Returns its path. `check_use` holds of `job.model`.
 /// Unavailable   it cannot be written. Else as `WeightsFolder::read`.
 absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,
                                            const DataIdentity& data, const std::string& run_folder);

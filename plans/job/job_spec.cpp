@@ -192,6 +192,16 @@ absl::Status check_device(const DeviceSpec& device) {
 }
 
 absl::Status check_intervals(const JobSpec& job) {
+  // A few more than bytes may be special ones.
+  constexpr int64_t kByteVocabularyMax = 512;
+  if (!job.model_from.empty() && job.data.dataset != "tokens" &&
+      job.model.vocab_size > kByteVocabularyMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.dataset = \"", job.data.dataset,
+                     "\": it is read as bytes, and the weights "
+                     "of model.from are for a vocabulary of ",
+                     job.model.vocab_size, "; give \"tokens\" and a .bin of theirs as data.path"));
+  }
   if (!job.model_from.empty() && !job.checkpoint.initial_load_path.empty()) {
     return absl::InvalidArgumentError(
         "checkpoint.initial_load_path goes on with a run, and model.from begins one: give one of "

@@ -53,7 +53,7 @@ class TokenRun {
       : plan_(plan),
         options_(options),
         workers_(options.speeds.size()),
-        buckets_(plan.shape, plan.level_workers, options.speeds) {
+        buckets_(plan.shape, plan.level_workers, first_shares(options)) {
     result_.busy_us.resize(workers_.size());
   }
 
@@ -75,6 +75,11 @@ class TokenRun {
   }
 
  private:
+  /// What each comes to in the first step, of which the training mode knows nothing yet.
+  static std::vector<double> first_shares(const TokenSimulationOptions& options) {
+    return options.is_of_mode ? std::vector<double>(options.speeds.size(), 1.0) : options.speeds;
+  }
+
   struct Worker {
     double awake_us = 0;  // It sleeps until then.
     bool is_busy = false;

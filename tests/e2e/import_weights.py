@@ -8,9 +8,9 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoints import newest, read_model, worst_relative  # noqa: E402
 from elastic_runs import ElasticRun, read_lines  # noqa: E402
-from running import Program, SOURCE  # noqa: E402
+from running import Program, SMALL_JOB, SOURCE  # noqa: E402
 
-BAD_CONFIG = 2
+BAD_CONFIG, BAD_DATA = 2, 3
 TOLERANCE = 1e-4
 OTHER_TEXT = ["--data.path", os.path.join(SOURCE, "LICENSE"), "--checkpoint.keep_latest_k", "0"]
 
@@ -31,13 +31,26 @@ def make_folder(program):
     return folder
 
 
+def every_key(program, but, value):
+    result = program.run("config", "show", SMALL_JOB)
+    lines = result.stdout[result.stdout.index("[model]"):].split("\n\n")[0].splitlines()[1:]
+    keys = dict(line.split("#")[0].strip().split(" = ") for line in lines)
+    keys = {"model." + name: text.strip('"') for name, text in keys.items()}
+    keys.update({but: value})
+    del keys["model.from"]
+    return [word for name, text in keys.items() for word in ("--" + name, text)]
+
+
 def check_refusals(program, folder):
     for what, words, says in (
             ("another model", ["--model.from", folder, "--model.n_head", "2"], "--model.n_head = 2: it is 4"),
             ("a folder that is not there", ["--model.from", "nowhere"], "config.json is not there"),
             ("a flavor beside it", ["--model.from", folder, "--model.flavor", "gpt2"], "leave it out"),
             ("a run beside it", ["--model.from", folder, "--checkpoint.initial_load_path", folder],
-             "give one of them")):
+             "give one of them"),
+            # All keys of [model], as in a copy of a run's own file.
+            ("a whole job of another model", ["--model.from", folder, *every_key(program, "model.n_head", "2")],
+             "another one than that of")):
         result, run = program.train("refused", *words)
         program.expect(f"{what} is refused in a line", result.returncode == BAD_CONFIG and says in result.stderr,
                        result.stderr[-300:])
@@ -72,6 +85,12 @@ def main():
     shutil.rmtree(folder)
     result = program.run("train", "--resume", alone, "--training.steps", "24")
     program.expect("a run goes on without the folder", result.returncode == 0, result.stderr[-300:])
+    result = program.run("train", SMALL_JOB, *words, "--job.dump_folder", "alone", "--resume-latest")
+    program.expect("and is found without it", "nothing to do" in result.stdout, result.stdout + result.stderr[-300:])
+    shutil.rmtree(os.path.join(alone, "checkpoint"))
+    result = program.run("train", "--resume", alone, "--training.steps", "30")
+    program.expect("and not begun with others", result.returncode == BAD_DATA and "not even" in result.stderr,
+                   result.stderr[-300:])
     program.finish()
 
 

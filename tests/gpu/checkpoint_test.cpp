@@ -415,6 +415,8 @@ TEST(Checkpoint, RefusesLlamasOfAnotherForm) {
                                   {{"hidden_act", "gelu"}},
                                   {{"rope_scaling", {{"factor", 8}}}},
                                   {{"rope_parameters", {{"rope_type", "llama3"}}}},
+                                  {{"rope_parameters", {{"type", "linear"}}}},
+                                  {{"rope_theta", 5.0}, {"rope_parameters", {{"rope_theta", 6.0}}}},
                                   {{"attention_bias", true}}};
   for (const nlohmann::json& change : changes) {
     nlohmann::json changed = config;

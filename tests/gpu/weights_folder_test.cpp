@@ -114,6 +114,83 @@ TEST(WeightsFolder, NamesMayLackThePrefixAndMasksAreNoWeights) {
   EXPECT_EQ(read, counted(10));
 }
 
+/// What its family has anyway is left out of config.json.
+TEST(WeightsFolder, ALlamaHasItsOwnDefaults) {
+  PretrainedFolder from;
+  from.config = R"({"model_type": "llama", "vocab_size": 5, "max_position_embeddings": 4,
+                    "hidden_size": 2, "intermediate_size": 3, "num_hidden_layers": 1,
+                    "num_attention_heads": 1, "rms_norm_eps": 1e-6})";
+  from.write_config();
+  const auto model = read_model_config(from.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_FALSE(model->tied_head);
+  EXPECT_EQ(model->rope_theta, 10000);
+  from.tensors.clear();
+  for (const auto& each : plans::range_parameters(*model, {0, 3})) {
+    from.tensors[std::string(absl::StripPrefix(each.name, "model."))] = each.shape;
+  }
+  EXPECT_TRUE(from.tensors.contains("lm_head.weight"));
+  from.write_file("model.safetensors", from.tensors);
+  const auto weights = WeightsFolder::open(from.path());
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  plans::JobSpec job;
+  job.model = *model;
+  job.optimizer.name = "sgd";
+  const TemporaryFolder run;
+  const auto path = import_weights(**weights, job, {}, run.path());
+  ASSERT_TRUE(path.ok()) << path.status();
+  EXPECT_THAT(find_faults(*path), ::testing::IsEmpty());
+}
+
+TEST(WeightsFolder, AreForNoOtherModel) {
+  PretrainedFolder from;
+  from.write_config();
+  from.write_file("model.safetensors", from.tensors);
+  const auto weights = WeightsFolder::open(from.path());
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  plans::ModelSpec model = small_model();
+  model.init_std = 1;
+  model.intermediate_size = 8;  // As it is without it.
+  EXPECT_TRUE((*weights)->check_use(model).ok());
+  for (auto change : {+[](plans::ModelSpec& other) { other.layers = 1; },
+                      +[](plans::ModelSpec& other) { other.norm_epsilon = 1e-6; },
+                      +[](plans::ModelSpec& other) { other.tied_head = false; }}) {
+    model = small_model();
+    change(model);
+    EXPECT_FALSE((*weights)->check_use(model).ok());
+    plans::JobSpec job;
+    job.model = model;
+    const TemporaryFolder run;
+    EXPECT_FALSE(import_weights(**weights, job, {}, run.path()).ok());
+  }
+}
+
+TEST(WeightsFolder, ACheckpointOfOursIsComparedWithWhatWasWritten) {
+  PretrainedFolder from;
+  from.write_config();
+  from.write_file("model.safetensors", from.tensors);
+  plans::JobSpec job;
+  job.model = small_model();
+  const TemporaryFolder run;
+  const auto path = import_weights(**WeightsFolder::open(from.path()), job, {}, run.path());
+  ASSERT_TRUE(path.ok()) << path.status();
+  EXPECT_TRUE(WeightsFolder::open(*path).ok());
+  std::fstream file(*path + "/model-00001-of-00004.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('x');
+  file.close();
+  EXPECT_EQ(WeightsFolder::open(*path).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(WeightsFolder, OneFileGoesBeforeAnIndexThatIsLeftOver) {
+  PretrainedFolder from;
+  from.write_config();
+  from.write_file("model.safetensors", from.tensors);
+  std::ofstream(from.folder.file("model.safetensors.index.json")) << "{}";
+  EXPECT_TRUE(from.open().ok()) << from.open();
+}
+
 TEST(WeightsFolder, FilesAreFoundByTheIndex) {
   PretrainedFolder from;
   from.write_config();
@@ -159,6 +236,8 @@ TEST(WeightsFolder, WhatDoesNotFitIsNamed) {
   });
   refused("transformer.extra is none of the model",
           [](auto& from) { from.tensors["transformer.extra"] = {1}; });
+  refused("scaled attention",
+          [](auto& from) { from.config.insert(1, R"("scale_attn_weights": false, )"); });
   refused("model_type mamba", [](auto& from) { from.config = R"({"model_type": "mamba"})"; });
   refused("lacks a proper \"n_embd\"", [](auto& from) {
     from.config = R"({"model_type": "gpt2", "activation_function": "gelu_new", "n_positions": 4})";

@@ -73,8 +73,6 @@ TEST(TokenSimulation, NobodyWaitsForWhoSleeps) {
                    4 * 2 * (kForwardUs + kBackwardUs) - kBackwardUs + ring_us(2, 2 * kWeightBytes));
 }
 
-/// The first worker has the data and the second one the end: the last output goes over, and the
-/// gradient comes back.
 TEST(TokenSimulation, ASleeperIsWaitedForWhereItHasAPartInTheSum) {
   TokenSimulationOptions options = options_of({1, 1});
   constexpr double kSleepUs = 100'000;
@@ -89,6 +87,8 @@ TEST(TokenSimulation, ASleeperIsWaitedForWhereItHasAPartInTheSum) {
   }
 }
 
+/// The first worker has the data and the second one the end: the last output goes over, and the
+/// gradient comes back.
 TEST(TokenSimulation, OutputsAndGradientsTravelBetweenLevels) {
   const TokenPlan plan{{{0, 1}, {1, 2}}, {2, {2, 2}}, {first(2), {{2}}}, {}};
   TokenSimulationOptions options = options_of({1, 1});
