@@ -146,6 +146,7 @@ void Checker::fail(const std::string& what) {
 }
 
 void Checker::on_append(const plans::CommitRecord& record) {
+  goes_back_to_.reset();
   ++counts_.commits;
   appended_us_ = world_.now_us();
   journaled_.emplace(record.generation, record.step);
@@ -195,6 +196,7 @@ void Checker::check_loss(const plans::CommitRecord& record) {
 
 void Checker::on_rewind(uint64_t first_step) {
   ++rewinds_;
+  goes_back_to_.reset();
   // That somebody is lost may be heard after the orders that follow from it.
   const bool was_too_slow =
       std::any_of(thrown_away_from_.begin(), thrown_away_from_.end(),
@@ -219,6 +221,7 @@ void Checker::on_rewind(uint64_t first_step) {
 /// next coordinator, which may give its generation to another one.
 void Checker::on_coordinator_started(ProcessId process) {
   patience_.on_coordinator_started(process);
+  goes_back_to_.reset();
   check_left();
   loopers_of_plans_.clear();
   parts_.clear();
@@ -466,8 +469,14 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
     }
   }
   if (thrown_away_.empty()) thrown_away_ = left_state_after(assign.getFirstStep());
-  if (seen_generations_.size() == 1) return;
   const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;
+  // A full disk may keep the journal until somebody is back who was lost when that was decided.
+  if (goes_back_to_ && assign.getFirstStep() >= *goes_back_to_) {
+    thrown_away_.clear();
+  } else if (thrown_away_.empty() && assign.getFirstStep() < next) {
+    goes_back_to_ = assign.getFirstStep();
+  }
+  if (seen_generations_.size() == 1) return;
   if (assign.getFromCheckpoint()) {
     ++counts_.checkpoint;
   } else if (assign.getFirstStep() < next) {

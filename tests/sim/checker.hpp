@@ -213,8 +213,10 @@ class Checker {
   bool is_damaged_ = false;
   std::string thrown_away_;               // By the newest plan, if it starts.
   std::set<ProcessId> thrown_away_from_;  // Each alone has a part of that state.
-  std::optional<uint64_t> started_us_;    // When a plan was started last.
-  uint64_t appended_us_ = 0;              // When the newest step came into the journal.
+  /// By a plan that threw nothing away, and the journal is not yet rewound.
+  std::optional<uint64_t> goes_back_to_;
+  std::optional<uint64_t> started_us_;  // When a plan was started last.
+  uint64_t appended_us_ = 0;            // When the newest step came into the journal.
   std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;
