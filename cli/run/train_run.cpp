@@ -158,7 +158,10 @@ absl::Status TrainRun::load() {
   if (resume.empty()) {
     SKEIN_ASSIGN_OR_RETURN(job_, load_job_of(options_));
     load_path_ = job_.spec.checkpoint.initial_load_path;
-    return absl::OkStatus();
+    if (load_path_.empty() || job_.spec.model_from.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "checkpoint.initial_load_path goes on with a run, and model.from begins one: give one of "
+        "them");
   }
   SKEIN_ASSIGN_OR_RETURN(folder_, open_run_folder(resume));
   SKEIN_RETURN_IF_ERROR(load_resumed());

@@ -202,11 +202,6 @@ absl::Status check_intervals(const JobSpec& job) {
                      "of model.from are for a vocabulary of ",
                      job.model.vocab_size, "; give \"tokens\" and a .bin of theirs as data.path"));
   }
-  if (!job.model_from.empty() && !job.checkpoint.initial_load_path.empty()) {
-    return absl::InvalidArgumentError(
-        "checkpoint.initial_load_path goes on with a run, and model.from begins one: give one of "
-        "them");
-  }
   SKEIN_RETURN_IF_ERROR(at_least(job.validation.interval, 0, "validation.interval"));
   SKEIN_RETURN_IF_ERROR(at_least(job.validation.batches, 0, "validation.batches"));
   SKEIN_RETURN_IF_ERROR(at_least(job.checkpoint.interval, 1, "checkpoint.interval"));

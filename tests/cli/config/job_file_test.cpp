@@ -28,6 +28,7 @@ JobSpec changed_job() {
   JobSpec job;
   job.name = "other # name";
   job.dump_folder = "/some/where";
+  job.model_from = "/weights";
   job.model = {"llama", "byte-tiny", 300,        512,      3,  2,     64,       false,
                1e-6,    1.0 / 3,     "rms_norm", "swiglu", 96, false, "rotary", 500.5};
   job.data = {"tokens", "a = b.bin", "v [1].bin", 0.25};
