@@ -197,11 +197,7 @@ void Checker::check_loss(const plans::CommitRecord& record) {
 void Checker::on_rewind(uint64_t first_step) {
   ++rewinds_;
   goes_back_to_.reset();
-  // That somebody is lost may be heard after the orders that follow from it.
-  const bool was_too_slow =
-      std::any_of(thrown_away_from_.begin(), thrown_away_from_.end(),
-                  [this](ProcessId process) { return patience_.is_too_slow(process); });
-  if (!thrown_away_.empty() && !was_too_slow) fail(thrown_away_);
+  if (!thrown_away_.empty()) fail(thrown_away_);
   world_.trace(absl::StrCat("journal: rewound to step ", first_step));
   // The newest checkpoint, which may be damaged, may have more steps than a journal that has lost
   // its newest ones.
@@ -215,6 +211,18 @@ void Checker::on_rewind(uint64_t first_step) {
   if (first_step > end && !was_forgotten) {
     fail(absl::StrCat("the journal is rewound to step ", first_step, " beyond its end"));
   }
+}
+
+/// That somebody is lost who was too slow may be heard after the orders that follow from it, and
+/// before it is back.
+void Checker::excuse_slow() {
+  const bool was_too_slow =
+      std::any_of(thrown_away_from_.begin(), thrown_away_from_.end(),
+                  [this](ProcessId process) { return patience_.is_too_slow(process); });
+  if (!was_too_slow) return;
+  thrown_away_.clear();
+  thrown_away_from_.clear();
+  goes_back_to_ = newest_first_step_;
 }
 
 /// A plan that was assigned and never journaled, or that the journal has lost, is not known to the
@@ -278,6 +286,7 @@ void Checker::on_event(const actors::EventReport& report) {
   if (report.name == "run.rolled_back") ++rollback_events_;
   if (report.name == "checkpoint.adopted") left_.clear();  // What is newer is not whole.
   patience_.on_event(report);
+  excuse_slow();
   if (groups_ && report.name == "worker.lost") {
     plans::WorkerId lost;
     SKEIN_CHECK(absl::SimpleAtoi(report.fields.at("worker"), &lost.value));
@@ -468,6 +477,8 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
       if (without <= assign.getFirstStep()) thrown_away_from_.insert(process);
     }
   }
+  newest_first_step_ = assign.getFirstStep();
+  excuse_slow();
   if (thrown_away_.empty()) thrown_away_ = left_state_after(assign.getFirstStep());
   const uint64_t next = store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1;
   // A full disk may keep the journal until somebody is back who was lost when that was decided.

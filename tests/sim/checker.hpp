@@ -187,6 +187,7 @@ class Checker {
   void check_changes();
   bool is_whole(const std::pair<uint64_t, uint64_t>& name, const Left& left) const;
   std::string left_state_after(uint64_t first_step) const;
+  void excuse_slow();
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
 
   World& world_;
@@ -215,6 +216,7 @@ class Checker {
   std::set<ProcessId> thrown_away_from_;  // Each alone has a part of that state.
   /// By a plan that threw nothing away, and the journal is not yet rewound.
   std::optional<uint64_t> goes_back_to_;
+  uint64_t newest_first_step_ = 0;      // Of the newest plan.
   std::optional<uint64_t> started_us_;  // When a plan was started last.
   uint64_t appended_us_ = 0;            // When the newest step came into the journal.
   std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;
