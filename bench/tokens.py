@@ -172,15 +172,16 @@ def print_server(options):
     for what, values in zip(("by the clock, nine processes on this machine", "of the coordinator's processor time"),
                             zip(*rates)):
         print(f"tokens a second {what}: {statistics.median(values):,.0f} ({min(values):,.0f}-{max(values):,.0f})")
-    shares = []
-    step = {"sync.policy": "tokens", "tokens.samples": "[1]", "device.sleep_forward_us": MICRO_BATCH * FORWARD_US * 50 // STEP_MS,
-            "device.sleep_backward_us": MICRO_BATCH * BACKWARD_US * 50 // STEP_MS}
-    for _ in range(options.rounds):
-        wall, processor = difference(step, 20, 120)
-        shares.append((wall * 1e3, processor / 50e-3))
-    walls, parts = zip(*shares)
-    print(f"of a step of 50 ms ({statistics.median(walls):.0f} here) of {SAMPLES} tokens the coordinator's process computes "
-          f"{statistics.median(parts):.1%} ({min(parts):.1%}-{max(parts):.1%})")
+    sleeping = {f"device.sleep_{what}_us": MICRO_BATCH * took * 50 // STEP_MS
+                for what, took in (("forward", FORWARD_US), ("backward", BACKWARD_US))}
+    for name in ("tokens", "together"):
+        shares = []
+        for _ in range(options.rounds):
+            wall, processor = difference({**MODES[name], **sleeping}, 20, 120)
+            shares.append((wall * 1e3, processor / 50e-3))
+        walls, parts = zip(*shares)
+        print(f"{name}: of a step of 50 ms ({statistics.median(walls):.0f} here) of {SAMPLES} samples the coordinator's "
+              f"process computes {statistics.median(parts):.1%} ({min(parts):.1%}-{max(parts):.1%})")
 
 
 def main():

@@ -216,7 +216,7 @@ class Checker {
   std::set<ProcessId> thrown_away_from_;  // Each alone has a part of that state.
   /// By a plan that threw nothing away, and the journal is not yet rewound.
   std::optional<uint64_t> goes_back_to_;
-  uint64_t newest_first_step_ = 0;      // Of the newest plan.
+  uint64_t newest_first_step_ = 0;      // With which the newest plan begins.
   std::optional<uint64_t> started_us_;  // When a plan was started last.
   uint64_t appended_us_ = 0;            // When the newest step came into the journal.
   std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;
