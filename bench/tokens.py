@@ -21,7 +21,6 @@ sum of all workers' gradients, so it takes as long as the longest sleep at least
 """
 import argparse
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -30,17 +29,20 @@ import time
 
 from trained import end_of, metrics_of
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "support"))
+from elastic_runs import ElasticRun, Place  # noqa: E402
+
 WORKERS = 8
 STEP_MS = 240
 WARM_UP = 4
-BLOCKS, SAMPLES = 4, 64
+BLOCKS, SAMPLES, MICRO_BATCH = 4, 64, 8
 FORWARD_US, BACKWARD_US = 2500, 5000  # A block's, for a sample.
 OFF_MAX = 0.05
-JOB = """
+JOB = f"""
 [job]
 name = "tokens"
 [model]
-n_layer = 4
+n_layer = {BLOCKS}
 n_head = 2
 n_embd = 32
 vocab_size = 64
@@ -51,12 +53,12 @@ dataset = "text"
 path = "/usr/share/common-licenses/GPL-3"
 [training]
 seq_len = 16
-micro_batch_size = 8
-global_batch_size = 64
+micro_batch_size = {MICRO_BATCH}
+global_batch_size = {SAMPLES}
 [device]
 type = "sleep"
-sleep_forward_us = %d
-sleep_backward_us = %d
+sleep_forward_us = {MICRO_BATCH * FORWARD_US}
+sleep_backward_us = {MICRO_BATCH * BACKWARD_US}
 sleep_update_us = 1
 [validation]
 batches = 0
@@ -69,8 +71,6 @@ heartbeat_timeout_seconds = 30
 snapshot_interval = 0
 watch_speeds = false
 """
-MICRO_BATCH = 8
-SLEEPING = JOB % (MICRO_BATCH * FORWARD_US, MICRO_BATCH * BACKWARD_US)
 DEGREE, REPLICAS = "parallelism.pipeline_parallel_degree", "parallelism.data_parallel_replicate_degree"
 MODES = {
     "together": {DEGREE: 1, REPLICAS: 8},
@@ -90,7 +90,7 @@ SCENARIOS = {
 def step_ms(skein, steps, words, scenario):
     with tempfile.TemporaryDirectory() as folder:
         keys = {**words, "training.steps": steps + WARM_UP, "device.scenario": scenario}
-        lines = [line for line in metrics_of(skein, SLEEPING, {"workers": WORKERS, **keys}, folder)
+        lines = [line for line in metrics_of(skein, JOB, {"workers": WORKERS, **keys}, folder)
                  if line["kind"] == "step"]
     first = next(line for line in lines if line["step"] >= WARM_UP)
     return (end_of(lines[-1]) - end_of(first)) / (lines[-1]["step"] - first["step"]) * 1e3
@@ -128,33 +128,20 @@ def print_scenarios(options):
 
 
 def coordinator_cost(skein, words):
-    """Wall seconds of all steps behind the warm-up, and processor seconds of the coordinator's whole life."""
+    """Seconds by the clock from the workers' start, and processor seconds of the coordinator alone."""
     with tempfile.TemporaryDirectory() as folder:
         job = os.path.join(folder, "job.toml")
         with open(job, "w", encoding="utf-8") as file:
-            file.write(JOB % (1, 1) if "device.type" in words else SLEEPING)
-        command = [os.path.abspath(skein), "coordinator", job, "--listen", "127.0.0.1:0", "--workers", str(WORKERS),
-                   "--job.dump_folder", folder]
-        command += [word for name, value in words.items() for word in ("--" + name, str(value))]
-        errors = os.path.join(folder, "errors")
-        with open(errors, "w", encoding="utf-8") as file:
-            coordinator = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
-        address = None
-        while not address and coordinator.poll() is None:
-            time.sleep(0.05)
-            with open(errors, encoding="utf-8") as file:
-                address = re.search(r"--join (\S+)", file.read())
-        if not address:
-            sys.exit(f"{' '.join(command)}: {open(errors, encoding='utf-8').read()}")
-        workers = [subprocess.Popen([os.path.abspath(skein), "worker", "--join", address[1]],
-                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(WORKERS)]
+            file.write(JOB)
+        keys = [word for name, value in words.items() for word in ("--" + name, str(value))]
+        run = ElasticRun(Place(skein, folder), "server", WORKERS, *keys, apart=True, job=job)
         begun = time.monotonic()
-        _, status, used = os.wait4(coordinator.pid, 0)
+        _, status, used = os.wait4(run.coordinator.pid, 0)
         lasted = time.monotonic() - begun
-        for worker in workers:
+        for worker in run.workers:
             worker.wait()
         if status:
-            sys.exit(f"{' '.join(command)}: {open(errors, encoding='utf-8').read()}")
+            sys.exit(run.errors())
         return lasted, used.ru_utime + used.ru_stime
 
 
@@ -166,8 +153,8 @@ def print_server(options):
     tokens = 1024
     rates = []
     for _ in range(options.rounds):
-        wall, processor = difference({"sync.policy": "tokens", "tokens.samples": "[1]", "device.type": "sleep",
-                                      "training.global_batch_size": tokens}, 10, 60)
+        wall, processor = difference({**MODES["tokens"], "training.global_batch_size": tokens,
+                                      "device.sleep_forward_us": 1, "device.sleep_backward_us": 1}, 10, 60)
         rates.append((tokens / wall, tokens / processor))
     for what, values in zip(("by the clock, nine processes on this machine", "of the coordinator's processor time"),
                             zip(*rates)):

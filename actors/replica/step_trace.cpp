@@ -46,9 +46,7 @@ void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, ui
   const uint64_t taken_us = end_us - start_us;
   if (const auto* run = std::get_if<plans::RunAction>(&work)) {
     const int32_t stage = run->action.stage;
-    StageTimes& times = stages_.at(stage);
-    times.busy_us += taken_us;
-    times.wait_us += wait_us;
+    StageTimes& times = count(stage, taken_us, wait_us);
     if (wait_us > 0) {
       record(stage, "another job", kCompute, start_us - wait_us, start_us, -1, run->step);
     }
@@ -58,11 +56,9 @@ void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, ui
            run->action.microbatch, run->step);
     count_stash(*run);
   } else if (const auto* norm = std::get_if<plans::RunNorm>(&work)) {
-    stages_.at(norm->stage).busy_us += taken_us;
-    stages_.at(norm->stage).wait_us += wait_us;
+    count(norm->stage, taken_us, wait_us);
   } else if (const auto* share = std::get_if<plans::RunShare>(&work)) {
-    stages_.at(share->stage).busy_us += taken_us;
-    stages_.at(share->stage).wait_us += wait_us;
+    count(share->stage, taken_us, wait_us);
   } else if (const auto* begin = std::get_if<plans::RunBegin>(&work)) {
     spread(taken_us, wait_us);
     record(stages_.begin()->first, "begin", kCompute, start_us, end_us, -1, begin->step);
@@ -75,10 +71,16 @@ void StepTrace::on_work(const plans::ProgramCommand& work, uint64_t start_us, ui
 
 /// Work of all stages together.
 void StepTrace::spread(uint64_t taken_us, uint64_t wait_us) {
-  for (auto& [stage, times] : stages_) {
-    times.busy_us += taken_us / stages_.size();
-    times.wait_us += wait_us / stages_.size();
+  for (const auto& [stage, times] : stages_) {
+    count(stage, taken_us / stages_.size(), wait_us / stages_.size());
   }
+}
+
+StepTrace::StageTimes& StepTrace::count(int32_t stage, uint64_t taken_us, uint64_t wait_us) {
+  StageTimes& times = stages_.at(stage);
+  times.busy_us += taken_us;
+  times.wait_us += wait_us;
+  return times;
 }
 
 void StepTrace::count_stash(const plans::RunAction& run) {

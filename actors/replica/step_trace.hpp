@@ -65,6 +65,7 @@ class StepTrace {
   };
 
   void spread(uint64_t taken_us, uint64_t wait_us);
+  StageTimes& count(int32_t stage, uint64_t taken_us, uint64_t wait_us);
   void count_stash(const plans::RunAction& run);
 
   std::map<int32_t, StageTimes> stages_;

@@ -252,9 +252,11 @@ absl::Status assign_all(const std::vector<Assignment>& assignments, JobUse use, 
       }
       job.origins[name] = assignment.origin;
     }
-    if (is_first && use == JobUse::kRun) SKEIN_RETURN_IF_ERROR(apply_defaults(assignments, job));
+    const bool takes_model = use == JobUse::kRun || job.spec.model_from.empty();
+    if (is_first && takes_model) SKEIN_RETURN_IF_ERROR(apply_defaults(assignments, job));
   }
-  if (use == JobUse::kFindRun) return absl::OkStatus();
+  const bool is_open = use == JobUse::kFindRun && !job.spec.model_from.empty();
+  if (is_open) return absl::OkStatus();
   if (absl::Status status = plans::validate(job.spec); !status.ok()) {
     // Begins with the key's name: say where its value is from.
     const std::string message(status.message());

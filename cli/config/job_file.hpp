@@ -23,7 +23,7 @@ using Overrides = std::vector<std::pair<std::string, std::string>>;
 
 enum class JobUse {
   kRun,
-  kFindRun,  // Only name and folder are asked for: the model is left open, and nothing is checked.
+  kFindRun,  // Name and folder are asked for: with model.from, which may be gone, no more is read.
 };
 
 /// Reads a job file (TOML) and puts the environment (SKEIN_SECTION_KEY) and the overrides over it,

@@ -237,9 +237,11 @@ absl::Status TrainRun::prepare() {
 
 /// From then on the weights are the run's own: it is resumed without the folder they are from.
 absl::Status TrainRun::import_from(const gpu::WeightsFolder& weights, actors::StartPoint& start) {
-  SKEIN_ASSIGN_OR_RETURN(
-      start.checkpoint_path,
-      gpu::import_weights(weights, job_.spec, {start.data.bytes, start.data.digest}, folder_.path));
+  gpu::TrainerState state = gpu::trainer_state_after(job_.spec, 0);
+  state.data_bytes = start.data.bytes;
+  state.data_digest = start.data.digest;
+  SKEIN_ASSIGN_OR_RETURN(start.checkpoint_path,
+                         gpu::import_weights(weights, job_.spec, state, folder_.path));
   load_path_ = folder_.path;
   if (!options_.quiet) say(absl::StrCat("begins with the weights in ", job_.spec.model_from));
   return absl::OkStatus();

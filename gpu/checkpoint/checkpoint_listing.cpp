@@ -49,6 +49,20 @@ absl::StatusOr<Json> read_json(const std::string& path) {
   return json;
 }
 
+absl::StatusOr<std::map<std::string, std::string>> read_weight_map(const std::string& path) {
+  SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
+  if (!json.contains("weight_map") || !json["weight_map"].is_object()) {
+    return absl::DataLossError(absl::StrCat(path, " has no weight_map"));
+  }
+  std::map<std::string, std::string> file_of;
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    const bool is_name = file.is_string() && file.get<std::string>().find('/') == std::string::npos;
+    if (!is_name) return absl::DataLossError(absl::StrCat(path, ": no file for ", tensor));
+    file_of[tensor] = file.get<std::string>();
+  }
+  return file_of;
+}
+
 absl::StatusOr<Listing> read_listing(const std::string& folder, const std::string& name) {
   const std::string path = absl::StrCat(folder, "/", name);
   SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));

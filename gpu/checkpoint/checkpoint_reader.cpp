@@ -2,15 +2,12 @@
 #include <filesystem>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
-#include "gpu/checkpoint/json_field.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/checkpoint/weights_folder.hpp"
 #include "gpu/data/token_file.hpp"
@@ -20,7 +17,6 @@ namespace skein::gpu {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 /// What shapes do not always tell apart.
 std::string choices_of(const plans::ModelSpec& model) {
@@ -146,15 +142,8 @@ class ShardedReader final : public CheckpointReader {
 
   absl::Status open_index(const char* index_name) {
     const std::string path = absl::StrCat(folder_, "/", index_name);
-    SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
-    if (!json.contains("weight_map") || !json["weight_map"].is_object()) {
-      return absl::DataLossError(absl::StrCat(path, " has no weight_map"));
-    }
-    for (const auto& [tensor, file] : json["weight_map"].items()) {
-      const bool is_name =
-          file.is_string() && file.get<std::string>().find('/') == std::string::npos;
-      if (!is_name) return absl::DataLossError(absl::StrCat(path, ": no file for ", tensor));
-      const std::string name = file.get<std::string>();
+    SKEIN_ASSIGN_OR_RETURN(const auto weight_map, read_weight_map(path));
+    for (const auto& [tensor, name] : weight_map) {
       if (!listing_.contains(name)) {
         return absl::DataLossError(
             absl::StrCat(path, " names ", name, ", which COMPLETE does not"));

@@ -14,7 +14,6 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/model_config.hpp"
-#include "gpu/checkpoint/trainer_state.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -95,23 +94,16 @@ absl::Status WeightsFolder::open_files() {
   std::error_code error;
   const bool is_one_file = fs::exists(absl::StrCat(folder_, "/", kOneFileName), error);
   if (is_one_file || !fs::exists(index, error)) return open_file(kOneFileName);
-  SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(index));
-  const auto map = json.find("weight_map");
-  if (map == json.end() || !map->is_object() || map->empty()) {
-    return absl::DataLossError(absl::StrCat(index, " has no weight_map"));
-  }
+  SKEIN_ASSIGN_OR_RETURN(const auto weight_map, read_weight_map(index));
+  if (weight_map.empty()) return absl::DataLossError(absl::StrCat(index, " has no weight_map"));
   std::set<std::string> names;
-  for (const auto& [tensor, file] : map->items()) {
-    const bool is_name = file.is_string() && file.get<std::string>().find('/') == std::string::npos;
-    if (!is_name) return absl::DataLossError(absl::StrCat(index, ": no file for ", tensor));
-    names.insert(file.get<std::string>());
-  }
+  for (const auto& [tensor, file] : weight_map) names.insert(file);
   for (const std::string& name : names) SKEIN_RETURN_IF_ERROR(open_file(name));
-  for (const auto& [tensor, file] : map->items()) {
+  for (const auto& [tensor, file] : weight_map) {
     const auto found = file_of_.find(tensor);
-    if (found != file_of_.end() && found->second == file.get<std::string>()) continue;
-    return absl::DataLossError(absl::StrCat(index, " places ", tensor, " in ",
-                                            file.get<std::string>(), ", which does not have it"));
+    if (found != file_of_.end() && found->second == file) continue;
+    return absl::DataLossError(
+        absl::StrCat(index, " places ", tensor, " in ", file, ", which does not have it"));
   }
   return absl::OkStatus();
 }
@@ -177,7 +169,7 @@ absl::Status WeightsFolder::read(const std::string& name, std::span<float> out) 
 }
 
 absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,
-                                           const DataIdentity& data,
+                                           const TrainerState& state,
                                            const std::string& run_folder) {
   SKEIN_RETURN_IF_ERROR(weights.check_use(job.model));
   const auto layers = static_cast<int>(plans::layer_count(job.model));
@@ -202,9 +194,6 @@ absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const p
                            write_shard(partial, layer, layers, job.optimizer.name, parameters));
     files.insert(files.end(), written.begin(), written.end());
   }
-  TrainerState state = trainer_state_after(job, 0);
-  state.data_bytes = data.bytes;
-  state.data_digest = data.digest;
   return complete_checkpoint(run_folder, kImportGeneration, job.model, state, files,
                              job.checkpoint.keep_latest_k);
 }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/checkpoint/safetensors.hpp"
+#include "gpu/checkpoint/trainer_state.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/job/model_spec.hpp"
 
@@ -56,16 +57,11 @@ class WeightsFolder {
   std::map<std::string, Place> places_;         // By parameter.
 };
 
-/// What a run's data is known by in checkpoints.
-struct DataIdentity {
-  uint64_t bytes = 0;
-  uint64_t digest = 0;
-};
-
 /// Makes the run's checkpoint of step 0 of the weights, with moments of zero: a shard for each
-/// layer, one in memory at a time. Returns its path. `check_use` holds of `job.model`.
-/// Unavailable   it cannot be written. Else as `WeightsFolder::read`.
+/// layer, one in memory at a time. Returns its path. `state` is that of step 0; `check_use` holds
+/// of `job.model`. Unavailable   it cannot be written. Else as `WeightsFolder::read`.
 absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,
-                                           const DataIdentity& data, const std::string& run_folder);
+                                           const TrainerState& state,
+                                           const std::string& run_folder);
 
 }  // namespace skein::gpu

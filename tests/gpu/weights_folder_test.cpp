@@ -81,7 +81,9 @@ TEST(WeightsFolder, BecomesTheCheckpointOfStepZero) {
   plans::JobSpec job;
   job.model = small_model();
   const TemporaryFolder run;
-  const auto path = import_weights(**weights, job, {10, 20}, run.path());
+  TrainerState state = trainer_state_after(job, 0);
+  state.data_digest = 20;
+  const auto path = import_weights(**weights, job, state, run.path());
   ASSERT_TRUE(path.ok()) << path.status();
   EXPECT_THAT(find_faults(*path), ::testing::IsEmpty());
   const auto reader = CheckpointReader::open(run.path());
