@@ -63,7 +63,7 @@ int run(char** words) {
   const auto scenario = parse_scenario(words[9]);
   if (!scenario.ok()) return 2;
   options.scenario = *scenario;
-  options.is_of_mode = true;
+  options.follows_training_mode = true;
   options.steps = static_cast<uint32_t>(warm_up) + static_cast<uint32_t>(number(8));
   options.speeds.assign(workers, 1.0);
   options.bytes_per_second = kBytesPerSecond;

@@ -55,11 +55,12 @@ if(SKEIN_TESTS)
 endif()
 
 # skein_library(NAME plans SOURCES a.cpp b.cpp PRECOMPILED base LINK absl::status [UNITY room ...]
-#               [COLD [HOT room ...]])
+#               [COLD] [HOT room ...])
 # Declares the library skein_<name> with the alias skein::<name>. Sources are listed by hand. With
 # SKEIN_UNITY the sources of each room of UNITY are compiled as one: a third of the time where they
 # include CAF. Names in their unnamed namespaces must then differ, or SKIP_UNITY_BUILD_INCLUSION be set.
-# SKEIN_COLD_OPTIMISATION is for all of a library that is COLD but the rooms of HOT.
+# SKEIN_COLD_OPTIMISATION is for all of a library that is COLD but the rooms of HOT, and
+# SKEIN_CAF_OPTIMISATION for all of one that includes CAF but these.
 function(skein_library)
   cmake_parse_arguments(ARG "COLD" "NAME;PRECOMPILED" "SOURCES;LINK;UNITY;HOT" ${ARGN})
   set(library skein_${ARG_NAME})
@@ -82,15 +83,17 @@ function(skein_library)
     target_sources(${library} PRIVATE $<TARGET_OBJECTS:${library}_hot>)
     list(APPEND targets ${library}_hot)
   endif()
-  if(ARG_COLD)
+  if(ARG_PRECOMPILED STREQUAL "caf")
+    target_compile_options(${library} PRIVATE ${SKEIN_CAF_OPTIMISATION})
+  elseif(ARG_COLD)
     target_compile_options(${library} PRIVATE ${SKEIN_COLD_OPTIMISATION})
   endif()
   foreach(target ${targets})
     target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
     target_link_libraries(${target} PUBLIC ${ARG_LINK})
-    target_precompile_headers(${target} REUSE_FROM skein_pch_${ARG_PRECOMPILED})
-    if(ARG_PRECOMPILED STREQUAL "caf")
-      target_compile_options(${target} PRIVATE ${SKEIN_CAF_OPTIMISATION})
+    # Those of CAF are compiled as its users are, and do not fit other optimisation.
+    if(target STREQUAL library OR NOT ARG_PRECOMPILED STREQUAL "caf")
+      target_precompile_headers(${target} REUSE_FROM skein_pch_${ARG_PRECOMPILED})
     endif()
     if(SKEIN_UNITY)
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

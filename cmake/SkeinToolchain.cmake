@@ -15,7 +15,7 @@ set(SKEIN_TEST_OPTIMISATION "" CACHE STRING
 set(SKEIN_CAF_OPTIMISATION "" CACHE STRING
     "The same for the libraries that include CAF: slow to compile, and seldom busy")
 set(SKEIN_COLD_OPTIMISATION "" CACHE STRING
-    "The same for libraries that decide and pass on, but not for their rooms that compute")
+    "The same for libraries that are COLD, but not for their HOT rooms: see their CMakeLists.txt")
 option(SKEIN_SWEEP "Sweep the invariants of all state machines after every event" OFF)
 option(SKEIN_FUZZ "Build the fuzzers (clang only)" OFF)
 option(SKEIN_WERROR "Treat warnings as errors" ON)

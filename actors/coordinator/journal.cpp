@@ -159,7 +159,7 @@ class SqliteJournal final : public Journal {
       if (code != SQLITE_ROW) return error("read");
       const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(select.get(), 0));
       absl::StatusOr<plans::Plan> plan = plans::parse_plan(text == nullptr ? "" : text);
-      if (!plan.ok() && !plans.empty()) break;  // Nothing is carried out by older ones.
+      if (!plan.ok() && !plans.empty()) continue;  // It is only asked whose plan it was.
       if (!plan.ok()) return damaged(std::string(plan.status().message()));
       plans.push_back(*std::move(plan));
     }

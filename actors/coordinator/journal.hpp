@@ -39,8 +39,8 @@ class Journal {
   virtual uint64_t generation_floor() const = 0;
   /// For a run whose journal was lost: where its plans begin instead, also in later lives.
   virtual absl::Status raise_floor(uint64_t generation) = 0;
-  /// The plans of the largest generations, `most` at most, the newest first; only those before the
-  /// first one behind it that is damaged.
+  /// The plans of the largest generations, `most` at most, the newest first, without damaged ones.
+  /// DataLoss if the newest is damaged.
   virtual absl::StatusOr<std::vector<plans::Plan>> last_plans(size_t most) = 0;
   /// A plan that is about to be assigned. Unavailable if the file is not at its path any more.
   virtual absl::Status append_plan(const plans::Plan& plan) = 0;

@@ -27,7 +27,7 @@ struct EmergencyRequest {
 struct EmergencySaved {
   std::vector<std::string> folders;  // With the states that were written, the newest one first.
   absl::Status status;               // Why there are no more, if that is a fault.
-  bool may_go_later = false;         // Nothing was written, for a fault that may pass: a full disk.
+  bool may_go_later = false;  // Nothing was written; the fault may pass, as a full disk does.
 };
 
 /// Writes each state that is newer than the newest checkpoint that is whole, the newest one first;

@@ -15,7 +15,7 @@
 #include "cli/config/text_file.hpp"
 #include "cli/config/toml_parser.hpp"
 #include "cli/config/toml_text.hpp"
-#include "gpu/checkpoint/weights_folder.hpp"
+#include "gpu/checkpoint/model_config.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
@@ -202,7 +202,11 @@ absl::Status take_model(const std::vector<Assignment>& assignments, LoadedJob& j
   const auto found = gpu::read_model_config(job.spec.model_from);
   if (!found.ok()) {
     return at_key(origin, "model.from",
-                  absl::StrCat("model.from: ", std::string(found.status().message())));
+                  absl::StrCat("model.from: ", std::string(found.status().message()),
+                               absl::IsNotFound(found.status())
+                                   ? "; give a folder with config.json and model.safetensors, as "
+                                     "Hugging Face's save_pretrained makes it"
+                                   : ""));
   }
   job.spec.model = *found;
   for (const JobKey& key : job_keys()) {

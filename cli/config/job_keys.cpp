@@ -146,8 +146,8 @@ void add_model_and_data(std::vector<JobKey>& keys) {
                      "gpt2-large, gpt2-xl); the keys below override it"));
   keys.push_back(key("model", "from", SKEIN_FIELD(model_from),
                      "folder in Hugging Face's form, or checkpoint of ours, with whose weights "
-                     "training begins, at step 0; the keys below are then taken from its "
-                     "config.json"));
+                     "training begins, at step 0; the keys below but initializer_range are "
+                     "then taken from its config.json"));
   keys.push_back(key("model", "vocab_size", SKEIN_FIELD(model.vocab_size), "V; 256 for bytes"));
   keys.push_back(key("model", "positions", SKEIN_FIELD(model.positions),
                      "longest sequence that the model is made for"));

@@ -8,8 +8,8 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
-#include "gpu/checkpoint/weights_folder.hpp"
 #include "gpu/data/token_file.hpp"
 #include "plans/base/status_macros.hpp"
 

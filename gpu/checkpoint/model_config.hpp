@@ -18,4 +18,8 @@ nlohmann::ordered_json to_config(const plans::ModelSpec& model);
 /// is missing or has an impossible value.
 absl::StatusOr<plans::ModelSpec> from_config(const nlohmann::json& json, const std::string& path);
 
+/// The model that config.json of a folder describes. NotFound: there is no such file. Else as
+/// `from_config`.
+absl::StatusOr<plans::ModelSpec> read_model_config(const std::string& folder);
+
 }  // namespace skein::gpu

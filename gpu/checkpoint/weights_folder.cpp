@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gpu/checkpoint/checkpoint.hpp"
@@ -47,19 +45,6 @@ bool is_float(TensorType type) {
 }
 
 }  // namespace
-
-absl::StatusOr<plans::ModelSpec> read_model_config(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/", kConfigName);
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    return absl::NotFoundError(absl::StrCat(
-        path,
-        " is not there; give a folder with config.json and model.safetensors, as Hugging "
-        "Face's save_pretrained makes it"));
-  }
-  SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(path));
-  return from_config(json, path);
-}
 
 absl::StatusOr<std::unique_ptr<WeightsFolder>> WeightsFolder::open(const std::string& folder) {
   auto weights = std::make_unique<WeightsFolder>();

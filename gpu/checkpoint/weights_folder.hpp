@@ -15,10 +15,6 @@
 
 namespace skein::gpu {
 
-/// The model that config.json of a folder in Hugging Face's form describes. NotFound: there is no
-/// such file. Else as `from_config`.
-absl::StatusOr<plans::ModelSpec> read_model_config(const std::string& folder);
-
 /// Weights in a folder in Hugging Face's form: config.json, and model.safetensors or the files that
 /// model.safetensors.index.json names. A checkpoint of ours is one, too. Thread-safe.
 class WeightsFolder {
@@ -27,10 +23,11 @@ class WeightsFolder {
   /// shape and in a type that can be read, and nothing is beside them but what can be computed:
   /// masks, wavelengths, a tied head.
   /// NotFound          the folder or one of its files is not there.
-  /// InvalidArgument   the model is none of ours, or a tensor is missing, unknown or of another
-  ///                   shape; the message names it.
-  /// DataLoss          a file is damaged, or has a tensor of a type that is not known; of a
-  ///                   checkpoint of ours all contents are compared with what was written.
+  /// InvalidArgument   the model is none of ours, or a tensor is missing, unknown, of another shape
+  ///                   or of a type that is not read; the message names it.
+  /// DataLoss          a file is damaged, lacks a field or has a tensor of a type that is not
+  /// known;
+  ///                   of a checkpoint of ours all contents are compared with what was written.
   static absl::StatusOr<std::unique_ptr<WeightsFolder>> open(const std::string& folder);
 
   const plans::ModelSpec& model() const { return model_; }

@@ -191,7 +191,8 @@ absl::Status check_device(const DeviceSpec& device) {
   return absl::OkStatus();
 }
 
-absl::Status check_intervals(const JobSpec& job) {
+/// Whether data fit the weights that training begins with.
+absl::Status check_weights(const JobSpec& job) {
   // A few more than bytes may be special ones.
   constexpr int64_t kByteVocabularyMax = 512;
   if (!job.model_from.empty() && job.data.dataset != "tokens" &&
@@ -202,6 +203,10 @@ absl::Status check_intervals(const JobSpec& job) {
                      "of model.from are for a vocabulary of ",
                      job.model.vocab_size, "; give \"tokens\" and a .bin of theirs as data.path"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status check_intervals(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(at_least(job.validation.interval, 0, "validation.interval"));
   SKEIN_RETURN_IF_ERROR(at_least(job.validation.batches, 0, "validation.batches"));
   SKEIN_RETURN_IF_ERROR(at_least(job.checkpoint.interval, 1, "checkpoint.interval"));
@@ -298,6 +303,7 @@ absl::Status validate(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(check_scenario(job));
   SKEIN_RETURN_IF_ERROR(check_sync(job));
   SKEIN_RETURN_IF_ERROR(check_sharing(job.sharing));
+  SKEIN_RETURN_IF_ERROR(check_weights(job));
   return check_intervals(job);
 }
 

@@ -77,7 +77,8 @@ class TokenRun {
  private:
   /// What each comes to in the first step, of which the training mode knows nothing yet.
   static std::vector<double> first_shares(const TokenSimulationOptions& options) {
-    return options.is_of_mode ? std::vector<double>(options.speeds.size(), 1.0) : options.speeds;
+    return options.follows_training_mode ? std::vector<double>(options.speeds.size(), 1.0)
+                                         : options.speeds;
   }
 
   struct Worker {
@@ -95,7 +96,8 @@ class TokenRun {
 
   void begin_step() {
     events_.clear();  // Wishes of those who were still asleep.
-    if (pool_ && options_.is_of_mode) buckets_ = {plan_.shape, plan_.level_workers, came_to()};
+    if (pool_ && options_.follows_training_mode)
+      buckets_ = {plan_.shape, plan_.level_workers, came_to()};
     pool_.emplace(plan_.shape);
     missing_.clear();
     tokens_done_.clear();
@@ -134,7 +136,7 @@ class TokenRun {
   /// done, too.
   bool may_help(const Worker& own) const {
     const bool has_backward = own.is_busy || !own.backwards.empty();
-    return own.claims == 1 && !(options_.is_of_mode && has_backward);
+    return own.claims == 1 && !(options_.follows_training_mode && has_backward);
   }
 
   /// At the server.
@@ -210,7 +212,7 @@ class TokenRun {
       at(id).is_busy = false;
       if (is_backward) {
         on_backward(id, token);
-        if (options_.is_of_mode && at(id).waits) grant_later(id);  // It may help now.
+        if (options_.follows_training_mode && at(id).waits) grant_later(id);  // It may help now.
       } else {
         on_forward(id, token);
       }
@@ -275,7 +277,7 @@ class TokenRun {
     double begin_us = now_us_;
     for (WorkerId id : members) {
       begin_us = std::max({begin_us, at(id).send_free_us, at(id).receive_free_us});
-      if (options_.is_of_mode) begin_us = std::max(begin_us, at(id).awake_us);
+      if (options_.follows_training_mode) begin_us = std::max(begin_us, at(id).awake_us);
     }
     const auto count = static_cast<double>(members.size());
     const double bytes = 2 * (count - 1) / count * options_.profile.gradient_factor *

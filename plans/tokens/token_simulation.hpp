@@ -30,12 +30,13 @@ struct TokenSimulationOptions {
   /// the device has the other.
   uint32_t claims_ahead = 2;
   /// Who sleeps in a step does so before it asks for its first token, as in Fela's experiments
-  /// (from memory); others are not kept from ending the step without it, unless `is_of_mode`.
+  /// (from memory); others are not kept from ending the step without it, unless
+  /// `follows_training_mode`.
   Scenario scenario;
   /// As the training mode does it: who sleeps has its part in the sum of gradients, if only zeros,
   /// and adds it when it is awake; buckets are as large as what each came to in the step before;
   /// and nobody helps others before its own last backward is done.
-  bool is_of_mode = false;
+  bool follows_training_mode = false;
   uint32_t steps = 10;
 };
 

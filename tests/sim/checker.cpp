@@ -593,6 +593,11 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
       fail(absl::StrCat("a model with ", applied->second, " steps goes on as if it had ",
                         assignment.first_step, " in generation ", result.generation));
     }
+    // What it is made of is as good as what made it: nobody else need hold that any more.
+    const auto last = store_.commits.find(assignment.first_step - 1);
+    if (last != store_.commits.end()) {
+      updated_in_.try_emplace(replica.model, last->second.generation);
+    }
     if (replica.options.optimizer != assignment.optimizer) {
       fail(absl::StrCat(world_.name(process), " trains generation ", result.generation,
                         " with a model of another configuration"));

@@ -77,7 +77,7 @@ TEST(TokenSimulation, ASleeperIsWaitedForWhereItHasAPartInTheSum) {
   TokenSimulationOptions options = options_of({1, 1});
   constexpr double kSleepUs = 100'000;
   options.scenario = *parse_scenario("H3 sleep=100000");
-  options.is_of_mode = true;
+  options.follows_training_mode = true;
   const auto result = simulate_tokens(whole_model(16, 1, 2), options);
   ASSERT_TRUE(result.ok()) << result.status();
   for (double each_us : result->step_us) {
