@@ -175,7 +175,7 @@ void PlanPreparation::try_prepare() {
   request.run_folder = host_.run_folder;
   request.run = host_.run;
   if (!is_served_) request.held = store_.held();  // Else only what the checkpoint has counts.
-  for (HeldState& each : std::exchange(fetched_, {})) request.held.push_back(std::move(each));
+  request.held.insert(request.held.end(), fetched_.begin(), fetched_.end());
   request.data_bytes = assignment_.data_bytes;
   request.data_digest = assignment_.data_digest;
   request.data = data_;
@@ -187,6 +187,7 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
   if (step_ != Step::kPreparing || result.generation != plan().generation) return;
   if (result.data) data_ = result.data;
   if (absl::IsUnavailable(result.status)) {
+    keep_fetched();
     store_.drop_damaged(host_.job.model);
     return give_up(options_.peer_failure, result.status);
   }
@@ -195,6 +196,7 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
     return give_up(options_.checkpoint_unreadable, result.status);
   if (!result.status.ok()) return options_.fail(result.status);
   prepared_ = result.replicas;
+  fetched_.clear();
   step_ = Step::kForming;
   form_groups();
 }
@@ -329,7 +331,24 @@ uint64_t PlanPreparation::generation_of(uint64_t steps) const {
   return steps > first_step() ? plan().generation : assignment_.state_generation;
 }
 
+void PlanPreparation::keep_fetched() {
+  store_.keep_fetched(std::exchange(fetched_, {}), assignment_.state_generation);
+}
+
+/// What came for a plan that never started may be all that is left of that state. The first weights
+/// of all are nobody's.
+void PlanPreparation::keep_unstarted() {
+  if (first_step() == 0) return;
+  keep_fetched();
+  if (prepared_.empty()) return;
+  ReplicasRetired unstarted;
+  unstarted.replicas = prepared_;
+  unstarted.steps_done = first_step();
+  store_.keep_models(unstarted, assignment_.state_generation);
+}
+
 void PlanPreparation::end() {
+  keep_unstarted();
   for (const auto& [group, parts] : groups_) parts.abort();
   for (const auto& [group, parts] : links_) parts.abort();
   groups_.clear();
@@ -339,14 +358,15 @@ void PlanPreparation::end() {
   fetched_.clear();
   awaited_.clear();
   is_served_ = false;
-  prepared_.clear();  // A plan that never started: its models hold the state
-                      // they were given.
+  prepared_.clear();
   step_ = Step::kNone;
 }
 
 void PlanPreparation::check_invariants() const {
-  SKEIN_CHECK(step_ == Step::kFetching || (awaited_.empty() && fetched_.empty()))
+  SKEIN_CHECK(step_ == Step::kFetching || awaited_.empty())
       << "layers are awaited in step " << static_cast<int>(step_);
+  SKEIN_CHECK(step_ == Step::kFetching || step_ == Step::kPreparing || fetched_.empty())
+      << "fetched layers are in no model in step " << static_cast<int>(step_);
   SKEIN_CHECK(step_ == Step::kForming || forming_.empty()) << "groups form that nobody awaits";
   SKEIN_CHECK(step_ >= Step::kForming || (prepared_.empty() && groups_.empty() && links_.empty()))
       << "replicas are prepared in step " << static_cast<int>(step_);

@@ -73,7 +73,8 @@ class PlanPreparation {
   std::optional<SnapshotTaken> on_layer(const StateArrived& arrived);
   void on_prepared(const PreparedReplicas& result);
   void on_formed(const GroupFormed& formed);
-  /// The plan is over, or will never start. Its groups and links fail at once. May be called by
+  /// The plan is over, or will never start: the store has then what had come for it. Its groups
+  /// and links fail at once. May be called by
   /// `fail`, `peer_failure` and `checkpoint_unreadable`.
   void end();
 
@@ -104,6 +105,8 @@ class PlanPreparation {
   void form_groups();
   void form_links();
   void try_end();
+  void keep_fetched();
+  void keep_unstarted();
   void give_up(const std::function<void(const absl::Status&)>& tell, const absl::Status& why);
   bool may_link() const;
   void want_device_groups(const plans::Plan& whole, GroupRequest& request) const;
@@ -117,7 +120,7 @@ class PlanPreparation {
   std::map<plans::WorkerId, std::string> addresses_;  // Data planes of those it sends to.
   std::shared_ptr<const gpu::TokenData> data_;        // Once it was opened.
   bool is_served_ = false;                       // The coordinator sends the checkpoint's layers.
-  std::vector<HeldState> fetched_;               // kFetching: of other workers, a layer each.
+  std::vector<HeldState> fetched_;               // Until they are in models: others', a layer each.
   std::set<int64_t> awaited_;                    // kFetching: layers that have not come.
   std::vector<PreparedReplica> prepared_;        // kForming, kPrepared, until handed over.
   std::map<plans::GroupId, GroupParts> groups_;  // From kForming on.

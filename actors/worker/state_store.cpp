@@ -50,6 +50,19 @@ void StateStore::keep(const HeldState& snapshot, uint64_t generation) {
   held_.back().generation = generation;
 }
 
+void StateStore::keep_fetched(const std::vector<HeldState>& layers, uint64_t generation) {
+  for (const HeldState& layer : layers) {
+    const bool is_there = std::any_of(held_.begin(), held_.end(), [&](const HeldState& each) {
+      return each.step == layer.step && each.generation == generation &&
+             each.layers.begin <= layer.layers.begin && each.layers.end >= layer.layers.end;
+    });
+    if (is_there) continue;
+    held_.push_back(layer);
+    held_.back().generation = generation;
+    held_.back().is_until_plan = true;
+  }
+}
+
 std::optional<SnapshotTaken> StateStore::on_layer(const plans::ModelSpec& model,
                                                   const plans::PlanPart& plan,
                                                   const StateArrived& arrived) {
@@ -101,7 +114,9 @@ void StateStore::drop_before(uint64_t step) {
 }
 
 void StateStore::begin_plan(uint64_t first_step) {
-  std::erase_if(held_, [&](const HeldState& each) { return each.model || each.step > first_step; });
+  std::erase_if(held_, [&](const HeldState& each) {
+    return each.model || each.is_until_plan || each.step > first_step;
+  });
 }
 
 }  // namespace skein::actors

@@ -27,6 +27,9 @@ class StateStore {
   /// A whole snapshot, whose last step was committed in `generation`. It takes the place of one of
   /// the same state.
   void keep(const HeldState& snapshot, uint64_t generation);
+  /// Layers that came for a plan that never started: who sent them may be gone. They are needed
+  /// until a plan starts.
+  void keep_fetched(const std::vector<HeldState>& layers, uint64_t generation);
   /// A layer of a snapshot of a stage. Returns the snapshot when it is whole. A damaged layer is
   /// dropped: its snapshot never becomes whole, and an older one is used.
   std::optional<SnapshotTaken> on_layer(const plans::ModelSpec& model, const plans::PlanPart& plan,

@@ -248,6 +248,7 @@ CoordinatorDecisions PlanReview::look_at_mode(const Commit& commit, uint64_t now
   question.make_apart = planner_of(kLocalMode);
   question.request = candidates_.request(candidates_.eligible(now_us, Leavers::kWithout),
                                          commit.generation, /*is_urgent=*/false);
+  if (question.request.workers.empty()) return {};  // All are to leave.
   question.measured = candidates_.measurements().all();
   question.steps = {timings_.recent().last.begin(), timings_.recent().last.end()};
   return requests_.ask({std::move(question)});

@@ -51,5 +51,18 @@ TEST(StateStore, KeepsOneModelOfAStateHoweverManyPlansAreNotStarted) {
   EXPECT_EQ(store.inventory().size(), 2u);
 }
 
+TEST(StateStore, KeepsWhatCameForAPlanThatNeverStartedUntilOneStarts) {
+  StateStore store;
+  store.keep(snapshot_of(4, {0, 2}), 1);
+  for (int plan = 0; plan < 10; ++plan) {
+    store.keep_fetched({snapshot_of(4, {1, 2}), snapshot_of(4, {2, 3})}, 1);
+  }
+  ASSERT_EQ(store.inventory().size(), 2u) << "the first is in the snapshot";
+  EXPECT_EQ(store.inventory().back().layers, (plans::LayerRange{2, 3}));
+  store.begin_plan(4);
+  ASSERT_EQ(store.inventory().size(), 1u);
+  EXPECT_EQ(store.inventory().back().layers, (plans::LayerRange{0, 2}));
+}
+
 }  // namespace
 }  // namespace skein::actors
