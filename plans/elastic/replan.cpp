@@ -49,27 +49,6 @@ std::map<WorkerId, const MeasuredWorker*> measured_by_worker(const ReplanRequest
   return measured;
 }
 
-/// Those of all workers, in their order. FailedPrecondition   if some have none.
-absl::StatusOr<std::vector<MeasuredWorker>> measured_of_all(const ReplanRequest& request) {
-  const std::map<WorkerId, const MeasuredWorker*> by_worker = measured_by_worker(request);
-  std::vector<MeasuredWorker> measured;
-  std::vector<WorkerId> missing;
-  for (const WorkerId worker : request.workers) {
-    const auto found = by_worker.find(worker);
-    if (found == by_worker.end()) {
-      missing.push_back(worker);
-    } else {
-      measured.push_back(*found->second);
-    }
-  }
-  if (!missing.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the planner needs measurements of all ", request.workers.size(),
-                     " workers and has none of ", names(missing), "; let them measure first"));
-  }
-  return measured;
-}
-
 absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> measured, measured_of_all(request));
   PlanRequest asked = measured_request(request.job, measured);
@@ -286,6 +265,26 @@ absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request) {
     if (rerouted.ok()) return rerouted;
   }
   return even_plan(request, why);
+}
+
+absl::StatusOr<std::vector<MeasuredWorker>> measured_of_all(const ReplanRequest& request) {
+  const std::map<WorkerId, const MeasuredWorker*> by_worker = measured_by_worker(request);
+  std::vector<MeasuredWorker> measured;
+  std::vector<WorkerId> missing;
+  for (const WorkerId worker : request.workers) {
+    const auto found = by_worker.find(worker);
+    if (found == by_worker.end()) {
+      missing.push_back(worker);
+    } else {
+      measured.push_back(*found->second);
+    }
+  }
+  if (!missing.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the planner needs measurements of all ", request.workers.size(),
+                     " workers and has none of ", names(missing), "; let them measure first"));
+  }
+  return measured;
 }
 
 bool is_chosen_by_planner(const ReplanRequest& request) {

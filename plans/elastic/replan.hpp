@@ -52,6 +52,10 @@ absl::StatusOr<PlannedPipeline> replan(const ReplanRequest& request);
 /// is, if it is to.
 absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& request);
 
+/// What all workers of the request have measured, in their order.
+/// FailedPrecondition   if some have not.
+absl::StatusOr<std::vector<MeasuredWorker>> measured_of_all(const ReplanRequest& request);
+
 /// True if the job leaves its plan to the planner, which may think for seconds.
 bool is_chosen_by_planner(const ReplanRequest& request);
 

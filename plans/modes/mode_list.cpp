@@ -38,7 +38,7 @@ const ModeList& training_modes() {
        [](ProgramOptions options) -> std::unique_ptr<WorkerProgram> {
          return std::make_unique<TokenProgram>(options);
        },
-       true, false, nullptr, replan_tokens},
+       true, false, nullptr, quick_replan_tokens},
       {kLocalMode, [](const JobSpec& job) { return begins_in_pipelines(job); },
        replan_pipeline_replicas,
        [](const JobSpec& job, const Plan& plan) -> std::unique_ptr<TrainingMode> {

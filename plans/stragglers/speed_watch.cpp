@@ -7,6 +7,7 @@
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/planner/pipelines_planner.hpp"
+#include "plans/tokens/token_planner.hpp"
 
 namespace skein::plans {
 namespace {
@@ -136,6 +137,7 @@ absl::StatusOr<Mitigation> choose_mitigation(const JobSpec& job, const Plan& cur
 
 absl::StatusOr<double> predict_step_us(const JobSpec& job, const Plan& plan,
                                        const std::vector<MeasuredWorker>& measured) {
+  if (plan.mode == kTokenMode) return predict_token_step_us(job, plan, measured);
   SKEIN_ASSIGN_OR_RETURN(const Simulation simulated, simulate_measured(job, plan, measured));
   return simulated.step_us;
 }

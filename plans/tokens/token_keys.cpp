@@ -22,9 +22,12 @@ absl::Status refuse(const Why&... why) {
 absl::Status check_other_keys(const JobSpec& job) {
   const char* why = "with sync.policy = \"tokens\" ";
   const ParallelismSpec& parallelism = job.parallelism;
-  if (parallelism.pipeline_parallel_degree == kAutoDegree) {
-    return refuse("parallelism.pipeline_parallel_degree = \"auto\": ", why,
-                  "give the number of sub-models, or their blocks by parallelism.layout");
+  const bool is_planned = parallelism.pipeline_parallel_degree == kAutoDegree;
+  if (is_planned && !(job.tokens.samples.empty() && job.tokens.workers.empty())) {
+    return refuse(
+        job.tokens.samples.empty() ? "tokens.workers" : "tokens.samples",
+        ": with parallelism.pipeline_parallel_degree = \"auto\" the planner chooses these; "
+        "leave them out, or give the number of sub-models");
   }
   if (!parallelism.plan.empty() || !parallelism.replicas.empty()) {
     return refuse(parallelism.plan.empty() ? "parallelism.replicas" : "parallelism.plan", ": ", why,

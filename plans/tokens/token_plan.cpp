@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/plan/token_lists.hpp"
 #include "plans/tokens/token_keys.hpp"
+#include "plans/tokens/token_planner.hpp"
 
 namespace skein::plans {
 namespace {
@@ -66,10 +68,48 @@ absl::StatusOr<Plan> make_token_plan(const JobSpec& job, const std::vector<Worke
 
 absl::StatusOr<PlannedPipeline> replan_tokens(const ReplanRequest& request) {
   PlannedPipeline chosen;
+  if (is_chosen_by_planner(request)) {
+    SKEIN_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> measured, measured_of_all(request));
+    SKEIN_ASSIGN_OR_RETURN(chosen,
+                           plan_tokens(request.job, measured_request(request.job, measured)));
+    chosen.plan = with_workers(std::move(chosen.plan), request.workers);
+    chosen.plan.generation = request.generation;
+    return chosen;
+  }
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_token_plan(request.job, request.workers,
                                                       request.generation, request.current));
   chosen.reason = absl::StrCat("tokens of ", chosen.plan.stages.size(),
                                chosen.plan.stages.size() == 1 ? " sub-model" : " sub-models");
+  return chosen;
+}
+
+absl::StatusOr<PlannedPipeline> quick_replan_tokens(const ReplanRequest& request) {
+  SKEIN_CHECK(!request.workers.empty()) << "there is no worker to plan for";
+  if (!request.current || request.current->mode != kTokenMode) {
+    return absl::NotFoundError("there is no plan of tokens to go on from");
+  }
+  const size_t all = plan_workers(*request.current).size();
+  PlannedPipeline chosen;
+  chosen.plan = *request.current;
+  chosen.plan.generation = request.generation;
+  for (StagePlan& stage : chosen.plan.stages) {
+    const bool was_limited = stage.replicas.size() < all;
+    const RowRange rows = stage.replicas.front().rows;
+    std::vector<WorkerId> workers = request.workers;
+    if (was_limited) {
+      std::erase_if(workers, [&](WorkerId worker) {
+        return std::none_of(stage.replicas.begin(), stage.replicas.end(),
+                            [&](const ReplicaPlan& each) { return each.worker == worker; });
+      });
+      if (workers.empty()) workers = {request.workers.front()};
+    }
+    stage.replicas.clear();
+    for (WorkerId worker : workers) stage.replicas.push_back({ReplicaId{}, worker, rows, 0});
+  }
+  set_token_lists(chosen.plan);
+  chosen.plan.groups = reduction_groups(chosen.plan.stages, request.job.model.tied_head);
+  SKEIN_RETURN_IF_ERROR(check_plan(request.job, chosen.plan));
+  chosen.reason = "for now the tokens of before, by those who are here";
   return chosen;
 }
 

@@ -25,14 +25,29 @@ std::vector<WorkerId> fastest(const std::vector<double>& speeds, size_t count) {
   return workers;
 }
 
-/// All sizes of the levels from `sizes.size()` on, each at least that of the level before.
+/// The largest that divides `samples`, at most `most`.
+uint64_t largest_divisor(uint64_t samples, uint64_t most) {
+  uint64_t divisor = std::clamp<uint64_t>(most, 1, samples);
+  while (samples % divisor != 0) --divisor;
+  return divisor;
+}
+
+/// The smallest multiple of `size`, at least twice as large, that divides `samples`; `samples` has
+/// none.
+uint64_t next_size(uint64_t size, uint64_t samples) {
+  uint64_t factor = 2;
+  while (samples / size % factor != 0) ++factor;
+  return size * factor;
+}
+
+/// All sizes of the levels from `sizes.size()` on, each that of the level before or a multiple.
 void add_sizes(std::vector<uint64_t>& sizes, size_t levels, uint64_t samples,
                std::vector<std::vector<uint64_t>>& all) {
   if (sizes.size() == levels) {
     all.push_back(sizes);
     return;
   }
-  for (uint64_t size = sizes.back();; size *= 2) {
+  for (uint64_t size = sizes.back();; size = next_size(size, samples)) {
     sizes.push_back(size);
     add_sizes(sizes, levels, samples, all);
     sizes.pop_back();
@@ -41,13 +56,13 @@ void add_sizes(std::vector<uint64_t>& sizes, size_t levels, uint64_t samples,
 }
 
 std::vector<std::vector<uint64_t>> sizes_to_try(const TokenSearch& search, size_t workers) {
-  const uint64_t share = std::max<uint64_t>(1, (search.samples + workers - 1) / workers);
+  const uint64_t share = largest_divisor(search.samples, (search.samples + workers - 1) / workers);
   const size_t levels = search.sub_models.size();
   if (!search.tunes_sizes) return {std::vector<uint64_t>(levels, share)};
   std::vector<std::vector<uint64_t>> all;
   uint64_t last = 0;
   for (uint64_t part = 1; part <= kFinestShare; part *= 2) {
-    const uint64_t base = std::max<uint64_t>(1, share / part);
+    const uint64_t base = largest_divisor(search.samples, share / part);
     if (base == std::exchange(last, base)) continue;
     std::vector<uint64_t> sizes = {base};
     add_sizes(sizes, levels, search.samples, all);

@@ -24,7 +24,8 @@ struct TunedTokens {
 
 /// Fela's two phases (from memory), on the simulator. The first tries tokens of the first level of
 /// an even share of the samples, half and a quarter of it, and deeper ones that are, level by
-/// level, as large or larger by powers of two, up to all samples: once with everybody on the
+/// level, as large or, step by step, at least twice as large, up to all samples (all sizes divide
+/// these): once with everybody on the
 /// deepest level, and once with a single worker there, whose gradients nobody reduces (ours). The
 /// second lets, from the deepest level up, fewer and fewer of the fastest workers train a level,
 /// for the best of either kind. Returns   all that was tried, best first. Errors    as

@@ -24,6 +24,7 @@ SHAPES = [
     ("few may train the last", 4, [*THREE, "--tokens.workers", "[0, 0, 1]"]),
     ("oldest first, one bucket", 3,
      [*THREE, "--tokens.depth_first", "false", "--tokens.own_buckets", "false", "--tokens.ahead", "1"]),
+    ("what the planner chooses", 3, [*TOKENS, "--parallelism.pipeline_parallel_degree", "auto"]),
     ("a worker of a quarter of the speed", 3, [*THREE, "--device.speeds", "[0.4, 0.4, 0.1]"]),
 ]
 SLOW = ["--device.speed", "0.1", "--elastic.heartbeat_timeout_seconds", "3"]
@@ -70,7 +71,9 @@ def pause(run):
 
 def join(run):
     run.wait_for_step(5)
-    run.join("--device.speed", "0.1")
+    run.join("--speed", "0.1")
+    run.wait_for_event("run.continued")
+    assert any(str(each["worker"]) == "5" for each in run.events("worker.joined")), run.errors()
     run.wait_for_step(15)
     run.signal(1)
     return [1]

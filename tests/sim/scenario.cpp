@@ -105,7 +105,8 @@ void choose_planner(uint64_t seed, plans::JobSpec& job) {
   job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
 }
 
-/// Steps that are pulled as tokens, of one to three sub-models and sizes that double.
+/// Steps that are pulled as tokens, of one to three sub-models and sizes that double; in a fifth of
+/// the jobs the planner chooses them.
 void choose_tokens(uint64_t seed, plans::JobSpec& job) {
   Draw draw{plans::Rng(seed, plans::random_stream("tokens", 1))};
   job.sync.policy = kTokens;
@@ -122,6 +123,11 @@ void choose_tokens(uint64_t seed, plans::JobSpec& job) {
   job.tokens.depth_first = draw.chance(0.7);
   job.tokens.own_buckets = draw.chance(0.7);
   job.tokens.ahead = static_cast<int64_t>(draw.between(1, 3));
+  Draw planner{plans::Rng(seed, plans::random_stream("tokens", 2))};
+  if (!planner.chance(0.2)) return;
+  job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
+  job.tokens.samples.clear();
+  job.tokens.workers.clear();
 }
 
 /// In some jobs whoever is silent is lost sooner.

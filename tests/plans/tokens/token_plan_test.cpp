@@ -123,7 +123,7 @@ TEST(TokenPlan, WhatDoesNotGoTogetherIsRefusedByName) {
                 job.parallelism.layout.clear();
                 job.parallelism.pipeline_parallel_degree = kAutoDegree;
               }),
-              HasSubstr("\"auto\""));
+              HasSubstr("tokens.samples: with parallelism.pipeline_parallel_degree = \"auto\""));
   EXPECT_THAT(refusal([](JobSpec& job) { job.sync.policy = "allreduce"; }),
               HasSubstr("the keys of [tokens] are for sync.policy = \"tokens\""));
 }

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plans/job/job_spec.hpp"
+#include "plans/planner/measured_request.hpp"
+#include "plans/planner/planner.hpp"
+
+namespace skein::plans {
+
+/// Plans steps by tokens by what was measured: the sub-models (by thresholds, one to four of them;
+/// one only if the embedding is tied), how many samples a token of each has, and who may train it.
+/// Every choice is simulated (`tune_tokens`), and the fastest that fits the memory is taken.
+///
+/// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`
+///            are not used: layers are computed again if the job says so.
+/// Returns    A plan in the mode of tokens. The objective is the simulated time of a step.
+/// ResourceExhausted   if no choice fits the memory; says what the fastest one lacks.
+/// Cost                that of `tune_tokens` for each number of sub-models.
+absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanRequest& request);
+
+/// The simulated time of a step by such a plan, whose workers have all measured.
+/// FailedPrecondition   if one has not.
+absl::StatusOr<double> predict_token_step_us(const JobSpec& job, const Plan& plan,
+                                             const std::vector<MeasuredWorker>& measured);
+
+}  // namespace skein::plans

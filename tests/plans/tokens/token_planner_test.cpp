@@ -1,0 +1,131 @@
+#include "plans/tokens/token_planner.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plans/elastic/replan.hpp"
+#include "plans/plan/layout_plan.hpp"
+#include "plans/profile/estimate.hpp"
+#include "plans/tokens/token_plan.hpp"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+JobSpec planned_job(int64_t batch) {
+  JobSpec job;
+  job.model.layers = 4;
+  job.model.tied_head = false;
+  job.sync.policy = "tokens";
+  job.training.micro_batch_size = 1;
+  job.training.global_batch_size = batch;
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  return job;
+}
+
+/// All alike. With `wide_head` the head takes as long for up to 32 rows as for one, and has as many
+/// bytes as travel in the time of a hundred such steps.
+std::vector<MeasuredWorker> measured_by(const JobSpec& job, uint32_t count, bool wide_head) {
+  std::vector<MeasuredWorker> all;
+  for (uint32_t id = 1; id <= count; ++id) {
+    MeasuredWorker& each = all.emplace_back();
+    each.id = WorkerId{2 * id};
+    each.host = std::string("host-") + std::to_string(id);
+    each.memory_bytes = int64_t{1} << 40;
+    each.profile =
+        estimate_profile(job.model, job.training.seq_len, {1, 8, 32}, job.optimizer, 1e12, 1e10);
+    if (wide_head) {
+      LayerProfile& head = each.profile.layers.back();
+      head.at = {head.at.front(), head.at.front(), head.at.front()};
+      head.parameter_bytes = 1'000'000'000;
+    }
+    for (uint32_t peer = 1; peer <= count; ++peer) {
+      if (peer != id) each.links[WorkerId{2 * peer}] = {1e9, 50};
+    }
+  }
+  return all;
+}
+
+ReplanRequest request_of(const JobSpec& job, uint32_t count, bool wide_head) {
+  ReplanRequest request;
+  request.job = job;
+  request.measured = measured_by(job, count, wide_head);
+  request.workers = ids_of(request.measured);
+  request.generation = 3;
+  return request;
+}
+
+TEST(TokenPlanner, AWideHeadIsASubModelOfItsOwnThatFewTrain) {
+  const ReplanRequest request = request_of(planned_job(32), 4, /*wide_head=*/true);
+  const auto chosen = replan_tokens(request);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  const Plan& plan = chosen->plan;
+  EXPECT_EQ(plan.mode, kTokenMode);
+  EXPECT_EQ(plan.generation, 3u);
+  EXPECT_GT(plan.stages.size(), 1u) << chosen->reason;
+  EXPECT_EQ(plan.stages.back().replicas.size(), 1u) << chosen->reason;
+  EXPECT_EQ(plan.stages.front().replicas.size(), 4u);
+  EXPECT_THAT(level_workers(plan).front(),
+              ElementsAre(WorkerId{2}, WorkerId{4}, WorkerId{6}, WorkerId{8}));
+  EXPECT_EQ(check_plan(request.job, plan), absl::OkStatus());
+  EXPECT_EQ(predict_token_step_us(request.job, plan, request.measured).value(),
+            chosen->objective_us);
+}
+
+TEST(TokenPlanner, TokensTileEveryBatch) {
+  for (const int64_t batch : {7, 24, 30, 32}) {
+    const ReplanRequest request = request_of(planned_job(batch), 5, /*wide_head=*/false);
+    const auto chosen = replan_tokens(request);
+    ASSERT_TRUE(chosen.ok()) << chosen.status();
+    EXPECT_EQ(check_plan(request.job, chosen->plan), absl::OkStatus()) << batch;
+  }
+}
+
+TEST(TokenPlanner, WhatDoesNotFitTheMemoryIsNotChosen) {
+  ReplanRequest request = request_of(planned_job(32), 4, /*wide_head=*/true);
+  const Plan fastest = replan_tokens(request)->plan;
+  // One worker has no place for the head's state, which all others have.
+  request.measured[0].memory_bytes = 3'000'000'000;
+  const auto chosen = replan_tokens(request);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  ASSERT_EQ(fastest.stages.back().replicas.front().worker, WorkerId{2});
+  EXPECT_NE(chosen->plan.stages.back().replicas.front().worker, WorkerId{2});
+  for (MeasuredWorker& each : request.measured) each.memory_bytes = 1000;
+  EXPECT_THAT(std::string(replan_tokens(request).status().message()),
+              HasSubstr("no choice of sub-models and tokens fits the memory"));
+}
+
+TEST(TokenPlanner, WhoHasNotMeasuredIsNamed) {
+  ReplanRequest request = request_of(planned_job(32), 4, /*wide_head=*/false);
+  request.measured.pop_back();
+  EXPECT_THAT(std::string(replan_tokens(request).status().message()), HasSubstr("w8"));
+}
+
+TEST(TokenPlanner, ForNowTheTokensOfBeforeAreSharedByThoseWhoAreHere) {
+  ReplanRequest request = request_of(planned_job(32), 4, /*wide_head=*/true);
+  EXPECT_EQ(quick_replan_tokens(request).status().code(), absl::StatusCode::kNotFound);
+  request.current = replan_tokens(request)->plan;
+  request.generation = 4;
+  const WorkerId head = request.current->stages.back().replicas.front().worker;
+  std::erase(request.workers, head);
+  request.workers.push_back(WorkerId{10});
+  const auto quick = quick_replan_tokens(request);
+  ASSERT_TRUE(quick.ok()) << quick.status();
+  EXPECT_EQ(quick->plan.generation, 4u);
+  EXPECT_EQ(token_shape(quick->plan).samples_of_token,
+            token_shape(*request.current).samples_of_token);
+  EXPECT_EQ(level_workers(quick->plan).front(), request.workers);
+  EXPECT_EQ(level_workers(quick->plan).back().size(), 1u);
+  // The job was resumed with a batch that has no place for these tokens.
+  request.job.training.global_batch_size = 33;
+  EXPECT_FALSE(quick_replan_tokens(request).ok());
+}
+
+}  // namespace
+}  // namespace skein::plans
