@@ -125,9 +125,18 @@ void CommandRunner::carry_out(const plans::RunBegin& command) {
                                             config_.job.training.seq_len));
 }
 
+/// Pulled tokens may bring both ends of a tied embedding to one worker.
+std::shared_ptr<gpu::StageModel> CommandRunner::tied_head(const StageReplica& own) const {
+  const int32_t last = config_.plan.stage_count - 1;
+  if (!parts_.tokens || !config_.job.model.tied_head || own.stage != 0 || last == 0) return nullptr;
+  const auto head = parts_.replicas.find(last);
+  return head == parts_.replicas.end() ? nullptr : head->second.parts.model;
+}
+
 void CommandRunner::carry_out(const plans::RunShare& command) {
   const StageReplica& own = parts_.replicas.at(command.stage);
-  parts_.device->submit(command, share_work(own, parts_.reductions->host_parts(own)));
+  parts_.device->submit(command,
+                        share_work(own, parts_.reductions->host_parts(own), tied_head(own)));
 }
 
 void CommandRunner::carry_out(const plans::SendTokenReport& command) {
@@ -142,7 +151,8 @@ void CommandRunner::carry_out(const plans::SendOutput& command) {
 }
 
 void CommandRunner::carry_out(const plans::RunNorm& command) {
-  parts_.device->submit(command, norm_work(parts_.replicas.at(command.stage)));
+  const StageReplica& own = parts_.replicas.at(command.stage);
+  parts_.device->submit(command, norm_work(own, tied_head(own)));
 }
 
 void CommandRunner::end_step(const plans::RunUpdate& command) {

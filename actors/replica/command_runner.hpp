@@ -35,6 +35,7 @@ class CommandRunner {
   void expect_operations(uint64_t step);
 
  private:
+  std::shared_ptr<gpu::StageModel> tied_head(const StageReplica& own) const;
   void carry_out(const plans::RunAction& command);
   void carry_out(const plans::RunNorm& command);
   void carry_out(const plans::RunUpdate& command);

@@ -86,6 +86,13 @@ double loss_scale_of(uint64_t sample_count, int64_t seq_len) {
   return 1.0 / (static_cast<double>(sample_count) * static_cast<double>(seq_len));
 }
 
+absl::Status final_norm(gpu::Ops& ops, gpu::StageModel& model, gpu::StageModel* head,
+                        double* norm_squared) {
+  SKEIN_RETURN_IF_ERROR(model.gradient_norm_squared(ops, norm_squared));
+  if (head != nullptr) model.give_tied_gradient(ops, *head);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
@@ -154,12 +161,14 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
   return work;
 }
 
-gpu::Work share_work(const StageReplica& replica, const gpu::GradientParts& host_parts) {
+gpu::Work share_work(const StageReplica& replica, const gpu::GradientParts& host_parts,
+                     std::shared_ptr<gpu::StageModel> head) {
   gpu::Work work;
   work.run = [model = replica.parts.model, norm = replica.norm_squared, host_parts,
-              layers = replica.parts.options.layers,
+              head = std::move(head), layers = replica.parts.options.layers,
               is_alone = replica.parts.groups.empty()](gpu::Ops& ops) {
-    return is_alone ? model->gradient_norm_squared(ops, norm.get())
+    if (head) model->add_tied_gradient(ops, *head);
+    return is_alone ? final_norm(ops, *model, head.get(), norm.get())
                     : model->share_gradients(ops, layers, host_parts);
   };
   return work;
@@ -179,11 +188,10 @@ gpu::Work begin_work(std::vector<std::shared_ptr<gpu::StageModel>> models, uint6
   return work;
 }
 
-gpu::Work norm_work(const StageReplica& replica) {
+gpu::Work norm_work(const StageReplica& replica, std::shared_ptr<gpu::StageModel> head) {
   gpu::Work work;
-  work.run = [model = replica.parts.model, norm = replica.norm_squared](gpu::Ops& ops) {
-    return model->gradient_norm_squared(ops, norm.get());
-  };
+  work.run = [model = replica.parts.model, norm = replica.norm_squared, head = std::move(head)](
+                 gpu::Ops& ops) { return final_norm(ops, *model, head.get(), norm.get()); };
   return work;
 }
 

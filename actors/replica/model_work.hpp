@@ -52,11 +52,15 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
                         const StageReplica& replica, BackwardWork backward);
 
 /// Shows a stage's gradients to what adds them up, or computes their norm where nothing does.
-gpu::Work share_work(const StageReplica& replica, const gpu::GradientParts& host_parts);
+/// `head`: the last stage's model, if it is here beside the first one and has the embedding's other
+/// use, or null. That use's gradient is added first.
+gpu::Work share_work(const StageReplica& replica, const gpu::GradientParts& host_parts,
+                     std::shared_ptr<gpu::StageModel> head);
 /// Zeroes gradients and losses; `sample_count` as in `forward_work`.
 gpu::Work begin_work(std::vector<std::shared_ptr<gpu::StageModel>> models, uint64_t sample_count,
                      int64_t seq_len);
-gpu::Work norm_work(const StageReplica& replica);
+/// `head` as above: it is given the gradient that all uses have, so that both copies stay equal.
+gpu::Work norm_work(const StageReplica& replica, std::shared_ptr<gpu::StageModel> head);
 
 /// A stage to be updated, and what is added to its weights afterwards.
 struct StageUpdate {

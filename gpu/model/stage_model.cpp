@@ -205,6 +205,18 @@ class TransformerStage final : public StageModel {
   void add_tied_gradient(Ops& ops, std::span<const float> values) override {
     store_.add_tied_gradient(ops, values);
   }
+  void add_tied_gradient(Ops& ops, StageModel& head) override {
+    const std::span<float> own = device_tied_gradients();
+    const std::span<float> others = head.device_tied_gradients();
+    SKEIN_CHECK(own.size() == others.size()) << "the stages share no embedding";
+    ops.add(own.data(), others.data(), own.data(), static_cast<int64_t>(own.size()));
+  }
+  void give_tied_gradient(Ops& ops, StageModel& head) override {
+    const std::span<float> own = device_tied_gradients();
+    const std::span<float> others = head.device_tied_gradients();
+    SKEIN_CHECK(own.size() == others.size()) << "the stages share no embedding";
+    ops.copy(own.data(), others.data(), static_cast<int64_t>(own.size()));
+  }
   void copy_tied_weights(Ops& ops, std::span<float> out) const override {
     store_.copy_tied_weights(ops, out);
   }

@@ -146,6 +146,10 @@ class StageModel {
   /// there when the work ends.
   virtual void copy_tied_gradient(Ops& ops, std::span<float> out) const = 0;
   virtual void add_tied_gradient(Ops& ops, std::span<const float> values) = 0;
+  /// Where both stages are on one device: adds the gradient that `head` has, and then, when all
+  /// have added up theirs, gives it the sum.
+  virtual void add_tied_gradient(Ops& ops, StageModel& head) = 0;
+  virtual void give_tied_gradient(Ops& ops, StageModel& head) = 0;
   virtual void copy_tied_weights(Ops& ops, std::span<float> out) const = 0;
   virtual void take_tied_weights(Ops& ops, std::span<const float> values) = 0;
   /// Sum of squares of the gradients of this stage in float64; a tied gradient counts in the first

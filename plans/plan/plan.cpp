@@ -7,6 +7,7 @@
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/plan_ranks.hpp"
+#include "plans/plan/token_lists.hpp"
 
 namespace skein::plans {
 namespace {
@@ -85,13 +86,29 @@ bool ends_meet(const Plan& plan) {
   });
 }
 
+/// Both uses of a tied embedding are added up where both are.
+absl::Status check_token_ends(const Plan& plan) {
+  const std::vector<ReplicaPlan>& front = plan.stages.front().replicas;
+  for (const ReplicaPlan& end : plan.stages.back().replicas) {
+    const bool has_front = std::any_of(front.begin(), front.end(), [&](const ReplicaPlan& each) {
+      return each.worker == end.worker;
+    });
+    if (has_front) continue;
+    return wrong(absl::StrCat("worker ", end.worker.value,
+                              " has the last sub-model and not the first, and they share the "
+                              "embedding"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status validate(const Plan& plan, const ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(validate(plan, layer_count(model), model.tied_head));
+  if (!model.tied_head || plan.stages.size() == 1) return absl::OkStatus();
+  if (plan.mode == kTokenMode) return check_token_ends(plan);
   // Pipeline replicas' ends do not add up their gradients in a group.
-  const bool has_tied_group = model.tied_head && plan.stages.size() > 1 && plan.mode != kLocalMode;
-  if (has_tied_group && ends_meet(plan)) {
+  if (plan.mode != kLocalMode && ends_meet(plan)) {
     return absl::InvalidArgumentError(
         "the first and the last stage are on the same workers and share the embedding, which is "
         "then one parameter with two copies on one device; set model.tie_word_embeddings = false, "
@@ -106,7 +123,10 @@ absl::Status validate(const Plan& plan, int64_t layer_count, bool tied_head) {
     return wrong("it has no stages or no micro-batches");
   }
   SKEIN_RETURN_IF_ERROR(check_stages(plan, layer_count));
-  if (plan.groups != reduction_groups(plan.stages, tied_head)) {
+  const std::vector<ReductionGroup> groups = plan.mode == kTokenMode
+                                                 ? token_groups(plan.stages, tied_head)
+                                                 : reduction_groups(plan.stages, tied_head);
+  if (plan.groups != groups) {
     return wrong("its reduction groups are not those of its stages");
   }
   return check_ranks(plan);

@@ -142,7 +142,10 @@ absl::Status check_group(const PlanPart& part, const GroupPart& group, const Rep
   const StagePart& members = stage_at(part, stage);
   int64_t rank = int64_t{own.id.value} - members.first.value;
   int64_t count = members.replica_count;
-  if (group.scope == GroupScope::kTied) {
+  const bool is_tied = group.scope == GroupScope::kTied;
+  if (is_tied && part.mode == kTokenMode) {  // See `token_groups`.
+    if (stage != 0) return wrong_part(absl::StrCat(name, " has a replica of stage ", stage));
+  } else if (is_tied) {
     const StagePart* front = find_stage(part, 0);
     const StagePart* back = find_stage(part, part.stage_count - 1);
     if (!front || !back || front == back || (&members != front && &members != back)) {
@@ -317,6 +320,11 @@ void PlanParts::add_groups(const Place& own, Known& known, PlanPart& part) const
     know({own.stage == 0 ? last : 0, own.index}, known);
     return;
   }
+  if (plan_.mode == kTokenMode) {  // The first stage's replicas alone; see `token_groups`.
+    const ReductionGroup& tied = plan_.groups.back();
+    if (own.stage == 0 && tied.members.size() > 1) part.groups.push_back(group_part(tied, index));
+    return;
+  }
   known[0];
   known[last];
   const auto front = static_cast<uint32_t>(plan_.stages.front().replicas.size());
@@ -360,7 +368,10 @@ absl::Status validate(const PlanPart& part, WorkerId worker, const ModelSpec& mo
     std::set<GroupId> wanted;
     if (stage_at(part, stage).replica_count > 1) wanted.insert({static_cast<uint32_t>(stage)});
     if (model.tied_head && part.stage_count > 1 && is_end) {
-      if (part.mode != kLocalMode) {
+      if (part.mode == kTokenMode) {
+        const bool is_member = stage == 0 && stage_at(part, stage).replica_count > 1;
+        if (is_member) wanted.insert({static_cast<uint32_t>(part.stage_count)});
+      } else if (part.mode != kLocalMode) {
         wanted.insert({static_cast<uint32_t>(part.stage_count)});
       } else if (!other_end(part, replica.id)) {
         return wrong_part(absl::StrCat("it lacks the other end of replica ", replica.id.value));

@@ -36,6 +36,12 @@ void set_token_lists(Plan& plan) {
   for (size_t s = plan.stages.size(); s > 0; --s) add(s - 1, ActionType::kBackward);
 }
 
+std::vector<ReductionGroup> token_groups(const std::vector<StagePlan>& stages, bool tied_head) {
+  std::vector<ReductionGroup> groups = reduction_groups(stages, tied_head);
+  if (groups.size() > stages.size()) groups.back().members = groups.front().members;
+  return groups;
+}
+
 absl::Status check_token_lists(const Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     std::set<WorkerId> seen;

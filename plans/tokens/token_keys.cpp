@@ -47,12 +47,6 @@ absl::Status check_other_keys(const JobSpec& job) {
         "sub-models are reduced as they end, in no order that devices could agree on; use "
         "\"auto\" or \"gloo\"");
   }
-  if (job.model.tied_head && sub_model_count(job) > 1) {
-    return refuse(
-        "model.tie_word_embeddings = true: ", why, "and ", sub_model_count(job),
-        " sub-models a worker would have two copies of the embedding; set it to false, or "
-        "use one sub-model");
-  }
   return absl::OkStatus();
 }
 
@@ -113,6 +107,11 @@ absl::Status check_tokens(const JobSpec& job) {
   }
   for (const int64_t each : tokens.workers) {
     if (each < 0) return refuse("tokens.workers (one entry) = ", each, ": must be at least 0");
+  }
+  if (job.model.tied_head && levels > 1 && !tokens.workers.empty() && tokens.workers.front() > 0) {
+    return refuse("tokens.workers = [", absl::StrJoin(tokens.workers, ", "),
+                  "]: with model.tie_word_embeddings = true the last sub-model has a second use of "
+                  "the first one's embedding, so all must train the first one; begin with 0");
   }
   return check_samples(job);
 }

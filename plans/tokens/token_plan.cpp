@@ -61,7 +61,7 @@ absl::StatusOr<Plan> make_token_plan(const JobSpec& job, const std::vector<Worke
   }
   plan.microbatch_count = job.training.global_batch_size / plan.microbatch_rows;
   set_token_lists(plan);
-  plan.groups = reduction_groups(plan.stages, job.model.tied_head);
+  plan.groups = token_groups(plan.stages, job.model.tied_head);
   SKEIN_RETURN_IF_ERROR(validate(plan, job.model));
   return plan;
 }
@@ -107,7 +107,7 @@ absl::StatusOr<PlannedPipeline> quick_replan_tokens(const ReplanRequest& request
     for (WorkerId worker : workers) stage.replicas.push_back({ReplicaId{}, worker, rows, 0});
   }
   set_token_lists(chosen.plan);
-  chosen.plan.groups = reduction_groups(chosen.plan.stages, request.job.model.tied_head);
+  chosen.plan.groups = token_groups(chosen.plan.stages, request.job.model.tied_head);
   SKEIN_RETURN_IF_ERROR(check_plan(request.job, chosen.plan));
   chosen.reason = "for now the tokens of before, by those who are here";
   return chosen;

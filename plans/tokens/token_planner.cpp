@@ -55,11 +55,10 @@ TokenSimulationOptions options_of(const JobSpec& job, const PlanRequest& request
 }
 
 /// One to four sub-models, all that thresholds tell apart.
-std::vector<std::vector<LayerRange>> sub_models_to_try(const JobSpec& job, const Profile& profile) {
+std::vector<std::vector<LayerRange>> sub_models_to_try(const Profile& profile) {
   const std::vector<int64_t> thresholds = threshold_rows(profile);
-  const size_t most = job.model.tied_head ? 1 : kSubModelsMax;
   std::vector<std::vector<LayerRange>> all;
-  for (size_t count = 1; count <= most; ++count) {
+  for (size_t count = 1; count <= kSubModelsMax; ++count) {
     std::vector<LayerRange> ranges = bin_sub_models(thresholds, count);
     if (all.empty() || ranges != all.back()) all.push_back(std::move(ranges));
   }
@@ -81,7 +80,7 @@ Plan to_plan(const JobSpec& job, const TokenPlan& tokens) {
   }
   plan.microbatch_count = static_cast<int64_t>(tokens.shape.samples) / plan.microbatch_rows;
   set_token_lists(plan);
-  plan.groups = reduction_groups(plan.stages, job.model.tied_head);
+  plan.groups = token_groups(plan.stages, job.model.tied_head);
   return plan;
 }
 
@@ -131,7 +130,7 @@ std::string describe(const TokenPlan& tokens) {
 absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanRequest& request) {
   const TokenSimulationOptions options = options_of(job, request);
   std::vector<TunedTokens> tried;
-  for (const std::vector<LayerRange>& ranges : sub_models_to_try(job, request.profile)) {
+  for (const std::vector<LayerRange>& ranges : sub_models_to_try(request.profile)) {
     TokenSearch search;
     search.sub_models = ranges;
     search.samples = static_cast<uint64_t>(request.global_batch_rows);

@@ -9,8 +9,8 @@
 
 namespace skein::plans {
 
-/// Plans steps by tokens by what was measured: the sub-models (by thresholds, one to four of them;
-/// one only if the embedding is tied), how many samples a token of each has, and who may train it.
+/// Plans steps by tokens by what was measured: the sub-models (by thresholds, one to four of
+/// them), how many samples a token of each has, and who may train it.
 /// Every choice is simulated (`tune_tokens`), and the fastest that fits the memory is taken.
 ///
 /// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`

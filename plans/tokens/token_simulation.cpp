@@ -280,8 +280,13 @@ class TokenRun {
       if (options_.follows_training_mode) begin_us = std::max(begin_us, at(id).awake_us);
     }
     const auto count = static_cast<double>(members.size());
-    const double bytes = 2 * (count - 1) / count * options_.profile.gradient_factor *
-                         static_cast<double>(parameter_bytes(options_.profile, {layer, layer + 1}));
+    int64_t own_bytes = parameter_bytes(options_.profile, {layer, layer + 1});
+    // The other use of a tied embedding is added up with the first level's.
+    if (level > 0 && layer + 1 == static_cast<int64_t>(options_.profile.layers.size())) {
+      own_bytes -= options_.profile.tied_bytes;
+    }
+    const double bytes =
+        2 * (count - 1) / count * options_.profile.gradient_factor * static_cast<double>(own_bytes);
     double end_us = begin_us;
     if (bytes > 0) {
       end_us += bytes / options_.bytes_per_second * kMicrosecondsPerSecond +

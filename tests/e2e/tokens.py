@@ -13,8 +13,8 @@ from running import LONG, Program  # noqa: E402
 
 STEPS = 40
 TOLERANCE = 1e-4
+TOKENS = ["--sync.policy", "tokens"]
 UNTIED = ["--model.tie_word_embeddings", "false"]
-TOKENS = ["--sync.policy", "tokens", *UNTIED]
 THREE = [*TOKENS, "--parallelism.layout", "[1, 2, 1]", "--tokens.samples", "[1, 2, 4]"]
 # Name, workers, words. The first job is one sub-model; others leave out a policy, or limit workers.
 SHAPES = [
@@ -22,6 +22,7 @@ SHAPES = [
     ("two sub-models", 4, [*TOKENS, "--tokens.samples", "[1, 4]", "--tokens.ahead", "3"]),
     ("three sub-models", 5, THREE),
     ("few may train the last", 4, [*THREE, "--tokens.workers", "[0, 0, 1]"]),
+    ("an embedding that is not tied", 4, [*THREE, *UNTIED]),
     ("oldest first, one bucket", 3,
      [*THREE, "--tokens.depth_first", "false", "--tokens.own_buckets", "false", "--tokens.ahead", "1"]),
     ("what the planner chooses", 3, [*TOKENS, "--parallelism.pipeline_parallel_degree", "auto"]),
@@ -81,9 +82,12 @@ def join(run):
 
 def main():
     program = Program()
-    out = program.run_reference("reference", *UNTIED, "--training.steps", str(STEPS))
-    reference = read_model(newest(out + "/final"))
+    references = {}
+    for tied in (True, False):
+        out = program.run_reference(f"reference-{tied}", *([] if tied else UNTIED), "--training.steps", str(STEPS))
+        references[tied] = read_model(newest(out + "/final"))
     for name, workers, words in SHAPES:
+        reference = references[UNTIED[0] not in words]
         run = ElasticRun(program, name.replace(" ", "-").replace(",", ""), workers, *words,
                          "--training.steps", str(STEPS))
         try:
@@ -96,7 +100,7 @@ def main():
                          apart=True)
         try:
             culprits = fault(run)
-            check(program, reference, fault.__name__, run, culprits)
+            check(program, references[True], fault.__name__, run, culprits)
         finally:
             run.end()
     program.finish()

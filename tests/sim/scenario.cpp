@@ -113,11 +113,11 @@ void choose_tokens(uint64_t seed, plans::JobSpec& job) {
   const auto levels = static_cast<int64_t>(draw.between(1, 3));
   job.parallelism = {};
   job.parallelism.pipeline_parallel_degree = levels;
-  if (levels > 1) job.model.tied_head = false;
   int64_t samples = draw.one_of({1, 1, 2});
   for (int64_t level = 0; level < levels; ++level) {
     job.tokens.samples.push_back(samples);
-    job.tokens.workers.push_back(draw.one_of({0, 0, 0, 1, 2}));
+    const int64_t most = draw.one_of({0, 0, 0, 1, 2});
+    job.tokens.workers.push_back(level == 0 && job.model.tied_head ? 0 : most);
     if (draw.chance(0.5)) samples *= 2;
   }
   job.tokens.depth_first = draw.chance(0.7);

@@ -74,6 +74,29 @@ TEST(TokenPlan, EachWorkersPartHoldsWhateverATokenMayNeed) {
   EXPECT_FALSE(validate(odd, {7}, job.model, ReducerKind::kSum).ok());
 }
 
+TEST(TokenPlan, BothUsesOfATiedEmbeddingAreAddedUpByWhoHasTheFirstSubModel) {
+  JobSpec job = job_of_three();
+  job.model.tied_head = true;
+  Plan plan = make_token_plan(job, kWorkers, 4, std::nullopt).value();
+  EXPECT_EQ(parse_plan(to_text(plan)).value(), plan);
+  ASSERT_EQ(plan.groups.size(), 4u);
+  EXPECT_EQ(plan.groups.back().scope, GroupScope::kTied);
+  EXPECT_EQ(plan.groups.back().members, plan.groups.front().members);
+  const PlanParts parts(plan, {}, {});
+  for (WorkerId worker : kWorkers) {
+    const PlanPart part = parts.of(worker);
+    EXPECT_EQ(validate(part, worker, job.model, ReducerKind::kSum), absl::OkStatus()) << worker;
+  }
+  PlanPart lacking = parts.of({7});
+  std::erase_if(lacking.groups, [](const auto& each) { return each.scope == GroupScope::kTied; });
+  EXPECT_FALSE(validate(lacking, {7}, job.model, ReducerKind::kSum).ok());
+  plan.stages.front().replicas.erase(plan.stages.front().replicas.begin());
+  set_token_lists(plan);
+  plan.groups = token_groups(plan.stages, true);
+  EXPECT_THAT(std::string(validate(plan, job.model).message()),
+              HasSubstr("worker 2 has the last sub-model and not the first"));
+}
+
 TEST(TokenPlan, ABrokenPlanIsRefused) {
   const JobSpec job = job_of_three();
   const Plan plan = make_token_plan(job, kWorkers, 4, std::nullopt).value();
@@ -115,7 +138,11 @@ TEST(TokenPlan, WhatDoesNotGoTogetherIsRefusedByName) {
   EXPECT_THAT(refusal([](JobSpec& job) { job.tokens.workers = {1}; }),
               HasSubstr("tokens.workers has 1 entries"));
   EXPECT_THAT(refusal([](JobSpec& job) { job.tokens.ahead = 0; }), HasSubstr("tokens.ahead = 0"));
-  EXPECT_THAT(refusal([](JobSpec& job) { job.model.tied_head = true; }),
+  EXPECT_EQ(refusal([](JobSpec& job) { job.model.tied_head = true; }), "");
+  EXPECT_THAT(refusal([](JobSpec& job) {
+                job.model.tied_head = true;
+                job.tokens.workers = {2, 0, 0};
+              }),
               HasSubstr("model.tie_word_embeddings"));
   EXPECT_THAT(refusal([](JobSpec& job) { job.sync.reducer = "topk"; }), HasSubstr("sync.reducer"));
   EXPECT_THAT(refusal([](JobSpec& job) { job.comm.backend = "nccl"; }), HasSubstr("comm.backend"));
