@@ -8,7 +8,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoints import newest, read_model, worst_relative  # noqa: E402
-from elastic_runs import ElasticRun  # noqa: E402
+from elastic_runs import ElasticRun, wait_until  # noqa: E402
 from running import LONG, Program  # noqa: E402
 
 STEPS = 40
@@ -56,7 +56,7 @@ def stop(run):
     run.wait_for_step(6)
     pid = run.pid(3)
     run.signal(3, signal.SIGSTOP)
-    run.wait_for_event("worker.lost", 30)
+    wait_until(lambda: "3" in [str(each["worker"]) for each in run.events("worker.lost")], 30)
     time.sleep(0.5)
     os.kill(pid, signal.SIGCONT)
     return [3]
@@ -80,6 +80,18 @@ def join(run):
     return [1]
 
 
+def all_of_it(run):
+    """Eight workers: one dies, one is stopped past its lease, two join, another one dies."""
+    kill(run)
+    run.join("--speed", "0.1")
+    run.wait_for_step(14)
+    stopped = stop(run)
+    run.join("--speed", "0.1")
+    run.wait_for_step(30)
+    run.signal(4)
+    return [2, *stopped, 4]
+
+
 def main():
     program = Program()
     references = {}
@@ -101,6 +113,17 @@ def main():
         try:
             culprits = fault(run)
             check(program, references[True], fault.__name__, run, culprits)
+        finally:
+            run.end()
+    wide = [*THREE, *SLOW, "--model.vocab_size", "4096", "--tokens.workers", "[0, 0, 2]"]
+    for name, words in [("eight", THREE + SLOW), ("eight-wide", wide)] if LONG else []:
+        if words is wide:
+            out = program.run_reference("reference-wide", "--model.vocab_size", "4096", "--training.steps", str(STEPS))
+            references[True] = read_model(newest(out + "/final"))
+        run = ElasticRun(program, name, 8, *words, "--training.steps", str(STEPS), apart=True)
+        try:
+            culprits = all_of_it(run)
+            check(program, references[True], f"{name}: all of it", run, culprits)
         finally:
             run.end()
     program.finish()
