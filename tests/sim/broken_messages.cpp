@@ -34,6 +34,9 @@ std::optional<net::Envelope> BrokenMessages::receive(net::Envelope message) {
   const bool is_returned = claim && is_done_;
   if (update) is_done_ = !update->next;
   if (message.head.receiver % 2 == 0) return message;
+  const auto* token = std::get_if<plans::TokenOrder>(&body);
+  const bool is_grant = token && token->kind == plans::TokenOrder::Kind::kCompute;
+  if (mutation_ == Mutation::kClaimKept && is_grant) return std::nullopt;
   const bool is_abort = std::holds_alternative<net::AbortGroup>(body);
   if (mutation_ == Mutation::kAbortSkipped && is_abort) return std::nullopt;
   if (mutation_ == Mutation::kReturnedLost && is_returned) return std::nullopt;

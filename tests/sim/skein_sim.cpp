@@ -38,6 +38,7 @@ constexpr const char* kUsage =
     "           turn-kept|turn-by-clock   of jobs that share machines\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
     "pipeline replicas\n"
+    "           claim-kept             of steps by tokens\n"
     "  --expect-failure    stop at the first failure, and fail if there is none\n";
 constexpr size_t kFailuresShown = 20;
 constexpr size_t kFailuresShrunk = 3;
@@ -70,6 +71,7 @@ const std::map<std::string, Mutation> kMutations = {
     {"returned-lost", Mutation::kReturnedLost},
     {"sum-skewed", Mutation::kSumSkewed},
     {"samples-repeated", Mutation::kSamplesRepeated},
+    {"claim-kept", Mutation::kClaimKept},
 };
 
 bool parse_seeds(const std::string& text, SeedRange& seeds) {
