@@ -28,6 +28,8 @@ uint32_t TokenSteps::level_of(ReplicaId replica) const {
   return static_cast<uint32_t>(stage_of(plan_, replica));
 }
 
+bool TokenSteps::is_last(uint32_t level) const { return level + 1 == shape_.levels(); }
+
 ReplicaId TokenSteps::replica_at(uint32_t level, WorkerId worker) const {
   for (const ReplicaPlan& replica : plan_.stages[level].replicas) {
     if (replica.worker == worker) return replica.id;
@@ -72,7 +74,7 @@ ModeOutcome TokenSteps::on_token(WorkerId sender, ReplicaId replica, uint64_t st
       if (std::exchange(workers_.at(sender).has_begun, true)) why = DropReason::kRepeated;
       break;
     case TokenEvent::kOutput:
-      why = on_output(sender, id, decisions);
+      why = is_last(id.level) ? DropReason::kUnexpected : on_output(sender, id);
       break;
     case TokenEvent::kDone:
       why = on_end(sender, id, decisions);
@@ -83,12 +85,10 @@ ModeOutcome TokenSteps::on_token(WorkerId sender, ReplicaId replica, uint64_t st
   return decisions;
 }
 
-std::optional<DropReason> TokenSteps::on_output(WorkerId sender, TokenId id,
-                                                ModeDecisions& decisions) {
+std::optional<DropReason> TokenSteps::on_output(WorkerId sender, TokenId id) {
   const Outcome<TokenPool::Tokens> taken = pool_.on_output(sender, id);
   if (taken.is_dropped()) return taken.why_dropped();
   --workers_.at(sender).granted;
-  if (pool_.at(id).state == TokenPool::State::kDue) on_due({id}, decisions);
   return std::nullopt;
 }
 
@@ -99,6 +99,10 @@ std::optional<DropReason> TokenSteps::on_end(WorkerId sender, TokenId id,
   const TokenPool::Token& own = pool_.at(id);
   if (own.holder != sender) return DropReason::kNotAllowed;
   if (own.state == TokenPool::State::kDone) return DropReason::kRepeated;
+  if (own.state == TokenPool::State::kClaimed && is_last(id.level)) {  // Forward and backward.
+    if (const auto why = on_output(sender, id)) return why;
+    ++workers_.at(sender).due;
+  }
   if (own.state == TokenPool::State::kDue) {
     on_done(sender, id, decisions);
     return std::nullopt;

@@ -41,14 +41,15 @@ class TokenSteps final : public TrainingMode {
  private:
   struct Worker {
     bool has_begun = false;  // It asks for tokens from then on.
-    uint32_t granted = 0;    // Tokens whose output has not been reported.
-    uint32_t due = 0;        // Whose backward may run, and is not reported.
+    uint32_t granted = 0;  // Tokens whose output, or on the last level whose end, is not reported.
+    uint32_t due = 0;      // Whose backward may run, and is not reported.
   };
   uint32_t level_of(ReplicaId replica) const;
+  bool is_last(uint32_t level) const;
   ReplicaId replica_at(uint32_t level, WorkerId worker) const;
   /// Tokens whose backward may run from now on. One that has been reported already is done at once.
   void on_due(const TokenPool::Tokens& due, ModeDecisions& decisions);
-  std::optional<DropReason> on_output(WorkerId sender, TokenId id, ModeDecisions& decisions);
+  std::optional<DropReason> on_output(WorkerId sender, TokenId id);
   std::optional<DropReason> on_end(WorkerId sender, TokenId id, ModeDecisions& decisions);
   void on_done(WorkerId worker, TokenId id, ModeDecisions& decisions);
   /// Grants what can be granted.

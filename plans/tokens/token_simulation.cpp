@@ -212,7 +212,9 @@ class TokenRun {
       at(id).is_busy = false;
       if (is_backward) {
         on_backward(id, token);
+        if (is_claimed_until_done(token)) --at(id).claims;
         if (options_.follows_training_mode && at(id).waits) grant_later(id);  // It may help now.
+        if (is_claimed_until_done(token)) ask(id);
       } else {
         on_forward(id, token);
       }
@@ -220,8 +222,13 @@ class TokenRun {
     });
   }
 
+  /// The training mode hears of a token of the deepest level when its backward has ended.
+  bool is_claimed_until_done(TokenId token) const {
+    return options_.follows_training_mode && !pool_->consumer_of(token);
+  }
+
   void on_forward(WorkerId id, TokenId token) {
-    --at(id).claims;
+    if (!is_claimed_until_done(token)) --at(id).claims;
     const auto ready = pool_->on_output(id, token);
     SKEIN_CHECK(ready.is_accepted()) << token.level << "." << token.index;
     if (!pool_->consumer_of(token)) at(id).backwards.push_back(token);  // The loss is there.

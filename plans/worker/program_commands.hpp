@@ -74,7 +74,7 @@ struct AverageOrder {
 /// What the coordinator hears of tokens.
 enum class TokenEvent {
   kBegun,   // The worker's device has begun the step: it asks for its first tokens.
-  kOutput,  // The forward of a token has ended.
+  kOutput,  // The forward of a token has ended; not of the last stage, where nobody takes it.
   kDone,    // Its backward has, too.
 };
 

@@ -205,6 +205,8 @@ ProgramCommands TokenPass::end_action(const RunAction& run) {
   if (is_done) own.state = TokenState::kDone;
   // Its backward may be with the device already.
   if (!is_done && own.state == TokenState::kComputing) own.state = TokenState::kHeld;
+  // Nobody takes an output of the last stage: its backward follows at once.
+  if (!is_done && find_role(options_.stages, token.first)->is_last) return {};
   return {SendTokenReport{step_, token.first, token.second,
                           is_done ? TokenEvent::kDone : TokenEvent::kOutput}};
 }

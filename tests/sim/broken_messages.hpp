@@ -29,7 +29,7 @@ enum class Mutation {
   kReturnedLost,     // Never gets the samples of a pipeline replica that was lost.
   kSumSkewed,        // Takes the sum of a group with other weights.
   kSamplesRepeated,  // Trains its first samples again and again.
-  // Of steps by tokens.
+  // The next one is about steps by tokens.
   kClaimKept,  // Does not hear of tokens that it is granted, and they stay its own.
 };
 
