@@ -77,22 +77,28 @@ class Ops {
   virtual void swiglu_backward(const Swiglu& shape, ConstNumbers x, ConstNumbers dy,
                                Numbers dx) = 0;
 
-  /// Causal attention over qkv [B, T, 3C] (q, k, v side by side, heads contiguous, C = H * D).
+  /// Causal attention over qkv [B, T, (H + 2 K) D]: H heads of queries, then K of keys and K of
+  /// values, D channels each. K divides H, and H / K heads of queries in a row share one of keys
+  /// and values (grouped-query attention: Ainslie et al., EMNLP'23).
   struct Attention {
-    int64_t batch = 0, seq_len = 0, heads = 0, channels = 0;
+    int64_t batch = 0, seq_len = 0, heads = 0, kv_heads = 0, head_size = 0;
+    int64_t query_width() const { return heads * head_size; }   // H D
+    int64_t key_width() const { return kv_heads * head_size; }  // K D, also that of the values.
+    int64_t qkv_width() const { return query_width() + 2 * key_width(); }
   };
-  /// Overwrites out [B, T, C] and log_sum_exp [B, H, T] of the scaled scores.
+  /// Overwrites out [B, T, H D] and log_sum_exp [B, H, T] of the scaled scores.
   virtual void attention_forward(const Attention& shape, ConstNumbers qkv, Numbers out,
                                  float* log_sum_exp) = 0;
-  /// Overwrites dqkv [B, T, 3C]. Probabilities are computed again from `log_sum_exp`, a block of
-  /// rows at a time (FlashAttention, NeurIPS'22, section 3.1).
+  /// Overwrites dqkv, of qkv's shape. Probabilities are computed again from `log_sum_exp`, a block
+  /// of rows at a time (FlashAttention, NeurIPS'22, section 3.1). A key's gradient is added up over
+  /// the heads that share it, in their order.
   virtual void attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
                                   const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) = 0;
 
   /// Rotary positions: turns channels i and i + D / 2 of each head of q and k, in place, by an
   /// angle of their position in [0, T). v stays. A turn by the opposite angles is the gradient.
   struct Rotation {
-    Attention shape;               // C / H = D is even.
+    Attention shape;               // D is even.
     const float* turns = nullptr;  // [T, D]: D / 2 cosines, then the sines.
     bool is_opposite = false;
   };

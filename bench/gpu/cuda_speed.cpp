@@ -189,7 +189,7 @@ class Table {
   }
 
   void measure_attention() {
-    const Ops::Attention shape{s_.batch, s_.seq_len, s_.heads, s_.channels};
+    const Ops::Attention shape{s_.batch, s_.seq_len, s_.heads, s_.heads, s_.channels / s_.heads};
     const int64_t n = s_.rows() * s_.channels;
     const Numbers qkv = activations(3 * n);
     const Numbers out = activations(n, false);

@@ -229,15 +229,29 @@ absl::Status apply_defaults(const std::vector<Assignment>& assignments, LoadedJo
   if (!job.spec.model_from.empty() && !gives_whole_model(assignments)) {
     return take_model(assignments, job);
   }
-  if (job.spec.model.name == "llama") {
+  if (job.spec.model.name == "llama" || job.spec.model.name == "qwen2") {
     plans::apply_family(job.spec.model);
-    set_origins(job, {"norm", "mlp", "bias", "position_embedding_type"}, "model.name");
+    set_origins(job, {"norm", "mlp", "bias", "qkv_bias", "position_embedding_type"}, "model.name");
   }
   if (job.spec.model.flavor.empty()) return absl::OkStatus();
+  const std::string family = plans::family_of_flavor(job.spec.model.flavor);
+  const std::string given = job.spec.model.name;
+  if (job.origins.contains("model.name") && !family.empty() && given != family) {
+    return at_key(job.origins["model.flavor"], "model.flavor",
+                  absl::StrCat("model.flavor: ", job.spec.model.flavor, " is a ", family,
+                               ", and model.name = \"", given, "\" (", job.origins["model.name"],
+                               "); leave the latter out"));
+  }
   if (absl::Status status = plans::apply_flavor(job.spec.model); !status.ok()) {
     return at_key(job.origins["model.flavor"], "model.flavor", std::string(status.message()));
   }
   set_origins(job, {"vocab_size", "n_layer", "n_head", "n_embd"}, "flavor");
+  if (family.empty()) return absl::OkStatus();
+  set_origins(job,
+              {"name", "norm", "mlp", "bias", "qkv_bias", "position_embedding_type", "positions",
+               "num_key_value_heads", "intermediate_size", "layer_norm_epsilon", "rope_theta",
+               "rope_type", "rope_factor", "tie_word_embeddings"},
+              "flavor");
   return absl::OkStatus();
 }
 

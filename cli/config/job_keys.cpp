@@ -139,11 +139,13 @@ void add_model_and_data(std::vector<JobKey>& keys) {
   keys.push_back(
       key("job", "dump_folder", SKEIN_FIELD(dump_folder), "folder in which run folders are made"));
   keys.push_back(key("model", "name", SKEIN_FIELD(model.name),
-                     "model family, whose choices are the defaults of norm, mlp, bias and "
-                     "position_embedding_type: \"gpt2\" or \"llama\""));
+                     "model family, whose choices are the defaults of norm, mlp, bias, qkv_bias "
+                     "and position_embedding_type: \"gpt2\", \"llama\" or \"qwen2\""));
   keys.push_back(key("model", "flavor", SKEIN_FIELD(model.flavor),
                      "named size (byte-tiny, byte-small, byte-medium, gpt2, gpt2-medium, "
-                     "gpt2-large, gpt2-xl); the keys below override it"));
+                     "gpt2-large, gpt2-xl), or a published model (tinyllama-1.1b, smollm-135m, "
+                     "smollm-360m, llama-3.2-1b, qwen2.5-0.5b), which sets the family, too; the "
+                     "keys below override it"));
   keys.push_back(key("model", "from", SKEIN_FIELD(model_from),
                      "folder in Hugging Face's form, or checkpoint of ours, with whose weights "
                      "training begins, at step 0; the keys below but initializer_range are "
@@ -152,7 +154,12 @@ void add_model_and_data(std::vector<JobKey>& keys) {
   keys.push_back(key("model", "positions", SKEIN_FIELD(model.positions),
                      "longest sequence that the model is made for"));
   keys.push_back(key("model", "n_layer", SKEIN_FIELD(model.layers), "transformer blocks"));
-  keys.push_back(key("model", "n_head", SKEIN_FIELD(model.heads), "heads; divides n_embd"));
+  keys.push_back(key("model", "n_head", SKEIN_FIELD(model.heads), "heads of queries"));
+  keys.push_back(key("model", "num_key_value_heads", SKEIN_FIELD(model.kv_heads),
+                     "heads of keys and of values, shared by n_head / that many heads of queries "
+                     "each; 0: as many"));
+  keys.push_back(key("model", "head_dim", SKEIN_FIELD(model.head_size),
+                     "channels of a head; 0: n_embd / n_head"));
   keys.push_back(key("model", "n_embd", SKEIN_FIELD(model.channels), "width"));
   keys.push_back(key("model", "tie_word_embeddings", SKEIN_FIELD(model.tied_head),
                      "the head multiplies by the token embedding"));
@@ -164,10 +171,24 @@ void add_model_and_data(std::vector<JobKey>& keys) {
                      "width inside the MLP; 0: 4 n_embd, with swiglu 8/3 of it in steps of 32"));
   keys.push_back(key("model", "bias", SKEIN_FIELD(model.has_bias),
                      "products have biases; layer norms always have"));
+  keys.push_back(key("model", "qkv_bias", SKEIN_FIELD(model.has_qkv_bias),
+                     "those of queries, keys and values have, also with bias = false"));
   keys.push_back(key("model", "position_embedding_type", SKEIN_FIELD(model.position_embedding_type),
                      "\"learned\" or \"rotary\""));
   keys.push_back(key("model", "rope_theta", SKEIN_FIELD(model.rope_theta),
                      "base of the wavelengths of rotary positions"));
+  keys.push_back(key("model", "rope_type", SKEIN_FIELD(model.rope_type),
+                     "how rotary positions are scaled: \"default\" (not), \"linear\" (all by "
+                     "1 / rope_factor) or \"llama3\" (long waves only)"));
+  keys.push_back(key("model", "rope_factor", SKEIN_FIELD(model.rope_factor),
+                     "by how much scaled waves are longer"));
+  keys.push_back(key("model", "rope_low_freq_factor", SKEIN_FIELD(model.rope_low_freq_factor),
+                     "\"llama3\": waves that go into the original length less often are scaled"));
+  keys.push_back(key("model", "rope_high_freq_factor", SKEIN_FIELD(model.rope_high_freq_factor),
+                     "\"llama3\": waves that go into it more often are not; in between partly"));
+  keys.push_back(key("model", "rope_original_max_position_embeddings",
+                     SKEIN_FIELD(model.rope_original_positions),
+                     "\"llama3\": the original length, longest sequence before scaling"));
   keys.push_back(key("model", "initializer_range", SKEIN_FIELD(model.init_std),
                      "standard deviation of initial matrices"));
   keys.push_back(key("data", "dataset", SKEIN_FIELD(data.dataset),

@@ -22,7 +22,23 @@ namespace fs = std::filesystem;
 std::string choices_of(const plans::ModelSpec& model) {
   std::string text = absl::StrCat(model.norm, ", ", model.mlp, " and ",
                                   model.position_embedding_type, " positions");
-  if (plans::has_rotary(model)) absl::StrAppend(&text, " of base ", model.rope_theta);
+  if (plans::has_rotary(model)) {
+    absl::StrAppend(&text, " of base ", model.rope_theta, ", scaling ", model.rope_type);
+    if (model.rope_type != "default") absl::StrAppend(&text, " by ", model.rope_factor);
+    if (model.rope_type == "llama3") {
+      absl::StrAppend(&text, " (", model.rope_low_freq_factor, " to ", model.rope_high_freq_factor,
+                      " waves in ", model.rope_original_positions, ")");
+    }
+  }
+  if (model.has_bias) return absl::StrCat(text, ", and biases");
+  return model.has_qkv_bias ? absl::StrCat(text, ", and biases of q, k and v") : text;
+}
+
+std::string heads_of(const plans::ModelSpec& model) {
+  std::string text = absl::StrCat(model.heads, " heads");
+  const int64_t keys = plans::kv_heads(model);
+  if (keys != model.heads) absl::StrAppend(&text, " (", keys, " of keys)");
+  if (model.head_size > 0) absl::StrAppend(&text, " of ", model.head_size, " channels");
   return text;
 }
 
@@ -48,10 +64,14 @@ class ShardedReader final : public CheckpointReader {
           absl::StrCat("checkpoint ", folder_, " is of a model with ", choices_of(model_),
                        " but the job's [model] has ", choices_of(model)));
     }
-    if (model.layers != model_.layers || model.heads != model_.heads) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "checkpoint ", folder_, " is of a model of ", model_.layers, " blocks with ",
-          model_.heads, " heads, but the job's [model] has ", model.layers, " with ", model.heads));
+    const bool same_heads =
+        model.heads == model_.heads && plans::kv_heads(model) == plans::kv_heads(model_) &&
+        (model.channels != model_.channels || plans::head_size(model) == plans::head_size(model_));
+    if (model.layers != model_.layers || !same_heads) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("checkpoint ", folder_, " is of a model of ", model_.layers, " blocks with ",
+                       heads_of(model_), ", but the job's [model] has ", model.layers, " with ",
+                       heads_of(model)));
     }
     for (const auto& parameter : plans::range_parameters(model, {0, plans::layer_count(model)})) {
       const TensorEntry* entry = find(parameter.name);

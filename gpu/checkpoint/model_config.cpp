@@ -14,13 +14,17 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// The name of a model that is neither of GPT-2's form nor of Llama's.
+/// The name of a model that is of none of the forms of GPT-2, Llama and Qwen2.
 constexpr const char* kOwnType = "skein";
 
 bool is_plain_gpt2(const plans::ModelSpec& model) {
   return !plans::has_rms_norm(model) && !plans::has_swiglu(model) && !plans::has_rotary(model) &&
-         model.has_bias;
+         model.has_bias && plans::kv_heads(model) == model.heads &&
+         plans::query_width(model) == model.channels;
 }
+
+/// Biases of q, k and v only are what tells Qwen2 from Llama.
+bool is_qwen2(const plans::ModelSpec& model) { return model.has_qkv_bias && !model.has_bias; }
 
 OrderedJson gpt2_config(const plans::ModelSpec& model) {
   OrderedJson config = {{"architectures", {"GPT2LMHeadModel"}},
@@ -47,6 +51,18 @@ OrderedJson gpt2_config(const plans::ModelSpec& model) {
   return config;
 }
 
+/// Null for positions that are not scaled.
+OrderedJson rope_scaling(const plans::ModelSpec& model) {
+  if (model.rope_type == "default") return nullptr;
+  OrderedJson scaling = {{"rope_type", model.rope_type}, {"factor", model.rope_factor}};
+  if (model.rope_type == "llama3") {
+    scaling["low_freq_factor"] = model.rope_low_freq_factor;
+    scaling["high_freq_factor"] = model.rope_high_freq_factor;
+    scaling["original_max_position_embeddings"] = model.rope_original_positions;
+  }
+  return scaling;
+}
+
 OrderedJson own_config(const plans::ModelSpec& model) {
   OrderedJson config = gpt2_config(model);
   config.erase("architectures");
@@ -55,33 +71,47 @@ OrderedJson own_config(const plans::ModelSpec& model) {
   config["mlp"] = model.mlp;
   config["bias"] = model.has_bias;
   config["position_embedding_type"] = model.position_embedding_type;
+  config["qkv_bias"] = model.has_qkv_bias;
+  config["num_key_value_heads"] = plans::kv_heads(model);
+  config["head_dim"] = plans::head_size(model);
   config["rope_theta"] = model.rope_theta;
+  config["rope_scaling"] = rope_scaling(model);
   return config;
 }
 
-/// Rotary positions are said twice: transformers 4 reads `rope_theta`, 5 `rope_parameters`.
+/// Rotary positions are said twice: transformers 4 reads `rope_theta` and `rope_scaling`, 5
+/// `rope_parameters`.
 OrderedJson llama_config(const plans::ModelSpec& model) {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"vocab_size", model.vocab_size},
-          {"hidden_size", model.channels},
-          {"intermediate_size", plans::mlp_width(model)},
-          {"num_hidden_layers", model.layers},
-          {"num_attention_heads", model.heads},
-          {"num_key_value_heads", model.heads},
-          {"head_dim", model.channels / model.heads},
-          {"hidden_act", "silu"},
-          {"max_position_embeddings", model.positions},
-          {"rms_norm_eps", model.norm_epsilon},
-          {"initializer_range", model.init_std},
-          {"attention_bias", model.has_bias},
-          {"attention_dropout", 0.0},
-          {"mlp_bias", model.has_bias},
-          {"rope_theta", model.rope_theta},
-          {"rope_scaling", nullptr},
-          {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", model.rope_theta}}},
-          {"tie_word_embeddings", model.tied_head},
-          {"torch_dtype", "float32"}};
+  OrderedJson rope = rope_scaling(model);
+  if (rope.is_null()) rope = {{"rope_type", "default"}};
+  rope["rope_theta"] = model.rope_theta;
+  OrderedJson config = {
+      {"architectures", {is_qwen2(model) ? "Qwen2ForCausalLM" : "LlamaForCausalLM"}},
+      {"model_type", is_qwen2(model) ? "qwen2" : "llama"},
+      {"vocab_size", model.vocab_size},
+      {"hidden_size", model.channels},
+      {"intermediate_size", plans::mlp_width(model)},
+      {"num_hidden_layers", model.layers},
+      {"num_attention_heads", model.heads},
+      {"num_key_value_heads", plans::kv_heads(model)},
+      {"head_dim", plans::head_size(model)},
+      {"hidden_act", "silu"},
+      {"max_position_embeddings", model.positions},
+      {"rms_norm_eps", model.norm_epsilon},
+      {"initializer_range", model.init_std},
+      {"attention_dropout", 0.0},
+      {"rope_theta", model.rope_theta},
+      {"rope_scaling", rope_scaling(model)},
+      {"rope_parameters", rope},
+      {"tie_word_embeddings", model.tied_head},
+      {"torch_dtype", "float32"}};
+  if (is_qwen2(model)) {
+    config["use_sliding_window"] = false;
+  } else {
+    config["attention_bias"] = model.has_bias;
+    config["mlp_bias"] = model.has_bias;
+  }
+  return config;
 }
 
 absl::Status unsupported(const std::string& path, const std::string& what) {
@@ -115,71 +145,112 @@ absl::Status read_gpt2(const nlohmann::json& json, const std::string& path,
   return take_field(json, path, "layer_norm_epsilon", model.norm_epsilon);
 }
 
+/// K and D, where a file gives them; 0 as in a job for what they are anyway.
+absl::Status take_heads(const nlohmann::json& json, const std::string& path,
+                        plans::ModelSpec& model) {
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "num_key_value_heads", model.kv_heads));
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "head_dim", model.head_size));
+  if (model.kv_heads == model.heads) model.kv_heads = 0;
+  const bool is_whole = model.heads >= 1 && model.channels % model.heads == 0;
+  if (is_whole && model.head_size == model.channels / model.heads) model.head_size = 0;
+  return absl::OkStatus();
+}
+
+/// What `rope`, the object that a config has for it, says of the scaling of positions.
+absl::Status take_scaling(const nlohmann::json& rope, const std::string& path,
+                          plans::ModelSpec& model) {
+  model.rope_type = "default";
+  SKEIN_RETURN_IF_ERROR(take_optional(rope, path, "type", model.rope_type));  // Its older name.
+  SKEIN_RETURN_IF_ERROR(take_optional(rope, path, "rope_type", model.rope_type));
+  if (model.rope_type == "default" && has_value(rope, "factor")) {
+    return unsupported(path, "rotary positions with a factor and no rope_type");
+  }
+  if (model.rope_type == "default") return absl::OkStatus();
+  if (model.rope_type != "linear" && model.rope_type != "llama3") {
+    return unsupported(path, absl::StrCat("rotary positions of rope_type ", model.rope_type));
+  }
+  SKEIN_RETURN_IF_ERROR(take_field(rope, path, "factor", model.rope_factor));
+  if (model.rope_type == "linear") return absl::OkStatus();
+  SKEIN_RETURN_IF_ERROR(take_field(rope, path, "low_freq_factor", model.rope_low_freq_factor));
+  SKEIN_RETURN_IF_ERROR(take_field(rope, path, "high_freq_factor", model.rope_high_freq_factor));
+  return take_field(rope, path, "original_max_position_embeddings", model.rope_original_positions);
+}
+
+/// Rotary positions: transformers 5 describes them in `rope_parameters`, 4 in `rope_theta` and
+/// `rope_scaling`. A file that does both, as ours do, says the same twice.
+absl::Status take_rope(const nlohmann::json& json, const std::string& path,
+                       plans::ModelSpec& model) {
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "rope_theta", model.rope_theta));
+  const auto older = json.find("rope_scaling"), newer = json.find("rope_parameters");
+  const bool has_older = older != json.end() && older->is_object();
+  const bool has_newer = newer != json.end() && newer->is_object();
+  const plans::ModelSpec start = model;
+  if (has_older) SKEIN_RETURN_IF_ERROR(take_scaling(*older, path, model));
+  if (has_newer) {
+    plans::ModelSpec other = start;
+    SKEIN_RETURN_IF_ERROR(take_optional(*newer, path, "rope_theta", other.rope_theta));
+    SKEIN_RETURN_IF_ERROR(take_scaling(*newer, path, other));
+    // What the older fields do not say, they say as the newer ones.
+    if (!has_value(json, "rope_theta")) model.rope_theta = other.rope_theta;
+    const bool agrees = has_older ? model == other : model.rope_theta == other.rope_theta;
+    if (!agrees) {
+      return unsupported(path, "rope_parameters says otherwise than rope_theta and rope_scaling");
+    }
+    model = other;
+  }
+  for (const nlohmann::json* each : {&json, has_newer ? &*newer : &json}) {
+    if (has_value(*each, "partial_rotary_factor") && (*each)["partial_rotary_factor"] != 1) {
+      return unsupported(path, "partial_rotary_factor: rotary positions of a part of each head");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status read_own(const nlohmann::json& json, const std::string& path,
                       plans::ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(read_gpt2(json, path, model));
+  SKEIN_RETURN_IF_ERROR(take_heads(json, path, model));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "norm", model.norm));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "mlp", model.mlp));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "bias", model.has_bias));
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "qkv_bias", model.has_qkv_bias));
   SKEIN_RETURN_IF_ERROR(
       take_field(json, path, "position_embedding_type", model.position_embedding_type));
-  return take_field(json, path, "rope_theta", model.rope_theta);
+  return take_rope(json, path, model);
 }
 
-/// Where transformers 5 describes rotary positions; the config itself if it does not.
-const nlohmann::json& rope_of(const nlohmann::json& json) {
-  const auto found = json.find("rope_parameters");
-  return found != json.end() && found->is_object() ? *found : json;
-}
-
-absl::Status take_rope_theta(const nlohmann::json& json, const std::string& path,
-                             plans::ModelSpec& model) {
-  double outer = model.rope_theta;
-  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "rope_theta", outer));
-  model.rope_theta = outer;
-  SKEIN_RETURN_IF_ERROR(take_optional(rope_of(json), path, "rope_theta", model.rope_theta));
-  if (!has_value(json, "rope_theta") || outer == model.rope_theta) return absl::OkStatus();
-  return unsupported(path, absl::StrCat("rope_theta ", outer, " and ", model.rope_theta));
-}
-
-/// What of Llama's family is not ours: fewer key heads, heads of another size, scaled positions.
-absl::Status check_llama(const nlohmann::json& json, const std::string& path,
-                         const plans::ModelSpec& model) {
-  auto differs = [&json](const char* key, const nlohmann::json& expected) {
-    return json.contains(key) && !json[key].is_null() && json[key] != expected;
-  };
-  const bool has_heads = model.heads >= 1 && model.channels % model.heads == 0;
-  if (differs("num_key_value_heads", model.heads)) {
-    return unsupported(path, "fewer heads of keys and values than of queries");
+/// What of Llama's and Qwen2's families is not ours.
+absl::Status check_llama(const nlohmann::json& json, const std::string& path) {
+  if (has_value(json, "hidden_act") && json["hidden_act"] != "silu") {
+    return unsupported(path, "hidden_act is not silu");
   }
-  if (has_heads && differs("head_dim", model.channels / model.heads)) {
-    return unsupported(path, "heads whose size is not hidden_size / num_attention_heads");
-  }
-  if (differs("hidden_act", "silu")) return unsupported(path, "hidden_act is not silu");
-  const nlohmann::json& rope = rope_of(json);
-  const bool is_scaled = has_value(json, "rope_scaling") ||
-                         (has_value(rope, "rope_type") && rope["rope_type"] != "default") ||
-                         (has_value(rope, "type") && rope["type"] != "default");
-  if (is_scaled) return unsupported(path, "scaled rotary positions");
   if (is_set(json, "attention_bias") != is_set(json, "mlp_bias")) {
     return unsupported(path, "biases in one of attention and MLP only");
+  }
+  if (is_set(json, "use_sliding_window")) return unsupported(path, "use_sliding_window: true");
+  const auto types = json.find("layer_types");
+  if (types == json.end() || !types->is_array()) return absl::OkStatus();
+  for (const nlohmann::json& type : *types) {
+    if (type != "full_attention")
+      return unsupported(path, absl::StrCat("a layer of ", type.dump()));
   }
   return absl::OkStatus();
 }
 
 absl::Status read_llama(const nlohmann::json& json, const std::string& path,
-                        plans::ModelSpec& model) {
-  model.name = "llama";
+                        const std::string& family, plans::ModelSpec& model) {
+  model.name = family;
   plans::apply_family(model);
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "max_position_embeddings", model.positions));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "hidden_size", model.channels));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "num_hidden_layers", model.layers));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "num_attention_heads", model.heads));
+  SKEIN_RETURN_IF_ERROR(take_heads(json, path, model));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "intermediate_size", model.intermediate_size));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "rms_norm_eps", model.norm_epsilon));
-  SKEIN_RETURN_IF_ERROR(take_rope_theta(json, path, model));
-  model.has_bias = is_set(json, "attention_bias");
-  return check_llama(json, path, model);
+  SKEIN_RETURN_IF_ERROR(take_rope(json, path, model));
+  if (family == "llama") model.has_bias = is_set(json, "attention_bias");
+  return check_llama(json, path);
 }
 
 }  // namespace
@@ -195,8 +266,8 @@ absl::StatusOr<plans::ModelSpec> from_config(const nlohmann::json& json, const s
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "model_type", type));
   if (type == "gpt2") {
     SKEIN_RETURN_IF_ERROR(read_gpt2(json, path, model));
-  } else if (type == "llama") {
-    SKEIN_RETURN_IF_ERROR(read_llama(json, path, model));
+  } else if (type == "llama" || type == "qwen2") {
+    SKEIN_RETURN_IF_ERROR(read_llama(json, path, type, model));
   } else if (type == kOwnType) {
     SKEIN_RETURN_IF_ERROR(read_own(json, path, model));
   } else {
@@ -204,7 +275,7 @@ absl::StatusOr<plans::ModelSpec> from_config(const nlohmann::json& json, const s
   }
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "vocab_size", model.vocab_size));
   // Each family's own default is left out of its files.
-  model.tied_head = type != "llama";
+  model.tied_head = type == "gpt2" || type == kOwnType;
   SKEIN_RETURN_IF_ERROR(take_optional(json, path, "tie_word_embeddings", model.tied_head));
   plans::JobSpec job;  // Its rules for a model are those that matter here too.
   job.model = model;

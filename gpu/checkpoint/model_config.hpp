@@ -9,9 +9,9 @@
 
 namespace skein::gpu {
 
-/// config.json of a model: Hugging Face's of GPT-2 or Llama. What is neither has GPT-2's fields,
-/// the choices by our own names, and a `model_type` that transformers refuses instead of computing
-/// something else.
+/// config.json of a model: Hugging Face's of GPT-2, Llama or Qwen2. What is neither has GPT-2's
+/// fields, the choices by our own names, and a `model_type` that transformers refuses instead of
+/// computing something else.
 nlohmann::ordered_json to_config(const plans::ModelSpec& model);
 
 /// InvalidArgument if the file `path` describes a model that is none of ours, DataLoss if a field

@@ -66,6 +66,9 @@ absl::Status WeightsFolder::check_use(const plans::ModelSpec& model) const {
     each->name = each->flavor = "";
     each->init_std = 0;
     each->intermediate_size = plans::mlp_width(*each);
+    each->kv_heads = plans::kv_heads(*each);
+    each->head_size = plans::head_size(*each);
+    each->has_qkv_bias = plans::qkv_has_bias(*each);
   }
   if (one == other) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -12,7 +12,7 @@ namespace skein::gpu {
 namespace {
 
 kernels::AttentionShape to_kernel(const Ops::Attention& shape) {
-  return {shape.batch, shape.seq_len, shape.heads, shape.channels};
+  return {shape.batch, shape.seq_len, shape.heads, shape.kv_heads, shape.head_size};
 }
 
 /// The auxiliary output of cuBLASLt's epilogues: 16 bytes, rows in multiples of 8 elements.
@@ -118,7 +118,7 @@ void CudaOps::rotate(const Rotation& rotation, Numbers qkv) {
 
 void CudaOps::attention_forward(const Attention& shape, ConstNumbers qkv, Numbers out,
                                 float* log_sum_exp) {
-  const int64_t size = shape.channels / shape.heads;
+  const int64_t size = shape.head_size;
   if (kernels::attention_padded_size(size) == 0) {
     note(absl::InvalidArgumentError(
         absl::StrCat("no attention on CUDA for heads of ", size, " channels; use 256 or fewer")));
@@ -139,8 +139,7 @@ void CudaOps::attention_backward(const Attention& shape, ConstNumbers qkv, Const
   if (delta == nullptr) return;
   const kernels::AttentionBackward call{to_kernel(shape), qkv, out, log_sum_exp, dout, delta, dqkv};
   kernels::attention_delta(call, stream());
-  if (qkv.type() == NumberType::kBfloat16 &&
-      shape.channels / shape.heads <= kernels::kTensorCoreHeadMax) {
+  if (qkv.type() == NumberType::kBfloat16 && shape.head_size <= kernels::kTensorCoreHeadMax) {
     kernels::attention_backward(call, stream());
   } else {
     kernels::attention_backward_exact(call, stream());

@@ -66,20 +66,36 @@ constexpr int64_t attention_padded_size(int64_t size) {
 /// the kernels without.
 constexpr int64_t kTensorCoreHeadMax = 128;
 
-/// Where head `index` of [batch * heads] lies in qkv [B, T, 3C] and in [B, T, C].
+/// Attention with H heads of queries and K of keys and values, of D = `size` channels each. H / K
+/// heads of queries in a row share one of keys and values.
+struct AttentionShape {
+  int64_t batch = 0, seq_len = 0, heads = 0, kv_heads = 0, size = 0;
+};
+
+/// Where head `index` of [batch * heads] lies in qkv [B, T, (H + 2 K) D] and in [B, T, H D].
 struct HeadOffsets {
-  int64_t qkv;  // The offset of q; k and v are C and 2C further.
+  int64_t q, k, v;  // In qkv; k and v may be those of other heads, too.
   int64_t out;
+  int64_t qkv_stride, out_stride;  // From one token to the next.
 };
 #ifdef __CUDACC__
 __host__ __device__
 #endif
     constexpr HeadOffsets
-    head_offsets(int64_t index, int64_t seq_len, int64_t heads, int64_t channels) {
-  const int64_t sample = index / heads;
-  const int64_t head = index % heads;
-  const int64_t size = channels / heads;
-  return {sample * seq_len * 3 * channels + head * size, sample * seq_len * channels + head * size};
+    head_offsets(const AttentionShape& s, int64_t index) {
+  const int64_t sample = index / s.heads;
+  const int64_t head = index % s.heads;
+  const int64_t out_stride = s.heads * s.size;
+  const int64_t key_width = s.kv_heads * s.size;
+  const int64_t qkv_stride = out_stride + 2 * key_width;
+  const int64_t begin = sample * s.seq_len * qkv_stride;
+  const int64_t k = begin + out_stride + head / (s.heads / s.kv_heads) * s.size;
+  return {begin + head * s.size,
+          k,
+          k + key_width,
+          sample * s.seq_len * out_stride + head * s.size,
+          qkv_stride,
+          out_stride};
 }
 
 }  // namespace skein::gpu::kernels

@@ -5,8 +5,9 @@
 
 namespace skein::gpu {
 
-/// Causal attention of `Ops`, one (sample, head) pair after the other on each thread, a block of
-/// query rows at a time: the scores held at once are a block by T per thread.
+/// Causal attention of `Ops`, one (sample, head) pair after the other on each thread, in the
+/// backward one (sample, head of keys) pair, a block of query rows at a time: the scores held at
+/// once are a block by T per thread.
 void attention_forward(ThreadPool& pool, const Ops::Attention& shape, const float* qkv, float* out,
                        float* log_sum_exp);
 void attention_backward(ThreadPool& pool, const Ops::Attention& shape, const float* qkv,

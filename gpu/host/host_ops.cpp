@@ -104,14 +104,14 @@ void HostOps::swiglu_backward(const Swiglu& shape, ConstNumbers x, ConstNumbers 
 
 void HostOps::rotate(const Rotation& rotation, Numbers qkv) {
   const Attention& shape = rotation.shape;
-  const int64_t size = shape.channels / shape.heads;
+  const int64_t size = shape.head_size;
   const float direction = rotation.is_opposite ? -1.0F : 1.0F;
   pool_.for_ranges(shape.batch * shape.seq_len, kProductGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const float* turns = rotation.turns + r % shape.seq_len * size;
-      float* row = qkv.floats() + r * 3 * shape.channels;
+      float* row = qkv.floats() + r * shape.qkv_width();
       // The heads of q and then those of k.
-      for (int64_t h = 0; h < 2 * shape.heads; ++h) {
+      for (int64_t h = 0; h < shape.heads + shape.kv_heads; ++h) {
         loops::rotate(turns, direction, row + h * size, size / 2);
       }
     }

@@ -27,6 +27,9 @@ class Block final : public Layer {
   explicit Block(const LayerShape& shape)
       : n_(shape.tokens()),
         c_(shape.model.channels),
+        heads_(plans::query_width(shape.model)),
+        keys_(plans::key_width(shape.model)),
+        qkv_(plans::qkv_width(shape.model)),
         up_(plans::up_width(shape.model)),
         width_(plans::mlp_width(shape.model)),
         numbers_(plans::block_numbers(shape.model)),
@@ -34,7 +37,8 @@ class Block final : public Layer {
         has_gate_(plans::has_swiglu(shape.model)),
         is_rotary_(plans::has_rotary(shape.model)),
         transposed_(plans::stores_outputs_first(shape.model)),
-        attention_{shape.rows, shape.seq_len, shape.model.heads, shape.model.channels},
+        attention_{shape.rows, shape.seq_len, shape.model.heads, plans::kv_heads(shape.model),
+                   plans::head_size(shape.model)},
         epsilon_(static_cast<float>(shape.model.norm_epsilon)) {
     for (const auto& parameter : plans::block_parameters(shape.model, 0)) {
       parts_.push_back(parameter.part);
@@ -44,7 +48,9 @@ class Block final : public Layer {
   int64_t stash_numbers() const override { return n_ * numbers_.stash; }
   int64_t statistics_floats() const override { return n_ * numbers_.statistics; }
   int64_t pending_numbers() const override { return n_ * numbers_.pending; }
-  int64_t scratch_numbers() const override { return n_ * (has_gate_ ? std::max(c_, width_) : c_); }
+  int64_t scratch_numbers() const override {
+    return n_ * std::max({c_, heads_, has_gate_ ? width_ : 0});
+  }
 
   void forward(Ops& ops, const LayerParameters& parameters, const Memory& memory,
                Numbers output) const override {
@@ -53,11 +59,11 @@ class Block final : public Layer {
     const Stash s = stash(memory);
     ops.norm_forward({memory.input, w[BlockPart::kNorm1Weight], w[BlockPart::kNorm1Bias], s.normed1,
                       s.mean1, s.rstd1, n_, c_, epsilon_});
-    ops.linear(linear(c_, 3 * c_), s.normed1, m[BlockPart::kQkvWeight], m[BlockPart::kQkvBias],
+    ops.linear(linear(c_, qkv_), s.normed1, m[BlockPart::kQkvWeight], m[BlockPart::kQkvBias],
                s.qkv);
     if (is_rotary_) ops.rotate({attention_, memory.turns, false}, s.qkv);
     ops.attention_forward(attention_, s.qkv, s.attended, s.log_sum_exp);
-    ops.linear(linear(c_, c_), s.attended, m[BlockPart::kProjectionWeight],
+    ops.linear(linear(heads_, c_), s.attended, m[BlockPart::kProjectionWeight],
                m[BlockPart::kProjectionBias], s.middle);
     ops.add_norm_forward(s.middle, memory.input, s.middle,
                          {s.middle, w[BlockPart::kNorm2Weight], w[BlockPart::kNorm2Bias], s.normed2,
@@ -75,17 +81,18 @@ class Block final : public Layer {
     const Parts<float*> g = parts_of(parameters.gradients);
     const Stash s = stash(memory);
     const Pending p = pending(memory.pending);
-    const Numbers scratch = memory.scratch;  // [N, C]
+    const Numbers scratch = memory.scratch;  // [N, C] or [N, H D]
     ops.copy(gradient, p.dout, n_ * c_);
     activate_backward(ops, m, s, gradient, scratch, p.dup);
     ops.linear_input_gradient(linear(c_, up_), p.dup, m[BlockPart::kUpWeight], scratch);
     ops.norm_backward({scratch, s.middle, w[BlockPart::kNorm2Weight], s.mean2, s.rstd2, gradient,
                        g[BlockPart::kNorm2Weight], g[BlockPart::kNorm2Bias], n_, c_});
     ops.copy(gradient, p.dmiddle, n_ * c_);
-    ops.linear_input_gradient(linear(c_, c_), gradient, m[BlockPart::kProjectionWeight], scratch);
+    ops.linear_input_gradient(linear(heads_, c_), gradient, m[BlockPart::kProjectionWeight],
+                              scratch);
     ops.attention_backward(attention_, s.qkv, s.attended, s.log_sum_exp, scratch, p.dqkv);
     if (is_rotary_) ops.rotate({attention_, memory.turns, true}, p.dqkv);
-    ops.linear_input_gradient(linear(c_, 3 * c_), p.dqkv, m[BlockPart::kQkvWeight], scratch);
+    ops.linear_input_gradient(linear(c_, qkv_), p.dqkv, m[BlockPart::kQkvWeight], scratch);
     ops.norm_backward({scratch, memory.input, w[BlockPart::kNorm1Weight], s.mean1, s.rstd1,
                        gradient, g[BlockPart::kNorm1Weight], g[BlockPart::kNorm1Bias], n_, c_});
   }
@@ -99,15 +106,15 @@ class Block final : public Layer {
                                g[BlockPart::kDownBias]);
     ops.linear_weight_gradient(linear(c_, up_), s.normed2, p.dup, g[BlockPart::kUpWeight],
                                g[BlockPart::kUpBias]);
-    ops.linear_weight_gradient(linear(c_, c_), s.attended, p.dmiddle,
+    ops.linear_weight_gradient(linear(heads_, c_), s.attended, p.dmiddle,
                                g[BlockPart::kProjectionWeight], g[BlockPart::kProjectionBias]);
     float* dqkv_bias = g[BlockPart::kQkvBias];
-    ops.linear_weight_gradient(linear(c_, 3 * c_), s.normed1, p.dqkv, g[BlockPart::kQkvWeight],
+    ops.linear_weight_gradient(linear(c_, qkv_), s.normed1, p.dqkv, g[BlockPart::kQkvWeight],
                                dqkv_bias);
     // A key bias adds the same number to all scores of a query, which softmax ignores: its gradient
     // is zero. What rounding leaves there would be blown up by Adam to full steps, different ones
     // for every layout. A bias that is turned with its key's position matters.
-    if (dqkv_bias != nullptr && !is_rotary_) ops.zero(dqkv_bias + c_, c_);
+    if (dqkv_bias != nullptr && !is_rotary_) ops.zero(dqkv_bias + heads_, keys_);
   }
 
  private:
@@ -115,18 +122,18 @@ class Block final : public Layer {
     float *mean1, *rstd1, *mean2, *rstd2;  // [N]; no means of RMS norms.
     float* log_sum_exp;                    // [B, H, T]
     Numbers normed1;                       // [N, C]
-    Numbers qkv;                           // [N, 3C], q and k turned with rotary positions.
-    Numbers attended;                      // [N, C]
-    Numbers middle;                        // [N, C]
-    Numbers normed2;                       // [N, C]
-    Numbers up;                            // [N, up width]
-    Numbers activated;                     // [N, I]
+    Numbers qkv;        // [N, (H + 2 K) D], q and k turned with rotary positions.
+    Numbers attended;   // [N, H D]
+    Numbers middle;     // [N, C]
+    Numbers normed2;    // [N, C]
+    Numbers up;         // [N, up width]
+    Numbers activated;  // [N, I]
   };
   struct Pending {
     Numbers dout;     // [N, C]
     Numbers dup;      // [N, up width]
     Numbers dmiddle;  // [N, C]
-    Numbers dqkv;     // [N, 3C]
+    Numbers dqkv;     // [N, (H + 2 K) D]
   };
 
   void activate(Ops& ops, const Parts<ConstNumbers>& m, const Stash& s) const {
@@ -162,8 +169,8 @@ class Block final : public Layer {
     const int64_t nc = n_ * c_;
     Stash s{};
     s.normed1 = take(nc);
-    s.qkv = take(3 * nc);
-    s.attended = take(nc);
+    s.qkv = take(n_ * qkv_);
+    s.attended = take(n_ * heads_);
     s.middle = take(nc);
     s.normed2 = take(nc);
     s.up = take(n_ * up_);
@@ -191,7 +198,9 @@ class Block final : public Layer {
     return result;
   }
 
-  int64_t n_, c_, up_, width_;
+  int64_t n_, c_;
+  int64_t heads_, keys_, qkv_;  // Widths: H D, K D, (H + 2 K) D.
+  int64_t up_, width_;
   plans::BlockNumbers numbers_;
   bool has_mean_, has_gate_, is_rotary_, transposed_;
   Ops::Attention attention_;

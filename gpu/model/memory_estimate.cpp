@@ -30,7 +30,7 @@ int64_t shared_bytes(const StageModelOptions& options, NumberType type) {
   }
   int64_t floats = statistics;
   if (has_blocks && plans::has_rotary(options.model)) {
-    floats += options.seq_len * options.model.channels / options.model.heads;  // `rotary_turns`.
+    floats += options.seq_len * plans::head_size(options.model);  // `rotary_turns`.
   }
   // A gradient on its way, and an activation that passes through without a stash, twice.
   return (scratch + blocks + 3 * shape.activations()) * bytes_of(type) + float_bytes(floats);

@@ -7,14 +7,13 @@
 namespace skein::gpu {
 
 std::vector<float> rotary_turns(const plans::ModelSpec& model, int64_t seq_len) {
-  const int64_t size = model.channels / model.heads;
+  const std::vector<double> frequencies = plans::rotary_frequencies(model);
+  const int64_t size = plans::head_size(model);
   const int64_t pairs = size / 2;
   std::vector<float> turns(static_cast<size_t>(seq_len * size));
   for (int64_t pair = 0; pair < pairs; ++pair) {
-    const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(size);
-    const double frequency = std::pow(model.rope_theta, exponent);
     for (int64_t position = 0; position < seq_len; ++position) {
-      const double angle = static_cast<double>(position) * frequency;
+      const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(pair)];
       const auto at = static_cast<size_t>(position * size + pair);
       turns[at] = static_cast<float>(std::cos(angle));
       turns[at + static_cast<size_t>(pairs)] = static_cast<float>(std::sin(angle));

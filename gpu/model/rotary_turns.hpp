@@ -10,7 +10,7 @@
 namespace skein::gpu {
 
 /// The table of `Ops::Rotation` for positions [0, seq_len): of each, D / 2 cosines and D / 2 sines
-/// of position * theta^(-2i / D), computed in float64.
+/// of position times `plans::rotary_frequencies`, computed in float64.
 std::vector<float> rotary_turns(const plans::ModelSpec& model, int64_t seq_len);
 
 /// The same on a device. Empty for a model with learned positions. ResourceExhausted.

@@ -31,7 +31,8 @@ struct BlockParameter {
 };
 
 /// The tensors of block `block` in the order of the forward pass. One part is one matrix or vector,
-/// whole or in tensors one behind the other: Llama's q, k and v [C, C] each are the part [3C, C].
+/// whole or in tensors one behind the other: Llama's q [H D, C], k and v [K D, C] are the part [(H
+/// + 2 K) D, C].
 std::vector<BlockParameter> block_parameters(const ModelSpec& model, int64_t block);
 
 /// Numbers of a block for each token: activations that its forward keeps beside its input and

@@ -48,6 +48,36 @@ absl::Status check_sharing(const SharingSpec& sharing) {
                 sharing.weight, "must be at least 1 and at most 100");
 }
 
+absl::Status check_rope_scaling(const ModelSpec& model) {
+  const ModelSpec defaults;
+  SKEIN_RETURN_IF_ERROR(
+      is_one_of(model.rope_type, {"default", "linear", "llama3"}, "model.rope_type"));
+  const bool is_scaled = model.rope_type != "default";
+  SKEIN_RETURN_IF_ERROR(expect(!is_scaled || has_rotary(model), "model.rope_type", model.rope_type,
+                               "goes with model.position_embedding_type = \"rotary\""));
+  SKEIN_RETURN_IF_ERROR(expect(std::isfinite(model.rope_factor) && model.rope_factor >= 1,
+                               "model.rope_factor", model.rope_factor, "must be at least 1"));
+  SKEIN_RETURN_IF_ERROR(expect(is_scaled || model.rope_factor == 1, "model.rope_factor",
+                               model.rope_factor,
+                               "goes with model.rope_type = \"linear\" or \"llama3\""));
+  const bool is_llama3 = model.rope_type == "llama3";
+  constexpr const char* kLlama3Only = "goes with model.rope_type = \"llama3\"";
+  const double low = model.rope_low_freq_factor, high = model.rope_high_freq_factor;
+  SKEIN_RETURN_IF_ERROR(expect(is_llama3 || low == defaults.rope_low_freq_factor,
+                               "model.rope_low_freq_factor", low, kLlama3Only));
+  SKEIN_RETURN_IF_ERROR(expect(is_llama3 || high == defaults.rope_high_freq_factor,
+                               "model.rope_high_freq_factor", high, kLlama3Only));
+  SKEIN_RETURN_IF_ERROR(expect(
+      is_llama3 || model.rope_original_positions == defaults.rope_original_positions,
+      "model.rope_original_max_position_embeddings", model.rope_original_positions, kLlama3Only));
+  SKEIN_RETURN_IF_ERROR(
+      expect(std::isfinite(low) && low > 0, "model.rope_low_freq_factor", low, "must be above 0"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(std::isfinite(high) && high > low, "model.rope_high_freq_factor", high,
+             absl::StrCat("must be above model.rope_low_freq_factor = ", low).c_str()));
+  return at_least(model.rope_original_positions, 1, "model.rope_original_max_position_embeddings");
+}
+
 absl::Status check_choices(const ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(is_one_of(model.norm, {"layer_norm", "rms_norm"}, "model.norm"));
   SKEIN_RETURN_IF_ERROR(is_one_of(model.mlp, {"gelu", "swiglu"}, "model.mlp"));
@@ -59,13 +89,36 @@ absl::Status check_choices(const ModelSpec& model) {
                                "must be in [0, 1048576]; 0: in proportion to model.n_embd"));
   SKEIN_RETURN_IF_ERROR(expect(std::isfinite(model.rope_theta) && model.rope_theta >= 1,
                                "model.rope_theta", model.rope_theta, "must be at least 1"));
-  const int64_t head_size = model.channels / model.heads;
-  return expect(!has_rotary(model) || head_size % 2 == 0, "model.n_embd", model.channels,
-                "must give heads of an even size, as rotary positions turn pairs of channels");
+  SKEIN_RETURN_IF_ERROR(expect(!has_rotary(model) || head_size(model) % 2 == 0,
+                               model.head_size > 0 ? "model.head_dim" : "model.n_embd",
+                               model.head_size > 0 ? model.head_size : model.channels,
+                               "must give heads of an even size, as rotary positions turn pairs of "
+                               "channels"));
+  return check_rope_scaling(model);
+}
+
+absl::Status check_heads(const ModelSpec& model) {
+  constexpr int64_t kHeadsMax = 65536, kWidthMax = 1 << 20;
+  SKEIN_RETURN_IF_ERROR(at_least(model.heads, 1, "model.n_head"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(model.heads <= kHeadsMax, "model.n_head", model.heads, "must be at most 65536"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(model.kv_heads >= 0 && model.heads % kv_heads(model) == 0, "model.num_key_value_heads",
+             model.kv_heads,
+             absl::StrCat("must divide model.n_head = ", model.heads, "; 0: as many").c_str()));
+  SKEIN_RETURN_IF_ERROR(expect(model.head_size >= 0 && model.head_size <= kWidthMax / model.heads,
+                               "model.head_dim", model.head_size,
+                               "must be 0 (model.n_embd / model.n_head) or more, and at most "
+                               "1048576 for all heads together"));
+  return expect(model.head_size > 0 || model.channels % model.heads == 0, "model.n_embd",
+                model.channels,
+                absl::StrCat("must be a multiple of model.n_head = ", model.heads,
+                             ", or model.head_dim be given")
+                    .c_str());
 }
 
 absl::Status check_model(const ModelSpec& model) {
-  SKEIN_RETURN_IF_ERROR(is_one_of(model.name, {"gpt2", "llama"}, "model.name"));
+  SKEIN_RETURN_IF_ERROR(is_one_of(model.name, {"gpt2", "llama", "qwen2"}, "model.name"));
   SKEIN_RETURN_IF_ERROR(at_least(model.vocab_size, 1, "model.vocab_size"));
   SKEIN_RETURN_IF_ERROR(expect(model.vocab_size <= (1 << 24), "model.vocab_size", model.vocab_size,
                                "must be at most 16777216"));
@@ -73,13 +126,10 @@ absl::Status check_model(const ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(at_least(model.layers, 1, "model.n_layer"));
   SKEIN_RETURN_IF_ERROR(
       expect(model.layers <= 4096, "model.n_layer", model.layers, "must be at most 4096"));
-  SKEIN_RETURN_IF_ERROR(at_least(model.heads, 1, "model.n_head"));
   SKEIN_RETURN_IF_ERROR(at_least(model.channels, 1, "model.n_embd"));
   SKEIN_RETURN_IF_ERROR(
       expect(model.channels <= 65536, "model.n_embd", model.channels, "must be at most 65536"));
-  SKEIN_RETURN_IF_ERROR(
-      expect(model.channels % model.heads == 0, "model.n_embd", model.channels,
-             absl::StrCat("must be a multiple of model.n_head = ", model.heads).c_str()));
+  SKEIN_RETURN_IF_ERROR(check_heads(model));
   return check_choices(model);
 }
 

@@ -1,6 +1,9 @@
 #include "plans/job/model_spec.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,11 +30,87 @@ constexpr std::array kFlavors = {
     Flavor{"gpt2-medium", 50257, 24, 16, 1024}, Flavor{"gpt2-large", 50257, 36, 20, 1280},
     Flavor{"gpt2-xl", 50257, 48, 25, 1600}};
 
+/// A published model of Llama's kind: what its config.json says.
+struct PublishedFlavor {
+  Flavor sizes;
+  const char* family;
+  int64_t kv_heads, intermediate_size, positions;
+  double norm_epsilon, rope_theta;
+  double rope_factor;  // That of "llama3"; 1: positions are not scaled.
+  bool tied_head;
+};
+constexpr std::array kPublishedFlavors = {
+    PublishedFlavor{
+        {"tinyllama-1.1b", 32000, 22, 32, 2048}, "llama", 4, 5632, 2048, 1e-5, 10000, 1, false},
+    PublishedFlavor{
+        {"smollm-135m", 49152, 30, 9, 576}, "llama", 3, 1536, 2048, 1e-5, 10000, 1, true},
+    PublishedFlavor{
+        {"smollm-360m", 49152, 32, 15, 960}, "llama", 5, 2560, 2048, 1e-5, 10000, 1, true},
+    PublishedFlavor{
+        {"llama-3.2-1b", 128256, 16, 32, 2048}, "llama", 8, 8192, 131072, 1e-5, 500000, 32, true},
+    PublishedFlavor{
+        {"qwen2.5-0.5b", 151936, 24, 14, 896}, "qwen2", 2, 4864, 32768, 1e-6, 1000000, 1, true}};
+
+void set_sizes(const Flavor& flavor, ModelSpec& model) {
+  model.vocab_size = flavor.vocab_size;
+  model.layers = flavor.layers;
+  model.heads = flavor.heads;
+  model.channels = flavor.channels;
+}
+
+void set_published(const PublishedFlavor& flavor, ModelSpec& model) {
+  set_sizes(flavor.sizes, model);
+  model.name = flavor.family;
+  apply_family(model);
+  model.kv_heads = flavor.kv_heads;
+  model.intermediate_size = flavor.intermediate_size;
+  model.positions = flavor.positions;
+  model.norm_epsilon = flavor.norm_epsilon;
+  model.rope_theta = flavor.rope_theta;
+  model.tied_head = flavor.tied_head;
+  if (flavor.rope_factor == 1) return;
+  model.rope_type = "llama3";  // Its other factors are the defaults.
+  model.rope_factor = flavor.rope_factor;
+}
+
+/// The angular frequency that "llama3" makes of one.
+double llama3_frequency(const ModelSpec& model, double frequency) {
+  const double waves = static_cast<double>(model.rope_original_positions) * frequency /
+                       (2 * std::numbers::pi);  // In the original length.
+  const double low = model.rope_low_freq_factor, high = model.rope_high_freq_factor;
+  const double kept = std::clamp((waves - low) / (high - low), 0.0, 1.0);
+  return (1 - kept) * frequency / model.rope_factor + kept * frequency;
+}
+
 }  // namespace
 
 bool has_rms_norm(const ModelSpec& model) { return model.norm == "rms_norm"; }
 bool has_swiglu(const ModelSpec& model) { return model.mlp == "swiglu"; }
 bool has_rotary(const ModelSpec& model) { return model.position_embedding_type == "rotary"; }
+
+int64_t kv_heads(const ModelSpec& model) {
+  return model.kv_heads > 0 ? model.kv_heads : model.heads;
+}
+int64_t head_size(const ModelSpec& model) {
+  return model.head_size > 0 ? model.head_size : model.channels / model.heads;
+}
+int64_t query_width(const ModelSpec& model) { return model.heads * head_size(model); }
+int64_t key_width(const ModelSpec& model) { return kv_heads(model) * head_size(model); }
+int64_t qkv_width(const ModelSpec& model) { return query_width(model) + 2 * key_width(model); }
+bool qkv_has_bias(const ModelSpec& model) { return model.has_bias || model.has_qkv_bias; }
+
+std::vector<double> rotary_frequencies(const ModelSpec& model) {
+  const int64_t size = head_size(model);
+  std::vector<double> frequencies;
+  for (int64_t pair = 0; pair < size / 2; ++pair) {
+    const double exponent = -2.0 * static_cast<double>(pair) / static_cast<double>(size);
+    double frequency = std::pow(model.rope_theta, exponent);
+    if (model.rope_type == "linear") frequency /= model.rope_factor;
+    if (model.rope_type == "llama3") frequency = llama3_frequency(model, frequency);
+    frequencies.push_back(frequency);
+  }
+  return frequencies;
+}
 
 int64_t mlp_width(const ModelSpec& model) {
   if (model.intermediate_size > 0) return model.intermediate_size;
@@ -123,11 +202,13 @@ LayerFlops layer_flops(const ModelSpec& model, int64_t layer, int64_t samples, i
       flops.backward_weight = (has_rotary(model) ? 1 : 2) * tokens * c;
       break;
     case LayerKind::kBlock: {
-      // 3 + 1 matrices of C x C, and those of the MLP.
+      // The matrices of q, k and v, of what is attended to, and those of the MLP.
+      const auto heads = static_cast<double>(query_width(model));
+      const auto qkv = static_cast<double>(qkv_width(model));
       const auto mlp = static_cast<double>(up_width(model) + mlp_width(model));
-      const double products = 2 * tokens * (4 * c * c + mlp * c);
+      const double products = 2 * tokens * ((qkv + heads) * c + mlp * c);
       // Scores and weighted values over the causal half of T x T, for every head.
-      const double attention = 2 * tokens * c * (static_cast<double>(seq_len) + 1);
+      const double attention = 2 * tokens * heads * (static_cast<double>(seq_len) + 1);
       flops.forward = products + attention;
       flops.backward_input = products + 2.5 * attention;  // Probabilities are computed again.
       flops.backward_weight = products;
@@ -143,24 +224,36 @@ LayerFlops layer_flops(const ModelSpec& model, int64_t layer, int64_t samples, i
 }
 
 void apply_family(ModelSpec& model) {
-  const bool is_llama = model.name == "llama";
+  const bool is_llama = model.name != "gpt2";
   model.norm = is_llama ? "rms_norm" : "layer_norm";
   model.mlp = is_llama ? "swiglu" : "gelu";
   model.has_bias = !is_llama;
+  model.has_qkv_bias = model.name == "qwen2";
   model.position_embedding_type = is_llama ? "rotary" : "learned";
+}
+
+std::string family_of_flavor(const std::string& flavor) {
+  for (const PublishedFlavor& each : kPublishedFlavors) {
+    if (flavor == each.sizes.name) return each.family;
+  }
+  return "";
 }
 
 absl::Status apply_flavor(ModelSpec& model) {
   std::string names;
   for (const Flavor& flavor : kFlavors) {
     if (model.flavor == flavor.name) {
-      model.vocab_size = flavor.vocab_size;
-      model.layers = flavor.layers;
-      model.heads = flavor.heads;
-      model.channels = flavor.channels;
+      set_sizes(flavor, model);
       return absl::OkStatus();
     }
     absl::StrAppend(&names, names.empty() ? "" : ", ", flavor.name);
+  }
+  for (const PublishedFlavor& flavor : kPublishedFlavors) {
+    if (model.flavor == flavor.sizes.name) {
+      set_published(flavor, model);
+      return absl::OkStatus();
+    }
+    absl::StrAppend(&names, ", ", flavor.sizes.name);
   }
   return absl::NotFoundError(
       absl::StrCat("model.flavor = \"", model.flavor, "\" does not exist; there are ", names));

@@ -338,11 +338,11 @@ TEST(Checkpoint, NamesTheTensorThatHasAnotherShape) {
               testing::AllOf(HasSubstr("wte.weight"), HasSubstr("[5, 2]"), HasSubstr("[5, 4]")));
 }
 
-/// Every combination of the choices: of norms, MLPs and positions in the first 8, then with biases
-/// and widths.
+/// Every combination of the choices: of norms, MLPs and positions in the first 8, then with biases,
+/// widths, and heads that share keys, with positions that are scaled.
 std::vector<plans::ModelSpec> all_models() {
   std::vector<plans::ModelSpec> models;
-  for (int bits = 0; bits < 32; ++bits) {
+  for (int bits = 0; bits < 128; ++bits) {
     plans::ModelSpec model = small_model();
     model.norm = (bits & 1) != 0 ? "rms_norm" : "layer_norm";
     model.mlp = (bits & 2) != 0 ? "swiglu" : "gelu";
@@ -351,6 +351,15 @@ std::vector<plans::ModelSpec> all_models() {
     model.intermediate_size = (bits & 16) != 0 ? 6 : 0;
     model.norm_epsilon = 1e-6;
     model.rope_theta = plans::has_rotary(model) ? 500.5 : 10000;
+    if ((bits & 32) != 0) {
+      model.heads = 4;
+      model.kv_heads = 2;
+      model.head_size = 6;
+      model.rope_type = plans::has_rotary(model) ? "llama3" : "default";
+      model.rope_factor = plans::has_rotary(model) ? 2.5 : 1;
+      model.rope_high_freq_factor = plans::has_rotary(model) ? 6.5 : 4;
+    }
+    model.has_qkv_bias = (bits & 64) != 0 && !model.has_bias;
     models.push_back(model);
   }
   return models;
@@ -410,19 +419,43 @@ TEST(Checkpoint, RefusesLlamasOfAnotherForm) {
   EXPECT_TRUE(from_config(config, "config.json").ok());
   config.erase("rope_theta");
   EXPECT_TRUE(from_config(config, "config.json").ok()) << "transformers 5 has it elsewhere";
-  const nlohmann::json changes = {{{"num_key_value_heads", 3}},
-                                  {{"head_dim", 5}},
-                                  {{"hidden_act", "gelu"}},
-                                  {{"rope_scaling", {{"factor", 8}}}},
-                                  {{"rope_parameters", {{"rope_type", "llama3"}}}},
-                                  {{"rope_parameters", {{"type", "linear"}}}},
-                                  {{"rope_theta", 5.0}, {"rope_parameters", {{"rope_theta", 6.0}}}},
-                                  {{"attention_bias", true}}};
-  for (const nlohmann::json& change : changes) {
+  const std::vector<std::pair<const char*, nlohmann::json>> changes = {
+      {"hidden_act", {{"hidden_act", "gelu"}}},
+      {"no rope_type", {{"rope_scaling", {{"factor", 8}}}}},
+      {"rope_type yarn", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}}},
+      {"rope_type dynamic", {{"rope_parameters", {{"rope_type", "dynamic"}}}}},
+      {"rope_type longrope", {{"rope_scaling", {{"type", "longrope"}}}}},
+      {"says otherwise", {{"rope_parameters", {{"rope_theta", 6.0}}}}},
+      {"says otherwise", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}}}},
+      {"partial_rotary_factor", {{"partial_rotary_factor", 0.5}}},
+      {"use_sliding_window", {{"use_sliding_window", true}}},
+      {"sliding_attention", {{"layer_types", {"full_attention", "sliding_attention"}}}},
+      {"biases in one", {{"attention_bias", true}}}};
+  for (const auto& [what, change] : changes) {
     nlohmann::json changed = config;
     changed.update(change);
     changed["rope_theta"] = 10000.0;
-    EXPECT_TRUE(absl::IsInvalidArgument(from_config(changed, "config.json").status())) << change;
+    const absl::Status status = from_config(changed, "config.json").status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << change;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+  }
+  for (const auto& [what, change] : std::vector<std::pair<const char*, nlohmann::json>>{
+           {"num_key_value_heads", {{"num_key_value_heads", 3}}},
+           {"head_dim", {{"head_dim", 5}}},
+           {"\"factor\"", {{"rope_scaling", {{"rope_type", "llama3"}}}}},
+           {"high_freq_factor",
+            {{"rope_scaling",
+              {{"rope_type", "llama3"},
+               {"factor", 8},
+               {"low_freq_factor", 4},
+               {"high_freq_factor", 1},
+               {"original_max_position_embeddings", 8}}},
+             {"rope_parameters", nullptr}}}}) {
+    nlohmann::json changed = config;
+    changed.update(change);
+    const absl::Status status = from_config(changed, "config.json").status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << change;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
   }
   for (const auto& [key, value] : config.items()) {
     for (const nlohmann::json& wrong :

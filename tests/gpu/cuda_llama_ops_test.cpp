@@ -71,16 +71,17 @@ TEST_P(CudaLlamaOps, GateValues) {
 }
 
 TEST_P(CudaLlamaOps, TurnQueriesAndKeys) {
-  const Ops::Attention shapes[] = {
-      {1, 1, 1, 2}, {2, 7, 2, 12}, {3, 5, 4, 520}, {2, large(1000, 40), 3, 96}};
+  const Ops::Attention shapes[] = {{1, 1, 1, 1, 2},   {2, 7, 2, 2, 6},
+                                   {3, 5, 4, 4, 130}, {2, large(1000, 40), 3, 3, 32},
+                                   {2, 7, 4, 2, 6},   {1, 33, 6, 1, 10}};
   for (const Ops::Attention& shape : shapes) {
     for (const bool is_opposite : {false, true}) {
-      compare("turns of " + std::to_string(shape.channels), {tolerance_of(1e-6, kStored)},
+      compare("turns of " + std::to_string(shape.qkv_width()), {tolerance_of(1e-6, kStored)},
               [&](Bench& bench) {
-                const int64_t size = shape.channels / shape.heads;
+                const int64_t size = shape.head_size;
                 const Tensor turns = bench.make(random_values(shape.seq_len * size, 1));
                 const Activations qkv = bench.activations(
-                    random_values(shape.batch * shape.seq_len * 3 * shape.channels, 2));
+                    random_values(shape.batch * shape.seq_len * shape.qkv_width(), 2));
                 EXPECT_TRUE(bench
                                 .run([&](Ops& ops) {
                                   ops.rotate({shape, turns.data, is_opposite}, qkv.data);

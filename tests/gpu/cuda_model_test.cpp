@@ -21,15 +21,17 @@ namespace {
 constexpr int64_t kRows = 2;
 constexpr int64_t kSeqLen = 9;
 
-/// "gpt2" or "llama".
+/// "gpt2", "llama", or "grouped": a Llama whose heads share keys.
 plans::ModelSpec tiny_model(const char* family) {
   plans::ModelSpec model;
-  model.name = family;
+  const bool is_grouped = std::string(family) == "grouped";
+  model.name = is_grouped ? "llama" : family;
   plans::apply_family(model);
   model.vocab_size = 13;
   model.positions = 10;
   model.layers = 2;
   model.heads = 2;
+  model.kv_heads = is_grouped ? 1 : 0;
   model.channels = 16;
   model.tied_head = true;
   model.init_std = 0.3;
@@ -161,6 +163,11 @@ TEST_P(CudaModel, TrainsAsTheHostDoes) {
 
 TEST_P(CudaModel, TrainsALlamaAsTheHostDoes) {
   expect_near(train(*cuda_, false, "llama"), train(*make_host_device(1), false, "llama"),
+              tolerance());
+}
+
+TEST_P(CudaModel, TrainsWithHeadsThatShareKeysAsTheHostDoes) {
+  expect_near(train(*cuda_, false, "grouped"), train(*make_host_device(1), false, "grouped"),
               tolerance());
 }
 

@@ -168,25 +168,32 @@ TEST_P(CudaOps, ComputeElementsAndColumnSums) {
 }
 
 TEST_P(CudaOps, AttendForwardsAndBackwards) {
-  const Ops::Attention shapes[] = {{1, 1, 1, 4},
-                                   {2, 7, 2, 12},
-                                   {1, 65, 1, 32},
-                                   {1, 40, 3, 120},
-                                   {1, 130, 1, 64},
-                                   {2, 33, 1, 96},
-                                   {1, 70, 1, 128},
-                                   {1, 37, 2, 258},
-                                   {1, 40, 1, 256},
-                                   {1, 21, 3, 51},
-                                   {1, large(1000, 72), 2, 100}};
+  const Ops::Attention shapes[] = {{1, 1, 1, 1, 4},
+                                   {2, 7, 2, 2, 6},
+                                   {1, 65, 1, 1, 32},
+                                   {1, 40, 3, 3, 40},
+                                   {1, 130, 1, 1, 64},
+                                   {2, 33, 1, 1, 96},
+                                   {1, 70, 1, 1, 128},
+                                   {1, 37, 2, 2, 129},
+                                   {1, 40, 1, 1, 256},
+                                   {1, 21, 3, 3, 17},
+                                   {1, large(1000, 72), 2, 2, 50},
+                                   // Heads of queries that share keys.
+                                   {2, 7, 4, 2, 6},
+                                   {1, 70, 6, 2, 32},
+                                   {1, 33, 3, 1, 129},
+                                   {2, large(1000, 40), 4, 1, 64}};
   for (const Ops::Attention& shape : shapes) {
-    const int64_t n = shape.batch * shape.seq_len * shape.channels;
+    const int64_t n = shape.batch * shape.seq_len * shape.query_width();
+    const int64_t all = shape.batch * shape.seq_len * shape.qkv_width();
     compare("attention of " + std::to_string(shape.seq_len) + " x " +
-                std::to_string(shape.channels / shape.heads),
+                std::to_string(shape.head_size) + " and " + std::to_string(shape.kv_heads) +
+                " heads of keys",
             {tolerance_of(1e-5, kRounded)}, [&](Bench& bench) {
-              const Activations qkv = bench.activations(random_values(3 * n, 1));
+              const Activations qkv = bench.activations(random_values(all, 1));
               const Activations out = bench.poisoned_activations(n);
-              const Activations dqkv = bench.poisoned_activations(3 * n);
+              const Activations dqkv = bench.poisoned_activations(all);
               const Tensor sums = bench.poisoned(shape.batch * shape.heads * shape.seq_len);
               const Activations dout = bench.activations(random_values(n, 2));
               EXPECT_TRUE(bench
@@ -206,7 +213,7 @@ TEST_P(CudaOps, RefuseHeadsThatAreTooLarge) {
   const Activations out = cuda_->poisoned_activations(257);
   const Tensor sums = cuda_->poisoned(1);
   const absl::Status status = cuda_->run([&](Ops& ops) {
-    ops.attention_forward({1, 1, 1, 257}, qkv.data, out.data, sums.data);
+    ops.attention_forward({1, 1, 1, 1, 257}, qkv.data, out.data, sums.data);
   });
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_TRUE(cuda_->run([](Ops&) {}).ok()) << "the next work has nothing to do with it";

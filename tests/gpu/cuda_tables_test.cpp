@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "gpu/cuda/caching_allocator.hpp"
@@ -88,20 +89,28 @@ TEST(CudaLaunchShape, HeadsArePaddedToTheNextInstance) {
 }
 
 TEST(CudaLaunchShape, HeadsTileThePackedTensors) {
-  constexpr int64_t kBatch = 2, kSeqLen = 3, kHeads = 4, kChannels = 20;
-  std::set<int64_t> touched;
-  for (int64_t index = 0; index < kBatch * kHeads; ++index) {
-    const kernels::HeadOffsets at = kernels::head_offsets(index, kSeqLen, kHeads, kChannels);
-    for (int64_t row = 0; row < kSeqLen; ++row) {
-      for (int64_t part = 0; part < 3; ++part) {
-        for (int64_t i = 0; i < kChannels / kHeads; ++i) {
-          EXPECT_TRUE(touched.insert(at.qkv + (row * 3 + part) * kChannels + i).second);
+  for (const kernels::AttentionShape& s :
+       {kernels::AttentionShape{2, 3, 4, 4, 5}, {2, 3, 4, 2, 5}, {1, 2, 6, 1, 3}}) {
+    std::map<int64_t, int64_t> in_qkv, in_out;
+    for (int64_t index = 0; index < s.batch * s.heads; ++index) {
+      const kernels::HeadOffsets at = kernels::head_offsets(s, index);
+      for (int64_t row = 0; row < s.seq_len; ++row) {
+        for (int64_t i = 0; i < s.size; ++i) {
+          for (const int64_t part : {at.q, at.k, at.v}) ++in_qkv[part + row * at.qkv_stride + i];
+          ++in_out[at.out + row * at.out_stride + i];
         }
       }
     }
+    const int64_t rows = s.batch * s.seq_len, queries = s.heads * s.size;
+    const int64_t width = (s.heads + 2 * s.kv_heads) * s.size;
+    ASSERT_EQ(in_qkv.size(), static_cast<size_t>(rows * width));
+    EXPECT_EQ(in_qkv.rbegin()->first, rows * width - 1);
+    for (const auto& [at, count] : in_qkv) {
+      EXPECT_EQ(count, at % width < queries ? 1 : s.heads / s.kv_heads) << at;
+    }
+    ASSERT_EQ(in_out.size(), static_cast<size_t>(rows * queries));
+    EXPECT_EQ(in_out.rbegin()->first, rows * queries - 1);
   }
-  EXPECT_EQ(touched.size(), static_cast<size_t>(kBatch * kSeqLen * 3 * kChannels));
-  EXPECT_EQ(*touched.rbegin(), kBatch * kSeqLen * 3 * kChannels - 1);
 }
 
 /// Host memory with a limit, which counts what is out.

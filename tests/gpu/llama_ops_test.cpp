@@ -153,13 +153,13 @@ TEST_F(LlamaOps, AGateFarFromZeroIsShutOrOpen) {
 /// The matrix form: channel i of a head is the real and i + D / 2 the imaginary part.
 Values rotate(const Values& qkv, const Ops::Attention& shape, double theta) {
   Values y = qkv;
-  const int64_t size = shape.channels / shape.heads;
+  const int64_t size = shape.head_size;
   for (int64_t row = 0; row < shape.batch * shape.seq_len; ++row) {
-    for (int64_t head = 0; head < 2 * shape.heads; ++head) {
+    for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
       for (int64_t i = 0; i < size / 2; ++i) {
         const double angle = static_cast<double>(row % shape.seq_len) *
                              std::pow(theta, -2.0 * static_cast<double>(i) / double(size));
-        const auto a = static_cast<size_t>(row * 3 * shape.channels + head * size + i);
+        const auto a = static_cast<size_t>(row * shape.qkv_width() + head * size + i);
         const auto b = a + static_cast<size_t>(size / 2);
         y[a] = qkv[a] * std::cos(angle) - qkv[b] * std::sin(angle);
         y[b] = qkv[b] * std::cos(angle) + qkv[a] * std::sin(angle);
@@ -170,15 +170,18 @@ Values rotate(const Values& qkv, const Ops::Attention& shape, double theta) {
 }
 
 TEST_F(LlamaOps, TurnsAndTheirGradient) {
-  for (const Ops::Attention& shape :
-       {Ops::Attention{1, 1, 1, 2}, {2, 3, 2, 12}, {1, 5, 3, 42}, {2, 4, 1, 10}}) {
+  for (const Ops::Attention& shape : {Ops::Attention{1, 1, 1, 1, 2},
+                                      {2, 3, 2, 2, 6},
+                                      {1, 5, 3, 3, 14},
+                                      {2, 4, 1, 1, 10},
+                                      {2, 5, 4, 2, 6}}) {
     plans::ModelSpec model;
     model.position_embedding_type = "rotary";
-    model.channels = shape.channels;
     model.heads = shape.heads;
+    model.head_size = shape.head_size;
     model.rope_theta = 30;
     const std::vector<float> turns = rotary_turns(model, shape.seq_len);
-    const std::vector<float> x = random_values(shape.batch * shape.seq_len * 3 * shape.channels, 1);
+    const std::vector<float> x = random_values(shape.batch * shape.seq_len * shape.qkv_width(), 1);
     std::vector<float> y = x;
     ops_.rotate({shape, turns.data(), false}, y.data());
     const Function f = [&](const Values& at) { return rotate(at, shape, model.rope_theta); };
@@ -190,8 +193,120 @@ TEST_F(LlamaOps, TurnsAndTheirGradient) {
   }
 }
 
+/// Attention by its definition, score by score.
+Values attend(const Values& qkv, const Ops::Attention& shape) {
+  const int64_t size = shape.head_size;
+  const int64_t shared_by = shape.heads / shape.kv_heads;
+  Values out;
+  for (int64_t row = 0; row < shape.batch * shape.seq_len; ++row) {
+    const int64_t first = row - row % shape.seq_len;
+    for (int64_t head = 0; head < shape.heads; ++head) {
+      const int64_t k = (shape.heads + head / shared_by) * size;
+      auto at = [&](int64_t token, int64_t column) {
+        return qkv[static_cast<size_t>(token * shape.qkv_width() + column)];
+      };
+      Values weights;
+      double total = 0;
+      for (int64_t key = first; key <= row; ++key) {
+        double score = 0;
+        for (int64_t i = 0; i < size; ++i) score += at(row, head * size + i) * at(key, k + i);
+        weights.push_back(std::exp(score / std::sqrt(static_cast<double>(size))));
+        total += weights.back();
+      }
+      for (int64_t i = 0; i < size; ++i) {
+        double sum = 0;
+        for (int64_t key = first; key <= row; ++key) {
+          const double weight = weights[static_cast<size_t>(key - first)] / total;
+          sum += weight * at(key, k + shape.key_width() + i);
+        }
+        out.push_back(sum);
+      }
+    }
+  }
+  return out;
+}
+
+TEST_F(LlamaOps, HeadsShareKeysAndTheirGradientsAddUp) {
+  for (const Ops::Attention& shape : {Ops::Attention{1, 1, 1, 1, 1},
+                                      {2, 5, 2, 2, 3},
+                                      {2, 5, 4, 2, 3},
+                                      {1, 6, 3, 1, 4},
+                                      {1, 67, 2, 1, 2}}) {
+    const int64_t rows = shape.batch * shape.seq_len;
+    const std::vector<float> qkv = random_values(rows * shape.qkv_width(), 1);
+    const std::vector<float> dout = random_values(rows * shape.query_width(), 2);
+    std::vector<float> out(dout.size(), NAN), dqkv(qkv.size(), NAN);
+    std::vector<float> log_sum_exp(static_cast<size_t>(rows * shape.heads), NAN);
+    ops_.attention_forward(shape, qkv.data(), out.data(), log_sum_exp.data());
+    ops_.attention_backward(shape, qkv.data(), out.data(), log_sum_exp.data(), dout.data(),
+                            dqkv.data());
+    const Function f = [&](const Values& at) { return attend(at, shape); };
+    expect_near(out, f(Values(qkv.begin(), qkv.end())), 1e-5);
+    expect_near(dqkv, gradient(f, qkv, dout), 1e-4);
+  }
+}
+
+/// The same keys, once for all heads and once for each: the same bits.
+TEST_F(LlamaOps, SharedKeysAreAsCopiesOfThem) {
+  const Ops::Attention shared{2, 70, 4, 2, 6};
+  Ops::Attention copied = shared;
+  copied.kv_heads = copied.heads;
+  const int64_t rows = shared.batch * shared.seq_len, size = shared.head_size;
+  const std::vector<float> qkv = random_values(rows * shared.qkv_width(), 1);
+  std::vector<float> spread;
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* from = qkv.data() + row * shared.qkv_width();
+    spread.insert(spread.end(), from, from + shared.query_width());
+    for (int64_t part = 0; part < 2; ++part) {
+      for (int64_t head = 0; head < shared.heads; ++head) {
+        const float* key =
+            from + shared.query_width() + part * shared.key_width() + head / 2 * size;
+        spread.insert(spread.end(), key, key + size);
+      }
+    }
+  }
+  const auto count = static_cast<size_t>(rows * shared.query_width());
+  const auto statistics = static_cast<size_t>(rows * shared.heads);
+  std::vector<float> out(count), other_out(count), sums(statistics), other_sums(statistics);
+  ops_.attention_forward(shared, qkv.data(), out.data(), sums.data());
+  ops_.attention_forward(copied, spread.data(), other_out.data(), other_sums.data());
+  EXPECT_EQ(out, other_out);
+  EXPECT_EQ(sums, other_sums);
+}
+
+/// Waves that go into the original length more often than `high` stay, those that do less often
+/// than `low` are `factor` times as long, and in between there is no jump.
+TEST_F(LlamaOps, LongWavesAreScaled) {
+  plans::ModelSpec model;
+  model.position_embedding_type = "rotary";
+  model.head_size = 64;
+  model.rope_theta = 500000;
+  const Values plain = plans::rotary_frequencies(model);
+  model.rope_factor = 8;
+  model.rope_type = "linear";
+  const Values linear = plans::rotary_frequencies(model);
+  model.rope_type = "llama3";
+  const Values scaled = plans::rotary_frequencies(model);
+  ASSERT_EQ(scaled.size(), 32u);
+  int kept = 0, long_waves = 0;
+  for (size_t i = 0; i < scaled.size(); ++i) {
+    EXPECT_DOUBLE_EQ(linear[i], plain[i] / 8);
+    EXPECT_LE(scaled[i], plain[i] * (1 + 1e-12));
+    EXPECT_GE(scaled[i], plain[i] / 8 * (1 - 1e-12));
+    const double waves = 8192 * plain[i] / (2 * M_PI);
+    if (waves > 4) kept += std::abs(scaled[i] / plain[i] - 1) < 1e-12 ? 1 : -100;
+    if (waves < 1) long_waves += std::abs(scaled[i] / plain[i] * 8 - 1) < 1e-12 ? 1 : -100;
+    if (i > 0) {
+      EXPECT_LT(scaled[i], scaled[i - 1]);
+    }
+  }
+  EXPECT_GT(kept, 5);
+  EXPECT_GT(long_waves, 5);
+  EXPECT_LT(kept + long_waves, 32);
+}
+
 TEST_F(LlamaOps, ScoresDependOnTheDistanceOnly) {
-  const Ops::Attention shape{1, 9, 1, 6};
+  const Ops::Attention shape{1, 9, 1, 1, 6};
   plans::ModelSpec model;
   model.position_embedding_type = "rotary";
   model.channels = 6;

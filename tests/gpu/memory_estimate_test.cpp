@@ -44,6 +44,8 @@ TEST(MemoryEstimate, IsWhatTheModelAllocates) {
         StageModelOptions options = options_for({begin, end});
         options.model.name = (flags & 8) != 0 ? "llama" : "gpt2";
         plans::apply_family(options.model);
+        if ((flags & 3) != 0) options.model.kv_heads = 1;
+        if ((flags & 2) != 0) options.model.head_size = 10;
         options.model.tied_head = (flags & 1) != 0;
         options.recompute = (flags & 2) != 0;
         options.stash_count = (flags & 4) != 0 ? 3 : 1;

@@ -39,8 +39,21 @@ plans::ModelSpec tiny_llama(bool tied) {
   return model;
 }
 
-/// Both families with tied and untied heads, each choice of Llama's by itself, and biases where the
-/// family has none.
+/// Heads of a size of their own of which two share keys, and long waves that are scaled.
+plans::ModelSpec tiny_grouped_llama() {
+  plans::ModelSpec model = tiny_llama(false);
+  model.heads = 4;
+  model.kv_heads = 2;
+  model.head_size = 4;
+  model.rope_type = "llama3";
+  model.rope_factor = 3;
+  model.rope_high_freq_factor = 2;
+  model.rope_original_positions = 20;
+  return model;
+}
+
+/// Both families with tied and untied heads, each choice of Llama's by itself, biases where the
+/// family has none, and heads that share keys.
 std::vector<plans::ModelSpec> all_models() {
   std::vector<plans::ModelSpec> models = {tiny_model(true), tiny_model(false), tiny_llama(true),
                                           tiny_llama(false)};
@@ -54,12 +67,20 @@ std::vector<plans::ModelSpec> all_models() {
   }
   models.push_back(tiny_llama(true));
   models.back().has_bias = true;
+  models.push_back(tiny_grouped_llama());
+  models.push_back(tiny_llama(true));
+  models.back().has_qkv_bias = true;
+  models.back().kv_heads = 1;
+  models.push_back(tiny_model(true));
+  models.back().kv_heads = 1;
+  models.back().head_size = 5;
   return models;
 }
 
 std::string describe(const plans::ModelSpec& model) {
   return model.norm + " " + model.mlp + " " + model.position_embedding_type +
-         (model.has_bias ? " biases" : "") + (model.tied_head ? " tied" : "");
+         (model.has_bias ? " biases" : "") + (model.has_qkv_bias ? " biases of q k v" : "") +
+         (model.kv_heads > 0 ? " shared keys" : "") + (model.tied_head ? " tied" : "");
 }
 
 StageModelOptions options_for(plans::LayerRange layers, int64_t rows,

@@ -4,23 +4,22 @@
 
 #include <cstdint>
 
+#include "gpu/cuda/launch_shape.hpp"
 #include "gpu/numbers.hpp"
 
 namespace skein::gpu::kernels {
 
-/// Causal attention over qkv [B, T, 3C] with heads of D = C / H <= 256. Neither form has the
+/// Causal attention over qkv [B, T, (H + 2 K) D] with heads of D <= 256. Neither form has the
 /// [T, T] scores in memory. Numbers of one call have one type, of b bytes each. With
-/// N = B H T^2 / 2 pairs of a query and a key:
-///   forward   4 D N FLOPs; 4 b B T C bytes and 4 B H T.
+/// N = B H T^2 / 2 pairs of a query and a key, and B T (2 H + 2 K) D numbers that are looked at:
+///   forward   4 D N FLOPs; b bytes for each number and 4 B H T.
 ///   backward 14 D N FLOPs: seven products, as dq and (dk, dv) each compute the scores again, so
-///            that nothing is added up atomically; 9 b B T C bytes. Five would be the least.
-struct AttentionShape {
-  int64_t batch = 0, seq_len = 0, heads = 0, channels = 0;
-};
+///            that nothing is added up atomically; 9/4 b bytes for each number. Five products would
+///            be the least.
 struct AttentionForward {
   AttentionShape shape;
   ConstNumbers qkv;
-  Numbers out;                   // [B, T, C], overwritten.
+  Numbers out;                   // [B, T, H D], overwritten.
   float* log_sum_exp = nullptr;  // [B, H, T] of the scaled scores, overwritten.
 };
 struct AttentionBackward {
@@ -29,7 +28,7 @@ struct AttentionBackward {
   const float* log_sum_exp = nullptr;
   ConstNumbers dout;
   float* delta = nullptr;  // [B, H, T], overwritten: dout . out, summed over the head.
-  Numbers dqkv;            // [B, T, 3C], overwritten.
+  Numbers dqkv;            // Has qkv's shape; overwritten.
 };
 
 /// Attention of bfloat16 numbers: tensor cores, float32 sums and softmax (FlashAttention-2,

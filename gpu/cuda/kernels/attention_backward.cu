@@ -99,18 +99,19 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ __align__(16) unsigned char memory[];
   const Tiles<kSize> tiles(memory);
   const AttentionShape s = call.shape;
-  const int64_t size = s.channels / s.heads;
-  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const __nv_bfloat16* q = tensors.qkv + at.qkv;
+  const int64_t size = s.size;
+  const HeadOffsets at = head_offsets(s, blockIdx.y);
+  const __nv_bfloat16* qkv = tensors.qkv;
   const bool by_8 = tensors.access.by_8;
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{gridDim.x - 1 - blockIdx.x} * kOwn;
   const int warp_row = static_cast<int>(threadIdx.x / kWarpSize) * 16;
   const int64_t row = begin + warp_row + threadIdx.x % kWarpSize / 4;
   const int64_t column = 2 * (threadIdx.x % 4);
-  load_tile<kOwn, kSize, kThreads>(q, 3 * s.channels, begin, s.seq_len, size, by_8, tiles.own);
-  load_tile<kOwn, kSize, kThreads>(tensors.dout + at.out, s.channels, begin, s.seq_len, size, by_8,
-                                   tiles.own_second);
+  load_tile<kOwn, kSize, kThreads>(qkv + at.q, at.qkv_stride, begin, s.seq_len, size, by_8,
+                                   tiles.own);
+  load_tile<kOwn, kSize, kThreads>(tensors.dout + at.out, at.out_stride, begin, s.seq_len, size,
+                                   by_8, tiles.own_second);
   float log_sum_exp[2] = {};  // In powers of two.
   float delta[2] = {};
 #pragma unroll
@@ -123,10 +124,10 @@ __global__ void __launch_bounds__(kThreads)
   float sums[kSize / 8][4] = {};
   for (int64_t tile = 0; tile < begin + kOwn && tile < s.seq_len; tile += kOther) {
     __syncthreads();
-    load_tile<kOther, kSize, kThreads>(q + s.channels, 3 * s.channels, tile, s.seq_len, size, by_8,
+    load_tile<kOther, kSize, kThreads>(qkv + at.k, at.qkv_stride, tile, s.seq_len, size, by_8,
                                        tiles.other);
-    load_tile<kOther, kSize, kThreads>(q + 2 * s.channels, 3 * s.channels, tile, s.seq_len, size,
-                                       by_8, tiles.other_second);
+    load_tile<kOther, kSize, kThreads>(qkv + at.v, at.qkv_stride, tile, s.seq_len, size, by_8,
+                                       tiles.other_second);
     __syncthreads();
     Pairs scores = {};
     Pairs dpairs = {};
@@ -145,94 +146,100 @@ __global__ void __launch_bounds__(kThreads)
     }
     add_products<kSize>(dpairs, tiles.other, sums);
   }
-  store_rows<kSize>(sums, row, s.seq_len, size, 3 * s.channels, tensors.access.by_2,
-                    tensors.dqkv + at.qkv);
+  store_rows<kSize>(sums, row, s.seq_len, size, at.qkv_stride, tensors.access.by_2,
+                    tensors.dqkv + at.q);
 }
 
-/// dk and dv. grid = (ceil(T / kOwn), B H), the keys that most queries see first.
+/// dk and dv. grid = (ceil(T / kOwn), B K), the keys that most queries see first, and of the
+/// heads that share them one after the other.
 template <int kSize>
 __global__ void __launch_bounds__(kThreads) keys_kernel(AttentionBackward call, Tensors tensors) {
   extern __shared__ __align__(16) unsigned char memory[];
   const Tiles<kSize> tiles(memory);
   const AttentionShape s = call.shape;
-  const int64_t size = s.channels / s.heads;
-  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const __nv_bfloat16* q = tensors.qkv + at.qkv;
+  const int64_t size = s.size;
+  const int64_t shared_by = s.heads / s.kv_heads;
+  const int64_t first_head = blockIdx.y * shared_by;
+  const HeadOffsets first = head_offsets(s, first_head);
+  const __nv_bfloat16* qkv = tensors.qkv;
   const bool by_8 = tensors.access.by_8;
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{blockIdx.x} * kOwn;
   const int warp_row = static_cast<int>(threadIdx.x / kWarpSize) * 16;
   const int64_t row = begin + warp_row + threadIdx.x % kWarpSize / 4;
   const int column = 2 * static_cast<int>(threadIdx.x % 4);
-  load_tile<kOwn, kSize, kThreads>(q + s.channels, 3 * s.channels, begin, s.seq_len, size, by_8,
+  load_tile<kOwn, kSize, kThreads>(qkv + first.k, first.qkv_stride, begin, s.seq_len, size, by_8,
                                    tiles.own);
-  load_tile<kOwn, kSize, kThreads>(q + 2 * s.channels, 3 * s.channels, begin, s.seq_len, size, by_8,
+  load_tile<kOwn, kSize, kThreads>(qkv + first.v, first.qkv_stride, begin, s.seq_len, size, by_8,
                                    tiles.own_second);
   float key_sums[kSize / 8][4] = {};
   float value_sums[kSize / 8][4] = {};
-  for (int64_t tile = begin; tile < s.seq_len; tile += kOther) {
-    __syncthreads();
-    load_tile<kOther, kSize, kThreads>(q, 3 * s.channels, tile, s.seq_len, size, by_8, tiles.other);
-    load_tile<kOther, kSize, kThreads>(tensors.dout + at.out, s.channels, tile, s.seq_len, size,
-                                       by_8, tiles.other_second);
-    if (threadIdx.x < kOther) {
-      const int64_t query = tile + threadIdx.x;
-      const int64_t statistics = int64_t{blockIdx.y} * s.seq_len + query;
-      const bool is_there = query < s.seq_len;
-      tiles.log_sum_exp[threadIdx.x] = is_there ? call.log_sum_exp[statistics] * kLog2E : 0.0F;
-      tiles.delta[threadIdx.x] = is_there ? call.delta[statistics] : 0.0F;
-    }
-    __syncthreads();
-    Pairs pairs = {};
-    Pairs dpairs = {};
-    multiply_rows<kSize>(tiles.own, warp_row, tiles.other, pairs);
-    multiply_rows<kSize>(tiles.own_second, warp_row, tiles.other_second, dpairs);
-#pragma unroll
-    for (int n = 0; n < kOtherParts; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int other = n * 8 + column + i % 2;
-        const int64_t query = tile + other;
-        const bool is_seen = query >= row + (i < 2 ? 0 : 8) && query < s.seq_len;
-        pairs[n][i] =
-            is_seen ? exp2f(pairs[n][i] * (scale * kLog2E) - tiles.log_sum_exp[other]) : 0.0F;
-        dpairs[n][i] = pairs[n][i] * (dpairs[n][i] - tiles.delta[other]) * scale;
+  for (int64_t head = first_head; head < first_head + shared_by; ++head) {
+    const HeadOffsets at = head_offsets(s, head);
+    for (int64_t tile = begin; tile < s.seq_len; tile += kOther) {
+      __syncthreads();
+      load_tile<kOther, kSize, kThreads>(qkv + at.q, at.qkv_stride, tile, s.seq_len, size, by_8,
+                                         tiles.other);
+      load_tile<kOther, kSize, kThreads>(tensors.dout + at.out, at.out_stride, tile, s.seq_len,
+                                         size, by_8, tiles.other_second);
+      if (threadIdx.x < kOther) {
+        const int64_t query = tile + threadIdx.x;
+        const int64_t statistics = head * s.seq_len + query;
+        const bool is_there = query < s.seq_len;
+        tiles.log_sum_exp[threadIdx.x] = is_there ? call.log_sum_exp[statistics] * kLog2E : 0.0F;
+        tiles.delta[threadIdx.x] = is_there ? call.delta[statistics] : 0.0F;
       }
+      __syncthreads();
+      Pairs pairs = {};
+      Pairs dpairs = {};
+      multiply_rows<kSize>(tiles.own, warp_row, tiles.other, pairs);
+      multiply_rows<kSize>(tiles.own_second, warp_row, tiles.other_second, dpairs);
+#pragma unroll
+      for (int n = 0; n < kOtherParts; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int other = n * 8 + column + i % 2;
+          const int64_t query = tile + other;
+          const bool is_seen = query >= row + (i < 2 ? 0 : 8) && query < s.seq_len;
+          pairs[n][i] =
+              is_seen ? exp2f(pairs[n][i] * (scale * kLog2E) - tiles.log_sum_exp[other]) : 0.0F;
+          dpairs[n][i] = pairs[n][i] * (dpairs[n][i] - tiles.delta[other]) * scale;
+        }
+      }
+      add_products<kSize>(pairs, tiles.other_second, value_sums);
+      add_products<kSize>(dpairs, tiles.other, key_sums);
     }
-    add_products<kSize>(pairs, tiles.other_second, value_sums);
-    add_products<kSize>(dpairs, tiles.other, key_sums);
   }
-  __nv_bfloat16* dkeys = tensors.dqkv + at.qkv + s.channels;
-  store_rows<kSize>(key_sums, row, s.seq_len, size, 3 * s.channels, tensors.access.by_2, dkeys);
-  store_rows<kSize>(value_sums, row, s.seq_len, size, 3 * s.channels, tensors.access.by_2,
-                    dkeys + s.channels);
+  store_rows<kSize>(key_sums, row, s.seq_len, size, first.qkv_stride, tensors.access.by_2,
+                    tensors.dqkv + first.k);
+  store_rows<kSize>(value_sums, row, s.seq_len, size, first.qkv_stride, tensors.access.by_2,
+                    tensors.dqkv + first.v);
 }
 
 template <int kSize>
 void launch(const AttentionBackward& call, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
-  const dim3 grid(static_cast<unsigned>(ceil_divide(s.seq_len, kOwn)),
-                  static_cast<unsigned>(s.batch * s.heads));
-  const int64_t size = s.channels / s.heads;
-  const Tensors tensors{
-      numbers_of<__nv_bfloat16>(call.qkv),
-      numbers_of<__nv_bfloat16>(call.dout),
-      numbers_of<__nv_bfloat16>(call.dqkv),
-      {fits_packs(call.qkv, s.channels, 8) && fits_packs(call.dout, s.channels, 8) && size % 8 == 0,
-       fits_packs(call.dqkv, s.channels, 2) && size % 2 == 0}};
+  const auto blocks = static_cast<unsigned>(ceil_divide(s.seq_len, kOwn));
+  const dim3 queries_grid(blocks, static_cast<unsigned>(s.batch * s.heads));
+  const dim3 keys_grid(blocks, static_cast<unsigned>(s.batch * s.kv_heads));
+  const Tensors tensors{numbers_of<__nv_bfloat16>(call.qkv),
+                        numbers_of<__nv_bfloat16>(call.dout),
+                        numbers_of<__nv_bfloat16>(call.dqkv),
+                        {fits_packs(call.qkv, s.size, 8) && fits_packs(call.dout, s.size, 8),
+                         fits_packs(call.dqkv, s.size, 2)}};
   constexpr int kBytes = Tiles<kSize>::kBytes;
   // More than 48 kB for large heads, which a kernel must be granted first. Costs about 1 us.
   cudaFuncSetAttribute(queries_kernel<kSize>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   cudaFuncSetAttribute(keys_kernel<kSize>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  queries_kernel<kSize><<<grid, kThreads, kBytes, stream>>>(call, tensors);
-  keys_kernel<kSize><<<grid, kThreads, kBytes, stream>>>(call, tensors);
+  queries_kernel<kSize><<<queries_grid, kThreads, kBytes, stream>>>(call, tensors);
+  keys_kernel<kSize><<<keys_grid, kThreads, kBytes, stream>>>(call, tensors);
 }
 
 }  // namespace
 
 void attention_backward(const AttentionBackward& call, cudaStream_t stream) {
   if (call.shape.batch * call.shape.seq_len == 0) return;
-  switch (attention_padded_size(call.shape.channels / call.shape.heads)) {
+  switch (attention_padded_size(call.shape.size)) {
     case 32:
       return launch<32>(call, stream);
     case 64:

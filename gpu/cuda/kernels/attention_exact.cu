@@ -71,20 +71,19 @@ __global__ void forward_kernel(AttentionForward call, const T* qkv, T* out) {
   const auto keys = queries + kRows;
   const auto values = keys + kTile;
   const AttentionShape s = call.shape;
-  const int64_t size = s.channels / s.heads;
-  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const T* q = qkv + at.qkv;
+  const int64_t size = s.size;
+  const HeadOffsets at = head_offsets(s, blockIdx.y);
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{blockIdx.x} * kRows;
   const int64_t row = begin + threadIdx.y;
-  load_rows<kSize, kRows>(q, 3 * s.channels, begin, s.seq_len, size, queries);
+  load_rows<kSize, kRows>(qkv + at.q, at.qkv_stride, begin, s.seq_len, size, queries);
   float sums[kParts] = {};
   float highest = -INFINITY;
   float total = 0;
   for (int64_t tile = 0; tile < begin + kRows && tile < s.seq_len; tile += kTile) {
     __syncthreads();
-    load_rows<kSize, kTile>(q + s.channels, 3 * s.channels, tile, s.seq_len, size, keys);
-    load_rows<kSize, kTile>(q + 2 * s.channels, 3 * s.channels, tile, s.seq_len, size, values);
+    load_rows<kSize, kTile>(qkv + at.k, at.qkv_stride, tile, s.seq_len, size, keys);
+    load_rows<kSize, kTile>(qkv + at.v, at.qkv_stride, tile, s.seq_len, size, values);
     __syncthreads();
     const bool is_seen = tile + threadIdx.x <= row;
     const float score =
@@ -99,7 +98,7 @@ __global__ void forward_kernel(AttentionForward call, const T* qkv, T* out) {
     highest = higher;
   }
   if (row >= s.seq_len) return;
-  store_row<kParts>(sums, 1.0F / total, size, out + at.out + row * s.channels);
+  store_row<kParts>(sums, 1.0F / total, size, out + at.out + row * at.out_stride);
   if (threadIdx.x == 0) {
     call.log_sum_exp[int64_t{blockIdx.y} * s.seq_len + row] = highest + logf(total);
   }
@@ -116,22 +115,21 @@ __global__ void backward_queries_kernel(AttentionBackward call, const T* qkv, co
   const auto keys = douts + kRows;
   const auto values = keys + kTile;
   const AttentionShape s = call.shape;
-  const int64_t size = s.channels / s.heads;
-  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const T* q = qkv + at.qkv;
+  const int64_t size = s.size;
+  const HeadOffsets at = head_offsets(s, blockIdx.y);
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{blockIdx.x} * kRows;
   const int64_t row = begin + threadIdx.y;
   const int64_t statistics = int64_t{blockIdx.y} * s.seq_len + row;
-  load_rows<kSize, kRows>(q, 3 * s.channels, begin, s.seq_len, size, queries);
-  load_rows<kSize, kRows>(dout + at.out, s.channels, begin, s.seq_len, size, douts);
+  load_rows<kSize, kRows>(qkv + at.q, at.qkv_stride, begin, s.seq_len, size, queries);
+  load_rows<kSize, kRows>(dout + at.out, at.out_stride, begin, s.seq_len, size, douts);
   const float log_sum_exp = row < s.seq_len ? call.log_sum_exp[statistics] : 0.0F;
   const float delta = row < s.seq_len ? call.delta[statistics] : 0.0F;
   float sums[kParts] = {};
   for (int64_t tile = 0; tile < begin + kRows && tile < s.seq_len; tile += kTile) {
     __syncthreads();
-    load_rows<kSize, kTile>(q + s.channels, 3 * s.channels, tile, s.seq_len, size, keys);
-    load_rows<kSize, kTile>(q + 2 * s.channels, 3 * s.channels, tile, s.seq_len, size, values);
+    load_rows<kSize, kTile>(qkv + at.k, at.qkv_stride, tile, s.seq_len, size, keys);
+    load_rows<kSize, kTile>(qkv + at.v, at.qkv_stride, tile, s.seq_len, size, values);
     __syncthreads();
     float dscore = 0;
     if (tile + threadIdx.x <= row && row < s.seq_len) {
@@ -142,10 +140,11 @@ __global__ void backward_queries_kernel(AttentionBackward call, const T* qkv, co
     add_scaled_rows<kParts>(dscore, keys, sums);
   }
   if (row >= s.seq_len) return;
-  store_row<kParts>(sums, 1.0F, size, dqkv + at.qkv + row * 3 * s.channels);
+  store_row<kParts>(sums, 1.0F, size, dqkv + at.q + row * at.qkv_stride);
 }
 
-/// grid = (ceil(T / kRows), B H). A warp has a key row, its lanes a query each.
+/// grid = (ceil(T / kRows), B K). A warp has a key row, its lanes a query each, of one head after
+/// the other that shares the keys.
 template <class T, int kParts>
 __global__ void backward_keys_kernel(AttentionBackward call, const T* qkv, const T* dout, T* dqkv) {
   constexpr int kSize = kParts * kWarpSize;
@@ -155,38 +154,42 @@ __global__ void backward_keys_kernel(AttentionBackward call, const T* qkv, const
   const auto queries = values + kRows;
   const auto douts = queries + kTile;
   const AttentionShape s = call.shape;
-  const int64_t size = s.channels / s.heads;
-  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const T* q = qkv + at.qkv;
+  const int64_t size = s.size;
+  const int64_t shared_by = s.heads / s.kv_heads;
+  const int64_t first_head = blockIdx.y * shared_by;
+  const HeadOffsets first = head_offsets(s, first_head);
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
   const int64_t begin = int64_t{blockIdx.x} * kRows;
   const int64_t row = begin + threadIdx.y;
-  load_rows<kSize, kRows>(q + s.channels, 3 * s.channels, begin, s.seq_len, size, keys);
-  load_rows<kSize, kRows>(q + 2 * s.channels, 3 * s.channels, begin, s.seq_len, size, values);
+  load_rows<kSize, kRows>(qkv + first.k, first.qkv_stride, begin, s.seq_len, size, keys);
+  load_rows<kSize, kRows>(qkv + first.v, first.qkv_stride, begin, s.seq_len, size, values);
   float key_sums[kParts] = {};
   float value_sums[kParts] = {};
-  for (int64_t tile = begin / kTile * kTile; tile < s.seq_len; tile += kTile) {
-    __syncthreads();
-    load_rows<kSize, kTile>(q, 3 * s.channels, tile, s.seq_len, size, queries);
-    load_rows<kSize, kTile>(dout + at.out, s.channels, tile, s.seq_len, size, douts);
-    __syncthreads();
-    const int64_t query = tile + threadIdx.x;
-    float probability = 0;
-    float dscore = 0;
-    if (query >= row && query < s.seq_len) {
-      const int64_t statistics = int64_t{blockIdx.y} * s.seq_len + query;
-      const float score = dot<kSize>(queries[threadIdx.x], keys[threadIdx.y]) * scale;
-      const float dprobability = dot<kSize>(douts[threadIdx.x], values[threadIdx.y]);
-      probability = expf(score - call.log_sum_exp[statistics]);
-      dscore = probability * (dprobability - call.delta[statistics]) * scale;
+  for (int64_t head = first_head; head < first_head + shared_by; ++head) {
+    const HeadOffsets at = head_offsets(s, head);
+    for (int64_t tile = begin / kTile * kTile; tile < s.seq_len; tile += kTile) {
+      __syncthreads();
+      load_rows<kSize, kTile>(qkv + at.q, at.qkv_stride, tile, s.seq_len, size, queries);
+      load_rows<kSize, kTile>(dout + at.out, at.out_stride, tile, s.seq_len, size, douts);
+      __syncthreads();
+      const int64_t query = tile + threadIdx.x;
+      float probability = 0;
+      float dscore = 0;
+      if (query >= row && query < s.seq_len) {
+        const int64_t statistics = head * s.seq_len + query;
+        const float score = dot<kSize>(queries[threadIdx.x], keys[threadIdx.y]) * scale;
+        const float dprobability = dot<kSize>(douts[threadIdx.x], values[threadIdx.y]);
+        probability = expf(score - call.log_sum_exp[statistics]);
+        dscore = probability * (dprobability - call.delta[statistics]) * scale;
+      }
+      add_scaled_rows<kParts>(probability, douts, value_sums);
+      add_scaled_rows<kParts>(dscore, queries, key_sums);
     }
-    add_scaled_rows<kParts>(probability, douts, value_sums);
-    add_scaled_rows<kParts>(dscore, queries, key_sums);
   }
   if (row >= s.seq_len) return;
-  T* dkey = dqkv + at.qkv + row * 3 * s.channels + s.channels;
-  store_row<kParts>(key_sums, 1.0F, size, dkey);
-  store_row<kParts>(value_sums, 1.0F, size, dkey + s.channels);
+  const int64_t offset = row * first.qkv_stride;
+  store_row<kParts>(key_sums, 1.0F, size, dqkv + first.k + offset);
+  store_row<kParts>(value_sums, 1.0F, size, dqkv + first.v + offset);
 }
 
 /// One warp per row of one head, grid = (ceil(T / kRows), B H).
@@ -195,19 +198,20 @@ __global__ void delta_kernel(AttentionBackward call, const T* dout, const T* out
   const AttentionShape s = call.shape;
   const int64_t row = int64_t{blockIdx.x} * kRows + threadIdx.y;
   if (row >= s.seq_len) return;
-  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const int64_t offset = at.out + row * s.channels;
+  const HeadOffsets at = head_offsets(s, blockIdx.y);
+  const int64_t offset = at.out + row * at.out_stride;
   float sum = 0;
-  for (int64_t i = threadIdx.x; i < s.channels / s.heads; i += kWarpSize) {
+  for (int64_t i = threadIdx.x; i < s.size; i += kWarpSize) {
     sum += load(dout + offset + i) * load(out + offset + i);
   }
   sum = warp_sum(sum);
   if (threadIdx.x == 0) call.delta[int64_t{blockIdx.y} * s.seq_len + row] = sum;
 }
 
-dim3 grid_of(const AttentionShape& s) {
+/// A grid for all rows of `heads` heads of each sample.
+dim3 grid_of(const AttentionShape& s, int64_t heads) {
   return dim3(static_cast<unsigned>(ceil_divide(s.seq_len, kRows)),
-              static_cast<unsigned>(s.batch * s.heads));
+              static_cast<unsigned>(s.batch * heads));
 }
 
 // More than 48 kB for large heads, which a kernel must be granted first. Costs about 1 us.
@@ -218,7 +222,7 @@ void launch_forward(const AttentionForward& call, cudaStream_t stream) {
   const dim3 threads(kWarpSize, kRows);
   cudaFuncSetAttribute(forward_kernel<T, kParts>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                        kBytes);
-  forward_kernel<T, kParts><<<grid_of(call.shape), threads, kBytes, stream>>>(
+  forward_kernel<T, kParts><<<grid_of(call.shape, call.shape.heads), threads, kBytes, stream>>>(
       call, numbers_of<T>(call.qkv), numbers_of<T>(call.out));
 }
 
@@ -234,14 +238,15 @@ void launch_backward(const AttentionBackward& call, cudaStream_t stream) {
   const T* dout = numbers_of<T>(call.dout);
   T* dqkv = numbers_of<T>(call.dqkv);
   backward_queries_kernel<T, kParts>
-      <<<grid_of(call.shape), threads, kBytes, stream>>>(call, qkv, dout, dqkv);
+      <<<grid_of(call.shape, call.shape.heads), threads, kBytes, stream>>>(call, qkv, dout, dqkv);
   backward_keys_kernel<T, kParts>
-      <<<grid_of(call.shape), threads, kBytes, stream>>>(call, qkv, dout, dqkv);
+      <<<grid_of(call.shape, call.shape.kv_heads), threads, kBytes, stream>>>(call, qkv, dout,
+                                                                              dqkv);
 }
 
 template <class T>
 void forward(const AttentionForward& call, cudaStream_t stream) {
-  switch (attention_padded_size(call.shape.channels / call.shape.heads)) {
+  switch (attention_padded_size(call.shape.size)) {
     case 32:
       return launch_forward<T, 1>(call, stream);
     case 64:
@@ -257,7 +262,7 @@ void forward(const AttentionForward& call, cudaStream_t stream) {
 
 template <class T>
 void backward(const AttentionBackward& call, cudaStream_t stream) {
-  switch (attention_padded_size(call.shape.channels / call.shape.heads)) {
+  switch (attention_padded_size(call.shape.size)) {
     case 32:
       return launch_backward<T, 1>(call, stream);
     case 64:
@@ -274,8 +279,8 @@ void backward(const AttentionBackward& call, cudaStream_t stream) {
 template <class T>
 void delta(const AttentionBackward& call, cudaStream_t stream) {
   const dim3 threads(kWarpSize, kRows);
-  delta_kernel<T><<<grid_of(call.shape), threads, 0, stream>>>(call, numbers_of<T>(call.dout),
-                                                               numbers_of<T>(call.out));
+  delta_kernel<T><<<grid_of(call.shape, call.shape.heads), threads, 0, stream>>>(
+      call, numbers_of<T>(call.dout), numbers_of<T>(call.out));
 }
 
 }  // namespace

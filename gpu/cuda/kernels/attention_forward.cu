@@ -72,9 +72,8 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ __align__(16) __nv_bfloat16 keys[kKeys * kStride];
   __shared__ __align__(16) __nv_bfloat16 values[kKeys * kStride];
   const AttentionShape s = call.shape;
-  const int64_t size = s.channels / s.heads;
-  const HeadOffsets at = head_offsets(blockIdx.y, s.seq_len, s.heads, s.channels);
-  const __nv_bfloat16* q = qkv + at.qkv;
+  const int64_t size = s.size;
+  const HeadOffsets at = head_offsets(s, blockIdx.y);
   const int64_t begin = int64_t{gridDim.x - 1 - blockIdx.x} * kQueries;
   const int warp = threadIdx.x / kWarpSize;
   const int g = threadIdx.x % kWarpSize / 4;
@@ -83,8 +82,8 @@ __global__ void __launch_bounds__(kThreads)
   const float scale = 1.0F / sqrtf(static_cast<float>(size));
 
   // The queries pass through the memory of the keys on their way to registers.
-  load_tile<kQueries, kSize, kThreads>(q, 3 * s.channels, begin, s.seq_len, size, access.by_8,
-                                       keys);
+  load_tile<kQueries, kSize, kThreads>(qkv + at.q, at.qkv_stride, begin, s.seq_len, size,
+                                       access.by_8, keys);
   __syncthreads();
   FragmentA queries[kSize / 16];
 #pragma unroll
@@ -94,10 +93,10 @@ __global__ void __launch_bounds__(kThreads)
   RowState state;
   for (int64_t tile = 0; tile < begin + kQueries && tile < s.seq_len; tile += kKeys) {
     __syncthreads();
-    load_tile<kKeys, kSize, kThreads>(q + s.channels, 3 * s.channels, tile, s.seq_len, size,
-                                      access.by_8, keys);
-    load_tile<kKeys, kSize, kThreads>(q + 2 * s.channels, 3 * s.channels, tile, s.seq_len, size,
-                                      access.by_8, values);
+    load_tile<kKeys, kSize, kThreads>(qkv + at.k, at.qkv_stride, tile, s.seq_len, size, access.by_8,
+                                      keys);
+    load_tile<kKeys, kSize, kThreads>(qkv + at.v, at.qkv_stride, tile, s.seq_len, size, access.by_8,
+                                      values);
     __syncthreads();
     Scores scores = {};
 #pragma unroll
@@ -130,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t own = row + 8 * half;
     const float total = row_sum(state.total[half]);
     if (own >= s.seq_len) continue;
-    __nv_bfloat16* out = all_out + at.out + own * s.channels;
+    __nv_bfloat16* out = all_out + at.out + own * at.out_stride;
 #pragma unroll
     for (int n = 0; n < kSize / 8; ++n) {
       store_two(sums[n][2 * half] / total, sums[n][2 * half + 1] / total, n * 8 + 2 * t, size,
@@ -148,9 +147,7 @@ void launch(const AttentionForward& call, cudaStream_t stream) {
   const AttentionShape& s = call.shape;
   const dim3 grid(static_cast<unsigned>(ceil_divide(s.seq_len, kQueries)),
                   static_cast<unsigned>(s.batch * s.heads));
-  const int64_t size = s.channels / s.heads;
-  const RowAccess access{fits_packs(call.qkv, s.channels, 8) && size % 8 == 0,
-                         fits_packs(call.out, s.channels, 2) && size % 2 == 0};
+  const RowAccess access{fits_packs(call.qkv, s.size, 8), fits_packs(call.out, s.size, 2)};
   forward_kernel<kSize><<<grid, kThreads, 0, stream>>>(call, numbers_of<__nv_bfloat16>(call.qkv),
                                                        numbers_of<__nv_bfloat16>(call.out), access);
 }
@@ -159,7 +156,7 @@ void launch(const AttentionForward& call, cudaStream_t stream) {
 
 void attention_forward(const AttentionForward& call, cudaStream_t stream) {
   if (call.shape.batch * call.shape.seq_len == 0) return;
-  switch (attention_padded_size(call.shape.channels / call.shape.heads)) {
+  switch (attention_padded_size(call.shape.size)) {
     case 32:
       return launch<32>(call, stream);
     case 64:

@@ -61,13 +61,13 @@ struct Rotate {
   const float* turns;
   float direction;
   T* qkv;
-  int64_t seq_len, channels, pairs;
+  int64_t seq_len, stride, pairs;
   __device__ void operator()(int64_t row, int64_t column) const {
     const int64_t pair = column % pairs;
     const float* turn = turns + row % seq_len * 2 * pairs + pair;
     const float cosine = turn[0];
     const float sine = direction * turn[pairs];
-    T* first = qkv + row * 3 * channels + column / pairs * 2 * pairs + pair;
+    T* first = qkv + row * stride + column / pairs * 2 * pairs + pair;
     const float a = load(first);
     const float b = load(first + pairs);
     store(a * cosine - b * sine, first);
@@ -78,10 +78,11 @@ struct Rotate {
 template <class T>
 void rotate_as(const Rotation& rotation, cudaStream_t stream) {
   const AttentionShape& s = rotation.shape;
+  const int64_t pairs = s.size / 2;
   for_each_in_rows(
-      s.batch * s.seq_len, s.channels, stream,
+      s.batch * s.seq_len, (s.heads + s.kv_heads) * pairs, stream,
       Rotate<T>{rotation.turns, rotation.is_opposite ? -1.0F : 1.0F, numbers_of<T>(rotation.qkv),
-                s.seq_len, s.channels, s.channels / s.heads / 2});
+                s.seq_len, (s.heads + 2 * s.kv_heads) * s.size, pairs});
 }
 
 }  // namespace

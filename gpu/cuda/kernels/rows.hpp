@@ -19,8 +19,8 @@ void swiglu_forward(ConstNumbers x, Numbers y, int64_t rows, int64_t width, cuda
 void swiglu_backward(ConstNumbers x, ConstNumbers dy, Numbers dx, int64_t rows, int64_t width,
                      cudaStream_t stream);
 
-/// Turns q and k of qkv [B, T, 3C] as `Ops::Rotation` says. Bytes: 4 b B T C, and 4 T D of `turns`
-/// for each sample unless a cache has it; FLOPs: 6 B T C.
+/// Turns q and k of qkv [B, T, (H + 2 K) D] as `Ops::Rotation` says. Bytes: 2 b B T (H + K) D, and
+/// 4 T D of `turns` for each sample unless a cache has it; FLOPs: 3 B T (H + K) D.
 struct Rotation {
   AttentionShape shape;
   const float* turns = nullptr;

@@ -29,8 +29,9 @@ JobSpec changed_job() {
   job.name = "other # name";
   job.dump_folder = "/some/where";
   job.model_from = "/weights";
-  job.model = {"llama", "byte-tiny", 300,        512,      3,  2,     64,       false,
-               1e-6,    1.0 / 3,     "rms_norm", "swiglu", 96, false, "rotary", 500.5};
+  job.model = {"llama", "byte-tiny", 300,   512,      3,          4,        2,   24,
+               64,      false,       1e-6,  1.0 / 3,  "rms_norm", "swiglu", 96,  false,
+               true,    "rotary",    500.5, "llama3", 2.5,        0.5,      8.5, 4096};
   job.data = {"tokens", "a = b.bin", "v [1].bin", 0.25};
   job.training = {7, 33, 3, 12, 0.5, true};
   job.optimizer = {"sgd", 3e-4, 0.8, 0.99, 1e-7, 0.01, 0.7};
@@ -225,6 +226,36 @@ TEST_F(JobFile, AFamilyGivesWayToKeysAsWell) {
   EXPECT_FALSE(job->spec.model.has_bias);
   EXPECT_EQ(job->origins.at("model.norm"), "model.name");
   EXPECT_EQ(job->origins.at("model.mlp"), path_ + ":2");
+}
+
+TEST_F(JobFile, APublishedFlavorSetsItsFamily) {
+  const auto job = load("[model]\nn_layer = 5\n", {{"model.flavor", "llama-3.2-1b"}});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.model.name, "llama");
+  EXPECT_EQ(job->spec.model.layers, 5);
+  EXPECT_EQ(job->spec.model.kv_heads, 8);
+  EXPECT_EQ(job->spec.model.rope_type, "llama3");
+  EXPECT_EQ(job->origins.at("model.rope_type"), "flavor");
+  EXPECT_THAT(trouble("[model]\nname = \"gpt2\"\nflavor = \"qwen2.5-0.5b\"\n"),
+              StartsWith("job.toml:3: model.flavor: qwen2.5-0.5b is a qwen2, and model.name = "));
+}
+
+TEST_F(JobFile, HeadsAndScalingThatDoNotFitAreRefused) {
+  const std::string llama = "[model]\nname = \"llama\"\n";
+  EXPECT_EQ(trouble(llama + "n_head = 6\nnum_key_value_heads = 3\nhead_dim = 10\n"), "nothing");
+  EXPECT_THAT(trouble(llama + "num_key_value_heads = 3\n"), HasSubstr("must divide model.n_head"));
+  EXPECT_THAT(trouble(llama + "num_key_value_heads = -1\n"), HasSubstr("must divide"));
+  EXPECT_THAT(trouble(llama + "head_dim = 5\n"),
+              HasSubstr("head_dim = 5: must give heads of an even"));
+  EXPECT_THAT(trouble(llama + "head_dim = 9223372036854775807\n"), HasSubstr("head_dim"));
+  EXPECT_THAT(trouble(llama + "n_head = 3\n"), HasSubstr("or model.head_dim be given"));
+  EXPECT_THAT(trouble(llama + "rope_type = \"yarn\"\n"), HasSubstr("must be one of \"default\""));
+  EXPECT_THAT(trouble(llama + "rope_factor = 2.0\n"), HasSubstr("goes with model.rope_type"));
+  EXPECT_THAT(trouble(llama + "rope_type = \"linear\"\nrope_low_freq_factor = 2.0\n"),
+              HasSubstr("goes with model.rope_type = \"llama3\""));
+  EXPECT_THAT(trouble(llama + "rope_type = \"llama3\"\nrope_low_freq_factor = 4.0\n"),
+              HasSubstr("must be above model.rope_low_freq_factor"));
+  EXPECT_THAT(trouble("[model]\nrope_type = \"linear\"\n"), HasSubstr("position_embedding_type"));
 }
 
 TEST_F(JobFile, WhatIsWrongInAFileHasItsLineAndASuggestion) {

@@ -28,7 +28,8 @@ ModelSpec flavored(const char* flavor) {
 }
 
 TEST(Estimate, IsAProfileOfEveryFlavor) {
-  for (const char* flavor : {"byte-tiny", "byte-small", "byte-medium", "gpt2", "gpt2-xl"}) {
+  for (const char* flavor : {"byte-tiny", "byte-small", "byte-medium", "gpt2", "gpt2-xl",
+                             "smollm-135m", "qwen2.5-0.5b"}) {
     const ModelSpec model = flavored(flavor);
     const Profile profile = estimate(model);
     EXPECT_TRUE(validate(profile).ok()) << validate(profile);
@@ -62,6 +63,8 @@ TEST(Estimate, SizesAreThoseThatTheHostBackEndAllocates) {
   for (uint64_t bits = 0; bits < 16; ++bits) {
     options.model.name = (bits & 8) != 0 ? "llama" : "gpt2";
     apply_family(options.model);
+    options.model.kv_heads = (bits & 1) != 0 ? 1 : 0;
+    options.model.head_size = (bits & 2) != 0 ? 6 : 0;
     options.model.tied_head = (bits & 1) != 0;
     options.recompute = (bits & 2) != 0;
     options.seq_len = (bits & 4) != 0 ? 12 : 5;
