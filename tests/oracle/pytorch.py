@@ -50,14 +50,29 @@ def gpt2(weights, tokens):
     return x @ head.T
 
 
-def llama(weights, tokens, theta=10000.0):
-    """The same of Llama: weights are [out, in], channels i and i + D / 2 turn together."""
+def llama3_frequencies(frequencies, factor=4.0, low=1.0, high=4.0, original=24):
+    """Long waves are factor times as long, short ones stay, and those in between are in between."""
+    scaled = []
+    for frequency in frequencies.tolist():
+        wave = 2 * numpy.pi / frequency
+        if wave > original / low:
+            scaled.append(frequency / factor)
+        elif wave < original / high:
+            scaled.append(frequency)
+        else:
+            kept = (original / wave - low) / (high - low)
+            scaled.append((1 - kept) * frequency / factor + kept * frequency)
+    return torch.tensor(scaled, dtype=torch.float64)
+
+
+def llama(weights, tokens, theta=10000.0, scaling=lambda frequencies: frequencies):
+    """The same of Llama: weights are [out, in], channels i and i + D / 2 turn together. Heads of queries in a row
+    share one of keys and values, if there are fewer of these."""
     functional = torch.nn.functional
     heads, (batch, length) = JOB["heads"], tokens.shape
     x = weights["model.embed_tokens.weight"][tokens]
-    width = x.shape[-1]
-    size = width // heads
-    frequencies = theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    size = weights["model.layers.0.self_attn.q_proj.weight"].shape[0] // heads
+    frequencies = scaling(theta ** (-torch.arange(0, size, 2, dtype=torch.float64) / size))
     angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
     cosines, sines = (torch.cat([f(angles)] * 2, dim=-1).float() for f in (torch.cos, torch.sin))
 
@@ -69,7 +84,8 @@ def llama(weights, tokens, theta=10000.0):
         return functional.linear(values, weights[name + ".weight"], weights.get(name + ".bias"))
 
     def heads_of(values, rotated):
-        values = values.view(batch, length, heads, size).transpose(1, 2)
+        values = values.view(batch, length, -1, size).transpose(1, 2)
+        values = values.repeat_interleave(heads // values.shape[1], dim=1)
         half = torch.cat([-values[..., size // 2:], values[..., :size // 2]], dim=-1)
         return values * cosines + half * sines if rotated else values
 
@@ -79,7 +95,7 @@ def llama(weights, tokens, theta=10000.0):
         h = norm(x, layer + "input_layernorm.weight")
         q, k, v = (heads_of(linear(h, f"{layer}self_attn.{p}_proj"), p != "v") for p in "qkv")
         scores = (q @ k.transpose(2, 3) / size ** 0.5).masked_fill(~mask, float("-inf"))
-        attended = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, width)
+        attended = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, heads * size)
         x = x + linear(attended, layer + "self_attn.o_proj")
         h = norm(x, layer + "post_attention_layernorm.weight")
         gated = functional.silu(linear(h, layer + "mlp.gate_proj"))
@@ -178,6 +194,13 @@ def main():
     compare(program, "llama with biases",
             ["--model.name=llama", "--model.bias=true", "--model.rope_theta=500"],
             lambda weights, tokens: llama(weights, tokens, 500.0))
+    compare(program, "llama with shared keys and long waves scaled",
+            ["--model.name=llama", "--model.num_key_value_heads=2", "--model.head_dim=10",
+             "--model.rope_type=llama3", "--model.rope_factor=4", "--model.rope_original_max_position_embeddings=24"],
+            lambda weights, tokens: llama(weights, tokens, scaling=llama3_frequencies))
+    compare(program, "qwen2", ["--model.name=qwen2", "--model.num_key_value_heads=1", "--model.rope_type=linear",
+                               "--model.rope_factor=2"],
+            lambda weights, tokens: llama(weights, tokens, scaling=lambda frequencies: frequencies / 2))
     check_generation(program, gpt2)
     check_generation(program, llama)
     program.finish()
