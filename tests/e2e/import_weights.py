@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Training begins with the weights of a folder in Hugging Face's form, on other data and in another layout;
-a worker is killed on the way, and the run is resumed when the folder is gone."""
+"""Training begins with the weights of a folder in Hugging Face's form, of a Llama whose heads share keys, on other
+data and in another layout; a worker is killed on the way, and the run is resumed when the folder is gone."""
 import os
 import shutil
 import sys
@@ -12,6 +12,8 @@ from running import Program, SMALL_JOB, SOURCE  # noqa: E402
 
 BAD_CONFIG, BAD_DATA = 2, 3
 TOLERANCE = 1e-4
+MODEL = ["--model.name", "llama", "--model.num_key_value_heads", "2", "--model.rope_type", "llama3", "--model.rope_factor",
+         "4", "--model.rope_original_max_position_embeddings", "16"]
 OTHER_TEXT = ["--data.path", os.path.join(SOURCE, "LICENSE"), "--checkpoint.keep_latest_k", "0"]
 
 
@@ -22,7 +24,7 @@ def loss_of_first_step(run):
 
 def make_folder(program):
     """What others would bring: config.json and weights, and nothing of the run that made them."""
-    _, run = program.train("base")
+    _, run = program.train("base", *MODEL)
     folder = os.path.join(program.folder, "pretrained")
     os.makedirs(folder)
     for name in os.listdir(newest(run)):
@@ -32,7 +34,7 @@ def make_folder(program):
 
 
 def every_key(program, but, value):
-    result = program.run("config", "show", SMALL_JOB)
+    result = program.run("config", "show", SMALL_JOB, *MODEL)
     lines = result.stdout[result.stdout.index("[model]"):].split("\n\n")[0].splitlines()[1:]
     keys = dict(line.split("#")[0].strip().split(" = ") for line in lines)
     keys = {"model." + name: text.strip('"') for name, text in keys.items()}
@@ -44,6 +46,8 @@ def every_key(program, but, value):
 def check_refusals(program, folder):
     for what, words, says in (
             ("another model", ["--model.from", folder, "--model.n_head", "2"], "--model.n_head = 2: it is 4"),
+            ("another number of key heads", ["--model.from", folder, "--model.num_key_value_heads", "4"],
+             "--model.num_key_value_heads = 4: it is 2"),
             ("a folder that is not there", ["--model.from", "nowhere"], "config.json is not there"),
             ("a flavor beside it", ["--model.from", folder, "--model.flavor", "gpt2"], "leave it out"),
             ("a run beside it", ["--model.from", folder, "--checkpoint.initial_load_path", folder],
@@ -69,7 +73,7 @@ def main():
     program.expect("from the same bits", begun.keys() == brought.keys() and
                    all((begun[name] == brought[name]).all() for name in brought))
 
-    _, fresh = program.train("fresh", *OTHER_TEXT)
+    _, fresh = program.train("fresh", *MODEL, *OTHER_TEXT)
     losses = [loss_of_first_step(run) for run in (alone, fresh)]
     program.expect("which know something of another text", losses[0] < losses[1] - 1, losses)
 
