@@ -150,6 +150,11 @@ absl::Status take_heads(const nlohmann::json& json, const std::string& path,
                         plans::ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(take_optional(json, path, "num_key_value_heads", model.kv_heads));
   SKEIN_RETURN_IF_ERROR(take_optional(json, path, "head_dim", model.head_size));
+  for (const char* key : {"num_key_value_heads", "head_dim"}) {
+    if (has_value(json, key) && json[key] < 1) {
+      return absl::DataLossError(absl::StrCat(path, " lacks a proper \"", key, "\""));
+    }
+  }
   if (model.kv_heads == model.heads) model.kv_heads = 0;
   const bool is_whole = model.heads >= 1 && model.channels % model.heads == 0;
   if (is_whole && model.head_size == model.channels / model.heads) model.head_size = 0;
@@ -224,15 +229,16 @@ absl::Status check_llama(const nlohmann::json& json, const std::string& path) {
   if (has_value(json, "hidden_act") && json["hidden_act"] != "silu") {
     return unsupported(path, "hidden_act is not silu");
   }
-  if (is_set(json, "attention_bias") != is_set(json, "mlp_bias")) {
+  const bool is_llama = json["model_type"] == "llama";
+  if (is_llama && is_set(json, "attention_bias") != is_set(json, "mlp_bias")) {
     return unsupported(path, "biases in one of attention and MLP only");
   }
   if (is_set(json, "use_sliding_window")) return unsupported(path, "use_sliding_window: true");
   const auto types = json.find("layer_types");
   if (types == json.end() || !types->is_array()) return absl::OkStatus();
   for (const nlohmann::json& type : *types) {
-    if (type != "full_attention")
-      return unsupported(path, absl::StrCat("a layer of ", type.dump()));
+    if (type == "full_attention") continue;
+    return unsupported(path, absl::StrCat("a layer of ", type.dump()));
   }
   return absl::OkStatus();
 }

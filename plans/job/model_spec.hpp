@@ -55,9 +55,9 @@ int64_t qkv_width(const ModelSpec& model);
 /// Whether the product for q, k and v has a bias.
 bool qkv_has_bias(const ModelSpec& model);
 /// Pair i of a head turns by the i-th of these D / 2 angles from one position to the next.
-/// "llama3": with r = (original length / wavelength - low) / (high - low), cut to [0, 1], a
-/// frequency f is (1 - r) f / factor + r f (Llama 3.1's positions: "Llama 3 Herd of Models", arXiv
-/// 2407.21783, and the formula in its model card's code).
+/// Scaled by "llama3" (Llama 3.1: arXiv 2407.21783), with r = (original length / wavelength -
+/// low) / (high - low), cut to [0, 1], a frequency f is (1 - r) f / factor + r f. "linear" makes
+/// f / factor of each.
 std::vector<double> rotary_frequencies(const ModelSpec& model);
 /// I: `intermediate_size`, or 4 C, or with "swiglu" 8/3 C rounded up to a multiple of 32, which
 /// makes three matrices as large as two.

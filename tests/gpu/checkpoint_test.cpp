@@ -441,6 +441,7 @@ TEST(Checkpoint, RefusesLlamasOfAnotherForm) {
   }
   for (const auto& [what, change] : std::vector<std::pair<const char*, nlohmann::json>>{
            {"num_key_value_heads", {{"num_key_value_heads", 3}}},
+           {"num_key_value_heads", {{"num_key_value_heads", 0}}},
            {"head_dim", {{"head_dim", 5}}},
            {"\"factor\"", {{"rope_scaling", {{"rope_type", "llama3"}}}}},
            {"high_freq_factor",
