@@ -70,6 +70,17 @@ struct Work {
   std::function<void()> on_begin = {};
 };
 
+/// How logits lie in a device's memory while a head works, a piece of the rows at a time.
+struct LogitsLayout {
+  /// Rows of a piece, and numbers in it, which are fewer rows of a larger vocabulary. As it is,
+  /// they stay in the second-level cache of most machines for a byte-level vocabulary, and take 64
+  /// MB in float32 for GPT-2's.
+  int64_t rows_max = 1024;
+  int64_t numbers_max = 16 << 20;
+  /// Rows lie a multiple of so many numbers apart.
+  int64_t stride_multiple = 1;
+};
+
 struct DeviceInfo {
   std::string name;      // "cpu x1", "sleep", "cuda:0 NVIDIA H200 (0000:1b:00.0)"
   int32_t threads = 0;   // Host threads; 0 for others.
@@ -77,6 +88,7 @@ struct DeviceInfo {
   bool computes = true;  // False for a device that only sleeps: results are zeros.
   /// The type of activations, their gradients, and weights as products read them.
   NumberType activations = NumberType::kFloat32;
+  LogitsLayout logits = {};
   bool is_host_memory = true;  // The host may read and write what `allocate` gives.
   /// Memory of its own that was free when it was made; 0: it uses the host's, or does not know.
   int64_t memory_bytes = 0;

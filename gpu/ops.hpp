@@ -26,12 +26,26 @@ class Ops {
 
   /// c [m, n] = op(a) op(b), or c + op(a) op(b) if `accumulate`. a is [m, k], or [k, m] if
   /// `transpose_a`; b is [k, n], or [n, k] if `transpose_b`. c may be float32 where a and b are
-  /// not.
+  /// not. Rows lie `stride` numbers apart (0: one behind the other); what is between them, also
+  /// behind the last one, belongs to the matrix, and nothing is known of it when the product is
+  /// done.
   struct Matmul {
     int64_t m = 0, n = 0, k = 0;
     bool transpose_a = false;
     bool transpose_b = false;
     bool accumulate = false;
+    int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+
+    int64_t a_rows() const { return transpose_a ? k : m; }
+    int64_t b_rows() const { return transpose_b ? n : k; }
+    /// The same without a stride of 0.
+    Matmul with_strides() const {
+      Matmul filled = *this;
+      if (a_stride == 0) filled.a_stride = transpose_a ? m : k;
+      if (b_stride == 0) filled.b_stride = transpose_b ? k : n;
+      if (c_stride == 0) filled.c_stride = n;
+      return filled;
+    }
   };
   virtual void matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) = 0;
   /// Overwrites y [rows, columns]: every row is `bias`. For a product that accumulates onto it.
@@ -118,10 +132,12 @@ class Ops {
 
   /// logits [rows, V] := gradient of the loss, (softmax - one hot) * scale, and rows of zeros where
   /// the target is -1. Adds the token losses to `loss_sum` and their number to `loss_tokens` (host
-  /// memory, valid when the work ends).
+  /// memory, valid when the work ends). Rows lie `stride` numbers apart, >= V; what is between them
+  /// stays.
   struct CrossEntropy {
     std::span<const int32_t> targets;  // Host memory, [rows].
     int64_t vocab_size = 0;
+    int64_t stride = 0;
     float scale = 0;
     double* loss_sum = nullptr;
     int64_t* loss_tokens = nullptr;

@@ -289,7 +289,7 @@ void ReplicaState::fail(const absl::Status& why) {
   absl::Status told = why;
   for (const auto& [stage, replica] : parts.replicas) {
     const gpu::StageModel& model = *replica.parts.model;
-    told = gpu::with_estimate(told, replica.parts.options, model.activation_type());
+    told = gpu::with_estimate(told, replica.parts.options, model.device_info());
   }
   self->send(config.listener, WorkerFault{told, {}});
 }

@@ -148,8 +148,7 @@ absl::Status reserve_memory(const PrepareRequest& request) {
     for (const plans::ReplicaPlan& replica : stage.replicas) {
       if (replica.worker != request.worker) continue;
       const gpu::StageModelOptions options = model_options(request, replica.id);
-      const gpu::MemoryEstimate estimate =
-          gpu::estimate_memory(options, request.device->info().activations);
+      const gpu::MemoryEstimate estimate = gpu::estimate_memory(options, request.device->info());
       bytes += estimate.total_bytes() + (is_split ? estimate.split_bytes : 0);
     }
   }

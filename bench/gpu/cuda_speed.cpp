@@ -36,12 +36,13 @@ struct Options {
 struct Sizes {
   explicit Sizes(bool is_quick) {
     if (!is_quick) return;
-    batch = 1, seq_len = 32, channels = 32, heads = 2, layers = 1, vocab = 300, repeats = 1;
+    batch = 1, seq_len = 32, channels = 32, heads = 2, layers = 1, vocab = 256, repeats = 1;
     square = 32;
   }
   int64_t rows() const { return batch * seq_len; }
 
   int64_t batch = 16, seq_len = 1024, channels = 768, heads = 12, layers = 12, vocab = 50304;
+  int64_t odd_vocab() const { return vocab - 47; }  // GPT-2's own, 50257.
   int64_t square = 8192;  // Side of the product that all others are compared with.
   int64_t repeats = 20;   // Calls of an op in one round.
 };
@@ -91,6 +92,7 @@ class Table {
     measure_products();
     measure_attention();
     measure_rows();
+    measure_head();
     measure_updates();
   }
 
@@ -239,14 +241,46 @@ class Table {
              [&](Ops& ops) { ops.embedding_forward(embedding, weight, positions, z); });
     by_bytes("embedding backward", (12 + b) * elements,
              [&](Ops& ops) { ops.embedding_backward(embedding, x, weight, positions); });
-    const int64_t rows = std::min<int64_t>(n, 4096);
-    const Numbers logits = activations(rows * v);
-    double sum = 0;
-    int64_t counted = 0;
-    const std::span<const int32_t> targets(tokens.data(), static_cast<size_t>(rows));
-    by_bytes("cross-entropy with gradient", 3 * b * static_cast<double>(rows * v), [&](Ops& ops) {
-      ops.cross_entropy({targets, v, 1e-3F, &sum, &counted}, logits);
-    });
+  }
+
+  /// With a vocabulary that products like, with GPT-2's in rows as far apart, as a model has them,
+  /// and with GPT-2's in rows that lie one behind the other.
+  void measure_head() {
+    const int64_t n = std::min<int64_t>(s_.rows(), 8192), c = s_.channels, wide = s_.vocab;
+    const std::vector<int32_t> targets(static_cast<size_t>(n), 1);
+    const Numbers x = activations(n * c);
+    const Numbers matrix = activations(wide * c);
+    const Numbers logits = activations(n * wide);
+    const Numbers dx = activations(n * c, false);
+    float* dmatrix = tensor(wide * c);
+    struct Form {
+      std::string name;
+      int64_t v, stride;
+    };
+    const int64_t odd = s_.odd_vocab();
+    for (const Form& form :
+         {Form{"", wide, wide}, {", odd V", odd, wide}, {", odd V, packed", odd, odd}}) {
+      const int64_t v = form.v, stride = form.stride;
+      const double flops = 2 * static_cast<double>(n * v) * static_cast<double>(c);
+      by_flops("head: logits" + form.name, flops, [&](Ops& ops) {
+        ops.matmul({.m = n, .n = v, .k = c, .transpose_b = true, .c_stride = stride}, x, matrix,
+                   logits);
+      });
+      by_flops("head: dx" + form.name, flops, [&](Ops& ops) {
+        ops.matmul({.m = n, .n = c, .k = v, .a_stride = stride}, logits, matrix, dx);
+      });
+      by_flops("head: dW" + form.name, flops, [&](Ops& ops) {
+        ops.matmul(
+            {.m = v, .n = c, .k = n, .transpose_a = true, .accumulate = true, .a_stride = stride},
+            logits, x, dmatrix);
+      });
+      double sum = 0;
+      int64_t counted = 0;
+      by_bytes("head: cross-entropy" + form.name, 3 * number_bytes_ * static_cast<double>(n * v),
+               [&](Ops& ops) {
+                 ops.cross_entropy({targets, v, stride, 1e-3F, &sum, &counted}, logits);
+               });
+    }
   }
 
   void measure_updates() {
@@ -277,10 +311,10 @@ class Table {
   double number_bytes_ = 0;  // An activation's.
 };
 
-/// Steps of the whole model in one stage.
-void measure_model(gpu::Device& device, const Sizes& sizes) {
+/// Steps of the whole model, with a vocabulary of `vocab`, in one stage.
+void measure_model(gpu::Device& device, const Sizes& sizes, int64_t vocab) {
   gpu::StageModelOptions options;
-  options.model.vocab_size = sizes.vocab;
+  options.model.vocab_size = vocab;
   options.model.positions = sizes.seq_len;
   options.model.layers = sizes.layers;
   options.model.heads = sizes.heads;
@@ -295,7 +329,7 @@ void measure_model(gpu::Device& device, const Sizes& sizes) {
   std::vector<int32_t> tokens(static_cast<size_t>(sizes.rows()));
   plans::Rng rng(5);
   for (int32_t& token : tokens) {
-    token = static_cast<int32_t>(rng.below(static_cast<uint64_t>(sizes.vocab)));
+    token = static_cast<int32_t>(rng.below(static_cast<uint64_t>(vocab)));
   }
   Clock clock(device);
   std::vector<double> rounds;
@@ -319,11 +353,11 @@ void measure_model(gpu::Device& device, const Sizes& sizes) {
   const double flops = 6 * static_cast<double>(parameters) * n +
                        6 * n * static_cast<double>(sizes.layers * sizes.channels * sizes.seq_len);
   std::printf(
-      "GPT-2 of %.0f M parameters, %lld x %lld tokens: %.0f tokens/s, "
+      "GPT-2 of %.0f M parameters, V %lld, %lld x %lld tokens: %.0f tokens/s, "
       "%.0f TFLOP/s, %.1f GB\n",
-      static_cast<double>(parameters) / 1e6, static_cast<long long>(sizes.batch),
-      static_cast<long long>(sizes.seq_len), n / seconds, flops / seconds / 1e12,
-      static_cast<double>(device.memory().in_use_max) / 1e9);
+      static_cast<double>(parameters) / 1e6, static_cast<long long>(vocab),
+      static_cast<long long>(sizes.batch), static_cast<long long>(sizes.seq_len), n / seconds,
+      flops / seconds / 1e12, static_cast<double>(device.memory().in_use_max) / 1e9);
 }
 
 int run(const Options& options) {
@@ -338,7 +372,9 @@ int run(const Options& options) {
   std::printf("%s, %s\n", (*device)->info().name.c_str(), options.precision.c_str());
   Table(**device, sizes).run();
   std::printf("\n");
-  measure_model(**device, sizes);
+  for (const int64_t vocab : {sizes.vocab, sizes.odd_vocab()}) {
+    measure_model(**device, sizes, vocab);
+  }
   return 0;
 }
 

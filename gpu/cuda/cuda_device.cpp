@@ -14,6 +14,11 @@
 namespace skein::gpu {
 namespace {
 
+/// Enough rows to fill a large GPU's product, whose last wave of blocks is then a small part of it,
+/// and rows that its copy engines take, which want 16 bytes: a vocabulary as GPT-2's is odd.
+constexpr LogitsLayout kLogits = {
+    .rows_max = 8192, .numbers_max = int64_t{1} << 31, .stride_multiple = 64};
+
 /// A GPU. A work has ended when the GPU has done it and the host has its numbers; the next one
 /// begins then.
 class CudaDevice final : public Device {
@@ -24,6 +29,7 @@ class CudaDevice final : public Device {
     info_.name = context_->name();
     info_.is_host_memory = false;
     if (precision == Precision::kBfloat16) info_.activations = NumberType::kBfloat16;
+    info_.logits = kLogits;
     info_.memory_bytes = memory_bytes;
   }
 

@@ -36,17 +36,17 @@ float* CudaOps::converted(Scratch which, ConstNumbers from, int64_t count) {
 }
 
 void CudaOps::multiply_converted(const Products::Call& call) {
-  const Matmul& s = call.shape;
+  const Matmul s = call.shape.with_strides();
   Products::Call instead;
   instead.shape = s;
-  instead.a = converted(kCastA, call.a, s.m * s.k);
-  instead.b = converted(kCastB, call.b, s.k * s.n);
+  instead.a = converted(kCastA, call.a, s.a_rows() * s.a_stride);
+  instead.b = converted(kCastB, call.b, s.b_rows() * s.b_stride);
   const bool rounds = call.c.type() != NumberType::kFloat32;
-  instead.c = rounds ? Numbers(scratch_of<float>(kCastC, s.m * s.n)) : call.c;
+  instead.c = rounds ? Numbers(scratch_of<float>(kCastC, s.m * s.c_stride)) : call.c;
   if (instead.a.is_null() || instead.b.is_null() || instead.c.is_null()) return;
-  if (rounds && s.accumulate) copy(call.c, instead.c, s.m * s.n);
+  if (rounds && s.accumulate) copy(call.c, instead.c, s.m * s.c_stride);
   note(products_->multiply(instead));
-  if (rounds) copy(instead.c, call.c, s.m * s.n);
+  if (rounds) copy(instead.c, call.c, s.m * s.c_stride);
 }
 
 void CudaOps::matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) {

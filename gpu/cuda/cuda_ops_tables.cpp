@@ -65,16 +65,17 @@ void CudaOps::embedding_backward(const Embedding& shape, ConstNumbers dy, float*
 void CudaOps::cross_entropy(const CrossEntropy& shape, Numbers logits) {
   const auto rows = static_cast<int64_t>(shape.targets.size());
   const auto* targets = upload_all(kTable1, shape.targets);
-  auto* losses = scratch_of<double>(kRowLosses, rows);
+  auto* losses = scratch_of<double>(kRowLosses, rows + 1);
   if (targets == nullptr || losses == nullptr) return;
-  kernels::cross_entropy(targets, logits, losses, rows, shape.vocab_size, shape.scale, stream());
+  double* sum = losses + rows;
+  kernels::cross_entropy(
+      {targets, logits, losses, sum, rows, shape.vocab_size, shape.stride, shape.scale}, stream());
   launched("cross_entropy");
   const int64_t counted =
       std::count_if(shape.targets.begin(), shape.targets.end(), [](int32_t t) { return t >= 0; });
-  download(losses, rows * static_cast<int64_t>(sizeof(double)),
-           [rows, counted, sum = shape.loss_sum, tokens = shape.loss_tokens](const void* copy) {
-             const auto* each = static_cast<const double*>(copy);
-             for (int64_t r = 0; r < rows; ++r) *sum += each[r];
+  download(sum, sizeof(double),
+           [counted, total = shape.loss_sum, tokens = shape.loss_tokens](const void* copy) {
+             *total += *static_cast<const double*>(copy);
              *tokens += counted;
            });
 }

@@ -115,10 +115,13 @@ Products::~Products() {
 }
 
 Products::Key Products::key_of(const Call& call) {
-  const Ops::Matmul& s = call.shape;
+  const Ops::Matmul s = call.shape.with_strides();
   return {s.m,
           s.n,
           s.k,
+          s.a_stride,
+          s.b_stride,
+          s.c_stride,
           s.transpose_a,
           s.transpose_b,
           s.accumulate,
@@ -127,8 +130,9 @@ Products::Key Products::key_of(const Call& call) {
           call.epilogue,
           alignment_of(call.a.data()),
           alignment_of(call.b.data()),
-          call.aux == nullptr ? alignment_of(call.c.data())
-                              : std::min(alignment_of(call.c.data()), alignment_of(call.aux))};
+          alignment_of(call.c.data()),
+          alignment_of(call.extra),
+          alignment_of(call.aux)};
 }
 
 absl::Status Products::multiply(const Call& call) {
@@ -173,21 +177,22 @@ absl::StatusOr<std::unique_ptr<Products::Choice>> Products::choose(const Key& ke
   SKEIN_RETURN_IF_ERROR(
       set(choice->product, CUBLASLT_MATMUL_DESC_EPILOGUE, to_library(key.epilogue)));
   if (key.epilogue == Epilogue::kBiasGelu) {
-    SKEIN_RETURN_IF_ERROR(set(choice->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.n));
+    SKEIN_RETURN_IF_ERROR(set(choice->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.c_stride));
   }
   // What epilogues read and write has the type of the result unless they are told of another.
   const cudaDataType_t type = to_library(key.operands);
-  auto layout = [](cublasLtMatrixLayout_t* made, cudaDataType_t of, int64_t rows, int64_t columns) {
+  auto layout = [](cublasLtMatrixLayout_t* made, cudaDataType_t of, int64_t rows, int64_t columns,
+                   int64_t stride) {
     return cublas_status(cublasLtMatrixLayoutCreate(made, of, static_cast<uint64_t>(rows),
-                                                    static_cast<uint64_t>(columns), rows),
+                                                    static_cast<uint64_t>(columns), stride),
                          "cannot describe a matrix");
   };
-  // Our row-major [r, c] is the library's [c, r] with leading dimension c.
-  SKEIN_RETURN_IF_ERROR(
-      layout(&choice->a, type, key.transpose_b ? key.k : key.n, key.transpose_b ? key.n : key.k));
-  SKEIN_RETURN_IF_ERROR(
-      layout(&choice->b, type, key.transpose_a ? key.m : key.k, key.transpose_a ? key.k : key.m));
-  SKEIN_RETURN_IF_ERROR(layout(&choice->c, to_library(key.result), key.n, key.m));
+  // Our row-major [r, c] is the library's [c, r], and our stride its leading dimension.
+  SKEIN_RETURN_IF_ERROR(layout(&choice->a, type, key.transpose_b ? key.k : key.n,
+                               key.transpose_b ? key.n : key.k, key.b_stride));
+  SKEIN_RETURN_IF_ERROR(layout(&choice->b, type, key.transpose_a ? key.m : key.k,
+                               key.transpose_a ? key.k : key.m, key.a_stride));
+  SKEIN_RETURN_IF_ERROR(layout(&choice->c, to_library(key.result), key.n, key.m, key.c_stride));
   // The library looks at them when it is asked what it supports.
   SKEIN_RETURN_IF_ERROR(set_pointers(choice->product, call));
   choice->status = find_algorithm(key, *choice);

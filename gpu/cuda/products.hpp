@@ -55,10 +55,11 @@ class Products {
   /// What the library's choice depends on: sizes, flags, and how pointers are aligned.
   struct Key {
     int64_t m, n, k;
+    int64_t a_stride, b_stride, c_stride;
     bool transpose_a, transpose_b, accumulate;
     NumberType operands, result;
     Epilogue epilogue;
-    uint32_t alignment_a, alignment_b, alignment_c;
+    uint32_t alignment_a, alignment_b, alignment_c, alignment_extra, alignment_aux;
     auto operator<=>(const Key&) const = default;
   };
   struct Choice;

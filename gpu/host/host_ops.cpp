@@ -22,19 +22,18 @@ constexpr int64_t kSumPiece = 1 << 16;
 
 }  // namespace
 
-void HostOps::matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) {
+void HostOps::matmul(const Matmul& asked, ConstNumbers a, ConstNumbers b, Numbers c) {
+  const Matmul shape = asked.with_strides();
   const float* a_floats = a.floats();
   const float* b_floats = b.floats();
   float* c_floats = c.floats();
-  const int64_t a_stride = shape.transpose_a ? shape.m : shape.k;
-  const int64_t b_stride = shape.transpose_b ? shape.k : shape.n;
   // Rows of c are shared out; a tall product keeps all of b in every core's cache.
   pool_.for_ranges(shape.m, kProductGrain, [&](int64_t begin, int64_t end) {
     Matmul part = shape;
     part.m = end - begin;
-    const float* a_part = a_floats + (shape.transpose_a ? begin : begin * a_stride);
-    matmul_on_this_thread(part, 1.0F, {a_part, a_stride}, {b_floats, b_stride},
-                          {c_floats + begin * shape.n, shape.n});
+    const float* a_part = a_floats + (shape.transpose_a ? begin : begin * shape.a_stride);
+    matmul_on_this_thread(part, 1.0F, {a_part, shape.a_stride}, {b_floats, shape.b_stride},
+                          {c_floats + begin * shape.c_stride, shape.c_stride});
   });
 }
 
@@ -167,7 +166,7 @@ void HostOps::cross_entropy(const CrossEntropy& shape, Numbers logits) {
   std::vector<double> losses(static_cast<size_t>(rows), 0.0);
   pool_.for_ranges(rows, kProductGrain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      float* row = logits.floats() + r * shape.vocab_size;
+      float* row = logits.floats() + r * shape.stride;
       const int32_t target = shape.targets[static_cast<size_t>(r)];
       if (target < 0) {
         std::fill_n(row, shape.vocab_size, 0.0F);

@@ -5,21 +5,19 @@
 namespace skein::gpu {
 namespace {
 
-/// Logits that exist at once: they stay in the second-level cache of most machines for a byte-level
-/// vocabulary, and take 64 MB in float32 for GPT-2's.
-constexpr int64_t kLogitsMax = 16 << 20;
-constexpr int64_t kPieceRowsMax = 1024;
+int64_t round_up(int64_t count, int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
-Head::Head(const LayerShape& shape)
+Head::Head(const LayerShape& shape, const LogitsLayout& layout)
     : shape_(shape),
-      piece_rows_(std::clamp<int64_t>(kLogitsMax / shape.model.vocab_size, 1,
-                                      std::min(kPieceRowsMax, shape.tokens()))) {}
+      stride_(round_up(shape.model.vocab_size, layout.stride_multiple)),
+      piece_rows_(std::clamp<int64_t>(layout.numbers_max / shape.model.vocab_size, 1,
+                                      std::min(layout.rows_max, shape.tokens()))) {}
 
-int64_t Head::scratch_numbers() const {
-  return 2 * shape_.activations() + piece_rows_ * shape_.model.vocab_size;
-}
+int64_t Head::scratch_numbers() const { return 2 * shape_.activations() + piece_rows_ * stride_; }
 
 int64_t Head::statistics_floats() const { return 2 * shape_.tokens(); }
 
@@ -43,14 +41,17 @@ void Head::forward(Ops& ops, const Parameters& parameters, ConstNumbers input,
   for (int64_t begin = 0; begin < n; begin += piece_rows_) {
     const int64_t rows = std::min(piece_rows_, n - begin);
     const ConstNumbers normed = s.normed + begin * c;
-    ops.matmul({rows, v, c, false, true, false}, normed, parameters.matrix, s.logits);
+    ops.matmul({.m = rows, .n = v, .k = c, .transpose_b = true, .c_stride = stride_}, normed,
+               parameters.matrix, s.logits);
     ops.cross_entropy({targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(rows)), v,
-                       scale, loss.sum, loss.tokens},
+                       stride_, scale, loss.sum, loss.tokens},
                       s.logits);
     if (gradient.is_null()) continue;
-    ops.matmul({rows, c, v, false, false, false}, s.logits, parameters.matrix,
+    ops.matmul({.m = rows, .n = c, .k = v, .a_stride = stride_}, s.logits, parameters.matrix,
                s.dnormed + begin * c);
-    ops.matmul({v, c, rows, true, false, true}, s.logits, normed, parameters.dmatrix);
+    ops.matmul(
+        {.m = v, .n = c, .k = rows, .transpose_a = true, .accumulate = true, .a_stride = stride_},
+        s.logits, normed, parameters.dmatrix);
   }
   if (gradient.is_null()) return;
   ops.zero(gradient, n * c);
@@ -64,7 +65,8 @@ void Head::logits(Ops& ops, const Parameters& parameters, ConstNumbers input, in
   const int64_t c = shape_.model.channels, v = shape_.model.vocab_size;
   ops.norm_forward({input + row * c, parameters.norm_weight, parameters.norm_bias, s.normed, s.mean,
                     s.rstd, 1, c, static_cast<float>(shape_.model.norm_epsilon)});
-  ops.matmul({1, v, c, false, true, false}, s.normed, parameters.matrix, s.logits);
+  ops.matmul({.m = 1, .n = v, .k = c, .transpose_b = true, .c_stride = stride_}, s.normed,
+             parameters.matrix, s.logits);
   ops.copy_out(s.logits, logits);
 }
 

@@ -13,7 +13,7 @@ namespace skein::gpu {
 /// The backward has then nothing left to do.
 class Head {
  public:
-  explicit Head(const LayerShape& shape);
+  Head(const LayerShape& shape, const LogitsLayout& layout);
 
   /// Parameters: norm weight, norm bias, which an RMS norm has not got (null), and the matrix
   /// [V, C].
@@ -51,6 +51,7 @@ class Head {
   Scratch take(const Memory& memory) const;
 
   LayerShape shape_;
+  int64_t stride_;      // Of logits.
   int64_t piece_rows_;  // Rows whose logits exist at once.
 };
 

@@ -14,13 +14,14 @@ namespace skein::gpu {
 namespace {
 
 /// That the stage keeps beside parameters and stashes, for all layers and micro-batches together.
-int64_t shared_bytes(const StageModelOptions& options, NumberType type) {
+int64_t shared_bytes(const StageModelOptions& options, const DeviceInfo& device) {
   const LayerShape shape{options.model, options.rows, options.seq_len};
   const bool has_head = options.layers.end == plans::layer_count(options.model);
+  const Head head(shape, device.logits);
   const bool has_blocks =
       options.layers.end - options.layers.begin > (options.layers.begin == 0) + (has_head ? 1 : 0);
-  int64_t scratch = has_head ? Head(shape).scratch_numbers() : 0;
-  int64_t statistics = has_head ? Head(shape).statistics_floats() : 0;
+  int64_t scratch = has_head ? head.scratch_numbers() : 0;
+  int64_t statistics = has_head ? head.statistics_floats() : 0;
   int64_t blocks = 0;
   if (has_blocks) {
     const std::unique_ptr<Layer> block = make_block(shape);
@@ -33,7 +34,8 @@ int64_t shared_bytes(const StageModelOptions& options, NumberType type) {
     floats += options.seq_len * plans::head_size(options.model);  // `rotary_turns`.
   }
   // A gradient on its way, and an activation that passes through without a stash, twice.
-  return (scratch + blocks + 3 * shape.activations()) * bytes_of(type) + float_bytes(floats);
+  return (scratch + blocks + 3 * shape.activations()) * bytes_of(device.activations) +
+         float_bytes(floats);
 }
 
 /// Numbers in the parameters of the stage's blocks.
@@ -64,7 +66,8 @@ plans::NumberBytes number_bytes(NumberType type) {
 
 }  // namespace
 
-MemoryEstimate estimate_memory(const StageModelOptions& options, NumberType type) {
+MemoryEstimate estimate_memory(const StageModelOptions& options, const DeviceInfo& device) {
+  const NumberType type = device.activations;
   // Sizes do not depend on speeds.
   const plans::NumberBytes bytes = number_bytes(type);
   const plans::Profile profile = plans::estimate_profile(
@@ -88,16 +91,16 @@ MemoryEstimate estimate_memory(const StageModelOptions& options, NumberType type
     estimate.split_bytes = options.stash_count * block_count(options) *
                            make_block(shape)->pending_numbers() * bytes_of(type);
   }
-  estimate.working_bytes = shared_bytes(options, type) - estimate.extra_bytes +
+  estimate.working_bytes = shared_bytes(options, device) - estimate.extra_bytes +
                            4 * float_bytes(parameters) + bytes.weight_copy * parameters -
                            estimate.state_bytes;
   return estimate;
 }
 
 absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options,
-                           NumberType type) {
+                           const DeviceInfo& device) {
   if (!absl::IsResourceExhausted(why)) return why;
-  const MemoryEstimate estimate = estimate_memory(options, type);
+  const MemoryEstimate estimate = estimate_memory(options, device);
   return absl::ResourceExhaustedError(absl::StrCat(
       std::string(why.message()), "; the plan counts on ", estimate.planned_bytes(),
       " bytes for the stage of layers ", options.layers.begin, "..", options.layers.end, " (",

@@ -21,7 +21,7 @@ namespace {
 
 class TransformerStage final : public StageModel {
  public:
-  TransformerStage(const StageModelOptions& options, ParameterStore store)
+  TransformerStage(const StageModelOptions& options, ParameterStore store, Device& device)
       : options_(options),
         shape_{options.model, options.rows, options.seq_len},
         store_(std::move(store)),
@@ -29,7 +29,8 @@ class TransformerStage final : public StageModel {
         has_embedding_(options.layers.begin == 0),
         has_positions_(!plans::has_rotary(options.model)),
         has_head_(options.layers.end == plans::layer_count(options.model)),
-        head_(shape_) {
+        head_(shape_, device.info().logits),
+        device_(&device) {
     for (size_t b = 0; b < parameters_.blocks.size(); ++b) blocks_.push_back(make_block(shape_));
   }
 
@@ -60,7 +61,6 @@ class TransformerStage final : public StageModel {
     if (blocks > 0) {
       SKEIN_ASSIGN_OR_RETURN(turns_, upload_rotary_turns(shape_.model, shape_.seq_len, device));
     }
-    device_ = &device;
     return absl::OkStatus();
   }
 
@@ -68,7 +68,7 @@ class TransformerStage final : public StageModel {
   bool has_embedding() const override { return has_embedding_; }
   bool has_head() const override { return has_head_; }
   int64_t activation_elements() const override { return shape_.activations(); }
-  NumberType activation_type() const override { return type_; }
+  const DeviceInfo& device_info() const override { return device_->info(); }
   int64_t stash_bytes() const override {
     return bytes_of(slot_numbers_) + float_bytes(slot_statistics_);
   }
@@ -400,7 +400,7 @@ class TransformerStage final : public StageModel {
   bool has_head_;
   Head head_;
   std::vector<std::unique_ptr<Layer>> blocks_;
-  Device* device_ = nullptr;
+  Device* device_;
   static constexpr GradientParts kNoParts{false, false};
   GradientParts shared_ = kNoParts;  // That the host has of this step.
 
@@ -431,10 +431,10 @@ absl::StatusOr<std::unique_ptr<StageModel>> StageModel::create(const StageModelO
         " rows of ", options.seq_len, " tokens and ", options.stash_count, " stashes"));
   }
   absl::StatusOr<ParameterStore> store = ParameterStore::create(options, device);
-  if (!store.ok()) return with_estimate(store.status(), options, device.info().activations);
-  auto stage = std::make_unique<TransformerStage>(options, *std::move(store));
+  if (!store.ok()) return with_estimate(store.status(), options, device.info());
+  auto stage = std::make_unique<TransformerStage>(options, *std::move(store), device);
   const absl::Status allocated = stage->allocate(device);
-  if (!allocated.ok()) return with_estimate(allocated, options, device.info().activations);
+  if (!allocated.ok()) return with_estimate(allocated, options, device.info());
   return std::unique_ptr<StageModel>(std::move(stage));
 }
 

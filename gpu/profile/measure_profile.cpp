@@ -163,7 +163,7 @@ std::string layer_name(const plans::ModelSpec& model, int64_t layer) {
 void fill_bytes(const plans::JobSpec& job, int64_t layer, int64_t rows, const StageModel& model,
                 plans::LayerProfile& to) {
   const int64_t sent = model.activation_elements() * static_cast<int64_t>(sizeof(float));
-  const int64_t kept = model.activation_elements() * bytes_of(model.activation_type());
+  const int64_t kept = model.activation_elements() * bytes_of(model.device_info().activations);
   const bool is_block = plans::layer_kind(job.model, layer) == LayerKind::kBlock;
   to.activation_row_bytes = sent / rows;
   // A slot holds the layer's input as well; a block's also its output, for the next one.
@@ -179,7 +179,7 @@ int64_t profile_bytes(const plans::JobSpec& job, const Device& device,
   // Blocks are alike.
   for (int64_t layer : {int64_t{0}, int64_t{1}, plans::layer_count(job.model) - 1}) {
     const StageModelOptions options = options_of(job, {layer, layer + 1}, rows.back());
-    const MemoryEstimate estimate = estimate_memory(options, device.info().activations);
+    const MemoryEstimate estimate = estimate_memory(options, device.info());
     most = std::max(most, estimate.total_bytes() + estimate.split_bytes);
   }
   return most;
@@ -187,7 +187,7 @@ int64_t profile_bytes(const plans::JobSpec& job, const Device& device,
 
 int64_t working_bytes(const plans::JobSpec& job, const Device& device, int64_t rows) {
   const StageModelOptions options = options_of(job, {0, plans::layer_count(job.model)}, rows);
-  return estimate_memory(options, device.info().activations).working_bytes;
+  return estimate_memory(options, device.info()).working_bytes;
 }
 
 absl::StatusOr<plans::Profile> measure_profile(const plans::JobSpec& job, Device& device,

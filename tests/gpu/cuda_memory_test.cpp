@@ -78,7 +78,7 @@ TEST(CudaMemory, ThePeakIsNearTheEstimate) {
       const int64_t before = (*device)->memory().in_use;
       auto model = StageModel::create(options, **device).value();
       ASSERT_TRUE(train(**device, *model, options).ok());
-      const MemoryEstimate estimate = estimate_memory(options, NumberType::kBfloat16);
+      const MemoryEstimate estimate = estimate_memory(options, (*device)->info());
       const auto peak = static_cast<double>((*device)->memory().in_use_max - before);
       const auto total = static_cast<double>(estimate.total_bytes());
       EXPECT_GE(peak, total);
@@ -107,12 +107,14 @@ std::vector<int64_t> numbers_in(const std::string& text) {
 TEST(CudaMemory, AnErrorNamesRequestLimitPeakAndThePlansEstimate) {
   // Every limit from that of the device itself on, until the model fits.
   const StageModelOptions options = options_for({0, 5}, 2);
-  const MemoryEstimate estimate = estimate_memory(options, NumberType::kBfloat16);
-  const int64_t own = [] {
+  MemoryEstimate estimate;
+  int64_t own = 0;
+  {
     auto device = load_cuda_device({});
-    return device.ok() ? (*device)->memory().in_use : 0;
-  }();
-  if (own == 0) GTEST_SKIP() << "no GPU";
+    if (!device.ok()) GTEST_SKIP() << device.status();
+    own = (*device)->memory().in_use;
+    estimate = estimate_memory(options, (*device)->info());
+  }
   int refused = 0;
   for (int64_t room = 0;; room += estimate.total_bytes() / 7) {
     CudaOptions cuda;

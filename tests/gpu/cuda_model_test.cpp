@@ -273,6 +273,7 @@ class EmulatedCuda : public testing::Test {
     set_(emulated::Control::kMemoryBytes, ordinary.memory_bytes);
     set_(emulated::Control::kWaitsUntilLost, ordinary.waits_until_lost);
     set_(emulated::Control::kEpilogues, 1);
+    set_(emulated::Control::kEvenStridesOnly, 0);
   }
   using Set = void(emulated::Control, int64_t);
   Set* set_ = nullptr;
@@ -282,6 +283,19 @@ TEST_F(EmulatedCuda, GivesTheSameWithoutFusedProducts) {
   const Trained fused = train(*load_cuda_device({}).value(), false);
   set_(emulated::Control::kEpilogues, 0);
   expect_near(train(*load_cuda_device({}).value(), false), fused, 3e-2);
+}
+
+TEST_F(EmulatedCuda, AnOddVocabularyNeedsNoProductOfAnOddStride) {
+  ASSERT_NE(tiny_model("gpt2").vocab_size % 2, 0);
+  for (const char* precision : {"bfloat16", "tf32"}) {
+    CudaOptions options;
+    options.precision = precision;
+    const Trained any = train(*load_cuda_device(options).value(), false);
+    set_(emulated::Control::kEvenStridesOnly, 1);
+    const Trained even = train(*load_cuda_device(options).value(), false);
+    EXPECT_EQ(even.losses, any.losses) << precision;
+    set_(emulated::Control::kEvenStridesOnly, 0);
+  }
 }
 
 TEST_F(EmulatedCuda, AStageThatDoesNotFitIsAnErrorWithSizes) {

@@ -44,6 +44,46 @@ TEST_P(CudaProducts, MultiplyInEveryTransposition) {
   }
 }
 
+TEST_P(CudaProducts, ReadAndWriteRowsThatLieApart) {
+  const int64_t m = 9, n = 13, k = 21, wide = 64;
+  for (int flags = 0; flags < 8; ++flags) {
+    Ops::Matmul shape{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
+    shape.a_stride = shape.b_stride = shape.c_stride = wide;
+    compare(
+        "matmul with strides, flags " + std::to_string(flags), {tolerance()}, [&](Bench& bench) {
+          const Activations a = bench.activations(random_values(shape.a_rows() * wide, 1));
+          const Activations b = bench.activations(random_values(shape.b_rows() * wide, 2));
+          const Activations c = bench.activations(random_values(m * wide, 3));
+          EXPECT_TRUE(bench.run([&](Ops& ops) { ops.matmul(shape, a.data, b.data, c.data); }).ok());
+          std::vector<float> rows;
+          const std::vector<float> all = bench.read(c);
+          for (int64_t row = 0; row < m; ++row) {
+            rows.insert(rows.end(), all.begin() + row * wide, all.begin() + row * wide + n);
+          }
+          return Outputs{rows};
+        });
+  }
+}
+
+/// The library's choice for a bias that is aligned counts on that.
+TEST_P(CudaProducts, TakeABiasAtAnyAddress) {
+  const Ops::Linear shape{8, 16, 24};
+  for (const int64_t shift : {0, 1, 4, 0}) {
+    compare("linear, bias shifted by " + std::to_string(shift), {tolerance()}, [&](Bench& bench) {
+      const Activations x = bench.activations(random_values(shape.rows * shape.in, 1));
+      const Activations weight = bench.activations(random_values(shape.in * shape.out, 2));
+      const Activations bias = bench.activations(random_values(shift + shape.out, 3));
+      const Activations y = bench.poisoned_activations(shape.rows * shape.out);
+      EXPECT_TRUE(bench
+                      .run([&](Ops& ops) {
+                        ops.linear(shape, x.data, weight.data, bias.data + shift, y.data);
+                      })
+                      .ok());
+      return Outputs{bench.read(y)};
+    });
+  }
+}
+
 TEST_P(CudaProducts, ComputeLinearLayersWithBiasGeluAndGradients) {
   for (const auto& [rows, in, out, flags] :
        std::vector<std::array<int64_t, 4>>{{1, 3, 5, 0},
@@ -242,21 +282,31 @@ TEST_P(CudaOps, EmbedAndScatterInTheHostsOrder) {
 }
 
 TEST_P(CudaOps, FindLossesAndTheirGradients) {
-  for (const auto& [rows, vocab] : std::vector<std::array<int64_t, 2>>{
-           {1, 1}, {4, 3}, {7, 256}, {9, 1000}, {large(300, 3), large(50257, 5003)}}) {
+  // Rows that lie apart are aligned, so that their numbers are read several at a time.
+  for (const auto& [rows, vocab, stride] : std::vector<std::array<int64_t, 3>>{
+           {1, 1, 1},
+           {4, 3, 3},
+           {4, 3, 64},
+           {7, 256, 256},
+           {7, 253, 256},
+           {9, 1000, 1000},
+           {large(300, 3), large(50257, 5003), large(50304, 5056)},
+           {large(300, 3), large(50257, 5003), large(50257, 5003)}}) {
     std::vector<int32_t> targets = random_tokens(rows, static_cast<uint64_t>(vocab), 4);
     targets[targets.size() / 2] = -1;
     compare(
-        "cross entropy over " + std::to_string(vocab), {tolerance_of(1e-5, kStored), 1e-5},
-        [&, rows = rows, vocab = vocab](Bench& bench) {
-          const Activations logits = bench.activations(random_values(rows * vocab, 1, 5));
+        "cross entropy over " + std::to_string(vocab) + " of " + std::to_string(stride),
+        {tolerance_of(1e-5, kStored), 1e-5},
+        [&, rows = rows, vocab = vocab, stride = stride](Bench& bench) {
+          const Activations logits = bench.activations(random_values(rows * stride, 1, 5));
           double sum = 2;
           int64_t counted = 3;
-          EXPECT_TRUE(bench
-                          .run([&](Ops& ops) {
-                            ops.cross_entropy({targets, vocab, 0.25F, &sum, &counted}, logits.data);
-                          })
-                          .ok());
+          EXPECT_TRUE(
+              bench
+                  .run([&](Ops& ops) {
+                    ops.cross_entropy({targets, vocab, stride, 0.25F, &sum, &counted}, logits.data);
+                  })
+                  .ok());
           return Outputs{
               bench.read(logits), {static_cast<float>(sum)}, {static_cast<float>(counted)}};
         });

@@ -25,7 +25,7 @@ StageModelOptions options_for(plans::LayerRange layers) {
 
 void expect_what_is_allocated(Device& device, const StageModelOptions& options) {
   const auto model = StageModel::create(options, device).value();
-  const MemoryEstimate estimate = estimate_memory(options, device.info().activations);
+  const MemoryEstimate estimate = estimate_memory(options, device.info());
   const std::string what =
       std::to_string(options.layers.begin) + ".." + std::to_string(options.layers.end) + " tied " +
       std::to_string(options.model.tied_head) + " recompute " + std::to_string(options.recompute) +
@@ -62,8 +62,8 @@ TEST(MemoryEstimate, IsWhatTheModelAllocates) {
 
 TEST(MemoryEstimate, OfBfloat16IsHalfOfActivationsAndWithoutStatistics) {
   const StageModelOptions options = options_for({1, 4});  // Three blocks.
-  const MemoryEstimate floats = estimate_memory(options, NumberType::kFloat32);
-  const MemoryEstimate halves = estimate_memory(options, NumberType::kBfloat16);
+  const MemoryEstimate floats = estimate_memory(options, DeviceInfo());
+  const MemoryEstimate halves = estimate_memory(options, RoundingDevice().info());
   const int64_t statistics = 3 * (4 + 2) * 4 * options.rows * options.seq_len;
   EXPECT_EQ(2 * (halves.stash_bytes - statistics), floats.stash_bytes - statistics);
   EXPECT_EQ(8 * halves.state_bytes, 9 * floats.state_bytes) << "a copy of the weights";
@@ -71,17 +71,16 @@ TEST(MemoryEstimate, OfBfloat16IsHalfOfActivationsAndWithoutStatistics) {
 
 TEST(MemoryEstimate, IsAddedToErrorsOfMemoryOnly) {
   const StageModelOptions options = options_for({1, 3});
-  const MemoryEstimate estimate = estimate_memory(options, NumberType::kFloat32);
+  const MemoryEstimate estimate = estimate_memory(options, DeviceInfo());
   const std::string told(
-      with_estimate(absl::ResourceExhaustedError("no memory"), options, NumberType::kFloat32)
-          .message());
+      with_estimate(absl::ResourceExhaustedError("no memory"), options, DeviceInfo()).message());
   EXPECT_EQ(told.find("no memory; the plan counts on " + std::to_string(estimate.planned_bytes()) +
                       " bytes for the stage of layers 1..3"),
             0u)
       << told;
-  EXPECT_EQ(with_estimate(absl::InternalError("broken"), options, NumberType::kFloat32),
+  EXPECT_EQ(with_estimate(absl::InternalError("broken"), options, DeviceInfo()),
             absl::InternalError("broken"));
-  EXPECT_TRUE(with_estimate(absl::OkStatus(), options, NumberType::kFloat32).ok());
+  EXPECT_TRUE(with_estimate(absl::OkStatus(), options, DeviceInfo()).ok());
 }
 
 }  // namespace

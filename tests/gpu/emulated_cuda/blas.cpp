@@ -1,5 +1,5 @@
 // The calls of cuBLASLt that the plugin makes, by their documentation, slow and obvious. It has no
-// bfloat16 products of odd sizes, so that the ways around them are tested.
+// bfloat16 products of odd strides, so that the ways around them are tested.
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -48,6 +48,12 @@ double element(const void* matrix, const Layout& layout, bool transposed, int64_
                int64_t column) {
   return number_at(matrix, layout.type,
                    transposed ? column + row * layout.stride : row + column * layout.stride);
+}
+
+/// Up to 16 bytes, which the widest load takes.
+uint64_t alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer) | 16;
+  return address & (~address + 1);
 }
 
 double gelu(double x) {
@@ -134,19 +140,23 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t, int,
-                                              cublasLtMatmulHeuristicResult_t*, int* count) {
+                                              cublasLtMatmulHeuristicResult_t* found, int* count) {
   const Product& product = product_of(raw);
   *count = 0;
   if (product.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !emulated::settings().has_epilogues) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  const int64_t odd = layout_of(a).rows | layout_of(a).columns | layout_of(b).rows |
-                      layout_of(b).columns | layout_of(c).rows;
+  const int64_t odd = layout_of(a).stride | layout_of(b).stride | layout_of(c).stride;
   if (layout_of(a).type == CUDA_R_16BF && odd % 4 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (emulated::settings().has_even_strides_only && odd % 4 != 0) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   if (layout_of(a).type != layout_of(b).type ||
       (layout_of(c).type != layout_of(a).type && layout_of(c).type != CUDA_R_32F)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  // An algorithm counts on the alignments that it was chosen for.
+  found->algo.data[0] = alignment_of(product.bias);
   *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -155,8 +165,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t raw, const 
                               const void* a, cublasLtMatrixLayout_t a_raw, const void* b,
                               cublasLtMatrixLayout_t b_raw, const void* beta, const void* c,
                               cublasLtMatrixLayout_t c_raw, void* d, cublasLtMatrixLayout_t,
-                              const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t) {
+                              const cublasLtMatmulAlgo_t* algorithm, void*, size_t, cudaStream_t) {
   const Product& product = product_of(raw);
+  if (alignment_of(product.bias) < algorithm->data[0]) return CUBLAS_STATUS_INVALID_VALUE;
   const Layout &a_layout = layout_of(a_raw), &b_layout = layout_of(b_raw),
                &c_layout = layout_of(c_raw);
   const bool a_transposed = product.operation_a == CUBLAS_OP_T;

@@ -24,6 +24,7 @@ void set(Settings& settings, Control control, int64_t value) {
   if (control == Control::kMemoryBytes) settings.memory_bytes = value;
   if (control == Control::kWaitsUntilLost) settings.waits_until_lost = value;
   if (control == Control::kEpilogues) settings.has_epilogues = value != 0;
+  if (control == Control::kEvenStridesOnly) settings.has_even_strides_only = value != 0;
   if (control == Control::kGpus) settings.gpus = value;
 }
 
