@@ -21,8 +21,10 @@ namespace skein::gpu {
 /// ever.
 ///
 /// After an error, a time-out or an abort the group is broken: what runs in it on this member has
-/// been stopped, and every call fails. With `OnFailure::kKeep` it still runs, and `revoke` or
-/// `shrink` follow at once, or the destructor, which stops it.
+/// been stopped, and every call fails. With `OnFailure::kKeep` it still runs after a time-out or an
+/// abort, and `revoke` or `shrink` follow at once, or the destructor, which stops it. Both are
+/// Unavailable, and the group is stopped, where the last operation was not queued, or the library
+/// itself has found that a member is gone: a new group is made from a new id then.
 /// Errors: Unavailable (a member is gone, or the group was aborted), DeadlineExceeded (a time-out),
 /// InvalidArgument, Internal; all name the group and the rank.
 class DeviceGroup {

@@ -9,6 +9,10 @@
 namespace skein::actors {
 namespace {
 
+/// A shrink is between members that are all here and waiting: it takes milliseconds, or one of them
+/// has met an error that the others do not know of. A new id is the way on then.
+constexpr double kShrinkTimeoutSeconds = 5;
+
 /// Not bad input, whatever it is called: that would end the run.
 absl::Status peer_failure(const absl::Status& why) { return absl::UnavailableError(why.message()); }
 
@@ -77,7 +81,9 @@ absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> DeviceMembers::make_from(
   if (outcome.formation.revokes && !outcome.parent.is_revoked) {
     SKEIN_RETURN_IF_ERROR(from.revoke());
   }
-  return from.shrink(left, gpu::DeviceGroup::Shrink::kHealthy, device_options());
+  gpu::DeviceGroup::Options options = device_options();
+  options.form_timeout_seconds = std::min(options.form_timeout_seconds, kShrinkTimeoutSeconds);
+  return from.shrink(left, gpu::DeviceGroup::Shrink::kHealthy, options);
 }
 
 absl::Status DeviceMembers::form_anew(std::vector<plans::WorkerId> members) {

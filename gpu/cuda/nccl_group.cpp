@@ -14,10 +14,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// A wait asks so often without a pause, which takes about as long as a small operation; then with
-/// pauses that double up to the longest.
+/// pauses that double up to the longest: a step waits for operations, nobody for the last
+/// millisecond of what changes groups.
 constexpr int kEagerPolls = 64;
 constexpr std::chrono::microseconds kPauseFirst(20);
-constexpr std::chrono::microseconds kPauseLongest(1000);
+constexpr std::chrono::microseconds kPauseLongest(50);
+constexpr std::chrono::microseconds kChangePauseLongest(1000);
 
 /// Parents share nothing with children, as the parent's abort would end these. The options live as
 /// long as the communicator: it may keep the name.
@@ -48,9 +50,10 @@ absl::StatusOr<std::unique_ptr<NcclGroup>> NcclGroup::form(const NcclLibrary& nc
   SKEIN_RETURN_IF_ERROR(context.use());
   SKEIN_RETURN_IF_ERROR(group->make_events());
   ncclConfig_t config = config_of(group->options_);
+  group->is_in_call_ = true;
   const ncclResult_t begun = nccl.comm_init(&group->comm_, rank_count, id, rank, &config);
-  SKEIN_RETURN_IF_ERROR(
-      group->settle("forming", begun, options.form_timeout_seconds, *options.abort));
+  SKEIN_RETURN_IF_ERROR(group->settle("forming", begun, options.form_timeout_seconds,
+                                      *options.abort, kChangePauseLongest));
   return group;
 }
 
@@ -100,7 +103,9 @@ absl::Status NcclGroup::enqueue(const char* what, Start start, Calls calls) {
   if (start == Start::kBehindCompute) {
     SKEIN_RETURN_IF_ERROR(order_behind(context_.communication(), context_.compute(), begun_));
   }
-  SKEIN_RETURN_IF_ERROR(settle(what, calls(), options_.operation_timeout_seconds, *options_.abort));
+  is_in_call_ = true;
+  SKEIN_RETURN_IF_ERROR(
+      settle(what, calls(), options_.operation_timeout_seconds, *options_.abort, kPauseLongest));
   ++operations_;
   return cuda_status(cudaEventRecord(queued_.raw(), context_.communication()),
                      "cannot record an event");
@@ -115,8 +120,8 @@ absl::Status NcclGroup::wait() {
     device = cudaEventQuery(queued_.raw());
     return device == cudaErrorNotReady ? ncclInProgress : ncclSuccess;
   };
-  SKEIN_RETURN_IF_ERROR(
-      settle_with("wait", poll, options_.operation_timeout_seconds, *options_.abort));
+  SKEIN_RETURN_IF_ERROR(settle_with("wait", poll, options_.operation_timeout_seconds,
+                                    *options_.abort, kPauseLongest));
   if (device == cudaSuccess) return absl::OkStatus();
   return fail(cuda_status(device, subject("wait")));
 }
@@ -132,9 +137,11 @@ absl::Status NcclGroup::revoke() {
   if (nccl_.comm_revoke == nullptr) {
     return absl::UnimplementedError(absl::StrCat("NCCL ", nccl_.version, " cannot revoke"));
   }
+  SKEIN_RETURN_IF_ERROR(check_ready("revoke"));
   const AbortSignal unused;  // The group's own may be why it is revoked.
+  is_in_call_ = true;
   SKEIN_RETURN_IF_ERROR(settle("revoke", nccl_.comm_revoke(comm_, NCCL_REVOKE_DEFAULT),
-                               options_.operation_timeout_seconds, unused));
+                               options_.operation_timeout_seconds, unused, kChangePauseLongest));
   state_ = State::kRevoked;
   return absl::OkStatus();
 }
@@ -158,6 +165,7 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> NcclGroup::shrink(std::span<const i
   if (nccl_.comm_shrink == nullptr) {
     return absl::UnimplementedError(absl::StrCat("NCCL ", nccl_.version, " cannot shrink"));
   }
+  SKEIN_RETURN_IF_ERROR(check_ready("shrink"));
   std::vector<int> excluded(left.begin(), left.end());  // The library sorts it.
   if (excluded.empty()) return absl::InvalidArgumentError("a shrink without a rank that leaves");
   auto child = make_child("shrink", options, [&](ncclComm_t* made, ncclConfig_t* config) {
@@ -175,8 +183,10 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> NcclGroup::make_child(const char* w
   std::unique_ptr<NcclGroup> child(new NcclGroup(nccl_, context_, options));  // Private.
   SKEIN_RETURN_IF_ERROR(child->make_events());
   ncclConfig_t config = config_of(child->options_);
+  is_in_call_ = true;
   const absl::Status status =
-      settle(what, make(&child->comm_, &config), options.form_timeout_seconds, *options.abort);
+      settle(what, make(&child->comm_, &config), options.form_timeout_seconds, *options.abort,
+             kChangePauseLongest);
   if (!status.ok()) {
     // The library fills in the child's handle when the parent is done, be it late: only the
     // parent's abort ends that.
@@ -197,8 +207,10 @@ absl::StatusOr<std::unique_ptr<DeviceGroup>> NcclGroup::make_child(const char* w
 absl::Status NcclGroup::close() {
   SKEIN_RETURN_IF_ERROR(enter("close", {State::kFormed, State::kRevoked}));
   if (state_ == State::kFormed) {  // What was revoked must not be finalized.
+    is_in_call_ = true;
     SKEIN_RETURN_IF_ERROR(settle("close", nccl_.comm_finalize(comm_),
-                                 options_.operation_timeout_seconds, *options_.abort));
+                                 options_.operation_timeout_seconds, *options_.abort,
+                                 kChangePauseLongest));
   }
   const ncclResult_t ended = nccl_.comm_destroy(std::exchange(comm_, nullptr));
   state_ = State::kBroken;
@@ -214,23 +226,36 @@ absl::Status NcclGroup::enter(const char* what, std::initializer_list<State> sta
   return context_.use();
 }
 
+absl::Status NcclGroup::check_ready(const char* what) {
+  const ncclResult_t error = async_error();
+  if (is_in_call_ || error == ncclInProgress) {
+    abort();
+    return absl::UnavailableError(
+        absl::StrCat(subject(what), ": the last call has not succeeded; form the group anew"));
+  }
+  return error == ncclSuccess ? absl::OkStatus() : fail_with(what, error);
+}
+
 absl::Status NcclGroup::settle(const char* what, ncclResult_t result, double timeout_seconds,
-                               const AbortSignal& abort) {
-  if (result != ncclSuccess && result != ncclInProgress) return fail(to_status(what, result));
-  return settle_with(
-      what, [this] { return async_error(); }, timeout_seconds, abort);
+                               const AbortSignal& abort, std::chrono::microseconds pause_longest) {
+  if (result != ncclSuccess && result != ncclInProgress) return fail_with(what, result);
+  SKEIN_RETURN_IF_ERROR(settle_with(
+      what, [this] { return async_error(); }, timeout_seconds, abort, pause_longest));
+  is_in_call_ = false;
+  return absl::OkStatus();
 }
 
 template <class Poll>
 absl::Status NcclGroup::settle_with(const char* what, Poll poll, double timeout_seconds,
-                                    const AbortSignal& abort) {
+                                    const AbortSignal& abort,
+                                    std::chrono::microseconds pause_longest) {
   const Clock::time_point start = Clock::now();
   const std::chrono::duration<double> limit(timeout_seconds);
   std::chrono::microseconds pause = kPauseFirst;
   for (int polls = 1;; ++polls) {
     const ncclResult_t result = poll();
     if (result == ncclSuccess) return absl::OkStatus();
-    if (result != ncclInProgress) return fail(to_status(what, result));
+    if (result != ncclInProgress) return fail_with(what, result);
     if (polls <= kEagerPolls) continue;
     if (abort.wait_for(pause)) {
       return fail(absl::UnavailableError(absl::StrCat(subject(what), ": aborted")));
@@ -240,7 +265,7 @@ absl::Status NcclGroup::settle_with(const char* what, Poll poll, double timeout_
           absl::StrCat(subject(what), ": not done within ", timeout_seconds,
                        " s; a member is gone, or busy elsewhere")));
     }
-    pause = std::min(2 * pause, kPauseLongest);
+    pause = std::min(2 * pause, pause_longest);
   }
 }
 
@@ -253,6 +278,12 @@ ncclResult_t NcclGroup::async_error() const {
 absl::Status NcclGroup::fail(absl::Status why) {
   state_ = State::kFailed;
   if (options_.on_failure == OnFailure::kAbort) abort();
+  return why;
+}
+
+absl::Status NcclGroup::fail_with(const char* what, ncclResult_t result) {
+  absl::Status why = to_status(what, result);
+  abort();
   return why;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -57,20 +58,26 @@ class NcclGroup final : public DeviceGroup {
   /// Makes the calls of one operation and waits until the library has queued it.
   template <class Calls>
   absl::Status enqueue(const char* what, Start start, Calls calls);
+  /// Fails, and breaks the group, unless the library has succeeded with its last call. It may be
+  /// asked for nothing else then but to abort: it touches what the call still uses.
+  absl::Status check_ready(const char* what);
   /// Waits until the library is done with a call that returned `result`; breaks the group if it
   /// fails, or takes longer.
   absl::Status settle(const char* what, ncclResult_t result, double timeout_seconds,
-                      const AbortSignal& abort);
+                      const AbortSignal& abort, std::chrono::microseconds pause_longest);
   /// Waits until `poll` returns something else than `ncclInProgress`; as `settle`.
   template <class Poll>
   absl::Status settle_with(const char* what, Poll poll, double timeout_seconds,
-                           const AbortSignal& abort);
+                           const AbortSignal& abort, std::chrono::microseconds pause_longest);
   /// `make` fills in the communicator of the child, a while after it returns.
   template <class Make>
   absl::StatusOr<std::unique_ptr<DeviceGroup>> make_child(const char* what, const Options& options,
                                                           Make make);
   ncclResult_t async_error() const;
   absl::Status fail(absl::Status why);
+  /// What the library has found ends the group also where a failure keeps it: the error stays in
+  /// it, so that whatever would go on from it fails.
+  absl::Status fail_with(const char* what, ncclResult_t result);
   absl::Status to_status(const char* what, ncclResult_t result) const;
   std::string subject(const char* what) const;
   /// Stops what runs and frees the communicator.
@@ -83,6 +90,7 @@ class NcclGroup final : public DeviceGroup {
   int32_t rank_count_ = 0;
   ncclComm_t comm_ = nullptr;
   State state_ = State::kFormed;
+  bool is_in_call_ = false;  // The library has not succeeded with the last one.
   uint64_t operations_ = 0;
   Event begun_;   // What compute has begun when an operation starts.
   Event queued_;  // Behind the last operation.

@@ -51,7 +51,7 @@ class Head {
   Scratch take(const Memory& memory) const;
 
   LayerShape shape_;
-  int64_t stride_;      // Of logits.
+  int64_t stride_;      // Between rows of logits.
   int64_t piece_rows_;  // Rows whose logits exist at once.
 };
 

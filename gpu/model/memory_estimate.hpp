@@ -21,9 +21,9 @@ struct MemoryEstimate {
   int64_t planned_bytes() const { return state_bytes + stash_bytes + extra_bytes + version_bytes; }
   int64_t total_bytes() const { return planned_bytes() + working_bytes; }
 };
-/// On a device of these `DeviceInfo::activations` and `logits`. The model allocates `total_bytes`. A device needs
-/// a little more: its allocator rounds up, and kernels take scratch; tests/gpu/cuda_memory_test.cpp
-/// bounds by how much.
+/// On a device of these `DeviceInfo::activations` and `logits`. The model allocates `total_bytes`.
+/// A device needs a little more: its allocator rounds up, and kernels take scratch;
+/// tests/gpu/cuda_memory_test.cpp bounds by how much.
 MemoryEstimate estimate_memory(const StageModelOptions& options, const DeviceInfo& device);
 
 /// The error with what the plan counts on for the stage, if memory is what was missing.

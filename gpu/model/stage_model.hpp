@@ -69,8 +69,8 @@ class StageModel {
   virtual bool has_head() const = 0;  // Takes targets and yields a loss instead of activations.
   virtual int64_t activation_elements() const = 0;  // rows * T * C
   virtual const DeviceInfo& device_info() const = 0;
-  virtual int64_t stash_bytes() const = 0;          // The stash of one micro-batch.
-  virtual int64_t memory_bytes() const = 0;         // Everything allocated.
+  virtual int64_t stash_bytes() const = 0;   // The stash of one micro-batch.
+  virtual int64_t memory_bytes() const = 0;  // Everything allocated.
 
   /// What one micro-batch needs. Unused spans are empty.
   struct Input {

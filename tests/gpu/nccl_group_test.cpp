@@ -252,6 +252,35 @@ TEST_F(NcclGroupTest, SurvivorsShrinkAfterALossWithAndWithoutRevoking) {
   }
 }
 
+/// What the library has not queued it still works with: revoking then would free that under it, on
+/// which the stand-in ends the process.
+TEST_F(NcclGroupTest, AGroupThatIsInACallIsNotRevokedAndIsFormedAnew) {
+  start(2);
+  auto options = options_of(20);
+  options.on_failure = DeviceGroup::OnFailure::kKeep;
+  options.operation_timeout_seconds = 0.1;
+  form(2, options);
+  setenv("EMULATED_NCCL_POLLS", "1000000000", 1);
+  on_each(2, [&](int32_t, Rank& self) {
+    const absl::Status status = self.reduce(*self.group);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  });
+  unsetenv("EMULATED_NCCL_POLLS");
+  on_each(2, [&](int32_t rank, Rank& self) {
+    const int32_t left = 1 - rank;
+    const absl::Status status =
+        rank == 0 ? self.group->revoke()
+                  : self.group->shrink({&left, 1}, DeviceGroup::Shrink::kAfterLoss, options_of(20))
+                        .status();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_NE(std::string(status.message()).find("form the group anew"), std::string::npos);
+    self.group.reset();
+  });
+  form(2);
+  expect_sum(
+      2, [&](int32_t rank) { return own(rank); }, [](int32_t) { return 11; });
+}
+
 TEST_F(NcclGroupTest, AHealthyGroupShrinksWithoutWhoLeavesAndStaysUsable) {
   start(4);
   form(4);

@@ -31,7 +31,7 @@ using gpu::DeviceGroup;
 using Answer = absl::StatusOr<std::string>;
 
 /// Longer than anything should take, on one GPU shared by all ranks.
-constexpr double kTimeoutSeconds = 60;
+constexpr double kTimeoutSeconds = 15;
 
 /// A number from /proc/self/status; -1 if it is not there.
 int64_t status_number(const std::string& name) {

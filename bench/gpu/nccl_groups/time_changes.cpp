@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "bench/gpu/nccl_groups/phases.hpp"
@@ -106,29 +107,44 @@ absl::StatusOr<double> time_shrink(Team& team, const std::vector<int>& all) {
 
 enum class Mitigation { kRevokeAndShrink, kShrinkWithAbort, kAbortAndForm };
 
-absl::Status form_smaller(Team& team, const std::vector<int>& alive, Mitigation mitigation) {
+/// From the group that was: false if the library, on some rank, does not.
+bool go_on(Team& team, const std::vector<int>& alive, Mitigation mitigation) {
   const std::string lost = std::to_string(alive.size());  // The last rank.
   switch (mitigation) {
     case Mitigation::kRevokeAndShrink:
-      SKEIN_RETURN_IF_ERROR(team.ask_all(alive, "revoke all").status());
-      return team.ask_all(alive, "shrink all healthy rest " + lost).status();
+      return team.ask_all(alive, "revoke all").ok() &&
+             team.ask_all(alive, "shrink all healthy rest " + lost).ok();
     case Mitigation::kShrinkWithAbort:
-      return team.ask_all(alive, "shrink all lost rest " + lost).status();
+      return team.ask_all(alive, "shrink all lost rest " + lost).ok();
     case Mitigation::kAbortAndForm:
-      SKEIN_RETURN_IF_ERROR(team.ask_all(alive, "drop all").status());
-      return form(team, alive, "rest");
+      break;
   }
-  return absl::OkStatus();
+  return false;
 }
 
+absl::Status form_smaller(Team& team, const std::vector<int>& alive, Mitigation mitigation,
+                          bool* went_on) {
+  *went_on = go_on(team, alive, mitigation);
+  if (*went_on) return absl::OkStatus();
+  SKEIN_RETURN_IF_ERROR(team.ask_all(alive, "drop all").status());
+  return form(team, alive, "rest");
+}
+
+/// How a loss is met.
+struct Loss {
+  Mitigation mitigation;
+  std::chrono::milliseconds patience;
+};
+
 /// The last rank dies in an all-reduce. Whoever is left is told, as a coordinator would tell it.
-absl::StatusOr<double> lose_one(Team& team, Mitigation mitigation) {
+absl::StatusOr<double> lose_one(Team& team, const Loss& loss, bool* went_on) {
   const std::vector<int> all = first_ranks(team.size());
   const std::vector<int> alive = first_ranks(team.size() - 1);
   std::vector<std::string> commands = shares(all.size(), "all", kStepOfLoss);
   commands.back().replace(0, std::strlen("reduce"), "die");
   for (int rank : all) team.rank(rank).send(commands[static_cast<size_t>(rank)]);
   team.rank(all.back()).await_death();
+  std::this_thread::sleep_for(loss.patience);
   return timed([&] {
     for (int rank : alive) team.rank(rank).send("stop all");
     for (int rank : alive) {
@@ -136,12 +152,12 @@ absl::StatusOr<double> lose_one(Team& team, Mitigation mitigation) {
         return absl::InternalError("an all-reduce without one of its members ended");
       }
     }
-    return form_smaller(team, alive, mitigation);
+    return form_smaller(team, alive, loss.mitigation, went_on);
   });
 }
 
-/// A whole run with a loss; `healthy` is called before it.
-absl::StatusOr<double> run_with_loss(int64_t floats, int ranks, Mitigation mitigation,
+/// A whole run with a loss; `healthy` is called before it. `went_on`: from the group that was.
+absl::StatusOr<double> run_with_loss(int64_t floats, int ranks, const Loss& loss, bool* went_on,
                                      const std::function<absl::Status(Team&)>& healthy) {
   Team team(floats, ranks);
   if (!team.greeting().starts_with("ready ")) return absl::InternalError(team.greeting());
@@ -151,7 +167,7 @@ absl::StatusOr<double> run_with_loss(int64_t floats, int ranks, Mitigation mitig
   for (int64_t step = 0; step < kStepOfLoss; ++step) {
     SKEIN_RETURN_IF_ERROR(train(team, all, "all", step));
   }
-  SKEIN_ASSIGN_OR_RETURN(const double time, lose_one(team, mitigation));
+  SKEIN_ASSIGN_OR_RETURN(const double time, lose_one(team, loss, went_on));
   std::string weights;
   for (int64_t step = kStepOfLoss; step < kSteps; ++step) {
     SKEIN_RETURN_IF_ERROR(team.ask(alive, shares(alive.size(), "rest", step)).status());
@@ -168,20 +184,23 @@ absl::StatusOr<double> run_with_loss(int64_t floats, int ranks, Mitigation mitig
 
 }  // namespace
 
-Times time_changes(int64_t floats, int ranks) {
+Times time_changes(int64_t floats, int ranks, std::chrono::milliseconds patience) {
   Times times;
   const std::vector<int> all = first_ranks(ranks);
   const auto only_form = [&](Team& team) { return form(team, all, "all"); };
-  times.abort_and_form =
-      run_with_loss(floats, ranks, Mitigation::kAbortAndForm, [&](Team& team) -> absl::Status {
-        times.form = timed([&] { return form(team, all, "all"); });
-        SKEIN_RETURN_IF_ERROR(times.form.status());
-        times.split = time_split(team, all);
-        times.shrink = time_shrink(team, all);
-        return absl::OkStatus();
-      });
-  times.revoke_and_shrink = run_with_loss(floats, ranks, Mitigation::kRevokeAndShrink, only_form);
-  times.shrink_with_abort = run_with_loss(floats, ranks, Mitigation::kShrinkWithAbort, only_form);
+  bool unused = false;
+  times.abort_and_form = run_with_loss(floats, ranks, {Mitigation::kAbortAndForm, patience},
+                                       &unused, [&](Team& team) -> absl::Status {
+                                         times.form = timed([&] { return form(team, all, "all"); });
+                                         SKEIN_RETURN_IF_ERROR(times.form.status());
+                                         times.split = time_split(team, all);
+                                         times.shrink = time_shrink(team, all);
+                                         return absl::OkStatus();
+                                       });
+  times.revoke_and_shrink = run_with_loss(floats, ranks, {Mitigation::kRevokeAndShrink, patience},
+                                          &times.has_revoked, only_form);
+  times.shrink_with_abort = run_with_loss(floats, ranks, {Mitigation::kShrinkWithAbort, patience},
+                                          &times.has_shrunk, only_form);
   return times;
 }
 

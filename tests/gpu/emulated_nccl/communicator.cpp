@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -20,6 +21,12 @@ std::string place_of(int rank) {
   // Ranks that are threads have one environment.
   if (std::getenv("EMULATED_NCCL_HOST_PER_RANK") != nullptr) place += "#" + std::to_string(rank);
   return place.substr(0, sizeof Member::place - 1);
+}
+
+/// How often it is asked for before an operation is queued.
+int polls_of_a_call() {
+  const char* named = std::getenv("EMULATED_NCCL_POLLS");
+  return named != nullptr ? std::atoi(named) : 2;
 }
 
 ncclResult_t result_of(Ended ended) {
@@ -166,13 +173,15 @@ ncclResult_t ncclComm::queue(cudaStream_t raw, Operation operation) {
   auto* stream = reinterpret_cast<emulated::Stream*>(raw);
   const uint64_t ticket = stream->begun++;
   const uint64_t number = ++queued_;
-  polls_until_queued_ = 2;
+  polls_until_queued_ = polls_of_a_call();
   push([this, stream, ticket, number, operation = std::move(operation)] {
     // In the order of the stream, which an abort does not change.
     while (stream->ended != ticket) std::this_thread::sleep_for(std::chrono::microseconds(20));
     const auto is_stopped = [&] { return aborts_ || number <= stopped_; };
     if (!is_stopped()) {
-      if (operation(is_stopped) == Ended::kMemberLost) state_ = result_of(Ended::kMemberLost);
+      if (operation(is_stopped) == Ended::kMemberLost) {
+        connections_ = result_of(Ended::kMemberLost);
+      }
     }
     stream->ended = ticket + 1;
   });
@@ -213,11 +222,8 @@ ncclResult_t ncclComm::split(int color, ncclComm** child) {
 }
 
 ncclResult_t ncclComm::shrink(std::vector<int> left, bool stops, ncclComm** child) {
-  if (stops) {
-    stopped_ = queued_.load();
-    if (state_ != ncclInProgress) state_ = ncclSuccess;  // An error of what was stopped.
-  }
   if (const ncclResult_t ready = ensure_ready(); ready != ncclSuccess) return ready;
+  if (stops) stopped_ = queued_.load();
   *child = nullptr;
   std::sort(left.begin(), left.end());
   std::string name = name_ + "k";
@@ -240,6 +246,11 @@ ncclResult_t ncclComm::shrink(std::vector<int> left, bool stops, ncclComm** chil
 }
 
 ncclResult_t ncclComm::revoke() {
+  if (state_ == ncclInProgress || polls_until_queued_ > 0) {
+    std::fputs("NCCL's stand-in: revoked in a call, whose job the library frees\n", stderr);
+    std::abort();
+  }
+  if (const ncclResult_t ready = ensure_ready(); ready != ncclSuccess) return ready;
   is_revoked_ = true;
   stopped_ = queued_.load();
   return manage([] { return ncclSuccess; });
@@ -261,13 +272,12 @@ ncclResult_t ncclComm::async_error() {
     --polls_until_queued_;
     return ncclInProgress;
   }
-  return static_cast<ncclResult_t>(state_.load());
+  const auto state = static_cast<ncclResult_t>(state_.load());
+  return state == ncclSuccess ? static_cast<ncclResult_t>(connections_.load()) : state;
 }
 
 ncclResult_t ncclComm::ensure_ready() {
-  if (state_ != ncclInProgress && polls_until_queued_ == 0) {
-    return static_cast<ncclResult_t>(state_.load());
-  }
+  if (state_ != ncclInProgress && polls_until_queued_ == 0) return async_error();
   set_last_error("a call before the previous one has succeeded");
   return ncclInvalidArgument;
 }

@@ -65,7 +65,9 @@ struct ncclComm {
   const int rank_;
   const int rank_count_;
   emulated::Segment segment_;
-  std::atomic<int> state_{ncclInProgress};
+  std::atomic<int> state_{ncclInProgress};  // How the last call goes.
+  /// What the connections have come to. It stays, as in the library: no call succeeds behind it.
+  std::atomic<int> connections_{ncclSuccess};
   std::atomic<int> polls_until_queued_{0};
   std::atomic<bool> aborts_{false};
   std::atomic<bool> is_revoked_{false};

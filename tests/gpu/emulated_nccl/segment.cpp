@@ -1,13 +1,12 @@
 #include "segment.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 namespace emulated {
@@ -57,10 +56,23 @@ Ended Segment::wait(const std::function<bool()>& is_done,
   }
 }
 
+namespace {
+
+/// Also if its parent has not asked for it yet.
+bool has_ended(int32_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');
+  return name_end == std::string::npos || text.compare(name_end, 3, ") Z") == 0;
+}
+
+}  // namespace
+
 bool Segment::has_lost_member() const {
   for (int rank = 0; rank < rank_count_; ++rank) {
     const int32_t process = member(rank).process;
-    if (process != 0 && kill(process, 0) != 0 && errno == ESRCH) return true;
+    if (process != 0 && has_ended(process)) return true;
   }
   return false;
 }
